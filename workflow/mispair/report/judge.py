@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from mispair.report.claims import Claim, Control, Measured, Part
+from mispair.report.claims import Claim, Control, Measure, Measured, Part
 from mispair.report.rules import (
     CONTRADICTS,
     DIRECTION,
@@ -83,6 +83,8 @@ class Verdict:
         The same rule at each rate, on each part, on each evaluation set.
     controls : tuple of ControlVerdict
         In the order of the declaration.
+    decided_by : str
+        The part with the weakest outcome, if the claim has parts.
     preset : str
         The preset of the simulation that it was judged on, if there is one.
     """
@@ -99,6 +101,7 @@ class Verdict:
     parts: tuple[PartVerdict, ...] = ()
     sets: tuple[PartVerdict, ...] = ()
     controls: tuple[ControlVerdict, ...] = ()
+    decided_by: str = ""
     preset: str = ""
 
     @property
@@ -138,12 +141,12 @@ def judge(claim: Claim, tables: Tables, confidence: float, preset: str = "") -> 
     verdict = _of_measured(claim, measured, alpha)
     if measured.parts:
         of_parts = {name: _of_measured(claim, part, alpha) for name, part in measured.parts.items()}
-        weakest = min(of_parts.values(), key=lambda each: STRENGTH.index(each.outcome))
+        weakest = min(of_parts, key=lambda name: STRENGTH.index(of_parts[name].outcome))
         parts = tuple(
             PartVerdict(name, each.effect, each.bound, each.outcome)
             for name, each in of_parts.items()
         )
-        verdict = replace(weakest, parts=parts)
+        verdict = replace(of_parts[weakest], parts=parts, decided_by=weakest)
     verdict = replace(verdict, preset=preset)
     if verdict.outcome == UNMEASURED:
         return verdict
@@ -214,10 +217,16 @@ def _control(
 
     The control is judged by the interval at 1 − 2 α of its effect minus the share of the claim's
     effect, in the claim's direction. If the claim itself has no significant effect, nothing can
-    remain or go, and the finding is *cannot tell*.
+    remain or go, and the finding is *cannot tell*. Of a control with parts, the one that decides
+    the claim counts.
     """
-    found = control.measure(tables, confidence).effect
-    whole = control.of(tables, confidence).effect if control.of else verdict.effect
+
+    def effect_of(measure: Measure) -> Effect:
+        measured = measure(tables, confidence)
+        return measured.parts.get(verdict.decided_by, measured).effect
+
+    found = effect_of(control.measure)
+    whole = effect_of(control.of) if control.of else verdict.effect
     if not math.isfinite(found.value + whole.value) or whole.value == 0:
         return ControlVerdict(control, found, math.nan, "not measured")
     share = found.value / whole.value

@@ -90,6 +90,16 @@ Select = Callable[[Tables], pd.DataFrame]
 """Returns columns ``rate``, ``seed`` and ``value``."""
 
 
+def logged(select: Select) -> Select:
+    """Return a selection with natural logs of its values."""
+
+    def select_logs(tables: Tables) -> pd.DataFrame:
+        series = select(tables)
+        return series.assign(value=np.log(series["value"]))
+
+    return select_logs
+
+
 def at_rate(series: pd.DataFrame, rate: float) -> float:
     """Return the mean over seeds at a rate; NaN if it was not measured."""
     return float(series.loc[series["rate"] == rate, "value"].mean())
@@ -122,6 +132,7 @@ def of_sweep(
     published : Series, optional
         Published values by rate. The bound of each rate is the share of the published change at
         that rate where this has the sign of the whole change, else the bound of the whole change.
+        A sweep that leaves the published range has the bound of the whole published curve.
     share : float
         Share of the published change that is the smallest effect of interest.
     levels : Series, optional
@@ -131,10 +142,13 @@ def of_sweep(
         return Measured()
     last = max(by_rate)
     whole = math.nan if published is None else change_of(published, low, last)
+    known = whole
+    if published is not None and not math.isfinite(whole):
+        known = float(published.iloc[-1] - published.iloc[0])
 
     def bound(rate: float) -> float:
         here = math.nan if published is None else change_of(published, low, rate)
-        return share * abs(here if here * whole > 0 else whole)
+        return share * abs(here if here * known > 0 else known)
 
     ends = {} if published is None or not math.isfinite(whole) else dict(
         zip(("published_first", "published_last"),
@@ -221,6 +235,8 @@ class Arms:
         keys = ["rate", "seed"]
         both = self.first(tables).merge(self.second(tables), on=keys, suffixes=("_1", "_2"))
         both = both.dropna().assign(value=lambda rows: rows["value_2"] - rows["value_1"])
+        apart = both.groupby("rate")["value"].transform(lambda values: (values != 0).any())
+        both = both[apart.astype(bool)]  # arms share the runs without corruption
         if both.empty:
             return Measured()
         curve = self.published() if self.published else None

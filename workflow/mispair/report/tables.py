@@ -120,6 +120,7 @@ class Tables:
         """Names of the protocols of the image-text study, the main one first."""
         return protocols(self.zeroshot, self.pruning)
 
+    @remembered
     def of_protocol(self, protocol: str | None = None) -> Tables:
         """Return the rows of one protocol, by default the main one of each table.
 

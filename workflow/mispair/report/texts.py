@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import math
+import re
 from typing import Any
 
 import jinja2
@@ -32,8 +33,10 @@ def percent(share: float, digits: int | None = None) -> str:
     return f"{words.number(100 * share, digits)} %"
 
 
-def in_unit(value: float, verdict: Verdict, sign: bool = True) -> str:
+def in_unit(value: float, verdict: Verdict, sign: bool = True, named: bool = True) -> str:
     """Format a number of a claim in its unit, with the digits that its bound needs.
+
+    The name of the unit is left out unless `named`, as for the first number of an interval.
 
     Examples
     --------
@@ -46,11 +49,28 @@ def in_unit(value: float, verdict: Verdict, sign: bool = True) -> str:
     if not math.isfinite(size) or size == 0:
         size = abs(verdict.effect.value) / 10
     if unit == "points":
-        return f"{words.to_size(100 * value, 100 * size, sign=sign)} points"
+        return f"{words.to_size(100 * value, 100 * size, sign=sign)}{' points' if named else ''}"
     if unit == "log":
         change = words.number(100 * math.expm1(value), 0, sign)
         return f"{change} %"
-    return f"{words.to_size(value, size, sign=sign)} {unit}".rstrip()
+    return f"{words.to_size(value, size, sign=sign)} {unit if named else ''}".rstrip()
+
+
+def bound(verdict: Verdict) -> str:
+    """Format the bound of a verdict in its unit; a dash without one.
+
+    Examples
+    --------
+    >>> from mispair.report.claims import Claim, Measured
+    >>> claim = Claim("", "", "", "", "", lambda *_: Measured(), unit="log")
+    >>> bound(Verdict(claim, "supports", "size shown", Measured(), 0.455))
+    'a factor of 1.58'
+    """
+    if not math.isfinite(verdict.bound):
+        return "–"
+    if verdict.claim.unit == "log":
+        return f"a factor of {words.number(math.exp(verdict.bound), 2)}"
+    return in_unit(verdict.bound, verdict, sign=False)
 
 
 @functools.cache
@@ -68,6 +88,7 @@ def environment() -> jinja2.Environment:
         "to_size": words.to_size,
         "p_value": words.p_value,
         "percent": percent,
+        "bound": bound,
         "in_unit": in_unit,
         "listing": words.listing,
     }
@@ -85,7 +106,9 @@ def _module(path: str) -> Any:
 
 def _macro(path: str, name: str, *arguments: Any) -> str | None:
     macro = getattr(_module(path), name.replace("-", "_"), None)
-    return None if macro is None else " ".join(str(macro(*arguments)).split())
+    if macro is None:
+        return None
+    return re.sub(r" (?=[.,;:)])", "", " ".join(str(macro(*arguments)).split()))
 
 
 def shared(name: str, *arguments: Any) -> str:

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from mispair.core.words import listing, number
 from mispair.evaluation.report.protocols import HASHES, base_arm, short
-from mispair.evaluation.report.series import change, run_trend, zeroshot_series
+from mispair.evaluation.report.series import change, zeroshot_series
 from mispair.report.table import Table, or_dash, with_interval
 from mispair.report.tables import Tables
-from mispair.report.verdicts import trend_words
 
 SECTION = "Protocols"
 SCORES = ("acc1", "acc5", "mean_per_class_recall")
 
 
-def protocols(tables: Tables, alpha: float) -> Table | None:
+def protocols(tables: Tables) -> Table | None:
     """Return the scores of the same model under every protocol, on every evaluation set."""
     names = tables.protocols
     tables = tables.of_scheme()
@@ -37,7 +36,6 @@ def protocols(tables: Tables, alpha: float) -> Table | None:
                 *(with_interval(scores[scores["metric"] == metric]) for metric in SCORES),
                 "–" if value is first else or_dash(value - first, 3, sign=True),
                 or_dash(moved, 3, sign=True),
-                trend_words(run_trend(series), alpha),
             ))  # fmt: skip
     if not rows:
         return None
@@ -49,8 +47,7 @@ def protocols(tables: Tables, alpha: float) -> Table | None:
     return Table(
         f"The same model under every protocol: {model}",
         ("evaluation set", "protocol and its headline", *(m.replace("_", " ") for m in SCORES),
-         "headline − its first protocol’s", "headline’s change with C_m, from pre-trained",
-         "trend with C_m"),
+         "headline − its first protocol’s", "headline’s change with C_m, from pre-trained"),
         tuple(rows),
         f"Figures, claims and other tables are by {main}{remark}. {spread(tables)}{HASHES}",
         section=SECTION,

@@ -11,11 +11,12 @@ import altair as alt
 import pandas as pd
 
 from mispair.core.words import count, number
-from mispair.evaluation.report.claims_pruning import (
+from mispair.evaluation.report.protocols import protocol_phrase, set_title
+from mispair.evaluation.report.pruning import (
     BASELINES,
     MASKED,
     RENORMALISED,
-    decide_order,
+    holds,
     in_own_basis,
     kept_below_full,
     order_of,
@@ -23,7 +24,6 @@ from mispair.evaluation.report.claims_pruning import (
     ranked_by_tower,
     strategy_scores,
 )
-from mispair.evaluation.report.protocols import protocol_phrase, set_title
 from mispair.report import charts, small, style
 from mispair.report.charts import Drawing, Hole
 from mispair.report.tables import Tables, mean_by
@@ -126,14 +126,13 @@ def _by_set(tables: Tables, metric: str) -> Drawing | Hole:
         for number, name in enumerate(names)
     ]  # fmt: skip
     below = kept_below_full(selected)
-    outcomes = [
-        decide_order(strategy_scores(rows, metric), metric, CONFIDENCE)[0]
+    agree = sum(
+        holds(strategy_scores(rows, metric), CONFIDENCE)
         for _, rows in below.groupby("evaluation_set")
-    ]
-    agree, against = outcomes.count("supports"), outcomes.count("contradicts")
+    )
     sentence = (
         f"The paper's order holds beyond the spread of {_draws(selected)} on {agree} of "
-        f"{count(len(names), 'evaluation set')}, and is contradicted on {against}"
+        f"{count(len(names), 'evaluation set')}"
     )
     return _drawing(panels, data, columns, f"{sentence}{_measured(tables, metric)}.")
 

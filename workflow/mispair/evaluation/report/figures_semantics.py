@@ -22,8 +22,8 @@ from mispair.evaluation.semantics import ORIGINAL, ROTATED
 from mispair.report import charts, small, style
 from mispair.report.charts import Drawing, Hole
 from mispair.report.statistics import contrast
+from mispair.report.table import effect_text
 from mispair.report.tables import Tables
-from mispair.report.verdicts import effect_text
 
 MOST = 4_000
 """Most neurons in the figure: 1,000 of each tower, and as many of a rotated basis."""

@@ -79,8 +79,8 @@ def _sets(content: Content) -> Iterator[dict[str, Any]]:
         judged = [
             (verdict, part)
             for verdict in content.judged
-            for part in verdict.parts
-            if part.name == name or part.name.endswith(f", {name}")
+            for part in verdict.sets
+            if part.name == name
         ]
         yield _about("set", name, [_asked(both[both["evaluation_set"] == name], name)], judged)
 

@@ -57,21 +57,25 @@ def scale_series(tables: Tables, start: str, metric: str) -> pd.DataFrame:
     return mean_by(rows[rows["rate"].notna()], ["rate", "seed"])
 
 
-def above_chance(tables: Tables) -> bool | None:
-    """Return whether the fine-tuned model classifies better than chance at the lowest rate.
+AT_CHANCE = "at chance"
+"""Gate of claims on the accuracy of a model that answers no better than by chance."""
+
+
+def at_chance(tables: Tables) -> bool:
+    """Return whether the fine-tuned model classifies no better than chance at the lowest rate.
 
     The mean over evaluation sets of accuracy − chance must exceed 3 standard errors due to images.
-    None if no accuracy or no chance was measured.
+    False if no accuracy or no chance was measured.
     """
     rows = tables.zeroshot_of("pretrained", "acc1")
     rows = rows.dropna(subset=["rate", "value", "chance", "n"])
     rows = rows[rows["rate"] == rows["rate"].min()]
     if rows.empty:
-        return None
+        return False
     sets = rows.groupby("evaluation_set")[["value", "chance", "n"]].mean()
     variance = float((sets["chance"] * (1 - sets["chance"]) / sets["n"]).sum())
     excess = float((sets["value"] - sets["chance"]).sum())
-    return excess > 3 * math.sqrt(variance)
+    return excess <= 3 * math.sqrt(variance)
 
 
 @remembered

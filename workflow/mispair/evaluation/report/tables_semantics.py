@@ -12,9 +12,8 @@ from mispair.evaluation.report.protocols import base_arm
 from mispair.evaluation.report.series import TOWERS
 from mispair.evaluation.semantics import ORIGINAL, ROTATED
 from mispair.report.statistics import contrast
-from mispair.report.table import Table, or_dash
+from mispair.report.table import Table, effect_text, or_dash
 from mispair.report.tables import Tables, records
-from mispair.report.verdicts import effect_text
 
 SECTION = "Definition of purity"
 MEASURES = {"semantic_purity": "semantic purity", "selectivity": "selectivity"}

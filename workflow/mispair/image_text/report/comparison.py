@@ -7,16 +7,15 @@ from typing import Any
 
 import pandas as pd
 
-from mispair.core.words import count, interval, number, p_value
-from mispair.evaluation.report import claims_pruning
+from mispair.core.words import interval, number, p_value
+from mispair.evaluation.report import pruning
 from mispair.evaluation.report.arm_words import spread
 from mispair.evaluation.report.checkpoints import published_name
 from mispair.evaluation.report.protocols import HASHES, named, of_metric, protocol_phrase
-from mispair.evaluation.report.series import ends_text, purity_series, run_trend, zeroshot_series
+from mispair.evaluation.report.series import purity_series, zeroshot_series
 from mispair.report import published, style
 from mispair.report.table import Table, mean_and_spread, or_dash
 from mispair.report.tables import Tables, records
-from mispair.report.verdicts import trend_words
 
 SCORES = {"acc1": "accuracy", "silhouette": "silhouette"}
 REFERENCES = ("rate 0", "untouched")
@@ -109,13 +108,13 @@ def _sets(tables: Tables, metric: str, title: str) -> Table:
 
 
 def _pruned(tables: Tables) -> Table:
-    arm = claims_pruning.pruned_arm(tables.pruning)
+    arm = pruning.pruned_arm(tables.pruning)
     arm = arm[arm["value"].notna()]
     expected = published.pruning().groupby("strategy")["accuracy"].mean()
     rows = []
-    below = claims_pruning.kept_below_full(arm)
+    below = pruning.kept_below_full(arm)
     for tower in ("text", "image", "both"):
-        scores = claims_pruning.strategy_scores(below, "acc1", ranked_by=tower)
+        scores = pruning.strategy_scores(below, "acc1", ranked_by=tower)
         means = scores.groupby("strategy")["value"]
         random = means.mean().get("random", math.nan)
         for strategy in style.STRATEGIES:
@@ -142,13 +141,13 @@ def _pruned(tables: Tables) -> Table:
 # Every start at every rate of every scheme -------------------------------------------------------
 
 
-def shuffling(tables: Tables, alpha: float) -> list[Table]:
+def shuffling(tables: Tables) -> list[Table]:
     """Return table 4 with measured numbers, the paired differences, and the trends.
 
     Every start has them at every rate of every scheme.
     """
     tables = tables.of_protocol()
-    return [_table4(tables), _differences(tables), _trends(tables, alpha)]
+    return [_table4(tables), _differences(tables)]
 
 
 def _starts(table: pd.DataFrame) -> list[str]:
@@ -233,38 +232,3 @@ def _difference(row: dict[str, Any]) -> str:
     value, low, high, p = (float(row[name]) for name in ("value", "low", "high", "p"))
     limits = interval(low, high, 3, sign=True)
     return f"{number(value, 3, sign=True)} ({limits}; {p_value(p)})".replace(" ", "\u00a0")
-
-
-def _trends(tables: Tables, alpha: float) -> Table:
-    rows = []
-    for scheme in tables.schemes:
-        part = tables.of_scheme(scheme)
-        for start in _starts(pd.concat([part.purity[["start"]], part.zeroshot[["start"]]])):
-            results = [
-                (f"mean |cos|, {tower} projection", 4,
-                 purity_series(part, start, tower, "mean_abs_cosine"))
-                for tower in ("text", "image")
-            ]  # fmt: skip
-            for metric, label in SCORES.items():
-                results += [
-                    (f"{label} on {name}", 3, zeroshot_series(part, start, metric, name))
-                    for name in _names(part.zeroshot)
-                ]
-            for label, digits, series in results:
-                if series.dropna()["rate"].nunique() > 1:
-                    rows.append((
-                        label, start, scheme, ends_text(series, digits),
-                        trend_words(run_trend(series), alpha),
-                        count(series.dropna()["seed"].nunique(), "seed"),
-                    ))  # fmt: skip
-    return Table(
-        "Trends with C_m, in words",
-        ("measure", "arm", "scheme", "from the lowest to the highest C_m", "trend",
-         "seeds"),
-        tuple(rows),
-        f"Rises or falls at α = {alpha:g}, by Spearman's rank correlation within seeds against "
-        "permutations; single tests, not corrected for their number. "
-        f"Accuracy: {protocol_phrase(tables)}.",
-        section="What carries the effect",
-        folded=True,
-    )  # fmt: skip

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 
 import pandas as pd
 
 from mispair.core.words import number
 from mispair.evaluation.arm_comparison import OF_ALL_SETS, OF_ONE_SET
-from mispair.report.statistics import IMAGE_AND_SEED, Effect, contrast, effect_of_estimate
+from mispair.report.claims import Measured, Part
+from mispair.report.measures import Curve, Rows, of_sweep
+from mispair.report.statistics import IMAGE_AND_SEED, Effect, contrasts, effect_of_estimate
 from mispair.report.tables import Tables, of_protocol
+from mispair.towers.arms import PRETRAINED
 
 AT_RATE_0 = "rate 0"
 """The reference that is the same start, fine-tuned on unshuffled captions."""
@@ -58,20 +62,66 @@ def _effect(row: pd.Series, confidence: float) -> Effect:
     )  # fmt: skip
 
 
-def change_of_score(
-    tables: Tables, metric: str, series: pd.DataFrame, confidence: float,
-    evaluation_set: str | None = None,
-) -> Effect:  # fmt: skip
-    """Return the change of the pretrained start's series from the lowest to the largest rate.
+@dataclass(frozen=True)
+class Compared:
+    """The change of a score against a reference at the largest rate, paired by image and seed.
 
-    Accuracy (acc1) changes over images and seeds if arms were compared: `accuracy_contrasts`.
+    Attributes
+    ----------
+    start : str
+        The arm.
+    reference : str
+        ``rate 0``, ``untouched`` or ``not weighted``.
+    metric : str
+        As in `accuracy_contrasts`.
+    levels : Rows or None
+        The rows whose means at the two ends are the compared values.
+    published : callable or None
+        The published curve whose change is compared.
+    by_set : bool
+        Whether each evaluation set is judged as well.
+    gate : callable or None
+        From the tables to the name of a condition that is not met, or "".
     """
-    if metric == "acc1":
-        by_rate = accuracy_contrasts(tables, "pretrained", confidence, evaluation_set)
-        effect = by_rate.get(max(by_rate, default=0.0))
-        if effect is not None and math.isfinite(effect.value):
-            return effect
-    return contrast(series, confidence)
+
+    start: str = PRETRAINED
+    reference: str = AT_RATE_0
+    metric: str = OF_ALL_SETS
+    levels: Rows | None = None
+    published: Curve | None = None
+    by_set: bool = False
+    gate: Callable[[Tables], str] | None = None
+
+    def __call__(self, tables: Tables, confidence: float) -> Measured:
+        """Return the change with its value at each rate and on each set."""
+        tables = tables.of_scheme().of_protocol()
+        by_rate = accuracy_contrasts(
+            tables, self.start, confidence, None, self.reference, self.metric
+        )
+        by_rate = {rate: effect for rate, effect in by_rate.items() if rate > 0}
+        curve = self.published() if self.published else None
+        levels = None
+        if self.levels is not None:
+            series = self.levels.but(start=self.start).select(tables)
+            levels = series.groupby("rate")["value"].mean()
+            if not by_rate:  # arms were not compared by image: over seeds alone
+                by_rate = contrasts(series, confidence)
+        if not by_rate:
+            return Measured()
+        measured = of_sweep(by_rate, 0.0, published=curve, levels=levels)
+        sets = {name: Part(effect) for name, effect in self._by_set(tables, confidence).items()}
+        return replace(measured, sets=sets, gate=self.gate(tables) if self.gate else "")
+
+    def _by_set(self, tables: Tables, confidence: float) -> dict[str, Effect]:
+        if not self.by_set:
+            return {}
+        names = tables.comparisons.loc[tables.comparisons["start"] == self.start, "evaluation_set"]
+        found = {}
+        for name in sorted(names.dropna().unique()):
+            effects = accuracy_contrasts(tables, self.start, confidence, name, self.reference)
+            if effects and math.isfinite(effects[max(effects)].value):
+                found[str(name)] = effects[max(effects)]
+        return found
 
 
 def by_rate_text(by_rate: Mapping[float, Effect]) -> str:

@@ -9,7 +9,7 @@ import pandas as pd
 from mispair.core.words import number
 from mispair.evaluation.report.figures_nulls import against_null, null_panels
 from mispair.evaluation.report.series import TOWERS, purity_series, scale_series
-from mispair.image_text.report.controls_overlap import gap_times_scale
+from mispair.image_text.report.effects import published_directions
 from mispair.image_text.report.figures_shuffling import (
     NOT_RUN,
     changes_of_towers,
@@ -18,10 +18,11 @@ from mispair.image_text.report.figures_shuffling import (
     purity_rows,
     series_panel,
 )
-from mispair.image_text.report.tables_spectrum import published_directions, shape_sentence
+from mispair.image_text.report.tables_spectrum import shape_sentence
 from mispair.report import charts, published, style
 from mispair.report.charts import Drawing, Hole
 from mispair.report.tables import Tables
+from mispair.towers.arms import FIXED_SCALES
 
 GAP = "gap"
 """Name of the panel of the cosine gap times the scale."""
@@ -59,10 +60,21 @@ def overlap_by_scale(tables: Tables) -> Drawing | Hole:
     return Drawing(chart, data, _scale_sentence(tables) + left_out, "start")
 
 
+def _gap_times_scale(tables: Tables, rate: float) -> dict[str, float]:
+    """Return the mean cosine gap times the logit scale at a rate, by arm with a fixed scale."""
+    values = {}
+    for start in ("pretrained", *FIXED_SCALES):
+        series = scale_series(tables, start, "gap_times_scale")
+        at_rate = series.loc[series["rate"] == rate, "value"]
+        if len(at_rate):
+            values[start] = float(at_rate.mean())
+    return values
+
+
 def _scale_sentence(tables: Tables) -> str:
     text = _changes_by_start(tables, style.BY_SCALE, "mean_abs_cosine", "Change of mean |cos|")
     rates = sorted(scale_series(tables, "pretrained", "gap_times_scale")["rate"].unique())
-    products = gap_times_scale(tables, rates[-1]) if rates else {}
+    products = _gap_times_scale(tables, rates[-1]) if rates else {}
     if len(products) > 1:
         low, high = min(products.values()), max(products.values())
         text += (

@@ -11,20 +11,11 @@ import math
 
 import pandas as pd
 
-from mispair.core.words import count, interval, listing, number, p_value
-from mispair.evaluation.report.series import SMALL
-from mispair.report import published, verdicts
-from mispair.report.statistics import effect_of_mean
+from mispair.core.words import number
+from mispair.report import published
 from mispair.report.table import Table, or_dash
 from mispair.report.tables import Tables
-from mispair.report.verdicts import Claim, Verdict
 
-FALLS = Claim(
-    "published-accuracy-falls", "image_text",
-    "In table 4 itself, accuracy falls with C_m among the fine-tuned models, that is from C_m = "
-    "0.1 on.",
-    "table 4", "published", "accuracy_by_shuffling",
-)  # fmt: skip
 MEAN = "mean of the six"
 
 
@@ -62,39 +53,9 @@ def falls(table: pd.DataFrame) -> pd.DataFrame:
     return rows
 
 
-def judge(tables: Tables, confidence: float) -> list[Verdict]:
-    """Return the verdict on what table 4 shows, where its study was run."""
-    if not tables.study("image_text"):
-        return [Verdict(FALLS, verdicts.UNMEASURED, "the image-text study was not run")]
-    every = falls(published.table4())
-    sets = every.drop(index=MEAN)
-    mean = {str(name): float(value) for name, value in every.loc[MEAN].to_dict().items()}
-    effect = effect_of_mean(sets["after"].tolist(), confidence, "data set")
-    smallest = SMALL * abs(mean["last"] - mean["lowest"])
-    outcome, reason = verdicts.decide_effect(effect, -1, smallest, 1 - confidence)
-    return [
-        Verdict(
-            FALLS, outcome, reason,
-            scope="published numbers, nothing measured here",
-            measured=f"mean of data sets {number(mean['first'])} → {number(mean['last'])} from "
-            f"C_m 0.1 to 0.8; {100 * mean['share']:.0f} % of the fall from C_m 0 is before 0.1; "
-            f"from 0.1 on, accuracy {_rising(sets)}",
-            published=f"{number(mean['lowest'])} at C_m 0, which was not fine-tuned",
-            sample=f"{count(len(sets), 'data set')}, one model, one training for each C_m",
-            test=f"change from C_m 0.1 to 0.8 {number(effect.value, sign=True)} "
-            f"({interval(effect.low, effect.high, sign=True)}; {p_value(effect.p)})",
-            effect=effect, smallest=smallest,
-        )
-    ]  # fmt: skip
-
-
-def _rising(sets: pd.DataFrame) -> str:
-    """Name the data sets that go the other way."""
-    rising = [
-        f"{name} (rank correlation with C_m {number(row['rho'], 2, sign=True)})"
-        for name, row in sets[sets["rho"] > 0].iterrows()
-    ]
-    return f"rises on {listing(rising)}" if rising else "rises on no data set"
+def falls_after_tuning() -> pd.DataFrame:
+    """Return `falls` of every data set of the published table, without their mean."""
+    return falls(published.table4()).drop(index=MEAN)
 
 
 def table4(tables: Tables) -> Table | None:

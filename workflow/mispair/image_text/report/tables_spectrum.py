@@ -7,19 +7,14 @@ import math
 import pandas as pd
 
 from mispair.core.words import count, interval, number
-from mispair.evaluation.overlap_spectrum import GAUSSIAN, IDENTITY, directions_of_overlap
+from mispair.evaluation.overlap_spectrum import GAUSSIAN, IDENTITY
 from mispair.evaluation.report import arm_words
 from mispair.evaluation.report.series import SHOWN, TOWERS
 from mispair.evaluation.report.tables_semantics import SECTION
+from mispair.image_text.report.effects import published_directions
 from mispair.report import published
 from mispair.report.table import Table, mean_and_spread, or_dash
 from mispair.report.tables import Tables
-
-
-def published_directions() -> pd.Series:
-    """Return the participation ratio that each published mean |cos| implies, by C_m."""
-    curve = published.purity().set_index("shuffle_probability")["mean_abs_cosine"]
-    return curve.map(lambda overlap: directions_of_overlap(overlap, published.NEURONS))
 
 
 def shape_sentence(tables: Tables) -> str:

@@ -65,7 +65,7 @@ def claims(judged: Sequence[Verdict], confidence: float) -> list[Table]:
             verdict.claim.sentence, verdict.claim.paper, verdict.preset or "–",
             verdict.outcome + (" (near the line)" if verdict.near else ""),
             texts.shared("effect", verdict, confidence), texts.shared("published", verdict),
-            texts.in_unit(verdict.bound, verdict, sign=False) if math.isfinite(verdict.bound) else "–",
+            texts.bound(verdict),
             p_value(verdict.corrected_p), verdict.effect.replicates,
         )
         for verdict in judged

@@ -75,9 +75,7 @@ class Content:
         """The answers to the questions of each study, by its key."""
         return {
             study.key: [
-                questions.answered(
-                    study.key, question, self.judged, self.tables, self.confidence
-                )
+                questions.answered(study.key, question, self.judged, self.tables, self.confidence)
                 for question in study_modules.pages(study.key).questions
             ]
             for study in studies.studies()

@@ -11,10 +11,10 @@ from markupsafe import Markup
 
 from mispair.report.claims import Claim
 from mispair.report.exports.runs import Run
+from mispair.report.judge import Verdict
 from mispair.report.questions import Question
 from mispair.report.table import Table
 from mispair.report.tables import Tables
-from mispair.report.judge import Verdict
 
 Scopes = Callable[[Tables], list[tuple[str, Tables]]]
 """Returns the presets on which claims are judged, each with its tables."""

@@ -1,0 +1,132 @@
+"""How closely neurons follow known features, and whether their overlap shows it.
+
+Null hypothesis of both: the model's own basis is one more random rotation of it.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import pandas as pd
+
+from mispair.evaluation.report.arm_words import where
+from mispair.evaluation.report.series import TOWERS
+from mispair.evaluation.report.tables_semantics import MEASURES, measured_arm, with_basis
+from mispair.evaluation.semantics import BY_OVERLAP, ORIGINAL, ROTATED
+from mispair.report.claims import Measured, Part
+from mispair.report.rules import SUPPORTS, UNMEASURED, decide
+from mispair.report.statistics import Effect, effect_of_estimate, unknown_effect
+from mispair.report.tables import Tables
+
+SMALLEST = 0.2
+"""Smallest rank correlation of interest. The paper gives no number; if mean |cos| measured purity
+without error, ρ would be −1. At −0.2 the purer half of the neurons by |cos| holds 56 % of the
+neurons above the median (1/2 + arcsin(0.2)/π): a weaker relation does not rank neurons."""
+
+SMALLEST_GAIN = 0.02
+"""Smallest difference of interest in mean |r| with the best feature: from 0.37, say, to 0.39, which
+raises the share of a neuron's variance that the feature explains by one and a half points."""
+
+UNIT = "rotated basis"
+NO_BASIS = "no basis"
+"""Gate of claims that rank neurons of a basis which is no better than a random one."""
+
+
+def of_arm(tables: Tables, start: str, rate: float | None = None) -> pd.DataFrame:
+    """Return the rows of `semantics` of a start at a rate, by default at its largest."""
+    rows = with_basis(tables.of_scheme().semantics)
+    rows = rows[rows["start"] == start]
+    if start != "untouched":
+        rows = rows[rows["rate"] == (rows["rate"].max() if rate is None else rate)]
+    return rows
+
+
+@dataclass(frozen=True)
+class RankCorrelation:
+    """Spearman's ρ of neurons between mean |cos| and what is known of them, own − rotated basis.
+
+    It is the mean over semantic purity and selectivity and over both towers. The own basis is
+    compared with random rotations, in which the model computes the same: a relation that they
+    share is not one of the model's neurons. The error is that of one more rotation,
+    ``s sqrt(1 + 1/R)`` with s the standard deviation over R rotations; both measures of a tower are
+    taken as fully dependent, the towers as independent. Seeds of one model are averaged and narrow
+    nothing.
+
+    Attributes
+    ----------
+    start : str
+        Arm, at its largest rate.
+    """
+
+    start: str
+
+    def __call__(self, tables: Tables, confidence: float) -> Measured:
+        """Return the difference, with that of each measure and tower."""
+        rows = of_arm(tables, self.start)
+        single = {
+            (tower, measure): difference(
+                where(rows, tower=tower, metric=f"{measure}{BY_OVERLAP}"), confidence
+            )
+            for tower in TOWERS
+            for measure in MEASURES
+        }
+        single = {key: found for key, found in single.items() if math.isfinite(found[0].value)}
+        if not single:
+            return Measured()
+        towers = {tower for tower, _ in single}
+        errors = [
+            sum(found[0].error for key, found in single.items() if key[0] == tower)
+            / sum(key[0] == tower for key in single)
+            for tower in towers
+        ]
+        value, own, rotated = (
+            sum(float(numbers[place]) for numbers in _numbers(single)) / len(single)
+            for place in range(3)
+        )
+        rotations = min(found[0].n for found in single.values())
+        effect = effect_of_estimate(
+            value, math.hypot(*errors) / len(towers), rotations - 1, rotations, confidence, UNIT
+        )
+        return Measured(
+            effect, first=rotated, last=own,
+            sets={f"{tower} {MEASURES[name]}": Part(found[0]) for (tower, name), found
+                  in single.items()},
+        )  # fmt: skip
+
+
+def _numbers(
+    single: dict[tuple[str, str], tuple[Effect, float, float]],
+) -> list[tuple[float, float, float]]:
+    return [(effect.value, own, rotated) for effect, own, rotated in single.values()]
+
+
+def difference(rows: pd.DataFrame, confidence: float) -> tuple[Effect, float, float]:
+    """Return own − rotated basis of one measure of one tower, and both values.
+
+    Several seeds are averaged: they are runs of one model, and the error stays that of one.
+    """
+    original, null = (rows[rows["basis"] == basis] for basis in (ORIGINAL, ROTATED))
+    if original["value"].isna().all() or null["rotations"].isna().all():
+        return unknown_effect(math.nan, 0, UNIT), math.nan, math.nan
+    own, rotated = float(original["value"].mean()), float(null["value"].mean())
+    n = int(null["rotations"].min())
+    error = float(null["deviation"].mean()) * math.sqrt(1 + 1 / n) if n > 1 else math.nan
+    return effect_of_estimate(own - rotated, error, n - 1, n, confidence, UNIT), own, rotated
+
+
+def own_basis_gain(tables: Tables, tower: str, confidence: float) -> Effect:
+    """Return how much better the model's own basis follows known features than a random one.
+
+    It is the mean semantic purity of the neurons of a tower, own − rotated basis, of the untouched
+    model or the arm at the lowest C_m.
+    """
+    rows = where(measured_arm(tables), tower=tower, metric="mean_semantic_purity")
+    return difference(rows, confidence)[0]
+
+
+def no_own_basis(tables: Tables, tower: str, confidence: float) -> str:
+    """Return `NO_BASIS` if the own basis does not beat random ones by `SMALLEST_GAIN`, or ""."""
+    gain = own_basis_gain(tables, tower, confidence)
+    outcome = decide("effect", gain, 1, SMALLEST_GAIN, 1 - confidence)[0]
+    return "" if outcome in (SUPPORTS, UNMEASURED) or not gain.known else NO_BASIS

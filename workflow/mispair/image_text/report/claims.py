@@ -1,0 +1,327 @@
+"""The claims of the image-text study, and the questions that they answer."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import pandas as pd
+
+from mispair.evaluation.arm_comparison import OF_ALL_SETS, SELECTION_OF_ALL_SETS
+from mispair.evaluation.report.construct import SMALLEST, SMALLEST_GAIN, RankCorrelation
+from mispair.evaluation.report.pruning import (
+    BASELINES,
+    RENORMALISED,
+    SMALLEST_SILHOUETTE,
+    Spread,
+)
+from mispair.evaluation.report.series import AT_CHANCE, TOWERS, at_chance
+from mispair.evaluation.selection import SELECTION
+from mispair.evaluation.semantics import ORIGINAL, ROTATED
+from mispair.image_text.report import effects
+from mispair.image_text.report.contrasts import SAME_CAPTIONS, Compared
+from mispair.report.claims import SAME, THIRD, Claim, Control
+from mispair.report.measures import Arms, Ends, Every, Rows, logged, rows
+from mispair.report.questions import Question
+from mispair.report.statistics import trend
+from mispair.report.style import START_WORDS
+from mispair.report.tables import Tables
+from mispair.towers.arms import CONVERGED, PRETRAINED, RANDOM_STARTS, WEIGHTED
+
+STUDY = "image_text"
+SIMILAR, RANDOM = "similar", "random"
+DIRECTIONS, COSINE, CORRELATION = (
+    "participation_ratio", "mean_abs_cosine", "mean_abs_correlation",
+)  # fmt: skip
+
+
+def _gate(tables: Tables) -> str:
+    return AT_CHANCE if at_chance(tables.of_scheme().of_protocol()) else ""
+
+
+def _published_change(curve: pd.Series) -> float:
+    return abs(float(curve.iloc[-1] - curve.iloc[0]))
+
+
+ACCURACY_BOUND = THIRD * _published_change(effects.published_accuracy())
+"""A third of the published fall of accuracy over table 4, a share of the images."""
+
+
+# Overlap ----------------------------------------------------------------------------------------
+
+
+def _purity(metric: str, tower: str, start: str = PRETRAINED, scheme: str | None = None) -> Rows:
+    return rows("purity", scheme=scheme, start=start, tower=tower, metric=metric)
+
+
+def _log_change(metric: str, tower: str, start: str = PRETRAINED) -> Ends:
+    """Return the change of the log of a measure of neurons; only directions are published."""
+    curve = effects.published_directions if metric == DIRECTIONS else None
+    return Ends(_purity(metric, tower, start).select, curve, log=True)
+
+
+def _both(start: str = PRETRAINED, metric: str = DIRECTIONS) -> Every:
+    return Every({tower: _log_change(metric, tower, start) for tower in TOWERS})
+
+
+def _solved() -> Every:
+    """Return the change with a solved logit scale, where it converged."""
+    ends = {tower: _log_change(DIRECTIONS, tower, CONVERGED) for tower in TOWERS}
+    return Every({tower: effects.Converged(each, CONVERGED) for tower, each in ends.items()})
+
+
+OVERLAP = Claim(
+    "overlap-rises", STUDY,
+    "Neurons overlap more the more captions are shuffled: they share fewer directions.",
+    "figure 2(d), section 5.2", "purity_by_shuffling",
+    _both(),
+    sign=-1, unit="log", every="tower", primary=True, needs="studies: [image_text]",
+    controls=(
+        Control("Logit scale solved for", _solved()),
+        *(
+            Control(START_WORDS[start].capitalize(), _both(start))
+            for start in ("scale-10", "scale-70", *RANDOM_STARTS, "without-decay")
+        ),
+        *(
+            Control(f"{START_WORDS[start].capitalize()}, correlation of activations",
+                    _both(start, CORRELATION), of=_both(metric=CORRELATION))
+            for start in RANDOM_STARTS
+        ),
+        Control("Mean |cos| in rotated bases", _both(metric=f"{COSINE}_rotated"), least=None,
+                most=SAME, of=_both(metric=COSINE)),
+        Control("Fine-tuning on unshuffled captions",
+                Every({tower: effects.FineTuningAlone(_purity(DIRECTIONS, tower))
+                       for tower in TOWERS}), least=None, most=0.1),
+    ),
+)  # fmt: skip
+
+
+def _scheme_difference(tower: str) -> Arms:
+    def published_difference() -> pd.Series:
+        logs = {name: effects.published_directions(name) for name in (SIMILAR, RANDOM)}
+        return (logs[SIMILAR] / logs[RANDOM]).map(math.log)
+
+    random, similar = (
+        logged(_purity(DIRECTIONS, tower, scheme=name).select) for name in (RANDOM, SIMILAR)
+    )
+    return Arms(random, similar, published_difference)
+
+
+SIMILAR_LESS = Claim(
+    "similar-less", STUDY,
+    "At the same C_m, captions of similar pairs make neurons overlap less than random ones do.",
+    "public review", "purity_by_scheme",
+    Every({tower: _scheme_difference(tower) for tower in TOWERS}),
+    unit="log", every="tower", needs="corrupt_captions: {schemes: [random, similar]}",
+)  # fmt: skip
+
+
+# Scores -----------------------------------------------------------------------------------------
+
+
+def _scores(metric: str, start: str = PRETRAINED, scheme: str | None = None) -> Rows:
+    return rows("zeroshot", scheme=scheme, balanced="evaluation_set", start=start, metric=metric)
+
+
+ACCURACY_FALLS = Compared(
+    levels=_scores("acc1"), published=effects.published_accuracy, by_set=True, gate=_gate
+)
+SILHOUETTE_FALLS = effects.BySet(
+    Ends(_scores("silhouette").select, effects.published_silhouette, gate=_gate),
+    _scores("silhouette"),
+)
+OTHER_STARTS = (CONVERGED, "reinitialised-small", "without-decay")
+"""Starts whose scores are compared with the pre-trained one's."""
+
+ACCURACY = Claim(
+    "accuracy-falls", STUDY, "Zero-shot accuracy falls the more captions are shuffled.",
+    "table 4", "accuracy_by_shuffling", ACCURACY_FALLS,
+    sign=-1, unit="points", primary=True, needs="studies: [image_text]",
+    controls=tuple(
+        Control(START_WORDS[start].capitalize(), replace(ACCURACY_FALLS, start=start))
+        for start in OTHER_STARTS
+    ),
+)  # fmt: skip
+SILHOUETTE = Claim(
+    "silhouette-falls", STUDY,
+    "The silhouette of the classes falls the more captions are shuffled.",
+    "table 4", "silhouette_by_shuffling", SILHOUETTE_FALLS,
+    sign=-1, needs="studies: [image_text]",
+    controls=tuple(
+        Control(START_WORDS[start].capitalize(),
+                Ends(_scores("silhouette", start).select, effects.published_silhouette))
+        for start in OTHER_STARTS
+    ),
+)  # fmt: skip
+SIMILAR_HARMS_LESS = Claim(
+    "similar-harms-less", STUDY,
+    "Random captions exaggerate the harm: at the same C_m, captions of similar pairs lower "
+    "accuracy less.",
+    "public review", "purity_by_scheme",
+    Arms(_scores("acc1", scheme=RANDOM).select, _scores("acc1", scheme=SIMILAR).select),
+    bound=ACCURACY_BOUND, unit="points", needs="corrupt_captions: {schemes: [random, similar]}",
+)  # fmt: skip
+FOLLOWS = Claim(
+    "accuracy-follows-overlap", STUDY,
+    "The rise of overlap carries the loss of accuracy: at the same C_m, arms whose neurons come to "
+    "overlap more lose more accuracy.",
+    "section 5.2", "purity_by_scheme", effects.mediated,
+    sign=-1, bound=ACCURACY_BOUND, unit="points",
+    needs="finetune_projection: {starts: [pretrained, scale-converged, reinitialised]}",
+    controls=(Control("Overlap of image neurons", effects.mediated_by_image),),
+)  # fmt: skip
+PUBLISHED = Claim(
+    "published-accuracy-falls", STUDY,
+    "In table 4 itself, accuracy falls with C_m among the fine-tuned models, that is from C_m = "
+    "0.1 on.",
+    "table 4", "accuracy_by_shuffling", effects.published_falls,
+    sign=-1, unit="points", needs="studies: [image_text]",
+)  # fmt: skip
+COMPOSITION = Claim(
+    "composition-falls", STUDY,
+    "The true one of two captions is chosen less often the more captions are shuffled.",
+    "not in the paper", "compositional_by_shuffling",
+    Compared(metric=SELECTION_OF_ALL_SETS, levels=_scores(SELECTION),
+             gate=effects.no_category_can_fall),
+    sign=-1, bound=ACCURACY_BOUND, unit="points",
+    needs="evaluation_sets: [scenes-compositional]",
+    controls=(
+        Control("Categories above chance", effects.categories_above_chance, least=1.0,
+                of=effects.one),
+        Control("Words without the image", effects.AboveChance(blind=True), least=None,
+                most=THIRD, of=effects.AboveChance()),
+    ),
+)  # fmt: skip
+WEIGHTS = Claim(
+    "weights-help", STUDY,
+    "Weighing each pair by the probability that its caption is right gives back accuracy that "
+    "wrong captions cost.",
+    "not in the paper", "accuracy_by_shuffling",
+    Compared(WEIGHTED, SAME_CAPTIONS, OF_ALL_SETS, gate=effects.no_cost),
+    bound=ACCURACY_BOUND, unit="points", needs="finetune_projection: {weights: audit}",
+)  # fmt: skip
+
+
+# What neurons stand for ------------------------------------------------------------------------
+
+
+def _followed(tower: str, basis: str) -> Ends:
+    return Ends(
+        rows(
+            "semantics", start=PRETRAINED, tower=tower, metric="mean_semantic_purity", basis=basis
+        ).select
+    )
+
+
+MIXING = Claim(
+    "neurons-mix", STUDY,
+    "Neurons follow one feature less closely (mean |r| with the best feature) the more captions "
+    "are shuffled.",
+    "sections 1 and 5.2", "semantics_by_shuffling",
+    Every({tower: _followed(tower, ORIGINAL) for tower in TOWERS}),
+    sign=-1, bound=SMALLEST_GAIN, every="tower", needs="corpus: scenes",
+    controls=(
+        Control("Randomly rotated bases", Every({tower: _followed(tower, ROTATED)
+                                                 for tower in TOWERS}), least=None, most=SAME),
+    ),
+)  # fmt: skip
+CONSTRUCT = Claim(
+    "construct-validity", STUDY,
+    "Neurons of low mean |cos| follow one feature, more than those of rotated bases do: the lower "
+    "it is, the more semantic purity and selectivity.",
+    "sections 1 and 4", "semantic_purity",
+    Every({"untouched": RankCorrelation("untouched"), "largest C_m": RankCorrelation(PRETRAINED)}),
+    sign=-1, bound=SMALLEST, every="model", primary=True, needs="corpus: scenes",
+)  # fmt: skip
+
+PRUNED = Spread("acc1")
+
+
+def _of_pruning(spread: Spread) -> tuple[Control, ...]:
+    first, second = spread.but(second="random"), spread.but(first="random")
+    return (
+        Control("High purity against random neurons", first, least=0.0),
+        Control("Random neurons against low purity", second, least=0.0),
+        Control("Ranked by the image projection", spread.but(ranked_by="image")),
+        Control("Ranked by both projections", spread.but(ranked_by="both")),
+        Control("Rotated bases", spread.but(basis="rotated"), least=None, most=THIRD),
+        *(
+            Control(f"Ranked by {words}",
+                    spread.but(first=f"high-{name}", second=f"low-{name}", absolute=True),
+                    least=None, most=1.0)
+            for name, words in BASELINES.items()
+        ),
+    )  # fmt: skip
+
+
+PRUNING = Claim(
+    "pruning-accuracy", STUDY,
+    "Keeping high-purity neurons gives the best accuracy, random ones less, low-purity least.",
+    "figures 2(a-c) and 8", "pruning", PRUNED,
+    unit="points", primary=True, needs="studies: [image_text]",
+    controls=(*_of_pruning(PRUNED),
+              Control("Renormalised embeddings", PRUNED.but(normalised=RENORMALISED))),
+)  # fmt: skip
+PRUNING_SILHOUETTE = Claim(
+    "pruning-silhouette", STUDY,
+    "Keeping high-purity neurons gives the best silhouette, random ones less, low-purity least.",
+    "figures 2(e-g) and 8", "pruning", Spread("silhouette"),
+    bound=SMALLEST_SILHOUETTE, needs="studies: [image_text]",
+    controls=_of_pruning(Spread("silhouette")),
+)  # fmt: skip
+
+CLAIMS = (
+    OVERLAP, SIMILAR_LESS, MIXING, ACCURACY, SIMILAR_HARMS_LESS, FOLLOWS, PUBLISHED, SILHOUETTE,
+    CONSTRUCT, PRUNING, PRUNING_SILHOUETTE, COMPOSITION, WEIGHTS,
+)  # fmt: skip
+
+
+# Questions --------------------------------------------------------------------------------------
+
+
+def _of_overlap(tables: Tables, confidence: float) -> Mapping[str, Any]:
+    """Return mean |cos| at both ends, by tower, and its trend."""
+    arms = tables.of_scheme()
+    numbers: dict[str, Any] = {"cosines": {}}
+    for tower in TOWERS:
+        series = _purity(COSINE, tower).select(arms)
+        means = series.groupby("rate")["value"].mean()
+        if len(means) > 1:
+            rho = trend(series["rate"].tolist(), series["value"].tolist(), series["seed"].tolist())
+            numbers["cosines"][tower] = (float(means.iloc[0]), float(means.iloc[-1]), rho.rho)
+    return numbers
+
+
+def _of_scheme(tables: Tables, confidence: float) -> Mapping[str, Any]:
+    return {"scheme": next(iter(tables.schemes), RANDOM)}
+
+
+QUESTIONS = (
+    Question(
+        "overlap", "Do neurons overlap more when captions are wrong?",
+        ("overlap-rises", "similar-less"), "small_overlap", _of_overlap,
+    ),
+    Question("mixing", "Do wrong captions make neurons mix features?", ("neurons-mix",)),
+    Question(
+        "accuracy", "Do wrong captions lower accuracy?",
+        ("accuracy-falls", "similar-harms-less", "accuracy-follows-overlap",
+         "published-accuracy-falls", "silhouette-falls"),
+        "small_accuracy", _of_scheme,
+    ),
+    Question(
+        "construct", "Does overlap show which neurons follow one feature?",
+        ("construct-validity",), "small_semantics",
+    ),
+    Question(
+        "pruning", "Do neurons of little overlap classify better?",
+        ("pruning-accuracy", "pruning-silhouette"), "small_pruning",
+    ),
+    Question(
+        "composition", "Do models confuse what belongs to what when captions are wrong?",
+        ("composition-falls",), "small_composition", _of_scheme,
+    ),
+    Question("weights", "What does weighing pairs recover?", ("weights-help",), "small_weights"),
+)  # fmt: skip
+"""In the order of the page."""
