@@ -5,12 +5,14 @@ from __future__ import annotations
 import itertools
 from typing import Any
 
+import numpy as np
 import pytest
 
-from mispair.evaluation.report import claims_pruning
-from mispair.evaluation.report.claims_pruning import pruned_arm, strategy_scores
+from mispair.evaluation.report.pruning import Spread, pruned_arm, strategy_scores
+from mispair.image_text.report.claims import PRUNING, PRUNING_SILHOUETTE
 from mispair.report import studies
 from mispair.report.figures import compose, printed
+from mispair.report.judge import judge
 from mispair.report.tables import Tables, tidy
 
 LEVELS = {"high-purity": 0.70, "low-purity": 0.50, "high-variance": 0.65, "low-variance": 0.6,
@@ -55,26 +57,39 @@ def drawn(name: str, found: Tables) -> Any:
 
 
 def test_the_order_is_judged_on_masked_embeddings():
-    verdict = claims_pruning.judge(tables(pruned()), 0.95)[0]
+    verdict = judge(PRUNING, tables(pruned()), 0.95)
     assert verdict.outcome == "supports"
-    assert "high-purity 0.700" in verdict.measured
-    assert "20 random draws, 2 values of k" in verdict.sample
+    assert (verdict.measured.last, verdict.measured.first) == (
+        pytest.approx(0.7), pytest.approx(0.5)
+    )  # fmt: skip
+    assert (verdict.effect.n, verdict.effect.unit) == (DRAWS, "random draw")
     assert verdict.limited == ("Ranked by column norm", "Renormalised embeddings")
+    findings = {found.control.key: found.finding for found in verdict.controls}
+    assert findings["High purity against random neurons"] == "does not limit"
+    assert findings["Rotated bases"] == "not measured"
 
 
-def test_silhouettes_need_no_protocol_and_do_not_change_by_renormalising():
-    verdict = claims_pruning.judge(tables(pruned()), 0.95)[1]
+def test_the_error_is_that_of_two_random_draws():
+    effect = Spread("acc1")(tables(pruned()), 0.95).effect
+    draws = [0.6 + 1e-3 * draw for draw in range(DRAWS)]
+    assert effect.error == pytest.approx(2**0.5 * np.std(draws, ddof=1))
+    against_mean = Spread("acc1", second="random")(tables(pruned()), 0.95).effect
+    expected = (1 + 1 / DRAWS) ** 0.5 * np.std(draws, ddof=1)
+    assert against_mean.error == pytest.approx(expected)
+
+
+def test_silhouettes_do_not_change_by_renormalising():
+    verdict = judge(PRUNING_SILHOUETTE, tables(pruned()), 0.95)
     assert verdict.outcome == "supports"
-    assert "clip_benchmark" not in verdict.scope
-    assert "Renormalised embeddings" not in {control.name for control in verdict.controls}
+    assert "Renormalised embeddings" not in {found.control.key for found in verdict.controls}
 
 
 def test_protocols_of_pruning_are_not_averaged():
     both = tables(pruned() + pruned("single-prompt", -0.2)).of_protocol()
     means = strategy_scores(pruned_arm(both.pruning), "acc1").groupby("strategy")["value"].mean()
     assert means["high-purity"] == pytest.approx(0.7)
-    verdict = claims_pruning.judge(tables(pruned() + pruned("single-prompt", -0.2)), 0.95)[0]
-    assert "clip_benchmark" in verdict.scope
+    verdict = judge(PRUNING, tables(pruned() + pruned("single-prompt", -0.2)), 0.95)
+    assert verdict.measured.last == pytest.approx(0.7)
 
 
 def test_renormalised_embeddings_are_dashed_beside_masked_ones():
@@ -115,7 +130,7 @@ def test_every_evaluation_set_has_its_panel(name):
     spec, data = drawn(name, tables(pruned()))
     assert set(data["evaluation_set"]) == {"shapes", "digits"}
     sentence = spec["usermeta"]["mispair"]["sentence"]
-    assert "on 2 of 2 evaluation sets, and is contradicted on 0" in sentence
+    assert "on 2 of 2 evaluation sets" in sentence
     assert ("acc1, clip_benchmark" in sentence) == (name == "pruning_by_set")
 
 
@@ -129,16 +144,13 @@ def with_basis(own: float, rotated: float, deviation: float = 0.002) -> Tables:
 
 def test_pruning_is_no_test_where_the_own_basis_is_no_better_than_a_random_one():
     """The numbers of the shipped model: 0.365 in its own basis, 0.370 to 0.375 in rotated ones."""
-    for verdict in claims_pruning.judge(with_basis(0.365, 0.372), 0.95):
-        assert verdict.outcome == "cannot tell"
-        assert verdict.reason.startswith(claims_pruning.REASON)
-        assert "−0.007" in verdict.reason
-        assert verdict.measured  # the numbers stay
+    for claim in (PRUNING, PRUNING_SILHOUETTE):
+        verdict = judge(claim, with_basis(0.365, 0.372), 0.95)
+        assert (verdict.outcome, verdict.measured.gate) == ("cannot tell", "no basis")
+        assert verdict.effect.value == pytest.approx(0.2)  # the numbers stay
 
 
 def test_pruning_is_judged_where_the_own_basis_is_better_or_nothing_is_known_of_it():
     for found in (with_basis(0.45, 0.372), tables(pruned())):
-        assert claims_pruning.judge(found, 0.95) == claims_pruning.judge(tables(pruned()), 0.95)
-        assert claims_pruning.judge(found, 0.95)[0].outcome == "supports"
-    unmeasured = claims_pruning.judge(Tables({}), 0.95)
-    assert {verdict.outcome for verdict in unmeasured} == {"not measured"}
+        assert judge(PRUNING, found, 0.95).outcome == "supports"
+    assert judge(PRUNING, Tables({}), 0.95).outcome == "not measured"

@@ -3,25 +3,12 @@
 from __future__ import annotations
 
 import pandas as pd
-import pytest
 
 from mispair.evaluation.report import clip_benchmark, compositional
-from mispair.image_text.report import claims_added
 from mispair.image_text.report.figures_shuffling import panels_of_sets
 from mispair.report.tables import Tables, tidy
 
 SET = "scenes-compositional"
-KEYS = {"falls": "composition-falls", "more": "composition-falls-more",
-        "restored": "composition-restored"}  # fmt: skip
-
-
-def compared(metric: str, value: float, start: str = "pretrained", reference: str = "rate 0"):
-    protocol = "clip_benchmark" if metric.endswith("accuracy") else "captions"
-    return {
-        "start": start, "scheme": "random", "rate": 0.8, "reference": reference,
-        "protocol": protocol, "metric": metric, "value": value, "error": 0.004,
-        "freedom": 500.0, "n": 1200,
-    }  # fmt: skip
 
 
 def scored(start: str, rate: float | None, metric: str, value: float, **more: object):
@@ -47,56 +34,6 @@ def measured(at_chance: tuple[str, ...] = (), blind: float = 0.5) -> list[dict[s
                 name = f"category_selection_{metric}"
                 rows.append(scored(start, rate, name, each, classname=category))
     return rows
-
-
-def judged(comparisons: list[dict[str, object]], zeroshot: list[dict[str, object]]):
-    tables = Tables({
-        "comparisons": tidy("comparisons", comparisons), "zeroshot": tidy("zeroshot", zeroshot),
-    })  # fmt: skip
-    return {verdict.claim.key: verdict for verdict in claims_added.judge(tables, 0.95)}
-
-
-@pytest.mark.parametrize(
-    ("value", "outcome"),
-    [(-0.1, "supports"), (0.1, "contradicts"), (0.0, "no such effect"), (-0.025, "cannot tell")],
-)
-def test_a_fall_is_judged_by_the_smallest_effect_of_accuracy(value, outcome):
-    found = judged([compared("selection_difference_of_all_sets", value)], measured())
-    assert found[KEYS["falls"]].outcome == outcome
-    assert found[KEYS["more"]].outcome == "not measured"
-    beyond = compared("selection_difference_beyond_accuracy", value)
-    assert judged([beyond], measured())[KEYS["more"]].outcome == outcome
-
-
-def test_a_model_at_chance_can_lose_nothing():
-    rows = [compared("selection_difference_of_all_sets", 0.0)]
-    everywhere = judged(rows, measured(("swap-colour", "add-shape")))[KEYS["falls"]]
-    assert everywhere.outcome == "cannot tell"
-    partly = judged(rows, measured(("swap-colour",)))[KEYS["falls"]]
-    assert partly.outcome == "no such effect"
-    (control, _) = partly.controls
-    assert control.finding == "limits"
-    assert "swap-colour" in control.text
-    assert "add-shape" not in control.text
-
-
-@pytest.mark.parametrize(("blind", "finding"), [(0.5, "does not limit"), (0.7, "limits")])
-def test_words_that_tell_the_answer_limit_the_claim(blind, finding):
-    found = judged([compared("selection_difference_of_all_sets", -0.1)], measured(blind=blind))
-    assert found[KEYS["falls"]].controls[1].finding == finding
-
-
-@pytest.mark.parametrize(
-    ("cost", "gain", "outcome"),
-    [(-0.06, None, "not measured"), (-0.06, 0.05, "supports"), (-0.06, 0.0, "no such effect"),
-     (0.0, 0.05, "cannot tell")],
-)  # fmt: skip
-def test_what_weights_give_back(cost, gain, outcome):
-    metric = "selection_difference_of_all_sets"
-    rows = [compared(metric, cost)]
-    if gain is not None:
-        rows.append(compared(metric, gain, "audit-weighted", "not weighted"))
-    assert judged(rows, measured())[KEYS["restored"]].outcome == outcome
 
 
 def test_tables_have_every_arm_and_category_and_what_was_published():

@@ -22,7 +22,8 @@ from mispair.evaluation.selection import SELECTION
 from mispair.evaluation.semantics import ORIGINAL, ROTATED
 from mispair.image_text.report import effects
 from mispair.image_text.report.contrasts import SAME_CAPTIONS, Compared
-from mispair.report.claims import SAME, THIRD, Claim, Control
+from mispair.report import published
+from mispair.report.claims import SAME, THIRD, Claim, Control, Measured
 from mispair.report.measures import Arms, Ends, Every, Rows, logged, rows
 from mispair.report.questions import Question
 from mispair.report.statistics import trend
@@ -64,6 +65,17 @@ def _log_change(metric: str, tower: str, start: str = PRETRAINED) -> Ends:
 
 def _both(start: str = PRETRAINED, metric: str = DIRECTIONS) -> Every:
     return Every({tower: _log_change(metric, tower, start) for tower in TOWERS})
+
+
+def of_cosine(tables: Tables, confidence: float, tower: str) -> Measured:
+    """Return the change of mean |cos| of a tower, with the published one, to show it."""
+
+    def published_cosines() -> pd.Series:
+        table = published.purity()
+        curve: pd.Series = table.set_index("shuffle_probability")["mean_abs_cosine"]
+        return curve
+
+    return Ends(_purity(COSINE, tower).select, published_cosines)(tables, confidence)
 
 
 def _solved() -> Every:

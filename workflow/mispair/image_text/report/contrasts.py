@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import pandas as pd
 
-from mispair.core.words import number
 from mispair.evaluation.arm_comparison import OF_ALL_SETS, OF_ONE_SET
 from mispair.report.claims import Measured, Part
-from mispair.report.measures import Curve, Rows, of_sweep
+from mispair.report.measures import Curve, Rows, of_sweep, rows
 from mispair.report.statistics import IMAGE_AND_SEED, Effect, contrasts, effect_of_estimate
 from mispair.report.tables import Tables, of_protocol
 from mispair.towers.arms import PRETRAINED
@@ -46,13 +45,13 @@ def accuracy_contrasts(
         `SELECTION_OF_ALL_SETS` or `BEYOND_ACCURACY` in place of the accuracy over all sets.
     """
     table = of_protocol(tables.comparisons)
-    rows = table[(table["start"] == start) & (table["reference"] == reference)]
+    found = table[(table["start"] == start) & (table["reference"] == reference)]
     if evaluation_set is None:
-        rows = rows[rows["metric"] == metric]
+        found = found[found["metric"] == metric]
     else:
-        rows = rows[(rows["metric"] == OF_ONE_SET) & (rows["evaluation_set"] == evaluation_set)]
-    rows = rows.dropna(subset=["rate"]).sort_values("rate")
-    return {float(row["rate"]): _effect(row, confidence) for _, row in rows.iterrows()}
+        found = found[(found["metric"] == OF_ONE_SET) & (found["evaluation_set"] == evaluation_set)]
+    found = found.dropna(subset=["rate"]).sort_values("rate")
+    return {float(row["rate"]): _effect(row, confidence) for _, row in found.iterrows()}
 
 
 def _effect(row: pd.Series, confidence: float) -> Effect:
@@ -124,10 +123,10 @@ class Compared:
         return found
 
 
-def by_rate_text(by_rate: Mapping[float, Effect]) -> str:
-    """Print the effect at each rate, with a star where its interval excludes zero."""
-    return ", ".join(
-        f"{number(effect.value, 3, sign=True)}"
-        f"{'*' if effect.known and effect.low * effect.high > 0 else ''} at {rate:g}"
-        for rate, effect in sorted(by_rate.items())
-    )
+ACCURACY = rows("zeroshot", balanced="evaluation_set", start=PRETRAINED, metric="acc1")
+"""Accuracy of the pre-trained start, mean of the sets that every arm has."""
+
+
+def cost(tables: Tables, confidence: float) -> Effect:
+    """Return what the largest share of shuffled captions costs: the change of accuracy."""
+    return Compared(levels=ACCURACY)(tables, confidence).effect

@@ -12,7 +12,7 @@ from scipy import stats
 from mispair.evaluation.overlap_spectrum import directions_of_overlap
 from mispair.evaluation.report.series import AT_CHANCE, purity_series, scale_series
 from mispair.evaluation.selection import BLIND, OF_CATEGORY, SELECTION
-from mispair.image_text.report.contrasts import accuracy_contrasts
+from mispair.image_text.report.contrasts import cost
 from mispair.image_text.report.mediation import LEAST_ARMS, changes, main_scheme, points
 from mispair.image_text.report.reanalysis import falls_after_tuning
 from mispair.report import published
@@ -109,9 +109,7 @@ def mediated(tables: Tables, confidence: float, tower: str = "text") -> Measured
     line = stats.linregress(arms["overlap"], arms["accuracy"])
     value, error = float(line.slope) * rise, abs(float(line.stderr) * rise)
     effect = effect_of_estimate(value, error, len(arms) - 2, len(arms), confidence, "arm")
-    cost = accuracy_contrasts(tables.of_scheme().of_protocol(), PRETRAINED, confidence)
-    whole = cost[max(cost)] if cost else unknown_effect(loss, 0, "seed")
-    gate = "" if whole.known and whole.high < 0 else NO_COST
+    gate = no_cost(tables, confidence)
     return Measured(effect, first=0.0, last=loss, at=(float(last["rate"].iloc[0]),), gate=gate)
 
 
@@ -204,7 +202,5 @@ class AboveChance:
 
 def no_cost(tables: Tables, confidence: float = 0.95) -> str:
     """Return `NO_COST` unless shuffled captions cost accuracy significantly, or ""."""
-    cost = accuracy_contrasts(tables, PRETRAINED, confidence)
-    worst = cost.get(max(cost, default=0.0))
-    lost = worst is not None and worst.known and worst.high < 0
-    return "" if lost else NO_COST
+    whole = cost(tables, confidence)
+    return "" if whole.known and whole.high < 0 else NO_COST

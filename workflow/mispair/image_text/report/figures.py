@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from mispair.evaluation.report import figures_basis, figures_pruning, figures_semantics
 from mispair.image_text.report import (
+    figures_bounds,
     figures_neurons,
     figures_overlap,
     figures_schemes,
@@ -13,6 +14,7 @@ from mispair.pairs.report import figures_corpus
 
 MODULES = (
     figures_basis,
+    figures_bounds,
     figures_corpus,
     figures_neurons,
     figures_overlap,

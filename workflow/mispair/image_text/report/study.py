@@ -135,6 +135,13 @@ STUDY = Study(
             "figure 2(d)",
         ),
         Figure(
+            "verdict_by_bound",
+            "Verdicts against the smallest effect of interest",
+            "What the rule of effects decides if the smallest effect of interest is another share "
+            "of the published effect. Directions (the participation ratio, in logs) are judged; "
+            "mean |cos| is next to them, because it depends on the number of neurons.",
+        ),
+        Figure(
             "overlap_by_scale",
             "Overlap against shuffling, by logit scale",
             "Mean |cos| with the logit scale solved for or frozen at a value, and the mean cosine "

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from mispair.core.words import count
-from mispair.pretraining.report import claims
 from mispair.pretraining.report.tables import pretraining
 from mispair.report.pages.study_pages import Pages
 from mispair.report.table import Table

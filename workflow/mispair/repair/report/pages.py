@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pandas as pd
 
 from mispair.core.words import MISSING, number
-from mispair.repair.report import claims, from_scratch
+from mispair.repair.report import from_scratch
 from mispair.repair.report.measures import (
     LABELS,
     MEASURES,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from mispair.report.pages.study_pages import Pages
-from mispair.simulation.report import claims_figure1, curves, notes, tables
+from mispair.simulation.report import curves, notes, tables
 
 RULES = {
     "difference": "The difference of two arms, such as filtered − raw, paired by trial and "

@@ -9,7 +9,6 @@ from mispair.report.pages.study_pages import Pages
 from mispair.report.table import Table
 from mispair.report.tables import Tables
 from mispair.report.verdicts import Verdict
-from mispair.stepsize.report import claims
 from mispair.stepsize.report.tables import stepsize
 
 RULES = {

@@ -1,0 +1,343 @@
+"""The five rules, and the judge that turns a claim and tables into a verdict of numbers."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import fields, replace
+
+import pandas as pd
+import pytest
+from scipy import stats
+
+from mispair.report import texts
+from mispair.report.claims import Claim, Control, Measured, Part
+from mispair.report.judge import PRIMARY, Verdict, judge
+from mispair.report.measures import Arms, Ends, Every, Level, Trend, of_sweep, rows, share_of
+from mispair.report.pages import claims_table
+from mispair.report.pages.content import judged
+from mispair.report.rules import OUTCOMES, decide, p_of
+from mispair.report.statistics import Effect, effect_of_interval, effect_of_mean, unknown_effect
+from mispair.report.study_modules import every_pages
+from mispair.report.tables import Tables, tidy
+
+NO_TABLES = Tables({})
+
+
+def effect(value: float, error: float = 0.1, n: int = 5) -> Effect:
+    return Effect(value, error, n - 1, 2 * stats.t.sf(abs(value) / error, n - 1), n, "seed")
+
+
+def claim(measured: Measured, **settings) -> Claim:
+    fixed = {"key": "a-claim", "study": "image_text", "sentence": "It rises.", "paper": "here",
+             "figure": "figure", "bound": 1.0}  # fmt: skip
+    return (
+        Claim(**fixed, measure=lambda *_: measured)
+        if not settings
+        else Claim(**{**fixed, **settings}, measure=lambda *_: measured)
+    )
+
+
+@pytest.mark.parametrize(
+    ("value", "error", "outcome", "reason"),
+    [
+        (2.0, 0.1, "supports", "size shown"),  # the lower limit 1.79 reaches 1
+        (1.1, 0.1, "direction only", "size open"),  # 0.89 to 1.31
+        (0.5, 0.1, "direction only", "smaller"),  # tight, above zero, below the bound
+        (0.1, 0.1, "no such effect", "equivalent"),
+        (-0.5, 0.1, "no such effect", "equivalent"),  # the claimed sign is not shown
+        (-2.0, 0.1, "contradicts", "opposite"),
+        (-1.1, 0.1, "cannot tell", "opposite, size open"),
+        (0.5, 0.6, "cannot tell", "either sign"),
+    ],
+)
+def test_an_effect_is_compared_with_the_smallest_one(value, error, outcome, reason):
+    assert decide("effect", effect(value, error), 1, 1.0, 0.05) == (outcome, reason)
+    mirrored = decide("effect", effect(-value, error), -1, 1.0, 0.05)
+    assert mirrored == (outcome, reason)
+
+
+@pytest.mark.parametrize(
+    ("rule", "value", "bound", "outcome"),
+    [
+        ("equivalence", 0.1, 1.0, "supports"),
+        ("equivalence", 0.9, 1.0, "cannot tell"),
+        ("equivalence", 2.0, 1.0, "contradicts"),
+        ("level", 1.5, 1.0, "supports"),
+        ("level", 1.1, 1.0, "cannot tell"),
+        ("level", 0.5, 1.0, "contradicts"),
+        ("level", -0.5, -1.0, "supports"),
+    ],
+)
+def test_equivalence_and_levels_use_one_sided_limits(rule, value, bound, outcome):
+    assert decide(rule, effect(value), 1, bound, 0.05)[0] == outcome
+    p = p_of(rule, effect(value), 1, bound)
+    assert (p <= 0.05) == (outcome != "cannot tell" and not (rule == "equivalence" and value > 1))
+
+
+@pytest.mark.parametrize(("held", "of"), [(8, 8), (7, 8), (3, 8), (1, 8), (0, 8)])
+def test_counts_are_tested_by_the_exact_binomial_test(held, of):
+    above = stats.binomtest(held, of, 2 / 3, "greater").pvalue
+    below = stats.binomtest(held, of, 2 / 3, "less").pvalue
+    expected = "supports" if above <= 0.05 else "contradicts" if below <= 0.05 else "cannot tell"
+    measured = share_of(held, of)
+    assert decide("count", measured.effect, 1, 2 / 3, 0.05)[0] == expected
+    assert p_of("count", measured.effect, 1, 2 / 3) == pytest.approx(min(above, below))
+
+
+def test_trends_need_two_replicates_and_a_small_p():
+    rho = replace(unknown_effect(-0.8, 3, "seed"), p=0.01)
+    assert decide("trend", rho, -1, math.nan, 0.05)[0] == "supports"
+    assert decide("trend", rho, 1, math.nan, 0.05)[0] == "contradicts"
+    assert decide("trend", replace(rho, p=0.2), -1, math.nan, 0.05)[0] == "cannot tell"
+    assert decide("trend", replace(rho, n=1), -1, math.nan, 0.05)[0] == "cannot tell"
+
+
+def test_without_a_spread_nothing_is_decided():
+    for values, reason in (([1.0], "one replicate"), ([1.0, 1.0], "no spread")):
+        found = decide("effect", effect_of_mean(values, 0.95, "seed"), 1, 0.5, 0.05)
+        assert found == ("cannot tell", reason)
+    assert decide("effect", unknown_effect(math.nan, 0, "seed"), 1, 0.5, 0.05)[0] == "not measured"
+
+
+def test_primary_claims_have_a_fixed_correction():
+    """The same numbers have the same verdict, whatever else the run has; five have α / 5."""
+    assert PRIMARY == sum(one.primary for pages in every_pages() for one in pages.claims) == 5
+    measured = Measured(effect(2.0, 0.55))  # p = .022
+    secondary = judge(claim(measured), NO_TABLES, 0.95)
+    primary = judge(claim(measured, primary=True), NO_TABLES, 0.95)
+    assert (secondary.outcome, primary.outcome) == ("direction only", "cannot tell")
+    assert primary.corrected_p == pytest.approx(5 * secondary.corrected_p)
+
+
+@pytest.mark.parametrize(
+    ("value", "error", "near"),
+    [(2.0, 0.1, False), (1.19, 0.02, True), (1.25, 0.02, False), (0.85, 0.02, True),
+     (3.0, 1.08, True), (-1.1, 0.02, True)],
+)  # fmt: skip
+def test_verdicts_near_the_line_are_marked(value, error, near):
+    """The p value is within a factor 2 of α, or the estimate within 20 % of the bound."""
+    verdict = judge(claim(Measured(effect(value, error))), NO_TABLES, 0.95)
+    by_p = 0.025 <= effect(value, error).p <= 0.1
+    assert verdict.near == near == (by_p or abs(abs(value) - 1) <= 0.2)
+
+
+def test_a_rate_of_the_opposite_sign_forbids_support():
+    good, bad = Part(effect(2.0)), Part(effect(-0.5))
+    supported = Measured(effect(2.0), rates={0.1: good, 0.8: good})
+    verdict = judge(claim(supported), NO_TABLES, 0.95)
+    assert verdict.outcome == "supports"
+    verdict = judge(claim(replace(supported, rates={0.1: bad, 0.8: good})), NO_TABLES, 0.95)
+    assert (verdict.outcome, verdict.reason) == ("cannot tell", "a rate goes the other way")
+    assert [part.outcome for part in verdict.rates] == ["no such effect", "supports"]
+
+
+def test_a_mean_over_sets_needs_most_sets():
+    good, bad = Part(effect(3.0)), Part(effect(-1.0))
+    for against, outcome in ((1, "supports"), (2, "cannot tell")):
+        sets = {str(number): bad if number < against else good for number in range(4)}
+        verdict = judge(claim(Measured(effect(2.0), sets=sets)), NO_TABLES, 0.95)
+        assert verdict.outcome == outcome
+
+
+def test_a_claim_on_every_part_has_its_weakest_outcome():
+    parts = {"text": Measured(effect(0.5), first=1.0), "image": Measured(effect(3.0), first=2.0)}
+    verdict = judge(claim(Measured(parts=parts)), NO_TABLES, 0.95)
+    assert (verdict.outcome, verdict.decided_by) == ("direction only", "text")
+    assert (verdict.effect.value, verdict.measured.first) == (0.5, 1.0)
+    assert [part.outcome for part in verdict.parts] == ["direction only", "supports"]
+
+
+def test_a_condition_that_is_not_met_decides_nothing():
+    verdict = judge(claim(Measured(effect(2.0), gate="at chance")), NO_TABLES, 0.95)
+    assert (verdict.outcome, verdict.reason) == ("cannot tell", "gate")
+
+
+@pytest.mark.parametrize(
+    ("least", "most", "value", "error", "finding"),
+    [
+        (1 / 3, None, 2.0, 0.05, "does not limit"),
+        (1 / 3, None, 0.1, 0.05, "limits"),
+        (1 / 3, None, 0.7, 0.3, "cannot tell"),  # a control without power decides nothing
+        (None, 2 / 3, 2.0, 0.05, "limits"),
+        (None, 2 / 3, 0.1, 0.05, "does not limit"),
+        (0.0, None, -0.5, 0.05, "limits"),
+    ],
+)
+def test_controls_compare_the_share_that_remains(least, most, value, error, finding):
+    for sign in (1, -1):
+        control = Control(
+            "control", lambda *_, v=sign * value: Measured(effect(v, error)), least, most
+        )
+        judgement = judge(
+            claim(Measured(effect(sign * 2.0)), sign=sign, controls=(control,)), NO_TABLES, 0.95
+        )
+        (found,) = judgement.controls
+        assert found.finding == finding
+        assert found.share == pytest.approx(value / 2)
+
+
+def test_controls_of_an_undecided_claim_are_undecided_and_keep_their_numbers():
+    control = Control("control", lambda *_: Measured(effect(0.1)))
+    verdict = judge(claim(Measured(effect(0.5, 0.6)), controls=(control,)), NO_TABLES, 0.95)
+    assert [(found.finding, round(found.share, 6)) for found in verdict.controls] == [
+        ("cannot tell", 0.2)
+    ]
+
+
+def test_a_control_follows_the_part_that_decides():
+    by_tower = {"text": Measured(effect(0.01, 0.02)), "image": Measured(effect(3.0))}
+    control = Control("random start", lambda *_: Measured(parts=by_tower))
+    parts = {"text": Measured(effect(0.5)), "image": Measured(effect(3.0))}
+    verdict = judge(claim(Measured(parts=parts), controls=(control,)), NO_TABLES, 0.95)
+    assert (verdict.decided_by, verdict.controls[0].finding) == ("text", "limits")
+
+
+# Measures ---------------------------------------------------------------------------------------
+
+
+def purity(values: dict[tuple[float, int], float], **columns) -> list[dict]:
+    fixed = {"start": "pretrained", "scheme": "random", "tower": "text", "metric": "m"} | columns
+    return [{**fixed, "rate": rate, "seed": seed, "value": value}
+            for (rate, seed), value in values.items()]  # fmt: skip
+
+
+def tables(*parts: list[dict]) -> Tables:
+    return Tables({"purity": tidy("purity", [row for part in parts for row in part])})
+
+
+SWEEP = {(0.0, 0): 1.0, (0.5, 0): 2.0, (0.8, 0): 4.0, (0.0, 1): 1.0, (0.5, 1): 2.1, (0.8, 1): 4.4}
+ROWS = rows("purity", start="pretrained", tower="text", metric="m")
+
+
+def test_the_ends_of_a_sweep_are_compared_within_seeds():
+    curve = pd.Series({0.0: 10.0, 0.5: 11.0, 0.8: 16.0})
+    measured = Ends(ROWS.select, lambda: curve)(tables(purity(SWEEP)), 0.95)
+    expected = stats.ttest_1samp([3.0, 3.4], 0)
+    assert measured.effect.value == pytest.approx(3.2)
+    assert measured.effect.p == pytest.approx(expected.pvalue)
+    assert (measured.effect.low, measured.effect.high) == pytest.approx(
+        tuple(expected.confidence_interval(0.95))
+    )
+    assert (measured.first, measured.last, measured.at) == (1.0, pytest.approx(4.2), (0.0, 0.8))
+    assert (measured.published, measured.bound) == (6.0, pytest.approx(2.0))
+    assert {rate: part.bound for rate, part in measured.rates.items()} == {
+        0.5: pytest.approx(1 / 3), 0.8: pytest.approx(2.0)
+    }  # fmt: skip
+
+
+def test_logs_compare_ratios():
+    measured = Ends(ROWS.select, lambda: pd.Series({0.0: 1.0, 0.8: 8.0}), log=True)(
+        tables(purity(SWEEP)), 0.95
+    )
+    assert measured.effect.value == pytest.approx((math.log(4) + math.log(4.4)) / 2)
+    assert measured.bound == pytest.approx(math.log(8) / 3)
+    assert measured.published_last == pytest.approx(8.0)
+
+
+def test_a_published_bound_is_that_of_the_whole_curve_outside_its_range():
+    effects = {0.9: effect(1.0)}
+    measured = of_sweep(effects, 0.0, published=pd.Series({0.0: 0.0, 0.8: -3.0}))
+    assert measured.bound == pytest.approx(1.0)
+    assert math.isnan(measured.published)
+
+
+def test_arms_are_paired_and_shared_runs_left_out():
+    other = {key: value + (0.5 + 0.1 * key[1] if key[0] else 0.0) for key, value in SWEEP.items()}
+    measured = Arms(ROWS.select, ROWS.but(start="other").select)(
+        tables(purity(SWEEP), purity(other, start="other")), 0.95
+    )
+    assert measured.effect.value == pytest.approx(0.55)
+    assert [*measured.rates] == [0.5, 0.8]
+
+
+def test_levels_average_within_replicates_and_trends_permute_within_them():
+    level = Level(ROWS.select)(tables(purity(SWEEP)), 0.95)
+    assert (level.effect.value, level.effect.n) == (pytest.approx(2.41667, abs=1e-4), 2)
+    trend = Trend(ROWS.select)(tables(purity(SWEEP)), 0.95)
+    assert (trend.effect.value, trend.effect.n) == (pytest.approx(1.0), 2)
+    assert trend.effect.p == pytest.approx(2 / 36)
+
+
+def test_every_part_is_measured():
+    both = Every({"text": Ends(ROWS.select), "image": Ends(ROWS.but(tower="image").select)})
+    measured = both(tables(purity(SWEEP), purity(SWEEP, tower="image")), 0.95)
+    assert [*measured.parts] == ["text", "image"]
+
+
+def test_only_sets_of_every_point_count():
+    row = {"start": "pretrained", "scheme": "random", "metric": "acc1"}
+    frame = tidy("zeroshot", [
+        {**row, "rate": rate, "seed": 0, "evaluation_set": name, "value": rate + place}
+        for rate in (0.0, 0.5) for place, name in enumerate(("a", "b"))
+        if (rate, name) != (0.5, "b")
+    ])  # fmt: skip
+    selected = rows("zeroshot", balanced="evaluation_set", metric="acc1").select(
+        Tables({"zeroshot": frame})
+    )
+    assert selected["value"].tolist() == [0.0, 0.5]
+
+
+def test_an_asymmetric_interval_keeps_its_limits():
+    found = effect_of_interval(0.2, 0.1, 0.5, 100, "pair")
+    assert (found.low, found.high) == (pytest.approx(0.1), pytest.approx(0.5))
+    inner = found.limits(0.05)
+    assert found.low < inner[0] < 0.2 < inner[1] < found.high
+
+
+def test_correlations_have_limits_on_fishers_scale():
+    found = Effect(0.9, 0.3, math.inf, 0.0, 20, "neuron", fisher=True)
+    assert found.high == pytest.approx(math.tanh(math.atanh(0.9) + 1.959964 * 0.3))
+    assert found.high < 1
+
+
+# Verdicts as numbers ----------------------------------------------------------------------------
+
+
+def test_no_field_of_a_verdict_is_a_sentence():
+    names = {field.name for field in fields(Verdict)} | {field.name for field in fields(Measured)}
+    texts_in = {"outcome", "reason", "preset", "decided_by", "gate", "claim", "controls"}
+    verdict = judge(claim(Measured(effect(2.0))), NO_TABLES, 0.95)
+    for name in names - texts_in:
+        value = getattr(verdict, name, None) or getattr(verdict.measured, name, None)
+        assert not isinstance(value, str), name
+
+
+def test_claims_csv_has_every_number():
+    control = Control("control", lambda *_: Measured(effect(0.1)))
+    part = {0.8: Part(effect(2.0), 0.5)}
+    one = claim(Measured(effect(2.0), rates=part, published=3.0), controls=(control,))
+    row = claims_table.frame([judge(one, NO_TABLES, 0.95)]).iloc[0]
+    assert (row["effect"], row["bound"], row["published"]) == (2.0, 1.0, 3.0)
+    assert json.loads(row["controls"])[0]["finding"] == "limits"
+    assert json.loads(row["rates"])[0] | {"low": 0, "high": 0, "p": 0} == {
+        "at": 0.8, "effect": 2.0, "low": 0, "high": 0, "p": 0, "bound": 0.5, "outcome": "supports"
+    }  # fmt: skip
+
+
+def test_every_outcome_and_reason_has_a_sentence():
+    for rule in ("effect", "equivalence", "level"):
+        for value in (3.0, 1.1, 0.5, 0.0, -0.5, -1.1, -3.0):
+            for error in (0.01, 0.3, 3.0):
+                verdict = judge(claim(Measured(effect(value, error)), rule=rule), NO_TABLES, 0.95)
+                assert texts.shared("why", verdict)
+                assert texts.shared("effect", verdict, 0.95)
+
+
+def test_an_empty_run_measures_no_claim():
+    found = judged(NO_TABLES, 0.95)
+    assert {verdict.outcome for verdict in found} == {"not measured"}
+    assert len(claims_table.unmeasured(found)) == len({verdict.claim.key for verdict in found})
+    assert claims_table.rows(found) == []
+
+
+def test_declarations_are_complete():
+    """Keys are unique; every claim names the settings that measure it, and is on a question."""
+    claims = [one for pages in every_pages() for one in pages.claims]
+    keys = [one.key for one in claims]
+    assert len(set(keys)) == len(keys) <= 45
+    assert all(one.needs and one.sentence.endswith(".") for one in claims)
+    asked = [key for pages in every_pages() for question in pages.questions
+             for key in question.claims]  # fmt: skip
+    assert set(asked) == set(keys)
+    assert set(OUTCOMES[:3]) == {"supports", "direction only", "contradicts"}
