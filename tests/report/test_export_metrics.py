@@ -7,13 +7,11 @@ import math
 import socket
 import struct
 import sys
-from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import pytest
 from tensorboardX.crc32c import crc32c
 from tensorboardX.proto.event_pb2 import Event
@@ -23,13 +21,8 @@ from mispair.image_text.report import curves
 from mispair.report import studies
 from mispair.report.exports import trackers
 from mispair.report.exports.runs import Curve, Run, thinned
-from mispair.report.gaps import gap, gap_of_change, gap_of_mean
-from mispair.report.pages.claims_table import COLUMNS, frame
-from mispair.report.pages.content import judge
-from mispair.report.statistics import Effect
 from mispair.report.steps import export_metrics
 from mispair.report.tables import Tables, tidy
-from mispair.report.verdicts import Claim, Control, Verdict
 from mispair.towers.features import PairedFeatures
 from mispair.towers.finetuning import projection as towers
 from mispair.towers.finetuning.finetuning_presets import Training
@@ -132,36 +125,6 @@ def test_event_files_hold_what_runs_recorded_at_steps_that_only_rise(tmp_path: P
     assert simulated.keys() == {"loss", "alignment/image", "alignment/text"}
     pretrained = scalars(reports / "tensorboard/pretraining/trained" / trackers.EVENTS)
     assert pretrained == {"loss": [(1, 2.5), (2, 2.0)]}
-
-
-def test_claims_are_a_table_of_verdicts_with_their_numbers() -> None:
-    found = frame(judge(Tables({}), 0.95))
-    assert list(found.columns) == [*COLUMNS]
-    assert not found.duplicated(["claim", "preset"]).any()
-    effect = Effect(-0.2, -0.3, -0.1, -0.28, -0.12, 0.004, 5, "seed")
-    claim = Claim("key", "study", "Text, with a comma", "figure 1", "rule", "figure", primary=True)
-    control = Control("Scale", "limits", "why")
-    verdict = Verdict(claim, "supports", "reason", measured="0.5", effect=effect, smallest=0.05,
-                      adjusted_p=0.02, controls=(control,),
-                      gap=gap(0.25, 0.5, "in the gain"))  # fmt: skip
-    (row,) = frame([verdict]).to_dict("records")
-    numbers = {"effect": -0.2, "low": -0.3, "high": -0.1, "p": 0.004, "n": 5, "smallest": 0.05,
-               "adjusted_p": 0.02, "measured_value": 0.25, "published_value": 0.5}  # fmt: skip
-    assert {name: row[name] for name in numbers} == numbers
-    assert (row["outcome"], row["primary"], row["unit"]) == ("supports", True, "seed")
-    assert (row["controls"], row["quantity"]) == ("Scale: limits", "the gain")
-    assert replace(verdict, gap="").numbers == (-0.2, pytest.approx(math.nan, nan_ok=True))
-
-
-def test_gaps_compare_what_two_series_have_in_common() -> None:
-    measured = pd.Series({0.0: 1.0, 0.5: 1.5, 0.8: 3.0, 0.9: math.nan})
-    published = pd.Series({0.0: 2.0, 0.1: 9.0, 0.8: 2.5})
-    change = gap_of_change(measured, published)
-    assert (change.measured, change.published) == (2.0, 0.5)
-    assert change == "+1.500 in the change from 0 to 0.8"
-    mean = gap_of_mean(measured, published, "in the mean")
-    assert (mean.measured, mean.published, mean.quantity) == (2.0, 2.25, "the mean")
-    assert gap_of_change(measured, published[:1]) == gap_of_mean(measured, published[1:2], "") == ""
 
 
 def test_the_same_results_give_the_same_bytes_and_what_is_gone_goes(tmp_path: Path) -> None:

@@ -102,7 +102,7 @@ def test_the_first_screen_has_the_first_answer_and_its_limit(small: Path) -> Non
     with window(1280, 800) as opened:
         page = opened.open(small / "index.html", drawn=False)
         card = page.locator(".card").first
-        assert "mix features" in card.locator("h2").inner_text()
+        assert "overlap" in card.locator("h2").inner_text()
         for part in (".answer", ".chip", ".limit", "img"):
             box = card.locator(part).first.bounding_box()
             assert box is not None

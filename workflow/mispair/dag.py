@@ -762,9 +762,11 @@ class Dag:
 
     @staticmethod
     def report_files(*patterns: str) -> list[str]:
-        """Return data files of the report's package: code versions see Python modules only."""
-        folder = PACKAGE / "report"
-        files = sorted(path for pattern in patterns for path in folder.glob(pattern))
+        """Return data files of the report: code versions see Python modules only.
+
+        A pattern begins at the package ``mispair``.
+        """
+        files = sorted(path for pattern in patterns for path in PACKAGE.glob(pattern))
         return [os.path.relpath(path) for path in files]
 
     def trained(self) -> list[str]:

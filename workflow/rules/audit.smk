@@ -124,7 +124,7 @@ rule draw_suspects:
         captions=texts(dag),
         index=dag.index(),
         shards=steady(dag.shards_of_first(len(dag.groups))),
-        template=dag.report_files("templates/suspects.html.j2"),
+        template=dag.report_files("report/templates/suspects.html.j2"),
     output:
         suspects="reports/figures/suspects.html",
     log:

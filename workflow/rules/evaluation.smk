@@ -269,7 +269,7 @@ rule draw_neurons:
         caption_features=dag.caption_features("safetensors"),
         caption_rows=dag.caption_features("parquet"),
         corpus=dag.gathered("corpus.parquet"),
-        template=dag.report_files("templates/neurons.html.j2"),
+        template=dag.report_files("report/templates/neurons.html.j2"),
     output:
         gallery="reports/figures/neurons.html",
     log:

@@ -230,7 +230,7 @@ rule draw_contact_sheet:
         index=dag.index(),
         pairing=dag.pairings(),
         captions=dag.pairings("captions.parquet"),
-        template=dag.report_files("templates/contact_sheet.html.j2"),
+        template=dag.report_files("report/templates/contact_sheet.html.j2"),
     output:
         contact_sheet="reports/figures/contact_sheet.html",
     log:

@@ -77,7 +77,7 @@ rule record_run:
 rule draw_figures:
     input:
         tables=dag.tables(),
-        published=dag.report_files("published/*.csv"),
+        published=dag.report_files("report/published/*.csv"),
     output:
         figures=report(
             directory("reports/figures/{study}"),
@@ -109,8 +109,8 @@ rule write_report:
         figures=dag.figures(),
         record="reports/run.json",
         pieces=dag.pieces(),
-        published=dag.report_files("published/*.csv"),
-        templates=dag.report_files("templates/*"),
+        published=dag.report_files("report/published/*.csv"),
+        templates=dag.report_files("report/templates/*", "*/report/texts.md.j2"),
     output:
         page="reports/index.html",
         # Patterns keep the pages and what they share in one folder of Snakemake's report. A single
