@@ -315,7 +315,9 @@ QUESTIONS = (
         "overlap", "Do neurons overlap more when captions are wrong?",
         ("overlap-rises", "similar-less"), "small_overlap", _of_overlap,
     ),
-    Question("mixing", "Do wrong captions make neurons mix features?", ("neurons-mix",)),
+    Question(
+        "mixing", "Do wrong captions make neurons mix features?", ("neurons-mix",), "small_mixing"
+    ),
     Question(
         "accuracy", "Do wrong captions lower accuracy?",
         ("accuracy-falls", "similar-harms-less", "accuracy-follows-overlap",

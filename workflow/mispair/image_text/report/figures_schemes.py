@@ -8,11 +8,13 @@ import pandas as pd
 from mispair.core.words import listing, number
 from mispair.evaluation.report.protocols import protocol_phrase
 from mispair.evaluation.report.series import (
+    TOWERS,
     change,
     ends_text,
     purity_series,
     zeroshot_series,
 )
+from mispair.evaluation.report.tables_semantics import mean_series
 from mispair.evaluation.selection import SELECTION
 from mispair.image_text.report.figures_shuffling import curves
 from mispair.report import charts, published, small, style
@@ -139,6 +141,23 @@ def small_overlap(tables: Tables) -> Drawing | Hole:
         _small_runs(series, PRETRAINED), X_TITLE, "Overlap (mean |cos|)", colours=style.FINE_TUNED
     )
     return Drawing(chart, data, f"Mean |cos| of text neurons {ends_text(series, 4)}.")
+
+
+def small_mixing(tables: Tables) -> Drawing | Hole:
+    """Draw mean |r| of neurons with their best feature against C_m, by tower."""
+    by_tower = {
+        tower: mean_series(tables.of_scheme(), tower, "mean_semantic_purity").dropna()
+        for tower in TOWERS
+    }
+    by_tower = {tower: series for tower, series in by_tower.items() if len(series)}
+    if not by_tower:
+        return _small_hole(tables, "no ground truth of the features was measured")
+    runs = pd.concat([_small_runs(series, tower) for tower, series in by_tower.items()])
+    chart, data = small.curves(
+        runs, X_TITLE, "|r| with best feature", colours=style.TOWERS, least=small.LEAST_FALL
+    )
+    texts = [f"{tower} {ends_text(series)}" for tower, series in by_tower.items()]
+    return Drawing(chart, data, f"Mean |r| with the best feature: {'; '.join(texts)}.")
 
 
 def small_accuracy(tables: Tables) -> Drawing | Hole:
