@@ -140,6 +140,23 @@ def test_verdicts_that_differ_are_listed(tmp_path: Path) -> None:
     assert len(verdicts(read(write(tmp_path / "old", {})), runs[0])) == 2
 
 
+def test_marks_that_differ_are_listed_unless_a_version_has_none(tmp_path: Path) -> None:
+    rows = {"claim": ["x", "y"], "preset": "", "outcome": "supports", "effect": 1.0}
+    runs = {}
+    for name, marks in {
+        "old": {}, "plain": {"near": [False, True]}, "near": {"near": [True, True]},
+    }.items():  # fmt: skip
+        folder = write(tmp_path / name, {})
+        table = pd.DataFrame({**rows, **marks, "corrected_p": 0.01})
+        table.to_csv(folder / "reports/tables/claims.csv", index=False)
+        runs[name] = read(folder)
+    found = verdicts(runs["plain"], runs["near"])
+    assert found == (
+        ("x", "–", "supports", "+1.0000", "supports (near the line)", "+1.0000"),
+    )  # fmt: skip
+    assert verdicts(runs["old"], runs["near"]) == ()
+
+
 def test_intervals_of_repeated_numbers_are_students_or_the_evaluations_own(tmp_path: Path) -> None:
     a = write(tmp_path / "a", {"zeroshot": acc1(0.50, 0.52, 0.57, half=0.001)})
     b = write(tmp_path / "b", {"zeroshot": acc1(0.70, half=0.02)})

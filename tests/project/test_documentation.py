@@ -19,7 +19,8 @@ import yaml
 
 from mispair import config
 from mispair.core.files import UserError
-from mispair.report.verdicts import EFFECTS, OUTCOMES, Claim
+from mispair.evaluation import purity
+from mispair.report.verdicts import OUTCOMES, Claim
 from tests.bench import page, readme
 from tests.bench import run as bench_run
 
@@ -239,8 +240,8 @@ def test_the_site_asks_nothing_of_a_network(site: Path) -> None:
 
 
 def test_texts_of_the_program_and_files_of_the_repository_are_part_of_the_site(site: Path) -> None:
-    statistics = (site / "explanation" / "statistics.html").read_text()
-    assert EFFECTS.split(". ")[0] in statistics
+    neurons = (site / "explanation" / "neurons.html").read_text()
+    assert purity.DEFINITION.split("'")[0] in neurons
     assert "measure-purity" in (site / "reference" / "commands.html").read_text()
     assert "finetune_projection" in (site / "reference" / "config.html").read_text()
     assert (site / "files/config/cc12m.yaml").exists()

@@ -31,9 +31,9 @@ def measured(
     """What measure_sufficiency writes of one training at p = 0.2."""
     keys = {"size": "2x3x10", "tree": tree, "flip": 0.2, "seed": seed}
     shift = 1 + 0.02 * (seed + (tree != 42))
-    # Untrained encoders differ by run in another way than trained ones: their ratio varies too.
+    # Standard encoders differ by run in another way than others: their ratio varies too.
     gaps = {
-        arm: gap * shift ** (2 if arm == "untrained" else 1)
+        arm: gap * shift ** (1 if arm == "standard" else 2)
         for arm, gap in (excess or EXCESS).items()
     }
     rows = []
@@ -88,7 +88,9 @@ def transferred(
     rows = []
     for task, own in (gaps or GAPS).items():
         about = {**keys, "task": task}
-        excess = {arm: gap * shift for arm, gap in own.items()}
+        excess = {
+            arm: gap * shift ** (1 if arm == "unconditional" else 2) for arm, gap in own.items()
+        }
         rows.append(row(LEVEL[task], 0.01, **about, arm="bayes", metric="risk"))
         for arm, gap in excess.items():
             difference = {"arm": arm, "metric": "difference"}

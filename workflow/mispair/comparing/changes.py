@@ -101,8 +101,12 @@ def _results(a: Mapping[str, Any], b: Mapping[str, Any]) -> Iterable[tuple[str, 
 
 
 def _verdicts(a: pd.DataFrame, b: pd.DataFrame) -> Iterable[tuple[str, ...]]:
-    """List the claims whose outcomes differ, including claims of one run alone."""
+    """List the claims whose outcomes or marks differ, including claims of one run alone."""
     both = a.merge(b, "outer", ["claim", "preset"], suffixes=("_a", "_b"), sort=False)
+    unmarked = both[["near_a", "near_b"]].isna().any(axis=1)  # an earlier version, or one run
+    for run in "ab":
+        marked = (both[f"near_{run}"] == "True") & ~unmarked
+        both[f"outcome_{run}"] += marked.map({True: " (near the line)", False: ""})
     texts = both[["preset", "outcome_a", "outcome_b"]].fillna("").replace("", NOTHING)
     changed = both.assign(**texts)[texts["outcome_a"] != texts["outcome_b"]]
     for row in records(changed):

@@ -15,8 +15,8 @@ from mispair.core.run_record import RECORD
 from mispair.report import studies
 from mispair.report.study import Columns, columns
 
-CLAIMS = columns("claim* preset* | outcome* effect low high", compared=False)
-"""Columns of the table of verdicts that are compared."""
+CLAIMS = columns("claim* preset* | outcome* near* effect low high", compared=False)
+"""Columns of the table of verdicts that are compared; earlier versions have no `near`."""
 
 FILE = "run.json"
 PLACES = (f"reports/{FILE}", FILE)

@@ -300,14 +300,14 @@ def stepsize_speedup(tables: Tables) -> Drawing | Hole:
 
 
 def stepsize_acceleration(tables: Tables) -> Drawing | Hole:
-    """Draw the risk after T steps by schedule of the stepsize."""
-    points = tables.stepsize_acceleration
+    """Draw the risk after T steps by schedule of the stepsize, a panel for each data set."""
+    points = named(tables.stepsize_acceleration)
     if points.empty:
         return _hole(tables, "acceleration")
     data = first_seed(points).assign(schedule=first_seed(points)["schedule"].map(SCHEDULES))
-    data = data[["schedule", "budget", "stepsize", "risk"]].rename(columns={"budget": "t"})
+    data = data[["panel", "schedule", "budget", "stepsize", "risk"]].rename(columns={"budget": "t"})
     colours = dict(zip(SCHEDULES.values(), style.CLASSES, strict=False))
-    chart = (
+    lines = (
         alt.Chart()
         .mark_line(point=True)
         .encode(
@@ -315,13 +315,16 @@ def stepsize_acceleration(tables: Tables) -> Drawing | Hole:
             color=charts.colour("schedule", "", colours, list(colours)),
             tooltip=charts.tips("schedule:N:", "t:Q:T", "stepsize:Q:η", "risk:Q:risk"),
         )
-        .properties(width=2 * WIDTH, height=280)
     )  # fmt: skip
-    texts = [f"{number(slope, 2)} ({SCHEDULES[name]})" for name, slope in slopes(tables).items()]
+    texts = [
+        f"{number(slope, 2)} ({SCHEDULES[name]}, {panel})"
+        for panel, of_panel in points.groupby("panel", sort=False)
+        for name, slope in slopes(of_panel).items()
+    ]
     text = "Too few numbers of steps for a slope."
     if texts:
         text = f"Slope of log L on log T from T = 1,000: {listing(texts)}."
-    return _drawn(data, [chart], text, columns=1)
+    return _drawn(data, _panels(data, lambda name: lines), text)
 
 
 def stepsize_sharpness(tables: Tables) -> Drawing | Hole:

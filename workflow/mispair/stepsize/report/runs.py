@@ -29,6 +29,9 @@ SCHEDULES = {
 }
 SAME_LIST = [name for name in RUN if name != "stepsize"]
 """Columns that are equal in runs that differ only in their stepsize."""
+START = ["data_set", "seed"]
+"""Columns that name a start: equal first weights and data, whatever else differs."""
+
 FIRST_BUDGET = 1000
 """Steps T from which slopes are taken."""
 
@@ -106,12 +109,11 @@ def without_monotone(runs: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=[*SAME_LIST, "smallest"])
 
 
-def slopes(tables: Tables) -> dict[str, float]:
+def slopes(points: pd.DataFrame) -> dict[str, float]:
     """Return the slope of log risk on log T of each schedule, from T = `FIRST_BUDGET` on.
 
     Schedules with fewer than three numbers of steps have none. Seeds are averaged.
     """
-    points = tables.stepsize_acceleration
     points = points[(points["budget"] >= FIRST_BUDGET) & (points["risk"] > 0)]
     fitted = {}
     for name in SCHEDULES:

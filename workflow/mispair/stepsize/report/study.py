@@ -139,8 +139,9 @@ STUDY = Study(
         Figure(
             "stepsize_acceleration",
             "Risk after T steps: stepsize fixed, and in proportion to T",
-            "Two points whose gradients conflict, from weights of zero. The growing stepsize is "
-            "the one of the ladder nearest T/100: that of the theorem needs T of 10⁷.",
+            "First seed. Two points: their gradients conflict, and weights begin at zero. The "
+            "growing stepsize is the one of the list nearest T/100: that of the theorem needs T of "
+            "10⁷.",
             "corollary 4.2, theorem 4.3",
             "Speed",
         ),

@@ -16,7 +16,6 @@ from mispair.stepsize.report.runs import (
     SCHEDULES,
     named,
     of_parts,
-    onset,
     oscillates,
     slopes,
     without_monotone,
@@ -61,8 +60,7 @@ def stepsize(tables: Tables) -> list[Table]:
     if not tables.study("stepsize"):
         return []
     return [
-        _runs(tables), _margins(tables), _slopes(tables), _onsets(tables), _bounds(tables),
-        _shapes(tables), _failures(tables), _lists(tables), _separable(tables),
+        _runs(tables), _slopes(tables), _failures(tables), _lists(tables), _separable(tables),
         *_written(),
     ]  # fmt: skip
 
@@ -119,101 +117,25 @@ def _runs(tables: Tables) -> Table:
     )  # fmt: skip
 
 
-def _margins(tables: Tables) -> Table:
-    rows = [
-        (*names, _mid(group["margin_transition"], 4), _mid(group["margin_stable"], 4),
-         _mid(group["margin_final"], 4), _mid(group["log_modified_final"], 1))
-        for names, group in _by_stepsize(of_parts(tables.stepsize_runs, "sweep"))
-    ]  # fmt: skip
-    return Table(
-        "Normalised margin when the oscillation is over, below the threshold, and at the end",
-        ("data and activation", "η", "oscillation over", "below the threshold", "last step",
-         "log of the modified margin"),
-        tuple(rows),
-        "For monotone runs the first margin is that of step 1. The modified margin itself is too "
-        "small for a float, so its logarithm is followed.",
-        section="Margins", folded=True,
-    )  # fmt: skip
-
-
 def _slopes(tables: Tables) -> Table:
-    points = tables.stepsize_acceleration
-    fitted = slopes(tables)
-    budgets = sorted(points["budget"].unique())
+    every = tables.stepsize_acceleration
+    budgets = sorted(every["budget"].unique())
     rows = []
-    for name, label in SCHEDULES.items():
-        mine = points[points["schedule"] == name].groupby("budget")["risk"].mean()
-        if len(mine):
-            rows.append((label, *(_small(mine.get(t, math.nan)) for t in budgets),
-                         or_dash(fitted.get(name, math.nan), 2)))  # fmt: skip
+    for data_set, points in every.groupby("data_set"):
+        fitted = slopes(points)
+        for name, label in SCHEDULES.items():
+            mine = points[points["schedule"] == name].groupby("budget")["risk"].mean()
+            if len(mine):
+                rows.append((_data_set(str(data_set)), label,
+                             *(_small(mine.get(t, math.nan)) for t in budgets),
+                             or_dash(fitted.get(name, math.nan), 2)))  # fmt: skip
     return Table(
-        "Risk after T steps on the two points",
-        ("stepsize", *(f"T = {t:,.0f}" for t in budgets), "slope"), tuple(rows),
-        "The best stepsize for each T would not be a fair comparison: on two points the largest "
-        "ones reach a tiny risk within some steps, and stall.",
+        "Risk after T steps",
+        ("data", "stepsize", *(f"T = {t:,.0f}" for t in budgets), "slope"), tuple(rows),
+        "Means over seeds; slopes of log risk on log T from T = 1,000. The best stepsize for each "
+        "T would not be a fair comparison: on two points the largest ones reach a tiny risk within "
+        "some steps, and stall.",
         section="Speed",
-    )  # fmt: skip
-
-
-def _onsets(tables: Tables) -> Table:
-    rows = [
-        (_data_set(row["data_set"]), _spaced(row["activation"]),
-         f"{row['width']:g}", f"{row['seed']:g}", number(row["critical"], 1),
-         number(row["monotone"], 1), number(row["rising"], 1),
-         number(row["onset"] / row["critical"], 2))
-        for row in onset(tables).to_dict("records")
-    ]  # fmt: skip
-    return Table(
-        "Onset of oscillation, and the onset predicted from the initial sharpness",
-        ("data", "activation", "m", "seed", "2/(m λ₀)", "last monotone η", "first rising η",
-         "onset ÷ 2/(m λ₀)"),
-        tuple(rows),
-        "The onset is the geometric mean of the two stepsizes. Sharpness marks where oscillation "
-        "begins, not where it ends: during oscillation it is mostly below 2/(m η).",
-        section="Sharpness",
-    )  # fmt: skip
-
-
-def _bounds(tables: Tables) -> Table:
-    runs = tables.stepsize_runs
-    rows = []
-    for names, group in _by_stepsize(of_parts(runs[runs["bounded"] == 1], "bounds", "sweep")):
-        row = group.iloc[0]
-        step = row["settled_step"]
-        rows.append((
-            *names, number(row["separation"], 4), _small(row["average_ratio"]),
-            number(row["potential_ratio"], 3),
-            f"{step:.0f}" if step >= 0 else f"not in {row['steps']:.0f}",
-            _small(row["transition_bound"]), or_dash(row["stable_ratio"], 3),
-        ))  # fmt: skip
-    return Table(
-        "Bounds for separable data: largest ratio of each quantity to its bound",
-        ("data and activation", "η", "margin γ", "average risk", "average gradient potential",
-         "second threshold at step", "τ", "risk after it"),
-        tuple(rows),
-        "Above 1 a bound would be broken. First seed; γ is certified: the least margin of all "
-        "points along w*.",
-        section="Bounds",
-    )  # fmt: skip
-
-
-def _shapes(tables: Tables) -> Table:
-    shaped = of_parts(tables.stepsize_runs, "activations", "widths").sort_values(
-        ["part", "activation", "width", "stepsize"]
-    )
-    rows = [
-        (_spaced(row["activation"]), f"{row['width']:g}", f"{row['stepsize']:g}",
-         f"{row['transition']:.0f}" if row["settled"] == 1 else "never", _small(row["final_risk"]),
-         number(math.sqrt(row["width"]) * row["margin_final"], 3))
-        for row in shaped.to_dict("records")
-    ]  # fmt: skip
-    return Table(
-        "XOR’s four corners by activation and width",
-        ("activation", "m", "η", "oscillation over at step", "risk at the end",
-         "√m times the margin"),
-        tuple(rows),
-        "Norms grow with √m, so margins of different widths are compared after that factor.",
-        section="Activations and widths", folded=True,
     )  # fmt: skip
 
 

@@ -5,23 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from mispair.core.words import count
+from mispair.report.judge import Verdict
 from mispair.report.pages.study_pages import Pages
 from mispair.report.table import Table
 from mispair.report.tables import Tables
-from mispair.report.verdicts import Verdict
+from mispair.sufficiency.report import claims
 from mispair.sufficiency.report.runs import RUN, trained
 from mispair.sufficiency.report.tables import sufficiency
-
-RULES = {
-    "difference of runs": "The difference of two risks on the same samples, averaged over runs "
-    "(trees and seeds), with a t interval, and the rule of effects. The smallest effect of "
-    "interest is a third of what the other modality is worth, or of the published difference.",
-    "worth": "At each p at which there is a published risk: what the published model loses against "
-    "the published Bayes risk, next to what the other modality is worth (our Bayes risk without it "
-    "minus that with it). Supports if the model loses less, by the interval of the worth, at all "
-    "p, and cannot tell otherwise: a head that underfits loses more with any feature.",
-}
-"""Rules of its claims in words, as the report prints them."""
 
 
 def _tables(tables: Tables, judged: Sequence[Verdict], confidence: float) -> list[Table]:
@@ -36,8 +26,8 @@ def _summary(tables: Tables) -> list[str]:
 
 
 PAGES = Pages(
-    claims=(),
-    questions=(),
+    claims=claims.CLAIMS,
+    questions=claims.QUESTIONS,
     tables=_tables,
     summary=_summary,
 )

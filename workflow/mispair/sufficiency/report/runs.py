@@ -8,9 +8,10 @@ from typing import Any
 
 import pandas as pd
 
-from mispair.core.words import count, listing, number
+from mispair.core.words import number
 from mispair.report import published
-from mispair.report.statistics import Effect, Interval, effect_of_mean, mean_interval
+from mispair.report.statistics import Interval, mean_interval
+from mispair.report.tables import Tables
 
 PUBLISHED_SIZE = "4x3x10"
 MAIN_FLIP = 0.2
@@ -54,17 +55,18 @@ def main_flip(table: pd.DataFrame) -> float:
     return float(min(flips, key=lambda p: (abs(p - MAIN_FLIP), p))) if len(flips) else math.nan
 
 
+def at_main(tables: Tables) -> pd.DataFrame:
+    """Return the rows of trainings at the p that claims are judged at."""
+    table = tables.sufficiency
+    return trained(table, main_flip(table))
+
+
 def over_runs(measured: pd.DataFrame, confidence: float) -> Interval:
     """Return the mean over runs with the t interval of their spread; one run has no limits.
 
     The limits of a row come from the samples of one run: they do not hold the spread of seeds.
     """
     return mean_interval(measured["value"].astype(float).tolist(), confidence)
-
-
-def effect_over_runs(measured: pd.DataFrame, confidence: float) -> Effect:
-    """Return the mean over runs as an effect; a run is a pair of trees with a seed."""
-    return effect_of_mean(measured["value"].astype(float).tolist(), confidence, "run")
 
 
 def pooled(measured: pd.DataFrame, confidence: float) -> Interval:
@@ -75,9 +77,9 @@ def pooled(measured: pd.DataFrame, confidence: float) -> Interval:
     return over_runs(measured, confidence)
 
 
-def error(row: Any) -> float:
-    """Return the standard error behind a row's 95 % interval."""
-    return float(row["high"] - row["low"]) / (2 * 1.96)
+def error(measured: Any) -> Any:
+    """Return the standard error behind each row's 95 % interval; of a row, its own."""
+    return (measured["high"] - measured["low"]) / (2 * 1.96)
 
 
 def fit_by_prompts(runs: pd.DataFrame, arm: str) -> list[tuple[str, str]]:
@@ -91,19 +93,6 @@ def fit_by_prompts(runs: pd.DataFrame, arm: str) -> list[tuple[str, str]]:
     return [(curve, number(fit["residual"]))]
 
 
-def sample(measured: pd.DataFrame) -> str:
-    """Return the number of runs in words."""
-    trees, seeds = measured["tree"].nunique(), measured["seed"].nunique()
-    return f"{count(trees, 'pair')} of trees × {count(seeds, 'seed')}"
-
-
-def sizes(table: pd.DataFrame) -> str:
-    """Return the sizes of the trees that models were trained on, in words."""
-    present = sorted(trained(table)["size"].dropna().unique())
-    names = [f"{size} (depth × branching × symbols)" for size in present]
-    return listing(names) if names else "none"
-
-
 @dataclass(frozen=True)
 class Worth:
     """At the published size and one p: what the other modality is worth, and what models lose.
@@ -114,19 +103,12 @@ class Worth:
         p.
     worth : Interval
         Bayes risk without the other modality minus Bayes risk with it: ours, on common samples.
-    bayes, unconditional : float
-        These two risks.
-    published : float
-        The published Bayes risk.
     excess : dict of str to float
         Each published model's risk minus the published Bayes risk.
     """
 
     flip: float
     worth: Interval
-    bayes: float
-    unconditional: float
-    published: float
     excess: dict[str, float]
 
     def below(self, model: str) -> bool:
@@ -146,7 +128,6 @@ def worths(table: pd.DataFrame, task: str) -> list[Worth]:
     """Return what the other modality is worth next to published risks, by increasing p."""
     ours = published_trees(table)
     ours = ours[ours["task"] == task]
-    risk_of = rows(ours, metric="risk").set_index(["arm", "flip"])["value"].astype(float)
     results = []
     worth_rows = rows(ours, arm="unconditional", metric="difference", reference="bayes")
     for row in worth_rows.sort_values("flip").to_dict("records"):
@@ -155,6 +136,5 @@ def worths(table: pd.DataFrame, task: str) -> list[Worth]:
             least = risks.pop("bayes")
             excess = {model: risk - least for model, risk in risks.items()}
             worth = Interval(row["value"], row["low"], row["high"], 1)
-            bayes, without = float(risk_of["bayes", flip]), float(risk_of["unconditional", flip])
-            results.append(Worth(flip, worth, bayes, without, least, excess))
+            results.append(Worth(flip, worth, excess))
     return results

@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 from mispair.report.study import Figure, Study, columns
 
 PRINTED: dict[str, tuple[str, ...]] = {
-    "measure_bayes": ("At the published size", "Ten checks"),
-    "train_encoders": ("Sufficiency", "Zero-shot classes", "Shifted trees", "Ten checks"),
-    "measure_sufficiency": ("Sufficiency", "Zero-shot classes", "Shifted trees", "Ten checks"),
-    "train_head": ("Denoising and the next word", "Shifted trees", "Ten checks"),
-    "measure_transfer": ("Denoising and the next word", "Shifted trees", "Ten checks"),
+    "measure_bayes": ("At the published size", "Checks"),
+    "train_encoders": ("Sufficiency", "Zero-shot classes", "Shifted trees", "Checks"),
+    "measure_sufficiency": ("Sufficiency", "Zero-shot classes", "Shifted trees", "Checks"),
+    "train_head": ("Denoising and the next word", "Shifted trees", "Checks"),
+    "measure_transfer": ("Denoising and the next word", "Shifted trees", "Checks"),
 }
 """Sections that print what a step writes."""
 
@@ -36,7 +36,7 @@ STUDY = Study(
         "Denoising and the next word",
         "Shifted trees",
         "At the published size",
-        "Ten checks",
+        "Checks",
     ),
     tables={
         "sufficiency": columns(
