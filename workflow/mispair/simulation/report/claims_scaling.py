@@ -5,69 +5,24 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import pandas as pd
 
-from mispair.core.words import count, listing, number
-from mispair.report.statistics import without_p
+from mispair.core.words import number
+from mispair.report.claims import SAME, Claim, Control, Measured
+from mispair.report.measures import Every
 from mispair.report.tables import Tables
-from mispair.report.verdicts import (
-    Claim,
-    Control,
-    Verdict,
-    decide_bound,
-    decide_effect,
-    decide_equal,
-)
-from mispair.simulation.report import controls_simulation
-from mispair.simulation.report.judging import control, no_control, unmeasured
-from mispair.simulation.report.runs import PAIR, listed, main, where
+from mispair.simulation.report.runs import caption_runs, effect_by_trial, main, where
 from mispair.simulation.report.slopes import Slope, slope
 
 PROFILE = "config/simulation-scaling.yaml"
+SWEEP = "simulate: {preset: as-written, scaling_trials: 10}"
 
 FLAT = 0.25
 """Smallest slope of interest: from d = 20 to 120 it is a change by a factor of 1.6."""
 
-BENT = 1.5
-"""Factor between a mean and the fitted line above which a power law is a poor summary."""
-
 FIGURE = "simulation_scaling"
-
-OPTIMAL = Claim(
-    "loss-near-optimal", "simulation",
-    "Training ends near the optimal loss on raw and filtered captions: the relative gap is o(1). "
-    "The reference here is the same run continued by half: a local one, not the optimum L*.",
-    "theorem 4.1", "slope", FIGURE,
-)  # fmt: skip
-RESIDUAL = Claim(
-    "raw-residual", "simulation",
-    "Beyond the two features of a spurious pair, neurons trained on raw captions hold a share of "
-    "order 1/d of their energy.",
-    "theorem 4.2", "slope of the order", FIGURE,
-)  # fmt: skip
-CAPTIONS = Claim(
-    "captions-repaired", "simulation",
-    "Generated captions keep an image’s features with probability 1 − Θ(1/d) and hold wrong ones "
-    "with probability Θ(1/d).",
-    "theorem 4.3", "slope of the order", FIGURE,
-)  # fmt: skip
-PURE = Claim(
-    "filtered-residual", "simulation",
-    "Beyond one feature, neurons trained on filtered captions hold a share of order 1/d of their "
-    "energy.",
-    "theorem 4.4", "slope of the order", FIGURE,
-)  # fmt: skip
-FAILS = Claim(
-    "raw-fails", "simulation",
-    "Encoders trained on raw captions fail with a probability that does not depend on d.",
-    "theorem 4.5", "slope of zero", FIGURE,
-)  # fmt: skip
-SUCCEED = Claim(
-    "filtered-succeeds", "simulation",
-    "Encoders trained on filtered captions fail with a probability o(1).",
-    "theorem 4.5", "slope", FIGURE,
-)  # fmt: skip
-CLAIMS = (OPTIMAL, RESIDUAL, CAPTIONS, PURE, FAILS, SUCCEED)
 
 MEASURES = {
     "failure": "Failure (1 − accuracy)",
@@ -81,69 +36,100 @@ MEASURES = {
 """Measures that are followed over d, with their units."""
 
 
-SLOPES: dict[Claim, dict[str, tuple[str, str]]] = {
-    OPTIMAL: {f"gap, {arm}": ("gap", arm) for arm in PAIR},
-    RESIDUAL: {"residual": ("residual", "raw")},
-    CAPTIONS: {measure: (measure, "generated") for measure in ("missing", "wrong")},
-    PURE: {"residual": ("residual", "filtered")},
-    FAILS: {"failure": ("failure", "raw")},
-    SUCCEED: {"failure": ("failure", "filtered")},
-}
-"""Slopes that decide each claim: a name, and the measure with its arm or source of captions."""
+@dataclass(frozen=True)
+class OverD:
+    """The slope of log(mean over trials) on log(d) of a measure: see `slopes.slope`.
 
-PUBLISHED = {
-    "slope": "o(1): a slope below 0",
-    "slope of the order": "Θ(1/d): a slope of −1, or below",
-    "slope of zero": "1 − Θ(1): a slope of 0",
-}
-"""Statements of the theorems by the rule of a claim."""
+    Attributes
+    ----------
+    measure, name : str
+        One of `MEASURES`, and its arm or source of captions.
+    wide : bool
+        Whether the sweep with more neurons for each feature is meant.
+    upper : bool
+        Whether only the upper half of the d counts: what bends there is no power of d.
+    """
+
+    measure: str
+    name: str
+    wide: bool = False
+    upper: bool = False
+
+    def __call__(self, tables: Tables, confidence: float) -> Measured:
+        """Return the slope with the means at the smallest and the largest d."""
+        table = of_sweep(tables, self.wide)
+        if self.upper:
+            table = table[table["features"] >= table["features"].drop_duplicates().median()]
+        fit = fitted(table, confidence).get((self.measure, self.name))
+        if fit is None:
+            return Measured()
+        ends = (min(fit.means), max(fit.means))
+        first, last = (fit.means[d] for d in ends)
+        return Measured(fit.effect, first=first, last=last, at=tuple(map(float, ends)))
 
 
-def judge(tables: Tables, preset: str, confidence: float) -> list[Verdict]:
-    """Return the verdicts on a preset's sweep over d, in the order of `CLAIMS`."""
-    table = of_sweep(tables, preset)
-    if table.empty:
-        return [unmeasured(claim, _not_run(preset)) for claim in CLAIMS]
-    fits = fitted(table, confidence)
-    wide = fitted(of_sweep(tables, preset, wide=True), confidence)
-    controls = {
-        CAPTIONS: (
-            controls_simulation.generated_against_raw(table, confidence),
-            controls_simulation.at_their_own_length(table),
+@dataclass(frozen=True)
+class OfCaptions:
+    """The mean probability that captions of a source hold a wrong feature, or lack a right one."""
+
+    metric: str
+    source: str
+
+    def __call__(self, tables: Tables, confidence: float) -> Measured:
+        """Return the mean over trials and all d."""
+        values = caption_runs(of_sweep(tables), self.metric, self.source)
+        lacks = 1 - values if self.metric == "caption_true" else values
+        return Measured(effect_by_trial(lacks, confidence))
+
+
+CLAIMS = (
+    Claim(
+        "neurons-residual", "simulation",
+        "Beyond the two features of a spurious pair (raw captions), or beyond one feature "
+        "(filtered captions), neurons hold a share of order 1/d of their energy.",
+        "theorems 4.2 and 4.4", FIGURE,
+        Every({arm: OverD("residual", arm) for arm in ("raw", "filtered")}),
+        "level", sign=-1, bound=-1 + FLAT, needs=SWEEP, every="arm",
+    ),
+    Claim(
+        "captions-repaired", "simulation",
+        "Generated captions keep an image’s features with probability 1 − Θ(1/d) and hold wrong "
+        "ones with probability Θ(1/d).",
+        "theorem 4.3", FIGURE,
+        Every({name: OverD(name, "generated") for name in ("missing", "wrong")}),
+        "level", sign=-1, bound=-1 + FLAT, needs=SWEEP, every="feature",
+        controls=(
+            Control("Wrong features of generated captions, of those of raw ones",
+                    OfCaptions("caption_spurious", "generated"), least=None, most=SAME,
+                    of=OfCaptions("caption_spurious", "raw")),
+            Control("Missing features of captions read at their own length, of all missing ones",
+                    OfCaptions("caption_true", "rescaled"),
+                    of=OfCaptions("caption_true", "generated")),
         ),
-        SUCCEED: (
-            _without_neuron(fits.get(("unpurified", "filtered"))),
-            _with_more_neurons(wide.get(("failure", "filtered"))),
+    ),
+    Claim(
+        "raw-fails", "simulation",
+        "Encoders trained on raw captions fail with a probability that does not depend on d.",
+        "theorem 4.5", FIGURE, OverD("failure", "raw"), "equivalence", bound=FLAT, needs=SWEEP,
+    ),
+    Claim(
+        "filtered-succeeds", "simulation",
+        "Encoders trained on filtered captions fail with a probability o(1).",
+        "theorem 4.5", FIGURE, OverD("failure", "filtered"), sign=-1, bound=FLAT, needs=SWEEP,
+        controls=(
+            Control("The upper half of the d", OverD("failure", "filtered", upper=True)),
+            Control("Features that no neuron purifies", OverD("unpurified", "filtered")),
+            Control("More neurons for each feature", OverD("failure", "filtered", wide=True)),
         ),
-    }
-    return [
-        _judge_slopes(
-            claim,
-            listed(table["spurious_probability"]),
-            {name: fits.get(key) for name, key in SLOPES[claim].items()},
-            confidence,
-            controls.get(claim, ()),
-        )
-        for claim in CLAIMS
-    ]
+    ),
+)  # fmt: skip
+"""The smallest slope of interest stands for "some power of d", and −1 + it for "order 1/d"."""
 
 
-def of_sweep(tables: Tables, preset: str, wide: bool = False) -> pd.DataFrame:
-    """Return a preset's rows of the sweep over d, or of the one with more neurons."""
-    table = where(tables.simulation, kind="scaling", preset=preset)
+def of_sweep(tables: Tables, wide: bool = False) -> pd.DataFrame:
+    """Return the rows of the sweep over d, or of the one with more neurons."""
+    table = where(tables.simulation, kind="scaling")
     return table[(table["condition"].str.count("~") == 2) == wide]
-
-
-def _not_run(preset: str) -> str:
-    if preset == "as-run":
-        return (
-            "outside the theorem’s assumptions: whole captions are redrawn, the loss is InfoNCE "
-            "and the optimiser Adam"
-        )
-    return (
-        "an asymptotic statement is judged by slopes over d: "
-        f"snakemake --configfile {PROFILE} runs them"
-    )
 
 
 def values(table: pd.DataFrame) -> dict[tuple[str, str], dict[int, list[float]]]:
@@ -202,93 +188,3 @@ def slope_text(fit: Slope) -> str:
     if fit.bounds:
         text += f" (none at d = {', '.join(map(str, sorted(fit.bounds)))}: upper bounds there)"
     return text
-
-
-def _judge_slopes(
-    claim: Claim,
-    probabilities: str,
-    fits: dict[str, Slope | None],
-    confidence: float,
-    controls: tuple[Control, ...],
-) -> Verdict:
-    """Judge a claim by its rule, on the slope that is furthest from it."""
-    slopes = {name: fit for name, fit in fits.items() if fit is not None}
-    for name in fits:
-        if name not in slopes:
-            reason = f"fewer than three d have two trials with a {name} above 0"
-            return unmeasured(claim, reason)
-    effect = max((fit.effect for fit in slopes.values()), key=lambda effect: effect.value)
-    if claim.rule == "slope":
-        outcome, reason = decide_effect(effect, -1, FLAT, 1 - confidence)
-    else:
-        outcome, reason = (
-            decide_equal(effect, FLAT)
-            if claim.rule == "slope of zero"
-            else decide_bound(effect, -1 + FLAT, -1)
-        )
-        effect = without_p(effect)
-    dimensions = sorted({d for fit in slopes.values() for d in fit.means})
-    trials = min(fit.effect.n for fit in slopes.values())
-    return Verdict(
-        claim,
-        outcome,
-        reason,
-        scope=f"d = {listing([str(d) for d in dimensions])} at C_s {probabilities}",
-        measured="; ".join(
-            f"{name} {_at(fit, min(fit.means))}, {_at(fit, max(fit.means))}"
-            for name, fit in slopes.items()
-        ),
-        published=PUBLISHED[claim.rule],
-        sample=f"{count(trials, 'trial')} or more at each d",
-        test="; ".join(f"{name}: {slope_text(fit)}" for name, fit in slopes.items()),
-        effect=effect,
-        smallest=FLAT,
-        controls=(_power_law(slopes), *controls),
-    )
-
-
-def _at(fit: Slope, d: int) -> str:
-    most = "at most " if d in fit.bounds else ""
-    return f"{most}{mean_text([fit.means[d]])} at d = {d}"
-
-
-def _power_law(slopes: dict[str, Slope]) -> Control:
-    """Compare the means with the fitted lines."""
-    measure, fit = max(slopes.items(), key=lambda item: item[1].departure)
-    text = (
-        f"Means of {measure} depart from the fitted line by a factor of up to {fit.departure:.2f}"
-    )
-    if fit.departure > BENT:
-        text += ": a slope over all d is a poor summary"
-    return control("One power law", fit.departure > BENT, f"{text}.")
-
-
-def _with_more_neurons(fit: Slope | None) -> Control:
-    name = "More neurons for each feature"
-    if fit is None:
-        text = "The sweep over d was run with one number of neurons for each feature."
-        return no_control(name, text)
-    first, last = min(fit.means), max(fit.means)
-    text = (
-        f"With more neurons the failure goes from {number(fit.means[first])} at d = {first} to "
-        f"{number(fit.means[last])} at d = {last}: {slope_text(fit)}."
-    )
-    return control(name, not fit.effect.high < 0, text)
-
-
-def _without_neuron(fit: Slope | None) -> Control:
-    name = "Features without a neuron"
-    if fit is None:
-        return no_control(name, "No counts of purified features at three d.")
-    first, last = min(fit.means), max(fit.means)
-    text = (
-        f"No neuron purifies {100 * fit.means[first]:.0f} % of the features at d = {first} and "
-        f"{100 * fit.means[last]:.0f} % at d = {last}"
-    )
-    constant = fit.effect.value > -FLAT
-    if constant:
-        text += (
-            ": random starts of so few neurons leave features out at every d, which no caption "
-            "can repair"
-        )
-    return control(name, constant, f"{text}.")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -11,7 +12,6 @@ from mispair.core.words import listing
 from mispair.report import style
 from mispair.report.statistics import Interval, mean_interval
 from mispair.report.tables import Tables, records
-from mispair.report.verdicts import Outcome, decide_difference
 from mispair.simulation.report.runs import PAIR, PRESETS, by_trial, of_preset, runs, where
 
 Limits = TypeVar("Limits", float, pd.Series)
@@ -20,7 +20,10 @@ FAR_END = "all of them"
 """Name of the far end of the bridge: the other preset itself."""
 
 CONCLUSIONS = {"purified_features": "purifies more", "accuracy": "classifies better"}
-"""The two conclusions of the paper that are judged in every cell of the grid."""
+"""The two conclusions of the paper that are compared with every cell of the grid."""
+
+DIGITS = {"purified_features": 1, "purified_magnitude": 3, "accuracy": 3, "silhouette": 3}
+"""Digits of the four measures of figure 1 in tables."""
 
 FAILED = {"silenced_at_step": "silenced", "diverged_at_step": "diverged"}
 
@@ -89,8 +92,8 @@ def largest_changes(changes: pd.DataFrame) -> dict[str, dict[str, object]]:
 class Cell:
     """One condition of the grid at one C_s.
 
-    ``gains`` holds the gain filtered − raw of each measure with its interval, ``outcomes`` whether
-    the conclusion holds by the rule of differences; ``failed`` names arms that gave no result.
+    ``gains`` holds the gain filtered − raw of each measure with its interval; ``failed`` names arms
+    that gave no result.
     """
 
     preset: str
@@ -101,13 +104,19 @@ class Cell:
     variance: float
     raw: dict[str, float]
     gains: dict[str, Interval]
-    outcomes: dict[str, Outcome]
     failed: str
 
     @property
     def position(self) -> tuple[str, str, float]:
         """The position of the cell, for any bias schedule."""
         return self.noise, self.misalignment, self.spurious_probability
+
+    def mark(self, metric: str) -> str:
+        """Return whether a conclusion holds, is reversed or is open; "" without a gain."""
+        gain = self.gains[metric]
+        if not math.isfinite(gain.value):
+            return ""
+        return "holds" if gain.low > 0 else "reversed" if gain.high < 0 else "open"
 
 
 def grid_cells(tables: Tables, confidence: float = 0.95) -> list[Cell]:
@@ -138,7 +147,6 @@ def _cell(condition: str, probability: float, rows: pd.DataFrame, confidence: fl
         variance=float(first["image_noise_variance"]),
         raw={metric: float(arms["raw"].mean()) for metric, arms in wide.items()},
         gains=gains,
-        outcomes={metric: decide_difference(gain)[0] for metric, gain in gains.items()},
         failed=_failed(rows),
     )
 

@@ -8,7 +8,7 @@ import altair as alt
 import pandas as pd
 
 from mispair.core.words import count, number
-from mispair.report import charts, style, verdicts
+from mispair.report import charts, style
 from mispair.report.charts import Drawing, Hole
 from mispair.report.tables import Tables
 from mispair.simulation.report.claims_scaling import MEASURES, PROFILE, fitted, of_sweep, values
@@ -22,8 +22,6 @@ from mispair.simulation.report.conditions import (
     largest_changes,
 )
 from mispair.simulation.report.panels import hole, unit
-from mispair.simulation.report.runs import PRESETS
-from mispair.simulation.report.tables_conditions import MARKS
 
 TITLES = {
     "purified_features": "Gain in purified features",
@@ -129,12 +127,12 @@ def _heat(cell: Cell) -> list[dict[str, object]]:
         gain = cell.gains[metric]
         text = number(gain.value, 1 if metric == "purified_features" else 3, sign=True)
         is_finite = math.isfinite(gain.value)
-        mark = MARKS.get(cell.outcomes[metric], "")
+        mark = cell.mark(metric)
         rows.append({
             "metric": metric, "noise": cell.noise, "misalignment": cell.misalignment,
             "bias_schedule": cell.bias, "spurious_probability": cell.spurious_probability,
             "value": gain.value, "low": gain.low, "high": gain.high, "n": gain.n,
-            "raw": cell.raw[metric], "outcome": cell.outcomes[metric], "failed": cell.failed,
+            "raw": cell.raw[metric], "mark": mark, "failed": cell.failed,
             "text": f"{text}\n{mark}" if is_finite else (_state(cell.failed) or "–"),
         })  # fmt: skip
     return rows
@@ -159,7 +157,7 @@ def _heat_map(
     scale = alt.Scale(scheme="purpleorange", domain=[-reach, reach], reverse=True)
     tips = charts.tips(
         "noise:N:noise", "misalignment:N:misalignment", "value:Q:gain", "low:Q:from",
-        "high:Q:to", "raw:Q:raw", "outcome:N:claim", "failed:N:without a result", "n:Q:trials",
+        "high:Q:to", "raw:Q:raw", "mark:N:conclusion", "failed:N:without a result", "n:Q:trials",
     )  # fmt: skip
     parts = [
         base.mark_rect(stroke="white", color="#eaeef2").encode(tooltip=tips),
@@ -179,8 +177,8 @@ def _heat_map(
 def _grid_sentence(in_grid: list[Cell], shown: float) -> str:
     parts = []
     for metric, label in CONCLUSIONS.items():
-        holds = sum(cell.outcomes[metric] == verdicts.SUPPORTS for cell in in_grid)
-        against = sum(cell.outcomes[metric] == verdicts.CONTRADICTS for cell in in_grid)
+        holds = sum(cell.mark(metric) == "holds" for cell in in_grid)
+        against = sum(cell.mark(metric) == "reversed" for cell in in_grid)
         parts.append(f"“filtering {label}” holds in {holds} and is reversed in {against}")
     lost = sum(bool(cell.failed) for cell in in_grid)
     return (
@@ -205,25 +203,24 @@ def simulation_scaling(tables: Tables) -> Drawing | Hole:
 
 def _scaling_data(tables: Tables) -> pd.DataFrame:
     rows = []
-    for preset in PRESETS:
-        for wide in (False, True):
-            table = of_sweep(tables, preset, wide)
-            fits = fitted(table, 0.95)
-            for (measure, name), by_d in values(table).items():
-                label = f"{name}, more neurons" if wide else name
-                if measure not in SHOWN or label not in CURVES:
-                    continue
-                fit = fits.get((measure, name))
-                for d, trials in by_d.items():
-                    counts = pd.Series(trials)
-                    mean = counts.mean() or (fit.means[d] if fit and d in fit.bounds else 0.0)
-                    if mean > 0:
-                        low = mean - counts.std()
-                        rows.append({
-                            "measure": measure, "of": label, "features": d, "value": mean,
-                            "low": low if low > 0 else None, "high": mean + counts.std(),
-                            "n": len(counts), "bound": bool(fit and d in fit.bounds),
-                        })  # fmt: skip
+    for wide in (False, True):
+        table = of_sweep(tables, wide)
+        fits = fitted(table, 0.95)
+        for (measure, name), by_d in values(table).items():
+            label = f"{name}, more neurons" if wide else name
+            if measure not in SHOWN or label not in CURVES:
+                continue
+            fit = fits.get((measure, name))
+            for d, trials in by_d.items():
+                counts = pd.Series(trials)
+                mean = counts.mean() or (fit.means[d] if fit and d in fit.bounds else 0.0)
+                if mean > 0:
+                    low = mean - counts.std()
+                    rows.append({
+                        "measure": measure, "of": label, "features": d, "value": mean,
+                        "low": low if low > 0 else None, "high": mean + counts.std(),
+                        "n": len(counts), "bound": bool(fit and d in fit.bounds),
+                    })  # fmt: skip
     return pd.DataFrame(rows)
 
 
@@ -248,12 +245,12 @@ def _power_laws(measure: str, limited: bool) -> charts.Panel:
 
 
 def _slope_sentence(tables: Tables) -> str:
-    parts = []
-    for preset in PRESETS:
-        fits = fitted(of_sweep(tables, preset), 0.95)
-        for arm in ("raw", "filtered"):
-            if fit := fits.get(("failure", arm)):
-                parts.append(f"{arm} {number(fit.effect.value, 2, sign=True)}")
+    fits = fitted(of_sweep(tables), 0.95)
+    parts = [
+        f"{arm} {number(fits['failure', arm].effect.value, 2, sign=True)}"
+        for arm in ("raw", "filtered")
+        if ("failure", arm) in fits
+    ]
     if not parts:
         return "Too few values of d for a slope."
     return f"Slope of log(failure) on log(d): {', '.join(parts)}."

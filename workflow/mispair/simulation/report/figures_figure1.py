@@ -12,7 +12,6 @@ from mispair.core.words import listing, number
 from mispair.report import charts, published, small, style
 from mispair.report.charts import Drawing, Hole
 from mispair.report.tables import Tables
-from mispair.simulation.report.controls_simulation import share_range
 from mispair.simulation.report.panels import hole, of_presets, unit
 from mispair.simulation.report.reproduction import TOLERANCES, points
 from mispair.simulation.report.runs import (
@@ -169,6 +168,12 @@ def simulation_filter(tables: Tables) -> Drawing | Hole:
     return Drawing(chart, data, f"The filter replaced {listing(texts)}.")
 
 
+def share_range(shares: pd.Series) -> str:
+    """Format the smallest and largest of shares in per cent."""
+    low, high = 100 * shares.min(), 100 * shares.max()
+    return f"{low:.0f} %" if round(low) == round(high) else f"{low:.0f} to {high:.0f} %"
+
+
 def simulation_captions(tables: Tables) -> Drawing | Hole:
     """Draw how often captions keep an image's features and how often they hold wrong ones."""
     rows = of_presets(tables.simulation, metric=CAPTIONS, source=style.SOURCES, trained_on=PAIR)
@@ -252,7 +257,7 @@ def _small_changes(data: pd.DataFrame, digits: int) -> str:
     )
 
 
-def small_mixing(tables: Tables) -> Drawing | Hole:
+def small_purified(tables: Tables) -> Drawing | Hole:
     """Draw the number of purified features on raw captions against C_s, by preset."""
     table = tables.simulation
     parts = [
@@ -285,19 +290,20 @@ def small_filtering(tables: Tables) -> Drawing | Hole:
 
 
 def small_reproduction(tables: Tables) -> Drawing | Hole:
-    """Draw measured − published of every point of figure 1, in units of its tolerance."""
+    """Draw all runs − published at every point of figure 1, in units of its tolerance."""
     measured = [
         {"label": MEASURES[point.metric],
-         "value": (point.best - point.published) / TOLERANCES[point.metric]}
+         "value": (point.mean - point.published) / TOLERANCES[point.metric]}
         for name in presets(tables.simulation)
         for point in points(of_preset(tables.simulation, name))
-        if point.measured
     ]  # fmt: skip
     if not measured:
-        return hole(tables, "no published point has the three trials that a selection needs")
+        return hole(tables, "no published point has runs of the published size")
     chart, data = small.dots(
         pd.DataFrame(measured), "Difference (in tolerances)", colour=style.BLUE,
         levels=(-1.0, 0.0, 1.0),
     )  # fmt: skip
     within = int((data["value"].abs() <= 1).sum())
-    return Drawing(chart, data, f"{within} of {len(data)} points are within their tolerance.")
+    return Drawing(
+        chart, data, f"By all runs, {within} of {len(data)} points are within their tolerance."
+    )

@@ -10,9 +10,8 @@ from mispair.core.words import number
 from mispair.report import charts, style
 from mispair.report.charts import Drawing, Hole
 from mispair.report.tables import Tables
-from mispair.simulation.report.claims_theory import last_errors
 from mispair.simulation.report.panels import condition_titles, hole, of_presets
-from mispair.simulation.report.runs import at_largest, of_preset, presets
+from mispair.simulation.report.runs import RUN, at_largest, of_preset, presets, where
 
 SOURCES = {"measured": "measured", "eq34": "Eq. 34", "eq35": "Eqs. 35-36"}
 DASHES = [[1, 0], [7, 3], [2, 2]]
@@ -159,3 +158,9 @@ def _error_sentence(rows: pd.DataFrame) -> str:
     if not parts:
         return "The alignments grow as drawn; no equation was computed with them."
     return f"Relative error at the last step followed, mean over all C_s: {', '.join(parts)}."
+
+
+def last_errors(table: pd.DataFrame, source: str) -> pd.Series:
+    """Return each run's relative error of an equation at the last step that was recorded."""
+    errors = where(table, metric="alignment_error", source=source).dropna(subset=["value"])
+    return errors.sort_values("step", kind="stable").groupby(RUN)["value"].last()

@@ -1,4 +1,4 @@
-"""Reproduction of the points of figure 1, in units of error, and the softness of its tolerances."""
+"""Reproduction of the points of figure 1, and the softness of its tolerances."""
 
 from __future__ import annotations
 
@@ -8,9 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from mispair.core import seeds
 from mispair.report import published, style
-from mispair.simulation.report.runs import PAIR, SELECTED, best, runs
+from mispair.simulation.report.runs import PAIR, best, runs
 
 TOLERANCES = {
     "purified_features": 3.0,
@@ -21,80 +20,33 @@ TOLERANCES = {
 """Largest distance of a reproduced point from the published one."""
 
 
-PUBLISHED_RUNS = 15
-"""Published runs at each point, which averages the best two thirds of them."""
-
-RESAMPLES = 1000
-
-ROUNDING = {
-    "purified_features": 0.1,
-    "purified_magnitude": 0.001,
-    "accuracy": 0.0001,
-    "silhouette": 0.0001,
-}
-"""Step of the published numbers."""
-
-FAR = 2.0
-"""Standard errors beyond which a point differs from the published one."""
-
-
 @dataclass(frozen=True)
 class Point:
     """A published point of figure 1 and what was measured there.
 
-    ``best`` is the mean of the best two thirds of the runs, NaN with fewer than three runs.
+    ``mean`` is that of all runs; ``best`` that of the best two thirds of them, as published, NaN
+    with fewer than three runs.
     """
 
     metric: str
     trained_on: str
     spurious_probability: float
     published: float
-    best: float
     values: pd.Series
 
     @property
-    def measured(self) -> bool:
-        """Whether there are enough runs to select from."""
-        return math.isfinite(self.best)
+    def mean(self) -> float:
+        """The mean of all runs."""
+        return float(self.values.mean())
 
     @property
-    def within(self) -> bool:
-        """Whether it is within the tolerance of its measure."""
-        return abs(self.best - self.published) <= TOLERANCES[self.metric]
+    def best(self) -> float:
+        """The mean of the best two thirds of the runs; NaN with fewer than three."""
+        return best(self.values)
 
-    @property
-    def error(self) -> float:
-        """Standard error of measured − published.
-
-        No spread was published. So the runs here are resampled twice: as many as there are, and as
-        many as were published, each with a selection of the best two thirds. Both have at
-        least the error of rounding the published number.
-        """
-        values = self.values.dropna().to_numpy(dtype=float)
-        draw = seeds.generator(0, "reporting", "figure 1", self.metric, self.trained_on,
-                               self.spurious_probability)  # fmt: skip
-        rounding = ROUNDING[self.metric] ** 2 / 12
-        return math.sqrt(
-            sum(
-                _selected_variance(values, number, draw) for number in (len(values), PUBLISHED_RUNS)
-            )
-            + rounding
-        )
-
-    @property
-    def in_errors(self) -> float:
-        """Measured − published in units of the standard error of both."""
-        return (self.best - self.published) / self.error
-
-
-def _selected_variance(values: np.ndarray, number: int, draw: np.random.Generator) -> float:
-    """Return the variance of the mean of the best two thirds of `number` runs, by bootstrap.
-
-    The variance of a resample of n values is too small by the factor (n − 1) / n.
-    """
-    resampled = np.sort(draw.choice(values, size=(RESAMPLES, number)), axis=1)
-    chosen = resampled[:, number - round(SELECTED * number) :].mean(axis=1)
-    return float(chosen.var() * len(values) / (len(values) - 1))
+    def within(self, value: float) -> bool:
+        """Return whether a value is within the tolerance of the published point."""
+        return abs(value - self.published) <= TOLERANCES[self.metric] + 1e-9
 
 
 FEATURES = 50
@@ -118,7 +70,7 @@ def points(table: pd.DataFrame) -> list[Point]:
             for probability, values in wide[arm].dropna().groupby("spurious_probability"):
                 if probability in curve.index:
                     c_s, expected = float(str(probability)), float(curve[probability])
-                    compared.append(Point(metric, arm, c_s, expected, best(values), values))
+                    compared.append(Point(metric, arm, c_s, expected, values))
     return compared
 
 
@@ -152,6 +104,12 @@ def foils() -> list[Foil]:
                 apart = (values - curve).dropna().abs()
                 counts.setdefault(name, []).extend((apart <= tolerance + 1e-9).tolist())
     return [Foil(name, sum(passed), len(passed)) for name, passed in counts.items()]
+
+
+def neighbour(metric: str, arm: str, probability: float) -> float:
+    """Return the published value at the next C_s; NaN at the end of the curve."""
+    shifted = _shifted(published.figure1_curve(metric, arm), 0.05)
+    return float(shifted.get(probability, math.nan))
 
 
 def _shifted(curve: pd.Series, step: float) -> pd.Series:

@@ -163,7 +163,7 @@ STUDY = Study(
             "simulation_grid",
             "Where filtering helps: noise × misalignment × bias schedule",
             "Gain by filtering in each condition: violet above zero, orange below. The paper's "
-            "conclusion holds by the rule of differences, is reversed, or is open (the 95 % "
+            "conclusion holds (the 95 % interval is above zero), is reversed, or is open (the "
             "interval holds zero). Grey: no trial has both arms.",
             "",
             "Sensitivity",
@@ -180,7 +180,7 @@ STUDY = Study(
         ),
     ),
     small=(
-        Figure("small_mixing", "Purified features on raw captions"),
+        Figure("small_purified", "Purified features on raw captions"),
         Figure("small_filtering", "Accuracy on raw and on filtered captions"),
         Figure("small_reproduction", "Measured against published points"),
     ),

@@ -5,13 +5,12 @@ from __future__ import annotations
 import pandas as pd
 
 from mispair.core.words import count, number
-from mispair.report import style, verdicts
+from mispair.report import style
 from mispair.report.statistics import Interval
 from mispair.report.table import Table, mean_and_spread, or_dash
 from mispair.report.tables import Tables, records
 from mispair.simulation.literal import STATEMENTS
 from mispair.simulation.presets import UNSTATED
-from mispair.simulation.report.claims_figure1 import NAMES
 from mispair.simulation.report.claims_scaling import (
     MEASURES,
     fitted,
@@ -21,6 +20,7 @@ from mispair.simulation.report.claims_scaling import (
     values,
 )
 from mispair.simulation.report.conditions import (
+    DIGITS,
     FAILED,
     FAR_END,
     bridge_base,
@@ -28,10 +28,8 @@ from mispair.simulation.report.conditions import (
     excludes_zero,
     grid_cells,
 )
-from mispair.simulation.report.runs import PAIR, PRESETS, listed, of_preset, presets, runs, where
+from mispair.simulation.report.runs import PAIR, listed, of_preset, presets, runs, where
 from mispair.simulation.study import PRESETS as SETTINGS
-
-MARKS = {verdicts.SUPPORTS: "holds", verdicts.CONTRADICTS: "reversed", verdicts.UNDECIDED: "open"}
 
 WRITTEN = "as-written"
 REPAIRED = "(as written, repaired)"
@@ -47,7 +45,7 @@ def switches(tables: Tables, confidence: float) -> Table:
     pairs: dict[tuple[str, str], int] = {}
     for row in records(changes):
         key = (row["switch"], row["trained_on"])
-        digits = NAMES[row["metric"]][2]
+        digits = DIGITS[row["metric"]]
         star = "*" if excludes_zero(row["low"], row["high"]) else ""
         change = Interval(row["value"], row["low"], row["high"], row["n"])
         cells.setdefault(key, {})[row["metric"]] = plus_minus(change, digits) + star
@@ -84,8 +82,8 @@ def whole_grid(tables: Tables, confidence: float) -> Table:
             cell.noise, cell.misalignment, cell.bias, f"{cell.spurious_probability:g}",
             or_dash(cell.raw["purified_features"], 1), or_dash(cell.raw["accuracy"], 3),
             plus_minus(cell.gains["purified_features"], 1),
-            MARKS.get(cell.outcomes["purified_features"], "–"),
-            plus_minus(cell.gains["accuracy"], 3), MARKS.get(cell.outcomes["accuracy"], "–"),
+            cell.mark("purified_features") or "–",
+            plus_minus(cell.gains["accuracy"], 3), cell.mark("accuracy") or "–",
             cell.failed or "–",
         )
         for cell in grid_cells(tables, confidence)
@@ -96,8 +94,8 @@ def whole_grid(tables: Tables, confidence: float) -> Table:
          "raw: accuracy", "gain in purified features", "purifies more", "gain in accuracy",
          "classifies better", "without a result"),
         tuple(rows),
-        "By the rule of differences in each cell alone: holds, reversed or open (the "
-        f"{100 * confidence:g} % interval holds zero, or there is one trial).",
+        f"By the {100 * confidence:g} % interval of the gain in each cell alone: above zero "
+        "(holds), below (reversed), or neither (open).",
         folded=True,
         section="Sensitivity",
     )  # fmt: skip
@@ -105,11 +103,7 @@ def whole_grid(tables: Tables, confidence: float) -> Table:
 
 def slopes(tables: Tables, confidence: float) -> list[Table]:
     """Return the means and slopes of each sweep over d."""
-    return [
-        _slopes(of_sweep(tables, preset, wide), wide, confidence)
-        for preset in PRESETS
-        for wide in (False, True)
-    ]
+    return [_slopes(of_sweep(tables, wide), wide, confidence) for wide in (False, True)]
 
 
 def _slopes(table: pd.DataFrame, wide: bool, confidence: float) -> Table:
@@ -164,7 +158,7 @@ def literal(tables: Tables) -> Table:
 
 def _statement(name: str, table: pd.DataFrame) -> tuple[str, ...]:
     cells = [
-        mean_and_spread(runs(table, metric)[arm], NAMES[metric][2], counted=False)
+        mean_and_spread(runs(table, metric)[arm], DIGITS[metric], counted=False)
         for metric in COUNTED
         for arm in PAIR
     ]
