@@ -79,7 +79,10 @@ def made_up(
 def both(first: Tables, second: Tables) -> Tables:
     """Return the rows of two runs at different rates."""
     names = ("repaired_arms", "repair_differences", "repairs")
-    return Tables({name: pd.concat([first.frames[name], second.frames[name]]) for name in names})
+    return Tables(
+        {name: pd.concat([first.frames[name], second.frames[name]], ignore_index=True)
+         for name in names}
+    )  # fmt: skip
 
 
 def judged(tables: Tables) -> dict[str, Verdict]:
