@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import json
+import math
+from dataclasses import replace
 from typing import Any
 
 import pandas as pd
 import pytest
+from scipy import stats
 
 from mispair.core import files, metrics
 from mispair.evaluation.report.checkpoints import pairs, scores
-from mispair.laclip.report import claims as claims_checkpoints
+from mispair.laclip.report.claims import CLAIMS, QUESTIONS
 from mispair.laclip.report.differences import flagged, reason
 from mispair.laclip.report.rows import checkpoint
 from mispair.laclip.report.tables import checkpoints, overlap
-from mispair.report import published, studies
+from mispair.report import published, questions, rules, studies
 from mispair.report.figures import compose
+from mispair.report.judge import Verdict, judge
 from mispair.report.rows import origins
 from mispair.report.tables import Tables, tidy
 from tests.made_up_tables import gather
@@ -72,8 +76,8 @@ def everything() -> list[dict[str, Any]]:
     return rows
 
 
-def judged(found: Tables) -> Any:
-    return {verdict.claim.key: verdict for verdict in claims_checkpoints.judge(found, 0.95)}
+def judged(found: Tables) -> dict[str, Verdict]:
+    return {claim.key: judge(claim, found, 0.95) for claim in CLAIMS}
 
 
 def accuracy_rows(found: Tables) -> dict[tuple[str, str], tuple[str, ...]]:
@@ -98,34 +102,57 @@ def test_numbers_as_published_are_not_flagged_and_support_the_claims():
     assert not any(flagged(score) for measure in ("acc1", "silhouette")
                    for score in scores(found, measure))  # fmt: skip
     verdicts = judged(found)
-    # 16 of table 2's 18 comparisons favour LaCLIP: all but Pets and STL-10 of RedCaps.
-    assert verdicts["laclip-accuracy"].measured.startswith("LaCLIP above CLIP on 16 of 18")
-    outcomes = {part.name: part.outcome for part in verdicts["laclip-accuracy"].parts}
-    assert outcomes["RedCaps ViT-B/16, wds_vtab-pets"] == "contradicts"
-    assert outcomes["CC12M ViT-B/16, wds_food101"] == "supports"
-    assert outcomes["LAION-400M ViT-B/16, wds_cifar10"] == "cannot tell"  # 0.5 points
-    assert verdicts["laclip-silhouette"].measured.startswith("LaCLIP above CLIP on 17 of 18")
-    # With table 3's ImageNet: three more comparisons.
-    assert verdicts["laclip-accuracy"].published.startswith("above on 19 of 21")
+    table = published.checkpoints()
+    table = table[table["dataset"].isin(SETS.values())]
+    for key, column in (("laclip-accuracy", "accuracy"), ("laclip-silhouette", "silhouette")):
+        wide = table.pivot_table(index=["pretraining", "dataset"], columns="method", values=column)
+        gains = (wide["LaCLIP"] - wide["CLIP"]).groupby("pretraining").mean()
+        effect = verdicts[key].effect
+        assert (effect.value, effect.n) == (pytest.approx(gains.mean()), 3)
+        test = stats.ttest_1samp(gains, 0.0)
+        assert effect.p == pytest.approx(test.pvalue)
+        limits = test.confidence_interval(0.95)
+        assert (effect.low, effect.high) == pytest.approx((limits.low, limits.high))
+        of_sets = {part.name: part.effect.value for part in verdicts[key].sets}
+        by_set = (wide["LaCLIP"] - wide["CLIP"]).groupby("dataset").mean()
+        assert of_sets == pytest.approx({name: by_set[SETS[name]] for name in SETS})
+    # With table 3's ImageNet, 21 differences.
+    every = published.checkpoints().pivot_table(
+        index=["pretraining", "dataset"], columns="method", values="accuracy"
+    )
+    mean = float((every["LaCLIP"] - every["CLIP"]).mean())
+    assert verdicts["laclip-accuracy"].bound == pytest.approx(mean / 3)
 
 
 @pytest.mark.parametrize(
     ("gains", "expected"),
-    [((0.1, 0.1, -0.1), "supports"), ((-0.1, -0.1, 0.1), "contradicts"),
-     ((0.1, 0.0, -0.1), "cannot tell"), ((0.005, 0.005, 0.005), "cannot tell")],
+    [((0.1, 0.11, 0.09), "supports"), ((-0.1, -0.11, -0.09), "contradicts"),
+     ((0.1, 0.0, -0.1), "cannot tell"), ((0.001, 0.002, -0.001), "no such effect"),
+     ((0.1,), "cannot tell")],
 )  # fmt: skip
-def test_the_claim_is_judged_by_a_majority_beyond_the_intervals(gains, expected):
-    names = list(SETS)[:3]
-    clip = model("CLIP", dict.fromkeys(names, 0.5))
-    laclip = model("LaCLIP", dict(zip(names, (0.5 + gain for gain in gains), strict=True)))
-    verdict = judged(tables(checkpoints=clip + laclip))["laclip-accuracy"]
-    assert verdict.outcome == expected
+def test_data_sets_of_pre_training_are_the_replicates(gains, expected):
+    """However many sets two models answer, they are one replicate."""
+    rows = []
+    for name, gain in zip(PRETRAININGS, gains, strict=False):
+        rows += model("CLIP", dict.fromkeys(SETS, 0.5), name)
+        rows += model("LaCLIP", dict.fromkeys(SETS, 0.5 + gain), name)
+    verdict = judged(tables(checkpoints=rows))["laclip-accuracy"]
+    assert (verdict.outcome, verdict.effect.n) == (expected, len(gains))
+
+
+def test_most_sets_against_the_mean_forbid_support():
+    rows = []
+    for number, name in enumerate(PRETRAININGS):
+        values = dict.fromkeys([*SETS][:3], 0.48 - 0.001 * number) | dict.fromkeys([*SETS][3:], 0.7)
+        rows += model("CLIP", dict.fromkeys(SETS, 0.5), name) + model("LaCLIP", values, name)
+    verdict = judged(tables(checkpoints=rows))["laclip-accuracy"]
+    assert (verdict.outcome, verdict.reason) == ("cannot tell", "most sets go the other way")
 
 
 def test_one_model_alone_leaves_the_claim_unmeasured_and_its_partner_a_hole():
     found = tables(checkpoints=model("CLIP", {"wds_food101": 0.51}))
     assert judged(found)["laclip-accuracy"].outcome == "not measured"
-    assert "not run" in judged(tables())["laclip-accuracy"].reason
+    assert judged(tables())["laclip-accuracy"].outcome == "not measured"
     table = next(t for t in checkpoints(found) if t.caption.startswith("Accuracy next to"))
     holes = [row for row in table.rows if "not measured" in row]
     assert len(holes) == 14 - 1  # CC12M: two methods on seven data sets
@@ -236,8 +263,7 @@ def test_every_protocol_is_a_row_and_the_claim_takes_the_main_one():
     assert [row[3] for row in table.rows if row[2] == "wds_food101"] == [
         "clip_benchmark #cccccccc", "laclip #cccccccc",
     ] * 2  # fmt: skip
-    verdict = judged(found)["laclip-accuracy"]
-    assert (verdict.outcome, verdict.scope) == ("contradicts", "clip_benchmark, acc1")
+    assert judged(found)["laclip-accuracy"].effect.value == pytest.approx(-0.1)
 
 
 @pytest.mark.parametrize(
@@ -300,48 +326,68 @@ def test_the_figure_shows_measured_and_published_points():
     assert hole["usermeta"]["mispair"]["hole"] == "the LaCLIP study was not run"
 
 
-def overlapping(*pairs: tuple[str, float, float]) -> Tables:
-    """Return mean |cos| of text neurons of CLIP and LaCLIP models; of image neurons the reverse."""
+def overlapping(*pairs: tuple[str, float, float], image: int = 1) -> Tables:
+    """Return overlaps of CLIP and LaCLIP models; of image neurons in the reverse if image is -1."""
     rows = [
         {"pretraining": pretraining, "architecture": "ViT-B/16", "method": method, "tower": tower,
-         "towers": f"{pretraining}-{method}".lower(), "metric": "mean_abs_cosine", "value": value}
+         "towers": f"{pretraining}-{method}".lower(), "metric": metric, "value": value}
         for pretraining, clip, laclip in pairs
-        for tower, order in (("text", ("CLIP", "LaCLIP")), ("image", ("LaCLIP", "CLIP")))
-        for method, value in zip(order, (clip, laclip), strict=True)
+        for tower, sign in (("text", 1), ("image", image))
+        for method, directions in zip(("CLIP", "LaCLIP"), (clip, laclip)[::sign], strict=True)
+        for metric, value in (("participation_ratio", directions),
+                              ("mean_abs_cosine", 0.8 / directions**0.5))
     ]  # fmt: skip
     return tables(checkpoints=rows)
 
 
+WIDER = (("CC3M", 60, 90), ("CC12M", 80, 118), ("RedCaps", 70, 106))
+
+
 @pytest.mark.parametrize(
-    ("pairs_of_models", "outcome"),
+    ("models", "image", "outcome"),
     [
-        ([("CC3M", 0.09, 0.06), ("CC12M", 0.08, 0.055), ("RedCaps", 0.1, 0.07)], "supports"),
-        ([("CC3M", 0.06, 0.09), ("CC12M", 0.055, 0.08), ("RedCaps", 0.07, 0.1)], "contradicts"),
-        ([("CC3M", 0.09, 0.09), ("CC12M", 0.08, 0.0801), ("RedCaps", 0.1, 0.0999)],
-         "no such effect"),
-        ([("CC3M", 0.09, 0.06)], "cannot tell"),
-        ([("CC3M", 0.09, 0.06), ("CC12M", 0.06, 0.09)], "cannot tell"),
+        (WIDER, 1, "supports"),
+        (WIDER, -1, "contradicts"),  # the image towers go the other way
+        (tuple((name, second, first) for name, first, second in WIDER), 1, "contradicts"),
+        ((("CC3M", 90, 90.1), ("CC12M", 80, 80.3), ("RedCaps", 70, 69.8)), 1, "no such effect"),
+        (WIDER[:1], 1, "cannot tell"),
+        ((WIDER[0], ("CC12M", 90, 60)), 1, "cannot tell"),
     ],
-)  # fmt: skip
+)
 def test_neurons_of_laclip_are_predicted_to_overlap_less(
-    pairs_of_models: list[tuple[str, float, float]], outcome: str
+    models: Any, image: int, outcome: str
 ) -> None:
-    verdict = judged(overlapping(*pairs_of_models))["laclip-overlap"]
+    verdict = judged(overlapping(*models, image=image))["laclip-overlap"]
     assert verdict.outcome == outcome
-    mean = sum(laclip - clip for _, clip, laclip in pairs_of_models) / len(pairs_of_models)
-    assert verdict.effect is not None
-    assert verdict.effect.value == pytest.approx(mean)
-    assert verdict.smallest == pytest.approx((0.0762 - 0.0562) / 3)
-    (control,) = verdict.controls
-    assert control.finding == ("limits" if mean <= 0 else "does not limit")  # the other way round
+    mean = sum(math.log(laclip / clip) for _, clip, laclip in models) / len(models)
+    values = {part.name: part.effect.value for part in verdict.parts}
+    assert values == pytest.approx({"text": mean, "image": image * mean})
+    assert verdict.bound == pytest.approx(math.log(144.8 / 90.4) / 3, rel=1e-2)
+
+
+def test_models_of_several_architectures_of_one_data_set_are_one_replicate() -> None:
+    found = overlapping(*WIDER).checkpoints
+    large = found[found["pretraining"] == "CC3M"].assign(architecture="ViT-L/14", towers="large")
+    verdict = judged(Tables({"checkpoints": pd.concat([found, large], ignore_index=True)}))["laclip-overlap"]
+    assert verdict.effect.n == 3
 
 
 def test_overlap_needs_a_model_of_each_method() -> None:
-    alone = overlapping(("CC3M", 0.09, 0.06))
+    alone = overlapping(("CC3M", 60, 90))
     rows = alone.checkpoints[alone.checkpoints["method"] == "LaCLIP"]
     found = Tables({"checkpoints": rows})
     assert judged(found)["laclip-overlap"].outcome == "not measured"
     assert judged(Tables({}))["laclip-overlap"].outcome == "not measured"
     (row,) = overlap(found).rows
     assert row[:2] == ("cc3m-laclip", "CC3M")
-    assert row[4] == "0.0600"
+    assert row[6] == "90.0"
+
+
+@pytest.mark.parametrize("outcome", rules.OUTCOMES[:-1])
+def test_every_sentence_renders_for_each_outcome(outcome: Any) -> None:
+    found = overlapping(*WIDER)
+    (question,) = QUESTIONS
+    answer = questions.answered("laclip", question, [*judged(found).values()], found, 0.95)
+    answer = replace(answer, lead=(replace(answer.lead[0], outcome=outcome),))
+    assert answer.sentence.endswith(".")
+    assert answer.limit.endswith(".")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,14 +10,14 @@ import pytest
 
 from mispair.core.metrics import write_metrics
 from mispair.pretraining.names import CLEAN, PROMPTS, SCHEMES
-from mispair.pretraining.report import claims as claims_pretraining
-from mispair.pretraining.report.claims import SMALLEST
+from mispair.pretraining.report.claims import CLAIMS, QUESTIONS, SMALLEST
 from mispair.pretraining.report.rows import rows as of_pretraining
 from mispair.pretraining.report.runs import COMMAND, effects, less_clean, values
 from mispair.pretraining.report.tables import pretraining
-from mispair.report import studies, study_modules, verdicts
+from mispair.report import questions, rules, studies
 from mispair.report.charts import Drawing, Hole
 from mispair.report.figures import compose, draw_of, printed
+from mispair.report.judge import Verdict, judge
 from mispair.report.statistics import effect_of_mean
 from mispair.report.tables import Tables, tidy
 from tests.pretraining.pretraining_run import MIXING, NOISE, rows
@@ -26,9 +27,9 @@ def tables(*arguments: Any, **more: Any) -> Tables:
     return Tables({"pretraining": tidy("pretraining", rows(*arguments, **more))})
 
 
-def judged(found: Tables) -> verdicts.Verdict:
-    (verdict,) = claims_pretraining.judge(found, 0.95)
-    return verdict
+def judged(found: Tables) -> Verdict:
+    (claim,) = CLAIMS
+    return judge(claim, found, 0.95)
 
 
 def test_seeds_are_paired_with_clean_towers() -> None:
@@ -54,67 +55,72 @@ def noisy(spurious: float, random: float = 0.001, missing: float = -0.002) -> Ta
 
 
 @pytest.mark.parametrize(
-    ("scores", "outcome"),
+    ("spurious", "outcome"),
+    [(0.1, "supports"), (-0.1, "contradicts"), (0.001, "no such effect"), (0.02, "direction only")],
+)
+def test_the_claim_is_on_spurious_captions(spurious: float, outcome: str) -> None:
+    verdict = judged(noisy(spurious))
+    assert verdict.outcome == outcome
+    assert verdict.bound == SMALLEST
+    assert verdict.effect.value == pytest.approx(spurious, abs=2e-3)
+    assert verdict.effect.n == 4
+
+
+@pytest.mark.parametrize(
+    ("random", "missing", "limited"),
     [
-        ((0.1,), verdicts.SUPPORTS),
-        ((-0.1,), verdicts.CONTRADICTS),
-        ((0.001,), verdicts.ABSENT),
-        ((0.1, 0.08), verdicts.CONTRADICTS),  # random captions mix, too
-        ((0.1, 0.001, 0.09), verdicts.CONTRADICTS),
-        ((0.1, 0.018), verdicts.UNDECIDED),  # neither none nor at least the smallest
+        (0.001, -0.002, ()),
+        (0.08, -0.002, ("Captions of other pictures",)),
+        (0.001, 0.09, ("Captions without some features",)),
     ],
 )
-def test_the_rule(scores: tuple[float, ...], outcome: str) -> None:
-    verdict = judged(noisy(*scores))
-    assert verdict.outcome == outcome
-    assert verdict.smallest == SMALLEST
-    assert verdict.effect is not None
-    assert verdict.effect.value == pytest.approx(scores[0], abs=2e-3)
-    assert {part.name for part in verdict.parts} == {*SCHEMES}
+def test_other_wrong_captions_that_mix_limit_the_claim(
+    random: float, missing: float, limited: tuple[str, ...]
+) -> None:
+    verdict = judged(noisy(0.1, random, missing))
+    assert (verdict.outcome, verdict.limited) == ("supports", limited)
+    assert verdict.controls[0].share == pytest.approx(random / 0.1, abs=0.02)
 
 
 def test_towers_at_chance_cannot_tell() -> None:
     made = noisy(0.1).pretraining
     made.loc[made["metric"] == "acc1", "value"] = 0.12
     verdict = judged(Tables({"pretraining": made}))
-    assert verdict.outcome == verdicts.UNDECIDED
-    assert "chance" in verdict.reason
+    assert (verdict.outcome, verdict.measured.gate) == ("cannot tell", "not learnt")
 
 
 def test_one_seed_cannot_tell_and_a_missing_scheme_is_not_measured() -> None:
-    assert judged(tables(seeds=1)).outcome == verdicts.UNDECIDED
+    assert judged(tables(seeds=1)).outcome == "cannot tell"
     without = {name: value for name, value in MIXING.items() if name != "missing"}
-    verdict = judged(tables(without))
-    assert verdict.outcome == verdicts.UNMEASURED
-    assert "missing" in verdict.reason
+    assert judged(tables(without)).controls[1].finding == "not measured"
+    without = {name: value for name, value in MIXING.items() if name != "spurious"}
+    assert judged(tables(without)).outcome == "not measured"
 
 
-def test_linear_readouts_that_differ_limit_the_claim() -> None:
-    same = judged(noisy(0.1))
-    assert [control.finding for control in same.controls] == ["does not limit"]
+def test_linear_readouts_that_do_not_mix_limit_the_claim() -> None:
     made = noisy(0.1).pretraining
     linear = (made["basis"] == "linear") & (made["scheme"] == "spurious")
     made.loc[linear, "value"] -= 0.1
-    other = judged(Tables({"pretraining": made}))
-    assert [control.finding for control in other.controls] == ["limits"]
+    assert judged(Tables({"pretraining": made})).limited == ("Linear readouts",)
 
 
-def test_without_the_study_the_claim_names_the_command() -> None:
-    verdict = judged(Tables({}))
-    assert verdict.outcome == verdicts.UNMEASURED
-    assert COMMAND in verdict.reason
+@pytest.mark.parametrize("outcome", rules.OUTCOMES[:-1])
+def test_every_sentence_renders_for_each_outcome(outcome: Any) -> None:
+    found = noisy(0.1)
+    (question,) = QUESTIONS
+    answer = questions.answered("pretraining", question, [judged(found)], found, 0.95)
+    answer = replace(answer, lead=(replace(answer.lead[0], outcome=outcome),))
+    assert answer.sentence.endswith(".")
+    assert answer.limit.endswith(".")
+
+
+def test_without_the_study_figures_name_the_command() -> None:
+    assert judged(Tables({})).outcome == "not measured"
     assert not pretraining(Tables({}), 0.95)
     for figure in studies.figures("pretraining"):
         hole = draw_of(figure.name)(Tables({}))
         assert isinstance(hole, Hole)
         assert COMMAND in hole.reason
-
-
-def test_the_claim_is_one_of_a_question_and_has_a_rule() -> None:
-    assert claims_pretraining.MIXES.rule in study_modules.pages("pretraining").rules
-    asked = [question for pages in study_modules.every_pages() for question in pages.questions]
-    assert sum("pretraining-mixes" in question.claims for question in asked) == 1
-    assert claims_pretraining.MIXES.figure in {f.name for f in studies.figures("pretraining")}
 
 
 def test_tables_have_every_scheme_tower_and_basis() -> None:
@@ -123,10 +129,9 @@ def test_tables_have_every_scheme_tower_and_basis() -> None:
     assert {row[1] for row in mixing.rows if row[0] == "image"} > {
         row[1] for row in mixing.rows if row[0] == "text"
     }
-    outcomes = {row[2]: row[5] for row in mixing.rows if row[:2] == mixing.rows[0][:2]}
-    assert outcomes[CLEAN] == "–"
-    assert outcomes["spurious 0.4"] == verdicts.SUPPORTS
-    assert outcomes["random 0.4"] == verdicts.ABSENT
+    apart = {row[2]: row[4] for row in mixing.rows if row[:2] == mixing.rows[0][:2]}
+    assert apart[CLEAN] == "–"
+    assert apart["spurious 0.4"].startswith("+0.100")
     named = {row[0] for row in measures.rows}
     assert {"accuracy, scenes-shape", "accuracy, scenes-digit"} <= named
     sections = {study.key: study.sections for study in studies.studies()}["pretraining"]

@@ -13,10 +13,12 @@ from mispair.core import metrics
 from mispair.core.files import UserError
 from mispair.dag import Dag
 from mispair.repair import from_scratch as jobs
-from mispair.repair.report import figures, from_scratch, pages
+from mispair.repair.report import figures, pages
+from mispair.repair.report.claims import CLAIMS
+from mispair.repair.report.measures import LABELS
 from mispair.repair.report.rows import rows
-from mispair.report import verdicts
 from mispair.report.charts import Drawing, Hole
+from mispair.report.judge import Verdict, judge
 from mispair.report.tables import Tables, tidy
 
 ACCURACY = {"raw": 0.50, "factor": 0.70, "drop": 0.52, "trusted-alone": 0.55, "oracle": 0.80}
@@ -112,75 +114,56 @@ def made_up(
     return Tables({"repaired_towers": tidy("repaired_towers", made)})
 
 
-def judged(tables: Tables) -> dict[str, verdicts.Verdict]:
-    return {verdict.claim.key: verdict for verdict in from_scratch.judge(tables, 0.95)}
+def judged(tables: Tables) -> Verdict:
+    (claim,) = (claim for claim in CLAIMS if claim.key == "repair-learned-accuracy")
+    return judge(claim, tables, 0.95)
 
 
 def test_nothing_trained_is_no_verdict() -> None:
-    assert {v.outcome for v in judged(Tables({})).values()} == {verdicts.UNMEASURED}
+    assert judged(Tables({})).outcome == "not measured"
     assert isinstance(figures.repair_from_scratch(Tables({})), Hole)
-    assert from_scratch.printed(Tables({}), 0.95) == []
+    assert pages.PAGES.tables(Tables({}), [], 0.95) == []
 
 
 def test_known_effects_are_judged_as_they_are() -> None:
     found = judged(made_up())
-    assert {v.outcome for v in found.values()} == {verdicts.SUPPORTS}
-    accuracy = found["repair-learned-accuracy"]
-    assert accuracy.effect is not None
-    assert accuracy.effect.value == pytest.approx(0.2, abs=0.002)
-    assert accuracy.smallest == pytest.approx(0.1, abs=0.002)
-    assert accuracy.limited == ()
+    assert found.outcome == "supports"
+    assert found.effect.value == pytest.approx(0.2, abs=0.002)
+    assert found.effect.n == 5
+    assert found.effect.high - found.effect.low < 0.004  # seeds differ by 0.02, rules by 0.0005
+    assert found.limited == ()
 
 
 @pytest.mark.parametrize(
-    ("accuracy", "outcome"),
+    ("accuracy", "outcome", "gate"),
     [
-        ({"factor": 0.40}, verdicts.CONTRADICTS),
-        ({"factor": 0.50}, verdicts.ABSENT),
-        ({"oracle": 0.50}, verdicts.UNDECIDED),  # nothing was lost
-        ({"oracle": 0.40}, verdicts.UNDECIDED),  # wrong captions did better
-        (dict.fromkeys(ACCURACY, 0.15), verdicts.UNDECIDED),  # nothing was learnt
+        ({"factor": 0.40}, "contradicts", ""),
+        ({"factor": 0.50}, "no such effect", ""),
+        ({"oracle": 0.50}, "cannot tell", "no cost"),  # nothing was lost
+        ({"oracle": 0.40}, "cannot tell", "no cost"),  # wrong captions did better
+        (dict.fromkeys(ACCURACY, 0.15), "cannot tell", "not learnt"),
     ],
 )
-def test_accuracy_can_come_out_either_way(accuracy: dict[str, float], outcome: str) -> None:
+def test_accuracy_can_come_out_either_way(
+    accuracy: dict[str, float], outcome: str, gate: str
+) -> None:
     found = judged(made_up({**ACCURACY, **accuracy}))
-    assert found["repair-learned-accuracy"].outcome == outcome
-
-
-@pytest.mark.parametrize(
-    ("overlap", "outcome"),
-    [
-        ({"factor": 0.15}, verdicts.CONTRADICTS),
-        ({"factor": 0.12}, verdicts.ABSENT),
-        ({"raw": 0.06, "factor": 0.08}, verdicts.CONTRADICTS),  # what is restored is overlap
-        ({"oracle": 0.12}, verdicts.UNDECIDED),
-    ],
-)
-def test_overlap_can_come_out_either_way(overlap: dict[str, float], outcome: str) -> None:
-    found = judged(made_up(overlap={**OVERLAP, **overlap}))
-    assert found["repair-learned-overlap"].outcome == outcome
+    assert (found.outcome, found.measured.gate) == (outcome, gate)
 
 
 def test_what_needs_no_new_captions_limits_the_claim() -> None:
     found = judged(made_up({**ACCURACY, "trusted-alone": 0.68}))
-    assert found["repair-learned-accuracy"].limited == ("Trusted pairs alone",)
-
-
-def test_intervals_are_paired_by_seed() -> None:
-    """The seeds differ by 0.02, and the rules of a seed by 0.0005."""
-    effect = from_scratch.difference(made_up(), "accuracy", "factor", "raw", 0.8, 0.95)
-    assert effect.n == 5
-    assert effect.high - effect.low < 0.004
+    assert found.limited == ("Trusted pairs alone",)
 
 
 def test_tables_and_the_figure_hold_the_numbers() -> None:
     tables = made_up()
-    arms, apart = pages.PAGES.tables(tables, [], 0.95)[:2]
+    arms, *_ = pages.PAGES.tables(tables, [], 0.95)
     assert len(arms.rows) == len(ACCURACY)
-    assert len(apart.rows) == len(ACCURACY) - 1
     place = arms.heads.index("accuracy")
     by_rule = {row[0]: row[place] for row in arms.rows}
-    assert by_rule[from_scratch.LABELS["factor"]].startswith("0.70")
+    assert by_rule[LABELS["factor"]].startswith("0.70")
+    assert {row[0]: row[-1] for row in arms.rows}[LABELS["factor"]].startswith("+0.1995")
     drawing = figures.repair_from_scratch(tables)
     assert isinstance(drawing, Drawing)
     assert set(drawing.data["rule"]) == set(ACCURACY)

@@ -10,10 +10,10 @@ import pandas as pd
 from mispair.core.words import number
 from mispair.evaluation.report.checkpoints import METHODS, pairs, scores
 from mispair.evaluation.report.protocols import short
-from mispair.laclip.report.claims import gains, overlap_pairs
+from mispair.laclip.report.claims import of_overlap
 from mispair.report import charts, small, style
 from mispair.report.charts import Drawing, Hole
-from mispair.report.tables import Tables
+from mispair.report.tables import Tables, records
 
 NOT_RUN = "the LaCLIP study was not run"
 TITLES = {"acc1": "Accuracy (headline metric, share)", "silhouette": "Silhouette (cosine)"}
@@ -105,9 +105,10 @@ def _sentence(tables: Tables) -> str:
     for measure, name in (("acc1", "accuracy"), ("silhouette", "silhouette")):
         couples = pairs(tables, measure)
         if couples:
-            above, mean = gains(couples)
-            average = number(mean, 3, sign=True)
-            sentences.append(f"in {name} on {above} of {len(couples)}, by {average} on average")
+            gains = [pair.difference.value for pair in couples]
+            above, average = sum(gain > 0 for gain in gains), sum(gains) / len(gains)
+            mean = number(average, 3, sign=True)
+            sentences.append(f"in {name} on {above} of {len(couples)}, by {mean} on average")
     protocols = {s.protocol for s in scores(tables, "acc1") if s.protocol}
     by = f" (protocol {', '.join(sorted(protocols))})" if protocols else ""
     if not sentences:
@@ -119,9 +120,9 @@ def small_laclip(tables: Tables) -> Drawing | Hole:
     """Draw mean |cos| of LaCLIP models less that of CLIP models, one point per pair and tower."""
     runs = pd.DataFrame(
         [
-            {"label": f"{tower} neurons", "value": pair.difference}
+            {"label": f"{tower} neurons", "value": pair["last"] - pair["first"]}
             for tower in ("text", "image")
-            for pair in overlap_pairs(tables, tower)
+            for pair in records(of_overlap(tables, tower, "mean_abs_cosine"))
         ],
         columns=["label", "value"],
     ).dropna()

@@ -8,11 +8,8 @@ import pandas as pd
 
 from mispair.evaluation.identified_basis import RECOVERED
 from mispair.pretraining.names import CLEAN, IDENTIFIED, LINEAR, TOWERS
-from mispair.pretraining.report.claims import SMALLEST
 from mispair.pretraining.report.runs import BASIS_WORDS, bases, conditions, effects, sample, values
-from mispair.report import verdicts
-from mispair.report.statistics import Effect
-from mispair.report.table import Table, mean_and_spread
+from mispair.report.table import Table, effect_cell, mean_and_spread
 from mispair.report.tables import Tables
 
 ACCURACY = "Accuracy and overlap"
@@ -31,15 +28,13 @@ def _mixing(table: pd.DataFrame, confidence: float) -> Table:
     for tower in TOWERS:
         for basis in bases(table, tower):
             scores = values(table, "mixing", tower=tower, basis=basis)
-            for cells, effect in _conditions(table, scores, confidence, 4):
-                mixes = "–"
-                if effect is not None:
-                    mixes, _ = verdicts.decide_effect(effect, +1, SMALLEST, 1 - confidence)
-                rows.append((tower, BASIS_WORDS[basis], *cells, mixes))
+            rows += [
+                (tower, BASIS_WORDS[basis], *cells)
+                for cells in _conditions(table, scores, confidence, 4)
+            ]
     return Table(
         "Mixing score: correlation with linked features less that with other features of the kind",
-        ("tower", "basis", "captions", "mixing score", "less clean, paired by seed",
-         f"mixes (smallest effect of interest {SMALLEST:g})"),
+        ("tower", "basis", "captions", "mixing score", "less clean, paired by seed"),
         tuple(rows),
         f"{sample(values(table, 'mixing'))}. Mean ± standard deviation over seeds.",
         section="",
@@ -66,7 +61,7 @@ def _measures(table: pd.DataFrame, confidence: float) -> Table:
     rows = [
         (label, *cells)
         for label, where, digits in named
-        for cells, _ in _conditions(table, values(table, **where), confidence, digits)
+        for cells in _conditions(table, values(table, **where), confidence, digits)
     ]
     return Table(
         "Accuracy, recovery of true features and overlap",
@@ -80,11 +75,8 @@ def _measures(table: pd.DataFrame, confidence: float) -> Table:
 
 def _conditions(
     table: pd.DataFrame, measured: pd.DataFrame, confidence: float, digits: int
-) -> Iterator[tuple[tuple[str, str, str], Effect | None]]:
-    """Yield captions, mean with spread, and the effect against clean captions, of each condition.
-
-    The effect is yielded as text and as a number; clean captions have none.
-    """
+) -> Iterator[tuple[str, str, str]]:
+    """Yield captions, mean with spread, and effect against clean captions, of each condition."""
     apart = effects(measured, confidence)
     for scheme, rate in conditions(table):
         shown = measured[(measured["scheme"] == scheme) & (measured["rate"] == rate)]["value"]
@@ -92,5 +84,5 @@ def _conditions(
         yield (
             CLEAN if scheme == CLEAN else f"{scheme} {rate:g}",
             mean_and_spread(shown, digits),
-            "–" if effect is None else verdicts.effect_text(effect, confidence, digits),
-        ), effect  # fmt: skip
+            "–" if effect is None else effect_cell(effect.value, effect.low, effect.high),
+        )

@@ -3,281 +3,234 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
 
-from mispair.core.words import number
+from mispair.evaluation.report.smallest_overlap import smallest_overlap
 from mispair.repair.report.measures import (
+    ARMS,
+    FILTERS,
+    TOWERS,
     accuracy_difference,
     by_seed,
-    means_text,
+    captions_are_right,
+    main_filter,
+    mean_of,
     rates_of,
     rules_of,
+    values,
 )
-from mispair.report import verdicts
-from mispair.report.statistics import Effect, without_p
+from mispair.report.claims import SAME, Claim, Control, Measured, Part
+from mispair.report.measures import Every
+from mispair.report.questions import Question
+from mispair.report.statistics import Effect
 from mispair.report.tables import Tables
-from mispair.report.verdicts import Claim, Control, Outcome, Verdict
 
-SHARE_OF_COST = 1 / 3
-"""The smallest effect of interest, as a share of what wrong captions cost in the same run."""
+POINT = 0.01
+"""Smallest difference of accuracy of interest, one percentage point. A third of the published fall
+(0.028 at rate 0.8) is more than wrong captions cost in small models: there not even right captions
+could reach it."""
 
-NOT_RUN = "no projections were fine-tuned on repaired captions"
-
-OVERLAP = Claim(
-    "repair-overlap", "repair",
-    "Filtering restores the overlap of neurons that wrong captions raise.",
-    "section 5.2", "repair", "repair_by_rule",
-)  # fmt: skip
-ACCURACY = Claim(
-    "repair-accuracy", "repair",
-    "Filtering gives back the accuracy that wrong captions cost.",
-    "section 5.2", "repair", "repair_by_rule",
-)  # fmt: skip
-REPLACING = Claim(
-    "repair-replacing", "repair",
-    "To replace wrong captions gives back more accuracy than to drop their pairs.",
-    "not in the paper", "repair", "repair_by_rule",
-)  # fmt: skip
-NOT_WORSE = Claim(
-    "repair-filter-not-worse", "repair",
-    "Filtering is at least as good as replacing all captions.",
-    "the public review", "repair, not worse", "repair_by_rule",
-)  # fmt: skip
-SECOND = Claim(
-    "repair-second-round", "repair",
-    "A second round, with captioner and scorer from the first, adds accuracy.",
-    "not in the paper", "repair", "repair_by_rule",
-)  # fmt: skip
-HARMLESS = Claim(
-    "repair-harmless", "repair",
-    "Where all captions are right, filtering costs no accuracy.",
-    "not in the paper", "repair, right captions", "repair_by_rule",
-)  # fmt: skip
-
-CLAIMS = (ACCURACY, OVERLAP, REPLACING, NOT_WORSE, SECOND, HARMLESS)
-
-RULES = {
-    "repair": "A difference between two rules at the largest rate, with the same pictures, seeds "
-    "and number of updates: of overlap paired by seed, of accuracy paired by image and seed. The "
-    "smallest effect of interest is a third of what wrong captions cost in the same run (right "
-    "captions against raw ones). Where they cost nothing, nothing can be given back: cannot tell.",
-    "repair, not worse": "As above; supports if a one-sided test excludes that filtering is worse "
-    "by the smallest effect of interest.",
-    "repair, right captions": "At rate 0: supports if two one-sided tests place the difference "
-    "between minus and plus the smallest effect of interest, which is that at the largest rate.",
-}
-"""Rules of the claims in words, as the report prints them."""
+ABOVE_CHANCE = 2.0
+"""Towers on right captions have learned if their accuracy is at least this many times chance."""
 
 
 @dataclass(frozen=True)
-class Cost:
-    """What wrong captions cost at a rate: an effect, and a third of it if it is significant."""
+class Gain:
+    """The difference of a measure between two rules, at the largest rate of the run.
 
-    effect: Effect
-    sign: int
-    alpha: float
+    The effect at each lower rate above 0 is next to it. Accuracy is paired by image and seed, or
+    by seed in towers trained from scratch; other measures by seed.
 
-    @property
-    def there(self) -> bool:
-        """Whether wrong captions have a significant cost."""
-        return self.effect.p <= self.alpha and self.sign * self.effect.value > 0
+    Attributes
+    ----------
+    rule, reference : str
+        Both rules; "" is the first of `FILTERS` that was run.
+    measure : str
+        One of `measures.MEASURES`.
+    table : str
+        Of fine-tuned projections, or of towers trained from scratch.
+    cost : int
+        Sign of right less raw captions if wrong ones have a cost. Where right captions were tried
+        and are not significantly better, nothing can be given back ("no cost"). 0: not asked.
+    log : bool
+        Whether natural logs are compared.
+    rate : float or None
+        Another rate than the largest.
+    """
 
-    @property
-    def smallest(self) -> float:
-        """A third of the cost; NaN without one."""
-        return SHARE_OF_COST * abs(self.effect.value) if self.there else math.nan
+    rule: str = ""
+    reference: str = "raw"
+    measure: str = "accuracy"
+    table: str = ARMS
+    cost: int = 1
+    log: bool = False
+    rate: float | None = None
+
+    def difference(
+        self, tables: Tables, rule: str, reference: str, rate: float, confidence: float
+    ) -> Effect:
+        """Return rule − reference at a rate."""
+        if self.measure == "accuracy" and self.table == ARMS:
+            return accuracy_difference(tables, rule, reference, rate, confidence)
+        table = values(tables, self.measure, self.table)
+        return by_seed(table, rule, reference, rate, confidence, self.log)
+
+    def __call__(self, tables: Tables, confidence: float) -> Measured:
+        """Return the difference with the means of both rules."""
+        rates = rates_of(tables, self.table)
+        if not rates or self.rate not in (None, *rates):
+            return Measured()
+        rate = rates[-1] if self.rate is None else self.rate
+        rule = self.rule or main_filter(tables, self.table)
+        effects = {
+            each: self.difference(tables, rule, self.reference, each, confidence)
+            for each in rates
+            if each == rate or (self.rate is None and each > 0)
+        }
+        parts = {each: Part(effect) for each, effect in effects.items()}
+        table = values(tables, self.measure, self.table)
+        return Measured(
+            effects[rate],
+            first=mean_of(table, self.reference, rate), last=mean_of(table, rule, rate), at=(rate,),
+            rates=parts if len(parts) > 1 else {},
+            gate=self.gate(tables, rate, confidence),
+        )  # fmt: skip
+
+    def gate(self, tables: Tables, rate: float, confidence: float) -> str:
+        """Return why nothing can be given back, or ""."""
+        if not self.cost:
+            return ""
+        if self.table == TOWERS and not _learned(tables, rate):
+            return "not learnt"
+        if "oracle" not in rules_of(tables, self.table):
+            return "no cost" if rate == 0 and captions_are_right(tables) else ""
+        effect = self.difference(tables, "raw", "oracle", rate, confidence)
+        there = effect.p <= 1 - confidence and self.cost * effect.value < 0
+        return "" if there else "no cost"
 
 
-def judge(tables: Tables, confidence: float) -> list[Verdict]:
-    """Return the verdicts on the claims."""
-    rates = rates_of(tables.repaired_arms)
-    if not rates:
-        return [Verdict(claim, verdicts.UNMEASURED, NOT_RUN) for claim in CLAIMS]
-    rate, alpha = rates[-1], 1 - confidence
-    # Raw − oracle: overlap rises, accuracy falls.
-    accuracy = Cost(accuracy_difference(tables, "raw", "oracle", rate, confidence), -1, alpha)
-    return [
-        _overlap(tables, rate, confidence),
-        _gain(
-            tables,
-            ACCURACY,
-            "factor",
-            "raw",
-            rate,
-            accuracy,
-            confidence,
-            controls=tuple(
-                _without_the_rule(tables, rule, name, rate, confidence)
-                for rule, name in WITHOUT_THE_RULE.items()
-            ),
-        ),
-        _gain(tables, REPLACING, "factor", "drop", rate, accuracy, confidence),
-        _not_worse(tables, rate, accuracy, confidence),
-        _gain(tables, SECOND, "second-round", "factor", rate, accuracy, confidence),
-        _harmless(tables, accuracy, confidence),
-    ]
+def _learned(tables: Tables, rate: float) -> bool:
+    """Return whether towers on right captions classify clearly better than by chance."""
+    table = tables.repaired_towers
+    right = table[(table["metric"] == "acc1") & (table["rate"] == rate)]
+    right = right[right["rule"] == ("oracle" if "oracle" in set(right["rule"]) else "raw")]
+    return bool(right["value"].mean() >= ABOVE_CHANCE * right["chance"].mean())
 
 
-def _missing(tables: Tables, claim: Claim, *rules: str) -> Verdict | None:
-    """Return a verdict without a measurement if a rule that the claim needs was not run."""
-    absent = [rule for rule in rules if rule not in rules_of(tables.repaired_arms)]
-    if not absent:
-        return None
-    reason = f"filter_captions.rules does not list {', '.join(absent)}"
-    return Verdict(claim, verdicts.UNMEASURED, reason)
+def _harmless(tables: Tables, confidence: float) -> Measured:
+    """Return filtered − raw at rate 0; nothing where captions of the corpus may be wrong."""
+    if not captions_are_right(tables):
+        return Measured()
+    return Gain(cost=0, rate=0.0)(tables, confidence)
 
 
-def _overlap(tables: Tables, rate: float, confidence: float) -> Verdict:
-    if (missing := _missing(tables, OVERLAP, "factor", "raw", "oracle")) is not None:
-        return missing
-    costs = {
-        tower: Cost(
-            by_seed(tables, f"{tower} overlap", "raw", "oracle", rate, confidence),
-            +1, 1 - confidence,
-        )
-        for tower in ("text", "image")
-    }  # fmt: skip
-    effects = {
-        tower: by_seed(tables, f"{tower} overlap", "factor", "raw", rate, confidence)
-        for tower in costs
-    }
-    return _verdict(
-        tables, OVERLAP, effects["text"], -1, costs["text"], rate, confidence,
-        measures=("text overlap", "image overlap"),
+def _directions(tower: str, rule: str = "") -> Gain:
+    return Gain(rule, measure=f"{tower} directions", log=True)
+
+
+ACCURACY, LEARNED = Gain(), Gain(table=TOWERS)
+
+CLAIMS = (
+    Claim(
+        "repair-accuracy", "repair",
+        "Filtering gives back accuracy: a model that is fine-tuned on filtered captions classifies "
+        "better than one on the raw captions.",
+        "section 5.2", "repair_by_rule",
+        ACCURACY, bound=POINT, unit="points", needs="studies: [repair]",
         controls=(
-            _of_image(effects["image"], costs["image"], confidence),
-            _dropped(tables, rate, confidence),
+            Control("As many captions replaced at random", Gain("random-replaced", cost=0),
+                    least=None, most=SAME),
+            Control("Trusted pairs alone", Gain("trusted-alone", cost=0), least=None, most=SAME),
         ),
-        scope="text neurons; scored by the model that was fine-tuned on the raw captions",
-    )  # fmt: skip
+    ),
+    Claim(
+        "repair-overlap", "repair",
+        "Filtering restores the overlap of neurons that wrong captions raise: a model that is "
+        "fine-tuned on filtered captions has a larger participation ratio than one on the raw "
+        "captions.",
+        "section 5.2", "repair_by_rule",
+        Every({tower: _directions(tower) for tower in ("text", "image")}),
+        bound=smallest_overlap(), unit="log", every="tower", needs="studies: [repair]",
+        controls=tuple(
+            Control(f"Pairs dropped in place of replaced, {tower} neurons",
+                    _directions(tower, "drop"), least=None, most=SAME, of=_directions(tower))
+            for tower in ("text", "image")
+        ),
+    ),
+    Claim(
+        "repair-replacing", "repair",
+        "To replace wrong captions gives back more accuracy than to drop their pairs.",
+        "not in the paper", "repair_by_rule",
+        Gain("factor", "drop"), bound=POINT, unit="points",
+        needs="filter_captions: {rules: [raw, factor, drop]}",
+    ),
+    Claim(
+        "repair-filter-not-worse", "repair",
+        "Filtering is at most a point of accuracy worse than replacing all captions.",
+        "the public review", "repair_by_rule",
+        Gain("factor", "all"), "level", bound=-POINT, unit="points",
+        needs="filter_captions: {rules: [raw, factor, all]}",
+    ),
+    Claim(
+        "repair-harmless", "repair",
+        "Where all captions are right, filtering costs at most a point of accuracy.",
+        "not in the paper", "repair_by_rule",
+        _harmless, "level", bound=-POINT, unit="points",
+        needs="filter_captions: {rates: [0.0, 0.8]}",
+    ),
+    Claim(
+        "repair-learned-accuracy", "repair",
+        "Filtering gives back accuracy to encoders that learn: towers that are trained from "
+        "scratch on filtered captions classify better than those on the raw captions.",
+        "section 5.2", "repair_from_scratch",
+        LEARNED, bound=POINT, unit="points", needs="filter_captions: {trains: [towers]}",
+        controls=tuple(
+            Control(name, Gain(rule, table=TOWERS, cost=0), least=None, most=SAME)
+            for name, rule in (("Pairs dropped in place of replaced", "drop"),
+                               ("Trusted pairs alone", "trusted-alone"))
+        ),
+    ),
+)  # fmt: skip
 
 
-def _of_image(effect: Effect, cost: Cost, confidence: float) -> Control:
-    name = "Image neurons"
-    if not cost.there:
-        return Control(name, "not measured", "Wrong captions do not raise their overlap here.")
-    outcome, reason = verdicts.decide_effect(effect, -1, cost.smallest, 1 - confidence)
-    agrees = outcome == verdicts.SUPPORTS
-    text = f"factor − raw {verdicts.effect_text(effect, confidence, 4)}: {reason}."
-    return Control(name, "does not limit" if agrees else "limits", text)
+def _numbers(tables: Tables, confidence: float, measure: Gain = ACCURACY) -> Mapping[str, Any]:
+    """Return the filter, the gains of other rules, and the gain of right captions.
+
+    ``others`` are further filters and dropping, each with its gain against raw captions. ``cost``
+    is raw less right captions. ``learned`` is the gain of replacing over dropping in towers that
+    were trained from scratch.
+    """
+    rules, rate = rules_of(tables, measure.table), rates_of(tables, measure.table)[-1]
+    main = main_filter(tables, measure.table)
+
+    def against_raw(rule: str) -> Effect:
+        return measure.difference(tables, rule, "raw", rate, confidence)
+
+    effects = {
+        rule: against_raw(rule) for rule in (*FILTERS, "drop") if rule in rules and rule != main
+    }
+    cost = measure.difference(tables, "raw", "oracle", rate, confidence)  # raw − right
+    learned = Gain("factor", "drop", table=TOWERS, cost=0)(tables, confidence).effect
+    return {
+        "rate": rate, "filter": main, "learned": learned, "cost": cost,
+        "others": {rule: one for rule, one in effects.items() if math.isfinite(one.value)},
+    }  # fmt: skip
 
 
-def _dropped(tables: Tables, rate: float, confidence: float) -> Control:
-    """Return the control whether dropping pairs restores overlap as much as new captions."""
-    name = "Pairs dropped in place of replaced"
-    effect = by_seed(tables, "text overlap", "drop", "raw", rate, confidence)
-    replaced = by_seed(tables, "text overlap", "factor", "raw", rate, confidence)
-    if not (effect.known and replaced.known):
-        return Control(name, "not measured", "The rule drop was not run.")
-    as_much = effect.value <= (1 - SHARE_OF_COST) * replaced.value
-    text = (
-        f"drop − raw {verdicts.effect_text(effect, confidence, 4)}, factor − raw "
-        f"{number(replaced.value, 4, sign=True)}: "
-        + ("new captions are not needed for this." if as_much else "dropping restores less.")
-    )
-    return Control(name, "limits" if as_much else "does not limit", text)
+def _of_learned(tables: Tables, confidence: float) -> Mapping[str, Any]:
+    return _numbers(tables, confidence, LEARNED)
 
 
-WITHOUT_THE_RULE = {
-    "random-replaced": "As many captions replaced at random",
-    "trusted-alone": "Trusted pairs alone",
-}
-"""Rules whose gain in accuracy does not need the choice of the filter, and their names."""
-
-
-def _without_the_rule(
-    tables: Tables, rule: str, name: str, rate: float, confidence: float
-) -> Control:
-    """Return the control whether a rule that does not use cosines raises accuracy as much."""
-    if rule not in rules_of(tables.repaired_arms):
-        return Control(name, "not measured", f"The rule {rule} was not run.")
-    effect, other = (
-        accuracy_difference(tables, one, "raw", rate, confidence) for one in (rule, "factor")
-    )
-    as_much = effect.value >= (1 - SHARE_OF_COST) * max(other.value, 0.0)
-    text = (
-        f"{rule} − raw {verdicts.effect_text(effect, confidence, 4)}, factor − raw "
-        f"{number(other.value, 4, sign=True)}: "
-        + ("the choice of the filter is not needed for this." if as_much else "it gains less.")
-    )
-    return Control(name, "limits" if as_much else "does not limit", text)
-
-
-def _gain(
-    tables: Tables, claim: Claim, rule: str, reference: str, rate: float, cost: Cost,
-    confidence: float, controls: tuple[Control, ...] = (),
-) -> Verdict:  # fmt: skip
-    if (missing := _missing(tables, claim, rule, reference, "oracle")) is not None:
-        return missing
-    effect = accuracy_difference(tables, rule, reference, rate, confidence)
-    return _verdict(
-        tables, claim, effect, +1, cost, rate, confidence, measures=("accuracy",),
-        rules=(rule, reference), controls=controls,
-    )  # fmt: skip
-
-
-def _not_worse(tables: Tables, rate: float, cost: Cost, confidence: float) -> Verdict:
-    if (missing := _missing(tables, NOT_WORSE, "factor", "all", "oracle")) is not None:
-        return missing
-    effect = accuracy_difference(tables, "factor", "all", rate, confidence)
-    verdict = _verdict(
-        tables, NOT_WORSE, effect, +1, cost, rate, confidence, measures=("accuracy",),
-        rules=("factor", "all"),
-    )  # fmt: skip
-    if not cost.there:
-        return verdict
-    return _against_a_bound(verdict, verdicts.decide_bound(effect, -cost.smallest))
-
-
-def _harmless(tables: Tables, cost: Cost, confidence: float) -> Verdict:
-    if (missing := _missing(tables, HARMLESS, "factor", "raw")) is not None:
-        return missing
-    if 0.0 not in rates_of(tables.repaired_arms):
-        reason = "filter_captions.rates has no rate 0"
-        return Verdict(HARMLESS, verdicts.UNMEASURED, reason)
-    effect = accuracy_difference(tables, "factor", "raw", 0.0, confidence)
-    verdict = _verdict(
-        tables, HARMLESS, effect, +1, cost, 0.0, confidence, measures=("accuracy",),
-        rules=("factor", "raw"),
-    )  # fmt: skip
-    if not cost.there:
-        return verdict
-    return _against_a_bound(verdict, verdicts.decide_equal(effect, cost.smallest))
-
-
-def decide(effect: Effect, sign: int, cost: Cost) -> tuple[Outcome, str]:
-    """Judge a claimed effect of a rule by what wrong captions cost."""
-    if not cost.there:
-        return verdicts.UNDECIDED, "wrong captions cost nothing here that could be given back"
-    outcome, reason = verdicts.decide_effect(effect, sign, cost.smallest, cost.alpha)
-    share = f"a third of what wrong captions cost, {number(abs(cost.effect.value), 4)}"
-    return outcome, f"{reason} ({share})"
-
-
-def _against_a_bound(verdict: Verdict, decided: tuple[Outcome, str]) -> Verdict:
-    """Return the verdict of a rule that does not test against zero, without the p value."""
-    assert verdict.effect is not None
-    outcome, reason = decided
-    return replace(verdict, outcome=outcome, reason=reason, effect=without_p(verdict.effect))
-
-
-def _verdict(
-    tables: Tables, claim: Claim, effect: Effect, sign: int, cost: Cost, rate: float,
-    confidence: float, *, measures: tuple[str, ...], rules: tuple[str, ...] = ("factor", "raw"),
-    controls: tuple[Control, ...] = (), scope: str = "mean of the evaluation sets",
-) -> Verdict:  # fmt: skip
-    outcome, reason = decide(effect, sign, cost)
-    shown = tuple(dict.fromkeys((*rules, "raw", "oracle")))
-    return Verdict(
-        claim,
-        outcome,
-        reason,
-        scope=f"{scope}; captions with rate {rate:g} of corruption, trusted pairs right",
-        measured="; ".join(means_text(tables, measure, shown, rate) for measure in measures),
-        published="no number",
-        sample=f"{effect.replicates}; one captioner, one model",
-        test=f"{rules[0]} − {rules[1]}, {verdicts.effect_text(effect, confidence, 4)}",
-        controls=controls,
-        effect=effect,
-        smallest=cost.smallest,
-    )
+QUESTIONS = (
+    Question(
+        "repair", "What do filtering and recaptioning give back?",
+        tuple(claim.key for claim in CLAIMS[:-1]), "small_repair", _numbers,
+    ),
+    Question(
+        "repair-learned",
+        "What does filtering give back to encoders that are trained on its captions from scratch?",
+        ("repair-learned-accuracy",), "", _of_learned,
+    ),
+)  # fmt: skip

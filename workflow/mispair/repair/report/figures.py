@@ -6,12 +6,15 @@ import altair as alt
 import pandas as pd
 
 from mispair.core.words import number
-from mispair.repair.report import from_scratch
-from mispair.repair.report.claims import NOT_RUN
-from mispair.repair.report.measures import LABELS, rates_of, rules_of, values
+from mispair.repair.report.measures import ARMS, LABELS, TOWERS, rates_of, rules_of, values
 from mispair.report import charts, small, style
 from mispair.report.charts import Drawing, Hole
 from mispair.report.tables import Tables
+
+NOT_RUN = {
+    ARMS: "no projections were fine-tuned on repaired captions",
+    TOWERS: "no towers were trained on repaired captions: add towers to filter_captions.trains",
+}
 
 SHOWN = {
     "text overlap": "Mean |cos| of text neurons",
@@ -41,21 +44,20 @@ Right and wrong where the pictures are known; else own captions and swapped ones
 
 def repair_by_rule(tables: Tables) -> Drawing | Hole:
     """Draw overlap and accuracy of each rule at the largest rate."""
-    rates = rates_of(tables.repaired_arms)
-    if not rates:
-        return Hole(NOT_RUN)
-    parts = [values(tables, measure).assign(measure=measure) for measure in SHOWN]
-    return _by_rule(pd.concat(parts, ignore_index=True), rules_of(tables.repaired_arms), rates[-1])
+    return _of_table(tables, ARMS)
 
 
 def repair_from_scratch(tables: Tables) -> Drawing | Hole:
     """Draw the same of towers that were trained from scratch."""
-    rates = rates_of(tables.repaired_towers)
+    return _of_table(tables, TOWERS)
+
+
+def _of_table(tables: Tables, name: str) -> Drawing | Hole:
+    rates = rates_of(tables, name)
     if not rates:
-        return Hole(from_scratch.NOT_RUN)
-    parts = [from_scratch.values(tables, measure).assign(measure=measure) for measure in SHOWN]
-    rules = rules_of(tables.repaired_towers)
-    return _by_rule(pd.concat(parts, ignore_index=True), rules, rates[-1])
+        return Hole(NOT_RUN[name])
+    parts = [values(tables, measure, name).assign(measure=measure) for measure in SHOWN]
+    return _by_rule(pd.concat(parts, ignore_index=True), rules_of(tables, name), rates[-1])
 
 
 def _by_rule(data: pd.DataFrame, rules: list[str], rate: float) -> Drawing:
@@ -98,7 +100,7 @@ def repair_ledger(tables: Tables) -> Drawing | Hole:
     table = tables.repairs
     cells = table[table["metric"] == "pairs"].dropna(subset=["before"])
     if cells.empty:
-        return Hole(NOT_RUN)
+        return Hole(NOT_RUN[ARMS])
     keys = ["rule", "rate", "before", "after"]
     draws = cells["seed"].nunique()
     total = float(table[table["metric"] == "read"]["value"].max())
@@ -109,7 +111,7 @@ def repair_ledger(tables: Tables) -> Drawing | Hole:
     data["label"] = data["rule"].map(LABELS)
     colours = dict(CELLS.values())
     present = [name for name in colours if name in set(data["cell"])]
-    shown = rules_of(tables.repaired_arms) or LABELS
+    shown = rules_of(tables) or LABELS
     order = [LABELS[rule] for rule in shown if rule in set(data["rule"])]
     position = {name: number for number, name in enumerate(colours)}
     data["position"] = data["cell"].map(position)
@@ -151,6 +153,7 @@ def repair_ledger(tables: Tables) -> Drawing | Hole:
 IN_SHORT = {
     "raw": "raw captions",
     "factor": "filtered",
+    "posterior": "by the audit",
     "drop": "pairs dropped",
     "oracle": "right captions",
 }
@@ -158,10 +161,10 @@ IN_SHORT = {
 
 
 def small_repair(tables: Tables) -> Drawing | Hole:
-    """Draw the accuracy of four rules at the largest rate."""
-    rates = rates_of(tables.repaired_arms)
+    """Draw the accuracy of a few rules at the largest rate."""
+    rates = rates_of(tables)
     if not rates:
-        return Hole(NOT_RUN)
+        return Hole(NOT_RUN[ARMS])
     table = values(tables, "accuracy")
     table = table[(table["rate"] == rates[-1]) & table["rule"].isin(IN_SHORT)]
     if table.empty:

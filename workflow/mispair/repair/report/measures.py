@@ -6,7 +6,6 @@ import math
 
 import pandas as pd
 
-from mispair.core.words import MISSING, number
 from mispair.report.statistics import (
     IMAGE_AND_SEED,
     Effect,
@@ -33,57 +32,88 @@ LABELS = {
 }
 """Rules in words, in the order in which they are shown."""
 
-MEASURES = {
-    "text overlap": ("mean_abs_cosine", "text"),
-    "image overlap": ("mean_abs_cosine", "image"),
-    "accuracy": ("acc1", ""),
-    "recall@1": ("image_recall@1", ""),
-    "silhouette": ("silhouette", ""),
-    "right choices": ("selection_acc", ""),
-    "probe": ("probe_acc1", ""),
-    "text semantic purity": ("mean_semantic_purity", "text"),
-    "image semantic purity": ("mean_semantic_purity", "image"),
-}
-"""Metric and tower of each measure; without a tower the mean over evaluation sets."""
+FILTERS = ("factor", "posterior", "pooled", "share")
+"""Rules that filter; claims on filtering are judged on the first of them that was run."""
+
+ARMS, TOWERS = "repaired_arms", "repaired_towers"
+"""Tables of fine-tuned projections, and of towers that were trained from scratch."""
+
+MEASURES: dict[str, dict[str, str]] = {
+    "text overlap": {"metric": "mean_abs_cosine", "tower": "text"},
+    "image overlap": {"metric": "mean_abs_cosine", "tower": "image"},
+    "text directions": {"metric": "participation_ratio", "tower": "text"},
+    "image directions": {"metric": "participation_ratio", "tower": "image"},
+    "accuracy": {"metric": "acc1"},
+    "recall@1": {"metric": "image_recall@1"},
+    "silhouette": {"metric": "silhouette"},
+    "right choices": {"metric": "selection_acc"},
+    "probe": {"metric": "probe_acc1"},
+    "text semantic purity": {"metric": "mean_semantic_purity", "tower": "text"},
+    "image semantic purity": {"metric": "mean_semantic_purity", "tower": "image"},
+    "text neurons follow features": {
+        "metric": "followed_correlation", "tower": "text", "basis": "neurons",
+    },
+    "image neurons follow features": {
+        "metric": "followed_correlation", "tower": "image", "basis": "neurons",
+    },
+    "recovery, text": {"metric": "recovery", "tower": "text", "basis": "identified"},
+    "recovery, image": {"metric": "recovery", "tower": "image", "basis": "identified"},
+}  # fmt: skip
+"""Rows of each measure; without a basis those of the model's own. Sets are averaged."""
 
 
 @remembered
-def values(tables: Tables, measure: str) -> pd.DataFrame:
-    """Return ``rule``, ``rate``, ``seed`` and ``value`` of a measure."""
-    metric, tower = MEASURES[measure]
-    table = of_protocol(tables.repaired_arms)
-    rows = table[table["metric"] == metric]
-    if tower:
-        rows = rows[rows["tower"] == tower]
-        rows = rows[rows["basis"].isna() | (rows["basis"] == "original")]
-    return rows.groupby(["rule", "rate", "seed"])[["value"]].mean().reset_index()
+def values(tables: Tables, measure: str, name: str = ARMS) -> pd.DataFrame:
+    """Return ``rule``, ``rate``, ``seed`` and ``value`` of a measure in one of the tables."""
+    table = of_protocol(tables.frames[name])
+    where = MEASURES[measure]
+    for column, value in where.items():
+        table = table[table[column] == value]
+    if "basis" not in where:
+        table = table[table["basis"].isna() | (table["basis"] == "original")]
+    return table.groupby(["rule", "rate", "seed"])[["value"]].mean().reset_index()
 
 
-def rules_of(table: pd.DataFrame) -> list[str]:
+def measures_of(tables: Tables, name: str) -> list[str]:
+    """Return the measures that a table has."""
+    return [measure for measure in MEASURES if not values(tables, measure, name).empty]
+
+
+def rules_of(tables: Tables, name: str = ARMS) -> list[str]:
     """Return the rules in a table in the order in which they are shown."""
-    present = set(table["rule"].dropna())
+    present = set(tables.frames[name]["rule"].dropna())
     return [rule for rule in LABELS if rule in present]
 
 
-def rates_of(table: pd.DataFrame) -> list[float]:
+def rates_of(tables: Tables, name: str = ARMS) -> list[float]:
     """Return the rates in a table in ascending order."""
-    return sorted(table["rate"].dropna().unique())
+    return sorted(tables.frames[name]["rate"].dropna().unique())
+
+
+def main_filter(tables: Tables, name: str = ARMS) -> str:
+    """Return the rule on which claims on filtering are judged."""
+    rules = rules_of(tables, name)
+    return next((rule for rule in FILTERS if rule in rules), FILTERS[0])
+
+
+def captions_are_right(tables: Tables) -> bool:
+    """Return whether all captions are known to be right without corruption, as in drawn scenes."""
+    table = tables.repairs
+    table = table[(table["metric"] == "pairs") & (table["value"] > 0)]
+    states = set(table["before"].dropna())
+    return "right" in states and not (table[table["rate"] == 0]["before"] == "wrong").any()
 
 
 def by_seed(
-    tables: Tables, measure: str, rule: str, reference: str, rate: float, confidence: float
-) -> Effect:
-    """Return the difference of a measure between two rules, paired by seed."""
-    return paired_by_seed(values(tables, measure), rule, reference, rate, confidence)
-
-
-def paired_by_seed(
-    table: pd.DataFrame, rule: str, reference: str, rate: float, confidence: float
-) -> Effect:
-    """Return the difference between two rules in a table of rule, rate, seed and value."""
+    table: pd.DataFrame, rule: str, reference: str, rate: float, confidence: float,
+    log: bool = False,
+) -> Effect:  # fmt: skip
+    """Return the difference between two rules in rows of rule, rate, seed and value, by seed."""
     wide = table[table["rate"] == rate].pivot_table(index="seed", columns="rule", values="value")
     if rule not in wide or reference not in wide:
         return unknown_effect(math.nan, 0, "seed")
+    if log:
+        wide = wide.map(math.log)
     return effect_of_mean((wide[rule] - wide[reference]).tolist(), confidence, "seed")
 
 
@@ -107,13 +137,6 @@ def accuracy_difference(
     )  # fmt: skip
 
 
-def means_text(tables: Tables, measure: str, rules: tuple[str, ...], rate: float) -> str:
-    """Return the mean of a measure for several rules as text."""
-    return means_of(values(tables, measure), measure, rules, rate)
-
-
-def means_of(table: pd.DataFrame, measure: str, rules: tuple[str, ...], rate: float) -> str:
-    """Return the mean for several rules in a table of rule, rate, seed and value as text."""
-    means = table[table["rate"] == rate].groupby("rule")["value"].mean()
-    texts = [f"{rule} {number(means[rule], 4) if rule in means else MISSING}" for rule in rules]
-    return f"{measure}: {', '.join(texts)}"
+def mean_of(table: pd.DataFrame, rule: str, rate: float) -> float:
+    """Return the mean over seeds of a rule in rows of rule, rate, seed and value."""
+    return float(table[(table["rule"] == rule) & (table["rate"] == rate)]["value"].mean())

@@ -6,57 +6,68 @@ from collections.abc import Sequence
 
 import pandas as pd
 
-from mispair.core.words import MISSING, number
-from mispair.repair.report import from_scratch
+from mispair.core.words import number
+from mispair.repair.report import claims
 from mispair.repair.report.measures import (
+    ARMS,
     LABELS,
-    MEASURES,
-    accuracy_difference,
+    TOWERS,
+    mean_of,
+    measures_of,
     rates_of,
     rules_of,
     values,
 )
-from mispair.repair.report.study import ARMS, LEARNED, LEDGER
-from mispair.report import verdicts
+from mispair.repair.report.study import ARMS as OF_ARMS
+from mispair.repair.report.study import LEARNED, LEDGER
+from mispair.report import texts
+from mispair.report.judge import Verdict
 from mispair.report.pages.study_pages import Pages
-from mispair.report.table import Table, mean_and_spread
+from mispair.report.table import Table, effect_cell, mean_and_spread
 from mispair.report.tables import Tables
-from mispair.report.verdicts import Verdict
 
 COUNTS = ("read", "kept", "replaced", "dropped", "failed")
 
 
 def _tables(tables: Tables, judged: Sequence[Verdict], confidence: float) -> list[Table]:
-    printed = [_arms(tables, confidence, rate) for rate in rates_of(tables.repaired_arms)]
-    printed += [_ledger(tables.repairs, rate, LEDGER) for rate in rates_of(tables.repaired_arms)]
-    printed += _features(tables.repairs, LEDGER)
-    printed += from_scratch.printed(tables, confidence)
-    printed += [
-        _ledger(tables.tower_repairs, rate, LEARNED) for rate in rates_of(tables.repaired_towers)
+    return [
+        table
+        for name, ledgers, of_ledger, of_arms in (
+            (ARMS, tables.repairs, LEDGER, OF_ARMS),
+            (TOWERS, tables.tower_repairs, LEARNED, LEARNED),
+        )
+        for table in (
+            *(_arms(tables, name, rate, confidence, of_arms) for rate in rates_of(tables, name)),
+            *(_ledger(ledgers, rate, of_ledger) for rate in rates_of(tables, name)),
+            *_features(ledgers, of_ledger),
+        )
     ]
-    return [*printed, *_features(tables.tower_repairs, LEARNED)]
 
 
-def _arms(tables: Tables, confidence: float, rate: float) -> Table:
-    shown = [name for name in MEASURES if not values(tables, name).empty]
-    of_measure = {name: values(tables, name) for name in shown}
+def _arms(tables: Tables, name: str, rate: float, confidence: float, section: str) -> Table:
+    shown = measures_of(tables, name)
+    of_measure = [values(tables, measure, name) for measure in shown]
+    gain = claims.LEARNED if name == TOWERS else claims.ACCURACY
     rows = []
-    for rule in rules_of(tables.repaired_arms):
-        cells = []
-        for table in of_measure.values():
-            of_rule = table[(table["rule"] == rule) & (table["rate"] == rate)]
-            cells.append(mean_and_spread(of_rule["value"], 4, counted=False))
-        effect = accuracy_difference(tables, rule, "raw", rate, confidence)
-        against = verdicts.effect_text(effect, confidence, 4) if effect.known else "–"
+    for rule in rules_of(tables, name):
+        cells = [
+            mean_and_spread(
+                table[(table["rule"] == rule) & (table["rate"] == rate)]["value"], 4, counted=False
+            )
+            for table in of_measure
+        ]
+        effect = gain.difference(tables, rule, "raw", rate, confidence)
+        against = effect_cell(effect.value, effect.low, effect.high) if rule != "raw" else "–"
         rows.append((LABELS[rule], *cells, against))
     return Table(
-        f"Arms at rate {rate:g}",
+        f"Towers trained from scratch, at rate {rate:g}" if name == TOWERS
+        else f"Arms at rate {rate:g}",
         ("captions", *shown, "accuracy − raw"),
         tuple(rows),
-        "Mean ± standard deviation over seeds. Every arm has as many updates as the raw one; an "
-        "arm with fewer pairs sees each more often.",
-        section=ARMS,
-    )
+        "Mean ± standard deviation over seeds. Directions: participation ratio. Every arm has as "
+        "many updates as the raw one; an arm with fewer pairs sees each more often.",
+        section=section,
+    )  # fmt: skip
 
 
 def _ledger(ledgers: pd.DataFrame, rate: float, section: str) -> Table:
@@ -127,22 +138,22 @@ def _features(ledgers: pd.DataFrame, section: str) -> list[Table]:
 
 
 def _answer(tables: Tables) -> str:
-    rates = rates_of(tables.repaired_arms)
+    name = ARMS if rates_of(tables) else TOWERS
+    rates, table = rates_of(tables, name), values(tables, "accuracy", name)
     if not rates:
-        return from_scratch.answer(tables)
-    table = values(tables, "accuracy")
-    means = table[table["rate"] == rates[-1]].groupby("rule")["value"].mean().to_dict()
-    parts = [
-        f"{number(means[rule])} with {LABELS[rule]}"
-        for rule in ("raw", "factor", "drop", "oracle")
-        if rule in means
-    ]
-    return f"Accuracy at rate {rates[-1]:g}: {', '.join(parts)}." if parts else MISSING
+        return ""
+    means = {
+        LABELS[rule]: mean_of(table, rule, rates[-1])
+        for rule in rules_of(tables, name)
+        if rule in table["rule"].unique()
+    }
+    numbers = {"rate": rates[-1], "means": means, "learned": name == TOWERS}
+    return texts.sentence("repair", "page", "means", numbers)
 
 
 PAGES = Pages(
-    claims=(),
-    questions=(),
+    claims=claims.CLAIMS,
+    questions=claims.QUESTIONS,
     answer=_answer,
     tables=_tables,
 )
