@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from mispair.laclip.report import claims
 from mispair.laclip.report.tables import checkpoints
 from mispair.report.judge import Verdict
 from mispair.report.pages.study_pages import Pages

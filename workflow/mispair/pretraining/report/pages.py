@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from mispair.core.words import count
+from mispair.pretraining.report import claims
 from mispair.pretraining.report.tables import pretraining
 from mispair.report.judge import Verdict
 from mispair.report.pages.study_pages import Pages
