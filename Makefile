@@ -8,7 +8,7 @@ SET_UP := .venv/set-up
 SNAKEFILES := Snakefile workflow/Snakefile workflow/rules
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help venv demo emoji test slurm-test lint format bench scale rates schema docs pictures readme lock clean
+.PHONY: help venv demo emoji test slurm-test lint format bench scale rates schema docs pictures readme readme-check lock clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' Makefile
@@ -90,6 +90,9 @@ pictures: venv ## Make the pictures of README and docs from the figures of the l
 
 readme: venv ## Write README's numbers from the last demo, if its pages keep their budgets of words
 	PYTHONPATH=workflow:. $(BIN)/python tests/bench/readme.py README.md .
+
+readme-check: venv ## Fail if README's table is not that of the last demo
+	PYTHONPATH=workflow:. $(BIN)/python tests/bench/readme.py README.md . --check
 
 # On Linux x86-64 with the oldest supported Python, so that every pin suits the newer ones too.
 # torch brings CUDA libraries on Linux only: their lines get a marker.

@@ -1,20 +1,24 @@
-"""README's numbers: the verdicts on the primary claims and the minutes of the last demo.
+"""README's numbers: the verdicts on the main claims and the minutes of the last demo.
 
 Run as ``python tests/bench/readme.py README RUN``, with the folder in which the demo ran. A part
-of README between ``<!-- NAME -->`` and ``<!-- /NAME -->`` is written by this program alone.
+of README between ``<!-- NAME -->`` and ``<!-- /NAME -->`` is written by this program alone. With
+``--check`` nothing is written, and a table that is not that of the demo is an error.
 """
 
 from __future__ import annotations
 
+import argparse
+import difflib
 import math
 import os
 import re
 import sys
 from pathlib import Path
+from typing import NamedTuple
 
 import pandas as pd
 
-from mispair.core import files
+from mispair.core import files, run_record
 from mispair.core.words import number
 from mispair.report import studies
 from tests.visible_words import LANDING, STUDY, visible_words
@@ -24,58 +28,136 @@ CLAIMS = {
     "accuracy-falls": "Zero-shot accuracy falls, the more captions are shuffled.",
     "construct-validity": "Neurons that overlap less follow one feature more clearly.",
     "pruning-accuracy": "A pruned model is best with the neurons of least overlap.",
-    "filtered-accuracy": "Filtered captions raise the accuracy of the simulation.",
+    "filtered-accuracy": "Filtered captions raise the accuracy of the simulation, by the test of "
+    "the public code (preset `as-run`).",
 }
 """The primary claims in README's order and words."""
 
-HEAD = ("claim of the paper", "verdict in the demo", "measured", "published")
-DIGITS = 3
+REPAIR = {
+    "repair-overlap": "Filtered captions restore the overlap of neurons, in a direct experiment.",
+    "repair-accuracy": "Filtered captions give back the lost accuracy, in the same experiment.",
+}
+"""The claims of the direct experiment, which is not in the paper."""
+
+PRESET = "as-run"
+"""The preset of the simulation whose verdict README has."""
+
+HEAD = ("claim of the paper", "verdict in the demo", "effect (95 % interval)", "published")
+TOWERS_HEAD = "five pairs of towers"
+COLUMNS = (
+    "claim", "preset", "outcome", "near", "effect", "low", "high", "published", "quantity",
+)  # fmt: skip
+"""The columns of ``claims.csv`` that are read."""
+
+BENCHMARKS = "docs/measurements/benchmarks.md#types-of-cpu"
+NOTHING = "–"
 IDLE = 2.0
 """Largest ratio of wall time to the time of all jobs in a run that was not interrupted."""
 
 
-def numbers(claims: pd.DataFrame) -> str:
-    """Return the table of the primary claims, from ``claims.csv``.
+class Unit(NamedTuple):
+    """Unit of an effect in README: its name, what a number is multiplied by, and its digits."""
+
+    name: str
+    factor: float = 1.0
+    digits: int = 3
+
+
+UNITS = {
+    "points": Unit("points", 100.0, 1),
+    "log": Unit("log participation ratio"),
+}
+"""Units by the ``quantity`` of a claim; any other quantity is a name itself."""
+
+UNNAMED = {"construct-validity": Unit("rank correlation")}
+"""Units of claims without a ``quantity``; of others it is a share of the images."""
+
+
+def numbers(claims: pd.DataFrame, devices: set[str], towers: pd.DataFrame | None = None) -> str:
+    """Return the table of the claims, and the type of CPU on which they were measured.
+
+    Parameters
+    ----------
+    claims : DataFrame
+        ``claims.csv`` of the demo.
+    devices : set of str
+        Types of CPU and GPU of the demo.
+    towers : DataFrame, optional
+        Rows of the same columns, measured over several pairs of towers: a column of their own.
 
     Raises
     ------
     UserError
-        If a primary claim is missing, or has several rows.
+        If a column or a claim is missing, or a claim has several rows.
     """
-    lines = ["| " + " | ".join(HEAD) + " |", "| " + " | ".join("---" for _ in HEAD) + " |"]
-    for key, text in CLAIMS.items():
-        rows = claims[claims["claim"] == key]
-        if len(rows) > 1:
-            rows = rows[rows["preset"] == "as-run"]
-        if len(rows) != 1:
-            raise files.UserError(
-                f"claims.csv has {len(rows)} rows of the claim {key}, and README needs one. "
-                "Run `make demo` first."
+    heads = [*HEAD, *([TOWERS_HEAD] if towers is not None else [])]
+    lines = [heads, ["---"] * len(heads)]
+    for key, text in {**CLAIMS, **REPAIR}.items():
+        row = _row(claims, key)
+        cells = [text, _verdict(row), _effect(row), _published(row)]
+        if towers is not None:
+            known = key in set(towers["claim"])
+            of_towers = _row(towers, key) if known else None
+            cells.append(
+                NOTHING if of_towers is None else f"{_verdict(of_towers)}, {_effect(of_towers)}"
             )
-        row = rows.iloc[0]
-        cells = (text, f"**{row['outcome']}**", _measured(row), _published(row))
-        lines.append("| " + " | ".join(cells) + " |")
-    return "\n".join(lines)
+        lines.append(cells)
+    table = "\n".join("| " + " | ".join(cells) + " |" for cells in lines)
+    names = ", ".join(sorted(device.removeprefix("cpu ").strip("()") for device in devices))
+    return (
+        f"{table}\n\nThe demo ran on {names}. "
+        f"Another type of CPU [rounds otherwise]({BENCHMARKS}), so its numbers differ a little."
+    )
 
 
-def _measured(row: pd.Series) -> str:
-    """Return the number of a claim with its interval, and what it is of."""
-    value, effect = row["measured_value"], row["effect"]
-    if not math.isfinite(value):
-        value = effect
-    if not math.isfinite(value):
-        return "–"
-    text = number(value, DIGITS, sign=True)
-    if math.isfinite(row["low"] - row["high"]) and abs(value - effect) < 0.5 * 10**-DIGITS:
-        low, high = (number(row[end], DIGITS, sign=True) for end in ("low", "high"))
-        text += f" ({low} to {high})"
+def _row(claims: pd.DataFrame, key: str) -> pd.Series:
+    if missing := [name for name in COLUMNS if name not in claims]:
+        raise files.UserError(
+            f"claims.csv has no column {', '.join(missing)}: it is of another version. "
+            "Run `make demo` first."
+        )
+    rows = claims[claims["claim"] == key]
+    if len(rows) > 1:
+        rows = rows[rows["preset"] == PRESET]
+    if len(rows) != 1:
+        raise files.UserError(
+            f"claims.csv has {len(rows)} rows of the claim {key}, and README needs one. "
+            "Run `make demo` first."
+        )
+    return rows.iloc[0]
+
+
+def _verdict(row: pd.Series) -> str:
+    near = ", near the line" if str(row["near"]) == "True" else ""
+    return f"**{row['outcome']}**{near}"
+
+
+def _unit(row: pd.Series) -> Unit:
     quantity = row["quantity"]
-    return f"{text}, {quantity}" if isinstance(quantity, str) and quantity else text
+    if not isinstance(quantity, str) or not quantity:
+        return UNNAMED.get(row["claim"], Unit("share of images"))
+    return UNITS.get(quantity, Unit(quantity.replace("|", "\\|")))
+
+
+def _effect(row: pd.Series) -> str:
+    """Return the effect of a claim with its interval and unit."""
+    if not math.isfinite(row["effect"]):
+        return NOTHING
+    unit = _unit(row)
+    texts = [
+        number(unit.factor * row[name], unit.digits, sign=True)
+        for name in ("effect", "low", "high")
+        if math.isfinite(row[name])
+    ]
+    interval = f" ({texts[1]} to {texts[2]})" if len(texts) == 3 else ""
+    return f"{texts[0]}{interval} {unit.name}"
 
 
 def _published(row: pd.Series) -> str:
-    value = row["published_value"]
-    return number(value, DIGITS, sign=True) if math.isfinite(value) else "no number"
+    if not math.isfinite(row["published"]):
+        return "no number"
+    unit = _unit(row)
+    return f"{number(unit.factor * row['published'], unit.digits, sign=True)} {unit.name}"
 
 
 def minutes(benchmarks: Path, cores: int) -> str:
@@ -138,18 +220,51 @@ def refuse_long_pages(reports: Path) -> None:
             raise files.UserError(f"{page} shows {words} words, and its budget is {most}.")
 
 
-def fill(readme: Path, run: Path, cores: int) -> None:
-    """Write the numbers of a run into README, if its pages keep their budgets of words."""
-    table = run / "reports" / "tables" / "claims.csv"
-    if not table.exists():
-        raise files.UserError(f"{table} does not exist. Run `make demo` first.")
+def fill(
+    readme: Path, run: Path, cores: int, towers: Path | None = None, *, check: bool = False
+) -> None:
+    """Write the numbers of a run into README, if its pages keep their budgets of words.
+
+    Raises
+    ------
+    UserError
+        If the run is not finished or a page is too long; with `check`, if README has another
+        table. The time of a run differs every time, so it is not checked.
+    """
+    table, record = run / "reports" / "tables" / "claims.csv", run / "reports" / "run.json"
+    for path in (table, record):
+        if not path.exists():
+            raise files.UserError(f"{path} does not exist. Run `make demo` first.")
     refuse_long_pages(run / "reports")
-    text = filled(readme.read_text(), "numbers", numbers(pd.read_csv(table)))
-    files.write_text(readme, filled(text, "minutes", minutes(run / "benchmarks", cores)))
+    devices = run_record.devices(files.read_json(record)[run_record.RECORD])
+    of_towers = None if towers is None else pd.read_csv(towers)
+    before = readme.read_text()
+    text = filled(before, "numbers", numbers(pd.read_csv(table), devices, of_towers))
+    if not check:
+        files.write_text(readme, filled(text, "minutes", minutes(run / "benchmarks", cores)))
+    elif text != before:
+        lines = difflib.ndiff(before.splitlines(), text.splitlines())
+        changed = "\n".join(line for line in lines if line.startswith(("- ", "+ ")))
+        raise files.UserError(
+            f"{readme}: the table is not that of the demo in {run}:\n{changed}\n"
+            "Run `make readme`, and list each changed verdict in CHANGELOG.md."
+        )
+
+
+def main() -> None:
+    """Write or check README's numbers."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("readme", type=Path)
+    parser.add_argument("run", type=Path, help="folder of a finished demo")
+    parser.add_argument("--towers", type=Path, help="a table of the claims over pairs of towers")
+    parser.add_argument("--check", action="store_true", help="write nothing, fail if it differs")
+    options = parser.parse_args()
+    cores = len(os.sched_getaffinity(0))
+    try:
+        fill(options.readme, options.run, cores, options.towers, check=options.check)
+    except files.UserError as error:
+        sys.exit(f"error: {error}")
 
 
 if __name__ == "__main__":
-    try:
-        fill(Path(sys.argv[1]), Path(sys.argv[2]), len(os.sched_getaffinity(0)))
-    except files.UserError as error:
-        sys.exit(f"error: {error}")
+    main()

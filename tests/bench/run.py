@@ -22,6 +22,7 @@ sys.path[:0] = [str(REPOSITORY), str(REPOSITORY / "workflow")]
 from tests.bench import (  # noqa: E402
     audit,
     captioners,
+    cpu_types,
     dag,
     demo,
     encoding,
@@ -42,6 +43,7 @@ BENCHES = {
     "audit": audit.measure,
     "finetuning": finetuning.measure,
     "simulation": simulation.measure,
+    "cpu_types": cpu_types.measure,
     "sufficiency": sufficiency.measure,
     "encoding": encoding.measure,
     "silhouette": silhouette.measure,

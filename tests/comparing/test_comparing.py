@@ -78,7 +78,7 @@ def test_a_run_and_itself_are_the_same(tmp_path: Path, capsys: pytest.CaptureFix
     run = write(tmp_path / "a", {"zeroshot": acc1(0.5, 0.6)})
     code, out = said(capsys, run, run / "reports/run.json")
     assert code == 0
-    for caption in ("Configuration", "Data", "Code", "Versions", "Numbers"):
+    for caption in ("Configuration", "Data", "Code", "Versions", "Devices", "Numbers"):
         assert f"{caption}: no difference" in out
     assert "1 number: 1 the same." in out
 
@@ -114,6 +114,17 @@ def test_every_kind_of_change_is_told(tmp_path: Path) -> None:
     }
     about = ("commit", "0123456789abcdef, as committed", "fedcba9876543210, with changes")
     assert about in found["The two runs"]
+
+
+def test_a_difference_of_devices_is_a_row_of_its_own(tmp_path: Path) -> None:
+    record = copy.deepcopy(RECORD)
+    record["steps"]["simulate"]["devices"] = ["cpu (y)"]
+    a, b = read(write(tmp_path / "a", {})), read(write(tmp_path / "b", {}, record))
+    devices = {table.caption: table for table in changes(a, b)}["Devices"]
+    assert [row[1:] for row in devices.rows] == [("cpu", "cpu (y)")]
+    assert devices.remark
+    equal = {table.caption: table for table in changes(a, a)}["Devices"]
+    assert (equal.rows, equal.remark) == ((), "")
 
 
 def verdicts(a: Run, b: Run) -> tuple[tuple[str, ...], ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import platform
 import subprocess
 import sys
 from pathlib import Path
@@ -32,6 +33,17 @@ def test_cuda_without_a_device_is_never_a_silent_cpu_run(monkeypatch) -> None:
 def test_a_processor_is_told_from_a_gpu() -> None:
     assert device_name("cpu").startswith("cpu (")
     assert len(device_name("cpu")) > len("cpu ()")
+
+
+def test_a_processor_has_the_kernels_of_torch_in_its_name(monkeypatch) -> None:
+    monkeypatch.delenv("ATEN_CPU_CAPABILITY", raising=False)
+    native = device_name("cpu")
+    kernels = torch.backends.cpu.get_cpu_capability().lower()
+    if platform.machine() == "x86_64":
+        assert native.endswith(f", {kernels})") or kernels == "default"
+    monkeypatch.setenv("ATEN_CPU_CAPABILITY", "default")
+    assert device_name("cpu").endswith(", default)")
+    assert device_name("cpu") != native
 
 
 def test_memory_is_counted_in_bytes_at_its_peak() -> None:

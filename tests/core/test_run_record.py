@@ -116,12 +116,26 @@ def test_other_data_are_refused_by_name(tmp_path: Path, monkeypatch) -> None:
 
 
 def test_other_code_is_told_by_step() -> None:
-    own = {"measure_purity": {"code": [fingerprint(code_version("measure_purity"))]}}
+    code = [fingerprint(code_version("measure_purity"))]
+    own = {"measure_purity": {"code": code, "devices": []}}
     assert dag(record(steps=own)).compare_with_record() == ""
-    other = own | {"simulate": {"code": ["0123456789abcdef"]}}
+    other = own | {"simulate": {"code": ["0123456789abcdef"], "devices": []}}
     said = dag(record(steps=other)).compare_with_record()
     assert "the code of simulate is not that" in said
     assert "measure_purity" not in said
+
+
+def test_another_type_of_cpu_is_told_before_a_run_is_made_again(monkeypatch) -> None:
+    one = {"simulate": {"code": [fingerprint(code_version("simulate"))], "devices": ["cpu (x)"]}}
+    monkeypatch.setattr(run_record, "device_name", lambda device: f"{device} (x)")
+    assert dag(record(steps=one)).compare_with_record() == ""
+    monkeypatch.setattr(run_record, "device_name", lambda device: f"{device} (y)")
+    said = dag(record(steps=one)).compare_with_record()
+    assert "cpu (x)" in said
+    assert "cpu (y)" in said
+    # What a GPU computed says nothing about the CPU.
+    one["simulate"]["devices"] = ["NVIDIA H200"]
+    assert dag(record(steps=one)).compare_with_record() == ""
 
 
 def test_results_are_compared_with_a_record(tmp_path: Path, monkeypatch, capsys) -> None:
@@ -138,3 +152,23 @@ def test_results_are_compared_with_a_record(tmp_path: Path, monkeypatch, capsys)
     assert "results/a.json has changed" in said
     assert "b.json" not in said
     assert cli.main(["verify", "results/a.json"]) == 2
+
+
+@pytest.mark.parametrize(("here", "differs"), [("cpu (x)", False), ("cpu (y)", True)])
+def test_a_difference_of_devices_is_a_line_of_verify(
+    tmp_path: Path, monkeypatch, capsys, here: str, differs: bool
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    files.write_text(Path("results/a.json"), "a")
+    files.write_json(Path("results/a.run.json"), origin("simulate", [], ["a"], job={}, device=here))
+    facts = origins.Digests().of([Path("results/a.json")])
+    recorded = {"results": facts, "steps": {"simulate": {"devices": ["cpu (x)"]}}}
+    files.write_json(Path("run.json"), {"record": recorded})
+    assert cli.main(["verify", "run.json"]) == 0
+    lines = [line for line in capsys.readouterr().out.splitlines() if "device" in line]
+    assert bool(lines) == differs
+    assert all("cpu (x)" in line and "cpu (y)" in line for line in lines)
+    # Equal or not, other bytes are an error; the line gives the reason.
+    files.write_text(Path("results/a.json"), "b")
+    assert cli.main(["verify", "run.json"]) == 1
+    assert ("cpu (y)" in capsys.readouterr().out) == differs

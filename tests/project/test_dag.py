@@ -27,12 +27,10 @@ def test_arms_of_the_embedded_configuration() -> None:
     # Controls of training are run on the first scheme only.
     assert "without-decay_random~0.8" in arms
     assert "reinitialised_similar~0.8" not in arms
-    # The control that solves for the scale is run at every rate, the five others at three.
-    assert len(arms) == 1 + 9 + 5 + 5 * 3
-    chosen = [*map(str, Dag({"finetune_projection": {"control_rates": 2}}, "config.yaml").arms)]
-    assert len(chosen) == 1 + 9 + 5 + 5 * 2
-    assert {"scale-converged_random~0.3", "scale-10_random~0.8"} <= set(chosen)
-    assert "scale-10_random~0.3" not in chosen
+    # The control that solves for the scale is run at every rate, the five others at both ends.
+    assert len(arms) == 1 + 9 + 5 + 5 * 2
+    assert {"scale-converged_random~0.3", "scale-10_random~0", "scale-10_random~0.8"} <= set(arms)
+    assert "scale-10_random~0.3" not in arms
     every = Dag({"finetune_projection": {"control_rates": None}}, "config.yaml").arms
     assert len(every) == 1 + 9 + 6 * 5
     three = Dag({"finetune_projection": {"control_rates": 3}}, "config.yaml").arms

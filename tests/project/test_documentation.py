@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-import math
 import os
 import re
 import subprocess
 import sys
 import tomllib
 from datetime import date
-from importlib import import_module
 from pathlib import Path
-from typing import Any
 
-import pandas as pd
 import pytest
 import yaml
 
 from mispair import config
 from mispair.core.files import UserError
 from mispair.evaluation import purity
-from mispair.report.verdicts import OUTCOMES, Claim
+from mispair.report.study_modules import every_pages
 from tests.bench import page, readme
 from tests.bench import run as bench_run
 
@@ -39,112 +35,9 @@ def name(path: Path) -> str:
 # README's numbers --------------------------------------------------------------------------------
 
 
-def primary_claims() -> set[str]:
-    """Return the keys of all claims that are declared as primary."""
-    keys = set()
-    for path in (ROOT / "workflow" / "mispair").glob("*/report/claims*.py"):
-        module = import_module(".".join(path.relative_to(ROOT / "workflow").with_suffix("").parts))
-        for value in vars(module).values():
-            members = value.values() if isinstance(value, dict) else value
-            for claim in members if isinstance(members, (list, tuple, set)) else [value]:
-                if isinstance(claim, Claim) and claim.primary:
-                    keys.add(claim.key)
-            if isinstance(value, dict):
-                keys |= {c.key for c in value.values() if isinstance(c, Claim) and c.primary}
-    return keys
-
-
-def made_up_run(folder: Path, **changes: Any) -> Path:
-    """Write ``claims.csv`` and the records of three jobs of a run that never was."""
-    rows = [
-        {
-            "claim": key, "preset": "as-run" if key == "filtered-accuracy" else math.nan,
-            "outcome": outcome, "effect": 0.0241, "low": 0.0236, "high": 0.0246,
-            "measured_value": value, "published_value": 0.0708 if value == value else math.nan,
-            "quantity": "change from 0 to 0.8" if value == value else math.nan, **changes,
-        }
-        for key, outcome, value in zip(
-            readme.CLAIMS, OUTCOMES, (0.0241, -0.9, math.nan, 0.0241, math.nan), strict=True
-        )
-    ]  # fmt: skip
-    tables = folder / "reports" / "tables"
-    tables.mkdir(parents=True)
-    pd.DataFrame(rows).to_csv(tables / "claims.csv", index=False)
-    for number in range(3):
-        record = folder / "benchmarks" / "step" / f"{number}.tsv"
-        record.parent.mkdir(parents=True, exist_ok=True)
-        record.write_text("s\tmax_rss\n60.0\t1\n")
-        os.utime(record, (1000 + 60 * number, 1000 + 60 * number))
-    return folder
-
-
 def test_readme_names_exactly_the_primary_claims() -> None:
-    assert set(readme.CLAIMS) == primary_claims()
-
-
-def test_readme_is_filled_from_a_run_and_filling_it_again_changes_nothing(tmp_path: Path) -> None:
-    run, copy = made_up_run(tmp_path), tmp_path / "README.md"
-    copy.write_text(README.read_text())
-    readme.fill(copy, run, 2)
-    once = copy.read_text()
-    readme.fill(copy, run, 2)
-    assert copy.read_text() == once
-    _, *rows = table(once)
-    cells = {row[0]: row[1:] for row in rows}
-    measured = {key: cells[text] for key, text in readme.CLAIMS.items()}
-    first, second, third, *_ = measured.values()
-    assert first == [
-        f"**{OUTCOMES[0]}**", "+0.024 (+0.024 to +0.025), change from 0 to 0.8", "+0.071",
-    ]  # fmt: skip
-    assert second[1:] == ["−0.900, change from 0 to 0.8", "+0.071"]  # not what the interval is of
-    assert third[1:] == ["+0.024 (+0.024 to +0.025)", "no number"]
-    assert "3 minutes on 2 cores (3 jobs)" in part(once, "minutes")
-    outside = [re.sub(r"<!-- (\w+) -->.*?<!-- /\1 -->", "", text, flags=re.DOTALL)
-               for text in (once, README.read_text())]  # fmt: skip
-    assert outside[0] == outside[1]
-
-
-def test_a_run_without_the_claims_or_of_several_days_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="make demo"):
-        readme.fill(README, tmp_path, 2)
-    run = made_up_run(tmp_path / "doubled")
-    claims = pd.read_csv(run / "reports/tables/claims.csv")
-    with pytest.raises(UserError, match="overlap-rises"):
-        readme.numbers(claims[claims["claim"] != "overlap-rises"])
-    page = run / "reports/index.html"
-    page.write_text("<html><body>" + "word " * 600)
-    readme.refuse_long_pages(page.parent)
-    page.write_text("<html><body>" + "word " * 601)
-    with pytest.raises(UserError, match="601 words, and its budget is 600"):
-        readme.fill(README, run, 2)
-    os.utime(run / "benchmarks/step/2.tsv", (90000, 90000))
-    with pytest.raises(UserError, match="several"):
-        readme.minutes(run / "benchmarks", 2)
-
-
-def part(text: str, marker: str) -> str:
-    found = re.findall(rf"^<!-- {marker} -->\n(.*?)^<!-- /{marker} -->$", text, re.M | re.S)
-    assert len(found) == 1, marker
-    return found[0]
-
-
-def table(text: str) -> list[list[str]]:
-    rows = [line.strip("|").split("|") for line in part(text, "numbers").splitlines()]
-    del rows[1]
-    return [[cell.strip() for cell in row] for row in rows]
-
-
-def test_readme_has_the_numbers_in_the_form_of_the_program() -> None:
-    head, *rows = table(README.read_text())
-    assert head == list(readme.HEAD)
-    assert [row[0] for row in rows] == list(readme.CLAIMS.values())
-    number = r"[+−]?\d+\.\d{3}"
-    for _, verdict, measured, published in rows:
-        assert verdict.strip("*") in OUTCOMES
-        assert re.fullmatch(rf"–|{number}( \({number} to {number}\))?(, .+)?", measured)
-        assert re.fullmatch(rf"no number|{number}", published)
-    minutes = part(README.read_text(), "minutes")
-    assert re.fullmatch(r"The last demo took \d+ minutes on \d+ cores \(\d+ jobs\), .*\n", minutes)
+    primary = {one.key for pages in every_pages() for one in pages.claims if one.primary}
+    assert set(readme.CLAIMS) == primary
 
 
 def test_readme_is_short_and_has_measured_numbers_only_where_the_program_writes_them() -> None:

@@ -1,4 +1,4 @@
-"""Tests that towers load without transformers, which stays importable."""
+"""Tests that towers load without transformers and torch's compiler, which stay importable."""
 
 from __future__ import annotations
 
@@ -11,26 +11,28 @@ PROGRAM = """
 import sys
 from pathlib import Path
 {first}
-import mispair.towers.loading as loading
+import mispair.towers.encoding_job, mispair.towers.loading as loading
 folder = Path(loading.__file__).parent / "shipped" / "scenes-small"
 loading.load_towers(folder)
-loaded = "transformers" in sys.modules
-import transformers
-print(loaded, sys.modules["transformers"] is transformers)
+print([name in sys.modules for name in ("transformers", "torch._dynamo")])
+import torch, torch._dynamo, transformers
+doubled = torch.compile(lambda x: 2 * x, backend="eager")(torch.ones(1)).item()
+print(sys.modules["transformers"] is transformers, torch._dynamo.is_compiling(), doubled)
 """
 
 
 @pytest.mark.parametrize(
     ("first", "loaded"),
     [
-        pytest.param("", False, id="nothing imported"),
-        pytest.param("import transformers", True, id="transformers imported"),
-        pytest.param("import open_clip", True, id="open_clip imported"),
+        pytest.param("", [False, False], id="nothing imported"),
+        pytest.param("import transformers", [True, False], id="transformers imported"),
+        pytest.param("import torch._dynamo", [False, True], id="compiler imported"),
+        pytest.param("import open_clip", [True, True], id="open_clip imported"),
     ],
 )
-def test_transformers_is_imported_by_none_but_its_users(first: str, loaded: bool) -> None:
+def test_neither_is_imported_but_by_its_users(first: str, loaded: list[bool]) -> None:
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM.format(first=first)],
         check=True, capture_output=True, text=True,
     )  # fmt: skip
-    assert done.stdout.split() == [str(loaded), "True"]
+    assert done.stdout.splitlines() == [str(loaded), "True False 2.0"]

@@ -260,7 +260,7 @@ class Dag:
         return f"shards: {describe([*map(Path, self._shards)], len(self.groups))}{counts}"
 
     def compare_with_record(self) -> str:
-        """Return a warning if the code of steps differs from that of a recorded run.
+        """Return a warning if code or type of CPU differ from those of a recorded run.
 
         Raises
         ------
@@ -271,12 +271,13 @@ class Dag:
             return ""
         run_record.refuse_other_data(self._record)
         changed = run_record.changed_steps(self._record)
-        if not changed:
+        code = f"the code of {', '.join(changed)} is not that of the recorded run"
+        reasons = [code] if changed else []
+        if processor := run_record.other_processor(self._record):
+            reasons.append(processor)
+        if not reasons:
             return ""
-        return (
-            f"record: the code of {', '.join(changed)} is not that of the recorded run; "
-            "other bytes are to be expected"
-        )
+        return f"record: {'; '.join(reasons)}: other bytes are to be expected"
 
     def replaced_report(self) -> str:
         """Return a warning if `reports` holds the report of other data, models or studies."""

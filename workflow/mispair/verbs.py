@@ -94,11 +94,12 @@ def verify(arguments: Sequence[str]) -> int:
     parser = command_parser(
         "verify",
         "Compare the results here with those that the run.json of a run lists, "
-        "such as one made elsewhere. Exit code 1: some differ or are missing.",
+        "such as one made elsewhere. On another type of CPU other bytes are expected, which it "
+        "says. Exit code 1: some differ or are missing.",
     )
     parser.add_argument("record", type=Path, metavar="run.json")
     path = parser.parse_args(arguments).record
-    return _say(path, "all results are as recorded", reruns.differences(path), [])
+    return _say(path, "all results are as recorded", *reruns.differences(path))
 
 
 def compare(arguments: Sequence[str]) -> int:
@@ -111,7 +112,8 @@ def compare(arguments: Sequence[str]) -> int:
 
     parser = command_parser(
         "compare",
-        "Print what changed from run A to run B: data, configuration, code, versions, verdicts, "
+        "Print what changed from run A to run B: data, configuration, code, versions, type of CPU "
+        "or GPU, verdicts, "
         "and the numbers, with their difference and whether it is beyond the intervals. Each run "
         "is given by its folder, the folder of its report, or the run.json there, with its tables. "
         "Exit code 1: a number differs beyond the intervals, or exists in one run only.",

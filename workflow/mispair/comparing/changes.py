@@ -10,7 +10,9 @@ from typing import Any
 
 import pandas as pd
 
+from mispair.comparing.rerun import OTHER_BYTES
 from mispair.comparing.runs import Run
+from mispair.core import run_record
 from mispair.report.pages.records import origin
 from mispair.report.table import Table, effect_cell
 from mispair.report.tables import records
@@ -28,6 +30,7 @@ def changes(a: Run, b: Run) -> list[Table]:
         Table("Data", ("file or fingerprint", "A", "B"), _side_by_side(_data(a), _data(b))),
         Table("Code", ("step", "A", "B"), _side_by_side(_code(a), _code(b))),
         Table("Versions", ("of", "A", "B"), _side_by_side(_versions(a), _versions(b))),
+        _devices(a, b),
         Table(
             "Files of results",
             ("folder", "the same bytes", "other bytes", "in A only", "in B only"),
@@ -85,6 +88,14 @@ def _code(run: Run) -> dict[str, str]:
 
 def _versions(run: Run) -> dict[str, str]:
     return {"mispair": run.record["mispair"], **run.record["versions"]}
+
+
+def _devices(a: Run, b: Run) -> Table:
+    """Name a difference of the types of CPU and GPU, with what it means for bytes."""
+    names = (", ".join(sorted(run_record.devices(run.record))) or NOTHING for run in (a, b))
+    rows = _side_by_side(*({"type of CPU or GPU": text} for text in names))
+    remark = f"{OTHER_BYTES[0].upper()}{OTHER_BYTES[1:]}." if rows else ""
+    return Table("Devices", ("", "A", "B"), rows, remark)
 
 
 def _results(a: Mapping[str, Any], b: Mapping[str, Any]) -> Iterable[tuple[str, ...]]:

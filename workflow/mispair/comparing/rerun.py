@@ -7,10 +7,12 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, get_args, get_origin
 
-from mispair.core import files, origins
+from mispair.core import files, origins, run_record
 from mispair.core.devices import device_in_use
 from mispair.core.provenance import code_version
 from mispair.core.software import versions
+
+OTHER_BYTES = "other bytes are expected on another type of CPU or GPU"
 
 
 def again(path: Path, module: ModuleType, parameters: dict[str, Any]) -> list[str]:
@@ -82,19 +84,37 @@ def reasons(record: dict[str, Any]) -> list[str]:
         for name, version in record["versions"].items()
         if versions().get(name) != version
     ]
-    if record["device"] != device_in_use():
-        texts.append(f"device: {record['device']}, now {device_in_use()}")
-    return texts
+    return texts + _other_devices({record["device"]}, {device_in_use()})
 
 
-def differences(path: Path) -> list[str]:
-    """Return the differences of the results here from those in the record of a whole run."""
+def differences(path: Path) -> tuple[list[str], list[str]]:
+    """Compare the results here with those in the record of a whole run.
+
+    Returns
+    -------
+    faults : list of str
+        The results that differ or are missing.
+    reasons : list of str
+        A difference of the devices, by which other bytes are expected. Those of the results here
+        are in their records.
+    """
     try:
-        results = files.read_json(path)["record"]["results"]
+        record = files.read_json(path)[run_record.RECORD]
+        results = record["results"]
     except (KeyError, TypeError) as error:
         raise files.UserError(f"{path}: is no record of a run (reports/run.json is).") from error
-    return [
+    faults = [
         difference
         for name, facts in results.items()
         if (difference := origins.difference(name, facts))
     ]
+    here = {origins.read(one)["device"] for one in Path("results").rglob(f"*{origins.ENDING}")}
+    return faults, _other_devices(run_record.devices(record), here)
+
+
+def _other_devices(recorded: set[str], here: set[str]) -> list[str]:
+    """Describe a difference of devices; nothing is known of results without a record."""
+    if recorded == here or not recorded or not here:
+        return []
+    names = (", ".join(sorted(devices)) for devices in (recorded, here))
+    return [f"device: {', now '.join(names)}; {OTHER_BYTES}"]

@@ -26,6 +26,12 @@ Result = TypeVar("Result")
 MEMORY_SHARE = 0.8
 """Share of the memory that a job may plan to take."""
 
+KERNELS = "ATEN_CPU_CAPABILITY"
+"""Variable that chooses torch's kernels, and so the rounding of a result."""
+
+INSTRUCTIONS = {"avx512f": "avx512", "avx2": "avx2"}
+"""Flags of a processor and torch's names of the kernels that they allow, the widest first."""
+
 Precision = Literal["fp32", "bf16", "fp16"]
 """Number formats in which frozen towers can run (`mispair.towers.precision`)."""
 
@@ -90,13 +96,24 @@ def device_in_use() -> str:
 
 
 def device_name(device: str) -> str:
-    """Return the name of the GPU, or ``cpu`` with its model if the system has it."""
+    """Return the name of the GPU, or ``cpu`` with its model and its vector instructions.
+
+    Two devices of one name give the same bytes. Models of virtual machines are named by their
+    brand alone, so the instructions are part of the name.
+    """
     if device == "cuda":
         import torch
 
         return torch.cuda.get_device_name()
     model = _listed("/proc/cpuinfo", "model name") or platform.processor() or platform.machine()
-    return f"cpu ({model})"
+    parts = [model, os.environ.get(KERNELS, "").lower() or _instructions()]
+    return f"cpu ({', '.join(part for part in parts if part)})"
+
+
+def _instructions() -> str:
+    """Return the widest vector instructions of this processor, or an empty string."""
+    flags = (_listed("/proc/cpuinfo", "flags") or "").split()
+    return next((name for flag, name in INSTRUCTIONS.items() if flag in flags), "")
 
 
 def peak_memory(device: str) -> int:

@@ -1,7 +1,7 @@
 """Provenance of results: ``<result>.run.json`` next to each has its inputs, settings and code.
 
 It is written after every step with results; reports, logs and benchmarks have none. The same job
-writes the same bytes: no times, no host, no number of cores.
+writes the same bytes on one type of CPU: no times, no host, no number of cores.
 """
 
 from __future__ import annotations

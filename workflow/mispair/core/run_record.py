@@ -15,6 +15,7 @@ from typing import Any
 from mispair import __version__
 from mispair.core import origins, software
 from mispair.core.benchmarks import rows_by_step
+from mispair.core.devices import device_name
 from mispair.core.files import UserError
 from mispair.core.provenance import code_version, fingerprint
 from mispair.core.settings import NONE
@@ -130,6 +131,20 @@ def refuse_other_data(record: Mapping[str, Any]) -> None:
             + "\n  ".join(faults[:10] + more)
             + f"\nRestore them, or use only the configuration: --config {RECORD}={NONE}"
         )
+
+
+def devices(record: Mapping[str, Any]) -> set[str]:
+    """Return the types of CPU and GPU on which the results of a run were computed."""
+    return {device for step in record.get("steps", {}).values() for device in step["devices"]}
+
+
+def other_processor(record: Mapping[str, Any]) -> str:
+    """Return how the CPU here differs from those of a record, or an empty string."""
+    processors = {device for device in devices(record) if device.startswith("cpu")}
+    here = device_name("cpu")
+    if not processors or here in processors:
+        return ""
+    return f"the recorded run was made on {', '.join(sorted(processors))}, and here is {here}"
 
 
 def changed_steps(record: Mapping[str, Any]) -> list[str]:

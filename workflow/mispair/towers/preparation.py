@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torchvision.transforms import Compose, InterpolationMode, RandomResizedCrop
 
 from mispair.core import seeds
+from mispair.towers.light_open_clip import transforms
 
 if TYPE_CHECKING:
     from PIL import Image
@@ -76,11 +76,11 @@ def preparation(
         return Preparation(towers.preprocess)
     visual: Any = towers.model.visual
     settings = visual.preprocess_cfg
-    crop = RandomResizedCrop(
+    crop = transforms.RandomResizedCrop(
         settings["size"],
         scale=(crop_scale_min, 1.0),
-        interpolation=InterpolationMode(settings["interpolation"]),
+        interpolation=transforms.InterpolationMode(settings["interpolation"]),
     )
     transform: Any = towers.preprocess
     # Conversion to RGB and to a tensor, and normalisation, come last in every open_clip transform.
-    return Preparation(Compose([crop, *transform.transforms[-3:]]), crops, seed)
+    return Preparation(transforms.Compose([crop, *transform.transforms[-3:]]), crops, seed)

@@ -25,7 +25,7 @@ class Settings(FineTuning):
         "has no weight decay. Controls are trained on the first scheme only.",
     )
     control_rates: int | None = settings.sweep(
-        3, ge=2,
+        2, ge=2,
         description="Number of rates at which controls other than scale-converged are trained: the "
         "lowest, the largest and others evenly between them; null takes all.",
     )  # fmt: skip
