@@ -31,6 +31,7 @@ from mispair.image_text.report import (
     presets,
     reanalysis,
     tables_spectrum,
+    tables_towers,
 )
 from mispair.pairs.report import corpus, pairings
 from mispair.report.pages.content import Content
@@ -107,6 +108,7 @@ def _tables(tables: Tables, judged: Sequence[Verdict], confidence: float) -> lis
         *comparison.image_text(tables),
         *comparison.shuffling(tables, alpha),
         *comparison_evaluation.evaluation(tables),
+        *tables_towers.replicates(tables),
         *tables_spectrum.spectrum(tables),
         *tables_semantics.semantics(tables),
         *tables_basis.bases(tables),

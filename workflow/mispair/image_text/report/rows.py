@@ -49,6 +49,9 @@ def rows(results: Mapping[str, Sequence[Path]], models: Mapping[str, Any]) -> Ro
     lost = _reasons(results["excluded"]) if results.get("excluded") else None
     index = map(_metadata, results.get("index", []))
     by_table["pairs"] += counts(index, _reasons(results.get("rejected", [])), lost)
+    for path in results.get("towers", []):
+        for row in read_metrics(path)[0]:
+            by_table["tower_intervals" if "quantity" in row else "towers"].append(row)
     for path in results.get("encoding", []):
         by_table["encoding"] += encoded(path.stem, files.read_json(path))
     return by_table
