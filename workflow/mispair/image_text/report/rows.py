@@ -8,11 +8,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pyarrow.parquet as pq
 
 from mispair.core import files
 from mispair.core.metrics import read_metrics
 from mispair.evaluation.report.rows import scored
+from mispair.image_text.report.tables_towers import intervals
 from mispair.report.rows import Rows, arm, origins
 from mispair.report.tables import Row
 
@@ -50,8 +52,9 @@ def rows(results: Mapping[str, Sequence[Path]], models: Mapping[str, Any]) -> Ro
     index = map(_metadata, results.get("index", []))
     by_table["pairs"] += counts(index, _reasons(results.get("rejected", [])), lost)
     for path in results.get("towers", []):
-        for row in read_metrics(path)[0]:
-            by_table["tower_intervals" if "quantity" in row else "towers"].append(row)
+        by_table["towers"] += read_metrics(path)[0]
+    if by_table["towers"]:
+        by_table["tower_intervals"] += intervals(pd.DataFrame(by_table["towers"]))
     for path in results.get("encoding", []):
         by_table["encoding"] += encoded(path.stem, files.read_json(path))
     return by_table

@@ -1,13 +1,7 @@
-"""Measures of each pair of towers, and intervals in which a pair of towers is the replicate.
-
-Seeds of the fine-tuning repeat a run of one pair of towers, so their intervals are about these
-towers alone. Here each pair gives one number, the mean over its seeds, and a t interval over pairs
-is about towers that the same recipe makes from other seeds.
-"""
+"""Measures of each of several pairs of towers: one number for each, so that it is a replicate."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,15 +10,8 @@ import numpy as np
 import pandas as pd
 
 from mispair.core.metrics import Row, read_metrics
-from mispair.evaluation.report.rows import PARTS
 from mispair.evaluation.selection import SELECTION
 from mispair.evaluation.semantics import BY_OVERLAP, ORIGINAL, ROTATED
-from mispair.report.rows import arm
-from mispair.report.statistics import Effect, contrasts, effect_of_mean
-
-UNIT = "pair of towers"
-LEVEL, CHANGE = "level", "change"
-"""Quantities: the value of an arm, and its difference from the lowest rate of the same start."""
 
 LOG_PARTICIPATION = "log_participation_ratio"
 RANK_CORRELATION = "mean_rank_correlation"
@@ -34,9 +21,11 @@ OVER_ROTATED = "mean_rank_correlation_over_rotated"
 """The same − its mean over randomly rotated bases, in which the model computes the same."""
 
 SEMANTIC_PURITY = "mean_semantic_purity"
-ARM = ["start", "scheme", "rate"]
+ARM = ("start", "scheme", "rate")
 KEYS = ["towers", *ARM, "metric", "tower"]
 """Columns that identify a measure of a pair of towers."""
+PARTS = ("neuron", "bin_low", "row")
+"""Keys of rows of purity that do not describe a whole projection."""
 
 
 def values(
@@ -67,13 +56,15 @@ def values(
 def _of_files(paths: Sequence[Path], measures: Any) -> Iterator[Row]:
     for path in paths:
         rows, provenance = read_metrics(path)
-        keys = {"towers": path.parent.parent.name, **arm(provenance)}
+        arm = {name: provenance["projection"].get(name) for name in ARM}
+        arm["rate"] = None if arm["rate"] in (None, "") else float(arm["rate"])
+        keys = {"towers": path.parent.parent.name, **arm}
         for measure in measures(pd.DataFrame(rows)):
             yield {**keys, **measure}
 
 
 def _purity(rows: pd.DataFrame) -> Iterator[Row]:
-    whole = rows[rows[[*PARTS.intersection(rows.columns)]].isna().all(axis=1)]
+    whole = rows[rows.reindex(columns=PARTS).isna().all(axis=1)]
     for tower, of_tower in whole.dropna(subset=["tower"]).groupby("tower"):
         measured = of_tower.set_index("metric")["value"]
         cosine, ratio = measured["mean_abs_cosine"], measured["participation_ratio"]
@@ -106,61 +97,3 @@ def _semantics(rows: pd.DataFrame) -> Iterator[Row]:
     if len(rotated):
         null = float(rotated["value"].mean())
         yield {"metric": OVER_ROTATED, "tower": None, "value": mean - null}
-
-
-def intervals(of_towers: pd.DataFrame, confidence: float) -> pd.DataFrame:
-    """Return levels and changes of every measure, as means over pairs of towers with t intervals.
-
-    Parameters
-    ----------
-    of_towers : DataFrame
-        As `values` returns it.
-    confidence : float
-        1 − α.
-
-    Returns
-    -------
-    DataFrame
-        ``quantity``, the keys of the arm, ``metric``, ``tower``, ``value``, ``low``, ``high``,
-        ``p`` (two-sided, against zero; only for changes and correlations) and ``n``, the number of
-        pairs of towers. A change is paired: the value at a rate − that at the lowest rate of the
-        same start and towers.
-    """
-    rows: list[Row] = []
-    for (metric, tower), of_metric in of_towers.groupby(["metric", "tower"], dropna=False):
-        keys = {"metric": metric, "tower": None if pd.isna(tower) else tower}
-        for of_arm, rows_of_arm in of_metric.groupby(ARM, dropna=False):
-            effect = effect_of_mean(rows_of_arm["value"].tolist(), confidence, UNIT)
-            p = effect.p if _is_correlation(str(metric)) else math.nan
-            rows.append({"quantity": LEVEL, **_arm(of_arm), **keys, **_numbers(effect), "p": p})
-        for (start, scheme), rate, effect in _changes(of_metric, confidence):
-            of_arm = start, scheme, rate
-            rows.append({"quantity": CHANGE, **_arm(of_arm), **keys, **_numbers(effect)})
-    columns = ["quantity", *ARM, "metric", "tower", "value", "low", "high", "p", "n"]
-    return pd.DataFrame(rows, columns=columns)
-
-
-def _changes(
-    of_metric: pd.DataFrame, confidence: float
-) -> Iterator[tuple[tuple[str, str], float, Effect]]:
-    of_rates = of_metric.dropna(subset=["rate"])
-    for start, of_start in of_rates.groupby("start"):
-        lowest = of_start["rate"] == of_start["rate"].min()
-        for scheme in of_start.loc[~lowest, "scheme"].unique():
-            # All schemes share the arm at the lowest rate if it is 0.
-            series = of_start[(of_start["scheme"] == scheme) | lowest]
-            by_rate = contrasts(series.rename(columns={"towers": "seed"}), confidence, UNIT)
-            for rate, effect in by_rate.items():
-                yield (str(start), str(scheme)), rate, effect
-
-
-def _is_correlation(metric: str) -> bool:
-    return metric.endswith(BY_OVERLAP) or metric in (RANK_CORRELATION, OVER_ROTATED)
-
-
-def _arm(keys: Any) -> dict[str, Any]:
-    return {name: None if pd.isna(key) else key for name, key in zip(ARM, keys, strict=True)}
-
-
-def _numbers(effect: Effect) -> dict[str, float]:
-    return {name: getattr(effect, name) for name in ("value", "low", "high", "p", "n")}

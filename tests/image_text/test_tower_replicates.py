@@ -12,8 +12,8 @@ from pydantic import ValidationError
 from scipy import stats
 
 from mispair.core.metrics import read_metrics, write_metrics
-from mispair.evaluation import tower_replicates
-from mispair.evaluation.steps import compare_towers
+from mispair.image_text.report.tables_towers import intervals
+from mispair.image_text.steps import compare_towers
 
 PAIRS = ("scenes-small", "scenes-small-1", "trained-2", "trained-3")
 RATES = (0.0, 0.3, 0.8)
@@ -94,16 +94,15 @@ def arms(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def compared(arms: Path, **settings: float) -> tuple[pd.DataFrame, pd.DataFrame]:
+def compared(arms: Path, **confidence: float) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Run the step, and return the rows of pairs and those of intervals."""
     comparison = arms / "towers.json"
     files = {
         name: sorted(arms.glob(f"*/*/{name}.json")) for name in ("purity", "zeroshot", "semantics")
     }
-    compare_towers.run(compare_towers.Settings(**settings), **files, comparison=comparison)
-    rows = read_metrics(comparison)[0]
-    of_pairs = pd.DataFrame([row for row in rows if "quantity" not in row])
-    return of_pairs, pd.DataFrame([row for row in rows if "quantity" in row])
+    compare_towers.run(compare_towers.Settings(), **files, comparison=comparison)
+    values = pd.DataFrame(read_metrics(comparison)[0])
+    return values, pd.DataFrame(intervals(values, **confidence))
 
 
 def select(table: pd.DataFrame, **keys: object) -> pd.DataFrame:
@@ -142,9 +141,9 @@ def test_a_pair_of_towers_has_the_mean_of_its_seeds(arms: Path) -> None:
 def test_the_interval_of_a_change_is_that_of_a_paired_t_test_over_towers(
     arms: Path, rate: float
 ) -> None:
-    _, intervals = compared(arms, confidence=0.9)
+    _, over_towers = compared(arms, confidence=0.9)
     keys = {"quantity": "change", "rate": rate, "metric": "mean_abs_cosine", "tower": "image"}
-    (row,) = select(intervals, **keys).to_dict("records")
+    (row,) = select(over_towers, **keys).to_dict("records")
     ends = [
         [np.mean([overlap(place, at, seed, "image") for seed in SEEDS]) for place in range(4)]
         for at in (rate, 0.0)
@@ -158,8 +157,8 @@ def test_the_interval_of_a_change_is_that_of_a_paired_t_test_over_towers(
 
 
 def test_levels_have_intervals_and_only_correlations_are_tested_against_zero(arms: Path) -> None:
-    _, intervals = compared(arms)
-    levels = select(intervals, quantity="level", start="untouched")
+    _, over_towers = compared(arms)
+    levels = select(over_towers, quantity="level", start="untouched")
     (correlation,) = select(levels, metric="mean_rank_correlation").to_dict("records")
     test = stats.ttest_1samp([0.1 * place + 0.03 for place in range(4)], 0.0)
     assert correlation["p"] == pytest.approx(test.pvalue)
@@ -183,7 +182,7 @@ def test_schemes_share_the_arm_without_corruption() -> None:
             ]
         ]
     )  # fmt: skip
-    changes = select(tower_replicates.intervals(values, 0.95), quantity="change")
+    changes = select(pd.DataFrame(intervals(values)), quantity="change")
     assert dict(zip(changes["scheme"], changes["value"], strict=True)) == pytest.approx(
         {"random": -0.1, "similar": -0.3}
     )

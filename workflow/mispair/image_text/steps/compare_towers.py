@@ -29,9 +29,6 @@ class Settings(settings.Settings):
         description="make_scenes.seed of the scenes on which the numbered towers are trained. The "
         "corpus that is fine-tuned has another one, so that it is unseen.",
     )  # fmt: skip
-    confidence: float = Field(
-        0.95, gt=0.5, lt=1, description="Confidence of the intervals over pairs of towers."
-    )
 
     @field_validator("towers")
     @classmethod
@@ -45,17 +42,13 @@ def run(
     settings: Settings, *, purity: list[Path], zeroshot: list[Path], semantics: list[Path],
     comparison: Path,
 ) -> None:  # fmt: skip
-    """Write each measure of each pair of towers, and intervals over the pairs.
-
-    Rows with ``towers`` are of one pair; rows with ``quantity`` are means over all pairs.
-    """
+    """Write each measure of each pair of towers: a number for each arm, the mean over its seeds."""
     from mispair.core import metrics
-    from mispair.evaluation import tower_replicates
-    from mispair.report.tables import records
+    from mispair.image_text import tower_replicates
 
     values = tower_replicates.values(purity, zeroshot, semantics)
-    intervals = tower_replicates.intervals(values, settings.confidence)
     names = sorted(values["towers"].unique())
     log.info("%d pairs of towers: %s", len(names), ", ".join(names))
-    rows = records(values) + records(intervals)
-    metrics.write_metrics(comparison, rows, {"towers": names, "confidence": settings.confidence})
+    origins = {"pairs_of_towers": names, "corpus_seed": settings.corpus_seed}
+    rows = [dict(zip(values.columns, row, strict=True)) for row in values.itertuples(index=False)]
+    metrics.write_metrics(comparison, rows, origins)
