@@ -12,8 +12,10 @@ from pydantic import ValidationError
 from scipy import stats
 
 from mispair.core.metrics import read_metrics, write_metrics
-from mispair.image_text.report.tables_towers import intervals
+from mispair.image_text.report import rows as report_rows
+from mispair.image_text.report.tables_towers import intervals, replicates
 from mispair.image_text.steps import compare_towers
+from mispair.report.tables import Tables, tidy
 
 PAIRS = ("scenes-small", "scenes-small-1", "trained-2", "trained-3")
 RATES = (0.0, 0.3, 0.8)
@@ -186,6 +188,20 @@ def test_schemes_share_the_arm_without_corruption() -> None:
     assert dict(zip(changes["scheme"], changes["value"], strict=True)) == pytest.approx(
         {"random": -0.1, "similar": -0.3}
     )
+
+
+def test_the_report_has_each_pair_of_towers_and_the_intervals(arms: Path) -> None:
+    values, over_towers = compared(arms)
+    rows = report_rows.rows({"towers": [arms / "towers.json"]}, {})
+    names = ("towers", "tower_intervals")
+    tables = Tables({name: tidy(name, rows[name]) for name in names})
+    assert len(tables.towers) == len(values)
+    assert len(tables.tower_intervals) == len(over_towers)
+    (table,) = replicates(tables)
+    change = select(over_towers, quantity="change", metric="acc1", rate=0.8)["value"].item()
+    printed = [row for row in table.rows if row[0].startswith("zero-shot") and row[4] == "0.8"]
+    assert {row[5]: row[6] for row in printed}["change"] == f"−{-change:.3f}"
+    assert replicates(Tables({})) == []
 
 
 def test_one_pair_of_towers_is_no_sample() -> None:
