@@ -146,3 +146,51 @@ def test_towers_trained_by_a_definition_of_open_clip_have_its_width() -> None:
         "pretrain_towers": {"definition": "ViT-B-32"},
     }
     assert Dag(config, "x").pruned()[0].endswith("~256")
+
+
+def replicates(*towers: int | str, **sections: dict) -> Dag:
+    content = {"studies": ["image_text"], "make_scenes": {"seed": 1}} | sections
+    return Dag(content | {"compare_towers": {"towers": [*towers]}}, "x")
+
+
+def test_every_arm_is_measured_on_each_pair_of_towers() -> None:
+    dag = replicates("shipped", "shipped-1", 2)
+    assert dag.models.replicates == ["scenes-small", "scenes-small-1", "trained-2"]
+    # The main towers are one of the pairs, so their files exist once.
+    assert dag.of_replicates("purity")[: len(dag.arms)] == dag.measured("purity")
+    assert len(dag.of_replicates("zeroshot")) == 3 * len(dag.arms)
+    assert dag.compared_towers() == ["results/arms/scenes/towers.json"]
+    assert dag.compared_towers()[0] in dag.results()
+    of_seed = dag.tower_files(SimpleNamespace(towers="trained-2"))
+    assert of_seed[0] == "results/towers/trained-2/open_clip_config.json"
+    features = dag.all_features("parquet", "trained-2")
+    assert all(path.startswith("results/features/scenes/trained-2/") for path in features)
+
+
+def test_towers_of_seeds_differ_in_their_seed_and_learn_from_other_scenes() -> None:
+    dag = replicates(2, 3, make_scenes={"seed": 5}, pretrain_towers={"epochs": 7})
+    assert dag.scenes_of_towers() == dag.flags("make_scenes").replace("--seed 5", "--seed 0")
+    two, three = (dag.training_of_seed(SimpleNamespace(seed=seed)) for seed in "23")
+    assert "--seed 2 " in two
+    assert "--epochs 7 " in two
+    assert three == two.replace("--seed 2 ", "--seed 3 ")
+    assert "--device cpu " in two
+
+
+def test_no_pair_of_towers_is_compared_by_default(folder: str) -> None:
+    for dag in (Dag({}, "x"), replicates(), replicates(2, 3, studies=["audit"])):
+        assert dag.compared_towers() == dag.of_replicates("purity") == []
+
+
+def test_towers_that_cannot_be_compared_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"compare_towers\.corpus_seed: 0 is make_scenes\.seed"):
+        replicates(2, 3, make_scenes={"seed": 0})
+    with pytest.raises(UserError, match="neither one of `shipped`.* nor a seed nor a folder"):
+        replicates(2, "gone")
+    namesake = tmp_path / "trained-2"
+    namesake.mkdir()
+    (namesake / "open_clip_config.json").touch()
+    with pytest.raises(UserError, match="two models are called 'trained-2'"):
+        replicates(2, str(namesake))
+    with pytest.raises(UserError, match="batch_size|pairs"):
+        replicates(2, 3, make_scenes={"seed": 1, "shards": 1, "pairs_per_shard": 10})

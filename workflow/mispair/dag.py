@@ -51,6 +51,8 @@ from mispair.towers.pretraining.training_size import (
 )
 
 SCENES = "results/scenes/shards"
+SCENES_OF_TOWERS = "results/scenes/shards-of-towers"
+"""Scenes of another seed, on which towers are trained that are compared."""
 COMPARED = "checkpoints"
 """Replaces the corpus in paths of models that are compared as they are."""
 SHOWN_GROUPS = 4
@@ -123,8 +125,9 @@ class Dag:
         self.models = Models(
             self.config.towers if self.encodes else None,
             self.config.models if compared else [],
-            self._start() if self.encodes and self._trains_towers else None,
+            self._start() if self.encodes and (self._trains_towers or self._tower_seeds) else None,
             self.repair.scoring_towers(),
+            self.config.compare_towers.towers if of_image_text else (),
         )
         self.towers = self.models.main
         asked = (self.config.evaluation_sets, self.config.protocols)
@@ -144,6 +147,8 @@ class Dag:
             self._refuse_more_neurons_than_there_are()
         if self.encodes and self._trains_towers:
             self._refuse_to_train_on_too_little()
+        if self._tower_seeds:
+            self._refuse_towers_of_this_corpus()
         weighs = of_image_text and self.config.finetune_projection.weights == "audit"
         judges = self.runs("audit") or weighs
         if judges and self._trains_towers:
@@ -394,6 +399,32 @@ class Dag:
             )
 
     @property
+    def _tower_seeds(self) -> list[int]:
+        """Seeds of the towers that are trained to be compared."""
+        towers = self.config.compare_towers.towers if self.runs("image_text") else []
+        return [seed for seed in towers if isinstance(seed, int)]
+
+    def _refuse_towers_of_this_corpus(self) -> None:
+        scenes = self.config.make_scenes
+        if self._is_generated and scenes.seed == self.config.compare_towers.corpus_seed:
+            raise UserError(
+                f"compare_towers.corpus_seed: {scenes.seed} is make_scenes.seed, too, so the "
+                "towers would be trained on the corpus that is fine-tuned. Give another seed."
+            )
+        refuse_too_few_shards(self.config.pretrain_towers, scenes.shards)
+        refuse_too_few_pairs(self.config.pretrain_towers, [scenes.pairs_per_shard] * scenes.shards)
+
+    def scenes_of_towers(self) -> str:
+        """Return the flags of make_scenes for the scenes on which towers of seeds are trained."""
+        seed = self.config.compare_towers.corpus_seed
+        return command_line(self.config.make_scenes.model_copy(update={"seed": seed}))
+
+    def training_of_seed(self, wildcards: Any) -> str:
+        """Return the flags of pretrain_towers for a seed of its own."""
+        update = {"seed": int(wildcards.seed), "device": self.device("pretrain_towers")}
+        return command_line(self.config.pretrain_towers.model_copy(update=update))
+
+    @property
     def training_shards(self) -> list[str]:
         """The shards that pretrain_towers learns from: those of the corpus."""
         return self._shards or self.generated_shards
@@ -589,7 +620,7 @@ class Dag:
 
         return files
 
-    def measured(self, what: str) -> list[str]:
+    def measured(self, what: str, towers: str | None = None) -> list[str]:
         """Return the metrics (``purity``, ``zeroshot``, ...) of every arm that has them."""
         arms = {
             "pruning": lambda: self.arms_from("prune_neurons"),
@@ -597,7 +628,15 @@ class Dag:
             "semantics": lambda: self._ends(PRETRAINED) if self._is_generated else [],
             "basis": lambda: self._ends(PRETRAINED, "reinitialised"),
         }.get(what, lambda: self.arms)()
-        return [self._of_arm(arm, f"{what}.json") for arm in arms]
+        return [self._of_arm(arm, f"{what}.json", towers) for arm in arms]
+
+    def of_replicates(self, what: str) -> list[str]:
+        """Return the metrics of every arm of each pair of towers that is compared."""
+        return [path for name in self.models.replicates for path in self.measured(what, name)]
+
+    def compared_towers(self) -> list[str]:
+        """Return the comparison of pairs of towers, if there are several."""
+        return [f"results/arms/{self.corpus}/towers.json"] if self.models.replicates else []
 
     def answers(self) -> list[str]:
         """Return the answers of every arm, when their study runs."""
@@ -608,8 +647,8 @@ class Dag:
         folder = f"results/arms/{self.corpus}/{self.towers}"
         return [f"{folder}/comparison.json"] if self.runs("image_text") else []
 
-    def _of_arm(self, arm: Arm, file: str) -> str:
-        return f"results/arms/{self.corpus}/{self.towers}/{arm}/{file}"
+    def _of_arm(self, arm: Arm, file: str, towers: str | None = None) -> str:
+        return f"results/arms/{self.corpus}/{towers or self.towers}/{arm}/{file}"
 
     @property
     def _has_probes(self) -> bool:

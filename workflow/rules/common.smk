@@ -15,9 +15,9 @@ from snakemake.logging import logger
 
 from mispair.towers.arms import REPAIR, STARTS, WEIGHTED
 from mispair.config import locate
-from mispair.dag import SHOWN_GROUPS, Dag, use_this_python
+from mispair.dag import SCENES_OF_TOWERS, SHOWN_GROUPS, Dag, use_this_python
 from mispair.evaluation.dag import generated_files
-from mispair.towers.dag import CONVERTED_TOWERS, TRAINED_TOWERS
+from mispair.towers.dag import CONVERTED_TOWERS, TOWERS_OF_SEED, TRAINED_TOWERS
 from mispair.core.files import UserError, refuse_full_or_read_only
 from mispair.core.provenance import code_version
 from mispair.core.stamps import MADE

@@ -31,8 +31,8 @@ rule measure_semantics:
     input:
         projection="results/arms/{corpus}/{towers}/{arm}/projection.safetensors",
         index=dag.index(),
-        features=dag.all_features("safetensors"),
-        rows=dag.all_features("parquet"),
+        features=lambda wildcards: dag.all_features("safetensors", wildcards.towers),
+        rows=lambda wildcards: dag.all_features("parquet", wildcards.towers),
         truth=steady(dag.truth_of_all()),
     output:
         semantics="results/arms/{corpus}/{towers}/{arm}/semantics.json",

@@ -191,7 +191,7 @@ rule finetune_projection:
 
 rule measure_covariance:
     input:
-        features=dag.all_features("safetensors"),
+        features=lambda wildcards: dag.all_features("safetensors", wildcards.towers),
     output:
         covariance="results/features/{corpus}/{towers}/covariance/features.safetensors",
     log:

@@ -10,7 +10,8 @@ def results(dag: Any) -> list[str]:
     kinds = ("purity", "zeroshot", "probe", "pruning", "semantics", "basis")
     return [
         *(path for kind in kinds for path in dag.measured(kind)),
-        *dag.compared(), *dag.exported(), *dag.gathered("statistics.json"), *dag.pairings(),
+        *dag.compared(), *dag.compared_towers(), *dag.exported(),
+        *dag.gathered("statistics.json"), *dag.pairings(),
         *dag.index(), *dag.index("rejected.parquet"), *dag.gathered("excluded.parquet"),
         *dag.records(),
     ]  # fmt: skip

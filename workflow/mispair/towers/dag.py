@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shlex
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,8 @@ TRAINED_TOWERS = [
     f"results/towers/trained/{name}" for name in (TOWER_CONFIG, TOWER_WEIGHTS, "training.json")
 ]
 """Files of `pretrain_towers`; those with its model's vocabulary are next to them."""
+TOWERS_OF_SEED = [path.replace("trained/", "trained-{seed}/") for path in TRAINED_TOWERS]
+"""The same of one seed of ``compare_towers.towers``."""
 CONVERTED_TOWERS = [
     f"results/checkpoints/{{model}}/{name}" for name in (TOWER_CONFIG, TOWER_WEIGHTS, "config.json")
 ]
@@ -35,8 +38,9 @@ class Models:
     """The models of a run by name: the one that is fine-tuned, and those that are compared.
 
     `main` is the key ``towers`` (a name of `SHIPPED`, ``train``, a folder, or a model), `compared`
-    the key ``models``, `start` what ``pretrain_towers.start`` names, and `scorer` other towers that
-    ``filter_captions.scorer`` names (of `SHIPPED`, or a folder).
+    the key ``models``, `start` what ``pretrain_towers.start`` names, `scorer` other towers that
+    ``filter_captions.scorer`` names (of `SHIPPED`, or a folder), and `replicates` the key
+    ``compare_towers.towers`` (such names and folders, and seeds of towers that are trained).
 
     Raises
     ------
@@ -50,6 +54,7 @@ class Models:
         compared: list[ModelSpec],
         start: str | ModelSpec | None = None,
         scorer: str | None = None,
+        replicates: Sequence[int | str] = (),
     ) -> None:
         self.main = ""
         self.specs: dict[str, ModelSpec] = {}
@@ -73,6 +78,19 @@ class Models:
                     "fine-tuned or of a model. For the same towers write untouched."
                 )
             self._files[self.scorer] = _of_folder(scorer, "filter_captions.scorer")
+        self.replicates = [self._replicate(towers) for towers in replicates]
+        """Names of the pairs of towers that are compared as replicates."""
+
+    def _replicate(self, towers: int | str) -> str:
+        key = "compare_towers.towers"
+        if isinstance(towers, int):
+            files = [path.format(seed=towers) for path in TOWERS_OF_SEED]
+        else:
+            files = _of_folder(towers, key)
+        name = Path(files[0]).parent.name
+        if self._files.setdefault(name, files) != files:
+            raise UserError(f"{key}: two models are called {name!r}; rename a folder.")
+        return name
 
     def _start(self, start: str | ModelSpec | None) -> list[str]:
         key = "pretrain_towers.start"
@@ -158,6 +176,7 @@ def _of_folder(source: str, key: str = "towers") -> list[str]:
         alternatives = {
             "pretrain_towers.start": "the name of one of `models`",
             "filter_captions.scorer": "`raw` nor `untouched`",
+            "compare_towers.towers": "a seed",
         }
         alternative = alternatives.get(key, "`train`")
         raise UserError(

@@ -24,6 +24,7 @@ from mispair.image_text.report import (
     presets,
     reanalysis,
     tables_spectrum,
+    tables_towers,
 )
 from mispair.pairs.report import corpus, pairings
 from mispair.report.judge import Verdict
@@ -55,6 +56,7 @@ def _tables(tables: Tables, judged: Sequence[Verdict], confidence: float) -> lis
         *comparison.image_text(tables),
         *comparison.shuffling(tables),
         *comparison_evaluation.evaluation(tables),
+        *tables_towers.replicates(tables),
         *tables_spectrum.spectrum(tables),
         *tables_semantics.semantics(tables),
         *tables_basis.bases(tables),

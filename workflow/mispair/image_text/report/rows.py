@@ -8,11 +8,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pyarrow.parquet as pq
 
 from mispair.core import files
 from mispair.core.metrics import read_metrics
 from mispair.evaluation.report.rows import scored
+from mispair.image_text.report.tables_towers import intervals
 from mispair.report.rows import Rows, arm, origins
 from mispair.report.tables import Row
 
@@ -49,6 +51,10 @@ def rows(results: Mapping[str, Sequence[Path]], models: Mapping[str, Any]) -> Ro
     lost = _reasons(results["excluded"]) if results.get("excluded") else None
     index = map(_metadata, results.get("index", []))
     by_table["pairs"] += counts(index, _reasons(results.get("rejected", [])), lost)
+    for path in results.get("towers", []):
+        by_table["towers"] += read_metrics(path)[0]
+    if by_table["towers"]:
+        by_table["tower_intervals"] += intervals(pd.DataFrame(by_table["towers"]))
     for path in results.get("encoding", []):
         by_table["encoding"] += encoded(path.stem, files.read_json(path))
     return by_table

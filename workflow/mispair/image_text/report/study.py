@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from mispair.report.study import Figure, Study, columns
 
 PUBLISHED = "Measured against published"
+REPLICATES = "Towers as replicates"
 COMPOSITIONAL = "Compositional sets"
 
 PRINTED: dict[str, tuple[str, ...]] = {
@@ -20,6 +21,7 @@ PRINTED: dict[str, tuple[str, ...]] = {
     ),
     "fit_linear_probe": ("Retrieval and linear probe",),
     "compare_arms": (COMPOSITIONAL, "Retrieval and linear probe", PUBLISHED),
+    "compare_towers": (REPLICATES,),
     "prune_neurons": ("Pruning", PUBLISHED),
     "export_pruned": ("Pruning",),
     "measure_semantics": ("Definition of purity",),
@@ -54,6 +56,7 @@ STUDY = Study(
     sections=(
         "",
         "What carries the effect",
+        REPLICATES,
         "Pruning",
         "Definition of purity",
         "Protocols",
@@ -101,6 +104,10 @@ STUDY = Study(
         ),
         "pairs": columns("metric* scheme* rate reason* | value n"),
         "corpus": columns("metric* reason* status* licence* bin_low bin_high | value n"),
+        "towers": columns("start* scheme* rate metric* tower* towers* | value"),
+        "tower_intervals": columns(
+            "quantity* start* scheme* rate metric* tower* | value low high p n"
+        ),
         "encoding": columns("group* device* precision* metric* | value", compared=False),
     },
     results={
@@ -111,6 +118,7 @@ STUDY = Study(
         "results/arms/*/*/*/semantics.json": "semantics",
         "results/arms/*/*/*/basis.json": "bases",
         "results/arms/*/*/comparison.json": "comparisons",
+        "results/arms/*/towers.json": "towers",
         "logs/export_pruned/*/*/*/*.json": "exported",
         "results/arms/*/*/*/projection.safetensors": "projection",
         "results/towers/trained/training.json": "training",

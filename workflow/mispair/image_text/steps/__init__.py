@@ -1,0 +1,1 @@
+"""The step of the study that no other study has."""

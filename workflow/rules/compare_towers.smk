@@ -1,0 +1,63 @@
+# Several pairs of towers, each a replicate of the image-text study. Towers of further seeds are
+# trained on scenes of another seed than those that are fine-tuned.
+
+
+use rule make_scenes as make_scenes_of_towers with:
+    output:
+        shards=expand(
+            f"{SCENES_OF_TOWERS}/{{name}}.{{kind}}",
+            name=dag.generated_shard_names,
+            kind=["tar", "parquet"],
+        ),
+        statistics=expand(f"{SCENES_OF_TOWERS}/{{name}}_stats.json", name=dag.generated_shard_names),
+    log:
+        "logs/make_scenes_of_towers.log",
+    benchmark:
+        "benchmarks/make_scenes_of_towers.tsv"
+    params:
+        flags=dag.scenes_of_towers(),
+    message:
+        "Render the scenes on which towers are trained"
+
+
+use rule pretrain_towers as pretrain_towers_of_seed with:
+    input:
+        shards=expand(f"{SCENES_OF_TOWERS}/{{name}}.tar", name=dag.generated_shard_names),
+        definition=steady(dag.tower_definition),
+        start=steady(dag.models.start),
+    output:
+        towers=TOWERS_OF_SEED,
+    log:
+        "logs/pretrain_towers_of_seed/{seed}.log",
+    benchmark:
+        "benchmarks/pretrain_towers_of_seed/{seed}.tsv"
+    wildcard_constraints:
+        seed="[0-9]+",
+    params:
+        stamps=dag.stamps(dag.models.start, dag.tower_definition),
+        flags=lambda wildcards: dag.training_of_seed(wildcards),
+    message:
+        "Train towers with seed {wildcards.seed}"
+
+
+rule compare_towers:
+    input:
+        purity=dag.of_replicates("purity"),
+        zeroshot=dag.of_replicates("zeroshot"),
+        semantics=dag.of_replicates("semantics"),
+    output:
+        comparison="results/arms/{corpus}/towers.json",
+    log:
+        "logs/compare_towers/{corpus}.log",
+    benchmark:
+        "benchmarks/compare_towers/{corpus}.tsv"
+    conda:
+        "../../envs/environment.yaml"
+    params:
+        *code_version("compare_towers"),
+        flags=dag.flags("compare_towers"),
+    message:
+        "Compare pairs of towers, each a replicate"
+    shell:
+        "python -m mispair compare-towers --purity {input.purity:q} --zeroshot {input.zeroshot:q}"
+        " --semantics {input.semantics:q} --comparison {output.comparison} {params.flags} > {log} 2>&1"
