@@ -19,6 +19,9 @@ from mispair.core.words import count
 IMAGE_AND_SEED = "image and seed"
 """The unit of an effect over images and seeds, both of which are drawn at random."""
 
+FEW_SEEDS = 30
+"""With fewer degrees of freedom, an effect over images and seeds counts its seeds."""
+
 LEAST_COUNTS = 5
 """Fewer equal counts than these give no interval."""
 
@@ -113,15 +116,15 @@ class Effect:
     def replicates(self) -> str:
         """The number of replicates with their unit.
 
-        An effect over images and seeds has the degrees of freedom of its few seeds, so these are
-        its replicates.
+        An effect over images and seeds whose error is mostly that of the seeds has few degrees of
+        freedom: the seeds are its replicates.
         """
         if self.unit == IMAGE_AND_SEED:
-            seeds_behind = (
-                f"about {max(2, round(self.freedom))} seeds" if self.known else "their seeds"
-            )
-            return f"{count(self.n, 'image')} and {seeds_behind}"
-        return count(self.n, self.unit)
+            few = self.known and self.freedom < FEW_SEEDS
+            behind = f"about {max(2, round(self.freedom))}" if few else "their"
+            return f"{count(self.n, 'image')} and {behind} seeds"
+        plural = f"{self.unit[:-2]}es" if self.unit.endswith("is") else None
+        return count(self.n, self.unit, plural)
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from typing import Any
 import jinja2
 
 from mispair.core import words
-from mispair.report.judge import Verdict
+from mispair.report.judge import PRIMARY, Verdict
 
 SHARED = "report/templates/verdicts.j2"
 
@@ -92,7 +92,7 @@ def environment() -> jinja2.Environment:
         "in_unit": in_unit,
         "listing": words.listing,
     }
-    created.globals |= {"count": words.count, "isfinite": math.isfinite}
+    created.globals |= {"count": words.count, "isfinite": math.isfinite, "primary": PRIMARY}
     return created
 
 
