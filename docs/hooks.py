@@ -10,7 +10,7 @@ from typing import Any
 from mkdocs.structure.files import File
 
 FROM_PROGRAM = re.compile(r"^<!-- from ([\w.]+):(\w+) -->$", re.MULTILINE)
-"""A line that a text of the program replaces: ``<!-- from mispair.evaluation.purity:DEFINITION -->``."""
+"""A line that a text of the program replaces, such as that of ``mispair.cli:usage``."""
 
 LINK = re.compile(r"(?<=\]\()\.\./[^)#\s]+")
 """The target of a link or picture that may be outside the folder of pages."""

@@ -163,7 +163,7 @@ def test_marks_that_differ_are_listed_unless_a_version_has_none(tmp_path: Path) 
         runs[name] = read(folder)
     found = verdicts(runs["plain"], runs["near"])
     assert found == (
-        ("x", "–", "supports", "+1.0000", "supports (near the line)", "+1.0000"),
+        ("x", "–", "supports", "+1.00", "supports (near the line)", "+1.00"),
     )  # fmt: skip
     assert verdicts(runs["old"], runs["near"]) == ()
 

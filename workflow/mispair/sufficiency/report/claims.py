@@ -191,6 +191,6 @@ QUESTIONS = (
     ),
     Question(
         "transfer", "Does the feature of contrastive pre-training serve other tasks?",
-        ("feature-transfers",), "small_sufficiency", _numbers,
+        ("feature-transfers",), numbers=_numbers,
     ),
 )  # fmt: skip
