@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable
-from dataclasses import replace
 from typing import Any, get_args
 
 import numpy as np
@@ -13,7 +12,7 @@ from scipy import stats
 
 from mispair.report import published, questions, texts
 from mispair.report.claims import Measured
-from mispair.report.judge import Verdict, judge
+from mispair.report.judge import ControlVerdict, PartVerdict, Verdict, judge
 from mispair.report.rules import OUTCOMES, UNMEASURED, Reason
 from mispair.report.statistics import effect_of_estimate
 from mispair.report.tables import Tables, tidy
@@ -391,27 +390,22 @@ def test_every_claim_is_in_one_question():
 @pytest.mark.parametrize("outcome", [name for name in OUTCOMES if name != UNMEASURED])
 @pytest.mark.parametrize("question", claims.QUESTIONS, ids=lambda question: question.key)
 def test_every_outcome_has_its_sentences(question, outcome):
-    tables = Tables({"simulation": tidy("simulation", published_runs(0.5) + definitions(0.06))})
-    of_claim = {claim.key: claim for claim in claims.CLAIMS}
+    (claim,) = [claim for claim in claims.CLAIMS if claim.key == question.claims[0]]
     effect = effect_of_estimate(0.1, 0.01, 7, 8, 0.95, "trial")
+    controls = tuple(ControlVerdict(control, effect, 0.3, "limits") for control in claim.controls)
+    counts = {f"{of}{what}": 7 for of in ("", "of_") for what in ("all", "best", "neighbour")}
     for presets, reason in itertools.product(
         (("as-run",), ("as-written", "as-run")), get_args(Reason)
     ):
-        verdicts = [
-            replace(judge(of_claim[question.claims[0]], tables, 0.95, preset), outcome=outcome,
-                    reason=reason, measured=Measured(effect), bound=0.02, p=0.02, corrected_p=0.1)
+        verdicts = tuple(
+            Verdict(claim, outcome, reason, Measured(effect), 0.02, 0.02, 0.1, preset=preset,
+                    controls=controls, rates=(PartVerdict(0.1, effect, 0.02, outcome),))
             for preset in presets
-        ]  # fmt: skip
-        answer = questions.answered(question.key, question, verdicts, tables, 0.95)
-        if question.numbers(tables, 0.95).get("reproduced"):
-            known = question.numbers(tables, 0.95)["reproduced"]["as-run"]
-            answer = replace(answer, numbers={"reproduced": dict.fromkeys(presets, known)})
-        elif "ends" in answer.numbers:
-            ends = dict.fromkeys(presets, (0.0, 0.5))
-            answer = replace(answer, numbers={"ends": ends, "trials": 8})
-        answer = replace(answer, study="simulation")
-        for text in (answer.sentence, answer.limit, answer.advice):
-            assert "nan" not in text.lower().split()
+        )  # fmt: skip
+        numbers = {"trials": 8, "ends": dict.fromkeys(presets, (0.0, 0.5)),
+                   "reproduced": dict.fromkeys(presets, counts)}  # fmt: skip
+        of = {claim.key: verdicts[0]}
+        answer = questions.Answer(question, "simulation", verdicts, of, verdicts, numbers, 0.95)
         assert answer.sentence
-        for verdict in verdicts:
-            texts.remark(verdict)
+        for text in (answer.sentence, answer.limit, answer.advice, texts.remark(verdicts[0])):
+            assert "nan" not in text.lower().split()
