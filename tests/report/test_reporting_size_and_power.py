@@ -1,4 +1,4 @@
-"""The size of the report's tests under null hypotheses, and their power, on simulated data.
+"""The size and power of tests whose replicates share draws, on simulated data.
 
 The size is the share of true null hypotheses that a test at 5 % rejects. Replicates share draws as
 they do in the studies: a trial has the same dictionaries at every C_s, a draw of swaps has its own
@@ -14,9 +14,7 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from mispair.report.corrections import benjamini_hochberg, holm
 from mispair.report.statistics import contrast, effect_of_mean, trend, trial_means
-from mispair.report.verdicts import ABSENT, SUPPORTS, decide_effect
 
 TIMES = 3000
 ALPHA, CONFIDENCE = 0.05, 0.95
@@ -102,53 +100,3 @@ def test_blocks_of_a_trend_have_to_be_draws():
 
     assert share(rejects(3, 1), 300) == pytest.approx(0.05, abs=0.03)
     assert share(rejects(1, 3), 300) > 0.15
-
-
-def test_equivalence_is_wrong_at_most_at_its_level_and_finds_precise_zeros():
-    def absent(value: float, error: float) -> Callable[[np.random.Generator], bool]:
-        def test(draw: np.random.Generator) -> bool:
-            effect = effect_of_mean(value + error * draw.normal(size=8), CONFIDENCE, "trial")
-            return decide_effect(effect, +1, 1.0, ALPHA)[0] == ABSENT
-
-        return test
-
-    # At an effect of exactly the smallest one of interest: wrong in 5 % (error ≪ 1).
-    assert share(absent(1.0, 0.5)) == pytest.approx(0.05, abs=0.012)
-    assert share(absent(0.0, 0.5)) > 0.95
-    assert share(absent(0.0, 5.0)) < 0.01  # what is not precise shows no absence
-
-
-def test_an_effect_is_supported_seldom_without_one_and_often_with_one():
-    def supported(value: float) -> Callable[[np.random.Generator], bool]:
-        def test(draw: np.random.Generator) -> bool:
-            effect = effect_of_mean(value + draw.normal(size=8), CONFIDENCE, "trial")
-            return decide_effect(effect, +1, 0.3, ALPHA)[0] == SUPPORTS
-
-        return test
-
-    assert share(supported(0.0)) == pytest.approx(0.025, abs=0.01)  # one of the two sides
-    assert share(supported(1.5), 500) > 0.9
-
-
-def test_holm_keeps_the_family_and_is_stronger_than_bonferroni():
-    draw = np.random.default_rng(3)
-    nulls = draw.random((TIMES, 5))
-    family = np.mean([min(holm(row)) <= ALPHA for row in nulls.tolist()])
-    assert family == pytest.approx(0.05, abs=0.012)
-    # Two true effects of five: no false rejection in 95 %, more true ones than by Bonferroni.
-    z = draw.normal(size=(TIMES, 5)) + np.array([4.0, 3.0, 0.0, 0.0, 0.0])
-    p = 2 * stats.norm.sf(abs(z))
-    adjusted = np.array([holm(row) for row in p.tolist()])
-    assert (adjusted[:, 2:].min(axis=1) <= ALPHA).mean() <= 0.06
-    assert (adjusted[:, 1] <= ALPHA).mean() > (5 * p[:, 1] <= ALPHA).mean()
-
-
-def test_the_false_discovery_rate_is_kept():
-    draw = np.random.default_rng(4)
-    effects = np.repeat([3.5, 0.0], 20)
-    p = 2 * stats.norm.sf(abs(draw.normal(size=(TIMES, 40)) + effects))
-    rejected = np.array([benjamini_hochberg(row) for row in p.tolist()]) <= ALPHA
-    false = rejected[:, 20:].sum(axis=1) / np.maximum(1, rejected.sum(axis=1))
-    # Exactly α times the share of true null hypotheses (Benjamini and Hochberg 1995).
-    assert false.mean() == pytest.approx(ALPHA / 2, abs=0.005)
-    assert rejected[:, :20].mean() > 0.7

@@ -33,7 +33,8 @@ def test_the_slope_is_that_of_least_squares() -> None:
     found = slope(values, 0.9)
     assert found is not None
     assert found.effect.value == pytest.approx(expected)
-    assert found.effect.low < found.effect.inner_low < found.effect.inner_high < found.effect.high
+    low, high = found.effect.limits(0.2)
+    assert found.effect.low < low < high < found.effect.high
 
 
 def test_intervals_hold_the_exponent_as_often_as_they_say() -> None:

@@ -60,7 +60,8 @@ class OverD:
         table = of_sweep(tables, self.wide)
         if self.upper:
             table = table[table["features"] >= table["features"].drop_duplicates().median()]
-        fit = fitted(table, confidence).get((self.measure, self.name))
+        fits = {} if table.empty else fitted(table, confidence)
+        fit = fits.get((self.measure, self.name))
         if fit is None:
             return Measured()
         ends = (min(fit.means), max(fit.means))

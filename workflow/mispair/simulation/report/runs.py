@@ -11,7 +11,6 @@ from mispair.report import style
 from mispair.report.statistics import (
     Effect,
     Interval,
-    contrast,
     effect_of_mean,
     mean_interval,
     trial_means,
@@ -125,13 +124,6 @@ def by_trial(values: pd.Series, confidence: float) -> Interval:
 def effect_by_trial(values: pd.Series, confidence: float) -> Effect:
     """Return the effect over trials of each trial's mean over C_s."""
     return effect_of_mean(trial_means(values), confidence, "trial")
-
-
-def contrast_by_trial(values: pd.Series, confidence: float) -> Effect:
-    """Return the value at the largest C_s − at the smallest, paired by trial."""
-    series = values.rename("value").reset_index()
-    series = series.rename(columns={"spurious_probability": "rate", "trial": "seed"})
-    return contrast(series, confidence, "trial")
 
 
 def best(values: pd.Series) -> float:

@@ -1,0 +1,288 @@
+"""The five rules on simulated data: size under the null, power, and errors of the primary claims.
+
+The size is how often a rule makes a false statement. Replicates are normal, so limits and tests are
+exact; where all cases can be enumerated, they are.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import math
+from collections import Counter
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from mispair.report.claims import Claim, Measured
+from mispair.report.judge import PRIMARY, judge
+from mispair.report.rules import (
+    ABSENT,
+    CONTRADICTS,
+    DIRECTION,
+    SUPPORTS,
+    UNDECIDED,
+    Decision,
+    Rule,
+    decide,
+)
+from mispair.report.statistics import Effect, effect_of_estimate, trend, unknown_effect
+from mispair.report.tables import Tables
+
+TIMES = 6000
+ALPHA = 0.05
+TRIALS = 8
+ERROR = 1 / math.sqrt(TRIALS)
+"""Standard error of a mean of trials of variance 1."""
+
+NEAR = 0.01
+"""Largest difference of a simulated size or power: 3.5 standard errors at a size of 5 %."""
+
+
+@pytest.fixture(autouse=True)
+def remembered_quantiles(monkeypatch):
+    """Thousands of effects have the same few quantiles, which scipy computes slowly."""
+    monkeypatch.setattr(stats.t, "ppf", functools.cache(stats.t.ppf))
+
+
+def effects(truth: float, seed: int, shared: float = 0.0, times: int = TIMES) -> list[Effect]:
+    """Return the effects of many experiments of `TRIALS` normal trials of variance 1.
+
+    The part `shared` of the variance is drawn from seed 0: it is the same for every seed.
+    """
+    own, common = (np.random.default_rng(s).normal(size=(times, TRIALS)) for s in (seed + 1, 0))
+    values = truth + math.sqrt(1 - shared) * own + math.sqrt(shared) * common
+    means, errors = values.mean(axis=1), values.std(axis=1, ddof=1) * ERROR
+    p = 2 * stats.t.sf(abs(means) / errors, TRIALS - 1)
+    return [
+        Effect(mean, error, TRIALS - 1, value, TRIALS, "trial")
+        for mean, error, value in zip(means.tolist(), errors.tolist(), p.tolist(), strict=True)
+    ]
+
+
+def decisions(
+    rule: Rule, truth: float, bound: float, sign: int = 1, alpha: float = ALPHA, seed: int = 0
+) -> list[Decision]:
+    return [decide(rule, effect, sign, bound, alpha) for effect in effects(truth, seed)]
+
+
+def shares(found: list[Decision]) -> dict[str, float]:
+    """Return how often each outcome, and each reason, was given."""
+    counts = Counter(itertools.chain.from_iterable(dict.fromkeys(pair) for pair in found))
+    return {name: counts[name] / len(found) for name in
+            (SUPPORTS, DIRECTION, ABSENT, CONTRADICTS, UNDECIDED, "smaller")}  # fmt: skip
+
+
+def beyond(truth: float, alpha: float) -> float:
+    """Return P(mean ÷ its error exceeds the one-sided quantile at alpha) by the noncentral t."""
+    edge = stats.t.ppf(1 - alpha, TRIALS - 1)
+    return float(stats.nct.sf(edge, TRIALS - 1, truth / ERROR))
+
+
+# Effect
+
+
+@pytest.mark.parametrize("bound", [0.3 * ERROR, 3 * ERROR, 30 * ERROR])
+@pytest.mark.parametrize("sign", [1, -1])
+def test_no_effect_gets_a_sign_in_alpha(bound, sign):
+    found = shares(decisions("effect", 0.0, bound, sign))
+    assert found[SUPPORTS] + found[DIRECTION] == pytest.approx(ALPHA / 2, abs=NEAR)
+    assert found[SUPPORTS] + found[DIRECTION] + found[CONTRADICTS] <= ALPHA + NEAR
+
+
+@pytest.mark.parametrize("bound", [0.3 * ERROR, 3 * ERROR, 30 * ERROR])
+def test_an_effect_of_exactly_the_bound_is_called_smaller_or_absent_in_alpha(bound):
+    found = shares(decisions("effect", bound, bound))
+    assert found[SUPPORTS] <= ALPHA + NEAR
+    assert found[ABSENT] + found["smaller"] <= ALPHA + NEAR
+    assert found[CONTRADICTS] <= ALPHA / 2 + NEAR
+    if bound > 10 * ERROR:  # the test against zero is decided: sizes are exact
+        assert found[SUPPORTS] == pytest.approx(ALPHA, abs=NEAR)
+        assert found["smaller"] == pytest.approx(ALPHA, abs=NEAR)
+
+
+@pytest.mark.parametrize("bound", [0.3 * ERROR, 3 * ERROR, 30 * ERROR])
+def test_the_opposite_of_exactly_the_bound_contradicts_in_alpha(bound):
+    found = shares(decisions("effect", -bound, bound))
+    assert found[CONTRADICTS] <= ALPHA + NEAR
+    assert found[ABSENT] <= ALPHA + NEAR
+    assert found[SUPPORTS] + found[DIRECTION] <= ALPHA / 2 + NEAR
+
+
+@pytest.mark.parametrize("truth", [0.5, 1.0, 1.5])
+def test_the_power_of_an_effect_is_that_of_its_t_tests(truth):
+    bound = 0.2 * ERROR
+    found = shares(decisions("effect", truth, bound))
+    assert found[SUPPORTS] + found[DIRECTION] == pytest.approx(
+        beyond(truth, ALPHA / 2), abs=2 * NEAR
+    )
+    wide = 6.0
+    far = shares(decisions("effect", wide + truth, wide))
+    assert far[SUPPORTS] == pytest.approx(beyond(truth, ALPHA), abs=2 * NEAR)
+    assert far["smaller"] <= ALPHA
+    opposed = shares(decisions("effect", -wide - truth, wide))
+    assert opposed[CONTRADICTS] == pytest.approx(beyond(truth, ALPHA), abs=2 * NEAR)
+
+
+def test_a_precise_zero_is_no_such_effect_and_a_vague_one_is_open():
+    assert shares(decisions("effect", 0.0, 6 * ERROR))[ABSENT] > 0.95
+    assert shares(decisions("effect", 0.0, ERROR))[ABSENT] < 0.01
+
+
+# Equivalence and level
+
+
+@pytest.mark.parametrize("bound", [ERROR, 3 * ERROR, 30 * ERROR])
+def test_equivalence_at_the_bound_errs_in_alpha(bound):
+    found = shares(decisions("equivalence", bound, bound))
+    assert found[SUPPORTS] <= ALPHA + NEAR
+    assert found[CONTRADICTS] <= ALPHA + NEAR
+    if bound > 10 * ERROR:
+        assert found[SUPPORTS] == pytest.approx(ALPHA, abs=NEAR)
+        assert found[CONTRADICTS] == pytest.approx(ALPHA, abs=NEAR)
+
+
+def test_the_power_of_equivalence_is_that_of_one_test_where_the_other_side_is_far():
+    bound, inside = 30 * ERROR, 0.8
+    found = shares(decisions("equivalence", bound - inside, bound))
+    assert found[SUPPORTS] == pytest.approx(beyond(inside, ALPHA), abs=2 * NEAR)
+    assert shares(decisions("equivalence", 0.0, 6 * ERROR))[SUPPORTS] > 0.95
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+def test_a_level_that_is_just_reached_errs_in_alpha_each_way(sign):
+    found = shares(decisions("level", 0.7, 0.7, sign))
+    assert found[SUPPORTS] == pytest.approx(ALPHA, abs=NEAR)
+    assert found[CONTRADICTS] == pytest.approx(ALPHA, abs=NEAR)
+
+
+@pytest.mark.parametrize(("above", "sign"), [(0.5, 1), (1.0, 1), (-0.8, -1)])
+def test_the_power_of_a_level(above, sign):
+    found = shares(decisions("level", 0.7 + above, 0.7, sign))
+    assert found[SUPPORTS] == pytest.approx(beyond(abs(above), ALPHA), abs=2 * NEAR)
+    other = shares(decisions("level", 0.7 + above, 0.7, -sign))
+    assert other[CONTRADICTS] == pytest.approx(beyond(abs(above), ALPHA), abs=2 * NEAR)
+
+
+# Trend and count, by all cases
+
+
+def of_orders(orders: tuple[tuple[int, ...], ...]) -> Decision:
+    """Return the decision on blocks of ranked values at equally many rates."""
+    x = [rate for order in orders for rate in range(len(order))]
+    blocks = [block for block, order in enumerate(orders) for _ in order]
+    found = trend(x, [float(v) for order in orders for v in order], blocks)
+    effect = Effect(found.rho, math.nan, math.nan, found.p, found.blocks, "seed")
+    return decide("trend", effect, 1, math.nan, ALPHA)
+
+
+def test_exchangeable_values_have_a_trend_in_at_most_alpha():
+    """Each of the 24² orders of two blocks of four values is equally probable."""
+    orders = itertools.product(itertools.permutations(range(4)), repeat=2)
+    found = shares([of_orders(order) for order in orders])
+    assert found[SUPPORTS] == found[CONTRADICTS]
+    assert 0.02 <= found[SUPPORTS] + found[CONTRADICTS] <= ALPHA
+
+
+def test_the_power_of_a_trend_is_one_where_all_blocks_rise():
+    assert of_orders((tuple(range(4)),) * 2)[0] == SUPPORTS
+    assert of_orders((tuple(range(4))[::-1],) * 2)[0] == CONTRADICTS
+    # One block of three has 6 orders, none of which is rarer than 5 %: it decides nothing.
+    assert of_orders((tuple(range(3)),))[0] == UNDECIDED
+
+
+def count_power(n: int, needed: float, truth: float) -> tuple[float, float]:
+    """Return the exact probabilities of supports and contradicts at a true share."""
+    found = [
+        decide("count", unknown_effect(held / n, n, "run"), 1, needed, ALPHA)[0]
+        for held in range(n + 1)
+    ]
+    probabilities = stats.binom.pmf(np.arange(n + 1), n, truth)
+    return tuple(
+        float(probabilities[[outcome == name for outcome in found]].sum())
+        for name in (SUPPORTS, CONTRADICTS)
+    )  # type: ignore[return-value]
+
+
+@pytest.mark.parametrize("needed", [0.5, 0.8, 0.95])
+@pytest.mark.parametrize("n", [2, 3, 8, 24, 100])
+def test_a_count_at_the_needed_share_errs_in_at_most_alpha(n, needed):
+    assert max(count_power(n, needed, needed)) <= ALPHA
+    assert min(count_power(100, 0.5, 0.5)) > 0.02  # conservative, but not empty
+
+
+@pytest.mark.parametrize("truth", [0.6, 0.7, 0.9])
+def test_the_power_of_a_count_is_that_of_the_binomial_test(truth):
+    n = 40
+    least = next(k for k in range(n + 1) if stats.binomtest(k, n, 0.5, "greater").pvalue <= ALPHA)
+    supports, contradicts = count_power(n, 0.5, truth)
+    assert supports == pytest.approx(stats.binom.sf(least - 1, n, truth))
+    assert count_power(n, 0.5, 1 - truth)[1] == pytest.approx(supports)
+    assert contradicts <= ALPHA
+
+
+# Five primary claims
+
+FALSE: dict[int, frozenset[str]] = {
+    0: frozenset((SUPPORTS, DIRECTION, CONTRADICTS)),
+    1: frozenset((ABSENT, "smaller", CONTRADICTS)),
+    -1: frozenset((SUPPORTS, DIRECTION, ABSENT)),
+}
+"""False outcomes and reasons where the truth is no effect, or plus or minus the bound."""
+
+
+@pytest.mark.parametrize("shared", [0.0, 0.7])
+@pytest.mark.parametrize("size", [0.5 * ERROR, 4 * ERROR, 30 * ERROR])
+@pytest.mark.parametrize(
+    "truths", [(0, 0, 0, 0, 0), (1, 1, 1, 1, 1), (-1, -1, -1, -1, -1), (0, 0, 1, 1, -1)]
+)
+def test_any_false_statement_on_the_primary_claims_is_made_in_alpha(truths, size, shared):
+    """Statements of equivalence are counted with the others."""
+    assert len(truths) == PRIMARY
+    alpha = ALPHA / PRIMARY
+    wrong = np.zeros(3000, dtype=bool)
+    for index, truth in enumerate(truths):
+        drawn = effects(truth * size, 10 + index, shared, len(wrong))
+        found = [decide("effect", effect, 1, size, alpha) for effect in drawn]
+        wrong |= np.array([bool(FALSE[truth] & {*pair}) for pair in found])
+    assert wrong.mean() <= ALPHA + NEAR
+
+
+@pytest.mark.parametrize("size", [4 * ERROR, 30 * ERROR])
+def test_five_claims_of_equivalence_at_their_bounds(size):
+    wrong = np.zeros(3000, dtype=bool)
+    for index in range(PRIMARY):
+        drawn = effects(size, 20 + index, times=len(wrong))
+        found = [decide("equivalence", each, 1, size, ALPHA / PRIMARY)[0] for each in drawn]
+        wrong |= np.array([outcome == SUPPORTS for outcome in found])
+    assert wrong.mean() <= ALPHA + NEAR
+    if size > 10 * ERROR:
+        assert wrong.mean() == pytest.approx(1 - (1 - ALPHA / PRIMARY) ** PRIMARY, abs=NEAR)
+
+
+@pytest.mark.parametrize(
+    ("p", "primary", "expected"),
+    [(0.03, False, DIRECTION), (0.03, True, UNDECIDED), (0.009, True, DIRECTION)],
+)
+def test_a_primary_claim_is_judged_at_a_fifth_of_alpha_in_any_run(p, primary, expected):
+    edge = float(stats.t.isf(p / 2, TRIALS - 1))
+    effect = effect_of_estimate(edge * ERROR, ERROR, TRIALS - 1, TRIALS, 0.95, "trial")
+    claim = Claim("one", "simulation", "", "", "", lambda *_: Measured(effect),
+                  bound=edge * ERROR, primary=primary)  # fmt: skip
+    verdict = judge(claim, Tables({}), 0.95)
+    assert verdict.outcome == expected
+    assert verdict.p == pytest.approx(p)
+    assert verdict.corrected_p == pytest.approx(p * (PRIMARY if primary else 1))
+
+
+@pytest.mark.parametrize("primary", [False, True])
+def test_the_power_of_the_judge_is_that_of_the_t_test_at_its_level(primary):
+    claim = Claim("one", "simulation", "", "", "", lambda *_: Measured(), bound=1e-3,
+                  primary=primary)  # fmt: skip
+    alpha = ALPHA / (PRIMARY if primary else 1)
+    found = [
+        decide(claim.rule, effect, claim.sign, claim.bound, alpha)[0] for effect in effects(1.0, 5)
+    ]
+    power = np.mean([outcome in (SUPPORTS, DIRECTION) for outcome in found])
+    assert power == pytest.approx(beyond(1.0, alpha / 2), abs=2 * NEAR)
