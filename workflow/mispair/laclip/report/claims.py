@@ -20,8 +20,8 @@ from mispair.report.statistics import effect_of_mean
 from mispair.report.tables import Tables
 
 UNIT = "pre-training"
-"""The replicate, a data set: captions were rewritten once for each. Models of several architectures that
-were trained on the same data, and evaluation sets of the same models, are averaged first."""
+"""The replicate, a data set: captions were rewritten once for each. Models of several architectures
+that were trained on the same data, and evaluation sets of the same models, are averaged first."""
 
 NEEDS = "studies: [laclip]"
 
