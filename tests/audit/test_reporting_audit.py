@@ -1,124 +1,203 @@
-"""What the report says of the audit: its first sentence, verdicts, and numbers in figures."""
+"""Claims and sentences on the audit, and numbers in its figures, on made-up trials."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any
 
 import pytest
+from scipy import stats
 
 from mispair.audit.report import claims, figures, words
-from mispair.report import verdicts
+from mispair.report import questions, rules
+from mispair.report.charts import Drawing, Hole
+from mispair.report.judge import Verdict, judge
 from mispair.report.tables import Tables, tidy
 
+SHARES = (0.1, 0.3, 0.8)
 
-def rates(scheme="random", scorer="untouched", method="mixture", error=0.0, width=0.01):
+
+def rates(
+    scheme: str = "random", scorer: str = "untouched", method: str = "trusted",
+    error: float = 0.0, width: float = 0.01,
+) -> list[dict[str, Any]]:  # fmt: skip
     return [
         {"scheme": scheme, "injected": share, "true": share, "scorer": scorer, "method": method,
          "metric": "rate", "value": share + error, "low": share + error - width,
-         "high": share + error + width, "n": 1000}
-        for share in (0.1, 0.3, 0.8)
+         "high": share + error + width, "n": 10_000}
+        for share in SHARES
     ]  # fmt: skip
 
 
-def judged(*parts, refused="", right=True):
-    made = [row for part in parts for row in part]
+def limits(scheme: str = "random", scorer: str = "untouched", error: float = 0.0) -> Any:
+    """Return estimates without trusted pairs, which have no lower limit."""
+    return [
+        {**row, "low": math.nan} for row in rates(scheme, scorer, "mixture", error=error)
+    ]  # fmt: skip
+
+
+TRIED = [*rates(), *limits()]
+
+
+def made_up(*parts: list[dict[str, Any]], refused: str = "", right: bool = True) -> Tables:
     origin = [
         {"artefact": "audit", "key": "refused", "text": refused},
         {"artefact": "calibration", "key": "right", "text": str(right)},
     ]
-    tables = Tables(
-        {"audit_calibration": tidy("audit_calibration", made),
+    return Tables(
+        {"audit_calibration": tidy("audit_calibration", [row for part in parts for row in part]),
          "provenance": tidy("provenance", origin)}
     )  # fmt: skip
-    return {one.claim.key: one.outcome for one in claims.judge(tables, 0.95)}
 
 
-def test_nothing_measured_is_no_verdict():
-    assert set(judged().values()) == {verdicts.UNMEASURED}
+def judged(tables: Tables) -> dict[str, Verdict]:
+    return {claim.key: judge(claim, tables, 0.95) for claim in claims.CLAIMS}
+
+
+def test_nothing_measured_is_no_verdict() -> None:
+    assert {verdict.outcome for verdict in judged(made_up()).values()} == {"not measured"}
 
 
 @pytest.mark.parametrize(
     ("error", "width", "outcome"),
     [
-        (0.01, 0.02, verdicts.SUPPORTS),
-        (0.03, 0.02, verdicts.UNDECIDED),
-        (-0.05, 0.02, verdicts.CONTRADICTS),
+        (0.005, 0.01, "supports"),
+        (0.0, 0.03, "cannot tell"),  # exact, but too wide to show it
+        (0.015, 0.02, "cannot tell"),
+        (-0.05, 0.02, "contradicts"),
     ],
 )
-def test_an_estimate_is_as_good_as_its_largest_error(error, width, outcome):
-    assert judged(rates(error=error, width=width))["audit-estimates"] == outcome
+def test_an_estimate_is_near_if_its_interval_is(error: float, width: float, outcome: str) -> None:
+    verdict = judged(made_up(rates(error=error, width=width), limits()))["audit-estimates"]
+    assert verdict.outcome == outcome
+    assert verdict.bound == claims.NEAR
+    assert {part.name for part in verdict.parts} == {"0.1", "0.3", "0.8"}
+    for part in verdict.parts:
+        assert part.effect.value == pytest.approx(error)
+        assert part.effect.high - part.effect.low == pytest.approx(2 * width)
 
 
-def test_a_corpus_with_wrong_captions_of_its_own_is_no_evidence_against_the_estimate():
-    own, width = 0.25, 0.01
-    made = [
-        {**row, "injected": share, "true": share, "value": found, "low": found - width,
-         "high": found + width}
-        for share, row in zip((0.0, 0.2, 0.6), rates(), strict=True)
-        for found in [own + share * (1 - own)]
-    ]  # fmt: skip
-    assert judged(made)["audit-estimates"] == verdicts.CONTRADICTS
-    assert judged(made, right=False)["audit-estimates"] == verdicts.SUPPORTS
-    off = [{**row, **{name: row[name] + 0.1 for name in ("value", "low", "high")}}
-           if row["injected"] else row for row in made]  # fmt: skip
-    assert judged(off, right=False)["audit-estimates"] == verdicts.CONTRADICTS
-    similar = [*rates("similar", method="similar"), *rates("similar")]
-    found = judged(made, [{**row, "injected": 0.1} for row in similar], right=False)
-    assert found["audit-similar"] == verdicts.UNDECIDED
-
-
-def test_a_model_that_cannot_tell_is_no_evidence_against_the_estimate():
-    found = judged(rates(error=0.5), refused="The model cannot tell.")
-    assert found["audit-estimates"] == verdicts.UNDECIDED
+def test_the_share_with_the_largest_error_decides() -> None:
+    worse = [{**row, "value": 0.9, "low": 0.88, "high": 0.92} if row["true"] == 0.8 else row
+             for row in rates()]  # fmt: skip
+    verdict = judged(made_up(worse, limits()))["audit-estimates"]
+    assert verdict.outcome == "contradicts"
+    assert verdict.effect.value == pytest.approx(0.1)
 
 
 @pytest.mark.parametrize(
-    ("memorised", "fitted", "outcome"),
+    ("tables", "gate"),
     [
-        (-0.05, 0.0, verdicts.SUPPORTS),
-        (-0.05, 0.1, verdicts.UNDECIDED),
-        (0.0, 0.0, verdicts.CONTRADICTS),
+        (made_up(rates(error=0.2), limits(), right=False), "unknown truth"),
+        (made_up(rates(error=0.2), limits(), refused="The model cannot tell."), "refused"),
+        (made_up(limits(error=0.2)), "refused"),  # trusted pairs gave no estimate
     ],
 )
-def test_what_was_memorised_looks_cleaner(memorised, fitted, outcome):
-    found = judged(rates(scorer="memorised", error=memorised),
-                   rates(scorer="cross-fitted", error=fitted))  # fmt: skip
-    assert found["audit-memorised"] == outcome
+def test_estimates_are_not_judged_where_nothing_can_be_compared(tables: Tables, gate: str) -> None:
+    """Own captions may be wrong: a false base rate on both sides once gave "supports"."""
+    verdict = judged(tables)["audit-estimates"]
+    assert (verdict.outcome, verdict.measured.gate) == ("cannot tell", gate)
 
 
-def test_similar_captions_are_seen_with_trusted_pairs_alone():
-    seen = rates("similar", method="similar", error=0.02)
-    blind = [{**row, "value": 0.0, "low": 0.0, "high": 0.01} for row in rates("similar")]
-    assert judged(seen, blind)["audit-similar"] == verdicts.SUPPORTS
-    assert judged(seen, rates("similar"))["audit-similar"] == verdicts.UNDECIDED
+@pytest.mark.parametrize(
+    ("memorised", "fitted", "outcome", "limited"),
+    [
+        (-0.05, 0.0, "supports", False),
+        (-0.05, -0.05, "supports", True),
+        (0.0, 0.0, "no such effect", False),
+        (0.05, 0.0, "contradicts", False),
+    ],
+)
+def test_what_was_memorised_looks_cleaner(
+    memorised: float, fitted: float, outcome: str, limited: bool
+) -> None:
+    verdict = judged(
+        made_up(limits(scorer="memorised", error=memorised),
+                limits(scorer="cross-fitted", error=fitted))
+    )["audit-memorised"]  # fmt: skip
+    assert (verdict.outcome, bool(verdict.limited)) == (outcome, limited)
+    assert verdict.effect.value == pytest.approx(-memorised)
+    error = 0.01 / stats.norm.ppf(0.95)
+    assert verdict.effect.error == pytest.approx(error)
+    assert {part.name for part in verdict.rates} == {*SHARES}
 
 
-def corpus(**metrics):
+@pytest.mark.parametrize(("refused", "right"), [("No.", True), ("", False)])
+def test_a_model_that_cannot_judge_does_not_contradict(refused: str, right: bool) -> None:
+    parts = limits(scorer="memorised", error=0.05), limits(scorer="cross-fitted")
+    verdict = judged(made_up(*parts, refused=refused, right=right))["audit-memorised"]
+    assert (verdict.outcome, verdict.reason) == ("cannot tell", "gate")
+
+
+def test_similar_captions_need_pairs_known_to_be_right() -> None:
+    seen = rates("similar", method="similar", error=0.01)
+    blind = [{**row, "value": 0.0, "high": 0.01} for row in limits("similar")]
+    found = judged(made_up(seen, blind))["audit-similar"]
+    assert (found.outcome, found.limited) == ("supports", ())
+    seeing = judged(made_up(seen, limits("similar")))["audit-similar"]
+    assert seeing.limited == ("Ranks among random captions",)
+    assert judged(made_up(seen, blind, right=False))["audit-similar"].outcome == "cannot tell"
+
+
+def corpus(refused: str = "", **metrics: tuple[float, float, float]) -> Tables:
     rows = [
         {"metric": name, "value": value, "low": low, "high": high}
         for name, (value, low, high) in metrics.items()
     ]
-    return Tables({"audit": tidy("audit", rows), "provenance": tidy("provenance", [])})
+    return made_up(TRIED, refused=refused).replace(audit=tidy("audit", rows))
 
 
-def test_the_first_sentence_has_the_interval():
-    text = words.headline(corpus(wrong_captions=(0.13, 0.12, 0.15)))
-    assert "12 %" in text
-    assert "15 %" in text
-    assert "At most 0.04 %" in words.headline(corpus(wrong_captions=(0.0, 0.0, 0.0004)))
+def test_only_pairs_known_to_be_right_give_a_lower_limit() -> None:
+    alone = words.headline(corpus(wrong_captions=(0.13, 0.12, 0.15)))
+    assert ("15 %" in alone, "12 %" in alone) == (True, False)
+    share = (0.13, 0.12, 0.15)
+    trusted = words.headline(corpus(wrong_captions=share, trusted=share))
+    assert ("15 %" in trusted, "12 %" in trusted) == (True, True)
+    assert "0.04 %" in words.headline(corpus(wrong_captions=(0.0, 0.0, 0.0004)))
+    assert words.headline(corpus("Refused.")) == "Refused."
     assert words.headline(corpus()) == ""
 
 
-def test_what_was_not_measured_is_said():
-    alone = " ".join(words.details(corpus(wrong_captions=(0.13, 0.12, 0.15))))
-    assert "Captions of similar pictures are not in this rate" in alone
-    with_trusted = " ".join(
-        words.details(corpus(wrong_captions=(0.13, 0.12, 0.15), trusted=(0.13, 0.12, 0.15),
-                             similar_captions=(0.2, 0.18, 0.22)))
-    )  # fmt: skip
-    assert "18 %" in with_trusted
-    assert "known to be right" in with_trusted
+def test_the_size_of_what_ranks_cannot_see_is_among_the_numbers() -> None:
+    tables = made_up(TRIED, limits("boilerplate", error=-0.1), limits("filtered", error=-0.05))
+    found = words.numbers(tables)
+    assert found["unseen"] == {
+        "boilerplate": pytest.approx((0.7, 0.8)), "filtered": pytest.approx((0.75, 0.8))
+    }  # fmt: skip
+    assert (found["limits"], found["held"]) == (3, 3)
 
 
-def test_figures_hold_the_numbers_of_the_tables():
-    tables = Tables({"audit_calibration": tidy("audit_calibration", rates(error=0.01))})
+@pytest.mark.parametrize("outcome", rules.OUTCOMES[:-1])
+@pytest.mark.parametrize("gate", ["", "unknown truth", "refused"])
+@pytest.mark.parametrize("trusted", [True, False])
+def test_every_sentence_renders_for_each_outcome(trusted: bool, gate: str, outcome: Any) -> None:
+    share = (0.13, 0.12, 0.15)
+    tables = corpus("Refused.")
+    if gate != "refused":
+        more = {"trusted": share} if trusted else {}
+        tables = corpus("", wrong_captions=share, wins_against_random=share, storey=share, **more)
+    (question,) = claims.QUESTIONS
+    answer = questions.answered("audit", question, [*judged(tables).values()], tables, 0.95)
+    assert answer.numbers["worst"] == pytest.approx(0.0)
+    reason: Any = "gate" if gate else "open"
+    lead = answer.lead[0]
+    measured = replace(lead.measured, gate=gate)
+    answer = replace(
+        answer, lead=(replace(lead, outcome=outcome, reason=reason, measured=measured),)
+    )
+    assert answer.sentence.endswith(".")
+    assert " ." not in answer.sentence + answer.limit + words.details(tables)
+    assert answer.limit.endswith(".") or gate == "refused"
+    assert ("12 %" in answer.sentence) == (trusted and gate != "refused")
+
+
+def test_figures_hold_the_numbers_of_the_tables() -> None:
+    tables = Tables(
+        {"audit_calibration": tidy("audit_calibration", rates(method="mixture", error=0.01))}
+    )
     drawing = figures.audit_calibration(tables)
-    assert drawing.data["value"].tolist() == [0.11, 0.31, 0.81]
+    assert isinstance(drawing, Drawing)
+    assert drawing.data["value"].tolist() == pytest.approx([0.11, 0.31, 0.81])
     assert "0.010" in drawing.sentence
-    assert isinstance(figures.audit_p_values(Tables({"audit": tidy("audit", [])})), figures.Hole)
+    assert isinstance(figures.audit_p_values(Tables({"audit": tidy("audit", [])})), Hole)

@@ -10,12 +10,13 @@ from markupsafe import Markup
 
 from mispair.audit.report.runs import shown_rates
 from mispair.audit.report.study import ABSENT, APART, CALIBRATION, LISTS, SUSPECTS
-from mispair.audit.report.words import details, headline, percent
+from mispair.audit.report.words import details, headline
 from mispair.core.words import MISSING, interval, number
+from mispair.report.judge import Verdict
 from mispair.report.pages.study_pages import Pages, Piece
 from mispair.report.table import Table
 from mispair.report.tables import Tables
-from mispair.report.verdicts import Verdict
+from mispair.report.texts import percent
 
 NAMES = {
     "probability": "probability of mispair",
@@ -99,7 +100,10 @@ def _known(table: pd.DataFrame) -> Table:
         ("captions", "estimate", "true", "estimated", "95 % interval", "covers", "error"),
         rows,
         "The captions of the corpus itself are assumed to be right: wrong ones among them add to "
-        "every estimate. Ranks among random captions do not detect captions of similar pictures.",
+        "every estimate. Without trusted pairs only the upper limit is known, so the interval "
+        "begins at 0. Ranks among random captions do not detect captions of similar pictures, a "
+        "caption that fits many pictures (boilerplate), and wrong captions that a filter by "
+        "cosines left (filtered).",
         section=CALIBRATION,
     )
 
@@ -134,7 +138,7 @@ def _pieces(content: Any) -> Mapping[str, Piece]:
     gallery = content.pieces.get("suspects")
     why = "it could not be made from the existing results" if content.failed else "it was not drawn"
     return {
-        "": Piece(" ".join(details(content.tables))),
+        "": Piece(details(content.tables)),
         SUSPECTS: Piece(html=Markup(gallery)) if gallery else Piece(f"No gallery: {why}."),
     }
 
@@ -147,8 +151,8 @@ def _summary(tables: Tables) -> list[str]:
 
 
 PAGES = Pages(
-    claims=(),
-    questions=(),
+    claims=claims.CLAIMS,
+    questions=claims.QUESTIONS,
     answer=headline,
     tables=_tables,
     pieces=_pieces,

@@ -1,11 +1,15 @@
-"""Results of the audit in sentences."""
+"""Results of the audit, for sentences and figures."""
 
 from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
 
 import pandas as pd
 
 from mispair.audit.rate import Rate
-from mispair.core.words import number
+from mispair.audit.report.runs import UNSEEN, UNTOUCHED, shown_rates
+from mispair.report import texts
 from mispair.report.tables import Tables
 
 
@@ -17,28 +21,6 @@ def estimate(table: pd.DataFrame, metric: str) -> Rate | None:
     return Rate(*(float(rows.iloc[0][name]) for name in ("value", "low", "high")))
 
 
-def percent(share: float) -> str:
-    """Return a share in per cent, with as many digits as small shares need."""
-    digits = 0 if share >= 0.1 else 1 if share >= 0.01 or share == 0 else 2
-    return f"{number(100 * share, digits)} %"
-
-
-def between(rate: Rate) -> str:
-    """Return an interval in words.
-
-    Examples
-    --------
-    >>> between(Rate(0.13, 0.12, 0.15))
-    'Between 12 % and 15 %'
-    >>> between(Rate(0.0, 0.0, 0.0004))
-    'At most 0.04 %'
-    """
-    low, high = percent(rate.low), percent(rate.high)
-    if rate.low <= 0 or low == high:
-        return f"At most {high}" if rate.low <= 0 else f"About {high}"
-    return f"Between {low} and {high}"
-
-
 def refusal(tables: Tables) -> str:
     """Return why there is no estimate, or ""."""
     origin = tables.provenance
@@ -47,51 +29,37 @@ def refusal(tables: Tables) -> str:
     return text if isinstance(text, str) else ""
 
 
+def numbers(tables: Tables) -> Mapping[str, Any]:
+    """Return the rates of the corpus, and those of the trials, for sentences.
+
+    ``rate`` is the share of captions of unrelated pictures; only with pairs known to be right
+    (``trusted``) it has a lower limit. ``limits`` are, without such pairs, the upper limits where
+    the share is known. ``unseen`` are estimates and true shares of errors that ranks cannot see,
+    by their names.
+    """
+    table, rates = tables.audit, shown_rates(tables.audit_calibration)
+    without = rates[rates["series"] == UNTOUCHED]
+    names = [name for name in ("similar", *UNSEEN) if name in set(without["scheme"])]
+    last = {name: without[without["scheme"] == name].sort_values("true").iloc[-1] for name in names}
+    limits = without[without["scheme"] == "random"]
+    return {
+        "refused": refusal(tables),
+        "rate": estimate(table, "wrong_captions"),
+        "trusted": estimate(table, "trusted") is not None,
+        "similar": estimate(table, "similar_captions"),
+        "wins": estimate(table, "wins_against_random"),
+        "storey": estimate(table, "storey"),
+        "limits": len(limits),
+        "held": int((limits["true"] <= limits["high"]).sum()),
+        "unseen": {name: (float(row["value"]), float(row["true"])) for name, row in last.items()},
+    }
+
+
 def headline(tables: Tables) -> str:
     """Return the first sentence of the page; "" if the audit did not run."""
-    rate = estimate(tables.audit, "wrong_captions")
-    if rate is None:
-        return refusal(tables)
-    return f"{between(rate)} of the captions do not belong to their picture."
+    return texts.sentence("audit", "page", "headline", numbers(tables))
 
 
-def details(tables: Tables) -> list[str]:
+def details(tables: Tables) -> str:
     """Return the sentences that support the headline."""
-    table = tables.audit
-    rate, bound = estimate(table, "wrong_captions"), estimate(table, "storey")
-    wins = estimate(table, "wins_against_random")
-    sentences = []
-    if wins is not None:
-        sentences.append(
-            f"The caption of a pair fits its picture better than a random caption in "
-            f"{percent(wins.value)} of comparisons."
-        )
-    if rate is not None:
-        with_trusted = estimate(table, "trusted") is not None
-        sentences.append(
-            f"Best estimate: {percent(rate.value)}, "
-            + (
-                "from the ranks of pairs known to be right."
-                if with_trusted
-                else "if each kind of right caption beats a random one in at least 70 of 100 "
-                "comparisons by this model. Right captions that the model takes for random ones "
-                "are counted as wrong; only pairs known to be right would separate them."
-            )
-        )
-    if bound is not None and rate is not None:
-        sentences.append(
-            f"Storey’s estimate, an upper bound on average: {percent(bound.value)} "
-            f"({percent(bound.low)} to {percent(bound.high)})."
-        )
-    similar = estimate(table, "similar_captions")
-    if similar is not None:
-        sentences.append(
-            f"{between(similar)} of the captions are those of a similar picture, which this rate "
-            "does not count."
-        )
-    elif rate is not None:
-        sentences.append(
-            "Captions of similar pictures are not in this rate: they rank like right ones among "
-            "random captions. Pairs known to be right are needed to count them."
-        )
-    return sentences
+    return texts.sentence("audit", "page", "details", numbers(tables))

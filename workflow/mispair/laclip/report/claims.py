@@ -19,9 +19,9 @@ from mispair.report.questions import Question
 from mispair.report.statistics import effect_of_mean
 from mispair.report.tables import Tables
 
-UNIT = "data set of pre-training"
-"""The replicate: captions were rewritten once for each. Models of several architectures that
-were trained on the same data, and evaluation sets of the same models, are averaged first."""
+UNIT = "pre-training"
+"""The replicate, a data set: captions were rewritten once for each. Models of several architectures
+that were trained on the same data, and evaluation sets of the same models, are averaged first."""
 
 NEEDS = "studies: [laclip]"
 

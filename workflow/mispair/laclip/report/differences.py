@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
+from typing import Any
 
-from mispair.core.words import number
 from mispair.evaluation.report.checkpoints import Score
 from mispair.evaluation.set_names import canonical
 
@@ -22,15 +22,10 @@ CLIP_MEAN, IMAGENET_MEAN = 0.4815, 0.485
 ON_IMAGENET_MEAN = ("cc3m", "cc12m", "redcaps")
 """Pre-trainings of LaCLIP's files whose images were prepared with ImageNet's mean and deviation."""
 
-NOT_EXPLAINED = "not explained"
+Reason = tuple[str, Mapping[str, Any]]
+"""A macro ``reason_NAME`` of the study's template without the prefix, and its numbers."""
 
-RULES = (
-    "Differences of more than 1 point (0.01 of silhouette) are flagged; the first rule that "
-    "applies gives the likely reason: LaCLIP’s own ImageNet number agrees with this one or differs "
-    "from table 3 itself; another protocol of this run is within 1 point; so is the same "
-    "protocol’s other metric; the activation is not the one of training; images were prepared with "
-    "another mean than in training, here or in the authors’ script (differences up to 3 points)."
-)
+NOT_EXPLAINED: Reason = ("not_explained", {})
 
 
 def flagged(score: Score) -> bool:
@@ -44,7 +39,7 @@ def reason(
     scored: Sequence[Score],
     metrics: Mapping[str, float],
     facts: Mapping[str, str],
-) -> str:
+) -> Reason:
     """Return the likely reason of a flagged difference.
 
     Parameters
@@ -58,39 +53,22 @@ def reason(
     facts : mapping of str to str
         What is known of the model's file: activation.image, activation.text, mean.
     """
+    found = None
     if score.measure == "acc1":
-        text = _imagenet(score) or _other_protocol(score, scored) or _other_metric(score, metrics)
-        if text:
-            return text
-    return _activation(score, facts) or _preparation(score, facts) or NOT_EXPLAINED
+        found = _imagenet(score) or _other_protocol(score, scored) or _other_metric(score, metrics)
+    return found or _activation(score, facts) or _preparation(score, facts) or NOT_EXPLAINED
 
 
-def _percent(value: float) -> str:
-    return f"{number(100 * value, 1)} %"
-
-
-def _points(value: float) -> str:
-    return f"{number(100 * abs(value), 1)} points"
-
-
-def _imagenet(score: Score) -> str | None:
+def _imagenet(score: Score) -> Reason | None:
     if not math.isfinite(score.own):
         return None
-    apart = score.own - score.published
+    numbers = {"own": score.own, "apart": abs(score.own - score.published)}
     if abs(score.value - score.own) <= POINT:
-        return (
-            f"agrees with LaCLIP’s own {_percent(score.own)}, from which the paper’s table 3 is "
-            f"{_points(apart)} away: another protocol there"
-        )
-    if abs(apart) > POINT:
-        return (
-            f"table 3 is itself {_points(apart)} from LaCLIP’s own {_percent(score.own)}: its "
-            "protocol differs, and is not stated"
-        )
-    return None
+        return "own_number", numbers
+    return ("table_differs", numbers) if numbers["apart"] > POINT else None
 
 
-def _other_protocol(score: Score, scored: Sequence[Score]) -> str | None:
+def _other_protocol(score: Score, scored: Sequence[Score]) -> Reason | None:
     same = [
         candidate
         for candidate in scored
@@ -101,18 +79,20 @@ def _other_protocol(score: Score, scored: Sequence[Score]) -> str | None:
     if not same:
         return None
     nearest = min(same, key=lambda candidate: abs(candidate.value - score.published))
-    return f"protocol: under {nearest.protocol} it is {_percent(nearest.value)} ({nearest.metric})"
+    return "protocol", {
+        "protocol": nearest.protocol, "value": nearest.value, "metric": nearest.metric,
+    }  # fmt: skip
 
 
-def _other_metric(score: Score, metrics: Mapping[str, float]) -> str | None:
+def _other_metric(score: Score, metrics: Mapping[str, float]) -> Reason | None:
     for name in ("acc1", "mean_per_class_recall"):
         value = metrics.get(name, math.nan)
         if name != score.metric and abs(value - score.published) <= POINT:
-            return f"metric: {name} of the same answers is {_percent(value)}"
+            return "metric", {"metric": name, "value": value}
     return None
 
 
-def _activation(score: Score, facts: Mapping[str, str]) -> str | None:
+def _activation(score: Score, facts: Mapping[str, str]) -> Reason | None:
     """Compare the activation of the text tower with the one that the files were trained with."""
     used = facts.get("activation.text")
     pretraining = canonical(score.pretraining)
@@ -121,29 +101,17 @@ def _activation(score: Score, facts: Mapping[str, str]) -> str | None:
     quick = pretraining in ON_IMAGENET_MEAN or score.architecture == "ViT-L/14"
     if canonical(score.method) != "laclip" and pretraining == "laion400m":
         return None  # CLIP models of LAION-400M come with either, each right for its file
-    if ("quick" in used) == quick:
-        return None
-    return (
-        f"activation: the text tower has {used}, but the file was trained with "
-        f"{'QuickGELU' if quick else 'GELU'}; that mistake costs 2.7 points of ImageNet on a "
-        "ViT-B/32 (62.9 % against 60.2 %)"
-    )
+    return None if ("quick" in used) == quick else ("activation", {"used": used, "quick": quick})
 
 
-def _preparation(score: Score, facts: Mapping[str, str]) -> str | None:
+def _preparation(score: Score, facts: Mapping[str, str]) -> Reason | None:
     mean = _first(facts.get("mean"))
     if mean is None or canonical(score.pretraining) not in ON_IMAGENET_MEAN:
         return None
     if abs(mean - CLIP_MEAN) < 1e-3:
-        return (
-            "preparation: images have CLIP’s mean and deviation, but the file was trained with "
-            "ImageNet’s"
-        )
+        return "preparation", {}
     if abs(mean - IMAGENET_MEAN) < 1e-3 and abs(score.difference) <= PREPARATION:
-        return (
-            "perhaps preparation: the authors’ script uses CLIP’s mean and deviation on files that "
-            "were trained with ImageNet’s, which this run uses"
-        )
+        return "preparation_of_authors", {}
     return None
 
 

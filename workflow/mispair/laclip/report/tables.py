@@ -20,8 +20,8 @@ from mispair.evaluation.report.compositional import compositional
 from mispair.evaluation.report.protocols import HASHES, short
 from mispair.evaluation.report.series import TOWERS
 from mispair.evaluation.set_names import canonical
-from mispair.laclip.report.differences import RULES, flagged, reason
-from mispair.report import published
+from mispair.laclip.report.differences import flagged, reason
+from mispair.report import published, texts
 from mispair.report.table import Table, or_dash
 from mispair.report.tables import Tables, records
 
@@ -75,7 +75,8 @@ def _next_to_published(tables: Tables, measure: str) -> Table:
         why = "–"
         if flagged(score):
             key = (score.towers, score.evaluation_set, score.protocol or "")
-            why = reason(score, every, metrics.get(key, {}), facts_of.get(score.towers, {}))
+            likely = reason(score, every, metrics.get(key, {}), facts_of.get(score.towers, {}))
+            why = texts.sentence("laclip", "reason", *likely)
         rows.append((
             f"{score.pretraining} {score.architecture} {score.method}", score.towers,
             score.evaluation_set,
@@ -85,7 +86,8 @@ def _next_to_published(tables: Tables, measure: str) -> Table:
             *([_printed(score.own, measure)] if is_share else []), why,
         ))  # fmt: skip
     rows += _holes(every, measure)
-    remarks = ("With 95 % intervals.", HASHES if is_share else "", RULES, _not_run(every))
+    rules = texts.sentence("laclip", "reason", "rules")
+    remarks = ("With 95 % intervals.", HASHES if is_share else "", rules, _not_run(every))
     remark = " ".join(filter(None, remarks))
     title = "Accuracy" if is_share else "Silhouette"
     return Table(
