@@ -5,7 +5,14 @@ from __future__ import annotations
 import altair as alt
 import pandas as pd
 
-from mispair.audit.report.runs import CROSS_FITTED, MEMORISED, TRUSTED, UNTOUCHED, shown_rates
+from mispair.audit.report.runs import (
+    CROSS_FITTED,
+    MEMORISED,
+    TRUSTED,
+    UNSEEN,
+    UNTOUCHED,
+    shown_rates,
+)
 from mispair.audit.report.words import estimate, percent
 from mispair.report import charts, small, style
 from mispair.report.charts import Drawing, Hole
@@ -63,6 +70,7 @@ def audit_calibration(tables: Tables) -> Drawing | Hole:
     """Draw estimated against true shares."""
     table = tables.audit_calibration
     data = shown_rates(table)
+    data = data[~data["scheme"].isin(UNSEEN)]
     if data.empty:
         return Hole(NOT_RUN)
     panels = []

@@ -100,7 +100,10 @@ def _known(table: pd.DataFrame) -> Table:
         ("captions", "estimate", "true", "estimated", "95 % interval", "covers", "error"),
         rows,
         "The captions of the corpus itself are assumed to be right: wrong ones among them add to "
-        "every estimate. Ranks among random captions do not detect captions of similar pictures.",
+        "every estimate. Without trusted pairs only the upper limit is known, so the interval "
+        "begins at 0. Ranks among random captions do not detect captions of similar pictures, a "
+        "caption that fits many pictures (boilerplate), and wrong captions that a filter by "
+        "cosines left (filtered).",
         section=CALIBRATION,
     )
 

@@ -30,10 +30,11 @@ def sections_of(rule: str, wildcards: Mapping[str, str]) -> Sequence[str]:
 STUDY = Study(
     key="audit",
     title="Audit: how many captions are wrong, and which",
-    about="For each picture, its caption is ranked among captions of other pairs. A caption that "
-    "has nothing to do with its picture is one more random caption, so its rank (p-value) is "
-    "uniform for any model. The share of such captions is estimated from the ranks of all "
-    "pairs, and the probability that a caption is wrong from the similarity of the pair. "
+    about="For each picture, its caption is ranked among captions of other pairs. The assumption "
+    "is that a wrong caption is one more random caption: then its rank (p-value) is uniform for "
+    "any model. The share of such captions is estimated from the ranks of all "
+    "pairs, and the probability that a caption is wrong from the similarity of the pair. Without "
+    "pairs known to be right the share has an upper limit and no lower one. "
     "Captions of similar pictures are another kind of wrong caption, which these ranks do not "
     "detect; they are counted if pairs known to be right are given (the key trusted).",
     sections=("", SUSPECTS, ABSENT, CALIBRATION, APART, LISTS),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pandas as pd
 
 from mispair.audit.rate import Rate
+from mispair.audit.report.study import CALIBRATION
 from mispair.core.words import number
 from mispair.report.tables import Tables
 
@@ -32,11 +33,14 @@ def between(rate: Rate) -> str:
     'Between 12 % and 15 %'
     >>> between(Rate(0.0, 0.0, 0.0004))
     'At most 0.04 %'
+    >>> between(Rate(0.12, float("nan"), 0.15))
+    'At most 15 %'
     """
-    low, high = percent(rate.low), percent(rate.high)
-    if rate.low <= 0 or low == high:
-        return f"At most {high}" if rate.low <= 0 else f"About {high}"
-    return f"Between {low} and {high}"
+    high = percent(rate.high)
+    if not rate.low > 0:
+        return f"At most {high}"
+    low = percent(rate.low)
+    return f"About {high}" if low == high else f"Between {low} and {high}"
 
 
 def refusal(tables: Tables) -> str:
@@ -52,7 +56,7 @@ def headline(tables: Tables) -> str:
     rate = estimate(tables.audit, "wrong_captions")
     if rate is None:
         return refusal(tables)
-    return f"{between(rate)} of the captions do not belong to their picture."
+    return f"{between(rate)} of the captions belong to an unrelated picture."
 
 
 def details(tables: Tables) -> list[str]:
@@ -60,6 +64,7 @@ def details(tables: Tables) -> list[str]:
     table = tables.audit
     rate, bound = estimate(table, "wrong_captions"), estimate(table, "storey")
     wins = estimate(table, "wins_against_random")
+    with_trusted = estimate(table, "trusted") is not None
     sentences = []
     if wins is not None:
         sentences.append(
@@ -67,21 +72,23 @@ def details(tables: Tables) -> list[str]:
             f"{percent(wins.value)} of comparisons."
         )
     if rate is not None:
-        with_trusted = estimate(table, "trusted") is not None
         sentences.append(
-            f"Best estimate: {percent(rate.value)}, "
-            + (
-                "from the ranks of pairs known to be right."
-                if with_trusted
-                else "if each kind of right caption beats a random one in at least 70 of 100 "
-                "comparisons by this model. Right captions that the model takes for random ones "
-                "are counted as wrong; only pairs known to be right would separate them."
-            )
+            f"Best estimate: {percent(rate.value)}, from the ranks of pairs known to be right."
+            if with_trusted
+            else "This is an upper limit, because right captions that the model takes for random "
+            "ones count as wrong: only pairs known to be right (the key trusted) would separate "
+            f"them. Probabilities are computed for a share of {percent(rate.value)}, as if each "
+            "kind of right caption beat a random one in at least 70 of 100 comparisons."
         )
-    if bound is not None and rate is not None:
         sentences.append(
-            f"Storey’s estimate, an upper bound on average: {percent(bound.value)} "
-            f"({percent(bound.low)} to {percent(bound.high)})."
+            "The condition is that wrong captions are like captions drawn at random. Texts that "
+            "fit every picture, and corpora that were already filtered by a score, hide more wrong "
+            f"captions; the trials under {CALIBRATION} have the size of the miss."
+        )
+    if bound is not None and rate is not None and with_trusted:
+        sentences.append(
+            f"Storey’s estimate, an upper bound if the trusted pairs are left out: "
+            f"{percent(bound.value)} (at most {percent(bound.high)})."
         )
     similar = estimate(table, "similar_captions")
     if similar is not None:
