@@ -111,7 +111,7 @@ class Files:
             self.folder / "texts.parquet", "--features",
             *(self.folder / f"features/{name}.safetensors" for name in names), "--feature-rows",
             *(self.folder / f"rows/{name}.parquet" for name in names), "--projection",
-            self.folder / "projection.safetensors", "--device", "cpu",
+            self.folder / "projection.safetensors", "--device", "cpu", "--training", "--shards",
         ]  # fmt: skip
         for key, value in more.items():
             arguments += [f"--{key.replace('_', '-')}", *([value] if value else [])]

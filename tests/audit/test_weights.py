@@ -1,7 +1,5 @@
 """Weights of the pairs that a fine-tuning learns from."""
 
-import json
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -27,19 +25,18 @@ def paired(n, rate, draws=1, crops=1):
 def test_wrong_pairs_weigh_little_and_the_mean_weight_is_the_share_of_right_ones(crops):
     features, wrong = paired(3000, 0.4, draws=2, crops=crops)
     for draw in (0, 1):
-        weights, refused = pair_weights(features, draw, IDENTITY, seed=0)
-        assert (refused, weights.dtype) == ("", np.float32)
+        weights = pair_weights(features, draw, IDENTITY, seed=0)
+        assert weights.dtype == np.float32
         assert weights.mean() == pytest.approx(0.6, abs=0.02)
         assert weights[~wrong[draw]].mean() > 0.9 > 0.1 > weights[wrong[draw]].mean()
 
 
-def test_all_pairs_weigh_the_same_where_the_model_cannot_tell():
+def test_there_are_no_weights_where_the_model_cannot_tell():
     images, _ = embeddings(1000, seed=1)
     texts, _ = embeddings(1000, seed=2)
     features = PairedFeatures(images, texts, np.arange(1000)[None])
-    weights, refused = pair_weights(features, 0, IDENTITY, seed=0)
-    assert "no more than chance" in refused
-    assert (weights == 1).all()
+    with pytest.raises(ValueError, match="refuses"):
+        pair_weights(features, 0, IDENTITY, seed=0)
 
 
 def test_the_step_weighs_the_pairs_of_each_seed(tmp_path, capsys):
@@ -62,15 +59,28 @@ def test_the_step_weighs_the_pairs_of_each_seed(tmp_path, capsys):
     command[start:end] = ["--pairing", str(tmp_path / "pairing.parquet")]
     start = command.index("--projection")
     command[start : start + 2] = []
-    command += ["--seeds", "2", "--seed", "0", "--pairs", "800", "--weights"]
+    key = "filter_captions.rules: posterior"
+    command += ["--trusted", "--key", key, "--seeds", "2", "--seed", "0", "--pairs", "800"]
+    command += ["--weights"]
     assert cli.main([*command, str(tmp_path / "a")]) == 0
     assert cli.main([*command, str(tmp_path / "b")]) == 0
     assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
     tensors, metadata = files.read_tensors(tmp_path / "a")
-    assert json.loads(metadata["refused"]) == ["", ""]
+    assert metadata["scheme"] == "random"
     assert tensors["rows"].shape == tensors["weights"].shape == (2, 800)
     for rows, weights, swaps in zip(tensors["rows"], tensors["weights"], wrong, strict=True):
         assert weights[~swaps[rows]].mean() > 0.85 > 0.15 > weights[swaps[rows]].mean()
+    # Trusted pairs that beat random ones no more often than chance refuse all weights.
+    trusted = tmp_path / "trusted.txt"
+    trusted.write_text("\n".join(np.array(made.keys)[wrong[0] & wrong[1]].tolist()))
+    place = command.index("--trusted") + 1
+    unusable = [*command[:place], str(trusted), *command[place:]]
+    pairing["text_changed"] = pairing["text_changed_1"] = False
+    files.write_parquet(tmp_path / "pairing.parquet", pairing, {"scheme": "random"})
+    assert cli.main([*unusable, str(tmp_path / "c")]) == 2
+    message = capsys.readouterr().err
+    assert all(word in message for word in (key, "pairing.parquet"))
+    assert not (tmp_path / "c").exists()
     made.write(towers="other")
     assert cli.main([*command, str(tmp_path / "c")]) == 2
     assert "comes from other towers" in capsys.readouterr().err

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -12,9 +13,15 @@ import pytest
 from snakemake.iocontainers import Wildcards
 
 from mispair.audit.dag import weighing
+from mispair.audit.seen_pairs import SHIPPED_SEED
 from mispair.core.files import UserError
 from mispair.core.provenance import PACKAGE
 from mispair.dag import Dag
+from mispair.pairs.steps import make_scenes
+from mispair.repair.arm_differences import REFERENCES
+from mispair.repair.rules import RULES
+from mispair.towers.dag import SHIPPED
+from mispair.towers.pretraining.pretraining import corpus_fingerprint
 
 
 def test_arms_of_the_embedded_configuration() -> None:
@@ -261,6 +268,61 @@ def test_weights_add_an_arm_at_every_rate_of_every_scheme() -> None:
 def test_an_audit_refuses_towers_that_learn_from_the_pairs_it_judges() -> None:
     with pytest.raises(UserError, match="looks clean to a model that was trained on it"):
         Dag({"studies": ["audit"], "towers": "train"}, "config.yaml")
+
+
+SEEN = [
+    {"studies": ["audit"]},
+    {"studies": ["image_text"], "finetune_projection": {"weights": "audit"}},
+    {"studies": ["repair"], "filter_captions": {"rules": ["raw", "posterior"]}},
+]
+"""Configurations in which the towers judge which captions are wrong."""
+
+
+@pytest.mark.parametrize("changes", SEEN)
+def test_towers_do_not_judge_the_pairs_that_they_were_trained_on(changes, tmp_path):
+    """Pairs are known by the seed of generated ones, and by the fingerprint of a user's own."""
+    with pytest.raises(UserError, match="make_scenes.seed"):
+        Dag({**changes, "make_scenes": {"seed": 0, "shards": 3}}, "config")
+    assert Dag({**changes, "make_scenes": {"seed": 1}}, "config").training_record() == []
+    towers, shards = tmp_path / "towers", tmp_path / "shards"
+    shutil.copytree(SHIPPED["shipped"], towers)
+    shards.mkdir()
+    for content in ("other", "seen"):
+        (shards / "a.tar").write_text(content)
+        fingerprint = corpus_fingerprint([shards / "a.tar"])
+        corpus = {"fingerprint": fingerprint, "shards": ["a.tar"], "pairs": 1}
+        (towers / "training.json").write_text(json.dumps({"corpus": corpus}))
+    own = {**changes, "towers": str(towers), "shards": str(shards)}
+    with pytest.raises(UserError, match="training.json"):
+        Dag(own, "config")
+    (shards / "a.tar").write_text("unseen")
+    unseen = Dag(own, "config")
+    assert [Path(path).name for path in unseen.training_record()] == ["training.json"]
+    assert unseen.shards_to_compare() == [str(shards / "a.tar")]
+    (shards / "a.tar").rename(shards / "b.tar")
+    assert Dag(own, "config").shards_to_compare() == []
+
+
+def test_the_shipped_towers_were_trained_on_scenes_of_seed_0():
+    for folder in SHIPPED.values():
+        corpus = json.loads((folder / "training.json").read_text())["corpus"]
+        assert corpus["fingerprint"].startswith("21ab6380")
+        assert len(corpus["shards"]) == 20
+    assert make_scenes.Settings().seed != SHIPPED_SEED
+
+
+def test_own_data_are_compared_without_right_captions():
+    """README's example of a repair: every rule has raw captions as its reference."""
+    rules = ["raw", "factor", "drop", "posterior"]
+    own = {
+        "studies": ["audit", "repair"], "corrupt_captions": {"rates": [0.0]},
+        "filter_captions": {"rules": rules, "rates": [0.0]},
+    }  # fmt: skip
+    answers = Dag(own, "config").repair.answers()
+    assert [path.split("/")[4].split("_")[0] for path in answers] == [
+        f"repair-{rule}" for rule in rules
+    ]
+    assert all("raw" in REFERENCES.get(rule, ("raw",)) for rule in RULES if rule != "raw")
 
 
 def test_an_audit_alone_encodes_the_corpus_and_trains_no_arm() -> None:

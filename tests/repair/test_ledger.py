@@ -70,3 +70,8 @@ def test_the_card_has_front_matter_and_the_counts() -> None:
     cells = {tuple(re.split(r" *\| *", line.strip("| "))) for line in card.text.splitlines()}
     assert ("read", "8") in cells
     assert ("wrong", "dropped", "1") in cells
+    assert "Warning" not in card.text
+    power = {"captioner_wins": 0.53, "scorer_wins": 0.9, "no_better_than_chance": ["captioner"]}
+    warned = dataset_card(rows, {"repair": "factor", "factor": 1.2, **power}, "odd")
+    assert warned.count("Warning") == 1
+    assert "53%" in warned

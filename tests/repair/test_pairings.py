@@ -10,8 +10,9 @@ import pytest
 
 from mispair.core import files
 from mispair.repair import pairings
+from mispair.repair.repaired_pairing import RuleFiles
 from mispair.repair.rules import DROPPED, KEPT, REPLACED
-from mispair.repair.scores import cosines
+from mispair.repair.scores import cosines, wins
 from mispair.towers.features import PairedFeatures
 from mispair.towers.finetuning import projection
 from mispair.towers.finetuning.batches import fewest_kept
@@ -104,6 +105,36 @@ def test_cosines_are_those_of_single_pairs(crops: int) -> None:
         u = features.image_features[pair * crops].astype(float) @ image
         v = features.text_features[features.text_rows[1, pair]].astype(float) @ text
         assert measured[pair] == pytest.approx(u @ v / np.sqrt((u @ u) * (v @ v)), abs=1e-5)
+
+
+@pytest.mark.parametrize(("noise", "least", "most"), [(0.3, 0.9, 1.0), (1e3, 0.4, 0.6)])
+def test_wins_over_captions_of_other_pairs(noise: float, least: float, most: float) -> None:
+    draw = np.random.default_rng(3)
+    images = draw.standard_normal((400, 12)).astype(np.float32)
+    texts = (images + noise * draw.standard_normal(images.shape)).astype(np.float32)
+    features = PairedFeatures(images, texts, np.arange(400)[None])
+    identity = np.eye(12, dtype=np.float32)
+    value, error = wins(features, identity, identity, 0, np.arange(0, 400, 2), draw)
+    assert least < value <= most
+    assert error < 0.05
+    assert np.isnan(wins(features, identity, identity, 0, np.arange(19), draw)[0])
+    # One caption for all pairs wins nothing and loses nothing.
+    same = replace(features, text_rows=np.zeros((1, 400), int))
+    assert wins(same, identity, identity, 0, np.arange(400), draw)[0] == 0.5
+
+
+@pytest.mark.parametrize(
+    ("wins_of", "weak"),
+    [((0.95, 0.9), []), ((0.52, 0.9), ["scorer"]), ((0.59, 0.5), ["scorer", "captioner"]),
+     ((np.nan, 0.9), [])],
+)  # fmt: skip
+def test_the_ledger_states_which_model_is_no_better_than_chance(tmp_path, wins_of, weak) -> None:
+    measured = np.array([[[value, 0.004] for value in wins_of]] * 2)
+    files.write_tensors(tmp_path / "scores", {"wins": measured}, {})
+    power = RuleFiles([], [tmp_path / "scores"], [], []).power()
+    assert power["no_better_than_chance"] == weak
+    assert power["scorer_wins"] == (None if np.isnan(wins_of[0]) else pytest.approx(wins_of[0]))
+    assert RuleFiles([], [], [], []).power() == {}
 
 
 def test_runs_keep_as_many_pairs_as_the_one_with_the_fewest() -> None:

@@ -17,6 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from mispair import config as configuration
+from mispair.audit import seen_pairs
+from mispair.audit.seen_pairs import OWN_SHARDS_AT_START, SHIPPED_SEED
 from mispair.core import run_record
 from mispair.core.files import UserError
 from mispair.core.provenance import PACKAGE, code_version
@@ -149,18 +151,46 @@ class Dag:
             self._refuse_to_train_on_too_little()
         if self._tower_seeds:
             self._refuse_towers_of_this_corpus()
-        weighs = of_image_text and self.config.finetune_projection.weights == "audit"
-        judges = self.runs("audit") or weighs
-        if judges and self._trains_towers:
-            raise UserError(
-                "towers: `train` learns from the pairs that the audit judges, and a corpus "
-                "looks clean to a model that was trained on it. Take audit out of `studies` and "
-                "leave `finetune_projection.weights` at none; or train on one half of the shards "
-                "first, then audit the other half with `towers: results/towers/trained`."
-            )
+        self._refuse_seen_pairs()
         if self.encodes:
             for key in ("trusted", "words"):
                 self.user_file(key)  # raises before any job if the file is missing
+
+    @property
+    def _judges(self) -> bool:
+        """Whether the towers judge which captions are wrong."""
+        weighs = self.runs("image_text") and self.config.finetune_projection.weights == "audit"
+        return self.runs("audit") or weighs or self.repair.audits_draws
+
+    def _refuse_seen_pairs(self) -> None:
+        """Refuse towers that judge pairs that they were trained on, as far as is known by now."""
+        if not self._judges:
+            return
+        if self._trains_towers:
+            seen_pairs.refuse("towers: `train`")
+        seed = self.config.make_scenes.seed
+        if self._is_generated and self.config.towers in SHIPPED and seed == SHIPPED_SEED:
+            seen_pairs.refuse(f"towers: {self.config.towers}, with make_scenes.seed {seed},")
+        shards = [Path(shard) for shard in self.shards_to_compare()]
+        sizes = [shard.stat().st_size for shard in shards if shard.is_file()]
+        if len(sizes) == len(shards) and sum(sizes) <= OWN_SHARDS_AT_START:
+            seen_pairs.refuse_seen([*map(Path, self.training_record())], shards)
+
+    def training_record(self) -> list[str]:
+        """Return the record of the training of towers that may have seen the pairs they judge.
+
+        Towers that were trained on shards of other names have not. The shipped towers have their
+        own seed of make_scenes.
+        """
+        if not self._judges or (self._is_generated and self.config.towers in SHIPPED):
+            return []
+        files = self.models.files(self.towers)
+        records = [path for path in files if Path(path).name == seen_pairs.RECORD]
+        return [path for path in records if seen_pairs.may_have_seen(path, self._shards)]
+
+    def shards_to_compare(self) -> list[str]:
+        """Return the shards of the corpus, if `training_record` is to be compared with them."""
+        return self._shards if self.training_record() else []
 
     def runs(self, study: str) -> bool:
         """Return whether a study is among those that the configuration names."""

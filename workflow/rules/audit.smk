@@ -11,6 +11,8 @@ rule audit_pairs:
         projection="results/arms/{corpus}/{towers}/untouched/projection.safetensors",
         similar=similar(dag),
         trusted=steady(dag.user_file("trusted")),
+        training=steady(dag.training_record()),
+        shards=steady(dag.shards_to_compare()),
     output:
         audit=f"{AUDIT}/audit.parquet",
         rates=f"{AUDIT}/audit.json",
@@ -32,6 +34,7 @@ rule audit_pairs:
         "python -m mispair audit-pairs --corpus {input.corpus} --captions {input.captions:q}"
         " --features @{input.features:q} --feature-rows @{input.rows:q}"
         " --projection {input.projection} --similar {input.similar:q} --trusted {input.trusted:q}"
+        " --training {input.training:q} --shards {input.shards:q}"
         " --audit {output.audit} --rates {output.rates} {params.flags} > {log} 2>&1"
 
 
@@ -44,6 +47,8 @@ rule calibrate_audit:
         projection="results/arms/{corpus}/{towers}/untouched/projection.safetensors",
         similar="results/pairs/{corpus}/similar.parquet",
         truth=steady(dag.truth_of_all()),
+        training=steady(dag.training_record()),
+        shards=steady(dag.shards_to_compare()),
     output:
         calibration=f"{AUDIT}/calibration.json",
     log:
@@ -63,6 +68,7 @@ rule calibrate_audit:
         "python -m mispair calibrate-audit --corpus {input.corpus} --captions {input.captions:q}"
         " --features @{input.features:q} --feature-rows @{input.rows:q}"
         " --projection {input.projection} --similar {input.similar} --truth {input.truth:q}"
+        " --training {input.training:q} --shards {input.shards:q}"
         " --calibration {output.calibration} {params.flags} > {log} 2>&1"
 
 
@@ -153,6 +159,9 @@ rule weigh_pairs:
         written_features=dag.written("safetensors"),
         written_rows=dag.written("parquet"),
         untouched="results/arms/{corpus}/{towers}/untouched/projection.safetensors",
+        trusted=steady(dag.user_file("trusted")),
+        training=steady(dag.training_record()),
+        shards=steady(dag.shards_to_compare()),
     output:
         weights=f"{AUDIT}/weights/{{scheme}}~{{rate}}.safetensors",
     log:
@@ -165,6 +174,7 @@ rule weigh_pairs:
         gpu=dag.gpus("finetune_projection"),
     params:
         *code_version("weigh_pairs"),
+        stamps=dag.stamps(dag.user_file("trusted")),
         flags=weighing(dag),
     message:
         "Weigh pairs with {wildcards.scheme} captions, rate {wildcards.rate}"
@@ -172,7 +182,9 @@ rule weigh_pairs:
         "python -m mispair weigh-pairs --pairing {input.pairing}"
         " --features @{input.features:q} {input.written_features:q}"
         " --feature-rows @{input.rows:q} {input.written_rows:q}"
-        " --untouched {input.untouched} --weights {output.weights} {params.flags} > {log} 2>&1"
+        " --untouched {input.untouched} --trusted {input.trusted:q}"
+        " --training {input.training:q} --shards {input.shards:q} --weights {output.weights}"
+        " {params.flags} > {log} 2>&1"
 
 
 # All results of the study, without the report.

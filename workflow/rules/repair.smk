@@ -106,6 +106,7 @@ rule score_captions:
         new_features=dag.repair.scorer("results/features/{corpus}/{towers}/recaptions.safetensors"),
         new_rows=dag.repair.scorer("results/features/{corpus}/{towers}/recaptions.parquet"),
         projection=dag.repair.scorer("results/arms/{corpus}/{towers}/{arm}/projection.safetensors"),
+        trusted="results/repair/{corpus}/trusted.parquet",
     output:
         scores=f"{repair.OF_RATE}/scores~{{scorer}}.safetensors",
     log:
@@ -124,7 +125,8 @@ rule score_captions:
         "python -m mispair score-captions --pairing {input.pairing} --recaptions {input.recaptions:q}"
         " --features {params.features} {input.written_features:q} {input.new_features:q}"
         " --feature-rows {params.rows} {input.written_rows:q} {input.new_rows:q}"
-        " --projection {input.projection} --scores {output.scores} > {log} 2>&1"
+        " --projection {input.projection} --trusted {input.trusted} --scores {output.scores}"
+        " > {log} 2>&1"
 
 
 # The second round: in each draw, the captioner learns from the captions after the first round, and
@@ -201,6 +203,7 @@ use rule score_captions as score_again with:
         new_features=dag.repair.features_again("safetensors"),
         new_rows=dag.repair.features_again("parquet"),
         projection="results/arms/{corpus}/{towers}/repair-factor_{scheme}~{rate}/projection.safetensors",
+        trusted="results/repair/{corpus}/trusted.parquet",
     output:
         scores=f"{repair.OF_RATE}/scores~second.safetensors",
     log:
@@ -220,6 +223,9 @@ use rule weigh_pairs as judge_pairs with:
         written_features=dag.written("safetensors"),
         written_rows=dag.written("parquet"),
         untouched="results/arms/{corpus}/{towers}/untouched/projection.safetensors",
+        trusted=steady(dag.user_file("trusted")),
+        training=steady(dag.training_record()),
+        shards=steady(dag.shards_to_compare()),
     output:
         weights=f"{repair.OF_RATE}/weights.safetensors",
     log:
@@ -228,6 +234,7 @@ use rule weigh_pairs as judge_pairs with:
         "benchmarks/judge_pairs/{corpus}/{towers}/{scheme}~{rate}.tsv"
     params:
         *code_version("weigh_pairs"),
+        stamps=dag.stamps(dag.user_file("trusted")),
         flags=dag.repair.judging(),
 
 

@@ -166,6 +166,7 @@ use rule score_captions as score_captions_of_draw with:
         new_features=f"{RAW}/features/recaptions.safetensors",
         new_rows=f"{RAW}/features/recaptions.parquet",
         projection=f"{RAW}/projection.safetensors",
+        trusted="results/repair/{corpus}/trusted.parquet",
     output:
         scores=f"{RAW}/scores.safetensors",
     log:

@@ -38,10 +38,11 @@ def shown(dag: Any) -> list[str]:
 
 def weighing(dag: Any) -> str:
     """Return the flags of weigh_pairs: which pairs a fine-tuning is trained on, and where."""
+    key = "finetune_projection.weights: audit"
     training = dag.config.finetune_projection
     pairs = "" if training.pairs is None else f" --pairs {training.pairs}"
     device = dag.device("finetune_projection")
-    return f"--seeds {training.seeds} --seed {training.seed} --device {device}{pairs}"
+    return f"--key '{key}' --seeds {training.seeds} --seed {training.seed} --device {device}{pairs}"
 
 
 def similar(dag: Any) -> list[str]:

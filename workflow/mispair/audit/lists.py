@@ -14,6 +14,8 @@ import pandas as pd
 from mispair.core import cards, files
 from mispair.core.folders import replacing_folder
 
+CARD = "README.md"
+
 FILES = {
     "pairs.csv": "key, caption_id, probability of a wrong caption, weight (1 less that), kept",
     "kept.txt": "keys of pairs that are kept, one a line",
@@ -45,8 +47,8 @@ def dataset_card(
     read, kept : int
         Numbers of pairs.
     wrong : mapping
-        Share of wrong captions among those that were read: ``value`` and, if it has an interval,
-        ``low`` and ``high``; empty if the audit refused to judge.
+        Share of wrong captions among those that were read: its upper limit ``high`` and, with
+        trusted pairs, ``value`` and ``low``.
     origin : mapping
         Fingerprints of towers and pairs, and the settings of the selection.
     licence : str
@@ -58,12 +60,12 @@ def dataset_card(
         "size_categories": [cards.size_category(kept)],
         "tags": ["image-text", "audited", "mispair"],
     }
-    judged = "The audit did not estimate the share of wrong captions."
-    if wrong:
-        judged = f"Estimated share of wrong captions before: {wrong['value']:.2%}"
-        if wrong.get("low") is not None:
-            judged += f" (95 % interval {wrong['low']:.2%} to {wrong['high']:.2%})"
-        judged += "."
+    judged = f"At most {wrong['high']:.2%} of the captions before belonged to an unrelated picture."
+    if wrong["low"] is not None:
+        judged = (
+            f"Estimated share of captions of an unrelated picture before: {wrong['value']:.2%} "
+            f"(95 % interval {wrong['low']:.2%} to {wrong['high']:.2%})."
+        )
     counts = [("read", read), ("kept", kept), ("left out", read - kept)]
     settings = json.dumps(dict(origin), indent=1, sort_keys=True)
     return cards.card(
@@ -75,6 +77,15 @@ def dataset_card(
         WEBDATASET,
         f"## Settings\n\n```json\n{settings}\n```",
     )
+
+
+def write_refusal(target: Path, refused: str) -> None:
+    """Write a folder with a card alone, which states why there are no lists.
+
+    Without lists, no tool can take "not judged" for "all are right" or "all are wrong".
+    """
+    with replacing_folder(target) as folder:
+        files.write_text(folder / CARD, f"# No lists of pairs\n\n{refused}\n")
 
 
 def write_lists(
@@ -101,7 +112,7 @@ def write_lists(
     keys = chosen["key"].unique()
     removed = table.loc[~table["key"].isin(keys), "key"].unique()
     with replacing_folder(target) as folder:
-        files.write_text(folder / "README.md", card)
+        files.write_text(folder / CARD, card)
         files.write_text(folder / "kept.txt", "".join(f"{key}\n" for key in keys))
         files.write_text(folder / "removed.txt", "".join(f"{key}\n" for key in removed))
         columns = table[["key", "caption_id", "probability"]]

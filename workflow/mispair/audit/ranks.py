@@ -1,7 +1,9 @@
 """Rank of a caption among captions drawn at random, for the same picture.
 
-A caption that has nothing to do with its picture is one more draw: its rank among captions of other
-pairs is uniform for any model. So the null distribution is exact, and no mismatch has to be known.
+Assumption on how captions go wrong: a wrong caption is one more draw from the captions of the
+corpus. Then its rank among captions of other pairs is uniform, whatever the model, and no mismatch
+has to be known. Captions of similar pictures, text that fits every picture, and pairs that a filter
+by cosines left rank better than that: `mispair.audit.trials` tries these.
 Pairs are dealt at random into blocks. One product of a block's pictures with its captions ranks
 each caption among captions and each picture among pictures; no matrix of all pairs is made.
 """

@@ -13,13 +13,16 @@ from mispair.audit.embeddings import PairEmbeddings, project
 from mispair.audit.neighbour_ranks import draw_similar, similar_ranks
 from mispair.audit.peers import neighbour_disagreement, two_gaussians
 from mispair.audit.ranks import Ranks, deal, rank
-from mispair.audit.rate import Rate, similar_rate, trusted_rate, untrusted_rates
+from mispair.audit.rate import Rate, mixture_rate, similar_rate, trusted_rate, untrusted_rates
 from mispair.core import seeds
 from mispair.core.metrics import Row
 from mispair.pairs.corruption.corruption import shuffle_captions
 from mispair.towers.features import PairedFeatures
 from mispair.towers.finetuning import projection as projections
 from mispair.towers.finetuning.finetuning_presets import FineTuning, resolve
+
+STOCK = 10
+"""Captions that are boilerplate in a trial."""
 
 
 @dataclass(frozen=True)
@@ -29,7 +32,9 @@ class Injection:
     Attributes
     ----------
     scheme : str
-        ``random`` (captions permuted) or ``similar`` (one of the most similar captions).
+        ``random`` (captions permuted), ``similar`` (one of the most similar captions),
+        ``boilerplate`` (one of a few captions that fit many pictures) or ``filtered`` (captions permuted,
+        then the pairs with low cosines left out).
     rate : float
         Requested share.
     source : (n,) int array
@@ -127,16 +132,52 @@ def _ranks(
     return rank(blocks, (np.arange(n), texts), seed, device)
 
 
+def boilerplate(trial: Trial, rate: float) -> Injection:
+    """Give a share of the judged pairs stock captions, each the one that fits its picture best.
+
+    Stock captions are the `STOCK` captions of the corpus that fit its pictures best on average. They
+    are words of other pairs, and rank better than a caption drawn at random.
+    """
+    pictures = trial.embeddings.images_of(trial.sample)
+    fit = trial.embeddings.texts_of(trial.sample) @ pictures.mean(axis=0)
+    stock = trial.sample[np.argsort(-fit, kind="stable")[:STOCK]]
+    generator = seeds.generator(trial.seed, "audit", "boilerplate")
+    chosen = generator.permutation(len(trial.sample))[: round(rate * len(trial.sample))]
+    best = np.argmax(pictures[chosen] @ trial.embeddings.texts_of(stock).T, axis=1)
+    texts, source = trial.same[1], np.arange(len(trial.same[1]))
+    source[trial.sample[chosen]] = stock[best]
+    return Injection("boilerplate", rate, source, texts[source] != texts)
+
+
+def filtered(trial: Trial, rate: float) -> tuple[Trial, Injection]:
+    """Permute captions, and leave out pairs as a filter by cosines does.
+
+    Pairs with less than the median cosine of wrong ones are left out, so about a share `rate` of
+    those that remain is wrong.
+    """
+    before = 2 * rate / (1 + rate)
+    injection = inject("random", before, trial.same[1], trial.nearest, trial.seed)
+    images = trial.embeddings.images_of(trial.sample)
+    texts = trial.embeddings.texts_of(injection.source[trial.sample])
+    cosines = np.einsum("ne,ne->n", images, texts)
+    kept = cosines >= np.median(cosines[injection.wrong[trial.sample]])
+    remaining = replace(trial, sample=trial.sample[kept])
+    return remaining, replace(injection, scheme="filtered", rate=rate)
+
+
 def untouched_rows(trial: Trial, injection: Injection, trusted: int) -> list[Row]:
-    """Return rates that the untouched model estimates, with and without trusted pairs."""
+    """Return rates that the untouched model estimates, with and without trusted pairs.
+
+    ``mixture`` is the estimate without trusted pairs: it has an upper limit, and `low` is NaN.
+    """
     wrong = injection.wrong[trial.sample]
     ranked = trial.ranks(injection)
-    storey, mixture = untrusted_rates(ranked.histograms)
+    storey, reported = untrusted_rates(ranked.histograms)
     generator = seeds.generator(trial.seed, "audit", "trusted", injection.scheme, injection.rate)
     is_trusted = np.zeros(len(wrong), bool)
     order = generator.permutation(np.flatnonzero(~wrong))
     is_trusted[order[: min(trusted, len(wrong) // 10)]] = True
-    rates = {"storey": storey, "mixture": mixture}
+    rates = {"storey": storey, "mixture": reported}
     with suppress(ValueError):
         rates["trusted"] = trusted_rate(ranked.p_value, is_trusted)
     if injection.scheme == "similar":
@@ -145,7 +186,9 @@ def untouched_rows(trial: Trial, injection: Injection, trusted: int) -> list[Row
             trial.embeddings, *pairs, trial.nearest, trial.same, trial.seed
         )
         with suppress(ValueError):
-            rates["similar"] = similar_rate(near, is_trusted, swapped, mixture)
+            counts = ranked.histograms[:, 0].sum(axis=0)
+            unrelated = mixture_rate(counts, storey.dispersion)
+            rates["similar"] = similar_rate(near, is_trusted, swapped, unrelated)
     origin = {**_origin(injection, wrong, "untouched"), "trusted": int(is_trusted.sum())}
     return [_row(origin, name, rate) for name, rate in rates.items()]
 
@@ -226,8 +269,8 @@ def trained_rows(
     rows = []
     for (number, scorer), counts in histograms.items():
         origin = _origin(injections[number], injections[number].wrong[trial.sample], scorer)
-        for name, rate in zip(("storey", "mixture"), untrusted_rates(counts), strict=True):
-            rows.append(_row(origin, name, rate))
+        storey, reported = untrusted_rates(counts)
+        rows += [_row(origin, "storey", storey), _row(origin, "mixture", reported)]
     return rows
 
 

@@ -16,10 +16,9 @@ def pair_weights(
     projections: tuple[np.ndarray, np.ndarray],
     seed: int,
     device: str = "cpu",
-) -> tuple[np.ndarray, str]:
+    trusted: np.ndarray | None = None,
+) -> np.ndarray:
     """Return the probability that the caption of each pair of a draw is right, float32 (n,).
-
-    All are 1 if the model cannot tell, and the second value states why.
 
     Parameters
     ----------
@@ -33,11 +32,13 @@ def pair_weights(
         Of blocks, ties, bootstrap and folds.
     device : {"cpu", "cuda"}
         Where to compute.
+    trusted : (n,) bool array, optional
+        Pairs of the draw whose captions are known to be right.
 
     Raises
     ------
     ValueError
-        If a feature is zero or not finite.
+        If a feature is zero or not finite, or the audit refuses.
     """
     texts = features.text_rows[draw]
     n = len(texts)
@@ -50,5 +51,7 @@ def pair_weights(
         )
         for pairs in deal(n, seed)
     )
-    _, refused, chance = judged(rank(blocks, (images, texts), seed, device), seed)
-    return np.ones(n, np.float32) if refused else (1 - chance).astype(np.float32), refused
+    _, refused, chance = judged(rank(blocks, (images, texts), seed, device), seed, trusted)
+    if refused:
+        raise ValueError(f"the audit of these pairs refuses: {refused.rstrip('.')}")
+    return (1 - chance).astype(np.float32)

@@ -13,7 +13,7 @@ REFERENCES: dict[str, tuple[str, ...]] = {
     "factor": ("raw", "drop", "all", "oracle", "trusted-alone", "random-replaced",
                "factor-untouched"),
     "drop": ("raw", "random-dropped"),
-    "second-round": ("factor",),
+    "second-round": ("raw", "factor"),
 }  # fmt: skip
 """References that each rule is compared with; other rules are compared with raw captions."""
 

@@ -41,6 +41,7 @@ def dataset_card(
         cards.table(("pairs", "number"), [(name, f"{value:,.0f}") for name, value in books]),
         "read = kept + replaced + dropped + failed. A failed pair keeps its old caption.",
     ]
+    parts += _warnings(provenance)
     if cells:
         rows = [(row["before"], row["after"], f"{row['value']:,.0f}") for row in cells]
         parts.append(cards.table(("before", "after", "pairs"), rows))
@@ -48,3 +49,19 @@ def dataset_card(
             parts.append("Own captions are those of the shards; whether they are right is unknown.")
     settings = json.dumps(dict(provenance), indent=1, sort_keys=True)
     return cards.card(front, *parts, "## Settings", f"```json\n{settings}\n```")
+
+
+def _warnings(provenance: Mapping[str, Any]) -> list[str]:
+    """Return a paragraph for each model that is no better than chance."""
+    compared = {
+        "scorer": "the scorer takes the captions of trusted pairs for better than those of other "
+        "trusted pairs",
+        "captioner": "new captions fit their own picture better than another picture's new caption",
+    }
+    return [
+        f"**Warning: the {name} is no better than chance here.** In "
+        f"{provenance[f'{name}_wins']:.0%} of comparisons {text} (chance: 50 %). Do not use these "
+        "captions: take another model."
+        for name, text in compared.items()
+        if name in provenance.get("no_better_than_chance", [])
+    ]

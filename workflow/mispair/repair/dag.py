@@ -179,6 +179,12 @@ class Repair:
         """Return the result of the first round, for the second one."""
         return of_job(wildcards, f"{OF_RATE}/factor.parquet") if wildcards.repair == AGAIN else []
 
+    @property
+    def audits_draws(self) -> bool:
+        """Whether a rule decides by the probabilities of the audit."""
+        needed = "posterior" in self._filter.rules and "projections" in self._filter.trains
+        return needed and bool(self._dag.runs("repair"))
+
     def scores(self, wildcards: Any) -> list[str]:
         """Return the cosines that a rule decides by."""
         if wildcards.repair in (*UNSCORED, "posterior"):
@@ -255,7 +261,8 @@ class Repair:
         """Return the flags of weigh_pairs, which judges all pairs of each draw here."""
         training = self._config.finetune_projection
         device = self._dag.device("finetune_projection")
-        return f"--seeds {training.seeds} --seed {training.seed} --device {device}"
+        key = "filter_captions.rules: posterior"
+        return f"--key '{key}' --seeds {training.seeds} --seed {training.seed} --device {device}"
 
     def answers(self) -> list[str]:
         """Return the answers of every arm of the study."""

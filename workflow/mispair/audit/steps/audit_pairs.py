@@ -23,13 +23,18 @@ class Settings(settings.Settings):
 def run(
     settings: Settings, *, corpus: Path, captions: list[Path], features: list[Path],
     feature_rows: list[Path], projection: Path, similar: list[Path], trusted: list[Path],
-    audit: Path, rates: Path,
+    training: list[Path], shards: list[Path], audit: Path, rates: Path,
 ) -> None:  # fmt: skip
     """Write the probability of each pair, and the rates of the corpus.
 
+    Metadata of both state what is identified: an ``interval`` of the share of wrong captions (with
+    trusted pairs), a ``limit`` above it (without), or ``nothing`` (``refused`` states why); and the
+    ``condition`` under which it holds. Without an estimate all probabilities are null.
+
     Every caption of a picture is audited, by projections that were not trained on these pairs. With
     a list of trusted keys, captions are also ranked among the most similar ones; without it,
-    ``neighbour_p_value`` is null.
+    ``neighbour_p_value`` is null. `training` and `shards` are a record of towers and the shards of
+    the corpus, or none, as `mispair.audit.seen_pairs.refuse_seen` takes them.
     """
     import numpy as np
 
@@ -38,13 +43,16 @@ def run(
     from mispair.audit.pairs import Audited, embedded, refuse_unusable
     from mispair.audit.probability import judged
     from mispair.audit.ranks import deal, rank
+    from mispair.audit.rate import CONDITION, CONFIDENCE
     from mispair.audit.results import corpus_rows, pair_table
+    from mispair.audit.seen_pairs import refuse_seen
     from mispair.audit.trusted import read_trusted
     from mispair.core import files, metrics
     from mispair.core.devices import choose_device
     from mispair.core.progress import Progress
     from mispair.pairs.captions.caption_texts import read_captioned_pairs
 
+    refuse_seen(training, shards)
     pairs = read_captioned_pairs(corpus, 0)
     audited = Audited.of(pairs)
     same = audited.image, text_groups(captions, audited.caption_ids)
@@ -68,7 +76,9 @@ def run(
     rows, refused, chance = judged(ranked, seed, is_trusted, near, swapped)
     rows += corpus_rows(ranked, *same, is_trusted)
     origin = {"towers": model.get("towers"), "pairs_fingerprint": pairs.fingerprint, "seed": seed}
-    origin["refused"] = refused
+    identified = "nothing" if refused else "interval" if is_trusted.any() else "limit"
+    origin |= {"refused": refused, "identified": identified, "confidence": CONFIDENCE}
+    origin["condition"] = CONDITION.get(identified, "")
     table = pair_table(pairs.table["key"], audited, ranked, near, chance, is_trusted)
     files.write_parquet(audit, table, {key: str(value) for key, value in origin.items()})
     metrics.write_metrics(rates, rows, origin)

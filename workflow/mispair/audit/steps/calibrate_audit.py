@@ -20,7 +20,9 @@ class Settings(settings.Settings):
     )  # fmt: skip
     compared_rate: float = Field(
         0.3, gt=0, lt=1,
-        description="The one of these rates at which other methods are compared.",
+        description="Share at which other methods are compared, if it is one of these rates, and "
+        "at which errors are tried that ranks cannot see: ten captions for many pairs, each the "
+        "one that fits best (boilerplate), and pairs that a filter by cosines left (filtered).",
     )  # fmt: skip
     pairs: int = Field(10_000, ge=1000, description="Most pairs that it is tried on.")
     trusted: int = Field(
@@ -35,23 +37,27 @@ class Settings(settings.Settings):
 
 def run(
     settings: Settings, *, corpus: Path, captions: list[Path], features: list[Path],
-    feature_rows: list[Path], projection: Path, similar: Path, truth: list[Path], calibration: Path,
+    feature_rows: list[Path], projection: Path, similar: Path, truth: list[Path],
+    training: list[Path], shards: list[Path], calibration: Path,
 ) -> None:  # fmt: skip
     """Write estimated and true rates, and how well wrong pairs are separated from right ones.
 
     The first caption of each picture is used. Trained projections start from the untouched ones.
-    Wrong captions of the corpus add to every estimate; with `truth`, a corpus has none.
+    Wrong captions of the corpus add to every estimate; with `truth`, a corpus has none. `training`
+    and `shards` are as `mispair.audit.seen_pairs.refuse_seen` takes them.
     """
     import numpy as np
 
     from mispair.audit import trials
     from mispair.audit.captions import nearest_captions, text_groups
     from mispair.audit.pairs import Audited, embedded, features_of_sample
+    from mispair.audit.seen_pairs import refuse_seen
     from mispair.core import files, metrics, seeds
     from mispair.core.devices import choose_device
     from mispair.pairs.captions.caption_texts import read_captioned_pairs
     from mispair.towers.finetuning.projection import Projections
 
+    refuse_seen(training, shards)
     (tensors, model), seed = files.read_tensors(projection), settings.seed
     pairs = read_captioned_pairs(corpus, seed)
     audited = Audited(np.arange(len(pairs.table)), pairs.caption_ids)
@@ -73,6 +79,9 @@ def run(
             if injection.rate == settings.compared_rate:
                 rows += trials.compared_rows(trial, injection)
             log.info("%s %g is done", injection.scheme, injection.rate)
+        share = settings.compared_rate
+        rows += trials.untouched_rows(trial, trials.boilerplate(trial, share), settings.trusted)
+        rows += trials.untouched_rows(*trials.filtered(trial, share), settings.trusted)
     random = [injection for injection in injections if injection.scheme == "random"]
     held = features_of_sample(pairs, sample, [one.source for one in random], features, feature_rows)
     rows += trials.trained_rows(trial, random, held, start)

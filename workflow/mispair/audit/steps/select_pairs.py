@@ -34,11 +34,12 @@ def run(
 ) -> None:  # fmt: skip
     """Write the folder of lists with its card, and how many pairs are in them.
 
-    Trusted pairs are kept at any probability.
+    Trusted pairs are kept at any probability. Where the audit refused, or no pair would be left,
+    the folder has a card without lists, and `selection` no numbers; both state why (``refused``).
     """
     import pandas as pd
 
-    from mispair.audit.lists import dataset_card, write_lists
+    from mispair.audit.lists import dataset_card, write_lists, write_refusal
     from mispair.audit.selection import kept_pairs, selection_rows
     from mispair.core import files, metrics
 
@@ -46,10 +47,15 @@ def run(
     probability = table["probability"].to_numpy(float)
     kept = kept_pairs(probability, settings.cut, settings.false_discovery_rate)
     kept |= table["trusted"].to_numpy(bool)
+    card_fields = {**origin, **settings.model_dump()}
+    if refused := _refusal(origin["refused"], audit, settings, bool(kept.any())):
+        write_refusal(lists, refused)
+        metrics.write_metrics(selection, [], {**card_fields, "refused": refused})
+        log.warning("%s", refused)
+        return
     texts = pd.concat([files.read_parquet(path)[0] for path in captions])
     measured, _ = metrics.read_metrics(rates)
-    wrong = next((row for row in measured if row["metric"] == "wrong_captions"), {})
-    card_fields = {**origin, **settings.model_dump()}
+    wrong = next(row for row in measured if row["metric"] == "wrong_captions")
     card = dataset_card(len(table), int(kept.sum()), wrong, card_fields, settings.licence)
     removed = write_lists(lists, table, kept, texts.set_index("caption_id")["caption"], card)
     rows = selection_rows(probability, kept)
@@ -57,3 +63,16 @@ def run(
     rows.insert(2, pictures)
     metrics.write_metrics(selection, rows, card_fields)
     log.info("%d of %d pairs are kept", int(kept.sum()), len(table))
+
+
+def _refusal(audit_refused: str, audit: Path, settings: Settings, any_kept: bool) -> str:
+    """Return why there are no lists, or ""."""
+    if audit_refused:
+        return f"{audit}: the audit refuses, so there are no lists of pairs. {audit_refused}"
+    if any_kept:
+        return ""
+    key = "cut" if settings.false_discovery_rate is None else "false_discovery_rate"
+    return (
+        f"{audit}: select_pairs.{key} leaves no pair, so there are no lists. Give a larger cut, or "
+        "a smaller false_discovery_rate."
+    )

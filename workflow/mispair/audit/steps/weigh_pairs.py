@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 from pathlib import Path
 
@@ -17,41 +16,56 @@ class Settings(settings.Settings):
 
 def run(
     settings: Settings, *, pairing: Path, features: list[Path], feature_rows: list[Path],
-    untouched: Path, seeds: int, seed: int, pairs: int | None, device: str, weights: Path,
+    untouched: Path, trusted: list[Path], training: list[Path], shards: list[Path], key: str,
+    seeds: int, seed: int, pairs: int | None, device: str, weights: Path,
 ) -> None:  # fmt: skip
     """Write ``rows``, positions in the pairing, and ``weights`` of these pairs; both (s, n).
 
     Each seed's pairs are audited as a corpus of its own, by the untouched projections, which were
-    not trained on them. `seeds`, `seed`, `pairs` and `device` are those of finetune_projection.
+    not trained on them. `trusted` is the user's file of trusted keys, if there is one; where the
+    pairing changed a caption, it is not trusted. `seeds`, `seed`, `pairs` and `device` are those of
+    finetune_projection. `key` is the setting that needs the weights: where the audit refuses, there
+    are none, and the message names it. `training` and `shards` are as
+    `mispair.audit.seen_pairs.refuse_seen` takes them.
     """
     import numpy as np
+    import pyarrow as pa
 
+    from mispair.audit.seen_pairs import refuse_seen
+    from mispair.audit.trusted import read_trusted
     from mispair.audit.weights import pair_weights
     from mispair.core import files
     from mispair.core.devices import choose_device
     from mispair.core.progress import Progress
     from mispair.core.seeds import integer
+    from mispair.pairs.corruption.swap_draws import column
     from mispair.towers.features import gather, parts_of_towers
     from mispair.towers.finetuning.batches import subset
 
+    refuse_seen(training, shards)
     table, origin = files.read_parquet(pairing)
     tensors, model = files.read_tensors(untouched)
     projections = tensors["image_projection"][0], tensors["text_projection"][0]
     chosen = [subset(len(table), pairs, seed, draw) for draw in range(seeds)]
-    weighed, refusals = [], []
+    is_trusted = read_trusted(trusted, pa.array(table["key"], pa.large_string()))
+    weighed = []
     try:
         data = gather(parts_of_towers(features, feature_rows, model.get("towers")), table, chosen)
         with Progress("weighing pairs", seeds, "seeds") as progress:
             for draw in range(seeds):
                 stream = integer(seed, "weigh-pairs", draw)
-                of_draw, refused = pair_weights(
-                    data, draw, projections, stream, choose_device(device)
-                )
+                still_right = is_trusted & ~table[column("text_changed", draw)].to_numpy(bool)
+                of_draw = pair_weights(
+                    data, draw, projections, stream, choose_device(device),
+                    still_right[chosen[draw]],
+                )  # fmt: skip
                 weighed.append(of_draw)
-                refusals.append(refused)
                 progress.advance()
-                log.info("seed %d: mean weight %.4f %s", draw, of_draw.mean(), refused)
+                log.info("seed %d: mean weight %.4f", draw, of_draw.mean())
     except ValueError as error:
-        raise files.UserError(f"weigh_pairs: {error}.") from error
+        raise files.UserError(
+            f"weigh_pairs ({pairing}): {error}. Without probabilities there is nothing to weigh "
+            f"or to replace: take this out of the configuration ({key})."
+        ) from error
     arrays = {"rows": np.stack(chosen), "weights": np.stack(weighed)}
-    files.write_tensors(weights, arrays, {**model, **origin, "refused": json.dumps(refusals)})
+    files.write_tensors(weights, arrays, {**model, **origin})

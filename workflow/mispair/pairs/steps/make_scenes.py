@@ -11,7 +11,11 @@ from mispair.core import settings
 
 
 class Settings(settings.Settings):
-    seed: int = Field(0, ge=0, description="Seed of the corpus.")
+    seed: int = Field(
+        1, ge=0,
+        description="Seed of the corpus. With 0 its pairs are those that the shipped towers were "
+        "trained on, which these towers cannot audit.",
+    )  # fmt: skip
     shards: int = Field(20, ge=1, le=99999, description="Number of tar shards.")
     pairs_per_shard: int = Field(1000, ge=1, description="Image-text pairs in each shard.")
     image_size: int = Field(64, ge=16, le=1024, description="Side of the pictures, in pixels.")

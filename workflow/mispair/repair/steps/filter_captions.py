@@ -34,7 +34,8 @@ def run(
     pairs keep their captions. `recaptions`, `scores`, `first` and `audits` are those of
     `mispair.repair.repaired_pairing.RuleFiles`. `captions` are texts of old and new captions, for
     the features that they name. `truth` are tables with the features of the pictures, if they are
-    known. `repaired` gets a column ``kept`` for each draw, and `ledger` metrics by draw (``seed``).
+    known. `repaired` gets a column ``kept`` for each draw, and `ledger` metrics by draw (``seed``)
+    and, in its metadata, how well scorer and captioner do (`RuleFiles.power`).
     """
     from mispair.core import files, metrics
     from mispair.repair.pairings import metadata_of
@@ -49,7 +50,10 @@ def run(
     metadata = metadata_of(pairs.metadata, rate, rule)
     files.write_parquet(repaired, table, metadata)
     numbers = settings.model_dump(include={*NUMBERS[rule]}, mode="json")
-    metrics.write_metrics(ledger, rows, {**metadata, **numbers})
+    power = inputs.power()
+    metrics.write_metrics(ledger, rows, {**metadata, **numbers, **power})
+    if weak := power.get("no_better_than_chance"):
+        log.warning("%s: no better than chance: %s", rule, ", ".join(weak))
     of_draw = {row["metric"]: row["value"] for row in rows if row["seed"] == 0}
     counts = ", ".join(f"{name} {of_draw[name]}" for name in ("read", *ACTIONS))
     log.info("%s: %s", rule, counts)

@@ -22,6 +22,7 @@ def run(
     features: list[Path],
     feature_rows: list[Path],
     projection: Path,
+    trusted: Path,
     scores: Path,
 ) -> None:
     """Write ``old`` and ``new``, cosines (s, n) by draw, and ``generated`` (s, n).
@@ -30,14 +31,16 @@ def run(
     the same for all draws or one file for each. `features` are cached ones of images, captions and
     new captions, and `feature_rows` the tables of their rows. `projection` is the scoring model:
     one projection for all draws, or one for each. A pair without a new caption has NaN in ``new``.
+    ``wins`` (s, 2, 2) are those of `mispair.repair.scores.wins` with their errors: of the captions
+    of `trusted` pairs, and of the new captions of other pairs, which no captioner has learned from.
     """
     import numpy as np
 
-    from mispair.core import files
+    from mispair.core import files, seeds
     from mispair.core.progress import Progress
     from mispair.pairs.corruption.swap_draws import column
     from mispair.repair.pairings import aligned
-    from mispair.repair.scores import cosines
+    from mispair.repair.scores import cosines, wins
     from mispair.towers.features import gather, parts_of_towers
 
     table, origin = files.read_parquet(pairing)
@@ -50,8 +53,11 @@ def run(
         table[column("caption_id", draws + number)] = of_draw["caption_id"].fillna(before)
         table[column("text_changed", draws + number)] = True
     every = np.arange(len(table))
+    is_trusted = table["key"].isin(files.read_parquet(trusted)[0]["key"]).to_numpy()
+    generated = np.stack([new[k % len(new)]["caption_id"].notna() for k in range(draws)])
+    judged = [*[is_trusted] * draws, *(generated & ~is_trusted)]
     parts = parts_of_towers(features, feature_rows, model.get("towers"))
-    cosines_of = []
+    cosines_of, wins_of = [], []
     try:
         data = gather(parts, table, [every] * (2 * draws))
         with Progress("scoring captions", 2 * draws, "draws") as progress:
@@ -59,11 +65,15 @@ def run(
                 weights = [tensors[f"{kind}_projection"] for kind in ("image", "text")]
                 weights_of_draw = [stack[draw % draws % len(stack)] for stack in weights]
                 cosines_of.append(cosines(data, weights_of_draw[0], weights_of_draw[1], draw))
+                order = seeds.generator(0, "score-captions", draw)
+                pairs = np.flatnonzero(judged[draw])
+                wins_of.append(wins(data, *weights_of_draw, draw, pairs, order))
                 progress.advance()
     except ValueError as error:
         raise files.UserError(f"score_captions: {error}.") from error
-    generated = np.stack([new[k % len(new)]["caption_id"].notna() for k in range(draws)])
     old, fresh = np.stack(cosines_of[:draws]), np.stack(cosines_of[draws:])
     fresh = np.where(generated, fresh, np.float32(np.nan)).astype(np.float32)
-    files.write_tensors(scores, {"old": old, "new": fresh, "generated": generated}, model)
+    by_draw = np.stack([wins_of[:draws], wins_of[draws:]], axis=1)
+    arrays = {"old": old, "new": fresh, "generated": generated, "wins": by_draw}
+    files.write_tensors(scores, arrays, model)
     log.info("mean cosine of old captions %.4f, of new ones %.4f", old.mean(), np.nanmean(fresh))
