@@ -8,7 +8,6 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from mispair.report.corrections import benjamini_hochberg, holm
 from mispair.report.statistics import (
     contrast,
     contrasts,
@@ -68,20 +67,6 @@ def test_contrasts_are_paired_by_seed():
     )
     assert contrast(series, 0.95) == effect_of_mean([1.0, 2.0, 3.0], 0.95, "seed")
     assert math.isnan(contrast(series[series["rate"] == 0], 0.95).value)
-
-
-def test_holm_steps_down_and_keeps_the_order():
-    # By hand: 4 · 0.01, then 3 · 0.02, then 2 · 0.025 < 0.06, then 0.5.
-    assert holm([0.02, 0.01, 0.5, 0.025]) == pytest.approx([0.06, 0.04, 0.5, 0.06])
-    assert holm([]) == []
-    assert holm([0.9, 0.8]) == [1.0, 1.0]
-
-
-def test_the_false_discovery_rate_steps_up():
-    # By hand: 4/1 · 0.01, 4/2 · 0.03 and 4/3 · 0.03 = 0.04, so both 0.04; then 0.5.
-    found = benjamini_hochberg([0.03, 0.01, 0.5, 0.03])
-    assert found == pytest.approx([0.04, 0.04, 0.5, 0.04])
-    assert benjamini_hochberg([]) == []
 
 
 def test_an_interval_is_the_t_interval():

@@ -18,7 +18,6 @@ from mispair.report import charts, small, style
 from mispair.report.charts import Drawing, Hole
 from mispair.report.tables import Tables
 from mispair.report.texts import percent
-from mispair.report.texts import percent
 
 NOT_RUN = "the audit was not run"
 SHARE = alt.Scale(domain=[0, 1])

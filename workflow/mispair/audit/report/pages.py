@@ -8,6 +8,7 @@ from typing import Any
 import pandas as pd
 from markupsafe import Markup
 
+from mispair.audit.report import claims
 from mispair.audit.report.runs import shown_rates
 from mispair.audit.report.study import ABSENT, APART, CALIBRATION, LISTS, SUSPECTS
 from mispair.audit.report.words import details, headline
