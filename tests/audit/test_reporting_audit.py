@@ -123,11 +123,19 @@ def test_what_was_memorised_looks_cleaner(
     assert {part.name for part in verdict.rates} == {*SHARES}
 
 
-@pytest.mark.parametrize(("refused", "right"), [("No.", True), ("", False)])
-def test_a_model_that_cannot_judge_does_not_contradict(refused: str, right: bool) -> None:
+@pytest.mark.parametrize(
+    ("refused", "right", "power", "gate"),
+    [("No.", True, 0.9, "refused"), ("", False, 0.9, "unknown truth"), ("", True, 0.6, "refused")],
+)
+def test_a_model_that_cannot_judge_does_not_contradict(
+    refused: str, right: bool, power: float, gate: str
+) -> None:
+    """A weak model takes right captions for wrong ones, so its corpus looks less clean."""
     parts = limits(scorer="memorised", error=0.05), limits(scorer="cross-fitted")
-    verdict = judged(made_up(*parts, refused=refused, right=right))["audit-memorised"]
-    assert (verdict.outcome, verdict.reason) == ("cannot tell", "gate")
+    wins = tidy("audit", [{"metric": "power", "value": power, "low": power, "high": math.nan}])
+    tables = made_up(*parts, refused=refused, right=right).replace(audit=wins)
+    verdict = judged(tables)["audit-memorised"]
+    assert (verdict.outcome, verdict.measured.gate) == ("cannot tell", gate)
 
 
 def test_similar_captions_need_pairs_known_to_be_right() -> None:

@@ -11,7 +11,7 @@ import pandas as pd
 from scipy import stats
 
 from mispair.audit.report.runs import CROSS_FITTED, MEMORISED, TRUSTED, UNTOUCHED, shown_rates
-from mispair.audit.report.words import numbers, refusal
+from mispair.audit.report.words import estimate, numbers, refusal
 from mispair.report.claims import THIRD, Claim, Control, Measured, Part
 from mispair.report.questions import Question
 from mispair.report.statistics import (
@@ -28,6 +28,10 @@ NEAR = 0.02
 NEAR_SIMILAR = 0.03
 """The same for captions of similar pictures."""
 
+LEAST_POWER = 0.8
+"""Least lower limit of how often right captions beat random ones, for what is judged without pairs
+known to be right: weaker models take right captions for wrong ones."""
+
 UNIT = "pair"
 
 
@@ -43,6 +47,12 @@ def condition_of(tables: Tables) -> str:
     if refusal(tables):
         return "refused"
     return "" if captions_are_right(tables) else "unknown truth"
+
+
+def is_weak(tables: Tables) -> bool:
+    """Return whether the model ranks right captions too much like random ones."""
+    power = estimate(tables.audit, "power")
+    return power is not None and power.low < LEAST_POWER
 
 
 def rates_of(tables: Tables, scheme: str, series: str) -> pd.DataFrame:
@@ -102,7 +112,7 @@ class Missed:
             first=float(rows[-1]["true"]), last=float(rows[-1]["value"]),
             at=(float(rows[-1]["injected"]),),
             rates={share: Part(effect) for share, effect in effects.items()},
-            gate=condition_of(tables),
+            gate="refused" if is_weak(tables) else condition_of(tables),
         )  # fmt: skip
 
     @staticmethod
