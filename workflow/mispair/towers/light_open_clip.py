@@ -36,7 +36,7 @@ if _replaces:
     vars(_utils).update(is_compile_supported=_supported)
     vars(_compiler).update(utils=_utils, disable=_unmarked, __path__=[])
     sys.modules |= {COMPILER: _compiler, _utils.__name__: _utils}
-    torch._dynamo = _compiler  # type: ignore[assignment]
+    torch._dynamo = _compiler
 try:
     import open_clip
     from torchvision import transforms
