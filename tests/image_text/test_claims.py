@@ -374,16 +374,3 @@ def test_mixing_is_judged_by_what_neurons_follow(text, image, outcome) -> None:
     assert (verdict.outcome, verdict.bound) == (outcome, SMALLEST_GAIN)
     expected = "cannot tell" if outcome == "no such effect" else "limits"
     assert findings(verdict) == {"Randomly rotated bases": expected}
-
-
-# Published numbers ------------------------------------------------------------------------------
-
-
-def test_table_4_is_judged_over_data_sets() -> None:
-    verdict = judged("published-accuracy-falls", tables(purity=purity(dict.fromkeys(TOWERS, 0.0))))
-    after = effects.falls_after_tuning()["after"]
-    expected = stats.ttest_1samp(after, 0)
-    assert verdict.effect.p == pytest.approx(expected.pvalue)
-    assert verdict.outcome == "direction only"
-    assert verdict.near
-    assert judged("published-accuracy-falls", tables()).outcome == "not measured"

@@ -26,7 +26,7 @@ def test_an_effect_is_that_of_the_t_test():
     outer, inner = tested.confidence_interval(0.95), tested.confidence_interval(0.90)
     assert (effect.value, effect.p) == pytest.approx((np.mean(values), tested.pvalue))
     assert (effect.low, effect.high) == pytest.approx((outer.low, outer.high))
-    assert (effect.inner_low, effect.inner_high) == pytest.approx((inner.low, inner.high))
+    assert effect.limits(0.05) == pytest.approx((inner.low, inner.high))
     assert (effect.n, effect.unit) == (5, "trial")
 
 

@@ -106,7 +106,6 @@ def test_claims_on_a_run_that_does_as_claimed() -> None:
     found = judged(run.everything())
     assert {key: (verdict.outcome, verdict.limited) for key, verdict in found.items()} == {
         "sufficient": ("supports", ()),
-        "zero-shot-near": ("supports", ()),
         "prompts-help": ("supports", ()),
         "feature-transfers": ("supports", ("next word on the feature of an untrained encoder",)),
         # Guided encoders come closer by a quarter, and as published it would be nine tenths.
@@ -161,8 +160,6 @@ def test_each_claim_can_be_contradicted() -> None:
     found = judged([row for rows in (*measured, *heads) for row in rows])
     for key in ("sufficient", "feature-transfers", "guided-closer"):
         assert found[key].outcome == "contradicts", key
-    worse = changed({"task": "zsc", "arm": "standard", "reference": "bayes"}, lambda v: v + 0.5)
-    assert judged(worse)["zero-shot-near"].outcome == "contradicts"
     rising = changed({"task": "zsc", "arm": "standard", "metric": "risk"}, lambda v: -v)
     assert judged(rising)["prompts-help"].outcome == "contradicts"
 

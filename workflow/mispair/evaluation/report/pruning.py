@@ -32,10 +32,6 @@ MASKED, RENORMALISED = "masked", "renormalised"
 BASELINES = {"variance": "activation variance", "norm": "column norm"}
 """Properties that rank neurons instead of purity: strategies high-… and low-…."""
 
-SMALLEST_SILHOUETTE = 0.01
-"""Smallest effect of interest on silhouettes: the difference from which published and measured
-ones count as different. Their order is published in words only."""
-
 
 def pruned_arm(table: pd.DataFrame, normalised: str = MASKED) -> pd.DataFrame:
     """Return the pruned arm that claims are judged on: the untouched model, if it was pruned.

@@ -14,7 +14,6 @@ from mispair.evaluation.report.construct import SMALLEST, SMALLEST_GAIN, RankCor
 from mispair.evaluation.report.pruning import (
     BASELINES,
     RENORMALISED,
-    SMALLEST_SILHOUETTE,
     Spread,
 )
 from mispair.evaluation.report.series import AT_CHANCE, TOWERS, at_chance
@@ -184,13 +183,6 @@ FOLLOWS = Claim(
     needs="finetune_projection: {starts: [pretrained, scale-converged, reinitialised]}",
     controls=(Control("Overlap of image neurons", effects.mediated_by_image),),
 )  # fmt: skip
-PUBLISHED = Claim(
-    "published-accuracy-falls", STUDY,
-    "In table 4 itself, accuracy falls with C_m among the fine-tuned models, that is from C_m = "
-    "0.1 on.",
-    "table 4", "accuracy_by_shuffling", effects.published_falls,
-    sign=-1, unit="points", needs="studies: [image_text]",
-)  # fmt: skip
 COMPOSITION = Claim(
     "composition-falls", STUDY,
     "The true one of two captions is chosen less often the more captions are shuffled.",
@@ -276,17 +268,9 @@ PRUNING = Claim(
     controls=(*_of_pruning(PRUNED),
               Control("Renormalised embeddings", PRUNED.but(normalised=RENORMALISED))),
 )  # fmt: skip
-PRUNING_SILHOUETTE = Claim(
-    "pruning-silhouette", STUDY,
-    "Keeping high-purity neurons gives the best silhouette, random ones less, low-purity least.",
-    "figures 2(e-g) and 8", "pruning", Spread("silhouette"),
-    bound=SMALLEST_SILHOUETTE, needs="studies: [image_text]",
-    controls=_of_pruning(Spread("silhouette")),
-)  # fmt: skip
-
 CLAIMS = (
-    OVERLAP, SIMILAR_LESS, MIXING, ACCURACY, SIMILAR_HARMS_LESS, FOLLOWS, PUBLISHED, SILHOUETTE,
-    CONSTRUCT, PRUNING, PRUNING_SILHOUETTE, COMPOSITION, WEIGHTS,
+    OVERLAP, SIMILAR_LESS, MIXING, ACCURACY, SIMILAR_HARMS_LESS, FOLLOWS, SILHOUETTE,
+    CONSTRUCT, PRUNING, COMPOSITION, WEIGHTS,
 )  # fmt: skip
 
 
@@ -321,7 +305,7 @@ QUESTIONS = (
     Question(
         "accuracy", "Do wrong captions lower accuracy?",
         ("accuracy-falls", "similar-harms-less", "accuracy-follows-overlap",
-         "published-accuracy-falls", "silhouette-falls"),
+         "silhouette-falls"),
         "small_accuracy", _of_scheme,
     ),
     Question(
@@ -330,7 +314,7 @@ QUESTIONS = (
     ),
     Question(
         "pruning", "Do neurons of little overlap classify better?",
-        ("pruning-accuracy", "pruning-silhouette"), "small_pruning",
+        ("pruning-accuracy",), "small_pruning",
     ),
     Question(
         "composition", "Do models confuse what belongs to what when captions are wrong?",

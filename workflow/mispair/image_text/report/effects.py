@@ -14,7 +14,6 @@ from mispair.evaluation.report.series import AT_CHANCE, purity_series, scale_ser
 from mispair.evaluation.selection import BLIND, OF_CATEGORY, SELECTION
 from mispair.image_text.report.contrasts import cost
 from mispair.image_text.report.mediation import LEAST_ARMS, changes, main_scheme, points
-from mispair.image_text.report.reanalysis import falls_after_tuning
 from mispair.report import published
 from mispair.report.claims import Measured, Part
 from mispair.report.measures import Ends, Rows, at_rate
@@ -116,19 +115,6 @@ def mediated(tables: Tables, confidence: float, tower: str = "text") -> Measured
 def mediated_by_image(tables: Tables, confidence: float) -> Measured:
     """Return `mediated` with the overlap of image neurons."""
     return mediated(tables, confidence, "image")
-
-
-def published_falls(tables: Tables, confidence: float) -> Measured:
-    """Return the change of accuracy in table 4 from C_m 0.1 to 0.8; data sets are replicates."""
-    if not tables.study("image_text"):
-        return Measured()
-    after = falls_after_tuning()
-    curve = published_accuracy()
-    return Measured(
-        effect_of_mean(after["after"].tolist(), confidence, "data set"),
-        abs(float(curve.iloc[-1] - curve.iloc[0])) / 3,
-        first=float(after["first"].mean()), last=float(after["last"].mean()), at=(0.1, 0.8),
-    )  # fmt: skip
 
 
 @dataclass(frozen=True)

@@ -53,11 +53,6 @@ def falls(table: pd.DataFrame) -> pd.DataFrame:
     return rows
 
 
-def falls_after_tuning() -> pd.DataFrame:
-    """Return `falls` of every data set of the published table, without their mean."""
-    return falls(published.table4()).drop(index=MEAN)
-
-
 def table4(tables: Tables) -> Table | None:
     """Return table 4's accuracies with the part of each fall that may be due to fine-tuning."""
     if not tables.study("image_text"):

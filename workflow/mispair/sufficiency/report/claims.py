@@ -126,15 +126,6 @@ CLAIMS = (
         rule="level", sign=-1, bound=NEARLY, needs=NEEDS,
     ),
     Claim(
-        "zero-shot-near", "sufficiency",
-        "They classify zero-shot nearly as well as is possible (here: the excess risk is at most "
-        f"{NEARLY:g} of the untrained encoders’).",
-        "figure 2(b)", "sufficiency_prompts",
-        partial(share_of_untrained, counted="per_class", task="zsc", metric="difference",
-                reference="bayes"),
-        rule="level", sign=-1, bound=NEARLY, needs=NEEDS,
-    ),
-    Claim(
         "prompts-help", "sufficiency", "The zero-shot risk falls with the number of prompts.",
         "figures 5 and 6", "sufficiency_prompts", Trend(_risks, "run"),
         rule="trend", sign=-1, needs=NEEDS,
@@ -186,7 +177,7 @@ def _numbers(tables: Tables, confidence: float) -> Mapping[str, Any]:
 QUESTIONS = (
     Question(
         "sufficient", "Is contrastive pre-training approximately sufficient?",
-        ("sufficient", "zero-shot-near", "prompts-help", "guided-closer"), "small_sufficiency",
+        ("sufficient", "prompts-help", "guided-closer"), "small_sufficiency",
         _numbers,
     ),
     Question(
