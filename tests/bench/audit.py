@@ -304,7 +304,8 @@ def write_corpus(folder: Path, pairs: int, width: int, parts: int) -> list[str]:
     held = {"image_projection": eye, "text_projection": eye}
     files.write_tensors(folder / "projection.safetensors", held, {"towers": "T"})
     words = [
-        "audit-pairs", "--training", "--shards", "--corpus", folder / "corpus.parquet", "--captions",
+        "audit-pairs", "--training", "--shards", "--corpus", folder / "corpus.parquet",
+        "--captions",
         *(folder / f"texts-{part}.parquet" for part in range(parts)), "--features",
         *(folder / f"f/{name}.safetensors" for name in names), "--feature-rows",
         *(folder / f"r/{name}.parquet" for name in names), "--projection",
