@@ -115,7 +115,10 @@ def _errors(rows: list[dict[str, float]], scheme: str, scorer: str, method: str)
         errors = [row["value"] - row["true"] for row in own if row["injected"] == rate]
         worst = max(map(abs, errors))
         means.append(f"{rate:g}: {np.mean(errors):+.4f}, worst {worst:.3f}")
-    covered = sum(row["low"] - 1e-9 <= row["true"] <= row["high"] + 1e-9 for row in own)
+    # Without a lower limit `low` is NaN.
+    covered = sum(
+        row["true"] <= row["high"] + 1e-9 and not row["low"] > row["true"] + 1e-9 for row in own
+    )
     return (
         f"audit of scenes, {scheme} captions, {scorer}, {method}",
         "error by share " + "; ".join(means),
@@ -301,7 +304,8 @@ def write_corpus(folder: Path, pairs: int, width: int, parts: int) -> list[str]:
     held = {"image_projection": eye, "text_projection": eye}
     files.write_tensors(folder / "projection.safetensors", held, {"towers": "T"})
     words = [
-        "audit-pairs", "--corpus", folder / "corpus.parquet", "--captions",
+        "audit-pairs", "--training", "--shards", "--corpus", folder / "corpus.parquet",
+        "--captions",
         *(folder / f"texts-{part}.parquet" for part in range(parts)), "--features",
         *(folder / f"f/{name}.safetensors" for name in names), "--feature-rows",
         *(folder / f"r/{name}.parquet" for name in names), "--projection",

@@ -220,7 +220,7 @@ def test_step_writes_the_same_bytes_with_one_and_two_processes(tmp_path: Path) -
         f"0000{i}{end}" for i in range(2) for end in (".parquet", ".tar", "_stats.json")
     ]
     assert sorted(path.name for path in tmp_path.iterdir()) == ["1", "2"]
-    other = make_scenes.Settings(**common, processes=1, seed=1)
+    other = make_scenes.Settings(**common, processes=1, seed=2)
     make_scenes.run(other, corpus=tmp_path / "1")  # replaces what was there
     assert folder_bytes(tmp_path / "1")["00000.tar"] != one["00000.tar"]
 

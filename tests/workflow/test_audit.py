@@ -39,10 +39,10 @@ def audited(tmp_path_factory: pytest.TempPathFactory) -> Checkout:
 
 def test_the_page_begins_with_the_answer(audited: Checkout) -> None:
     page = (audited.folder / "reports/pages/audit.html").read_text()
-    assert "of the captions do not belong to their picture" in page
+    assert "of the captions belong to an unrelated picture" in page
     assert page.count("data:image/jpeg") >= 12  # the gallery
     front = (audited.folder / "reports/index.html").read_text()
-    assert "of the captions do not belong to their picture" in front
+    assert "of the captions belong to an unrelated picture" in front
     for name in ("audit_p_values", "audit_calibration", "audit_reliability"):
         figure = audited.folder / f"reports/figures/audit/{name}.vl.json"
         assert "hole" not in json.loads(figure.read_text())["usermeta"]["mispair"], name

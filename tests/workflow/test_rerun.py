@@ -254,7 +254,7 @@ TUNED = {
         ),
         (
             "make_scenes:\n",
-            "make_scenes:\n  seed: 1\n",
+            "make_scenes:\n  seed: 2\n",
             {"make_scenes": 1, "index_shards": 3, "list_files": 1, "gather_index": 1,
              "encode_features": 3, "list_features": 1,
              "encode_captions": 1, "find_similar_captions": 1, "corrupt_captions": 4,

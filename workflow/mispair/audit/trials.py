@@ -33,8 +33,8 @@ class Injection:
     ----------
     scheme : str
         ``random`` (captions permuted), ``similar`` (one of the most similar captions),
-        ``boilerplate`` (one of a few captions that fit many pictures) or ``filtered`` (captions permuted,
-        then the pairs with low cosines left out).
+        ``boilerplate`` (one of a few captions that fit many pictures) or ``filtered`` (captions
+        permuted, then the pairs with low cosines left out).
     rate : float
         Requested share.
     source : (n,) int array
@@ -135,8 +135,8 @@ def _ranks(
 def boilerplate(trial: Trial, rate: float) -> Injection:
     """Give a share of the judged pairs stock captions, each the one that fits its picture best.
 
-    Stock captions are the `STOCK` captions of the corpus that fit its pictures best on average. They
-    are words of other pairs, and rank better than a caption drawn at random.
+    Stock captions are the `STOCK` captions of the corpus that fit its pictures best on average.
+    They are words of other pairs, and rank better than a caption drawn at random.
     """
     pictures = trial.embeddings.images_of(trial.sample)
     fit = trial.embeddings.texts_of(trial.sample) @ pictures.mean(axis=0)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import Field
 
@@ -75,7 +75,11 @@ def run(
             near, swapped = similar_ranks(embeddings, every, every, right, nearest, same, seed)
     rows, refused, chance = judged(ranked, seed, is_trusted, near, swapped)
     rows += corpus_rows(ranked, *same, is_trusted)
-    origin = {"towers": model.get("towers"), "pairs_fingerprint": pairs.fingerprint, "seed": seed}
+    origin: dict[str, Any] = {
+        "towers": model.get("towers"),
+        "pairs_fingerprint": pairs.fingerprint,
+        "seed": seed,
+    }
     identified = "nothing" if refused else "interval" if is_trusted.any() else "limit"
     origin |= {"refused": refused, "identified": identified, "confidence": CONFIDENCE}
     origin["condition"] = CONDITION.get(identified, "")
