@@ -62,12 +62,12 @@ def run(
         data = gather(parts, table, [every] * (2 * draws))
         with Progress("scoring captions", 2 * draws, "draws") as progress:
             for draw in range(2 * draws):
-                weights = [tensors[f"{kind}_projection"] for kind in ("image", "text")]
-                weights_of_draw = [stack[draw % draws % len(stack)] for stack in weights]
-                cosines_of.append(cosines(data, weights_of_draw[0], weights_of_draw[1], draw))
+                stacks = [tensors[f"{kind}_projection"] for kind in ("image", "text")]
+                image, text = (stack[draw % draws % len(stack)] for stack in stacks)
+                cosines_of.append(cosines(data, image, text, draw))
                 order = seeds.generator(0, "score-captions", draw)
                 pairs = np.flatnonzero(judged[draw])
-                wins_of.append(wins(data, *weights_of_draw, draw, pairs, order))
+                wins_of.append(wins(data, image, text, draw, pairs, order))
                 progress.advance()
     except ValueError as error:
         raise files.UserError(f"score_captions: {error}.") from error
