@@ -42,6 +42,8 @@ class Question:
         Name of the small figure next to the answer (`mispair.report.study.Figure.small`).
     numbers : callable
         Further numbers for its sentences.
+    folded : bool
+        Whether the landing page shows the answer only on a click.
     """
 
     key: str
@@ -49,6 +51,7 @@ class Question:
     claims: tuple[str, ...]
     figure: str = ""
     numbers: Numbers = _no_numbers
+    folded: bool = False
 
 
 @dataclass(frozen=True)

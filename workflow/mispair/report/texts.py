@@ -52,7 +52,7 @@ def in_unit(value: float, verdict: Verdict, sign: bool = True, named: bool = Tru
         return f"{words.to_size(100 * value, 100 * size, sign=sign)}{' points' if named else ''}"
     if unit == "log":
         change = words.number(100 * math.expm1(value), 0, sign)
-        return f"{change} %"
+        return f"{change}{' %' if named else ''}"
     return f"{words.to_size(value, size, sign=sign)} {unit if named else ''}".rstrip()
 
 

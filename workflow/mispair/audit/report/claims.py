@@ -144,8 +144,8 @@ def _injected(tables: Tables, confidence: float) -> Measured:
 CLAIMS = (
     Claim(
         "audit-estimates", "audit",
-        "With pairs known to be right, a model that has not seen the pairs of a corpus estimates "
-        "the share of captions that belong to unrelated pictures, drawn at random.",
+        "With pairs known to be right, a model that has not seen the pairs estimates the share of "
+        "captions of unrelated pictures.",
         "not in the paper", "audit_calibration",
         Errors("random"), "equivalence", bound=NEAR, unit="points", every="share",
         needs="studies: [audit]",

@@ -135,8 +135,7 @@ ACCURACY, LEARNED = Gain(), Gain(table=TOWERS)
 CLAIMS = (
     Claim(
         "repair-accuracy", "repair",
-        "Filtering gives back accuracy: a model that is fine-tuned on filtered captions classifies "
-        "better than one on the raw captions.",
+        "A model that is fine-tuned on filtered captions classifies better than one on raw ones.",
         "section 5.2", "repair_by_rule",
         ACCURACY, bound=POINT, unit="points", needs="studies: [repair]",
         controls=(
@@ -231,6 +230,6 @@ QUESTIONS = (
     Question(
         "repair-learned",
         "What does filtering give back to encoders that are trained on its captions from scratch?",
-        ("repair-learned-accuracy",), "", _of_learned,
+        ("repair-learned-accuracy",), "", _of_learned, folded=True,
     ),
 )  # fmt: skip

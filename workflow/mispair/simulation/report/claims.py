@@ -257,11 +257,11 @@ QUESTIONS = (
     Question(
         "purified",
         "In the simulation, do encoders purify fewer features if more captions are wrong?",
-        ("raw-degrades", "raw-fails"), "small_purified", _setting,
+        ("raw-degrades", "raw-fails"), "small_purified", _setting, folded=True,
     ),
     Question(
         "mixing", "In the simulation, do wrong captions make neurons mix features?",
-        ("raw-mixes", "filtered-unmixes", "neurons-residual"),
+        ("raw-mixes", "filtered-unmixes", "neurons-residual"), folded=True,
     ),
     Question(
         "filtering", "In the simulation, does filtering raise zero-shot accuracy?",
@@ -274,7 +274,7 @@ QUESTIONS = (
     ),
     Question(
         "reproduction", "Do the published numbers of the simulation come out again?",
-        ("figure1-reproduced",), "small_reproduction", _reproduced,
+        ("figure1-reproduced",), "small_reproduction", _reproduced, folded=True,
     ),
 )  # fmt: skip
 """In the order of the page."""
