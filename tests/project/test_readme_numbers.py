@@ -144,10 +144,10 @@ def test_a_run_without_the_claims_or_of_several_days_is_refused(tmp_path: Path) 
         readme.fill(README, tmp_path, 2)
     run = made_up_run(tmp_path / "made-up", made_up_claims())
     page = run / "reports/index.html"
-    page.write_text("<html><body>" + "word " * 600)
+    page.write_text("<html><body>" + "word " * 700)
     readme.refuse_long_pages(page.parent)
-    page.write_text("<html><body>" + "word " * 601)
-    with pytest.raises(UserError, match="601 words, and its budget is 600"):
+    page.write_text("<html><body>" + "word " * 701)
+    with pytest.raises(UserError, match="701 words, and its budget is 700"):
         readme.fill(README, run, 2)
     os.utime(run / "benchmarks/step/2.tsv", (90000, 90000))
     with pytest.raises(UserError, match="several"):
