@@ -12,7 +12,6 @@ from mispair.evaluation.report import (
     comparison_evaluation,
     comparison_exported,
     comparison_protocols,
-    numbers_page,
     tables_basis,
     tables_semantics,
 )
@@ -90,7 +89,6 @@ PAGES = Pages(
     holes=notes.holes,
     drawings=notes.drawings,
     pieces=_pieces,
-    others=numbers_page.pages,
     runs=curves.runs,
     results=clip_benchmark.results,
 )
