@@ -147,7 +147,6 @@ def drawings(tables: Tables) -> list[Drawing]:
             "figure 7",
             "What shuffling does: captions of a share C_m of the pairs change places.",
             _swapped(tables),
-            "realised_swaps",
         ),
     ]
 

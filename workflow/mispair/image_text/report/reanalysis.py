@@ -11,10 +11,7 @@ import math
 
 import pandas as pd
 
-from mispair.core.words import number
 from mispair.report import published
-from mispair.report.table import Table, or_dash
-from mispair.report.tables import Tables
 
 MEAN = "mean of the six"
 
@@ -56,29 +53,3 @@ def falls(table: pd.DataFrame) -> pd.DataFrame:
 def falls_after_tuning() -> pd.DataFrame:
     """Return `falls` of every data set of the published table, without their mean."""
     return falls(published.table4()).drop(index=MEAN)
-
-
-def table4(tables: Tables) -> Table | None:
-    """Return table 4's accuracies with the part of each fall that may be due to fine-tuning."""
-    if not tables.study("image_text"):
-        return None
-    rows = tuple(
-        (
-            str(name), number(row["lowest"]), number(row["first"]), number(row["last"]),
-            number(row["before"], sign=True), number(row["after"], sign=True),
-            or_dash(row["share"], 2), or_dash(row["rho"], 2, sign=True),
-        )
-        for name, row in falls(published.table4()).iterrows()
-    )  # fmt: skip
-    return Table(
-        "Where table 4’s fall of accuracy is",
-        ("data set", "C_m 0, not fine-tuned", "C_m 0.1", "C_m 0.8", "from 0 to 0.1",
-         "from 0.1 to 0.8", "share of the fall from 0 to 0.1",
-         "rank correlation with C_m from 0.1 on"),
-        rows,
-        "Published numbers. The first step is shuffling and fine-tuning together, because only the "
-        "model at C_m 0 was not fine-tuned. The share of a data set whose accuracy falls by less "
-        "than a point is a quotient of small numbers.",
-        section="What carries the effect",
-        folded=True,
-    )  # fmt: skip
