@@ -17,8 +17,6 @@ PICTURES = {
     "purity": "purity_by_shuffling",
     "scale": "overlap_by_scale",
     "simulation": "simulation_figure1_as_run",
-    "ladder": "cosine_ladder",
-    "map": "overlap_map",
     "accuracy": "accuracy_by_shuffling",
     "pruning": "pruning",
     "captions": "simulation_samples",

@@ -21,10 +21,7 @@ from mispair.evaluation.bases.autoencoders import (
     train,
 )
 from mispair.evaluation.bases.measures import KNOWN, Inputs
-from mispair.evaluation.report import tables_basis
-from mispair.evaluation.report.series import TOWERS
 from mispair.evaluation.steps import identify_basis
-from mispair.report.tables import Tables, tidy
 from tests.evaluation.test_step_neurons import corpus  # noqa: F401
 
 FEATURES, NEURONS, LATENTS, ACTIVE, UPDATES = 24, 16, 48, 4, 800
@@ -120,7 +117,7 @@ def test_constant_embeddings_explain_nothing_and_raise_nothing() -> None:
     assert found[TRAINED, "dead_share", None] == 1
 
 
-def test_the_step_measures_autoencoders_and_the_report_shows_them(corpus, tmp_path) -> None:  # noqa: F811
+def test_the_step_measures_autoencoders(corpus, tmp_path) -> None:  # noqa: F811
     names = ("projection", "index", "features", "feature_rows", "corpus", "truth")
     for name in ("first", "second"):
         identify_basis.run(
@@ -133,10 +130,3 @@ def test_the_step_measures_autoencoders_and_the_report_shows_them(corpus, tmp_pa
     assert {(row["tower"], row["basis"]) for row in rows if row["metric"] == "l0"} == {
         (tower, basis) for tower in ("image", "text") for basis in KINDS
     }
-    arm = {"start": "untouched", "rate": None, "scheme": None}
-    tables = Tables({"bases": tidy("bases", [{**arm, **row} for row in rows])})
-    *others, shown = tables_basis.bases(tables)
-    assert [row[1:3] for row in shown.rows] == [
-        (tower, basis) for tower in TOWERS for basis in KINDS
-    ]
-    assert not set(KINDS) & {cell for table in others for row in table.rows for cell in row}

@@ -1,4 +1,4 @@
-"""All measures of a tower's bases on planted sparse features, and their step and report."""
+"""All measures of a tower's bases on planted sparse features, and their step."""
 
 from __future__ import annotations
 
@@ -13,9 +13,7 @@ from mispair.core.files import UserError
 from mispair.core.seeds import generator
 from mispair.evaluation.bases.measures import Inputs, measures
 from mispair.evaluation.purity import random_rotation
-from mispair.evaluation.report import tables_basis
 from mispair.evaluation.steps import identify_basis
-from mispair.report.tables import Tables, tidy
 from tests.evaluation.test_step_neurons import corpus  # noqa: F401
 
 SOURCES = 12
@@ -135,26 +133,3 @@ def test_embeddings_that_vary_in_few_directions_have_fewer_components() -> None:
     assert _value(rows, "components", "whitened")["value"] == 0
     assert "split_half_agreement" not in {row["metric"] for row in rows}
     assert _value(rows, "mean_recovery", "original")["value"] == 0
-
-
-def _tables() -> Tables:
-    rows = []
-    for start, rate, own in (("untouched", None, False), ("pretrained", 0.0, True),
-                             ("pretrained", 0.8, False)):  # fmt: skip
-        arm = {"start": start, "rate": rate, "scheme": "random" if rate else None, "seed": 0}
-        rows += [{**arm, "tower": "image", **row} for row in _rows(_inputs(own))]
-    return Tables({"bases": tidy("bases", rows)})
-
-
-def test_the_report_prints_every_basis_and_what_the_highest_rate_costs() -> None:
-    tables = _tables()
-    recovery, agreement, scores, names, autoencoders = tables_basis.bases(tables)
-    assert [row[0] for row in recovery.rows] == ["untouched", "pretrained 0", "pretrained 0.8"]
-    assert len(agreement.rows) == 3
-    assert len(scores.rows) == 6
-    assert [row[1] for row in names.rows] == ["own basis", "rotated bases", "varimax", "ICA"]
-    assert not autoencoders.rows
-    # The neurons were features at rate 0 and are not at 0.8; searches find them in both.
-    assert tables_basis.cost(tables, "image", "original") > 0.3
-    assert abs(tables_basis.cost(tables, "image", "varimax")) < 0.01
-    assert not any(table.rows for table in tables_basis.bases(Tables({})))

@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from mispair.evaluation.report.tables_semantics import semantics
 from mispair.report import studies
 from mispair.report.figures import compose
 from mispair.report.tables import Tables, tidy
@@ -43,20 +42,6 @@ def drawn(found: Tables) -> Any:
     return compose(figure, found, 12, 10_000)
 
 
-@pytest.mark.parametrize(
-    ("rho", "p", "words"),
-    [(-0.8, 0.01, "neurons of lower |cos| follow single features more closely"),
-     (0.8, 0.01, "neurons of higher |cos| follow single features more closely, against the idea"),
-     (-0.8, 0.2, "do not go together beyond chance")],
-)  # fmt: skip
-def test_the_figure_says_in_words_whether_weights_and_meaning_agree(rho, p, words):
-    sentence = drawn(tables(rows(rho, p)))[0]["usermeta"]["mispair"]["sentence"]
-    assert words in sentence
-    assert f"ρ = {rho:.2f}".replace("-", "−") in sentence
-    rotated = f"in randomly rotated bases ρ = {rho / 2:.2f}".replace("-", "−")
-    assert f"{rotated} and mean |r| 0.26 instead of 0.53" in sentence
-
-
 def test_every_neuron_is_a_point_with_its_absolute_correlation():
     _, data = drawn(tables(rows(-0.8, 0.01)))
     own = data[data["where"] == "own basis"].sort_values("neuron")
@@ -71,18 +56,5 @@ def test_the_untouched_model_and_the_first_seed_are_shown():
     assert drawn(found)[0] == drawn(alone)[0]
 
 
-def test_the_tables_have_controls_and_the_clearest_neurons():
-    means, ends, best = semantics(tables(rows(-0.8, 0.01)))
-    assert not ends.rows
-    assert means.rows == (
-        ("semantic purity, text tower", "0.525", "0.263", "0.050", "−0.80", "p = 0.010", "−0.40"),
-    )
-    assert best.rows[:2] == (
-        ("text 0", "f0", "+0.900", "0.0200", "1 of 4"),
-        ("text 1", "f1", "−0.800", "0.0300", "2 of 4"),
-    )
-
-
 def test_without_ground_truth_there_is_a_hole():
-    assert semantics(tables([])) == []
     assert "not run" in drawn(tables([]))[0]["usermeta"]["mispair"]["hole"]

@@ -7,7 +7,6 @@ from scipy import stats
 
 from mispair.image_text.report import reanalysis
 from mispair.report import published
-from mispair.report.tables import Tables, tidy
 
 TABLE4 = {  # accuracy in per cent at C_m 0, 0.1, 0.3, 0.5, 0.8, as printed in the paper
     "Caltech-101": (59.7, 48.2, 47.9, 43.6, 44.5),
@@ -17,12 +16,6 @@ TABLE4 = {  # accuracy in per cent at C_m 0, 0.1, 0.3, 0.5, 0.8, as printed in t
     "Pets": (13.9, 13.3, 13.2, 13.4, 12.6),
     "STL-10": (86.3, 79.8, 79.2, 78.8, 78.3),
 }
-
-
-def run() -> Tables:
-    row = {"start": "pretrained", "tower": "text", "metric": "mean_abs_cosine", "rate": 0.0,
-           "seed": 0, "value": 0.1}  # fmt: skip
-    return Tables({"purity": tidy("purity", [row])})
 
 
 def test_most_of_the_fall_is_before_the_first_fine_tuned_model() -> None:
@@ -37,11 +30,3 @@ def test_most_of_the_fall_is_before_the_first_fine_tuned_model() -> None:
     assert mean["share"] == pytest.approx((means[1] - means[0]) / (means[4] - means[0]))
     assert mean["share"] == pytest.approx(0.69, abs=0.005)
     assert falls.loc["Food-101", "rho"] == pytest.approx(0.894, abs=0.001)
-
-
-def test_the_table_has_a_row_for_each_data_set_and_the_mean() -> None:
-    table = reanalysis.table4(run())
-    assert table is not None
-    assert [row[0] for row in table.rows] == [*sorted(TABLE4), reanalysis.MEAN]
-    assert table.rows[-1][6] == "0.69"
-    assert reanalysis.table4(Tables({})) is None

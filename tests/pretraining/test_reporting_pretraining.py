@@ -123,19 +123,15 @@ def test_without_the_study_figures_name_the_command() -> None:
         assert COMMAND in hole.reason
 
 
-def test_tables_have_every_scheme_tower_and_basis() -> None:
-    mixing, measures = pretraining(noisy(0.1), 0.95)
-    assert len(mixing.rows) == 7 * 4  # text towers have no prompts
-    assert {row[1] for row in mixing.rows if row[0] == "image"} > {
-        row[1] for row in mixing.rows if row[0] == "text"
-    }
-    apart = {row[2]: row[4] for row in mixing.rows if row[:2] == mixing.rows[0][:2]}
-    assert apart[CLEAN] == "–"
-    assert apart["spurious 0.4"].startswith("+0.100")
+def test_the_table_has_every_set_and_scheme() -> None:
+    (measures,) = pretraining(noisy(0.1), 0.95)
+    accuracy = {row[1]: row[3] for row in measures.rows if row[0] == "accuracy, scenes-shape"}
+    assert len(accuracy) == 7
+    assert accuracy[CLEAN] == "–"
     named = {row[0] for row in measures.rows}
     assert {"accuracy, scenes-shape", "accuracy, scenes-digit"} <= named
     sections = {study.key: study.sections for study in studies.studies()}["pretraining"]
-    assert {mixing.section, measures.section} == {*sections}
+    assert measures.section in sections
 
 
 def test_figures_show_every_seed_and_interval() -> None:

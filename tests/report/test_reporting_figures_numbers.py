@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from mispair.core import metrics
-from mispair.evaluation.purity import map_rows, overlap_map
+from mispair.evaluation.purity import overlap_map
 from mispair.image_text.report.rows import of_ends
 from mispair.image_text.report.rows import rows as of_image_text
 from mispair.report import studies
@@ -56,66 +56,6 @@ def test_a_map_is_the_mean_over_pairs_of_neurons_group_by_group(neurons, bins):
     assert pairs.sum() == neurons * (neurons - 1)
     total = np.nansum(means * pairs) / pairs.sum()
     assert total == pytest.approx(sum(others) / neurons / (neurons - 1))
-
-
-def test_the_heat_map_shows_both_triangles_of_the_ends_and_of_one_seed():
-    rows = []
-    matrices = {}
-    for start, rate in (("untouched", None), *(("pretrained", r) for r in (0.0, 0.5, 0.9))):
-        for tower in ("text", "image"):
-            for seed in (0, 1):
-                matrix = np.random.default_rng(len(rows)).normal(size=(8, 30))
-                matrices[start, rate, tower, seed] = matrix
-                here = {"start": start, "rate": rate, "tower": tower, "seed": seed,
-                        "scheme": None if rate is None else "random"}  # fmt: skip
-                rows += [{**here, **row} for row in map_rows(matrix, 5)]
-    data, sentence = drawn("overlap_map", purity_map=rows)
-    assert set(data["arm"]) == {"untouched", "C_m = 0", "C_m = 0.9"}
-    assert len(data) == 3 * 2 * 25
-    own = data[(data["arm"] == "C_m = 0.9") & (data["tower"] == "image")]
-    found = own.pivot_table(index="row", columns="column", values="value").to_numpy()
-    expected, _ = overlap_map(matrices["pretrained", 0.9, "image", 0], 5)
-    np.testing.assert_allclose(found, expected)
-    assert f"{expected[0, 0]:.3f} and {expected[4, 4]:.3f} (C_m = 0.9)" in sentence
-
-
-@pytest.mark.parametrize("bins", [6, 7])
-def test_the_ladder_folds_signed_cosines_whatever_the_number_of_bins(bins):
-    rng = np.random.default_rng(1)
-    edges = np.linspace(-1, 1, bins + 1)
-    rows, cosines = [], {}
-    for rate in (0.0, 0.4):
-        for seed in range(3):
-            values = np.clip(rng.normal(0, 0.3, 400), -0.99, 0.99)
-            cosines[rate, seed] = values
-            shares = np.histogram(values, edges)[0] / 400
-            here = {"start": "pretrained", "scheme": "random", "rate": rate, "tower": "text",
-                    "seed": seed}  # fmt: skip
-            rows += [
-                {
-                    **here,
-                    "metric": "cosine_histogram",
-                    "value": share,
-                    "bin_low": low,
-                    "bin_high": high,
-                }
-                for share, (low, high) in zip(shares, itertools.pairwise(edges), strict=True)
-            ]
-            rows.append({**here, "metric": "mean_abs_cosine", "value": np.abs(values).mean()})
-    data, sentence = drawn("cosine_ladder", purity=rows)
-    for (rate, low, high), own in data[data["layer"] == "share"].groupby(
-        ["rate", "bin_low", "bin_high"]
-    ):
-        shares = [
-            np.mean((np.abs(cosines[rate, seed]) >= low) & (np.abs(cosines[rate, seed]) < high))
-            for seed in range(3)
-        ]
-        assert own["value"].item() == pytest.approx(np.mean(shares), abs=1e-9)
-        assert own["high"].item() - own["value"].item() == pytest.approx(np.std(shares, ddof=1))
-    assert data.loc[data["layer"] == "share", "bin_low"].min() == 0
-    assert data[(data["layer"] == "share") & (data["rate"] == 0.4)]["value"].sum() > 0.99
-    first = np.mean([np.abs(cosines[0.0, seed]).mean() for seed in range(3)])
-    assert f"text {first:.3f} →" in sentence
 
 
 def test_alignments_are_sorted_by_the_feature_that_a_neuron_ends_with():

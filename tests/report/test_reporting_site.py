@@ -80,8 +80,8 @@ def test_the_site_of_fifty_arms_on_twelve_sets_is_small(large: tuple[Path, list[
     assert sum(sizes.values()) <= 6_000_000, sizes
     pages = {name: size for name, size in sizes.items() if name.endswith(".html")}
     assert max(pages.values()) <= 2_000_000, pages
-    # Landing page (twice), 3 studies, numbers, claims, methods and run.
-    assert len(pages) == 2 + 3 + 1 + 3
+    # Landing page (twice), 3 studies, claims, methods and run.
+    assert len(pages) == 2 + 3 + 3
 
 
 def test_the_site_has_its_tables_for_latex_and_all_verdicts(large: tuple[Path, list[Path]]) -> None:
@@ -223,9 +223,6 @@ def test_a_run_of_any_size_has_a_site(
         assert "Missing. acc1 on set 0" in front
         assert "not defined" in front
     if number:
-        rows = texts["numbers.html"].split("<caption>Numbers of")[1].split("</table>")[0]
-        overlap = re.findall("<td>mean_abs_cosine</td><td>text tower</td>", rows)
-        assert len(overlap) == number
         holes = words(texts["image_text.html"]).split("Not part of this run")[-1]
         assert holes.count("the figure was not drawn") == len(studies.figures("image_text"))
         assert "No contact sheet" in words(texts["image_text.html"])
@@ -246,9 +243,7 @@ def test_markup_in_names_captions_and_titles_stays_text(large: tuple[Path, list[
     for path in large[1]:
         if path.suffix == ".html":
             assert EVIL not in path.read_text()
-    text = words((large[0] / "pages/numbers.html").read_text())
-    assert f"Evaluation set {EVIL}" in text
-    assert EVIL in text.split("Numbers of arms and models")[1]
+    assert EVIL in words((large[0] / "pages/image_text.html").read_text())
 
 
 def test_what_an_earlier_report_left_is_removed(tmp_path: Path) -> None:
@@ -256,7 +251,7 @@ def test_what_an_earlier_report_left_is_removed(tmp_path: Path) -> None:
     files.write_text(old, "old")
     write_site(made_up(3, ["new"], trials=0), tmp_path, draw=False)
     assert not old.exists()
-    assert (tmp_path / "pages" / "numbers.csv").exists()
+    assert (tmp_path / "pages" / "claims.html").exists()
 
 
 def test_the_same_tables_give_the_same_site(tmp_path: Path) -> None:

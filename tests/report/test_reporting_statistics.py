@@ -13,7 +13,6 @@ from mispair.report.statistics import (
     contrasts,
     effect_of_mean,
     mean_interval,
-    prediction_interval,
     trend,
     trial_means,
 )
@@ -79,14 +78,6 @@ def test_an_interval_is_the_t_interval():
 def test_an_interval_leaves_out_what_is_missing():
     assert mean_interval([1.0, math.nan, 3.0]).n == 2
     assert mean_interval([math.nan]).n == 0
-
-
-def test_a_prediction_interval_is_wider_than_that_of_the_mean():
-    draws = np.random.default_rng(0).normal(size=10)
-    found = prediction_interval(draws)
-    half = stats.t.ppf(0.975, 9) * draws.std(ddof=1) * math.sqrt(1.1)
-    assert found.high - found.value == pytest.approx(half)
-    assert not prediction_interval([0.3]).known
 
 
 def test_a_trend_goes_through_all_permutations_of_small_designs():

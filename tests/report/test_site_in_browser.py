@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from urllib.parse import quote
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
@@ -77,53 +76,3 @@ def test_no_rule_of_accessibility_is_broken(folder: Path, opened: Window) -> Non
         ]
         assert broken == [], path.name
         assert len(results.response["passes"]) > 10
-
-
-ROWS = "[...document.querySelectorAll('#numbers tbody tr')].filter((row) => !row.hidden)"
-
-
-def cells(opened: Window, place: int) -> set[str]:
-    """Return the different texts in a column of the rows of numbers that are shown."""
-    return {*opened.page.evaluate(f"{ROWS}.map((row) => row.cells[{place}].textContent)")}
-
-
-def test_numbers_are_filtered_by_key_and_by_address(folder: Path, opened: Window) -> None:
-    path = folder / "pages" / "numbers.html"
-    page = opened.open(path)
-    total = page.evaluate(f"{ROWS}.length")
-    heads = page.locator("#numbers thead th").all_inner_texts()
-    of_set, of_metric = heads.index("set"), heads.index("metric")
-    assert {"digits", EVIL} <= cells(opened, of_set)
-    page.get_by_role("combobox", name="set", exact=True).focus()
-    page.keyboard.type("digits")
-    assert cells(opened, of_set) == {"digits"}
-    page.get_by_role("combobox", name="metric", exact=True).select_option("acc1")
-    assert cells(opened, of_metric) == {"acc1"}
-    few = page.evaluate(f"{ROWS}.length")
-    assert page.locator(".filters output").inner_text() == f"{few} of {total} rows"
-    assert page.url.endswith("numbers.html#set=digits&metric=acc1")
-    # The address alone presets the filters, whatever is in a name; the other sets are not shown.
-    page.goto("about:blank")
-    page.goto(f"{path.as_uri()}#set={quote(EVIL)}")
-    assert cells(opened, of_set) == {EVIL}
-    assert page.locator("details[data-set]:visible").count() == 1
-    page.get_by_role("button", name="Show all").press("Enter")
-    assert page.evaluate(f"{ROWS}.length") == total
-    page.goto("about:blank")
-    page.goto(f"{path.as_uri()}#set=no-such-set")
-    assert page.evaluate(f"{ROWS}.length") == total
-    assert opened.complaints == []
-
-
-def test_numbers_fit_narrow_windows_and_need_no_script(folder: Path, opened: Window) -> None:
-    uri = (folder / "pages" / "numbers.html").as_uri()
-    browser = opened.page.context.browser
-    assert browser is not None
-    context = browser.new_context(java_script_enabled=False, viewport={"width": 400, "height": 800})
-    page = context.new_page()
-    page.goto(f"{uri}#set=digits")
-    rows = page.locator("#numbers tbody tr")
-    assert rows.count() == page.locator("#numbers tbody tr:visible").count() > 100
-    assert page.locator("details[data-set=digits]").is_visible()  # the target of the address
-    assert page.evaluate("document.documentElement.scrollWidth") <= 400
-    context.close()

@@ -45,7 +45,7 @@ def test_there_is_a_page_for_everything(reports: Path) -> None:
     names = {path.name for path in pages_of(reports)}
     assert names == {
         *(f"{study}.html" for study in STUDIES),
-        "index.html", "claims.html", "numbers.html", "methods.html", "run.html",
+        "index.html", "claims.html", "methods.html", "run.html",
     }  # fmt: skip
     assert broken_links(reports, pages_of(reports)) == []
     parts = [*pages_of(reports), *(reports / "pages/assets").iterdir()]

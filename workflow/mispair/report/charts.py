@@ -22,14 +22,14 @@ WIDTH, HEIGHT = 400, 240
 
 @dataclass(frozen=True)
 class Drawing:
-    """A figure: its chart, the numbers in it, and one sentence on them.
+    """A figure: its chart, the numbers in it, and a remark on what it leaves out, if any.
 
     ``toggle`` is the field whose values can be selected in the legend.
     """
 
     chart: alt.TopLevelMixin
     data: pd.DataFrame
-    sentence: str
+    sentence: str = ""
     toggle: str | None = None
 
 

@@ -55,11 +55,12 @@ def compose(
         chart, data, text = drawing.chart, drawing.data, drawing.sentence
         if "low" in data and not data["low"].notna().any():
             text += " No band or bar is drawn: there is one run of each."
+        text = text.strip()
         meta |= {"sentence": text}
     spec = {**chart.to_dict(validate=False), "config": charts.config(font_size)}
     if isinstance(drawing, Drawing) and drawing.toggle:
         charts.add_toggle(spec, drawing.toggle)
-    spec["description"] = f"{figure.title}. {text}"
+    spec["description"] = f"{figure.title}. {text}".strip()
     spec["usermeta"] = {"mispair": meta, "embedOptions": {"actions": False, "renderer": "svg"}}
     return spec, data
 

@@ -315,18 +315,6 @@ def count_interval(counts: Sequence[float], of: float, confidence: float = 0.95)
     return Interval(interval.value, low, high, interval.n)
 
 
-def prediction_interval(draws: Sequence[float], confidence: float = 0.95) -> Interval:
-    """Return the prediction interval of one more random draw, ``mean ± t · s · sqrt(1 + 1/n)``."""
-    values = np.asarray(draws, dtype=float)
-    values = values[np.isfinite(values)]
-    count = len(values)
-    if count < 2:
-        return Interval(float(values.mean()) if count else math.nan, math.nan, math.nan, count)
-    half = float(stats.t.ppf((1 + confidence) / 2, count - 1))
-    half *= float(values.std(ddof=1)) * math.sqrt(1 + 1 / count)
-    return Interval(float(values.mean()), values.mean() - half, values.mean() + half, count)
-
-
 def trend(x: Sequence[float], y: Sequence[float], blocks: Sequence[object] | None = None) -> Trend:
     """Test whether y rises or falls with x within blocks, by permutation.
 

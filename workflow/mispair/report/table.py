@@ -7,8 +7,7 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-from mispair.core.words import MISSING, interval, number, p_value, significant
-from mispair.report.statistics import Effect
+from mispair.core.words import MISSING, interval, number, significant
 
 
 @dataclass(frozen=True)
@@ -23,7 +22,7 @@ class Table:
     rows: tuple[tuple[str, ...], ...]
     remark: str = ""
     folded: bool = False
-    section: str = "Measured against published"
+    section: str = ""
     warning: str = ""
 
 
@@ -53,15 +52,6 @@ def with_interval(rows: pd.DataFrame, digits: int = 3) -> str:
 def or_dash(value: float, digits: int, sign: bool = False) -> str:
     """Format a number, or a dash if it was not measured."""
     return number(value, digits, sign) if math.isfinite(value) else "–"
-
-
-def effect_text(effect: Effect, confidence: float, digits: int = 3) -> str:
-    """Format an effect with its interval and p value."""
-    value = number(effect.value, digits, sign=True)
-    if not effect.known:
-        return f"{value}, no interval ({effect.replicates})"
-    limits = interval(effect.low, effect.high, digits, sign=True)
-    return f"{value} ({100 * confidence:g} % interval {limits}, {p_value(effect.p)})"
 
 
 def effect_cell(value: float, low: float, high: float) -> str:

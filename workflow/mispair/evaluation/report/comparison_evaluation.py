@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pandas as pd
 
 from mispair.core.words import count, listing, number
 from mispair.evaluation.report import datacomp
-from mispair.evaluation.report.arm_words import ByMetric, by_metric, cell, groups, model_label
+from mispair.evaluation.report.arm_words import by_metric, cell, model_label, models
 from mispair.evaluation.report.compositional import compositional
-from mispair.evaluation.report.protocols import HASHES, base_arm, named, short
+from mispair.evaluation.report.protocols import HASHES, named, short
 from mispair.report.table import Table, or_dash
-from mispair.report.tables import Tables, records
+from mispair.report.tables import Tables
 
 SECTION = "Retrieval and linear probe"
 BEST = (1, 5, 10)
@@ -31,46 +29,10 @@ def evaluation(tables: Tables) -> list[Table]:
     table = tables.of_scheme().of_protocol().zeroshot
     return [
         *datacomp.datacomp(tables.of_scheme().zeroshot, "Protocols"),
-        _classes(table),
         *compositional(table),
         retrieval(table, SECTION),
         _probe(table),
     ]
-
-
-def _classes(table: pd.DataFrame) -> Table:
-    """Return the classes of each set that the `base_arm` recognises least and best."""
-    recalls = base_arm(table[table["metric"] == "class_recall"])
-    rows = []
-    for name, of_set in recalls.groupby("evaluation_set"):
-        means = of_set.groupby("classname").agg(value=("value", "mean"), n=("n", "max"))
-        ranked = means.reset_index().sort_values(["value", "classname"], kind="stable")
-        ends = [
-            "; ".join(
-                f"{row['classname']} {number(row['value'], 2)} of {row['n']:,.0f}"
-                for row in records(part)
-            )
-            for part in (ranked[:NAMED_CLASSES], ranked[::-1][:NAMED_CLASSES])
-        ]
-        rows.append((f"{name} ({named(of_set)})", f"{len(ranked):,}", *ends,
-                     f"{(ranked['value'] == 0).sum():,}"))  # fmt: skip
-    return Table(
-        "Recall by class, the model as it is",
-        ("evaluation set", "classes with images", "least recalled", "most recalled",
-         "never recognised"),
-        tuple(rows),
-        "Share of the images of a class that get its name, and their number. All classes of all "
-        "arms: metric class_recall in zeroshot.csv.",
-        section="Protocols",
-        folded=True,
-    )  # fmt: skip
-
-
-def _by_set(table: pd.DataFrame) -> list[tuple[dict[str, Any], ByMetric]]:
-    """Return every arm or checkpoint on every set, with the rows of each metric."""
-    keys = ["start", "rate"] if "start" in table else ["pretraining", "method", "towers"]
-    of_sets = groups(table, ["evaluation_set", *keys])
-    return [(model, by_metric(rows)) for model, rows in of_sets]
 
 
 def retrieval(table: pd.DataFrame, section: str) -> Table:
@@ -80,7 +42,8 @@ def retrieval(table: pd.DataFrame, section: str) -> Table:
     """
     recalls = table[table["metric"].str.match(r"(?:image|text)_recall@\d+$", na=False)]
     rows = []
-    for arm, of_arm in _by_set(recalls):
+    for arm, of_recalls in models(recalls, "evaluation_set"):
+        of_arm = by_metric(of_recalls)
         images, captions = (
             float(of_arm[metric]["n"].max()) if metric in of_arm else float("nan")
             for metric in ("text_recall@1", "image_recall@1")
@@ -109,7 +72,8 @@ def _probe(table: pd.DataFrame) -> Table:
     probed = table.loc[table["metric"] == "probe_acc1", "evaluation_set"]
     scores = table[table["metric"].isin(names) & table["evaluation_set"].isin(probed)]
     rows = []
-    for arm, of_arm in _by_set(scores):
+    for arm, of_scores in models(scores, "evaluation_set"):
+        of_arm = by_metric(of_scores)
         if "probe_acc1" not in of_arm:
             continue
         zeroshot = of_arm.get("acc1", scores[:0])

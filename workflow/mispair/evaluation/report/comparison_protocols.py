@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mispair.core.words import listing, number
+from mispair.core.words import listing
 from mispair.evaluation.report.protocols import HASHES, base_arm, short
 from mispair.evaluation.report.series import change, zeroshot_series
 from mispair.report.table import Table, or_dash, with_interval
@@ -49,17 +49,6 @@ def protocols(tables: Tables) -> Table | None:
         ("evaluation set", "protocol and its headline", *(m.replace("_", " ") for m in SCORES),
          "headline − its first protocol’s", "headline’s change with C_m, from pre-trained"),
         tuple(rows),
-        f"Figures, claims and other tables are by {main}{remark}. {spread(tables)}{HASHES}",
+        f"Figures, claims and other tables are by {main}{remark}. {HASHES}",
         section=SECTION,
     )  # fmt: skip
-
-
-def spread(tables: Tables) -> str:
-    """State how far protocols are apart on the same model; "" if there is only one."""
-    table = base_arm(tables.of_scheme().zeroshot)
-    accuracies = table[(table["metric"] == "acc1") & table["protocol"].isin(tables.protocols)]
-    means = accuracies.groupby(["evaluation_set", "protocol"])["value"].mean().unstack()
-    if means.empty or means.shape[1] < 2:
-        return ""
-    apart = (means.max(axis=1) - means.min(axis=1)).max()
-    return f"Protocols alone move acc1 of the same model by up to {number(100 * apart, 1)} points. "

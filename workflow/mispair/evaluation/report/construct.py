@@ -11,8 +11,8 @@ from dataclasses import dataclass
 import pandas as pd
 
 from mispair.evaluation.report.arm_words import where
+from mispair.evaluation.report.protocols import base_arm
 from mispair.evaluation.report.series import TOWERS
-from mispair.evaluation.report.tables_semantics import MEASURES, measured_arm, with_basis
 from mispair.evaluation.semantics import BY_OVERLAP, ORIGINAL, ROTATED
 from mispair.report.claims import Measured, Part
 from mispair.report.rules import SUPPORTS, UNMEASURED, decide
@@ -28,9 +28,29 @@ SMALLEST_GAIN = 0.02
 """Smallest difference of interest in mean |r| with the best feature: from 0.37, say, to 0.39, which
 raises the share of a neuron's variance that the feature explains by one and a half points."""
 
+MEASURES = {"semantic_purity": "semantic purity", "selectivity": "selectivity"}
 UNIT = "rotated basis"
 NO_BASIS = "no basis"
 """Gate of claims that rank neurons of a basis which is no better than a random one."""
+
+
+def measured_arm(tables: Tables) -> pd.DataFrame:
+    """Return one arm's rows: those of the untouched model, if it was measured, and one seed."""
+    arm = base_arm(tables.semantics)
+    seeds = arm["seed"].fillna(0)
+    return with_basis(arm[seeds == seeds.min()])
+
+
+def with_basis(table: pd.DataFrame) -> pd.DataFrame:
+    """Return the rows with a name of their basis; a missing name means the neurons' own basis."""
+    return table.assign(basis=table["basis"].fillna(ORIGINAL))
+
+
+def mean_series(tables: Tables, tower: str, metric: str) -> pd.DataFrame:
+    """Return rate, seed and value of the pre-trained arms in their own basis."""
+    table = with_basis(tables.semantics)
+    rows = where(table, start="pretrained", tower=tower, metric=metric, basis=ORIGINAL)
+    return rows[["rate", "seed", "value"]]
 
 
 def of_arm(tables: Tables, start: str, rate: float | None = None) -> pd.DataFrame:

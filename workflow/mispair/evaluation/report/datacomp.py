@@ -1,4 +1,4 @@
-"""Tables of DataComp's evaluation: its means over the sets of a run, and its metric on each set."""
+"""Table of DataComp's evaluation: its means over the sets of a run."""
 
 from __future__ import annotations
 
@@ -9,22 +9,21 @@ from mispair.core.words import MISSING, interval, listing, number
 from mispair.evaluation.datacomp import WITHOUT_READER, means, task, task_names
 from mispair.evaluation.protocols import DATACOMP
 from mispair.evaluation.report.arm_words import UNFOLDED, model_label, models
-from mispair.evaluation.report.protocols import HASHES, base_arm, short
-from mispair.report.table import Table, mean_and_spread, with_interval
-from mispair.report.tables import CAPTIONS, records
+from mispair.report.table import Table, mean_and_spread
+from mispair.report.tables import CAPTIONS
 
 SECTION = "DataComp"
 
 
 def datacomp(table: pd.DataFrame, section: str) -> list[Table]:
-    """Return DataComp's means of every arm or model, and the metric of each set; none if empty.
+    """Return DataComp's means of every arm or model; none if empty.
 
     The rows are zero-shot numbers of arms or of checkpoints under all protocols.
     """
     measured = main_metrics(table)
     if measured.empty:
         return []
-    return [_means(measured, section), _tasks(measured, section)]
+    return [_means(measured, section)]
 
 
 def main_metrics(table: pd.DataFrame) -> pd.DataFrame:
@@ -83,31 +82,3 @@ def _mean(rows: pd.DataFrame, sets: int) -> str:
         return text.replace(" ", "\u00a0")
     by_seed = means.pivot(index="seed", columns="task", values="value").dropna().mean(axis=1)
     return mean_and_spread(by_seed, 3, counted=False)
-
-
-def _tasks(measured: pd.DataFrame, section: str) -> Table:
-    """Return the main metric of each set, for the `base_arm` or for every model."""
-    order = {name: place for place, name in enumerate(task_names())}
-    is_arms = "start" in measured
-    rows = []
-    for (name, evaluation_set), of_set in measured.groupby(["task", "evaluation_set"]):
-        models = [("", base_arm(of_set))] if is_arms else of_set.groupby("towers")
-        for model, of_model in models:
-            one = records(of_model)[0]
-            rows.append((
-                str(name), f"{evaluation_set} ({one['protocol']} {short(one['fingerprint'])})",
-                *([] if is_arms else [str(model)]), str(one["metric"]),
-                f"{of_model['n'].max():,.0f}", with_interval(of_model),
-            ))  # fmt: skip
-    rows.sort(key=lambda row: order[row[0]])
-    return Table(
-        "DataComp: the main metric of each set" + (", the model as it is" if is_arms else ""),
-        ("DataComp’s set", "evaluation set", *([] if is_arms else ["model"]), "main metric",
-         "images", "value"),
-        tuple(rows),
-        "By the list of DataComp, commit 4afedc4. worst_group_acc1 and worst_group_acc5: the "
-        "smallest top-1 and top-5 accuracy of a group of images. "
-        f"{HASHES}",
-        folded=len(rows) > UNFOLDED,
-        section=section,
-    )  # fmt: skip

@@ -5,13 +5,13 @@ from __future__ import annotations
 import altair as alt
 import pandas as pd
 
+from mispair.evaluation.bases.autoencoders import KINDS
 from mispair.evaluation.report import arm_words
 from mispair.evaluation.report.figures_nulls import over_null
 from mispair.evaluation.report.series import TOWERS
-from mispair.evaluation.report.tables_basis import BASES, arm_of, cost_sentence, of_projections
-from mispair.report import charts
+from mispair.report import charts, style
 from mispair.report.charts import Drawing, Hole
-from mispair.report.tables import Tables
+from mispair.report.tables import Tables, records
 
 METRICS = {
     "mean_recovery": "Mean recovery, |r|",
@@ -19,13 +19,36 @@ METRICS = {
 }
 
 
+BASES = {
+    "original": ("own basis", style.BLUE),
+    "rotated": ("rotated bases", style.GREY),
+    "varimax": ("varimax", style.ORANGE),
+    "ica": ("ICA", style.GREEN),
+    "linear ceiling": ("linear ceiling", style.INK),
+}
+"""Bases in the order of the legend, with their names and colours."""
+
 MOST = 12
 """Most arms in the figure."""
 
 
+def _of_projections(tables: Tables) -> pd.DataFrame:
+    """Return the rows of whole bases, not of single neurons or features, with the arm in words."""
+    table = tables.of_scheme().bases
+    whole = table[~table["basis"].isin(KINDS) & table["neuron"].isna() & table["feature"].isna()]
+    arms = [" ".join(_arm_of(row)) for row in records(whole[["start", "scheme", "rate"]])]
+    return whole.assign(arm=pd.Series(arms, index=whole.index, dtype="str"))
+
+
+def _arm_of(arm: dict[str, object]) -> tuple[str, ...]:
+    """Return the start by its name in the configuration, and C_m."""
+    rate = arm_words.cells(arm)[2]
+    return (str(arm["start"]),) if rate == "–" else (str(arm["start"]), rate)
+
+
 def identified_basis(tables: Tables) -> Drawing | Hole:
     """Recovery of known features by basis, and agreement of halves, for each arm and tower."""
-    whole = of_projections(tables)
+    whole = _of_projections(tables)
     shown = whole[whole["metric"].isin(METRICS) & whole["value"].notna()]
     # Only one null is drawn: of the neurons for recovery, of the components for agreement.
     null = (shown["basis"] == "whitened") & (shown["metric"] == "mean_recovery")
@@ -39,7 +62,7 @@ def identified_basis(tables: Tables) -> Drawing | Hole:
     )[["metric", "tower", "arm", "basis", "value", "null_low", "null_high"]]  # fmt: skip
     data = charts.first_on_top(data, "basis", dict(BASES.values()))
     arms = arm_words.arms(tables.of_scheme().bases)
-    order = [" ".join(arm_of(arm)) for arm in arms][:MOST]
+    order = [" ".join(_arm_of(arm)) for arm in arms][:MOST]
     data = data[data["arm"].isin(order)]
     panels = [
         _panel(data, metric, tower, order)
@@ -48,7 +71,7 @@ def identified_basis(tables: Tables) -> Drawing | Hole:
         if ((data["metric"] == metric) & (data["tower"] == tower)).any()
     ]
     chart = charts.side_by_side(panels, 2, data, gap=48)
-    return Drawing(chart, data, cost_sentence(tables), "basis")
+    return Drawing(chart, data, "", "basis")
 
 
 def _panel(data: pd.DataFrame, metric: str, tower: str, order: list[str]) -> charts.Panel:

@@ -5,24 +5,17 @@ Embeddings are masked as in the authors' code; renormalised ones have a separate
 
 from __future__ import annotations
 
-import math
-
 import altair as alt
 import pandas as pd
 
-from mispair.core.words import count, number
-from mispair.evaluation.report.protocols import protocol_phrase, set_title
+from mispair.evaluation.report.protocols import set_title
 from mispair.evaluation.report.pruning import (
     BASELINES,
     MASKED,
     RENORMALISED,
-    holds,
     in_own_basis,
-    kept_below_full,
-    order_of,
     pruned_arm,
     ranked_by_tower,
-    strategy_scores,
 )
 from mispair.report import charts, small, style
 from mispair.report.charts import Drawing, Hole
@@ -31,7 +24,6 @@ from mispair.report.tables import Tables, mean_by
 METRICS = {"acc1": "acc1 (share of images)", "silhouette": "Silhouette (cosine)"}
 RANKINGS = {"text": "ranked by text", "image": "ranked by image", "both": "ranked by both"}
 PURITY = ("high-purity", "random", "low-purity")
-CONFIDENCE = 0.95
 
 
 def _hole(tables: Tables) -> Hole:
@@ -74,7 +66,7 @@ def pruning(tables: Tables) -> Drawing | Hole:
         for name in names
         for metric, title in METRICS.items() if metric in set(data["metric"])
     ]  # fmt: skip
-    return _drawing(panels, data, data["metric"].nunique(), _sentence(tables, kept_below_full(arm)))
+    return _drawing(panels, data, data["metric"].nunique())
 
 
 LABELS = {"high-purity": "little", "random": "random", "low-purity": "much"}
@@ -94,24 +86,14 @@ def small_pruning(tables: Tables) -> Drawing | Hole:
         runs, "Neurons kept", "Accuracy (share)", colours=style.STRATEGIES, labels=LABELS,
         legend="Overlap", least=small.LEAST_FALL,
     )  # fmt: skip
-    return Drawing(chart, data, _sentence(tables, kept_below_full(arm)))
+    return Drawing(chart, data)
 
 
 def pruning_by_set(tables: Tables) -> Drawing | Hole:
     """acc1 against k on every evaluation set, ranked by text."""
-    return _by_set(tables, "acc1")
-
-
-def pruning_silhouette_by_set(tables: Tables) -> Drawing | Hole:
-    """Silhouette against k on every evaluation set, ranked by text."""
-    return _by_set(tables, "silhouette")
-
-
-def _by_set(tables: Tables, metric: str) -> Drawing | Hole:
-    """acc1 or silhouette against k on every evaluation set, ranked by text."""
     arm = pruned_arm(tables.pruning)
     shown = in_own_basis(arm) & ranked_by_tower(arm, "text") & arm["strategy"].isin(PURITY)
-    selected = arm[shown & (arm["metric"] == metric)]
+    selected = arm[shown & (arm["metric"] == "acc1")]
     selected = selected[selected["value"].notna()]
     if selected.empty:
         return _hole(tables)
@@ -121,30 +103,11 @@ def _by_set(tables: Tables, metric: str) -> Drawing | Hole:
     columns = min(3, len(names))
     panels = [
         _panel(alt.FieldEqualPredicate(field="evaluation_set", equal=name),
-               f"set_{number}", METRICS[metric],
-               set_title(tables, metric, name), list(PURITY), data, width=260)
+               f"set_{number}", METRICS["acc1"],
+               set_title(tables, "acc1", name), list(PURITY), data, width=260)
         for number, name in enumerate(names)
     ]  # fmt: skip
-    below = kept_below_full(selected)
-    agree = sum(
-        holds(strategy_scores(rows, metric), CONFIDENCE)
-        for _, rows in below.groupby("evaluation_set")
-    )
-    sentence = (
-        f"The paper's order holds beyond the spread of {_draws(selected)} on {agree} of "
-        f"{count(len(names), 'evaluation set')}"
-    )
-    return _drawing(panels, data, columns, f"{sentence}{_measured(tables, metric)}.")
-
-
-def _draws(arm: pd.DataFrame) -> str:
-    draws = arm.loc[arm["strategy"] == "random", "draw"].nunique()
-    return count(draws, "random draw")
-
-
-def _measured(tables: Tables, metric: str = "acc1") -> str:
-    """Name metric and protocol; the silhouette has none."""
-    return "" if metric == "silhouette" else f" ({protocol_phrase(tables, metric)})"
+    return _drawing(panels, data, columns)
 
 
 def pruning_controls(tables: Tables) -> Drawing | Hole:
@@ -172,23 +135,7 @@ def pruning_controls(tables: Tables) -> Drawing | Hole:
                width=260)
         for position, name in enumerate(parts)
     ]  # fmt: skip
-    below = kept_below_full(arm)
-    high, low, random = order_of(strategy_scores(below, "acc1", basis="rotated"), CONFIDENCE)
-    by_strategy = strategy_scores(below, "acc1").groupby("strategy")["value"].mean()
-    sentences = []
-    if math.isfinite(high):
-        sentences.append(
-            f"in rotated bases high-purity, random and low-purity neurons reach {number(high)}, "
-            f"{number(random.value)} and {number(low)}"
-        )
-    sentences += [
-        f"neurons of the highest and lowest {what} reach "
-        f"{number(by_strategy[f'high-{baseline}'])} and {number(by_strategy[f'low-{baseline}'])}"
-        for baseline, what in BASELINES.items()
-        if {f"high-{baseline}", f"low-{baseline}"} <= set(by_strategy.index)
-    ]
-    sentence = f"Mean over k and sets: {'; '.join(sentences)}{_measured(tables)}."
-    return _drawing(panels, data, 3, sentence)
+    return _drawing(panels, data, 3)
 
 
 def pruning_renormalised(tables: Tables) -> Drawing | Hole:
@@ -208,15 +155,7 @@ def pruning_renormalised(tables: Tables) -> Drawing | Hole:
     table = _mean_of_sets(_with_random_everywhere(rows, "ranked_by", names), keys)
     data = charts.summary(table, keys)
     panels = [_dashed_panel(name, data) for name in names]
-    parts = [strategy_scores(kept_below_full(part), "acc1") for part in arms.values()]
-    masked, renormalised = (part.groupby("strategy")["value"].mean() for part in parts)
-    apart = (renormalised - masked).reindex(list(PURITY)).dropna()
-    differences = [f"{name} {number(value, 3, sign=True)}" for name, value in apart.items()]
-    sentence = (
-        "Renormalising changes accuracy, mean over k and sets, neurons ranked by text: "
-        f"{', '.join(differences)}{_measured(tables)}."
-    )
-    return _drawing(panels, data, 2, sentence)
+    return _drawing(panels, data, 2)
 
 
 def _dashed_panel(ranking: str, data: pd.DataFrame) -> charts.Panel:
@@ -264,20 +203,5 @@ def _panel(
     return layered.properties(width=width, height=190, title=title)
 
 
-def _drawing(
-    panels: list[charts.Panel], data: pd.DataFrame, columns: int, sentence: str
-) -> Drawing:
-    chart = charts.side_by_side(panels, columns, data)
-    return Drawing(chart, data, sentence, "strategy")
-
-
-def _sentence(tables: Tables, arm: pd.DataFrame) -> str:
-    sentences = []
-    for name, text in RANKINGS.items():
-        high, low, random = order_of(strategy_scores(arm, "acc1", ranked_by=name), CONFIDENCE)
-        if math.isfinite(high):
-            sentences.append(f"{text} {number(high)} / {number(random.value)} / {number(low)}")
-    return (
-        f"Accuracy of high-purity / random / low-purity neurons, mean over k, sets and "
-        f"{_draws(arm)}: {'; '.join(sentences)}{_measured(tables)}."
-    )
+def _drawing(panels: list[charts.Panel], data: pd.DataFrame, columns: int) -> Drawing:
+    return Drawing(charts.side_by_side(panels, columns, data), data, "", "strategy")

@@ -2,27 +2,15 @@
 
 from __future__ import annotations
 
-import math
-
 import altair as alt
 import pandas as pd
 
-from mispair.core.words import listing
+from mispair.evaluation.report.construct import measured_arm, with_basis
 from mispair.evaluation.report.figures_nulls import against_null, null_panels
 from mispair.evaluation.report.series import TOWERS
-from mispair.evaluation.report.tables_semantics import (
-    CONFIDENCE,
-    SEEDS,
-    mean_series,
-    measured_arm,
-    purity_sentence,
-    with_basis,
-)
 from mispair.evaluation.semantics import ORIGINAL, ROTATED
 from mispair.report import charts, small, style
 from mispair.report.charts import Drawing, Hole
-from mispair.report.statistics import contrast
-from mispair.report.table import effect_text
 from mispair.report.tables import Tables
 
 MOST = 4_000
@@ -49,11 +37,8 @@ def semantic_purity(tables: Tables) -> Drawing | Hole:
     data = data[["tower", "where", "neuron", "feature", "overlap", "semantic"]]
     data, left_out = charts.within(data, "neuron", MOST)
     panels = [_panel(tower, data) for tower in TOWERS if tower in set(data["tower"])]
-    sentence = " ".join(
-        purity_sentence(arm, tower) for tower in TOWERS if tower in set(data["tower"])
-    )
     chart = charts.side_by_side(panels, 2, data)
-    return Drawing(chart, data, sentence + left_out, "where")
+    return Drawing(chart, data, left_out, "where")
 
 
 def _panel(tower: str, data: pd.DataFrame) -> charts.Panel:
@@ -80,18 +65,7 @@ def semantics_by_shuffling(tables: Tables) -> Drawing | Hole:
     data = against_null(table[table["basis"] == ORIGINAL], table[table["basis"] == ROTATED])
     if data.empty:
         return _hole(tables)
-    moved = []
-    for tower in TOWERS:
-        effect = contrast(mean_series(tables, tower, "mean_semantic_purity"), CONFIDENCE)
-        if math.isfinite(effect.value):
-            moved.append(f"{tower} {effect_text(effect, CONFIDENCE, 3)}")
-    sentence = (
-        f"From the lowest to the highest C_m, mean |r| with the best feature changes: "
-        f"{listing(moved)}. {SEEDS}"
-        if moved
-        else "Only one C_m was measured."
-    )
-    return Drawing(null_panels(data, "Mean |r| with the best feature"), data, sentence, "layer")
+    return Drawing(null_panels(data, "Mean |r| with the best feature"), data, "", "layer")
 
 
 def small_semantics(tables: Tables) -> Drawing | Hole:
@@ -106,4 +80,4 @@ def small_semantics(tables: Tables) -> Drawing | Hole:
         points.reset_index(drop=True), "Overlap of the neuron (mean |cos|)",
         "|r| with best feature", colour=style.TOWERS["text"],
     )  # fmt: skip
-    return Drawing(chart, data, purity_sentence(arm, "text"))
+    return Drawing(chart, data)

@@ -58,12 +58,6 @@ def of_metric(tables: Tables, metric: str, evaluation_set: str | None = None) ->
     return rows if evaluation_set is None else rows[rows["evaluation_set"] == evaluation_set]
 
 
-def protocol_phrase(tables: Tables, metric: str = "acc1") -> str:
-    """Return the metric and protocol of a number, for a sentence or a heading."""
-    rows = of_metric(tables, metric)
-    return f"{metric}, {named(rows)}{_other_headlines(rows, metric)}"
-
-
 def set_title(tables: Tables, metric: str, evaluation_set: str) -> alt.TitleParams:
     """Return the title of an evaluation set's panel, with its protocol below, if any."""
     if metric == "silhouette":
@@ -72,22 +66,6 @@ def set_title(tables: Tables, metric: str, evaluation_set: str) -> alt.TitlePara
     return alt.TitleParams(
         text=evaluation_set, subtitle=f"{metric}, {below}", subtitleColor=style.QUIET
     )
-
-
-def _other_headlines(rows: pd.DataFrame, metric: str) -> str:
-    """Name the sets on which the protocol has another headline metric."""
-    headlined = rows.dropna(subset=["headline"])
-    names = sorted(headlined["evaluation_set"].unique())
-    different = headlined[headlined["headline"] != metric].drop_duplicates("evaluation_set")
-    if not names:
-        return ""
-    if different.empty:
-        return ", its headline metric"
-    names_of_sets = [
-        f"{metric_} on {listing(sorted(group['evaluation_set']))}"
-        for metric_, group in different.groupby("headline")
-    ]
-    return f" (headline: {'; '.join(map(str, names_of_sets))})"
 
 
 def base_arm(table: pd.DataFrame) -> pd.DataFrame:

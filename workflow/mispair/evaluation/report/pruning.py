@@ -19,9 +19,7 @@ from mispair.report import published
 from mispair.report.claims import THIRD, Measured, Part
 from mispair.report.statistics import (
     Effect,
-    Interval,
     effect_of_estimate,
-    prediction_interval,
     unknown_effect,
 )
 from mispair.report.tables import Tables, mean_by
@@ -75,15 +73,6 @@ def strategy_scores(
     gaps = rows.groupby("evaluation_set")["value"].apply(lambda values: values.isna().any())
     rows = rows[~rows["evaluation_set"].isin(gaps.index[gaps.astype(bool)])]
     return mean_by(rows, ["strategy", "draw"])
-
-
-def order_of(scores: pd.DataFrame, confidence: float) -> tuple[float, float, Interval]:
-    """Return the scores of high-purity and low-purity, and the interval of the random draws."""
-    means = scores.groupby("strategy")["value"].mean()
-    random = prediction_interval(
-        scores.loc[scores["strategy"] == "random", "value"].tolist(), confidence
-    )
-    return means.get("high-purity", math.nan), means.get("low-purity", math.nan), random
 
 
 @dataclass(frozen=True)
@@ -156,12 +145,6 @@ class Spread:
     def but(self, **fields: object) -> Spread:
         """Return the same difference on other rows."""
         return replace(self, **fields)  # type: ignore[arg-type]
-
-
-def holds(scores: pd.DataFrame, confidence: float) -> bool:
-    """Return whether scores have the published order beyond the interval of a random draw."""
-    high, low, random = order_of(scores, confidence)
-    return low < random.low and random.high < high
 
 
 def _published_means() -> pd.Series:

@@ -1,47 +1,16 @@
-"""Series of one start against C_m: ends, change and trend."""
+"""Series of one start against C_m: ends and change."""
 
 from __future__ import annotations
 
 import math
-from typing import Literal
 
 import pandas as pd
 
-from mispair.core.words import count, number
-from mispair.report.statistics import Trend, trend
 from mispair.report.tables import Tables, mean_by, remembered
-
-SMALL, LARGE = 1 / 3, 2 / 3
-"""Shares of a claim's effect: a control's effect is gone below SMALL, and the same above LARGE."""
 
 TOWERS = ("text", "image")
 SHOWN = ("untouched", "pretrained")
 """Starts that are shown against nulls: the untouched model, and its projections at every C_m."""
-
-NOTICEABLE = 0.1
-"""Least share of an effect that is worth a remark."""
-
-
-Carried = Literal["keeps", "weakens", "removes", "reverses", "not measured"]
-"""Result of a control for an effect."""
-
-
-def carried(changed: float, in_control: float) -> Carried:
-    """Return what remains of an effect in a control.
-
-    Examples
-    --------
-    >>> carried(0.03, 0.03), carried(0.03, 0.015), carried(0.03, 0.001), carried(0.03, -0.02)
-    ('keeps', 'weakens', 'removes', 'reverses')
-    """
-    if not (math.isfinite(changed) and math.isfinite(in_control)) or changed == 0:
-        return "not measured"
-    share = in_control / changed
-    if share >= LARGE:
-        return "keeps"
-    if share <= -SMALL:
-        return "reverses"
-    return "weakens" if share >= SMALL else "removes"
 
 
 @remembered
@@ -98,11 +67,6 @@ def zeroshot_series(
     return mean_by(rows, ["rate", "seed"])
 
 
-def run_trend(series: pd.DataFrame) -> Trend:
-    """Test the trend of a series over rates, within seeds."""
-    return trend(series["rate"].tolist(), series["value"].tolist(), series["seed"].tolist())
-
-
 def ends(series: pd.DataFrame) -> tuple[float, float, float, float]:
     """Return the lowest and highest measured rate and the means over seeds there."""
     means = series.dropna().groupby("rate")["value"].mean()
@@ -116,28 +80,3 @@ def change(series: pd.DataFrame) -> float:
     """Return the change of the mean from the lowest to the highest rate; NaN for one rate."""
     low, high, first, last = ends(series)
     return last - first if low < high else math.nan
-
-
-def ends_text(series: pd.DataFrame, digits: int = 3) -> str:
-    """Print the means at the lowest and the highest rate."""
-    low, high, first, last = ends(series)
-    if not math.isfinite(first):
-        return ""
-    return f"{number(first, digits)} → {number(last, digits)} from C_m {low:g} to {high:g}"
-
-
-def sample(series: pd.DataFrame) -> str:
-    """Return the numbers of rates and seeds of a series, in words."""
-    seeds, rates = series["seed"].nunique(), series["rate"].nunique()
-    return (
-        f"{count(rates, 'rate')} × {count(seeds, 'seed')}, each with its own swaps, pairs and "
-        "batches; one model"
-    )
-
-
-def why_missing(tables: Tables, start: str, reason: str) -> str:
-    """Return why a claim on a start was not measured: `reason`, or a missing study or start."""
-    if not tables.study("image_text"):
-        return "the image-text study was not run"
-    starts = set(tables.purity["start"].dropna()) | set(tables.zeroshot["start"].dropna())
-    return reason if start in starts else f"no arm from {start} projections was measured"

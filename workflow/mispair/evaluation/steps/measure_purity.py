@@ -19,8 +19,8 @@ class Settings(settings.Settings):
     bins: int = Field(100, ge=2, description="Bins of the histogram of cosines, from -1 to 1.")
     map_bins: int = Field(
         40, ge=0, le=40,
-        description="Groups of neurons along a side of the heat map. The report shows it for the "
-        "untouched projections and for the lowest and highest rate; 0 makes none.",
+        description="Groups of neurons along a side of the map of overlap. purity_map.csv has "
+        "it for the untouched projections and for the lowest and highest rate; 0 makes none.",
     )  # fmt: skip
     seed: int = Field(0, ge=0, description="Seed of the random rotations.")
 

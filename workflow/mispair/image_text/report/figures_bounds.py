@@ -57,7 +57,4 @@ def verdict_by_bound(tables: Tables) -> Drawing | Hole:
                             "of_published:Q:effect, share of published", "outcome:N:outcome"),
     )  # fmt: skip
     chart = alt.layer(tiles).properties(width=320, height=30 * data["measure"].nunique())
-    sizes = data.drop_duplicates("measure")
-    listed = ", ".join(f"{row.measure} {row.of_published:.2f}" for row in sizes.itertuples())
-    sentence = f"Effects as shares of the published ones: {listed}. The report uses {THIRD:.2f}."
-    return Drawing(charts.side_by_side([chart], 1, data), data, sentence)
+    return Drawing(charts.side_by_side([chart], 1, data), data)

@@ -2,27 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 import pandas as pd
 
-from mispair.core.words import number
 from mispair.evaluation.report.figures_nulls import against_null, null_panels
 from mispair.evaluation.report.series import TOWERS, purity_series, scale_series
 from mispair.image_text.report.effects import published_directions
 from mispair.image_text.report.figures_shuffling import (
     NOT_RUN,
-    changes_of_towers,
     level_rules,
     published_panel,
     purity_rows,
     series_panel,
 )
-from mispair.image_text.report.tables_spectrum import shape_sentence
 from mispair.report import charts, published, style
 from mispair.report.charts import Drawing, Hole
 from mispair.report.tables import Tables
-from mispair.towers.arms import FIXED_SCALES
 
 GAP = "gap"
 """Name of the panel of the cosine gap times the scale."""
@@ -57,38 +51,7 @@ def overlap_by_scale(tables: Tables) -> Drawing | Hole:
         for number, panel in enumerate(present)
     ]  # fmt: skip
     chart = charts.side_by_side(panels, 3, data)
-    return Drawing(chart, data, _scale_sentence(tables) + left_out, "start")
-
-
-def _gap_times_scale(tables: Tables, rate: float) -> dict[str, float]:
-    """Return the mean cosine gap times the logit scale at a rate, by arm with a fixed scale."""
-    values = {}
-    for start in ("pretrained", *FIXED_SCALES):
-        series = scale_series(tables, start, "gap_times_scale")
-        at_rate = series.loc[series["rate"] == rate, "value"]
-        if len(at_rate):
-            values[start] = float(at_rate.mean())
-    return values
-
-
-def _scale_sentence(tables: Tables) -> str:
-    text = _changes_by_start(tables, style.BY_SCALE, "mean_abs_cosine", "Change of mean |cos|")
-    rates = sorted(scale_series(tables, "pretrained", "gap_times_scale")["rate"].unique())
-    products = _gap_times_scale(tables, rates[-1]) if rates else {}
-    if len(products) > 1:
-        low, high = min(products.values()), max(products.values())
-        text += (
-            f" At C_m {rates[-1]:g} the gap times the scale is {number(low, 2)} to "
-            f"{number(high, 2)} over frozen scales."
-        )
-    return text
-
-
-def _changes_by_start(tables: Tables, starts: Iterable[str], metric: str, what: str) -> str:
-    """Return how much a measure changes with C_m, by start and tower, as a sentence."""
-    moved = {start: changes_of_towers(tables, start, metric, 4) for start in starts}
-    texts = [f"{style.START_LABELS[start]}: {listed}" for start, listed in moved.items() if listed]
-    return f"{what} from the lowest to the highest C_m: {'; '.join(texts)}."
+    return Drawing(chart, data, left_out, "start")
 
 
 def _by_tower(
@@ -118,8 +81,7 @@ def correlation_by_shuffling(tables: Tables) -> Drawing | Hole:
                      f"{tower.capitalize()} tower", 340)
         for position, tower in enumerate(towers)
     ]  # fmt: skip
-    sentence = _changes_by_start(tables, style.FINE_TUNED, "mean_abs_correlation", "Change")
-    return Drawing(charts.side_by_side(panels, 2, data), data, sentence + left_out, "start")
+    return Drawing(charts.side_by_side(panels, 2, data), data, left_out, "start")
 
 
 def participation_by_shuffling(tables: Tables) -> Drawing | Hole:
@@ -132,13 +94,6 @@ def participation_by_shuffling(tables: Tables) -> Drawing | Hole:
     if isinstance(drawn, Hole):
         return drawn
     data, towers, left_out = drawn
-    moved = changes_of_towers(tables, "pretrained", "participation_ratio", 1)
-    sentence = (
-        "From the lowest to the highest C_m, the participation ratio of projections fine-tuned "
-        f"from the pre-trained ones changes {moved}."
-        if moved
-        else "No arm from the pre-trained projections was measured."
-    )
     title = "Participation ratio (directions)"
     panels = [
         series_panel(data, "tower", tower, position, title, f"{tower.capitalize()} projection",
@@ -150,7 +105,7 @@ def participation_by_shuffling(tables: Tables) -> Drawing | Hole:
                         f"Published, of {published.NEURONS}")
     )  # fmt: skip
     chart = charts.side_by_side(panels, 3, data)
-    return Drawing(chart, data, sentence + left_out, "start")
+    return Drawing(chart, data, left_out, "start")
 
 
 def shape_ratio(tables: Tables) -> Drawing | Hole:
@@ -161,4 +116,4 @@ def shape_ratio(tables: Tables) -> Drawing | Hole:
     )
     if data.empty:
         return Hole(NOT_RUN if tables.purity.empty else "no shape ratio was measured")
-    return Drawing(null_panels(data, "Shape ratio"), data, shape_sentence(tables), "layer")
+    return Drawing(null_panels(data, "Shape ratio"), data, "", "layer")

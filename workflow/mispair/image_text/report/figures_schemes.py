@@ -5,16 +5,12 @@ from __future__ import annotations
 import altair as alt
 import pandas as pd
 
-from mispair.core.words import listing, number
-from mispair.evaluation.report.protocols import protocol_phrase
+from mispair.evaluation.report.construct import mean_series
 from mispair.evaluation.report.series import (
     TOWERS,
-    change,
-    ends_text,
     purity_series,
     zeroshot_series,
 )
-from mispair.evaluation.report.tables_semantics import mean_series
 from mispair.evaluation.selection import SELECTION
 from mispair.image_text.report.figures_shuffling import curves
 from mispair.report import charts, published, small, style
@@ -74,7 +70,7 @@ def purity_by_scheme(tables: Tables) -> Drawing | Hole:
     return Drawing(
         charts.side_by_side(panels, 2, data),
         data,
-        _sentence(tables, series_of, swept) + left_out,
+        left_out,
         "scheme",
     )
 
@@ -93,28 +89,6 @@ def _panel(name: str, schemes: list[str], data: pd.DataFrame) -> charts.Panel:
     parts = curves(base, rows, name, tips, 50, line=line)
     layered = alt.layer(*parts).transform_filter(f"datum.panel == '{name}'")
     return layered.properties(width=charts.WIDTH, height=charts.HEIGHT, title=PANELS[name])
-
-
-def _sentence(tables: Tables, shown: dict[tuple[str, str], pd.DataFrame], swept: set[str]) -> str:
-    parts = []
-    by = f" ({protocol_phrase(tables)})" if ("acc1", tables.schemes[0]) in shown else ""
-    for panel, label, digits in (
-        ("text", "mean |cos| of text neurons", 4),
-        ("acc1", "accuracy", 3),
-    ):
-        moved = {
-            scheme: change(values)
-            for (name, scheme), values in shown.items()
-            if name == panel and scheme in swept
-        }
-        changes = [f"{scheme} {number(value, digits, sign=True)}" for scheme, value in moved.items()
-                 if value == value]  # fmt: skip
-        if changes:
-            parts.append(f"{label} by {listing(changes)}")
-    return (
-        "Change from the lowest to the highest share, fine-tuned from the pre-trained "
-        f"projections: {'; '.join(parts)}{by}."
-    )
 
 
 # Small figures ---------------------------------------------------------------------------------
@@ -140,7 +114,7 @@ def small_overlap(tables: Tables) -> Drawing | Hole:
     chart, data = small.curves(
         _small_runs(series, PRETRAINED), X_TITLE, "Overlap (mean |cos|)", colours=style.FINE_TUNED
     )
-    return Drawing(chart, data, f"Mean |cos| of text neurons {ends_text(series, 4)}.")
+    return Drawing(chart, data)
 
 
 def small_mixing(tables: Tables) -> Drawing | Hole:
@@ -156,8 +130,7 @@ def small_mixing(tables: Tables) -> Drawing | Hole:
     chart, data = small.curves(
         runs, X_TITLE, "|r| with best feature", colours=style.TOWERS, least=small.LEAST_FALL
     )
-    texts = [f"{tower} {ends_text(series)}" for tower, series in by_tower.items()]
-    return Drawing(chart, data, f"Mean |r| with the best feature: {'; '.join(texts)}.")
+    return Drawing(chart, data)
 
 
 def small_accuracy(tables: Tables) -> Drawing | Hole:
@@ -174,8 +147,7 @@ def small_accuracy(tables: Tables) -> Drawing | Hole:
         runs, "Share of captions corrupted", "Accuracy (share)", colours=style.SCHEMES,
         least=small.LEAST_FALL,
     )  # fmt: skip
-    texts = [f"{name} captions {ends_text(series)}" for name, series in by_scheme.items()]
-    return Drawing(chart, data, f"Accuracy, mean of the evaluation sets: {'; '.join(texts)}.")
+    return Drawing(chart, data)
 
 
 def small_composition(tables: Tables) -> Drawing | Hole:
@@ -187,7 +159,7 @@ def small_composition(tables: Tables) -> Drawing | Hole:
         _small_runs(series, PRETRAINED), X_TITLE, "Right choices (share)", colours=style.FINE_TUNED,
         least=small.LEAST_FALL,
     )  # fmt: skip
-    return Drawing(chart, data, f"Share of right choices {ends_text(series)}.")
+    return Drawing(chart, data)
 
 
 def small_weights(tables: Tables) -> Drawing | Hole:
@@ -203,5 +175,4 @@ def small_weights(tables: Tables) -> Drawing | Hole:
         runs, X_TITLE, "Accuracy (share)", colours=style.FINE_TUNED, labels=labels,
         least=small.LEAST_FALL,
     )  # fmt: skip
-    texts = [f"{labels[name]} {ends_text(series)}" for name, series in by_start.items()]
-    return Drawing(chart, data, f"Accuracy, mean of the evaluation sets: {'; '.join(texts)}.")
+    return Drawing(chart, data)

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from typing import Any
 
 import altair as alt
 import pandas as pd
 
-from mispair.core.words import count, listing, number
-from mispair.evaluation.report.protocols import protocol_phrase, set_title
-from mispair.evaluation.report.series import TOWERS, change, purity_series, zeroshot_series
+from mispair.evaluation.report.protocols import set_title
+from mispair.evaluation.report.series import TOWERS
 from mispair.evaluation.selection import OF_CATEGORY, SELECTION
 from mispair.report import charts, published, style
 from mispair.report.charts import Drawing, Hole
@@ -69,7 +67,7 @@ def purity_by_shuffling(tables: Tables) -> Drawing | Hole:
         ticks, "Mean |cos| of neuron pairs", "published mean |cos|", "Published (CC3M, text)"
     )
     chart = charts.side_by_side([*panels, printed], 3, data)
-    return Drawing(chart, data, _overlap_sentence(tables) + left_out, "start")
+    return Drawing(chart, data, left_out, "start")
 
 
 def _overlap_panel(
@@ -122,28 +120,6 @@ def published_panel(ticks: list[float], y_title: str, what: str, title: str) -> 
         base.mark_line(strokeDash=[3, 3], color=style.PUBLISHED),
         base.mark_point(shape="diamond", color=style.PUBLISHED),
     ).properties(width=180, height=260, title=title)
-
-
-def _overlap_sentence(tables: Tables) -> str:
-    moved = {
-        start: changes_of_towers(tables, start, "mean_abs_cosine", 4) for start in style.FINE_TUNED
-    }
-    texts = [f"{listed} ({style.START_WORDS[start]})" for start, listed in moved.items() if listed]
-    return (
-        f"From the lowest to the highest C_m, mean |cos| changes {'; '.join(texts)}. Dashed: the "
-        "same projections in randomly rotated bases."
-    )
-
-
-def changes_of_towers(tables: Tables, start: str, metric: str, digits: int) -> str:
-    """List the changes of a measure from the lowest to the highest C_m by tower; "" unmeasured."""
-    changes = {tower: change(purity_series(tables, start, tower, metric)) for tower in TOWERS}
-    texts = [
-        f"{tower} {number(value, digits, sign=True)}"
-        for tower, value in changes.items()
-        if math.isfinite(value)
-    ]
-    return listing(texts) if texts else ""
 
 
 def curves(
@@ -227,8 +203,7 @@ def compositional_by_shuffling(tables: Tables) -> Drawing | Hole:
     names = list(dict.fromkeys(rows["panel"]))
     titles = {name: name for name in names}
     chart, data, left_out = _against_shuffling(rows, "panel", titles, "Share of right choices")
-    sentence = "Dotted: chance, the level of a model that does not bind words to things."
-    return Drawing(chart, data, sentence + left_out, "start")
+    return Drawing(chart, data, left_out, "start")
 
 
 MOST_OPERATIONS = 4
@@ -265,7 +240,7 @@ def _by_set(tables: Tables, metric: str, title: str) -> Drawing | Hole:
     names = sorted(tuned["evaluation_set"].unique())
     titles = {name: set_title(tables, metric, name) for name in names}
     chart, data, left_out = _against_shuffling(rows, "evaluation_set", titles, title)
-    return Drawing(chart, data, _set_sentence(tables, metric, names) + left_out, "start")
+    return Drawing(chart, data, left_out, "start")
 
 
 def _against_shuffling(
@@ -292,59 +267,3 @@ def _against_shuffling(
         for number, (name, heading) in enumerate(titles.items())
     ]
     return charts.side_by_side(panels, columns, data), data, left_out
-
-
-def _set_sentence(tables: Tables, metric: str, names: list[str]) -> str:
-    falls: list[str] = []
-    rises: list[str] = []
-    for name in names:
-        moved = change(zeroshot_series(tables, "pretrained", metric, name))
-        if moved == moved:
-            (falls if moved < 0 else rises).append(f"{name} ({number(moved, 3, sign=True)})")
-    parts = [f"falls on {listing(falls)}"] if falls else []
-    parts += [f"rises or stays on {listing(rises)}"] if rises else []
-    if not parts:
-        sets = count(len(names), "evaluation set")
-        return f"Measured on {sets}, but not from pre-trained projections."
-    by = "" if metric == "silhouette" else f" ({protocol_phrase(tables, metric)})"
-    return (
-        f"From the lowest to the highest C_m, fine-tuned from the pre-trained projections, it "
-        f"{listing(parts)}{by}."
-    )
-
-
-def realised_swaps(tables: Tables) -> Drawing | Hole:
-    """Nominal against realised share of swapped pairs and changed texts."""
-    names = {"swapped_share": "another pair's caption", "text_changed_share": "another text"}
-    rows = tables.pairs[tables.pairs["metric"].isin(names) & tables.pairs["value"].notna()]
-    if rows.empty:
-        return Hole(NOT_RUN if not tables.study("image_text") else "no pairing was recorded")
-    data = rows.assign(kind=rows["metric"].map(names))[["scheme", "rate", "kind", "value", "n"]]
-    colours = dict(
-        zip(names.values(), (style.STARTS["pretrained"], style.ARMS["raw"]), strict=True)
-    )
-    base = alt.Chart().encode(
-        x=charts.x_axis("rate", "Nominal C_m (share of pairs)", sorted(data["rate"].unique())),
-        y=charts.y_axis("Share of pairs", zero=True),
-        color=charts.colour("kind", "Pairs with", colours, list(colours)),
-        tooltip=charts.tips(
-            "kind:N:pairs with", "rate:Q:nominal C_m", "value:Q:share", "n:Q:pairs"
-        ),
-    )
-    chart = alt.layer(
-        base.mark_line(),
-        base.mark_point(filled=True),
-        data=charts.values(data),
-    ).properties(width=2 * charts.WIDTH, height=200)
-    wide = data.pivot_table(index="rate", columns="kind", values="value")
-    swapped, changed = (wide[name] for name in names.values())
-    sentence = (
-        f"At most {number(100 * float((swapped - changed).max()), 2)} % of the pairs were swapped "
-        "with a pair of the same text."
-    )
-    if not swapped.any():
-        sentence = (
-            f"No caption was swapped; at most {number(100 * float(changed.max()), 2)} % of the "
-            "pairs have a rewritten one."
-        )
-    return Drawing(chart, data, sentence)

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pandas as pd
 
 from mispair.core.words import count, listing, number
-from mispair.evaluation.report import arm_words, comparison_evaluation
-from mispair.evaluation.report.numbers import compared_models, main_model, set_names
+from mispair.evaluation.report import arm_words, checkpoints, comparison_evaluation
 from mispair.pairs.report import corpus
 from mispair.report.pages.study_pages import Drawing
 from mispair.report.tables import Tables
@@ -18,12 +17,21 @@ def summary(tables: Tables) -> list[str]:
     sentences = []
     if tables.study("image_text"):
         arms = arm_words.arms(tables.purity, tables.zeroshot, tables.pruning)
-        sentences.append(f"{count(len(arms), 'arm')} of {main_model(tables)}")
-    if sets := set_names(tables):
+        sentences.append(f"{count(len(arms), 'arm')} of {_main_model(tables)}")
+    with_sets = (tables.zeroshot, tables.pruning, tables.exported, tables.checkpoints)
+    if sets := {name for table in with_sets for name in table["evaluation_set"].dropna()}:
         sentences.append(count(len(sets), "evaluation set"))
-    if compared := compared_models(tables):
+    if compared := {*tables.checkpoints["towers"].dropna(), *checkpoints.facts(tables)}:
         sentences.append(f"{count(len(compared), 'model')} compared as they are")
     return sentences
+
+
+def _main_model(tables: Tables) -> str:
+    """Return the name of the model; an unnamed one if only projections were measured."""
+    for table in (tables.zeroshot, tables.pruning, tables.exported):
+        for name in table["towers"].dropna():
+            return str(name)
+    return "the frozen model"
 
 
 def warnings(tables: Tables) -> list[str]:
@@ -139,7 +147,6 @@ def drawings(tables: Tables) -> list[Drawing]:
             "figure 7",
             "What shuffling does: captions of a share C_m of the pairs change places.",
             _swapped(tables),
-            "realised_swaps",
         ),
     ]
 

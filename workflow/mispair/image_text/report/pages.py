@@ -12,18 +12,13 @@ from mispair.evaluation.report import (
     comparison_evaluation,
     comparison_exported,
     comparison_protocols,
-    numbers_page,
-    tables_basis,
-    tables_semantics,
 )
 from mispair.image_text.report import (
     claims,
-    comparison,
     curves,
     notes,
     presets,
     reanalysis,
-    tables_spectrum,
     tables_towers,
 )
 from mispair.pairs.report import corpus, pairings
@@ -34,6 +29,9 @@ from mispair.report.table import Table
 from mispair.report.tables import Tables
 from mispair.towers.report import encoding
 
+PURITY = "Definition of purity"
+"""Section of the gallery of neurons."""
+
 SAMPLES = "Sample pairs before and after shuffling"
 """Section of the contact sheet."""
 
@@ -42,9 +40,8 @@ GALLERY = Markup('<h3 id="neurons">What the neurons respond to</h3>\n')
 
 def _tables(tables: Tables, judged: Sequence[Verdict], confidence: float) -> list[Table]:
     single = (
-        reanalysis.table4(tables),
         presets.presets(tables),
-        presets.unstated() if tables.study("image_text") else None,
+        reanalysis.table4(tables),
         comparison_protocols.protocols(tables),
         pairings.pairings(tables),
         pairings.effective(tables),
@@ -53,13 +50,8 @@ def _tables(tables: Tables, judged: Sequence[Verdict], confidence: float) -> lis
     return [
         *filter(None, single),
         *comparison_exported.exported(tables),
-        *comparison.image_text(tables),
-        *comparison.shuffling(tables),
         *comparison_evaluation.evaluation(tables),
         *tables_towers.replicates(tables),
-        *tables_spectrum.spectrum(tables),
-        *tables_semantics.semantics(tables),
-        *tables_basis.bases(tables),
         *corpus.corpus(tables),
     ]
 
@@ -72,10 +64,10 @@ def _pieces(content: Content) -> dict[str, Piece]:
     }
     gallery = content.pieces.get("neurons")
     if gallery:
-        pieces[tables_semantics.SECTION] = Piece(DEFINITION, GALLERY + Markup(gallery))
+        pieces[PURITY] = Piece(DEFINITION, GALLERY + Markup(gallery))
     elif not content.tables.purity.empty:
         lacking = "No gallery of neurons: it was not drawn, or could not be."
-        pieces[tables_semantics.SECTION] = Piece(f"{DEFINITION} {lacking}")
+        pieces[PURITY] = Piece(f"{DEFINITION} {lacking}")
     return pieces
 
 
@@ -90,7 +82,6 @@ PAGES = Pages(
     holes=notes.holes,
     drawings=notes.drawings,
     pieces=_pieces,
-    others=numbers_page.pages,
     runs=curves.runs,
     results=clip_benchmark.results,
 )

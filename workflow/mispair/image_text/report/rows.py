@@ -19,7 +19,7 @@ from mispair.report.rows import Rows, arm, origins
 from mispair.report.tables import Row
 
 MAP = "overlap_map"
-"""The metric of purity that is a heat map; it has a table of its own."""
+"""The metric of purity that is a map of groups; it has a table of its own."""
 
 OF_ARMS = (
     "purity", "zeroshot", "pruning", "comparisons", "exported", "semantics", "bases", "corpus",
@@ -73,7 +73,7 @@ def _reasons(paths: Sequence[Path]) -> Counter[str]:
 
 
 def of_ends(maps: Sequence[Row]) -> list[Row]:
-    """Keep the heat maps that are shown: of untouched projections, and of both ends of C_m.
+    """Keep the maps of some arms: of untouched projections, and of both ends of C_m.
 
     Those of hundreds of arms would be millions of rows.
     """

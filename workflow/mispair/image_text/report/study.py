@@ -6,23 +6,22 @@ from collections.abc import Mapping, Sequence
 
 from mispair.report.study import Figure, Study, columns
 
-PUBLISHED = "Measured against published"
 REPLICATES = "Towers as replicates"
 COMPOSITIONAL = "Compositional sets"
 
 PRINTED: dict[str, tuple[str, ...]] = {
     "measure_purity": (
-        "", "What carries the effect", "Definition of purity", "Schemes of corruption", PUBLISHED,
+        "", "What carries the effect", "Definition of purity", "Schemes of corruption",
     ),
     "measure_covariance": ("", "What carries the effect"),
     "evaluate_zeroshot": (
         "", "What carries the effect", "Protocols", COMPOSITIONAL, "Retrieval and linear probe",
-        "Schemes of corruption", PUBLISHED,
+        "Schemes of corruption",
     ),
     "fit_linear_probe": ("Retrieval and linear probe",),
-    "compare_arms": (COMPOSITIONAL, "Retrieval and linear probe", PUBLISHED),
+    "compare_arms": ("",),
     "compare_towers": (REPLICATES,),
-    "prune_neurons": ("Pruning", PUBLISHED),
+    "prune_neurons": ("Pruning",),
     "export_pruned": ("Pruning",),
     "measure_semantics": ("Definition of purity",),
     "identify_basis": ("Definition of purity",),
@@ -63,7 +62,6 @@ STUDY = Study(
         COMPOSITIONAL,
         "Retrieval and linear probe",
         "Schemes of corruption",
-        "Measured against published",
         "The corpus",
         "Captions and images",
         "Encoding",
@@ -138,7 +136,8 @@ STUDY = Study(
             "purity_by_shuffling",
             "Overlap of neurons against shuffling",
             "Mean |cos| of all pairs of neurons; every seed is a point, the band is the mean ± 1 "
-            "standard deviation over seeds. The published curve is of another model (CC3M, 768 to "
+            "standard deviation over seeds. Dashed: the same projections in randomly rotated "
+            "bases. The published curve is of another model (CC3M, 768 to "
             "512 dimensions), so shapes can be compared and levels cannot.",
             "figure 2(d)",
         ),
@@ -182,20 +181,6 @@ STUDY = Study(
             "figure 2(h)",
         ),
         Figure(
-            "cosine_ladder",
-            "How far neurons overlap, one step for each C_m",
-            "Share of pairs of neurons by |cos|, mean over seeds; the bar on each step is the mean "
-            "|cos|. Fine-tuned from the pre-trained projections.",
-            "figure 2(h)",
-        ),
-        Figure(
-            "overlap_map",
-            "Which neurons overlap: heat maps",
-            "Mean |cos| between groups of neurons, sorted from the purest group (upper left) to "
-            "the least pure one, each map by its own order. One seed; the untouched projections, "
-            "and the pre-trained ones fine-tuned at the lowest and the highest C_m.",
-        ),
-        Figure(
             "accuracy_by_shuffling",
             "Zero-shot accuracy against shuffling",
             "acc1 on each evaluation set. The axis shows the range of what was measured; the "
@@ -212,7 +197,8 @@ STUDY = Study(
             "compositional_by_shuffling",
             "Choice of the true caption against shuffling",
             "Share of images for which the true caption is more similar than the false one, in "
-            "which something is added, replaced or exchanged; ties count half.",
+            "which something is added, replaced or exchanged; ties count half. Dotted: chance, "
+            "the level of a model that does not bind words to things.",
             section=COMPOSITIONAL,
         ),
         Figure(
@@ -230,14 +216,6 @@ STUDY = Study(
             "Accuracy with k neurons kept, each evaluation set",
             "acc1 with neurons ranked by the text projection, as in the paper. The grey band holds "
             "the random draws' mean ± 1 standard deviation.",
-            "figures 2 and 8",
-            "Pruning",
-        ),
-        Figure(
-            "pruning_silhouette_by_set",
-            "Silhouette with k neurons kept, each evaluation set",
-            "Cosine silhouette of the masked embeddings by class, with neurons ranked by the text "
-            "projection.",
             "figures 2 and 8",
             "Pruning",
         ),
@@ -291,14 +269,6 @@ STUDY = Study(
             "the best direction for each feature, found with labels. Below: how far components "
             "that were fitted on two halves of the inputs agree. Grey: 95 % of random rotations.",
             section="Definition of purity",
-        ),
-        Figure(
-            "realised_swaps",
-            "What shuffling really changed",
-            "Share of pairs with another pair's caption, and share with another text: two pairs "
-            "may have the same caption, so the second can be smaller.",
-            "figure 7",
-            "Schemes of corruption",
         ),
         Figure(
             "purity_by_scheme",

@@ -7,8 +7,7 @@ import math
 import altair as alt
 import pandas as pd
 
-from mispair.core.words import number
-from mispair.evaluation.report.checkpoints import METHODS, pairs, scores
+from mispair.evaluation.report.checkpoints import METHODS, scores
 from mispair.evaluation.report.protocols import short
 from mispair.laclip.report.claims import of_overlap
 from mispair.report import charts, small, style
@@ -46,7 +45,7 @@ def checkpoints(tables: Tables) -> Drawing | Hole:
     data, remark = _short(data[data["value"].notna()])
     panels = [_panel(measure, data) for measure in TITLES if measure in set(data["measure"])]
     chart = charts.side_by_side(panels, 1, data)
-    return Drawing(chart, data, _sentence(tables) + remark, "method")
+    return Drawing(chart, data, remark, "method")
 
 
 def _short(data: pd.DataFrame) -> tuple[pd.DataFrame, str]:
@@ -100,22 +99,6 @@ def _panel(measure: str, data: pd.DataFrame) -> charts.Panel:
     return layered.properties(width=2 * charts.WIDTH - 330, height=height)
 
 
-def _sentence(tables: Tables) -> str:
-    sentences = []
-    for measure, name in (("acc1", "accuracy"), ("silhouette", "silhouette")):
-        couples = pairs(tables, measure)
-        if couples:
-            gains = [pair.difference.value for pair in couples]
-            above, average = sum(gain > 0 for gain in gains), sum(gains) / len(gains)
-            mean = number(average, 3, sign=True)
-            sentences.append(f"in {name} on {above} of {len(couples)}, by {mean} on average")
-    protocols = {s.protocol for s in scores(tables, "acc1") if s.protocol}
-    by = f" (protocol {', '.join(sorted(protocols))})" if protocols else ""
-    if not sentences:
-        return f"No CLIP model has a LaCLIP model of the same kind{by}."
-    return f"LaCLIP is above CLIP of the same data and architecture {'; '.join(sentences)}{by}."
-
-
 def small_laclip(tables: Tables) -> Drawing | Hole:
     """Draw mean |cos| of LaCLIP models less that of CLIP models, one point per pair and tower."""
     runs = pd.DataFrame(
@@ -129,6 +112,4 @@ def small_laclip(tables: Tables) -> Drawing | Hole:
     if runs.empty:
         return Hole(NOT_RUN if tables.checkpoints.empty else "no pair of models was measured")
     chart, data = small.dots(runs, "LaCLIP − CLIP, mean |cos|", colour=style.BLUE, levels=(0.0,))
-    means = runs.groupby("label", sort=False)["value"].mean()
-    listed = ", ".join(f"{label} {number(value, 4, sign=True)}" for label, value in means.items())
-    return Drawing(chart, data, f"Mean |cos|, LaCLIP − CLIP: {listed}.")
+    return Drawing(chart, data)

@@ -22,7 +22,6 @@ STUDY = Study(
     sections=(
         "",
         "Next to tables 2 and 3",
-        "LaCLIP against CLIP",
         "DataComp",
         "Compositional sets",
         "Retrieval",

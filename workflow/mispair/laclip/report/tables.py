@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import math
 
-from mispair.core.words import MISSING, interval, listing, number
+from mispair.core.words import MISSING, interval, listing
 from mispair.evaluation.report import datacomp
 from mispair.evaluation.report.checkpoints import (
     COLUMNS,
-    METHODS,
     Score,
     facts,
-    pairs,
     scores,
     stated,
 )
@@ -26,7 +24,6 @@ from mispair.report.table import Table, or_dash
 from mispair.report.tables import Tables, records
 
 PUBLISHED = "Next to tables 2 and 3"
-DIFFERENCES = "LaCLIP against CLIP"
 MODELS = "The models"
 OVERLAP = "Overlap of neurons"
 RETRIEVAL = "Retrieval"
@@ -56,7 +53,6 @@ def checkpoints(tables: Tables) -> list[Table]:
     return [
         _next_to_published(tables, "acc1"),
         _next_to_published(tables, "silhouette"),
-        _differences(tables),
         overlap(tables),
         retrieval(tables.checkpoints, RETRIEVAL),
         *compositional(tables.checkpoints),
@@ -138,32 +134,6 @@ def _not_run(every: list[Score]) -> str:
     names = published.checkpoints()["pretraining"].unique()
     missing = [name for name in names if canonical(name) not in run]
     return f"No model of {listing(missing)} is in this run." if missing else ""
-
-
-def _differences(tables: Tables) -> Table:
-    rows = []
-    for measure in COLUMNS:
-        for pair in pairs(tables, measure):
-            is_share = measure == "acc1"
-            factor, digits = FORMATS[measure]
-            measured = pair.difference
-            protocol = f"{pair.clip.protocol} {short(pair.clip.fingerprint)}" if is_share else "–"
-            limits = interval(factor * measured.low, factor * measured.high, digits, sign=True)
-            rows.append((
-                pair.name, f"{pair.clip.metric}{' (points)' if is_share else ''}", protocol,
-                number(factor * measured.value, digits, sign=True), limits,
-                "paired by image" if pair.paired else "of independent numbers",
-                or_dash(factor * pair.published, digits, sign=True),
-            ))  # fmt: skip
-    return Table(
-        f"{METHODS[1]} − {METHODS[0]}, models of the same data and architecture",
-        ("models and evaluation set", "metric", "protocol", "difference", "95 % interval",
-         "interval", "published difference"),
-        tuple(rows),
-        f"Models are paired if they have the labels {listing(list(METHODS))} with the same "
-        "pre-training and architecture, and answer the same prompts.",
-        section=DIFFERENCES,
-    )  # fmt: skip
 
 
 def _overlaps(tables: Tables, metric: str) -> dict[tuple[str, str], float]:

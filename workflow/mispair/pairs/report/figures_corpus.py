@@ -7,7 +7,6 @@ import math
 import altair as alt
 import pandas as pd
 
-from mispair.core.words import listing
 from mispair.report import charts, style
 from mispair.report.charts import Drawing, Hole
 from mispair.report.tables import Tables
@@ -63,9 +62,7 @@ def _bars(tables: Tables, titles: dict[str, str]) -> Drawing | Hole:
         .properties(width=charts.WIDTH if len(histograms) > 1 else 2 * charts.WIDTH, height=180)
         for metric in histograms
     ]  # fmt: skip
-    middles = [f"{_middle(bins)} ({titles[metric].lower()})" for metric, bins in histograms.items()]
-    sentence = f"The median is {listing(middles)}."
-    return Drawing(charts.side_by_side(panels, 2, data), data, sentence)
+    return Drawing(charts.side_by_side(panels, 2, data), data)
 
 
 def label(row: dict[str, float]) -> str:
@@ -80,7 +77,3 @@ def label(row: dict[str, float]) -> str:
     if not math.isfinite(high):
         return f"{low:g}+"
     return f"{low:g}" if high - low <= 1 else f"{low:g}–{high - 1:g}"
-
-
-def _middle(bins: pd.DataFrame) -> str:
-    return label(rows_of(bins[bins["share"].cumsum() >= 0.5 - 1e-12])[0])

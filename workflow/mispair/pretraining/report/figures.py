@@ -5,7 +5,6 @@ from __future__ import annotations
 import altair as alt
 import pandas as pd
 
-from mispair.core.words import interval, number
 from mispair.pretraining.names import TOWERS
 from mispair.pretraining.report.claims import SMALLEST
 from mispair.pretraining.report.runs import (
@@ -48,7 +47,7 @@ def pretraining_mixing(tables: Tables) -> Drawing | Hole:
     data["captions"] = data["scheme"] + data["rate"].map(" {:g}".format)
     order = [f"{scheme} {rate:g}" for scheme, rate in conditions(table) if rate > 0]
     panels = [_mixing(data, tower, order) for tower in TOWERS if tower in set(data["tower"])]
-    return Drawing(charts.side_by_side(panels, 2, data, gap=96), data, _sentence(data), "basis")
+    return Drawing(charts.side_by_side(panels, 2, data, gap=96), data, "", "basis")
 
 
 def _mixing(data: pd.DataFrame, tower: str, order: list[str]) -> charts.Panel:
@@ -87,17 +86,6 @@ def _mixing(data: pd.DataFrame, tower: str, order: list[str]) -> charts.Panel:
     )
 
 
-def _sentence(data: pd.DataFrame) -> str:
-    means = data[(data["layer"] == "mean") & (data["tower"] == MAIN["tower"])]
-    means = means[means["basis"] == MAIN["basis"]]
-    texts = [
-        f"{row['captions']} {number(row['value'], 3, sign=True)} "
-        f"({interval(row['low'], row['high'], 3, sign=True)})"
-        for _, row in means.iterrows()
-    ]
-    return f"Image tower, identified basis, less clean captions: {'; '.join(texts)}."
-
-
 def pretraining_accuracy(tables: Tables) -> Drawing | Hole:
     """Draw the accuracy and the overlap of neurons of every training."""
     table = tables.pretraining
@@ -117,12 +105,8 @@ def pretraining_accuracy(tables: Tables) -> Drawing | Hole:
         for panel, title in (("accuracy", "Zero-shot accuracy (share of images)"),
                              ("overlap", "Mean |cos| of neuron pairs"))
     ]  # fmt: skip
-    means = data[(data["layer"] == "mean") & (data["panel"] == "accuracy")]
-    by_name = dict(zip(means["captions"], means["value"], strict=True))
-    texts = [f"{name} {number(by_name[name])}" for name in order if name in by_name]
-    sentence = f"Zero-shot accuracy, mean over seeds and evaluation sets: {', '.join(texts)}."
     chart = charts.side_by_side(panels, 2, data, gap=96).resolve_scale(color="independent")
-    return Drawing(chart, data, sentence)
+    return Drawing(chart, data)
 
 
 def _dots(
@@ -155,6 +139,4 @@ def small_pretraining(tables: Tables) -> Drawing | Hole:
         runs[["label", "value"]].reset_index(drop=True), "Mixing score − clean",
         colour=style.BASES["identified"], levels=(0.0, SMALLEST),
     )  # fmt: skip
-    means = runs.groupby("label", sort=False)["value"].mean()
-    listed = ", ".join(f"{label} {number(value, 3, sign=True)}" for label, value in means.items())
-    return Drawing(chart, data, f"Mixing score less that of clean captions: {listed}.")
+    return Drawing(chart, data)

@@ -4,19 +4,12 @@ from __future__ import annotations
 
 import pandas as pd
 
-from mispair.core.words import count
 from mispair.pretraining.names import BASES, CLEAN, SCHEMES
 from mispair.report.statistics import Effect, effect_of_mean
 
 COMMAND = "snakemake --cores 2 --configfile config/pretraining-captions.yaml"
 NOT_RUN = f"the study pretraining was not run; `{COMMAND}` runs it"
 
-BASIS_WORDS = {
-    "identified": "identified (varimax)",
-    "linear": "linear readouts",
-    "neurons": "neurons",
-    "prompts": "prompts",
-}
 MAIN = {"tower": "image", "basis": "identified"}
 """Tower and basis for which claims are judged."""
 
@@ -69,12 +62,3 @@ def bases(table: pd.DataFrame, tower: str) -> list[str]:
     """Return the bases in which mixing was measured in a tower."""
     rows = table[(table["metric"] == "mixing") & (table["tower"] == tower)]
     return [name for name in BASES if name in set(rows["basis"])]
-
-
-def sample(scores: pd.DataFrame) -> str:
-    """Return the number of trainings in words."""
-    seeds = scores.groupby("scheme")["seed"].nunique()
-    return (
-        f"{count(int(seeds.min()), 'seed')} of each kind of captions; a seed draws weights, "
-        "batches, training pairs, corruption and links; one corpus, one architecture"
-    )

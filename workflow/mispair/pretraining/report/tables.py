@@ -8,7 +8,7 @@ import pandas as pd
 
 from mispair.evaluation.identified_basis import RECOVERED
 from mispair.pretraining.names import CLEAN, IDENTIFIED, LINEAR, TOWERS
-from mispair.pretraining.report.runs import BASIS_WORDS, bases, conditions, effects, sample, values
+from mispair.pretraining.report.runs import conditions, effects, values
 from mispair.report.table import Table, effect_cell, mean_and_spread
 from mispair.report.tables import Tables
 
@@ -16,29 +16,11 @@ ACCURACY = "Accuracy and overlap"
 
 
 def pretraining(tables: Tables, confidence: float) -> list[Table]:
-    """Return the tables of the study; those without a measurement are left out."""
+    """Return the table of what the figures do not show; none without a measurement."""
     table = tables.pretraining
     if table.empty:
         return []
-    return [_mixing(table, confidence), _measures(table, confidence)]
-
-
-def _mixing(table: pd.DataFrame, confidence: float) -> Table:
-    rows = []
-    for tower in TOWERS:
-        for basis in bases(table, tower):
-            scores = values(table, "mixing", tower=tower, basis=basis)
-            rows += [
-                (tower, BASIS_WORDS[basis], *cells)
-                for cells in _conditions(table, scores, confidence, 4)
-            ]
-    return Table(
-        "Mixing score: correlation with linked features less that with other features of the kind",
-        ("tower", "basis", "captions", "mixing score", "less clean, paired by seed"),
-        tuple(rows),
-        f"{sample(values(table, 'mixing'))}. Mean ± standard deviation over seeds.",
-        section="",
-    )  # fmt: skip
+    return [_measures(table, confidence)]
 
 
 def _measures(table: pd.DataFrame, confidence: float) -> Table:

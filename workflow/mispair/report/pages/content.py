@@ -12,7 +12,6 @@ from mispair.report import questions, studies, study_modules
 from mispair.report.judge import Verdict, judge
 from mispair.report.pages import missing
 from mispair.report.pages.picture import Picture
-from mispair.report.pages.study_pages import Page
 from mispair.report.study import Figure, Study
 from mispair.report.table import Table
 from mispair.report.tables import Tables
@@ -113,11 +112,6 @@ class Content:
             for table in printed[study.key]:
                 study.refuse_unknown_section(table.section, f"the table {table.caption!r}")
         return printed
-
-    @functools.cached_property
-    def others(self) -> list[Page]:
-        """Further pages of studies."""
-        return [page for pages in study_modules.every_pages() for page in pages.others(self)]
 
     def picture(self, figure: Figure) -> Picture:
         """Return a figure with its drawn forms, if it has any."""

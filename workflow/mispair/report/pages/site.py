@@ -1,4 +1,4 @@
-"""The site: answers, a page for each study, numbers, claims, methods and the run.
+"""The site: answers, a page for each study, claims, methods and the run.
 
 It works from disk, without a network. Every page is complete except for its charts, which a shared
 script draws.
@@ -45,7 +45,6 @@ def build(content: Content, folder: str = "pages") -> Site:
     pages = [
         _landing(content),
         *(_study(content, study) for study in content.studies),
-        *content.others,
         _claims(content),
         _methods(content),
         _run(content),
@@ -54,7 +53,6 @@ def build(content: Content, folder: str = "pages") -> Site:
         front=_html(content, pages, pages[0], here=f"{folder}/", root=""),
         files={
             **{page.file: _html(content, pages, page, here="", root="../") for page in pages},
-            **{name: text for page in pages for name, text in page.files.items()},
             "assets/vega.js": markup.viewer(),
             "assets/page.js": markup.source("page.js"),
         },
@@ -64,8 +62,7 @@ def build(content: Content, folder: str = "pages") -> Site:
 def printed(content: Content) -> dict[str, list[Table]]:
     """Return the tables of each page, for exports, by the name of its file without ending.
 
-    Those of the run itself (times, versions) are not among them: ``run.json`` has them. Nor are
-    those of the page of numbers: ``numbers.csv`` has them.
+    Those of the run itself (times, versions) are not among them: ``run.json`` has them.
     """
     settings = _from_all(content, lambda pages: pages.settings)
     return {

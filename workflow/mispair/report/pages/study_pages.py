@@ -46,17 +46,13 @@ class Drawing:
 
 @dataclass(frozen=True)
 class Page:
-    """A page: file, full title, title in the navigation, template and its arguments.
-
-    ``files`` are further files of its folder by name.
-    """
+    """A page: file, full title, title in the navigation, template and its arguments."""
 
     file: str
     title: str
     short: str
     template: str
     parts: Mapping[str, Any]
-    files: Mapping[str, str] = field(default_factory=dict)
 
 
 def _none(*_: Any) -> list[Any]:
@@ -101,8 +97,6 @@ class Pages:
         Figures of the paper without a claim.
     pieces : callable
         Texts and HTML for sections of its page, from `mispair.report.pages.content.Content`.
-    others : callable
-        Further pages, such as that of all numbers, from the same.
     settings : callable
         Tables of settings, for the page of the run.
     runs : callable
@@ -124,7 +118,6 @@ class Pages:
     holes: Sentences = _none
     drawings: Callable[[Tables], list[Drawing]] = _none
     pieces: Callable[[Any], Mapping[str, Piece]] = _nothing
-    others: Callable[[Any], list[Page]] = _none
     settings: Callable[[Tables], list[Table]] = _none
     runs: Callable[[Tables, Mapping[str, Sequence[Path]], int], list[Run]] = _none
     results: Callable[[Tables], Mapping[str, Any]] = _nothing

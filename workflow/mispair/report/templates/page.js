@@ -101,54 +101,6 @@
     [study, outcome].forEach((one) => one.addEventListener("change", shown));
   }
 
-  // The page of numbers: a list for each column before "value" shows the rows with one value. The
-  // choice is in the address, such as numbers.html#set=digits&metric=acc1.
-  const filters = document.querySelector(".filters");
-  if (filters) {
-    const table = document.querySelector("#numbers table");
-    const heads = [...table.tHead.rows[0].cells].map((cell) => cell.textContent);
-    const rows = [...table.tBodies[0].rows].map((row) => ({ row, texts: [...row.cells].map((cell) => cell.textContent) }));
-    const add = (parent, tag, text = "") => Object.assign(parent.appendChild(document.createElement(tag)), { textContent: text });
-    const lists = heads.slice(0, heads.indexOf("value")).map((head, place) => {
-      const list = add(add(filters, "label", head), "select");
-      list.name = list.ariaLabel = head;
-      add(list, "option", "all").value = "";
-      new Set(rows.map(({ texts }) => texts[place])).forEach((text) => { add(list, "option", text).value = text; });
-      return list;
-    });
-    const all = add(filters, "button", "Show all");
-    all.type = "button";
-    const shown = add(filters, "output");
-    const show = () => {
-      const fits = ({ texts }, free) => lists.every((list, place) => list === free || !list.value || list.value === texts[place]);
-      rows.forEach((one) => { one.row.hidden = !fits(one); });
-      shown.textContent = `${rows.filter(({ row }) => !row.hidden).length} of ${rows.length} rows`;
-      lists.forEach((list, place) => {
-        const left = new Set(rows.filter((one) => fits(one, list)).map(({ texts }) => texts[place]));
-        [...list.options].forEach((option) => { option.disabled = option.value !== "" && !left.has(option.value); });
-        document.querySelectorAll(`details[data-${list.name}]`).forEach((about) => {
-          about.hidden = list.value !== "" && about.getAttribute(`data-${list.name}`) !== list.value;
-        });
-      });
-    };
-    const read = () => {
-      const chosen = new URLSearchParams(window.location.hash.slice(1));
-      lists.forEach((list) => { list.value = chosen.get(list.name) ?? ""; if (list.selectedIndex < 0) list.value = ""; });
-      show();
-    };
-    filters.addEventListener("change", () => {
-      const chosen = lists.filter((list) => list.value).map((list) => [list.name, list.value]);
-      window.history.replaceState(null, "", `#${new URLSearchParams(chosen)}`);
-      show();
-    });
-    all.addEventListener("click", () => {
-      lists.forEach((list) => { list.value = ""; });
-      filters.dispatchEvent(new Event("change"));
-    });
-    window.addEventListener("hashchange", read);
-    read();
-  }
-
   // On a narrow window the list of contents is folded, so that the page begins with its text.
   if (window.innerWidth < 1100) {
     document.querySelectorAll(".contents details").forEach((one) => { one.open = false; });
