@@ -48,7 +48,7 @@ def verdict_by_bound(tables: Tables) -> Drawing | Hole:
     base = alt.Chart().encode(
         x=alt.X("share:O", title="Smallest effect of interest (share of the published effect)",
                 axis=alt.Axis(labelAngle=0)),
-        y=alt.Y("measure:N", title=None, sort=[*measured]),
+        y=alt.Y("measure:N", title="Measure", sort=[*measured]),
     )  # fmt: skip
     present = [name for name in style.OUTCOMES if name in set(data["outcome"])]
     tiles = base.mark_rect(stroke="white").encode(
