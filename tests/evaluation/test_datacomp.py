@@ -361,7 +361,7 @@ def test_the_spread_of_a_mean_is_that_over_seeds():
 def test_a_model_that_lacks_a_set_has_no_mean():
     rows = [row_of("mnist", "acc1", 0.2), row_of("gtsrb", "acc1", 0.2),
             row_of("mnist", "acc1", 0.3, start="pretrained", rate=0.0)]  # fmt: skip
-    means, _ = tables_of(tidy("zeroshot", rows), "")
+    (means,) = tables_of(tidy("zeroshot", rows), "")
     assert [row[-1] for row in means.rows][1] == "not measured"
 
 

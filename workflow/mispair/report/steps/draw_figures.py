@@ -52,4 +52,5 @@ def run(settings: Settings, *, study: str, tables: list[Path], figures: Path) ->
                 part.write_bytes(content)
         text = json.dumps(spec, ensure_ascii=False, sort_keys=True, allow_nan=False)
         files.write_text(figures / f"{figure.name}.vl.json", text + "\n")
-        log.info("%s: %s", figure.name, metadata.get("sentence") or f"hole: {metadata['hole']}")
+        result = f"hole: {metadata['hole']}" if "hole" in metadata else "drawn"
+        log.info("%s: %s", figure.name, result)
