@@ -95,14 +95,14 @@ def test_no_folder_has_more_than_25_modules() -> None:
     assert crowded == {}
 
 
-def test_no_step_has_more_than_80_lines() -> None:
+def test_no_step_has_more_than_100_lines() -> None:
     """A step reads files, calls functions and writes files; all else is in other modules."""
     steps = {
         path: len(path.read_text("utf-8").splitlines())
         for path in (ROOT / "mispair").glob("*/steps/*.py")
     }
     assert len(steps) > 40
-    long = {str(path.relative_to(ROOT)): lines for path, lines in steps.items() if lines > 80}
+    long = {str(path.relative_to(ROOT)): lines for path, lines in steps.items() if lines > 100}
     assert long == {}
 
 
