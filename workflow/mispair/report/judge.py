@@ -33,7 +33,7 @@ PRIMARY = 5
 """Number of primary claims of all studies, whether they were measured or not."""
 
 NEAR = 0.2
-"""An estimate within this share of the bound makes a verdict one that is near the line."""
+"""An estimate or a deciding limit within this share of the bound makes a verdict one that is near the line."""
 
 Finding = Literal["limits", "does not limit", "cannot tell", "not measured"]
 
@@ -73,7 +73,7 @@ class Verdict:
         By the claim's rule.
     near : bool
         Whether the verdict is near the line: a corrected p value between α / 2 and 2 α, or an
-        estimate within `NEAR` of the bound.
+        estimate, or a one-sided limit of a decided claim, within `NEAR` of the bound.
     bound : float
         The smallest effect of interest, level or share that was applied.
     p, corrected_p : float
@@ -205,9 +205,12 @@ def _forbidden(verdict: Verdict, alpha: float) -> Decision | None:
 def _near(verdict: Verdict, alpha: float) -> bool:
     if alpha / 2 <= verdict.corrected_p <= 2 * alpha:
         return True
-    size = abs(verdict.effect.value)
-    sized = verdict.claim.rule in ("effect", "equivalence") and verdict.effect.known
-    return sized and abs(size - verdict.bound) <= NEAR * verdict.bound
+    if verdict.claim.rule not in ("effect", "equivalence") or not verdict.effect.known:
+        return False
+    values = [verdict.effect.value]
+    if verdict.outcome not in (UNDECIDED, UNMEASURED):  # the limits that decided
+        values += verdict.effect.limits(alpha / (PRIMARY if verdict.claim.primary else 1))
+    return any(abs(abs(value) - verdict.bound) <= NEAR * verdict.bound for value in values)
 
 
 def _control(
