@@ -33,7 +33,7 @@ PRIMARY = 5
 """Number of primary claims of all studies, whether they were measured or not."""
 
 NEAR = 0.2
-"""An estimate or a deciding limit within this share of the bound makes a verdict one that is near the line."""
+"""An estimate or a deciding limit within this share of the bound is near the line."""
 
 Finding = Literal["limits", "does not limit", "cannot tell", "not measured"]
 
