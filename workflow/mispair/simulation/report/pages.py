@@ -2,8 +2,22 @@
 
 from __future__ import annotations
 
-from mispair.report.pages.study_pages import Pages
+from mispair.report.pages.study_pages import Drawing, Pages
+from mispair.report.tables import Tables
 from mispair.simulation.report import claims, curves, notes, tables
+
+
+def _drawings(tables: Tables) -> list[Drawing]:
+    """Return the figures of the paper without a claim."""
+    return [
+        Drawing(
+            "figures 3 and 4",
+            "The cosines of all neurons with all features, for raw and filtered captions.",
+            "Each preset has its distribution, without a number to judge.",
+            "simulation_cosines",
+        )
+    ]
+
 
 PAGES = Pages(
     claims=claims.CLAIMS,
@@ -13,6 +27,7 @@ PAGES = Pages(
     summary=notes.summary,
     limits=notes.limits,
     holes=notes.holes,
+    drawings=_drawings,
     settings=notes.settings,
     runs=curves.runs,
 )
