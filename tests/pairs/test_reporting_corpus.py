@@ -212,7 +212,7 @@ def test_a_corpus_is_shown_even_if_no_arm_gave_a_result(tmp_path):
     text = report(run, tmp_path, draw=False)
     words = " ".join(" ".join(reading(text).words).split())
     assert words.count("No arm gave a result") == 1
-    assert words.count("in the configuration and run again") == len(studies.studies()) - 1
+    assert "more claims need other configurations" in words
     assert "What became of the samples" in words
     assert "Encoding of images and distinct captions" in words
 

@@ -366,7 +366,8 @@ def test_effective_rates_are_those_of_a_loop_over_pairs(scenes, scheme):
     rate = float(metadata["wrong_feature_share"])
     base = float(scenes.run(scheme, 0)[1]["wrong_feature_share"])
     assert 0 < base < 0.3  # a share of the captions of this corpus is wrong from the start
-    assert (rate > base) == (scheme not in ("missing", "drop"))
+    # Dropped words leave the share of wrong ones as it is, up to chance.
+    assert rate < base + 0.02 if scheme in ("missing", "drop") else rate > base
 
 
 def test_random_captions_are_more_wrong_than_similar_ones(scenes):

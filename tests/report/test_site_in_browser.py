@@ -33,7 +33,7 @@ def opened() -> Iterator[Window]:
 
 def test_markup_from_data_stays_text(folder: Path, opened: Window) -> None:
     pages = sorted((folder / "pages").glob("*.html"))
-    assert len(pages) == 1 + 3 + 1 + 3
+    assert len(pages) == 1 + 3 + 3
     for path in pages:
         page = opened.open(path, drawn=False)
         assert page.evaluate("window.hit") is None, path.name

@@ -8,6 +8,7 @@ from pydantic import ValidationError
 
 from mispair.core import settings
 from mispair.image_text.report import presets as presets_image_text
+from mispair.report.tables import Tables, tidy
 from mispair.towers.finetuning.finetuning_presets import (
     NOT_STATED,
     PRESETS,
@@ -149,10 +150,10 @@ def test_all_faults_are_named_at_once():
     refuse(Training(), None)
 
 
-def test_the_page_lists_every_choice_that_the_text_leaves_open() -> None:
-    table = presets_image_text.unstated()
-    rows = (*presets_image_text.PARTS, *STATED)
-    assert [run for _, run in table.rows] == [run for _, text, run in rows if text == NOT_STATED]
-    assert {"learning rate", "weight decay", "prompts", "seeds"} <= {what for what, _ in table.rows}
-    assert not any("_" in what for what, _ in table.rows)
-    assert set(presets_image_text.PLAIN) <= {key for key, _, _ in STATED}
+def test_the_page_lists_every_difference_and_choice() -> None:
+    purity = {"start": "pretrained", "metric": "mean_abs_cosine", "value": 0.1}
+    table = presets_image_text.presets(Tables({"purity": tidy("purity", [purity])}))
+    assert table is not None
+    assert table.rows == (*presets_image_text.PARTS, *STATED)
+    assert any(text == NOT_STATED for _, text, _ in table.rows)
+    assert presets_image_text.presets(Tables({})) is None

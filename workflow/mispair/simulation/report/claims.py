@@ -168,7 +168,7 @@ CLAIMS = (
     ),
     Claim(
         "figure1-reproduced", "simulation",
-        "The published curves of figure 1 come out again (here: the mean of all runs is within the "
+        "The published curves come out again (here: the mean of all runs is within the "
         "tolerance at every C_s, in more than half of the curves).",
         "figure 1", FIGURE1, Reproduced(), "count", bound=0.5, needs=RUN,
         unit="of the curves",
