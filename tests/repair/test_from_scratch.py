@@ -122,7 +122,7 @@ def judged(tables: Tables) -> Verdict:
 def test_nothing_trained_is_no_verdict() -> None:
     assert judged(Tables({})).outcome == "not measured"
     assert isinstance(figures.repair_from_scratch(Tables({})), Hole)
-    assert pages.PAGES.tables(Tables({}), [], 0.95) == []
+    assert pages.PAGES.tables(Tables({}), 0.95) == []
 
 
 def test_known_effects_are_judged_as_they_are() -> None:
@@ -158,7 +158,7 @@ def test_what_needs_no_new_captions_limits_the_claim() -> None:
 
 def test_tables_and_the_figure_hold_the_numbers() -> None:
     tables = made_up()
-    arms, *_ = pages.PAGES.tables(tables, [], 0.95)
+    arms, *_ = pages.PAGES.tables(tables, 0.95)
     assert len(arms.rows) == len(ACCURACY)
     place = arms.heads.index("accuracy")
     by_rule = {row[0]: row[place] for row in arms.rows}

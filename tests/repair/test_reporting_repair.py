@@ -100,7 +100,7 @@ def answers(tables: Tables) -> dict[str, questions.Answer]:
 def test_nothing_measured_is_no_verdict() -> None:
     assert {verdict.outcome for verdict in judged(Tables({})).values()} == {"not measured"}
     assert isinstance(figures.repair_by_rule(Tables({})), Hole)
-    assert pages.PAGES.tables(Tables({}), [], 0.95) == []
+    assert pages.PAGES.tables(Tables({}), 0.95) == []
     assert not any(answer.measured for answer in answers(Tables({})).values())
 
 
@@ -222,7 +222,7 @@ def test_controls_limit_what_needs_no_filter_or_no_new_captions() -> None:
 
 def test_tables_and_figures_hold_the_numbers() -> None:
     tables = made_up()
-    arms, ledger, named = pages.PAGES.tables(tables, [], 0.95)
+    arms, ledger, named = pages.PAGES.tables(tables, 0.95)
     by_rule = {row[0]: row for row in ledger.rows}
     assert by_rule[measures.LABELS["factor"]][1:] == ("10", "4", "6", "0", "0", "6", "0")
     cells = {row[0]: row[-1] for row in arms.rows}

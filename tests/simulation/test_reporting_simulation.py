@@ -212,7 +212,7 @@ def drawn_table(folder: Path, name: str) -> pd.DataFrame:
 
 
 def printed(tables: Tables, start: str) -> Any:
-    found = comparison_simulation.simulation(tables, [], 0.95)
+    found = comparison_simulation.simulation(tables, 0.95)
     (table,) = [table for table in found if table.caption.startswith(start)]
     return table
 

@@ -74,7 +74,7 @@ from mispair.report.table import Table
 from mispair.toy.report import claims
 
 
-def printed(tables, judged, confidence):
+def printed(tables, confidence):
     rows = tuple((f"{value:g} m",) for value in tables.toys["value"])
     return [Table("Heights of toys", ("height",), rows, section="Heights")]
 

@@ -36,15 +36,6 @@ ROUNDING = 1e-12
 NULL = (0.025, 0.975)
 """Quantiles of a null that are written with its mean."""
 
-IDENTITY = (
-    "The mean squared cosine of two neurons is exactly (N/PR − 1)/(N − 1), where PR = (Σλ)²/Σλ² is "
-    "the participation ratio of the eigenvalues λ of the Gram matrix of the N columns at length "
-    "one. The mean |cos| is √(2/π) times its root, times a shape ratio that is near 1. So mean "
-    "|cos| measures how many directions a projection uses. Single neurons enter through the shape "
-    "ratio alone, which is compared with that of randomly rotated bases."
-)
-"""The identity in words, for readers of the report."""
-
 
 def rms_of_directions(participation: float, neurons: int) -> float:
     """Return the root mean square cosine of N unit columns with a participation ratio.

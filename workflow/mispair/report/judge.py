@@ -7,8 +7,7 @@ the probability that any of them errs is at most α. The other claims are tested
 from __future__ import annotations
 
 import math
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -137,23 +136,27 @@ def judge(claim: Claim, tables: Tables, confidence: float, preset: str = "") -> 
     such evaluation sets as half of all, forbids *supports* and *direction only*.
     """
     measured = claim.measure(tables, confidence)
-    alpha = (1 - confidence) / (PRIMARY if claim.primary else 1)
-    verdict = _of_measured(claim, measured, alpha)
+    tests = PRIMARY if claim.primary else 1
+    alpha = (1 - confidence) / tests
+    # Without parts, the whole is the only part, and has no name.
+    of_parts = {
+        name: _of_measured(claim, part, alpha)
+        for name, part in (measured.parts or {"": measured}).items()
+    }
+    weakest = min(of_parts, key=lambda name: STRENGTH.index(of_parts[name].outcome))
+    verdict = replace(of_parts[weakest], decided_by=weakest, preset=preset)
     if measured.parts:
-        of_parts = {name: _of_measured(claim, part, alpha) for name, part in measured.parts.items()}
-        weakest = min(of_parts, key=lambda name: STRENGTH.index(of_parts[name].outcome))
         parts = tuple(
             PartVerdict(name, each.effect, each.bound, each.outcome)
             for name, each in of_parts.items()
         )
-        verdict = replace(of_parts[weakest], parts=parts, decided_by=weakest)
-    verdict = replace(verdict, preset=preset)
+        verdict = replace(verdict, parts=parts)
     if verdict.outcome == UNMEASURED:
         return verdict
     p = p_of(claim.rule, verdict.effect, claim.sign, verdict.bound)
-    verdict = replace(verdict, p=p, corrected_p=min(1.0, p * (PRIMARY if claim.primary else 1)))
+    verdict = replace(verdict, p=p, corrected_p=min(1.0, p * tests))
     controls = tuple(_control(control, verdict, tables, confidence) for control in claim.controls)
-    return replace(verdict, near=_near(verdict, 1 - confidence), controls=controls)
+    return replace(verdict, near=_near(verdict, 1 - confidence, alpha), controls=controls)
 
 
 def _of_measured(claim: Claim, measured: Measured, alpha: float) -> Verdict:
@@ -202,14 +205,14 @@ def _forbidden(verdict: Verdict, alpha: float) -> Decision | None:
     return None
 
 
-def _near(verdict: Verdict, alpha: float) -> bool:
-    if alpha / 2 <= verdict.corrected_p <= 2 * alpha:
+def _near(verdict: Verdict, family_alpha: float, alpha: float) -> bool:
+    if family_alpha / 2 <= verdict.corrected_p <= 2 * family_alpha:
         return True
     if verdict.claim.rule not in ("effect", "equivalence") or not verdict.effect.known:
         return False
     values = [verdict.effect.value]
     if verdict.outcome not in (UNDECIDED, UNMEASURED):  # the limits that decided
-        values += verdict.effect.limits(alpha / (PRIMARY if verdict.claim.primary else 1))
+        values += verdict.effect.limits(alpha)
     return any(abs(abs(value) - verdict.bound) <= NEAR * verdict.bound for value in values)
 
 
@@ -266,8 +269,3 @@ def _half_width(
                 squares += (factor * upper) ** 2
         sides.append(math.sqrt(squares))
     return sides[0], sides[1]
-
-
-def tally(verdicts: Sequence[Verdict]) -> Counter[Outcome]:
-    """Count verdicts by their outcome."""
-    return Counter(verdict.outcome for verdict in verdicts)

@@ -23,7 +23,7 @@ from mispair.report.statistics import (
     trend,
     unknown_effect,
 )
-from mispair.report.tables import ARMS, Tables, mean_by
+from mispair.report.tables import ARMS, Tables, mean_by, where
 
 Curve = Callable[[], pd.Series]
 """Returns a published curve: values by the swept variable, sorted."""
@@ -62,11 +62,7 @@ class Rows:
         """Return the rows as they are in the table, of one scheme and of the main protocol."""
         if self.table in ARMS:
             tables = tables.of_scheme(self.scheme).of_protocol()
-        frame = tables.frames[self.table]
-        for column, value in self.where:
-            values = value if isinstance(value, tuple) else (value,)
-            frame = frame[frame[column].isin(values)]
-        return frame
+        return where(tables.frames[self.table], **dict(self.where))
 
     def select(self, tables: Tables) -> pd.DataFrame:
         """Return columns ``rate``, ``seed`` and ``value``: a mean for each point and replicate."""
@@ -105,12 +101,12 @@ def at_rate(series: pd.DataFrame, rate: float) -> float:
     return float(series.loc[series["rate"] == rate, "value"].mean())
 
 
-def change_of(curve: pd.Series, low: float, high: float) -> float:
-    """Return the change of a published curve between two values, interpolated; NaN outside it."""
-    if not (curve.index.min() <= low < high <= curve.index.max()):
-        return math.nan
+def ends_of(curve: pd.Series | None, low: float, high: float) -> tuple[float, float]:
+    """Return a published curve at two values, interpolated; NaN without one, or outside it."""
+    if curve is None or not (curve.index.min() <= low < high <= curve.index.max()):
+        return math.nan, math.nan
     first, last = np.interp([low, high], curve.index.to_numpy(float), curve.to_numpy(float))
-    return float(last - first)
+    return float(first), float(last)
 
 
 def of_sweep(
@@ -141,28 +137,23 @@ def of_sweep(
     if not by_rate:
         return Measured()
     last = max(by_rate)
-    whole = math.nan if published is None else change_of(published, low, last)
-    known = whole
-    if published is not None and not math.isfinite(whole):
-        known = float(published.iloc[-1] - published.iloc[0])
+    published_ends = ends_of(published, low, last)
+    change = published_ends[1] - published_ends[0]
+    reference = change
+    if published is not None and not math.isfinite(change):
+        reference = float(published.iloc[-1] - published.iloc[0])
 
     def bound(rate: float) -> float:
-        here = math.nan if published is None else change_of(published, low, rate)
-        return share * abs(here if here * known > 0 else known)
+        at_low, at_rate = ends_of(published, low, rate)
+        same_way = (at_rate - at_low) * reference > 0
+        return share * abs(at_rate - at_low if same_way else reference)
 
-    ends = {} if published is None or not math.isfinite(whole) else dict(
-        zip(("published_first", "published_last"),
-            np.interp([low, last], published.index, published).tolist(), strict=True)
-    )  # fmt: skip
+    measured_ends = (math.nan, math.nan)
     if levels is not None:
-        ends |= {
-            "first": float(levels.get(low, math.nan)),
-            "last": float(levels.get(last, math.nan)),
-        }
+        measured_ends = (float(levels.get(low, math.nan)), float(levels.get(last, math.nan)))
     return Measured(
-        by_rate[last], bound(last), whole, at=(low, last),
+        by_rate[last], bound(last), change, *measured_ends, *published_ends, at=(low, last),
         rates={rate: Part(effect, bound(rate)) for rate, effect in sorted(by_rate.items())},
-        **ends,
     )  # fmt: skip
 
 
@@ -249,19 +240,19 @@ class Arms:
             chosen.groupby("seed")["value"].mean().tolist(), confidence, self.unit
         )
 
-        def known(rates: Iterable[float]) -> float:
-            here = [
+        def published_mean(rates: Iterable[float]) -> float:
+            published = [
                 float(curve[rate]) for rate in rates if curve is not None and rate in curve.index
             ]
-            return float(np.mean(here)) if here else math.nan
+            return float(np.mean(published)) if published else math.nan
 
-        whole = known(by_rate if self.averaged else [max(by_rate)])
+        whole = published_mean(by_rate if self.averaged else [max(by_rate)])
         return Measured(
             effect, self.share * abs(whole), whole,
             first=float(chosen["value_1"].mean()), last=float(chosen["value_2"].mean()),
             at=tuple(by_rate) if self.averaged else (max(by_rate),),
             rates={
-                rate: Part(each, self.share * abs(known([rate])))
+                rate: Part(each, self.share * abs(published_mean([rate])))
                 for rate, each in by_rate.items()
             },
         )  # fmt: skip

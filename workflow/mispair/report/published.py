@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import io
 from importlib.resources import files
 
@@ -11,9 +12,15 @@ NEURONS = 512
 """Width of the embedding of the published CC3M model: neurons of each projection."""
 
 
-def _table(name: str) -> pd.DataFrame:
+@functools.cache
+def _read(name: str) -> pd.DataFrame:
     path = files("mispair.report") / "published" / f"{name}.csv"
     return pd.read_csv(io.StringIO(path.read_text(encoding="utf-8")))
+
+
+def _table(name: str) -> pd.DataFrame:
+    """Return a copy of a table, which the caller may change; the file is read once."""
+    return _read(name).copy()
 
 
 def figure1() -> pd.DataFrame:

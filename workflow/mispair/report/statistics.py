@@ -6,14 +6,13 @@ import functools
 import itertools
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
 from scipy import stats
 
 from mispair.core import seeds
-from mispair.core.intervals import wilson
 from mispair.core.words import count
 
 IMAGE_AND_SEED = "image and seed"
@@ -21,9 +20,6 @@ IMAGE_AND_SEED = "image and seed"
 
 FEW_SEEDS = 30
 """With fewer degrees of freedom, an effect over images and seeds counts its seeds."""
-
-LEAST_COUNTS = 5
-"""Fewer equal counts than these give no interval."""
 
 PERMUTATIONS = 9_999
 """Random permutations of a trend test, where there are too many to go through all."""
@@ -141,11 +137,6 @@ class Trend:
     def p(self) -> float:
         """The two-sided p value: twice the smaller of the two, at most 1."""
         return min(1.0, 2 * min(self.p_rise, self.p_fall))
-
-
-def without_p(effect: Effect) -> Effect:
-    """Drop the p value against zero, for a rule that does not test against zero."""
-    return replace(effect, p=math.nan)
 
 
 def unknown_effect(value: float, n: int, unit: str) -> Effect:
@@ -280,39 +271,6 @@ def mean_interval(values: Sequence[float], confidence: float = 0.95) -> Interval
     """
     effect = effect_of_mean(values, confidence, "value")
     return Interval(effect.value, effect.low, effect.high, effect.n)
-
-
-def count_interval(counts: Sequence[float], of: float, confidence: float = 0.95) -> Interval:
-    """Return the mean of independent counts, each of `of` cases, with an interval.
-
-    It is the t interval over the counts, widened to Wilson's interval of all cases together:
-    equal counts have no spread. Wilson's interval assumes independent cases; fewer than
-    `LEAST_COUNTS` equal counts cannot show how dependent their cases are, and give no interval.
-
-    Parameters
-    ----------
-    counts : sequence of float
-        Cases with the property, from 0 to `of`, one number for each replicate.
-    of : float
-        Number of cases in each count.
-
-    Examples
-    --------
-    >>> count_interval([50, 50], 50).known
-    False
-    >>> count_interval([50, 50, 50, 50, 50], 50)
-    Interval(value=50.0, low=49.2..., high=50.0, n=5)
-    """
-    kept = np.asarray(counts, dtype=float)
-    kept = kept[np.isfinite(kept)]
-    interval = mean_interval(kept.tolist(), confidence)
-    if not interval.known and interval.n < LEAST_COUNTS:
-        return interval
-    quantile = float(stats.norm.ppf((1 + confidence) / 2))
-    low, high = (of * float(limit) for limit in wilson(kept.sum(), of * len(kept), quantile))
-    if interval.known:
-        low, high = max(0.0, min(low, interval.low)), min(of, max(high, interval.high))
-    return Interval(interval.value, low, high, interval.n)
 
 
 def trend(x: Sequence[float], y: Sequence[float], blocks: Sequence[object] | None = None) -> Trend:

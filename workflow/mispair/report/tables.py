@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
@@ -213,6 +213,23 @@ def _cell(value: Any, kind: str) -> Any:
 def records(table: pd.DataFrame) -> list[dict[str, Any]]:
     """Return the rows of a table as dicts."""
     return [{str(key): value for key, value in row.items()} for row in table.to_dict("records")]
+
+
+def where(table: pd.DataFrame, **columns: object) -> pd.DataFrame:
+    """Return the rows whose columns have the given value, or one of several given values.
+
+    Examples
+    --------
+    >>> where(pd.DataFrame({"arm": ["raw", "filtered"], "n": [1, 2]}), arm=("raw",), n=1)
+       arm  n
+    0  raw  1
+    """
+    for name, value in columns.items():
+        if isinstance(value, str) or not isinstance(value, Collection):
+            table = table[table[name] == value]
+        else:
+            table = table[table[name].isin(list(value))]
+    return table
 
 
 def mean_by(table: pd.DataFrame, keys: list[str]) -> pd.DataFrame:

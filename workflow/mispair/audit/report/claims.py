@@ -10,6 +10,7 @@ from typing import Any
 import pandas as pd
 from scipy import stats
 
+from mispair.audit.rate import LEAST_POWER
 from mispair.audit.report.runs import CROSS_FITTED, MEMORISED, TRUSTED, UNTOUCHED, shown_rates
 from mispair.audit.report.words import estimate, numbers, refusal
 from mispair.report.claims import THIRD, Claim, Control, Measured, Part
@@ -27,10 +28,6 @@ NEAR = 0.02
 
 NEAR_SIMILAR = 0.03
 """The same for captions of similar pictures."""
-
-LEAST_POWER = 0.8
-"""Least lower limit of how often right captions beat random ones, for what is judged without pairs
-known to be right: weaker models take right captions for wrong ones."""
 
 UNIT = "pair"
 

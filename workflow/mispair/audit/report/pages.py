@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import pandas as pd
@@ -13,7 +13,6 @@ from mispair.audit.report.runs import shown_rates
 from mispair.audit.report.study import ABSENT, APART, CALIBRATION, LISTS, SUSPECTS
 from mispair.audit.report.words import details, headline
 from mispair.core.words import MISSING, interval, number
-from mispair.report.judge import Verdict
 from mispair.report.pages.study_pages import Pages, Piece
 from mispair.report.table import Table
 from mispair.report.tables import Tables
@@ -42,7 +41,7 @@ WORST_OF_ALL, WORST_OF_ONE = 0.03, 0.3
 """The largest errors of shares of namings in `tests/bench/audit.py`."""
 
 
-def _tables(tables: Tables, judged: Sequence[Verdict], confidence: float) -> list[Table]:
+def _tables(tables: Tables, confidence: float) -> list[Table]:
     printed = []
     if not tables.audit.empty:
         printed += [*_absent(tables.audit), _counts(tables.audit)]

@@ -11,7 +11,7 @@ import pandas as pd
 from mispair.core.words import MISSING
 from mispair.report import style
 from mispair.report.table import mean_and_spread, with_interval
-from mispair.report.tables import main_first, records
+from mispair.report.tables import main_first, records, where
 
 KEYS = ["start", "scheme", "rate"]
 
@@ -88,13 +88,6 @@ ByMetric = dict[str, pd.DataFrame]
 def by_metric(rows: pd.DataFrame) -> ByMetric:
     """Return rows by metric."""
     return {str(metric): part for metric, part in rows.groupby("metric")}
-
-
-def where(table: pd.DataFrame, **values: object) -> pd.DataFrame:
-    """Return the rows of a table with given values in its columns."""
-    for column, value in values.items():
-        table = table[table[column] == value]
-    return table
 
 
 def spread(table: pd.DataFrame, digits: int, counted: bool = False, **values: object) -> str:

@@ -7,11 +7,10 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from mispair.evaluation.report.arm_words import where
 from mispair.evaluation.set_names import canonical
 from mispair.report import published
 from mispair.report.statistics import Interval
-from mispair.report.tables import Tables, protocols, records
+from mispair.report.tables import Tables, protocols, records, where
 
 METHODS = ("CLIP", "LaCLIP")
 COLUMNS = {"acc1": "accuracy", "silhouette": "silhouette"}

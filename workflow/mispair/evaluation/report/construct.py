@@ -10,14 +10,13 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-from mispair.evaluation.report.arm_words import where
 from mispair.evaluation.report.protocols import base_arm
 from mispair.evaluation.report.series import TOWERS
 from mispair.evaluation.semantics import BY_OVERLAP, ORIGINAL, ROTATED
 from mispair.report.claims import Measured, Part
 from mispair.report.rules import SUPPORTS, UNMEASURED, decide
 from mispair.report.statistics import Effect, effect_of_estimate, unknown_effect
-from mispair.report.tables import Tables
+from mispair.report.tables import Tables, where
 
 SMALLEST = 0.2
 """Smallest rank correlation of interest. The paper gives no number; if mean |cos| measured purity

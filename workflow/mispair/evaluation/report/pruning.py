@@ -93,6 +93,8 @@ class Spread:
         Rows of the table ``pruning``.
     absolute : bool
         Whether only the size of the difference counts.
+    by_set : bool
+        Whether the difference on each evaluation set is measured as well.
     """
 
     metric: str
@@ -102,6 +104,7 @@ class Spread:
     basis: str = "original"
     normalised: str = MASKED
     absolute: bool = False
+    by_set: bool = False
 
     def __call__(self, tables: Tables, confidence: float) -> Measured:
         """Return the difference under the main scheme and protocol, and on each set."""
@@ -110,7 +113,7 @@ class Spread:
         effect, first, second = self._effect(arm, confidence)
         sets = {
             str(name): Part(self._effect(rows, confidence)[0])
-            for name, rows in arm.groupby("evaluation_set")
+            for name, rows in (arm.groupby("evaluation_set") if self.by_set else ())
         }
         known = _published_means() if self.metric == "acc1" else pd.Series(dtype=float)
         ends = [float(known.get(name, math.nan)) for name in (self.second, self.first)]

@@ -239,31 +239,25 @@ CONSTRUCT = Claim(
 
 PRUNED = Spread("acc1")
 
-
-def _of_pruning(spread: Spread) -> tuple[Control, ...]:
-    first, second = spread.but(second="random"), spread.but(first="random")
-    return (
-        Control("High purity against random neurons", first, least=0.0),
-        Control("Random neurons against low purity", second, least=0.0),
-        Control("Ranked by the image projection", spread.but(ranked_by="image")),
-        Control("Ranked by both projections", spread.but(ranked_by="both")),
-        Control("Rotated bases", spread.but(basis="rotated"), least=None, most=THIRD),
-        *(
-            Control(f"Ranked by {words}",
-                    spread.but(first=f"high-{name}", second=f"low-{name}", absolute=True),
-                    least=None, most=1.0)
-            for name, words in BASELINES.items()
-        ),
-    )  # fmt: skip
-
-
 PRUNING = Claim(
     "pruning-accuracy", STUDY,
     "Keeping high-purity neurons gives the best accuracy, random ones less, low-purity least.",
-    "figures 2(a-c) and 8", "pruning", PRUNED,
+    "figures 2(a-c) and 8", "pruning", PRUNED.but(by_set=True),
     unit="points", primary=True, needs="studies: [image_text]",
-    controls=(*_of_pruning(PRUNED),
-              Control("Renormalised embeddings", PRUNED.but(normalised=RENORMALISED))),
+    controls=(
+        Control("High purity against random neurons", PRUNED.but(second="random"), least=0.0),
+        Control("Random neurons against low purity", PRUNED.but(first="random"), least=0.0),
+        Control("Ranked by the image projection", PRUNED.but(ranked_by="image")),
+        Control("Ranked by both projections", PRUNED.but(ranked_by="both")),
+        Control("Rotated bases", PRUNED.but(basis="rotated"), least=None, most=THIRD),
+        *(
+            Control(f"Ranked by {words}",
+                    PRUNED.but(first=f"high-{name}", second=f"low-{name}", absolute=True),
+                    least=None, most=1.0)
+            for name, words in BASELINES.items()
+        ),
+        Control("Renormalised embeddings", PRUNED.but(normalised=RENORMALISED)),
+    ),
 )  # fmt: skip
 CLAIMS = (
     OVERLAP, SIMILAR_LESS, MIXING, ACCURACY, SIMILAR_HARMS_LESS, FOLLOWS, SILHOUETTE,

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from markupsafe import Markup
 
 from mispair.evaluation.purity import DEFINITION
@@ -22,7 +20,6 @@ from mispair.image_text.report import (
     tables_towers,
 )
 from mispair.pairs.report import corpus, pairings
-from mispair.report.judge import Verdict
 from mispair.report.pages.content import Content
 from mispair.report.pages.study_pages import Pages, Piece
 from mispair.report.table import Table
@@ -38,7 +35,7 @@ SAMPLES = "Sample pairs before and after shuffling"
 GALLERY = Markup('<h3 id="neurons">What the neurons respond to</h3>\n')
 
 
-def _tables(tables: Tables, judged: Sequence[Verdict], confidence: float) -> list[Table]:
+def _tables(tables: Tables, confidence: float) -> list[Table]:
     single = (
         presets.presets(tables),
         reanalysis.table4(tables),

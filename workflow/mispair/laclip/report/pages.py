@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from mispair.laclip.report import claims
 from mispair.laclip.report.tables import checkpoints
-from mispair.report.judge import Verdict
 from mispair.report.pages.study_pages import Pages
 from mispair.report.table import Table
 from mispair.report.tables import Tables
 
 
-def _tables(tables: Tables, judged: Sequence[Verdict], confidence: float) -> list[Table]:
+def _tables(tables: Tables, confidence: float) -> list[Table]:
     return checkpoints(tables)
 
 

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from mispair.core.words import count
 from mispair.pretraining.report import claims
 from mispair.pretraining.report.tables import pretraining
-from mispair.report.judge import Verdict
 from mispair.report.pages.study_pages import Pages
 from mispair.report.table import Table
 from mispair.report.tables import Tables
 
 
-def _tables(tables: Tables, judged: Sequence[Verdict], confidence: float) -> list[Table]:
+def _tables(tables: Tables, confidence: float) -> list[Table]:
     return pretraining(tables, confidence)
 
 

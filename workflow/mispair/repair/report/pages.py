@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import pandas as pd
 
 from mispair.core.words import number
@@ -21,7 +19,6 @@ from mispair.repair.report.measures import (
 from mispair.repair.report.study import ARMS as OF_ARMS
 from mispair.repair.report.study import LEARNED, LEDGER
 from mispair.report import texts
-from mispair.report.judge import Verdict
 from mispair.report.pages.study_pages import Pages
 from mispair.report.table import Table, effect_cell, mean_and_spread
 from mispair.report.tables import Tables
@@ -29,7 +26,7 @@ from mispair.report.tables import Tables
 COUNTS = ("read", "kept", "replaced", "dropped", "failed")
 
 
-def _tables(tables: Tables, judged: Sequence[Verdict], confidence: float) -> list[Table]:
+def _tables(tables: Tables, confidence: float) -> list[Table]:
     return [
         table
         for name, ledgers, of_ledger, of_arms in (

@@ -107,7 +107,7 @@ class Content:
         printed = {}
         for study in self.studies:
             of = study_modules.pages(study.key).tables
-            tables = of(self.tables, self.judged, self.confidence)
+            tables = of(self.tables, self.confidence)
             printed[study.key] = [table for table in tables if table.rows]
             for table in printed[study.key]:
                 study.refuse_unknown_section(table.section, f"the table {table.caption!r}")

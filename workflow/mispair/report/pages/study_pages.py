@@ -11,7 +11,6 @@ from markupsafe import Markup
 
 from mispair.report.claims import Claim
 from mispair.report.exports.runs import Run
-from mispair.report.judge import Verdict
 from mispair.report.questions import Question
 from mispair.report.table import Table
 from mispair.report.tables import Tables
@@ -19,8 +18,8 @@ from mispair.report.tables import Tables
 Scopes = Callable[[Tables], list[tuple[str, Tables]]]
 """Returns the presets on which claims are judged, each with its tables."""
 
-Printed = Callable[[Tables, Sequence[Verdict], float], list[Table]]
-"""Returns tables from all measurements, all verdicts and the confidence level."""
+Printed = Callable[[Tables, float], list[Table]]
+"""Returns tables from all measurements and the confidence level."""
 
 Sentences = Callable[[Tables], list[str]]
 """Returns sentences from all measurements."""

@@ -18,7 +18,7 @@ from mispair.report.claims import SAME, THIRD, Claim, Control, Measured
 from mispair.report.measures import Arms, Ends, Level
 from mispair.report.questions import Question
 from mispair.report.statistics import effect_of_mean, unknown_effect
-from mispair.report.tables import Tables
+from mispair.report.tables import Tables, where
 from mispair.simulation.report import claims_scaling, effects
 from mispair.simulation.report.effects import (
     SHOWN,
@@ -33,7 +33,7 @@ from mispair.simulation.report.effects import (
     third_of_gain,
 )
 from mispair.simulation.report.reproduction import points
-from mispair.simulation.report.runs import of_preset, presets, where
+from mispair.simulation.report.runs import of_preset, presets
 
 FIGURE1 = "simulation_figure1_{preset}"
 COUNTED = "purified_features"

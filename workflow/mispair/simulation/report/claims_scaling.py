@@ -12,8 +12,8 @@ import pandas as pd
 from mispair.core.words import number
 from mispair.report.claims import SAME, Claim, Control, Measured
 from mispair.report.measures import Every
-from mispair.report.tables import Tables
-from mispair.simulation.report.runs import caption_runs, effect_by_trial, main, where
+from mispair.report.tables import Tables, where
+from mispair.simulation.report.runs import caption_runs, effect_by_trial, main
 from mispair.simulation.report.slopes import Slope, slope
 
 PROFILE = "config/simulation-scaling.yaml"

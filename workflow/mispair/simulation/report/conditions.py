@@ -11,8 +11,8 @@ import pandas as pd
 from mispair.core.words import listing
 from mispair.report import style
 from mispair.report.statistics import Interval, mean_interval
-from mispair.report.tables import Tables, records
-from mispair.simulation.report.runs import PAIR, PRESETS, by_trial, of_preset, runs, where
+from mispair.report.tables import Tables, records, where
+from mispair.simulation.report.runs import PAIR, PRESETS, by_trial, of_preset, runs
 
 Limits = TypeVar("Limits", float, pd.Series)
 

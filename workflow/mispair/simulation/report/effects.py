@@ -12,9 +12,9 @@ import pandas as pd
 from mispair.report import published
 from mispair.report.claims import THIRD, Measure, Measured, Part
 from mispair.report.measures import Arms, share_of
-from mispair.report.tables import Tables
+from mispair.report.tables import Tables, where
 from mispair.simulation.report.reproduction import FEATURES, Point, neighbour, points
-from mispair.simulation.report.runs import PAIR, RUN, runs, spurious, where
+from mispair.simulation.report.runs import PAIR, RUN, runs, spurious
 from mispair.simulation.study import PRESETS as SETTINGS
 
 Pick = Callable[[pd.DataFrame], pd.DataFrame]

@@ -9,7 +9,7 @@ import pandas as pd
 from mispair.core.words import count, number
 from mispair.report import charts, style
 from mispair.report.charts import Drawing, Hole
-from mispair.report.tables import Tables
+from mispair.report.tables import Tables, where
 from mispair.simulation.definitions import AT_LEAST
 from mispair.simulation.report.panels import (
     condition_titles,
@@ -18,7 +18,7 @@ from mispair.simulation.report.panels import (
     hole,
     of_presets,
 )
-from mispair.simulation.report.runs import PAIR, at_largest, in_order, of_preset, where
+from mispair.simulation.report.runs import PAIR, at_largest, in_order, of_preset
 
 LARGEST, SECOND = "Largest |cos| with a feature", "Second largest |cos|"
 """Titles of the axes on which neurons are compared by two features."""

@@ -11,7 +11,7 @@ import pandas as pd
 from mispair.core.words import listing, number
 from mispair.report import charts, published, small, style
 from mispair.report.charts import Drawing, Hole
-from mispair.report.tables import Tables
+from mispair.report.tables import Tables, where
 from mispair.simulation.report.panels import hole, of_presets, unit
 from mispair.simulation.report.reproduction import TOLERANCES, points
 from mispair.simulation.report.runs import (
@@ -26,7 +26,6 @@ from mispair.simulation.report.runs import (
     presets,
     runs,
     spurious,
-    where,
 )
 
 KINDS = {

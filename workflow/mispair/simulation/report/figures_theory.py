@@ -9,9 +9,9 @@ import pandas as pd
 from mispair.core.words import number
 from mispair.report import charts, style
 from mispair.report.charts import Drawing, Hole
-from mispair.report.tables import Tables
+from mispair.report.tables import Tables, where
 from mispair.simulation.report.panels import condition_titles, hole, of_presets
-from mispair.simulation.report.runs import RUN, at_largest, of_preset, presets, where
+from mispair.simulation.report.runs import RUN, at_largest, of_preset, presets
 
 SOURCES = {"measured": "measured", "eq34": "Eq. 34", "eq35": "Eqs. 35-36"}
 DASHES = [[1, 0], [7, 3], [2, 2]]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from mispair.core.words import count, listing
 from mispair.report.table import Table
-from mispair.report.tables import Tables
+from mispair.report.tables import Tables, where
 from mispair.simulation.report import runs
 
 
@@ -38,7 +38,7 @@ def holes(tables: Tables) -> list[str]:
     notes = []
     keys = ["condition", "trained_on", "spurious_probability"]
     for metric, event in (("diverged_at_step", "diverged"), ("silenced_at_step", "was silenced")):
-        lost = runs.where(tables.simulation, metric=metric)
+        lost = where(tables.simulation, metric=metric)
         for (condition, arm, probability), group in lost.groupby(keys):
             trials = ", ".join(f"{trial:g}" for trial in sorted(group["trial"]))
             steps = sorted(group["value"].dropna())
@@ -54,11 +54,11 @@ def holes(tables: Tables) -> list[str]:
 def settings(tables: Tables) -> list[Table]:
     """Return the settings that each preset was run with, side by side."""
     names = runs.presets(tables.simulation)
-    entries = runs.where(tables.provenance, artefact="simulation", condition=names)
+    entries = where(tables.provenance, artefact="simulation", condition=names)
     entries = entries[entries["key"].str.startswith("settings.")]
     rows = []
     for key, group in entries.fillna({"text": "none"}).groupby("key"):
-        texts = [runs.where(group, condition=name)["text"].unique() for name in names]
+        texts = [where(group, condition=name)["text"].unique() for name in names]
         rows.append((str(key).removeprefix("settings."), *(", ".join(sorted(t)) for t in texts)))
     if not rows:
         return []

@@ -9,8 +9,8 @@ import pandas as pd
 
 from mispair.report import charts
 from mispair.report.charts import Hole
-from mispair.report.tables import Tables
-from mispair.simulation.report.runs import first_trial, where
+from mispair.report.tables import Tables, where
+from mispair.simulation.report.runs import first_trial
 
 
 def hole(tables: Tables, reason: str) -> Hole:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 
 import pandas as pd
 
@@ -15,6 +15,7 @@ from mispair.report.statistics import (
     mean_interval,
     trial_means,
 )
+from mispair.report.tables import where
 
 PRESETS = ("as-written", "as-run")
 """The presets in the order in which they are side by side: text, then code."""
@@ -27,23 +28,6 @@ RUN = ["spurious_probability", "trial"]
 
 SELECTED = 2 / 3
 """Share of the runs, the best ones, that the published points average (ten of fifteen)."""
-
-
-def where(table: pd.DataFrame, **columns: str | float | Collection[str]) -> pd.DataFrame:
-    """Return the rows whose columns have the given value, or one of several given names.
-
-    Examples
-    --------
-    >>> where(pd.DataFrame({"arm": ["raw", "filtered"], "n": [1, 2]}), arm=("raw",), n=1)
-       arm  n
-    0  raw  1
-    """
-    for name, value in columns.items():
-        if isinstance(value, str | float | int):
-            table = table[table[name] == value]
-        else:
-            table = table[table[name].isin(list(value))]
-    return table
 
 
 def in_order(names: Iterable[object]) -> list[str]:

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 import pandas as pd
 
 from mispair.core.words import MISSING, interval, number
 from mispair.report import published, style
-from mispair.report.judge import Verdict
 from mispair.report.statistics import mean_interval
 from mispair.report.table import Table, mean_and_spread, or_dash
-from mispair.report.tables import Tables
+from mispair.report.tables import Tables, where
 from mispair.simulation.report.conditions import DIGITS, excludes_zero
 from mispair.simulation.report.reproduction import TOLERANCES, foils, points
 from mispair.simulation.report.runs import (
@@ -23,7 +22,6 @@ from mispair.simulation.report.runs import (
     of_preset,
     presets,
     runs,
-    where,
 )
 from mispair.simulation.report.tables_conditions import (
     literal,
@@ -52,7 +50,7 @@ CELL = ["spurious_probability", "trained_on"]
 """Columns that name a row of most tables."""
 
 
-def simulation(tables: Tables, judged: Sequence[Verdict], confidence: float) -> list[Table]:
+def simulation(tables: Tables, confidence: float) -> list[Table]:
     """Return the study's tables."""
     table = tables.simulation
     printed = [_setting(table)]

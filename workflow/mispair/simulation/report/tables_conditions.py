@@ -8,7 +8,7 @@ from mispair.core.words import count, number
 from mispair.report import style
 from mispair.report.statistics import Interval
 from mispair.report.table import Table, mean_and_spread, or_dash
-from mispair.report.tables import Tables, records
+from mispair.report.tables import Tables, records, where
 from mispair.simulation.literal import STATEMENTS
 from mispair.simulation.presets import UNSTATED
 from mispair.simulation.report.claims_scaling import (
@@ -28,7 +28,7 @@ from mispair.simulation.report.conditions import (
     excludes_zero,
     grid_cells,
 )
-from mispair.simulation.report.runs import PAIR, listed, of_preset, presets, runs, where
+from mispair.simulation.report.runs import PAIR, listed, of_preset, presets, runs
 from mispair.simulation.study import PRESETS as SETTINGS
 
 WRITTEN = "as-written"

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from mispair.core.words import count
-from mispair.report.judge import Verdict
 from mispair.report.pages.study_pages import Pages
 from mispair.report.table import Table
 from mispair.report.tables import Tables
@@ -13,7 +10,7 @@ from mispair.stepsize.report import claims
 from mispair.stepsize.report.tables import stepsize
 
 
-def _tables(tables: Tables, judged: Sequence[Verdict], confidence: float) -> list[Table]:
+def _tables(tables: Tables, confidence: float) -> list[Table]:
     return stepsize(tables)
 
 

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from mispair.core.words import count
-from mispair.report.judge import Verdict
 from mispair.report.pages.study_pages import Pages
 from mispair.report.table import Table
 from mispair.report.tables import Tables
@@ -14,7 +11,7 @@ from mispair.sufficiency.report.runs import RUN, trained
 from mispair.sufficiency.report.tables import sufficiency
 
 
-def _tables(tables: Tables, judged: Sequence[Verdict], confidence: float) -> list[Table]:
+def _tables(tables: Tables, confidence: float) -> list[Table]:
     return sufficiency(tables, confidence)
 
 
