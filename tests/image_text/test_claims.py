@@ -17,7 +17,8 @@ from mispair.evaluation.report.construct import (
     no_own_basis,
     own_basis_gain,
 )
-from mispair.image_text.report import claims, effects, mediation
+from mispair.evaluation.report.published_overlap import published_directions
+from mispair.image_text.report import claims, mediation
 from mispair.report import published
 from mispair.report.claims import THIRD
 from mispair.report.judge import Verdict, judge
@@ -73,7 +74,7 @@ PUBLISHED_LOG = math.log(36.7 / 144.8)
 
 
 def test_the_published_overlap_is_compared_as_directions() -> None:
-    curve = effects.published_directions()
+    curve = published_directions()
     cosines = published.purity().set_index("shuffle_probability")["mean_abs_cosine"]
     squares = cosines**2 * math.pi / 2  # of normal cosines
     assert curve.tolist() == pytest.approx((512 / (1 + 511 * squares)).tolist(), rel=0.01)

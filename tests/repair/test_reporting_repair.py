@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from mispair.evaluation.report.smallest_overlap import smallest_overlap
+from mispair.evaluation.report.published_overlap import smallest_overlap
 from mispair.repair.report import claims, figures, measures, pages
 from mispair.report import questions, rules, texts
 from mispair.report.charts import Drawing, Hole

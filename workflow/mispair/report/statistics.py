@@ -197,6 +197,14 @@ def effect_of_estimate(
     return Effect(value, error, freedom, p, n, unit, confidence)
 
 
+def effect_of_comparison(row: pd.Series, confidence: float) -> Effect:
+    """Return the effect in a row of a comparison of arms, over images and seeds."""
+    return effect_of_estimate(
+        float(row["value"]), float(row["error"]), float(row["freedom"]), int(row["n"]),
+        confidence, IMAGE_AND_SEED,
+    )  # fmt: skip
+
+
 def effect_of_interval(
     value: float, low: float, high: float, n: int, unit: str, confidence: float = 0.95
 ) -> Effect:

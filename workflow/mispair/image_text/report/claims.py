@@ -16,6 +16,7 @@ from mispair.evaluation.report.pruning import (
     RENORMALISED,
     Spread,
 )
+from mispair.evaluation.report.published_overlap import published_directions
 from mispair.evaluation.report.series import AT_CHANCE, TOWERS, at_chance
 from mispair.evaluation.selection import SELECTION
 from mispair.evaluation.semantics import ORIGINAL, ROTATED
@@ -57,7 +58,7 @@ def _purity(metric: str, tower: str, start: str = PRETRAINED, scheme: str | None
 
 def _log_change(metric: str, tower: str, start: str = PRETRAINED) -> Ends:
     """Return the change of the log of a measure of neurons; only directions are published."""
-    curve = effects.published_directions if metric == DIRECTIONS else None
+    curve = published_directions if metric == DIRECTIONS else None
     return Ends(_purity(metric, tower, start).select, curve, log=True)
 
 
@@ -110,7 +111,7 @@ OVERLAP = Claim(
 
 def _scheme_difference(tower: str) -> Arms:
     def published_difference() -> pd.Series:
-        logs = {name: effects.published_directions(name) for name in (SIMILAR, RANDOM)}
+        logs = {name: published_directions(name) for name in (SIMILAR, RANDOM)}
         return (logs[SIMILAR] / logs[RANDOM]).map(math.log)
 
     random, similar = (

@@ -6,12 +6,10 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-import pandas as pd
-
 from mispair.evaluation.arm_comparison import OF_ALL_SETS, OF_ONE_SET
 from mispair.report.claims import Measured, Part
 from mispair.report.measures import Curve, Rows, of_sweep, rows
-from mispair.report.statistics import IMAGE_AND_SEED, Effect, contrasts, effect_of_estimate
+from mispair.report.statistics import Effect, contrasts, effect_of_comparison
 from mispair.report.tables import Tables, of_protocol
 from mispair.towers.arms import PRETRAINED
 
@@ -51,14 +49,9 @@ def accuracy_contrasts(
     else:
         found = found[(found["metric"] == OF_ONE_SET) & (found["evaluation_set"] == evaluation_set)]
     found = found.dropna(subset=["rate"]).sort_values("rate")
-    return {float(row["rate"]): _effect(row, confidence) for _, row in found.iterrows()}
-
-
-def _effect(row: pd.Series, confidence: float) -> Effect:
-    return effect_of_estimate(
-        float(row["value"]), float(row["error"]), float(row["freedom"]), int(row["n"]),
-        confidence, IMAGE_AND_SEED,
-    )  # fmt: skip
+    return {
+        float(row["rate"]): effect_of_comparison(row, confidence) for _, row in found.iterrows()
+    }
 
 
 @dataclass(frozen=True)

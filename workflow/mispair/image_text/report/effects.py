@@ -9,7 +9,6 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-from mispair.evaluation.overlap_spectrum import directions_of_overlap
 from mispair.evaluation.report.series import AT_CHANCE, purity_series, scale_series
 from mispair.evaluation.selection import BLIND, OF_CATEGORY, SELECTION
 from mispair.image_text.report.contrasts import cost
@@ -31,16 +30,6 @@ SIZES_ABOVE_CHANCE = 3.0
 
 NO_COST = "no cost"
 """Gate of claims on what gives back a loss that is not there."""
-
-
-def published_directions(scheme: str = "random") -> pd.Series:
-    """Return the participation ratio that each published mean |cos| implies, by C_m."""
-    table = published.purity_by_scheme()
-    curve = table[table["scheme"] == scheme].set_index("shuffle_probability")["mean_abs_cosine"]
-    directions: pd.Series = curve.map(
-        lambda overlap: directions_of_overlap(overlap, published.NEURONS)
-    )
-    return directions
 
 
 def published_accuracy() -> pd.Series:

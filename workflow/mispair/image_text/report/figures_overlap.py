@@ -5,8 +5,8 @@ from __future__ import annotations
 import pandas as pd
 
 from mispair.evaluation.report.figures_nulls import against_null, null_panels
+from mispair.evaluation.report.published_overlap import published_directions
 from mispair.evaluation.report.series import TOWERS, purity_series, scale_series
-from mispair.image_text.report.effects import published_directions
 from mispair.image_text.report.figures_shuffling import (
     NOT_RUN,
     level_rules,

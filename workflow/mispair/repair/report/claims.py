@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from mispair.evaluation.report.smallest_overlap import smallest_overlap
+from mispair.evaluation.report.published_overlap import smallest_overlap
 from mispair.repair.report.measures import (
     ARMS,
     FILTERS,

@@ -9,11 +9,11 @@ import pandas as pd
 from mispair.report.statistics import (
     IMAGE_AND_SEED,
     Effect,
-    effect_of_estimate,
+    effect_of_comparison,
     effect_of_mean,
     unknown_effect,
 )
-from mispair.report.tables import Tables, of_protocol, remembered
+from mispair.report.tables import Tables, of_protocol, remembered, where
 
 LABELS = {
     "raw": "raw captions",
@@ -65,11 +65,9 @@ MEASURES: dict[str, dict[str, str]] = {
 @remembered
 def values(tables: Tables, measure: str, name: str = ARMS) -> pd.DataFrame:
     """Return ``rule``, ``rate``, ``seed`` and ``value`` of a measure in one of the tables."""
-    table = of_protocol(tables.frames[name])
-    where = MEASURES[measure]
-    for column, value in where.items():
-        table = table[table[column] == value]
-    if "basis" not in where:
+    columns = MEASURES[measure]
+    table = where(of_protocol(tables.frames[name]), **columns)
+    if "basis" not in columns:
         table = table[table["basis"].isna() | (table["basis"] == "original")]
     return table.groupby(["rule", "rate", "seed"])[["value"]].mean().reset_index()
 
@@ -122,21 +120,14 @@ def accuracy_difference(
 ) -> Effect:
     """Return the difference in accuracy between two rules, paired by image and seed."""
     table = of_protocol(tables.repair_differences)
-    rows = table[
-        (table["metric"] == "acc1_difference_of_all_sets")
-        & (table["rule"] == rule)
-        & (table["reference"] == reference)
-        & (table["rate"] == rate)
-    ]
+    rows = where(
+        table, metric="acc1_difference_of_all_sets", rule=rule, reference=reference, rate=rate
+    )
     if rows.empty:
         return unknown_effect(math.nan, 0, IMAGE_AND_SEED)
-    row = rows.iloc[0]
-    return effect_of_estimate(
-        float(row["value"]), float(row["error"]), float(row["freedom"]), int(row["n"]),
-        confidence, IMAGE_AND_SEED,
-    )  # fmt: skip
+    return effect_of_comparison(rows.iloc[0], confidence)
 
 
 def mean_of(table: pd.DataFrame, rule: str, rate: float) -> float:
     """Return the mean over seeds of a rule in rows of rule, rate, seed and value."""
-    return float(table[(table["rule"] == rule) & (table["rate"] == rate)]["value"].mean())
+    return float(where(table, rule=rule, rate=rate)["value"].mean())
