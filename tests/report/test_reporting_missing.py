@@ -163,7 +163,8 @@ def test_pages_of_nothing_say_what_is_missing_and_why() -> None:
     assert grid.strip().startswith("Missing: simulate (condition=grid~0.02~independent~zero), fail")
     # Studies with holes were asked for, and have a page; the others were not.
     claims = words(found["claims.html"])
-    assert "more claims need other configurations" in claims
+    assert "more claims need missing results or other configurations" in claims
+    assert "needs 1 result that is missing" in claims
     assert "laclip.html" not in found
 
 
@@ -173,6 +174,7 @@ def test_complete_pages_have_none_of_it() -> None:
     assert 'id="incomplete"' not in html
     assert "Missing:" not in words(html)
     assert "judged without" not in html
+    assert "missing results or" not in html
 
 
 def test_the_step_takes_the_record_or_leaves_it(tmp_path: Path) -> None:

@@ -9,8 +9,9 @@ from typing import Any
 
 from mispair.core import failures
 from mispair.report import questions, studies, study_modules
+from mispair.report.claims import Claim
 from mispair.report.judge import Verdict, judge
-from mispair.report.pages import missing
+from mispair.report.pages import claims_table, missing
 from mispair.report.pages.picture import Picture
 from mispair.report.study import Figure, Study
 from mispair.report.table import Table
@@ -84,6 +85,23 @@ class Content:
     def lost(self) -> dict[tuple[str, str], list[missing.Hole]]:
         """What an incomplete run did not make, by study and section."""
         return missing.holes(self.failed) if self.failed else {}
+
+    @functools.cached_property
+    def lost_of_figures(self) -> dict[str, list[missing.Hole]]:
+        """What an incomplete run did not make for the section of each figure, by its name."""
+        return {
+            figure.name: self.lost.get((study.key, figure.section), [])
+            for study in studies.studies()
+            for figure in study.figures
+        }
+
+    @functools.cached_property
+    def unmeasured(self) -> list[tuple[Claim, list[missing.Hole]]]:
+        """The claims that no preset measured, each with the missing results of its section."""
+        return [
+            (claim, self.lost_of_figures.get(claim.figure.format(preset="as_run"), []))
+            for claim in claims_table.unmeasured(self.judged)
+        ]
 
     @functools.cached_property
     def studies(self) -> list[Study]:

@@ -114,7 +114,7 @@ def _landing(content: Content) -> Page:
             f"This run: {listing(summary)}." if summary else "Nothing was measured in this run."
         ),
         "answers": [(answer, _small(content, answer)) for answer in answers if answer.measured],
-        "missing": claims_table.unmeasured(content.judged),
+        "missing": content.unmeasured,
         "limits": _from_all(content, lambda pages: pages.limits),
         "holes": _from_all(content, lambda pages: pages.holes),
     }  # fmt: skip
@@ -191,18 +191,14 @@ def _claims(content: Content) -> Page:
     }
     parts = {
         "studies": [(study, groups[study.key]) for study in content.studies],
-        "missing": claims_table.unmeasured(content.judged),
+        "missing": content.unmeasured,
         "outcomes": rules.OUTCOMES[:-1],
         "drawings": [
             drawing
             for study in content.studies
             for drawing in study_modules.pages(study.key).drawings(content.tables)
         ],
-        "lost": {
-            figure.name: content.lost.get((study.key, figure.section), [])
-            for study in studies.studies()
-            for figure in study.figures
-        },
+        "lost": content.lost_of_figures,
     }
     return Page(CLAIMS, "Every claim and its verdict", "Claims", "claims.html.j2", parts)
 
