@@ -14,7 +14,7 @@ CUTS = 2000
 """Bins of similarity between which densities are compared, at most."""
 
 LEAST_IN_BIN = 20
-"""Similarities of pairs and of random captions in a bin, at least."""
+"""Pairs in a bin, at least: the extreme bin is chosen because few pairs are in it."""
 
 TIE_BREAK = 1e-6
 """Most that the order of similarities adds to a probability, so that no two are equal."""
@@ -108,7 +108,7 @@ def _share_of_random(
     random = reference[np.isfinite(reference)]
     pooled = np.concatenate([similarity, random])
     bins = int(np.clip(len(similarity) // LEAST_IN_BIN, 2, CUTS))
-    edges = np.unique(np.quantile(pooled, np.linspace(0, 1, bins + 1)))
+    edges = np.unique(np.quantile(similarity, np.linspace(0, 1, bins + 1)))
     if len(edges) < 3:
         return np.array([pooled.mean()]), np.array([0.5])
     inner = edges[1:-1]

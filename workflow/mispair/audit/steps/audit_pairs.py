@@ -82,6 +82,8 @@ def run(
     }
     identified = "nothing" if refused else "interval" if is_trusted.any() else "limit"
     origin |= {"refused": refused, "identified": identified, "confidence": CONFIDENCE}
+    excess = [row["value"] for row in rows if row["metric"] == "trusted_excess"]
+    origin["trusted_excess"] = excess[0] if excess else 0.0
     origin["condition"] = CONDITION.get(identified, "")
     table = pair_table(pairs.table["key"], audited, ranked, near, chance, is_trusted)
     files.write_parquet(audit, table, {key: str(value) for key, value in origin.items()})
