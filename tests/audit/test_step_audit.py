@@ -372,7 +372,6 @@ def test_known_shares_are_found_and_memorised_ones_are_not(tmp_path):
         < value["random", 0.3, "cross-fitted", "mixture"]
     )
     told = rows[rows["metric"] == "auroc"].set_index(["scheme", "method"])["value"]
-    assert told["random", "probability"] == pytest.approx(told["random", "cosine"], abs=1e-9)
     assert told["random", "probability"] > 0.95
     again = tmp_path / "again.json"
     assert (

@@ -1,4 +1,4 @@
-"""How likely each caption is wrong: the local false discovery rate of its similarity."""
+"""How likely each caption is wrong: the local false discovery rate of its score."""
 
 from __future__ import annotations
 
@@ -45,14 +45,14 @@ def judged(
 
 def probabilities_of(ranked: Ranks, rate: float, seed: int) -> np.ndarray:
     """Return `probabilities` of ranked pairs, (n,), in folds that the seed draws."""
-    folds = seeds.generator(seed, "audit", "folds").integers(0, FOLDS, len(ranked.similarity))
-    return probabilities(ranked.similarity, ranked.reference_similarity, rate, folds)
+    folds = seeds.generator(seed, "audit", "folds").integers(0, FOLDS, len(ranked.score))
+    return probabilities(ranked.score, ranked.reference_score, rate, folds)
 
 
 def probabilities(
     similarity: np.ndarray, reference: np.ndarray, rate: float, folds: np.ndarray
 ) -> np.ndarray:
-    """Return the probability that each caption is wrong, given its similarity to the picture.
+    """Return the probability that each caption is wrong, given its score (`mispair.audit.score`).
 
     ``rate × density of random captions / density of all pairs``, which can only fall with the
     similarity (isotonic regression). Each fold is judged by the densities of the others.

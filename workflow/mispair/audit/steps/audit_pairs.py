@@ -68,7 +68,9 @@ def run(
                  projections, model.get("towers"), audit.parent) as embeddings,
         Progress("ranking captions", len(audited), "pairs") as progress,
     ):  # fmt: skip
-        ranked = rank(embeddings.blocks(blocks), same, seed, device, progress=progress.reach)
+        ranked = rank(
+            embeddings.blocks(blocks), same, seed, device, progress=progress.reach, scored=True
+        )
         if similar and is_trusted.any():
             nearest = nearest_captions(similar[0], audited.caption_ids)
             every, right = np.arange(len(is_trusted)), np.flatnonzero(is_trusted)
