@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from scipy import stats
 
-from mispair.audit.report import claims, figures, words
+from mispair.audit.report import claims, figures, runs, words
 from mispair.report import questions, rules
 from mispair.report.charts import Drawing, Hole
 from mispair.report.judge import Verdict, judge
@@ -198,6 +198,58 @@ def test_every_sentence_renders_for_each_outcome(trusted: bool, gate: str, outco
     assert " ." not in answer.sentence + answer.limit + words.details(tables)
     assert answer.limit.endswith(".") or gate == "refused"
     assert ("12 %" in answer.sentence) == (trusted and gate != "refused")
+
+
+def wrong_before(share: float, *trusted: float, excess: float = 0.0) -> Tables:
+    """Return exact trials of a corpus that had wrong captions, and maybe its audit."""
+    found = [
+        {**row, "value": row["value"] * (1 - share) + share, "high": 1.0}
+        for scheme in ("random", "boilerplate") for row in limits(scheme)
+    ]  # fmt: skip
+    reliable = {"metric": "reliability", "at": 0.9, "value": 0.9, "n": 5}
+    tables = made_up(rates(), found, [reliable], right=False)
+    rows = [{"metric": "trusted", "value": value, "low": value, "high": value} for value in trusted]
+    rows.append({"metric": "trusted_excess", "value": excess})
+    return tables.replace(audit=tidy("audit", rows))
+
+
+def test_captions_that_were_wrong_before_are_in_every_expected_share() -> None:
+    tables = wrong_before(0.25, 0.25)
+    known = runs.known_rates(tables)
+    assert (known["value"] - known["true"]).abs().max() == pytest.approx(0)
+    drawing = figures.audit_calibration(tables)
+    assert isinstance(drawing, Drawing)
+    assert (drawing.data["value"] - drawing.data["true"]).abs().max() == pytest.approx(0)
+    small = figures.small_audit(tables)
+    assert isinstance(small, Drawing)
+    assert small.data["x"].tolist() == pytest.approx(small.data["value"].tolist())
+    assert words.numbers(tables)["unseen"] == {"boilerplate": pytest.approx((0.8, 0.8))}
+    # A false estimate is not hidden: another share before gives errors.
+    other = runs.known_rates(wrong_before(0.25, 0.94))
+    assert (other["value"] - other["true"]).abs().max() > 0.1
+
+
+@pytest.mark.parametrize("tables", [wrong_before(0.25), wrong_before(0.25, 0.25, excess=0.1)])
+def test_without_the_share_that_was_wrong_before_no_error_is_shown(tables: Tables) -> None:
+    known = runs.known_rates(tables)
+    assert set(known.loc[known["true"].notna(), "series"]) == {runs.TRUSTED}
+    assert isinstance(figures.small_audit(tables), Hole)
+    assert isinstance(figures.audit_reliability(tables), Hole)
+    drawing = figures.audit_calibration(tables)
+    assert isinstance(drawing, Drawing)
+    assert set(drawing.data["series"]) == {runs.TRUSTED}
+    numbers = words.numbers(tables)
+    assert (numbers["unseen"], numbers["limits"]) == ({}, 0)
+    assert judged(tables)["audit-estimates"].outcome == "cannot tell"
+
+
+@pytest.mark.parametrize(("low", "told"), [(0.2, "no random part"), (0.0, "rank worse")])
+def test_trusted_pairs_that_the_scores_contradict_are_on_the_page(low: float, told: str) -> None:
+    share, storey = (0.22, low, 0.24), (0.01, 0.01, 0.02)
+    given = {"wrong_captions": share, "trusted": share, "storey": storey}
+    contradicted = corpus(**given, trusted_excess=(0.18, math.nan, math.nan))
+    assert told in words.details(contradicted)
+    assert told not in words.details(corpus(**given, trusted_excess=(0.0, math.nan, math.nan)))
 
 
 def test_figures_hold_the_numbers_of_the_tables() -> None:

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
+from mispair.core.files import UserError
+
 AUDIT = "results/audit/{corpus}/{towers}"
+
+RATE_NEEDS_TRUSTED = (
+    "select_pairs.false_discovery_rate can only be kept with pairs known to be right, because "
+    "right captions may rank like random ones. Give a file of their keys (trusted), or set a cut "
+    "(select_pairs.cut) instead."
+)
 
 
 def results(dag: Any) -> list[str]:
@@ -15,6 +23,8 @@ def results(dag: Any) -> list[str]:
 def files(dag: Any) -> list[str]:
     """Return all files of results, of a corpus that is encoded."""
     dag.refuse_unencoded("audit")
+    if dag.config.select_pairs.false_discovery_rate is not None and not dag.user_file("trusted"):
+        raise UserError(RATE_NEEDS_TRUSTED)
     folder = AUDIT.format(corpus=dag.corpus, towers=dag.towers)
     names = ["audit", "calibration", "selection", *(["features"] if names_features(dag) else [])]
     return [f"{folder}/{name}.json" for name in names]

@@ -1,4 +1,4 @@
-"""How likely each caption is wrong: the local false discovery rate of its similarity."""
+"""How likely each caption is wrong: the local false discovery rate of its score."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ CUTS = 2000
 """Bins of similarity between which densities are compared, at most."""
 
 LEAST_IN_BIN = 20
-"""Similarities of pairs and of random captions in a bin, at least."""
+"""Pairs in a bin, at least: the extreme bin is chosen because few pairs are in it."""
 
 TIE_BREAK = 1e-6
 """Most that the order of similarities adds to a probability, so that no two are equal."""
@@ -45,14 +45,14 @@ def judged(
 
 def probabilities_of(ranked: Ranks, rate: float, seed: int) -> np.ndarray:
     """Return `probabilities` of ranked pairs, (n,), in folds that the seed draws."""
-    folds = seeds.generator(seed, "audit", "folds").integers(0, FOLDS, len(ranked.similarity))
-    return probabilities(ranked.similarity, ranked.reference_similarity, rate, folds)
+    folds = seeds.generator(seed, "audit", "folds").integers(0, FOLDS, len(ranked.score))
+    return probabilities(ranked.score, ranked.reference_score, rate, folds)
 
 
 def probabilities(
     similarity: np.ndarray, reference: np.ndarray, rate: float, folds: np.ndarray
 ) -> np.ndarray:
-    """Return the probability that each caption is wrong, given its similarity to the picture.
+    """Return the probability that each caption is wrong, given its score (`mispair.audit.score`).
 
     ``rate × density of random captions / density of all pairs``, which can only fall with the
     similarity (isotonic regression). Each fold is judged by the densities of the others.
@@ -108,7 +108,7 @@ def _share_of_random(
     random = reference[np.isfinite(reference)]
     pooled = np.concatenate([similarity, random])
     bins = int(np.clip(len(similarity) // LEAST_IN_BIN, 2, CUTS))
-    edges = np.unique(np.quantile(pooled, np.linspace(0, 1, bins + 1)))
+    edges = np.unique(np.quantile(similarity, np.linspace(0, 1, bins + 1)))
     if len(edges) < 3:
         return np.array([pooled.mean()]), np.array([0.5])
     inner = edges[1:-1]

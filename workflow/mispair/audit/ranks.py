@@ -17,6 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from mispair.audit.score import combined, evidence
 from mispair.core import seeds
 from mispair.core.arithmetic import times
 
@@ -50,6 +51,11 @@ class Ranks:
     reference_similarity : (n, r) float32 array
         Cosines of the picture with captions of other pairs, drawn at random; NaN where the draw is
         no other pair's.
+    score, reference_score : (n,), (n, r) float32 arrays
+        What pairs are ordered by, and the same of the captions of other pairs: by
+        `mispair.audit.score`, or the cosines.
+    score_weights : tuple of float
+        Of level and agreement in the score.
     histograms : (2, 1 + replicates, bins) float64 array
         Number of pairs of both halves by p-value: as measured, and in bootstrap replicates of the
         pairs, in which the captions that a caption is ranked among are drawn again as well.
@@ -61,6 +67,9 @@ class Ranks:
     p_value: np.ndarray
     picture_p_value: np.ndarray
     reference_similarity: np.ndarray
+    score: np.ndarray
+    reference_score: np.ndarray
+    score_weights: tuple[float, float]
     histograms: np.ndarray
     excluded: int
 
@@ -78,6 +87,7 @@ def rank(
     device: str = "cpu",
     replicates: int = REPLICATES,
     progress: Callable[[int], None] = lambda pairs: None,
+    scored: bool = False,
 ) -> Ranks:
     """Rank the caption of each pair among those of its block.
 
@@ -96,10 +106,12 @@ def rank(
         Bootstrap replicates.
     progress : callable
         Receives the number of pairs that are ranked.
+    scored : bool
+        Whether scores have more than cosines.
     """
     n = len(same[0])
-    similarity = np.empty(n, np.float32)
-    reference = np.empty((n, REFERENCES), np.float32)
+    cosines = np.empty((n, 1 + REFERENCES), np.float32)  # of the pair, and of random captions
+    surroundings = np.zeros((2 if scored else 0, n, 1 + REFERENCES), np.float32)
     p_value, picture_p_value = np.empty(n), np.empty(n)
     histograms = torch.zeros((2, (1 + replicates) * BINS), dtype=torch.float64)
     excluded = done = 0
@@ -112,7 +124,8 @@ def rank(
         weights = torch.poisson(torch.ones(b, replicates), generator=generator)
         weights = torch.cat([torch.ones(b, 1), weights], dim=1).to(device)
 
-        scores = times(_on(images, device), _on(texts, device).mT)
+        pictures, captions = _on(images, device), _on(texts, device)
+        scores = times(pictures, captions.mT)
         apart = torch.ones((b, b), dtype=torch.bool)
         for names in same:
             of_block = torch.from_numpy(names[pairs])
@@ -129,15 +142,22 @@ def rank(
         better, rivals = _better(scores, paired[None, :], apart, coins[1].to(device)[None, :])
         of_pictures = (better.sum(dim=0) + coins[1].to(device)) / (rivals.sum(dim=0) + 1)
 
-        columns = (torch.arange(b)[:, None] + others) % b
-        drawn = scores.gather(1, columns.to(device))
-        drawn[~apart.gather(1, columns.to(device))] = torch.nan
-        similarity[pairs], reference[pairs] = paired.cpu().numpy(), drawn.cpu().numpy()
+        rows = torch.arange(b)[:, None].expand(b, 1 + REFERENCES).to(device)
+        columns = torch.cat([torch.arange(b)[:, None], (rows[:, 1:].cpu() + others) % b], dim=1)
+        columns = columns.to(device)
+        drawn = scores.gather(1, columns)
+        drawn[:, 1:][~apart.gather(1, columns[:, 1:])] = torch.nan
+        cosines[pairs] = drawn.cpu().numpy()
+        if scored and b > 1:
+            found = evidence(scores, pictures, captions, apart, rows, columns)
+            surroundings[:, pairs] = found.cpu().numpy()
         p_value[pairs], picture_p_value[pairs] = p_values[:, 0].cpu(), of_pictures.cpu()
         done += b
         progress(done)
+    score, chosen = combined(cosines, *surroundings) if scored else (cosines, (0.0, 0.0))
     return Ranks(
-        similarity, p_value, picture_p_value, reference,
+        cosines[:, 0], p_value, picture_p_value, cosines[:, 1:],
+        score[:, 0], score[:, 1:], chosen,
         histograms.view(2, 1 + replicates, BINS).numpy(), excluded,
     )  # fmt: skip
 

@@ -35,6 +35,12 @@ CONFIDENCE = 0.95
 
 Z_ONE_SIDED = 1.645
 
+LEAST_EXCESS = 0.005
+"""Share of pairs by which trusted pairs contradict the ranks of all, at least, to be reported."""
+
+Z_BELOW = 2.576
+"""For a share below 0, at a level of 0.5 %: each audit with trusted pairs makes this test."""
+
 LEAST_TRUSTED = 20
 """Trusted pairs that an estimate needs."""
 
@@ -287,20 +293,55 @@ def trusted_rate(p_values: np.ndarray, trusted: np.ndarray) -> Rate:
             f"{len(of_trusted)} trusted pairs of {len(p_values)}: at least {LEAST_TRUSTED} are "
             "needed"
         )
-    lead, lead_of_trusted = 0.5 - float(others.mean()), 0.5 - float(of_trusted.mean())
-    variance, of_lead = (float(x.var(ddof=1)) / len(x) for x in (others, of_trusted))
-    right = lead / lead_of_trusted if lead_of_trusted > 0 else 0.0
-    g = Z**2 * of_lead / lead_of_trusted**2 if lead_of_trusted > 0 else 1.0
-    half = Z / abs(lead_of_trusted) * ((1 - min(g, 1)) * variance + right**2 * of_lead) ** 0.5
-    if g >= 1 or 2 * half / (1 - g) > MOST_WIDTH:
+    shares = _share_of_means(of_trusted, others, Z)
+    if shares is None or shares[2] - shares[1] > MOST_WIDTH:
         raise ValueError(
             f"the captions of {len(of_trusted)} trusted pairs beat random ones in "
-            f"{0.5 + lead_of_trusted:.0%} of comparisons, which is not enough to tell right from "
-            "wrong. Give more trusted pairs, or another model (the key towers)"
+            f"{1 - float(of_trusted.mean()):.0%} of comparisons, which is not enough to tell right "
+            "from wrong. Give more trusted pairs, or another model (the key towers)"
         )
-    shares = (1 - right, 1 - (right + half) / (1 - g), 1 - (right - half) / (1 - g))
     part = len(others) / len(p_values)
     return Rate(*(part * min(1.0, max(0.0, share)) for share in shares))
+
+
+def _share_of_means(
+    of_trusted: np.ndarray, others: np.ndarray, z: float
+) -> tuple[float, float, float] | None:
+    """Return the share by mean p-values and Fieller's limits, which may be outside of [0, 1].
+
+    `z` is a quantile of the normal distribution; None stands for limits that do not exist.
+    """
+    lead, lead_of_trusted = 0.5 - float(others.mean()), 0.5 - float(of_trusted.mean())
+    variance, of_lead = (float(x.var(ddof=1)) / len(x) for x in (others, of_trusted))
+    g = z**2 * of_lead / lead_of_trusted**2 if lead_of_trusted > 0 else 1.0
+    if g >= 1:
+        return None
+    right = lead / lead_of_trusted
+    half = z / lead_of_trusted * ((1 - g) * variance + right**2 * of_lead) ** 0.5
+    return 1 - right, 1 - (right + half) / (1 - g), 1 - (right - half) / (1 - g)
+
+
+def trusted_excess(p_values: np.ndarray, trusted: np.ndarray, reported: Rate, most: float) -> float:
+    """Return by how much trusted pairs contradict the ranks of all pairs; 0 if they do not.
+
+    If trusted pairs are a random part of the right ones, and wrong captions rank like random ones,
+    then the interval of `trusted_rate` begins below the upper limit that needs no trusted pair, and
+    trusted captions do not rank worse than all. More than 0 is the share by which the interval is
+    above the limit (trusted pairs fit too well, such as the most similar ones, or wrong captions
+    rank better than random ones), or below 0 (trusted pairs fit too badly, or some are wrong).
+
+    Parameters
+    ----------
+    p_values, trusted : (n,) arrays
+        As `trusted_rate` takes them.
+    reported : Rate
+        From `trusted_rate`.
+    most : float
+        Upper limit of `storey_rate`.
+    """
+    shares = _share_of_means(p_values[trusted], p_values[~trusted], Z_BELOW)
+    excess = max(reported.low - most, -shares[2] if shares else 0.0)
+    return excess if excess > LEAST_EXCESS else 0.0
 
 
 def similar_rate(
@@ -391,7 +432,8 @@ def rate_rows(
     interval (`trusted_rate`). Without them it has an upper limit, ``high``, and no lower one: `low`
     is NaN, and the value is the estimate of `mixture_rate`, by which probabilities are computed.
     ``similar_captions`` is the share of captions that were swapped for similar ones; it needs
-    trusted pairs. The two rates are separate. ``power`` is how often right captions beat random
+    trusted pairs. The two rates are separate. ``trusted_excess`` is by how much trusted pairs
+    contradict the scores of all pairs. ``power`` is how often right captions beat random
     ones: that of trusted pairs, or `power_of`.
 
     Parameters
@@ -433,6 +475,8 @@ def rate_rows(
     except ValueError as fault:
         return rows, f"The model cannot tell right captions from wrong ones: {fault}."
     rows += [_row("trusted", reported, n), _row("wrong_captions", reported, n)]
+    excess = trusted_excess(p_values, trusted, reported, storey.high)
+    rows.append({"metric": "trusted_excess", "value": excess, "n": int(trusted.sum())})
     with suppress(ValueError):
         unrelated = mixture_rate(histograms[:, 0].sum(axis=0), storey.dispersion)
         hard = similar_rate(neighbour_p_values, trusted, swapped, unrelated)

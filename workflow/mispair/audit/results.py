@@ -38,6 +38,8 @@ def corpus_rows(
         "trusted_pairs": int(trusted.sum()),
         "excluded_comparisons": ranked.excluded,
         "repeated_captions": n - len(np.unique(texts)),
+        "weight_of_level": ranked.score_weights[0],
+        "weight_of_neighbours": ranked.score_weights[1],
     }
     density = ranked.histograms[:, 0].sum(axis=0).reshape(BARS, -1).sum(axis=1) * BARS / n
     return [
@@ -57,7 +59,7 @@ def pair_table(
     probability: np.ndarray,
     trusted: np.ndarray,
 ) -> pd.DataFrame:
-    """Return a row for each pair: its key and caption, similarity, ranks and probability.
+    """Return a row for each pair: its key and caption, similarity, score, ranks, probability.
 
     Parameters
     ----------
@@ -77,6 +79,7 @@ def pair_table(
             "key": keys.take(pa.array(audited.image)).to_pandas(),
             "caption_id": hexadecimal(audited.caption_ids).to_pylist(),
             "similarity": ranked.similarity,
+            "score": ranked.score,
             "p_value": ranked.p_value,
             "picture_p_value": ranked.picture_p_value,
             "neighbour_p_value": np.full(len(audited), np.nan) if near is None else near,

@@ -6,11 +6,20 @@ import numpy as np
 
 from mispair.core.metrics import Row
 
+LEAST_BEYOND = 2
+"""Trusted pairs that are at least as suspicious as what is left out, at least."""
 
-def kept_pairs(
-    probability: np.ndarray, cut: float, false_discovery_rate: float | None
-) -> np.ndarray:
-    """Return which pairs are kept, (n,) bool; all without probabilities.
+SLACK = 0.5
+"""Standard errors by which the count of these trusted pairs is raised.
+
+By simulation (1,500 to 20,000 pairs, 300 to 2,000 trusted, up to 45 % wrong): without it and
+`LEAST_BEYOND` the rate is kept on average over all corpora, of which many leave nothing out. With
+them it is also kept among those that leave something out.
+"""
+
+
+def likely_right(probability: np.ndarray, cut: float, low: float | None) -> np.ndarray:
+    """Return which pairs a cut keeps, (n,) bool; all without probabilities.
 
     Parameters
     ----------
@@ -18,18 +27,48 @@ def kept_pairs(
         That the caption is wrong; NaN where there is none.
     cut : float
         Pairs of this probability and above are left out.
-    false_discovery_rate : float, optional
-        Replaces the cut: as many of the most suspicious pairs as possible are left out, so that by
-        their probabilities at most this share of them is right.
+    low : float or None
+        Lower limit of the share of wrong captions, if one is known. If it is 0, there may be no
+        wrong caption, and all pairs are kept.
     """
-    if false_discovery_rate is None:
-        return ~(probability >= cut)
-    order = np.argsort(-np.nan_to_num(probability, nan=-1.0), kind="stable")
-    judged = np.isfinite(probability[order])
-    right = np.cumsum(np.where(judged, 1 - probability[order], 1.0))
-    share = right / np.arange(1, len(order) + 1)
-    possible = np.flatnonzero((share <= false_discovery_rate) & judged)
+    if low is not None and low <= 0:
+        return np.ones(len(probability), bool)
+    return ~(probability >= cut)
+
+
+def least_discoveries(probability: np.ndarray, trusted: np.ndarray, rate: float) -> np.ndarray:
+    """Return which pairs are kept, (n,) bool, so that few of those left out are right.
+
+    The conformal p-value of a pair is the share of trusted pairs that are as suspicious, with one
+    more: trusted pairs are a random part of the right ones, so it is uniform for a right pair,
+    whatever wrong ones are. As many pairs as possible are left out by the rule of Benjamini and
+    Hochberg, with Storey's estimate of how many are right.
+
+    Parameters
+    ----------
+    probability : (n,) array
+        That the caption is wrong. Its order alone is used; NaN is kept.
+    trusted : (n,) bool array
+        A random part of the right pairs; they are kept.
+    rate : float
+        Largest expected share of right pairs among those that are left out.
+
+    Notes
+    -----
+    Bates et al., "Testing for outliers with conformal p-values", Annals of Statistics 2023.
+    `LEAST_BEYOND` and `SLACK` are stricter than this rule.
+    """
     kept = np.ones(len(probability), bool)
+    others = np.flatnonzero(~trusted & np.isfinite(probability))
+    null = np.sort(probability[trusted & np.isfinite(probability)])
+    if not len(null) or not len(others):
+        return kept
+    order = others[np.argsort(-probability[others], kind="stable")]
+    beyond = len(null) - np.searchsorted(null, probability[order], "left")
+    right = min(len(order), 2 * (1 + int((beyond > len(null) / 2).sum())))
+    share = (beyond + 1 + SLACK * np.sqrt(beyond + 1)) / (len(null) + 1)
+    expected = right * share / np.arange(1, len(order) + 1)
+    possible = np.flatnonzero((expected <= rate) & (beyond >= LEAST_BEYOND))
     if len(possible):
         kept[order[: possible[-1] + 1]] = False
     return kept

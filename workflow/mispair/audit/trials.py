@@ -117,19 +117,20 @@ class Trial:
     seed: int
     device: str
 
-    def ranks(self, injection: Injection) -> Ranks:
+    def ranks(self, injection: Injection, scored: bool = False) -> Ranks:
         """Return ranks of the sample under an injection, by the untouched model."""
         captions = injection.source[self.sample]
         images, texts = self.embeddings.images_of(self.sample), self.embeddings.texts_of(captions)
-        return _ranks(images, texts, self.same[1][captions], self.seed, self.device)
+        return _ranks(images, texts, self.same[1][captions], self.seed, self.device, scored)
 
 
 def _ranks(
-    images: np.ndarray, captions: np.ndarray, texts: np.ndarray, seed: int, device: str
-) -> Ranks:
+    images: np.ndarray, captions: np.ndarray, texts: np.ndarray, seed: int, device: str,
+    scored: bool = False,
+) -> Ranks:  # fmt: skip
     n = len(images)
     blocks = ((block, images[block], captions[block]) for block in deal(n, seed))
-    return rank(blocks, (np.arange(n), texts), seed, device)
+    return rank(blocks, (np.arange(n), texts), seed, device, scored=scored)
 
 
 def boilerplate(trial: Trial, rate: float) -> Injection:
@@ -198,7 +199,7 @@ def compared_rows(trial: Trial, injection: Injection) -> list[Row]:
     from sklearn.metrics import average_precision_score, roc_auc_score
 
     wrong, embeddings = injection.wrong[trial.sample], trial.embeddings
-    ranked = trial.ranks(injection)
+    ranked = trial.ranks(injection, scored=True)
     rate = untrusted_rates(ranked.histograms)[1].value
     chance = probabilities.probabilities_of(ranked, rate, trial.seed)
     scores = {

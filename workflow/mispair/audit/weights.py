@@ -51,7 +51,8 @@ def pair_weights(
         )
         for pairs in deal(n, seed)
     )
-    _, refused, chance = judged(rank(blocks, (images, texts), seed, device), seed, trusted)
+    ranked = rank(blocks, (images, texts), seed, device, scored=True)
+    _, refused, chance = judged(ranked, seed, trusted)
     if refused:
         raise ValueError(f"the audit of these pairs refuses: {refused.rstrip('.')}")
     return (1 - chance).astype(np.float32)

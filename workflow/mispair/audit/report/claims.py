@@ -11,7 +11,14 @@ import pandas as pd
 from scipy import stats
 
 from mispair.audit.rate import LEAST_POWER
-from mispair.audit.report.runs import CROSS_FITTED, MEMORISED, TRUSTED, UNTOUCHED, shown_rates
+from mispair.audit.report.runs import (
+    CROSS_FITTED,
+    MEMORISED,
+    TRUSTED,
+    UNTOUCHED,
+    captions_are_right,
+    shown_rates,
+)
 from mispair.audit.report.words import estimate, numbers, refusal
 from mispair.report.claims import THIRD, Claim, Control, Measured, Part
 from mispair.report.questions import Question
@@ -30,13 +37,6 @@ NEAR_SIMILAR = 0.03
 """The same for captions of similar pictures."""
 
 UNIT = "pair"
-
-
-def captions_are_right(tables: Tables) -> bool:
-    """Return whether the captions of the corpus itself are right, as those of generated scenes."""
-    origin = tables.provenance
-    answers = origin[(origin["artefact"] == "calibration") & (origin["key"] == "right")]["text"]
-    return "False" not in set(answers)
 
 
 def condition_of(tables: Tables) -> str:

@@ -11,7 +11,8 @@ from mispair.audit.report.runs import (
     TRUSTED,
     UNSEEN,
     UNTOUCHED,
-    shown_rates,
+    captions_are_right,
+    known_rates,
 )
 from mispair.audit.report.words import estimate
 from mispair.report import charts, small, style
@@ -20,6 +21,7 @@ from mispair.report.tables import Tables
 from mispair.report.texts import percent
 
 NOT_RUN = "the audit was not run"
+UNKNOWN = "captions of this corpus may be wrong themselves, so the true share is not known"
 SHARE = alt.Scale(domain=[0, 1])
 
 COLOURS = {
@@ -69,11 +71,13 @@ def audit_p_values(tables: Tables) -> Drawing | Hole:
 
 def audit_calibration(tables: Tables) -> Drawing | Hole:
     """Draw estimated against true shares."""
-    table = tables.audit_calibration
-    data = shown_rates(table)
+    data = known_rates(tables)
     data = data[~data["scheme"].isin(UNSEEN)]
     if data.empty:
         return Hole(NOT_RUN)
+    data = data[data["true"].notna()].drop(columns="made")
+    if data.empty:
+        return Hole(UNKNOWN)
     panels = []
     present = [name for name in COLOURS if name in set(data["series"])]
     for scheme in dict.fromkeys(data["scheme"]):
@@ -116,6 +120,8 @@ def audit_reliability(tables: Tables) -> Drawing | Hole:
     data = table[table["metric"] == "reliability"][["at", "value", "n"]]
     if data.empty:
         return Hole(NOT_RUN)
+    if not captions_are_right(tables):
+        return Hole(UNKNOWN)
     axis = alt.X("at:Q", title="Mean probability of the bin", scale=SHARE)
     share = alt.Y("value:Q", title="Share of wrong captions", scale=SHARE)
     truth = alt.Chart().mark_line(color=style.GREY, strokeDash=[5, 4]).encode(x="at:Q", y="at:Q")
@@ -133,10 +139,13 @@ def audit_reliability(tables: Tables) -> Drawing | Hole:
 
 def small_audit(tables: Tables) -> Drawing | Hole:
     """Draw estimated against true shares of permuted captions, by the untouched model."""
-    rates = shown_rates(tables.audit_calibration)
+    rates = known_rates(tables)
     rates = rates[(rates["scheme"] == "random") & (rates["series"] == UNTOUCHED)]
     if rates.empty:
         return Hole(NOT_RUN)
+    rates = rates[rates["true"].notna()]
+    if rates.empty:
+        return Hole(UNKNOWN)
     points = rates.rename(columns={"true": "x"})[["x", "value", "low", "high"]]
     chart, data = small.scatter(
         points.reset_index(drop=True), "True share of wrong captions", "Estimated share",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -9,7 +10,7 @@ import pandas as pd
 from markupsafe import Markup
 
 from mispair.audit.report import claims
-from mispair.audit.report.runs import shown_rates
+from mispair.audit.report.runs import TRUSTED, captions_are_right, known_rates, wrong_before
 from mispair.audit.report.study import ABSENT, APART, CALIBRATION, LISTS, SUSPECTS
 from mispair.audit.report.words import details, headline
 from mispair.core.words import MISSING, interval, number
@@ -46,7 +47,8 @@ def _tables(tables: Tables, confidence: float) -> list[Table]:
     if not tables.audit.empty:
         printed += [*_absent(tables.audit), _counts(tables.audit)]
     if not tables.audit_calibration.empty:
-        printed += [_known(tables.audit_calibration), *_apart(tables.audit_calibration)]
+        right = captions_are_right(tables)
+        printed += [_known(tables), *_apart(tables.audit_calibration, right)]
     return printed
 
 
@@ -85,30 +87,42 @@ def _absent(table: pd.DataFrame) -> list[Table]:
     ]
 
 
-def _known(table: pd.DataFrame) -> Table:
+def _known(tables: Tables) -> Table:
+    right, before = captions_are_right(tables), wrong_before(tables)
     rows = tuple(
         (
-            str(row["scheme"]), str(row["series"]), number(row["true"]), number(row["value"]),
-            interval(row["low"], row["high"]),
-            "yes" if row["low"] <= row["true"] <= row["high"] else "no",
-            number(row["value"] - row["true"], sign=True),
+            str(row["scheme"]), str(row["series"]), number(row["made"]),
+            *(number(value, sign=sign) if math.isfinite(row["true"]) else MISSING
+              for value, sign in ((row["true"], False), (row["value"] - row["true"], True))),
+            number(row["value"]), interval(row["low"], row["high"]),
+            # The share that was wrong before has an error of its own, which an interval leaves out.
+            ("yes" if row["low"] <= row["true"] <= row["high"] else "no")
+            if right or row["series"] == TRUSTED else MISSING,
         )
-        for row in shown_rates(table).sort_values(["scheme", "series", "true"]).to_dict("records")
+        for row in known_rates(tables).sort_values(["scheme", "series", "made"]).to_dict("records")
     )  # fmt: skip
+    note = "All captions of this corpus were right before."
+    if not right:
+        known = f"{percent(before)} by the user’s trusted pairs" if math.isfinite(before) else ""
+        note = (
+            f"Captions that were wrong before ({known or 'their share is not known'}) add to every "
+            "estimate without trusted pairs, so the expected share has them. Pairs that a trial "
+            "trusts have as many of them, so its estimate is of what was made wrong."
+        )
     return Table(
         "Estimated shares where the true share is known",
-        ("captions", "estimate", "true", "estimated", "95 % interval", "covers", "error"),
+        ("captions", "estimate", "made wrong", "expected", "error", "estimated", "95 % interval",
+         "covers"),
         rows,
-        "The captions of the corpus itself are assumed to be right: wrong ones among them add to "
-        "every estimate. Without trusted pairs only the upper limit is known, so the interval "
+        f"{note} Without trusted pairs only the upper limit is known, so the interval "
         "begins at 0. Ranks among random captions do not detect captions of similar pictures, a "
         "caption that fits many pictures (boilerplate), and wrong captions that a filter by "
         "cosines left (filtered).",
         section=CALIBRATION,
-    )
+    )  # fmt: skip
 
 
-def _apart(table: pd.DataFrame) -> list[Table]:
+def _apart(table: pd.DataFrame, right: bool) -> list[Table]:
     scores = table[table["metric"].isin(["auroc", "auprc"])]
     if scores.empty:
         return []
@@ -126,7 +140,10 @@ def _apart(table: pd.DataFrame) -> list[Table]:
             "How well wrong pairs are separated from right ones",
             ("captions", "share wrong", "score", "AUROC", "AUPRC"),
             tuple(rows),
-            "The probability falls with the cosine, so both order pairs alike.",
+            ""
+            if right
+            else "Captions that were wrong before count as right here, so all numbers "
+            "are too small, for each score alike.",
             section=APART,
         )
     ]

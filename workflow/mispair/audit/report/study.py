@@ -32,8 +32,9 @@ STUDY = Study(
     title="Audit: how many captions are wrong, and which",
     about="For each picture, its caption is ranked among captions of other pairs. The assumption "
     "is that a wrong caption is one more random caption: then its rank (p-value) is uniform for "
-    "any model. The share of such captions is estimated from the ranks of all "
-    "pairs, and the probability that a caption is wrong from the similarity of the pair. Without "
+    "any model. The share of such captions is estimated from the ranks of all pairs, and the "
+    "probability that a caption is wrong from a score: the cosine of the pair, less that with what "
+    "is near it, and how far its neighbours agree, as far as this separates better here. Without "
     "pairs known to be right the share has an upper limit and no lower one. "
     "Captions of similar pictures are another kind of wrong caption, which these ranks do not "
     "detect; they are counted if pairs known to be right are given (the key trusted).",

@@ -8,7 +8,7 @@ from typing import Any
 import pandas as pd
 
 from mispair.audit.rate import Rate
-from mispair.audit.report.runs import UNSEEN, UNTOUCHED, shown_rates
+from mispair.audit.report.runs import UNSEEN, UNTOUCHED, known_rates, wrong_before
 from mispair.report import texts
 from mispair.report.tables import Tables
 
@@ -34,24 +34,31 @@ def numbers(tables: Tables) -> Mapping[str, Any]:
 
     ``rate`` is the share of captions of unrelated pictures; only with pairs known to be right
     (``trusted``) it has a lower limit. ``limits`` are, without such pairs, the upper limits where
-    the share is known. ``unseen`` are estimates and true shares of errors that ranks cannot see,
-    by their names.
+    the share is known. ``unseen`` are, of errors that ranks cannot see, the shares that were found
+    and that were made, by their names. ``excess`` above 0 states that trusted pairs and the scores
+    of all pairs contradict each other.
     """
-    table, rates = tables.audit, shown_rates(tables.audit_calibration)
-    without = rates[rates["series"] == UNTOUCHED]
-    names = [name for name in ("similar", *UNSEEN) if name in set(without["scheme"])]
-    last = {name: without[without["scheme"] == name].sort_values("true").iloc[-1] for name in names}
+    table, rates = tables.audit, known_rates(tables)
+    without = rates[(rates["series"] == UNTOUCHED) & rates["true"].notna()]
+    last = without.sort_values("made").drop_duplicates("scheme", keep="last").set_index("scheme")
+    found = last["value"] - (1 - last["made"]) * wrong_before(tables)
     limits = without[without["scheme"] == "random"]
+    excess = estimate(table, "trusted_excess")
     return {
         "refused": refusal(tables),
         "rate": estimate(table, "wrong_captions"),
         "trusted": estimate(table, "trusted") is not None,
         "similar": estimate(table, "similar_captions"),
         "wins": estimate(table, "wins_against_random"),
+        "excess": excess.value if excess else 0.0,
         "storey": estimate(table, "storey"),
         "limits": len(limits),
         "held": int((limits["true"] <= limits["high"]).sum()),
-        "unseen": {name: (float(row["value"]), float(row["true"])) for name, row in last.items()},
+        "unseen": {
+            name: (max(0.0, float(found[name])), float(last.at[name, "made"]))
+            for name in ("similar", *UNSEEN)
+            if name in last.index
+        },
     }
 
 

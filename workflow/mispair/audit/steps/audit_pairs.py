@@ -68,7 +68,9 @@ def run(
                  projections, model.get("towers"), audit.parent) as embeddings,
         Progress("ranking captions", len(audited), "pairs") as progress,
     ):  # fmt: skip
-        ranked = rank(embeddings.blocks(blocks), same, seed, device, progress=progress.reach)
+        ranked = rank(
+            embeddings.blocks(blocks), same, seed, device, progress=progress.reach, scored=True
+        )
         if similar and is_trusted.any():
             nearest = nearest_captions(similar[0], audited.caption_ids)
             every, right = np.arange(len(is_trusted)), np.flatnonzero(is_trusted)
@@ -82,6 +84,8 @@ def run(
     }
     identified = "nothing" if refused else "interval" if is_trusted.any() else "limit"
     origin |= {"refused": refused, "identified": identified, "confidence": CONFIDENCE}
+    excess = [row["value"] for row in rows if row["metric"] == "trusted_excess"]
+    origin["trusted_excess"] = excess[0] if excess else 0.0
     origin["condition"] = CONDITION.get(identified, "")
     table = pair_table(pairs.table["key"], audited, ranked, near, chance, is_trusted)
     files.write_parquet(audit, table, {key: str(value) for key, value in origin.items()})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from pathlib import Path
 
 from pydantic import Field
@@ -21,7 +22,9 @@ class Settings(settings.Settings):
     false_discovery_rate: float | None = Field(
         None, gt=0, lt=1,
         description="Replaces the cut: as many pairs as possible are left out such that at most "
-        "this share of them is right.",
+        "this share of them is right, on average. It needs `trusted`. Of few pairs with few wrong "
+        "captions none is left out: n pairs and t trusted ones need about 4 n / (t × rate) wrong "
+        "ones.",
     )  # fmt: skip
     licence: str = Field(
         "unknown", min_length=1, description="Licence of the captions, for the dataset card."
@@ -34,28 +37,33 @@ def run(
 ) -> None:  # fmt: skip
     """Write the folder of lists with its card, and how many pairs are in them.
 
-    Trusted pairs are kept at any probability. Where the audit refused, or no pair would be left,
-    the folder has a card without lists, and `selection` no numbers; both state why (``refused``).
+    Trusted pairs are kept at any probability. Where the audit refused, a false discovery rate
+    cannot be kept, or no pair would be left, the folder has a card without lists, and `selection`
+    no numbers; both state why (``refused``). Where an interval of the share of wrong captions
+    begins at 0, the cut leaves nothing out.
     """
     import pandas as pd
 
     from mispair.audit.lists import dataset_card, write_lists, write_refusal
-    from mispair.audit.selection import kept_pairs, selection_rows
+    from mispair.audit.selection import least_discoveries, likely_right, selection_rows
     from mispair.core import files, metrics
 
     table, origin = files.read_parquet(audit)
-    probability = table["probability"].to_numpy(float)
-    kept = kept_pairs(probability, settings.cut, settings.false_discovery_rate)
-    kept |= table["trusted"].to_numpy(bool)
+    measured, _ = metrics.read_metrics(rates)
+    wrong = next((row for row in measured if row["metric"] == "wrong_captions"), None)
+    probability, trusted = table["probability"].to_numpy(float), table["trusted"].to_numpy(bool)
+    if settings.false_discovery_rate is not None:
+        kept = least_discoveries(probability, trusted, settings.false_discovery_rate)
+    else:
+        kept = trusted | likely_right(probability, settings.cut, wrong["low"] if wrong else None)
     card_fields = {**origin, **settings.model_dump()}
-    if refused := _refusal(origin["refused"], audit, settings, bool(kept.any())):
+    if refused := _refusal(origin, audit, settings, bool(kept.any())):
         write_refusal(lists, refused)
         metrics.write_metrics(selection, [], {**card_fields, "refused": refused})
         log.warning("%s", refused)
         return
+    assert wrong is not None
     texts = pd.concat([files.read_parquet(path)[0] for path in captions])
-    measured, _ = metrics.read_metrics(rates)
-    wrong = next(row for row in measured if row["metric"] == "wrong_captions")
     card = dataset_card(len(table), int(kept.sum()), wrong, card_fields, settings.licence)
     removed = write_lists(lists, table, kept, texts.set_index("caption_id")["caption"], card)
     rows = selection_rows(probability, kept)
@@ -63,16 +71,38 @@ def run(
     rows.insert(2, pictures)
     metrics.write_metrics(selection, rows, card_fields)
     log.info("%d of %d pairs are kept", int(kept.sum()), len(table))
+    if kept.all():
+        log.warning("%s", _nothing(settings, int(trusted.sum())))
 
 
-def _refusal(audit_refused: str, audit: Path, settings: Settings, any_kept: bool) -> str:
+def _refusal(origin: Mapping[str, str], audit: Path, settings: Settings, any_kept: bool) -> str:
     """Return why there are no lists, or ""."""
-    if audit_refused:
-        return f"{audit}: the audit refuses, so there are no lists of pairs. {audit_refused}"
+    from mispair.audit.dag import RATE_NEEDS_TRUSTED
+
+    if origin["refused"]:
+        return f"{audit}: the audit refuses, so there are no lists of pairs. {origin['refused']}"
+    if settings.false_discovery_rate is not None and origin["identified"] != "interval":
+        return f"{audit}: {RATE_NEEDS_TRUSTED}"
+    if settings.false_discovery_rate is not None and float(origin["trusted_excess"]) > 0:
+        return (
+            f"{audit}: the scores contradict that trusted pairs are a random part of the right "
+            "ones, so select_pairs.false_discovery_rate cannot be kept. Give a random part of the "
+            "right pairs (trusted), or set a cut (select_pairs.cut) instead."
+        )
     if any_kept:
         return ""
-    key = "cut" if settings.false_discovery_rate is None else "false_discovery_rate"
+    return f"{audit}: select_pairs.cut leaves no pair, so there are no lists. Give a larger cut."
+
+
+def _nothing(settings: Settings, trusted: int) -> str:
+    """Return why no pair is left out."""
+    if settings.false_discovery_rate is None:
+        return (
+            "select_pairs.cut leaves out no pair: none is as likely to be wrong, or the interval "
+            "of the share of wrong captions begins at 0."
+        )
     return (
-        f"{audit}: select_pairs.{key} leaves no pair, so there are no lists. Give a larger cut, or "
-        "a smaller false_discovery_rate."
+        f"select_pairs.false_discovery_rate {settings.false_discovery_rate:g} leaves out no pair: "
+        f"{trusted} trusted pairs cannot show that a list keeps it. Give more (trusted), or a "
+        "larger rate."
     )

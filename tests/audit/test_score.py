@@ -1,0 +1,102 @@
+"""The score of a pair: chosen on the corpus, and no worse than any peer on each kind of corpus."""
+
+import numpy as np
+import pytest
+from sklearn.metrics import average_precision_score, roc_auc_score
+
+from mispair.audit.peers import neighbour_disagreement, two_gaussians
+from mispair.audit.probability import probabilities_of, reliability
+from mispair.audit.ranks import Ranks, deal, rank
+from tests.audit.made_up import embeddings, swapped
+
+
+def unit(x):
+    return (x / np.linalg.norm(x, axis=1, keepdims=True)).astype(np.float32)
+
+
+def photographs(n, seed, apart=1.2, noise=2.2, topics=120):
+    """Return embeddings as of towers that were joined on few photographs.
+
+    Pictures and captions have many topics, of which some are frequent. Each kind of embedding
+    orders its own kind well; `apart` is how far their common space is out of line, and all pictures
+    are on one side of it.
+    """
+    generator = np.random.default_rng(seed)
+    normal = generator.standard_normal
+    topic = generator.choice(topics, n, p=generator.dirichlet(np.ones(topics)))
+    meaning = normal((topics, 24))[topic] + 0.7 * normal((n, 24))
+    common, own = normal((24, 64)) / 24**0.5, normal((24, 64)) / 24**0.5
+    bent = np.tanh(meaning @ normal((24, 24)) / 3)
+    images = meaning @ common + apart * bent @ own + 0.6 * noise * normal((n, 64))
+    texts = meaning @ common + 0.8 * noise * normal((n, 64))
+    side = 0.3 * normal(64)
+    return unit(images + side), unit(texts - side)
+
+
+def scored(images, texts, source, scored=True) -> Ranks:
+    blocks = ((block, images[block], texts[block]) for block in deal(len(images), 0))
+    names = np.arange(len(images)), source
+    return rank(blocks, names, 0, replicates=2, scored=scored)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: photographs(2000, 0),
+        lambda: photographs(2000, 1, apart=2.5, noise=1.4),
+        lambda: embeddings(2000, noise=1.2),  # no topics, as scenes: neighbours say nothing
+        lambda: embeddings(2000, noise=3.0),
+    ],
+)
+@pytest.mark.parametrize("share", [0.12, 0.5])
+def test_no_peer_separates_better(make, share):
+    images, texts = make()
+    source, wrong = swapped(len(images), share)
+    texts = texts[source]
+    ranked = scored(images, texts, source)
+    chance = probabilities_of(ranked, share, 0)
+    peers = (
+        -ranked.similarity, two_gaussians(ranked.similarity, 0),
+        neighbour_disagreement(images, texts),
+    )  # fmt: skip
+    for area in (roc_auc_score, average_precision_score):
+        assert area(wrong, chance) >= max(area(wrong, peer) for peer in peers) - 0.002
+    assert sum(
+        n * abs(mean - found) for mean, found, n in reliability(chance, wrong)
+    ) < 0.03 * len(wrong)  # fmt: skip
+
+
+def test_neighbours_of_photographs_separate_better_than_cosines():
+    images, texts = photographs(2000, 0)
+    source, wrong = swapped(2000, 0.12)
+    ranked = scored(images, texts[source], source)
+    cosine = average_precision_score(wrong, -ranked.similarity)
+    assert average_precision_score(wrong, -ranked.score) > cosine + 0.05
+    assert min(ranked.score_weights) > 0
+
+
+def test_a_random_caption_scores_as_a_wrong_one():
+    images, texts = photographs(2000, 2)
+    source, wrong = swapped(2000, 0.3)
+    ranked = scored(images, texts[source], source)
+    random = ranked.reference_score[np.isfinite(ranked.reference_score)]
+    assert ranked.score[wrong].mean() == pytest.approx(random.mean(), abs=0.02)
+    assert ranked.score[wrong].std() == pytest.approx(random.std(), rel=0.1)
+
+
+@pytest.mark.parametrize("distinct", [1, 2, 12])
+def test_repeated_captions_and_few_pairs_have_finite_scores(distinct):
+    images, texts = embeddings(40)
+    source = np.arange(40) % distinct
+    ranked = scored(images, texts[source], source)
+    assert np.isfinite(ranked.score).all()
+    missing = np.isnan(ranked.reference_similarity)
+    np.testing.assert_array_equal(np.isnan(ranked.reference_score), missing)
+
+
+def test_without_scores_pairs_are_ordered_by_cosines():
+    images, texts = embeddings(300)
+    plain = scored(images, texts, np.arange(300), scored=False)
+    np.testing.assert_array_equal(plain.score, plain.similarity)
+    more = scored(images, texts, np.arange(300))
+    np.testing.assert_array_equal(more.p_value, plain.p_value)  # shares do not depend on scores
