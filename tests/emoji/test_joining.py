@@ -14,11 +14,13 @@ import pandas as pd
 import pytest
 import torch
 
+from mispair.audit.seen_pairs import may_have_seen, refuse_seen
 from mispair.core.files import UserError
 from mispair.emoji import joining, regimes
-from mispair.emoji.joining import Joining, join, parts, read_pairs
+from mispair.emoji.joining import Joining, join, parts
 from mispair.emoji.packages import PACKAGES
 from mispair.emoji.packing import RETRIEVAL, SUBCATEGORIES, Packing, pack
+from mispair.emoji.pairs_of_shards import read_pairs
 from mispair.repair.captioners.vocabulary import tokenized, vocabulary_of
 from mispair.towers.checkpoints.efficientnet_lite import load_trunk, renamed
 from mispair.towers.encoding import encode_images, encode_texts
@@ -26,6 +28,7 @@ from mispair.towers.joined import PADDING, BagOfWords
 from mispair.towers.loading import CONFIG_NAME, WEIGHTS_NAME, Towers, load_towers
 from mispair.verbs_emoji import measure_regimes
 from tests.emoji import made_up
+from tests.pairs.test_index import write_tar
 
 JOINING = Joining(neurons=12, epochs=2, image_size=32)
 
@@ -42,7 +45,9 @@ def fetched(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def folder_of_towers(fetched: Path) -> Path:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(joining, "BATCH_OF_TRAINING", 64)
-        join(fetched, fetched.parent / "corpus/pairs", fetched.parent / "towers", JOINING)
+        join(
+            fetched, read_pairs(fetched.parent / "corpus/pairs"), fetched.parent / "towers", JOINING
+        )
     return fetched.parent / "towers"
 
 
@@ -119,7 +124,7 @@ def test_equal_pairs_give_equal_bytes(
     fetched: Path, folder_of_towers: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(joining, "BATCH_OF_TRAINING", 64)
-    join(fetched, fetched.parent / "corpus/pairs", tmp_path / "again", JOINING)
+    join(fetched, read_pairs(fetched.parent / "corpus/pairs"), tmp_path / "again", JOINING)
     for path in folder_of_towers.iterdir():
         assert (tmp_path / "again" / path.name).read_bytes() == path.read_bytes()
     assert load_towers(tmp_path / "again").fingerprint == load_towers(folder_of_towers).fingerprint
@@ -225,6 +230,39 @@ def test_pairs_are_read_in_order(fetched: Path, towers: Towers) -> None:
     )
     with pytest.raises(UserError, match="pack-emoji"):
         read_pairs(fetched)
+
+
+def test_own_pairs_a_table_trusted_keys_and_broken_samples(
+    fetched: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    picture = read_pairs(fetched.parent / "corpus/pairs").pictures[0]
+    for folder in ("own", "other"):
+        (tmp_path / folder).mkdir()
+    members = [("v1.a.png", picture), ("v1.a.txt", b"old"), ("v1.b.png", picture)]
+    members += [("v1.b.txt", b"old"), ("c.txt", b"no picture"), ("d.png", picture[:200])]
+    write_tar(tmp_path / "own/0.tar", [*members, ("d.txt", b"cut")])
+    table = tmp_path / "captions.csv"
+    table.write_text("key,caption\nv1.a,kind\nv1.b,sort\nd,thing\n")
+    assert read_pairs(tmp_path / "own").captions[:2] == ["old", "old"]
+    pairs = read_pairs(tmp_path / "own", table)
+    assert pairs.captions == ["kind", "sort"]
+    assert "'no-image': 1, 'undecodable-image': 1" in caplog.text
+    left = read_pairs(tmp_path / "own", table, lambda keys: np.array(keys) == "v1.b")
+    assert left.captions == ["kind"]
+    join(fetched, pairs, tmp_path / "towers", JOINING)  # the batch is cut to two pairs
+    record = tmp_path / "towers/training.json"
+    corpus = json.loads(record.read_text("utf-8"))["corpus"]
+    assert (corpus["shards"], corpus["pairs"]) == (["0.tar"], 2)
+    shards = [tmp_path / "own/0.tar", tmp_path / "own/1.tar"]
+    write_tar(shards[1], [("e.png", picture), ("e.txt", b"new")])
+    assert may_have_seen(str(record), [str(shard) for shard in shards])
+    with pytest.raises(UserError, match="training.json"):
+        refuse_seen([record], shards)
+    refuse_seen([record], shards[1:])
+    write_tar(tmp_path / "other/0.tar", [("e.png", picture), ("e.txt", b"new")])
+    refuse_seen([record], [tmp_path / "other/0.tar"])
+    with pytest.raises(UserError, match="at least 2"):
+        join(fetched, read_pairs(tmp_path / "other"), tmp_path / "none", JOINING)
 
 
 def test_a_bag_of_words_has_the_gradient_of_a_mean() -> None:

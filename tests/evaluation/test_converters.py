@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import dataclasses
 import io
 import json
 import re
@@ -17,6 +18,8 @@ import webdataset
 from PIL import Image
 
 from mispair.cli import main
+from mispair.core.files import UserError
+from mispair.evaluation.converters.entries import Entry, checked
 from mispair.evaluation.protocols import prompts
 from mispair.evaluation.sets import open_set
 from tests.evaluation.test_clip_benchmark import leaving_shards_open
@@ -176,6 +179,18 @@ def test_winoground(lines: bool, images: Path, tmp_path: Path) -> None:
     assert np.array_equal(np.asarray(examples[3].decode()), np.asarray(picture(11)))
     arrays, names = prompts(open_set(to), "captions").numbered_questions()
     assert (arrays["pairs"].tolist(), names) == ([0, 0, 1, 1, 2, 2], ["Relation"])
+
+
+def test_a_question_in_two_categories_is_kept_once_in_each(
+    images: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    shared = Entry("a", images / "0.jpg", ("a cup", "a plate"), "replace-obj")
+    twin = dataclasses.replace(shared, source="b", category="replace-att")
+    other = dataclasses.replace(shared, source="c", captions=("a cup", "a spoon"))
+    assert checked([shared, twin, other]) == [shared, twin, other]
+    assert "category: 1, such as a and b" in caplog.text
+    with pytest.raises(UserError, match="c: is the same question on the same picture as b"):
+        checked([shared, twin, dataclasses.replace(twin, source="c")])
 
 
 def refused(*arguments: Any, to: Path, capsys: Any) -> str:

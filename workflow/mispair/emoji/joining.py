@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import json
 import tempfile
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
@@ -17,10 +18,11 @@ from pydantic import Field
 
 from mispair.core import files, seeds
 from mispair.core.folders import replacing_folder
+from mispair.core.provenance import file_digest
 from mispair.core.settings import Settings
 from mispair.emoji.packages import PACKAGES, member
+from mispair.emoji.pairs_of_shards import Pairs
 from mispair.pairs.shards.images import UndecodableImageError, decode_image
-from mispair.pairs.shards.shards import TruncatedShardError, read_samples
 from mispair.towers import joined
 from mispair.towers.checkpoints import efficientnet_lite
 from mispair.towers.checkpoints.state_dicts import read_state_dict
@@ -59,43 +61,12 @@ class Joining(Settings):
     seed: int = Field(0, ge=0, description="Seed of the start and of the order of pairs.")
 
 
-class Pairs(NamedTuple):
-    """Pictures, encoded, and their captions, in the order of the shards."""
-
-    pictures: list[bytes]
-    captions: list[str]
-
-
 def training(epochs: int) -> Training:
     """Return the training of projections from a random start; the logit scale learns, too."""
     return Training(
         epochs=epochs, batch_size=BATCH_OF_TRAINING, lr=1e-3, weight_decay=0.5, logit_scale="free",
         warmup_epochs=min(1, epochs - 1),
     )  # fmt: skip
-
-
-def read_pairs(folder: Path) -> Pairs:
-    """Return all pairs of the shards of a folder.
-
-    Raises
-    ------
-    UserError
-        If there is no shard, or a sample lacks its picture or its caption.
-    """
-    shards = sorted(folder.glob("*.tar"))
-    if not shards:
-        raise files.UserError(f"{folder}: holds no shard. Run `mispair pack-emoji` first.")
-    pairs = Pairs([], [])
-    for shard in shards:
-        try:
-            for sample in read_samples(shard):
-                if sample.image is None or sample.caption is None:
-                    raise files.UserError(f"{shard}: {sample.key} lacks its picture or caption.")
-                pairs.pictures.append(sample.image)
-                pairs.captions.append(sample.caption.decode("utf-8"))
-        except TruncatedShardError as error:
-            raise files.UserError(f"{shard}: is damaged ({error}). Pack it again.") from error
-    return pairs
 
 
 def parts(packages: Path, joining: Joining) -> tuple[joined.JoinedModel, dict[str, Any], bytes]:
@@ -195,34 +166,60 @@ def train(features: PairedFeatures, neurons: int, how: Training, seed: int) -> T
     model = Projections(image, text, np.zeros(1, np.float32))
     stream = [seeds.integer(seed, "join-towers")]
     start = starting_point(model, stream, START_NORM, START_SCALE)
+    how = replace(how, batch_size=min(how.batch_size, features.pairs))
     refuse(how, features.pairs)
     return finetune(features, start, how, stream)
 
 
-def join(packages: Path, pairs: Path, target: Path, joining: Joining) -> Tuned:
-    """Write joined towers, with projections that are trained on all pairs of a folder.
+def join(
+    packages: Path, pairs: Pairs, target: Path, joining: Joining, *, recorded: bool = True
+) -> Tuned:
+    """Write joined towers, with projections that are trained on pairs.
 
-    `packages` is the folder of the archives, and `pairs` that of shards with right captions. The
-    folder `target` is replaced as a whole. Returns the trained projections.
+    Parameters
+    ----------
+    packages : Path
+        Folder of the archives.
+    pairs : Pairs
+        Pairs with right captions, at least two.
+    target : Path
+        Folder of the towers, replaced as a whole.
+    joining : Joining
+        How the towers are joined.
+    recorded : bool
+        Whether ``training.json`` names the shards, so that the audit refuses to judge their pairs.
 
     Raises
     ------
     UserError
         If a package or the pairs cannot be used.
     """
+    if len(pairs.captions) < 2:
+        raise files.UserError(
+            f"join-towers: {len(pairs.captions)} pair to train on; at least 2 are needed."
+        )
     model, config, vocabulary = parts(packages, joining)
     target.parent.mkdir(parents=True, exist_ok=True)
     with replacing_folder(target) as folder:
         write_towers(folder, model, config, vocabulary)
-        features = features_of_pairs(load_towers(folder), read_pairs(pairs))
+        features = features_of_pairs(load_towers(folder), pairs)
         try:
             tuned = train(features, joining.neurons, training(joining.epochs), joining.seed)
         except (ValueError, FloatingPointError) as error:
             raise files.UserError(f"join-towers: {error}.") from error
         _set_projections(model, tuned.projections)
         write_towers(folder, model, config, vocabulary)
+        if recorded:
+            files.write_json(folder / "training.json", _record(pairs, joining, features.pairs))
         load_towers(folder)  # what cannot be loaded is not left behind
     return tuned
+
+
+def _record(pairs: Pairs, joining: Joining, trained: int) -> dict[str, Any]:
+    """Return what the towers learned from: their shards, by name and content."""
+    digests = {shard.name: file_digest(shard) for shard in pairs.shards}
+    corpus = {"shards": sorted(digests), "digests": digests, "pairs": trained}
+    return {"step": "join-towers", "settings": joining.model_dump(), "corpus": corpus}
 
 
 def _set_projections(model: joined.JoinedModel, projections: Projections) -> None:

@@ -22,7 +22,8 @@ from mispair.core.folders import replacing_folder
 from mispair.core.settings import Settings
 from mispair.emoji import joining
 from mispair.emoji.crossings import changes, crossings, pooled
-from mispair.emoji.joining import features_of_pairs, read_pairs, train
+from mispair.emoji.joining import features_of_pairs, train
+from mispair.emoji.pairs_of_shards import read_pairs
 from mispair.evaluation.purity import neuron_overlap, unit_columns
 from mispair.evaluation.retrieval import recalls
 from mispair.evaluation.sets import open_set

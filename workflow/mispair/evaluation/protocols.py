@@ -28,7 +28,6 @@ References
 
 from __future__ import annotations
 
-import difflib
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -41,6 +40,7 @@ from typing import TYPE_CHECKING, Any
 from mispair.core.files import UserError
 from mispair.core.provenance import fingerprint
 from mispair.evaluation import datacomp
+from mispair.evaluation.class_prompts import hint, per_class
 from mispair.evaluation.set_names import canonical
 from mispair.evaluation.sets import (
     CAPTIONED,
@@ -224,7 +224,7 @@ def protocol_name(source: str) -> str:
     if not folder.is_dir():
         raise UserError(
             f"protocols: {source!r} is neither a protocol ({', '.join(BUILT_IN)}) nor a folder "
-            f"(looked for {folder.absolute()}).{_hint(folder.name, BUILT_IN)}"
+            f"(looked for {folder.absolute()}).{hint(folder.name, BUILT_IN)}"
         )
     if not _NAME.fullmatch(folder.name) or folder.name in BUILT_IN:
         raise UserError(
@@ -287,7 +287,7 @@ def refuse_stray_files(folder: str, names: Sequence[str]) -> None:
             raise UserError(
                 f"{path}: belongs to no evaluation set; a file is called after the folder of its "
                 f"set: {', '.join(f'SET.{ending}' for ending in CUSTOM_FILES)}."
-                f"{_hint(path.name, allowed)}"
+                f"{hint(path.name, allowed)}"
             )
 
 
@@ -314,7 +314,7 @@ def _of_laclip(name: str) -> dict[str, Any]:
         raise UserError(
             f"protocol {LACLIP} has no templates for the set {name}; its sets are "
             f"{', '.join(_laclip_sets())} (with or without wds_ and vtab-)."
-            f"{_hint(canonical(name), names)} Templates for other sets are given by a protocol of "
+            f"{hint(canonical(name), names)} Templates for other sets are given by a protocol of "
             f"your own: a folder with {name}.templates.txt, named under `protocols`."
         )
     return names[canonical(name)]
@@ -348,7 +348,9 @@ def _custom(opened: EvaluationSet, protocol: str, custom: Sequence[Path]) -> Pro
             f"{given['json']} and {given['templates.txt'].name} both give prompts for "
             f"{opened.name}; leave one of them out."
         )
-    return _prompts(protocol, classnames, _per_class(given["json"], classnames), metric, None)
+    return _prompts(
+        protocol, classnames, per_class(given["json"], classnames, opened.name), metric, None
+    )
 
 
 def _metric(path: Path) -> str:
@@ -356,32 +358,6 @@ def _metric(path: Path) -> str:
     if content not in METRICS:
         raise UserError(f"{path}: must hold {' or '.join(METRICS)}, found {content[:40]!r}.")
     return content
-
-
-def _per_class(path: Path, classnames: Sequence[str]) -> list[list[str]]:
-    """Read prompts for each class from JSON, ``{class name: [prompt, ...]}``."""
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except (UnicodeDecodeError, json.JSONDecodeError) as error:
-        raise UserError(f"{path}: is not JSON ({error}).") from error
-    if not isinstance(content, dict):
-        raise UserError(f"{path}: must hold {{class name: [prompt, ...]}}.")
-    missing = [name for name in classnames if name not in content]
-    unknown = [name for name in content if name not in classnames]
-    if missing:
-        raise UserError(
-            f"{path}: has no prompts for {_some(missing)}.{_hint(missing[0], unknown or content)}"
-        )
-    if unknown:
-        raise UserError(
-            f"{path}: {_some(unknown)} is no class of the set.{_hint(unknown[0], classnames)}"
-        )
-    for name in classnames:
-        texts = content[name]
-        usable = isinstance(texts, list) and all(isinstance(t, str) and t.strip() for t in texts)
-        if not usable or not texts:
-            raise UserError(f"{path}: {name!r} must have a list of at least one prompt.")
-    return [[text.replace(PLACEHOLDER, name) for text in content[name]] for name in classnames]
 
 
 def _of_templates(
@@ -411,14 +387,3 @@ def _prompts(
     classes = np.repeat(np.arange(len(texts), dtype=np.int64), [len(group) for group in texts])
     flat = [text for group in texts for text in group]
     return Prompts(protocol, flat, classes, classnames, metric, templates)
-
-
-def _some(names: Sequence[str], most: int = 5) -> str:
-    """Name the first few."""
-    shown = ", ".join(repr(name) for name in names[:most])
-    return shown if len(names) <= most else f"{shown} and {len(names) - most} more"
-
-
-def _hint(word: str, options: Iterable[str]) -> str:
-    near = difflib.get_close_matches(word, [*options], n=1, cutoff=0.5)
-    return f" The nearest name is {near[0]!r}." if near else ""

@@ -21,11 +21,12 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
 
 from mispair.core.files import UserError
 from mispair.evaluation.datacomp import Task, task
+from mispair.evaluation.question_names import refuse_questions
+from mispair.evaluation.set_shards import read_set_samples
 from mispair.pairs.shards.shards import (
     IMAGE_EXTENSIONS,
     Sample,
     TruncatedShardError,
-    read_samples,
 )
 
 if TYPE_CHECKING:
@@ -134,7 +135,7 @@ class EvaluationSet:
         first: Example | None = None
         for shard in self.shards:
             try:
-                for sample in read_samples(shard):
+                for sample in read_set_samples(shard, "txt" if self.kind in CAPTIONED else "cls"):
                     example = self._example(shard, sample)
                     first = first or example
                     _refuse_unlike_groups(first, example)
@@ -334,7 +335,8 @@ def read_classnames(path: Path) -> list[str]:
     Raises
     ------
     UserError
-        If there are fewer than two, or there is an empty line between them.
+        If there are fewer than two, there is an empty line between them, or they have the name of
+        a question before a colon.
     """
     names = [line.strip() for line in _text(path).rstrip().splitlines()]
     if "" in names:
@@ -345,6 +347,7 @@ def read_classnames(path: Path) -> list[str]:
         )
     if len(names) < 2:
         raise UserError(f"{path}: holds {len(names)} class; at least 2 are needed.")
+    refuse_questions(path, names)
     if repeated := sorted({name for name in names if names.count(name) > 1}):
         log.warning(
             "%s: %s is there more than once; prompts of their names cannot distinguish these "
@@ -361,7 +364,7 @@ def read_templates(path: Path) -> list[str]:
     Raises
     ------
     UserError
-        If there is none, or one has no ``{c}``.
+        If there is none, or one has no ``{c}`` or the name of a question before a colon.
     """
     if not path.is_file():
         raise UserError(f"{path}: is missing; it holds templates, one a line, with {PLACEHOLDER}.")
@@ -371,6 +374,7 @@ def read_templates(path: Path) -> list[str]:
     for template in templates:
         if PLACEHOLDER not in template:
             raise UserError(f"{path}: template {template!r} has no {PLACEHOLDER} in it.")
+    refuse_questions(path, [], templates)
     return templates
 
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from mispair.core.files import UserError
+
+log = logging.getLogger(__name__)
 
 MOST_NAMED = 5
 """Most missing pictures that a message names; further ones are counted."""
@@ -91,24 +94,33 @@ def picture_in(folder: Path, name: str, source: str) -> Path:
 def checked(entries: Iterable[Entry]) -> list[Entry]:
     """Return entries with one line per caption and without repeated questions.
 
+    A question that stands in several categories, as in the published SugarCrepe, is kept once in
+    each: scores are means of categories. They are counted in a warning.
+
     Raises
     ------
     UserError
-        If a caption is empty, a false one equals the true one, a question occurs twice, pictures
-        are missing, or there is no entry.
+        If a caption is empty, a false one equals the true one, a question occurs twice in a
+        category, pictures are missing, or there is no entry.
     """
     cleaned = [_on_lines(entry) for entry in entries]
     if not cleaned:
         raise UserError("There is no question in these files.")
-    seen: dict[tuple[object, ...], str] = {}
+    seen: dict[tuple[object, ...], dict[str, str]] = {}
     for entry in cleaned:
-        question = (entry.picture, entry.captions, entry.box)
-        if question in seen:
+        categories = seen.setdefault((entry.picture, entry.captions, entry.box), {})
+        if entry.category in categories:
             raise UserError(
-                f"{entry.source}: is the same question on the same picture as {seen[question]}. "
-                "Such a question would count twice: remove one."
+                f"{entry.source}: is the same question on the same picture as "
+                f"{categories[entry.category]}. Such a question would count twice: remove one."
             )
-        seen[question] = entry.source
+        categories[entry.category] = entry.source
+    if shared := [categories for categories in seen.values() if len(categories) > 1]:
+        log.warning(
+            "questions in more than one category: %d, such as %s; each is kept once per category",
+            len(shared),
+            " and ".join(shared[0].values()),
+        )
     _refuse_missing([entry.picture for entry in cleaned if isinstance(entry.picture, Path)])
     return cleaned
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import torch
     from torch import nn
 
-    from mispair.towers.checkpoints.state_dicts import State
+    from mispair.towers.checkpoints.weight_tables import State
 
 PREPROCESS: dict[str, dict[str, Any]] = {
     "openai": {
@@ -41,6 +41,12 @@ PREPROCESS: dict[str, dict[str, Any]] = {
 def name_before_custom_text(name: str) -> str:
     """Return a weight's name in files from before open_clip had custom text towers."""
     return name.removeprefix("text.")
+
+
+def name_of_custom_text(name: str) -> str:
+    """Return a weight's name in files of open_clip's custom text towers (force_custom_text)."""
+    parts = ("transformer.", "token_embedding.", "positional_embedding", "ln_final.", "text_proj")
+    return f"text.{name}" if name.startswith(parts) else name
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import math
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, get_args
@@ -12,7 +13,9 @@ from mispair.towers.checkpoints import laclip
 from mispair.towers.checkpoints.architectures import (
     PREPROCESS,
     Architecture,
+    Misfit,
     name_before_custom_text,
+    name_of_custom_text,
 )
 from mispair.towers.checkpoints.model_spec import ModelSpec, Recipe
 from mispair.towers.loading import refuse_what_open_clip_would_fetch
@@ -47,7 +50,18 @@ def candidates(spec: ModelSpec) -> list[Architecture]:
         assert spec.preprocess is not None
         preprocess, source = PREPROCESS[spec.preprocess], ""
         config["quick_gelu"] = spec.quick_gelu
+        _force(config, spec)
     return list(_by_open_clip(spec.model, config, preprocess, source))
+
+
+def _force(config: dict[str, Any], spec: ModelSpec) -> None:
+    """Change a definition of open_clip's as its options of these names do."""
+    if spec.force_image_size:
+        config["vision_cfg"]["image_size"] = spec.force_image_size
+    if spec.force_context_length:
+        config["text_cfg"]["context_length"] = spec.force_context_length
+    if spec.force_custom_text:
+        config["custom_text"] = True
 
 
 def choose(spec: ModelSpec, weights: Shapes, path: Path) -> Architecture:
@@ -63,6 +77,8 @@ def choose(spec: ModelSpec, weights: Shapes, path: Path) -> Architecture:
     misfit = best[0].misfit(weights)
     if not misfit.size:
         return best[0]
+    if cause := _cause(spec, weights, misfit):
+        raise UserError(f"{path}: does not fit {best[0].name}. {cause}")
     raise UserError(f"{path}: does not fit {best[0].name}. {misfit} {_nearest(weights, best[0])}")
 
 
@@ -133,8 +149,10 @@ def _by_open_clip(
     named = Architecture(name, config, preprocess)
     take_apart(named.skeleton)
     yield named
-    if config.get("custom_text"):
-        yield Architecture(name, config, preprocess, name_in_file=name_before_custom_text)
+    other = name_before_custom_text if config.get("custom_text") else name_of_custom_text
+    twin = Architecture(name, config, preprocess, name_in_file=other)
+    vars(twin)["skeleton"] = named.skeleton  # it takes time, and only the names differ
+    yield twin
 
 
 def _preprocess(tag: Mapping[str, Any]) -> dict[str, Any]:
@@ -165,9 +183,39 @@ def _refuse_another_activation(
     )
 
 
+def _cause(spec: ModelSpec, weights: Shapes, misfit: Misfit) -> str:
+    """Return why weights of the right names have other shapes, and the remedy; empty if unknown."""
+    if misfit.missing or misfit.unexpected:
+        return ""
+    names = [entry.partition(" ")[0] for entry in misfit.shapes]
+    remedies = {}
+    for name in names:
+        if name == "visual.positional_embedding" and "visual.conv1.weight" in weights:
+            side = math.isqrt(weights[name][0] - 1) * weights["visual.conv1.weight"][-1]
+            remedies["force_image_size"] = side
+        elif name.removeprefix("text.") == "positional_embedding":
+            remedies["force_context_length"] = weights[name][0]
+    if remedies and spec.kind == "file":
+        changed = spec.model_copy(update=remedies)
+        if any(not one.misfit(weights).size for one in candidates(changed)):
+            settings = " and ".join(f"`{key}: {value}`" for key, value in remedies.items())
+            return (
+                "It was trained on pictures or texts of another size than open_clip's definition "
+                f"has: add {settings} to the model's entry."
+            )
+    if all("pos" in name for name in names):
+        return f"{misfit} It was trained on pictures or texts of another size."
+    if any(name.endswith("token_embedding.weight") for name in names):
+        return (
+            f"{misfit} It was trained with another tokenizer: save model and tokenizer as a local "
+            "open_clip folder, and give that as folder."
+        )
+    return ""
+
+
 def _nearest(weights: Shapes, asked: Architecture) -> str:
     """Return a sentence with the recipes or architectures that are nearest to weights."""
-    if any(name.startswith("text_model.") for name in weights):
+    if any("text_model." in name for name in weights):
         return (
             "The names are those of Hugging Face's CLIPModel: take open_clip's own file of the "
             "same weights."
@@ -176,7 +224,9 @@ def _nearest(weights: Shapes, asked: Architecture) -> str:
     candidates += [one for recipe in get_args(Recipe) for one in laclip.architectures(recipe)]
     sizes = {one.name: one.misfit(weights).size for one in candidates}
     if min(sizes.values()):  # the search through open_clip's models takes a second
-        sizes |= {one.name: one.misfit(weights).size for one in _plausible(weights)}
+        for one in _plausible(weights):
+            size = one.misfit(weights).size
+            sizes[one.name] = min(size, sizes.get(one.name, size))
     least = min(sizes.values())
     if least >= asked.misfit(weights).size:
         return "No recipe and no model of open_clip is nearer, judged by shapes."

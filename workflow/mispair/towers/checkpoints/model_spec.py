@@ -25,6 +25,10 @@ LAION_MODELS = ("ViT-B-32", "ViT-B-16", "ViT-L-14-quickgelu")
 """open_clip's names of LaCLIP's LAION-400M files: only the largest was trained with QuickGELU."""
 
 
+FORCED = ("force_image_size", "force_context_length", "force_custom_text")
+"""Settings of a file's training that change open_clip's architecture, by open_clip's names."""
+
+
 class _Form(NamedTuple):
     words: str
     needs: frozenset[str]
@@ -42,7 +46,7 @@ FORMS: dict[Kind, _Form] = {
     "recipe": _Form(
         "a recipe",
         frozenset({"recipe", "checkpoint"}),
-        frozenset({"model"}),
+        frozenset({"model", "part"}),
         "the recipe has activations and preprocessing",
     ),
     "tag": _Form(
@@ -54,7 +58,7 @@ FORMS: dict[Kind, _Form] = {
     "file": _Form(
         "an open_clip name with a file",
         frozenset({"model", "checkpoint", "quick_gelu", "preprocess"}),
-        frozenset(),
+        frozenset({"part", *FORCED}),
         "the file does not say with which activation and preprocessing it was trained",
     ),
 }
@@ -91,6 +95,28 @@ class ModelSpec(settings.Settings):
         None,
         description="For `model` with `checkpoint`: mean, deviation and interpolation of images; "
         "`openai` (CLIP's, bicubic) or `imagenet` (ImageNet's, bilinear).",
+    )
+    part: str | None = Field(
+        None,
+        description="Where `checkpoint` has the weights, such as `state_dict_ema` or "
+        "`state_dict.student`: keys and prefix, joined by dots. Needed only if it has several.",
+    )
+    force_image_size: int | None = Field(
+        None,
+        ge=1,
+        description="For `model` with `checkpoint`: side of the pictures in pixels, if it was "
+        "trained with another one than open_clip's definition has.",
+    )
+    force_context_length: int | None = Field(
+        None,
+        ge=1,
+        description="For `model` with `checkpoint`: tokens of a text, if it was trained with "
+        "another number than open_clip's definition has.",
+    )
+    force_custom_text: bool | None = Field(
+        None,
+        description="For `model` with `checkpoint`: whether it was trained with open_clip's "
+        "custom text tower. Both are recognised by their names, so it can be left out.",
     )
     pretraining: str | None = Field(
         None, description="What it was trained on, for the report, such as CC12M."

@@ -9,45 +9,54 @@ from __future__ import annotations
 import argparse
 import pickle
 import re
+import shlex
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 
 from mispair.core.files import UserError
-
-State = dict[str, torch.Tensor]
-"""Weights by name."""
-
-NESTED_UNDER = ("state_dict", "model")
-"""Keys of a checkpoint under which trainers save the weights."""
-
-PREFIXES = ("module.", "_orig_mod.", "model.")
-"""What DistributedDataParallel, torch.compile and wrapping trainers put before every name."""
+from mispair.towers.checkpoints import weight_tables
+from mispair.towers.checkpoints.weight_tables import State, Weights
 
 SIZES = {"input_resolution", "context_length", "vocab_size"}
 """What OpenAI's files hold besides weights: sizes of the model, which the architecture has too."""
 
 
 class Inert:
-    """Placeholder of numpy's numbers, which are stored with the weights and not used."""
+    """Placeholder of objects that are stored with the weights and not used."""
 
     def __init__(self, *_: Any) -> None: ...
 
     def __setstate__(self, _: Any) -> None: ...
 
 
-HARMLESS: list[Any] = [
-    argparse.Namespace,  # the trainer's arguments
-    # Its learning rates, by either name that numpy has had.
-    (Inert, "numpy.core.multiarray.scalar"),
-    (Inert, "numpy._core.multiarray.scalar"),
-    (Inert, "numpy.dtype"),
-    (Inert, "numpy.dtypes.Float64DType"),
-]
-"""Types that a file may contain besides tensors and plain containers."""
+HARMLESS: list[Any] = [argparse.Namespace]
+"""Types that a file may contain besides tensors and plain containers: a trainer's arguments."""
+
+UNUSED = re.compile(
+    r"(numpy\.(_?core\.\w+\.\w+|ndarray|dtype|dtypes\.\w+|random\.\w+(\.\w+)?)"
+    r"|pathlib\.\w+|datetime\.\w+|uuid\.UUID|decimal\.Decimal|fractions\.Fraction"
+    r"|collections\.\w+|types\.SimpleNamespace|typing\.\w+|omegaconf(\.\w+)+"
+    r"|(copyreg|copy_reg)\._reconstructor|_codecs\.encode"
+    r"|(builtins|__builtin__)\.(object|set|frozenset|bytes|bytearray|complex|range|slice)"
+    r"|torch\.torch_version\.TorchVersion)"
+)
+"""Names of data types that trainers store with weights. Each is read as `Inert`: nothing runs."""
+
+MOST_UNUSED = 100
+"""Most names of `UNUSED` in one file."""
+
+OWN_FILE = (
+    "import sys, torch; c = torch.load(sys.argv[1], 'cpu', weights_only=False); "
+    "c = c if isinstance(c, dict) else {'model': c}; "
+    "c = {k: v.state_dict() if hasattr(v, 'state_dict') else v for k, v in c.items()}; "
+    "is_table = lambda v: isinstance(v, dict) and all(map(torch.is_tensor, v.values())); "
+    "torch.save({k: v for k, v in c.items() if torch.is_tensor(v) or is_table(v)}, sys.argv[2])"
+)
+"""Program that writes the weights alone, for the environment of a file's own author."""
 
 TORCHSCRIPT_REMEDY = (
     "For weights that open_clip has, give `model` and the tag as `pretrained`. Otherwise, where "
@@ -56,10 +65,10 @@ TORCHSCRIPT_REMEDY = (
 
 
 def read_state_dict(path: Path) -> State:
-    """Read the weights in a file, by name.
+    """Read the largest table of weights in a file, by name.
 
-    Formats are both of PyTorch's, Hugging Face's ``.bin`` and safetensors. Weights may be nested
-    under a key of `NESTED_UNDER`, or have one of `PREFIXES` before every name.
+    Formats are both of PyTorch's, Hugging Face's ``.bin`` and safetensors. Prefixes of
+    `weight_tables.PREFIXES` that all names have are removed.
 
     Raises
     ------
@@ -67,11 +76,28 @@ def read_state_dict(path: Path) -> State:
         If the file is missing, empty, cut short, a web page, a TorchScript archive or of another
         kind; if it would run code; if it holds no weights, or some that are not finite.
     """
-    path = Path(path)
-    content = _read_safetensors(path) if _kind(path) == "safetensors" else _read_pickle(path)
-    state = _without_prefixes(_weights_in(content, path))
-    _refuse_what_is_no_weight(state, path)
+    state = weight_tables.largest(_content(path), path)
+    _refuse_what_is_not_finite(state, path)
     return {name: state[name] for name in sorted(state) if name not in SIZES}
+
+
+def read_weights(
+    path: Path, architectures: Iterable[Collection[str]], part: str | None = None
+) -> Weights:
+    """Read the weights of a model; the parameters are those of `weight_tables.of_model`.
+
+    Raises
+    ------
+    UserError
+        As `read_state_dict`; if nothing is at `part`, or several parts of the file fit equally.
+    """
+    weights = weight_tables.of_model(_content(path), architectures, part, path)
+    _refuse_what_is_not_finite(weights.state, path)
+    return weights
+
+
+def _content(path: Path) -> Any:
+    return _read_safetensors(path) if _kind(path) == "safetensors" else _read_pickle(path)
 
 
 def _kind(path: Path) -> str:
@@ -100,6 +126,11 @@ def _kind(path: Path) -> str:
         )
     if start.startswith(b"version https://git-lfs"):
         raise UserError(f"{path}: is a pointer of Git LFS. Fetch the file with `git lfs pull`.")
+    if path.name.endswith(".index.json"):
+        raise UserError(
+            f"{path}: is the list of the files that the weights were split into. Save them as one "
+            "file, for example with `max_shard_size` of save_pretrained."
+        )
     raise UserError(
         f"{path}: is no file of weights that can be read: neither PyTorch's nor safetensors."
     )
@@ -135,57 +166,43 @@ def _read_pickle(path: Path) -> Any:
         raise UserError(
             f"{path}: is PyTorch's, though it is called safetensors. Rename it to end in .pt."
         )
-    try:
-        with torch.serialization.safe_globals(HARMLESS):
-            # Mapped, so that an optimiser's state, twice the weights, stays on disk.
-            return torch.load(
-                path, map_location="cpu", weights_only=True, mmap=zipfile.is_zipfile(path)
-            )
-    except pickle.UnpicklingError as error:
-        match = re.search(r"GLOBAL (\S+)", str(error))
-        if match is None:
-            raise UserError(f"{path}: is cut short or damaged. Fetch it again.") from error
-        raise UserError(
-            f"{path}: wants to run {match[1]}, which is no part of weights; it was not run. The "
-            "file may be hostile or damaged. Do not load it with weights_only=False: get the "
-            "weights as safetensors, or ask the file's author to save model.state_dict() alone."
-        ) from error
-    except Exception as error:  # of any kind: PyTorch checks little of what it reads
-        reason = " ".join(str(error).split())[:200]
-        raise UserError(f"{path}: is cut short or damaged ({reason}). Fetch it again.") from error
+    types = list(HARMLESS)
+    while True:
+        try:
+            with torch.serialization.safe_globals(types):
+                # Mapped, so that an optimiser's state, twice the weights, stays on disk.
+                return torch.load(
+                    path, map_location="cpu", weights_only=True, mmap=zipfile.is_zipfile(path)
+                )
+        except pickle.UnpicklingError as error:
+            match = re.search(r"GLOBAL (\S+)", str(error))
+            if match is None or not UNUSED.fullmatch(match[1]) or len(types) > MOST_UNUSED:
+                _refuse_pickle(path, error, match[1] if match else None)
+            types.append((Inert, match[1]))
+        except Exception as error:  # of any kind: PyTorch checks little of what it reads
+            reason = " ".join(str(error).split())[:200]
+            raise UserError(
+                f"{path}: is cut short or damaged ({reason}). Fetch it again."
+            ) from error
 
 
-def _weights_in(content: Any, path: Path) -> Mapping[Any, Any]:
-    """Return the mapping of names to tensors in a file's content."""
-    if isinstance(content, Mapping):
-        for key in NESTED_UNDER:
-            if isinstance(content.get(key), Mapping):
-                return content[key]
-        if content and all(isinstance(value, torch.Tensor) for value in content.values()):
-            return content
-        holds = ", ".join(str(key) for key in list(content)[:5]) or "nothing"
-    else:
-        holds = f"a {type(content).__name__}"
+def _refuse_pickle(path: Path, error: Exception, name: str | None) -> NoReturn:
+    if name is None and not re.search("Can only|Trying to call", str(error)):
+        raise UserError(f"{path}: is cut short or damaged. Fetch it again.") from error
+    new = path.with_name(f"{path.stem}-weights.pt").name
     raise UserError(
-        f"{path}: holds no weights: neither tensors by name nor such a table under "
-        f"{' or '.join(NESTED_UNDER)}; it holds {holds}."
-    )
+        f"{path}: wants to run {name or 'the code of its own types'}, which is no part of weights; "
+        "it was not run, as the file may be hostile. Only if it is your own, run where it was made "
+        f'`python -c "{OWN_FILE}" {shlex.quote(path.name)} {shlex.quote(new)}` and give the new '
+        "file. Do not load it with weights_only=False if it is another's: get the weights as "
+        "safetensors."
+    ) from error
 
 
-def _without_prefixes(state: Mapping[Any, Any]) -> Mapping[Any, Any]:
-    """Remove the prefixes that all names share."""
-    for prefix in PREFIXES:
-        if state and all(isinstance(name, str) and name.startswith(prefix) for name in state):
-            return _without_prefixes({name[len(prefix) :]: state[name] for name in state})
-    return state
-
-
-def _refuse_what_is_no_weight(state: Mapping[Any, Any], path: Path) -> None:
+def _refuse_what_is_not_finite(state: State, path: Path) -> None:
     if not state:
         raise UserError(f"{path}: holds no weights.")
     for name, value in state.items():
-        if not isinstance(name, str) or not isinstance(value, torch.Tensor):
-            raise UserError(f"{path}: {name} is a {type(value).__name__} among the weights.")
         if not torch.isfinite(value).all():
             raise UserError(
                 f"{path}: {name} has a number that is not finite; every feature would be, too. The "

@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from mispair.core import settings
+
+if TYPE_CHECKING:
+    from mispair.towers.checkpoints.weight_tables import Weights
+
+log = logging.getLogger(__name__)
 
 
 class Settings(settings.Settings):
@@ -32,7 +39,7 @@ def run(settings: Settings, *, spec: str, checkpoint: list[Path], towers: Path) 
     from mispair.core.provenance import file_digest
     from mispair.towers.checkpoints import model_recipes
     from mispair.towers.checkpoints.model_spec import ModelSpec
-    from mispair.towers.checkpoints.state_dicts import read_state_dict
+    from mispair.towers.checkpoints.state_dicts import read_weights
     from mispair.towers.loading import load_towers
     from mispair.towers.model_cards import converted_card
 
@@ -41,16 +48,19 @@ def run(settings: Settings, *, spec: str, checkpoint: list[Path], towers: Path) 
     except ValidationError as error:
         reasons = "; ".join(str(one["msg"]) for one in error.errors())
         raise UserError(f"convert_checkpoint --spec: {reasons}") from error
-    model_recipes.candidates(model)  # before a download: most mistakes show in the entry
+    possible = model_recipes.candidates(model)  # before a download: most mistakes show there
     path = checkpoint[0] if checkpoint else model_recipes.download(model)
-    state = read_state_dict(path)
-    shapes = {name: tuple(value.shape) for name, value in state.items()}
+    weights = read_weights(path, (one.shapes for one in possible), model.part)
+    _log(weights, path)
+    shapes = {name: tuple(value.shape) for name, value in weights.state.items()}
     architecture = model_recipes.choose(model, shapes, path)
     preprocess = architecture.preprocess_cfg
     record = {
         **model.model_dump(),
         # The folder of a file differs between machines.
         "checkpoint": path.name,
+        "part": weights.part or None,
+        "ignored": [*weights.ignored],
         "architecture": architecture.name,
         "recipe_hash": architecture.recipe_hash(),
         "sha256": file_digest(path),
@@ -58,6 +68,22 @@ def run(settings: Settings, *, spec: str, checkpoint: list[Path], towers: Path) 
         **preprocess,
     }
     with replacing_folder(towers) as folder:
-        architecture.write(folder, state, record, towers)
+        architecture.write(folder, weights.state, record, towers)
         write_text(folder / "README.md", converted_card(record, model.licence or UNKNOWN))
         load_towers(folder).make_tokenizer()  # what cannot be loaded is not left behind
+
+
+def _log(weights: Weights, path: Path) -> None:
+    """Log what of a file was read."""
+    if weights.part:
+        log.info("%s: its weights are at %r", path, weights.part)
+    if weights.others:
+        log.warning(
+            "%s: has weights of this model at %s, too; `part` in the model's entry takes them",
+            path,
+            ", ".join(map(repr, weights.others)),
+        )
+    if weights.ignored:
+        log.warning(
+            "%s: ignores %s, which enter no features", path, ", ".join(map(repr, weights.ignored))
+        )
