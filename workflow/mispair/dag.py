@@ -421,6 +421,13 @@ class Dag:
                 "towers: `train` learns from the shards' own captions, not from `captions`. Write "
                 "these into shards, or give towers that are trained already."
             )
+        reading = self.config.index_shards
+        if reading.caption_from != "txt" or reading.captions_per_line:
+            raise UserError(
+                "towers: `train` learns from KEY.txt as one caption, not by `index_shards: "
+                "caption_from` or `captions_per_line`. Write the captions into KEY.txt of other "
+                "shards, or give towers that are trained already."
+            )
         training = self.config.pretrain_towers
         refuse_too_few_shards(training, len(self._shards))
         if self._is_generated:

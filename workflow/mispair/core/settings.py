@@ -106,6 +106,8 @@ def command_line(settings: Settings) -> str:
         if is_sweep(field):
             continue
         value = getattr(settings, name)
+        if value is None and takes(field.annotation, bool):
+            continue  # such an option takes no word; left out, it has its default, None
         if isinstance(value, bool):
             flags.append(option(name if value else f"no_{name}"))
         elif isinstance(value, list):

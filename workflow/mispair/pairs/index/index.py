@@ -15,11 +15,12 @@ from mispair.core.files import UserError
 from mispair.pairs.captions.decoding import (
     SIDECAR_FIELDS,
     check_caption,
-    decode_caption,
+    decode_captions,
     describe_caption,
     is_encodable,
     sidecar_fields,
     sidecar_text,
+    split_lines,
 )
 from mispair.pairs.index.policy import Fault, Policy, RejectedError
 from mispair.pairs.shards.images import (
@@ -42,6 +43,8 @@ from mispair.pairs.shards.tar_members import BrokenTarError, Member
 
 MAX_DETAIL = 300
 RUNS_PER_LOOKUP = 256
+MOST_CAPTIONS = 100
+"""Captions of one picture; every pair takes as much memory as the one with the most."""
 
 IMAGE_FAULTS = {
     UndecodableImageError: Fault.UNDECODABLE_IMAGE,
@@ -143,7 +146,8 @@ def index_shard(
         reader = ShardReader(opened)
         verdicts = list(_verdicts(reader, policy, lookup, alive))
     if not verdicts:
-        detail = f"holds no sample, and {reader.ignored} members that belong to none"
+        others = f"; none of its {reader.ignored} members belongs to one" * bool(reader.ignored)
+        detail = f"holds no sample{others or ', and no other file'}"
         verdicts = [("", {"reason": Fault.DAMAGED_SHARD, "detail": detail})]
     return _sorted_out(shard.name, verdicts, reader.ignored)
 
@@ -290,16 +294,23 @@ def _captions(
     """Return the distinct usable captions, at least one, or raise the first one's fault."""
     usable: dict[str, None] = {}
     faults: list[RejectedError] = []
+    texts = table.captions.get(candidate.key, [])
     if policy.table != "replace":
         try:
-            usable[check_caption(_own_caption(candidate, policy, reader), policy)] = None
+            texts = [*_own_captions(candidate, policy, reader), *texts]
         except RejectedError as error:
             faults.append(error)
-    for text in table.captions.get(candidate.key, []):
+    if policy.captions_per_line:
+        texts = [line for text in texts for line in split_lines(text)]
+    for text in texts:
         try:
             usable[check_caption(text, policy)] = None
         except RejectedError as error:
             faults.append(error)
+    if len(usable) > MOST_CAPTIONS:
+        raise RejectedError(
+            Fault.CAPTION_LENGTH, f"{len(usable)} captions, more than {MOST_CAPTIONS}"
+        )
     if not usable:
         raise (
             faults[0]
@@ -318,11 +329,11 @@ def _not_in_table(candidate: Candidate, policy: Policy, table: TableCaptions) ->
     return f"the table has no row with {policy.join_field} {value!r}"
 
 
-def _own_caption(candidate: Candidate, policy: Policy, reader: ShardReader) -> str:
+def _own_captions(candidate: Candidate, policy: Policy, reader: ShardReader) -> list[str]:
     if candidate.caption is None:
         raise RejectedError(Fault.NO_CAPTION, str(candidate))
     content = _content(candidate.caption, policy.max_caption_bytes, reader)
-    return decode_caption(content, policy.caption_field)
+    return decode_captions(content, policy.caption_field)
 
 
 def _sidecar(member: Member | None, reader: ShardReader) -> dict[str, str | None]:

@@ -283,6 +283,7 @@ def gather(
     metadata = counts.metadata() | {
         "downloads": json.dumps(sources.downloads([p.shard for p in parts]), sort_keys=True),
         "written": json.dumps(sources.compare_counts(samples), sort_keys=True),
+        "captions_per_line": json.dumps(policy.captions_per_line),
     }
     refused = (missing[part] if part in missing else pq.read_table(part.rejected) for part in parts)
     kept = (pq.read_table(part.kept) for part in whole)
