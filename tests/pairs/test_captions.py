@@ -193,6 +193,7 @@ def test_a_sidecar_gives_strings_only() -> None:
     content = json.dumps({"url": "https://x/\u00e9", "status": "success", "sha256": 12}).encode()
     assert sidecar_fields(content) == {
         "url": "https://x/\u00e9", "status": "success", "sha256": None, "licence": None,
+        "uid": None,
     }  # fmt: skip
 
 

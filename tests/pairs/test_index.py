@@ -23,7 +23,7 @@ from mispair.pairs.index.policy import REASONS, Fault, Policy
 COLUMNS = [
     "key", "shard", "image_offset", "image_bytes", "image_id", "caption", "caption_id",
     "more_captions", "width", "height", "words", "characters", "person", "non_ascii", "control",
-    "url", "status", "sha256", "licence",
+    "url", "status", "sha256", "licence", "uid",
 ]  # fmt: skip
 
 
@@ -187,7 +187,7 @@ def test_all_faults_together_in_one_shard(tmp_path: Path) -> None:
 def test_a_row_says_all_about_its_pair(tmp_path: Path) -> None:
     image = exif_rotated()
     sidecar = {"url": "https://example.org/1.jpg", "status": "success", "sha256": "ab", "width": 9}
-    sidecar |= {"licence": "MIT"}
+    sidecar |= {"licence": "MIT", "uid": "0f"}
     members = [
         *whole("0"),
         ("1.jpg", image), ("1.txt", "\ufeff<PERSON> \u00e0 la plage\n".encode()),
@@ -206,9 +206,9 @@ def test_a_row_says_all_about_its_pair(tmp_path: Path) -> None:
         "more_captions": [], "width": 30, "height": 40, "words": 4, "characters": 19,
         "person": True, "non_ascii": True, "control": False,
         "url": "https://example.org/1.jpg", "status": "success", "sha256": "ab",
-        "licence": "MIT",
+        "licence": "MIT", "uid": "0f",
     }  # fmt: skip
-    assert [result.kept[0][c] for c in ("url", "status", "sha256", "licence")] == [None] * 4
+    assert [result.kept[0][c] for c in ("url", "status", "sha256", "licence", "uid")] == [None] * 5
 
 
 def test_rejections_have_a_row_of_their_own_form(tmp_path: Path) -> None:

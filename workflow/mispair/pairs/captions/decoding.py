@@ -12,7 +12,7 @@ from mispair.pairs.index.policy import Fault, Policy, RejectedError
 
 PERSON = "<PERSON>"
 """Placeholder of Conceptual 12M for names."""
-SIDECAR_FIELDS = ("url", "status", "sha256", "licence")
+SIDECAR_FIELDS = ("url", "status", "sha256", "licence", "uid")
 LICENCE_NAMES = ("licence", "license", "LICENSE")
 MAX_SIDECAR_TEXT = 8_192
 """Characters; a longer url or status is dropped, not cut: a cut url leads elsewhere."""
@@ -96,18 +96,39 @@ def values_at(node: Any, path: str) -> list[Any]:
     >>> values_at({"a": ["x", "y"]}, "a"), values_at({"a": ["x", "y"]}, "a.1")
     (['x', 'y'], ['y'])
     """
+    return [
+        value
+        for found in _found(node, path)
+        for value in (found if isinstance(found, list) else [found])
+    ]
+
+
+def value_at(node: Any, path: str) -> Any:
+    """Return the one value to which a dotted path leads; None if it leads to none, or to several.
+
+    Examples
+    --------
+    >>> value_at({"a": {"b": 1}}, "a.b"), value_at({"a": [1]}, "a"), value_at({"a": 1}, "b")
+    (1, [1], None)
+    """
+    values = _found(node, path)
+    return values[0] if len(values) == 1 else None
+
+
+def _found(node: Any, path: str) -> list[Any]:
+    """Return what is at a path; a list on the way gives what is in each of its members."""
     if not path:
-        return node if isinstance(node, list) else [node]
+        return [node]
     names = path.split(".")
     if isinstance(node, list):
         if names[0].isdecimal():
             chosen = node[int(names[0][:9]) :][:1]
-            return [value for member in chosen for value in values_at(member, ".".join(names[1:]))]
-        return [value for member in node for value in values_at(member, path)]
+            return [value for member in chosen for value in _found(member, ".".join(names[1:]))]
+        return [value for member in node for value in _found(member, path)]
     if isinstance(node, dict):
         for length in range(len(names), 0, -1):
             if (name := ".".join(names[:length])) in node:
-                return values_at(node[name], ".".join(names[length:]))
+                return _found(node[name], ".".join(names[length:]))
     return []
 
 
@@ -192,7 +213,7 @@ def describe_caption(text: str) -> dict[str, Any]:
 
 
 def sidecar_fields(content: bytes) -> dict[str, str | None]:
-    """Return url, status, sha256 and licence of a sample's json; None where there is no such text.
+    """Return url, status, sha256, licence and uid of a sample's json; None where there is no text.
 
     The licence is under ``licence``, ``license`` or, as in LAION's tables, ``LICENSE``; what is
     under ``attribution`` follows it.
@@ -218,10 +239,10 @@ def sidecar_text(content: bytes, field: str) -> str | None:
     True
     """
     try:
-        values = values_at(parse_json(content), field)
+        value = value_at(parse_json(content), field)
     except ValueError:
         return None
-    return (_short_text(values[0]) or "").strip() or None if len(values) == 1 else None
+    return (_short_text(value) or "").strip() or None
 
 
 def parse_json(content: bytes) -> dict[str, Any]:

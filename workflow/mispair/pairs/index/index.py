@@ -116,9 +116,9 @@ def index_shard(
     ShardIndex
         ``kept`` rows: key, shard, image_offset and image_bytes (where the image is in the file),
         image_id, caption, caption_id, more_captions, width and height (pixels, as a viewer shows
-        it), words, characters, person, non_ascii, control, url, status, sha256, licence; and
-        ``join_value`` if `policy.join` is not the key. ``rejected`` rows: key, shard, reason,
-        detail. A key whose members are not adjacent is rejected in one row: a partial sample is
+        it), words, characters, person, non_ascii, control, url, status, sha256, licence, uid;
+        ``join_value`` if `policy.join` is not the key; and `policy.json_fields`. ``rejected`` rows:
+        key, shard, reason, detail. A key whose members are not adjacent is rejected in one row: a partial sample is
         never taken for a whole one. A damaged shard gives one row for all that could not be read,
         and so does a shard without a sample.
 
@@ -274,7 +274,7 @@ def _pair(
         "width": width,
         "height": height,
         **describe_caption(captions[0]),
-        **_sidecar(candidate.of(SIDECAR_EXTENSION), reader),
+        **_sidecar(candidate.of(SIDECAR_EXTENSION), policy, reader),
         **({JOIN_VALUE: table.values.get(candidate.key)} if policy.join_field else {}),
     }
 
@@ -336,7 +336,11 @@ def _own_captions(candidate: Candidate, policy: Policy, reader: ShardReader) -> 
     return decode_captions(content, policy.caption_field)
 
 
-def _sidecar(member: Member | None, reader: ShardReader) -> dict[str, str | None]:
+def _sidecar(member: Member | None, policy: Policy, reader: ShardReader) -> dict[str, str | None]:
     if member is None or member.size > MAX_TEXT_BYTES:
-        return dict.fromkeys(SIDECAR_FIELDS)
-    return sidecar_fields(reader.read(member))
+        return dict.fromkeys((*SIDECAR_FIELDS, *policy.json_fields))
+    content = reader.read(member)
+    further = {
+        name: sidecar_text(content, name.removeprefix("json:")) for name in policy.json_fields
+    }
+    return sidecar_fields(content) | further

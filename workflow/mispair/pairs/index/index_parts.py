@@ -19,6 +19,7 @@ import pyarrow.parquet as pq
 
 from mispair.core import files, provenance
 from mispair.pairs.captions import sorted_captions
+from mispair.pairs.captions.decoding import SIDECAR_FIELDS
 from mispair.pairs.index import index
 from mispair.pairs.index.index import JOIN_VALUE, ShardIndex
 from mispair.pairs.index.policy import REASONS, Fault, Policy
@@ -49,7 +50,7 @@ KEPT = pa.schema(
         non_ascii=pa.bool_(),
         control=pa.bool_(),
     )
-    + _fields(True, url=pa.string(), status=pa.string(), sha256=pa.string(), licence=pa.string())
+    + _fields(True, **dict.fromkeys(SIDECAR_FIELDS, pa.string()))
 )
 """Columns of the index: one row for each kept pair."""
 
@@ -61,7 +62,9 @@ REJECTED = pa.schema(
 
 def columns(policy: Policy) -> pa.Schema:
     """Return the columns of an index: `KEPT`, and what joins a caption table if not the key."""
-    return KEPT if policy.join_field is None else KEPT.append(pa.field(JOIN_VALUE, pa.string()))
+    joined = [] if policy.join_field is None else [JOIN_VALUE]
+    further = [pa.field(name, pa.string()) for name in (*joined, *policy.json_fields)]
+    return pa.schema([*KEPT, *further])
 
 
 @dataclass(frozen=True)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from enum import StrEnum
 from typing import Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from mispair.core import settings
 from mispair.pairs.shards.shards import (
@@ -67,6 +68,11 @@ class PolicySettings(settings.Settings):
         "lines is one caption. With null it is one caption too, but the run stops if more than "
         "5 % of the pairs have such a text.",
     )
+    json_fields: list[str] = Field(
+        [],
+        description="Further texts of the sample's JSON that the index gets as columns, each as "
+        "`json:FIELD`. What `recaption_pairs: join` names is among them by itself.",
+    )
     empty_captions: Literal["quarantine", "keep"] = Field(
         "quarantine", description="What becomes of pairs whose caption is empty."
     )
@@ -96,6 +102,13 @@ class PolicySettings(settings.Settings):
         "before they are decoded. Resized for a tower of 224 pixels, an image at this limit has "
         "224 x 44,800 pixels.",
     )
+
+    @field_validator("json_fields")
+    @classmethod
+    def _name_fields(cls, values: list[str]) -> list[str]:
+        if wrong := [value for value in values if not re.fullmatch(r"json:.+", value)]:
+            raise ValueError(f"write json:{wrong[0]}")
+        return values
 
     @model_validator(mode="after")
     def _some_length_is_allowed(self) -> PolicySettings:
