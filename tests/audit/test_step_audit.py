@@ -261,6 +261,7 @@ def test_lists_balance_and_hold_the_captions_that_are_kept(made, tmp_path):
     np.testing.assert_allclose(pairs["weight"], 1 - pairs["probability"])
     assert pairs["kept"].sum() == len(kept)
     assert not (lists / "kept.npy").exists()
+    assert "is not written" in (lists / "README.md").read_text()
     rows = {row["metric"]: row["value"] for row in
             json.loads((tmp_path / "selection.json").read_text())["rows"]}  # fmt: skip
     assert rows["pairs_kept"] + rows["pairs_removed"] == 1200
@@ -273,6 +274,12 @@ def test_lists_balance_and_hold_the_captions_that_are_kept(made, tmp_path):
     assert select(made, tmp_path, "--false-discovery-rate", "0.01") == 0
     fewer = (lists / "removed.txt").read_text().split()
     assert 0 < len(fewer) <= len(removed) + 20
+    uids = pd.DataFrame({"key": made.keys, "uid": [f"{n:032x}" for n in range(len(made.keys))]})
+    uids.to_parquet(tmp_path / "index.parquet")
+    assert select(made, tmp_path, "--index", str(tmp_path / "index.parquet")) == 0
+    expected = [(0, made.keys.index(key)) for key in kept]
+    assert np.load(lists / "kept.npy").tolist() == sorted(expected)
+    assert "is not written" not in (lists / "README.md").read_text()
 
 
 def test_lists_for_datacomp_are_its_uids(made, tmp_path):

@@ -118,9 +118,9 @@ def index_shard(
         image_id, caption, caption_id, more_captions, width and height (pixels, as a viewer shows
         it), words, characters, person, non_ascii, control, url, status, sha256, licence, uid;
         ``join_value`` if `policy.join` is not the key; and `policy.json_fields`. ``rejected`` rows:
-        key, shard, reason, detail. A key whose members are not adjacent is rejected in one row: a partial sample is
-        never taken for a whole one. A damaged shard gives one row for all that could not be read,
-        and so does a shard without a sample.
+        key, shard, reason, detail. A key whose members are not adjacent is rejected in one row: a
+        partial sample is never taken for a whole one. A damaged shard gives one row for all that
+        could not be read, and so does a shard without a sample.
 
     Raises
     ------
