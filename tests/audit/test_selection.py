@@ -1,13 +1,15 @@
 """Which pairs are kept, and lists that other tools read."""
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from scipy.stats import norm
 
-from mispair.audit.lists import uid_array
 from mispair.audit.probability import probabilities
 from mispair.audit.report.gallery import Suspect, fragment
 from mispair.audit.selection import least_discoveries, likely_right, shown_kinds
+from mispair.pairs.index.uids import uids_of
 
 
 def test_a_cut_leaves_out_what_is_as_likely():
@@ -68,12 +70,30 @@ def test_pairs_beyond_a_cut_are_as_often_wrong_as_expected(share, n):
     assert removed < 10 or mistaken < 0.5 * removed
 
 
-def test_uids_of_datacomp_are_two_numbers_each():
-    uids = ["ffffffffffffffff0000000000000001", "00000000000000000000000000000002"]
-    found = uid_array(uids)
-    assert found.tolist() == [(0, 2), (2**64 - 1, 1)]
-    assert uid_array([*uids, "000012345"]) is None
-    assert uid_array([]) is None
+HIGH, LOW = "ffffffffffffffff0000000000000001", "00000000000000000000000000000002"
+BOTH = [(0, 2), (2**64 - 1, 1)]
+
+
+@pytest.mark.parametrize(
+    ("keys", "index", "uids"),
+    [
+        ([HIGH, LOW], {}, BOTH),
+        ([HIGH, LOW, LOW], {LOW: None, HIGH: "no uid"}, BOTH),
+        (["0001", "0002"], {"0001": LOW, "0002": HIGH, "0003": None}, BOTH),
+        (["a/0001", f"b/{LOW}"], {"a/0001": f" {HIGH.upper()} "}, BOTH),
+        ([HIGH, "1"], {HIGH: LOW, "1": LOW}, [(0, 2)]),
+        ([HIGH, LOW, "000012345"], {}, None),
+        (["0001", "0002"], {"0001": LOW, "0002": LOW[1:]}, None),
+        ([], {}, None),
+    ],
+)
+def test_uids_of_datacomp_are_in_the_json_or_keys(keys, index, uids, tmp_path):
+    paths = [tmp_path / f"{number}.parquet" for number in range(len(index))]
+    for path, (key, uid) in zip(paths, index.items(), strict=True):
+        pq.write_table(pa.table({"key": [key], "uid": pa.array([uid], pa.string())}), path)
+    found, note = uids_of(keys, paths)
+    assert (None if found is None else found.tolist()) == uids
+    assert ("not written" in note) == (uids is None)
 
 
 def test_the_most_likely_come_first_and_those_that_could_be_either_are_near_a_half():

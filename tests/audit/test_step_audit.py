@@ -263,6 +263,7 @@ def test_lists_balance_and_hold_the_captions_that_are_kept(made, tmp_path):
     np.testing.assert_allclose(pairs["weight"], 1 - pairs["probability"])
     assert pairs["kept"].sum() == len(kept)
     assert not (lists / "kept.npy").exists()
+    assert "is not written" in (lists / "README.md").read_text()
     rows = {row["metric"]: row["value"] for row in
             json.loads((tmp_path / "selection.json").read_text())["rows"]}  # fmt: skip
     assert rows["pairs_kept"] + rows["pairs_removed"] == 1200
@@ -272,6 +273,12 @@ def test_lists_balance_and_hold_the_captions_that_are_kept(made, tmp_path):
     share = next(row for row in measured if row["metric"] == "wrong_captions")
     assert f"{share['high']:.2%}" in card.text
     assert re.search(rf"\| kept +\| {len(kept)} ", card.text)
+    uids = pd.DataFrame({"key": made.keys, "uid": [f"{n:032x}" for n in range(len(made.keys))]})
+    uids.to_parquet(tmp_path / "index.parquet")
+    assert select(made, tmp_path, "--index", str(tmp_path / "index.parquet")) == 0
+    expected = [(0, made.keys.index(key)) for key in kept]
+    assert np.load(lists / "kept.npy").tolist() == sorted(expected)
+    assert "is not written" not in (lists / "README.md").read_text()
 
 
 def test_a_false_discovery_rate_needs_a_random_part_of_the_right_pairs(made, tmp_path):

@@ -20,7 +20,8 @@ from hypothesis import strategies as st
 
 from mispair.core import files
 from mispair.core.files import UserError
-from mispair.pairs.captions import sorted_captions
+from mispair.pairs.captions import sorted_captions, user_tables
+from mispair.pairs.captions.table_files import table_files
 from mispair.pairs.steps import read_captions
 
 Rows = list[tuple[str, list[str]]]
@@ -76,7 +77,7 @@ FORMS: dict[str, Callable[[Path, Rows], None]] = {
 def read(table: Path, folder: Path, keys: Path | None = None, **columns: str) -> dict[str, Any]:
     captions = folder / "captions.parquet"
     settings = read_captions.Settings(**columns)
-    read_captions.run(settings, table=table, keys=[keys] if keys else [], captions=captions)
+    read_captions.run(settings, table=[table], keys=[keys] if keys else [], captions=captions)
     frame, _ = files.read_parquet(captions)
     assert list(frame["key"]) == sorted(frame["key"])
     return {key: list(texts) for key, texts in zip(frame["key"], frame["captions"], strict=True)}
@@ -199,6 +200,10 @@ def test_what_is_refused(name: str, content: bytes, words: str, tmp_path: Path) 
         ({"key": [12], "caption": ["x"]}, "'key' is of type int64, not text"),
         ({"key": ["12"], "caption": [3.0]}, "'caption' is of type double, not text"),
         ({"key": ["12"], "caption": [[3]]}, "'caption' is of type list"),
+        ({"key": ["12"], "caption": [b"x"]}, "binary.*read_captions.caption_column.*cast"),
+        ({"key": ["12"], "caption": [{"a": "x"}]}, "read_captions.caption_column.*caption.a"),
+        ({"key": ["12"], "caption": [True]}, "bool, not text. Set read_captions.caption_column"),
+        ({"key": [b"12"], "caption": ["x"]}, "'key' is of type binary.*key_column.*cast"),
         ({"key": ["12"], "text": ["x"]}, "no column 'caption', only 'key', 'text'"),
         ({"key": ["1", None], "caption": ["x", "y"]}, "row 2 has the key None"),
         ({"key": ["1"], "caption": pa.array([None], pa.string())}, "holds no caption"),
@@ -208,6 +213,110 @@ def test_parquet_that_is_refused(columns: dict[str, Any], words: str, tmp_path: 
     pq.write_table(pa.table(columns), tmp_path / "t.parquet")
     with pytest.raises(UserError, match=words):
         read(tmp_path / "t.parquet", tmp_path)
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        *(pa.string(), pa.large_string(), pa.string_view(), pa.dictionary(pa.int32(), pa.string())),
+        *(pa.list_(pa.string()), pa.large_list(pa.string()), pa.list_(pa.string(), 1)),
+        *(pa.list_(pa.string_view()), pa.list_(pa.large_string())),
+    ],
+    ids=str,
+)
+def test_every_type_of_text_is_text(kind: pa.DataType, tmp_path: Path) -> None:
+    is_list = hasattr(kind, "value_field")
+    caption = pa.array([["x"] if is_list else "x"], kind)
+    key = pa.array(["12"], pa.string() if is_list else kind)
+    pq.write_table(pa.table({"key": key, "caption": caption}), tmp_path / "t.parquet")
+    assert read(tmp_path / "t.parquet", tmp_path) == {"12": ["x"]}
+
+
+def test_columns_inside_of_others(tmp_path: Path) -> None:
+    rows = [{"meta": {"id": "12"}, "llava": [{"caption": "a"}, {"caption": "b"}], "x.y": "c"}]
+    pq.write_table(pa.Table.from_pylist(rows), tmp_path / "t.parquet")
+    (tmp_path / "t.jsonl").write_text(json.dumps(rows[0]))
+    for name in ("t.parquet", "t.jsonl"):
+        for column, captions in (("llava.caption", ["a", "b"]), ("x.y", ["c"])):
+            columns = {"key_column": "meta.id", "caption_column": column}
+            assert read(tmp_path / name, tmp_path, **columns) == {"12": captions}
+    with pytest.raises(UserError, match="only 'llava.caption'"):
+        read(tmp_path / "t.parquet", tmp_path, key_column="meta.id", caption_column="llava.text")
+
+
+@pytest.mark.parametrize(
+    ("cell", "captions"),
+    [
+        ('["a", "b"]', ["a", "b"]),
+        (str(["it's", "b"]), ["it's", "b"]),
+        ("['a', 'b']", ["a", "b"]),
+        ("[a] b", ["[a] b"]),
+        ("['a'", ["['a'"]),
+        ("['a', 'b'", ["['a', 'b'"]),
+    ],
+)
+def test_lists_in_cells_are_several_captions(
+    cell: str, captions: list[str], tmp_path: Path
+) -> None:
+    with (tmp_path / "t.csv").open("w", newline="") as opened:
+        csv.writer(opened).writerows([("key", "caption"), ("12", cell)])
+    assert read(tmp_path / "t.csv", tmp_path) == {"12": captions}
+
+
+def test_a_list_as_numpy_prints_it_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text("key,caption\n12,\"['a' 'b']\"\n")
+    with pytest.raises(UserError, match="line 2.*numpy"):
+        read(tmp_path / "t.csv", tmp_path)
+
+
+PART = "key,caption\n{n},c{n}\n"
+
+
+@pytest.mark.parametrize(
+    ("given", "names"),
+    [
+        ("parts", ["a.csv", "b.csv"]),
+        ("parts/*", ["a.csv", "b.csv"]),
+        ("parts/{a,b}.csv", ["a.csv", "b.csv"]),
+        ("*/b.csv", ["b.csv"]),
+        (["parts/b.csv", "parts/a.csv"], ["b.csv", "a.csv"]),
+        ("odd [1] {x}.csv", ["odd [1] {x}.csv"]),
+        ("lines", ["lines.txt"]),
+        ("none.csv", "there is no file"),
+        ("none/*.csv", "there is no file"),
+        ("https://a.b/c.csv", "not on this machine"),
+        ("empty", "the folder .* holds no table"),
+        ("parts/readme.md", "ends in"),
+        ("both", "forms csv, jsonl"),
+        (["parts", "parts/a.csv"], "more than once"),
+        ("parts/{a}.csv", "captions: .* braces"),
+        ([], "list is empty"),
+    ],
+)
+def test_tables_of_several_files(
+    given: Any, names: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files_of = {
+        "parts": ["a.csv", "b.csv", "readme.md", "_c.csv", ".d.csv", "notes.txt"],
+        "both": ["a.csv", "b.jsonl"],
+        "empty": ["readme.md"],
+        "lines": ["lines.txt"],
+        ".": ["odd [1] {x}.csv"],
+    }
+    for folder, members in files_of.items():
+        (tmp_path / folder).mkdir(exist_ok=True)
+        for name in members:
+            (tmp_path / folder / name).write_text(PART.format(n=name[0]))
+    monkeypatch.chdir(tmp_path)
+    if isinstance(names, str):
+        with pytest.raises(UserError, match=names):
+            table_files("captions", given)
+        return
+    paths = table_files("captions", given)
+    assert [path.name for path in paths] == names
+    if names == ["a.csv", "b.csv"]:
+        columns = user_tables.Columns()
+        assert [*user_tables.read_rows(paths, None, columns)] == [("a", "ca"), ("b", "cb")]
 
 
 def test_damaged_parquet_is_never_half_a_table(tmp_path: Path) -> None:

@@ -8,9 +8,10 @@ import pytest
 
 from mispair.pairs.captions.decoding import (
     check_caption,
-    decode_caption,
+    decode_captions,
     describe_caption,
     sidecar_fields,
+    sidecar_text,
 )
 from mispair.pairs.index.policy import Fault, Policy, RejectedError
 
@@ -22,14 +23,14 @@ def reason_of(text: str, **policy: object) -> str:
 
 
 def test_a_byte_order_mark_and_white_space_are_no_part_of_a_caption() -> None:
-    decoded = decode_caption(b"\xef\xbb\xbf \t a caf\xc3\xa9\r\n")
+    [decoded] = decode_captions(b"\xef\xbb\xbf \t a caf\xc3\xa9\r\n")
     assert check_caption(decoded, Policy()) == "a caf\u00e9"
 
 
 @pytest.mark.parametrize("content", [b"caf\xe9", b"\xff\xfea\0", b"\xed\xa0\x80", b"ok \xf0\x9f"])
 def test_what_is_not_utf8_is_refused(content: bytes) -> None:
     with pytest.raises(RejectedError) as caught:
-        decode_caption(content)
+        decode_captions(content)
     assert caught.value.reason == Fault.UNDECODABLE_CAPTION
 
 
@@ -39,25 +40,75 @@ def test_what_is_not_utf8_is_refused(content: bytes) -> None:
         (b'{"caption": "a cat"', Fault.UNDECODABLE_CAPTION),
         (b"", Fault.UNDECODABLE_CAPTION),
         (b"\xff{}", Fault.UNDECODABLE_CAPTION),
-        (b'["caption"]', Fault.UNDECODABLE_CAPTION),
+        (b'"caption"', Fault.UNDECODABLE_CAPTION),
+        (b'["caption"]', Fault.NO_CAPTION),
         (b"[" * 100_000, Fault.UNDECODABLE_CAPTION),
         (b'{"caption": ' + b"9" * 5_000 + b"}", Fault.UNDECODABLE_CAPTION),
         (b'{"caption": 7}', Fault.UNDECODABLE_CAPTION),
-        (b'{"caption": ["a cat"]}', Fault.UNDECODABLE_CAPTION),
+        (b'{"caption": ["a cat", 7]}', Fault.UNDECODABLE_CAPTION),
+        (b'{"caption": {"text": "a cat"}}', Fault.UNDECODABLE_CAPTION),
+        (b'{"caption": [{"text": "a cat"}]}', Fault.UNDECODABLE_CAPTION),
+        (b'{"caption": []}', Fault.NO_CAPTION),
+        (b'{"caption": [null]}', Fault.NO_CAPTION),
         (b'{"caption": null}', Fault.NO_CAPTION),
         (b'{"text": "a cat"}', Fault.NO_CAPTION),
     ],
 )
 def test_a_json_without_a_caption_says_why(content: bytes, reason: str) -> None:
     with pytest.raises(RejectedError) as caught:
-        decode_caption(content, "caption")
+        decode_captions(content, "caption")
     assert caught.value.reason == reason
 
 
+@pytest.mark.parametrize(
+    ("content", "field", "captions"),
+    [
+        ({"captions": ["a", None, "b"]}, "captions", ["a", "b"]),
+        ({"llava": {"caption": "a"}, "caption": "b"}, "llava.caption", ["a"]),
+        ({"x": [{"y": "a"}, {"y": "b"}, {}]}, "x.y", ["a", "b"]),
+        ({"x": [{"y": "a"}, {"y": "b"}]}, "x.1.y", ["b"]),
+        ({"x": {"0": "a"}}, "x.0", ["a"]),
+        ({"x.y": "a", "x": {"y": "b"}}, "x.y", ["a"]),
+        ({"x": {"y.z": {"w": "a"}}}, "x.y.z.w", ["a"]),
+        ({"sentences": [{"raw": "a"}, {"raw": "b"}]}, "sentences.raw", ["a", "b"]),
+        (["a", "b"], "", ["a", "b"]),
+        ("a", "", ["a"]),
+    ],
+)
+def test_fields_may_be_lists_and_inside_of_others(
+    content: object, field: str, captions: list[str]
+) -> None:
+    assert decode_captions(json.dumps(content).encode(), field) == captions
+
+
+@pytest.mark.parametrize(
+    ("content", "field", "words"),
+    [
+        ({"caption": None}, "caption", "is null"),
+        ({"text": "a"}, "caption", "the fields 'text'"),
+        ({"llava": {"caption": "a", "model": "x"}}, "llava", "json:llava.FIELD"),
+        ({"llava": {"caption": "a"}}, "llava.text", "'llava'"),
+        ({"caption": []}, "caption", "empty list"),
+    ],
+)
+def test_the_detail_says_what_the_json_has(content: object, field: str, words: str) -> None:
+    with pytest.raises(RejectedError) as caught:
+        decode_captions(json.dumps(content).encode(), field)
+    assert words in caught.value.detail
+
+
+@pytest.mark.parametrize(
+    ("field", "value"), [("a.b", "u"), ("list", None), ("a", None), ("a.c", None)]
+)
+def test_a_joining_text_may_be_inside_of_another_field(field: str, value: str | None) -> None:
+    content = b'{"a": {"b": " u ", "c": 7}, "list": ["u", "v"]}'
+    assert sidecar_text(content, field) == value
+
+
 def test_a_lone_surrogate_is_refused_and_a_pair_of_them_is_one_character() -> None:
-    lone = decode_caption(rb'{"caption": "a \ud83d cat"}', "caption")
+    [lone] = decode_captions(rb'{"caption": "a \ud83d cat"}', "caption")
     assert reason_of(lone) == Fault.UNDECODABLE_CAPTION
-    pair = decode_caption(rb'{"caption": "a \ud83d\ude00 cat"}', "caption")
+    [pair] = decode_captions(rb'{"caption": "a \ud83d\ude00 cat"}', "caption")
     assert check_caption(pair, Policy()) == "a \U0001f600 cat"
 
 
@@ -98,7 +149,10 @@ def test_letters_of_other_scripts_are_no_control_characters() -> None:
         assert not described["control"]
 
 
-@pytest.mark.parametrize("text", ["", " \n\t", "\u200b\u200b", "\ufeff \u202e"])
+@pytest.mark.parametrize(
+    "text", ["", " \n\t", "\u200b\u200b", "\ufeff \u202e", "\u3164", "\u115f \u1160", "\uffa0",
+             "\u2800\u2800", "\u034f\ufe0f", "\U000e0100", "\u17b4", "\u180b"],
+)  # fmt: skip
 def test_empty_captions_are_refused_or_kept(text: str) -> None:
     assert reason_of(text) == Fault.EMPTY_CAPTION
     assert check_caption(text, Policy(empty_captions="keep")) == text.strip()
@@ -110,6 +164,17 @@ def test_length_limits_count_words_and_characters_after_stripping() -> None:
     assert reason_of(text, min_words=4) == Fault.CAPTION_LENGTH
     assert reason_of(text, max_words=2) == Fault.CAPTION_LENGTH
     assert reason_of(text, max_characters=12) == Fault.CAPTION_LENGTH
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [("桌子上有一个圆形。", 8), ("红色的 mug, ok", 5), ("ネコ と犬", 4), ("แมว", 3),
+     ("ein — Café", 3),
+     ("고양이 두 마리", 3), ("кот и пёс", 3), ("قطة حمراء", 2)],
+)  # fmt: skip
+def test_letters_of_scripts_without_blanks_are_words(text: str, words: int) -> None:
+    assert describe_caption(text)["words"] == words
+    assert check_caption(text, Policy(min_words=words, max_words=words)) == text
 
 
 def test_a_long_caption_is_kept_unless_a_limit_is_set() -> None:
@@ -128,6 +193,7 @@ def test_a_sidecar_gives_strings_only() -> None:
     content = json.dumps({"url": "https://x/\u00e9", "status": "success", "sha256": 12}).encode()
     assert sidecar_fields(content) == {
         "url": "https://x/\u00e9", "status": "success", "sha256": None, "licence": None,
+        "uid": None,
     }  # fmt: skip
 
 

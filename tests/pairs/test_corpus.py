@@ -319,9 +319,9 @@ def test_books_count_reasons_and_shards(tmp_path: Path) -> None:
     # Two groups may have shards of one name.
     assert (books.shards, books.damaged) == (4, 2)
     assert books.reasons == {
-        "no-image": Reason(2, "3", "a.tar", "0000"),
-        "damaged-shard": Reason(1, "", "b.tar", "0000"),
-        "lost-worker": Reason(1, "", "c.tar", "0000"),
+        "no-image": Reason(2, "3", "a.tar", "0000", "for a test"),
+        "damaged-shard": Reason(1, "", "b.tar", "0000", "for a test"),
+        "lost-worker": Reason(1, "", "c.tar", "0000", "for a test"),
     }
     later = books.with_excluded({KEY: Reason(1, "2", "b.tar", "0000")})
     assert (later.read, later.kept, later.rejected, later.excluded) == (6, 1, 4, 1)
@@ -395,7 +395,7 @@ def test_the_message_has_the_table_of_reasons(tmp_path: Path) -> None:
     books = Books(
         8, 3, 4, 1, 2, 1,
         {
-            "damaged-shard": Reason(1, "", "b.tar", "0001"),
+            "damaged-shard": Reason(1, "", "b.tar", "0001", "is empty\x1b[2J \u202e"),
             "empty-caption": Reason(3, "\x1b[2Jevil", "a.tar", "0000"),
             KEY: Reason(1, "k", "a.tar", "0000"),
         },
@@ -413,6 +413,7 @@ def test_the_message_has_the_table_of_reasons(tmp_path: Path) -> None:
     ]  # fmt: skip
     assert lines[1][1:4] == ["3", "37.50", "%"]
     assert "'\\x1b[2Jevil' in 'a.tar' (group 0000)" in message
+    assert "  'b.tar' (group 0001): is empty\\x1b[2J \\u202e" in message
     assert "empty_captions" in message
     assert "duplicate_keys" in message
     assert "\x1b" not in message

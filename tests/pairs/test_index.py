@@ -23,7 +23,7 @@ from mispair.pairs.index.policy import REASONS, Fault, Policy
 COLUMNS = [
     "key", "shard", "image_offset", "image_bytes", "image_id", "caption", "caption_id",
     "more_captions", "width", "height", "words", "characters", "person", "non_ascii", "control",
-    "url", "status", "sha256", "licence",
+    "url", "status", "sha256", "licence", "uid",
 ]  # fmt: skip
 
 
@@ -187,7 +187,7 @@ def test_all_faults_together_in_one_shard(tmp_path: Path) -> None:
 def test_a_row_says_all_about_its_pair(tmp_path: Path) -> None:
     image = exif_rotated()
     sidecar = {"url": "https://example.org/1.jpg", "status": "success", "sha256": "ab", "width": 9}
-    sidecar |= {"licence": "MIT"}
+    sidecar |= {"licence": "MIT", "uid": "0f"}
     members = [
         *whole("0"),
         ("1.jpg", image), ("1.txt", "\ufeff<PERSON> \u00e0 la plage\n".encode()),
@@ -206,9 +206,9 @@ def test_a_row_says_all_about_its_pair(tmp_path: Path) -> None:
         "more_captions": [], "width": 30, "height": 40, "words": 4, "characters": 19,
         "person": True, "non_ascii": True, "control": False,
         "url": "https://example.org/1.jpg", "status": "success", "sha256": "ab",
-        "licence": "MIT",
+        "licence": "MIT", "uid": "0f",
     }  # fmt: skip
-    assert [result.kept[0][c] for c in ("url", "status", "sha256", "licence")] == [None] * 4
+    assert [result.kept[0][c] for c in ("url", "status", "sha256", "licence", "uid")] == [None] * 5
 
 
 def test_rejections_have_a_row_of_their_own_form(tmp_path: Path) -> None:
@@ -290,6 +290,7 @@ def test_a_shard_without_a_sample_is_one_damaged_row(
     [row] = index_of(tmp_path, members).rejected
     assert (row["key"], row["shard"], row["reason"]) == ("", "a.tar", Fault.DAMAGED_SHARD)
     assert "no sample" in row["detail"]
+    assert "0 members" not in row["detail"]
 
 
 def test_a_shard_that_cannot_be_opened_is_one_damaged_row(tmp_path: Path) -> None:
@@ -362,6 +363,48 @@ def test_captions_from_a_json_field_or_another_extension(tmp_path: Path) -> None
     result = index_of(tmp_path, members, caption_from="llava.txt")
     assert [(row["key"], row["caption"]) for row in result.kept] == [("a", "long")]
     assert set(reasons(result).values()) == {"no-caption"}
+
+
+FIVE = b"a cat\r\n\n  a pet \na cat\n\x07\n"
+
+
+@pytest.mark.parametrize(
+    ("content", "settings", "captions"),
+    [
+        (FIVE, {"captions_per_line": True}, ["a cat", "a pet"]),
+        (b"a cat\na pet\n", {"captions_per_line": False}, ["a cat\na pet"]),
+        (b"a cat\na pet\n", {}, ["a cat\na pet"]),
+        (b'["a cat", "", "a pet"]', {"caption_from": "json"}, ["a cat", "a pet"]),
+        (b'{"c": ["a cat\\na pet", "x"]}', {"caption_from": "json:c"}, ["a cat\na pet", "x"]),
+        (
+            b'{"c": ["a cat\\na pet", "x"]}',
+            {"caption_from": "json:c", "captions_per_line": True},
+            ["a cat", "a pet", "x"],
+        ),
+        (b'["a cat"]', {"caption_from": "captions.json"}, ["a cat"]),
+        (
+            json.dumps([str(n) for n in range(verdicts.MOST_CAPTIONS + 1)]).encode(),
+            {"caption_from": "json"},
+            Fault.CAPTION_LENGTH,
+        ),
+    ],
+)
+def test_several_captions_in_one_file(
+    tmp_path: Path, content: bytes, settings: dict[str, Any], captions: Any
+) -> None:
+    extension = settings.get("caption_from", "txt").partition(":")[0]
+    members = [("a.jpg", jpeg()), (f"a.{extension}", content)]
+    result = index_of(tmp_path, members, **settings)
+    kept = [[row["caption"], *row["more_captions"]] for row in result.kept]
+    assert kept == ([captions] if isinstance(captions, list) else [])
+    assert reasons(result) == ({} if kept else {"a": captions})
+
+
+def test_lines_of_a_table_are_captions_too(tmp_path: Path) -> None:
+    path = write_tar(tmp_path / "a.tar", [("a.jpg", jpeg())])
+    policy = Policy(table="replace", captions_per_line=True)
+    [row] = index_shard(path, policy, lambda keys: {"a": ["one\ntwo", "three"]}).kept
+    assert [row["caption"], *row["more_captions"]] == ["one", "two", "three"]
 
 
 TABLE = {"a": [" new a ", "newer a", "new a"], "b": ["caption b", "second b"], "e": ["", "e\0"],

@@ -156,6 +156,26 @@ def test_the_limit_lies_at_a_fifth(
         assert f"{tmp_path}/*.rejected.parquet" in message
 
 
+@pytest.mark.parametrize("lines", [0, 5, 6, 100])
+@pytest.mark.parametrize("setting", ["null", "true", "false", None])
+def test_texts_of_several_lines_need_a_decision(
+    tmp_path: Path, lines: int, setting: str | None, capsys: pytest.CaptureFixture
+) -> None:
+    rows = [pair(f"{n:03d}", "one\ntwo" if n < lines else "one") for n in range(100)]
+    said = {"captions_per_line": setting} if setting else {}
+    code = 2 if lines > 5 and setting == "null" else 0
+    assert gather([write_group(tmp_path, "0000", rows, (), said)], tmp_path / "out") == code
+    if code:
+        assert "index_shards: captions_per_line" in capsys.readouterr().err
+        assert not list((tmp_path / "out").iterdir())
+        return
+    values = {
+        row["metric"]: row["value"]
+        for row in metrics.read_metrics(tmp_path / "out" / "statistics")[0]
+    }
+    assert values["caption_several_lines_share"] == lines / 100
+
+
 def test_excluded_pairs_count_towards_the_limit(
     tmp_path: Path, capsys: pytest.CaptureFixture
 ) -> None:

@@ -7,8 +7,9 @@ import pytest
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.metrics.pairwise import cosine_similarity
 
+from mispair.pairs.corruption.mutual_swaps import mutual_tfidf
 from mispair.pairs.neighbours import tfidf as module
-from mispair.pairs.neighbours.tfidf import nearest_texts, tfidf
+from mispair.pairs.neighbours.tfidf import nearest_texts, tfidf, tfidf_similarities
 from tests.pairs.test_similarity import without_nobody
 
 Lists = tuple[list[list[int]], list[list[float]]]
@@ -128,3 +129,14 @@ def test_progress_ends_at_one(monkeypatch: pytest.MonkeyPatch) -> None:
     assert shares == sorted(shares)
     assert len(shares) == 4
     assert shares[-1] == 1
+
+
+@pytest.mark.parametrize(
+    ("one", "near", "far"),
+    [("桌子上有一个红色的圆形", "墙边有一个红色的圆形", "海滩日落"),
+     ("ネコが座っています", "ネコがいます", "赤い車"), ("แมวสีแดง", "แมวสีดำ", "รถ")],
+)  # fmt: skip
+def test_texts_without_blanks_share_letters(one: str, near: str, far: str) -> None:
+    similar, other = tfidf_similarities([one, one], [near, far], [one, near, far])
+    assert similar > max(other, 0.2)
+    assert (mutual_tfidf([one, near, one, near, far]).sum(axis=1)[:4] > 0).all()

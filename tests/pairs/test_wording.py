@@ -34,6 +34,24 @@ def _sentences(count, quality="both"):
     return captions
 
 
+CHINESE = [
+    "桌子上有一个红色的圆形，编号3",
+    "海边有一只 cat 和 two dogs",
+    "แมวสีแดง",
+    "ネコが2匹います",
+]
+
+
+def test_letters_of_scripts_without_blanks_are_left_out() -> None:
+    done = leave_out_words(CHINESE, _starts(len(CHINESE)), 0.5)
+    for old, new in zip(CHINESE, done.captions, strict=True):
+        assert 0 < len(new) < len(old)
+        rest = iter(old)
+        assert all(character in rest for character in new)  # in the old order
+    assert 0.3 < done.changed / done.total < 0.7
+    assert leave_out_words(CHINESE, _starts(len(CHINESE)), 0.0).captions == CHINESE
+
+
 def _starts(count, *name):
     return streams((f"{number:05d}" for number in range(count)), *(name or ("test",)))
 

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
 import pytest
 
 from mispair.cli import main
+from mispair.config import Config
 from mispair.core import files
 from mispair.core.provenance import PACKAGE
 from mispair.pairs.index.index import index_shard
 from mispair.pairs.index.policy import Policy
 from mispair.repair.captioners import faults
+from mispair.repair.dag import Repair
 from mispair.repair.steps.recaption_pairs import Settings
 from mispair.towers.loading import CONFIG_NAME, fingerprint
 from tests.pairs.test_index import write_tar
@@ -181,6 +184,44 @@ def test_a_given_table(corpus: Path) -> None:
     assert read(corpus, "other")[1]["revision"] != metadata["revision"]
 
 
+@pytest.mark.parametrize("join", ["url", "sha256", "json:uid", "json:meta.id"])
+@pytest.mark.parametrize("form", ["folder", "glob", "list"])
+def test_a_given_table_joins_by_texts_of_the_json(join: str, form: str, corpus: Path) -> None:
+    pairs, _ = files.read_parquet(corpus / "corpus.parquet")
+    column = join.removeprefix("json:") if join != "json:meta.id" else join
+    values = [f" v{number // 2}" for number in range(PAIRS)]  # two pairs have one value
+    values[7] = None
+    for group, of_group in pairs.assign(**{column: values}).groupby("group"):
+        files.write_parquet(corpus / "index" / f"{group}.parquet", of_group)
+    tables = [corpus / "tables" / f"{part}.jsonl" for part in range(2)]
+    tables[0].parent.mkdir()
+    for part, table in enumerate(tables):
+        rows = [{"v": f"v{n}\n", "text": f"caption {n}"} for n in range(part, 100, 2)]
+        table.write_text("\n".join(map(json.dumps, [*rows, {"v": None, "text": "no"}])))
+    model = {"folder": [tables[0].parent], "glob": [tables[0].parent / "*.jsonl"], "list": tables}
+    settings = ["--captioner", "given", "--join", join, "--key-column", "v", "--caption-column",
+                "text", "--model", *map(str, model[form])]  # fmt: skip
+    index = ["--index", *(str(path) for path in sorted((corpus / "index").iterdir()))]
+    assert run(corpus, *settings, *index) == 0
+    written, _, _ = read(corpus)
+    expected = [f"caption {number // 2}" if number < 200 else "" for number in range(PAIRS)]
+    expected[7] = ""
+    assert written["caption"].tolist() == expected
+
+
+@pytest.mark.parametrize(
+    ("join", "fields"),
+    [("key", []), ("url", []), ("json:sha256", []), ("json:uid", []), ("json:a.b", ["json:a.b"])],
+)
+def test_the_index_records_what_joins(join: str, fields: list[str]) -> None:
+    section = {"captioner": "given", "model": "t.parquet", "join": join}
+    studies = {"studies": ["repair"], "recaption_pairs": section}
+    of_config = Repair(
+        SimpleNamespace(config=Config.model_validate(studies), runs=lambda study: True)
+    )
+    assert of_config.recorded_fields([]) == fields
+
+
 @pytest.mark.parametrize(
     ("content", "message"),
     [
@@ -272,6 +313,9 @@ def test_shards_that_are_not_those_of_the_index(
         {"captioner": "trained", "model": "a"},
         {"captioner": "a.b:c", "model": "a"},
         {"captioner": "somebody"},
+        {"captioner": "coca", "model": ["a", "b"]},
+        {"captioner": "trained", "join": "url"},
+        {"captioner": "given", "model": "a", "join": "name"},
         {"captioner": "a.b:c d"},
         {"top_p": 0.0},
         {"top_p": 1.1},

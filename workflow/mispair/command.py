@@ -42,7 +42,7 @@ def add_settings(
             "default": argparse.SUPPRESS,
             "help": f"{field.description} Default: {field.default}.".replace("%", "%%"),
         }
-        if takes(field.annotation, bool):
+        if takes(field.annotation, bool) and not is_optional(field.annotation):
             group.add_argument(option(key), action=argparse.BooleanOptionalAction, **details)
         elif is_list(field.annotation):
             group.add_argument(option(key), nargs="*", **details)
@@ -78,8 +78,9 @@ def step_parser(name: str) -> argparse.ArgumentParser:
     parser = command_parser(name.replace("_", "-"), (module.__doc__ or "").strip())
     job = parser.add_argument_group("files and wildcards of the job")
     for parameter, annotation in job_parameters(module.run).items():
-        if get_origin(annotation) is list:
-            kind, nargs = get_args(annotation)[0], "*"
+        if is_list(annotation):
+            listed = next(a for a in (annotation, *get_args(annotation)) if get_origin(a) is list)
+            kind, nargs = get_args(listed)[0], "*"
         else:
             kind, nargs = get_args(annotation)[0] if is_optional(annotation) else annotation, None
         needed = not is_optional(annotation)

@@ -68,11 +68,12 @@ class _General(BaseModel):
         "Sources with names (`{a: ..., b: ...}`) may have equal file names and keys: the keys of "
         "`a` then begin with `a/`, in a caption table too.",
     )
-    captions: Annotated[str | None, Located()] = Field(
+    captions: Annotated[str | list[str] | None, Located()] = Field(
         None,
         description="Captions that replace the shards' own, or are added to them "
-        "(index_shards.table_captions): a table of key and caption in Parquet, CSV or JSONL, or a "
-        "text file with one caption a line; null for the shards' own.",
+        "(index_shards.table_captions): a table of key and caption in Parquet, CSV or JSONL, as a "
+        "path, a glob, a brace pattern, a folder, or a list of these; or a text file with one "
+        "caption a line; null for the shards' own.",
     )
     caption_keys: Annotated[str | None, Located()] = Field(
         None,

@@ -25,6 +25,8 @@ from mispair.core.provenance import PACKAGE, code_version
 from mispair.core.settings import NONE, Settings, command_line
 from mispair.core.stamps import stamp
 from mispair.evaluation.dag import Evaluation
+from mispair.pairs.captions.table_files import table_files
+from mispair.pairs.captions.user_tables import refuse_keys
 from mispair.pairs.shards.sources import describe, resolve_named, resolve_shards
 from mispair.pretraining.dag import Pretraining
 from mispair.repair import dag as repair
@@ -153,8 +155,9 @@ class Dag:
             self._refuse_towers_of_this_corpus()
         self._refuse_seen_pairs()
         if self.encodes:
-            for key in ("trusted", "words"):
+            for key in ("trusted", "words", "caption_keys"):
                 self.user_file(key)  # raises before any job if the file is missing
+            self.caption_tables()
 
     @property
     def _judges(self) -> bool:
@@ -234,8 +237,12 @@ class Dag:
         """Return a step's settings as one string of command-line flags."""
         # A step without settings is no section of the configuration.
         section = getattr(self.config, step, Settings())
-        device = {"device": self.device(step)} if hasattr(section, "device") else {}
-        return command_line(section.model_copy(update=device))
+        update: dict[str, Any] = {}
+        if hasattr(section, "device"):
+            update["device"] = self.device(step)
+        if step == "index_shards":
+            update["json_fields"] = self.repair.recorded_fields(section.json_fields)
+        return command_line(section.model_copy(update=update))
 
     def device(self, step: str, wildcards: Any = None) -> str:
         """Return the device of a step; under ``auto`` it is the CPU if its jobs are small.
@@ -376,6 +383,21 @@ class Dag:
             raise UserError(f"{key}: there is no file {Path(path).absolute()}.")
         return [path]
 
+    def caption_tables(self) -> list[str]:
+        """Return the files of the user's caption table, if there is one.
+
+        Raises
+        ------
+        UserError
+            If the configuration names no such file.
+        """
+        given = self.config.captions
+        if given is None:
+            return []
+        tables, keys = table_files("captions", given), self.config.caption_keys
+        refuse_keys(tables[0], None if keys is None else Path(keys))
+        return [str(path) for path in tables]
+
     @staticmethod
     def stamps(*inputs: Callable[[Any], list[str] | str] | list[str]) -> Callable[[Any], str]:
         """Return a function that stamps the user's files among the inputs of a job."""
@@ -420,6 +442,13 @@ class Dag:
             raise UserError(
                 "towers: `train` learns from the shards' own captions, not from `captions`. Write "
                 "these into shards, or give towers that are trained already."
+            )
+        reading = self.config.index_shards
+        if reading.caption_from != "txt" or reading.captions_per_line:
+            raise UserError(
+                "towers: `train` learns from KEY.txt as one caption, not by `index_shards: "
+                "caption_from` or `captions_per_line`. Write the captions into KEY.txt of other "
+                "shards, or give towers that are trained already."
             )
         training = self.config.pretrain_towers
         refuse_too_few_shards(training, len(self._shards))
@@ -576,7 +605,8 @@ class Dag:
 
     def captions(self) -> list[str]:
         """Return the user's captions as read_captions writes them, if there are any."""
-        return [f"results/pairs/{self.corpus}/captions.parquet"] if self.config.captions else []
+        given = self.config.captions is not None
+        return [f"results/pairs/{self.corpus}/captions.parquet"] if given else []
 
     def gathered(self, name: str) -> list[str]:
         """Return a file of gather_index, when its study runs."""

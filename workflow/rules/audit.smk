@@ -104,6 +104,7 @@ rule select_pairs:
         audit=f"{AUDIT}/audit.parquet",
         rates=f"{AUDIT}/audit.json",
         captions=texts(dag),
+        index="results/pairs/{corpus}/index/parquet.sha256",
     output:
         lists=directory(f"{AUDIT}/lists"),
         selection=f"{AUDIT}/selection.json",
@@ -120,7 +121,8 @@ rule select_pairs:
         "Write lists of the pairs of {wildcards.corpus} that are kept"
     shell:
         "python -m mispair select-pairs --audit {input.audit} --rates {input.rates}"
-        " --captions {input.captions:q} --lists {output.lists} --selection {output.selection}"
+        " --captions {input.captions:q} --index @{input.index:q} --lists {output.lists}"
+        " --selection {output.selection}"
         " {params.flags} > {log} 2>&1"
 
 

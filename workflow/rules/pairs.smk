@@ -29,7 +29,7 @@ rule make_scenes:
 
 rule read_captions:
     input:
-        table=steady(dag.user_file("captions")),
+        table=steady(dag.caption_tables()),
         key_list=steady(dag.user_file("caption_keys")),
     output:
         captions="results/pairs/{corpus}/captions.parquet",
@@ -41,7 +41,7 @@ rule read_captions:
         "../../envs/environment.yaml"
     params:
         *code_version("read_captions"),
-        stamps=dag.stamps(dag.user_file("captions"), dag.user_file("caption_keys")),
+        stamps=dag.stamps(dag.caption_tables(), dag.user_file("caption_keys")),
         flags=dag.flags("read_captions"),
     message:
         "Read the table of captions of {wildcards.corpus}"

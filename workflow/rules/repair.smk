@@ -297,6 +297,7 @@ rule export_repaired:
         repaired=f"{repair.OF_RATE}/{{repair}}.parquet",
         ledger=f"{repair.OF_RATE}/{{repair}}.json",
         captions=dag.repair.texts,
+        index="results/pairs/{corpus}/index/parquet.sha256",
     output:
         export=directory(f"{repair.OF_RATE}/{{repair}}"),
     log:
@@ -312,7 +313,8 @@ rule export_repaired:
         "Write the captions that the rule {wildcards.repair} leaves"
     shell:
         "python -m mispair export-repaired --repaired {input.repaired} --ledger {input.ledger}"
-        " --captions {input.captions:q} --export {output.export} {params.flags} > {log} 2>&1"
+        " --captions {input.captions:q} --index @{input.index:q} --export {output.export}"
+        " {params.flags} > {log} 2>&1"
 
 
 # All results of the study, without the report.

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +12,7 @@ import pandas as pd
 
 from mispair.core import cards, files
 from mispair.core.folders import replacing_folder
+from mispair.pairs.index.uids import NAME
 
 CARD = "README.md"
 
@@ -21,9 +21,8 @@ FILES = {
     "kept.txt": "keys of pairs that are kept, one a line",
     "removed.txt": "keys of pairs that are left out",
     "captions.parquet": "key and caption of what is kept, for the setting `captions` of mispair",
-    "kept.npy": "where keys are DataComp uids: the subset file of DataComp's resharder",
 }
-"""What the folder holds."""
+"""What the folder holds, besides DataComp's subset file."""
 WEBDATASET = """With webdataset:
 
 ```python
@@ -33,12 +32,14 @@ dataset = webdataset.WebDataset(shards).select(lambda sample: sample["__key__"] 
 
 Where a configuration gives its sources names, keys begin with the name and a slash."""
 
-UID = re.compile(r"[0-9a-f]{32}")
-"""Form of a DataComp uid."""
-
 
 def dataset_card(
-    read: int, kept: int, wrong: Mapping[str, float], origin: Mapping[str, Any], licence: str
+    read: int,
+    kept: int,
+    wrong: Mapping[str, float],
+    origin: Mapping[str, Any],
+    licence: str,
+    subset: str = "",
 ) -> str:
     """Return the card of a corpus that the audit judged, as Markdown.
 
@@ -53,6 +54,8 @@ def dataset_card(
         Fingerprints of towers and pairs, and the settings of the selection.
     licence : str
         Of the captions, as the hub names it.
+    subset : str
+        A sentence on DataComp's subset file.
     """
     front = {
         "license": licence,
@@ -74,6 +77,7 @@ def dataset_card(
         judged,
         cards.table(("pairs", "number"), [(name, f"{number:,}") for name, number in counts]),
         cards.table(("file", "content"), list(FILES.items())),
+        *filter(None, [subset]),
         WEBDATASET,
         f"## Settings\n\n```json\n{settings}\n```",
     )
@@ -89,7 +93,12 @@ def write_refusal(target: Path, refused: str) -> None:
 
 
 def write_lists(
-    target: Path, table: pd.DataFrame, kept: np.ndarray, texts: pd.Series, card: str
+    target: Path,
+    table: pd.DataFrame,
+    kept: np.ndarray,
+    texts: pd.Series,
+    card: str,
+    uids: np.ndarray | None = None,
 ) -> int:
     """Write a folder with the files of `FILES`; return how many pictures are left out.
 
@@ -107,6 +116,8 @@ def write_lists(
         Captions by ``caption_id``.
     card : str
         From `dataset_card`.
+    uids : (m,) array of two uint64, optional
+        DataComp's uids of the pairs that are kept.
     """
     chosen, probability = table[kept], table["probability"].to_numpy(float)
     keys = chosen["key"].unique()
@@ -121,21 +132,6 @@ def write_lists(
         captions = texts.loc[chosen["caption_id"]].to_numpy()
         cleaned = pd.DataFrame({"key": chosen["key"], "caption": captions})
         files.write_parquet(folder / "captions.parquet", cleaned)
-        if (uids := uid_array(keys)) is not None:
-            np.save(folder / "kept.npy", uids)
+        if uids is not None:
+            np.save(folder / NAME, uids)
     return len(removed)
-
-
-def uid_array(keys: Iterable[str]) -> np.ndarray | None:
-    """Return DataComp uids as DataComp's resharder reads them, sorted; None for other keys.
-
-    Examples
-    --------
-    >>> uid_array(["000000000000000a000000000000000b"])
-    array([(10, 11)], dtype=[('f0', '<u8'), ('f1', '<u8')])
-    """
-    names = list(keys)
-    if not names or not all(UID.fullmatch(name) for name in names):
-        return None
-    halves = [(int(name[:16], 16), int(name[16:], 16)) for name in names]
-    return np.sort(np.array(halves, np.dtype("u8,u8")))

@@ -106,7 +106,9 @@ def command_line(settings: Settings) -> str:
         if is_sweep(field):
             continue
         value = getattr(settings, name)
-        if isinstance(value, bool):
+        if isinstance(value, bool) and is_optional(field.annotation):
+            flags.append(f"{option(name)} {str(value).lower()}")
+        elif isinstance(value, bool):
             flags.append(option(name if value else f"no_{name}"))
         elif isinstance(value, list):
             flags.append(" ".join([option(name), *(shlex.quote(str(item)) for item in value)]))

@@ -37,7 +37,7 @@ def make_evaluation_set(settings: Any, job: Any, sizes: Sizes) -> Work:
 
 
 def read_captions(settings: Any, job: Any, sizes: Sizes) -> Work:
-    table = {"MB of the table": sizes.bytes([job.table]) / 1e6}
+    table = {"MB of the table": sizes.bytes(job.table) / 1e6}
     return Work(table, table, table)
 
 

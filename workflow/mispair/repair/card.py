@@ -10,7 +10,10 @@ from mispair.core import cards
 
 
 def dataset_card(
-    ledger: Sequence[Mapping[str, Any]], provenance: Mapping[str, Any], licence: str
+    ledger: Sequence[Mapping[str, Any]],
+    provenance: Mapping[str, Any],
+    licence: str,
+    subset: str = "",
 ) -> str:
     """Return the card as Markdown.
 
@@ -22,6 +25,8 @@ def dataset_card(
         Rule, scheme, rate and settings of the repair.
     licence : str
         Of the captions, as the hub names it.
+    subset : str
+        A sentence on DataComp's subset file.
     """
     counts = {row["metric"]: row["value"] for row in ledger if len(row) == 3}
     cells = [row for row in ledger if row["metric"] == "pairs"]
@@ -41,7 +46,7 @@ def dataset_card(
         cards.table(("pairs", "number"), [(name, f"{value:,.0f}") for name, value in books]),
         "read = kept + replaced + dropped + failed. A failed pair keeps its old caption.",
     ]
-    parts += _warnings(provenance)
+    parts += [*filter(None, [subset]), *_warnings(provenance)]
     if cells:
         rows = [(row["before"], row["after"], f"{row['value']:,.0f}") for row in cells]
         parts.append(cards.table(("before", "after", "pairs"), rows))

@@ -7,6 +7,7 @@ from typing import Any
 
 from mispair.core.files import UserError
 from mispair.core.settings import command_line
+from mispair.pairs.captions.user_tables import KEY
 from mispair.repair import from_scratch
 from mispair.repair.from_scratch import of_job
 from mispair.repair.rules import NUMBERS, UNSCORED, WITHOUT_NEW
@@ -141,9 +142,22 @@ class Repair:
         return [*paths] if self._captioner.captioner == "trained" else []
 
     def index_of_part(self, wildcards: Any) -> list[str]:
-        """Return the index of a group whose pictures are captioned."""
+        """Return the index of a group whose pictures are captioned, or of all pairs to join."""
+        if self._joins:
+            return [*self._dag.index()]
         path = "results/pairs/{corpus}/index/{part}.parquet"
         return of_job(wildcards, path) if self._sees_pictures else []
+
+    @property
+    def _joins(self) -> bool:
+        """Whether a given table is joined by a text of the pairs' JSON."""
+        return self._captioner.captioner == "given" and self._captioner.join != KEY
+
+    def recorded_fields(self, fields: list[str]) -> list[str]:
+        """Return fields of the pairs' JSON, with the one by which the captioner's table joins."""
+        column = self._captioner.join_column
+        needed = self._joins and self._dag.runs("repair") and column.startswith("json:")
+        return [*dict.fromkeys([*fields, column])] if needed else fields
 
     def shards_of_part(self, wildcards: Any) -> list[str]:
         """Return the shards of a group whose pictures are captioned."""

@@ -33,20 +33,22 @@ class Settings(settings.Settings):
 
 def run(
     settings: Settings, *, audit: Path, rates: Path, captions: list[Path], lists: Path,
-    selection: Path,
+    selection: Path, index: list[Path] | None = None,
 ) -> None:  # fmt: skip
     """Write the folder of lists with its card, and how many pairs are in them.
 
-    Trusted pairs are kept at any probability. Where the audit refused, a false discovery rate
-    cannot be kept, or no pair would be left, the folder has a card without lists, and `selection`
-    no numbers; both state why (``refused``). Where an interval of the share of wrong captions
-    begins at 0, the cut leaves nothing out.
+    `index` are those of all groups, which have DataComp's uids. Trusted pairs are kept at any
+    probability. Where the audit refused, a false discovery rate cannot be kept, or no pair would
+    be left, the folder has a card without lists, and `selection` no numbers; both state why
+    (``refused``). Where an interval of the share of wrong captions begins at 0, the cut leaves
+    nothing out.
     """
     import pandas as pd
 
     from mispair.audit.lists import dataset_card, write_lists, write_refusal
     from mispair.audit.selection import least_discoveries, likely_right, selection_rows
     from mispair.core import files, metrics
+    from mispair.pairs.index.uids import uids_of
 
     table, origin = files.read_parquet(audit)
     measured, _ = metrics.read_metrics(rates)
@@ -64,8 +66,9 @@ def run(
         return
     assert wrong is not None
     texts = pd.concat([files.read_parquet(path)[0] for path in captions])
-    card = dataset_card(len(table), int(kept.sum()), wrong, card_fields, settings.licence)
-    removed = write_lists(lists, table, kept, texts.set_index("caption_id")["caption"], card)
+    uids, subset = uids_of(table["key"][kept], index or [])
+    card = dataset_card(len(table), int(kept.sum()), wrong, card_fields, settings.licence, subset)
+    removed = write_lists(lists, table, kept, texts.set_index("caption_id")["caption"], card, uids)
     rows = selection_rows(probability, kept)
     pictures = {"metric": "pictures_removed", "value": removed, "n": table["key"].nunique()}
     rows.insert(2, pictures)

@@ -7,54 +7,147 @@ import re
 import unicodedata
 from typing import Any
 
+from mispair.pairs.captions.scripts import count_words, is_blank
 from mispair.pairs.index.policy import Fault, Policy, RejectedError
 
 PERSON = "<PERSON>"
 """Placeholder of Conceptual 12M for names."""
-SIDECAR_FIELDS = ("url", "status", "sha256", "licence")
+SIDECAR_FIELDS = ("url", "status", "sha256", "licence", "uid")
 LICENCE_NAMES = ("licence", "license", "LICENSE")
 MAX_SIDECAR_TEXT = 8_192
 """Characters; a longer url or status is dropped, not cut: a cut url leads elsewhere."""
 
+MOST_NAMES = 8
+"""Fields of an object that a message names."""
+
+LINE_END = re.compile("\r\n|[\r\n]")
 CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
 """Unicode's category Cc without tab, newline and return."""
 
 
-def decode_caption(content: bytes, field: str | None = None) -> str:
-    r"""Decode a caption file: the text itself, or a field of a JSON object.
+def decode_captions(content: bytes, field: str | None = None) -> list[str]:
+    r"""Decode a caption file: the text itself, or the texts under a field of its JSON.
+
+    Parameters
+    ----------
+    content : bytes
+        Content of the file.
+    field : str, optional
+        Dotted path in the JSON, as for `values_at`; "" for the whole JSON, None for a text file.
 
     Examples
     --------
-    >>> decode_caption("\ufeffa café\n".encode()), decode_caption(b'{"alt": "a cat"}', "alt")
-    ('a café\n', 'a cat')
+    >>> decode_captions("\ufeffa café\n".encode()), decode_captions(b'{"alt": "a cat"}', "alt")
+    (['a café\n'], ['a cat'])
+    >>> decode_captions(b'{"llava": {"captions": ["a cat", "a pet"]}}', "llava.captions")
+    ['a cat', 'a pet']
 
     Raises
     ------
     RejectedError
-        If the bytes are not UTF-8 or not JSON, or the field is missing or is not text.
+        If the bytes are not UTF-8 or not JSON, or the field is missing or holds other than texts.
     """
     if field is None:
         try:
-            return content.decode("utf-8-sig")
+            return [content.decode("utf-8-sig")]
         except UnicodeDecodeError as error:
             raise RejectedError(
                 Fault.UNDECODABLE_CAPTION, f"is not UTF-8: {error.reason}"
             ) from error
     try:
-        parsed = parse_json(content)
+        parsed = _json(content)
+        if field and not isinstance(parsed, dict | list):
+            raise ValueError("is no object")
     except ValueError as error:
         raise RejectedError(
             Fault.UNDECODABLE_CAPTION, f"its json cannot be read: {error}"
         ) from error
-    value = parsed.get(field)
-    if value is None:
-        raise RejectedError(Fault.NO_CAPTION, f"its json has no field {field!r}")
-    if not isinstance(value, str):
-        raise RejectedError(
-            Fault.UNDECODABLE_CAPTION,
-            f"field {field!r} of its json is {type(value).__name__}, not text",
-        )
-    return value
+    name = f"field {field!r} of its json" if field else "its json"
+    values = values_at(parsed, field)
+    texts = [value for value in values if value is not None]
+    if not texts:
+        has = f"; it has {_names(parsed)}" if isinstance(parsed, dict) else ""
+        lacks = f"{name} is {'null' if values else 'missing or an empty list'}"
+        raise RejectedError(Fault.NO_CAPTION, lacks + has)
+    for value in texts:
+        if isinstance(value, dict):
+            path = f"json:{field}." if field else "json:"
+            raise RejectedError(
+                Fault.UNDECODABLE_CAPTION,
+                f"{name} is an object with {_names(value)}: name one, as in {path}FIELD",
+            )
+        if not isinstance(value, str):
+            raise RejectedError(
+                Fault.UNDECODABLE_CAPTION, f"{name} is {type(value).__name__}, not text"
+            )
+    return texts
+
+
+def values_at(node: Any, path: str) -> list[Any]:
+    """Return the values to which a dotted path leads in parsed JSON; empty if it leads nowhere.
+
+    A list gives the values of all its members, or of one if the path has its number. A name may
+    have dots: the longest name that an object has is taken.
+
+    Examples
+    --------
+    >>> values_at({"a": {"b": [{"c": 1}, {"c": 2}]}}, "a.b.c"), values_at({"a.b": 1}, "a.b")
+    ([1, 2], [1])
+    >>> values_at({"a": ["x", "y"]}, "a"), values_at({"a": ["x", "y"]}, "a.1")
+    (['x', 'y'], ['y'])
+    """
+    return [
+        value
+        for found in _found(node, path)
+        for value in (found if isinstance(found, list) else [found])
+    ]
+
+
+def value_at(node: Any, path: str) -> Any:
+    """Return the one value to which a dotted path leads; None if it leads to none, or to several.
+
+    Examples
+    --------
+    >>> value_at({"a": {"b": 1}}, "a.b"), value_at({"a": [1]}, "a"), value_at({"a": 1}, "b")
+    (1, [1], None)
+    """
+    values = _found(node, path)
+    return values[0] if len(values) == 1 else None
+
+
+def _found(node: Any, path: str) -> list[Any]:
+    """Return what is at a path; a list on the way gives what is in each of its members."""
+    if not path:
+        return [node]
+    names = path.split(".")
+    if isinstance(node, list):
+        if names[0].isdecimal():
+            chosen = node[int(names[0][:9]) :][:1]
+            return [value for member in chosen for value in _found(member, ".".join(names[1:]))]
+        return [value for member in node for value in _found(member, path)]
+    if isinstance(node, dict):
+        for length in range(len(names), 0, -1):
+            if (name := ".".join(names[:length])) in node:
+                return _found(node[name], ".".join(names[length:]))
+    return []
+
+
+def _names(record: dict[str, Any]) -> str:
+    """Return the first names of an object's fields, for a message."""
+    names = ", ".join(map(repr, list(record)[:MOST_NAMES]))
+    more = f" and {len(record) - MOST_NAMES} more" * (len(record) > MOST_NAMES)
+    return f"the fields {names}{more}" if names else "no field"
+
+
+def split_lines(text: str) -> list[str]:
+    r"""Return the lines of a text that are not blank; a blank text is one line.
+
+    Examples
+    --------
+    >>> split_lines("a cat\r\n\na pet\n"), split_lines(" ")
+    (['a cat', 'a pet'], [' '])
+    """
+    return [line for line in LINE_END.split(text) if line.strip()] or [text]
 
 
 def check_caption(text: str, policy: Policy) -> str:
@@ -78,9 +171,9 @@ def check_caption(text: str, policy: Policy) -> str:
     if policy.control_characters == "quarantine" and (control := CONTROL.search(text)):
         raise RejectedError(Fault.CONTROL_CHARACTERS, f"has U+{ord(control.group()):04X}")
     text = text.strip()
-    if policy.empty_captions == "quarantine" and _is_blank(text):
+    if policy.empty_captions == "quarantine" and is_blank(text):
         raise RejectedError(Fault.EMPTY_CAPTION, "it has no visible character" if text else "")
-    word_count = len(text.split())
+    word_count = count_words(text)
     if word_count < policy.min_words:
         raise RejectedError(
             Fault.CAPTION_LENGTH, f"{word_count} words, fewer than {policy.min_words}"
@@ -111,7 +204,7 @@ def describe_caption(text: str) -> dict[str, Any]:
     {'words': 4, 'characters': 18, 'person': True, 'non_ascii': True, 'control': False}
     """
     return {
-        "words": len(text.split()),
+        "words": count_words(text),
         "characters": len(text),
         "person": PERSON in text,
         "non_ascii": not text.isascii(),
@@ -120,7 +213,7 @@ def describe_caption(text: str) -> dict[str, Any]:
 
 
 def sidecar_fields(content: bytes) -> dict[str, str | None]:
-    """Return url, status, sha256 and licence of a sample's json; None where there is no such text.
+    """Return url, status, sha256, licence and uid of a sample's json; None where there is no text.
 
     The licence is under ``licence``, ``license`` or, as in LAION's tables, ``LICENSE``; what is
     under ``attribution`` follows it.
@@ -146,7 +239,7 @@ def sidecar_text(content: bytes, field: str) -> str | None:
     True
     """
     try:
-        value = parse_json(content).get(field)
+        value = value_at(parse_json(content), field)
     except ValueError:
         return None
     return (_short_text(value) or "").strip() or None
@@ -160,15 +253,19 @@ def parse_json(content: bytes) -> dict[str, Any]:
     ValueError
         If its encoding or syntax is wrong, it is nested too deeply, or it is no object.
     """
+    parsed = _json(content)
+    if not isinstance(parsed, dict):
+        raise ValueError("is no object")
+    return parsed
+
+
+def _json(content: bytes) -> Any:
     try:
-        parsed = json.loads(content.decode("utf-8-sig"))
+        return json.loads(content.decode("utf-8-sig"))
     except UnicodeDecodeError as error:
         raise ValueError(f"is not UTF-8: {error.reason}") from error
     except RecursionError as error:
         raise ValueError("is nested too deeply") from error
-    if not isinstance(parsed, dict):
-        raise ValueError("is no object")
-    return parsed
 
 
 def is_encodable(text: str) -> bool:
@@ -183,10 +280,6 @@ def is_encodable(text: str) -> bool:
 def _short_text(value: object) -> str | None:
     usable = isinstance(value, str) and len(value) <= MAX_SIDECAR_TEXT and is_encodable(value)
     return str(value) if usable else None
-
-
-def _is_blank(text: str) -> bool:
-    return all(unicodedata.category(c) == "Cf" or c.isspace() for c in text)
 
 
 def _is_format_or_control(character: str) -> bool:

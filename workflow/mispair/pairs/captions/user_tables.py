@@ -6,11 +6,13 @@ such as ``url``. A *value* is what a row and a pair then have in common.
 
 from __future__ import annotations
 
+import ast
 import csv
 import gzip
 import json
 import zlib
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +20,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from mispair.core.files import UserError
+from mispair.pairs.captions.decoding import value_at, values_at
 
 Row = tuple[str | None, str | None]
 """A value and one of its captions; None where the table has none."""
@@ -28,28 +31,48 @@ NumberedRow = tuple[int, Any, str | None]
 KEY = "key"
 """The join by keys."""
 
+JOIN = r"^(key|url|sha256|json:.+)$"
+"""Regular expression of what joins a table to pairs."""
+
 BATCH_ROWS = 65_536
 
 FORMS = ".parquet, .csv, .tsv, .jsonl or .txt (a list by position); text may be gzipped (.csv.gz)"
 
 
-def read_rows(
-    table: Path, keys: Path | None, key_column: str, caption_column: str, join: str = KEY
-) -> Iterator[Row]:
-    """Yield value and caption of each row of a table, in order; several captions one by one.
+@dataclass(frozen=True)
+class Columns:
+    """What is read of a caption table.
 
-    Parameters
+    Attributes
     ----------
-    table : Path
-        Parquet, CSV, TSV or JSONL with a column of keys (text) and one of captions (text, or a
-        list of texts in Parquet and JSONL), or a text file with a caption a line.
-    keys : Path or None
-        Text file with the key of each line of a text file; needed there, refused elsewhere.
-    key_column, caption_column : str
-        Names of the columns.
+    key, caption : str
+        Names of the columns. In Parquet and JSONL they may lead into objects (``llava.caption``).
     join : str
         What the table joins pairs by. Keys are taken as they are, and a row without a key is an
         error. Other values lose the white space around them, and a missing value is None.
+    section : str
+        Section of the configuration that has these settings, for messages.
+    """
+
+    key: str = KEY
+    caption: str = "caption"
+    join: str = KEY
+    section: str = "read_captions"
+
+
+def read_rows(tables: Sequence[Path], keys: Path | None, columns: Columns) -> Iterator[Row]:
+    """Yield value and caption of each row of tables, in order; several captions one by one.
+
+    Parameters
+    ----------
+    tables : sequence of Path
+        Each Parquet, CSV, TSV or JSONL with a column of keys (text) and one of captions: a text, or
+        a list of texts, which CSV and TSV have in the notation of JSON or Python. Or one text file
+        with a caption a line.
+    keys : Path or None
+        Text file with the key of each line of a text file; needed there, refused elsewhere.
+    columns : Columns
+        Names of the columns, and what they join.
 
     Raises
     ------
@@ -57,37 +80,50 @@ def read_rows(
         If a file cannot be read, a column is missing, a value is not text, or the captions and the
         keys of a positional list differ in number.
     """
-    for number, value, caption in _numbered_rows(table, keys, key_column, caption_column):
-        if join == KEY:
-            yield _key(value, keys or table, number), caption
-        elif value is None or isinstance(value, str):
-            yield (value or "").strip() or None, caption
-        else:
-            raise UserError(
-                f"{table}: row {number} has {value!r} as {key_column}, which is no text."
-            )
+    for table in tables:
+        for number, value, caption in _numbered_rows(table, keys, columns):
+            if columns.join == KEY:
+                yield _key(value, keys or table, number), caption
+            elif value is None or isinstance(value, str):
+                yield (value or "").strip() or None, caption
+            else:
+                raise UserError(
+                    f"{table}: row {number} has {value!r} as {columns.key}, which is no text."
+                )
 
 
-def _numbered_rows(
-    table: Path, keys: Path | None, key_column: str, caption_column: str
-) -> Iterator[NumberedRow]:
-    kind = (table.with_suffix("") if table.suffix.lower() == ".gz" else table).suffix.lower()
+def form_of(table: Path) -> str:
+    """Return the form of a caption table by its name: parquet, csv, tsv, jsonl or txt.
+
+    Raises
+    ------
+    UserError
+        If the name has another ending.
+    """
+    name = table.name.lower()
+    plain = name.removesuffix(".gz")
+    form = plain.rpartition(".")[2]
+    if form == "ndjson":
+        form = "jsonl"
+    if form not in ("parquet", "csv", "tsv", "jsonl", "txt") or (
+        form == "parquet" and plain != name
+    ):
+        raise UserError(f"{table}: a caption table ends in {FORMS}.")
+    return form
+
+
+def _numbered_rows(table: Path, keys: Path | None, columns: Columns) -> Iterator[NumberedRow]:
     if not table.is_file():
         raise UserError(f"{table}: there is no such caption table.")
-    if kind == ".txt":
+    form = form_of(table)
+    refuse_keys(table, keys)
+    if form == "txt" and keys is not None:
         return _positional(table, keys)
-    if keys is not None:
-        raise UserError(
-            f"{keys}: keys are given for a list of captions by position only, and {table} has keys "
-            "of its own. Set caption_keys to null."
-        )
-    if kind == ".parquet" and table.suffix.lower() == ".parquet":
-        return _parquet(table, key_column, caption_column)
-    if kind in (".csv", ".tsv"):
-        return _csv(table, "\t" if kind == ".tsv" else ",", key_column, caption_column)
-    if kind in (".jsonl", ".ndjson"):
-        return _jsonl(table, key_column, caption_column)
-    raise UserError(f"{table}: a caption table ends in {FORMS}.")
+    if form == "parquet":
+        return _parquet(table, columns)
+    if form == "jsonl":
+        return _jsonl(table, columns)
+    return _csv(table, "\t" if form == "tsv" else ",", columns)
 
 
 def _lines(path: Path) -> Iterator[str]:
@@ -109,23 +145,41 @@ def _lines(path: Path) -> Iterator[str]:
         ) from error
 
 
-def _positional(table: Path, keys: Path | None) -> Iterator[NumberedRow]:
-    why = (
-        "A list by position is only right if it has exactly one line for each key: one image that "
-        "is missing shifts the captions of all images after it."
-    )
-    if keys is None:
+def refuse_keys(table: Path, keys: Path | None) -> None:
+    """Refuse a list of keys for a table that has keys, and a list of captions without keys.
+
+    Raises
+    ------
+    UserError
+        If so.
+    """
+    is_list = form_of(table) == "txt"
+    if is_list and keys is None:
         raise UserError(
-            f"{table}: holds captions without keys. {why} Give caption_keys, a text file with the "
-            "key of each line, or a table with a column of keys (.parquet, .csv, .jsonl)."
+            f"{table}: holds captions without keys. {_SHIFT} Give caption_keys, a text file with "
+            "the key of each line, or a table with a column of keys (.parquet, .csv, .jsonl)."
         )
+    if keys is not None and not is_list:
+        raise UserError(
+            f"{keys}: keys are given for a list of captions by position only, and {table} has keys "
+            "of its own. Set caption_keys to null."
+        )
+
+
+_SHIFT = (
+    "A list by position is only right if it has exactly one line for each key: one image that is "
+    "missing shifts the captions of all images after it."
+)
+
+
+def _positional(table: Path, keys: Path) -> Iterator[NumberedRow]:
     if not keys.is_file():
         raise UserError(f"{keys}: there is no such list of keys.")
     lengths = {path: sum(1 for _ in _lines(path)) for path in (table, keys)}
     if lengths[table] != lengths[keys]:
         raise UserError(
-            f"{table} has {lengths[table]} lines, but {keys} has {lengths[keys]}. {why} Give the "
-            "list of keys that the captions were written for."
+            f"{table} has {lengths[table]} lines, but {keys} has {lengths[keys]}. {_SHIFT} Give "
+            "the list of keys that the captions were written for."
         )
     return (
         (number, key.rstrip("\r\n"), caption.rstrip("\r\n"))
@@ -133,22 +187,20 @@ def _positional(table: Path, keys: Path | None) -> Iterator[NumberedRow]:
     )
 
 
-def _csv(
-    table: Path, delimiter: str, key_column: str, caption_column: str
-) -> Iterator[NumberedRow]:
+def _csv(table: Path, delimiter: str, columns: Columns) -> Iterator[NumberedRow]:
     csv.field_size_limit(1 << 27)
     reader = csv.reader(_lines(table), delimiter=delimiter, strict=True)
     try:
         header = next(reader, None)
         if header is None:
             return
-        _refuse_missing(
-            table,
-            header,
-            (key_column, caption_column),
-            f"The first line has to name the columns: {key_column}{delimiter}{caption_column}.",
+        example = (
+            f"The first line has to name the columns: {columns.key}{delimiter}{columns.caption}."
         )
-        key_at, caption_at = header.index(key_column), header.index(caption_column)
+        for name in (columns.key, columns.caption):
+            if header.count(name) != 1:
+                raise _missing(table, header, name, columns, example)
+        key_at, caption_at = header.index(columns.key), header.index(columns.caption)
         for row in reader:
             if len(row) != len(header) and row:
                 raise UserError(
@@ -156,8 +208,8 @@ def _csv(
                     f"but the first line names {len(header)}. Quote captions that hold "
                     f"{delimiter!r}."
                 )
-            if row:
-                yield reader.line_num, row[key_at], row[caption_at]
+            for caption in _texts_of(table, reader.line_num, row[caption_at]) if row else ():
+                yield reader.line_num, row[key_at], caption
     except csv.Error as error:
         raise UserError(
             f"{table}: line {reader.line_num} is not valid ({error}). Write a caption with a "
@@ -165,7 +217,30 @@ def _csv(
         ) from error
 
 
-def _jsonl(table: Path, key_column: str, caption_column: str) -> Iterator[NumberedRow]:
+def _texts_of(table: Path, number: int, cell: str) -> list[str]:
+    """Return the texts of a cell, which is a text or a list of texts as JSON or Python writes it.
+
+    numpy writes lists without commas, which Python reads as one long text, so they are refused.
+    """
+    if not (cell[:2] in ('["', "['") and cell[-2:] in ('"]', "']")):
+        return [cell]
+    for read in (json.loads, ast.literal_eval):
+        try:
+            texts = read(cell)
+        except (ValueError, SyntaxError, RecursionError, MemoryError):
+            continue
+        if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
+            continue
+        if read is ast.literal_eval and str(texts) != cell:
+            raise UserError(
+                f"{table}: line {number}: the caption {cell[:80]!r} is a list without commas, as "
+                "numpy prints it. Write the table as Parquet or JSONL, with a list of texts."
+            )
+        return texts
+    return [cell]
+
+
+def _jsonl(table: Path, columns: Columns) -> Iterator[NumberedRow]:
     for number, line in enumerate(_lines(table), 1):
         if not line.strip():
             continue
@@ -174,73 +249,115 @@ def _jsonl(table: Path, key_column: str, caption_column: str) -> Iterator[Number
         except (ValueError, RecursionError) as error:
             raise UserError(
                 f"{table}: line {number} is not JSON ({error}). Each line is an object such as "
-                f'{{"{key_column}": "000000012", "{caption_column}": "a red cup"}}.'
+                f'{{"{columns.key}": "000000012", "{columns.caption}": "a red cup"}}.'
             ) from error
         if not isinstance(row, dict):
             raise UserError(f"{table}: line {number} is not a JSON object.")
-        _refuse_missing(table, list(row), (key_column, caption_column), f"(line {number})")
-        captions = row[caption_column]
-        for caption in captions if isinstance(captions, list) else [captions]:
+        for name in (columns.key, columns.caption):
+            if _head(name, row) is None:
+                raise _missing(table, list(row), name, columns, f"(line {number})")
+        for caption in values_at(row, columns.caption):
             if caption is not None and not isinstance(caption, str):
                 raise UserError(
-                    f"{table}: line {number}: {caption_column} is {caption!r}, neither a text nor "
+                    f"{table}: line {number}: {columns.caption} is {caption!r}, neither a text nor "
                     "a list of texts."
                 )
-            yield number, row[key_column], caption
+            yield number, value_at(row, columns.key), caption
 
 
-def _parquet(table: Path, key_column: str, caption_column: str) -> Iterator[NumberedRow]:
+def _head(name: str, has: Collection[str]) -> str | None:
+    """Return the longest column of a table that begins a dotted name, or None."""
+    names = name.split(".")
+    heads = (".".join(names[:length]) for length in range(len(names), 0, -1))
+    return next((head for head in heads if head in has), None)
+
+
+def _parquet(table: Path, columns: Columns) -> Iterator[NumberedRow]:
     try:
         with pq.ParquetFile(table) as opened:
             schema = opened.schema_arrow
-            _refuse_missing(table, schema.names, (key_column, caption_column), "")
-            _refuse_numbers(table, schema, key_column, caption_column)
-            batches = opened.iter_batches(BATCH_ROWS, columns=[key_column, caption_column])
+            heads = [
+                _text_column(table, schema, name, columns)
+                for name in (columns.key, columns.caption)
+            ]
+            inner = [
+                name[len(head) + 1 :]
+                for name, head in zip((columns.key, columns.caption), heads, strict=True)
+            ]
             number = 0
-            for batch in batches:
-                columns = (batch.column(name).to_pylist() for name in (key_column, caption_column))
-                for key, captions in zip(*columns, strict=True):
+            for batch in opened.iter_batches(BATCH_ROWS, columns=[*dict.fromkeys(heads)]):
+                cells = (batch.column(name).to_pylist() for name in heads)
+                for key, captions in zip(*cells, strict=True):
                     number += 1
-                    for caption in captions if isinstance(captions, list) else [captions]:
-                        yield number, key, caption
+                    value = value_at(key, inner[0])
+                    for caption in values_at(captions, inner[1]):
+                        yield number, value, caption
     except (OSError, pa.ArrowException, UnicodeDecodeError) as error:
         raise UserError(
             f"{table}: cannot be read as Parquet ({error}). Fetch or write the file again."
         ) from error
 
 
-def _refuse_numbers(table: Path, schema: pa.Schema, key_column: str, caption_column: str) -> None:
-    def is_text(kind: pa.DataType) -> bool:
-        if pa.types.is_dictionary(kind):
-            kind = kind.value_type
-        return any(
-            test(kind) for test in (pa.types.is_string, pa.types.is_large_string, pa.types.is_null)
-        )
+def _text_column(table: Path, schema: pa.Schema, name: str, columns: Columns) -> str:
+    """Return the column of a table that has a dotted name; raise a UserError if it is no text."""
+    head = _head(name, schema.names)
+    if head is None or schema.names.count(head) != 1:
+        raise _missing(table, schema.names, head or name, columns, "")
+    kind = schema.field(head).type
+    for part in filter(None, name[len(head) + 1 :].split(".")):
+        kind = _item(kind)
+        place = kind.get_field_index(part) if pa.types.is_struct(kind) else -1
+        if place < 0:
+            has = [kind.field(i).name for i in range(kind.num_fields)]
+            raise _missing(table, [f"{head}.{inner}" for inner in has], name, columns, "")
+        kind = kind.field(place).type
+    is_key = name == columns.key
+    if _is_text(kind if is_key else _item(kind)):
+        return head
+    setting = f"{columns.section}.{'key_column' if is_key else 'caption_column'}"
+    remedy = f"Set {setting} to a column of texts"
+    if pa.types.is_struct(_item(kind)):
+        remedy = f"Set {setting} to one of its fields, such as {name}.{_item(kind).field(0).name}"
+    elif any(test(kind) for test in _BINARY):
+        remedy += ", or write it as text: `table[name].cast('string')` of pyarrow"
+    elif is_key:
+        remedy = "Write it as text: the keys 00012 and 12 differ"
+    raise UserError(f"{table}: the column {name!r} is of type {kind}, not text. {remedy}.")
 
-    def is_texts(kind: pa.DataType) -> bool:
-        nested = pa.types.is_list(kind) or pa.types.is_large_list(kind)
-        return is_text(kind) or (nested and is_text(kind.value_type))
 
-    for name, allowed in ((key_column, is_text), (caption_column, is_texts)):
-        kind = schema.field(name).type
-        if not allowed(kind):
-            raise UserError(
-                f"{table}: the column {name!r} is of type {kind}, not text. Write it as text: "
-                "the keys 00012 and 12 differ."
-            )
+_TEXT = (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view, pa.types.is_null)
+_BINARY = (
+    pa.types.is_binary, pa.types.is_large_binary, pa.types.is_binary_view,
+    pa.types.is_fixed_size_binary,
+)  # fmt: skip
+_LISTS = (
+    pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list, pa.types.is_list_view,
+    pa.types.is_large_list_view,
+)  # fmt: skip
 
 
-def _refuse_missing(
-    table: Path, columns: list[str], keys_needed: tuple[str, str], remedy: str
-) -> None:
-    for name in keys_needed:
-        if columns.count(name) != 1:
-            fault = "two columns" if columns.count(name) else "no column"
-            raise UserError(
-                f"{table}: has {fault} {name!r}, only {', '.join(map(repr, columns)) or 'none'}. "
-                "Set read_captions.key_column and read_captions.caption_column to names that it "
-                f"has. {remedy}".rstrip()
-            )
+def _item(kind: pa.DataType) -> pa.DataType:
+    """Return the type of the items of a list, or the type itself."""
+    return kind.value_type if any(test(kind) for test in _LISTS) else kind
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    if isinstance(kind, pa.BaseExtensionType):
+        kind = kind.storage_type
+    if pa.types.is_dictionary(kind) or pa.types.is_run_end_encoded(kind):
+        kind = kind.value_type
+    return any(test(kind) for test in _TEXT)
+
+
+def _missing(
+    table: Path, has: Sequence[str], name: str, columns: Columns, remedy: str
+) -> UserError:
+    fault = "two columns" if has.count(name) > 1 else "no column"
+    return UserError(
+        f"{table}: has {fault} {name!r}, only {', '.join(map(repr, has)) or 'none'}. Set "
+        f"{columns.section}.key_column and {columns.section}.caption_column to names that it has. "
+        f"{remedy}".rstrip()
+    )
 
 
 def _key(key: Any, path: Path, number: int) -> str:

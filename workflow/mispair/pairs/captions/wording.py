@@ -19,6 +19,7 @@ from functools import lru_cache
 
 import numpy as np
 
+from mispair.pairs.captions.scripts import TOKEN, pieces
 from mispair.pairs.corruption.key_draws import uniforms
 from mispair.pairs.scenes.scene_captions import find_mentions, with_article
 from mispair.pairs.scenes.scene_features import FEATURES, VOCABULARY
@@ -159,27 +160,27 @@ def _word(feature: str, named: str, word: str) -> str:
 def leave_out_words(captions: Sequence[str], starts: np.ndarray, rate: float) -> Reworded:
     """Leave out each content word of a caption with the given probability.
 
-    White space separates words. A content word is none of scikit-learn's English stop words, no
-    single letter and no mark. If all content words of a caption are drawn, the one with the largest
-    draw stays, so no caption becomes empty. `starts` are (n,) streams of draws
-    (`key_draws.streams`).
+    White space separates words; in scripts without blanks, each letter is a word. A content word
+    is none of scikit-learn's English stop words, no single letter of another script and no mark. If
+    all content words of a caption are drawn, the one with the largest draw stays, so no caption
+    becomes empty. `starts` are (n,) streams of draws (`key_draws.streams`).
     """
-    pieces = [re.findall(r"\s*\S+\s*", caption) for caption in captions]
-    counts = np.fromiter(map(len, pieces), np.int64, len(pieces))
+    words = [pieces(caption) for caption in captions]
+    counts = np.fromiter(map(len, words), np.int64, len(words))
     ends = np.cumsum(counts)
-    content = np.fromiter((_has_content(word) for each in pieces for word in each), bool)
+    content = np.fromiter((_has_content(word) for each in words for word in each), bool)
     position = np.arange(len(content)) - np.repeat(ends - counts, counts)
     draws = uniforms(np.repeat(starts, counts), position)
     gone = content & (draws < rate)
     texts, spared = list(captions), 0
-    owners = np.unique(np.repeat(np.arange(len(pieces)), counts)[gone])
+    owners = np.unique(np.repeat(np.arange(len(words)), counts)[gone])
     for owner in owners.tolist():
         part = slice(ends[owner] - counts[owner], ends[owner])
         if (gone[part] == content[part]).all():
             gone[part.start + np.argmax(np.where(content[part], draws[part], -1.0))] = False
             spared += 1
         kept = [
-            word for word, out in zip(pieces[owner], gone[part].tolist(), strict=True) if not out
+            word for word, out in zip(words[owner], gone[part].tolist(), strict=True) if not out
         ]
         if len(kept) < counts[owner]:
             texts[owner] = "".join(kept).strip()
@@ -191,4 +192,4 @@ def _has_content(word: str) -> bool:
     from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
 
     # The same words as the similarity by TF-IDF counts.
-    return any(part not in ENGLISH_STOP_WORDS for part in re.findall(r"\b\w\w+\b", word.lower()))
+    return any(part not in ENGLISH_STOP_WORDS for part in re.findall(TOKEN, word.lower()))

@@ -20,6 +20,8 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import sparse
 
+from mispair.pairs.captions.scripts import TOKEN
+
 CANDIDATES = 10
 """The most similar pairs among which the partner is drawn."""
 
@@ -41,7 +43,7 @@ def mutual_tfidf(captions: Sequence[str]) -> sparse.csr_array:
     plain = [" ".join(re.sub(r"[^\w\s]", " ", caption.lower()).split()) for caption in captions]
     vectoriser = TfidfVectorizer(
         max_features=5000, stop_words="english", ngram_range=(1, 2), min_df=2, max_df=0.95,
-        dtype=np.float32,
+        token_pattern=TOKEN, dtype=np.float32,
     )  # fmt: skip
     try:
         return sparse.csr_array(vectoriser.fit_transform(plain))

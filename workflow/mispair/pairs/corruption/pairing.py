@@ -7,6 +7,7 @@ import json
 import numpy as np
 import pyarrow as pa
 
+from mispair.core.files import UserError
 from mispair.pairs.captions.caption_texts import CaptionedPairs
 from mispair.pairs.corruption.corruption_schemes import (
     Corrupted,
@@ -42,7 +43,7 @@ def draw_pairing(
     Raises
     ------
     UserError
-        As `corrupt`.
+        As `corrupt`, or if no text changes at a rate above 0.
     """
     table, metadata = pairs.table, {"scheme": scheme}
     written_ids, written = [], []
@@ -73,6 +74,12 @@ def draw_pairing(
         written_ids.append(done.written_ids)
         written.append(done.written)
     swapped, text_changed = zip(*by_draw, strict=True)
+    if rate and len(table) and not any(text_changed):
+        raise UserError(
+            f"corrupt_captions: the scheme {scheme} at rate {rate:g} changes no caption of the "
+            f"{len(pairs.table):,} pairs, so its arm would be that of rate 0. {done.note} Leave "
+            "out this scheme or rate.".replace("  ", " ")
+        )
     metadata |= {
         "draws": str(draws),
         "swapped_share_by_draw": json.dumps(swapped),

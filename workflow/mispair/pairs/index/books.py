@@ -28,6 +28,7 @@ SETTINGS = {
     Fault.NOT_IN_TABLE: "read_captions: join, key_column",
     Fault.EMPTY_CAPTION: "index_shards: empty_captions",
     Fault.CONTROL_CHARACTERS: "index_shards: control_characters",
+    Fault.UNDECODABLE_CAPTION: "index_shards: caption_from",
     Fault.CAPTION_LENGTH: "index_shards: min_words, max_words, max_characters",
     Fault.TOO_MANY_PIXELS: "index_shards: max_image_pixels",
     Fault.TOO_SMALL_IMAGE: "index_shards: min_image_side",
@@ -38,14 +39,19 @@ SETTINGS = {
 """The settings that decide on a reason, where any do; the others are faults of the files."""
 
 
+DETAIL_LENGTH = 160
+"""Characters of a detail in a message."""
+
+
 @dataclass(frozen=True)
 class Reason:
-    """How many samples a reason took, and the first of them."""
+    """How many samples a reason took, and the first of them, with its detail."""
 
     count: int
     key: str
     shard: str
     group: str
+    detail: str = ""
 
 
 @dataclass(frozen=True)
@@ -103,7 +109,8 @@ class Books:
     def table(self) -> str:
         """Return the reasons as lines of text, the commonest first, each with an example.
 
-        Keys are printed as Python literals, so that a name from a file never controls a terminal.
+        Keys and details are printed as Python literals, so that a name from a file never controls
+        a terminal.
         """
         ranked = sorted(self.reasons.items(), key=lambda item: (-item[1].count, item[0]))
         rows = [
@@ -111,7 +118,7 @@ class Books:
                 name,
                 f"{reason.count:,}",
                 f"{100 * reason.count / max(self.read, 1):.2f} %",
-                f"{reason.key!r} in {reason.shard!r} (group {reason.group})",
+                _example(reason),
                 SETTINGS.get(name, "-"),
             )
             for name, reason in ranked
@@ -123,6 +130,15 @@ class Books:
             numbers = f"{name:<{wide[0]}}  {count:>{wide[1]}}  {share:>{wide[2]}}"
             lines.append(f"  {numbers}  {example:<{wide[3]}}  {setting}")
         return "\n".join(lines)
+
+
+def _example(reason: Reason) -> str:
+    """Return where the first sample of a reason is, and what is wrong with it."""
+    site = f"{reason.shard!r} (group {reason.group})"
+    where = f"{reason.key!r} in {site}" if reason.key else site
+    detail = reason.detail[:DETAIL_LENGTH]
+    shown = (c if c.isprintable() else c.encode("unicode_escape").decode() for c in detail)
+    return f"{where}: {''.join(shown)}" if detail else where
 
 
 def by_group(index: Sequence[Path], rejected: Sequence[Path]) -> tuple[Tables, Tables]:
@@ -167,7 +183,7 @@ def read_books(index: Mapping[str, Path], rejected: Mapping[str, Path]) -> Books
     first_reasons: dict[str, Reason] = {}
     for group in index:
         whole, metadata = read_columns(index[group], ["shard"])
-        broken, repeated = read_columns(rejected[group], ["key", "shard", "reason"])
+        broken, repeated = read_columns(rejected[group], ["key", "shard", "reason", "detail"])
         _check(index[group], rejected[group], metadata, repeated, len(whole), len(broken))
         read += len(whole) + len(broken)
         kept += len(whole)
@@ -178,7 +194,10 @@ def read_books(index: Mapping[str, Path], rejected: Mapping[str, Path]) -> Books
         for row in broken["reason"].value_counts().to_pylist():
             name = row["values"]
             first = pc.index(broken["reason"], name).as_py()
-            example = Reason(0, broken["key"][first].as_py(), broken["shard"][first].as_py(), group)
+            key, shard, detail = (
+                broken[column][first].as_py() for column in ("key", "shard", "detail")
+            )
+            example = Reason(0, key, shard, group, detail)
             former = first_reasons.get(name, example)
             first_reasons[name] = replace(former, count=former.count + row["counts"])
     return Books(read, kept, read - kept, 0, shards, damaged, first_reasons)

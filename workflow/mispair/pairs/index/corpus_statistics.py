@@ -18,6 +18,7 @@ caption_person_share                holds ``<PERSON>``                      pair
 caption_non_ascii_share             holds a character beyond ASCII          pairs kept
 caption_control_share               holds a bidirectional or other format   pairs kept
                                     character
+caption_several_lines_share         has several lines, and is one caption   pairs kept
 captions_further                    further captions of pairs               pairs kept
 captions_distinct                   distinct texts, further ones too        captions
 caption_words_X                     X: mean, median, p95, max               pairs kept
@@ -51,6 +52,7 @@ Lengths, flags and duplicates are those of a pair's first caption.
 from __future__ import annotations
 
 import json
+import logging
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -60,14 +62,18 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from mispair.core.files import UserError
 from mispair.core.metrics import Row
 from mispair.pairs.index.books import IMAGE, KEY, Books, read_columns
 from mispair.pairs.index.corpus import Pairs
 from mispair.pairs.index.identities import text_hashes
 from mispair.pairs.index.policy import Fault
 
+log = logging.getLogger(__name__)
+
 COLUMNS = (
     "words", "characters", "person", "non_ascii", "control", "width", "height", "sha256", "licence",
+    "caption",
 )  # fmt: skip
 """Columns of an index that `CorpusStatistics.add` reads."""
 
@@ -77,6 +83,9 @@ BINS = {
     "side": (0, 32, 64, 96, 128, 160, 192, 224, 256, 320, 384, 448, 512, 768, 1024, 2048),
 }
 """Lower edges of the bins; texts of more than about 60 words are cut by CLIP's tokenizer."""
+
+MOST_UNDECIDED = 0.05
+"""Largest share of pairs whose captions have several lines, if no setting decides on them."""
 
 STATUSES = 20
 """Commonest download statuses, or licences, with a row of their own; others are one, ``other``."""
@@ -153,6 +162,8 @@ class CorpusStatistics:
             self._tallies[name].add(values)
         for name in ("person", "non_ascii", "control"):
             self._flags[name] += pc.sum(table[name]).as_py() or 0
+        lines = pc.match_substring_regex(table["caption"], r"[\r\n]")
+        self._flags["several_lines"] += pc.sum(lines).as_py() or 0
         self._empty += int((words == 0).sum())
         self._hashes.append(text_hashes(table["sha256"].drop_null()))
         counts = pc.value_counts(table["licence"].drop_null().combine_chunks())
@@ -178,7 +189,7 @@ class CorpusStatistics:
             _row("caption_duplicate_share", _share(_distinct(caption_ids)[1], kept), kept),
             *(
                 _row(f"caption_{name}_share", _share(self._flags[name], kept), kept)
-                for name in ("person", "non_ascii", "control")
+                for name in ("person", "non_ascii", "control", "several_lines")
             ),
             _row("captions_further", self._captions - kept, kept),
             _row("captions_distinct", len(texts), self._captions),
@@ -202,6 +213,32 @@ class CorpusStatistics:
                 len(hashes),
             ),
         ]
+
+
+def refuse_undecided_lines(rows: Iterable[Row], index: Mapping[str, Path]) -> None:
+    """Refuse captions of several lines of which nobody said whether they are several captions.
+
+    `rows` are those of `corpus_rows`; the metadata of each group's index has the setting.
+
+    Raises
+    ------
+    UserError
+        If more than `MOST_UNDECIDED` of the pairs have such a caption.
+    """
+    share = next(row for row in rows if row["metric"] == "caption_several_lines_share")
+    settings = [read_columns(path, [])[1].get("captions_per_line") for path in index.values()]
+    if "null" not in settings or not share["value"] > 0:
+        return
+    joined = (
+        f"{share['value']:.1%} of {share['n']:,} pairs have a caption of several lines, which is "
+        "one caption so far"
+    )
+    if share["value"] > MOST_UNDECIDED:
+        raise UserError(
+            f"gather_index: {joined}. Set `index_shards: captions_per_line` to true if each line "
+            "is a caption of its own, or to false if the lines are one text."
+        )
+    log.warning("%s (index_shards.captions_per_line)", joined)
 
 
 def corpus_rows(

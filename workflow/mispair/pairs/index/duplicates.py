@@ -133,6 +133,6 @@ def excluded_reasons(table: pa.Table) -> dict[str, Reason]:
     reasons = {}
     for row in table["reason"].value_counts().to_pylist():
         first = table.slice(pc.index(table["reason"], row["values"]).as_py(), 1).to_pylist()[0]
-        example = {name: first[name] for name in ("key", "shard", "group")}
+        example = {name: first[name] for name in ("key", "shard", "group", "detail")}
         reasons[row["values"]] = Reason(row["counts"], **example)
     return reasons

@@ -15,11 +15,12 @@ from mispair.core.files import UserError
 from mispair.pairs.captions.decoding import (
     SIDECAR_FIELDS,
     check_caption,
-    decode_caption,
+    decode_captions,
     describe_caption,
     is_encodable,
     sidecar_fields,
     sidecar_text,
+    split_lines,
 )
 from mispair.pairs.index.policy import Fault, Policy, RejectedError
 from mispair.pairs.shards.images import (
@@ -42,6 +43,8 @@ from mispair.pairs.shards.tar_members import BrokenTarError, Member
 
 MAX_DETAIL = 300
 RUNS_PER_LOOKUP = 256
+MOST_CAPTIONS = 100
+"""Captions of one picture; every pair takes as much memory as the one with the most."""
 
 IMAGE_FAULTS = {
     UndecodableImageError: Fault.UNDECODABLE_IMAGE,
@@ -113,11 +116,11 @@ def index_shard(
     ShardIndex
         ``kept`` rows: key, shard, image_offset and image_bytes (where the image is in the file),
         image_id, caption, caption_id, more_captions, width and height (pixels, as a viewer shows
-        it), words, characters, person, non_ascii, control, url, status, sha256, licence; and
-        ``join_value`` if `policy.join` is not the key. ``rejected`` rows: key, shard, reason,
-        detail. A key whose members are not adjacent is rejected in one row: a partial sample is
-        never taken for a whole one. A damaged shard gives one row for all that could not be read,
-        and so does a shard without a sample.
+        it), words, characters, person, non_ascii, control, url, status, sha256, licence, uid;
+        ``join_value`` if `policy.join` is not the key; and `policy.json_fields`. ``rejected`` rows:
+        key, shard, reason, detail. A key whose members are not adjacent is rejected in one row: a
+        partial sample is never taken for a whole one. A damaged shard gives one row for all that
+        could not be read, and so does a shard without a sample.
 
     Raises
     ------
@@ -143,7 +146,8 @@ def index_shard(
         reader = ShardReader(opened)
         verdicts = list(_verdicts(reader, policy, lookup, alive))
     if not verdicts:
-        detail = f"holds no sample, and {reader.ignored} members that belong to none"
+        others = f"; none of its {reader.ignored} members belongs to one" * bool(reader.ignored)
+        detail = f"holds no sample{others or ', and no other file'}"
         verdicts = [("", {"reason": Fault.DAMAGED_SHARD, "detail": detail})]
     return _sorted_out(shard.name, verdicts, reader.ignored)
 
@@ -270,7 +274,7 @@ def _pair(
         "width": width,
         "height": height,
         **describe_caption(captions[0]),
-        **_sidecar(candidate.of(SIDECAR_EXTENSION), reader),
+        **_sidecar(candidate.of(SIDECAR_EXTENSION), policy, reader),
         **({JOIN_VALUE: table.values.get(candidate.key)} if policy.join_field else {}),
     }
 
@@ -290,16 +294,23 @@ def _captions(
     """Return the distinct usable captions, at least one, or raise the first one's fault."""
     usable: dict[str, None] = {}
     faults: list[RejectedError] = []
+    texts = table.captions.get(candidate.key, [])
     if policy.table != "replace":
         try:
-            usable[check_caption(_own_caption(candidate, policy, reader), policy)] = None
+            texts = [*_own_captions(candidate, policy, reader), *texts]
         except RejectedError as error:
             faults.append(error)
-    for text in table.captions.get(candidate.key, []):
+    if policy.captions_per_line:
+        texts = [line for text in texts for line in split_lines(text)]
+    for text in texts:
         try:
             usable[check_caption(text, policy)] = None
         except RejectedError as error:
             faults.append(error)
+    if len(usable) > MOST_CAPTIONS:
+        raise RejectedError(
+            Fault.CAPTION_LENGTH, f"{len(usable)} captions, more than {MOST_CAPTIONS}"
+        )
     if not usable:
         raise (
             faults[0]
@@ -318,14 +329,18 @@ def _not_in_table(candidate: Candidate, policy: Policy, table: TableCaptions) ->
     return f"the table has no row with {policy.join_field} {value!r}"
 
 
-def _own_caption(candidate: Candidate, policy: Policy, reader: ShardReader) -> str:
+def _own_captions(candidate: Candidate, policy: Policy, reader: ShardReader) -> list[str]:
     if candidate.caption is None:
         raise RejectedError(Fault.NO_CAPTION, str(candidate))
     content = _content(candidate.caption, policy.max_caption_bytes, reader)
-    return decode_caption(content, policy.caption_field)
+    return decode_captions(content, policy.caption_field)
 
 
-def _sidecar(member: Member | None, reader: ShardReader) -> dict[str, str | None]:
+def _sidecar(member: Member | None, policy: Policy, reader: ShardReader) -> dict[str, str | None]:
     if member is None or member.size > MAX_TEXT_BYTES:
-        return dict.fromkeys(SIDECAR_FIELDS)
-    return sidecar_fields(reader.read(member))
+        return dict.fromkeys((*SIDECAR_FIELDS, *policy.json_fields))
+    content = reader.read(member)
+    further = {
+        name: sidecar_text(content, name.removeprefix("json:")) for name in policy.json_fields
+    }
+    return sidecar_fields(content) | further

@@ -19,6 +19,7 @@ import pyarrow.parquet as pq
 
 from mispair.core import files, provenance
 from mispair.pairs.captions import sorted_captions
+from mispair.pairs.captions.decoding import SIDECAR_FIELDS
 from mispair.pairs.index import index
 from mispair.pairs.index.index import JOIN_VALUE, ShardIndex
 from mispair.pairs.index.policy import REASONS, Fault, Policy
@@ -49,7 +50,7 @@ KEPT = pa.schema(
         non_ascii=pa.bool_(),
         control=pa.bool_(),
     )
-    + _fields(True, url=pa.string(), status=pa.string(), sha256=pa.string(), licence=pa.string())
+    + _fields(True, **dict.fromkeys(SIDECAR_FIELDS, pa.string()))
 )
 """Columns of the index: one row for each kept pair."""
 
@@ -61,7 +62,9 @@ REJECTED = pa.schema(
 
 def columns(policy: Policy) -> pa.Schema:
     """Return the columns of an index: `KEPT`, and what joins a caption table if not the key."""
-    return KEPT if policy.join_field is None else KEPT.append(pa.field(JOIN_VALUE, pa.string()))
+    joined = [] if policy.join_field is None else [JOIN_VALUE]
+    further = [pa.field(name, pa.string()) for name in (*joined, *policy.json_fields)]
+    return pa.schema([*KEPT, *further])
 
 
 @dataclass(frozen=True)
@@ -283,6 +286,7 @@ def gather(
     metadata = counts.metadata() | {
         "downloads": json.dumps(sources.downloads([p.shard for p in parts]), sort_keys=True),
         "written": json.dumps(sources.compare_counts(samples), sort_keys=True),
+        "captions_per_line": json.dumps(policy.captions_per_line),
     }
     refused = (missing[part] if part in missing else pq.read_table(part.rejected) for part in parts)
     kept = (pq.read_table(part.kept) for part in whole)

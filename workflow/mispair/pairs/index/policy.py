@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from enum import StrEnum
 from typing import Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from mispair.core import settings
 from mispair.pairs.shards.shards import (
@@ -13,6 +14,7 @@ from mispair.pairs.shards.shards import (
     MAX_MEMBER_BYTES,
     MAX_PIXELS,
     MAX_TEXT_BYTES,
+    SIDECAR_EXTENSION,
 )
 
 
@@ -56,7 +58,20 @@ class PolicySettings(settings.Settings):
         "txt",
         pattern=r"^(json:.+|[^:/\s]+)$",
         description="Member that holds the caption: its extension, or `json:FIELD` for a field of "
-        "the sample's JSON.",
+        "the sample's JSON, also of an object in it (`json:llava.caption`). A list of texts there "
+        "is several captions.",
+    )
+    captions_per_line: bool | None = Field(
+        None,
+        description="Whether each line of a text is a caption of its own, of which a pair has "
+        "several (as in Flickr30k or CLIP_benchmark's retrieval sets); false: a text of several "
+        "lines is one caption. With null it is one caption too, but the run stops if more than "
+        "5 % of the pairs have such a text.",
+    )
+    json_fields: list[str] = Field(
+        [],
+        description="Further texts of the sample's JSON that the index gets as columns, each as "
+        "`json:FIELD`. What `recaption_pairs: join` names is among them by itself.",
     )
     empty_captions: Literal["quarantine", "keep"] = Field(
         "quarantine", description="What becomes of pairs whose caption is empty."
@@ -88,6 +103,13 @@ class PolicySettings(settings.Settings):
         "224 x 44,800 pixels.",
     )
 
+    @field_validator("json_fields")
+    @classmethod
+    def _name_fields(cls, values: list[str]) -> list[str]:
+        if wrong := [value for value in values if not re.fullmatch(r"json:.+", value)]:
+            raise ValueError(f"write json:{wrong[0]}")
+        return values
+
     @model_validator(mode="after")
     def _some_length_is_allowed(self) -> PolicySettings:
         if self.max_words is not None and self.max_words < self.min_words:
@@ -114,8 +136,10 @@ class Policy(PolicySettings):
 
     @property
     def caption_field(self) -> str | None:
-        """The field of the json that holds the caption, or None if a file of its own does."""
-        return self.caption_from[5:] if self.caption_from.startswith("json:") else None
+        """The path of the caption in the JSON that holds it; "" for all of it, None for a text."""
+        if self.caption_from.startswith("json:"):
+            return self.caption_from[5:]
+        return "" if self.caption_extension.split(".")[-1] == SIDECAR_EXTENSION else None
 
     @property
     def join_field(self) -> str | None:
@@ -125,4 +149,5 @@ class Policy(PolicySettings):
     @property
     def caption_extension(self) -> str:
         """Extension of the member that holds the caption."""
-        return "json" if self.caption_field is not None else self.caption_from.lower().lstrip(".")
+        name = self.caption_from.partition(":")[0]
+        return name.lower().lstrip(".")

@@ -8,6 +8,7 @@ import numpy as np
 from scipy import sparse
 
 from mispair.core.resume import Keeper
+from mispair.pairs.captions.scripts import TOKEN
 from mispair.pairs.neighbours.nearest import Nearest, Neighbours
 
 MEASURE = "tfidf"
@@ -24,7 +25,8 @@ _ENOUGH = 2**26
 def tfidf(texts: Sequence[str]) -> sparse.csr_array:
     """Return scikit-learn's TF-IDF vectors of texts, of length 1, without English stop words.
 
-    A text with no other words, or none of two letters, has a row of zeros.
+    A text with no other words, or none of two letters, has a row of zeros. In scripts without
+    blanks, each letter is a word.
 
     Returns
     -------
@@ -34,7 +36,7 @@ def tfidf(texts: Sequence[str]) -> sparse.csr_array:
     from sklearn.feature_extraction.text import TfidfVectorizer
 
     try:
-        vectors = TfidfVectorizer(stop_words="english").fit_transform(texts)
+        vectors = TfidfVectorizer(stop_words="english", token_pattern=TOKEN).fit_transform(texts)
     except ValueError as error:
         if "empty vocabulary" not in str(error):
             raise
@@ -50,16 +52,16 @@ def tfidf_similarities(
     """Return the cosine similarity in [0, 1] of each text to its partner, (n,) float64.
 
     Words are scikit-learn's: two or more letters or digits, lower case, English stop words left
-    out. A word weighs its count times ``ln((1 + c) / (1 + f)) + 1`` when it is in f of the c
-    distinct captions of the corpus; words that none of them has count as well. A text without words
-    has similarity 0.
+    out; or one letter of a script without blanks. A word weighs its count times
+    ``ln((1 + c) / (1 + f)) + 1`` when it is in f of the c distinct captions of the corpus; words
+    that none of them has count as well. A text without words has similarity 0.
     """
     from sklearn.feature_extraction.text import CountVectorizer, TfidfTransformer
     from sklearn.preprocessing import normalize
 
     if not original:
         return np.zeros(0)
-    counter = CountVectorizer(stop_words="english", dtype=np.float64)
+    counter = CountVectorizer(stop_words="english", token_pattern=TOKEN, dtype=np.float64)
     try:
         counts = counter.fit_transform([*corpus, *original, *given])
     except ValueError:  # not a single word in any text

@@ -23,6 +23,7 @@ CAPTIONS = {
     "caption_person_share": "with <PERSON> in place of a name",
     "caption_non_ascii_share": "with a character beyond ASCII",
     "caption_control_share": "with a bidirectional or other format character",
+    "caption_several_lines_share": "of several lines, read as one caption",
 }
 TABLE = {
     "table_pairs_joined": "pairs with a row of the table",

@@ -69,12 +69,13 @@ def run(
     log.info("%s", counts)
     joined = joins.join_rows(caption_table, settings.min_joined_share, indexes, pairs, kept, counts)
     books.check_loss(counts, settings.max_quarantined_share, rejected[0].parent)
+    rows = corpus_statistics.corpus_rows(indexes, pairs, kept, counts) + joined
+    corpus_statistics.refuse_undecided_lines(rows, indexes)
 
     name = corpora.fingerprint(corpora.blocks(pairs, kept))
     metadata = {"pairs_fingerprint": name, **counts.counts()}
     write_captions(captions, indexes.values(), np.unique(pairs.texts(np.flatnonzero(kept))))
     corpora.write_corpus(corpus, pairs, kept, metadata)
     files.write_parquet(excluded, table.to_pandas(), metadata)
-    rows = corpus_statistics.corpus_rows(indexes, pairs, kept, counts) + joined
     policies = settings.model_dump(exclude=None if caption_table else {"min_joined_share"})
     metrics.write_metrics(statistics, rows, {"pairs_fingerprint": name, "policies": policies})

@@ -7,12 +7,13 @@ from pathlib import Path
 from pydantic import Field
 
 from mispair.core import settings
+from mispair.pairs.captions.user_tables import JOIN
 
 
 class Settings(settings.Settings):
     join: str = Field(
         "key",
-        pattern=r"^(key|url|sha256|json:.+)$",
+        pattern=JOIN,
         description="What joins rows of the caption table to pairs: the key, or a text in "
         "img2dataset's JSON of the pair (KEY.json): its url, its sha256, or `json:FIELD`. All "
         "pairs with the value of a row get its captions. White space around values other than "
@@ -28,19 +29,21 @@ class Settings(settings.Settings):
         "caption",
         min_length=1,
         description="Column of the caption table that holds the captions: a text, or a list of "
-        "texts; several rows of one key or value are several captions.",
+        "texts; several rows of one key or value are several captions. In Parquet and JSONL a name "
+        "such as `llava.caption` leads into an object.",
     )
 
 
-def run(settings: Settings, *, table: Path, keys: list[Path], captions: Path) -> None:
+def run(settings: Settings, *, table: list[Path], keys: list[Path], captions: Path) -> None:
     """Write the table's captions, one row for each key (or url, ...), sorted by it.
 
     Parameters
     ----------
     settings : Settings
         Names of the columns, and what joins the table to pairs.
-    table : Path
-        The user's table: Parquet, CSV, TSV, JSONL, or a text file with one caption per line.
+    table : list of Path
+        The files of the user's table: Parquet, CSV, TSV, JSONL, or one text file with a caption
+        per line.
     keys : list of Path
         Empty, or for a text file the one list of keys, one per line.
     captions : Path
@@ -48,8 +51,6 @@ def run(settings: Settings, *, table: Path, keys: list[Path], captions: Path) ->
     """
     from mispair.pairs.captions import sorted_captions, user_tables
 
-    rows = user_tables.read_rows(
-        table, keys[0] if keys else None, settings.key_column, settings.caption_column,
-        settings.join,
-    )  # fmt: skip
+    columns = user_tables.Columns(settings.key_column, settings.caption_column, settings.join)
+    rows = user_tables.read_rows(table, keys[0] if keys else None, columns)
     sorted_captions.write_sorted(rows, captions, settings.join)

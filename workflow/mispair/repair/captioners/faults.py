@@ -7,6 +7,8 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from mispair.pairs.captions.scripts import INVISIBLE
+
 EMPTY = "empty"
 REPEATS_ITSELF = "repeats-itself"
 CUT_OFF = "cut-off"
@@ -51,7 +53,7 @@ def check(draft: Draft, max_words: int) -> Caption:
     """
     text = clean(draft.text)
     words = text.split()
-    if not any(character.isalnum() for character in text):
+    if not any(character.isalnum() for character in INVISIBLE.sub("", text)):
         reason = EMPTY
     elif repeats_itself(words):
         reason = REPEATS_ITSELF

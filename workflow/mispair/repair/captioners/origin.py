@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import importlib.metadata
 import json
+import os
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -34,7 +35,8 @@ def revision_of(settings: Settings) -> str:
     model, paths = str(settings.model), settings.captioner_files()
     if not paths:
         return model.partition("@")[2]
-    names = [str(Path(path).relative_to(model)) if path != model else "" for path in paths]
+    inside = Path(model).is_dir()
+    names = [os.path.relpath(path, model) if inside else Path(path).name for path in paths]
     digests = [sampled_digest(Path(path)) for path in paths]
     return fingerprint(part for pair in zip(names, digests, strict=True) for part in pair)
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from mispair.core import settings
 from mispair.core.files import UserError
+from mispair.pairs.captions.decoding import SIDECAR_FIELDS
+from mispair.pairs.captions.table_files import table_files
+from mispair.pairs.captions.user_tables import JOIN, KEY, refuse_keys
 from mispair.towers.encoding_settings import EncodingSettings
 
 
@@ -24,19 +27,29 @@ class Settings(EncodingSettings):
         "which takes a list of PIL images and a list of seeds and returns a list of lists of "
         "texts.",
     )
-    model: Annotated[str | None, settings.Located(r"[^/]+@[^/]+")] = Field(
+    model: Annotated[str | list[str] | None, settings.Located(r"[^/]+@[^/]+")] = Field(
         None,
         description="For coca: a folder of open_clip, or ARCHITECTURE@TAG, which is downloaded "
         "when it is needed. For transformers: a folder of a model and its processor. For given: "
-        "the table of captions in Parquet, CSV, TSV or JSONL. For others: null.",
+        "the table of captions in Parquet, CSV, TSV or JSONL, as a path, a glob, a brace pattern, "
+        "a folder, or a list of these. For others: null.",
     )
     prompt: str = Field(
         "",
         description="For transformers: what captions begin with (BLIP: a photography of), or the "
         "task of a model with tasks (Florence-2: <CAPTION>); empty for none.",
     )
+    join: str = Field(
+        "key",
+        pattern=JOIN,
+        description="For given: what joins rows of the table to pairs: the key, or a text in the "
+        "JSON of the pair: its url, its sha256, or `json:FIELD`.",
+    )
     key_column: str = Field(
-        "key", min_length=1, description="For given: column of the table that holds the keys."
+        "key",
+        min_length=1,
+        description="For given: column of the table that holds the keys, or the values that `join` "
+        "names.",
     )
     caption_column: str = Field(
         "caption", min_length=1, description="For given: column of the table that holds captions."
@@ -92,6 +105,11 @@ class Settings(EncodingSettings):
         "job stops.",
     )
 
+    @field_validator("model", mode="before")
+    @classmethod
+    def _one_name(cls, value: Any) -> Any:
+        return value[0] if isinstance(value, list) and len(value) == 1 else value
+
     @model_validator(mode="after")
     def _names_a_model(self) -> Settings:
         needs = self.captioner in ("coca", "transformers", "given")
@@ -99,6 +117,10 @@ class Settings(EncodingSettings):
             raise ValueError(f"captioner {self.captioner} needs a model: name it in model")
         if not needs and self.model is not None:
             raise ValueError(f"captioner {self.captioner} takes no model: set model to null")
+        if isinstance(self.model, list) and self.captioner != "given":
+            raise ValueError(f"captioner {self.captioner} takes one model, not a list")
+        if self.join != KEY and self.captioner != "given":
+            raise ValueError(f"captioner {self.captioner} joins no table: leave join out")
         return self
 
     @property
@@ -106,6 +128,12 @@ class Settings(EncodingSettings):
         """Largest number of times that a picture is captioned; greedy captions never change."""
         is_greedy = self.decoding == "greedy" and ":" not in self.captioner
         return 1 if is_greedy else self.candidates
+
+    @property
+    def join_column(self) -> str:
+        """Column of an index by which a given table is joined; ``json:FIELD`` if not usual."""
+        name = self.join.removeprefix("json:")
+        return name if name in (KEY, *SIDECAR_FIELDS) else f"json:{name}"
 
     def captioner_files(self) -> list[str]:
         """Return the files of the model or table that a job reads; none of a tag.
@@ -117,11 +145,13 @@ class Settings(EncodingSettings):
         """
         if self.model is None:
             return []
-        path = Path(self.model)
-        if path.is_dir() and self.captioner != "given":
+        if self.captioner == "given":
+            tables = table_files("recaption_pairs.model", self.model)
+            refuse_keys(tables[0], None)
+            return [str(path) for path in tables]
+        path = Path(str(self.model))
+        if path.is_dir():
             return sorted(str(file) for file in path.rglob("*") if file.is_file())
-        if path.is_file() and self.captioner == "given":
-            return [self.model]
-        if self.captioner == "coca" and "@" in self.model:
+        if self.captioner == "coca" and "@" in str(self.model):
             return []
         raise UserError(f"recaption_pairs: model: there is no {path.absolute()}.")

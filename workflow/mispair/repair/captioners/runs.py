@@ -47,7 +47,8 @@ class Inputs:
     towers : sequence of Path
         Files of the towers, the configuration first.
     index, shards, sources : sequence
-        Of a group of shards: its index, its shards and the names of their sources.
+        Of a group of shards: its index, its shards and the names of their sources. The index of
+        all groups, if a table joins by a text of the pairs' JSON.
     """
 
     corpus: Path
@@ -109,7 +110,7 @@ class Outcome:
 def run(settings: Settings, states: Checkpoints, inputs: Inputs) -> Outcome:
     """Return the captions of a job, checked, by the captioner that the settings name."""
     if settings.captioner == "given":
-        outcome = run_given(settings, inputs.corpus)
+        outcome = run_given(settings, inputs)
     elif settings.captioner == "trained":
         outcome = run_trained(settings, states, inputs)
     else:
@@ -118,11 +119,11 @@ def run(settings: Settings, states: Checkpoints, inputs: Inputs) -> Outcome:
     return replace(outcome, captions=checked)
 
 
-def run_given(settings: Settings, corpus: Path) -> Outcome:
+def run_given(settings: Settings, inputs: Inputs) -> Outcome:
     """Return the captions of a user's table."""
     started = time.perf_counter()
-    keys = sources.read_pairs(corpus)["key"].tolist()
-    captions = sources.read_given(settings, keys)
+    keys = sources.read_pairs(inputs.corpus)["key"].tolist()
+    captions = sources.read_given(settings, keys, inputs.index)
     seconds = {"captions": time.perf_counter() - started}
     return Outcome(keys, captions, revision_of(settings), "cpu", seconds)
 

@@ -11,9 +11,9 @@ import pandas as pd
 
 from mispair.core import files
 from mispair.core.files import UserError
-from mispair.pairs.captions.user_tables import read_rows
+from mispair.pairs.captions.user_tables import KEY, Columns, read_rows
 from mispair.pairs.index.books import read_columns
-from mispair.repair.captioners.faults import EMPTY, Caption, Draft
+from mispair.repair.captioners.faults import Caption, Draft
 from mispair.repair.captioners.pictures import first_usable
 from mispair.towers.features import Part, parts_of_towers
 
@@ -169,32 +169,55 @@ def _features_of(group: str, pairs: pd.DataFrame, load: Callable[[], Part] | Non
     return averaged
 
 
-def read_given(settings: Settings, keys: Sequence[str]) -> list[Caption]:
+def read_given(settings: Settings, keys: Sequence[str], index: Sequence[Path]) -> list[Caption]:
     """Return the caption that a user's table has for each pair, by the pairs' keys.
 
-    Of several captions of a key, the first that is usable is taken.
+    Of several captions of a pair, the first that is usable is taken. All pairs with the value of a
+    row get its captions.
+
+    Parameters
+    ----------
+    settings : Settings
+        Names of the tables and their columns, and what joins them to pairs.
+    keys : sequence of str
+        Keys of all pairs.
+    index : sequence of Path
+        The index of all groups; not read if keys join.
 
     Raises
     ------
     UserError
-        If the table cannot be read, or has a caption for none of the pairs.
+        If a table cannot be read, or has a caption for none of the pairs.
     """
-    in_corpus, table = set(keys), Path(str(settings.model))
+    value_of = dict(zip(keys, keys, strict=True))
+    if settings.join != KEY:
+        value_of = _values_of_pairs(settings.join_column, keys, index)
+    values, example = set(value_of.values()), None
     drafts: dict[str, list[Draft]] = {}
-    try:
-        for key, text in read_rows(table, None, settings.key_column, settings.caption_column):
-            if text is not None and key in in_corpus:
-                drafts.setdefault(key, []).append(Draft(text))
-    except UserError as error:
-        # The reader names the settings of another step.
-        raise UserError(str(error).replace("read_captions.", "recaption_pairs.")) from error
+    columns = Columns(
+        settings.key_column, settings.caption_column, settings.join, "recaption_pairs"
+    )
+    for value, text in read_rows([*map(Path, settings.captioner_files())], None, columns):
+        example = example or value
+        if text is not None and value in values:
+            drafts.setdefault(value, []).append(Draft(text))
     if not drafts:
+        has = f"such as {next(iter(value_of.values()))!r}" if value_of else "which no pair has"
         raise UserError(
-            f"recaption_pairs: {settings.model} has a caption for none of the {len(in_corpus)} "
-            f"pairs of the corpus, whose keys are such as {keys[0]!r}. Check "
-            "recaption_pairs.key_column."
+            f"recaption_pairs: {settings.model} has a caption for none of the {len(keys)} pairs of "
+            f"the corpus, joined by {settings.join}, {has}; the table has {example!r}. Check "
+            "recaption_pairs.join and recaption_pairs.key_column."
         )
-    return [
-        first_usable(drafts[key], settings.max_words) if key in drafts else Caption("", EMPTY)
-        for key in keys
-    ]
+    of_pairs = (drafts.get(value_of.get(key, ""), []) for key in keys)
+    return [first_usable(some, settings.max_words) for some in of_pairs]
+
+
+def _values_of_pairs(column: str, keys: Sequence[str], index: Sequence[Path]) -> dict[str, str]:
+    """Return the value by which each pair joins, by key, of pairs that have one."""
+    kept, values = set(keys), {}
+    for path in index:
+        table, _ = read_columns(path, ["key", column])
+        for key, value in zip(table["key"].to_pylist(), table[column].to_pylist(), strict=True):
+            if key in kept and (value := (value or "").strip()):
+                values[key] = value
+    return values

@@ -1,0 +1,95 @@
+"""The files of a caption table that a configuration names, before any of them is read."""
+
+from __future__ import annotations
+
+import glob
+import os
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from mispair.core.files import UserError
+from mispair.pairs.captions.user_tables import form_of
+from mispair.pairs.shards.sources import expand_braces
+
+
+def table_files(key: str, given: str | Sequence[str]) -> list[Path]:
+    """Return the files that paths, globs, brace patterns and folders name, in their order.
+
+    Of a folder and of a glob, files that are no tables are left out. `key` is the setting that
+    names the files, for messages.
+
+    Raises
+    ------
+    UserError
+        If a source matches no table or tables of several forms, or a file is named twice.
+    """
+    found = [path for source in ([given] if isinstance(given, str) else given)
+             for path in _tables_of(key, source)]  # fmt: skip
+    if not found:
+        raise UserError(f"{key}: the list is empty. Name at least one table.")
+    forms = sorted({form_of(path) for path in found})
+    if len(forms) > 1 or (forms == ["txt"] and len(found) > 1):
+        raise UserError(
+            f"{key}: names {len(found)} tables of the forms {', '.join(forms)}. Name tables of one "
+            "form, and at most one text file by position."
+        )
+    repeated = sorted({str(path) for path in found if found.count(path) > 1})
+    if repeated:
+        raise UserError(f"{key}: {repeated[0]} is named more than once.")
+    return found
+
+
+def _tables_of(key: str, source: str) -> list[Path]:
+    if "://" in source:
+        raise UserError(
+            f"{key}: {source} is not on this machine. Fetch it first (`hf download`, curl), then "
+            "give its path."
+        )
+    path = Path(source).expanduser()
+    if path.is_file():
+        form_of(path)
+        return [path]
+    if path.is_dir():
+        found = _usable(path / name for name in sorted(os.listdir(path)))
+        if found:
+            return found
+        raise UserError(
+            f"{key}: the folder {path.absolute()} holds no table of captions. Name tables in "
+            f"subfolders by a glob, such as {path}/**/*.parquet."
+        )
+    found = []
+    for pattern in _expanded(key, str(path)):
+        named = Path(pattern)
+        matched = [named] if named.is_file() else _usable(
+            map(Path, sorted(glob.glob(pattern, recursive=True)))
+        )  # fmt: skip
+        if not matched:
+            raise UserError(
+                f"{key}: there is no file {named.absolute()}. Give a table, a folder of tables, a "
+                "glob, a brace pattern, or a list of these, on this machine."
+            )
+        found += matched
+    return found
+
+
+def _expanded(key: str, pattern: str) -> list[str]:
+    if "{" not in pattern:
+        return [pattern]
+    try:
+        return expand_braces(pattern)
+    except UserError as error:
+        raise UserError(str(error).replace("shards:", f"{key}:", 1)) from error
+
+
+def _usable(paths: Iterable[Path]) -> list[Path]:
+    """Return the tables among some paths; text files only if there are no others."""
+    tables = [path for path in paths if path.is_file() and _is_table(path)]
+    return [path for path in tables if form_of(path) != "txt"] or tables
+
+
+def _is_table(path: Path) -> bool:
+    try:
+        form_of(path)
+    except UserError:
+        return False
+    return not path.name.startswith((".", "_"))
