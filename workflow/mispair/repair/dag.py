@@ -8,6 +8,7 @@ from typing import Any
 from mispair.core.files import UserError
 from mispair.core.settings import command_line
 from mispair.repair import from_scratch
+from mispair.repair.captioners.functions import refuse_missing_function
 from mispair.repair.from_scratch import of_job
 from mispair.repair.rules import NUMBERS, UNSCORED, WITHOUT_NEW
 from mispair.towers.arms import REPAIR, UNTOUCHED, Arm, corruption
@@ -154,8 +155,16 @@ class Repair:
         return self._dag.sources_of_shards(self.shards_of_part(wildcards))
 
     def captioner_files(self) -> list[str]:
-        """Return the files of the captioner's model or table; none if the study does not run."""
-        return self._captioner.captioner_files() if self._dag.runs("repair") else []
+        """Return the files of the captioner's model or table; none if the study does not run.
+
+        A captioner of the user's own is refused here if its module has no such function.
+        """
+        if not self._dag.runs("repair"):
+            return []
+        if ":" in self._captioner.captioner:
+            refuse_missing_function(self._captioner.captioner)
+        files: list[str] = self._captioner.captioner_files()
+        return files
 
     def new_captions(self, wildcards: Any) -> list[str]:
         """Return the new captions that a rule decides on."""

@@ -195,6 +195,5 @@ def read_given(settings: Settings, keys: Sequence[str]) -> list[Caption]:
             "recaption_pairs.key_column."
         )
     return [
-        first_usable(drafts[key], settings.max_words) if key in drafts else Caption("", EMPTY)
-        for key in keys
+        first_usable(drafts[key], settings) if key in drafts else Caption("", EMPTY) for key in keys
     ]
