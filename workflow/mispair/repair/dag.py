@@ -25,6 +25,9 @@ SECOND_SCORER = "second"
 TRUE_CAPTIONS = (RAW, "drop", "trusted-alone", "oracle", "random-dropped")
 """Rules that replace no caption."""
 
+UNJUDGED = (RAW, "oracle")
+"""Rules whose ledgers expect nothing: the audit of a draw reads the pairing of raw."""
+
 Files = Callable[[Any], list[str]]
 
 
@@ -202,11 +205,15 @@ class Repair:
         scorer = {"factor-untouched": UNTOUCHED, AGAIN: SECOND_SCORER}.get(wildcards.repair, chosen)
         return of_job(wildcards, f"{OF_RATE}/scores~{scorer}.safetensors")
 
-    @staticmethod
-    def audits(wildcards: Any) -> list[str]:
-        """Return the probabilities of the audit, where a rule needs them."""
-        path = f"{OF_RATE}/weights.safetensors"
-        return of_job(wildcards, path) if wildcards.repair == "posterior" else []
+    def audits(self, wildcards: Any) -> list[str]:
+        """Return the probabilities of the audit, where a rule needs them.
+
+        Where the truth is not known, the ledgers of other rules read those that the rule posterior
+        needs anyway: they expect from them how many wrong and right captions a rule changes.
+        """
+        expects = self.audits_draws and not self._dag.truth_of_all()
+        needs = wildcards.repair == "posterior" or (expects and wildcards.repair not in UNJUDGED)
+        return of_job(wildcards, f"{OF_RATE}/weights.safetensors") if needs else []
 
     def deciding(self, wildcards: Any) -> str:
         """Return the flags that a rule decides by, and no other setting.

@@ -27,7 +27,7 @@ class Settings(settings.Settings):
         "the better of the captions above a cut; pairs without one are dropped (BLIP). share: the "
         "share of captions with the highest cosines stays, the others are replaced. posterior: "
         "captions that the audit takes for wrong are replaced. all: all but trusted captions are "
-        "replaced. trusted-alone: trusted pairs alone. oracle: the right captions. random-replaced and "
+        "replaced. trusted-alone: trusted pairs alone. oracle: right captions. random-replaced and "
         "random-dropped: as many pairs as factor replaces, drawn at random. factor-untouched: "
         "factor, scored by the untouched model. second-round: factor once more, with captioner and "
         "scorer trained on the first round's result.",
