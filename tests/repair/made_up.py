@@ -57,4 +57,9 @@ def nothing(images: list[Image.Image], seeds: list[int]) -> list[list[str]]:
     return [[] for _ in images]
 
 
+def repeats(images: list[Image.Image], seeds: list[int]) -> list[list[str]]:
+    """Return the same words again and again."""
+    return [["a hat on " * 9] for _ in images]
+
+
 number = 3

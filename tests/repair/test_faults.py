@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mispair.core.files import UserError
 from mispair.repair.captioners import faults
 from mispair.repair.captioners.faults import (
     Caption,
@@ -27,6 +28,16 @@ from mispair.repair.captioners.faults import (
         (Draft("a red star, a red ring and a red"), None),
         (Draft("very, very large"), None),
         (Draft("une étoile rouge"), None),
+        (Draft("red star"), None),
+        (Draft("3 dogs"), None),
+        (Draft("A"), faults.TOO_SHORT),
+        (Draft("A."), faults.TOO_SHORT),
+        (Draft("has."), faults.TOO_SHORT),
+        (Draft("ocean ."), faults.TOO_SHORT),
+        (Draft("in the"), faults.TOO_SHORT),
+        (Draft("There is a..."), faults.TOO_SHORT),
+        (Draft("Звезда"), faults.TOO_SHORT),
+        (Draft("- a -"), faults.TOO_SHORT),
         (Draft("赤い星"), None),
         (Draft(""), faults.EMPTY),
         (Draft(" \n\t "), faults.EMPTY),
@@ -74,3 +85,20 @@ def test_few_pictures_may_all_have_one_caption() -> None:
     captions = [Caption("a dog")] * faults.FEWEST_ALIKE
     assert refuse_same_for_many(captions, 0.01) == captions
     assert refuse_same_for_many([*captions, captions[0]], 0.01)[0].reason == faults.SAME_FOR_MANY
+
+
+def test_single_words_are_a_choice() -> None:
+    assert check(Draft("dog"), 10, 1).reason is None
+    assert check(Draft("two dogs"), 10, 3).reason == faults.TOO_SHORT
+
+
+@pytest.mark.parametrize("reason", sorted({*faults.REASONS} - {faults.NOT_BETTER}))
+def test_a_captioner_of_which_nothing_is_usable_is_refused(reason: str) -> None:
+    captions = [Caption("a <b>odd</b> one " * 9, reason)] * 3
+    with pytest.raises(UserError, match=rf"none of|any of 3 pictures \({reason} 3") as raised:
+        faults.refuse_all_unusable(captions, "mine:loops")
+    assert "mine:loops" in str(raised.value)
+    assert len(str(raised.value)) < 400
+    faults.refuse_all_unusable([*captions, Caption("a dog")], "mine:loops")
+    faults.refuse_all_unusable([Caption("", faults.NOT_BETTER)] * 3, "trained")
+    faults.refuse_all_unusable([], "trained")

@@ -45,6 +45,16 @@ def test_cells_count_repaired_and_harmed_pairs() -> None:
     assert sum(cells.values()) == sum(unknown.values()) == len(ACTIONS)
 
 
+def test_expected_numbers_are_sums_of_probabilities() -> None:
+    wrong = np.linspace(0.1, 0.8, 8)
+    trusted = np.array([True] + [False] * 7)
+    rows = _by(ledger.expected(ACTIONS, wrong, trusted), "before", "after")
+    assert rows["wrong", "replaced"] == pytest.approx(0.2 + 0.3)
+    assert rows["right", "dropped"] == pytest.approx(0.6 + 0.2)
+    assert rows["wrong", "kept"] == pytest.approx(0.7)
+    assert sum(rows.values()) == pytest.approx(len(ACTIONS))
+
+
 def test_precision_and_recall_are_those_of_a_count() -> None:
     draw = np.random.default_rng(1)
     pictures, named = draw.random((50, 9)) < 0.3, draw.random((50, 9)) < 0.4

@@ -12,6 +12,7 @@ import pandas as pd
 import pytest
 
 from mispair.evaluation.report.published_overlap import smallest_overlap
+from mispair.repair.captioners.faults import NOT_BETTER
 from mispair.repair.report import claims, figures, measures, pages
 from mispair.report import questions, rules, texts
 from mispair.report.charts import Drawing, Hole
@@ -262,3 +263,93 @@ def test_every_sentence_renders_for_each_outcome(key: str, gate: str, outcome: A
         assert "  " not in text
     assert answer.advice == "" or answer.advice.endswith(".")
     assert all(texts.remark(verdict) is not None for verdict in answer.lead)
+
+
+OWN = {"raw": 0.80, "factor": 0.83, "drop": 0.81, "posterior": 0.86}
+
+
+def own_data(rate: float = 0.0, accuracy: Mapping[str, float] = OWN) -> Tables:
+    """Return tables of own data, with what the audit expects of the rule posterior."""
+    made = made_up(accuracy, {}, rate=rate, known=False)
+    here = {"rule": "posterior", "scheme": "random", "rate": rate, "seed": 0}
+    rows = [
+        {**here, "metric": "expected_pairs", "before": before, "after": after, "value": value}
+        for before, after, value in (
+            ("wrong", "replaced", 20.0), ("right", "replaced", 5.0), ("wrong", "kept", 1.0),
+            ("right", "kept", 4.0),
+        )
+    ]  # fmt: skip
+    examples = [{**here, "key": "1", "old": "<b>a|b</b>", "new": "a dog", "action": "replaced"}]
+    known = made.repairs[~made.repairs["metric"].isin(["precision", "recall"])]
+    return made.replace(
+        repairs=pd.concat([known, tidy("repairs", rows)], ignore_index=True),
+        repair_examples=tidy("repair_examples", examples),
+    )
+
+
+def printed(tables: Tables) -> str:
+    """Return every sentence and cell of the repair."""
+    made = pages.PAGES.tables(tables, 0.95)
+    cells = [text for table in made for row in (table.heads, *table.rows) for text in row]
+    cells += [text for table in made for text in (table.caption, table.remark)]
+    drawn = [draw(tables) for draw in (figures.repair_by_rule, figures.repair_ledger,
+                                       figures.small_repair)]  # fmt: skip
+    cells += [drawing.sentence for drawing in drawn if isinstance(drawing, Drawing)]
+    for drawing in drawn:
+        if isinstance(drawing, Drawing) and "cell" in drawing.data:
+            cells += drawing.data["cell"].tolist()
+    for answer in answers(tables).values():
+        cells += [answer.sentence, answer.limit, answer.advice]
+    return "\n".join([*cells, pages.PAGES.answer(tables), *pages.PAGES.summary(tables)])
+
+
+def test_nothing_of_own_data_assumes_that_its_captions_are_right() -> None:
+    text = printed(own_data()).replace(pages.EXPECTED, "")
+    for word in ("rate 0", "swapped", "own", "right captions", "cost nothing", "shuffled"):
+        assert word not in text.replace("known", ""), word
+    assert "posterior changes 60" in text
+    assert "<b>a|b</b>" in text  # the template escapes cells
+
+
+def test_expected_numbers_of_own_data_are_marked() -> None:
+    _, ledger, shown = (
+        pages.PAGES.tables(own_data(), 0.95)[0:2] + pages.PAGES.tables(own_data(), 0.95)[-1:]
+    )
+    assert all("expected" in head for head in ledger.heads[-2:])
+    rows = {row[0]: row[-2:] for row in ledger.rows}
+    draws = len(SEEDS)
+    assert rows[measures.LABELS["posterior"]] == (f"{20 / draws:,.0f}", f"{5 / draws:,.0f}")
+    assert rows[measures.LABELS["factor"]] == ("–", "–")
+    assert shown.rows == (("1", "<b>a|b</b>", "a dog", "replaced"),)
+    plain = made_up(OWN, {}, rate=0.0, known=False)
+    assert pages.PAGES.tables(plain, 0.95)[1].heads[-1] == "failed"
+
+
+def test_the_oracle_of_own_data_is_not_called_right() -> None:
+    same = {**OWN, "oracle": OWN["raw"]}
+    tables = own_data(0.5, same)
+    verdict = judged(tables)["repair-accuracy"]
+    assert verdict.measured.gate == ""
+    assert "right captions" not in printed(tables).replace(pages.EXPECTED, "").lower()
+
+
+@pytest.mark.parametrize("rules", [("drop",), ("all",), ("random-replaced",), ("posterior",)])
+def test_the_first_page_names_the_repair_whichever_rules_ran(rules: tuple[str, ...]) -> None:
+    tables = made_up({rule: 0.8 for rule in ("raw", *rules)}, {}, rate=0.0, known=False)
+    (sentence,) = pages.PAGES.summary(tables)
+    assert rules[0] in sentence
+
+
+def test_a_captioner_that_was_not_used_is_reported() -> None:
+    made = made_up(OWN, {}, rate=0.0, known=False)
+    here = {"rule": "factor", "scheme": "random", "rate": 0.0, "seed": 0}
+    rows = [
+        {**here, "metric": "held_out_cosine", "captions": name, "value": value, "n": 30}
+        for name, value in (("captioner", 0.043), ("typical", 0.192))
+    ]
+    assert pages.PAGES.limits(made) == []
+    rows.append({**here, "metric": "failed_reason", "reason": NOT_BETTER, "value": 9})
+    table = pd.concat([made.repairs, tidy("repairs", rows)], ignore_index=True)
+    (sentence,) = pages.PAGES.limits(made.replace(repairs=table))
+    for part in ("0.043", "0.192", "30", "use_if_not_better"):
+        assert part in sentence

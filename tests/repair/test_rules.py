@@ -24,7 +24,10 @@ def _factor(evidence: Evidence, pair: int, factor: float) -> int:
         return KEPT
     if not evidence.generated[pair]:
         return FAILED
-    return REPLACED if evidence.new[pair] >= factor * evidence.old[pair] else KEPT
+    old, new = evidence.old[pair], evidence.new[pair]
+    if old > 0:
+        return REPLACED if new / old >= factor else KEPT
+    return REPLACED if new > 0 else KEPT
 
 
 @pytest.mark.parametrize("rule", RULES)
@@ -44,6 +47,26 @@ def test_factor_and_drop_decide_as_a_loop_does(evidence: Evidence) -> None:
     dropped = decide("drop", evidence, Settings(factor=1.5), 0)
     assert np.array_equal(dropped == DROPPED, expected == REPLACED)
     assert not (dropped == REPLACED).any()
+
+
+FACTOR_RULES = ("factor", "drop", "factor-untouched", "second-round")
+
+
+@pytest.mark.parametrize("rule", FACTOR_RULES)
+@pytest.mark.parametrize("factor", [0.5, 1.0, 1.2, 3.0])
+@pytest.mark.parametrize(
+    ("old", "new", "changes"),
+    [(-0.10, -0.115, False), (-0.10, -0.01, False), (-0.10, -0.10, False), (0.0, 0.0, False),
+     (0.0, -0.1, False), (0.1, -0.3, False), (0.1, 0.0, False), (-0.1, 0.01, True),
+     (0.0, 0.01, True), (0.1, 0.4, True)],
+)  # fmt: skip
+def test_a_factor_of_cosines_that_are_not_positive_replaces_none_by_a_worse_one(
+    rule: str, factor: float, old: float, new: float, changes: bool
+) -> None:
+    one = np.ones(1, bool)
+    pair = Evidence(~one, one, np.array([old]), np.array([new]))
+    actions = decide(rule, pair, Settings(factor=factor), 0)
+    assert (actions != KEPT).tolist() == [changes]
 
 
 def test_pooled_takes_the_better_caption_above_a_quantile_of_trusted_pairs(
@@ -82,7 +105,7 @@ def test_random_rules_touch_as_many_pairs_as_factor_and_other_ones(evidence: Evi
         replaced, decide("random-replaced", evidence, Settings(), 1) == REPLACED
     )
     # Drawn without regard to the cosines.
-    better = evidence.new >= 1.2 * evidence.old
+    better = decide("factor", evidence, Settings(), 0) == REPLACED
     assert 0 < (replaced & ~better).sum() < number
 
 

@@ -113,6 +113,9 @@ def test_a_trained_captioner(corpus: Path) -> None:
     assert record["trusted_pairs"] == TRUSTED
     assert record["trusted_captions"] == TRUSTED
     assert record["captions"] == PAIRS
+    tested = json.loads(metadata["held_out"])
+    assert tested["pictures"] == 20
+    assert tested["captioner"] > tested["typical"] + tested["error"]
     assert record["captions_per_s"] > 0
     assert not list((corpus / "out").glob("*.parts"))
     # The same bytes again; other draws with another seed.
@@ -121,6 +124,31 @@ def test_a_trained_captioner(corpus: Path) -> None:
     assert again.read_bytes() == (corpus / "out" / "recaptions.parquet").read_bytes()
     assert run(corpus, *SMALL, "--seed", "1", out="other") == 0
     assert read(corpus, "other")[1]["revision"] != metadata["revision"]
+
+
+def test_a_captioner_that_is_no_better_than_one_caption_is_not_used(
+    corpus: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The pictures of trusted pairs have nothing to do with their captions."""
+    trusted, _ = files.read_parquet(corpus / "trusted.parquet")
+    texts = np.random.default_rng(3).permutation(trusted["caption"])
+    files.write_parquet(corpus / "trusted.parquet", trusted.assign(caption=texts))
+    assert run(corpus, *SMALL) == 0
+    table, metadata, record = read(corpus)
+    assert set(table["reason"]) == {faults.NOT_BETTER}
+    assert record["held_out"]
+    assert "use_if_not_better" in caplog.text
+    tested = json.loads(metadata["held_out"])
+    assert tested["captioner"] - tested["typical"] < 2 * tested["error"]
+    assert run(corpus, *SMALL, "--use-if-not-better", out="used") == 0
+    assert read(corpus, "used")[0]["reason"].isna().mean() > 0.9
+
+
+def test_few_trusted_pairs_are_all_learned_from(corpus: Path) -> None:
+    trusted, _ = files.read_parquet(corpus / "trusted.parquet")
+    files.write_parquet(corpus / "trusted.parquet", trusted[:40])
+    assert run(corpus, *SMALL) == 0
+    assert "held_out" not in read(corpus)[1]
 
 
 def test_a_training_that_diverges_is_explained(
@@ -271,6 +299,18 @@ def test_a_function_of_the_users(pictures: Path, capsys: pytest.CaptureFixture[s
     assert run(pictures, *settings, "--stall-seconds", "8", pictures=True, out="bad") == 2
     assert "max_failed_share" in capsys.readouterr().err
     assert not (pictures / "bad" / "recaptions.parquet").exists()
+
+
+@pytest.mark.parametrize("name", ["nothing", "repeats"])
+def test_a_captioner_of_which_nothing_is_usable_stops(
+    name: str, pictures: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mispair.repair.captioners.runs.ENOUGH", 10)
+    name = f"tests.repair.made_up:{name}"
+    assert run(pictures, "--captioner", name, pictures=True) == 2
+    assert f"{name} wrote no usable caption for any of 12 pictures" in capsys.readouterr().err
+    assert not (pictures / "out" / "recaptions.parquet").exists()
+    assert not list((pictures / "out").glob("*.parts/*.safetensors"))
 
 
 @pytest.mark.slow

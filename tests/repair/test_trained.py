@@ -93,7 +93,7 @@ def test_a_caption_without_room_is_drawn_again(captioner: TrainedCaptioner) -> N
         for candidates in (1, 6)
     )  # fmt: skip
     assert 20 < sum(caption.reason is not None for caption in once) < 80
-    assert sum(caption.reason is not None for caption in often) < 10
+    assert sum(caption.reason is not None for caption in often) < 15
     kept = [(a, b) for a, b in zip(once, often, strict=True) if a.reason is None]
     assert all(a == b for a, b in kept)
 

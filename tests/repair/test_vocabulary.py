@@ -12,7 +12,10 @@ import torch
 
 from mispair.core.files import UserError
 from mispair.core.provenance import PACKAGE
-from mispair.repair.captioners.vocabulary import tokenized, vocabulary_of
+from mispair.repair.captioners.recaption_settings import Settings
+from mispair.repair.captioners.trained import fit
+from mispair.repair.captioners.vocabulary import tidy, tokenized, vocabulary_of
+from mispair.towers import joined
 from mispair.towers.loading import bounded
 
 SHIPPED = PACKAGE / "towers/shipped/scenes-small"
@@ -93,6 +96,44 @@ def test_word_pieces(tmp_path: Path) -> None:
     vocabulary, counted = vocabulary_of(tokenizer, tokens)
     inside = np.arange(counted.shape[1]) < tokens.lengths[:, None]
     assert vocabulary.texts(np.where(inside, counted, 0), tokens.lengths) == texts
+
+
+def spaces_seen() -> Any:
+    """Return a tokenizer of joined towers, whose tokens hold the spaces before words."""
+    import tokenizers
+    from tokenizers.models import BPE
+    from tokenizers.trainers import BpeTrainer
+
+    reader = tokenizers.Tokenizer(BPE(unk_token="?"))
+    reader.pre_tokenizer = tokenizers.pre_tokenizers.Metaspace()
+    reader.decoder = tokenizers.decoders.Metaspace()
+    known = [*SPACED, "A dog runs on the beach. It's a cat's (large) $5 #1", ",.;:!?%)]([$#'"]
+    reader.train_from_iterator(known, BpeTrainer(vocab_size=300, special_tokens=["?"]))
+    return bounded(joined.Tokenizer(reader, 30))
+
+
+SPACED = [
+    "A dog runs on the beach .", "a dog , a cat", "a ( large ) dog", "it 's a cat 's dog !",
+    "a dog  on the  beach", " a dog", "a dog ", "a dog\non the beach", "a\tdog",
+    "# 1 dog ; $ 5 : 5 %",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("text", SPACED)
+def test_captions_with_odd_spaces_are_learned_from(text: str) -> None:
+    """A tokenizer that sees spaces restored 11 % of Flickr's captions ("the ocean .")."""
+    tokenizer = spaces_seen()
+    settings = Settings(steps=1, width=8, train_batch_size=8)
+    features = np.random.default_rng(0).normal(size=(20, 4)).astype(np.float32)
+    captioner, _ = fit(features, np.arange(20), [text] * 20, tokenizer, settings)
+    assert captioner.vocabulary.size > 2
+    assert tidy(tidy(text)) == tidy(text)
+
+
+def test_long_captions_that_end_within_a_word_are_learned_from() -> None:
+    tokenizer = bounded(open_clip.tokenizer.SimpleTokenizer())
+    tokens = tokenized(tokenizer, ["antidisestablishmentarianism " * 9, "a dog"] * 10, 7)
+    assert vocabulary_of(tokenizer, tokens)[0].size > 2
 
 
 def test_many_texts_are_tokenized_in_blocks(

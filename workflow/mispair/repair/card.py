@@ -52,7 +52,13 @@ def dataset_card(
         parts.append(cards.table(("before", "after", "pairs"), rows))
         if cells[0]["before"] in ("own", "swapped"):
             parts.append("Own captions are those of the shards; whether they are right is unknown.")
-    settings = json.dumps(dict(provenance), indent=1, sort_keys=True)
+    expected = [row for row in ledger if row["metric"] == "expected_pairs"]
+    if expected:
+        rows = [(row["before"], row["after"], f"{row['value']:,.0f}") for row in expected]
+        parts.append("Expected numbers, by the audit's probability that the old caption is wrong:")
+        parts.append(cards.table(("caption before", "pair", "expected pairs"), rows))
+    shown = {name: value for name, value in provenance.items() if name != "examples"}
+    settings = json.dumps(shown, indent=1, sort_keys=True)
     return cards.card(front, *parts, "## Settings", f"```json\n{settings}\n```")
 
 

@@ -9,6 +9,7 @@ from mispair.core.files import UserError
 from mispair.core.settings import command_line
 from mispair.pairs.captions.user_tables import KEY
 from mispair.repair import from_scratch
+from mispair.repair.captioners.functions import refuse_missing_function
 from mispair.repair.from_scratch import of_job
 from mispair.repair.rules import NUMBERS, UNSCORED, WITHOUT_NEW
 from mispair.towers.arms import REPAIR, UNTOUCHED, Arm, corruption
@@ -24,6 +25,9 @@ SECOND_SCORER = "second"
 """Name, in paths, of the model that is fine-tuned after the first round."""
 TRUE_CAPTIONS = (RAW, "drop", "trusted-alone", "oracle", "random-dropped")
 """Rules that replace no caption."""
+
+UNJUDGED = (RAW, "oracle")
+"""Rules whose ledgers expect nothing: the audit of a draw reads the pairing of raw."""
 
 Files = Callable[[Any], list[str]]
 
@@ -168,8 +172,16 @@ class Repair:
         return self._dag.sources_of_shards(self.shards_of_part(wildcards))
 
     def captioner_files(self) -> list[str]:
-        """Return the files of the captioner's model or table; none if the study does not run."""
-        return self._captioner.captioner_files() if self._dag.runs("repair") else []
+        """Return the files of the captioner's model or table; none if the study does not run.
+
+        A captioner of the user's own is refused here if its module has no such function.
+        """
+        if not self._dag.runs("repair"):
+            return []
+        if ":" in self._captioner.captioner:
+            refuse_missing_function(self._captioner.captioner)
+        files: list[str] = self._captioner.captioner_files()
+        return files
 
     def new_captions(self, wildcards: Any) -> list[str]:
         """Return the new captions that a rule decides on."""
@@ -207,11 +219,15 @@ class Repair:
         scorer = {"factor-untouched": UNTOUCHED, AGAIN: SECOND_SCORER}.get(wildcards.repair, chosen)
         return of_job(wildcards, f"{OF_RATE}/scores~{scorer}.safetensors")
 
-    @staticmethod
-    def audits(wildcards: Any) -> list[str]:
-        """Return the probabilities of the audit, where a rule needs them."""
-        path = f"{OF_RATE}/weights.safetensors"
-        return of_job(wildcards, path) if wildcards.repair == "posterior" else []
+    def audits(self, wildcards: Any) -> list[str]:
+        """Return the probabilities of the audit, where a rule needs them.
+
+        Where the truth is not known, the ledgers of other rules read those that the rule posterior
+        needs anyway: they expect from them how many wrong and right captions a rule changes.
+        """
+        expects = self.audits_draws and not self._dag.truth_of_all()
+        needs = wildcards.repair == "posterior" or (expects and wildcards.repair not in UNJUDGED)
+        return of_job(wildcards, f"{OF_RATE}/weights.safetensors") if needs else []
 
     def deciding(self, wildcards: Any) -> str:
         """Return the flags that a rule decides by, and no other setting.

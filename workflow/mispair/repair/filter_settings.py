@@ -22,12 +22,12 @@ class Settings(settings.Settings):
         ["raw", "factor", "drop", "all", "oracle"],
         min_length=1,
         description="Arms of the study. raw: captions as they are, trusted ones right. factor: "
-        "the new caption where its cosine is at least `factor` times the old one's (stage S3 of "
-        "the paper). drop: the pairs that factor would repair are removed. pooled: the better of "
-        "the captions above a cut; pairs without one are dropped (BLIP). share: the share of "
-        "captions with the highest cosines stays, the others are replaced. posterior: captions "
-        "that the audit takes for wrong are replaced. all: all but trusted captions are replaced. "
-        "trusted-alone: trusted pairs alone. oracle: the right captions. random-replaced and "
+        "the new caption where its cosine is positive and at least `factor` times the old one's "
+        "(stage S3 of the paper). drop: the pairs that factor would repair are removed. pooled: "
+        "the better of the captions above a cut; pairs without one are dropped (BLIP). share: the "
+        "share of captions with the highest cosines stays, the others are replaced. posterior: "
+        "captions that the audit takes for wrong are replaced. all: all but trusted captions are "
+        "replaced. trusted-alone: trusted pairs alone. oracle: right captions. random-replaced and "
         "random-dropped: as many pairs as factor replaces, drawn at random. factor-untouched: "
         "factor, scored by the untouched model. second-round: factor once more, with captioner and "
         "scorer trained on the first round's result.",
@@ -57,7 +57,13 @@ class Settings(settings.Settings):
         "seed on its own draw (raw), the untouched model (untouched), or other towers: shipped, "
         "shipped-1, or a folder with a local open_clip model, which then encode the corpus too.",
     )
-    factor: float = Field(1.2, gt=0, description="Factor of factor and of the rules based on it.")
+    factor: float = Field(
+        1.2,
+        gt=0,
+        description="Factor of factor and of the rules based on it. It compares positive cosines: "
+        "a new caption with a cosine of 0 or less replaces none, and one with a positive cosine "
+        "replaces any whose cosine is 0 or less.",
+    )
     trusted_quantile: float = Field(
         0.05, ge=0, le=1,
         description="The cut of the rule pooled: this quantile of the cosines of trusted pairs.",

@@ -26,8 +26,9 @@ def of_draw(
     new: pd.DataFrame,
     trusted: np.ndarray,
     known: TrueFeatures | None,
+    wrong: np.ndarray | None = None,
 ) -> list[Row]:
-    """Return the rows of `counts`, `cells` and `features` of one draw.
+    """Return the rows of `counts`, `cells`, `expected` and `features` of one draw.
 
     Parameters
     ----------
@@ -43,11 +44,15 @@ def of_draw(
         Trusted pairs.
     known : TrueFeatures or None
         Features of the pictures, if they are known.
+    wrong : (n,) float array, optional
+        Probability that the caption before is wrong, by the audit.
     """
     reasons = new["reason"].where(new["reason"].notna(), None).tolist()
     rows = counts(actions, trusted, reasons)
     right = None if known is None else known.true_of(new["caption_id"])
     rows += cells(actions, before.right, right)
+    if known is None and wrong is not None:
+        rows += expected(actions, wrong, trusted)
     if known is not None:
         given = new["caption_id"].notna().to_numpy() & ~trusted
         named = known.named(repaired["caption_id"])
@@ -126,6 +131,33 @@ def cells(
     return [
         {"metric": "pairs", "before": str(first), "after": str(later), "value": number}
         for (first, later), number in sorted(table.items())
+    ]
+
+
+def expected(actions: np.ndarray, wrong: np.ndarray, trusted: np.ndarray) -> list[Row]:
+    """Return how many wrong and right captions each action has, as the audit expects.
+
+    Parameters
+    ----------
+    actions : (n,) int array
+        Action for each pair.
+    wrong : (n,) float array
+        Probability that the caption before is wrong; it is 0 for `trusted` pairs.
+    trusted : (n,) bool array
+        Trusted pairs.
+
+    Returns
+    -------
+    list of dict
+        Sums of probabilities (``expected_pairs``) with ``before`` (wrong or right) and ``after``,
+        the action. Whether a new caption is right is not known.
+    """
+    wrong = np.where(trusted, 0.0, wrong)
+    return [
+        {"metric": "expected_pairs", "before": state, "after": name, "value": float(total)}
+        for state, probability in (("right", 1 - wrong), ("wrong", wrong))
+        for action, name in enumerate(ACTIONS)
+        for total in [probability[actions == action].sum()]
     ]
 
 

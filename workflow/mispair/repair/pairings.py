@@ -96,7 +96,8 @@ def texts_of(captions: Sequence[Path], ids: pd.Series) -> np.ndarray:
         If a caption is in no table.
     """
     tables = [files.read_parquet(path)[0][["caption_id", "caption"]] for path in captions]
-    texts = pd.concat(tables).drop_duplicates("caption_id").set_index("caption_id")["caption"]
+    named = pd.concat([table[table["caption_id"].isin(ids)] for table in tables])
+    texts = named.drop_duplicates("caption_id").set_index("caption_id")["caption"]
     if not ids.isin(texts.index).all():
         missing = ids[~ids.isin(texts.index)].iloc[0]
         raise UserError(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,7 +18,7 @@ from mispair.core.files import UserError
 from mispair.pairs.corruption.swap_draws import column
 from mispair.repair import ledger
 from mispair.repair.filter_settings import Rule, Settings
-from mispair.repair.pairings import aligned, repaired, spared
+from mispair.repair.pairings import aligned, repaired, spared, texts_of
 from mispair.repair.rules import REPLACED, Evidence, decide
 from mispair.repair.true_features import TrueFeatures
 
@@ -94,6 +95,14 @@ class RuleFiles:
         path = self.recaptions[draw % len(self.recaptions)]
         return aligned(files.read_parquet(path)[0], keys, path)
 
+    def held_out(self) -> dict[str, Any]:
+        """Return the test of a trained captioner, for the metadata of the ledger, if there is one.
+
+        ``captioner`` and ``typical`` are those of `mispair.repair.captioners.held_out.HeldOut`.
+        """
+        metadata = files.read_parquet(self.recaptions[0])[1] if self.recaptions else {}
+        return {"held_out": json.loads(metadata["held_out"])} if "held_out" in metadata else {}
+
     def power(self) -> dict[str, Any]:
         """Return how well the scorer and the captioner do, for the metadata of the ledger.
 
@@ -128,6 +137,58 @@ class RuleFiles:
         if self.audits:
             wrong = 1 - files.read_tensors(self.audits[0])[0]["weights"][draw]
         return Evidence(trusted, new["caption_id"].notna().to_numpy(), old, fresh, wrong)
+
+
+EXAMPLES, LONGEST_EXAMPLE = 12, 200
+"""Pairs whose old and new captions the report shows, and the letters of a caption at most."""
+
+
+def examples(
+    table: pd.DataFrame, pairs: Pairs, new: pd.DataFrame, captions: Sequence[Path]
+) -> list[dict[str, str]]:
+    """Return old and new captions of some pairs that a rule replaces in draw 0, drawn at random.
+
+    Parameters
+    ----------
+    table : DataFrame
+        The repaired pairing.
+    pairs : Pairs
+        Before the repair.
+    new : DataFrame
+        New captions of the draw.
+    captions : sequence of Path
+        Texts of old and new captions.
+
+    Returns
+    -------
+    list of dict
+        ``key``, ``old``, ``new`` and ``action``. Of a rule that replaces none, captions that it
+        keeps are shown.
+    """
+    before = spared(pairs.table, pairs.original, pairs.trusted, 0).caption_ids
+    after = table[column("caption_id", 0)].to_numpy(object)
+    has_new = new["caption_id"].notna().to_numpy()
+    replaced = has_new & (after == new["caption_id"].to_numpy(object)) & (after != before)
+    chosen = np.flatnonzero(replaced if replaced.any() else has_new & ~pairs.trusted)
+    chosen = np.sort(
+        seeds.generator(0, "filter-captions", "examples").permutation(chosen)[:EXAMPLES]
+    )
+    if not len(chosen):
+        return []
+    old, fresh = (
+        texts_of(captions, pd.Series(ids[chosen]))
+        for ids in (before, new["caption_id"].to_numpy(object))
+    )
+    dropped = ~table[column("kept", 0)].to_numpy(bool)
+    return [
+        {
+            "key": str(pairs.table["key"].iloc[pair]),
+            "old": first[:LONGEST_EXAMPLE],
+            "new": second[:LONGEST_EXAMPLE],
+            "action": "replaced" if replaced[pair] else "dropped" if dropped[pair] else "kept",
+        }
+        for pair, first, second in zip(chosen.tolist(), old, fresh, strict=True)
+    ]
 
 
 def repaired_pairing(
@@ -170,6 +231,8 @@ def repaired_pairing(
         columns = repaired(before, actions, given)
         for name, values in columns.items():
             table[column(name, draw)] = values
-        of_draw = ledger.of_draw(actions, before, columns, new, pairs.trusted, pairs.features)
+        of_draw = ledger.of_draw(
+            actions, before, columns, new, pairs.trusted, pairs.features, evidence.wrong
+        )
         rows += [{"seed": draw, **row} for row in of_draw]
     return table, rows

@@ -117,9 +117,15 @@ def decide(rule: Rule, evidence: Evidence, settings: Settings, seed: int) -> np.
 
 
 def _better(evidence: Evidence, factor: float) -> np.ndarray:
-    """Replace where the new caption's cosine is at least a factor times the old one's."""
+    """Replace where the new caption's cosine is positive and at least a factor times the old one's.
+
+    The paper compares a ratio of cosines, which has a meaning for positive ones alone. So a
+    positive cosine is better than one that is not, whatever the factor, and a new caption whose
+    cosine is not positive replaces none: with a negative old one the ratio would prefer the
+    smaller.
+    """
     unknown = ~evidence.generated & ~evidence.trusted
-    better = evidence.new >= factor * evidence.old
+    better = (evidence.new > 0) & (evidence.new >= factor * evidence.old)
     actions = np.where(better, REPLACED, KEPT)
     actions[unknown] = FAILED
     return actions.astype(np.int8)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from mispair.core.files import UserError
 from mispair.pairs.captions.scripts import INVISIBLE
 
 EMPTY = "empty"
@@ -14,10 +16,35 @@ REPEATS_ITSELF = "repeats-itself"
 CUT_OFF = "cut-off"
 SAME_FOR_MANY = "same-for-many-pictures"
 TOO_LONG = "too-long"
+TOO_SHORT = "too-short"
 FAILED = "captioner-failed"
+NOT_BETTER = "captioner-not-better"
 
-REASONS = (EMPTY, REPEATS_ITSELF, CUT_OFF, SAME_FOR_MANY, TOO_LONG, FAILED)
+REASONS = (EMPTY, REPEATS_ITSELF, CUT_OFF, SAME_FOR_MANY, TOO_LONG, TOO_SHORT, FAILED, NOT_BETTER)
 """All reasons in a table of captions for a picture without a caption."""
+
+FUNCTION_WORDS = frozenset(
+    re.findall(
+        r"\w+",
+        "a an the this that these those it its is are was were be been being am has have had "
+        "having do does did of in on at by to for from with and or but as into onto over under up "
+        "down out off there here his her their he she they who which what",
+    )
+)
+"""English words that alone describe no picture."""
+
+REMEDIES = {
+    REPEATS_ITSELF: "Set its decoding so that it does not repeat itself",
+    CUT_OFF: "Raise recaption_pairs.max_words",
+    SAME_FOR_MANY: "Raise recaption_pairs.max_same_share if one caption may have many pictures",
+    TOO_LONG: "Raise recaption_pairs.max_words",
+    TOO_SHORT: "Set recaption_pairs.min_words: 1 if single words will do",
+    FAILED: "Read its traceback in the log",
+}
+"""What to do where most captions have a reason."""
+
+SHOWN = 60
+"""Letters of an example in a message."""
 
 COPIES = 3
 """Number of copies of a phrase in a row at which a caption repeats itself."""
@@ -41,7 +68,7 @@ class Caption(NamedTuple):
     reason: str | None = None
 
 
-def check(draft: Draft, max_words: int) -> Caption:
+def check(draft: Draft, max_words: int, min_words: int = 2) -> Caption:
     r"""Return a draft as a clean caption, with the reason if it is unusable.
 
     Examples
@@ -50,6 +77,8 @@ def check(draft: Draft, max_words: int) -> Caption:
     Caption(text='a red star', reason=None)
     >>> check(Draft("a red red red red"), 10).reason, check(Draft("\n"), 10).reason
     ('repeats-itself', 'empty')
+    >>> check(Draft("has."), 10).reason, check(Draft("in the"), 10).reason
+    ('too-short', 'too-short')
     """
     text = clean(draft.text)
     words = text.split()
@@ -61,6 +90,8 @@ def check(draft: Draft, max_words: int) -> Caption:
         reason = CUT_OFF
     elif len(words) > max_words:
         reason = TOO_LONG
+    elif is_too_short(words, min_words):
+        reason = TOO_SHORT
     else:
         return Caption(text)
     return Caption(text, reason)
@@ -107,6 +138,24 @@ def repeats_itself(words: Sequence[str]) -> bool:
     return False
 
 
+def is_too_short(words: Sequence[str], least: int) -> bool:
+    """Return whether a caption has fewer words than `least`, or English function words alone.
+
+    Letters without case, as in scripts that write no spaces, count as a word each.
+
+    Examples
+    --------
+    >>> is_too_short(["A", "."], 2), is_too_short(["red", "star"], 2), is_too_short(["赤い星"], 2)
+    (True, False, False)
+    """
+    words = [word for word in words if any(map(str.isalnum, word))]
+    number = sum(max(1, sum(unicodedata.category(c) == "Lo" for c in word)) for word in words)
+    if number < least:
+        return True
+    bare = ("".join(filter(str.isalnum, word)).casefold() for word in words)
+    return least > 1 and FUNCTION_WORDS.issuperset(bare)
+
+
 def refuse_same_for_many(captions: Sequence[Caption], largest_share: float) -> list[Caption]:
     """Return captions with a reason for those that too many pictures have.
 
@@ -125,3 +174,25 @@ def refuse_same_for_many(captions: Sequence[Caption], largest_share: float) -> l
         else caption
         for caption in captions
     ]
+
+
+def refuse_all_unusable(captions: Sequence[Caption], captioner: str) -> None:
+    """Refuse captions of which none is usable, for other reasons than a test on held-out pairs.
+
+    Raises
+    ------
+    UserError
+        With the reasons, an example and a remedy.
+    """
+    counts = Counter(caption.reason for caption in captions)
+    if not captions or counts[None] or counts[NOT_BETTER] == len(captions):
+        return
+    reasons = ", ".join(f"{reason} {number:,}" for reason, number in counts.most_common())
+    common = counts.most_common(1)[0][0]
+    texts = [caption.text for caption in captions if caption.reason == common and caption.text]
+    example = f", such as {texts[0][:SHOWN]!r}" if texts else ""
+    raise UserError(
+        f"recaption_pairs: captioner {captioner} wrote no usable caption for any of "
+        f"{len(captions):,} pictures ({reasons}{example}). "
+        f"{REMEDIES.get(str(common), 'Look at what it returns')}, or take another captioner."
+    )

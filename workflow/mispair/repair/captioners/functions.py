@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import ast
 import importlib
-from collections.abc import Callable, Sequence
+import importlib.util
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from mispair.core.files import UserError
@@ -67,14 +73,96 @@ def load_function(name: str) -> FunctionCaptioner:
     UserError
         If there is no such module or function.
     """
+    loaded = getattr(module_of(name), name.partition(":")[2], None)
+    if not callable(loaded):
+        raise _no_function(name)
+    return FunctionCaptioner(loaded)
+
+
+def module_of(name: str) -> ModuleType:
+    """Import the module of a function by ``package.module:function``.
+
+    Raises
+    ------
+    UserError
+        If it cannot be imported.
+    """
+    try:
+        with _working_folder_on_path():
+            return importlib.import_module(name.partition(":")[0])
+    except Exception as error:  # of any kind: the module is the user's
+        raise _not_loaded(name, f"{type(error).__name__}: {error}") from error
+
+
+def refuse_missing_function(name: str) -> None:
+    """Refuse a function that does not exist, without running its module.
+
+    Raises
+    ------
+    UserError
+        If the module is not found or cannot be parsed, or defines no such function.
+    """
     module, _, function = name.partition(":")
     try:
-        loaded = getattr(importlib.import_module(module), function)
-    except Exception as error:  # of any kind: the module is the user's
-        raise UserError(
-            f"recaption_pairs: captioner: {name} cannot be loaded ({type(error).__name__}: "
-            f"{error}). The module must be on PYTHONPATH, or in the folder that runs Snakemake."
-        ) from error
-    if not callable(loaded):
-        raise UserError(f"recaption_pairs: captioner: {name} is no function.")
-    return FunctionCaptioner(loaded)
+        with _working_folder_on_path():
+            spec = importlib.util.find_spec(module)
+    except Exception as error:  # of any kind: the packages that hold the module are imported
+        raise _not_loaded(name, f"{type(error).__name__}: {error}") from error
+    if spec is None:
+        raise _not_loaded(name, f"there is no module {module}")
+    if not spec.has_location or not str(spec.origin).endswith(".py"):
+        return
+    try:
+        tree = ast.parse(Path(str(spec.origin)).read_bytes(), str(spec.origin))
+    except (OSError, SyntaxError, ValueError) as error:
+        raise _not_loaded(name, f"{type(error).__name__}: {error}") from error
+    names = dict(_defined(tree.body))
+    if not names.get(function, bool(names.keys() & {"*", "__getattr__"})):
+        raise _no_function(name)
+
+
+def _defined(body: Sequence[ast.stmt]) -> Iterator[tuple[str, bool]]:
+    """Yield the names that statements define, and whether each may be a function."""
+    for part in body:
+        if isinstance(part, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            yield part.name, True
+        elif isinstance(part, ast.Import | ast.ImportFrom):
+            yield from ((alias.asname or alias.name, True) for alias in part.names)
+        elif isinstance(part, ast.Assign | ast.AnnAssign):
+            targets = part.targets if isinstance(part, ast.Assign) else [part.target]
+            data = ast.Constant | ast.List | ast.Dict | ast.Tuple | ast.Set | ast.JoinedStr
+            for target in (node for each in targets for node in ast.walk(each)):
+                if isinstance(target, ast.Name):
+                    yield target.id, not isinstance(part.value, data) or target not in targets
+        else:
+            for inner in ("body", "orelse", "finalbody"):
+                yield from _defined(getattr(part, inner, []))
+            for handler in getattr(part, "handlers", []):
+                yield from _defined(handler.body)
+
+
+@contextmanager
+def _working_folder_on_path() -> Iterator[None]:
+    """Let modules of the folder that runs Snakemake be found, as ``python -m`` does."""
+    importlib.invalidate_caches()
+    folder = str(Path.cwd())
+    sys.path.insert(0, folder)
+    try:
+        yield
+    finally:
+        sys.path.remove(folder)
+
+
+def _not_loaded(name: str, reason: str) -> UserError:
+    return UserError(
+        f"recaption_pairs: captioner: {name} cannot be loaded ({reason}). Its module must be in "
+        f"the folder that Snakemake runs in ({Path.cwd()}), or in one that PYTHONPATH names."
+    )
+
+
+def _no_function(name: str) -> UserError:
+    module, _, function = name.partition(":")
+    return UserError(
+        f"recaption_pairs: captioner: the module {module} has no function {function}. Name one as "
+        "package.module:function."
+    )

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import importlib
 import importlib.metadata
 import json
 import os
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,8 +15,10 @@ from mispair.core.devices import device_name
 from mispair.core.provenance import fingerprint, sampled_digest
 from mispair.core.software import versions
 from mispair.repair.captioners.faults import REASONS, Caption
+from mispair.repair.captioners.functions import module_of
 
 if TYPE_CHECKING:
+    from mispair.repair.captioners.held_out import HeldOut
     from mispair.repair.captioners.recaption_settings import Settings
 
 LIBRARIES = ("tokenizers", "transformers")
@@ -29,8 +31,7 @@ EXAMPLES = 3
 def revision_of(settings: Settings) -> str:
     """Return the revision of the weights, table or code of a captioner that is not trained."""
     if ":" in settings.captioner:
-        module = importlib.import_module(settings.captioner.partition(":")[0])
-        source = getattr(module, "__file__", None)
+        source = getattr(module_of(settings.captioner), "__file__", None)
         return fingerprint([Path(source).read_bytes()]) if source else "unknown"
     model, paths = str(settings.model), settings.captioner_files()
     if not paths:
@@ -41,8 +42,11 @@ def revision_of(settings: Settings) -> str:
     return fingerprint(part for pair in zip(names, digests, strict=True) for part in pair)
 
 
-def origin(settings: Settings, revision: str, pairs: Sequence[str]) -> dict[str, str]:
+def origin(
+    settings: Settings, revision: str, pairs: Sequence[str], held_out: HeldOut | None = None
+) -> dict[str, str]:
     """Return the metadata of a table of captions; `pairs` are the keys of its pairs."""
+    tested = {} if held_out is None else {"held_out": json.dumps(asdict(held_out), sort_keys=True)}
     libraries = versions() | {name: importlib.metadata.version(name) for name in LIBRARIES}
     how: dict[str, Any] = settings.model_dump(include={"candidates", "seed", "max_words"})
     how["method"] = settings.decoding
@@ -56,6 +60,7 @@ def origin(settings: Settings, revision: str, pairs: Sequence[str]) -> dict[str,
         "decoding": json.dumps(how, sort_keys=True),
         "versions": json.dumps(libraries, sort_keys=True),
         "pairs": fingerprint(sorted(pairs)),
+        **tested,
     }
 
 

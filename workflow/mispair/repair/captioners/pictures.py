@@ -104,16 +104,17 @@ class Captioning:
             if len(drafts) != len(waiting):
                 raise CaptionerError(f"returned {len(drafts)} of {len(waiting)} captions")
             for i, of_picture in zip(waiting, drafts, strict=True):
-                captions[i] = first_usable(of_picture, settings.max_words)
+                captions[i] = first_usable(of_picture, settings)
             waiting = [i for i in waiting if captions[i].reason]
             if not waiting:
                 break
         return captions
 
 
-def first_usable(drafts: Sequence[Draft], max_words: int) -> Caption:
+def first_usable(drafts: Sequence[Draft], settings: Settings) -> Caption:
     """Return the first draft that is usable, or else the first one with its reason."""
-    checked = [check(draft, max_words) for draft in drafts] or [Caption("", EMPTY)]
+    limits = settings.max_words, settings.min_words
+    checked = [check(draft, *limits) for draft in drafts] or [Caption("", EMPTY)]
     return next((caption for caption in checked if caption.reason is None), checked[0])
 
 

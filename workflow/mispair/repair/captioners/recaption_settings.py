@@ -74,6 +74,13 @@ class Settings(EncodingSettings):
         "is the same each time.",
     )
     max_words: int = Field(40, ge=1, description="Largest number of words of a caption.")
+    min_words: int = Field(
+        2,
+        ge=1,
+        description="Smallest number of words of a caption, one of which says something: A, has. "
+        "and in the describe no picture. Each letter of a script without spaces counts. 1 allows "
+        "single words, as captions that are names of classes.",
+    )
     max_same_share: float = Field(
         0.05,
         gt=0,
@@ -89,6 +96,12 @@ class Settings(EncodingSettings):
     )
     lr: float = Field(0.003, gt=0, description="For trained: largest step size of the training.")
     weight_decay: float = Field(0.3, ge=0, description="For trained: weight decay of AdamW.")
+    use_if_not_better: bool = Field(
+        False,
+        description="For trained: use its captions even if, on trusted pairs that are held out, "
+        "they are no closer to the right captions than the most typical trusted caption is. By "
+        "default none is used then. With fewer than 60 trusted pairs there is no such test.",
+    )
     batch_size: int = Field(
         64,
         ge=1,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -21,15 +22,30 @@ from mispair.pairs.index.reading import by_name, locations
 from mispair.pairs.shards.staging import staged
 from mispair.pretraining.names import TOWERS_FILE
 from mispair.repair.captioners import sources
-from mispair.repair.captioners.faults import Caption, refuse_same_for_many
+from mispair.repair.captioners.faults import (
+    NOT_BETTER,
+    Caption,
+    refuse_all_unusable,
+    refuse_same_for_many,
+)
 from mispair.repair.captioners.origin import revision_of
 from mispair.repair.captioners.pictures import Captioner, Captioning, caption_shards
 
 if TYPE_CHECKING:
     from mispair.core.resume import Checkpoints
+    from mispair.repair.captioners.held_out import HeldOut
     from mispair.repair.captioners.recaption_settings import Settings
     from mispair.repair.captioners.trained import TrainedCaptioner
     from mispair.repair.captioners.vocabulary import Tokenizer
+
+
+log = logging.getLogger(__name__)
+
+SHOWN = 10
+"""Held-out captions with the right ones in the record."""
+
+ENOUGH = 100
+"""A group of at least so many pictures has a usable caption, or the captioner is of no use."""
 
 
 @dataclass(frozen=True)
@@ -87,6 +103,9 @@ class Outcome:
         How many captions an earlier job had written.
     more : dict
         Further entries of the record.
+    held_out : HeldOut or None
+        How close captions of trusted pairs are that the captioner has not learned from; None where
+        that was not tested.
     """
 
     keys: list[str]
@@ -96,6 +115,7 @@ class Outcome:
     seconds: dict[str, float]
     resumed: int = 0
     more: dict[str, Any] = field(default_factory=dict)
+    held_out: HeldOut | None = None
 
     def table(self) -> pd.DataFrame:
         """Return ``key``, ``caption`` (empty where there is a reason) and ``reason``."""
@@ -116,6 +136,12 @@ def run(settings: Settings, states: Checkpoints, inputs: Inputs) -> Outcome:
     else:
         outcome = run_pictures(settings, states, inputs)
     checked = refuse_same_for_many(outcome.captions, settings.max_same_share)
+    if settings.captioner in ("trained", "given") or len(checked) >= ENOUGH:
+        try:
+            refuse_all_unusable(checked, settings.captioner)
+        except UserError:
+            states.remove()  # another run would go on from captions of no use
+            raise
     return replace(outcome, captions=checked)
 
 
@@ -133,6 +159,7 @@ def run_trained(settings: Settings, states: Checkpoints, inputs: Inputs) -> Outc
 
     `states` hold the state of the training, and the captions of each group.
     """
+    from mispair.repair.captioners import held_out
     from mispair.repair.captioners.trained import fit
 
     device = choose_device(settings.device)
@@ -141,11 +168,15 @@ def run_trained(settings: Settings, states: Checkpoints, inputs: Inputs) -> Outc
     tokenizer, towers_fingerprint = _tokenizer_of(inputs.towers[0].parent)
     cached = sources.PictureFeatures(inputs.features, inputs.feature_rows, towers_fingerprint)
     of_key = right.drop_duplicates("key", ignore_index=True)
-    rows = dict(zip(of_key["key"], range(len(of_key)), strict=True))
+    is_held = held_out.drawn(len(of_key), settings.seed)
+    to_test = right[right["key"].isin(of_key["key"][is_held])]
+    right = right[~right["key"].isin(to_test["key"])]
+    learned = of_key[~is_held].reset_index(drop=True)
+    rows = dict(zip(learned["key"], range(len(learned)), strict=True))
     try:
         with Progress("training the captioner", settings.steps, "steps") as progress:
             captioner, losses = fit(
-                cached.of(of_key),
+                cached.of(learned),
                 right["key"].map(rows).to_numpy(),
                 right["caption"].tolist(),
                 tokenizer,
@@ -157,17 +188,31 @@ def run_trained(settings: Settings, states: Checkpoints, inputs: Inputs) -> Outc
     except FloatingPointError as error:
         raise UserError(f"recaption_pairs: {error}.") from error
     trained = time.perf_counter()
-    pairs = sources.read_pairs(inputs.corpus)
-    written, resumed = _captions_of_groups(captioner, cached, pairs, states)
-    seconds = {"training": trained - started, "captions": time.perf_counter() - trained}
-    more = {
+    more: dict[str, Any] = {
         "trusted_pairs": len(of_key),
-        "trusted_captions": len(right),
+        "trusted_captions": len(right) + len(to_test),
         "tokens": len(captioner.vocabulary.ids),
         "loss": float(losses[-20:].mean()),
     }
+    outcome = None
+    if is_held.any():
+        features = cached.of(of_key[is_held])
+        outcome, examples = held_out.examined(
+            captioner, features, to_test, right["caption"].tolist(), tokenizer
+        )
+        shown = zip(to_test["caption"], examples, strict=False)
+        more["held_out"] = [(text, new.text) for text, new in list(shown)[:SHOWN]]
+    pairs = sources.read_pairs(inputs.corpus)
+    if outcome is None or outcome.is_better or settings.use_if_not_better:
+        written, resumed = _captions_of_groups(captioner, cached, pairs, states)
+    else:
+        written, resumed = [Caption("", NOT_BETTER)] * len(pairs), 0
+    if outcome is not None and not outcome.is_better:
+        log.warning("%s", held_out.warning(outcome, settings.use_if_not_better))
+    seconds = {"training": trained - started, "captions": time.perf_counter() - trained}
     keys = pairs["key"].tolist()
-    return Outcome(keys, written, captioner.revision, device, seconds, resumed, more)
+    revision = captioner.revision
+    return Outcome(keys, written, revision, device, seconds, resumed, more, outcome)
 
 
 def _tokenizer_of(towers: Path) -> tuple[Tokenizer, str]:

@@ -209,7 +209,7 @@ def read_given(settings: Settings, keys: Sequence[str], index: Sequence[Path]) -
             "recaption_pairs.join and recaption_pairs.key_column."
         )
     of_pairs = (drafts.get(value_of.get(key, ""), []) for key in keys)
-    return [first_usable(some, settings.max_words) for some in of_pairs]
+    return [first_usable(some, settings) for some in of_pairs]
 
 
 def _values_of_pairs(column: str, keys: Sequence[str], index: Sequence[Path]) -> dict[str, str]:

@@ -22,6 +22,7 @@ from mispair.repair.captioners.training import Captions, loss_of_step, plan
 from mispair.repair.captioners.vocabulary import (
     Tokenizer,
     Vocabulary,
+    tidy,
     tokenized,
     vocabulary_of,
 )
@@ -98,7 +99,7 @@ class TrainedCaptioner:
             for row, draft in zip(
                 waiting, self._drafts(features[waiting], some, number), strict=True
             ):
-                captions[row] = check(draft, self.settings.max_words)
+                captions[row] = check(draft, self.settings.max_words, self.settings.min_words)
             waiting = np.array([row for row in waiting if captions[row].reason], dtype=np.int64)
             if not len(waiting):
                 break
@@ -151,7 +152,7 @@ def fit(
     UserError
         If there are too few captions, or the tokenizer is not supported.
     """
-    tokens = tokenized(tokenizer, texts, room_for(settings.max_words))
+    tokens = tokenized(tokenizer, [*map(tidy, texts)], room_for(settings.max_words))
     some = np.flatnonzero(tokens.lengths > 0)
     if len(some) < FEWEST_CAPTIONS:
         raise UserError(

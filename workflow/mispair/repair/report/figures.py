@@ -6,7 +6,17 @@ import altair as alt
 import pandas as pd
 
 from mispair.core.words import number
-from mispair.repair.report.measures import ARMS, LABELS, TOWERS, rates_of, rules_of, values
+from mispair.repair.report.measures import (
+    ARMS,
+    FILTERS,
+    LABELS,
+    TOWERS,
+    label_of,
+    rates_of,
+    rules_of,
+    truth_is_known,
+    values,
+)
 from mispair.report import charts, small, style
 from mispair.report.charts import Drawing, Hole
 from mispair.report.tables import Tables
@@ -30,16 +40,19 @@ CELLS = {
     ("right", "dropped"): ("right, dropped", style.GREY),
     ("wrong", "dropped"): ("wrong, dropped", style.SKY),
     ("own", "own"): ("own, stays", style.BLUE),
-    ("swapped", "replaced"): ("swapped, replaced", style.GREEN),
+    ("swapped", "replaced"): ("exchanged, replaced", style.GREEN),
     ("own", "replaced"): ("own, replaced", style.VIOLET),
-    ("swapped", "swapped"): ("swapped, stays", style.ORANGE),
+    ("swapped", "swapped"): ("exchanged, stays", style.ORANGE),
     ("own", "dropped"): ("own, dropped", style.GREY),
-    ("swapped", "dropped"): ("swapped, dropped", style.SKY),
+    ("swapped", "dropped"): ("exchanged, dropped", style.SKY),
 }
 """Name and colour of captions by their state before and after the repair.
 
-Right and wrong where the pictures are known; else own captions and swapped ones.
+Right and wrong where the pictures are known; else own captions and those that a run exchanged.
 """
+
+OWN_ALONE = {"own, stays": "stays", "own, replaced": "replaced", "own, dropped": "pair dropped"}
+"""Names where no caption was exchanged."""
 
 
 def repair_by_rule(tables: Tables) -> Drawing | Hole:
@@ -57,13 +70,14 @@ def _of_table(tables: Tables, name: str) -> Drawing | Hole:
     if not rates:
         return Hole(NOT_RUN[name])
     parts = [values(tables, measure, name).assign(measure=measure) for measure in SHOWN]
-    return _by_rule(pd.concat(parts, ignore_index=True), rules_of(tables, name), rates[-1])
+    labels = {rule: label_of(tables, rule, name) for rule in rules_of(tables, name)}
+    return _by_rule(pd.concat(parts, ignore_index=True), labels, rates[-1])
 
 
-def _by_rule(data: pd.DataFrame, rules: list[str], rate: float) -> Drawing:
+def _by_rule(data: pd.DataFrame, rules: dict[str, str], rate: float) -> Drawing:
     """Draw ``value`` of each ``measure``, ``rule`` and ``seed`` at a rate."""
-    data = data[data["rate"] == rate].assign(label=lambda table: table["rule"].map(LABELS))
-    order = [LABELS[rule] for rule in rules]
+    data = data[data["rate"] == rate].assign(label=lambda table: table["rule"].map(rules))
+    order = [*rules.values()]
     panels = []
     for number_of_panel, (measure, title) in enumerate(SHOWN.items()):
         axis = alt.Axis(labelLimit=320) if not number_of_panel else alt.Axis(labels=False)
@@ -86,12 +100,12 @@ def _by_rule(data: pd.DataFrame, rules: list[str], rate: float) -> Drawing:
         f"{measure} "
         + ", ".join(
             f"{rule} {number(means[measure, rule], 3)}"
-            for rule in ("raw", "factor", "oracle")
+            for rule in ("raw", *FILTERS, "drop", "oracle")
             if (measure, rule) in means
         )
         for measure in SHOWN
     ]
-    sentence = f"At rate {rate:g}: {'; '.join(texts)}."
+    sentence = f"{_at(rate)}: {'; '.join(texts)}."
     return Drawing(charts.side_by_side(panels, 3, data, gap=24), data, sentence)
 
 
@@ -107,9 +121,14 @@ def repair_ledger(tables: Tables) -> Drawing | Hole:
     data = cells.groupby(keys)[["value"]].sum().reset_index()
     data["value"] /= draws * total
     data["cell"] = [CELLS[cell][0] for cell in zip(data["before"], data["after"], strict=True)]
+    exchanged = "swapped" in set(cells["before"])
+    if not exchanged:
+        data["cell"] = data["cell"].replace(OWN_ALONE)
     data = data.groupby(["rule", "rate", "cell"])[["value"]].sum().reset_index()
     data["label"] = data["rule"].map(LABELS)
-    colours = dict(CELLS.values())
+    colours = {
+        name if exchanged else OWN_ALONE.get(name, name): colour for name, colour in CELLS.values()
+    }
     present = [name for name in colours if name in set(data["cell"])]
     shown = rules_of(tables) or LABELS
     order = [LABELS[rule] for rule in shown if rule in set(data["rule"])]
@@ -126,35 +145,42 @@ def repair_ledger(tables: Tables) -> Drawing | Hole:
             order="position:Q",
             tooltip=charts.tips("label:N:rule", "cell:N:caption", "value:Q:share of pairs"),
         )
-        .properties(width=420, height=26 * len(order), title=f"Rate {rate:g}")
+        .properties(width=420, height=26 * len(order), title=_at(rate))
         for rate in sorted(data["rate"].unique())
     ]
     shares = data[data["rate"] == data["rate"].max()].set_index(["rule", "cell"])["value"]
-    gain, loss, text = (
-        "wrong, repaired",
-        "right, harmed",
-        "repairs {} % of all pairs and harms {} %",
-    )
-    if "right, stays right" not in present:
-        gain, loss = "swapped, replaced", "own, replaced"
-        text = "replaces swapped captions of {} % of all pairs and own ones of {} %"
+    text = "replaces {} % of all captions and drops {} % of the pairs"
+    shown_cells = ["replaced", "pair dropped"]
+    if truth_is_known(tables):
+        text = "repairs {} % of all pairs and harms {} %"
+        shown_cells = ["wrong, repaired", "right, harmed"]
+    elif exchanged:
+        text = "replaces exchanged captions of {} % of all pairs and own ones of {} %"
+        shown_cells = ["exchanged, replaced", "own, replaced"]
     sentence = "; ".join(
         f"{rule} "
-        + text.format(*(number(100 * shares.get((rule, cell), 0.0), 1) for cell in (gain, loss)))
-        for rule in ("factor", "all")
-        if rule in shares.index.get_level_values(0)
+        + text.format(*(number(100 * shares.get((rule, cell), 0.0), 1) for cell in shown_cells))
+        for rule in (*FILTERS, "drop", "all")
+        if rule in shares.index.get_level_values(0) and not (rule == "drop" and exchanged)
     )
-    rate = data["rate"].max()
-    sentence = f"At rate {rate:g}: {sentence}" if sentence else ""
-    text = f"{sentence}." if sentence else "No rule replaced a caption."
-    return Drawing(charts.side_by_side(panels, 1, data), data, text)
+    at = _at(data["rate"].max())
+    sentence = f"{at}: {sentence}." if sentence else "No rule replaced a caption."
+    return Drawing(charts.side_by_side(panels, 1, data), data, sentence)
+
+
+def _at(rate: float) -> str:
+    """Return the rate in words, as the beginning of a sentence."""
+    return f"At rate {rate:g}" if rate > 0 else "On the captions as they are"
 
 
 IN_SHORT = {
     "raw": "raw captions",
     "factor": "filtered",
     "posterior": "by the audit",
+    "pooled": "better of both",
+    "share": "best stay",
     "drop": "pairs dropped",
+    "all": "all replaced",
     "oracle": "right captions",
 }
 """Rules of the small figure."""
@@ -171,8 +197,9 @@ def small_repair(tables: Tables) -> Drawing | Hole:
         return Hole("no accuracy was measured")
     position = {rule: number_of_rule for number_of_rule, rule in enumerate(IN_SHORT)}
     table = table.sort_values("rule", key=lambda rules: rules.map(position), kind="stable")
-    runs = table.assign(label=table["rule"].map(IN_SHORT))[["label", "value"]]
+    names = IN_SHORT if truth_is_known(tables) else {**IN_SHORT, "oracle": "own captions"}
+    runs = table.assign(label=table["rule"].map(names))[["label", "value"]]
     chart, data = small.dots(runs.reset_index(drop=True), "Accuracy (share)", colour=style.BLUE)
     means = runs.groupby("label", sort=False)["value"].mean()
     listed = ", ".join(f"{label} {number(value)}" for label, value in means.items())
-    return Drawing(chart, data, f"Accuracy at rate {rates[-1]:g}: {listed}.")
+    return Drawing(chart, data, f"{_at(rates[-1])}, accuracy is: {listed}.")

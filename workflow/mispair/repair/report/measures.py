@@ -32,6 +32,9 @@ LABELS = {
 }
 """Rules in words, in the order in which they are shown."""
 
+NOT_RIGHT = {"oracle": "own captions, none exchanged"}
+"""Rules in other words where it is not known which captions are right."""
+
 FILTERS = ("factor", "posterior", "pooled", "share")
 """Rules that filter; claims on filtering are judged on the first of them that was run."""
 
@@ -92,6 +95,41 @@ def main_filter(tables: Tables, name: str = ARMS) -> str:
     """Return the rule on which claims on filtering are judged."""
     rules = rules_of(tables, name)
     return next((rule for rule in FILTERS if rule in rules), FILTERS[0])
+
+
+def label_of(tables: Tables, rule: str, name: str = ARMS) -> str:
+    """Return a rule in words; the oracle of other than drawn pictures is not known to be right."""
+    return LABELS[rule] if truth_is_known(tables, name) else NOT_RIGHT.get(rule, LABELS[rule])
+
+
+def truth_is_known(tables: Tables, name: str = ARMS) -> bool:
+    """Return whether the ledgers have right and wrong captions, as of drawn scenes."""
+    table = tables.repairs if name == ARMS else tables.tower_repairs
+    states = set(table.loc[table["metric"] == "pairs", "before"].dropna())
+    return not states & {"own", "swapped"}
+
+
+def shares_changed(tables: Tables, rate: float, name: str = ARMS) -> dict[str, float]:
+    """Return the share of pairs that each rule replaces or drops at a rate."""
+    table = tables.repairs if name == ARMS else tables.tower_repairs
+    table = table[table["rate"] == rate]
+    counts = table.groupby(["rule", "metric"])["value"].sum()
+    return {
+        rule: float(sum(counts.get((rule, kind), 0.0) for kind in ("replaced", "dropped")))
+        / counts[rule, "read"]
+        for rule in LABELS
+        if counts.get((rule, "read"), 0.0) > 0
+    }
+
+
+def held_out(tables: Tables) -> tuple[float, float, int] | None:
+    """Return the cosines of a trained captioner and of one caption for all, and the pairs."""
+    table = tables.repairs[tables.repairs["metric"] == "held_out_cosine"]
+    means = table.groupby("captions")[["value", "n"]].mean()
+    if not {"captioner", "typical"} <= set(means.index):
+        return None
+    value = means["value"]
+    return float(value["captioner"]), float(value["typical"]), int(means["n"].iloc[0])
 
 
 def captions_are_right(tables: Tables) -> bool:

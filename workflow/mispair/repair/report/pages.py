@@ -5,15 +5,21 @@ from __future__ import annotations
 import pandas as pd
 
 from mispair.core.words import number
+from mispair.repair.captioners.faults import NOT_BETTER
 from mispair.repair.report import claims
 from mispair.repair.report.measures import (
     ARMS,
+    FILTERS,
     LABELS,
+    NOT_RIGHT,
     TOWERS,
+    held_out,
+    label_of,
     mean_of,
     measures_of,
     rates_of,
     rules_of,
+    shares_changed,
     values,
 )
 from mispair.repair.report.study import ARMS as OF_ARMS
@@ -22,6 +28,23 @@ from mispair.report import texts
 from mispair.report.pages.study_pages import Pages
 from mispair.report.table import Table, effect_cell, mean_and_spread
 from mispair.report.tables import Tables
+
+UNCHANGED = ("raw", "oracle")
+"""Rules that change no caption."""
+
+TRUE = (
+    "Repaired: a wrong caption before, a true one after. Harmed: the reverse. A new caption is "
+    "true if it names features of the picture and no other ones."
+)
+EXPECTED = (
+    "Which captions of this corpus are wrong is not known. The last two columns are expected "
+    "numbers, by the audit's probabilities, of wrong and of right captions that are replaced or "
+    "dropped; whether a new caption is true is not known."
+)
+NOT_KNOWN = (
+    "Which captions of this corpus are true is not known, so repaired and harmed pairs are not "
+    "counted. The rule posterior adds expected numbers."
+)
 
 COUNTS = ("read", "kept", "replaced", "dropped", "failed")
 
@@ -37,6 +60,7 @@ def _tables(tables: Tables, confidence: float) -> list[Table]:
             *(_arms(tables, name, rate, confidence, of_arms) for rate in rates_of(tables, name)),
             *(_ledger(ledgers, rate, of_ledger) for rate in rates_of(tables, name)),
             *_features(ledgers, of_ledger),
+            *(_examples(tables) if name == ARMS else []),
         )
     ]
 
@@ -55,10 +79,9 @@ def _arms(tables: Tables, name: str, rate: float, confidence: float, section: st
         ]
         effect = gain.difference(tables, rule, "raw", rate, confidence)
         against = effect_cell(effect.value, effect.low, effect.high) if rule != "raw" else "–"
-        rows.append((LABELS[rule], *cells, against))
+        rows.append((label_of(tables, rule, name), *cells, against))
     return Table(
-        f"Towers trained from scratch, at rate {rate:g}" if name == TOWERS
-        else f"Arms at rate {rate:g}",
+        f"Towers trained from scratch, {_at(rate)}" if name == TOWERS else f"Arms {_at(rate)}",
         ("captions", *shown, "accuracy − raw"),
         tuple(rows),
         "Mean ± standard deviation over seeds. Directions: participation ratio. Every arm has as "
@@ -67,40 +90,92 @@ def _arms(tables: Tables, name: str, rate: float, confidence: float, section: st
     )  # fmt: skip
 
 
+def _at(rate: float) -> str:
+    return f"at rate {rate:g}" if rate > 0 else "on the captions as they are"
+
+
 def _ledger(ledgers: pd.DataFrame, rate: float, section: str) -> Table:
     table = ledgers[ledgers["rate"] == rate]
     draws = max(1, table["seed"].nunique())
     counts = (table.groupby(["rule", "metric"])["value"].sum() / draws).to_dict()
     cells = table[table["metric"] == "pairs"]
     of_cell = (cells.groupby(["rule", "before", "after"])["value"].sum() / draws).to_dict()
-    truth_known = bool(cells["before"].isin(["right", "wrong"]).any())
+    expected = table[table["metric"] == "expected_pairs"]
+    of_expected = (
+        expected[expected["after"].isin(["replaced", "dropped"])]
+        .groupby(["rule", "before"])["value"].sum() / draws
+    ).to_dict()  # fmt: skip
+    heads, remark = (), NOT_KNOWN
+    if cells["before"].isin(["right", "wrong"]).any():
+        heads, remark = ("repaired", "harmed"), TRUE
+    elif of_expected:
+        heads, remark = ("wrong, changed (expected)", "right, changed (expected)"), EXPECTED
+
+    def judged(rule: str) -> list[str]:
+        if remark == TRUE:
+            pairs = [(rule, "wrong", "right"), (rule, "right", "wrong")]
+            return [f"{of_cell.get(pair, 0.0):,.0f}" for pair in pairs]
+        states = ("wrong", "right") if heads else ()
+        known = [of_expected.get((rule, state)) for state in states]
+        return ["–" if value is None else f"{value:,.0f}" for value in known]
+
+    labels = LABELS if remark == TRUE else {**LABELS, **NOT_RIGHT}
     rows = [
-        (
-            LABELS[rule],
-            *(f"{counts[rule, name]:,.0f}" for name in COUNTS),
-            *(
-                f"{of_cell.get((rule, *cell), 0.0):,.0f}" if truth_known else ""
-                for cell in (("wrong", "right"), ("right", "wrong"))
-            ),
-        )
+        (labels[rule], *(f"{counts[rule, name]:,.0f}" for name in COUNTS), *judged(rule))
         for rule in LABELS
         if (rule, "read") in counts
     ]
-    remark = "Mean over draws. Read = kept + replaced + dropped + failed. "
-    remark += (
-        "Repaired: a wrong caption before, a true one after. Harmed: the reverse. A new caption is "
-        "true if it names features of the picture and no other ones."
-        if truth_known
-        else "Which captions of this corpus are true is not known, so repaired and harmed pairs "
-        "are not counted."
-    )
     return Table(
-        f"Ledger at rate {rate:g}",
-        ("captions", *COUNTS, "repaired", "harmed"),
+        f"Ledger {_at(rate)}",
+        ("captions", *COUNTS, *heads),
         tuple(rows),
-        remark,
+        f"Mean over draws. Read = kept + replaced + dropped + failed. {remark}",
         section=section,
     )
+
+
+def _examples(tables: Tables) -> list[Table]:
+    """Return old and new captions of pairs of the first filter that replaced some."""
+    table = tables.repair_examples
+    if table.empty:
+        return []
+    replaced = table[table["action"] == "replaced"]
+    table = table if replaced.empty else replaced
+    table = table[table["rate"] == table["rate"].min()]
+    rule = next(rule for rule in (*FILTERS, *LABELS) if rule in set(table["rule"]))
+    shown = table[table["rule"] == rule]
+    return [
+        Table(
+            f"Old and new captions by the rule {rule}, {_at(float(shown['rate'].iloc[0]))}",
+            ("pair", "old caption", "new caption", "old one"),
+            tuple(shown[["key", "old", "new", "action"]].itertuples(index=False, name=None)),
+            "Pairs drawn at random. Read some before you use the new captions.",
+            section=LEDGER,
+        )
+    ]
+
+
+def _ran(tables: Tables) -> list[str]:
+    """Return what the repair did, for the landing page."""
+    read = tables.repairs[tables.repairs["metric"] == "read"]
+    if read.empty:
+        return []
+    changed = shares_changed(tables, float(read["rate"].max()))
+    numbers = {
+        "pairs": float(read["value"].max()),
+        "changed": {rule: share for rule, share in changed.items() if rule not in UNCHANGED},
+    }
+    return [texts.sentence("repair", "summary", "ran", numbers)]
+
+
+def _limits(tables: Tables) -> list[str]:
+    """Return that the captioner was not used, if it was not."""
+    table, found = tables.repairs, held_out(tables)
+    unused = table[(table["metric"] == "failed_reason") & (table["reason"] == NOT_BETTER)]
+    if found is None or unused.empty:
+        return []
+    numbers = dict(zip(("captioner", "typical", "pairs"), found, strict=True))
+    return [texts.sentence("repair", "limits", "unused", numbers)]
 
 
 def _features(ledgers: pd.DataFrame, section: str) -> list[Table]:
@@ -140,7 +215,7 @@ def _answer(tables: Tables) -> str:
     if not rates:
         return ""
     means = {
-        LABELS[rule]: mean_of(table, rule, rates[-1])
+        label_of(tables, rule, name): mean_of(table, rule, rates[-1])
         for rule in rules_of(tables, name)
         if rule in table["rule"].unique()
     }
@@ -153,4 +228,6 @@ PAGES = Pages(
     questions=claims.QUESTIONS,
     answer=_answer,
     tables=_tables,
+    summary=_ran,
+    limits=_limits,
 )

@@ -20,10 +20,10 @@ def rows(results: Mapping[str, Sequence[Path]], models: Mapping[str, Any]) -> Ro
     """Return ledgers, the measures of each arm, and the differences between arms."""
     by_table: Rows = defaultdict(list)
     for path in results.get("ledger", []):
-        keys, measured = _ledger(path, by_table)
+        keys, measured = _ledger(path, by_table, "repairs")
         by_table["repairs"] += [{**keys, **row} for row in measured]
     for path in results.get("tower_ledger", []):
-        keys, measured = _ledger(path, by_table)
+        keys, measured = _ledger(path, by_table, "tower_repairs")
         draw = int(path.parent.name.removeprefix("draw~"))
         by_table["tower_repairs"] += [{**keys, **row, "seed": draw} for row in measured]
     for path in results.get("towers", []):
@@ -49,9 +49,20 @@ def rows(results: Mapping[str, Sequence[Path]], models: Mapping[str, Any]) -> Ro
     return by_table
 
 
-def _ledger(path: Path, by_table: Rows) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """Return the keys and the rows of a ledger, and note its provenance."""
+def _ledger(path: Path, by_table: Rows, table: str) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """Return the keys and the rows of a ledger, and note its provenance and its examples."""
     measured, provenance = read_metrics(path)
     rate = float(provenance["nominal"])
+    shown = provenance.pop("examples", [])
+    held_out = provenance.pop("held_out", None)
     by_table["provenance"] += origins("repair", {**provenance, "rate": rate})
-    return {"rule": provenance["repair"], "scheme": provenance["scheme"], "rate": rate}, measured
+    keys = {"rule": provenance["repair"], "scheme": provenance["scheme"], "rate": rate}
+    if table == "repairs":
+        by_table["repair_examples"] += [{**keys, **example} for example in shown]
+    if held_out:
+        measured += [
+            {"metric": "held_out_cosine", "captions": name, "value": held_out[name],
+             "n": held_out["pictures"], "seed": 0}
+            for name in ("captioner", "typical")
+        ]  # fmt: skip
+    return keys, measured

@@ -45,6 +45,7 @@ STUDY = Study(
     sections=("", LEDGER, ARMS, LEARNED),
     tables={
         "repairs": LEDGER_COLUMNS,
+        "repair_examples": columns("rule* scheme* rate key* | old* new* action*", compared=False),
         "repaired_arms": columns(
             "rule* scheme* rate tower* basis* evaluation_set* protocol* metric* seed headline* "
             "fingerprint* | value n low high chance"
@@ -75,8 +76,8 @@ STUDY = Study(
         Figure(
             "repair_by_rule",
             "Overlap of neurons and accuracy by rule",
-            "Each point is a seed, each bar the mean over seeds. Raw: wrong captions as they are. "
-            "Oracle: the right captions. Accuracy is the mean over evaluation sets.",
+            "Each point is a seed, each bar the mean over seeds. Raw captions are those before the "
+            "repair. Accuracy is the mean over evaluation sets.",
             section=ARMS,
         ),
         Figure(
@@ -89,12 +90,12 @@ STUDY = Study(
         ),
         Figure(
             "repair_ledger",
-            "Right and wrong captions before and after",
-            "Share of all pairs, mean over draws. Before: whether the caption is the pair's own. "
-            "After: whether it is true of the picture, for a new caption by the features that it "
-            "names.",
+            "Captions before and after",
+            "Share of all pairs, mean over draws. Where the features of the pictures are known, "
+            "captions are right or wrong, a new one by the features that it names. On other data "
+            "nobody knows that: a caption stays, is replaced, or its pair is dropped.",
             section=LEDGER,
         ),
     ),
-    small=(Figure("small_repair", "Accuracy by what became of wrong captions"),),
+    small=(Figure("small_repair", "Accuracy by the captions that a model is fine-tuned on"),),
 )

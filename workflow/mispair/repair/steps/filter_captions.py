@@ -35,11 +35,12 @@ def run(
     `mispair.repair.repaired_pairing.RuleFiles`. `captions` are texts of old and new captions, for
     the features that they name. `truth` are tables with the features of the pictures, if they are
     known. `repaired` gets a column ``kept`` for each draw, and `ledger` metrics by draw (``seed``)
-    and, in its metadata, how well scorer and captioner do (`RuleFiles.power`).
+    and, in its metadata, how well scorer and captioner do (`RuleFiles.power`, `RuleFiles.held_out`)
+    and examples of old and new captions.
     """
     from mispair.core import files, metrics
     from mispair.repair.pairings import metadata_of
-    from mispair.repair.repaired_pairing import RuleFiles, read_pairs, repaired_pairing
+    from mispair.repair.repaired_pairing import RuleFiles, examples, read_pairs, repaired_pairing
 
     if rule not in RULES:
         raise files.UserError(f"filter_captions: there is no rule {rule!r}, only {RULES}.")
@@ -51,7 +52,9 @@ def run(
     files.write_parquet(repaired, table, metadata)
     numbers = settings.model_dump(include={*NUMBERS[rule]}, mode="json")
     power = inputs.power()
-    metrics.write_metrics(ledger, rows, {**metadata, **numbers, **power})
+    shown = examples(table, pairs, inputs.new_captions(table["key"], 0), captions)
+    found = {**power, **inputs.held_out(), "examples": shown}
+    metrics.write_metrics(ledger, rows, {**metadata, **numbers, **found})
     if weak := power.get("no_better_than_chance"):
         log.warning("%s: no better than chance: %s", rule, ", ".join(weak))
     of_draw = {row["metric"]: row["value"] for row in rows if row["seed"] == 0}

@@ -25,6 +25,7 @@ def run(settings: Settings, *, parts: list[Path], recaptions: Path, texts: Path)
 
     from mispair.core import files
     from mispair.pairs.index.identities import caption_identities, hexadecimal
+    from mispair.repair.captioners.faults import Caption, refuse_all_unusable
 
     tables, origins = zip(*map(files.read_parquet, parts), strict=True)
     table = pd.concat(tables).sort_values("key", kind="stable", ignore_index=True)
@@ -35,6 +36,9 @@ def run(settings: Settings, *, parts: list[Path], recaptions: Path, texts: Path)
             "Delete results/repair and run again."
         )
     usable = table["reason"].isna()
+    if not usable.any():
+        reasons_of_all = [Caption("", str(reason)) for reason in table["reason"]]
+        refuse_all_unusable(reasons_of_all, origins[0].get("captioner", ""))
     identities = hexadecimal(caption_identities(table.loc[usable, "caption"])).to_pylist()
     ids = pd.Series(None, index=table.index, dtype=object)
     ids[usable] = identities

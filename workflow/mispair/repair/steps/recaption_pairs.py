@@ -26,7 +26,8 @@ def run(
     The input files are those of `mispair.repair.captioners.runs.Inputs`. Only the captioner
     `trained` reads `features` and `trusted`. `recaptions` gets ``key``, ``caption`` (empty where
     there is a reason) and ``reason`` (null, or one of `mispair.repair.captioners.faults.REASONS`),
-    sorted by key. `record` gets counts of reasons, and captions a second.
+    sorted by key. `record` gets counts of reasons, and captions a second. A captioner of which no
+    caption is usable stops the job.
     """
     from mispair.core import files
     from mispair.core.provenance import code_version, fingerprint
@@ -36,9 +37,10 @@ def run(
 
     inputs = runs.Inputs(corpus, features, feature_rows, trusted, towers, index, shards, sources)
     job = [command_line(settings), *code_version("recaption_pairs"), *inputs.digests()]
+    job += [] if settings.captioner == "trained" else [origin.revision_of(settings)]
     with checkpoints(recaptions.with_name(f"{recaptions.name}.parts"), fingerprint(job)) as states:
         outcome = runs.run(settings, states, inputs)
-        metadata = origin.origin(settings, outcome.revision, outcome.keys)
+        metadata = origin.origin(settings, outcome.revision, outcome.keys, outcome.held_out)
         files.write_parquet(recaptions, outcome.table(), metadata)
         content = origin.record(
             outcome.captions, outcome.resumed, outcome.seconds, outcome.device, **outcome.more
