@@ -60,4 +60,4 @@ rule compare_towers:
         "Compare pairs of towers, each a replicate"
     shell:
         "python -m mispair compare-towers --purity {input.purity:q} --zeroshot {input.zeroshot:q}"
-        " --semantics {input.semantics:q} --comparison {output.comparison} {params.flags} > {log} 2>&1"
+        " --semantics {input.semantics:q} --comparison {output.comparison:q} {params.flags} > {log:q} 2>&1"

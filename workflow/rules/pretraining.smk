@@ -26,8 +26,8 @@ rule decode_pictures:
     message:
         "Decode the pictures of {wildcards.corpus}"
     shell:
-        "python -m mispair decode-pictures --corpus {input.corpus} --index {input.index:q}"
-        " --shards {input.shards:q} --pictures {output.pictures} {params.flags} > {log} 2>&1"
+        "python -m mispair decode-pictures --corpus {input.corpus:q} --index {input.index:q}"
+        " --shards {input.shards:q} --pictures {output.pictures:q} {params.flags} > {log:q} 2>&1"
 
 
 # The same step with a seed and a job for each draw, so that a further draw repeats no training.
@@ -70,10 +70,10 @@ rule train_small_towers:
     message:
         "Train towers on {wildcards.scheme} captions, rate {wildcards.rate}, draw {wildcards.draw}"
     shell:
-        "python -m mispair train-small-towers --scheme {wildcards.scheme} --rate {wildcards.rate}"
-        " --draw {wildcards.draw} --pictures {input.pictures} --index {input.index:q}"
-        " --pairing {input.pairing} --captions {input.captions:q} --checkpoint {params.checkpoint}"
-        " --towers {output.towers} {params.flags} > {log} 2>&1"
+        "python -m mispair train-small-towers --scheme {wildcards.scheme:q} --rate {wildcards.rate:q}"
+        " --draw {wildcards.draw:q} --pictures {input.pictures:q} --index {input.index:q}"
+        " --pairing {input.pairing:q} --captions {input.captions:q} --checkpoint {params.checkpoint:q}"
+        " --towers {output.towers:q} {params.flags} > {log:q} 2>&1"
 
 
 rule measure_mixing:
@@ -98,10 +98,10 @@ rule measure_mixing:
     message:
         "Measure the towers of {wildcards.scheme} captions, rate {wildcards.rate}, draw {wildcards.draw}"
     shell:
-        "python -m mispair measure-mixing --towers {input.towers} --pictures {input.pictures}"
-        " --corpus {input.corpus} --index {input.index:q} --truth {input.truth:q}"
-        " --evaluation-sets {input.evaluation_sets:q} --mixing {output.mixing}"
-        " {params.flags} > {log} 2>&1"
+        "python -m mispair measure-mixing --towers {input.towers:q} --pictures {input.pictures:q}"
+        " --corpus {input.corpus:q} --index {input.index:q} --truth {input.truth:q}"
+        " --evaluation-sets {input.evaluation_sets:q} --mixing {output.mixing:q}"
+        " {params.flags} > {log:q} 2>&1"
 
 
 # All results of the study, without the report.

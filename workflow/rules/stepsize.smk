@@ -30,10 +30,10 @@ rule train_two_layer:
         "Train two-layer networks with {wildcards.activation} on {wildcards.data_set}:"
         " {wildcards.part}"
     shell:
-        "python -m mispair train-two-layer --part {wildcards.part} --data-set {wildcards.data_set}"
-        " --activation {wildcards.activation} {params.plan} --cifar {input.cifar:q}"
-        " --checkpoint {params.checkpoint} --measurements {output.measurements}"
-        " {params.flags} > {log} 2>&1"
+        "python -m mispair train-two-layer --part {wildcards.part:q} --data-set {wildcards.data_set:q}"
+        " --activation {wildcards.activation:q} {params.plan} --cifar {input.cifar:q}"
+        " --checkpoint {params.checkpoint:q} --measurements {output.measurements:q}"
+        " {params.flags} > {log:q} 2>&1"
 
 
 rule train_multilayer:
@@ -55,9 +55,9 @@ rule train_multilayer:
     message:
         "Train perceptrons of four layers on {wildcards.data_set}"
     shell:
-        "python -m mispair train-multilayer --data-set {wildcards.data_set}"
-        " --cifar {input.cifar:q} --checkpoint {params.checkpoint}"
-        " --measurements {output.measurements} {params.flags} > {log} 2>&1"
+        "python -m mispair train-multilayer --data-set {wildcards.data_set:q}"
+        " --cifar {input.cifar:q} --checkpoint {params.checkpoint:q}"
+        " --measurements {output.measurements:q} {params.flags} > {log:q} 2>&1"
 
 
 # All results of the study, without the report.

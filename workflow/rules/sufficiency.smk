@@ -27,8 +27,8 @@ rule draw_trees:
     message:
         "Draw the trees {wildcards.tree} of size {wildcards.size}"
     shell:
-        "python -m mispair draw-trees --size {wildcards.size} --tree {wildcards.tree}"
-        " --trees {output.trees} {params.flags} > {log} 2>&1"
+        "python -m mispair draw-trees --size {wildcards.size:q} --tree {wildcards.tree:q}"
+        " --trees {output.trees:q} {params.flags} > {log:q} 2>&1"
 
 
 rule measure_bayes:
@@ -50,8 +50,8 @@ rule measure_bayes:
     message:
         "Measure the least risks in the trees {wildcards.tree} of size {wildcards.size}"
     shell:
-        "python -m mispair measure-bayes --trees {input.trees} --bayes {output.bayes}"
-        " {params.flags} > {log} 2>&1"
+        "python -m mispair measure-bayes --trees {input.trees:q} --bayes {output.bayes:q}"
+        " {params.flags} > {log:q} 2>&1"
 
 
 rule train_encoders:
@@ -75,9 +75,9 @@ rule train_encoders:
     message:
         "Train {wildcards.variant} encoders at p = {wildcards.flip}, seed {wildcards.seed}"
     shell:
-        "python -m mispair train-encoders --trees {input.trees} --flip {wildcards.flip}"
-        " --variant {wildcards.variant} --seed {wildcards.seed} --checkpoint {params.checkpoint}"
-        " --encoders {output.encoders} {params.flags} > {log} 2>&1"
+        "python -m mispair train-encoders --trees {input.trees:q} --flip {wildcards.flip:q}"
+        " --variant {wildcards.variant:q} --seed {wildcards.seed:q} --checkpoint {params.checkpoint:q}"
+        " --encoders {output.encoders:q} {params.flags} > {log:q} 2>&1"
 
 
 rule measure_sufficiency:
@@ -100,9 +100,9 @@ rule measure_sufficiency:
     message:
         "Measure the sufficiency of encoders at p = {wildcards.flip}, seed {wildcards.seed}"
     shell:
-        "python -m mispair measure-sufficiency --trees {input.trees} --flip {wildcards.flip}"
-        " --seed {wildcards.seed} --encoders {input.encoders:q}"
-        " --sufficiency {output.sufficiency} {params.flags} > {log} 2>&1"
+        "python -m mispair measure-sufficiency --trees {input.trees:q} --flip {wildcards.flip:q}"
+        " --seed {wildcards.seed:q} --encoders {input.encoders:q}"
+        " --sufficiency {output.sufficiency:q} {params.flags} > {log:q} 2>&1"
 
 
 rule train_head:
@@ -127,10 +127,10 @@ rule train_head:
         "Train the {wildcards.head} head of {wildcards.task} at p = {wildcards.flip},"
         " seed {wildcards.seed}"
     shell:
-        "python -m mispair train-head --trees {input.trees} --flip {wildcards.flip}"
-        " --task {wildcards.task} --arm {wildcards.head} --seed {wildcards.seed}"
-        " --encoders {input.encoders:q} --checkpoint {params.checkpoint} --head {output.head}"
-        " {params.flags} > {log} 2>&1"
+        "python -m mispair train-head --trees {input.trees:q} --flip {wildcards.flip:q}"
+        " --task {wildcards.task:q} --arm {wildcards.head:q} --seed {wildcards.seed:q}"
+        " --encoders {input.encoders:q} --checkpoint {params.checkpoint:q} --head {output.head:q}"
+        " {params.flags} > {log:q} 2>&1"
 
 
 rule measure_transfer:
@@ -154,9 +154,9 @@ rule measure_transfer:
     message:
         "Measure the heads at p = {wildcards.flip}, seed {wildcards.seed}"
     shell:
-        "python -m mispair measure-transfer --trees {input.trees} --flip {wildcards.flip}"
-        " --seed {wildcards.seed} --encoders {input.encoders:q} --heads {input.heads:q}"
-        " --transfer {output.transfer} {params.flags} > {log} 2>&1"
+        "python -m mispair measure-transfer --trees {input.trees:q} --flip {wildcards.flip:q}"
+        " --seed {wildcards.seed:q} --encoders {input.encoders:q} --heads {input.heads:q}"
+        " --transfer {output.transfer:q} {params.flags} > {log:q} 2>&1"
 
 
 # All results of the study, without the report.
