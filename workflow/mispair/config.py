@@ -25,10 +25,10 @@ from pydantic import (
 )
 from pydantic.fields import FieldInfo
 
-from mispair.core import located
+from mispair import config_paths
+from mispair.config_paths import Layers, is_section, model_in
 from mispair.core.files import UserError
-from mispair.core.located import Layers, is_section, model_in
-from mispair.core.path_names import path_name
+from mispair.core.folders import path_name
 from mispair.core.registry import step_module, step_names
 from mispair.core.run_record import RECORD
 from mispair.core.settings import Located, is_sweep
@@ -189,8 +189,8 @@ def locate(
     files: Mapping[Path, Mapping[str, Any]],
     command_line: Mapping[str, Any],
 ) -> Layers:
-    """Resolve the paths of all sources of a configuration (`mispair.core.located.locate`)."""
-    return located.locate(Config, content, files, command_line)
+    """Resolve the paths of all sources of a configuration (`mispair.config_paths.locate`)."""
+    return config_paths.locate(Config, content, files, command_line)
 
 
 def validate(content: dict[str, Any], source: str | Layers) -> Any:

@@ -27,7 +27,7 @@ rule audit_pairs:
     params:
         *code_version("audit_pairs"),
         stamps=dag.stamps(dag.user_file("trusted")),
-        flags=dag.flags("audit_pairs"),
+        flags=literal(dag.flags("audit_pairs")),
     message:
         "Count wrong captions of {wildcards.corpus}"
     shell:
@@ -61,7 +61,7 @@ rule calibrate_audit:
         gpu=dag.gpus("calibrate_audit"),
     params:
         *code_version("calibrate_audit"),
-        flags=dag.flags("calibrate_audit"),
+        flags=literal(dag.flags("calibrate_audit")),
     message:
         "Try the audit of {wildcards.corpus} with known shares of wrong captions"
     shell:
@@ -115,7 +115,7 @@ rule select_pairs:
         "../../envs/environment.yaml"
     params:
         *code_version("select_pairs"),
-        flags=dag.flags("select_pairs"),
+        flags=literal(dag.flags("select_pairs")),
     message:
         "Write lists of the pairs of {wildcards.corpus} that are kept"
     shell:
@@ -142,7 +142,7 @@ rule draw_suspects:
     params:
         *code_version("draw_suspects"),
         sources=dag.sources_of_shards(dag.shards_of_first(len(dag.groups))),
-        flags=dag.flags("draw_suspects"),
+        flags=literal(dag.flags("draw_suspects")),
     message:
         "Lay out pairs whose captions are likely wrong"
     shell:
@@ -190,4 +190,4 @@ rule weigh_pairs:
 # All results of the study, without the report.
 rule audit:
     input:
-        lambda wildcards: audit_files(dag),
+        alone(lambda wildcards: audit_files(dag)),

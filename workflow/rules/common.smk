@@ -43,6 +43,7 @@ try:
         refuse_full_or_read_only(".snakemake")  # even a dry run writes there
     given = {path: load_configfile(path) for path in workflow.config_settings.configfiles}
     dag = Dag(config, locate(config, given, workflow.config_settings.config))
+    dag.ends()  # raises here, and not in the middle of a rule, if settings do not fit
     # Jobs on a cluster read the Snakefile again; once is enough.
     if workflow.is_main_process and (differs := dag.compare_with_record()):
         logger.warning(differs)
@@ -70,17 +71,27 @@ def dated(files):
     return [as_named(file) for file in files]
 
 
+def alone(files):
+    """Let a function of wildcards end Snakemake with the message of its error alone."""
+
+    def of_job(wildcards):
+        try:
+            return files(wildcards)
+        except UserError as error:
+            stop(error)
+
+    return of_job
+
+
+def literal(text):
+    """Return a parameter with a user's text, in which braces are no wildcards."""
+    return lambda wildcards: text
+
+
 def steady(files):
     """Ignore the times of a user's own files: their stamps decide what reruns."""
     if callable(files):
-
-        def of_job(wildcards):
-            try:
-                return steady(files(wildcards))
-            except UserError as error:
-                stop(error)
-
-        return of_job
+        return alone(lambda wildcards: steady(files(wildcards)))
     files = [files] if isinstance(files, str) else files
     own = iter(dated([file for file in files if not file.startswith(MADE)]))
     return [file if file.startswith(MADE) else ancient(next(own)) for file in files]

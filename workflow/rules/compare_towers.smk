@@ -15,7 +15,7 @@ use rule make_scenes as make_scenes_of_towers with:
     benchmark:
         "benchmarks/make_scenes_of_towers.tsv"
     params:
-        flags=dag.scenes_of_towers(),
+        flags=literal(dag.scenes_of_towers()),
     message:
         "Render the scenes on which towers are trained"
 
@@ -55,7 +55,7 @@ rule compare_towers:
         "../../envs/environment.yaml"
     params:
         *code_version("compare_towers"),
-        flags=dag.flags("compare_towers"),
+        flags=literal(dag.flags("compare_towers")),
     message:
         "Compare pairs of towers, each a replicate"
     shell:

@@ -16,7 +16,7 @@ rule measure_purity:
         "../../envs/environment.yaml"
     params:
         *code_version("measure_purity"),
-        flags=dag.flags("measure_purity"),
+        flags=literal(dag.flags("measure_purity")),
         covariance=lambda wildcards, input: "".join(
             f" --covariance {path}" for path in input.covariance
         ),
@@ -44,7 +44,7 @@ rule measure_semantics:
         "../../envs/environment.yaml"
     params:
         *code_version("measure_semantics"),
-        flags=dag.flags("measure_semantics"),
+        flags=literal(dag.flags("measure_semantics")),
     message:
         "Measure which true features the neurons of {wildcards.arm} follow"
     shell:
@@ -68,7 +68,7 @@ rule prune_neurons:
         "../../envs/environment.yaml"
     params:
         *code_version("prune_neurons"),
-        flags=dag.flags("prune_neurons"),
+        flags=literal(dag.flags("prune_neurons")),
     message:
         "Prune the neurons of {wildcards.arm} by purity and by chance"
     shell:
@@ -96,7 +96,7 @@ rule export_pruned:
     params:
         *code_version("export_pruned"),
         stamps=dag.stamps(dag.tower_files),
-        flags=dag.flags("export_pruned"),
+        flags=literal(dag.flags("export_pruned")),
     message:
         "Write {wildcards.towers} with {wildcards.k} neurons of {wildcards.strategy}"
     shell:
@@ -126,7 +126,7 @@ rule identify_basis:
         "../../envs/environment.yaml"
     params:
         *code_version("identify_basis"),
-        flags=dag.flags("identify_basis"),
+        flags=literal(dag.flags("identify_basis")),
     message:
         "Search for a basis that the embeddings of {wildcards.arm} identify"
     shell:
@@ -154,7 +154,7 @@ rule encode_evaluation:
     params:
         *code_version("encode_evaluation"),
         stamps=dag.stamps(dag.evaluation.images_of, dag.tower_files),
-        flags=dag.flags("encode_evaluation"),
+        flags=literal(dag.flags("encode_evaluation")),
     message:
         "Encode the {wildcards.split} images of {wildcards.evaluation_set} with {wildcards.towers}"
     shell:
@@ -181,7 +181,7 @@ rule encode_prompts:
     params:
         *code_version("encode_prompts"),
         stamps=dag.stamps(dag.evaluation.texts_of, dag.evaluation.protocol_files, dag.tower_files),
-        flags=dag.flags("encode_prompts"),
+        flags=literal(dag.flags("encode_prompts")),
     message:
         "Encode the prompts of {wildcards.evaluation_set} by protocol {wildcards.protocol}"
     shell:
@@ -206,7 +206,7 @@ rule evaluate_zeroshot:
         "../../envs/environment.yaml"
     params:
         *code_version("evaluate_zeroshot"),
-        flags=dag.flags("evaluate_zeroshot"),
+        flags=literal(dag.flags("evaluate_zeroshot")),
     message:
         "Evaluate {wildcards.arm} of {wildcards.towers} zero-shot on every evaluation set"
     shell:
@@ -230,7 +230,7 @@ rule fit_linear_probe:
         "../../envs/environment.yaml"
     params:
         *code_version("fit_linear_probe"),
-        flags=dag.flags("fit_linear_probe"),
+        flags=literal(dag.flags("fit_linear_probe")),
     message:
         "Fit linear probes on the embeddings of {wildcards.arm}"
     shell:
@@ -251,7 +251,7 @@ rule compare_arms:
         "../../envs/environment.yaml"
     params:
         *code_version("compare_arms"),
-        flags=dag.flags("compare_arms"),
+        flags=literal(dag.flags("compare_arms")),
     message:
         "Compare the answers of all arms, image by image"
     shell:
@@ -281,7 +281,7 @@ rule draw_neurons:
     params:
         *code_version("draw_neurons"),
         sources=dag.sources_of_shards(dag.shards_of_first(SHOWN_GROUPS)),
-        flags=dag.flags("draw_neurons"),
+        flags=literal(dag.flags("draw_neurons")),
     message:
         "Lay out what activates the most and the least pure neurons most"
     shell:

@@ -20,7 +20,7 @@ rule make_scenes:
     params:
         *code_version("make_scenes"),
         folder=folder_of_output,
-        flags=dag.flags("make_scenes"),
+        flags=literal(dag.flags("make_scenes")),
     message:
         "Render the scenes corpus and write it as tar shards"
     shell:
@@ -42,7 +42,7 @@ rule read_captions:
     params:
         *code_version("read_captions"),
         stamps=dag.stamps(dag.user_file("captions"), dag.user_file("caption_keys")),
-        flags=dag.flags("read_captions"),
+        flags=literal(dag.flags("read_captions")),
     message:
         "Read the table of captions of {wildcards.corpus}"
     shell:
@@ -69,7 +69,7 @@ rule index_shards:
         *code_version("index_shards"),
         stamps=dag.stamps(dag.shards_of, dag.downloads_of),
         sources=dag.sources_of,
-        flags=dag.flags("index_shards"),
+        flags=literal(dag.flags("index_shards")),
     message:
         "Index shard group {wildcards.group} of {wildcards.corpus}"
     shell:
@@ -122,7 +122,7 @@ rule gather_index:
         "../../envs/environment.yaml"
     params:
         *code_version("gather_index"),
-        flags=dag.flags("gather_index"),
+        flags=literal(dag.flags("gather_index")),
     message:
         f"Count what {dag.corpus} holds, and stop if too much of it is damaged"
     shell:
@@ -149,7 +149,7 @@ rule find_similar_captions:
         gpu=dag.gpus("find_similar_captions"),
     params:
         *code_version("find_similar_captions"),
-        flags=dag.flags("find_similar_captions"),
+        flags=literal(dag.flags("find_similar_captions")),
     message:
         "Find the captions of {wildcards.corpus} that are most similar to each"
     shell:
@@ -176,7 +176,7 @@ rule corrupt_captions:
     params:
         *code_version("corrupt_captions"),
         stamps=dag.stamps(dag.truth),
-        flags=dag.flags("corrupt_captions"),
+        flags=literal(dag.flags("corrupt_captions")),
         draws=dag.draws,
     message:
         "Corrupt captions of {wildcards.corpus}: {wildcards.scheme}, rate {wildcards.rate}"
@@ -201,7 +201,7 @@ rule make_evaluation_set:
     params:
         *code_version("make_evaluation_set"),
         folder=folder_of_output,
-        flags=dag.flags("make_evaluation_set"),
+        flags=literal(dag.flags("make_evaluation_set")),
     message:
         "Write the evaluation set {wildcards.evaluation_set}"
     shell:
@@ -242,7 +242,7 @@ rule draw_contact_sheet:
     params:
         *code_version("draw_contact_sheet"),
         sources=dag.sources_of_shards(dag.shards_of_first(1)),
-        flags=dag.flags("draw_contact_sheet"),
+        flags=literal(dag.flags("draw_contact_sheet")),
     message:
         "Lay out sample pairs before and after shuffling"
     shell:

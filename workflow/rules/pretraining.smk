@@ -22,7 +22,7 @@ rule decode_pictures:
         "../../envs/environment.yaml"
     params:
         *code_version("decode_pictures"),
-        flags=dag.flags("decode_pictures"),
+        flags=literal(dag.flags("decode_pictures")),
     message:
         "Decode the pictures of {wildcards.corpus}"
     shell:
@@ -64,7 +64,7 @@ rule train_small_towers:
         "../../envs/environment.yaml"
     params:
         *code_version("train_small_towers"),
-        flags=dag.flags("train_small_towers"),
+        flags=literal(dag.flags("train_small_towers")),
         # The resume state of a killed job: no output, so that Snakemake does not remove it.
         checkpoint=lambda wildcards, output: f"{output.towers[:-12]}.checkpoint",
     message:
@@ -94,7 +94,7 @@ rule measure_mixing:
         "../../envs/environment.yaml"
     params:
         *code_version("measure_mixing"),
-        flags=dag.flags("measure_mixing"),
+        flags=literal(dag.flags("measure_mixing")),
     message:
         "Measure the towers of {wildcards.scheme} captions, rate {wildcards.rate}, draw {wildcards.draw}"
     shell:
@@ -107,5 +107,5 @@ rule measure_mixing:
 # All results of the study, without the report.
 rule pretraining:
     input:
-        lambda wildcards: dag.refuse_unlisted("pretraining"),
+        alone(lambda wildcards: dag.refuse_unlisted("pretraining")),
         dag.results("pretraining"),

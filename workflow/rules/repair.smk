@@ -27,7 +27,7 @@ rule trust_pairs:
         *code_version("trust_pairs"),
         stamps=dag.stamps(dag.user_file("trusted")),
         draw=0,
-        flags=dag.flags("trust_pairs"),
+        flags=literal(dag.flags("trust_pairs")),
     message:
         "Choose the pairs of {wildcards.corpus} whose captions count as right"
     shell:
@@ -63,7 +63,7 @@ rule recaption_pairs:
         sources=dag.repair.sources_of_part,
         features=lambda wildcards, input: " ".join(f"@{path}" for path in input.features),
         rows=lambda wildcards, input: " ".join(f"@{path}" for path in input.rows),
-        flags=lambda wildcards: dag.flags("recaption_pairs"),
+        flags=literal(dag.flags("recaption_pairs")),
     message:
         "Write new captions for the pictures of {wildcards.corpus}: {wildcards.part}"
     shell:
@@ -175,7 +175,7 @@ use rule recaption_pairs as recaption_again with:
         sources=[],
         features=lambda wildcards, input: " ".join(f"@{path}" for path in input.features),
         rows=lambda wildcards, input: " ".join(f"@{path}" for path in input.rows),
-        flags=lambda wildcards: dag.flags("recaption_pairs"),
+        flags=literal(dag.flags("recaption_pairs")),
     message:
         "Write captions for the second round: {wildcards.scheme}, rate {wildcards.rate}, draw {wildcards.draw}"
 
@@ -307,7 +307,7 @@ rule export_repaired:
         "../../envs/environment.yaml"
     params:
         *code_version("export_repaired"),
-        flags=dag.flags("export_repaired"),
+        flags=literal(dag.flags("export_repaired")),
     message:
         "Write the captions that the rule {wildcards.repair} leaves"
     shell:
@@ -318,5 +318,5 @@ rule export_repaired:
 # All results of the study, without the report.
 rule repair:
     input:
-        lambda wildcards: dag.repair.files(),
+        alone(lambda wildcards: dag.repair.files()),
         dag.repair.exports(),

@@ -115,7 +115,7 @@ use rule recaption_pairs as recaption_pairs_of_draw with:
         sources=[],
         features=lambda wildcards, input: " ".join(input.features),
         rows=lambda wildcards, input: " ".join(input.rows),
-        flags=lambda wildcards: dag.flags("recaption_pairs"),
+        flags=literal(dag.flags("recaption_pairs")),
     message:
         "Write new captions for the pictures of {wildcards.corpus}: rate {wildcards.rate}, draw {wildcards.draw}"
 

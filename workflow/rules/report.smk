@@ -19,7 +19,7 @@ rule gather_metrics:
     params:
         *dag.report_code("gather_metrics", "rows"),
         folder=folder_of_output,
-        models=lambda wildcards: dag.models.described(),
+        models=literal(dag.models.described()),
     message:
         "Gather what was measured into tidy tables"
     shell:
@@ -42,7 +42,7 @@ rule export_metrics:
     params:
         *dag.report_code("export_metrics", "pages"),
         folder=folder_of_output,
-        flags=dag.flags("export_metrics"),
+        flags=literal(dag.flags("export_metrics")),
     message:
         "Export what was measured for other tools"
     shell:
@@ -66,7 +66,7 @@ rule record_run:
         *dag.report_code("record_run"),
         benchmarks=benchmarks_of_report,
         # A function: Snakemake would take braces of a list of shards for wildcards.
-        config=lambda wildcards: dag.resolved(),
+        config=literal(dag.resolved()),
     message:
         "Record what the results were made with and from"
     shell:
@@ -95,7 +95,7 @@ rule draw_figures:
         "../../envs/environment.yaml"
     params:
         code=lambda wildcards: dag.report_code("draw_figures", "figures", study=wildcards.study),
-        flags=dag.flags("draw_figures"),
+        flags=literal(dag.flags("draw_figures")),
     message:
         "Draw the figures of {wildcards.study}"
     shell:
@@ -133,7 +133,7 @@ rule write_report:
     params:
         *dag.report_code("write_report", "pages"),
         benchmarks=benchmarks_of_report,
-        flags=dag.flags("write_report"),
+        flags=literal(dag.flags("write_report")),
     message:
         "Write the report: reports/index.html"
     shell:

@@ -44,5 +44,5 @@ rule simulate:
 # All results of the study, without the report.
 rule simulation:
     input:
-        lambda wildcards: dag.refuse_unlisted("simulation"),
+        alone(lambda wildcards: dag.refuse_unlisted("simulation")),
         dag.results("simulation"),

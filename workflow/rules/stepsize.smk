@@ -21,7 +21,7 @@ rule train_two_layer:
         "../../envs/environment.yaml"
     params:
         *code_version("train_two_layer"),
-        flags=dag.flags("train_two_layer"),
+        flags=literal(dag.flags("train_two_layer")),
         plan=dag.stepsize.part_flags,
         cifar=dag.stamps(dag.stepsize.cifar),
         # The resume state of a killed job: no output, so that Snakemake does not remove it.
@@ -49,7 +49,7 @@ rule train_multilayer:
         "../../envs/environment.yaml"
     params:
         *code_version("train_multilayer"),
-        flags=dag.flags("train_multilayer"),
+        flags=literal(dag.flags("train_multilayer")),
         cifar=dag.stamps(dag.stepsize.cifar),
         checkpoint=lambda wildcards, output: f"{output.measurements[:-5]}.checkpoint",
     message:
@@ -63,4 +63,4 @@ rule train_multilayer:
 # All results of the study, without the report.
 rule stepsize:
     input:
-        lambda wildcards: dag.results("stepsize"),
+        alone(lambda wildcards: dag.results("stepsize")),

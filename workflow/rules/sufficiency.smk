@@ -23,7 +23,7 @@ rule draw_trees:
         "../../envs/environment.yaml"
     params:
         *code_version("draw_trees"),
-        flags=dag.flags("draw_trees"),
+        flags=literal(dag.flags("draw_trees")),
     message:
         "Draw the trees {wildcards.tree} of size {wildcards.size}"
     shell:
@@ -46,7 +46,7 @@ rule measure_bayes:
         gpu=dag.gpus("measure_bayes"),
     params:
         *code_version("measure_bayes"),
-        flags=dag.flags("measure_bayes"),
+        flags=literal(dag.flags("measure_bayes")),
     message:
         "Measure the least risks in the trees {wildcards.tree} of size {wildcards.size}"
     shell:
@@ -69,7 +69,7 @@ rule train_encoders:
         gpu=dag.gpus("train_encoders"),
     params:
         *code_version("train_encoders"),
-        flags=dag.flags("train_encoders"),
+        flags=literal(dag.flags("train_encoders")),
         # The resume state of a killed job: no output, so that Snakemake does not remove it.
         checkpoint=lambda wildcards, output: f"{output.encoders[:-12]}.checkpoint",
     message:
@@ -96,7 +96,7 @@ rule measure_sufficiency:
         gpu=dag.gpus("measure_sufficiency"),
     params:
         *code_version("measure_sufficiency"),
-        flags=dag.flags("measure_sufficiency"),
+        flags=literal(dag.flags("measure_sufficiency")),
     message:
         "Measure the sufficiency of encoders at p = {wildcards.flip}, seed {wildcards.seed}"
     shell:
@@ -121,7 +121,7 @@ rule train_head:
         gpu=dag.gpus("train_head"),
     params:
         *code_version("train_head"),
-        flags=dag.flags("train_head"),
+        flags=literal(dag.flags("train_head")),
         checkpoint=lambda wildcards, output: f"{output.head[:-12]}.checkpoint",
     message:
         "Train the {wildcards.head} head of {wildcards.task} at p = {wildcards.flip},"
@@ -150,7 +150,7 @@ rule measure_transfer:
         gpu=dag.gpus("measure_transfer"),
     params:
         *code_version("measure_transfer"),
-        flags=dag.flags("measure_transfer"),
+        flags=literal(dag.flags("measure_transfer")),
     message:
         "Measure the heads at p = {wildcards.flip}, seed {wildcards.seed}"
     shell:
@@ -162,4 +162,4 @@ rule measure_transfer:
 # All results of the study, without the report.
 rule sufficiency:
     input:
-        lambda wildcards: dag.results("sufficiency"),
+        alone(lambda wildcards: dag.results("sufficiency")),

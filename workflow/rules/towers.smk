@@ -45,7 +45,7 @@ rule pretrain_towers:
         *code_version("pretrain_towers"),
         folder=folder_of_output,
         stamps=dag.stamps(dag.training_shards, dag.models.start, dag.tower_definition),
-        flags=lambda wildcards: dag.flags("pretrain_towers"),
+        flags=literal(dag.flags("pretrain_towers")),
     message:
         "Train towers with open_clip's trainer"
     shell:
@@ -78,7 +78,7 @@ rule encode_features:
         *code_version("encode_features"),
         stamps=dag.stamps(dag.shards_of, dag.tower_files),
         sources=dag.sources_of,
-        flags=dag.flags("encode_features"),
+        flags=literal(dag.flags("encode_features")),
     message:
         "Encode images of group {wildcards.group} of {wildcards.corpus}"
     shell:
@@ -106,7 +106,7 @@ rule encode_captions:
     params:
         *code_version("encode_captions"),
         stamps=dag.stamps(dag.tower_files),
-        flags=dag.flags("encode_captions"),
+        flags=literal(dag.flags("encode_captions")),
     message:
         "Encode {wildcards.texts} of {wildcards.corpus}"
     shell:
@@ -177,7 +177,7 @@ rule finetune_projection:
         gpu=dag.gpus("finetune_projection"),
     params:
         *code_version("finetune_projection"),
-        flags=dag.flags("finetune_projection"),
+        flags=literal(dag.flags("finetune_projection")),
     message:
         "Fine-tune {wildcards.start} projections on {wildcards.scheme} captions, rate {wildcards.rate}"
     shell:

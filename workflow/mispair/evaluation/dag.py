@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from mispair.core.files import UserError
-from mispair.core.path_names import folder_name, matches
+from mispair.core.folders import folder_name, matches, snapshot
 from mispair.evaluation import datacomp, protocols, sets
 from mispair.pairs.scenes.evaluation_sets import EVALUATION_SETS, files_of_generated
 
@@ -182,7 +182,7 @@ def _folders(source: str) -> list[Path]:
     if source in EVALUATION_SETS:
         return [Path(GENERATED_SETS.format(evaluation_set=source))]
     if Path(source).is_dir():
-        return [Path(os.path.normpath(source))]
+        return [snapshot(Path(os.path.normpath(source)))]
     if folders := [path for path in matches(source) if path.is_dir()]:
         return folders
     from mispair.core.words import nearest

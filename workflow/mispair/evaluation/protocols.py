@@ -38,7 +38,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from mispair.core.files import UserError
-from mispair.core.path_names import folder_name
+from mispair.core.folders import folder_name
 from mispair.core.provenance import fingerprint
 from mispair.evaluation import datacomp
 from mispair.evaluation.set_names import canonical

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import tempfile
 from collections.abc import Callable, Iterable
 from datetime import timedelta
@@ -21,7 +22,7 @@ def time_of_new_files(folder: Path = Path()) -> float:
     with tempfile.TemporaryFile(dir=folder) as probe:
         probe.write(b"0")
         probe.flush()
-        return Path(f"/dev/fd/{probe.fileno()}").stat().st_mtime
+        return os.fstat(probe.fileno()).st_mtime
 
 
 def refuse_dated_ahead(paths: Iterable[str], now: float) -> None:

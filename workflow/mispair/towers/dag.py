@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from mispair.core.files import UserError, read_json
-from mispair.core.path_names import folder_name
+from mispair.core.folders import folder_name, snapshot
 from mispair.core.provenance import PACKAGE
 from mispair.towers.checkpoints.model_spec import ModelSpec, open_clip_definition, open_clip_names
 
@@ -172,11 +172,11 @@ class Models:
 
 
 def _name_of(source: str) -> str:
-    return folder_name(SHIPPED.get(source, source))
+    return folder_name(snapshot(Path(SHIPPED.get(source, source))))
 
 
 def _of_folder(source: str, key: str = "towers") -> list[str]:
-    folder = SHIPPED.get(source, Path(source))
+    folder = snapshot(SHIPPED.get(source, Path(source)))
     if not (folder / TOWER_CONFIG).is_file():
         alternatives = {
             "pretrain_towers.start": "the name of one of `models`",

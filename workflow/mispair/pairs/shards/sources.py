@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from mispair.core.files import UserError
-from mispair.core.path_names import literal_folder, matches
+from mispair.core.folders import literal_folder, matches, snapshot
 
 MOST_JOBS = 150
 """Number of groups of shards above which a scheduler is busier than the machines."""
@@ -146,7 +146,7 @@ def _matches(source: str) -> list[Path]:
         )
     path = Path(source).expanduser()
     if path.is_dir():
-        return _in_folder(path)
+        return _in_folder(snapshot(path))
     if path.is_file():
         return [path]
     if _REMOTE.match(source):

@@ -16,7 +16,7 @@ from typing import Annotated, Literal, NamedTuple
 from pydantic import AfterValidator, Field, model_validator
 
 from mispair.core import settings
-from mispair.core.path_names import path_name
+from mispair.core.folders import path_name
 
 Kind = Literal["folder", "recipe", "tag", "file"]
 Recipe = Literal["laclip-cc", "laclip-laion"]

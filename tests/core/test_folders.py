@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from mispair.core.path_names import folder_name, matches, path_name
+from mispair.core.folders import folder_name, matches, path_name, snapshot
 
 COMMIT = "3f8a1c0d9e2b4f6a8c7d5e1f0a9b8c7d6e5f4a3b"
 
@@ -37,6 +37,14 @@ def test_a_name_is_one_word(name: str, word: str) -> None:
 )
 def test_a_folder_in_a_hub_cache_has_the_name_of_its_repository(folder: str, name: str) -> None:
     assert folder_name(f"/hub/{folder}") == name
+
+
+def test_a_repository_in_a_hub_cache_is_its_current_commit(tmp_path: Path) -> None:
+    assert snapshot(tmp_path) == tmp_path
+    for folder in ("refs", "snapshots"):
+        (tmp_path / folder).mkdir()
+    (tmp_path / "refs" / "main").write_text(COMMIT)
+    assert snapshot(tmp_path) == tmp_path / "snapshots" / COMMIT
 
 
 def test_signs_of_existing_folders_are_no_pattern(tmp_path: Path) -> None:
