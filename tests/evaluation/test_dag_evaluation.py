@@ -122,6 +122,22 @@ def test_every_protocol_is_asked_of_the_sets_that_it_is_for(tmp_path: Path) -> N
     assert own_file.endswith("cupl/scenes-digit.json")
 
 
+def test_sets_are_named_by_the_user_their_repository_or_a_word(tmp_path: Path) -> None:
+    hub = tmp_path / "datasets--org--wds_vtab-pets/snapshots/3f8a1c"
+    paths = [write_set(hub), write_set(tmp_path / "more" / "my {set} é")]
+    write_set(tmp_path / "more" / "other")
+    found = Evaluation([paths[0], f"{tmp_path}/more/*"], ["laclip", "single-prompt"])
+    assert [*found.folders] == ["wds_vtab-pets", "my-set-é", "other"]
+    assert ("wds_vtab-pets", "laclip") in found.pairs
+    named = Evaluation({"cifar10": paths[1], "mine": "scenes-digit"}, ["laclip", "single-prompt"])
+    assert ("cifar10", "laclip") in named.pairs
+    wildcards = SimpleNamespace(evaluation_set="mine", split="test")
+    assert named.images_of(wildcards)[0].startswith("results/scenes/evaluation/scenes-digit/")
+    for sets in ({"a": f"{tmp_path}/more/*"}, [paths[1], write_set(tmp_path / "my [set] é")]):
+        with pytest.raises(UserError, match="evaluation_sets: "):
+            Evaluation(sets, ["single-prompt"])
+
+
 def test_all_missing_pieces_of_all_sets_come_in_one_message(tmp_path: Path) -> None:
     one = write_set(tmp_path / "one", "classnames.txt", "test/1.tar")
     other = write_set(tmp_path / "other", "train/0.tar", train=True)

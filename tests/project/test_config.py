@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from datetime import date
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -109,6 +110,51 @@ def located(folder: Path, given: dict, **changes: Any) -> dict[str, Any]:
     return content
 
 
+@pytest.mark.parametrize("value", [202411, 20.5, date(2024, 11, 2), False])
+@pytest.mark.parametrize("key", ["corpus", "captions", "protocols"])
+def test_what_yaml_reads_as_no_text_is_to_be_quoted(key: str, value: Any) -> None:
+    with pytest.raises(UserError, match=rf"{key}.*given: .*quote it"):
+        config.validate({key: [value] if key == "protocols" else value}, "mine.yaml")
+
+
+def test_variables_and_home_in_paths_are_expanded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("DATA", "/data")
+    monkeypatch.setenv("HOME", "/home/me")
+    given = {
+        "shards": {"a": ["$DATA/*.tar", "${DATA}/x"], "b": "~/b"},
+        "towers": {"name": "a", "folder": "$DATA/a"},
+        "evaluation_sets": {"pets": "$DATA/pets"},
+        "write_report": {"title": "$DATA"},
+    }
+    expanded = {
+        "shards": {"a": ["/data/*.tar", "/data/x"], "b": "/home/me/b"},
+        "towers": {"name": "a", "folder": "/data/a"},
+        "evaluation_sets": {"pets": "/data/pets"},
+        "write_report": {"title": "$DATA"},
+    }
+    assert located(tmp_path, given) == located(tmp_path, {}, **copy.deepcopy(given)) == expanded
+    for value in ("$NOWHERE/a", "${NOWHERE}", "a/$NOWHERE", "~nobody-here/a"):
+        with pytest.raises(UserError, match=r"recaption_pairs\.model: there is no (env|home)"):
+            located(tmp_path, {"recaption_pairs": {"model": value}})
+    (tmp_path / "$NOWHERE").mkdir()
+    assert located(tmp_path, {"shards": "$NOWHERE/a.tar"})["shards"] == "$NOWHERE/a.tar"
+
+
+def test_null_on_the_command_line_is_null(tmp_path: Path) -> None:
+    changes = {"captions": "null", "prune_neurons": {"ks": "Null"}, "corpus": "nullify"}
+    content = located(tmp_path, {"captions": "a.csv"}, **copy.deepcopy(changes))
+    assert content == {"captions": None, "prune_neurons": {"ks": None}, "corpus": "nullify"}
+
+
+def test_names_become_words_of_paths() -> None:
+    spec = {"name": "my {v2} & é", "model": "ViT-B-32", "pretrained": "openai"}
+    checked = config.validate({"corpus": "my [corpus]", "models": [spec]}, "mine.yaml")
+    assert (checked.corpus, checked.models[0].name) == ("my-corpus", "my-v2-é")
+
+
 def test_relative_paths_start_at_their_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -125,7 +171,8 @@ def test_relative_paths_start_at_their_file(
         "write_report": {"title": "a/b"},
     }
     inside = located(tmp_path / "mine", given)
-    assert inside["shards"] == ["mine/a/{0..3}.tar", *given["shards"][1:]]
+    home = str(Path("~/b.tar").expanduser())
+    assert inside["shards"] == ["mine/a/{0..3}.tar", "/data/*.tar", home, "s3://c/d.tar"]
     assert inside["captions"] == "mine/captions.csv"
     assert inside["towers"]["folder"] == "mine/models/a"
     assert inside["models"][0]["checkpoint"] == "b.pt"
@@ -138,7 +185,9 @@ def test_relative_paths_start_at_their_file(
     assert located(tmp_path / "mine", named)["shards"] == {"a": "mine/a.tar", "b": ["mine/b.tar"]}
     assert located(Path("/elsewhere"), given)["captions"] == "/elsewhere/captions.csv"
     del given["models"]
-    assert located(tmp_path, given) == given
+    assert located(tmp_path, given) == given | {
+        "shards": ["a/{0..3}.tar", "/data/*.tar", home, "s3://c/d.tar"]
+    }
 
 
 def test_paths_of_the_command_line_and_of_records_start_at_the_working_folder(

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
-import os
-import re
 from collections.abc import Iterable, Mapping
+from datetime import date
 from pathlib import Path
-from typing import Annotated, Any, get_args
+from typing import Annotated, Any
 
 import yaml
+from annotated_types import Len
 from pydantic import (
+    AfterValidator,
     BaseModel,
     ConfigDict,
     Discriminator,
@@ -24,7 +25,10 @@ from pydantic import (
 )
 from pydantic.fields import FieldInfo
 
+from mispair import config_paths
+from mispair.config_paths import Layers, is_section, model_in
 from mispair.core.files import UserError
+from mispair.core.folders import path_name
 from mispair.core.registry import step_module, step_names
 from mispair.core.run_record import RECORD
 from mispair.core.settings import Located, is_sweep
@@ -37,13 +41,19 @@ from mispair.towers.dag import SHIPPED
 
 GENERATED = "generated"
 
-SourceName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]
+SourceName = Annotated[str, StringConstraints(pattern=r"^[^/\s-]([^/\n]*[^/\s])?$")]
+SetsByName = dict[Annotated[str, AfterValidator(path_name)], str]
 Sources = str | list[str] | dict[SourceName, str | list[str]]
 
 
 def _form(towers: Any) -> str:
     """Distinguish a model from a name or folder, so that a mistake is explained for that form."""
     return "a model" if isinstance(towers, dict | ModelSpec) else "a word"
+
+
+def _form_of_sets(sets: Any) -> str:
+    """Distinguish sets with names from a list."""
+    return "names" if isinstance(sets, dict) else "a list"
 
 
 class _General(BaseModel):
@@ -56,10 +66,11 @@ class _General(BaseModel):
         min_length=1,
         description="The studies that a plain `snakemake` runs and reports.",
     )
-    corpus: str = Field(
+    corpus: Annotated[str, AfterValidator(path_name)] = Field(
         "scenes",
-        pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$",
-        description="The name of the corpus in result paths and in the report.",
+        pattern=r"^[^/]*\w[^/]*$",
+        description="The name of the corpus in result paths and in the report; blanks and signs "
+        "become hyphens.",
     )
     shards: Annotated[Sources, Located(GENERATED)] = Field(
         GENERATED,
@@ -110,7 +121,11 @@ class _General(BaseModel):
         "(a tag of open_clip's); `model`, `checkpoint`, `quick_gelu` and `preprocess`. "
         "`pretraining` and `method` select the published figures that it is compared with.",
     )
-    evaluation_sets: Annotated[list[str], Located("|".join(EVALUATION_SETS))] = Field(
+    evaluation_sets: Annotated[
+        Annotated[list[str], Tag("a list"), Len(1)] | Annotated[SetsByName, Tag("names"), Len(1)],
+        Discriminator(_form_of_sets),
+        Located("|".join(EVALUATION_SETS)),
+    ] = Field(
         [
             "scenes-shape",
             "scenes-shape-heldout",
@@ -122,10 +137,10 @@ class _General(BaseModel):
             "scenes-retrieval",
             "scenes-compositional",
         ],
-        min_length=1,
         description="Zero-shot evaluation sets, for classification, retrieval or the choice of "
         "an image's true caption: names of generated sets, or folders in CLIP_benchmark's "
-        "webdataset layout.",
+        "webdataset layout, or globs of them. In place of the list, folders may have names "
+        "(`{cifar10: PATH}`), by which protocols find their prompts.",
     )
     protocols: Annotated[list[str], Located("|".join(BUILT_IN))] = Field(
         ["clip_benchmark"],
@@ -147,7 +162,9 @@ class _General(BaseModel):
 
     @field_validator("studies", "evaluation_sets", "protocols")
     @classmethod
-    def _no_repetition(cls, values: list[str]) -> list[str]:
+    def _no_repetition(cls, values: list[str] | SetsByName) -> list[str] | SetsByName:
+        if isinstance(values, dict):
+            return values
         repeated = sorted({value for value in values if values.count(value) > 1})
         if repeated:
             raise ValueError(f"{', '.join(repeated)} is listed twice")
@@ -168,72 +185,13 @@ Config = _config_model()
 """The pydantic model of ``config.yaml``: general keys, and one section per step."""
 
 
-Layers = Mapping[str, Mapping[str, Any]]
-"""Content of each configuration file, and of ``--config``, by name; later ones take precedence."""
-
-
 def locate(
     content: dict[str, Any],
     files: Mapping[Path, Mapping[str, Any]],
     command_line: Mapping[str, Any],
 ) -> Layers:
-    """Resolve the relative paths of each configuration file against its folder.
-
-    Parameters
-    ----------
-    content : dict
-        The merged configuration, which is changed where it has the values of a file.
-    files : mapping
-        Content of each configuration file. Paths in the record of a run start where Snakemake runs.
-    command_line : mapping
-        Content of ``--config``.
-
-    Returns
-    -------
-    mapping
-        All sources by name.
-    """
-    for path, given in files.items():
-        if RECORD not in given:
-            _start_paths(path.parent, content, given, Config)
-    named = {_from_here(path): given for path, given in files.items()}
-    return named | ({"--config": command_line} if command_line else {})
-
-
-def _from_here(path: Path) -> str:
-    """Return a path relative to the folder that Snakemake runs in, if it is in there."""
-    whole = os.path.abspath(path)
-    return os.path.relpath(whole) if Path(whole).is_relative_to(Path.cwd()) else whole
-
-
-def _start_paths(
-    folder: Path, content: dict[str, Any], given: Mapping[str, Any], model: type[BaseModel]
-) -> None:
-    for key in content.keys() & given.keys() & model.model_fields.keys():
-        field, value = model.model_fields[key], given[key]
-        inner = _model_in(field.annotation)
-        if inner and isinstance(value, dict) and isinstance(content[key], dict):
-            _start_paths(folder, content[key], value, inner)
-        elif content[key] == value:
-            content[key] = _started(folder, value, field)
-
-
-def _started(folder: Path, value: Any, field: FieldInfo) -> Any:
-    marks = [mark for mark in field.metadata if isinstance(mark, Located)]
-    inner = _model_in(field.annotation)
-    if isinstance(value, list):
-        return [_started(folder, item, field) for item in value]
-    if isinstance(value, dict):
-        if inner is None:
-            return {key: _started(folder, item, field) for key, item in value.items()}
-        value = dict(value)
-        _start_paths(folder, value, dict(value), inner)
-        return value
-    if not isinstance(value, str) or not marks or re.fullmatch(marks[0].names, value):
-        return value
-    if not value.strip() or re.match(r"[/~]|[A-Za-z0-9+.-]+:", value):
-        return value
-    return _from_here(folder / value)
+    """Resolve the paths of all sources of a configuration (`mispair.config_paths.locate`)."""
+    return config_paths.locate(Config, content, files, command_line)
 
 
 def validate(content: dict[str, Any], source: str | Layers) -> Any:
@@ -304,14 +262,22 @@ def explain(error: ValidationError, model: type[BaseModel], source: str) -> str:
         message = fault["msg"].removeprefix("Value error, ")
         value = fault["input"]
         shown = "" if isinstance(value, dict | BaseModel) else f" (given: {value!r})"
+        if fault["type"] == "string_type" and isinstance(value, bool | int | float | date):
+            shown += f". YAML reads an unquoted {_yaml_type(value)}: quote it ('...')"
         lines.append(f"  {key + ': ' if key else ''}{message}{shown}")
-        if field is not None and field.description and not _is_section(field.annotation):
+        if field is not None and field.description and not is_section(field.annotation):
             bare = key.rpartition("[")[0] if key.endswith("]") else key
             lines.append(f"    {bare} is: {field.description}")
         if isinstance(value, str) and fault["type"] == "literal_error":
             choices = fault["ctx"]["expected"].replace("'", "").replace(" or ", ", ").split(", ")
             lines[-1] += nearest(value, choices)
     return "\n".join(lines)
+
+
+def _yaml_type(value: bool | int | float | date) -> str:
+    if isinstance(value, bool):
+        return "yes, no, on, off, true or false as a truth value"
+    return "date" if isinstance(value, date) else "number"
 
 
 def schema_text() -> str:
@@ -355,7 +321,7 @@ def reference_text() -> str:
         *_table(Config, sections=False),
     ]
     for name, field in Config.model_fields.items():
-        if _is_section(field.annotation):
+        if is_section(field.annotation):
             lines += ["", f"## {name}", "", field.description or "", ""]
             lines += _table(field.annotation)  # type: ignore[arg-type]
     return "\n".join(lines) + "\n"
@@ -364,7 +330,7 @@ def reference_text() -> str:
 def _table(model: type[BaseModel], sections: bool = True) -> list[str]:
     lines = ["| key | default | what it is |", "| --- | --- | --- |"]
     for name, field in model.model_fields.items():
-        if not sections and _is_section(field.annotation):
+        if not sections and is_section(field.annotation):
             continue
         text = ("*Sweep.* " if is_sweep(field) else "") + (field.description or "")
         default = json.dumps(field.default, ensure_ascii=False, default=_shown)
@@ -379,10 +345,6 @@ def _shown(part: BaseModel) -> dict[str, Any]:
 
 def _count(number: int, noun: str) -> str:
     return f"{number} {noun}" + ("" if number == 1 else "s")
-
-
-def _is_section(annotation: Any) -> bool:
-    return isinstance(annotation, type) and issubclass(annotation, BaseModel)
 
 
 def _place(
@@ -400,13 +362,6 @@ def _place(
         elif inner is not None and part in inner.model_fields:
             owner, field = inner, inner.model_fields[part]
             key += f".{part}" if key else part
-            inner = _model_in(field.annotation)
+            inner = model_in(field.annotation)
     # The owner of an unknown key is the innermost section.
     return key, inner or owner, field
-
-
-def _model_in(annotation: Any) -> type[BaseModel] | None:
-    """Return the model that an annotation is, or that its list or alternatives hold."""
-    if _is_section(annotation):
-        return annotation
-    return next(filter(None, map(_model_in, get_args(annotation))), None)

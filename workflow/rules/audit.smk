@@ -27,15 +27,15 @@ rule audit_pairs:
     params:
         *code_version("audit_pairs"),
         stamps=dag.stamps(dag.user_file("trusted")),
-        flags=dag.flags("audit_pairs"),
+        flags=literal(dag.flags("audit_pairs")),
     message:
         "Count wrong captions of {wildcards.corpus}"
     shell:
-        "python -m mispair audit-pairs --corpus {input.corpus} --captions {input.captions:q}"
+        "python -m mispair audit-pairs --corpus {input.corpus:q} --captions {input.captions:q}"
         " --features @{input.features:q} --feature-rows @{input.rows:q}"
-        " --projection {input.projection} --similar {input.similar:q} --trusted {input.trusted:q}"
+        " --projection {input.projection:q} --similar {input.similar:q} --trusted {input.trusted:q}"
         " --training {input.training:q} --shards {input.shards:q}"
-        " --audit {output.audit} --rates {output.rates} {params.flags} > {log} 2>&1"
+        " --audit {output.audit:q} --rates {output.rates:q} {params.flags} > {log:q} 2>&1"
 
 
 rule calibrate_audit:
@@ -61,15 +61,15 @@ rule calibrate_audit:
         gpu=dag.gpus("calibrate_audit"),
     params:
         *code_version("calibrate_audit"),
-        flags=dag.flags("calibrate_audit"),
+        flags=literal(dag.flags("calibrate_audit")),
     message:
         "Try the audit of {wildcards.corpus} with known shares of wrong captions"
     shell:
-        "python -m mispair calibrate-audit --corpus {input.corpus} --captions {input.captions:q}"
+        "python -m mispair calibrate-audit --corpus {input.corpus:q} --captions {input.captions:q}"
         " --features @{input.features:q} --feature-rows @{input.rows:q}"
-        " --projection {input.projection} --similar {input.similar} --truth {input.truth:q}"
+        " --projection {input.projection:q} --similar {input.similar:q} --truth {input.truth:q}"
         " --training {input.training:q} --shards {input.shards:q}"
-        " --calibration {output.calibration} {params.flags} > {log} 2>&1"
+        " --calibration {output.calibration:q} {params.flags} > {log:q} 2>&1"
 
 
 rule audit_features:
@@ -94,9 +94,9 @@ rule audit_features:
     message:
         "Estimate which features captions of {wildcards.corpus} name by mistake"
     shell:
-        "python -m mispair audit-features --corpus {input.corpus} --captions {input.captions:q}"
+        "python -m mispair audit-features --corpus {input.corpus:q} --captions {input.captions:q}"
         " --features @{input.features:q} --feature-rows @{input.rows:q}"
-        " --trusted {input.trusted:q} --words {input.words:q} --absent {output.absent} > {log} 2>&1"
+        " --trusted {input.trusted:q} --words {input.words:q} --absent {output.absent:q} > {log:q} 2>&1"
 
 
 rule select_pairs:
@@ -116,14 +116,14 @@ rule select_pairs:
         "../../envs/environment.yaml"
     params:
         *code_version("select_pairs"),
-        flags=dag.flags("select_pairs"),
+        flags=literal(dag.flags("select_pairs")),
     message:
         "Write lists of the pairs of {wildcards.corpus} that are kept"
     shell:
-        "python -m mispair select-pairs --audit {input.audit} --rates {input.rates}"
-        " --captions {input.captions:q} --index @{input.index:q} --lists {output.lists}"
-        " --selection {output.selection}"
-        " {params.flags} > {log} 2>&1"
+        "python -m mispair select-pairs --audit {input.audit:q} --rates {input.rates:q}"
+        " --captions {input.captions:q} --index @{input.index:q} --lists {output.lists:q}"
+        " --selection {output.selection:q}"
+        " {params.flags} > {log:q} 2>&1"
 
 
 rule draw_suspects:
@@ -132,7 +132,7 @@ rule draw_suspects:
         captions=texts(dag),
         index=dag.index(),
         shards=steady(dag.shards_of_first(len(dag.groups))),
-        template=dag.report_files("report/templates/suspects.html.j2"),
+        template=dated(dag.report_files("report/templates/suspects.html.j2")),
     output:
         suspects="reports/figures/suspects.html",
     log:
@@ -144,13 +144,13 @@ rule draw_suspects:
     params:
         *code_version("draw_suspects"),
         sources=dag.sources_of_shards(dag.shards_of_first(len(dag.groups))),
-        flags=dag.flags("draw_suspects"),
+        flags=literal(dag.flags("draw_suspects")),
     message:
         "Lay out pairs whose captions are likely wrong"
     shell:
-        "python -m mispair draw-suspects --audit {input.audit} --captions {input.captions:q}"
-        " --index {input.index:q} --shards {input.shards:q} --sources {params.sources}"
-        " --suspects {output.suspects} {params.flags} > {log} 2>&1"
+        "python -m mispair draw-suspects --audit {input.audit:q} --captions {input.captions:q}"
+        " --index {input.index:q} --shards {input.shards:q} --sources {params.sources:q}"
+        " --suspects {output.suspects:q} {params.flags} > {log:q} 2>&1"
 
 
 rule weigh_pairs:
@@ -181,15 +181,15 @@ rule weigh_pairs:
     message:
         "Weigh pairs with {wildcards.scheme} captions, rate {wildcards.rate}"
     shell:
-        "python -m mispair weigh-pairs --pairing {input.pairing}"
+        "python -m mispair weigh-pairs --pairing {input.pairing:q}"
         " --features @{input.features:q} {input.written_features:q}"
         " --feature-rows @{input.rows:q} {input.written_rows:q}"
-        " --untouched {input.untouched} --trusted {input.trusted:q}"
-        " --training {input.training:q} --shards {input.shards:q} --weights {output.weights}"
-        " {params.flags} > {log} 2>&1"
+        " --untouched {input.untouched:q} --trusted {input.trusted:q}"
+        " --training {input.training:q} --shards {input.shards:q} --weights {output.weights:q}"
+        " {params.flags} > {log:q} 2>&1"
 
 
 # All results of the study, without the report.
 rule audit:
     input:
-        lambda wildcards: audit_files(dag),
+        alone(lambda wildcards: audit_files(dag)),

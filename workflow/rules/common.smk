@@ -10,7 +10,6 @@ if os.path.isdir(WORKFLOW):
     sys.path.insert(0, WORKFLOW)
 
 from snakemake.common.configfile import load_configfile
-from snakemake.exceptions import WorkflowError
 from snakemake.logging import logger
 
 from mispair.towers.arms import REPAIR, STARTS, WEIGHTED
@@ -21,6 +20,7 @@ from mispair.towers.dag import CONVERTED_TOWERS, TOWERS_OF_SEED, TRAINED_TOWERS
 from mispair.core.files import UserError, refuse_full_or_read_only
 from mispair.core.provenance import code_version
 from mispair.core.stamps import MADE
+from mispair.planning import user_files
 from mispair.report.studies import NAMES as STUDIES
 
 use_this_python()
@@ -31,16 +31,25 @@ if not workflow.is_main_process:
     # SLURM's warning reaches all processes of a job. Snakemake ignores it and waits for the step.
     signal.signal(signal.SIGUSR1, signal.SIG_IGN)
 
+
+def stop(error):
+    """Print the message of an error alone, and end Snakemake."""
+    logger.error(str(error))
+    sys.exit(1)
+
+
 try:
     if workflow.is_main_process:
         refuse_full_or_read_only(".snakemake")  # even a dry run writes there
     given = {path: load_configfile(path) for path in workflow.config_settings.configfiles}
     dag = Dag(config, locate(config, given, workflow.config_settings.config))
+    dag.ends()  # raises here, and not in the middle of a rule, if settings do not fit
     # Jobs on a cluster read the Snakefile again; once is enough.
     if workflow.is_main_process and (differs := dag.compare_with_record()):
         logger.warning(differs)
+    clock = user_files.time_of_new_files() if workflow.is_main_process else None
 except UserError as error:
-    raise WorkflowError(str(error))
+    stop(error)
 
 if workflow.is_main_process and (replaced := dag.replaced_report()):
     logger.warning(replaced)
@@ -49,12 +58,43 @@ if workflow.is_main_process:
         logger.info(line)
 
 
+as_named = user_files.take_literally()
+
+
+def dated(files):
+    """Stop at a file that is dated ahead of the clock; return the files."""
+    if clock is not None:
+        try:
+            user_files.refuse_dated_ahead(files, clock)
+        except UserError as error:
+            stop(error)
+    return [as_named(file) for file in files]
+
+
+def alone(files):
+    """Let a function of wildcards end Snakemake with the message of its error alone."""
+
+    def of_job(wildcards):
+        try:
+            return files(wildcards)
+        except UserError as error:
+            stop(error)
+
+    return of_job
+
+
+def literal(text):
+    """Return a parameter with a user's text, in which braces are no wildcards."""
+    return lambda wildcards: text
+
+
 def steady(files):
     """Ignore the times of a user's own files: their stamps decide what reruns."""
     if callable(files):
-        return lambda wildcards: steady(files(wildcards))
+        return alone(lambda wildcards: steady(files(wildcards)))
     files = [files] if isinstance(files, str) else files
-    return [file if file.startswith(MADE) else ancient(file) for file in files]
+    own = iter(dated([file for file in files if not file.startswith(MADE)]))
+    return [file if file.startswith(MADE) else ancient(next(own)) for file in files]
 
 
 # Paths in commands that are no input or output of a job, with the ``prefix:`` of a module.
@@ -81,7 +121,7 @@ onstart:
             )
             requests.plan(workflow.dag)
     except UserError as error:
-        raise WorkflowError(str(error))
+        stop(error)
 
 
 # The image that --sdm apptainer runs every step in.
@@ -101,7 +141,7 @@ wildcard_constraints:
     ranking="text|image|both|none",
     rate="[0-9.e-]+",
     scheme="[a-z-]+",
-    protocol="[A-Za-z0-9._-]+",
+    protocol="[^/]+",
     split="test|train",
     start="|".join([*STARTS, WEIGHTED, f"{REPAIR}[a-z-]+"]),
     strategy="[a-z-]+",

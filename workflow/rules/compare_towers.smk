@@ -15,7 +15,7 @@ use rule make_scenes as make_scenes_of_towers with:
     benchmark:
         "benchmarks/make_scenes_of_towers.tsv"
     params:
-        flags=dag.scenes_of_towers(),
+        flags=literal(dag.scenes_of_towers()),
     message:
         "Render the scenes on which towers are trained"
 
@@ -55,9 +55,9 @@ rule compare_towers:
         "../../envs/environment.yaml"
     params:
         *code_version("compare_towers"),
-        flags=dag.flags("compare_towers"),
+        flags=literal(dag.flags("compare_towers")),
     message:
         "Compare pairs of towers, each a replicate"
     shell:
         "python -m mispair compare-towers --purity {input.purity:q} --zeroshot {input.zeroshot:q}"
-        " --semantics {input.semantics:q} --comparison {output.comparison} {params.flags} > {log} 2>&1"
+        " --semantics {input.semantics:q} --comparison {output.comparison:q} {params.flags} > {log:q} 2>&1"

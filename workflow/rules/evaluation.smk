@@ -16,15 +16,15 @@ rule measure_purity:
         "../../envs/environment.yaml"
     params:
         *code_version("measure_purity"),
-        flags=dag.flags("measure_purity"),
+        flags=literal(dag.flags("measure_purity")),
         covariance=lambda wildcards, input: "".join(
             f" --covariance {path}" for path in input.covariance
         ),
     message:
         "Measure the purity of the neurons of {wildcards.arm}"
     shell:
-        "python -m mispair measure-purity --projection {input.projection}"
-        "{params.covariance} --purity {output.purity} {params.flags} > {log} 2>&1"
+        "python -m mispair measure-purity --projection {input.projection:q}"
+        "{params.covariance} --purity {output.purity:q} {params.flags} > {log:q} 2>&1"
 
 
 rule measure_semantics:
@@ -44,13 +44,13 @@ rule measure_semantics:
         "../../envs/environment.yaml"
     params:
         *code_version("measure_semantics"),
-        flags=dag.flags("measure_semantics"),
+        flags=literal(dag.flags("measure_semantics")),
     message:
         "Measure which true features the neurons of {wildcards.arm} follow"
     shell:
-        "python -m mispair measure-semantics --projection {input.projection}"
+        "python -m mispair measure-semantics --projection {input.projection:q}"
         " --index {input.index:q} --features {input.features:q} --feature-rows {input.rows:q}"
-        " --truth {input.truth:q} --semantics {output.semantics} {params.flags} > {log} 2>&1"
+        " --truth {input.truth:q} --semantics {output.semantics:q} {params.flags} > {log:q} 2>&1"
 
 
 rule prune_neurons:
@@ -68,13 +68,13 @@ rule prune_neurons:
         "../../envs/environment.yaml"
     params:
         *code_version("prune_neurons"),
-        flags=dag.flags("prune_neurons"),
+        flags=literal(dag.flags("prune_neurons")),
     message:
         "Prune the neurons of {wildcards.arm} by purity and by chance"
     shell:
-        "python -m mispair prune-neurons --projection {input.projection}"
-        " --images {input.images:q} --prompts {input.prompts:q} --pruning {output.pruning}"
-        " {params.flags} > {log} 2>&1"
+        "python -m mispair prune-neurons --projection {input.projection:q}"
+        " --images {input.images:q} --prompts {input.prompts:q} --pruning {output.pruning:q}"
+        " {params.flags} > {log:q} 2>&1"
 
 
 rule export_pruned:
@@ -96,14 +96,14 @@ rule export_pruned:
     params:
         *code_version("export_pruned"),
         stamps=dag.stamps(dag.tower_files),
-        flags=dag.flags("export_pruned"),
+        flags=literal(dag.flags("export_pruned")),
     message:
         "Write {wildcards.towers} with {wildcards.k} neurons of {wildcards.strategy}"
     shell:
-        "python -m mispair export-pruned --towers {input.towers:q} --projection {input.projection}"
-        " --images {input.images:q} --prompts {input.prompts:q} --strategy {wildcards.strategy}"
-        " --ranked-by {wildcards.ranking} --k {wildcards.k} --pruned {output.pruned}"
-        " --record {output.record} {params.flags} > {log} 2>&1"
+        "python -m mispair export-pruned --towers {input.towers:q} --projection {input.projection:q}"
+        " --images {input.images:q} --prompts {input.prompts:q} --strategy {wildcards.strategy:q}"
+        " --ranked-by {wildcards.ranking:q} --k {wildcards.k:q} --pruned {output.pruned:q}"
+        " --record {output.record:q} {params.flags} > {log:q} 2>&1"
 
 
 rule identify_basis:
@@ -126,14 +126,14 @@ rule identify_basis:
         "../../envs/environment.yaml"
     params:
         *code_version("identify_basis"),
-        flags=dag.flags("identify_basis"),
+        flags=literal(dag.flags("identify_basis")),
     message:
         "Search for a basis that the embeddings of {wildcards.arm} identify"
     shell:
-        "python -m mispair identify-basis --projection {input.projection}"
+        "python -m mispair identify-basis --projection {input.projection:q}"
         " --index {input.index:q} --features {input.features:q} {input.caption_features:q}"
-        " --feature-rows {input.rows:q} {input.caption_rows:q} --corpus {input.corpus}"
-        " --truth {input.truth:q} --basis {output.basis} {params.flags} > {log} 2>&1"
+        " --feature-rows {input.rows:q} {input.caption_rows:q} --corpus {input.corpus:q}"
+        " --truth {input.truth:q} --basis {output.basis:q} {params.flags} > {log:q} 2>&1"
 
 
 rule encode_evaluation:
@@ -154,13 +154,13 @@ rule encode_evaluation:
     params:
         *code_version("encode_evaluation"),
         stamps=dag.stamps(dag.evaluation.images_of, dag.tower_files),
-        flags=dag.flags("encode_evaluation"),
+        flags=literal(dag.flags("encode_evaluation")),
     message:
         "Encode the {wildcards.split} images of {wildcards.evaluation_set} with {wildcards.towers}"
     shell:
         "python -m mispair encode-evaluation --evaluation-set {input.evaluation_set:q}"
-        " --split {wildcards.split} --towers {input.towers:q} --workers $(({threads} - 1))"
-        " --evaluation-features {output.evaluation_features} {params.flags} > {log} 2>&1"
+        " --name {wildcards.evaluation_set:q} --split {wildcards.split:q} --towers {input.towers:q} --workers $(({threads} - 1))"
+        " --evaluation-features {output.evaluation_features:q} {params.flags} > {log:q} 2>&1"
 
 
 rule encode_prompts:
@@ -181,13 +181,13 @@ rule encode_prompts:
     params:
         *code_version("encode_prompts"),
         stamps=dag.stamps(dag.evaluation.texts_of, dag.evaluation.protocol_files, dag.tower_files),
-        flags=dag.flags("encode_prompts"),
+        flags=literal(dag.flags("encode_prompts")),
     message:
         "Encode the prompts of {wildcards.evaluation_set} by protocol {wildcards.protocol}"
     shell:
         "python -m mispair encode-prompts --evaluation-set {input.evaluation_set:q}"
-        " --protocol {wildcards.protocol} --protocol-files {input.protocol:q}"
-        " --towers {input.towers:q} --prompts {output.prompts} {params.flags} > {log} 2>&1"
+        " --name {wildcards.evaluation_set:q} --protocol {wildcards.protocol:q} --protocol-files {input.protocol:q}"
+        " --towers {input.towers:q} --prompts {output.prompts:q} {params.flags} > {log:q} 2>&1"
 
 
 rule evaluate_zeroshot:
@@ -206,13 +206,13 @@ rule evaluate_zeroshot:
         "../../envs/environment.yaml"
     params:
         *code_version("evaluate_zeroshot"),
-        flags=dag.flags("evaluate_zeroshot"),
+        flags=literal(dag.flags("evaluate_zeroshot")),
     message:
         "Evaluate {wildcards.arm} of {wildcards.towers} zero-shot on every evaluation set"
     shell:
-        "python -m mispair evaluate-zeroshot --projection {input.projection}"
-        " --images {input.images:q} --prompts {input.prompts:q} --zeroshot {output.zeroshot}"
-        " --answers {output.answers} {params.flags} > {log} 2>&1"
+        "python -m mispair evaluate-zeroshot --projection {input.projection:q}"
+        " --images {input.images:q} --prompts {input.prompts:q} --zeroshot {output.zeroshot:q}"
+        " --answers {output.answers:q} {params.flags} > {log:q} 2>&1"
 
 
 rule fit_linear_probe:
@@ -230,12 +230,12 @@ rule fit_linear_probe:
         "../../envs/environment.yaml"
     params:
         *code_version("fit_linear_probe"),
-        flags=dag.flags("fit_linear_probe"),
+        flags=literal(dag.flags("fit_linear_probe")),
     message:
         "Fit linear probes on the embeddings of {wildcards.arm}"
     shell:
-        "python -m mispair fit-linear-probe --projection {input.projection} --train {input.train:q}"
-        " --images {input.images:q} --probe {output.probe} {params.flags} > {log} 2>&1"
+        "python -m mispair fit-linear-probe --projection {input.projection:q} --train {input.train:q}"
+        " --images {input.images:q} --probe {output.probe:q} {params.flags} > {log:q} 2>&1"
 
 
 rule compare_arms:
@@ -251,12 +251,12 @@ rule compare_arms:
         "../../envs/environment.yaml"
     params:
         *code_version("compare_arms"),
-        flags=dag.flags("compare_arms"),
+        flags=literal(dag.flags("compare_arms")),
     message:
         "Compare the answers of all arms, image by image"
     shell:
         "python -m mispair compare-arms --zeroshot-answers {input.answers:q}"
-        " --comparison {output.comparison} {params.flags} > {log} 2>&1"
+        " --comparison {output.comparison:q} {params.flags} > {log:q} 2>&1"
 
 
 rule draw_neurons:
@@ -269,7 +269,7 @@ rule draw_neurons:
         caption_features=dag.caption_features("safetensors"),
         caption_rows=dag.caption_features("parquet"),
         corpus=dag.gathered("corpus.parquet"),
-        template=dag.report_files("report/templates/neurons.html.j2"),
+        template=dated(dag.report_files("report/templates/neurons.html.j2")),
     output:
         gallery="reports/figures/neurons.html",
     log:
@@ -281,10 +281,10 @@ rule draw_neurons:
     params:
         *code_version("draw_neurons"),
         sources=dag.sources_of_shards(dag.shards_of_first(SHOWN_GROUPS)),
-        flags=dag.flags("draw_neurons"),
+        flags=literal(dag.flags("draw_neurons")),
     message:
         "Lay out what activates the most and the least pure neurons most"
     shell:
-        "python -m mispair draw-neurons --projection {input.projection} --index {input.index:q}"
-        " --shards {input.shards:q} --sources {params.sources} --features {input.features:q} {input.caption_features:q}"
-        " --feature-rows {input.rows:q} {input.caption_rows:q} --corpus {input.corpus} --gallery {output.gallery} {params.flags} > {log} 2>&1"
+        "python -m mispair draw-neurons --projection {input.projection:q} --index {input.index:q}"
+        " --shards {input.shards:q} --sources {params.sources:q} --features {input.features:q} {input.caption_features:q}"
+        " --feature-rows {input.rows:q} {input.caption_rows:q} --corpus {input.corpus:q} --gallery {output.gallery:q} {params.flags} > {log:q} 2>&1"

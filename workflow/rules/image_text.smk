@@ -4,5 +4,5 @@
 # All results of the study, without the report.
 rule image_text:
     input:
-        lambda wildcards: dag.refuse_unlisted("image_text"),
+        alone(lambda wildcards: dag.refuse_unlisted("image_text")),
         dag.results("image_text"),

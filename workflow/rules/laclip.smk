@@ -19,4 +19,4 @@ rule laclip:
     message:
         "Print what was measured next to what was published"
     shell:
-        "python -m mispair laclip --tables {input.tables:q} --text {output.text} 2> {log}"
+        "python -m mispair laclip --tables {input.tables:q} --text {output.text:q} 2> {log:q}"

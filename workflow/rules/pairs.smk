@@ -20,11 +20,11 @@ rule make_scenes:
     params:
         *code_version("make_scenes"),
         folder=folder_of_output,
-        flags=dag.flags("make_scenes"),
+        flags=literal(dag.flags("make_scenes")),
     message:
         "Render the scenes corpus and write it as tar shards"
     shell:
-        "python -m mispair make-scenes --corpus {params.folder:q} {params.flags} > {log} 2>&1"
+        "python -m mispair make-scenes --corpus {params.folder:q} {params.flags} > {log:q} 2>&1"
 
 
 rule read_captions:
@@ -42,12 +42,12 @@ rule read_captions:
     params:
         *code_version("read_captions"),
         stamps=dag.stamps(dag.caption_tables(), dag.user_file("caption_keys")),
-        flags=dag.flags("read_captions"),
+        flags=literal(dag.flags("read_captions")),
     message:
         "Read the table of captions of {wildcards.corpus}"
     shell:
         "python -m mispair read-captions --table {input.table:q} --keys {input.key_list:q}"
-        " --captions {output.captions} {params.flags} > {log} 2>&1"
+        " --captions {output.captions:q} {params.flags} > {log:q} 2>&1"
 
 
 rule index_shards:
@@ -69,13 +69,13 @@ rule index_shards:
         *code_version("index_shards"),
         stamps=dag.stamps(dag.shards_of, dag.downloads_of),
         sources=dag.sources_of,
-        flags=dag.flags("index_shards"),
+        flags=literal(dag.flags("index_shards")),
     message:
         "Index shard group {wildcards.group} of {wildcards.corpus}"
     shell:
-        "python -m mispair index-shards --shards {input.shards:q} --sources {params.sources}"
-        " --captions {input.captions:q} --workers {threads} --index {output.index} --rejected {output.rejected}"
-        " {params.flags} > {log} 2>&1"
+        "python -m mispair index-shards --shards {input.shards:q} --sources {params.sources:q}"
+        " --captions {input.captions:q} --workers {threads} --index {output.index:q} --rejected {output.rejected:q}"
+        " {params.flags} > {log:q} 2>&1"
 
 
 # One file lists the files of many jobs, so that Snakemake looks for fewer files.
@@ -98,7 +98,7 @@ rule list_files:
         "List the files in {output.listings}"
     shell:
         "python -m mispair list-files --files {input.files:q} --listings {output.listings:q}"
-        " > {log} 2>&1"
+        " > {log:q} 2>&1"
 
 
 rule gather_index:
@@ -122,13 +122,13 @@ rule gather_index:
         "../../envs/environment.yaml"
     params:
         *code_version("gather_index"),
-        flags=dag.flags("gather_index"),
+        flags=literal(dag.flags("gather_index")),
     message:
         f"Count what {dag.corpus} holds, and stop if too much of it is damaged"
     shell:
         "python -m mispair gather-index --index @{input.index:q} --rejected @{input.rejected:q}"
-        " --caption-table {input.caption_table:q} --corpus {output.corpus} --captions {output.captions} --excluded {output.excluded}"
-        " --statistics {output.statistics} {params.flags} > {log} 2>&1"
+        " --caption-table {input.caption_table:q} --corpus {output.corpus:q} --captions {output.captions:q} --excluded {output.excluded:q}"
+        " --statistics {output.statistics:q} {params.flags} > {log:q} 2>&1"
 
 
 rule find_similar_captions:
@@ -149,13 +149,13 @@ rule find_similar_captions:
         gpu=dag.gpus("find_similar_captions"),
     params:
         *code_version("find_similar_captions"),
-        flags=dag.flags("find_similar_captions"),
+        flags=literal(dag.flags("find_similar_captions")),
     message:
         "Find the captions of {wildcards.corpus} that are most similar to each"
     shell:
-        "python -m mispair find-similar-captions --corpus {input.corpus} --index {input.index:q}"
-        " --features {input.features:q} --feature-rows {input.rows:q} --similar {output.similar}"
-        " {params.flags} > {log} 2>&1"
+        "python -m mispair find-similar-captions --corpus {input.corpus:q} --index {input.index:q}"
+        " --features {input.features:q} --feature-rows {input.rows:q} --similar {output.similar:q}"
+        " {params.flags} > {log:q} 2>&1"
 
 
 rule corrupt_captions:
@@ -176,15 +176,15 @@ rule corrupt_captions:
     params:
         *code_version("corrupt_captions"),
         stamps=dag.stamps(dag.truth),
-        flags=dag.flags("corrupt_captions"),
+        flags=literal(dag.flags("corrupt_captions")),
         draws=dag.draws,
     message:
         "Corrupt captions of {wildcards.corpus}: {wildcards.scheme}, rate {wildcards.rate}"
     shell:
-        "python -m mispair corrupt-captions --scheme {wildcards.scheme} --rate {wildcards.rate}"
-        " --draws {params.draws} --corpus {input.corpus} --index @{input.index:q}"
-        " --similar {input.similar:q} --truth {input.truth:q} --pairing {output.pairing} --captions {output.captions}"
-        " {params.flags} > {log} 2>&1"
+        "python -m mispair corrupt-captions --scheme {wildcards.scheme:q} --rate {wildcards.rate:q}"
+        " --draws {params.draws} --corpus {input.corpus:q} --index @{input.index:q}"
+        " --similar {input.similar:q} --truth {input.truth:q} --pairing {output.pairing:q} --captions {output.captions:q}"
+        " {params.flags} > {log:q} 2>&1"
 
 
 rule make_evaluation_set:
@@ -201,12 +201,12 @@ rule make_evaluation_set:
     params:
         *code_version("make_evaluation_set"),
         folder=folder_of_output,
-        flags=dag.flags("make_evaluation_set"),
+        flags=literal(dag.flags("make_evaluation_set")),
     message:
         "Write the evaluation set {wildcards.evaluation_set}"
     shell:
-        "python -m mispair make-evaluation-set --name {wildcards.evaluation_set}"
-        " --evaluation-set {params.folder:q} {params.flags} > {log} 2>&1"
+        "python -m mispair make-evaluation-set --name {wildcards.evaluation_set:q}"
+        " --evaluation-set {params.folder:q} {params.flags} > {log:q} 2>&1"
 
 
 # The same step for sets that consist of other files: no pictures for training, or no classes.
@@ -230,7 +230,7 @@ rule draw_contact_sheet:
         index=dag.index(),
         pairing=dag.pairings(),
         captions=dag.pairings("captions.parquet"),
-        template=dag.report_files("report/templates/contact_sheet.html.j2"),
+        template=dated(dag.report_files("report/templates/contact_sheet.html.j2")),
     output:
         contact_sheet="reports/figures/contact_sheet.html",
     log:
@@ -242,10 +242,10 @@ rule draw_contact_sheet:
     params:
         *code_version("draw_contact_sheet"),
         sources=dag.sources_of_shards(dag.shards_of_first(1)),
-        flags=dag.flags("draw_contact_sheet"),
+        flags=literal(dag.flags("draw_contact_sheet")),
     message:
         "Lay out sample pairs before and after shuffling"
     shell:
-        "python -m mispair draw-contact-sheet --shards {input.shards:q} --sources {params.sources}"
-        " --index {input.index:q} --pairing {input.pairing:q} --captions {input.captions:q} --contact-sheet {output.contact_sheet}"
-        " {params.flags} > {log} 2>&1"
+        "python -m mispair draw-contact-sheet --shards {input.shards:q} --sources {params.sources:q}"
+        " --index {input.index:q} --pairing {input.pairing:q} --captions {input.captions:q} --contact-sheet {output.contact_sheet:q}"
+        " {params.flags} > {log:q} 2>&1"

@@ -22,12 +22,12 @@ rule decode_pictures:
         "../../envs/environment.yaml"
     params:
         *code_version("decode_pictures"),
-        flags=dag.flags("decode_pictures"),
+        flags=literal(dag.flags("decode_pictures")),
     message:
         "Decode the pictures of {wildcards.corpus}"
     shell:
-        "python -m mispair decode-pictures --corpus {input.corpus} --index {input.index:q}"
-        " --shards {input.shards:q} --pictures {output.pictures} {params.flags} > {log} 2>&1"
+        "python -m mispair decode-pictures --corpus {input.corpus:q} --index {input.index:q}"
+        " --shards {input.shards:q} --pictures {output.pictures:q} {params.flags} > {log:q} 2>&1"
 
 
 # The same step with a seed and a job for each draw, so that a further draw repeats no training.
@@ -64,16 +64,16 @@ rule train_small_towers:
         "../../envs/environment.yaml"
     params:
         *code_version("train_small_towers"),
-        flags=dag.flags("train_small_towers"),
+        flags=literal(dag.flags("train_small_towers")),
         # The resume state of a killed job: no output, so that Snakemake does not remove it.
         checkpoint=lambda wildcards, output: f"{output.towers[:-12]}.checkpoint",
     message:
         "Train towers on {wildcards.scheme} captions, rate {wildcards.rate}, draw {wildcards.draw}"
     shell:
-        "python -m mispair train-small-towers --scheme {wildcards.scheme} --rate {wildcards.rate}"
-        " --draw {wildcards.draw} --pictures {input.pictures} --index {input.index:q}"
-        " --pairing {input.pairing} --captions {input.captions:q} --checkpoint {params.checkpoint}"
-        " --towers {output.towers} {params.flags} > {log} 2>&1"
+        "python -m mispair train-small-towers --scheme {wildcards.scheme:q} --rate {wildcards.rate:q}"
+        " --draw {wildcards.draw:q} --pictures {input.pictures:q} --index {input.index:q}"
+        " --pairing {input.pairing:q} --captions {input.captions:q} --checkpoint {params.checkpoint:q}"
+        " --towers {output.towers:q} {params.flags} > {log:q} 2>&1"
 
 
 rule measure_mixing:
@@ -94,18 +94,18 @@ rule measure_mixing:
         "../../envs/environment.yaml"
     params:
         *code_version("measure_mixing"),
-        flags=dag.flags("measure_mixing"),
+        flags=literal(dag.flags("measure_mixing")),
     message:
         "Measure the towers of {wildcards.scheme} captions, rate {wildcards.rate}, draw {wildcards.draw}"
     shell:
-        "python -m mispair measure-mixing --towers {input.towers} --pictures {input.pictures}"
-        " --corpus {input.corpus} --index {input.index:q} --truth {input.truth:q}"
-        " --evaluation-sets {input.evaluation_sets:q} --mixing {output.mixing}"
-        " {params.flags} > {log} 2>&1"
+        "python -m mispair measure-mixing --towers {input.towers:q} --pictures {input.pictures:q}"
+        " --corpus {input.corpus:q} --index {input.index:q} --truth {input.truth:q}"
+        " --evaluation-sets {input.evaluation_sets:q} --mixing {output.mixing:q}"
+        " {params.flags} > {log:q} 2>&1"
 
 
 # All results of the study, without the report.
 rule pretraining:
     input:
-        lambda wildcards: dag.refuse_unlisted("pretraining"),
+        alone(lambda wildcards: dag.refuse_unlisted("pretraining")),
         dag.results("pretraining"),

@@ -27,12 +27,12 @@ rule trust_pairs:
         *code_version("trust_pairs"),
         stamps=dag.stamps(dag.user_file("trusted")),
         draw=0,
-        flags=dag.flags("trust_pairs"),
+        flags=literal(dag.flags("trust_pairs")),
     message:
         "Choose the pairs of {wildcards.corpus} whose captions count as right"
     shell:
-        "python -m mispair trust-pairs --pairing {input.pairing} --draw {params.draw}"
-        " --captions {input.captions:q} --trusted-keys {input.trusted_keys:q} --trusted {output.trusted} {params.flags} > {log} 2>&1"
+        "python -m mispair trust-pairs --pairing {input.pairing:q} --draw {params.draw}"
+        " --captions {input.captions:q} --trusted-keys {input.trusted_keys:q} --trusted {output.trusted:q} {params.flags} > {log:q} 2>&1"
 
 
 rule recaption_pairs:
@@ -63,15 +63,15 @@ rule recaption_pairs:
         sources=dag.repair.sources_of_part,
         features=lambda wildcards, input: " ".join(f"@{path}" for path in input.features),
         rows=lambda wildcards, input: " ".join(f"@{path}" for path in input.rows),
-        flags=dag.flags("recaption_pairs"),
+        flags=literal(dag.flags("recaption_pairs")),
     message:
         "Write new captions for the pictures of {wildcards.corpus}: {wildcards.part}"
     shell:
-        "python -m mispair recaption-pairs --corpus {input.corpus}"
+        "python -m mispair recaption-pairs --corpus {input.corpus:q}"
         " --features {params.features} --feature-rows {params.rows} --trusted {input.trusted:q}"
         " --towers {input.towers:q} --index {input.index:q} --shards {input.shards:q}"
-        " --sources {params.sources} --recaptions {output.recaptions} --record {output.record}"
-        " {params.flags} > {log} 2>&1"
+        " --sources {params.sources:q} --recaptions {output.recaptions:q} --record {output.record:q}"
+        " {params.flags} > {log:q} 2>&1"
 
 
 rule gather_recaptions:
@@ -92,7 +92,7 @@ rule gather_recaptions:
         "Gather the new captions of {wildcards.corpus}"
     shell:
         "python -m mispair gather-recaptions --parts {input.parts:q}"
-        " --recaptions {output.recaptions} --texts {output.texts} > {log} 2>&1"
+        " --recaptions {output.recaptions:q} --texts {output.texts:q} > {log:q} 2>&1"
 
 
 rule score_captions:
@@ -122,11 +122,11 @@ rule score_captions:
     message:
         "Score old and new captions by the {wildcards.scorer} model: {wildcards.scheme}, rate {wildcards.rate}"
     shell:
-        "python -m mispair score-captions --pairing {input.pairing} --recaptions {input.recaptions:q}"
+        "python -m mispair score-captions --pairing {input.pairing:q} --recaptions {input.recaptions:q}"
         " --features {params.features} {input.written_features:q} {input.new_features:q}"
         " --feature-rows {params.rows} {input.written_rows:q} {input.new_rows:q}"
-        " --projection {input.projection} --trusted {input.trusted} --scores {output.scores}"
-        " > {log} 2>&1"
+        " --projection {input.projection:q} --trusted {input.trusted:q} --scores {output.scores:q}"
+        " > {log:q} 2>&1"
 
 
 # The second round: in each draw, the captioner learns from the captions after the first round, and
@@ -172,10 +172,10 @@ use rule recaption_pairs as recaption_again with:
     params:
         *code_version("recaption_pairs"),
         stamps=dag.stamps(dag.tower_files),
-        sources="",
+        sources=[],
         features=lambda wildcards, input: " ".join(f"@{path}" for path in input.features),
         rows=lambda wildcards, input: " ".join(f"@{path}" for path in input.rows),
-        flags=dag.flags("recaption_pairs"),
+        flags=literal(dag.flags("recaption_pairs")),
     message:
         "Write captions for the second round: {wildcards.scheme}, rate {wildcards.rate}, draw {wildcards.draw}"
 
@@ -265,11 +265,11 @@ rule filter_captions:
     message:
         "Filter captions by the rule {wildcards.repair}: {wildcards.scheme}, rate {wildcards.rate}"
     shell:
-        "python -m mispair filter-captions --rule {wildcards.repair} --rate {wildcards.rate}"
-        " --pairing {input.pairing} --original {input.original} --trusted {input.trusted} --recaptions {input.recaptions:q}"
+        "python -m mispair filter-captions --rule {wildcards.repair:q} --rate {wildcards.rate:q}"
+        " --pairing {input.pairing:q} --original {input.original:q} --trusted {input.trusted:q} --recaptions {input.recaptions:q}"
         " --scores {input.scores:q} --first {input.first:q} --audits {input.audits:q} --captions {input.captions:q}"
-        " --truth {input.truth:q} --repaired {output.repaired} --ledger {output.ledger}"
-        " {params.flags} > {log} 2>&1"
+        " --truth {input.truth:q} --repaired {output.repaired:q} --ledger {output.ledger:q}"
+        " {params.flags} > {log:q} 2>&1"
 
 
 rule compare_repairs:
@@ -289,7 +289,7 @@ rule compare_repairs:
         "Compare the arms of the repair, image by image"
     shell:
         "python -m mispair compare-repairs --answers {input.answers:q}"
-        " --comparison {output.comparison} > {log} 2>&1"
+        " --comparison {output.comparison:q} > {log:q} 2>&1"
 
 
 rule export_repaired:
@@ -308,17 +308,17 @@ rule export_repaired:
         "../../envs/environment.yaml"
     params:
         *code_version("export_repaired"),
-        flags=dag.flags("export_repaired"),
+        flags=literal(dag.flags("export_repaired")),
     message:
         "Write the captions that the rule {wildcards.repair} leaves"
     shell:
-        "python -m mispair export-repaired --repaired {input.repaired} --ledger {input.ledger}"
-        " --captions {input.captions:q} --index @{input.index:q} --export {output.export}"
-        " {params.flags} > {log} 2>&1"
+        "python -m mispair export-repaired --repaired {input.repaired:q} --ledger {input.ledger:q}"
+        " --captions {input.captions:q} --index @{input.index:q} --export {output.export:q}"
+        " {params.flags} > {log:q} 2>&1"
 
 
 # All results of the study, without the report.
 rule repair:
     input:
-        lambda wildcards: dag.repair.files(),
+        alone(lambda wildcards: dag.repair.files()),
         dag.repair.exports(),

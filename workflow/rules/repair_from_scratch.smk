@@ -86,11 +86,11 @@ rule encode_small_towers:
     message:
         "Encode {wildcards.corpus} by towers of raw captions: {wildcards.scheme}, rate {wildcards.rate}, draw {wildcards.draw}"
     shell:
-        "python -m mispair encode-small-towers --towers {input.towers} --pictures {input.pictures:q}"
+        "python -m mispair encode-small-towers --towers {input.towers:q} --pictures {input.pictures:q}"
         " --corpus {input.corpus:q} --captions {input.captions:q}"
         " --image-features {output.image_features:q} --image-rows {output.image_rows:q}"
-        " --text-features {output.text_features} --text-rows {output.text_rows}"
-        " --projection {output.projection:q} > {log} 2>&1"
+        " --text-features {output.text_features:q} --text-rows {output.text_rows:q}"
+        " --projection {output.projection:q} > {log:q} 2>&1"
 
 
 use rule recaption_pairs as recaption_pairs_of_draw with:
@@ -112,10 +112,10 @@ use rule recaption_pairs as recaption_pairs_of_draw with:
     params:
         *code_version("recaption_pairs"),
         stamps="",
-        sources="",
+        sources=[],
         features=lambda wildcards, input: " ".join(input.features),
         rows=lambda wildcards, input: " ".join(input.rows),
-        flags=dag.flags("recaption_pairs"),
+        flags=literal(dag.flags("recaption_pairs")),
     message:
         "Write new captions for the pictures of {wildcards.corpus}: rate {wildcards.rate}, draw {wildcards.draw}"
 

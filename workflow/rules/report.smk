@@ -19,12 +19,12 @@ rule gather_metrics:
     params:
         *dag.report_code("gather_metrics", "rows"),
         folder=folder_of_output,
-        models=dag.models.described(),
+        models=literal(dag.models.described()),
     message:
         "Gather what was measured into tidy tables"
     shell:
         "python -m mispair gather-metrics --results {input.results:q} --models {params.models}"
-        " --tables {params.folder:q} > {log} 2>&1"
+        " --tables {params.folder:q} > {log:q} 2>&1"
 
 
 rule export_metrics:
@@ -42,12 +42,12 @@ rule export_metrics:
     params:
         *dag.report_code("export_metrics", "pages"),
         folder=folder_of_output,
-        flags=dag.flags("export_metrics"),
+        flags=literal(dag.flags("export_metrics")),
     message:
         "Export what was measured for other tools"
     shell:
         "python -m mispair export-metrics --tables {input.tables:q}"
-        " --trained {input.trained:q} --folder {params.folder:q} {params.flags} > {log} 2>&1"
+        " --trained {input.trained:q} --folder {params.folder:q} {params.flags} > {log:q} 2>&1"
 
 
 rule record_run:
@@ -66,18 +66,18 @@ rule record_run:
         *dag.report_code("record_run"),
         benchmarks=benchmarks_of_report,
         # A function: Snakemake would take braces of a list of shards for wildcards.
-        config=lambda wildcards: dag.resolved(),
+        config=literal(dag.resolved()),
     message:
         "Record what the results were made with and from"
     shell:
-        "python -m mispair record-run --results {input.results:q} --provenance {input.provenance}"
-        " --config {params.config} --benchmarks {params.benchmarks:q} --record {output.record} > {log} 2>&1"
+        "python -m mispair record-run --results {input.results:q} --provenance {input.provenance:q}"
+        " --config {params.config} --benchmarks {params.benchmarks:q} --record {output.record:q} > {log:q} 2>&1"
 
 
 rule draw_figures:
     input:
         tables=dag.tables(),
-        published=dag.report_files("report/published/*.csv"),
+        published=dated(dag.report_files("report/published/*.csv")),
     output:
         figures=report(
             directory("reports/figures/{study}"),
@@ -95,12 +95,12 @@ rule draw_figures:
         "../../envs/environment.yaml"
     params:
         code=lambda wildcards: dag.report_code("draw_figures", "figures", study=wildcards.study),
-        flags=dag.flags("draw_figures"),
+        flags=literal(dag.flags("draw_figures")),
     message:
         "Draw the figures of {wildcards.study}"
     shell:
-        "python -m mispair draw-figures --study {wildcards.study} --tables {input.tables:q}"
-        " --figures {output.figures} {params.flags} > {log} 2>&1"
+        "python -m mispair draw-figures --study {wildcards.study:q} --tables {input.tables:q}"
+        " --figures {output.figures:q} {params.flags} > {log:q} 2>&1"
 
 
 rule write_report:
@@ -109,8 +109,8 @@ rule write_report:
         figures=dag.figures(),
         record="reports/run.json",
         pieces=dag.pieces(),
-        published=dag.report_files("report/published/*.csv"),
-        templates=dag.report_files("report/templates/*", "*/report/texts.md.j2"),
+        published=dated(dag.report_files("report/published/*.csv")),
+        templates=dated(dag.report_files("report/templates/*", "*/report/texts.md.j2")),
     output:
         page="reports/index.html",
         # Patterns keep the pages and what they share in one folder of Snakemake's report. A single
@@ -133,11 +133,11 @@ rule write_report:
     params:
         *dag.report_code("write_report", "pages"),
         benchmarks=benchmarks_of_report,
-        flags=dag.flags("write_report"),
+        flags=literal(dag.flags("write_report")),
     message:
         "Write the report: reports/index.html"
     shell:
         "python -m mispair write-report --tables {input.tables:q} --figures {input.figures:q}"
         " --pieces {input.pieces:q} --benchmarks {params.benchmarks:q}"
-        " --record {input.record} --page {output.page} --pages {output.pages}"
-        " --latex {output.latex} --claims {output.claims} {params.flags} > {log} 2>&1"
+        " --record {input.record:q} --page {output.page:q} --pages {output.pages:q}"
+        " --latex {output.latex:q} --claims {output.claims:q} {params.flags} > {log:q} 2>&1"

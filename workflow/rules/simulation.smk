@@ -35,14 +35,14 @@ rule simulate:
         "Simulate {wildcards.condition} at C_s = {wildcards.probabilities},"
         " trials {wildcards.first} to {wildcards.last}, on {params.arms}"
     shell:
-        "python -m mispair simulate --condition {wildcards.condition}"
+        "python -m mispair simulate --condition {wildcards.condition:q}"
         " --spurious-probabilities {params.probabilities} --trials {params.trials}"
-        " --arms {params.arms} --checkpoint {params.checkpoint}"
-        " --simulation {output.simulation} {params.flags} > {log} 2>&1"
+        " --arms {params.arms} --checkpoint {params.checkpoint:q}"
+        " --simulation {output.simulation:q} {params.flags} > {log:q} 2>&1"
 
 
 # All results of the study, without the report.
 rule simulation:
     input:
-        lambda wildcards: dag.refuse_unlisted("simulation"),
+        alone(lambda wildcards: dag.refuse_unlisted("simulation")),
         dag.results("simulation"),

@@ -21,7 +21,7 @@ rule train_two_layer:
         "../../envs/environment.yaml"
     params:
         *code_version("train_two_layer"),
-        flags=dag.flags("train_two_layer"),
+        flags=literal(dag.flags("train_two_layer")),
         plan=dag.stepsize.part_flags,
         cifar=dag.stamps(dag.stepsize.cifar),
         # The resume state of a killed job: no output, so that Snakemake does not remove it.
@@ -30,10 +30,10 @@ rule train_two_layer:
         "Train two-layer networks with {wildcards.activation} on {wildcards.data_set}:"
         " {wildcards.part}"
     shell:
-        "python -m mispair train-two-layer --part {wildcards.part} --data-set {wildcards.data_set}"
-        " --activation {wildcards.activation} {params.plan} --cifar {input.cifar:q}"
-        " --checkpoint {params.checkpoint} --measurements {output.measurements}"
-        " {params.flags} > {log} 2>&1"
+        "python -m mispair train-two-layer --part {wildcards.part:q} --data-set {wildcards.data_set:q}"
+        " --activation {wildcards.activation:q} {params.plan} --cifar {input.cifar:q}"
+        " --checkpoint {params.checkpoint:q} --measurements {output.measurements:q}"
+        " {params.flags} > {log:q} 2>&1"
 
 
 rule train_multilayer:
@@ -49,18 +49,18 @@ rule train_multilayer:
         "../../envs/environment.yaml"
     params:
         *code_version("train_multilayer"),
-        flags=dag.flags("train_multilayer"),
+        flags=literal(dag.flags("train_multilayer")),
         cifar=dag.stamps(dag.stepsize.cifar),
         checkpoint=lambda wildcards, output: f"{output.measurements[:-5]}.checkpoint",
     message:
         "Train perceptrons of four layers on {wildcards.data_set}"
     shell:
-        "python -m mispair train-multilayer --data-set {wildcards.data_set}"
-        " --cifar {input.cifar:q} --checkpoint {params.checkpoint}"
-        " --measurements {output.measurements} {params.flags} > {log} 2>&1"
+        "python -m mispair train-multilayer --data-set {wildcards.data_set:q}"
+        " --cifar {input.cifar:q} --checkpoint {params.checkpoint:q}"
+        " --measurements {output.measurements:q} {params.flags} > {log:q} 2>&1"
 
 
 # All results of the study, without the report.
 rule stepsize:
     input:
-        lambda wildcards: dag.results("stepsize"),
+        alone(lambda wildcards: dag.results("stepsize")),

@@ -23,12 +23,12 @@ rule draw_trees:
         "../../envs/environment.yaml"
     params:
         *code_version("draw_trees"),
-        flags=dag.flags("draw_trees"),
+        flags=literal(dag.flags("draw_trees")),
     message:
         "Draw the trees {wildcards.tree} of size {wildcards.size}"
     shell:
-        "python -m mispair draw-trees --size {wildcards.size} --tree {wildcards.tree}"
-        " --trees {output.trees} {params.flags} > {log} 2>&1"
+        "python -m mispair draw-trees --size {wildcards.size:q} --tree {wildcards.tree:q}"
+        " --trees {output.trees:q} {params.flags} > {log:q} 2>&1"
 
 
 rule measure_bayes:
@@ -46,12 +46,12 @@ rule measure_bayes:
         gpu=dag.gpus("measure_bayes"),
     params:
         *code_version("measure_bayes"),
-        flags=dag.flags("measure_bayes"),
+        flags=literal(dag.flags("measure_bayes")),
     message:
         "Measure the least risks in the trees {wildcards.tree} of size {wildcards.size}"
     shell:
-        "python -m mispair measure-bayes --trees {input.trees} --bayes {output.bayes}"
-        " {params.flags} > {log} 2>&1"
+        "python -m mispair measure-bayes --trees {input.trees:q} --bayes {output.bayes:q}"
+        " {params.flags} > {log:q} 2>&1"
 
 
 rule train_encoders:
@@ -69,15 +69,15 @@ rule train_encoders:
         gpu=dag.gpus("train_encoders"),
     params:
         *code_version("train_encoders"),
-        flags=dag.flags("train_encoders"),
+        flags=literal(dag.flags("train_encoders")),
         # The resume state of a killed job: no output, so that Snakemake does not remove it.
         checkpoint=lambda wildcards, output: f"{output.encoders[:-12]}.checkpoint",
     message:
         "Train {wildcards.variant} encoders at p = {wildcards.flip}, seed {wildcards.seed}"
     shell:
-        "python -m mispair train-encoders --trees {input.trees} --flip {wildcards.flip}"
-        " --variant {wildcards.variant} --seed {wildcards.seed} --checkpoint {params.checkpoint}"
-        " --encoders {output.encoders} {params.flags} > {log} 2>&1"
+        "python -m mispair train-encoders --trees {input.trees:q} --flip {wildcards.flip:q}"
+        " --variant {wildcards.variant:q} --seed {wildcards.seed:q} --checkpoint {params.checkpoint:q}"
+        " --encoders {output.encoders:q} {params.flags} > {log:q} 2>&1"
 
 
 rule measure_sufficiency:
@@ -96,13 +96,13 @@ rule measure_sufficiency:
         gpu=dag.gpus("measure_sufficiency"),
     params:
         *code_version("measure_sufficiency"),
-        flags=dag.flags("measure_sufficiency"),
+        flags=literal(dag.flags("measure_sufficiency")),
     message:
         "Measure the sufficiency of encoders at p = {wildcards.flip}, seed {wildcards.seed}"
     shell:
-        "python -m mispair measure-sufficiency --trees {input.trees} --flip {wildcards.flip}"
-        " --seed {wildcards.seed} --encoders {input.encoders:q}"
-        " --sufficiency {output.sufficiency} {params.flags} > {log} 2>&1"
+        "python -m mispair measure-sufficiency --trees {input.trees:q} --flip {wildcards.flip:q}"
+        " --seed {wildcards.seed:q} --encoders {input.encoders:q}"
+        " --sufficiency {output.sufficiency:q} {params.flags} > {log:q} 2>&1"
 
 
 rule train_head:
@@ -121,16 +121,16 @@ rule train_head:
         gpu=dag.gpus("train_head"),
     params:
         *code_version("train_head"),
-        flags=dag.flags("train_head"),
+        flags=literal(dag.flags("train_head")),
         checkpoint=lambda wildcards, output: f"{output.head[:-12]}.checkpoint",
     message:
         "Train the {wildcards.head} head of {wildcards.task} at p = {wildcards.flip},"
         " seed {wildcards.seed}"
     shell:
-        "python -m mispair train-head --trees {input.trees} --flip {wildcards.flip}"
-        " --task {wildcards.task} --arm {wildcards.head} --seed {wildcards.seed}"
-        " --encoders {input.encoders:q} --checkpoint {params.checkpoint} --head {output.head}"
-        " {params.flags} > {log} 2>&1"
+        "python -m mispair train-head --trees {input.trees:q} --flip {wildcards.flip:q}"
+        " --task {wildcards.task:q} --arm {wildcards.head:q} --seed {wildcards.seed:q}"
+        " --encoders {input.encoders:q} --checkpoint {params.checkpoint:q} --head {output.head:q}"
+        " {params.flags} > {log:q} 2>&1"
 
 
 rule measure_transfer:
@@ -150,16 +150,16 @@ rule measure_transfer:
         gpu=dag.gpus("measure_transfer"),
     params:
         *code_version("measure_transfer"),
-        flags=dag.flags("measure_transfer"),
+        flags=literal(dag.flags("measure_transfer")),
     message:
         "Measure the heads at p = {wildcards.flip}, seed {wildcards.seed}"
     shell:
-        "python -m mispair measure-transfer --trees {input.trees} --flip {wildcards.flip}"
-        " --seed {wildcards.seed} --encoders {input.encoders:q} --heads {input.heads:q}"
-        " --transfer {output.transfer} {params.flags} > {log} 2>&1"
+        "python -m mispair measure-transfer --trees {input.trees:q} --flip {wildcards.flip:q}"
+        " --seed {wildcards.seed:q} --encoders {input.encoders:q} --heads {input.heads:q}"
+        " --transfer {output.transfer:q} {params.flags} > {log:q} 2>&1"
 
 
 # All results of the study, without the report.
 rule sufficiency:
     input:
-        lambda wildcards: dag.results("sufficiency"),
+        alone(lambda wildcards: dag.results("sufficiency")),

@@ -22,7 +22,7 @@ rule convert_checkpoint:
         "Convert the checkpoint {wildcards.model} into an open_clip folder"
     shell:
         "python -m mispair convert-checkpoint --spec {params.spec} --checkpoint {input.checkpoint:q}"
-        " --towers {params.folder:q} > {log} 2>&1"
+        " --towers {params.folder:q} > {log:q} 2>&1"
 
 
 rule pretrain_towers:
@@ -45,12 +45,12 @@ rule pretrain_towers:
         *code_version("pretrain_towers"),
         folder=folder_of_output,
         stamps=dag.stamps(dag.training_shards, dag.models.start, dag.tower_definition),
-        flags=dag.flags("pretrain_towers"),
+        flags=literal(dag.flags("pretrain_towers")),
     message:
         "Train towers with open_clip's trainer"
     shell:
         "python -m mispair pretrain-towers --shards {input.shards:q}"
-        " --start {input.start:q} --towers {params.folder:q} {params.flags} > {log} 2>&1"
+        " --start {input.start:q} --towers {params.folder:q} {params.flags} > {log:q} 2>&1"
 
 
 rule encode_features:
@@ -78,13 +78,13 @@ rule encode_features:
         *code_version("encode_features"),
         stamps=dag.stamps(dag.shards_of, dag.tower_files),
         sources=dag.sources_of,
-        flags=dag.flags("encode_features"),
+        flags=literal(dag.flags("encode_features")),
     message:
         "Encode images of group {wildcards.group} of {wildcards.corpus}"
     shell:
-        "python -m mispair encode-features --shards {input.shards:q} --sources {params.sources}"
-        " --index {input.index:q} --towers {input.towers:q} --workers $(({threads} - 1)) --features {output.features}"
-        " --rows {output.rows} --record {output.record} {params.flags} > {log} 2>&1"
+        "python -m mispair encode-features --shards {input.shards:q} --sources {params.sources:q}"
+        " --index {input.index:q} --towers {input.towers:q} --workers $(({threads} - 1)) --features {output.features:q}"
+        " --rows {output.rows:q} --record {output.record:q} {params.flags} > {log:q} 2>&1"
 
 
 rule encode_captions:
@@ -106,13 +106,13 @@ rule encode_captions:
     params:
         *code_version("encode_captions"),
         stamps=dag.stamps(dag.tower_files),
-        flags=dag.flags("encode_captions"),
+        flags=literal(dag.flags("encode_captions")),
     message:
         "Encode {wildcards.texts} of {wildcards.corpus}"
     shell:
-        "python -m mispair encode-captions --captions {input.captions} --towers {input.towers:q}"
-        " --features {output.features} --rows {output.rows} --record {output.record}"
-        " {params.flags} > {log} 2>&1"
+        "python -m mispair encode-captions --captions {input.captions:q} --towers {input.towers:q}"
+        " --features {output.features:q} --rows {output.rows:q} --record {output.record:q}"
+        " {params.flags} > {log:q} 2>&1"
 
 
 use rule list_files as list_features with:
@@ -150,7 +150,7 @@ rule extract_projection:
         "Copy the untouched projections out of the towers"
     shell:
         "python -m mispair extract-projection --towers {input.towers:q}"
-        " --projection {output.projection} > {log} 2>&1"
+        " --projection {output.projection:q} > {log:q} 2>&1"
 
 
 rule finetune_projection:
@@ -177,16 +177,16 @@ rule finetune_projection:
         gpu=dag.gpus("finetune_projection"),
     params:
         *code_version("finetune_projection"),
-        flags=dag.flags("finetune_projection"),
+        flags=literal(dag.flags("finetune_projection")),
     message:
         "Fine-tune {wildcards.start} projections on {wildcards.scheme} captions, rate {wildcards.rate}"
     shell:
-        "python -m mispair finetune-projection --start {wildcards.start} --rate {wildcards.rate}"
-        " --pairing {input.pairing} --features @{input.features:q} {input.written_features:q} {input.new_features:q}"
+        "python -m mispair finetune-projection --start {wildcards.start:q} --rate {wildcards.rate:q}"
+        " --pairing {input.pairing:q} --features @{input.features:q} {input.written_features:q} {input.new_features:q}"
         " --feature-rows @{input.rows:q} {input.written_rows:q} {input.new_rows:q}"
-        " --untouched {input.untouched} --weights {input.weights:q} --corpus {input.corpus:q}"
-        " --projection {output.projection}"
-        " {params.flags} > {log} 2>&1"
+        " --untouched {input.untouched:q} --weights {input.weights:q} --corpus {input.corpus:q}"
+        " --projection {output.projection:q}"
+        " {params.flags} > {log:q} 2>&1"
 
 
 rule measure_covariance:
@@ -206,4 +206,4 @@ rule measure_covariance:
         "Measure how the features of {wildcards.corpus} vary"
     shell:
         "python -m mispair measure-covariance --features {input.features:q}"
-        " --covariance {output.covariance} > {log} 2>&1"
+        " --covariance {output.covariance:q} > {log:q} 2>&1"

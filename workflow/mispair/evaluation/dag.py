@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from mispair.core.files import UserError
+from mispair.core.folders import folder_name, matches, snapshot
 from mispair.evaluation import datacomp, protocols, sets
 from mispair.evaluation.question_names import refuse_questions, refuse_questions_in_json
 from mispair.pairs.scenes.evaluation_sets import EVALUATION_SETS, files_of_generated
@@ -26,8 +27,8 @@ class Evaluation:
 
     Parameters
     ----------
-    sources : sequence of str
-        Names of generated sets, or folders.
+    sources : sequence of str, or dict
+        Names of generated sets, folders, or globs of these; a dict gives each its name.
     asked : sequence of str
         Protocols: names, or folders.
 
@@ -37,18 +38,18 @@ class Evaluation:
         If a set lacks pieces, before any step runs. The message names all missing pieces.
     """
 
-    def __init__(self, sources: Sequence[str], asked: Sequence[str]) -> None:
+    def __init__(self, sources: Sequence[str] | Mapping[str, str], asked: Sequence[str]) -> None:
         self.protocols = {protocols.protocol_name(source): source for source in asked}
         if len(self.protocols) < len(asked):
             raise UserError("protocols: two of them have the same name; rename a folder.")
         self.folders: dict[str, Path] = {}
-        for source in sources:
-            folder = _folder(source)
-            if folder.name in self.folders:
+        for name, folder in _named_folders(sources):
+            if name in self.folders:
                 raise UserError(
-                    f"evaluation_sets: two sets are called {folder.name!r}; rename a folder."
+                    f"evaluation_sets: two sets are called {name!r} ({self.folders[name]}, "
+                    f"{folder}). Give them names: `evaluation_sets: {{NAME: FOLDER, ...}}`."
                 )
-            self.folders[folder.name] = folder
+            self.folders[name] = folder
         self._refuse_missing_pieces()
         self._refuse_questions()
         for source in self.protocols.values():
@@ -94,7 +95,7 @@ class Evaluation:
         return [f"protocol {protocols.DATACOMP}: {share}{remaining}"]
 
     def _is_generated(self, name: str) -> bool:
-        return self.folders[name] == Path(GENERATED_SETS.format(evaluation_set=name))
+        return self.folders[name].parent == Path(GENERATED_SETS).parent
 
     def _refuse_missing_pieces(self) -> None:
         templates = not self.protocols.keys().isdisjoint(protocols.OF_FOLDER)
@@ -130,21 +131,21 @@ class Evaluation:
 
     def _splits(self, name: str) -> tuple[str, ...]:
         if self._is_generated(name):
-            return EVALUATION_SETS[name].splits
+            return EVALUATION_SETS[self.folders[name].name].splits
         has_train = (self.folders[name] / "train" / "nshards.txt").is_file()
         return ("test", "train") if has_train else ("test",)
 
     def kind(self, name: str) -> sets.Kind:
         """Return whether a set is for classification or for retrieval."""
         if self._is_generated(name):
-            return EVALUATION_SETS[name].kind
+            return EVALUATION_SETS[self.folders[name].name].kind
         return sets.kind_of(self.folders[name])
 
     def images_of(self, wildcards: Any) -> list[str]:
         """Return the files that the images and labels of a split are read from."""
         name, folder = wildcards.evaluation_set, self.folders[wildcards.evaluation_set]
         if self._is_generated(name):
-            files = files_of_generated(name, [wildcards.split])
+            files = files_of_generated(folder.name, [wildcards.split])
             return [str(folder / file) for file in files if file not in sets.TEXTS]
         return [str(path) for path in sets.files_of_images(folder, wildcards.split)]
 
@@ -152,14 +153,15 @@ class Evaluation:
         """Return the files of a set that its prompts are made from."""
         name, folder = wildcards.evaluation_set, self.folders[wildcards.evaluation_set]
         if self._is_generated(name):
-            return [str(folder / file) for file in files_of_generated(name, ["test"])]
+            return [str(folder / file) for file in files_of_generated(folder.name, ["test"])]
         return [str(path) for path in sets.files_of_texts(folder)]
 
     def protocol_files(self, wildcards: Any) -> list[str]:
         """Return the files that a protocol reads for a set."""
         source = self.protocols.get(wildcards.protocol, wildcards.protocol)
-        folder = self.folders[wildcards.evaluation_set]
-        return [os.path.relpath(path) for path in protocols.protocol_files(source, folder)]
+        name, folder = wildcards.evaluation_set, self.folders[wildcards.evaluation_set]
+        files = protocols.protocol_files(source, folder, name)
+        return [os.path.relpath(path) for path in files]
 
     def images(self, towers: str, split: str = "test") -> list[str]:
         """Return the image features of every set that has the split; train is for probes."""
@@ -176,15 +178,41 @@ class Evaluation:
         ]
 
 
-def _folder(source: str) -> Path:
+def set_sources(sets: Sequence[str] | Mapping[str, str]) -> list[str]:
+    """Return the sources of sets as configured: a list, or a mapping of names."""
+    return list(sets.values()) if isinstance(sets, Mapping) else list(sets)
+
+
+def _named_folders(sets: Sequence[str] | Mapping[str, str]) -> Iterator[tuple[str, Path]]:
+    """Yield the name and the folder of each set."""
+    if isinstance(sets, Mapping):
+        for name, source in sets.items():
+            first, *others = _folders(source)
+            if others:
+                raise UserError(
+                    f"evaluation_sets: {name}: {source} matches {len(others) + 1} folders. A name "
+                    "is for one set: name a folder, or give the pattern in a list."
+                )
+            yield name, first
+        return
+    for source in sets:
+        for folder in _folders(source):
+            yield folder_name(folder), folder
+
+
+def _folders(source: str) -> list[Path]:
+    """Return the folder of a set, or the folders that a glob matches."""
     if source in EVALUATION_SETS:
-        return Path(GENERATED_SETS.format(evaluation_set=source))
+        return [Path(GENERATED_SETS.format(evaluation_set=source))]
     if Path(source).is_dir():
-        return Path(os.path.normpath(source))
+        return [snapshot(Path(os.path.normpath(source)))]
+    if folders := [path for path in matches(source) if path.is_dir()]:
+        return folders
     from mispair.core.words import nearest
 
-    hint = nearest(Path(source).name, EVALUATION_SETS)
+    hint = nearest(Path(source).name, EVALUATION_SETS) if "*" not in source else ""
     raise UserError(
         f"evaluation_sets: {source!r} is neither a generated set "
-        f"({', '.join(EVALUATION_SETS)}) nor a folder (looked for {Path(source).absolute()}).{hint}"
+        f"({', '.join(EVALUATION_SETS)}) nor a folder or a glob of folders "
+        f"(looked for {Path(source).absolute()}).{hint}"
     )

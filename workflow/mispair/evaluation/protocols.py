@@ -29,7 +29,6 @@ References
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
@@ -38,6 +37,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from mispair.core.files import UserError
+from mispair.core.folders import folder_name
 from mispair.core.provenance import fingerprint
 from mispair.evaluation import datacomp
 from mispair.evaluation.class_prompts import hint, per_class
@@ -74,8 +74,6 @@ METRIC_OF_CAPTIONS: dict[Kind, str] = {
 
 CUSTOM_FILES = ("templates.txt", "classnames.txt", "json", "metric.txt")
 """Files of a set in a folder of the user, after the set's name and a dot."""
-
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 
 @dataclass(frozen=True)
@@ -226,16 +224,16 @@ def protocol_name(source: str) -> str:
             f"protocols: {source!r} is neither a protocol ({', '.join(BUILT_IN)}) nor a folder "
             f"(looked for {folder.absolute()}).{hint(folder.name, BUILT_IN)}"
         )
-    if not _NAME.fullmatch(folder.name) or folder.name in BUILT_IN:
+    name = folder_name(folder)
+    if name in BUILT_IN:
         raise UserError(
-            f"protocols: the folder {source} gives the protocol its name, which must have "
-            "letters, digits, '-', '_' and '.' only and be none of "
+            f"protocols: the folder {source} gives the protocol its name, which must be none of "
             f"{', '.join(BUILT_IN)}; rename it."
         )
-    return folder.name
+    return name
 
 
-def protocol_files(source: str, directory: str | Path) -> list[Path]:
+def protocol_files(source: str, directory: str | Path, name: str | None = None) -> list[Path]:
     """Return the files that a protocol needs for a set in addition to the class list.
 
     Parameters
@@ -244,17 +242,20 @@ def protocol_files(source: str, directory: str | Path) -> list[Path]:
         One of `BUILT_IN`, or a folder of the user.
     directory : str or Path
         Folder of the set, which need not exist yet.
+    name : str, optional
+        Name of the set; by default its folder's.
     """
     directory = Path(directory)
+    name = name or directory.name
     if source in OF_FOLDER:
         return [directory / TEMPLATES]
     if source == LACLIP:
         return [LACLIP_DATA]
     if source in BUILT_IN:
         return []
-    possible = [Path(source) / f"{directory.name}.{ending}" for ending in CUSTOM_FILES]
+    possible = [Path(source) / f"{name}.{ending}" for ending in CUSTOM_FILES]
     existing = [path for path in possible if path.is_file()]
-    own_prompts = {f"{directory.name}.{ending}" for ending in ("templates.txt", "json")}
+    own_prompts = {f"{name}.{ending}" for ending in ("templates.txt", "json")}
     if existing and own_prompts.isdisjoint(path.name for path in existing):
         existing.append(directory / TEMPLATES)
     return existing
@@ -285,7 +286,7 @@ def refuse_stray_files(folder: str, names: Sequence[str]) -> None:
     for path in sorted(Path(folder).iterdir()):
         if path.is_file() and path.suffix in (".txt", ".json") and path.name not in allowed:
             raise UserError(
-                f"{path}: belongs to no evaluation set; a file is called after the folder of its "
+                f"{path}: belongs to no evaluation set; a file is called after the name of its "
                 f"set: {', '.join(f'SET.{ending}' for ending in CUSTOM_FILES)}."
                 f"{hint(path.name, allowed)}"
             )

@@ -106,11 +106,12 @@ class EvaluationSet:
     kind: Kind
     classnames: list[str]
     shards: list[Path]
+    given_name: str | None = None
 
     @property
     def name(self) -> str:
-        """The folder's name."""
-        return self.directory.name
+        """The name that the configuration gives the set, or else the folder's."""
+        return self.given_name or self.directory.name
 
     @property
     def templates(self) -> list[str]:
@@ -287,8 +288,8 @@ def files_of_texts(directory: Path) -> list[Path]:
     return [path for path in files_of(directory) if path.parent == Path(directory)]
 
 
-def open_set(directory: Path, split: str = "test") -> EvaluationSet:
-    """Open a split of an evaluation set and check its class list.
+def open_set(directory: Path, split: str = "test", name: str | None = None) -> EvaluationSet:
+    """Open a split of an evaluation set, under another name if one is given; check its class list.
 
     Raises
     ------
@@ -300,7 +301,7 @@ def open_set(directory: Path, split: str = "test") -> EvaluationSet:
     kind = kind_of(directory)
     classnames = read_classnames(paths[0]) if kind == "classification" else []
     shards = [path for path in paths if path.suffix == ".tar"]
-    return EvaluationSet(directory, kind, classnames, shards)
+    return EvaluationSet(directory, kind, classnames, shards, name)
 
 
 def files_of_images(directory: Path, split: str) -> list[Path]:
@@ -314,7 +315,7 @@ def files_of_images(directory: Path, split: str) -> list[Path]:
     return [path for path in files_of(directory, split) if path.name not in TEXTS]
 
 
-def open_images(files: Sequence[Path]) -> EvaluationSet:
+def open_images(files: Sequence[Path], name: str | None = None) -> EvaluationSet:
     """Open a split by its `files_of_images`, without the class list.
 
     So a new name of a class changes prompts and no image features. Labels are compared with the
@@ -323,7 +324,7 @@ def open_images(files: Sequence[Path]) -> EvaluationSet:
     (counter,) = [path for path in files if path.name == COUNTER]
     directory = counter.parents[1]
     shards = [path for path in files if path.suffix == ".tar"]
-    return EvaluationSet(directory, kind_of(directory), [], shards)
+    return EvaluationSet(directory, kind_of(directory), [], shards, name)
 
 
 def read_classnames(path: Path) -> list[str]:

@@ -7,7 +7,7 @@ from typing import Any
 
 from mispair.core.files import UserError
 from mispair.core.settings import command_line
-from mispair.evaluation.dag import GENERATED_SETS
+from mispair.evaluation.dag import GENERATED_SETS, set_sources
 from mispair.pairs.scenes.evaluation_sets import EVALUATION_SETS, files_of_generated
 
 PICTURES = "results/pretraining/{corpus}/pictures.safetensors"
@@ -30,7 +30,7 @@ class Pretraining:
         self._config, self._towers = config, config.train_small_towers
         self._sets = [
             name
-            for name in config.evaluation_sets
+            for name in set_sources(config.evaluation_sets)
             if name in EVALUATION_SETS and EVALUATION_SETS[name].kind == "classification"
         ]
         if not wanted:

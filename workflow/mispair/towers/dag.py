@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from mispair.core.files import UserError, read_json
+from mispair.core.folders import folder_name, snapshot
 from mispair.core.provenance import PACKAGE
 from mispair.towers.checkpoints.model_spec import ModelSpec, open_clip_definition, open_clip_names
 
@@ -63,14 +64,14 @@ class Models:
             self._add(main, "towers")
             self.main = main.name
         elif main is not None:
-            self.main = "trained" if main == "train" else SHIPPED.get(main, Path(main)).name
+            self.main = "trained" if main == "train" else _name_of(main)
             self._files[self.main] = TRAINED_TOWERS if main == "train" else _of_folder(main)
         for number, spec in enumerate(compared):
             self._add(spec, f"models[{number}]")
         self.compared = [spec.name for spec in compared]
         self.start = self._start(start)
         """Files of the towers that pretrain_towers starts from; the configuration comes first."""
-        self.scorer = "" if scorer is None else SHIPPED.get(scorer, Path(scorer)).name
+        self.scorer = "" if scorer is None else _name_of(scorer)
         if scorer is not None:
             if self.scorer in self._files:
                 raise UserError(
@@ -87,7 +88,7 @@ class Models:
             files = [path.format(seed=towers) for path in TOWERS_OF_SEED]
         else:
             files = _of_folder(towers, key)
-        name = Path(files[0]).parent.name
+        name = folder_name(Path(files[0]).parent)
         if self._files.setdefault(name, files) != files:
             raise UserError(f"{key}: two models are called {name!r}; rename a folder.")
         return name
@@ -170,8 +171,12 @@ class Models:
             ) from error
 
 
+def _name_of(source: str) -> str:
+    return folder_name(snapshot(Path(SHIPPED.get(source, source))))
+
+
 def _of_folder(source: str, key: str = "towers") -> list[str]:
-    folder = SHIPPED.get(source, Path(source))
+    folder = snapshot(SHIPPED.get(source, Path(source)))
     if not (folder / TOWER_CONFIG).is_file():
         alternatives = {
             "pretrain_towers.start": "the name of one of `models`",

@@ -24,6 +24,7 @@ def run(
     settings: Settings,
     *,
     evaluation_set: list[Path],
+    name: str | None = None,
     split: str,
     towers: list[Path],
     workers: int,
@@ -40,7 +41,7 @@ def run(
     from mispair.evaluation.sets import open_images
     from mispair.towers.encoding_job import encoding_job
 
-    opened = open_images(evaluation_set)
+    opened = open_images(evaluation_set, name)
     facts = ImageFacts(opened)
     job = encoding_job("encode_evaluation", settings, towers, evaluation_features)
     with job as (encoder, times, parts):

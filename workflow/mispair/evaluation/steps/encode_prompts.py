@@ -19,6 +19,7 @@ def run(
     settings: Settings,
     *,
     evaluation_set: list[Path],
+    name: str | None = None,
     protocol: str,
     protocol_files: list[Path],
     towers: list[Path],
@@ -32,7 +33,7 @@ def run(
     from mispair.towers.encoding_job import encoding_job
     from mispair.towers.loading import made_from_laion
 
-    opened = open_set(evaluation_set[0].parent)
+    opened = open_set(evaluation_set[0].parent, name=name)
     laion = made_from_laion(towers[0].parent)
     asked = protocols.prompts(opened, protocol, protocol_files, laion=laion)
     log.info(

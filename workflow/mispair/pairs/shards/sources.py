@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import glob
 import json
 import logging
 import math
@@ -14,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from mispair.core.files import UserError
+from mispair.core.folders import literal_folder, matches, snapshot
 
 MOST_JOBS = 150
 """Number of groups of shards above which a scheduler is busier than the machines."""
@@ -146,7 +146,7 @@ def _matches(source: str) -> list[Path]:
         )
     path = Path(source).expanduser()
     if path.is_dir():
-        return _in_folder(path)
+        return _in_folder(snapshot(path))
     if path.is_file():
         return [path]
     if _REMOTE.match(source):
@@ -155,7 +155,7 @@ def _matches(source: str) -> list[Path]:
             "first (img2dataset, `hf download`, `aws s3 cp`, `gsutil cp`, curl), then give their "
             "folder."
         )
-    if "{" in source:
+    if "{" in literal_folder(os.path.expanduser(source))[1]:
         return _in_braces(source)
     matched = _in_glob(path)
     if not matched:
@@ -210,8 +210,7 @@ def _in_folder(folder: Path) -> list[Path]:
 
 
 def _in_glob(pattern: Path) -> list[Path]:
-    matched = sorted(Path(name) for name in glob.glob(str(pattern), recursive=True))
-    matched = _plain_files(matched)
+    matched = _plain_files(matches(str(pattern)))
     tars = [path for path in matched if path.suffix == ".tar"]
     if tars and len(tars) < len(matched):
         unusual = next(path for path in matched if path.suffix != ".tar")
@@ -223,7 +222,8 @@ def _in_glob(pattern: Path) -> list[Path]:
 
 
 def _in_braces(source: str) -> list[Path]:
-    named = [Path(name).expanduser() for name in expand_braces(source)]
+    folder, pattern = literal_folder(os.path.expanduser(source))
+    named = [Path(folder + name) for name in expand_braces(pattern)]
     matches = {name: [name] if name.is_file() else _in_glob(name) for name in named}
     missing = [str(name.absolute()) for name in named if not matches[name]]
     if missing:

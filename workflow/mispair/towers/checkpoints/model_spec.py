@@ -13,9 +13,10 @@ from functools import cache
 from pathlib import Path
 from typing import Annotated, Literal, NamedTuple
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from mispair.core import settings
+from mispair.core.folders import path_name
 
 Kind = Literal["folder", "recipe", "tag", "file"]
 Recipe = Literal["laclip-cc", "laclip-laion"]
@@ -67,9 +68,10 @@ FORMS: dict[Kind, _Form] = {
 class ModelSpec(settings.Settings):
     """A model: a folder, a recipe with a file, or an open_clip name with a tag or a file."""
 
-    name: str = Field(
-        pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$",
-        description="Name of the model in result paths and in the report.",
+    name: Annotated[str, AfterValidator(path_name)] = Field(
+        pattern=r"^[^/]*\w[^/]*$",
+        description="Name of the model in result paths and in the report; blanks and signs become "
+        "hyphens.",
     )
     folder: Annotated[str | None, settings.Located()] = Field(
         None, description="A local open_clip folder, taken as it is."

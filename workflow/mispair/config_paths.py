@@ -1,0 +1,146 @@
+"""Paths in a configuration: where they start, and what is expanded in them."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, get_args
+
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
+
+from mispair.core.files import UserError
+from mispair.core.run_record import RECORD
+from mispair.core.settings import Located
+
+NULLS = ("null", "Null", "NULL", "~")
+"""Words that are null in YAML."""
+
+Layers = Mapping[str, Mapping[str, Any]]
+"""Content of each configuration file, and of ``--config``, by name; later ones take precedence."""
+
+
+def locate(
+    model: type[BaseModel],
+    content: dict[str, Any],
+    files: Mapping[Path, Mapping[str, Any]],
+    command_line: Mapping[str, Any],
+) -> Layers:
+    """Resolve the relative paths of each configuration file against its folder.
+
+    Environment variables and ``~`` in paths are expanded, and ``null`` on the command line is read
+    as in a file.
+
+    Parameters
+    ----------
+    model : type
+        The model of the whole configuration.
+    content : dict
+        The merged configuration, which is changed where it has the values of a file.
+    files : mapping
+        Content of each configuration file. Paths in the record of a run start where Snakemake runs.
+    command_line : mapping
+        Content of ``--config``.
+
+    Returns
+    -------
+    mapping
+        All sources by name.
+
+    Raises
+    ------
+    UserError
+        If an environment variable in a path is not set.
+    """
+    _read_nulls(content, command_line)
+    _start_paths(None, content, command_line, model)
+    for path, given in files.items():
+        if RECORD not in given:
+            _start_paths(path.parent, content, given, model)
+    named = {_from_here(path): given for path, given in files.items()}
+    return named | ({"--config": command_line} if command_line else {})
+
+
+def _from_here(path: Path) -> str:
+    """Return a path relative to the folder that Snakemake runs in, if it is in there."""
+    whole = os.path.abspath(path)
+    return os.path.relpath(whole) if Path(whole).is_relative_to(Path.cwd()) else whole
+
+
+def _read_nulls(content: dict[str, Any], given: Mapping[str, Any]) -> None:
+    """Read null in values of the command line, which Snakemake passes on as a word."""
+    for key, value in given.items():
+        if isinstance(value, Mapping) and isinstance(content.get(key), dict):
+            _read_nulls(content[key], value)
+        elif isinstance(value, str) and value in NULLS:
+            content[key] = None
+
+
+def _start_paths(
+    folder: Path | None,
+    content: dict[str, Any],
+    given: Mapping[str, Any],
+    model: type[BaseModel],
+    section: str = "",
+) -> None:
+    """Resolve the paths of a source; without a folder, they start where Snakemake runs."""
+    for key in content.keys() & given.keys() & model.model_fields.keys():
+        field, value = model.model_fields[key], given[key]
+        inner = model_in(field.annotation)
+        if inner and isinstance(value, dict) and isinstance(content[key], dict):
+            _start_paths(folder, content[key], value, inner, f"{section}{key}.")
+        elif content[key] == value:
+            content[key] = _started(folder, value, field, section + key)
+
+
+def _started(folder: Path | None, value: Any, field: FieldInfo, setting: str) -> Any:
+    marks = [mark for mark in field.metadata if isinstance(mark, Located)]
+    inner = model_in(field.annotation)
+    if isinstance(value, list):
+        return [_started(folder, item, field, setting) for item in value]
+    if isinstance(value, dict):
+        if inner is None:
+            return {
+                key: _started(folder, item, field, f"{setting}.{key}")
+                for key, item in value.items()
+            }
+        value = dict(value)
+        _start_paths(folder, value, dict(value), inner, f"{setting}.")
+        return value
+    if not isinstance(value, str) or not marks or re.fullmatch(marks[0].names, value):
+        return value
+    value = _expanded(folder or Path(), value, setting)
+    if folder is None or not value.strip() or re.match(r"/|[A-Za-z0-9+.-]+:", value):
+        return value
+    return _from_here(folder / value)
+
+
+def _expanded(folder: Path, path: str, setting: str) -> str:
+    """Expand environment variables and ``~`` in a path, unless there is such a file or folder."""
+    parts = path.split("/")
+    marked = [i for i, part in enumerate(parts) if "$" in part or (not i and part[:1] == "~")]
+    if not marked or (folder / "/".join(parts[: marked[0] + 1])).exists():
+        return path
+    expanded = os.path.expandvars(os.path.expanduser(path))
+    unset = re.search(r"\$\{?[A-Za-z_]\w*\}?|^~[^/]*", expanded)
+    if unset is None:
+        return expanded
+    what = "home folder" if unset[0].startswith("~") else "environment variable"
+    raise UserError(
+        f"{setting}: there is no {what} {unset[0]} for the path {path!r}. Define it, or write the "
+        "whole path."
+    )
+
+
+def is_section(annotation: Any) -> bool:
+    """Return whether an annotation is a section of the configuration."""
+    return isinstance(annotation, type) and issubclass(annotation, BaseModel)
+
+
+def model_in(annotation: Any) -> type[BaseModel] | None:
+    """Return the model that an annotation is, or that its list or alternatives hold."""
+    if is_section(annotation):
+        return annotation
+    return next(filter(None, map(model_in, get_args(annotation))), None)
