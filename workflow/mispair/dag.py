@@ -25,6 +25,7 @@ from mispair.core.provenance import PACKAGE, code_version
 from mispair.core.settings import NONE, Settings, command_line
 from mispair.core.stamps import stamp
 from mispair.evaluation.dag import Evaluation
+from mispair.pairs.index.policy import OF_IMAGES
 from mispair.pairs.shards.sources import describe, resolve_named, resolve_shards
 from mispair.pretraining.dag import Pretraining
 from mispair.repair import dag as repair
@@ -343,6 +344,12 @@ class Dag:
     def sources_of_shards(self, shards: list[str]) -> list[str]:
         """Return the name of the source of each shard; none if sources have no names."""
         return [self._sources[path] for path in shards if path in self._sources]
+
+    @property
+    def image_policy(self) -> str:
+        """The settings that decide which images are encoded."""
+        policy: str = self.config.index_shards.model_dump_json(include=OF_IMAGES)
+        return policy
 
     def downloads_of(self, wildcards: Any) -> list[str]:
         """Return img2dataset's statistics of its downloads, next to the shards of a group."""
