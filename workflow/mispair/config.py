@@ -7,6 +7,7 @@ import os
 import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Annotated, Any, get_args
 
 import yaml
@@ -36,6 +37,8 @@ from mispair.towers.checkpoints.model_spec import ModelSpec
 from mispair.towers.dag import SHIPPED
 
 GENERATED = "generated"
+MOST_OWNERS = 4
+"""Most sections that are named for a key in the wrong place."""
 
 SourceName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]
 Sources = str | list[str] | dict[SourceName, str | list[str]]
@@ -268,7 +271,7 @@ def validate(content: dict[str, Any], source: str | Layers) -> Any:
             faults = error.errors(include_url=False)
             origins = [_origin(content, source, fault["loc"]) for fault in faults]
             source = " + ".join(dict.fromkeys(origins))
-        raise UserError(explain(error, Config, source)) from error
+        raise UserError(explain(error, Config, source, content)) from error
 
 
 def _origin(content: Mapping[str, Any], sources: Layers, location: Iterable[int | str]) -> str:
@@ -288,14 +291,24 @@ def _depth(content: Any, keys: list[int | str]) -> int:
     return len(keys)
 
 
-def explain(error: ValidationError, model: type[BaseModel], source: str) -> str:
-    """Return the faults of a configuration in plain words, one line each."""
+def explain(
+    error: ValidationError,
+    model: type[BaseModel],
+    source: str,
+    content: Mapping[str, Any] = MappingProxyType({}),
+) -> str:
+    """Return the faults of a configuration in plain words, one line each.
+
+    `content` is the configuration: of sections that have a misplaced key, one that it has is meant.
+    """
     lines = [f"{source} has {_count(error.error_count(), 'mistake')}:"]
     for fault in error.errors(include_url=False):
         key, owner, field = _place(model, fault["loc"])
         if fault["type"] == "extra_forbidden":
             name = str(fault["loc"][-1])
-            hint = nearest(name, owner.model_fields)
+            hint = _owners(name, model, owner, content)
+            if not hint or owner is not model:
+                hint += nearest(name, owner.model_fields)
             lines.append(f"  {key + '.' if key else ''}{name}: there is no such key.{hint}")
             if not hint:
                 lines.append(f"    allowed here: {', '.join(sorted(owner.model_fields))}")
@@ -311,6 +324,24 @@ def explain(error: ValidationError, model: type[BaseModel], source: str) -> str:
             choices = fault["ctx"]["expected"].replace("'", "").replace(" or ", ", ").split(", ")
             lines[-1] += nearest(value, choices)
     return "\n".join(lines)
+
+
+def _owners(
+    name: str, model: type[BaseModel], owner: type[BaseModel], content: Mapping[str, Any]
+) -> str:
+    """Return the sections that have a key which another one lacks, as a sentence or nothing."""
+    sections = [
+        section
+        for section, field in model.model_fields.items()
+        if _is_section(field.annotation) and name in field.annotation.model_fields  # type: ignore[union-attr]
+    ]
+    if owner is not model and name in model.model_fields:
+        return f" It is a general key: write {name!r} at the left, in no section."
+    if not sections:
+        return ""
+    sections = [section for section in sections if section in content] or sections
+    shown = ", ".join(sections[:MOST_OWNERS]) + ", ..." * (len(sections) > MOST_OWNERS)
+    return f" It is a key of {shown}: write it there, indented below the name of the section."
 
 
 def schema_text() -> str:

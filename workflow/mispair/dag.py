@@ -109,6 +109,7 @@ class Dag:
 
     def __init__(self, content: dict[str, Any], source: str | configuration.Layers):
         self.config = configuration.validate(content, source)
+        self._is_default = not source
         self._record = content.get(run_record.RECORD)
         if self._record in (NONE, "null"):  # on Snakemake's command line every null is a word
             self._record = None
@@ -288,7 +289,12 @@ class Dag:
         return {f"{number:04d}": chunk for number, chunk in enumerate(chunks)}
 
     def echo(self) -> str:
-        """Return a line on the shards that were matched, if they are the user's own."""
+        """Return a line on the shards that were matched, or that there is no configuration."""
+        if self._is_generated and self._is_default:
+            return (
+                "config: no --configfile is given, so this is the demo on generated pictures. For "
+                "data of your own, give --configfile mine.yaml"
+            )
         if self._is_generated or not self.groups:
             return ""
         repeated = Counter(self._sources.values()).items()
@@ -394,6 +400,12 @@ class Dag:
             )
 
         return stamps
+
+    def first_shards(self) -> dict[str, str]:
+        """Return the user's first shard of each source, with the name of the source."""
+        shards = [] if self._is_generated else self._shards
+        first = {self._sources.get(shard, ""): shard for shard in reversed(shards)}
+        return {shard: source for source, shard in first.items()}
 
     def shards_of_first(self, groups: int) -> list[str]:
         """Return the shards of the first groups, from which the report shows samples."""

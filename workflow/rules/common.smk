@@ -17,6 +17,7 @@ from mispair.towers.arms import REPAIR, STARTS, WEIGHTED
 from mispair.config import locate
 from mispair.dag import SCENES_OF_TOWERS, SHOWN_GROUPS, Dag, use_this_python
 from mispair.evaluation.dag import generated_files
+from mispair.input_checks import refuse_missing_programs, refuse_unusable
 from mispair.towers.dag import CONVERTED_TOWERS, TOWERS_OF_SEED, TRAINED_TOWERS
 from mispair.core.files import UserError, refuse_full_or_read_only
 from mispair.core.provenance import code_version
@@ -37,6 +38,8 @@ try:
     given = {path: load_configfile(path) for path in workflow.config_settings.configfiles}
     dag = Dag(config, locate(config, given, workflow.config_settings.config))
     # Jobs on a cluster read the Snakefile again; once is enough.
+    if workflow.is_main_process:
+        refuse_unusable(dag, own_python=not workflow.deployment_settings.deployment_method)
     if workflow.is_main_process and (differs := dag.compare_with_record()):
         logger.warning(differs)
 except UserError as error:
@@ -72,6 +75,7 @@ onstart:
     try:
         refuse_full_or_read_only("results", "logs", "benchmarks", "reports")
         if workflow.executor_plugin.name == "slurm":
+            refuse_missing_programs()
             from mispair.planning import cluster
 
             requests = cluster.Requests(recorder)

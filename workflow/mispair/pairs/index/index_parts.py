@@ -46,7 +46,7 @@ IMAGES = pa.schema(
 """Columns of the table of images, which no caption decides on."""
 
 KEPT = pa.schema(
-    [*IMAGES]
+    list(IMAGES)
     + _fields(
         False,
         row=pa.int32(),

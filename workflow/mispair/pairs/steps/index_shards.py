@@ -74,5 +74,7 @@ def run(
                 parts, policy, table, workers=workers, stall_seconds=settings.stall_seconds,
                 ending=states.ending, progress=progress.reach,
             )  # fmt: skip
-        counts = index_parts.gather(parts, lost, policy, index=index, rejected=rejected, images=images)
+        counts = index_parts.gather(
+            parts, lost, policy, index=index, rejected=rejected, images=images
+        )
     log.info("%d shards: %s%s", len(parts), counts, counts.table())
