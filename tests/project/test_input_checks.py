@@ -124,3 +124,23 @@ def test_weights_in_another_form_are_named_with_a_command(folder: Path, name: st
     (towers / name).write_bytes(b"")
     with pytest.raises(UserError, match=f"{re.escape(name)}.*torch.load"):
         check(towers="towers")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "warned"),
+    [
+        (["--executor", "slurm", "-n"], True),
+        (["--workflow-profile", "profile"], True),
+        (["--profile=profile"], True),
+        (["--workflow-profile", "none"], False),
+        (["--cores", "2"], False),
+    ],
+)
+def test_a_dry_run_without_the_programs_of_slurm(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], warned: bool
+) -> None:
+    (folder / "profile").mkdir()
+    (folder / "profile/config.yaml").write_text("executor: slurm\n")
+    monkeypatch.setenv("PATH", str(folder))
+    warning = input_checks.warn_of_missing_programs(["snakemake", *arguments])
+    assert ("sbatch" in warning) is warned

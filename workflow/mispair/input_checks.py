@@ -5,9 +5,11 @@ from __future__ import annotations
 import importlib.util
 import shutil
 from collections.abc import Sequence
-from itertools import islice
+from itertools import islice, pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+import yaml
 
 from mispair.core.files import UserError
 from mispair.evaluation import protocols, sets
@@ -21,6 +23,8 @@ MODULES = {"tensorboard": "tensorboardX", "wandb": "wandb", "mlflow": "mlflow"}
 
 SLURM_PROGRAMS = ("sbatch", "squeue", "sacct", "scancel")
 """Programs by which Snakemake's plugin for SLURM starts jobs and follows them."""
+
+PROFILES = ("--profile", "--workflow-profile")
 
 ROWS = 1000
 """Rows at the start of a caption table whose keys are compared with those of the shards."""
@@ -83,6 +87,32 @@ def refuse_missing_programs(programs: Sequence[str] = SLURM_PROGRAMS) -> None:
             f"profile: the executor slurm needs {', '.join(missing)}, which this machine does not "
             "have. Run on a login node of the cluster, or without the profile for SLURM."
         )
+
+
+def warn_of_missing_programs(arguments: Sequence[str]) -> str:
+    """Return a warning if Snakemake's arguments or profiles choose SLURM, which is not here.
+
+    A dry run names no executor, so that a real one would stop later.
+    """
+    words = list(arguments)
+    pairs = [
+        *pairwise(words),
+        *(word.split("=", 1) for word in words if "=" in word),
+    ]
+    chosen = {value for name, value in pairs if name in ("--executor", "-e")}
+    for folder in (Path(value) for name, value in pairs if name in PROFILES):
+        try:
+            content = yaml.safe_load((folder / "config.yaml").read_text(encoding="utf-8"))
+        except (OSError, ValueError, yaml.YAMLError):
+            continue
+        if isinstance(content, dict):
+            chosen.add(str(content.get("executor")))
+    if "slurm" in chosen:
+        try:
+            refuse_missing_programs()
+        except UserError as error:
+            return str(error)
+    return ""
 
 
 def _refuse_evaluation_sets(dag: Dag) -> None:

@@ -17,7 +17,7 @@ from mispair.towers.arms import REPAIR, STARTS, WEIGHTED
 from mispair.config import locate
 from mispair.dag import SCENES_OF_TOWERS, SHOWN_GROUPS, Dag, use_this_python
 from mispair.evaluation.dag import generated_files
-from mispair.input_checks import refuse_missing_programs, refuse_unusable
+from mispair.input_checks import refuse_missing_programs, refuse_unusable, warn_of_missing_programs
 from mispair.towers.dag import CONVERTED_TOWERS, TOWERS_OF_SEED, TRAINED_TOWERS
 from mispair.core.files import UserError, refuse_full_or_read_only
 from mispair.core.provenance import code_version
@@ -48,6 +48,8 @@ except UserError as error:
 if workflow.is_main_process and (replaced := dag.replaced_report()):
     logger.warning(replaced)
 if workflow.is_main_process:
+    if missing := warn_of_missing_programs(sys.argv):
+        logger.warning(missing)
     for line in filter(None, [dag.echo(), *dag.evaluation.echo()]):
         logger.info(line)
 

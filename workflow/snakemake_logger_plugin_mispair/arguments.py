@@ -83,8 +83,8 @@ def _explained(path: Path, text: str, error: object) -> str:
     line = lines[mark.line].strip()[:80] if mark.line < len(lines) else "its end"
     return (
         f"--configfile: {path}, line {mark.line + 1}, cannot be read: {line!r} ({problem}). Keys "
-        "of one section begin in the same column, after spaces and not tabs, and have a colon and a "
-        "blank; quote text with a colon or a bracket."
+        "of one section begin in the same column, after spaces and not tabs, and have a colon and "
+        "a blank; quote text with a colon or a bracket."
     )
 
 

@@ -33,8 +33,9 @@ def run(
 
     Every caption of a picture is audited, by projections that were not trained on these pairs. With
     a list of trusted keys, captions are also ranked among the most similar ones; without it,
-    ``neighbour_p_value`` is null. `left_out` are tables of rejected and excluded samples. `training` and `shards` are a record of towers and the shards of
-    the corpus, or none, as `mispair.audit.seen_pairs.refuse_seen` takes them.
+    ``neighbour_p_value`` is null. `left_out` are tables of rejected and excluded samples.
+    `training` and `shards` are a record of towers and the shards of the corpus, or none, as
+    `mispair.audit.seen_pairs.refuse_seen` takes them.
     """
     import numpy as np
 

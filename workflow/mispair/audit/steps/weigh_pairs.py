@@ -17,16 +17,18 @@ class Settings(settings.Settings):
 def run(
     settings: Settings, *, pairing: Path, features: list[Path], feature_rows: list[Path],
     untouched: Path, trusted: list[Path], left_out: list[Path], training: list[Path],
-    shards: list[Path], key: str, seeds: int, seed: int, pairs: int | None, device: str, weights: Path,
+    shards: list[Path], key: str, seeds: int, seed: int, pairs: int | None, device: str,
+    weights: Path,
 ) -> None:  # fmt: skip
     """Write ``rows``, positions in the pairing, and ``weights`` of these pairs; both (s, n).
 
     Each seed's pairs are audited as a corpus of its own, by the untouched projections, which were
     not trained on them. `trusted` is the user's file of trusted keys, if there is one; where the
     pairing changed a caption, it is not trusted. `seeds`, `seed`, `pairs` and `device` are those of
-    finetune_projection. `left_out` are as `mispair.audit.trusted.read_trusted` takes them. `key` is the setting that needs the weights: where the audit refuses, there
+    finetune_projection. `key` is the setting that needs the weights: where the audit refuses, there
     are none, and the message names it. `training` and `shards` are as
-    `mispair.audit.seen_pairs.refuse_seen` takes them.
+    `mispair.audit.seen_pairs.refuse_seen` takes them, and `left_out` as
+    `mispair.audit.trusted.read_trusted` does.
     """
     import numpy as np
     import pyarrow as pa
