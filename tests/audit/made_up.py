@@ -113,6 +113,8 @@ class Files:
             *(self.folder / f"rows/{name}.parquet" for name in names), "--projection",
             self.folder / "projection.safetensors", "--device", "cpu", "--training", "--shards",
         ]  # fmt: skip
+        if step in ("audit-pairs", "audit-features", "weigh-pairs"):
+            more = {"left_out": "", **more}
         for key, value in more.items():
             arguments += [f"--{key.replace('_', '-')}", *([value] if value else [])]
         return [str(argument) for argument in arguments]

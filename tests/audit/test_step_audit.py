@@ -223,7 +223,7 @@ def test_other_towers_are_refused(made, tmp_path, capsys):
     [
         ("key00001\nnobody\nno one\n", ["2 keys of 3", "'nobody'"]),
         ("", ["names no key"]),
-        ("\xff\xfe", ["cannot be read"]),
+        ("\xff\x00", ["cannot be read"]),
     ],
 )
 def test_a_wrong_list_of_trusted_pairs_is_one_message(made, tmp_path, capsys, content, words):

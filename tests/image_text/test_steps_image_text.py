@@ -24,7 +24,8 @@ def index(folder: Path, name: str, keys: list[str]) -> Path:
     shard = write_tar(folder / f"{name}.tar", [member for key in keys for member in whole(key)])
     found = folder / f"{name}.parquet"
     done = step("index-shards", shards=[shard], sources=[], captions=[], workers=1, index=found,
-                rejected=folder / f"{name}.rejected.parquet")  # fmt: skip
+                rejected=folder / f"{name}.rejected.parquet",
+                images=folder / f"{name}.images.parquet")  # fmt: skip
     assert done == 0
     return found
 
@@ -46,7 +47,7 @@ def corrupt(folder: Path, indexes: list[Path], pairing: Path) -> int:
 
 def test_a_missing_shard_is_named(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
     done = step("index-shards", shards=[tmp_path / "no.tar"], sources=[], captions=[], workers=1,
-                index=tmp_path / "i", rejected=tmp_path / "r")  # fmt: skip
+                index=tmp_path / "i", rejected=tmp_path / "r", images=tmp_path / "m")  # fmt: skip
     assert done == 2
     assert "no.tar: cannot be read" in capsys.readouterr().err
 

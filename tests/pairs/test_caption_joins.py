@@ -68,6 +68,7 @@ def indexed(
         index_shards.Settings(**settings), shards=sorted(folder.glob("**/*.tar")),
         sources=sources or [], captions=[captions], workers=1,
         index=folder / "0000.parquet", rejected=folder / "0000.rejected.parquet",
+        images=folder / "0000.images.parquet",
     )  # fmt: skip
     kept, _ = files.read_parquet(folder / "0000.parquet")
     rejected, _ = files.read_parquet(folder / "0000.rejected.parquet")
@@ -267,3 +268,19 @@ def test_the_report_has_the_books_of_the_table() -> None:
         ("20", "40.00 %"),
     ]  # fmt: skip
     assert corpus_report.caption_table(Tables({"corpus": tidy("corpus", rows[:0])})) is None
+
+
+def test_no_caption_decides_on_the_images(tmp_path: Path) -> None:
+    """Image features depend on the table of images only, so captions may be corrected freely."""
+    for name in ("0", "1"):
+        write_shard(tmp_path / f"{name}.tar", [None] * 2)
+    seen = set()
+    for texts in (
+        [("0000", "one"), ("1001", "two")], [("0001", ""), ("1000", "three")], [("0001", "a\x00")],
+    ):  # fmt: skip
+        kept, _ = indexed(tmp_path, prepared(tmp_path, texts, "key"))
+        images, _ = files.read_parquet(tmp_path / "0000.images.parquet")
+        assert list(images["key"].iloc[kept["row"]]) == list(kept.index)
+        seen.add((tmp_path / "0000.images.parquet").read_bytes())
+    assert list(images["key"]) == ["0000", "0001", "1000", "1001"]
+    assert len(seen) == 1

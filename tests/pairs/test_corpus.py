@@ -34,7 +34,7 @@ from mispair.pairs.index.identities import hexadecimal, identities
 INDEX = pa.schema(
     [(name, pa.string()) for name in ("key", "shard", "image_id", "caption", "caption_id")]
     + [("more_captions", pa.list_(pa.string()))]
-    + [(name, pa.int32()) for name in ("width", "height", "words", "characters")]
+    + [(name, pa.int32()) for name in ("row", "width", "height", "words", "characters")]
     + [(name, pa.bool_()) for name in ("person", "non_ascii", "control")]
     + [("sha256", pa.string()), ("licence", pa.string())]
 )
@@ -81,7 +81,7 @@ def write_group(
     said: dict[str, str] | None = None,
 ) -> tuple[Path, Path]:
     """Write the two tables of a group, in the form in which they are found."""
-    kept, rejected = list(kept), list(rejected)
+    kept, rejected = [{"row": row, **pair} for row, pair in enumerate(kept)], list(rejected)
     metadata = {
         "read": str(len(kept) + len(rejected)),
         "kept": str(len(kept)),

@@ -261,3 +261,27 @@ def test_downloads_are_summed_and_broken_ones_named(
     assert [f"0000{n}_stats.json" in caplog.text for n in range(6)] == [False] * 2 + [True] * 3 + [
         False
     ]
+
+
+@pytest.mark.parametrize(
+    ("names", "source", "words"),
+    [
+        (["a.jpg", "a.txt"], "", ["pictures", "'a.jpg'", "tar --sort=name"]),
+        (["a.JPG", "b.png"], "*", ["pictures"]),
+        (["0/a.webp", "0_stats.json"], "", ["pictures", "'a.webp'"]),
+        (["0/a.jpeg"], "*/*.jpeg", ["pictures"]),
+        (["a.jpg"], "a.jpg", ["pictures"]),
+        (["a.parquet", "b.parquet"], "", ["tables", ".parquet", "captions"]),
+        (["a.csv"], "*.csv", ["tables", ".csv"]),
+        (["a.md"], "", ["holds no .tar file"]),
+    ],
+)
+def test_pictures_and_tables_are_named_as_such(
+    tmp_path: Path, names: list[str], source: str, words: list[str]
+) -> None:
+    for name in names:
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).touch()
+    with pytest.raises(UserError) as error:
+        resolve_shards(str(tmp_path / source))
+    assert all(word in str(error.value) for word in ["shards: ", *words]), error.value

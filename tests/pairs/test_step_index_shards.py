@@ -90,8 +90,10 @@ def run(
         workers=workers,
         index=index,
         rejected=rejected,
+        images=folder / "0000.images.parquet",
     )
-    assert sorted(path.name for path in folder.iterdir()) == [index.name, rejected.name]
+    names = ["0000.images.parquet", index.name, rejected.name]
+    assert sorted(path.name for path in folder.iterdir()) == names
     return index, rejected
 
 
@@ -508,7 +510,8 @@ watcher = threading.Thread(target=watch)
 watcher.start()
 try:
     index_shards.run(index_shards.Settings(), shards=shards, sources=[], captions=[], workers=2,
-                     index=index, rejected=index.with_name("rejected.parquet"))
+                     index=index, rejected=index.with_name("rejected.parquet"),
+                     images=index.with_name("images.parquet"))
 finally:
     done = True
     watcher.join()

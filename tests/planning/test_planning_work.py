@@ -106,7 +106,7 @@ def test_work_goes_from_job_to_job(tmp_path):
     work("make-scenes --corpus s --shards 3 --pairs-per-shard 40")
     indexed = work(
         "index-shards --shards s/00000.tar s/00001.tar --sources --captions --workers 2"
-        " --index i.parquet --rejected r.parquet"
+        " --index i.parquet --rejected r.parquet --images m.parquet"
     )
     assert indexed.seconds == {"pairs of a worker": 40}
     listed = work(

@@ -45,6 +45,7 @@ class Corpus:
         index_shards.run(
             index_shards.Settings(), shards=self.shards, sources=[], captions=[], workers=1,
             index=self.index[0], rejected=folder / "0000.rejected.parquet",
+            images=folder / "0000.images.parquet",
         )  # fmt: skip
         self.corpus = folder / "corpus.parquet"
         gather_index.run(

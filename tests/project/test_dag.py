@@ -341,3 +341,9 @@ def test_an_audit_needs_a_study_that_encodes_the_corpus() -> None:
 
     with pytest.raises(UserError, match="Add audit to `studies`"):
         files(Dag({"studies": ["simulation"]}, "config.yaml"))
+
+
+def test_the_demo_is_named_where_no_configuration_is_given() -> None:
+    assert "--configfile" in Dag({}, {}).echo()
+    assert "--configfile" not in Dag({}, {"mine.yaml": {}}).echo()
+    assert "--configfile" not in Dag({}, "config.yaml").echo()

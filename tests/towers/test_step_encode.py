@@ -51,7 +51,7 @@ def corpus(tmp_path: Path) -> Path:
             name = f"{shard}{pair}"
             members += [(f"{name}.jpg", jpeg((30 + pair, 24))), (f"{name}.txt", text.encode())]
         path = write_tar(tmp_path / f"{shard}.tar", members)
-        tables += index_shard(path, Policy()).kept
+        tables += index_shard(path, Policy()).images
     files.write_parquet(tmp_path / "index.parquet", pd.DataFrame(tables))
     return tmp_path
 
@@ -60,7 +60,7 @@ def command(corpus: Path, towers: Path, out: Path, *settings: str, workers: int 
     shards = [str(path) for path in sorted(corpus.glob("*.tar"), reverse=True)]
     return [
         "encode-features",
-        *("--shards", *shards, "--sources", "--index", str(corpus / "index.parquet")),
+        *("--shards", *shards, "--sources", "--images", str(corpus / "index.parquet")),
         *("--towers", str(towers / loading.CONFIG_NAME), str(towers / loading.WEIGHTS_NAME)),
         *("--workers", str(workers), "--features", str(out / "features")),
         *("--rows", str(out / "rows"), "--record", str(out / "logs" / "record.json")),
@@ -309,7 +309,7 @@ def test_what_a_killed_job_left_serves_the_same_job_only(
             index, _ = files.read_parquet(corpus / "index.parquet")
             index = index[index["shard"] != "1.tar"]
             members = [("10.jpg", jpeg((50, 50))), ("10.txt", b"new")]
-            other = pd.DataFrame(index_shard(write_tar(corpus / "1.tar", members), Policy()).kept)
+            other = pd.DataFrame(index_shard(write_tar(corpus / "1.tar", members), Policy()).images)
             files.write_parquet(corpus / "index.parquet", pd.concat([index, other]))
             again = 1
         case "towers":
@@ -398,7 +398,7 @@ def test_named_sources_with_equal_file_names_are_encoded(
     name = kept["shard"].map({"0.tar": "a/0.tar", "1.tar": "b/0.tar", "2.tar": "a/2.tar"})
     files.write_parquet(corpus / "index.parquet", kept.assign(shard=name))
     arguments = command(corpus, towers, tmp_path / "out")
-    given = arguments.index("--shards"), arguments.index("--index")
+    given = arguments.index("--shards"), arguments.index("--images")
     shards = [str(corpus / path) for path in ("0.tar", "2.tar", "b/0.tar")]
     arguments[given[0] : given[1]] = ["--shards", *shards, "--sources", "a", "a", "b"]
     assert main(arguments) == 0

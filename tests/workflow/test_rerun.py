@@ -465,7 +465,7 @@ def test_touched_files_of_the_user_do_nothing(mine: Checkout) -> None:
             "captions.csv",
             b"picture 7",
             b"photo 7",
-            {"read_captions": 1, "index_shards": 2, "encode_features": 2, **INDEXED},
+            {"read_captions": 1, "index_shards": 2, **INDEXED},  # and no image is encoded
         ),
         ("00001.tar", b"00001", b"77777", {"index_shards": 1, "encode_features": 1, **INDEXED}),
     ],

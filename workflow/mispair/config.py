@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterable, Mapping
 from datetime import date
 from pathlib import Path
+from types import MappingProxyType
 from typing import Annotated, Any
 
 import yaml
@@ -40,6 +41,8 @@ from mispair.towers.checkpoints.model_spec import ModelSpec
 from mispair.towers.dag import SHIPPED
 
 GENERATED = "generated"
+MOST_OWNERS = 4
+"""Most sections that are named for a key in the wrong place."""
 
 SourceName = Annotated[str, StringConstraints(pattern=r"^[^/\s-]([^/\n]*[^/\s])?$")]
 SetsByName = dict[Annotated[str, AfterValidator(path_name)], str]
@@ -94,9 +97,9 @@ class _General(BaseModel):
     trusted: Annotated[str | None, Located()] = Field(
         None,
         description="Pairs whose captions are known to be right, a random sample of all right "
-        "ones, for the study audit: a text file with a key a line, or CSV or Parquet with a column "
-        "key. With them the judging model may be weak, and captions swapped for similar ones are "
-        "counted, too.",
+        "ones, for the study audit: a text file with a key a line, or CSV, JSON or Parquet with a "
+        "column key. With them the judging model may be weak, and captions swapped for similar "
+        "ones are counted, too.",
     )
     words: Annotated[str | None, Located()] = Field(
         None,
@@ -227,7 +230,7 @@ def validate(content: dict[str, Any], source: str | Layers) -> Any:
             faults = error.errors(include_url=False)
             origins = [_origin(content, source, fault["loc"]) for fault in faults]
             source = " + ".join(dict.fromkeys(origins))
-        raise UserError(explain(error, Config, source)) from error
+        raise UserError(explain(error, Config, source, content)) from error
 
 
 def _origin(content: Mapping[str, Any], sources: Layers, location: Iterable[int | str]) -> str:
@@ -247,14 +250,24 @@ def _depth(content: Any, keys: list[int | str]) -> int:
     return len(keys)
 
 
-def explain(error: ValidationError, model: type[BaseModel], source: str) -> str:
-    """Return the faults of a configuration in plain words, one line each."""
+def explain(
+    error: ValidationError,
+    model: type[BaseModel],
+    source: str,
+    content: Mapping[str, Any] = MappingProxyType({}),
+) -> str:
+    """Return the faults of a configuration in plain words, one line each.
+
+    `content` is the configuration: of sections that have a misplaced key, one that it has is meant.
+    """
     lines = [f"{source} has {_count(error.error_count(), 'mistake')}:"]
     for fault in error.errors(include_url=False):
         key, owner, field = _place(model, fault["loc"])
         if fault["type"] == "extra_forbidden":
             name = str(fault["loc"][-1])
-            hint = nearest(name, owner.model_fields)
+            hint = _owners(name, model, owner, content)
+            if not hint or owner is not model:
+                hint += nearest(name, owner.model_fields)
             lines.append(f"  {key + '.' if key else ''}{name}: there is no such key.{hint}")
             if not hint:
                 lines.append(f"    allowed here: {', '.join(sorted(owner.model_fields))}")
@@ -278,6 +291,24 @@ def _yaml_type(value: bool | int | float | date) -> str:
     if isinstance(value, bool):
         return "yes, no, on, off, true or false as a truth value"
     return "date" if isinstance(value, date) else "number"
+
+
+def _owners(
+    name: str, model: type[BaseModel], owner: type[BaseModel], content: Mapping[str, Any]
+) -> str:
+    """Return the sections that have a key which another one lacks, as a sentence or nothing."""
+    sections = [
+        section
+        for section, field in model.model_fields.items()
+        if is_section(field.annotation) and name in field.annotation.model_fields  # type: ignore[union-attr]
+    ]
+    if owner is not model and name in model.model_fields:
+        return f" It is a general key: write {name!r} at the left, in no section."
+    if not sections:
+        return ""
+    sections = [section for section in sections if section in content] or sections
+    shown = ", ".join(sections[:MOST_OWNERS]) + ", ..." * (len(sections) > MOST_OWNERS)
+    return f" It is a key of {shown}: write it there, indented below the name of the section."
 
 
 def schema_text() -> str:

@@ -27,6 +27,7 @@ from mispair.core.stamps import stamp
 from mispair.evaluation.dag import Evaluation
 from mispair.pairs.captions.table_files import table_files
 from mispair.pairs.captions.user_tables import refuse_keys
+from mispair.pairs.index.policy import OF_IMAGES
 from mispair.pairs.shards.sources import describe, resolve_named, resolve_shards
 from mispair.pretraining.dag import Pretraining
 from mispair.repair import dag as repair
@@ -110,6 +111,7 @@ class Dag:
 
     def __init__(self, content: dict[str, Any], source: str | configuration.Layers):
         self.config = configuration.validate(content, source)
+        self._is_default = not source
         self._record = content.get(run_record.RECORD)
         if self._record in (NONE, "null"):  # on Snakemake's command line every null is a word
             self._record = None
@@ -294,7 +296,12 @@ class Dag:
         return {f"{number:04d}": chunk for number, chunk in enumerate(chunks)}
 
     def echo(self) -> str:
-        """Return a line on the shards that were matched, if they are the user's own."""
+        """Return a line on the shards that were matched, or that there is no configuration."""
+        if self._is_generated and self._is_default:
+            return (
+                "config: no --configfile is given, so this is the demo on generated pictures. For "
+                "data of your own, give --configfile mine.yaml"
+            )
         if self._is_generated or not self.groups:
             return ""
         repeated = Counter(self._sources.values()).items()
@@ -350,6 +357,12 @@ class Dag:
     def sources_of_shards(self, shards: list[str]) -> list[str]:
         """Return the name of the source of each shard; none if sources have no names."""
         return [self._sources[path] for path in shards if path in self._sources]
+
+    @property
+    def image_policy(self) -> str:
+        """The settings that decide which images are encoded."""
+        policy: str = self.config.index_shards.model_dump_json(include=OF_IMAGES)
+        return policy
 
     def downloads_of(self, wildcards: Any) -> list[str]:
         """Return img2dataset's statistics of its downloads, next to the shards of a group."""
@@ -409,6 +422,12 @@ class Dag:
             )
 
         return stamps
+
+    def first_shards(self) -> dict[str, str]:
+        """Return the user's first shard of each source, with the name of the source."""
+        shards = [] if self._is_generated else self._shards
+        first = {self._sources.get(shard, ""): shard for shard in reversed(shards)}
+        return {shard: source for source, shard in first.items()}
 
     def shards_of_first(self, groups: int) -> list[str]:
         """Return the shards of the first groups, from which the report shows samples."""

@@ -48,7 +48,10 @@ def failures(arguments: Sequence[str]) -> int:
 
 
 def retry(arguments: Sequence[str]) -> int:
-    """Print the index files that have rejections of given reasons, for --forcerun."""
+    """Print the index files that have rejections of given reasons, and features of their images.
+
+    All are for --forcerun: an index that is read again alone does not encode images again.
+    """
     from mispair.pairs.index.index_parts import groups_rejected_for
     from mispair.pairs.index.policy import REASONS
 
@@ -60,7 +63,9 @@ def retry(arguments: Sequence[str]) -> int:
     parser.add_argument("reasons", nargs="+", metavar="REASON", help=", ".join(sorted(REASONS)))
     tables = sorted(Path("results").glob("pairs/*/index/*.rejected.parquet"))
     for table in groups_rejected_for(parser.parse_args(arguments).reasons, tables):
-        print(table.with_name(table.name.replace(".rejected", "")))
+        index = table.with_name(table.name.replace(".rejected", ""))
+        corpus = index.parent.parent.name
+        print(index, *sorted(Path("results/features").glob(f"{corpus}/*/{index.name}")))
     return 0
 
 

@@ -11,6 +11,8 @@ rule audit_pairs:
         projection="results/arms/{corpus}/{towers}/untouched/projection.safetensors",
         similar=similar(dag),
         trusted=steady(dag.user_file("trusted")),
+        excluded="results/pairs/{corpus}/excluded.parquet",
+        rejected="results/pairs/{corpus}/index/rejected.parquet.sha256",
         training=steady(dag.training_record()),
         shards=steady(dag.shards_to_compare()),
     output:
@@ -34,6 +36,7 @@ rule audit_pairs:
         "python -m mispair audit-pairs --corpus {input.corpus:q} --captions {input.captions:q}"
         " --features @{input.features:q} --feature-rows @{input.rows:q}"
         " --projection {input.projection:q} --similar {input.similar:q} --trusted {input.trusted:q}"
+        " --left-out {input.excluded:q} @{input.rejected:q}"
         " --training {input.training:q} --shards {input.shards:q}"
         " --audit {output.audit:q} --rates {output.rates:q} {params.flags} > {log:q} 2>&1"
 
@@ -79,6 +82,8 @@ rule audit_features:
         features="results/features/{corpus}/{towers}/safetensors.sha256",
         rows="results/features/{corpus}/{towers}/parquet.sha256",
         trusted=steady(dag.user_file("trusted")),
+        excluded="results/pairs/{corpus}/excluded.parquet",
+        rejected="results/pairs/{corpus}/index/rejected.parquet.sha256",
         words=steady(dag.user_file("words")),
     output:
         absent=f"{AUDIT}/features.json",
@@ -96,7 +101,7 @@ rule audit_features:
     shell:
         "python -m mispair audit-features --corpus {input.corpus:q} --captions {input.captions:q}"
         " --features @{input.features:q} --feature-rows @{input.rows:q}"
-        " --trusted {input.trusted:q} --words {input.words:q} --absent {output.absent:q} > {log:q} 2>&1"
+        " --trusted {input.trusted:q} --left-out {input.excluded:q} @{input.rejected:q} --words {input.words:q} --absent {output.absent:q} > {log:q} 2>&1"
 
 
 rule select_pairs:
@@ -162,6 +167,8 @@ rule weigh_pairs:
         written_rows=dag.written("parquet"),
         untouched="results/arms/{corpus}/{towers}/untouched/projection.safetensors",
         trusted=steady(dag.user_file("trusted")),
+        excluded="results/pairs/{corpus}/excluded.parquet",
+        rejected="results/pairs/{corpus}/index/rejected.parquet.sha256",
         training=steady(dag.training_record()),
         shards=steady(dag.shards_to_compare()),
     output:
@@ -185,6 +192,7 @@ rule weigh_pairs:
         " --features @{input.features:q} {input.written_features:q}"
         " --feature-rows @{input.rows:q} {input.written_rows:q}"
         " --untouched {input.untouched:q} --trusted {input.trusted:q}"
+        " --left-out {input.excluded:q} @{input.rejected:q}"
         " --training {input.training:q} --shards {input.shards:q} --weights {output.weights:q}"
         " {params.flags} > {log:q} 2>&1"
 

@@ -16,6 +16,7 @@ from mispair.towers.arms import REPAIR, STARTS, WEIGHTED
 from mispair.config import locate
 from mispair.dag import SCENES_OF_TOWERS, SHOWN_GROUPS, Dag, use_this_python
 from mispair.evaluation.dag import generated_files
+from mispair.input_checks import refuse_missing_programs, refuse_unusable, warn_of_missing_programs
 from mispair.towers.dag import CONVERTED_TOWERS, TOWERS_OF_SEED, TRAINED_TOWERS
 from mispair.core.files import UserError, refuse_full_or_read_only
 from mispair.core.provenance import code_version
@@ -45,6 +46,8 @@ try:
     dag = Dag(config, locate(config, given, workflow.config_settings.config))
     dag.ends()  # raises here, and not in the middle of a rule, if settings do not fit
     # Jobs on a cluster read the Snakefile again; once is enough.
+    if workflow.is_main_process:
+        refuse_unusable(dag, own_python=not workflow.deployment_settings.deployment_method)
     if workflow.is_main_process and (differs := dag.compare_with_record()):
         logger.warning(differs)
     clock = user_files.time_of_new_files() if workflow.is_main_process else None
@@ -54,6 +57,8 @@ except UserError as error:
 if workflow.is_main_process and (replaced := dag.replaced_report()):
     logger.warning(replaced)
 if workflow.is_main_process:
+    if missing := warn_of_missing_programs(sys.argv):
+        logger.warning(missing)
     for line in filter(None, [dag.echo(), *dag.evaluation.echo()]):
         logger.info(line)
 
@@ -112,6 +117,7 @@ onstart:
     try:
         refuse_full_or_read_only("results", "logs", "benchmarks", "reports")
         if workflow.executor_plugin.name == "slurm":
+            refuse_missing_programs()
             from mispair.planning import cluster
 
             requests = cluster.Requests(recorder)

@@ -58,6 +58,7 @@ rule index_shards:
     output:
         index="results/pairs/{corpus}/index/{group}.parquet",
         rejected="results/pairs/{corpus}/index/{group}.rejected.parquet",
+        images="results/pairs/{corpus}/index/{group}.images.parquet",
     log:
         "logs/index_shards/{corpus}/{group}.log",
     benchmark:
@@ -75,7 +76,7 @@ rule index_shards:
     shell:
         "python -m mispair index-shards --shards {input.shards:q} --sources {params.sources:q}"
         " --captions {input.captions:q} --workers {threads} --index {output.index:q} --rejected {output.rejected:q}"
-        " {params.flags} > {log:q} 2>&1"
+        " --images {output.images:q} {params.flags} > {log:q} 2>&1"
 
 
 # One file lists the files of many jobs, so that Snakemake looks for fewer files.

@@ -15,6 +15,8 @@ rule trust_pairs:
         pairing=dag.repair.original(),
         captions=dag.repair.corpus_texts(),
         trusted_keys=steady(dag.user_file("trusted")),
+        excluded="results/pairs/{corpus}/excluded.parquet",
+        rejected="results/pairs/{corpus}/index/rejected.parquet.sha256",
     output:
         trusted="results/repair/{corpus}/trusted.parquet",
     log:
@@ -32,7 +34,8 @@ rule trust_pairs:
         "Choose the pairs of {wildcards.corpus} whose captions count as right"
     shell:
         "python -m mispair trust-pairs --pairing {input.pairing:q} --draw {params.draw}"
-        " --captions {input.captions:q} --trusted-keys {input.trusted_keys:q} --trusted {output.trusted:q} {params.flags} > {log:q} 2>&1"
+        " --captions {input.captions:q} --trusted-keys {input.trusted_keys:q}"
+        " --left-out {input.excluded:q} @{input.rejected:q} --trusted {output.trusted:q} {params.flags} > {log:q} 2>&1"
 
 
 rule recaption_pairs:
@@ -140,6 +143,8 @@ use rule trust_pairs as trust_repaired with:
             f"{repair.FOLDER}/recaption_texts.parquet",
         ],
         trusted_keys=[],
+        excluded="results/pairs/{corpus}/excluded.parquet",
+        rejected="results/pairs/{corpus}/index/rejected.parquet.sha256",
     output:
         trusted=f"{repair.SECOND}/{{draw}}.trusted.parquet",
     log:
@@ -224,6 +229,8 @@ use rule weigh_pairs as judge_pairs with:
         written_rows=dag.written("parquet"),
         untouched="results/arms/{corpus}/{towers}/untouched/projection.safetensors",
         trusted=steady(dag.user_file("trusted")),
+        excluded="results/pairs/{corpus}/excluded.parquet",
+        rejected="results/pairs/{corpus}/index/rejected.parquet.sha256",
         training=steady(dag.training_record()),
         shards=steady(dag.shards_to_compare()),
     output:

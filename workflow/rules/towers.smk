@@ -56,7 +56,8 @@ rule pretrain_towers:
 rule encode_features:
     input:
         shards=steady(dag.shards_of),
-        index="results/pairs/{corpus}/index/{group}.parquet",
+        # Images depend on shards, code and settings, which params have, and on no caption.
+        images=ancient("results/pairs/{corpus}/index/{group}.images.parquet"),
         # Nothing is encoded before the whole corpus has passed; what it holds changes no feature.
         passed=ancient("results/pairs/{corpus}/corpus.parquet"),
         towers=steady(dag.tower_files),
@@ -76,6 +77,8 @@ rule encode_features:
         gpu=dag.gpus("encode_features"),
     params:
         *code_version("encode_features"),
+        *code_version("index_shards"),
+        policy=dag.image_policy,
         stamps=dag.stamps(dag.shards_of, dag.tower_files),
         sources=dag.sources_of,
         flags=literal(dag.flags("encode_features")),
@@ -83,7 +86,7 @@ rule encode_features:
         "Encode images of group {wildcards.group} of {wildcards.corpus}"
     shell:
         "python -m mispair encode-features --shards {input.shards:q} --sources {params.sources:q}"
-        " --index {input.index:q} --towers {input.towers:q} --workers $(({threads} - 1)) --features {output.features:q}"
+        " --images {input.images:q} --towers {input.towers:q} --workers $(({threads} - 1)) --features {output.features:q}"
         " --rows {output.rows:q} --record {output.record:q} {params.flags} > {log:q} 2>&1"
 
 

@@ -16,6 +16,10 @@ from snakemake_interface_logger_plugins.base import LogHandlerBase
 from snakemake_interface_logger_plugins.common import LogEvent
 from tqdm import tqdm
 
+from snakemake_logger_plugin_mispair.arguments import refuse_unreadable
+
+refuse_unreadable(sys.argv)
+
 FORMS = (
     "Select jobs to execute", "Execute ", "Using shell", "Provided ", "Building DAG", "Group jobs",
     "Rules claiming more threads", "Assuming unrestricted", "Conda environments", "Config file ",

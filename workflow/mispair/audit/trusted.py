@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -9,66 +10,76 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.csv
-import pyarrow.parquet as pq
 
 from mispair.core.files import UserError
+from mispair.pairs.captions.key_lists import read_keys
+from mispair.pairs.index.books import read_columns
+
+log = logging.getLogger(__name__)
 
 SHOWN = 3
+LARGEST_UNKNOWN_SHARE = 0.05
+"""Largest share of keys that may be neither in the corpus nor among the pairs it left out."""
 
 
-def read_trusted(paths: Sequence[Path], keys: Any) -> np.ndarray:
+def read_trusted(paths: Sequence[Path], keys: Any, left_out: Sequence[Path] = ()) -> np.ndarray:
     """Return which keys of the corpus are trusted, (n,) bool; none without a file.
+
+    Keys of pairs that were rejected or excluded are left out, and so are a few unknown ones; both
+    are counted in the log.
 
     Parameters
     ----------
     paths : sequence of Path
-        None, or one file: a key a line, or CSV or Parquet with a column ``key``.
+        None, or one file, as `mispair.pairs.captions.key_lists.read_keys` reads it.
     keys : (n,) pyarrow array
         Keys of the corpus.
+    left_out : sequence of Path
+        Tables with the ``key`` of samples that were rejected or excluded.
 
     Raises
     ------
     UserError
-        If the file cannot be read, is empty, or names a key that the corpus does not have.
+        If the file cannot be read or is empty, more than `LARGEST_UNKNOWN_SHARE` of its keys are
+        unknown, or none is that of a pair.
     """
     if not paths:
         return np.zeros(len(keys), bool)
     (path,) = paths
-    named = pc.unique(_keys(path))
-    if not len(named):
-        raise UserError(f"trusted: {path} names no key.")
-    in_corpus = pc.is_in(named, value_set=_text(keys))
-    missing = named.filter(pc.invert(in_corpus))
+    named = pc.unique(pa.array(read_keys(path, "trusted"), pa.large_string()))
+    missing = named.filter(pc.invert(pc.is_in(named, value_set=_text(keys))))
     if len(missing):
-        shown = ", ".join(repr(key) for key in missing[:SHOWN].to_pylist())
+        _count_missing(path, missing, len(named), left_out)
+    return np.asarray(pc.is_in(_text(keys), value_set=named).to_numpy(zero_copy_only=False), bool)
+
+
+def _count_missing(path: Path, missing: pa.Array, named: int, left_out: Sequence[Path]) -> None:
+    """Log how many keys of the list have no pair, or refuse the list for them."""
+    unknown = missing
+    for table in left_out:
+        known = _text(read_columns(table, ["key"])[0]["key"])
+        unknown = unknown.filter(pc.invert(pc.is_in(unknown, value_set=known)))
+    rejected = len(missing) - len(unknown)
+    shown = ", ".join(repr(key) for key in unknown[:SHOWN].to_pylist())
+    if len(unknown) > LARGEST_UNKNOWN_SHARE * named:
         raise UserError(
-            f"trusted: {path} names {len(missing)} keys of {len(named)} that the "
+            f"trusted: {path} names {len(unknown)} keys of {named} that the "
             f"corpus does not have, such as {shown}. Keys are those of the shards, or of the "
             "column key of results/pairs/CORPUS/corpus.parquet."
         )
-    return np.asarray(pc.is_in(_text(keys), value_set=named).to_numpy(zero_copy_only=False), bool)
+    if len(missing) == named:
+        raise UserError(
+            f"trusted: all {named} pairs that {path} names were rejected or excluded. Name pairs "
+            "of results/pairs/CORPUS/corpus.parquet."
+        )
+    log.warning(
+        "trusted: %s: of %d keys, %d are left out: %d of pairs that were rejected or excluded, "
+        "%d that the corpus does not have%s",
+        path, named, len(missing), rejected, len(unknown), f" ({shown})" * bool(shown),
+    )  # fmt: skip
 
 
 def _text(keys: Any) -> pa.Array:
     if isinstance(keys, pa.ChunkedArray):
         keys = keys.combine_chunks()
     return keys.cast(pa.large_string())
-
-
-def _keys(path: Path) -> pa.Array:
-    try:
-        if path.suffix == ".parquet":
-            return _text(pq.read_table(path, columns=["key"])["key"])
-        if path.suffix == ".csv":
-            options = pyarrow.csv.ConvertOptions(
-                include_columns=["key"], column_types={"key": pa.string()}
-            )
-            return _text(pyarrow.csv.read_csv(path, convert_options=options)["key"])
-        lines = path.read_text(encoding="utf-8-sig").splitlines()
-    except (OSError, UnicodeDecodeError, pa.ArrowException, KeyError) as error:
-        raise UserError(
-            f"trusted: {path} cannot be read ({error}). Give a text file with a key a "
-            "line, or CSV or Parquet with a column key."
-        ) from error
-    return pa.array([line.strip() for line in lines if line.strip()], pa.large_string())

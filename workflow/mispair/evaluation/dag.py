@@ -94,7 +94,8 @@ class Evaluation:
         remaining = f"; in none of its means: {', '.join(others)}" if others else ""
         return [f"protocol {protocols.DATACOMP}: {share}{remaining}"]
 
-    def _is_generated(self, name: str) -> bool:
+    def is_generated(self, name: str) -> bool:
+        """Return whether mispair writes a set itself."""
         return self.folders[name].parent == Path(GENERATED_SETS).parent
 
     def _refuse_missing_pieces(self) -> None:
@@ -102,8 +103,8 @@ class Evaluation:
         missing = {
             str(folder): pieces
             for name, folder in self.folders.items()
-            if not self._is_generated(name)
-            and (pieces := sets.missing_pieces(folder, self._splits(name), templates=templates))
+            if not self.is_generated(name)
+            and (pieces := sets.missing_pieces(folder, self.splits(name), templates=templates))
         }
         if missing:
             raise UserError(sets.explain_missing(missing))
@@ -112,7 +113,7 @@ class Evaluation:
         """Refuse names of questions in classes and templates, also in the user's protocols."""
         own = [Path(source) for source in self.protocols.values()]
         for name, folder in self.folders.items():
-            if self._is_generated(name) or sets.kind_of(folder) != "classification":
+            if self.is_generated(name) or sets.kind_of(folder) != "classification":
                 continue
             texts = [folder / file for file in sets.TEXTS]
             texts += [each / f"{name}.{file}" for each in own for file in protocols.CUSTOM_FILES]
@@ -129,22 +130,23 @@ class Evaluation:
         elif path.name.endswith("templates.txt"):
             refuse_questions(path, [], text.splitlines())
 
-    def _splits(self, name: str) -> tuple[str, ...]:
-        if self._is_generated(name):
+    def splits(self, name: str) -> tuple[str, ...]:
+        """Return the splits that a set has."""
+        if self.is_generated(name):
             return EVALUATION_SETS[self.folders[name].name].splits
         has_train = (self.folders[name] / "train" / "nshards.txt").is_file()
         return ("test", "train") if has_train else ("test",)
 
     def kind(self, name: str) -> sets.Kind:
         """Return whether a set is for classification or for retrieval."""
-        if self._is_generated(name):
+        if self.is_generated(name):
             return EVALUATION_SETS[self.folders[name].name].kind
         return sets.kind_of(self.folders[name])
 
     def images_of(self, wildcards: Any) -> list[str]:
         """Return the files that the images and labels of a split are read from."""
         name, folder = wildcards.evaluation_set, self.folders[wildcards.evaluation_set]
-        if self._is_generated(name):
+        if self.is_generated(name):
             files = files_of_generated(folder.name, [wildcards.split])
             return [str(folder / file) for file in files if file not in sets.TEXTS]
         return [str(path) for path in sets.files_of_images(folder, wildcards.split)]
@@ -152,7 +154,7 @@ class Evaluation:
     def texts_of(self, wildcards: Any) -> list[str]:
         """Return the files of a set that its prompts are made from."""
         name, folder = wildcards.evaluation_set, self.folders[wildcards.evaluation_set]
-        if self._is_generated(name):
+        if self.is_generated(name):
             return [str(folder / file) for file in files_of_generated(folder.name, ["test"])]
         return [str(path) for path in sets.files_of_texts(folder)]
 
@@ -165,7 +167,7 @@ class Evaluation:
 
     def images(self, towers: str, split: str = "test") -> list[str]:
         """Return the image features of every set that has the split; train is for probes."""
-        names = [name for name in self.folders if split in self._splits(name)]
+        names = [name for name in self.folders if split in self.splits(name)]
         if split == "train":
             names = [name for name in names if self.kind(name) == "classification"]
         return [FEATURES.format(towers=towers, evaluation_set=name, file=split) for name in names]

@@ -21,6 +21,8 @@ SHIPPED = {
 """Towers that are part of mispair, by name; those of one recipe differ in their seed."""
 TOWER_CONFIG = "open_clip_config.json"
 TOWER_WEIGHTS = "open_clip_model.safetensors"
+OTHER_WEIGHTS = (".bin", ".pt", ".pth", ".ckpt", ".safetensors", ".msgpack", ".h5", ".index")
+"""Endings of files that hold weights in other forms, or under another name."""
 TRAINED_TOWERS = [
     f"results/towers/trained/{name}" for name in (TOWER_CONFIG, TOWER_WEIGHTS, "training.json")
 ]
@@ -175,6 +177,23 @@ def _name_of(source: str) -> str:
     return folder_name(snapshot(Path(SHIPPED.get(source, source))))
 
 
+def _refuse_other_weights(folder: Path, key: str) -> None:
+    """Refuse a folder without weights as safetensors, with a way to them from what it has."""
+    if (folder / TOWER_WEIGHTS).is_file():
+        return
+    named = sorted(path.name for path in folder.iterdir() if path.suffix in OTHER_WEIGHTS)
+    shown = shlex.quote(str(folder.absolute()))
+    remedy = "Fetch it, too." if not named else (
+        f"It has {', '.join(named[:5])}. Write the weights as safetensors: cd {shown} && python -c "
+        f"\"import torch, safetensors.torch as s; t = torch.load({named[0]!r}, 'cpu', "
+        "weights_only=True); s.save_file({k: v.clone() for k, v in t.items()}, "
+        f"'{TOWER_WEIGHTS}')\""
+    )  # fmt: skip
+    if any(name.endswith(".safetensors") for name in named):
+        remedy = f"It has {', '.join(named[:5])}. Rename the weights of an open_clip model so."
+    raise UserError(f"{key}: {folder.absolute()} has no {TOWER_WEIGHTS}. {remedy}")
+
+
 def _of_folder(source: str, key: str = "towers") -> list[str]:
     folder = snapshot(SHIPPED.get(source, Path(source)))
     if not (folder / TOWER_CONFIG).is_file():
@@ -189,5 +208,6 @@ def _of_folder(source: str, key: str = "towers") -> list[str]:
             f"{alternative} nor a folder with an "
             f"{TOWER_CONFIG} (a local open_clip model) in it (looked for {folder.absolute()})."
         )
+    _refuse_other_weights(folder, key)
     remaining = sorted(p for p in folder.iterdir() if p.is_file() and p.name != TOWER_CONFIG)
     return [os.path.relpath(path) for path in [folder / TOWER_CONFIG, *remaining]]

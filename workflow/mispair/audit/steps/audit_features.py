@@ -22,7 +22,7 @@ class Settings(settings.Settings):
 
 def run(
     settings: Settings, *, corpus: Path, captions: list[Path], features: list[Path],
-    feature_rows: list[Path], trusted: Path, words: list[Path], absent: Path,
+    feature_rows: list[Path], trusted: Path, left_out: list[Path], words: list[Path], absent: Path,
 ) -> None:  # fmt: skip
     """Write the share of namings of each feature that are wrong.
 
@@ -42,7 +42,7 @@ def run(
     ]  # fmt: skip
     pairs = read_captioned_pairs(corpus, 0)
     audited = Audited.of(pairs)
-    is_trusted = read_trusted([trusted], pairs.table["key"])[audited.image]
+    is_trusted = read_trusted([trusted], pairs.table["key"], left_out)[audited.image]
     origin = {"pairs_fingerprint": pairs.fingerprint}
 
     def blocks(selected: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:

@@ -23,7 +23,7 @@ class Settings(settings.Settings):
 def run(
     settings: Settings, *, corpus: Path, captions: list[Path], features: list[Path],
     feature_rows: list[Path], projection: Path, similar: list[Path], trusted: list[Path],
-    training: list[Path], shards: list[Path], audit: Path, rates: Path,
+    left_out: list[Path], training: list[Path], shards: list[Path], audit: Path, rates: Path,
 ) -> None:  # fmt: skip
     """Write the probability of each pair, and the rates of the corpus.
 
@@ -33,8 +33,9 @@ def run(
 
     Every caption of a picture is audited, by projections that were not trained on these pairs. With
     a list of trusted keys, captions are also ranked among the most similar ones; without it,
-    ``neighbour_p_value`` is null. `training` and `shards` are a record of towers and the shards of
-    the corpus, or none, as `mispair.audit.seen_pairs.refuse_seen` takes them.
+    ``neighbour_p_value`` is null. `left_out` are tables of rejected and excluded samples.
+    `training` and `shards` are a record of towers and the shards of the corpus, or none, as
+    `mispair.audit.seen_pairs.refuse_seen` takes them.
     """
     import numpy as np
 
@@ -57,7 +58,7 @@ def run(
     audited = Audited.of(pairs)
     same = audited.image, text_groups(captions, audited.caption_ids)
     refuse_unusable(corpus, same[1])
-    is_trusted = read_trusted(trusted, pairs.table["key"])[audited.image]
+    is_trusted = read_trusted(trusted, pairs.table["key"], left_out)[audited.image]
     tensors, model = files.read_tensors(projection)
     projections = tensors["image_projection"][0], tensors["text_projection"][0]
     blocks, seed = deal(len(audited), settings.seed), settings.seed

@@ -40,6 +40,7 @@ def drawn_pairs(
         kept = pq.read_table(corpus, columns=["key", "group", "row"], filters=given).to_pandas()
         order = np.argsort(streams(kept["key"], *name), kind="stable")
         for group, rows in kept.iloc[order[:most]].groupby("group"):
-            table, _ = read_columns(paths[str(group)], [*columns])
-            tables.append(table.take(rows["row"].to_numpy()).to_pandas())
+            table, _ = read_columns(paths[str(group)], [*dict.fromkeys(["row", *columns])])
+            chosen = table.to_pandas().set_index("row").loc[rows["row"]]
+            tables.append(chosen.reset_index()[[*columns]])
     return pd.concat(tables[1:] or tables).sort_values("key", ignore_index=True)

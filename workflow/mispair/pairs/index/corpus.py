@@ -36,6 +36,8 @@ class Pairs:
         Names of the groups, sorted.
     starts : (groups + 1,) int64 array
         Position of each group's first pair, and the number n of pairs.
+    rows : (n,) int32 array
+        Row of the image of each pair among the images of its group.
     keys : (n,) pyarrow.LargeStringArray
         Keys.
     shards : tuple of str
@@ -52,6 +54,7 @@ class Pairs:
 
     groups: tuple[str, ...]
     starts: np.ndarray
+    rows: np.ndarray
     keys: pa.LargeStringArray
     shards: tuple[str, ...]
     shard: np.ndarray
@@ -79,14 +82,15 @@ def read_pairs(index: Mapping[str, Path]) -> Pairs:
         If a file cannot be read or is not an index.
     """
     groups = tuple(index)
-    columns = ["key", "shard", "caption_id", "image_id", "more_captions"]
+    columns = ["key", "shard", "row", "caption_id", "image_id", "more_captions"]
     shards: list[str] = []
-    keys, rows, captions, images, more = [], [], [], [], []
+    keys, in_shard, rows, captions, images, more = [], [], [], [], [], []
     for group in groups:
         table, _ = read_columns(index[group], columns)
         keys += table["key"].cast(pa.large_string()).chunks
         shard = table["shard"].combine_chunks().dictionary_encode()
-        rows.append(shard.indices.to_numpy() + np.int32(len(shards)))
+        in_shard.append(shard.indices.to_numpy() + np.int32(len(shards)))
+        rows.append(table["row"].to_numpy())
         shards += shard.dictionary.to_pylist()
         try:
             captions.append(identities(table["caption_id"]))
@@ -99,9 +103,10 @@ def read_pairs(index: Mapping[str, Path]) -> Pairs:
     return Pairs(
         groups=groups,
         starts=np.cumsum([0, *(len(part) for part in captions)], dtype=np.int64),
+        rows=np.concatenate([np.zeros(0, np.int32), *rows]),
         keys=together,
         shards=tuple(shards),
-        shard=np.concatenate([np.zeros(0, np.int32), *rows]),
+        shard=np.concatenate([np.zeros(0, np.int32), *in_shard]),
         caption_ids=np.concatenate([empty, *captions]),
         image_ids=np.concatenate([empty, *images]),
         more_caption_ids=pa.chunked_array(more, pa.large_list(pa.uint64())).combine_chunks(),
@@ -137,7 +142,7 @@ CORPUS = pa.schema(
         ("more_caption_ids", pa.list_(pa.string())),
     ]
 )
-"""Columns of the corpus; ``row`` is the pair's row in the index of its group."""
+"""Columns of the corpus; ``row`` is that of the pair's image among those of its group."""
 
 
 def blocks(pairs: Pairs, kept: np.ndarray) -> Iterator[tuple[pa.Table, pa.StringArray]]:
@@ -156,7 +161,7 @@ def blocks(pairs: Pairs, kept: np.ndarray) -> Iterator[tuple[pa.Table, pa.String
             [
                 pairs.keys.take(taken).cast(pa.string()),
                 pa.array(pairs.groups, pa.string()).take(pa.array(group)),
-                pa.array((positions - pairs.starts[group]).astype(np.int32)),
+                pa.array(pairs.rows[positions]),
                 hexadecimal(pairs.caption_ids[positions]),
                 pa.ListArray.from_arrays(
                     pa.array(offsets.astype(np.int32)), hexadecimal(more.flatten().to_numpy())

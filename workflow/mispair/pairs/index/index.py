@@ -55,6 +55,9 @@ IMAGE_FAULTS = {
 Lookup = Callable[[list[str]], dict[str, list[str]]]
 """From keys, or from other values that join a caption table to pairs, to the table's captions."""
 
+IMAGE = "image"
+"""Key of a verdict under which the columns of a usable image are."""
+
 JOIN_VALUE = "join_value"
 """Column of an index whose pairs are joined to a caption table by something other than the key."""
 
@@ -70,10 +73,14 @@ class TableCaptions(NamedTuple):
 
 @dataclass
 class ShardIndex:
-    """What one shard holds: ``kept`` and ``rejected`` rows; together every key that was read."""
+    """What one shard holds: ``kept`` and ``rejected`` rows; together every key that was read.
+
+    ``images`` are the usable images, whatever the captions of their samples.
+    """
 
     kept: list[dict[str, Any]] = field(default_factory=list)
     rejected: list[dict[str, Any]] = field(default_factory=list)
+    images: list[dict[str, Any]] = field(default_factory=list)
     ignored: int = 0
     """Members that belong to no sample."""
 
@@ -114,11 +121,12 @@ def index_shard(
     Returns
     -------
     ShardIndex
-        ``kept`` rows: key, shard, image_offset and image_bytes (where the image is in the file),
-        image_id, caption, caption_id, more_captions, width and height (pixels, as a viewer shows
-        it), words, characters, person, non_ascii, control, url, status, sha256, licence, uid;
-        ``join_value`` if `policy.join` is not the key; and `policy.json_fields`. ``rejected`` rows:
-        key, shard, reason, detail. A key whose members are not adjacent is rejected in one row: a
+        ``images`` rows: key, shard, image_offset and image_bytes (where the image is in the file),
+        image_id, width and height (pixels, as a viewer shows it). ``kept`` rows: the same, row (of
+        the image in ``images``), caption, caption_id, more_captions, words, characters, person,
+        non_ascii, control, url, status, sha256, licence, uid; ``join_value`` if `policy.join` is
+        not the key; and `policy.json_fields`. ``rejected`` rows: key, shard, reason, detail. A key
+        whose members are not adjacent is rejected in one row, and its images are not listed: a
         partial sample is never taken for a whole one. A damaged shard gives one row for all that
         could not be read, and so does a shard without a sample.
 
@@ -221,11 +229,13 @@ def _sorted_out(shard: str, verdicts: list[tuple[str, dict[str, Any]]], ignored:
                 "order of names (tar --sort=name)",
             }
         row = {"key": _readable(key), "shard": shard, **verdict}
+        if image := row.pop(IMAGE, None):
+            index.images.append({"key": row["key"], "shard": shard, **image})
         if "reason" in verdict:
             row["detail"] = _readable(row["detail"])[:MAX_DETAIL]
             index.rejected.append(row)
         else:
-            index.kept.append(row)
+            index.kept.append({**row, **image, "row": len(index.images) - 1})
     return index
 
 
@@ -237,42 +247,61 @@ def _readable(text: str) -> str:
 def _verdict(
     candidate: Candidate, policy: Policy, table: TableCaptions, reader: ShardReader
 ) -> dict[str, Any]:
+    """Return the row of a pair or its first fault; with its image, if that can be used."""
     try:
-        return _pair(candidate, policy, table, reader)
+        member = _image_member(candidate)
     except RejectedError as error:
-        return {"reason": error.reason, "detail": error.detail}
-    except UndecodableImageError as error:
-        return {"reason": IMAGE_FAULTS[type(error)], "detail": str(error)}
+        return error.row()
+    try:
+        captions = _of_captions(candidate, policy, table, reader)
+    except RejectedError as error:
+        captions = error.row()
+    try:
+        return {**captions, IMAGE: _image(member, policy, reader)}
+    except RejectedError as error:
+        return captions if "reason" in captions else error.row()
 
 
-def _pair(
-    candidate: Candidate, policy: Policy, table: TableCaptions, reader: ShardReader
-) -> dict[str, Any]:
-    """Return the row of a pair, or raise its first fault."""
+def _image_member(candidate: Candidate) -> Member:
     if not is_encodable(candidate.key):
         raise RejectedError(Fault.UNDECODABLE_KEY, "the name is not UTF-8")
     if candidate.ambiguity:
         raise RejectedError(Fault.AMBIGUOUS_KEY, candidate.ambiguity)
-    image = candidate.image
-    if image is None:
+    if candidate.image is None:
         raise RejectedError(Fault.NO_IMAGE, str(candidate))
-    captions = _captions(candidate, policy, table, reader)
-    encoded = _content(image, policy.max_member_bytes, reader)
-    width, height = image_size(encoded, policy.max_image_pixels, policy.max_aspect_ratio)
+    return candidate.image
+
+
+def _image(member: Member, policy: Policy, reader: ShardReader) -> dict[str, Any]:
+    """Return where an image is and its size, or raise its fault."""
+    encoded = _content(member, policy.max_member_bytes, reader)
+    try:
+        width, height = image_size(encoded, policy.max_image_pixels, policy.max_aspect_ratio)
+    except UndecodableImageError as error:
+        raise RejectedError(IMAGE_FAULTS[type(error)], str(error)) from error
     if min(width, height) < policy.min_image_side:
         raise RejectedError(
             Fault.TOO_SMALL_IMAGE,
             f"{width} x {height} pixels, a side is below {policy.min_image_side}",
         )
     return {
-        "image_offset": image.offset,
-        "image_bytes": image.size,
+        "image_offset": member.offset,
+        "image_bytes": member.size,
         "image_id": image_id(encoded),
+        "width": width,
+        "height": height,
+    }
+
+
+def _of_captions(
+    candidate: Candidate, policy: Policy, table: TableCaptions, reader: ShardReader
+) -> dict[str, Any]:
+    """Return what the row of a pair has besides its image, or raise its first fault."""
+    captions = _captions(candidate, policy, table, reader)
+    return {
         "caption": captions[0],
         "caption_id": caption_id(captions[0]),
         "more_captions": captions[1:],
-        "width": width,
-        "height": height,
         **describe_caption(captions[0]),
         **_sidecar(candidate.of(SIDECAR_EXTENSION), policy, reader),
         **({JOIN_VALUE: table.values.get(candidate.key)} if policy.join_field else {}),

@@ -7,7 +7,7 @@ import logging
 import os
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from functools import partial
@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from mispair.core import files, provenance
@@ -31,7 +32,7 @@ def _fields(nullable: bool, **types: pa.DataType) -> list[pa.Field]:
     return [pa.field(name, kind, nullable=nullable) for name, kind in types.items()]
 
 
-KEPT = pa.schema(
+IMAGES = pa.schema(
     _fields(
         False,
         key=pa.string(),
@@ -39,11 +40,20 @@ KEPT = pa.schema(
         image_offset=pa.int64(),
         image_bytes=pa.int64(),
         image_id=pa.string(),
+        width=pa.int32(),
+        height=pa.int32(),
+    )
+)
+"""Columns of the table of images, which no caption decides on."""
+
+KEPT = pa.schema(
+    list(IMAGES)
+    + _fields(
+        False,
+        row=pa.int32(),
         caption=pa.string(),
         caption_id=pa.string(),
         more_captions=pa.list_(pa.string()),
-        width=pa.int32(),
-        height=pa.int32(),
         words=pa.int32(),
         characters=pa.int32(),
         person=pa.bool_(),
@@ -52,7 +62,7 @@ KEPT = pa.schema(
     )
     + _fields(True, **dict.fromkeys(SIDECAR_FIELDS, pa.string()))
 )
-"""Columns of the index: one row for each kept pair."""
+"""Columns of the index: one row for each kept pair; ``row`` is that of its image in `IMAGES`."""
 
 REJECTED = pa.schema(
     _fields(False, key=pa.string(), shard=pa.string(), reason=pa.string(), detail=pa.string())
@@ -94,6 +104,11 @@ class Part:
     def rejected(self) -> Path:
         """Table of the rejected samples."""
         return self.folder / f"{self.stem}.rejected.parquet"
+
+    @property
+    def images(self) -> Path:
+        """Table of the usable images."""
+        return self.folder / f"{self.stem}.images.parquet"
 
 
 @dataclass
@@ -228,11 +243,12 @@ def write_part(
         return {key.removeprefix(prefix): texts for key, texts in captions.items()}
 
     result = read(part.shard, policy, lookup if whole else None, alive)
-    for row in result.kept + result.rejected:
+    for row in result.kept + result.rejected + result.images:
         row["shard"] = part.name
         row["key"] = row["key"] and part.prefix + row["key"]
     alive()
     _write(part.rejected, REJECTED, [_table(result.rejected, REJECTED)], {})
+    _write(part.images, IMAGES, [_table(result.images, IMAGES)], {})
     schema, ignored = columns(policy), {"ignored": str(result.ignored)}
     _write(part.kept, schema, [_table(result.kept, schema)], ignored)
     return time.monotonic() - started
@@ -275,6 +291,7 @@ def gather(
     *,
     index: Path,
     rejected: Path,
+    images: Path,
 ) -> Counts:
     """Write the group's tables and return its counts: a row group for each shard.
 
@@ -289,10 +306,21 @@ def gather(
         "captions_per_line": json.dumps(policy.captions_per_line),
     }
     refused = (missing[part] if part in missing else pq.read_table(part.rejected) for part in parts)
-    kept = (pq.read_table(part.kept) for part in whole)
     _write(rejected, REJECTED, refused, metadata)
-    _write(index, columns(policy), kept, metadata)
+    _write(images, IMAGES, (pq.read_table(part.images) for part in whole), {})
+    _write(index, columns(policy), _kept(whole), metadata)
     return counts
+
+
+def _kept(parts: Iterable[Part]) -> Iterator[pa.Table]:
+    """Yield the kept pairs of each shard, with the rows of their images in the whole group."""
+    start = 0
+    for part in parts:
+        table = pq.read_table(part.kept)
+        position = table.schema.get_field_index("row")
+        rows = pc.add(table["row"], pa.scalar(start, pa.int32()))
+        yield table.set_column(position, table.schema.field(position), rows)
+        start += pq.read_metadata(part.images).num_rows
 
 
 def _write(

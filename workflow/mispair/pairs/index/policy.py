@@ -50,6 +50,10 @@ class RejectedError(Exception):
         self.reason = reason
         self.detail = detail
 
+    def row(self) -> dict[str, str]:
+        """Return the reason and the detail as columns of the table of rejections."""
+        return {"reason": self.reason, "detail": self.detail}
+
 
 class PolicySettings(settings.Settings):
     """What is a pair: where captions come from, and configurable limits."""
@@ -115,6 +119,13 @@ class PolicySettings(settings.Settings):
         if self.max_words is not None and self.max_words < self.min_words:
             raise ValueError(f"max_words: {self.max_words} is below min_words = {self.min_words}")
         return self
+
+
+OF_IMAGES = {"caption_from", "max_image_pixels", "min_image_side", "max_aspect_ratio"}
+"""Settings that decide which images there are; the others decide on captions only.
+
+The member that holds the caption is among them because it tells where the dots of a name end a key.
+"""
 
 
 class Policy(PolicySettings):

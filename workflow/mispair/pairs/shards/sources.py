@@ -14,6 +14,7 @@ from typing import Any
 
 from mispair.core.files import UserError
 from mispair.core.folders import literal_folder, matches, snapshot
+from mispair.pairs.shards.shards import IMAGE_EXTENSIONS
 
 MOST_JOBS = 150
 """Number of groups of shards above which a scheduler is busier than the machines."""
@@ -24,6 +25,9 @@ MOST_PRINTED = 10
 """Largest number of ignored names in a folder or glob that are printed."""
 
 log = logging.getLogger(__name__)
+
+TABLES = ("parquet", "csv", "tsv", "jsonl", "arrow")
+"""Endings of files that hold pairs in other forms."""
 
 _PACKED = re.compile(r"\.(tar(\.\w+)?|t[bgxz]z2?|tzst)$", re.IGNORECASE)
 _BRACE = re.compile(r"^(.*?)\{([^{}]*)\}(.*)$", re.DOTALL)
@@ -148,6 +152,7 @@ def _matches(source: str) -> list[Path]:
     if path.is_dir():
         return _in_folder(snapshot(path))
     if path.is_file():
+        _refuse_other_data([path], str(path))
         return [path]
     if _REMOTE.match(source):
         raise UserError(
@@ -202,6 +207,7 @@ def _in_folder(folder: Path) -> list[Path]:
     packed = [name for name in names if not name.endswith(".tar") and _PACKED.search(name)]
     _print_left([f"{folder / name} (does not end in .tar)" for name in packed])
     if not shards:
+        _refuse_other_data([folder / name for name in names], f"the folder {folder.absolute()}")
         raise UserError(
             f"shards: the folder {folder.absolute()} holds no .tar file. Shards in subfolders "
             f"are named by a glob ({folder}/**/*.tar); compressed ones are unpacked to .tar first."
@@ -212,6 +218,8 @@ def _in_folder(folder: Path) -> list[Path]:
 def _in_glob(pattern: Path) -> list[Path]:
     matched = _plain_files(matches(str(pattern)))
     tars = [path for path in matched if path.suffix == ".tar"]
+    if not tars:
+        _refuse_other_data(matched, str(pattern))
     if tars and len(tars) < len(matched):
         unusual = next(path for path in matched if path.suffix != ".tar")
         raise UserError(
@@ -219,6 +227,37 @@ def _in_glob(pattern: Path) -> list[Path]:
             "in .tar."
         )
     return matched
+
+
+def _refuse_other_data(paths: Sequence[Path], source: str) -> None:
+    """Refuse loose pictures, tables and texts by name: they are packed into shards first."""
+    endings = Counter(path.suffix.lower().lstrip(".") for path in paths)
+    inside = [path for path in paths if path.is_dir()][:MOST_PRINTED]
+    for folder in inside:
+        endings.update(name.rpartition(".")[2].lower() for name in os.listdir(folder))
+    pictures = sum(endings[ending] for ending in IMAGE_EXTENSIONS)
+    if pictures:
+        raise UserError(
+            f"shards: {source} names pictures (such as {_first(paths, IMAGE_EXTENSIONS)}), not tar "
+            "shards. Pack pictures and captions of equal names, KEY.jpg and KEY.txt: tar "
+            "--sort=name -cf 00000.tar -C FOLDER . ; img2dataset writes shards with "
+            "--output_format webdataset."
+        )
+    if tables := [ending for ending in TABLES if endings[ending]]:
+        raise UserError(
+            f"shards: {source} names tables (.{', .'.join(tables)}), not tar shards. Fetch their "
+            "pictures with img2dataset --output_format webdataset; a table of captions for shards "
+            "that you have is named by the key captions."
+        )
+
+
+def _first(paths: Sequence[Path], endings: Sequence[str]) -> str:
+    for path in paths:
+        names = sorted(os.listdir(path)) if path.is_dir() else [path.name]
+        for name in names:
+            if name.rpartition(".")[2].lower() in endings:
+                return repr(name)
+    return "none"
 
 
 def _in_braces(source: str) -> list[Path]:

@@ -41,8 +41,12 @@ def run(
     workers: int,
     index: Path,
     rejected: Path,
+    images: Path,
 ) -> None:
     """Write the kept pairs and the rejected samples of a group of shards; read = kept + rejected.
+
+    `images` gets all images that can be encoded, whatever their captions: image features depend on
+    this table only.
 
     Finished shards are kept next to `index` until all are, so that a killed job can resume.
     """
@@ -70,5 +74,7 @@ def run(
                 parts, policy, table, workers=workers, stall_seconds=settings.stall_seconds,
                 ending=states.ending, progress=progress.reach,
             )  # fmt: skip
-        counts = index_parts.gather(parts, lost, policy, index=index, rejected=rejected)
+        counts = index_parts.gather(
+            parts, lost, policy, index=index, rejected=rejected, images=images
+        )
     log.info("%d shards: %s%s", len(parts), counts, counts.table())

@@ -29,13 +29,15 @@ def run(
     draw: int,
     captions: list[Path],
     trusted_keys: list[Path],
+    left_out: list[Path],
     trusted: Path,
 ) -> None:
     """Write key, caption_id and caption of each trusted pair, sorted by key.
 
     `pairing` is one without corruption, or a repaired one, whose captions count as right in the
     second round; `draw` is a draw of it. `captions` are tables of the texts. `trusted_keys` is the
-    user's file of trusted keys; without one a share is drawn.
+    user's file of trusted keys; without one a share is drawn. `left_out` are tables of rejected and
+    excluded samples.
     """
     import numpy as np
     import pyarrow as pa
@@ -49,7 +51,7 @@ def run(
     if column("kept", draw) in table:
         table = table[table[column("kept", draw)].to_numpy(bool)]
     if trusted_keys:
-        chosen = read_trusted(trusted_keys, pa.array(table["key"], pa.large_string()))
+        chosen = read_trusted(trusted_keys, pa.array(table["key"], pa.large_string()), left_out)
         source = str(trusted_keys[0])
     else:
         number = max(1, round(settings.share * len(table)))

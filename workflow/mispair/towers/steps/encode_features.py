@@ -36,7 +36,7 @@ def run(
     *,
     shards: list[Path],
     sources: list[str],
-    index: Path,
+    images: Path,
     towers: list[Path],
     workers: int,
     features: Path,
@@ -53,17 +53,17 @@ def run(
     from mispair.towers.preparation import preparation
     from mispair.towers.shard_features import ShardImages, encode_shards, feature_rows
 
-    kept, _ = files.read_parquet(index)
+    table, _ = files.read_parquet(images)
     job = encoding_job("encode_features", settings, towers, features, settings.compile)
     with job as (encoder, times, parts), staged(shards) as local:
         frozen = encoder.towers
         prepare = preparation(frozen, settings.crops, settings.crop_scale_min, settings.seed)
-        images = ShardImages(by_name(local, sources), kept, prepare, encoder.form)
-        with Progress("encoding", len(kept), "images") as progress:
-            image_features = encode_shards(encoder, images, parts, times, workers, progress.reach)
+        pictures = ShardImages(by_name(local, sources), table, prepare, encoder.form)
+        with Progress("encoding", len(table), "images") as progress:
+            image_features = encode_shards(encoder, pictures, parts, times, workers, progress.reach)
         metadata = {"towers": frozen.fingerprint, "precision": settings.precision}
-        metadata |= {"crops": str(settings.crops), "pairs": fingerprint(sorted(kept["key"]))}
-        files.write_parquet(rows, feature_rows("image", [*kept["key"]], settings.crops), metadata)
+        metadata |= {"crops": str(settings.crops), "pairs": fingerprint(sorted(table["key"]))}
+        files.write_parquet(rows, feature_rows("image", [*table["key"]], settings.crops), metadata)
         files.write_tensors(features, {"image_features": image_features.numpy()}, metadata)
         used = {"precision": settings.precision, "batch_size": encoder.image.smallest}
         files.write_json(record, times.finish(**used))

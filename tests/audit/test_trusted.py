@@ -1,0 +1,57 @@
+"""Which keys of the user's list count."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from mispair.audit.trusted import read_trusted
+from mispair.core.files import UserError
+
+CORPUS = pa.array([f"{number:03d}" for number in range(100)])
+
+
+@pytest.mark.parametrize(
+    ("present", "rejected", "unknown", "refused"),
+    [
+        (60, 0, 0, ""),
+        (57, 3, 0, ""),
+        (20, 40, 0, ""),  # any number of pairs that mispair itself left out
+        (57, 0, 3, ""),  # 5 %
+        (50, 7, 3, ""),
+        (56, 0, 4, "4 keys of 60"),
+        (0, 60, 0, "rejected or excluded"),
+    ],
+)
+def test_keys_without_a_pair_are_counted_and_left_out(
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    present: int,
+    rejected: int,
+    unknown: int,
+    refused: str,
+) -> None:
+    left_out = []
+    for number in range(2):  # such as the excluded ones, and those rejected in one group
+        left_out.append(tmp_path / f"{number}.parquet")
+        keys = [f"r{key}" for key in range(60) if key % 2 == number]
+        pq.write_table(pa.table({"key": pa.array(keys, pa.string())}), left_out[-1])
+    keys = CORPUS.to_pylist()[:present] + [f"r{key}" for key in range(rejected)]
+    path = tmp_path / "trusted.txt"
+    path.write_text("\n".join(keys + [f"u{key}" for key in range(unknown)]))
+    if refused:
+        with pytest.raises(UserError, match=refused):
+            read_trusted([path], CORPUS, left_out)
+        return
+    with caplog.at_level(logging.WARNING):
+        is_trusted = read_trusted([path], CORPUS, left_out)
+    assert is_trusted.sum() == present == is_trusted[:present].sum()
+    if rejected + unknown:
+        assert f"{rejected} of pairs" in caplog.text
+        assert f"{unknown} that the corpus" in caplog.text
+    else:
+        assert not caplog.text

@@ -1,0 +1,107 @@
+"""Lists of keys as people save them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from mispair.core.files import UserError
+from mispair.pairs.captions.key_lists import first_keys, read_keys, refuse_unlike
+from tests.pairs.test_index import whole, write_tar
+
+KEYS = ["000000020", "000000021", "000000022"]
+CORPUS = [f"{number:09d}" for number in range(9)]
+"""Keys at the start of the first shard, which need not be those of the list."""
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("plain.txt", "\n".join(KEYS).encode()),
+        ("bom.txt", "\ufeff" + "\r\n".join(KEYS)),
+        ("header.txt", "\n".join(["Key", *KEYS])),
+        ("quoted.txt", "".join(f'"{key}",\n' for key in KEYS)),
+        ("comma.csv", "".join(f"{key},1\n" for key in ["key", *KEYS])),
+        ("semicolon.csv", "\ufeff" + "".join(f'"{key}";1\r\n' for key in ["key", *KEYS])),
+        ("tab.tsv", "".join(f"yes\t{key}\n" for key in ["KEY", *KEYS])),
+        ("capital.CSV", "".join(f"{key},1\n" for key in ["Key", *KEYS])),
+        ("wide.csv", "".join(f"{key}\t1\n" for key in ["key", *KEYS]).encode("utf-16")),
+        ("list.json", json.dumps(KEYS)),
+        ("rows.jsonl", "\n".join(json.dumps({"key": key, "ok": 1}) for key in KEYS)),
+        ("no-ending", "\n\n".join(KEYS)),
+    ],
+)
+def test_lists_of_keys_in_any_form(tmp_path: Path, name: str, content: str | bytes) -> None:
+    path = tmp_path / name
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    assert read_keys(path, "trusted") == KEYS
+    refuse_unlike("trusted", path, KEYS, CORPUS)
+
+
+def test_keys_of_a_parquet_table(tmp_path: Path) -> None:
+    path = tmp_path / "list.parquet"
+    for column in (pa.array(KEYS), pa.array(KEYS).dictionary_encode()):
+        pq.write_table(pa.table({"Key": column, "n": [1, 2, 3]}), path)
+        assert read_keys(path, "trusted") == KEYS
+    pq.write_table(pa.table({"key": [20, 21, 22]}), path)
+    with pytest.raises(UserError, match="not text"):
+        read_keys(path, "trusted")
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "reason"),
+    [
+        ("sheet.xlsx", b"PK\x03\x04rest", "spreadsheet"),
+        ("sheet.csv", b"\xd0\xcf\x11\xe0rest", "spreadsheet"),
+        ("other.csv", b"image_id,ok\n1,1\n", "'image_id'"),
+        ("other.csv", b"image_id;ok\n1;1\n", "'image_id'"),
+        ("numbers.json", b"[20, 21]", "not text"),
+        ("object.json", b'{"a": 1}', "not a list"),
+        ("broken.json", b"[", "cannot be read"),
+        ("latin.txt", b"\xe9\xff", "cannot be read"),
+        ("empty.csv", b"key\n", "names no key"),
+    ],
+)
+def test_lists_that_cannot_be_read(tmp_path: Path, name: str, content: bytes, reason: str) -> None:
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(UserError, match=reason) as error:
+        read_keys(tmp_path / name, "trusted")
+    assert str(error.value).startswith("trusted: ")
+    assert name in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("keys", "examples", "reason"),
+    [
+        (["20", "21"], CORPUS, "zeros are lost"),
+        (["20.0", "21.0"], CORPUS, "zeros are lost"),
+        (["1.2E+08"], CORPUS, "rounded"),
+        (["00000/000000020.jpg", "00000/000000021.JPG"], CORPUS, "names of files"),
+        (KEYS, [f"a/{key}" for key in CORPUS], "begin with"),
+        (["20", "21"], [str(number) for number in range(9)], None),  # such keys have no zeros
+        (["20", *KEYS], CORPUS, None),
+        (["v1.jpg"], ["v0.jpg", "v1.jpg"], None),
+        (KEYS, [], None),
+    ],
+)
+def test_keys_that_cannot_be_those_of_the_shards(
+    keys: list[str], examples: list[str], reason: str | None
+) -> None:
+    if reason is None:
+        refuse_unlike("trusted", Path("list"), keys, examples)
+        return
+    with pytest.raises(UserError, match=reason) as error:
+        refuse_unlike("trusted", Path("list"), keys, examples)
+    assert repr(keys[0]) in str(error.value)
+
+
+def test_keys_at_the_start_of_shards(tmp_path: Path) -> None:
+    shard = write_tar(tmp_path / "a.tar", [*whole("1"), *whole("b.c/2")])
+    (tmp_path / "broken.tar").write_bytes(b"no tar")
+    shards = {str(shard): "", str(tmp_path / "broken.tar"): "", str(tmp_path / "none.tar"): ""}
+    assert first_keys(shards) == ["1", "b.c/2"]
+    assert first_keys({str(shard): "x"}) == ["x/1", "x/b.c/2"]

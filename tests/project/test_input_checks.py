@@ -1,0 +1,146 @@
+"""What is known to be wrong before the first job is refused before it."""
+
+from __future__ import annotations
+
+import io
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from PIL import Image
+
+from mispair import input_checks
+from mispair.core.files import UserError
+from mispair.dag import Dag
+from mispair.towers.dag import SHIPPED, TOWER_CONFIG, TOWER_WEIGHTS
+from tests.pairs.test_index import whole, write_tar
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    members = [member for number in range(3) for member in whole(f"{number:09d}")]
+    write_tar(tmp_path / "00000.tar", members)
+    return tmp_path
+
+
+def check(**content: Any) -> None:
+    content = {"studies": ["audit"], "corpus": "mine", "shards": "00000.tar", **content}
+    input_checks.refuse_unusable(Dag(content, "mine.yaml"))
+
+
+def test_a_good_configuration_is_checked_silently(folder: Path) -> None:
+    (folder / "t.csv").write_text("key;ok\n000000002;1\n")
+    (folder / "c.csv").write_text("key,caption\n000000002,a text\n")
+    check(trusted="t.csv", captions="c.csv", export_metrics={"trackers": ["tensorboard"]})
+
+
+@pytest.mark.parametrize(
+    ("key", "name", "content", "words"),
+    [
+        ("trusted", "t.csv", "image,ok\n1,1\n", ["no column", "t.csv"]),
+        ("trusted", "t.csv", "key\n2\n", ["zeros", "t.csv"]),
+        ("trusted", "t.txt", "00000/000000002.jpg\n", ["names of files", "t.txt"]),
+        ("captions", "c.csv", "image_id,text\n1,a\n", ["'image_id'", "read_captions.key_column"]),
+        ("captions", "c.jsonl", '{"key": "1"}\n', ["no column 'caption'"]),
+        ("captions", "c.csv", "key,caption\n2,a text\n", ["captions", "zeros"]),
+        ("captions", "c.txt", "a text\n", ["caption_keys"]),
+        ("words", "w.txt", "", ["words", "w.txt"]),
+    ],
+)
+def test_files_in_the_wrong_form(
+    folder: Path, key: str, name: str, content: str, words: list[str]
+) -> None:
+    (folder / name).write_text(content)
+    with pytest.raises(UserError) as error:
+        check(**{key: name})
+    assert all(word in str(error.value) for word in words), error.value
+
+
+def test_a_table_of_recaptions_in_the_wrong_form(folder: Path) -> None:
+    (folder / "r.csv").write_text("id,text\n1,a\n")
+    with pytest.raises(UserError, match=r"recaption_pairs\.key_column"):
+        check(
+            studies=["repair"], evaluation_sets=["scenes-digit"],
+            recaption_pairs={"captioner": "given", "model": "r.csv"},
+        )  # fmt: skip
+
+
+def test_trackers_that_are_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    input_checks.refuse_missing_trackers(["tensorboard"])
+    monkeypatch.setitem(input_checks.MODULES, "wandb", "no_such_package")
+    with pytest.raises(UserError, match=r"export_metrics\.trackers.*no_such_package"):
+        input_checks.refuse_missing_trackers(["tensorboard", "wandb"])
+
+
+def test_programs_that_are_missing() -> None:
+    input_checks.refuse_missing_programs([sys.executable])
+    with pytest.raises(UserError, match="no-such-program"):
+        input_checks.refuse_missing_programs([sys.executable, "no-such-program"])
+
+
+def _picture() -> bytes:
+    stream = io.BytesIO()
+    Image.new("RGB", (8, 8)).save(stream, "PNG")
+    return stream.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("label", "file", "content", "reason"),
+    [
+        (("npy", b"x"), "", "", "several classes"),
+        (("cls", b"cat"), "", "", "number"),
+        (("cls", b"7"), "", "", "0 to 1"),
+        (("cls", b"1"), "zeroshot_classification_templates.txt", "no placeholder\n", "{c}"),
+        (("cls", b"1"), "classnames.txt", "\n", "classnames.txt"),
+        (("cls", b"1"), "dataset_type.txt", "multilabel", "not supported"),
+    ],
+)
+def test_evaluation_sets_that_no_job_could_use(
+    folder: Path, label: tuple[str, bytes], file: str, content: str, reason: str
+) -> None:
+    own = folder / "own"
+    (own / "test").mkdir(parents=True)
+    (own / "classnames.txt").write_text("cat\ndog\n")
+    (own / "zeroshot_classification_templates.txt").write_text("a photo of {c}\n")
+    (own / "test/nshards.txt").write_text("1")
+    write_tar(own / "test/0.tar", [("a.png", _picture()), (f"a.{label[0]}", label[1])])
+    if file:
+        (own / file).write_text(content)
+    settings = {"studies": ["image_text"], "evaluation_sets": ["own"]}
+    with pytest.raises(UserError, match=re.escape(reason)):
+        check(**settings)
+
+
+@pytest.mark.parametrize("name", ["open_clip_pytorch_model.bin", "weights.pt", "model.ckpt"])
+def test_weights_in_another_form_are_named_with_a_command(folder: Path, name: str) -> None:
+    towers = folder / "towers"
+    towers.mkdir()
+    (towers / TOWER_CONFIG).write_bytes((SHIPPED["shipped"] / TOWER_CONFIG).read_bytes())
+    with pytest.raises(UserError, match=f"no {TOWER_WEIGHTS}"):
+        check(towers="towers")
+    (towers / name).write_bytes(b"")
+    with pytest.raises(UserError, match=f"{re.escape(name)}.*torch.load"):
+        check(towers="towers")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "warned"),
+    [
+        (["--executor", "slurm", "-n"], True),
+        (["--workflow-profile", "profile"], True),
+        (["--profile=profile"], True),
+        (["--workflow-profile", "none"], False),
+        (["--cores", "2"], False),
+    ],
+)
+def test_a_dry_run_without_the_programs_of_slurm(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], warned: bool
+) -> None:
+    (folder / "profile").mkdir()
+    (folder / "profile/config.yaml").write_text("executor: slurm\n")
+    monkeypatch.setenv("PATH", str(folder))
+    warning = input_checks.warn_of_missing_programs(["snakemake", *arguments])
+    assert ("sbatch" in warning) is warned

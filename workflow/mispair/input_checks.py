@@ -1,0 +1,176 @@
+"""Checks of a user's files before the first job: their forms, and the first rows of each."""
+
+from __future__ import annotations
+
+import importlib.util
+import shutil
+from collections.abc import Sequence
+from itertools import islice, pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import yaml
+
+from mispair.core.files import UserError
+from mispair.evaluation import protocols, sets
+from mispair.pairs.captions.key_lists import first_keys, read_keys, refuse_unlike
+
+if TYPE_CHECKING:
+    from mispair.dag import Dag
+
+MODULES = {"tensorboard": "tensorboardX", "wandb": "wandb", "mlflow": "mlflow"}
+"""The package that each tracker of export_metrics needs."""
+
+SLURM_PROGRAMS = ("sbatch", "squeue", "sacct", "scancel")
+"""Programs by which Snakemake's plugin for SLURM starts jobs and follows them."""
+
+PROFILES = ("--profile", "--workflow-profile")
+
+ROWS = 1000
+"""Rows at the start of a caption table whose keys are compared with those of the shards."""
+
+
+def refuse_unusable(dag: Dag, *, own_python: bool = True) -> None:
+    """Refuse files and programs that a job would refuse later.
+
+    Parameters
+    ----------
+    dag : Dag
+        A checked configuration.
+    own_python : bool
+        Whether jobs run in this Python: a container or a conda environment has its own packages.
+
+    Raises
+    ------
+    UserError
+        If an input cannot be used.
+    """
+    if own_python:
+        refuse_missing_trackers(dag.config.export_metrics.trackers)
+    _refuse_evaluation_sets(dag)
+    if not dag.encodes:
+        return
+    _refuse_words(dag)
+    examples = first_keys(dag.first_shards())
+    for path in map(Path, dag.user_file("trusted")):
+        refuse_unlike("trusted", path, read_keys(path, "trusted"), examples)
+    _refuse_caption_tables(dag, examples)
+
+
+def refuse_missing_trackers(trackers: Sequence[str]) -> None:
+    """Refuse trackers whose package is not installed.
+
+    Raises
+    ------
+    UserError
+        Naming the first of them.
+    """
+    for tracker in trackers:
+        if importlib.util.find_spec(MODULES[tracker]) is None:
+            raise UserError(
+                f"export_metrics.trackers: the package {MODULES[tracker]} of {tracker} is not "
+                f"installed. Install it (python -m pip install {MODULES[tracker]}), or take "
+                f"{tracker} out of the list."
+            )
+
+
+def refuse_missing_programs(programs: Sequence[str] = SLURM_PROGRAMS) -> None:
+    """Refuse a machine from which no job can be sent to SLURM.
+
+    Raises
+    ------
+    UserError
+        Naming all programs that are missing.
+    """
+    if missing := [name for name in programs if shutil.which(name) is None]:
+        raise UserError(
+            f"profile: the executor slurm needs {', '.join(missing)}, which this machine does not "
+            "have. Run on a login node of the cluster, or without the profile for SLURM."
+        )
+
+
+def warn_of_missing_programs(arguments: Sequence[str]) -> str:
+    """Return a warning if Snakemake's arguments or profiles choose SLURM, which is not here.
+
+    A dry run names no executor, so that a real one would stop later.
+    """
+    words = list(arguments)
+    pairs = [
+        *pairwise(words),
+        *(word.split("=", 1) for word in words if "=" in word),
+    ]
+    chosen = {value for name, value in pairs if name in ("--executor", "-e")}
+    for folder in (Path(value) for name, value in pairs if name in PROFILES):
+        try:
+            content = yaml.safe_load((folder / "config.yaml").read_text(encoding="utf-8"))
+        except (OSError, ValueError, yaml.YAMLError):
+            continue
+        if isinstance(content, dict):
+            chosen.add(str(content.get("executor")))
+    if "slurm" in chosen:
+        try:
+            refuse_missing_programs()
+        except UserError as error:
+            return str(error)
+    return ""
+
+
+def _refuse_evaluation_sets(dag: Dag) -> None:
+    """Read the prompts of the user's sets and the first sample of each split."""
+    evaluation = dag.evaluation
+    for name, folder in evaluation.folders.items():
+        if evaluation.is_generated(name):
+            continue
+        for split in evaluation.splits(name):
+            opened = sets.open_set(folder, split)
+            next(iter(opened.samples()), None)
+        if opened.kind == "classification":
+            for protocol in (of for named, of in evaluation.pairs if named == name):
+                custom = protocols.protocol_files(evaluation.protocols[protocol], folder)
+                protocols.prompts(opened, protocol, custom)
+
+
+def _refuse_words(dag: Dag) -> None:
+    if paths := dag.user_file("words"):
+        from mispair.audit.mentions import read_words
+
+        read_words(Path(paths[0]))
+
+
+def _refuse_caption_tables(dag: Dag, examples: Sequence[str]) -> None:
+    """Read the columns and first rows of the tables of captions and of recaptions."""
+    config = dag.config
+    lists = [Path(path) for path in dag.user_file("caption_keys")]
+    for path in lists:
+        with path.open(encoding="utf-8-sig", errors="replace") as opened:
+            keys = [line.rstrip("\r\n") for line in islice(opened, ROWS)]
+        refuse_unlike("caption_keys", path, keys, examples)
+    join = config.read_captions.join
+    for path in map(Path, dag.user_file("captions")):
+        keys = _first_values(path, lists, config.read_captions, join)
+        if join == "key":
+            refuse_unlike("captions", path, keys, examples)
+    recaptions = config.recaption_pairs
+    if dag.runs("repair") and recaptions.captioner == "given":
+        path = Path(str(recaptions.model))
+        if path.is_file():
+            try:
+                refuse_unlike(
+                    "recaption_pairs.model", path, _first_values(path, [], recaptions), examples
+                )
+            except UserError as error:
+                text = str(error).replace("read_captions.", "recaption_pairs.")
+                raise UserError(text) from error
+
+
+def _first_values(
+    table: Path, lists: Sequence[Path], columns: object, join: str = "key"
+) -> list[str]:
+    """Return the values that the first rows of a caption table are joined by."""
+    from mispair.pairs.captions import user_tables
+
+    if table.suffix.lower() in (".txt", ".gz") and lists:
+        return []  # by position: both files are read to their ends, which a job does
+    names = columns.key_column, columns.caption_column  # type: ignore[attr-defined]
+    rows = user_tables.read_rows(table, lists[0] if lists else None, *names, join)
+    return [value for value, _ in islice(rows, ROWS) if value]

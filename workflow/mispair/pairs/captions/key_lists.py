@@ -1,0 +1,220 @@
+"""A user's list of keys, in any form in which people save one, compared with keys of the shards."""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from mispair.core.files import UserError
+from mispair.pairs.shards.shards import IMAGE_EXTENSIONS, clean_name, split_name
+from mispair.pairs.shards.tar_members import BrokenTarError, read_members
+
+COLUMN = "key"
+MEMBERS = 300
+"""Members at the start of a shard whose names are compared with a list of keys."""
+
+_PACKED = (b"PK\x03\x04", b"\xd0\xcf\x11\xe0")
+"""First bytes of Excel's and LibreOffice's files, new and old."""
+_QUOTED = re.compile(r"""^(["'])(.*)\1[,;]?$""")
+_ROUNDED = re.compile(r"^\d[.,]\d+[eE]\+?\d+$")
+_FILE = re.compile(rf"\.({'|'.join((*IMAGE_EXTENSIONS, 'txt', 'json', 'cls'))})$", re.IGNORECASE)
+
+
+def read_keys(path: Path, setting: str) -> list[str]:
+    """Return the keys of a list, in its order.
+
+    A list is text with a key a line (quoted or not, with or without a first line ``key``); a table
+    with a column ``key``, separated by commas, semicolons or tabs; Parquet with such a column; or
+    JSON: a list, or an object a line.
+
+    Raises
+    ------
+    UserError
+        If the file cannot be read, has no column of keys, or names no key.
+    """
+    try:
+        keys = [*_keys(path, setting)]
+    except (OSError, ValueError, RecursionError, csv.Error) as error:
+        reason = " ".join(str(error).split())
+        raise UserError(
+            f"{setting}: {path} cannot be read ({reason}). Give a text file with a key a line, or "
+            f"CSV or Parquet with a column {COLUMN}."
+        ) from error
+    if not keys:
+        raise UserError(f"{setting}: {path} names no key. Give a key a line.")
+    return keys
+
+
+def _keys(path: Path, setting: str) -> Iterator[str]:
+    suffix = path.suffix.lower()
+    if suffix == ".parquet":
+        return _of_parquet(path, setting)
+    content = path.read_bytes()
+    if content.startswith(_PACKED):
+        raise UserError(
+            f"{setting}: {path} is a spreadsheet, which mispair does not read. Format the column "
+            f"{COLUMN} as text, so that keys keep their leading zeros, and save the sheet as CSV."
+        )
+    wide = content.startswith((b"\xff\xfe", b"\xfe\xff"))
+    lines = content.decode("utf-16" if wide else "utf-8-sig").splitlines()
+    if suffix == ".json":
+        return _of_objects(json.loads("\n".join(lines)), path, setting)
+    if suffix in (".jsonl", ".ndjson"):
+        return _of_objects([json.loads(line) for line in lines if line.strip()], path, setting)
+    header = next((line for line in lines if line.strip()), "")
+    for delimiter in ",;\t":
+        names = next(csv.reader([header], delimiter=delimiter))
+        if (column := _column(names)) is not None:
+            return _of_rows(csv.reader(lines, delimiter=delimiter), column)
+    if suffix in (".csv", ".tsv"):
+        raise _without_column(path, setting, re.split("[,;\t]", header))
+    return (_bare(line) for line in lines if line.strip())
+
+
+def _of_rows(rows: Iterator[list[str]], column: int) -> Iterator[str]:
+    next(row for row in rows if row)
+    return (row[column].strip() for row in rows if len(row) > column and row[column].strip())
+
+
+def _bare(line: str) -> str:
+    quoted = _QUOTED.match(line.strip())
+    return quoted[2] if quoted else line.strip()
+
+
+def _column(names: Sequence[str]) -> int | None:
+    """Return the position of the column of keys, in any case of letters; None if there is none."""
+    cleaned = [name.strip().strip("\"'") for name in names]
+    if COLUMN in cleaned:
+        return cleaned.index(COLUMN)
+    lowered = [name.lower() for name in cleaned]
+    return lowered.index(COLUMN) if lowered.count(COLUMN) == 1 else None
+
+
+def _of_parquet(path: Path, setting: str) -> Iterator[str]:
+    # Not at the top: the plan of a workflow needs no tables.
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    schema = pq.read_schema(path)
+    column = _column(schema.names)
+    if column is None:
+        raise _without_column(path, setting, schema.names)
+    name = schema.names[column]
+    values = pq.read_table(path, columns=[name])[name]
+    if pa.types.is_dictionary(values.type):
+        values = values.cast(values.type.value_type)
+    if not pa.types.is_null(values.type) and not _is_text(values.type):
+        raise _no_text(path, setting, name, str(values.type))
+    return (key for key in values.to_pylist() if key)
+
+
+def _is_text(kind: Any) -> bool:
+    return str(kind) in ("string", "large_string", "string_view")
+
+
+def _of_objects(rows: Any, path: Path, setting: str) -> Iterator[str]:
+    if not isinstance(rows, list):
+        raise UserError(f"{setting}: {path} is not a list of keys. Write one as JSON: a list.")
+    for row in rows:
+        if isinstance(row, Mapping):
+            column = _column([*row])
+            if column is None:
+                raise _without_column(path, setting, [*row])
+            row = [*row.values()][column]
+        if not isinstance(row, str):
+            raise _no_text(path, setting, COLUMN, type(row).__name__)
+        yield row
+
+
+def _without_column(path: Path, setting: str, names: Iterable[str]) -> UserError:
+    shown = ", ".join(repr(name[:40]) for name in islice(names, 8))
+    return UserError(
+        f"{setting}: {path} has no column {COLUMN!r}, only {shown}. Name the column of keys so in "
+        "the first line, or give a text file (.txt) with a key a line."
+    )
+
+
+def _no_text(path: Path, setting: str, column: str, kind: str) -> UserError:
+    return UserError(
+        f"{setting}: the column {column!r} of {path} holds values of type {kind}, not text. Write "
+        "keys as text: 00012 and 12 differ."
+    )
+
+
+def first_keys(shards: Mapping[str, str]) -> list[str]:
+    """Return keys at the start of shards, as far as these can be read.
+
+    `shards` are paths with the name of each shard's source (or nothing), which begins its keys.
+    """
+    keys = []
+    for shard, source in shards.items():
+        try:
+            with Path(shard).open("rb") as opened:
+                names = [clean_name(m.name) for m in islice(read_members(opened), MEMBERS)]
+        except (OSError, BrokenTarError):  # index_shards says why
+            continue
+        prefix = f"{source}/" if source else ""
+        keys += [prefix + key for key in dict.fromkeys(split_name(name)[0] for name in names)]
+    return keys
+
+
+def refuse_unlike(setting: str, path: Path, keys: Sequence[str], examples: Sequence[str]) -> None:
+    """Refuse keys whose form is none of this corpus: file names, or numbers without their zeros.
+
+    Parameters
+    ----------
+    setting, path : str, Path
+        For the message.
+    keys : sequence of str
+        Keys of the list, at least one.
+    examples : sequence of str
+        Keys of the corpus, as `first_keys` returns them.
+
+    Raises
+    ------
+    UserError
+        If the keys cannot be those of the shards.
+    """
+    if rounded := next((key for key in keys if _ROUNDED.match(key)), None):
+        raise UserError(
+            f"{setting}: {path} holds {rounded!r}, a number that a spreadsheet has rounded. Format "
+            "the column as text and export the list again from its source."
+        )
+    of_corpus = {*examples}
+    if not examples or not of_corpus.isdisjoint(keys):
+        return
+    files = [key for key in keys if _FILE.search(key)]
+    if 2 * len(files) > len(keys):
+        raise UserError(
+            f"{setting}: {path} holds names of files such as {files[0]!r}, not keys. A key is the "
+            f"name in the shard without its ending, such as {examples[0]!r}."
+        )
+    sources = {key.partition("/")[0] for key in examples if "/" in key}
+    if len(sources) and not any("/" in key for key in keys) and all("/" in k for k in examples):
+        raise UserError(
+            f"{setting}: {path} holds keys such as {keys[0]!r}, but keys of this corpus begin with "
+            f"the name of a source or folder, such as {examples[0]!r}. Write it before each key."
+        )
+    _refuse_lost_zeros(setting, path, keys, examples)
+
+
+def _refuse_lost_zeros(
+    setting: str, path: Path, keys: Sequence[str], examples: Sequence[str]
+) -> None:
+    lengths = {len(key) for key in examples}
+    padded = len(lengths) == 1 and all(key.isdecimal() for key in examples)
+    if not padded or not any(key.startswith("0") for key in examples):
+        return
+    (length,) = lengths
+    numbers = [re.sub(r"\.0+$", "", key) for key in keys]  # a spreadsheet's 12.0
+    if all(key.isdecimal() and len(key) < length for key in numbers):
+        raise UserError(
+            f"{setting}: {path} holds keys such as {keys[0]!r}, but keys of this corpus have "
+            f"{length} digits, such as {examples[0]!r}: their leading zeros are lost. Write the "
+            f"column as text, filled with zeros to {length} digits."
+        )
