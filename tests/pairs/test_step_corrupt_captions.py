@@ -646,3 +646,16 @@ def test_an_empty_corpus_stays_empty(tmp_path):
         pairing, metadata = files.read_parquet(tmp_path / "pairing.parquet")
         assert len(pairing) == 0
         assert (metadata["text_changed_share"], metadata["note"]) == ("0.0", "")
+
+
+@pytest.mark.parametrize(
+    ("scheme", "captions"),
+    [("drop", ["of the"] * 9), ("random", ["a cat"] * 9), ("similar-swap", ["a cat"] * 9)],
+)
+def test_a_scheme_that_changes_nothing_stops(scheme, captions, tmp_path, capsys):
+    corpus = Corpus(tmp_path, captions)
+    assert cli.main(corpus.arguments(scheme, 0.5)) == 2
+    message = capsys.readouterr().err
+    assert all(word in message for word in (scheme, "0.5", "no caption", "9 pairs"))
+    assert not (tmp_path / "pairing.parquet").exists()
+    corpus.run(scheme, 0)

@@ -347,3 +347,38 @@ def test_the_demo_is_named_where_no_configuration_is_given() -> None:
     assert "--configfile" in Dag({}, {}).echo()
     assert "--configfile" not in Dag({}, {"mine.yaml": {}}).echo()
     assert "--configfile" not in Dag({}, "config.yaml").echo()
+
+
+@pytest.mark.parametrize(
+    ("given", "names"),
+    [
+        ("parts", ["a.csv", "b.csv"]),
+        ("parts/*.csv", ["a.csv", "b.csv"]),
+        (["parts/b.csv"], ["b.csv"]),
+        ("none", "captions: there is no file"),
+        ("lines.txt", "captions without keys"),
+    ],
+)
+def test_caption_tables_are_found_before_any_job(given, names, tmp_path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("parts").mkdir()
+    for path in ("parts/a.csv", "parts/b.csv", "lines.txt"):
+        Path(path).write_text("key,caption\n1,x\n")
+    if isinstance(names, str):
+        with pytest.raises(UserError, match=names):
+            Dag({"captions": given}, "x")
+        return
+    dag = Dag({"captions": given}, "x")
+    assert [Path(path).name for path in dag.caption_tables()] == names
+    assert len(dag.captions()) == 1
+    section = {"captioner": "given", "model": given, "join": "json:a.b"}
+    dag = Dag({"studies": ["repair"], "recaption_pairs": section}, "x")
+    assert [Path(path).name for path in dag.repair.captioner_files()] == names
+    assert dag.repair.index_of_part(None) == dag.index()
+    assert "--json-fields json:a.b" in dag.flags("index_shards")
+
+
+@pytest.mark.parametrize("reading", [{"caption_from": "json:a"}, {"captions_per_line": True}])
+def test_towers_are_not_trained_on_captions_that_the_trainer_cannot_read(reading) -> None:
+    with pytest.raises(UserError, match="towers: `train`.*captions_per_line"):
+        Dag({"studies": ["image_text"], "towers": "train", "index_shards": reading}, "x")

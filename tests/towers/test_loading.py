@@ -20,6 +20,7 @@ from safetensors.torch import load_file, save_file
 
 from mispair.core import files
 from mispair.towers import loading
+from mispair.towers.laclip_marks import name_marks_as_laclip
 from mispair.towers.pretraining import pretraining
 
 SHIPPED = Path(loading.__file__).parent / "shipped" / "scenes-small"
@@ -329,6 +330,22 @@ def test_the_tokens_of_a_long_text_are_those_of_its_beginning(text: str) -> None
     assert torch.equal(tokens([text], 20), tokenizer([text], 20))
     assert given[0] == "one"
     assert max(map(len, given)) < 3_000
+
+
+@pytest.mark.parametrize(
+    ("text", "tokens"),
+    [
+        ("a cat", [320, 2368]),
+        ("<|startoftext|> a cat <|endoftext|>", [49406, 320, 2368, 49407]),
+        ("<|STARTOFTEXT|>", [49406]),
+        ("<start_of_text>", [283, 1572, 318, 539, 318, 4160, 285]),
+    ],
+)
+def test_marks_in_a_text_are_those_of_laclip_s_tokenizer(text: str, tokens: list[int]) -> None:
+    tokenizer = open_clip.SimpleTokenizer()
+    name_marks_as_laclip(tokenizer)
+    row = tokenizer([text])[0].tolist()
+    assert row[: len(tokens) + 3] == [49406, *tokens, 49407, 0]
 
 
 def test_the_tokenizer_of_towers_is_bounded() -> None:

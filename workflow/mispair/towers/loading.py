@@ -207,10 +207,16 @@ def _load_with_open_clip(
     return model, preprocess, lambda: _tokenizer(directory, config)
 
 
+def _record(directory: Path) -> dict[str, Any]:
+    """Return the record of a converted checkpoint; empty for other folders."""
+    path = directory / TRUNK_NAME
+    record: dict[str, Any] = (files.read_json(path) if path.is_file() else {}).get("mispair") or {}
+    return record
+
+
 def made_from_laion(directory: Path) -> bool:
     """Return whether a converted checkpoint was pre-trained on LAION-400M, by its record."""
-    path = directory / TRUNK_NAME
-    record = (files.read_json(path) if path.is_file() else {}).get("mispair") or {}
+    record = _record(directory)
     stated = [str(record.get(key)) for key in ("pretraining", "pretrained")]
     return record.get("recipe") == "laclip-laion" or any(
         name.lower().replace("-", "").startswith("laion400m") for name in stated
@@ -355,7 +361,12 @@ def _tokenizer(directory: Path, config: dict[str, Any]) -> Tokenizer:
 
     merges = _merges(directory, config)
     extra = {"bpe_path": str(merges)} if merges else {}
-    return bounded(open_clip.get_tokenizer(f"local-dir:{directory}", **extra))
+    tokenizer = open_clip.get_tokenizer(f"local-dir:{directory}", **extra)
+    if _record(directory).get("recipe") == "laclip-cc":
+        from mispair.towers.laclip_marks import name_marks_as_laclip
+
+        name_marks_as_laclip(tokenizer)
+    return bounded(tokenizer)
 
 
 def bounded(tokenizer: Any) -> Tokenizer:
