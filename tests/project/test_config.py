@@ -171,6 +171,7 @@ def test_relative_paths_start_at_their_file(
         "evaluation_sets": ["scenes-shape", "wds_mine"],
         "protocols": ["single-prompt", "prompts"],
         "pretrain_towers": {"definition": "ViT-B-32", "start": "b"},
+        "filter_captions": {"scorer": "towers/a"},
         "train_two_layer": {"cifar_dir": "cifar"},
         "write_report": {"title": "a/b"},
     }
@@ -182,6 +183,7 @@ def test_relative_paths_start_at_their_file(
     assert inside["models"][0]["checkpoint"] == "b.pt"
     assert inside["evaluation_sets"] == ["scenes-shape", "mine/wds_mine"]
     assert inside["protocols"] == ["single-prompt", "mine/prompts"]
+    assert inside["filter_captions"] == {"scorer": "mine/towers/a"}
     assert inside["pretrain_towers"] == given["pretrain_towers"]
     assert inside["train_two_layer"] == {"cifar_dir": "mine/cifar"}
     assert inside["write_report"] == given["write_report"]

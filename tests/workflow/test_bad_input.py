@@ -33,6 +33,8 @@ def refused(checkout: Checkout, *arguments: str) -> str:
         ("simulate: {m: 10}", ["simulate", "m"]),
         ("prune_neurons: {ks: [16, 512]}", ["512 is more than the 128 neurons", "1 to 128"]),
         ("corupt_captions: {}", ["Did you mean 'corrupt_captions'?"]),
+        ("corpus: 2024_11", ["corpus", "given: 202411", "quote it"]),
+        ("trusted: $NOWHERE/a.txt", ["trusted: there is no environment variable $NOWHERE"]),
         ("studies: [simulatoin]", ["studies", "Did you mean 'simulation'?"]),
     ],
 )  # fmt: skip
@@ -41,6 +43,7 @@ def test_wrong_settings(empty: Checkout, content: str, words: list[str]) -> None
     printed = refused(empty, "--configfile", "mine.yaml")
     for word in words:
         assert word in printed
+    assert "WorkflowError" not in printed
 
 
 def test_a_mistake_names_its_file_and_the_path_that_was_tried(empty: Checkout) -> None:

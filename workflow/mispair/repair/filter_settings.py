@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
@@ -51,7 +51,7 @@ class Settings(settings.Settings):
         "scratch on the raw captions; needs the generated corpus; the rules posterior, "
         "second-round and factor-untouched are left out.",
     )
-    scorer: str = Field(
+    scorer: Annotated[str, settings.Located("raw|untouched|shipped|shipped-1")] = Field(
         "raw",
         description="Model of the cosines: the projections fine-tuned on the raw captions, each "
         "seed on its own draw (raw), the untouched model (untouched), or other towers: shipped, "
