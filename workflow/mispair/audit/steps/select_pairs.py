@@ -22,9 +22,8 @@ class Settings(settings.Settings):
     false_discovery_rate: float | None = Field(
         None, gt=0, lt=1,
         description="Replaces the cut: as many pairs as possible are left out such that at most "
-        "this share of them is right, on average. It needs `trusted`. Of few pairs with few wrong "
-        "captions none is left out: n pairs and t trusted ones need about 4 n / (t × rate) wrong "
-        "ones.",
+        "this share of them is right, on average. It needs `trusted`. Of n pairs with t trusted "
+        "ones, none is left out unless about 4 n / (t × rate) are suspicious enough.",
     )  # fmt: skip
     licence: str = Field(
         "unknown", min_length=1, description="Licence of the captions, for the dataset card."
