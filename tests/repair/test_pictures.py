@@ -18,7 +18,7 @@ from mispair.pairs.index.policy import Policy
 from mispair.pairs.index.reading import by_name, locations
 from mispair.repair.captioners import faults
 from mispair.repair.captioners.faults import Caption
-from mispair.repair.captioners.functions import load_function
+from mispair.repair.captioners.functions import load_function, refuse_missing_function
 from mispair.repair.captioners.pictures import Captioning, caption_shards
 from mispair.repair.captioners.recaption_settings import Settings
 from tests.pairs.test_index import write_tar
@@ -172,3 +172,38 @@ def test_states_hold_no_failure(tmp_path: Path) -> None:
     kept, _ = files.read_tensors(state)
     assert kept["captions"].tobytes().count(b"red") == 1
     assert faults.FAILED.encode() not in kept["captions"].tobytes()
+
+
+@pytest.mark.parametrize(
+    ("source", "name", "message"),
+    [
+        (None, "nowhere_captions:caption", "no module nowhere_captions"),
+        (None, "no.such.package:caption", "No module named 'no'"),
+        ("def other(): ...", "mine_captions:caption", "no function caption"),
+        ("caption = 3", "mine_captions:caption", "no function caption"),
+        ("def inner():\n    def caption(): ...", "mine_captions:caption", "no function caption"),
+        ("def caption(:", "mine_captions:caption", "SyntaxError"),
+        ("raise SystemExit\ndef caption(): ...", "mine_captions:caption", None),
+        ("from json import loads as caption", "mine_captions:caption", None),
+        ("if True:\n    caption = max", "mine_captions:caption", None),
+        ("try:\n    import x\nexcept ImportError:\n    def caption(): ...", "mine_captions:caption",
+         None),
+        ("from json import *", "mine_captions:caption", None),
+        ("class caption: ...", "mine_captions:caption", None),
+    ],
+)  # fmt: skip
+def test_a_function_is_looked_up_before_the_first_job(
+    source: str | None, name: str, message: str | None,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    """Beside Snakemake's folder, and without running the user's module."""
+    monkeypatch.chdir(tmp_path)
+    if source is not None:
+        (tmp_path / "mine_captions.py").write_text(source)
+    if message is None:
+        refuse_missing_function(name)
+        return
+    with pytest.raises(UserError) as raised:
+        refuse_missing_function(name)
+    assert message in str(raised.value)
+    assert "recaption_pairs: captioner" in str(raised.value)

@@ -255,7 +255,17 @@ def make_repair(folder: Path) -> dict[str, list[Path]]:
                      "value": value, "n": 100}]  # fmt: skip
         arm = {"projection": {"start": f"repair-{rule}", **origin}}
         written = {
-            "ledger": (ledger, {"repair": rule, "scheme": "random", "nominal": "0.8"}),
+            "ledger": (
+                ledger,
+                {
+                    "repair": rule,
+                    "scheme": "random",
+                    "nominal": "0.8",
+                    "examples": [
+                        {"key": EVIL, "old": EVIL, "new": f"new {EVIL}", "action": "replaced"},
+                    ],
+                },
+            ),
             "repair_purity": (overlap, arm),
             "repair_zeroshot": (accuracy, arm),
             "tower_ledger": (ledger, {"repair": rule, "scheme": "random", "nominal": "0.8"}),
