@@ -40,7 +40,7 @@ from mispair.core.files import UserError
 from mispair.core.folders import folder_name
 from mispair.core.provenance import fingerprint
 from mispair.evaluation import datacomp
-from mispair.evaluation.class_prompts import hint, per_class
+from mispair.evaluation.set_contents.class_prompts import hint, per_class
 from mispair.evaluation.set_names import canonical
 from mispair.evaluation.sets import (
     CAPTIONED,

@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
 
 from mispair.core.files import UserError
 from mispair.evaluation.datacomp import Task, task
-from mispair.evaluation.question_names import refuse_questions
-from mispair.evaluation.set_shards import read_set_samples
+from mispair.evaluation.set_contents.question_names import refuse_questions
+from mispair.evaluation.set_contents.set_shards import read_set_samples
 from mispair.pairs.shards.shards import (
     IMAGE_EXTENSIONS,
     Sample,
