@@ -10,11 +10,13 @@ names, and `srun` is a script that runs what it is given.
 from __future__ import annotations
 
 import contextlib
+import io
 import os
 import re
 import signal
 import subprocess
 import sys
+import tarfile
 import tempfile
 import time
 from collections.abc import Iterator
@@ -208,7 +210,7 @@ def _until_its_command(folder: Path, config: Path) -> float:
 
 
 def at_home(name: str, folder: Path) -> Path:
-    """Copy a configuration for a data set, and put empty files where it expects data.
+    """Copy a configuration for a data set, and put nearly empty files where it expects data.
 
     Returns
     -------
@@ -233,7 +235,11 @@ def at_home(name: str, folder: Path) -> Path:
         (test.parent / "classnames.txt").write_text("one\ntwo\n")
         (test.parent / "zeroshot_classification_templates.txt").write_text("a photo of a {c}\n")
         (test / "nshards.txt").write_text("1")
-        (test / "0.tar").touch()
+        with tarfile.open(test / "0.tar", "w") as archive:
+            for sample in ("0.jpg", "0.cls"):
+                member = tarfile.TarInfo(sample)
+                member.size = 1
+                archive.addfile(member, io.BytesIO(b"0"))
     copy = folder / f"{name}.yaml"
     copy.write_text(text)
     return copy

@@ -190,6 +190,7 @@ def test_towers_that_cannot_be_compared_are_refused(tmp_path: Path) -> None:
     namesake = tmp_path / "trained-2"
     namesake.mkdir()
     (namesake / "open_clip_config.json").touch()
+    (namesake / "open_clip_model.safetensors").touch()
     with pytest.raises(UserError, match="two models are called 'trained-2'"):
         replicates(2, str(namesake))
     with pytest.raises(UserError, match="batch_size|pairs"):
