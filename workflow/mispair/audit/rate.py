@@ -391,7 +391,8 @@ def rate_rows(
     interval (`trusted_rate`). Without them it has an upper limit, ``high``, and no lower one: `low`
     is NaN, and the value is the estimate of `mixture_rate`, by which probabilities are computed.
     ``similar_captions`` is the share of captions that were swapped for similar ones; it needs
-    trusted pairs. The two rates are separate. ``power`` is how often right captions beat random
+    trusted pairs, and is left out where its interval reaches 0 or is wider than `MOST_WIDTH`. The
+    two rates are separate. ``power`` is how often right captions beat random
     ones: that of trusted pairs, or `power_of`.
 
     Parameters
@@ -434,9 +435,12 @@ def rate_rows(
         return rows, f"The model cannot tell right captions from wrong ones: {fault}."
     rows += [_row("trusted", reported, n), _row("wrong_captions", reported, n)]
     with suppress(ValueError):
-        unrelated = mixture_rate(histograms[:, 0].sum(axis=0), storey.dispersion)
+        ranked = np.isfinite(neighbour_p_values)
+        counts, _ = np.histogram(p_values[ranked], histograms.shape[2], (0, 1))
+        unrelated = mixture_rate(counts, storey.dispersion)
         hard = similar_rate(neighbour_p_values, trusted, swapped, unrelated)
-        rows.append(_row("similar_captions", hard, int(np.isfinite(neighbour_p_values).sum())))
+        if hard.low > 0 and hard.high - hard.low <= MOST_WIDTH:
+            rows.append(_row("similar_captions", hard, int(ranked.sum())))
     return rows, ""
 
 

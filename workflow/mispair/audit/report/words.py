@@ -12,6 +12,13 @@ from mispair.audit.report.runs import UNSEEN, UNTOUCHED, shown_rates
 from mispair.report import texts
 from mispair.report.tables import Tables
 
+NEARLY_ALL = 0.8
+"""Share of suspicious pairs."""
+
+LEAST_LOST, MORE, TIMES = 5, 0.03, 3
+"""Right captions that a group loses by a selection, by how much its share of them is above that of
+the others, and how many times that: at least."""
+
 
 def estimate(table: pd.DataFrame, metric: str) -> Rate | None:
     """Return the row of a metric as a rate; None without one."""
@@ -35,7 +42,8 @@ def numbers(tables: Tables) -> Mapping[str, Any]:
     ``rate`` is the share of captions of unrelated pictures; only with pairs known to be right
     (``trusted``) it has a lower limit. ``limits`` are, without such pairs, the upper limits where
     the share is known. ``unseen`` are estimates and true shares of errors that ranks cannot see,
-    by their names.
+    by their names. ``checked`` is the share of pairs with conspicuous texts, and ``shared`` what
+    nearly all suspicious pairs have in common.
     """
     table, rates = tables.audit, shown_rates(tables.audit_calibration)
     without = rates[rates["series"] == UNTOUCHED]
@@ -49,10 +57,55 @@ def numbers(tables: Tables) -> Mapping[str, Any]:
         "similar": estimate(table, "similar_captions"),
         "wins": estimate(table, "wins_against_random"),
         "storey": estimate(table, "storey"),
+        "checked": checked_share(table),
+        "shared": shared_by_suspects(table),
         "limits": len(limits),
         "held": int((limits["true"] <= limits["high"]).sum()),
         "unseen": {name: (float(row["value"]), float(row["true"])) for name, row in last.items()},
     }
+
+
+def checked_share(table: pd.DataFrame) -> float:
+    """Return the share of pairs whose text meets a check."""
+    rows = table[table["metric"] == "text_check"]
+    return 0.0 if rows.empty else float(rows["value"].sum() / rows["n"].iloc[0])
+
+
+def shared_by_suspects(table: pd.DataFrame) -> Mapping[str, Any] | None:
+    """Return the text, or the word, that nearly all suspicious pairs share, and how common it is.
+
+    It is one that at least `NEARLY_ALL` of them have, and not half as many of all pairs.
+    """
+    for kind in ("text", "word"):
+        usual = table[table["metric"] == f"corpus_{kind}"].set_index("text")["value"]
+        shared = table[(table["metric"] == f"suspect_{kind}") & (table["value"] >= NEARLY_ALL)]
+        for row in shared.sort_values("value", ascending=False).itertuples():
+            if usual[row.text] <= row.value / 2:
+                return {
+                    "kind": kind, "text": row.text, "share": row.value, "n": int(row.n),
+                    "usual": float(usual[row.text]),
+                }  # fmt: skip
+    return None
+
+
+def unequal_groups(values: pd.DataFrame) -> Mapping[str, Any] | None:
+    """Return the group that loses many more right captions than the others, if there is one.
+
+    Parameters
+    ----------
+    values : DataFrame
+        Metrics of `mispair.audit.group_rates.group_rows` by group.
+    """
+    right = values["group_pairs"] * (1 - values["group_wrong"])
+    lost = right * values["group_right_lost"]
+    others = (lost.sum() - lost) / (right.sum() - right).clip(lower=1)
+    excess = values["group_right_lost"] - others
+    many = (lost >= LEAST_LOST) & (excess >= MORE) & (values["group_right_lost"] >= TIMES * others)
+    if not many.any():
+        return None
+    name = excess[many].idxmax()
+    share = float(values["group_right_lost"][name])
+    return {"name": name, "lost": share, "others": float(others[name])}
 
 
 def headline(tables: Tables) -> str:
@@ -63,3 +116,9 @@ def headline(tables: Tables) -> str:
 def details(tables: Tables) -> str:
     """Return the sentences that support the headline."""
     return texts.sentence("audit", "page", "details", numbers(tables))
+
+
+def sentence_on_suspects(tables: Tables) -> str:
+    """Return what nearly all suspicious pairs have in common, as a sentence, or ""."""
+    shared = shared_by_suspects(tables.audit)
+    return texts.sentence("audit", "suspects", "share", shared) if shared else ""

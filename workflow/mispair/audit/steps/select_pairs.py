@@ -39,6 +39,7 @@ def run(
     """
     import pandas as pd
 
+    from mispair.audit.group_rates import group_rows
     from mispair.audit.lists import dataset_card, write_lists, write_refusal
     from mispair.audit.selection import kept_pairs, selection_rows
     from mispair.core import files, metrics
@@ -61,6 +62,7 @@ def run(
     rows = selection_rows(probability, kept)
     pictures = {"metric": "pictures_removed", "value": removed, "n": table["key"].nunique()}
     rows.insert(2, pictures)
+    rows += group_rows(table, ~kept)
     metrics.write_metrics(selection, rows, card_fields)
     log.info("%d of %d pairs are kept", int(kept.sum()), len(table))
 
