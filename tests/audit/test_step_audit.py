@@ -280,7 +280,7 @@ def select(made, tmp_path, *options):
         "select-pairs", "--audit", str(tmp_path / "audit.parquet"), "--rates",
         str(tmp_path / "audit.json"), "--captions", str(made.folder / "texts.parquet"),
         "--lists", str(tmp_path / "lists"), "--selection", str(tmp_path / "selection.json"),
-        *options,
+        *([] if "--groups" in options else ["--groups"]), *options,
     ])  # fmt: skip
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,11 +12,13 @@ import pyarrow as pa
 import pytest
 
 from mispair.audit.group_rates import SCRIPT, group_rows
+from mispair.audit.groups_file import columns_of, read_groups
 from mispair.audit.report.pages import PAGES
 from mispair.audit.report.words import numbers, sentence_on_suspects, unequal_groups
 from mispair.audit.scripts import scripts_of
 from mispair.audit.suspect_texts import suspect_rows, suspects
 from mispair.audit.text_checks import LABELS, MANY_PAIRS, check_rows, checked
+from mispair.core.files import UserError
 from mispair.report.tables import Tables, tidy
 
 COLOURS = ("red", "green", "blue", "yellow", "white", "black")
@@ -140,6 +143,19 @@ def test_what_nearly_all_suspicious_pairs_share_is_named(
     assert bool(sentence_on_suspects(tables)) == bool(kind)
 
 
+def test_what_the_first_pairs_share_is_named_where_others_differ() -> None:
+    captions = [f"a photo of a {THINGS[n % 5]} number {n}" for n in range(600)]
+    chance = np.where(np.arange(600) < 60, 0.9, 0.3 * (np.arange(600) % 3 > 0))
+    chance[np.arange(600) % 5 == 0] += 0.1
+    suspected = suspects(chance, -chance)
+    rows = [
+        row for number in (len(suspected), 12)
+        for row in suspect_rows(pa.array(captions), np.arange(600), suspected[:number])
+    ]  # fmt: skip
+    shared = numbers(Tables({"audit": tidy("audit", rows)}))["shared"]
+    assert (shared["text"], shared["n"]) == ("dog", 12)
+
+
 def test_without_probabilities_the_least_similar_pairs_are_suspicious() -> None:
     assert suspects(np.full(50, np.nan), np.arange(50.0)).tolist() == [*range(12)]
 
@@ -179,3 +195,32 @@ def test_a_group_that_loses_more_right_captions_is_named() -> None:
     sizes = {row["text"]: row["value"] for row in found if row["metric"] == "group_pairs"}
     assert sizes == {"a": 20, "b": 20, "c": 960}
     assert group_rows(table.assign(key="k").drop(columns=SCRIPT), chance >= 0.5) == []
+
+
+@pytest.mark.parametrize("form", ["csv", "parquet"])
+def test_groups_are_read_by_key(tmp_path: Path, form: str) -> None:
+    path = tmp_path / f"groups.{form}"
+    table = pd.DataFrame(
+        {"key": ["0001", "0002", "0002"], "language": ["de", None, "fr"], "year": [1, 2, 3]}
+    )
+    table.to_csv(path, index=False) if form == "csv" else table.to_parquet(path)
+    found = read_groups(path, ["language", "source"], pd.Series(["0002", "0001", "0003"]))
+    assert {name: groups.tolist() for name, groups in found.items()} == {
+        "group_language": ["not given", "de", "not given"]
+    }
+    assert columns_of(path, ["year", "language"]) == ["year", "language"]
+    assert read_groups(path, ["year"], pd.Series(["0001"]))["group_year"].tolist() == ["1"]
+    for fields, keys, part in ((["source"], ["0001"], "group_fields"), (["year"], ["x"], "'x'")):
+        with pytest.raises(UserError, match=part):
+            read_groups(path, fields, pd.Series(keys))
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"PAR1 no table", b"\xff\xfe\x00", b"key,language\n1,2,3\n"]
+)
+@pytest.mark.parametrize("name", ["groups.csv", "groups.parquet"])
+def test_broken_groups_are_refused_by_name(tmp_path: Path, name: str, content: bytes) -> None:
+    path = tmp_path / name
+    path.write_bytes(content)
+    with pytest.raises(UserError, match=r"groups: .*key"):
+        read_groups(path, ["language"], pd.Series(["1"]))

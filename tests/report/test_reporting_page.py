@@ -221,7 +221,7 @@ def make_audit(folder: Path) -> dict[str, list[Path]]:
     ]  # fmt: skip
     rates += [{"metric": "p_value_density", "at": at, "value": 0.2 / at} for at in (0.25, 0.75)]
     rates += [
-        {"metric": metric, "word": "short", "text": EVIL, "value": value, "n": 1000}
+        {"metric": metric, "word": "short", "text": EVIL, "at": 12, "value": value, "n": 1000}
         for metric, value in (("text_check", 8), ("text_example", 8), ("suspects", 12),
                               ("suspect_text", 1.0), ("corpus_text", 0.2))
     ]  # fmt: skip

@@ -104,6 +104,7 @@ rule select_pairs:
         audit=f"{AUDIT}/audit.parquet",
         rates=f"{AUDIT}/audit.json",
         captions=texts(dag),
+        groups=steady(dag.user_file("groups")),
     output:
         lists=directory(f"{AUDIT}/lists"),
         selection=f"{AUDIT}/selection.json",
@@ -115,13 +116,14 @@ rule select_pairs:
         "../../envs/environment.yaml"
     params:
         *code_version("select_pairs"),
+        stamps=dag.stamps(dag.user_file("groups")),
         flags=dag.flags("select_pairs"),
     message:
         "Write lists of the pairs of {wildcards.corpus} that are kept"
     shell:
         "python -m mispair select-pairs --audit {input.audit} --rates {input.rates}"
-        " --captions {input.captions:q} --lists {output.lists} --selection {output.selection}"
-        " {params.flags} > {log} 2>&1"
+        " --captions {input.captions:q} --groups {input.groups:q} --lists {output.lists}"
+        " --selection {output.selection} {params.flags} > {log} 2>&1"
 
 
 rule draw_suspects:

@@ -60,12 +60,12 @@ def suspect_rows(texts: pa.Array, of_pair: np.ndarray, suspected: np.ndarray) ->
     codes = bare.dictionary_encode().indices.to_numpy()[of_pair]
     k, n = len(suspected), len(of_pair)
     everywhere = np.bincount(codes)
-    rows: list[Row] = [{"metric": "suspects", "value": k, "n": n}]
+    rows: list[Row] = [{"metric": "suspects", "at": k, "value": k, "n": n}]
     first = {int(codes[pair]): int(of_pair[pair]) for pair in suspected[::-1].tolist()}
     for code, number in Counter(codes[suspected].tolist()).most_common(SHOWN):
         if number > 1 and number >= LEAST_SHARE * k:
             name = shortened(texts[first[code]].as_py())
-            rows += _pair_of_rows("text", name, number / k, k, everywhere[code] / n, n)
+            rows += _pair_of_rows("text", name, number / k, k, float(everywhere[code]) / n, n)
     sample = np.unique(np.linspace(0, n - 1, min(n, SAMPLE)).astype(np.int64))
     words = Counter[str]()
     for text in bare.take(pa.array(of_pair[suspected])).to_pylist():
@@ -83,8 +83,8 @@ def _pair_of_rows(
     kind: str, text: str, share: float, k: int, usual: float, n: int
 ) -> Sequence[Row]:
     return (
-        {"metric": f"suspect_{kind}", "text": text, "value": share, "n": k},
-        {"metric": f"corpus_{kind}", "text": text, "value": float(usual), "n": n},
+        {"metric": f"suspect_{kind}", "at": k, "text": text, "value": share, "n": k},
+        {"metric": f"corpus_{kind}", "at": k, "text": text, "value": usual, "n": n},
     )
 
 

@@ -9,6 +9,7 @@ from mispair.audit.report.words import unequal_groups
 from mispair.audit.text_checks import LABELS
 from mispair.report import texts
 from mispair.report.table import Table
+from mispair.report.tables import records
 from mispair.report.texts import percent
 
 
@@ -17,11 +18,11 @@ def text_tables(table: pd.DataFrame) -> list[Table]:
     counts = table[(table["metric"] == "text_check") & (table["value"] > 0)]
     if counts.empty:
         return []
-    examples = table[table["metric"] == "text_example"].groupby("word")["text"].agg(list)
+    examples = table[table["metric"] == "text_example"].groupby("word")["text"].agg(list).to_dict()
     rows = [
-        (LABELS[row.word], f"{row.value:,.0f}", percent(row.value / row.n),
-         " · ".join(map(str, examples.get(row.word, []))))
-        for row in counts.itertuples()
+        (LABELS.get(row["word"], row["word"]), f"{row['value']:,.0f}",
+         percent(row["value"] / row["n"]), " · ".join(examples.get(row["word"], [])))
+        for row in records(counts)
     ]  # fmt: skip
     value, every = counts["value"].sum(), counts["n"].iloc[0]
     rows.append(("together", f"{value:,.0f}", percent(value / every), ""))
@@ -42,16 +43,16 @@ def text_tables(table: pd.DataFrame) -> list[Table]:
 
 def suspect_tables(table: pd.DataFrame) -> list[Table]:
     """Return the texts and words that the most suspicious pairs share."""
-    rows = []
+    rows, suspects = [], table.loc[table["metric"] == "suspects", "at"].max()
+    table = table[table["at"] == suspects]
     for kind in ("text", "word"):
         usual = table[table["metric"] == f"corpus_{kind}"].set_index("text")["value"]
         rows += [
-            (kind, str(row.text), percent(row.value), percent(usual[row.text]))
-            for row in table[table["metric"] == f"suspect_{kind}"].itertuples()
+            (kind, row["text"], percent(row["value"]), percent(usual[row["text"]]))
+            for row in records(table[table["metric"] == f"suspect_{kind}"])
         ]
     if not rows:
         return []
-    suspects = table.loc[table["metric"] == "suspects", "value"].iloc[0]
     return [
         Table(
             f"What the {suspects:,.0f} most suspicious pairs share",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping
 from typing import Any
 
@@ -10,7 +11,7 @@ import pandas as pd
 from mispair.audit.rate import Rate
 from mispair.audit.report.runs import UNSEEN, UNTOUCHED, shown_rates
 from mispair.report import texts
-from mispair.report.tables import Tables
+from mispair.report.tables import Tables, records
 
 NEARLY_ALL = 0.8
 """Share of suspicious pairs."""
@@ -74,16 +75,20 @@ def checked_share(table: pd.DataFrame) -> float:
 def shared_by_suspects(table: pd.DataFrame) -> Mapping[str, Any] | None:
     """Return the text, or the word, that nearly all suspicious pairs share, and how common it is.
 
-    It is one that at least `NEARLY_ALL` of them have, and not half as many of all pairs.
+    At least `NEARLY_ALL` of them have it, and not half as many of all pairs. If there is none among
+    as many pairs as captions are expected to be wrong, that of the first twelve counts.
     """
-    for kind in ("text", "word"):
-        usual = table[table["metric"] == f"corpus_{kind}"].set_index("text")["value"]
-        shared = table[(table["metric"] == f"suspect_{kind}") & (table["value"] >= NEARLY_ALL)]
-        for row in shared.sort_values("value", ascending=False).itertuples():
-            if usual[row.text] <= row.value / 2:
+    numbers_of_pairs = sorted(table.loc[table["metric"] == "suspects", "at"], reverse=True)
+    for at, kind in itertools.product(numbers_of_pairs, ("text", "word")):
+        of_pairs = table[table["at"] == at]
+        usual = of_pairs[of_pairs["metric"] == f"corpus_{kind}"].set_index("text")["value"]
+        shared = of_pairs[of_pairs["metric"] == f"suspect_{kind}"].query("value >= @NEARLY_ALL")
+        for row in records(shared.sort_values("value", ascending=False)):
+            common = float(usual[row["text"]])
+            if common <= row["value"] / 2:
                 return {
-                    "kind": kind, "text": row.text, "share": row.value, "n": int(row.n),
-                    "usual": float(usual[row.text]),
+                    "kind": kind, "text": row["text"], "share": row["value"],
+                    "n": int(row["n"]), "usual": common,
                 }  # fmt: skip
     return None
 
@@ -103,9 +108,11 @@ def unequal_groups(values: pd.DataFrame) -> Mapping[str, Any] | None:
     many = (lost >= LEAST_LOST) & (excess >= MORE) & (values["group_right_lost"] >= TIMES * others)
     if not many.any():
         return None
-    name = excess[many].idxmax()
-    share = float(values["group_right_lost"][name])
-    return {"name": name, "lost": share, "others": float(others[name])}
+    lost_most = excess[many].sort_values().index[-1]
+    row = values.assign(others=others).loc[lost_most]
+    return {
+        "name": lost_most, "lost": float(row["group_right_lost"]), "others": float(row["others"])
+    }  # fmt: skip
 
 
 def headline(tables: Tables) -> str:

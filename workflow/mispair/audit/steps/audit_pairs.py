@@ -49,7 +49,7 @@ def run(
     from mispair.audit.results import corpus_rows, pair_table
     from mispair.audit.scripts import scripts_of
     from mispair.audit.seen_pairs import refuse_seen
-    from mispair.audit.suspect_texts import suspect_rows, suspects
+    from mispair.audit.suspect_texts import LEAST_SUSPECTS, suspect_rows, suspects
     from mispair.audit.text_checks import check_rows, checked
     from mispair.audit.trusted import read_trusted
     from mispair.core import files, metrics
@@ -88,7 +88,9 @@ def run(
     rows, refused, chance = judged(ranked, seed, is_trusted, near, swapped)
     rows += corpus_rows(ranked, *same, is_trusted)
     rows += check_rows(texts, pairs_of_text, checks)
-    rows += suspect_rows(texts, text_of_pair, suspects(chance, ranked.similarity))
+    suspected = suspects(chance, ranked.similarity)
+    for number in sorted({len(suspected), LEAST_SUSPECTS}, reverse=True):
+        rows += suspect_rows(texts, text_of_pair, suspected[:number])
     origin: dict[str, Any] = {
         "towers": model.get("towers"),
         "pairs_fingerprint": pairs.fingerprint,
