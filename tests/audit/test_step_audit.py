@@ -13,6 +13,7 @@ from mispair import cli
 from mispair.audit.dag import files as audit_files
 from mispair.audit.seen_pairs import may_have_seen
 from mispair.core import files
+from mispair.pairs.index.index import caption_id
 from mispair.towers.pretraining.pretraining import corpus_fingerprint
 from tests.audit.made_up import Files, embeddings, swapped
 
@@ -107,6 +108,43 @@ def test_trusted_pairs_count_captions_of_similar_pictures(tmp_path, form):
     assert found["similar_captions"]["value"] == pytest.approx(0.3, abs=0.08)
     table = pd.read_parquet(tmp_path / "audit.parquet")
     assert table["trusted"].sum() == 400
+
+
+def test_conspicuous_texts_are_counted_and_are_not_those_of_similar_pictures(tmp_path):
+    generator = np.random.default_rng(4)
+    centres, _ = embeddings(200, seed=7)
+    images = centres.repeat(8, axis=0) + 0.08 * generator.standard_normal((1600, 32))
+    images = (images / np.linalg.norm(images, axis=1, keepdims=True)).astype(np.float32)
+    made = Files(tmp_path / "corpus", images, images.copy())
+    similar = made.write_similar()
+    # A caption that is cut off fits all pictures of its kind.
+    cut = generator.permutation(1600)[:500]
+    made.captions = [f"a picture of kind k{n // 8} with number n{n} in it" for n in range(1600)]
+    for place in cut.tolist():
+        made.captions[place] = f"a picture of kind k{place // 8} n{place} with a"
+    made.texts[cut] = centres.repeat(8, axis=0)[cut]
+    ids = pd.read_parquet(similar)
+    renamed = dict(zip(ids["caption_id"], map(caption_id, made.captions), strict=True))
+    ids["caption_id"] = ids["caption_id"].map(renamed)
+    ids["neighbour_ids"] = [[renamed[one] for one in row] for row in ids["neighbour_ids"]]
+    files.write_parquet(similar, ids)
+    made.write()
+    path = tmp_path / "trusted.txt"
+    whole = np.setdiff1d(np.arange(1600), cut)
+    path.write_text("\n".join(made.keys[n] for n in generator.permutation(whole)[:400]))
+    outputs = {"audit": tmp_path / "audit.parquet", "rates": tmp_path / "audit.json"}
+    assert cli.main(made.command("audit-pairs", similar=similar, trusted=path, **outputs)) == 0
+    content = json.loads((tmp_path / "audit.json").read_text())["rows"]
+    counts = {row["word"]: row["value"] for row in content if row["metric"] == "text_check"}
+    assert counts["cut off"] == sum(counts.values()) == 500
+    assert "similar_captions" not in {row["metric"] for row in content}
+    table = pd.read_parquet(tmp_path / "audit.parquet")
+    assert np.flatnonzero(table["text_check"] == "cut off").tolist() == sorted(cut)
+    assert table.loc[cut, "neighbour_p_value"].isna().all()
+    assert table.loc[whole, "neighbour_p_value"].notna().mean() > 0.9
+    assert select(made, tmp_path) == 0
+    listed = pd.read_csv(tmp_path / "lists/pairs.csv", keep_default_na=False)
+    assert listed["text_check"].tolist() == table["text_check"].tolist()
 
 
 def test_the_model_that_cannot_tell_is_told_and_nothing_is_removed(tmp_path, capsys):
@@ -244,7 +282,7 @@ def select(made, tmp_path, *options):
         "select-pairs", "--audit", str(tmp_path / "audit.parquet"), "--rates",
         str(tmp_path / "audit.json"), "--captions", str(made.folder / "texts.parquet"),
         "--lists", str(tmp_path / "lists"), "--selection", str(tmp_path / "selection.json"),
-        *options,
+        *([] if "--groups" in options else ["--groups"]), *options,
     ])  # fmt: skip
 
 

@@ -220,7 +220,18 @@ def make_audit(folder: Path) -> dict[str, list[Path]]:
                             ("wins_against_random", 0.9))
     ]  # fmt: skip
     rates += [{"metric": "p_value_density", "at": at, "value": 0.2 / at} for at in (0.25, 0.75)]
+    rates += [
+        {"metric": metric, "word": "short", "text": EVIL, "at": 12, "value": value, "n": 1000}
+        for metric, value in (("text_check", 8), ("text_example", 8), ("suspects", 12),
+                              ("suspect_text", 1.0), ("corpus_text", 0.2))
+    ]  # fmt: skip
     selection = [{"metric": "pairs_kept", "value": 870, "n": 1000}]
+    selection += [
+        {"metric": f"group_{what}", "word": "script", "text": text, "value": value}
+        for text, lost in ((EVIL, 0.3), ("Latin", 0.02))
+        for what, value in (("pairs", 500), ("wins", 0.9), ("wrong", 0.1), ("removed", 0.3),
+                            ("right_lost", lost))
+    ]  # fmt: skip
     trials = [
         {"scheme": scheme, "injected": rate, "true": rate, "scorer": scorer, "method": method,
          "metric": "rate", "value": rate, "low": rate - 0.01, "high": rate + 0.01, "n": 1000}

@@ -107,6 +107,11 @@ class _General(BaseModel):
         "feature a line, all words for it separated by commas. With `trusted`, the audit estimates "
         "how often each is named but not in the picture. Generated scenes have their own.",
     )
+    groups: Annotated[str | None, Located()] = Field(
+        None,
+        description="Groups of pairs, for the study audit: CSV or Parquet with a column key and "
+        "those of select_pairs.group_fields, such as language. The report has rates by group.",
+    )
     towers: Annotated[
         Annotated[str, Tag("a word")] | Annotated[ModelSpec, Tag("a model")],
         Discriminator(_form),

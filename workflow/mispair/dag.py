@@ -160,6 +160,13 @@ class Dag:
             for key in ("trusted", "words", "caption_keys"):
                 self.user_file(key)  # raises before any job if the file is missing
             self.caption_tables()
+            self._refuse_groups_without_columns()
+
+    def _refuse_groups_without_columns(self) -> None:
+        from mispair.audit.groups_file import columns_of
+
+        for path in self.user_file("groups"):
+            columns_of(Path(path), self.config.select_pairs.group_fields)
 
     @property
     def _judges(self) -> bool:
@@ -335,7 +342,7 @@ class Dag:
         except (OSError, ValueError):
             return ""
         content = self.config.model_dump(mode="json")
-        keys = ("corpus", "shards", "captions", "towers", "trusted", "words", "models")
+        keys = ("corpus", "shards", "captions", "towers", "trusted", "words", "groups", "models")
         changed = [key for key in keys if former.get(key, content[key]) != content[key]]
         if not set(former.get("studies", [])) <= set(self.config.studies):
             changed.append("studies")

@@ -110,6 +110,7 @@ rule select_pairs:
         rates=f"{AUDIT}/audit.json",
         captions=texts(dag),
         index="results/pairs/{corpus}/index/parquet.sha256",
+        groups=steady(dag.user_file("groups")),
     output:
         lists=directory(f"{AUDIT}/lists"),
         selection=f"{AUDIT}/selection.json",
@@ -121,13 +122,14 @@ rule select_pairs:
         "../../envs/environment.yaml"
     params:
         *code_version("select_pairs"),
+        stamps=dag.stamps(dag.user_file("groups")),
         flags=literal(dag.flags("select_pairs")),
     message:
         "Write lists of the pairs of {wildcards.corpus} that are kept"
     shell:
         "python -m mispair select-pairs --audit {input.audit:q} --rates {input.rates:q}"
-        " --captions {input.captions:q} --index @{input.index:q} --lists {output.lists:q}"
-        " --selection {output.selection:q}"
+        " --captions {input.captions:q} --index @{input.index:q} --groups {input.groups:q}"
+        " --lists {output.lists:q} --selection {output.selection:q}"
         " {params.flags} > {log:q} 2>&1"
 
 

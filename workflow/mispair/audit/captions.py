@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from mispair.audit.lookup import first_places
 from mispair.core.files import UserError
@@ -16,10 +18,14 @@ from mispair.pairs.index.identities import identities
 NO_TEXT = "audit: a caption of the corpus has no text. Run gather_index again."
 
 
-def text_groups(texts: Sequence[Path], caption_ids: np.ndarray) -> np.ndarray:
-    """Return a number for each caption, the same for the same words, (n,) int64.
+def bare_texts(texts: Any) -> Any:
+    """Return pyarrow texts in lower case, with one blank for all that is no letter or digit."""
+    bare = pc.utf8_lower(pc.replace_substring_regex(texts, r"[^\pL\pM\pN]+", " "))
+    return pc.utf8_trim_whitespace(bare)
 
-    Case, punctuation and spaces make no difference: such captions are right for the same pictures.
+
+def caption_texts(texts: Sequence[Path], caption_ids: np.ndarray) -> tuple[pa.Array, np.ndarray]:
+    """Return the distinct texts of captions, (t,) pyarrow, and which each caption has, (n,) int64.
 
     Parameters
     ----------
@@ -27,24 +33,36 @@ def text_groups(texts: Sequence[Path], caption_ids: np.ndarray) -> np.ndarray:
         Tables of ``caption_id`` and ``caption``.
     caption_ids : (n,) uint64 array
         Identities of captions.
-    """
-    import pyarrow.compute as pc
 
-    ids, bare_texts = [], []
-    for path in texts:
-        table, _ = read_columns(path, ["caption_id", "caption"])
-        ids.append(identities(table["caption_id"]))
-        bare = pc.utf8_lower(pc.replace_substring_regex(table["caption"], r"[^\pL\pN]+", " "))
-        bare_texts.append(pc.utf8_trim_whitespace(bare).cast(pa.large_string()))
-    ids_of_texts = np.concatenate([np.zeros(0, np.uint64), *ids])
-    codes = pa.chunked_array(
-        [chunk for part in bare_texts for chunk in part.chunks], pa.large_string()
-    )
-    numbers = codes.combine_chunks().dictionary_encode().indices.to_numpy().astype(np.int64)
-    places = first_places(caption_ids, ids_of_texts)
+    Raises
+    ------
+    UserError
+        If a caption has no text.
+    """
+    tables = [read_columns(path, ["caption_id", "caption"])[0] for path in texts]
+    ids = [identities(table["caption_id"]) for table in tables]
+    distinct, of_pair = np.unique(caption_ids, return_inverse=True)
+    places = first_places(distinct, np.concatenate([np.zeros(0, np.uint64), *ids]))
     if (places < 0).any():
         raise UserError(NO_TEXT)
-    return numbers[places]
+    chunks = [chunk for table in tables for chunk in table["caption"].chunks]
+    every = pa.chunked_array([chunk.cast(pa.large_string()) for chunk in chunks], pa.large_string())
+    return every.take(pa.array(places)).combine_chunks(), of_pair
+
+
+def text_groups(texts: Sequence[Path], caption_ids: np.ndarray) -> np.ndarray:
+    """Return a number for each caption, the same for the same words, (n,) int64.
+
+    Case, punctuation and spaces make no difference: such captions are right for the same pictures.
+    Parameters are those of `caption_texts`.
+    """
+    distinct, of_pair = caption_texts(texts, caption_ids)
+    return groups_of(distinct)[of_pair]
+
+
+def groups_of(texts: pa.Array) -> np.ndarray:
+    """Return a number for each of t texts, the same for the same words, (t,) int64."""
+    return np.asarray(bare_texts(texts).dictionary_encode().indices.to_numpy()).astype(np.int64)
 
 
 def nearest_captions(similar: Path, caption_ids: np.ndarray) -> np.ndarray:

@@ -17,7 +17,8 @@ from mispair.pairs.index.uids import NAME
 CARD = "README.md"
 
 FILES = {
-    "pairs.csv": "key, caption_id, probability of a wrong caption, weight (1 less that), kept",
+    "pairs.csv": "key, caption_id, probability of a wrong caption, weight (1 less that), kept, and "
+    "the check of texts that the caption meets, if any",
     "kept.txt": "keys of pairs that are kept, one a line",
     "removed.txt": "keys of pairs that are left out",
     "captions.parquet": "key and caption of what is kept, for the setting `captions` of mispair",
@@ -109,7 +110,7 @@ def write_lists(
     target : Path
         Folder to write.
     table : DataFrame
-        A row for each of n pairs: ``key``, ``caption_id`` and ``probability``.
+        A row for each of n pairs: ``key``, ``caption_id``, ``probability`` and ``text_check``.
     kept : (n,) bool array
         Which pairs are kept.
     texts : Series of str
@@ -128,6 +129,7 @@ def write_lists(
         files.write_text(folder / "removed.txt", "".join(f"{key}\n" for key in removed))
         columns = table[["key", "caption_id", "probability"]]
         listed = columns.assign(weight=1 - probability, kept=kept.astype(int))
+        listed["text_check"] = table["text_check"]
         files.write_csv(folder / "pairs.csv", listed)
         captions = texts.loc[chosen["caption_id"]].to_numpy()
         cleaned = pd.DataFrame({"key": chosen["key"], "caption": captions})

@@ -432,8 +432,9 @@ def rate_rows(
     interval (`trusted_rate`). Without them it has an upper limit, ``high``, and no lower one: `low`
     is NaN, and the value is the estimate of `mixture_rate`, by which probabilities are computed.
     ``similar_captions`` is the share of captions that were swapped for similar ones; it needs
-    trusted pairs. The two rates are separate. ``trusted_excess`` is by how much trusted pairs
-    contradict the scores of all pairs. ``power`` is how often right captions beat random
+    trusted pairs, and is left out where its interval reaches 0 or is wider than `MOST_WIDTH`. The
+    two rates are separate. ``trusted_excess`` is by how much trusted pairs contradict the scores of
+    all pairs. ``power`` is how often right captions beat random
     ones: that of trusted pairs, or `power_of`.
 
     Parameters
@@ -478,9 +479,12 @@ def rate_rows(
     excess = trusted_excess(p_values, trusted, reported, storey.high)
     rows.append({"metric": "trusted_excess", "value": excess, "n": int(trusted.sum())})
     with suppress(ValueError):
-        unrelated = mixture_rate(histograms[:, 0].sum(axis=0), storey.dispersion)
+        ranked = np.isfinite(neighbour_p_values)
+        counts, _ = np.histogram(p_values[ranked], histograms.shape[2], (0, 1))
+        unrelated = mixture_rate(counts, storey.dispersion)
         hard = similar_rate(neighbour_p_values, trusted, swapped, unrelated)
-        rows.append(_row("similar_captions", hard, int(np.isfinite(neighbour_p_values).sum())))
+        if hard.low > 0 and hard.high - hard.low <= MOST_WIDTH:
+            rows.append(_row("similar_captions", hard, int(ranked.sum())))
     return rows, ""
 
 

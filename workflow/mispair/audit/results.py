@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -58,6 +59,7 @@ def pair_table(
     near: np.ndarray | None,
     probability: np.ndarray,
     trusted: np.ndarray,
+    described: Mapping[str, np.ndarray],
 ) -> pd.DataFrame:
     """Return a row for each pair: its key and caption, similarity, score, ranks, probability.
 
@@ -73,6 +75,8 @@ def pair_table(
         That the caption is wrong.
     trusted : (n,) bool array
         Pairs known to be right.
+    described : mapping of str to (n,) arrays
+        Further columns, on the text of each caption.
     """
     return pd.DataFrame(
         {
@@ -85,5 +89,6 @@ def pair_table(
             "neighbour_p_value": np.full(len(audited), np.nan) if near is None else near,
             "probability": probability,
             "trusted": trusted,
+            **described,
         }
     )

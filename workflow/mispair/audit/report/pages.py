@@ -12,7 +12,8 @@ from markupsafe import Markup
 from mispair.audit.report import claims
 from mispair.audit.report.runs import TRUSTED, captions_are_right, known_rates, wrong_before
 from mispair.audit.report.study import ABSENT, APART, CALIBRATION, LISTS, SUSPECTS
-from mispair.audit.report.words import details, headline
+from mispair.audit.report.text_tables import group_tables, suspect_tables, text_tables
+from mispair.audit.report.words import details, headline, sentence_on_suspects
 from mispair.core.words import MISSING, interval, number
 from mispair.report.pages.study_pages import Pages, Piece
 from mispair.report.table import Table
@@ -45,7 +46,8 @@ WORST_OF_ALL, WORST_OF_ONE = 0.03, 0.3
 def _tables(tables: Tables, confidence: float) -> list[Table]:
     printed = []
     if not tables.audit.empty:
-        printed += [*_absent(tables.audit), _counts(tables.audit)]
+        printed += [*text_tables(tables.audit), *suspect_tables(tables.audit)]
+        printed += [*_absent(tables.audit), _counts(tables.audit), *group_tables(tables.audit)]
     if not tables.audit_calibration.empty:
         right = captions_are_right(tables)
         printed += [_known(tables), *_apart(tables.audit_calibration, right)]
@@ -152,11 +154,15 @@ def _apart(table: pd.DataFrame, right: bool) -> list[Table]:
 def _pieces(content: Any) -> Mapping[str, Piece]:
     if not headline(content.tables):
         return {}
-    gallery = content.pieces.get("suspects")
+    gallery, shared = content.pieces.get("suspects"), sentence_on_suspects(content.tables)
     why = "it could not be made from the existing results" if content.failed else "it was not drawn"
     return {
         "": Piece(details(content.tables)),
-        SUSPECTS: Piece(html=Markup(gallery)) if gallery else Piece(f"No gallery: {why}."),
+        SUSPECTS: (
+            Piece(shared, Markup(gallery))
+            if gallery
+            else Piece(f"{shared} No gallery: {why}.".lstrip())
+        ),
     }
 
 

@@ -9,11 +9,12 @@ from mispair.report.study import Figure, Study, columns
 CALIBRATION = "Known shares of wrong captions"
 APART = "Separation of wrong pairs from right ones"
 LISTS = "What is kept"
+TEXTS = "Conspicuous texts"
 SUSPECTS = "Suspicious pairs"
 ABSENT = "Named, but not in the picture"
 
 PRINTED: dict[str, tuple[str, ...]] = {
-    "audit_pairs": ("", SUSPECTS, LISTS),
+    "audit_pairs": ("", TEXTS, SUSPECTS, LISTS),
     "draw_suspects": (SUSPECTS,),
     "audit_features": (ABSENT,),
     "calibrate_audit": (CALIBRATION, APART),
@@ -38,9 +39,9 @@ STUDY = Study(
     "pairs known to be right the share has an upper limit and no lower one. "
     "Captions of similar pictures are another kind of wrong caption, which these ranks do not "
     "detect; they are counted if pairs known to be right are given (the key trusted).",
-    sections=("", SUSPECTS, ABSENT, CALIBRATION, APART, LISTS),
+    sections=("", TEXTS, SUSPECTS, ABSENT, CALIBRATION, APART, LISTS),
     tables={
-        "audit": columns("metric* at word* | value n low high tail"),
+        "audit": columns("metric* at word* text* | value n low high tail"),
         "audit_calibration": columns(
             "scheme* injected scorer* method* metric* at | value n low high true trusted"
         ),

@@ -32,21 +32,26 @@ def run(
     ``condition`` under which it holds. Without an estimate all probabilities are null.
 
     Every caption of a picture is audited, by projections that were not trained on these pairs. With
-    a list of trusted keys, captions are also ranked among the most similar ones; without it,
-    ``neighbour_p_value`` is null. `left_out` are tables of rejected and excluded samples.
-    `training` and `shards` are a record of towers and the shards of the corpus, or none, as
+    a list of trusted keys, captions are also ranked among the most similar ones; without it, and
+    for texts that meet one of `mispair.audit.text_checks` (``text_check``), ``neighbour_p_value``
+    is null. `left_out` are tables of rejected and excluded samples. `training` and `shards` are a
+    record of towers and the shards of the corpus, or none, as
     `mispair.audit.seen_pairs.refuse_seen` takes them.
     """
     import numpy as np
 
-    from mispair.audit.captions import nearest_captions, text_groups
+    from mispair.audit.captions import caption_texts, groups_of, nearest_captions
+    from mispair.audit.group_rates import SCRIPT
     from mispair.audit.neighbour_ranks import similar_ranks
     from mispair.audit.pairs import Audited, embedded, refuse_unusable
     from mispair.audit.probability import judged
     from mispair.audit.ranks import deal, rank
     from mispair.audit.rate import CONDITION, CONFIDENCE
     from mispair.audit.results import corpus_rows, pair_table
+    from mispair.audit.scripts import scripts_of
     from mispair.audit.seen_pairs import refuse_seen
+    from mispair.audit.suspect_texts import LEAST_SUSPECTS, suspect_rows, suspects
+    from mispair.audit.text_checks import check_rows, checked
     from mispair.audit.trusted import read_trusted
     from mispair.core import files, metrics
     from mispair.core.devices import choose_device
@@ -56,9 +61,14 @@ def run(
     refuse_seen(training, shards)
     pairs = read_captioned_pairs(corpus, 0)
     audited = Audited.of(pairs)
-    same = audited.image, text_groups(captions, audited.caption_ids)
+    texts, text_of_pair = caption_texts(captions, audited.caption_ids)
+    same = audited.image, groups_of(texts)[text_of_pair]
     refuse_unusable(corpus, same[1])
     is_trusted = read_trusted(trusted, pairs.table["key"], left_out)[audited.image]
+    pairs_of_text = np.bincount(text_of_pair)
+    checks = checked(texts, pairs_of_text)
+    described = {"text_check": checks[text_of_pair], SCRIPT: scripts_of(texts)[text_of_pair]}
+    is_prose = described["text_check"] == ""
     tensors, model = files.read_tensors(projection)
     projections = tensors["image_projection"][0], tensors["text_projection"][0]
     blocks, seed = deal(len(audited), settings.seed), settings.seed
@@ -72,12 +82,18 @@ def run(
         ranked = rank(
             embeddings.blocks(blocks), same, seed, device, progress=progress.reach, scored=True
         )
-        if similar and is_trusted.any():
+        if similar and (is_trusted & is_prose).any():
             nearest = nearest_captions(similar[0], audited.caption_ids)
-            every, right = np.arange(len(is_trusted)), np.flatnonzero(is_trusted)
+            # Conspicuous texts, such as cut-off ones, rank like captions of similar pictures.
+            every, right = np.arange(len(is_trusted)), np.flatnonzero(is_trusted & is_prose)
             near, swapped = similar_ranks(embeddings, every, every, right, nearest, same, seed)
+            near[~is_prose] = np.nan
     rows, refused, chance = judged(ranked, seed, is_trusted, near, swapped)
     rows += corpus_rows(ranked, *same, is_trusted)
+    rows += check_rows(texts, pairs_of_text, checks)
+    suspected = suspects(chance, ranked.similarity)
+    for number in sorted({len(suspected), LEAST_SUSPECTS}, reverse=True):
+        rows += suspect_rows(texts, text_of_pair, suspected[:number])
     origin: dict[str, Any] = {
         "towers": model.get("towers"),
         "pairs_fingerprint": pairs.fingerprint,
@@ -88,7 +104,8 @@ def run(
     excess = [row["value"] for row in rows if row["metric"] == "trusted_excess"]
     origin["trusted_excess"] = excess[0] if excess else 0.0
     origin["condition"] = CONDITION.get(identified, "")
-    table = pair_table(pairs.table["key"], audited, ranked, near, chance, is_trusted)
+    table = pair_table(pairs.table["key"], audited, ranked, near, chance, is_trusted, described)
     files.write_parquet(audit, table, {key: str(value) for key, value in origin.items()})
     metrics.write_metrics(rates, rows, origin)
-    log.info("%s", refused or ", ".join(f"{row['metric']} {row['value']}" for row in rows))
+    numbers = ", ".join(f"{row['metric']} {row['value']}" for row in rows if "text" not in row)
+    log.info("%s", refused or numbers)

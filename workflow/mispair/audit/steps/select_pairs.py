@@ -25,14 +25,19 @@ class Settings(settings.Settings):
         "this share of them is right, on average. It needs `trusted`. Of n pairs with t trusted "
         "ones, none is left out unless about 4 n / (t × rate) are suspicious enough.",
     )  # fmt: skip
+    group_fields: list[str] = Field(
+        ["language", "source"], min_length=1,
+        description="Columns of the file `groups` by which the report has rates, as far as the "
+        "file has them.",
+    )  # fmt: skip
     licence: str = Field(
         "unknown", min_length=1, description="Licence of the captions, for the dataset card."
     )
 
 
 def run(
-    settings: Settings, *, audit: Path, rates: Path, captions: list[Path], lists: Path,
-    selection: Path, index: list[Path] | None = None,
+    settings: Settings, *, audit: Path, rates: Path, captions: list[Path], groups: list[Path],
+    lists: Path, selection: Path, index: list[Path] | None = None,
 ) -> None:  # fmt: skip
     """Write the folder of lists with its card, and how many pairs are in them.
 
@@ -44,6 +49,8 @@ def run(
     """
     import pandas as pd
 
+    from mispair.audit.group_rates import group_rows
+    from mispair.audit.groups_file import read_groups
     from mispair.audit.lists import dataset_card, write_lists, write_refusal
     from mispair.audit.selection import least_discoveries, likely_right, selection_rows
     from mispair.core import files, metrics
@@ -71,6 +78,9 @@ def run(
     rows = selection_rows(probability, kept)
     pictures = {"metric": "pictures_removed", "value": removed, "n": table["key"].nunique()}
     rows.insert(2, pictures)
+    fields = settings.group_fields
+    by_field = read_groups(groups[0], fields, table["key"]) if groups else {}
+    rows += group_rows(table.assign(**by_field), ~kept)
     metrics.write_metrics(selection, rows, card_fields)
     log.info("%d of %d pairs are kept", int(kept.sum()), len(table))
     if kept.all():
