@@ -11,7 +11,7 @@ import csv
 import gzip
 import json
 import zlib
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -224,7 +224,8 @@ def _texts_of(table: Path, number: int, cell: str) -> list[str]:
     """
     if not (cell[:2] in ('["', "['") and cell[-2:] in ('"]', "']")):
         return [cell]
-    for read in (json.loads, ast.literal_eval):
+    readers: tuple[Callable[[str], Any], ...] = (json.loads, ast.literal_eval)
+    for read in readers:
         try:
             texts = read(cell)
         except (ValueError, SyntaxError, RecursionError, MemoryError):

@@ -199,7 +199,7 @@ def read_given(settings: Settings, keys: Sequence[str], index: Sequence[Path]) -
     )
     for value, text in read_rows([*map(Path, settings.captioner_files())], None, columns):
         example = example or value
-        if text is not None and value in values:
+        if text is not None and value is not None and value in values:
             drafts.setdefault(value, []).append(Draft(text))
     if not drafts:
         has = f"such as {next(iter(value_of.values()))!r}" if value_of else "which no pair has"
