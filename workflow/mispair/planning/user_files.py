@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import tempfile
 from collections.abc import Callable, Iterable
 from datetime import timedelta
@@ -41,11 +42,12 @@ def refuse_dated_ahead(paths: Iterable[str], now: float) -> None:
         except OSError:
             continue  # Snakemake reports that it is missing
         if ahead > TOLERANCE:
+            named = shlex.quote(str(path))
             raise UserError(
                 f"{path}: is dated {timedelta(seconds=round(ahead))} (hours:minutes:seconds) ahead "
                 "of this machine's clock, so all results made from it would count as outdated and "
-                f"be deleted. Correct the clock, or date the file now: touch -h '{path}' and "
-                f"touch '{path}'."
+                f"be deleted. Correct the clock, or date the file now: touch -h {named} and "
+                f"touch {named}."
             )
 
 
