@@ -242,8 +242,12 @@ def mean_by(table: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
 
 
 def everything(tables: Tables) -> pd.DataFrame:
-    """Return all measurements in one table, with the name of their table in ``table``."""
-    frames = {name: table for name, table in tables.frames.items() if name != "provenance"}
+    """Return all measurements in one table, with the name of their table in ``table``.
+
+    Tables of texts alone have no measurements.
+    """
+    columns = studies.tables()
+    frames = {name: table for name, table in tables.frames.items() if columns[name].values}
     types: dict[str, str] = {"table": "str"}
     for name in frames:
         types |= studies.tables()[name].types
