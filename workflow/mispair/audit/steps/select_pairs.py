@@ -44,10 +44,10 @@ def run(
     """
     import pandas as pd
 
-    from mispair.audit.group_rates import group_rows
-    from mispair.audit.groups_file import read_groups
     from mispair.audit.lists import dataset_card, write_lists, write_refusal
     from mispair.audit.selection import kept_pairs, selection_rows
+    from mispair.audit.texts.group_rates import group_rows
+    from mispair.audit.texts.groups_file import read_groups
     from mispair.core import files, metrics
 
     table, origin = files.read_parquet(audit)
