@@ -11,13 +11,13 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
-from mispair.audit.group_rates import SCRIPT, group_rows
-from mispair.audit.groups_file import columns_of, read_groups
 from mispair.audit.report.pages import PAGES
 from mispair.audit.report.words import numbers, sentence_on_suspects, unequal_groups
-from mispair.audit.scripts import scripts_of
-from mispair.audit.suspect_texts import suspect_rows, suspects
-from mispair.audit.text_checks import LABELS, MANY_PAIRS, check_rows, checked
+from mispair.audit.texts.group_rates import SCRIPT, group_rows
+from mispair.audit.texts.groups_file import columns_of, read_groups
+from mispair.audit.texts.scripts import scripts_of
+from mispair.audit.texts.suspect_texts import suspect_rows, suspects
+from mispair.audit.texts.text_checks import LABELS, MANY_PAIRS, check_rows, checked
 from mispair.core.files import UserError
 from mispair.report.tables import Tables, tidy
 

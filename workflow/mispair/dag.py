@@ -163,7 +163,7 @@ class Dag:
             self._refuse_groups_without_columns()
 
     def _refuse_groups_without_columns(self) -> None:
-        from mispair.audit.groups_file import columns_of
+        from mispair.audit.texts.groups_file import columns_of
 
         for path in self.user_file("groups"):
             columns_of(Path(path), self.config.select_pairs.group_fields)

@@ -6,7 +6,7 @@ import pandas as pd
 
 from mispair.audit.report.study import LISTS, SUSPECTS, TEXTS
 from mispair.audit.report.words import unequal_groups
-from mispair.audit.text_checks import LABELS
+from mispair.audit.texts.text_checks import LABELS
 from mispair.report import texts
 from mispair.report.table import Table
 from mispair.report.tables import records

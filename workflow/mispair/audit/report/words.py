@@ -106,7 +106,7 @@ def unequal_groups(values: pd.DataFrame) -> Mapping[str, Any] | None:
     Parameters
     ----------
     values : DataFrame
-        Metrics of `mispair.audit.group_rates.group_rows` by group.
+        Metrics of `mispair.audit.texts.group_rates.group_rows` by group.
     """
     right = values["group_pairs"] * (1 - values["group_wrong"])
     lost = right * values["group_right_lost"]

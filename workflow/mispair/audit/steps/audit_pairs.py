@@ -33,25 +33,22 @@ def run(
 
     Every caption of a picture is audited, by projections that were not trained on these pairs. With
     a list of trusted keys, captions are also ranked among the most similar ones; without it, and
-    for texts that meet one of `mispair.audit.text_checks` (``text_check``), ``neighbour_p_value``
-    is null. `left_out` are tables of rejected and excluded samples. `training` and `shards` are a
-    record of towers and the shards of the corpus, or none, as
+    for conspicuous texts (``text_check``), ``neighbour_p_value`` is null. `left_out` are tables of
+    rejected and excluded samples. `training` and `shards` are a record of towers and the shards of
+    the corpus, or none, as
     `mispair.audit.seen_pairs.refuse_seen` takes them.
     """
     import numpy as np
 
     from mispair.audit.captions import caption_texts, groups_of, nearest_captions
-    from mispair.audit.group_rates import SCRIPT
     from mispair.audit.neighbour_ranks import similar_ranks
     from mispair.audit.pairs import Audited, embedded, refuse_unusable
     from mispair.audit.probability import judged
     from mispair.audit.ranks import deal, rank
     from mispair.audit.rate import CONDITION, CONFIDENCE
     from mispair.audit.results import corpus_rows, pair_table
-    from mispair.audit.scripts import scripts_of
     from mispair.audit.seen_pairs import refuse_seen
-    from mispair.audit.suspect_texts import LEAST_SUSPECTS, suspect_rows, suspects
-    from mispair.audit.text_checks import check_rows, checked
+    from mispair.audit.texts.text_results import described, text_rows
     from mispair.audit.trusted import read_trusted
     from mispair.core import files, metrics
     from mispair.core.devices import choose_device
@@ -65,10 +62,8 @@ def run(
     same = audited.image, groups_of(texts)[text_of_pair]
     refuse_unusable(corpus, same[1])
     is_trusted = read_trusted(trusted, pairs.table["key"], left_out)[audited.image]
-    pairs_of_text = np.bincount(text_of_pair)
-    checks = checked(texts, pairs_of_text)
-    described = {"text_check": checks[text_of_pair], SCRIPT: scripts_of(texts)[text_of_pair]}
-    is_prose = described["text_check"] == ""
+    of_texts = described(texts, text_of_pair)
+    is_prose = of_texts["text_check"] == ""
     tensors, model = files.read_tensors(projection)
     projections = tensors["image_projection"][0], tensors["text_projection"][0]
     blocks, seed = deal(len(audited), settings.seed), settings.seed
@@ -90,22 +85,15 @@ def run(
             near[~is_prose] = np.nan
     rows, refused, chance = judged(ranked, seed, is_trusted, near, swapped)
     rows += corpus_rows(ranked, *same, is_trusted)
-    rows += check_rows(texts, pairs_of_text, checks)
-    suspected = suspects(chance, ranked.similarity)
-    for number in sorted({len(suspected), LEAST_SUSPECTS}, reverse=True):
-        rows += suspect_rows(texts, text_of_pair, suspected[:number])
-    origin: dict[str, Any] = {
-        "towers": model.get("towers"),
-        "pairs_fingerprint": pairs.fingerprint,
-        "seed": seed,
-    }
+    rows += text_rows(texts, text_of_pair, of_texts["text_check"], chance, ranked.similarity)
+    origin: dict[str, Any] = {"towers": model.get("towers"), "seed": seed}
+    origin["pairs_fingerprint"] = pairs.fingerprint
     identified = "nothing" if refused else "interval" if is_trusted.any() else "limit"
     origin |= {"refused": refused, "identified": identified, "confidence": CONFIDENCE}
     excess = [row["value"] for row in rows if row["metric"] == "trusted_excess"]
     origin["trusted_excess"] = excess[0] if excess else 0.0
     origin["condition"] = CONDITION.get(identified, "")
-    table = pair_table(pairs.table["key"], audited, ranked, near, chance, is_trusted, described)
+    table = pair_table(pairs.table["key"], audited, ranked, near, chance, is_trusted, of_texts)
     files.write_parquet(audit, table, {key: str(value) for key, value in origin.items()})
     metrics.write_metrics(rates, rows, origin)
-    numbers = ", ".join(f"{row['metric']} {row['value']}" for row in rows if "text" not in row)
-    log.info("%s", refused or numbers)
+    log.info("%s", refused or ", ".join(f"{row['metric']} {row['value']}" for row in rows))

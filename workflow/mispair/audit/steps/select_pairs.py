@@ -49,10 +49,10 @@ def run(
     """
     import pandas as pd
 
-    from mispair.audit.group_rates import group_rows
-    from mispair.audit.groups_file import read_groups
     from mispair.audit.lists import dataset_card, write_lists, write_refusal
     from mispair.audit.selection import least_discoveries, likely_right, selection_rows
+    from mispair.audit.texts.group_rates import group_rows
+    from mispair.audit.texts.groups_file import read_groups
     from mispair.core import files, metrics
     from mispair.pairs.index.uids import uids_of
 

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
 
-from mispair.audit.group_rates import FIELDS
+from mispair.audit.texts.group_rates import FIELDS
 from mispair.core.files import UserError
 
 UNKNOWN = "not given"

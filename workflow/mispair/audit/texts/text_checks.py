@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from mispair.audit.captions import bare_texts
-from mispair.audit.text_ends import cut_off
+from mispair.audit.texts.text_ends import cut_off
 from mispair.core.metrics import Row
 
 LEAST_WORDS = 3

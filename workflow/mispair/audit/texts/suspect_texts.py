@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from mispair.audit.captions import bare_texts
-from mispair.audit.text_checks import shortened
+from mispair.audit.texts.text_checks import shortened
 from mispair.core.metrics import Row
 
 LEAST_SUSPECTS = 12
