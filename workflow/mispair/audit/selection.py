@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from pathlib import Path
+
 import numpy as np
 
 from mispair.core.metrics import Row
@@ -106,3 +109,38 @@ def _largest(score: np.ndarray, number: int) -> np.ndarray:
     """Return the positions of the largest finite scores, the largest first; (k,) int."""
     judged = np.flatnonzero(np.isfinite(score))
     return judged[np.argsort(-score[judged], kind="stable")[:number]]
+
+
+def refusal(
+    origin: Mapping[str, str], audit: Path, false_discovery_rate: float | None, any_kept: bool
+) -> str:
+    """Return why there are no lists, or "", from the metadata of an audit."""
+    from mispair.audit.dag import RATE_NEEDS_TRUSTED
+
+    if origin["refused"]:
+        return f"{audit}: the audit refuses, so there are no lists of pairs. {origin['refused']}"
+    if false_discovery_rate is not None and origin["identified"] != "interval":
+        return f"{audit}: {RATE_NEEDS_TRUSTED}"
+    if false_discovery_rate is not None and float(origin["trusted_excess"]) > 0:
+        return (
+            f"{audit}: the scores contradict that trusted pairs are a random part of the right "
+            "ones, so select_pairs.false_discovery_rate cannot be kept. Give a random part of the "
+            "right pairs (trusted), or set a cut (select_pairs.cut) instead."
+        )
+    if any_kept:
+        return ""
+    return f"{audit}: select_pairs.cut leaves no pair, so there are no lists. Give a larger cut."
+
+
+def nothing_left_out(false_discovery_rate: float | None, trusted: int) -> str:
+    """Return why no pair is left out."""
+    if false_discovery_rate is None:
+        return (
+            "select_pairs.cut leaves out no pair: none is as likely to be wrong, or the interval "
+            "of the share of wrong captions begins at 0."
+        )
+    return (
+        f"select_pairs.false_discovery_rate {false_discovery_rate:g} leaves out no pair: "
+        f"{trusted} trusted pairs cannot show that a list keeps it. Give more (trusted), or a "
+        "larger rate."
+    )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
 from pathlib import Path
 
 from pydantic import Field
@@ -50,7 +49,13 @@ def run(
     import pandas as pd
 
     from mispair.audit.lists import dataset_card, write_lists, write_refusal
-    from mispair.audit.selection import least_discoveries, likely_right, selection_rows
+    from mispair.audit.selection import (
+        least_discoveries,
+        likely_right,
+        nothing_left_out,
+        refusal,
+        selection_rows,
+    )
     from mispair.audit.texts.group_rates import group_rows
     from mispair.audit.texts.groups_file import read_groups
     from mispair.core import files, metrics
@@ -65,7 +70,7 @@ def run(
     else:
         kept = trusted | likely_right(probability, settings.cut, wrong["low"] if wrong else None)
     card_fields = {**origin, **settings.model_dump()}
-    if refused := _refusal(origin, audit, settings, bool(kept.any())):
+    if refused := refusal(origin, audit, settings.false_discovery_rate, bool(kept.any())):
         write_refusal(lists, refused)
         metrics.write_metrics(selection, [], {**card_fields, "refused": refused})
         log.warning("%s", refused)
@@ -84,37 +89,4 @@ def run(
     metrics.write_metrics(selection, rows, card_fields)
     log.info("%d of %d pairs are kept", int(kept.sum()), len(table))
     if kept.all():
-        log.warning("%s", _nothing(settings, int(trusted.sum())))
-
-
-def _refusal(origin: Mapping[str, str], audit: Path, settings: Settings, any_kept: bool) -> str:
-    """Return why there are no lists, or ""."""
-    from mispair.audit.dag import RATE_NEEDS_TRUSTED
-
-    if origin["refused"]:
-        return f"{audit}: the audit refuses, so there are no lists of pairs. {origin['refused']}"
-    if settings.false_discovery_rate is not None and origin["identified"] != "interval":
-        return f"{audit}: {RATE_NEEDS_TRUSTED}"
-    if settings.false_discovery_rate is not None and float(origin["trusted_excess"]) > 0:
-        return (
-            f"{audit}: the scores contradict that trusted pairs are a random part of the right "
-            "ones, so select_pairs.false_discovery_rate cannot be kept. Give a random part of the "
-            "right pairs (trusted), or set a cut (select_pairs.cut) instead."
-        )
-    if any_kept:
-        return ""
-    return f"{audit}: select_pairs.cut leaves no pair, so there are no lists. Give a larger cut."
-
-
-def _nothing(settings: Settings, trusted: int) -> str:
-    """Return why no pair is left out."""
-    if settings.false_discovery_rate is None:
-        return (
-            "select_pairs.cut leaves out no pair: none is as likely to be wrong, or the interval "
-            "of the share of wrong captions begins at 0."
-        )
-    return (
-        f"select_pairs.false_discovery_rate {settings.false_discovery_rate:g} leaves out no pair: "
-        f"{trusted} trusted pairs cannot show that a list keeps it. Give more (trusted), or a "
-        "larger rate."
-    )
+        log.warning("%s", nothing_left_out(settings.false_discovery_rate, int(trusted.sum())))
