@@ -66,7 +66,7 @@ def numbers(tables: Tables) -> Mapping[str, Any]:
         "limits": len(limits),
         "held": int((limits["true"] <= limits["high"]).sum()),
         "unseen": {
-            name: (max(0.0, float(found[name])), float(last.at[name, "made"]))
+            name: (max(0.0, float(found[name])), float(last["made"][name]))
             for name in ("similar", *UNSEEN)
             if name in last.index
         },
