@@ -25,8 +25,7 @@ from mispair.core.provenance import PACKAGE, code_version
 from mispair.core.settings import NONE, Settings, command_line
 from mispair.core.stamps import stamp
 from mispair.evaluation.dag import Evaluation
-from mispair.pairs.captions.table_files import table_files
-from mispair.pairs.captions.user_tables import refuse_keys
+from mispair.pairs.captions.table_files import refuse_keys, table_files
 from mispair.pairs.index.policy import OF_IMAGES
 from mispair.pairs.shards.sources import describe, resolve_named, resolve_shards
 from mispair.pretraining.dag import Pretraining

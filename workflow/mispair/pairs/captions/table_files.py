@@ -8,8 +8,20 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from mispair.core.files import UserError
-from mispair.pairs.captions.user_tables import form_of
 from mispair.pairs.shards.sources import expand_braces
+
+KEY = "key"
+"""The join by keys."""
+
+JOIN = r"^(key|url|sha256|json:.+)$"
+"""Regular expression of what joins a table to pairs."""
+
+FORMS = ".parquet, .csv, .tsv, .jsonl or .txt (a list by position); text may be gzipped (.csv.gz)"
+
+SHIFT = (
+    "A list by position is only right if it has exactly one line for each key: one image that is "
+    "missing shifts the captions of all images after it."
+)
 
 
 def table_files(key: str, given: str | Sequence[str]) -> list[Path]:
@@ -93,3 +105,44 @@ def _is_table(path: Path) -> bool:
     except UserError:
         return False
     return not path.name.startswith((".", "_"))
+
+
+def form_of(table: Path) -> str:
+    """Return the form of a caption table by its name: parquet, csv, tsv, jsonl or txt.
+
+    Raises
+    ------
+    UserError
+        If the name has another ending.
+    """
+    name = table.name.lower()
+    plain = name.removesuffix(".gz")
+    form = plain.rpartition(".")[2]
+    if form == "ndjson":
+        form = "jsonl"
+    if form not in ("parquet", "csv", "tsv", "jsonl", "txt") or (
+        form == "parquet" and plain != name
+    ):
+        raise UserError(f"{table}: a caption table ends in {FORMS}.")
+    return form
+
+
+def refuse_keys(table: Path, keys: Path | None) -> None:
+    """Refuse a list of keys for a table that has keys, and a list of captions without keys.
+
+    Raises
+    ------
+    UserError
+        If so.
+    """
+    is_list = form_of(table) == "txt"
+    if is_list and keys is None:
+        raise UserError(
+            f"{table}: holds captions without keys. {SHIFT} Give caption_keys, a text file with "
+            "the key of each line, or a table with a column of keys (.parquet, .csv, .jsonl)."
+        )
+    if keys is not None and not is_list:
+        raise UserError(
+            f"{keys}: keys are given for a list of captions by position only, and {table} has keys "
+            "of its own. Set caption_keys to null."
+        )

@@ -21,6 +21,7 @@ import pyarrow.parquet as pq
 
 from mispair.core.files import UserError
 from mispair.pairs.captions.decoding import value_at, values_at
+from mispair.pairs.captions.table_files import KEY, SHIFT, form_of, refuse_keys
 
 Row = tuple[str | None, str | None]
 """A value and one of its captions; None where the table has none."""
@@ -28,15 +29,7 @@ Row = tuple[str | None, str | None]
 NumberedRow = tuple[int, Any, str | None]
 """Number of a row for messages, its value as the table has it, and one of its captions."""
 
-KEY = "key"
-"""The join by keys."""
-
-JOIN = r"^(key|url|sha256|json:.+)$"
-"""Regular expression of what joins a table to pairs."""
-
 BATCH_ROWS = 65_536
-
-FORMS = ".parquet, .csv, .tsv, .jsonl or .txt (a list by position); text may be gzipped (.csv.gz)"
 
 
 @dataclass(frozen=True)
@@ -92,26 +85,6 @@ def read_rows(tables: Sequence[Path], keys: Path | None, columns: Columns) -> It
                 )
 
 
-def form_of(table: Path) -> str:
-    """Return the form of a caption table by its name: parquet, csv, tsv, jsonl or txt.
-
-    Raises
-    ------
-    UserError
-        If the name has another ending.
-    """
-    name = table.name.lower()
-    plain = name.removesuffix(".gz")
-    form = plain.rpartition(".")[2]
-    if form == "ndjson":
-        form = "jsonl"
-    if form not in ("parquet", "csv", "tsv", "jsonl", "txt") or (
-        form == "parquet" and plain != name
-    ):
-        raise UserError(f"{table}: a caption table ends in {FORMS}.")
-    return form
-
-
 def _numbered_rows(table: Path, keys: Path | None, columns: Columns) -> Iterator[NumberedRow]:
     if not table.is_file():
         raise UserError(f"{table}: there is no such caption table.")
@@ -145,40 +118,13 @@ def _lines(path: Path) -> Iterator[str]:
         ) from error
 
 
-def refuse_keys(table: Path, keys: Path | None) -> None:
-    """Refuse a list of keys for a table that has keys, and a list of captions without keys.
-
-    Raises
-    ------
-    UserError
-        If so.
-    """
-    is_list = form_of(table) == "txt"
-    if is_list and keys is None:
-        raise UserError(
-            f"{table}: holds captions without keys. {_SHIFT} Give caption_keys, a text file with "
-            "the key of each line, or a table with a column of keys (.parquet, .csv, .jsonl)."
-        )
-    if keys is not None and not is_list:
-        raise UserError(
-            f"{keys}: keys are given for a list of captions by position only, and {table} has keys "
-            "of its own. Set caption_keys to null."
-        )
-
-
-_SHIFT = (
-    "A list by position is only right if it has exactly one line for each key: one image that is "
-    "missing shifts the captions of all images after it."
-)
-
-
 def _positional(table: Path, keys: Path) -> Iterator[NumberedRow]:
     if not keys.is_file():
         raise UserError(f"{keys}: there is no such list of keys.")
     lengths = {path: sum(1 for _ in _lines(path)) for path in (table, keys)}
     if lengths[table] != lengths[keys]:
         raise UserError(
-            f"{table} has {lengths[table]} lines, but {keys} has {lengths[keys]}. {_SHIFT} Give "
+            f"{table} has {lengths[table]} lines, but {keys} has {lengths[keys]}. {SHIFT} Give "
             "the list of keys that the captions were written for."
         )
     return (

@@ -54,7 +54,7 @@ def run(
     from mispair.core.provenance import code_version, fingerprint
     from mispair.core.resume import checkpoints
     from mispair.pairs.captions.sorted_captions import join_of
-    from mispair.pairs.captions.user_tables import KEY
+    from mispair.pairs.captions.table_files import KEY
     from mispair.pairs.index import index_parts
     from mispair.pairs.index.reading import by_name
 

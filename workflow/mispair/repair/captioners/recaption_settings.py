@@ -10,8 +10,7 @@ from pydantic import Field, field_validator, model_validator
 from mispair.core import settings
 from mispair.core.files import UserError
 from mispair.pairs.captions.decoding import SIDECAR_FIELDS
-from mispair.pairs.captions.table_files import table_files
-from mispair.pairs.captions.user_tables import JOIN, KEY, refuse_keys
+from mispair.pairs.captions.table_files import JOIN, KEY, refuse_keys, table_files
 from mispair.towers.encoding_settings import EncodingSettings
 
 
