@@ -19,6 +19,7 @@ from typing import Any
 from mispair import config as configuration
 from mispair.audit import seen_pairs
 from mispair.audit.seen_pairs import OWN_SHARDS_AT_START, SHIPPED_SEED
+from mispair.config_paths import Layers
 from mispair.core import run_record
 from mispair.core.files import UserError
 from mispair.core.provenance import PACKAGE, code_version
@@ -108,7 +109,7 @@ class Dag:
         If a key is wrong or a file that it names is missing; nothing has run by then.
     """
 
-    def __init__(self, content: dict[str, Any], source: str | configuration.Layers):
+    def __init__(self, content: dict[str, Any], source: str | Layers):
         self.config = configuration.validate(content, source)
         self._is_default = not source
         self._record = content.get(run_record.RECORD)
@@ -249,7 +250,8 @@ class Dag:
         if hasattr(section, "device"):
             update["device"] = self.device(step)
         if step == "index_shards":
-            update["json_fields"] = self.repair.recorded_fields(section.json_fields)
+            fields = self.config.index_shards.json_fields
+            update["json_fields"] = self.repair.recorded_fields(fields)
         return command_line(section.model_copy(update=update))
 
     def device(self, step: str, wildcards: Any = None) -> str:

@@ -14,6 +14,7 @@ import yaml
 from mispair.core.files import UserError
 from mispair.evaluation import protocols, sets
 from mispair.pairs.captions.key_lists import first_keys, read_keys, refuse_unlike
+from mispair.pairs.captions.table_files import KEY
 
 if TYPE_CHECKING:
     from mispair.dag import Dag
@@ -145,32 +146,29 @@ def _refuse_caption_tables(dag: Dag, examples: Sequence[str]) -> None:
         with path.open(encoding="utf-8-sig", errors="replace") as opened:
             keys = [line.rstrip("\r\n") for line in islice(opened, ROWS)]
         refuse_unlike("caption_keys", path, keys, examples)
-    join = config.read_captions.join
-    for path in map(Path, dag.user_file("captions")):
-        keys = _first_values(path, lists, config.read_captions, join)
-        if join == "key":
-            refuse_unlike("captions", path, keys, examples)
-    recaptions = config.recaption_pairs
-    if dag.runs("repair") and recaptions.captioner == "given":
-        path = Path(str(recaptions.model))
-        if path.is_file():
-            try:
-                refuse_unlike(
-                    "recaption_pairs.model", path, _first_values(path, [], recaptions), examples
-                )
-            except UserError as error:
-                text = str(error).replace("read_captions.", "recaption_pairs.")
-                raise UserError(text) from error
+    reading = config.read_captions
+    columns = reading.key_column, reading.caption_column, reading.join, "read_captions"
+    _refuse_tables("captions", dag.caption_tables(), lists, columns, examples)
+    giving = config.recaption_pairs
+    if dag.runs("repair") and giving.captioner == "given":
+        columns = giving.key_column, giving.caption_column, giving.join, "recaption_pairs"
+        _refuse_tables("recaption_pairs.model", dag.repair.captioner_files(), [], columns, examples)
 
 
-def _first_values(
-    table: Path, lists: Sequence[Path], columns: object, join: str = "key"
-) -> list[str]:
-    """Return the values that the first rows of a caption table are joined by."""
-    from mispair.pairs.captions import user_tables
+def _refuse_tables(
+    key: str,
+    tables: Sequence[str],
+    lists: Sequence[Path],
+    columns: tuple[str, str, str, str],
+    examples: Sequence[str],
+) -> None:
+    """Read the first rows of caption tables, and compare the keys that join them."""
+    from mispair.pairs.captions.user_tables import Columns, read_rows
 
-    if table.suffix.lower() in (".txt", ".gz") and lists:
-        return []  # by position: both files are read to their ends, which a job does
-    names = columns.key_column, columns.caption_column  # type: ignore[attr-defined]
-    rows = user_tables.read_rows(table, lists[0] if lists else None, *names, join)
-    return [value for value, _ in islice(rows, ROWS) if value]
+    for path in map(Path, tables):
+        if path.suffix.lower() in (".txt", ".gz") and lists:
+            continue  # by position: both files are read to their ends, which a job does
+        rows = read_rows([path], lists[0] if lists else None, Columns(*columns))
+        values = [value for value, _ in islice(rows, ROWS) if value]
+        if Columns(*columns).join == KEY:
+            refuse_unlike(key, path, values, examples)

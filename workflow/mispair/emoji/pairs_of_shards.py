@@ -11,7 +11,7 @@ from typing import NamedTuple, overload
 import numpy as np
 
 from mispair.core import files
-from mispair.pairs.captions.user_tables import read_rows
+from mispair.pairs.captions.user_tables import Columns, read_rows
 from mispair.pairs.index.index import index_shard
 from mispair.pairs.index.policy import Fault, Policy
 
@@ -84,7 +84,7 @@ def read_pairs(
             "writes those of the emoji)."
         )
     table: dict[str, list[str]] = {}
-    for key, caption in read_rows(captions, None, "key", "caption") if captions else ():
+    for key, caption in read_rows([captions], None, Columns()) if captions else ():
         if key is not None and caption is not None:
             table.setdefault(key, []).append(caption)
     policy = Policy(table="replace" if captions else "none")

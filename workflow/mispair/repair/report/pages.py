@@ -105,7 +105,8 @@ def _ledger(ledgers: pd.DataFrame, rate: float, section: str) -> Table:
         expected[expected["after"].isin(["replaced", "dropped"])]
         .groupby(["rule", "before"])["value"].sum() / draws
     ).to_dict()  # fmt: skip
-    heads, remark = (), NOT_KNOWN
+    heads: tuple[str, ...] = ()
+    remark = NOT_KNOWN
     if cells["before"].isin(["right", "wrong"]).any():
         heads, remark = ("repaired", "harmed"), TRUE
     elif of_expected:
@@ -115,8 +116,7 @@ def _ledger(ledgers: pd.DataFrame, rate: float, section: str) -> Table:
         if remark == TRUE:
             pairs = [(rule, "wrong", "right"), (rule, "right", "wrong")]
             return [f"{of_cell.get(pair, 0.0):,.0f}" for pair in pairs]
-        states = ("wrong", "right") if heads else ()
-        known = [of_expected.get((rule, state)) for state in states]
+        known = [of_expected.get((rule, state)) for state in ("wrong", "right") if heads]
         return ["–" if value is None else f"{value:,.0f}" for value in known]
 
     labels = LABELS if remark == TRUE else {**LABELS, **NOT_RIGHT}
