@@ -49,6 +49,7 @@ def refuse_unusable(dag: Dag, *, own_python: bool = True) -> None:
     if own_python:
         refuse_missing_trackers(dag.config.export_metrics.trackers)
     _refuse_evaluation_sets(dag)
+    dag.repair.captioner_files()
     if not dag.encodes:
         return
     _refuse_words(dag)
@@ -123,11 +124,12 @@ def _refuse_evaluation_sets(dag: Dag) -> None:
         if evaluation.is_generated(name):
             continue
         for split in evaluation.splits(name):
-            opened = sets.open_set(folder, split)
+            opened = sets.open_set(folder, split, name)
             next(iter(opened.samples()), None)
         if opened.kind == "classification":
             for protocol in (of for named, of in evaluation.pairs if named == name):
-                custom = protocols.protocol_files(evaluation.protocols[protocol], folder)
+                source = evaluation.protocols[protocol]
+                custom = protocols.protocol_files(source, folder, name)
                 protocols.prompts(opened, protocol, custom)
 
 
