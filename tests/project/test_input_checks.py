@@ -47,6 +47,7 @@ def test_a_good_configuration_is_checked_silently(folder: Path) -> None:
         ("captions", "c.jsonl", '{"key": "1"}\n', ["no column 'caption'"]),
         ("captions", "c.csv", "key,caption\n2,a text\n", ["captions", "zeros"]),
         ("captions", "c.txt", "a text\n", ["caption_keys"]),
+        ("captions", "c.csv", "key,caption\nhttps://a/2.jpg,a text\n", ["read_captions.join"]),
         ("words", "w.txt", "", ["words", "w.txt"]),
     ],
 )

@@ -172,5 +172,11 @@ def _refuse_tables(
             continue  # by position: both files are read to their ends, which a job does
         rows = read_rows([path], lists[0] if lists else None, Columns(*columns))
         values = [value for value, _ in islice(rows, ROWS) if value]
-        if Columns(*columns).join == KEY:
-            refuse_unlike(key, path, values, examples)
+        if Columns(*columns).join != KEY:
+            continue
+        if values and "://" in values[0]:
+            raise UserError(
+                f"{key}: {path} has addresses, such as {values[0]!r}, where keys are expected. Set "
+                f"{columns[-1]}.join to url."
+            )
+        refuse_unlike(key, path, values, examples)
