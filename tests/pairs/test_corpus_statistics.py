@@ -114,6 +114,7 @@ def test_statistics_are_those_of_pandas(seed: int) -> None:
         "caption_person_share": (rows["caption"].str.contains("<PERSON>").mean(), n),
         "caption_non_ascii_share": ((~rows["caption"].map(str.isascii)).mean(), n),
         "caption_control_share": (rows["caption"].str.contains("\u202e").mean(), n),
+        "caption_several_lines_share": (0, n),
         "captions_further": (further, n),
         "captions_distinct": (len(times), n + further),
         "images_distinct": (rows["image_id"].nunique(), n),

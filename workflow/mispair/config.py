@@ -309,7 +309,8 @@ def _owners(
     ]
     if owner is not model and name in model.model_fields:
         return f" It is a general key: write {name!r} at the left, in no section."
-    if not sections:
+    parts = [field.annotation for field in model.model_fields.values()]
+    if not sections or not (owner is model or owner in parts):
         return ""
     sections = [section for section in sections if section in content] or sections
     shown = ", ".join(sections[:MOST_OWNERS]) + ", ..." * (len(sections) > MOST_OWNERS)

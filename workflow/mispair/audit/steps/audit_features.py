@@ -22,7 +22,8 @@ class Settings(settings.Settings):
 
 def run(
     settings: Settings, *, corpus: Path, captions: list[Path], features: list[Path],
-    feature_rows: list[Path], trusted: Path, left_out: list[Path], words: list[Path], absent: Path,
+    feature_rows: list[Path], trusted: Path, words: list[Path], absent: Path,
+    left_out: list[Path] | None = None,
 ) -> None:  # fmt: skip
     """Write the share of namings of each feature that are wrong.
 
@@ -42,7 +43,7 @@ def run(
     ]  # fmt: skip
     pairs = read_captioned_pairs(corpus, 0)
     audited = Audited.of(pairs)
-    is_trusted = read_trusted([trusted], pairs.table["key"], left_out)[audited.image]
+    is_trusted = read_trusted([trusted], pairs.table["key"], left_out or ())[audited.image]
     origin = {"pairs_fingerprint": pairs.fingerprint}
 
     def blocks(selected: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:

@@ -23,7 +23,8 @@ class Settings(settings.Settings):
 def run(
     settings: Settings, *, corpus: Path, captions: list[Path], features: list[Path],
     feature_rows: list[Path], projection: Path, similar: list[Path], trusted: list[Path],
-    left_out: list[Path], training: list[Path], shards: list[Path], audit: Path, rates: Path,
+    training: list[Path], shards: list[Path], audit: Path, rates: Path,
+    left_out: list[Path] | None = None,
 ) -> None:  # fmt: skip
     """Write the probability of each pair, and the rates of the corpus.
 
@@ -35,8 +36,7 @@ def run(
     a list of trusted keys, captions are also ranked among the most similar ones; without it, and
     for conspicuous texts (``text_check``), ``neighbour_p_value`` is null. `left_out` are tables of
     rejected and excluded samples. `training` and `shards` are a record of towers and the shards of
-    the corpus, or none, as
-    `mispair.audit.seen_pairs.refuse_seen` takes them.
+    the corpus, or none, as `mispair.audit.seen_pairs.refuse_seen` takes them.
     """
     import numpy as np
 
@@ -61,7 +61,7 @@ def run(
     texts, text_of_pair = caption_texts(captions, audited.caption_ids)
     same = audited.image, groups_of(texts)[text_of_pair]
     refuse_unusable(corpus, same[1])
-    is_trusted = read_trusted(trusted, pairs.table["key"], left_out)[audited.image]
+    is_trusted = read_trusted(trusted, pairs.table["key"], left_out or ())[audited.image]
     of_texts = described(texts, text_of_pair)
     is_prose = of_texts["text_check"] == ""
     tensors, model = files.read_tensors(projection)

@@ -16,9 +16,9 @@ class Settings(settings.Settings):
 
 def run(
     settings: Settings, *, pairing: Path, features: list[Path], feature_rows: list[Path],
-    untouched: Path, trusted: list[Path], left_out: list[Path], training: list[Path],
-    shards: list[Path], key: str, seeds: int, seed: int, pairs: int | None, device: str,
-    weights: Path,
+    untouched: Path, trusted: list[Path], training: list[Path], shards: list[Path],
+    key: str, seeds: int, seed: int, pairs: int | None, device: str,
+    weights: Path, left_out: list[Path] | None = None,
 ) -> None:  # fmt: skip
     """Write ``rows``, positions in the pairing, and ``weights`` of these pairs; both (s, n).
 
@@ -49,7 +49,7 @@ def run(
     tensors, model = files.read_tensors(untouched)
     projections = tensors["image_projection"][0], tensors["text_projection"][0]
     chosen = [subset(len(table), pairs, seed, draw) for draw in range(seeds)]
-    is_trusted = read_trusted(trusted, pa.array(table["key"], pa.large_string()), left_out)
+    is_trusted = read_trusted(trusted, pa.array(table["key"], pa.large_string()), left_out or ())
     weighed = []
     try:
         data = gather(parts_of_towers(features, feature_rows, model.get("towers")), table, chosen)

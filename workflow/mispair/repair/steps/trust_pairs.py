@@ -29,8 +29,8 @@ def run(
     draw: int,
     captions: list[Path],
     trusted_keys: list[Path],
-    left_out: list[Path],
     trusted: Path,
+    left_out: list[Path] | None = None,
 ) -> None:
     """Write key, caption_id and caption of each trusted pair, sorted by key.
 
@@ -51,7 +51,9 @@ def run(
     if column("kept", draw) in table:
         table = table[table[column("kept", draw)].to_numpy(bool)]
     if trusted_keys:
-        chosen = read_trusted(trusted_keys, pa.array(table["key"], pa.large_string()), left_out)
+        chosen = read_trusted(
+            trusted_keys, pa.array(table["key"], pa.large_string()), left_out or ()
+        )
         source = str(trusted_keys[0])
     else:
         number = max(1, round(settings.share * len(table)))
