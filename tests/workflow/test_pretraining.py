@@ -89,7 +89,12 @@ def test_towers_learn_from_the_captions_of_each_rule_without_any_frozen_towers(
         "studies": ["repair"],
         "corrupt_captions": {"schemes": ["random"], "rates": [0.5]},
         "trust_pairs": {"share": 0.4},
-        "recaption_pairs": {"steps": 60, "train_batch_size": 32, "max_same_share": 1.0},
+        "recaption_pairs": {
+            "steps": 60,
+            "train_batch_size": 32,
+            "max_same_share": 1.0,
+            "use_if_not_better": True,
+        },
         "filter_captions": {"rules": sorted(RULES), "rates": [0.5], "trains": ["towers"]},
     }
     (checkout.folder / "repair.yaml").write_text(yaml.safe_dump(content))

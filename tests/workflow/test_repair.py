@@ -21,7 +21,12 @@ TINY = {
     "make_evaluation_set": {"images": 100, "train_images": 50, "retrieval_images": 20},
     "corrupt_captions": {"rates": [0.5]},
     "trust_pairs": {"share": 0.3},
-    "recaption_pairs": {"steps": 60, "train_batch_size": 32, "max_same_share": 1.0},
+    "recaption_pairs": {
+        "steps": 60,
+        "train_batch_size": 32,
+        "max_same_share": 1.0,
+        "use_if_not_better": True,
+    },
     "filter_captions": {
         "rules": ["raw", "factor", "drop", "second-round", "posterior", "oracle"],
         "rates": [0.0, 0.5],

@@ -21,7 +21,12 @@ BLOCK = re.compile(r"^```(\w+)(?: title=\"([^\"]+)\")?\n(.*?)^```$", re.MULTILIN
 TINY = {
     "calibrate_audit": {"rates": [0.0, 0.3], "pairs": 1000, "trusted": 40},
     "make_evaluation_set": {"images": 100, "train_images": 20},
-    "recaption_pairs": {"steps": 60, "train_batch_size": 32, "max_same_share": 1.0},
+    "recaption_pairs": {
+        "steps": 60,
+        "train_batch_size": 32,
+        "max_same_share": 1.0,
+        "use_if_not_better": True,
+    },
     "finetune_projection": {"pairs": None, "seeds": 1, "epochs": 2, "batch_size": 64},
     "measure_purity": {"rotations": 1},
 }
