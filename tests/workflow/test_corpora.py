@@ -147,13 +147,14 @@ def test_captions_from_a_table_go_by_key(empty: Checkout) -> None:
     assert dict(zip(index["key"], index["caption"], strict=True)) == {
         key: f"new words for {key}" for key in keys
     }
-    # A list by line number is refused without keys, and with too few of them.
+    # A list by line number is refused without keys before any job, and with too few by its job.
     (empty.folder / "new.txt").write_text("\n".join(f"line {n}" for n in range(12)))
     (empty.folder / "keys.txt").write_text("\n".join(keys[:11]))
-    for more in ({}, {"caption_keys": "keys.txt"}):
+    for more, told in (({}, "caption_keys"), ({"caption_keys": "keys.txt"}, "read-captions: ")):
         arguments = configured(empty, shards="shards", captions="new.txt", **more)
         printed = empty.snakemake(CORPUS, *arguments, check=False)
-        assert "mispair read-captions: " in printed
+        assert told in printed
+        assert ("mispair read-captions" in printed) == bool(more)
         assert "Traceback" not in printed
 
 

@@ -46,7 +46,8 @@ def refuse_unusable(dag: Dag, *, own_python: bool = True) -> None:
     UserError
         If an input cannot be used.
     """
-    if own_python:
+    # A Python without torch runs no job: it lints or draws the workflow.
+    if own_python and importlib.util.find_spec("torch") is not None:
         refuse_missing_trackers(dag.config.export_metrics.trackers)
     _refuse_evaluation_sets(dag)
     dag.repair.captioner_files()
