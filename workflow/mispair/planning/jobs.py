@@ -137,6 +137,8 @@ def planned_jobs(arguments: Sequence[str]) -> tuple[list[Job], Machine]:
             enough = "all" if args.jobs is None else str(args.jobs if is_local else sys.maxsize)
             parser, args = parse_args([*options, "--cores", enough])
         done = args_to_api(args, parser)
+    except SystemExit:  # of the rules, at a mistake of the configuration
+        done = False
     finally:
         logger.removeFilter(keep)
     if not done:
