@@ -457,15 +457,15 @@ def test_touched_files_of_the_user_do_nothing(mine: Checkout) -> None:
         ),
         (
             "digits/train/0.tar",
-            b"000",
-            b"777",
+            b"IDAT",
+            b"JDAT",
             {"encode_evaluation": 1, "fit_linear_probe": 2, **REPORT_OF_ONE},
         ),
         (
             "captions.csv",
             b"picture 7",
             b"photo 7",
-            {"read_captions": 1, "index_shards": 2, **INDEXED},  # and no image is encoded
+            {"read_captions": 1, "index_shards": 2, "encode_features": 2, **INDEXED},
         ),
         ("00001.tar", b"00001", b"77777", {"index_shards": 1, "encode_features": 1, **INDEXED}),
     ],

@@ -56,7 +56,7 @@ def planned(checkout: Checkout, **changes: Any) -> set[str]:
     options = configure(checkout, **changes)
     printed = checkout.snakemake("simulation", "--dry-run", "--printshellcmds", *options)
     assert "double '/'" not in printed  # in the paths of a study that is not run
-    return set(re.findall(r"--simulation results/simulation/(\S+)\.json", printed))
+    return set(re.findall(r"--simulation '?results/simulation/(\S+)\.json", printed))
 
 
 @pytest.fixture(scope="module")

@@ -27,7 +27,6 @@ from mispair.core.settings import NONE, Settings, command_line
 from mispair.core.stamps import stamp
 from mispair.evaluation.dag import Evaluation
 from mispair.pairs.captions.table_files import refuse_keys, table_files
-from mispair.pairs.index.policy import OF_IMAGES
 from mispair.pairs.shards.sources import describe, resolve_named, resolve_shards
 from mispair.pretraining.dag import Pretraining
 from mispair.repair import dag as repair
@@ -157,16 +156,9 @@ class Dag:
             self._refuse_towers_of_this_corpus()
         self._refuse_seen_pairs()
         if self.encodes:
-            for key in ("trusted", "words", "caption_keys"):
+            for key in ("trusted", "words", "caption_keys", "groups"):
                 self.user_file(key)  # raises before any job if the file is missing
             self.caption_tables()
-            self._refuse_groups_without_columns()
-
-    def _refuse_groups_without_columns(self) -> None:
-        from mispair.audit.texts.groups_file import columns_of
-
-        for path in self.user_file("groups"):
-            columns_of(Path(path), self.config.select_pairs.group_fields)
 
     @property
     def _judges(self) -> bool:
@@ -365,12 +357,6 @@ class Dag:
     def sources_of_shards(self, shards: list[str]) -> list[str]:
         """Return the name of the source of each shard; none if sources have no names."""
         return [self._sources[path] for path in shards if path in self._sources]
-
-    @property
-    def image_policy(self) -> str:
-        """The settings that decide which images are encoded."""
-        policy: str = self.config.index_shards.model_dump_json(include=OF_IMAGES)
-        return policy
 
     def downloads_of(self, wildcards: Any) -> list[str]:
         """Return img2dataset's statistics of its downloads, next to the shards of a group."""

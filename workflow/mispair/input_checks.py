@@ -54,6 +54,7 @@ def refuse_unusable(dag: Dag, *, own_python: bool = True) -> None:
     if not dag.encodes:
         return
     _refuse_words(dag)
+    _refuse_groups(dag)
     examples = first_keys(dag.first_shards())
     for path in map(Path, dag.user_file("trusted")):
         refuse_unlike("trusted", path, read_keys(path, "trusted"), examples)
@@ -139,6 +140,14 @@ def _refuse_words(dag: Dag) -> None:
         from mispair.audit.mentions import read_words
 
         read_words(Path(paths[0]))
+
+
+def _refuse_groups(dag: Dag) -> None:
+    """Refuse a file of groups without a column of groups."""
+    if paths := dag.user_file("groups"):
+        from mispair.audit.texts.groups_file import columns_of
+
+        columns_of(Path(paths[0]), dag.config.select_pairs.group_fields)
 
 
 def _refuse_caption_tables(dag: Dag, examples: Sequence[str]) -> None:

@@ -56,8 +56,9 @@ rule pretrain_towers:
 rule encode_features:
     input:
         shards=steady(dag.shards_of),
-        # Images depend on shards, code and settings, which params have, and on no caption.
-        images=ancient("results/pairs/{corpus}/index/{group}.images.parquet"),
+        # Not `ancient`, although no caption decides on the images: then Snakemake would not compare
+        # the stamps of a job whose index runs again, and a replaced shard would keep its features.
+        images="results/pairs/{corpus}/index/{group}.images.parquet",
         # Nothing is encoded before the whole corpus has passed; what it holds changes no feature.
         passed=ancient("results/pairs/{corpus}/corpus.parquet"),
         towers=steady(dag.tower_files),
@@ -77,8 +78,6 @@ rule encode_features:
         gpu=dag.gpus("encode_features"),
     params:
         *code_version("encode_features"),
-        *code_version("index_shards"),
-        policy=dag.image_policy,
         stamps=dag.stamps(dag.shards_of, dag.tower_files),
         sources=dag.sources_of,
         flags=literal(dag.flags("encode_features")),

@@ -121,13 +121,6 @@ class PolicySettings(settings.Settings):
         return self
 
 
-OF_IMAGES = {"caption_from", "max_image_pixels", "min_image_side", "max_aspect_ratio"}
-"""Settings that decide which images there are; the others decide on captions only.
-
-The member that holds the caption is among them because it tells where the dots of a name end a key.
-"""
-
-
 class Policy(PolicySettings):
     """What is a pair in a job: its settings, fixed limits (bytes), and the caption table.
 
