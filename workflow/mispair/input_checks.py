@@ -175,6 +175,8 @@ def _refuse_tables(
     examples: Sequence[str],
 ) -> None:
     """Read the first rows of caption tables, and compare the keys that join them."""
+    if not tables:
+        return
     from mispair.pairs.captions.user_tables import Columns, read_rows
 
     for path in map(Path, tables):
