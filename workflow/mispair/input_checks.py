@@ -179,16 +179,17 @@ def _refuse_tables(
         return
     from mispair.pairs.captions.user_tables import Columns, read_rows
 
+    named = Columns(*columns)
     for path in map(Path, tables):
         if path.suffix.lower() in (".txt", ".gz") and lists:
             continue  # by position: both files are read to their ends, which a job does
-        rows = read_rows([path], lists[0] if lists else None, Columns(*columns))
+        rows = read_rows([path], lists[0] if lists else None, named)
         values = [value for value, _ in islice(rows, ROWS) if value]
-        if Columns(*columns).join != KEY:
+        if named.join != KEY:
             continue
         if values and "://" in values[0]:
             raise UserError(
                 f"{key}: {path} has addresses, such as {values[0]!r}, where keys are expected. Set "
-                f"{columns[-1]}.join to url."
+                f"{named.section}.join to url."
             )
         refuse_unlike(key, path, values, examples)

@@ -22,7 +22,9 @@ LARGEST_UNKNOWN_SHARE = 0.05
 """Largest share of keys that may be neither in the corpus nor among the pairs it left out."""
 
 
-def read_trusted(paths: Sequence[Path], keys: Any, left_out: Sequence[Path] = ()) -> np.ndarray:
+def read_trusted(
+    paths: Sequence[Path], keys: Any, left_out: Sequence[Path] | None = None
+) -> np.ndarray:
     """Return which keys of the corpus are trusted, (n,) bool; none without a file.
 
     Keys of pairs that were rejected or excluded are left out, and so are a few unknown ones; both
@@ -34,7 +36,7 @@ def read_trusted(paths: Sequence[Path], keys: Any, left_out: Sequence[Path] = ()
         None, or one file, as `mispair.pairs.captions.key_lists.read_keys` reads it.
     keys : (n,) pyarrow array
         Keys of the corpus.
-    left_out : sequence of Path
+    left_out : sequence of Path, optional
         Tables with the ``key`` of samples that were rejected or excluded.
 
     Raises
@@ -49,7 +51,7 @@ def read_trusted(paths: Sequence[Path], keys: Any, left_out: Sequence[Path] = ()
     named = pc.unique(pa.array(read_keys(path, "trusted"), pa.large_string()))
     missing = named.filter(pc.invert(pc.is_in(named, value_set=_text(keys))))
     if len(missing):
-        _count_missing(path, missing, len(named), left_out)
+        _count_missing(path, missing, len(named), left_out or ())
     return np.asarray(pc.is_in(_text(keys), value_set=named).to_numpy(zero_copy_only=False), bool)
 
 

@@ -43,7 +43,7 @@ def run(
     ]  # fmt: skip
     pairs = read_captioned_pairs(corpus, 0)
     audited = Audited.of(pairs)
-    is_trusted = read_trusted([trusted], pairs.table["key"], left_out or ())[audited.image]
+    is_trusted = read_trusted([trusted], pairs.table["key"], left_out)[audited.image]
     origin = {"pairs_fingerprint": pairs.fingerprint}
 
     def blocks(selected: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:

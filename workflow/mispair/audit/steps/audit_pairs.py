@@ -61,7 +61,7 @@ def run(
     texts, text_of_pair = caption_texts(captions, audited.caption_ids)
     same = audited.image, groups_of(texts)[text_of_pair]
     refuse_unusable(corpus, same[1])
-    is_trusted = read_trusted(trusted, pairs.table["key"], left_out or ())[audited.image]
+    is_trusted = read_trusted(trusted, pairs.table["key"], left_out)[audited.image]
     of_texts = described(texts, text_of_pair)
     is_prose = of_texts["text_check"] == ""
     tensors, model = files.read_tensors(projection)

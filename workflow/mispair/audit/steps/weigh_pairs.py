@@ -49,7 +49,7 @@ def run(
     tensors, model = files.read_tensors(untouched)
     projections = tensors["image_projection"][0], tensors["text_projection"][0]
     chosen = [subset(len(table), pairs, seed, draw) for draw in range(seeds)]
-    is_trusted = read_trusted(trusted, pa.array(table["key"], pa.large_string()), left_out or ())
+    is_trusted = read_trusted(trusted, pa.array(table["key"], pa.large_string()), left_out)
     weighed = []
     try:
         data = gather(parts_of_towers(features, feature_rows, model.get("towers")), table, chosen)

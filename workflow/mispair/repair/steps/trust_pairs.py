@@ -51,9 +51,7 @@ def run(
     if column("kept", draw) in table:
         table = table[table[column("kept", draw)].to_numpy(bool)]
     if trusted_keys:
-        chosen = read_trusted(
-            trusted_keys, pa.array(table["key"], pa.large_string()), left_out or ()
-        )
+        chosen = read_trusted(trusted_keys, pa.array(table["key"], pa.large_string()), left_out)
         source = str(trusted_keys[0])
     else:
         number = max(1, round(settings.share * len(table)))
