@@ -98,6 +98,16 @@ def test_messages_name_key_value_and_nearest_name(content: dict, words: list[str
         assert word in str(refusal.value)
 
 
+@pytest.mark.parametrize("setting", config.REMOVED)
+def test_a_removed_setting_is_named_with_what_to_use(setting: str) -> None:
+    content: Any = None
+    for key in reversed(setting.split(".")):
+        content = {key: content}
+    with pytest.raises(UserError, match="1 mistake:") as refusal:
+        config.validate(content, "mine.yaml")
+    assert f"  {setting}: this setting was removed. {config.REMOVED[setting]}" in str(refusal.value)
+
+
 def test_all_mistakes_come_at_once() -> None:
     with pytest.raises(UserError, match="2 mistakes"):
         config.validate({"studie": [], "corrupt_captions": {"rates": [7]}}, "mine.yaml")

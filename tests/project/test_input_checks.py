@@ -34,7 +34,7 @@ def check(**content: Any) -> None:
 def test_a_good_configuration_is_checked_silently(folder: Path) -> None:
     (folder / "t.csv").write_text("key;ok\n000000002;1\n")
     (folder / "c.csv").write_text("key,caption\n000000002,a text\n")
-    check(trusted="t.csv", captions="c.csv", export_metrics={"trackers": ["tensorboard"]})
+    check(trusted="t.csv", captions="c.csv")
 
 
 @pytest.mark.parametrize(
@@ -67,13 +67,6 @@ def test_a_table_of_recaptions_in_the_wrong_form(folder: Path) -> None:
             studies=["repair"], evaluation_sets=["scenes-digit"],
             recaption_pairs={"captioner": "given", "model": "r.csv"},
         )  # fmt: skip
-
-
-def test_trackers_that_are_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
-    input_checks.refuse_missing_trackers(["tensorboard"])
-    monkeypatch.setitem(input_checks.MODULES, "wandb", "no_such_package")
-    with pytest.raises(UserError, match=r"export_metrics\.trackers.*no_such_package"):
-        input_checks.refuse_missing_trackers(["tensorboard", "wandb"])
 
 
 def test_programs_that_are_missing() -> None:

@@ -1,4 +1,4 @@
-"""Exports: event files that TensorBoard's own messages read back, trackers, and no network."""
+"""Exports: event files that TensorBoard's own messages read back, and no network."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import socket
 import struct
 import sys
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -19,8 +18,8 @@ from tensorboardX.proto.event_pb2 import Event
 from mispair.core import files
 from mispair.image_text.report import curves
 from mispair.report import studies
-from mispair.report.exports import trackers
 from mispair.report.exports.runs import Curve, Run, thinned
+from mispair.report.exports.tensorboard import EVENTS, write_runs
 from mispair.report.steps import export_metrics
 from mispair.report.tables import Tables, tidy
 from mispair.towers.features import PairedFeatures
@@ -97,12 +96,12 @@ def projection(path: Path, loss: np.ndarray) -> Path:
 ARM = "results/arms/scenes/towers/pretrained_random~0.5"
 
 
-def export(folder: Path, **settings: Any) -> Path:
+def export(folder: Path) -> Path:
     training = folder / "results/towers/trained/training.json"
     files.write_json(training, {"losses": [{"epoch": 1, "loss": 2.5}, {"epoch": 2, "loss": 2.0}]})
     loss = np.arange(14, dtype=np.float32).reshape(2, 7)
     export_metrics.run(
-        export_metrics.Settings(**settings),
+        export_metrics.Settings(),
         tables=folder_of_tables(folder / "tables"),
         trained=[projection(folder / ARM / "projection.safetensors", loss), training],
         folder=folder / "reports",
@@ -114,23 +113,21 @@ def test_event_files_hold_what_runs_recorded_at_steps_that_only_rise(tmp_path: P
     reports = export(tmp_path)
     tuned = reports / "tensorboard/fine-tuning/pretrained_random~0.5"
     assert sorted(path.name for path in tuned.iterdir()) == ["seed~0", "seed~1"]
-    found = scalars(tuned / "seed~1" / trackers.EVENTS)
+    found = scalars(tuned / "seed~1" / EVENTS)
     assert found["loss"] == [(step, 7.0 + step) for step in range(7)]
     assert found["acc1/digits _ _b_/clip_benchmark"] == [(6, 0.25)]
-    simulated = scalars(
-        reports / "tensorboard/simulation/as-run/cs~0.3/raw/trial~0" / trackers.EVENTS
-    )
+    simulated = scalars(reports / "tensorboard/simulation/as-run/cs~0.3/raw/trial~0" / EVENTS)
     assert [step for step, _ in simulated["loss"]] == [1, 2, 3]
     assert simulated["alignment/image"] == [(0, 0.0), (8, 8.0)]
     assert simulated.keys() == {"loss", "alignment/image", "alignment/text"}
-    pretrained = scalars(reports / "tensorboard/pretraining/trained" / trackers.EVENTS)
+    pretrained = scalars(reports / "tensorboard/pretraining/trained" / EVENTS)
     assert pretrained == {"loss": [(1, 2.5), (2, 2.0)]}
 
 
 def test_the_same_results_give_the_same_bytes_and_what_is_gone_goes(tmp_path: Path) -> None:
     reports = export(tmp_path)
     before = {path: path.read_bytes() for path in reports.rglob("*") if path.is_file()}
-    stale = reports / "tensorboard/old" / trackers.EVENTS
+    stale = reports / "tensorboard/old" / EVENTS
     stale.parent.mkdir()
     stale.write_bytes(b"")
     export(tmp_path)
@@ -201,8 +198,8 @@ def test_event_files_take_any_value_and_long_tags(tmp_path: Path) -> None:
     curves = [
         Curve(tag, (step,), (value,)) for step, (tag, value) in zip(steps, values, strict=True)
     ]
-    trackers.tensorboard([Run("run", ABOUT, tuple(curves))], tmp_path, tmp_path, online=False)
-    _, *rest = events((tmp_path / "run" / trackers.EVENTS).read_bytes())
+    write_runs([Run("run", ABOUT, tuple(curves))], tmp_path)
+    _, *rest = events((tmp_path / "run" / EVENTS).read_bytes())
     assert [event.step for event in rest] == [0, 2**40, 2**40]
     read = [(one.summary.value[0].tag, one.summary.value[0].simple_value) for one in rest]
     assert [tag for tag, _ in read] == [tag for tag, _ in values]
@@ -211,7 +208,7 @@ def test_event_files_take_any_value_and_long_tags(tmp_path: Path) -> None:
     assert read[2][1] == np.float32(-1e30)
 
 
-def test_by_default_no_network_is_used_and_no_tracker_imported(
+def test_neither_the_network_nor_tensorboard_is_used(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(*_: Any, **__: Any) -> None:
@@ -220,106 +217,7 @@ def test_by_default_no_network_is_used_and_no_tracker_imported(
     for name in ("connect", "connect_ex", "sendto", "bind"):
         monkeypatch.setattr(socket.socket, name, refuse)
     monkeypatch.setattr(socket, "getaddrinfo", refuse)
-    for name in ("wandb", "mlflow", "tensorboard"):
-        monkeypatch.setitem(sys.modules, name, None)  # an import fails
+    monkeypatch.setitem(sys.modules, "tensorboard", None)  # an import fails
     reports = export(tmp_path)
     made = sorted(path.name for path in reports.iterdir())
     assert made == ["clip_benchmark", "tensorboard"]
-
-
-RUNS = [Run("a/b/seed~0", ABOUT, (Curve("loss", (0, 1), (2.0, 1.0)), Curve("acc1", (1,), (0.5,))))]
-
-
-@pytest.mark.parametrize(("online", "mode"), [(False, "offline"), (True, "online")])
-def test_wandb_is_given_every_run_step_by_step(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, online: bool, mode: str
-) -> None:
-    calls: list[Any] = []
-
-    def init(**options: Any) -> Any:
-        calls.append(options)
-        return SimpleNamespace(
-            log=lambda values, step: calls.append((step, values)),
-            finish=lambda: calls.append("finish"),
-        )
-
-    monkeypatch.setitem(sys.modules, "wandb", SimpleNamespace(init=init))
-    trackers.wandb(RUNS, tmp_path, tmp_path, online)
-    opened, *rest = calls
-    assert (opened["mode"], opened["dir"], opened["config"]) == (mode, str(tmp_path), ABOUT)
-    assert (opened["name"], opened["group"]) == ("a/b/seed~0", "a/b")
-    assert rest == [(0, {"loss": 2.0}), (1, {"acc1": 0.5, "loss": 1.0}), "finish"]
-
-
-class Client:
-    """What is asked of MLflow's client."""
-
-    calls: list[Any]
-
-    def __init__(self, tracking_uri: str) -> None:
-        type(self).calls = [tracking_uri]
-
-    def get_experiment_by_name(self, name: str) -> None:
-        return None
-
-    def create_experiment(self, name: str, place: str | None) -> str:
-        self.calls.append((name, place))
-        return "1"
-
-    def create_run(self, number: str, start_time: int, run_name: str) -> Any:
-        self.calls.append((number, run_name))
-        return SimpleNamespace(info=SimpleNamespace(run_id="r"))
-
-    def log_batch(self, run: str, metrics: Any = (), params: Any = ()) -> None:
-        assert run == "r"
-        self.calls.append([*metrics, *params])
-
-    def set_terminated(self, run: str, end_time: int) -> None:
-        self.calls.append("end")
-
-
-@pytest.fixture
-def mlflow(monkeypatch: pytest.MonkeyPatch) -> None:
-    entities = SimpleNamespace(Metric=lambda *values: values, Param=lambda *values: values)
-    module = SimpleNamespace(MlflowClient=Client, entities=entities)
-    monkeypatch.setitem(sys.modules, "mlflow", module)
-
-
-@pytest.mark.usefixtures("mlflow")
-def test_mlflow_is_given_every_run_in_batches(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(trackers, "BATCH", 2)
-    home = tmp_path / "home"
-    trackers.mlflow(RUNS, tmp_path, home, False)
-    assert Client.calls == [
-        f"sqlite:///{tmp_path / 'mlflow.db'}",
-        ("mispair", (home / "artifacts").as_uri()),
-        ("1", "a/b/seed~0"),
-        [("start", "pretrained"), ("scheme", "random"), ("rate", "0.5")],
-        [("loss", 2.0, 0, 0), ("acc1", 0.5, 1, 1)],
-        [("loss", 1.0, 1, 1)],
-        "end",
-    ]
-
-
-@pytest.mark.usefixtures("mlflow")
-def test_mlflow_online_needs_the_name_of_its_server(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
-    with pytest.raises(files.UserError, match="MLFLOW_TRACKING_URI"):
-        trackers.mlflow(RUNS, tmp_path, tmp_path, True)
-    monkeypatch.setenv("MLFLOW_TRACKING_URI", "https://mlflow.invalid")
-    trackers.mlflow(RUNS, tmp_path, tmp_path, True)
-    assert Client.calls[:2] == ["https://mlflow.invalid", ("mispair", None)]
-
-
-@pytest.mark.parametrize("name", ["wandb", "mlflow"])
-def test_a_tracker_that_is_not_installed_is_named_with_the_remedy(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
-) -> None:
-    monkeypatch.setitem(sys.modules, name, None)
-    with pytest.raises(files.UserError, match=rf"trackers: {name} is not .*pip install {name}"):
-        export(tmp_path, trackers=["tensorboard", name])
-    assert not (tmp_path / "reports" / name).exists()

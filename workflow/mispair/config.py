@@ -44,6 +44,12 @@ GENERATED = "generated"
 MOST_OWNERS = 4
 """Most sections that are named for a key in the wrong place."""
 
+REMOVED = {
+    "export_metrics.online": "TensorBoard's event files are always written, without a network.",
+    "export_metrics.trackers": "TensorBoard's event files are always in reports/tensorboard.",
+}
+"""What to use in place of settings of earlier versions."""
+
 SourceName = Annotated[str, StringConstraints(pattern=r"^[^/\s-]([^/\n]*[^/\s])?$")]
 SetsByName = dict[Annotated[str, AfterValidator(path_name)], str]
 Sources = str | list[str] | dict[SourceName, str | list[str]]
@@ -270,10 +276,14 @@ def explain(
         key, owner, field = _place(model, fault["loc"])
         if fault["type"] == "extra_forbidden":
             name = str(fault["loc"][-1])
+            whole = f"{key}.{name}" if key else name
+            if whole in REMOVED:
+                lines.append(f"  {whole}: this setting was removed. {REMOVED[whole]}")
+                continue
             hint = _owners(name, model, owner, content)
             if not hint or owner is not model:
                 hint += nearest(name, owner.model_fields)
-            lines.append(f"  {key + '.' if key else ''}{name}: there is no such key.{hint}")
+            lines.append(f"  {whole}: there is no such key.{hint}")
             if not hint:
                 lines.append(f"    allowed here: {', '.join(sorted(owner.model_fields))}")
             continue

@@ -891,10 +891,10 @@ class Dag:
         towers = TRAINED_TOWERS if self._trains_towers else []
         return [*tuned, *(path for path in towers if path.endswith("training.json"))]
 
-    def exports(self) -> list[str]:
+    @staticmethod
+    def exports() -> list[str]:
         """Return the folders for other tools."""
-        names = ["clip_benchmark", *self.config.export_metrics.trackers]
-        return [f"reports/{name}" for name in names]
+        return ["reports/clip_benchmark", "reports/tensorboard"]
 
     def pieces(self) -> list[str]:
         """Return the contact sheet and the galleries, if their studies run."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import shutil
 from collections.abc import Sequence
 from itertools import islice, pairwise
@@ -19,9 +18,6 @@ from mispair.pairs.captions.table_files import KEY
 if TYPE_CHECKING:
     from mispair.dag import Dag
 
-MODULES = {"tensorboard": "tensorboardX", "wandb": "wandb", "mlflow": "mlflow"}
-"""The package that each tracker of export_metrics needs."""
-
 SLURM_PROGRAMS = ("sbatch", "squeue", "sacct", "scancel")
 """Programs by which Snakemake's plugin for SLURM starts jobs and follows them."""
 
@@ -31,24 +27,19 @@ ROWS = 1000
 """Rows at the start of a caption table whose keys are compared with those of the shards."""
 
 
-def refuse_unusable(dag: Dag, *, own_python: bool = True) -> None:
+def refuse_unusable(dag: Dag) -> None:
     """Refuse files and programs that a job would refuse later.
 
     Parameters
     ----------
     dag : Dag
         A checked configuration.
-    own_python : bool
-        Whether jobs run in this Python: a container or a conda environment has its own packages.
 
     Raises
     ------
     UserError
         If an input cannot be used.
     """
-    # A Python without torch runs no job: it lints or draws the workflow.
-    if own_python and importlib.util.find_spec("torch") is not None:
-        refuse_missing_trackers(dag.config.export_metrics.trackers)
     _refuse_evaluation_sets(dag)
     dag.repair.captioner_files()
     if not dag.encodes:
@@ -59,23 +50,6 @@ def refuse_unusable(dag: Dag, *, own_python: bool = True) -> None:
     for path in map(Path, dag.user_file("trusted")):
         refuse_unlike("trusted", path, read_keys(path, "trusted"), examples)
     _refuse_caption_tables(dag, examples)
-
-
-def refuse_missing_trackers(trackers: Sequence[str]) -> None:
-    """Refuse trackers whose package is not installed.
-
-    Raises
-    ------
-    UserError
-        Naming the first of them.
-    """
-    for tracker in trackers:
-        if importlib.util.find_spec(MODULES[tracker]) is None:
-            raise UserError(
-                f"export_metrics.trackers: the package {MODULES[tracker]} of {tracker} is not "
-                f"installed. Install it (python -m pip install {MODULES[tracker]}), or take "
-                f"{tracker} out of the list."
-            )
 
 
 def refuse_missing_programs(programs: Sequence[str] = SLURM_PROGRAMS) -> None:

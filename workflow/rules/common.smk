@@ -47,7 +47,7 @@ try:
     dag.ends()  # raises here, and not in the middle of a rule, if settings do not fit
     # Jobs on a cluster read the Snakefile again; once is enough.
     if workflow.is_main_process:
-        refuse_unusable(dag, own_python=not workflow.deployment_settings.deployment_method)
+        refuse_unusable(dag)
     if workflow.is_main_process and (differs := dag.compare_with_record()):
         logger.warning(differs)
     clock = user_files.time_of_new_files() if workflow.is_main_process else None

@@ -1,4 +1,4 @@
-"""Curves of the image-text study for trackers of experiments."""
+"""Curves of the image-text study for TensorBoard."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs and their curves, as trackers of experiments take them.
+"""Runs and their curves, as TensorBoard takes them.
 
 Curves are made from complete results. A resumed training has every step in them once, so steps
 never go back.
@@ -27,7 +27,7 @@ class Curve:
 
 @dataclass(frozen=True)
 class Run:
-    """A training: its name with slashes, by which trackers group runs, its keys, and its curves."""
+    """A training: its name, whose slashes group runs in TensorBoard, its keys and its curves."""
 
     name: str
     about: Mapping[str, Any]
@@ -52,7 +52,7 @@ def in_order(curves: Mapping[str, Mapping[int, float]]) -> Iterable[Curve]:
 
 
 def tag_of(parts: Iterable[Any]) -> str:
-    """Join the parts of a name that are not missing, in letters that every tracker accepts."""
+    """Join the parts of a name that are not missing, in letters that TensorBoard keeps."""
     names = (
         f"{part:g}" if isinstance(part, float) else str(part) for part in parts if not pd.isna(part)
     )

@@ -99,7 +99,7 @@ class Pages:
     settings : callable
         Tables of settings, for the page of the run.
     runs : callable
-        Curves for trackers of experiments, from the tables, the files of trainings (by kind) and
+        Curves for TensorBoard, from the tables, the files of trainings (by kind) and
         the largest number of points.
     results : callable
         Results in the form of CLIP_benchmark, by path.

@@ -1,4 +1,4 @@
-"""Curves of the simulation for trackers of experiments."""
+"""Curves of the simulation for TensorBoard."""
 
 from __future__ import annotations
 
