@@ -113,7 +113,7 @@ class Files:
             *(self.folder / f"rows/{name}.parquet" for name in names), "--projection",
             self.folder / "projection.safetensors", "--device", "cpu", "--training", "--shards",
         ]  # fmt: skip
-        if step in ("audit-pairs", "audit-features", "weigh-pairs"):
+        if step in ("audit-pairs", "weigh-pairs"):
             more = {"left_out": "", **more}
         for key, value in more.items():
             arguments += [f"--{key.replace('_', '-')}", *([value] if value else [])]

@@ -12,11 +12,10 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -29,9 +28,6 @@ DRAWS = 17
 SIMILAR_DRAWS = 5
 TRAINED_DRAWS = 2
 TRUSTED = 2000
-FEATURE_RATES = (("spurious", 0.1), ("spurious", 0.3), ("spurious", 0.5), ("missing", 0.3))
-FEATURE_DRAWS = ((500, 0), (2000, 0), (2000, 1))
-"""Numbers of trusted pairs, and seeds of which ones."""
 
 PAIRS, WIDTH, PARTS = 1_000_000, 512, 10
 
@@ -40,7 +36,6 @@ def measure() -> Iterator[Row]:
     """Measure errors on the demo's corpus, and the time of a large one."""
     if (RESULTS / "pairs/scenes/similar.parquet").is_file():
         yield from on_scenes(RESULTS, DRAWS, SIMILAR_DRAWS, TRAINED_DRAWS)
-        yield named_but_absent(RESULTS, FEATURE_RATES, FEATURE_DRAWS)
     else:
         yield ("audit, errors on scenes", "not measured", "run make demo first", "")
     yield speed(PAIRS, WIDTH, PARTS)
@@ -124,87 +119,6 @@ def _errors(rows: list[dict[str, float]], scheme: str, scorer: str, method: str)
         "error by share " + "; ".join(means),
         f"{len(own)} draws",
         f"{covered} of {len(own)} intervals cover",
-    )
-
-
-def named_but_absent(
-    results: Path, schemes: Sequence[tuple[str, float]], draws: Sequence[tuple[int, int]]
-) -> Row:
-    """Estimate which features captions of the demo's corpus name by mistake, and how often."""
-    from mispair.pairs.captions.caption_texts import read_pictured_features
-    from mispair.pairs.scenes.scene_captions import read_caption
-    from mispair.pairs.scenes.scene_features import VOCABULARY
-
-    pairs, features = results / "pairs/scenes", results / "features/scenes/scenes-small"
-    truth = sorted((results / "scenes/shards").glob("*.parquet"))
-    parts = sorted([*features.glob("0*.safetensors"), *features.glob("captions-*.safetensors")])
-    corpus = pq.read_table(pairs / "corpus.parquet")
-    keys = corpus["key"].to_pylist()
-    pictured = read_pictured_features(truth)
-    named = {
-        f"{kind}:{value}": words[0] for kind, of in VOCABULARY.items()
-        for value, words in of.items()
-    }  # fmt: skip
-    errors, texts_of_all = [], []
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        for scheme, rate in schemes:
-            _run(
-                "corrupt-captions", "--scheme", scheme, "--rate", rate, "--draws", 1,
-                "--corpus", pairs / "corpus.parquet", "--index",
-                *sorted((pairs / "index").glob("[0-9][0-9][0-9][0-9].parquet")), "--similar",
-                "--truth", *truth, "--pairing", folder / "pairing.parquet", "--captions",
-                folder / "written.parquet",
-            )  # fmt: skip
-            pairing = pd.read_parquet(folder / "pairing.parquet").set_index("key")
-            ids = pairing["caption_id"].loc[keys].to_numpy()
-            place = corpus.column_names.index("caption_id")
-            changed = corpus.set_column(place, corpus.schema.field(place), pa.array(ids))
-            pq.write_table(changed, folder / "corpus.parquet")
-            tables = [folder / "written.parquet", *pairs.glob("captions-*.parquet")]
-            texts = pd.concat(
-                [pd.read_parquet(path, columns=["caption_id", "caption"]) for path in tables]
-            ).drop_duplicates("caption_id")
-            texts.to_parquet(folder / "texts.parquet")
-            captions = texts.set_index("caption_id")["caption"].loc[ids]
-            says = [set(read_caption(caption)) for caption in captions]
-            wrong = [said - set(pictured[key]) for said, key in zip(says, keys, strict=True)]
-            right = np.flatnonzero([not absent for absent in wrong])
-            for trusted, seed in draws:
-                chosen = np.random.default_rng(seed).permutation(right)[:trusted]
-                (folder / "trusted.txt").write_text("\n".join(keys[row] for row in chosen))
-                _run(
-                    "audit-features", "--corpus", folder / "corpus.parquet", "--captions",
-                    folder / "texts.parquet", "--features", *parts, "--feature-rows",
-                    *(path.with_suffix(".parquet") for path in parts), "--trusted",
-                    folder / "trusted.txt", "--words", "--absent", folder / "absent.json",
-                )  # fmt: skip
-                rows = json.loads((folder / "absent.json").read_text())["rows"]
-                found = {
-                    row["word"]: row["value"]
-                    for row in rows if row["metric"] == "named_but_absent"
-                }  # fmt: skip
-                mean = next(row for row in rows if row["metric"] == "named_but_absent_of_all")
-                counts = {
-                    word: (sum(feature in said for said in says),
-                           sum(feature in absent for absent in wrong))
-                    for feature, word in named.items() if word in found
-                }  # fmt: skip
-                errors += [found[word] - absent / said for word, (said, absent) in counts.items()]
-                said, absent = np.sum([*counts.values()], axis=0)
-                texts_of_all.append((mean["value"] - absent / said, f"{scheme} {rate:g}"))
-    by_scheme: dict[str, list[float]] = {}
-    for error, what in texts_of_all:
-        by_scheme.setdefault(what, []).append(error)
-    return (
-        "audit of scenes, features named but not in the picture, all together",
-        "; ".join(
-            f"{what}: {', '.join(f'{error:+.4f}' for error in of)}"
-            for what, of in by_scheme.items()
-        ),
-        f"one feature: median error {np.median(np.abs(errors)):.3f}, worst "
-        f"{np.max(np.abs(errors)):.3f}",
-        f"with {', '.join(str(trusted) for trusted, _ in draws)} trusted pairs",
     )
 
 

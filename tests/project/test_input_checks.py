@@ -48,7 +48,6 @@ def test_a_good_configuration_is_checked_silently(folder: Path) -> None:
         ("captions", "c.csv", "key,caption\n2,a text\n", ["captions", "zeros"]),
         ("captions", "c.txt", "a text\n", ["caption_keys"]),
         ("captions", "c.csv", "key,caption\nhttps://a/2.jpg,a text\n", ["read_captions.join"]),
-        ("words", "w.txt", "", ["words", "w.txt"]),
     ],
 )
 def test_files_in_the_wrong_form(

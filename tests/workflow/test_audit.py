@@ -82,7 +82,7 @@ def test_trusted_pairs_rerun_the_audit_alone(audited: Checkout) -> None:
     keys = pd.read_parquet(audited.folder / FOLDER / "audit.parquet")["key"]
     (audited.folder / "trusted.txt").write_text("\n".join(keys[:100]))
     planned = audited.planned(*configure(audited, trusted="trusted.txt"))
-    assert planned == {"audit_pairs": 1, "audit_features": 1, "select_pairs": 1, **REPORT}
+    assert planned == {"audit_pairs": 1, "select_pairs": 1, **REPORT}
 
 
 def test_its_target_makes_its_results_without_a_report(audited: Checkout) -> None:
@@ -138,20 +138,3 @@ def test_weights_of_the_audit_are_an_arm_whose_gain_is_judged(
     assert run.planned(*options) == {}
     fewer = {"starts": ["pretrained"], "pairs": None, "seeds": 2, "epochs": 3, "batch_size": 64}
     assert "finetune_projection" not in run.planned(*configure(run, finetune_projection=fewer))
-
-
-def test_features_that_are_named_but_absent_are_on_the_page(
-    audited: Checkout, tmp_path: Path
-) -> None:
-    run = audited.copy(tmp_path / "copy")
-    keys = pd.read_parquet(run.folder / FOLDER / "audit.parquet")["key"]
-    (run.folder / "trusted.txt").write_text("\n".join(keys[::2]))
-    (run.folder / "words.txt").write_text("red, crimson\ngreen\nunicorn\n")
-    run.snakemake(*configure(run, trusted="trusted.txt", words="words.txt"))
-    page = (run.folder / "reports/pages/audit.html").read_text()
-    assert "How often a feature is named but not in the picture" in page
-    rows = json.loads((run.folder / FOLDER / "features.json").read_text())["rows"]
-    assert {row.get("word") for row in rows} <= {None, "red", "green"}
-    (run.folder / "words.txt").write_text("red, crimson\n")
-    options = configure(run, trusted="trusted.txt", words="words.txt")
-    assert {"audit_features", "audit_pairs"} & run.planned(*options).keys() == {"audit_features"}

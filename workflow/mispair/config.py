@@ -47,6 +47,7 @@ MOST_OWNERS = 4
 REMOVED = {
     "export_metrics.online": "TensorBoard's event files are always written, without a network.",
     "export_metrics.trackers": "TensorBoard's event files are always in reports/tensorboard.",
+    "words": "Leave it out: the audit of features that pictures do not show is gone.",
 }
 """What to use in place of settings of earlier versions."""
 
@@ -106,12 +107,6 @@ class _General(BaseModel):
         "ones, for the study audit: a text file with a key a line, or CSV, JSON or Parquet with a "
         "column key. With them the judging model may be weak, and captions swapped for similar "
         "ones are counted, too.",
-    )
-    words: Annotated[str | None, Located()] = Field(
-        None,
-        description="Features that captions may name, for the study audit: a text file with one "
-        "feature a line, all words for it separated by commas. With `trusted`, the audit estimates "
-        "how often each is named but not in the picture. Generated scenes have their own.",
     )
     groups: Annotated[str | None, Located()] = Field(
         None,

@@ -156,7 +156,7 @@ class Dag:
             self._refuse_towers_of_this_corpus()
         self._refuse_seen_pairs()
         if self.encodes:
-            for key in ("trusted", "words", "caption_keys", "groups"):
+            for key in ("trusted", "caption_keys", "groups"):
                 self.user_file(key)  # raises before any job if the file is missing
             self.caption_tables()
 
@@ -335,7 +335,7 @@ class Dag:
         except (OSError, ValueError):
             return ""
         content = self.config.model_dump(mode="json")
-        keys = ("corpus", "shards", "captions", "towers", "trusted", "words", "groups", "models")
+        keys = ("corpus", "shards", "captions", "towers", "trusted", "groups", "models")
         changed = [key for key in keys if former.get(key, content[key]) != content[key]]
         if not set(former.get("studies", [])) <= set(self.config.studies):
             changed.append("studies")

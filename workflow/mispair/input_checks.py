@@ -44,7 +44,6 @@ def refuse_unusable(dag: Dag) -> None:
     dag.repair.captioner_files()
     if not dag.encodes:
         return
-    _refuse_words(dag)
     _refuse_groups(dag)
     examples = first_keys(dag.first_shards())
     for path in map(Path, dag.user_file("trusted")):
@@ -107,13 +106,6 @@ def _refuse_evaluation_sets(dag: Dag) -> None:
                 source = evaluation.protocols[protocol]
                 custom = protocols.protocol_files(source, folder, name)
                 protocols.prompts(opened, protocol, custom)
-
-
-def _refuse_words(dag: Dag) -> None:
-    if paths := dag.user_file("words"):
-        from mispair.audit.mentions import read_words
-
-        read_words(Path(paths[0]))
 
 
 def _refuse_groups(dag: Dag) -> None:

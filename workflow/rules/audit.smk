@@ -75,35 +75,6 @@ rule calibrate_audit:
         " --calibration {output.calibration:q} {params.flags} > {log:q} 2>&1"
 
 
-rule audit_features:
-    input:
-        corpus="results/pairs/{corpus}/corpus.parquet",
-        captions=texts(dag),
-        features="results/features/{corpus}/{towers}/safetensors.sha256",
-        rows="results/features/{corpus}/{towers}/parquet.sha256",
-        trusted=steady(dag.user_file("trusted")),
-        excluded="results/pairs/{corpus}/excluded.parquet",
-        rejected="results/pairs/{corpus}/index/rejected.parquet.sha256",
-        words=steady(dag.user_file("words")),
-    output:
-        absent=f"{AUDIT}/features.json",
-    log:
-        "logs/audit_features/{corpus}/{towers}.log",
-    benchmark:
-        "benchmarks/audit_features/{corpus}/{towers}.tsv"
-    conda:
-        "../../envs/environment.yaml"
-    params:
-        *code_version("audit_features"),
-        stamps=dag.stamps(dag.user_file("trusted"), dag.user_file("words")),
-    message:
-        "Estimate which features captions of {wildcards.corpus} name by mistake"
-    shell:
-        "python -m mispair audit-features --corpus {input.corpus:q} --captions {input.captions:q}"
-        " --features @{input.features:q} --feature-rows @{input.rows:q}"
-        " --trusted {input.trusted:q} --left-out {input.excluded:q} @{input.rejected:q} --words {input.words:q} --absent {output.absent:q} > {log:q} 2>&1"
-
-
 rule select_pairs:
     input:
         audit=f"{AUDIT}/audit.parquet",

@@ -26,13 +26,7 @@ def files(dag: Any) -> list[str]:
     if dag.config.select_pairs.false_discovery_rate is not None and not dag.user_file("trusted"):
         raise UserError(RATE_NEEDS_TRUSTED)
     folder = AUDIT.format(corpus=dag.corpus, towers=dag.towers)
-    names = ["audit", "calibration", "selection", *(["features"] if names_features(dag) else [])]
-    return [f"{folder}/{name}.json" for name in names]
-
-
-def names_features(dag: Any) -> bool:
-    """Return whether there are features that captions may name, and pairs to learn them from."""
-    return bool(dag.user_file("trusted") and (dag.user_file("words") or dag.truth_of_all()))
+    return [f"{folder}/{name}.json" for name in ("audit", "calibration", "selection")]
 
 
 def texts(dag: Any) -> list[str]:

@@ -15,7 +15,6 @@ import pyarrow as pa
 from mispair.audit.embeddings import (
     Embeddings,
     PairEmbeddings,
-    images_of_index,
     place_images,
     place_texts,
 )
@@ -137,48 +136,6 @@ def embedded(
                     "missing). Delete the features and run again."
                 )
         yield embeddings
-
-
-def image_features(
-    audited: Audited,
-    pairs: CaptionedPairs,
-    features: Sequence[Path],
-    rows: Sequence[Path],
-    selected: np.ndarray,
-    block: int = 8192,
-) -> Iterator[tuple[np.ndarray, np.ndarray, str]]:
-    """Yield some pairs, the features of their images (m, d), and the towers, in blocks.
-
-    Parameters
-    ----------
-    audited : Audited
-        n pairs of the corpus `pairs`.
-    features, rows : sequence of Path
-        Cached features, and the tables of their rows; those of captions are not read.
-    selected : (n,) bool array
-        Pairs to yield. Of several crops of an image, the first is taken.
-    block : int
-        Pairs in a block, at most.
-
-    Raises
-    ------
-    UserError
-        If features and index do not match, or a feature is not finite.
-    """
-    tables, groups = {path.stem: path for path in rows}, dict(pairs.by_group())
-    row_of_image = pairs.table["row"].to_numpy()
-    for path in sorted(path for path in features if path.stem in groups):
-        part, places = read_part(path, tables[path.stem]), groups[path.stem]
-        keys = pairs.table["key"].take(pa.array(places)).to_numpy()
-        images = images_of_index(part, row_of_image[places], keys)[:, 0]
-        chosen, of_place = audited.of_pictures(places)
-        some = np.flatnonzero(selected[chosen])
-        for start in range(0, len(some), block):
-            of_block = some[start : start + block]
-            values = images[row_of_image[places[of_place[of_block]]]].astype(np.float32)
-            if not np.isfinite(values).all():
-                raise UserError(f"{part.name}: a feature is not finite. Encode it again.")
-            yield chosen[of_block], values, part.metadata.get("towers", "")
 
 
 def refuse_unusable(corpus: Path, texts: np.ndarray) -> None:

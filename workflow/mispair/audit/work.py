@@ -37,11 +37,6 @@ def weigh_pairs(settings: Any, job: Any, sizes: Sizes) -> Work:
     return Work({"pairs": pairs, "GFLOP": 2e-9 * pairs * products * projection.neurons})
 
 
-def audit_features(settings: Any, job: Any, sizes: Sizes) -> Work:
-    rows = {"pairs": sizes.rows(job.corpus)}
-    return Work(rows, rows)
-
-
 def select_pairs(settings: Any, job: Any, sizes: Sizes) -> Work:
     pairs = {"pairs": sizes.rows(job.audit)}
     return Work(pairs, pairs, pairs)

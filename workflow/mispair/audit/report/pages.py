@@ -11,7 +11,7 @@ from markupsafe import Markup
 
 from mispair.audit.report import claims
 from mispair.audit.report.runs import TRUSTED, captions_are_right, known_rates, wrong_before
-from mispair.audit.report.study import ABSENT, APART, CALIBRATION, LISTS, SUSPECTS
+from mispair.audit.report.study import APART, CALIBRATION, LISTS, SUSPECTS
 from mispair.audit.report.text_tables import group_tables, suspect_tables, text_tables
 from mispair.audit.report.words import details, headline, sentence_on_suspects
 from mispair.core.words import MISSING, interval, number
@@ -39,15 +39,11 @@ COUNTS = {
 }
 
 
-WORST_OF_ALL, WORST_OF_ONE = 0.03, 0.3
-"""The largest errors of shares of namings in `tests/bench/audit.py`."""
-
-
 def _tables(tables: Tables, confidence: float) -> list[Table]:
     printed = []
     if not tables.audit.empty:
         printed += [*text_tables(tables.audit), *suspect_tables(tables.audit)]
-        printed += [*_absent(tables.audit), _counts(tables.audit), *group_tables(tables.audit)]
+        printed += [_counts(tables.audit), *group_tables(tables.audit)]
     if not tables.audit_calibration.empty:
         right = captions_are_right(tables)
         printed += [_known(tables), *_apart(tables.audit_calibration, right)]
@@ -60,33 +56,6 @@ def _counts(table: pd.DataFrame) -> Table:
         (label, f"{values[name]:,.0f}") for name, label in COUNTS.items() if name in values
     )
     return Table("Counts", ("what", "number"), rows, section=LISTS)
-
-
-def _absent(table: pd.DataFrame) -> list[Table]:
-    rates = table[table["metric"] == "named_but_absent"].sort_values("value", ascending=False)
-    if rates.empty:
-        return []
-    values = table.drop_duplicates("metric").set_index("metric")["value"]
-    every = table.drop_duplicates("metric").set_index("metric")["n"]["features_judged"]
-    rows = tuple(
-        (str(word), f"{namings:,.0f}", percent(share))
-        for word, namings, share in zip(rates["word"], rates["n"], rates["value"], strict=True)
-    )
-    return [
-        Table(
-            "How often a feature is named but not in the picture",
-            ("feature", "captions that name it", "not in the picture"),
-            rows,
-            f"All together: {percent(values['named_but_absent_of_all'])} of the namings. "
-            f"{values['features_judged']:.0f} of {every:.0f} features can be judged: the others "
-            "are named in too few trusted captions, or probes that are trained on these do not "
-            "detect them. Estimates have no interval, because sampling is not their main error: on "
-            "generated scenes whose truth is known, with 500 to 2,000 trusted pairs, they were off "
-            f"by up to {WORST_OF_ALL:g} for all features together, and by up to "
-            f"{WORST_OF_ONE:g} for one that is easily taken for another.",
-            section=ABSENT,
-        )
-    ]
 
 
 def _known(tables: Tables) -> Table:

@@ -13,7 +13,6 @@ from mispair.report.rows import Rows, origins
 TABLES = {
     "audit": "audit",
     "selection": "audit",
-    "absent_features": "audit",
     "calibration": "audit_calibration",
 }
 """Table of each kind of results."""

@@ -11,12 +11,10 @@ APART = "Separation of wrong pairs from right ones"
 LISTS = "What is kept"
 TEXTS = "Conspicuous texts"
 SUSPECTS = "Suspicious pairs"
-ABSENT = "Named, but not in the picture"
 
 PRINTED: dict[str, tuple[str, ...]] = {
     "audit_pairs": ("", TEXTS, SUSPECTS, LISTS),
     "draw_suspects": (SUSPECTS,),
-    "audit_features": (ABSENT,),
     "calibrate_audit": (CALIBRATION, APART),
     "select_pairs": (LISTS,),
 }
@@ -39,7 +37,7 @@ STUDY = Study(
     "pairs known to be right the share has an upper limit and no lower one. "
     "Captions of similar pictures are another kind of wrong caption, which these ranks do not "
     "detect; they are counted if pairs known to be right are given (the key trusted).",
-    sections=("", TEXTS, SUSPECTS, ABSENT, CALIBRATION, APART, LISTS),
+    sections=("", TEXTS, SUSPECTS, CALIBRATION, APART, LISTS),
     tables={
         "audit": columns("metric* at word* text* | value n low high tail"),
         "audit_calibration": columns(
@@ -49,7 +47,6 @@ STUDY = Study(
     results={
         "results/audit/*/*/audit.json": "audit",
         "results/audit/*/*/selection.json": "selection",
-        "results/audit/*/*/features.json": "absent_features",
         "results/audit/*/*/calibration.json": "calibration",
     },
     sections_of=sections_of,
