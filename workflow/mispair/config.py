@@ -47,6 +47,9 @@ MOST_OWNERS = 4
 REMOVED = {
     "export_metrics.online": "TensorBoard's event files are always written, without a network.",
     "export_metrics.trackers": "TensorBoard's event files are always in reports/tensorboard.",
+    "identify_basis.active": "It was of the sparse autoencoders, which are gone.",
+    "identify_basis.latents": "Leave it out: sparse autoencoders are gone.",
+    "identify_basis.updates": "It was of the sparse autoencoders, which are gone.",
     "words": "Leave it out: the audit of features that pictures do not show is gone.",
 }
 """What to use in place of settings of earlier versions."""

@@ -84,13 +84,7 @@ def measure_semantics(settings: Any, job: Any, sizes: Sizes) -> Work:
 
 
 def identify_basis(settings: Any, job: Any, sizes: Sizes) -> Work:
-    read = {"rows read": sizes.total(job.feature_rows), "inputs": 2 * settings.inputs}
-    if not settings.latents:
-        return Work(read)
-    # Eight autoencoders: three products, forwards and backwards, of 256 inputs.
-    weights = settings.latents * sizes.projection(job.projection).neurons
-    gflop = 8 * 6 * 256e-9 * settings.updates * weights
-    return Work({**read, "GFLOP": gflop}, variant="autoencoders")
+    return Work({"rows read": sizes.total(job.feature_rows), "inputs": 2 * settings.inputs})
 
 
 def prune_neurons(settings: Any, job: Any, sizes: Sizes) -> Work:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import altair as alt
 import pandas as pd
 
-from mispair.evaluation.bases.autoencoders import KINDS
 from mispair.evaluation.report import arm_words
 from mispair.evaluation.report.figures_nulls import over_null
 from mispair.evaluation.report.series import TOWERS
@@ -35,7 +34,7 @@ MOST = 12
 def _of_projections(tables: Tables) -> pd.DataFrame:
     """Return the rows of whole bases, not of single neurons or features, with the arm in words."""
     table = tables.of_scheme().bases
-    whole = table[~table["basis"].isin(KINDS) & table["neuron"].isna() & table["feature"].isna()]
+    whole = table[table["neuron"].isna() & table["feature"].isna()]
     arms = [" ".join(_arm_of(row)) for row in records(whole[["start", "scheme", "rate"]])]
     return whole.assign(arm=pd.Series(arms, index=whole.index, dtype="str"))
 

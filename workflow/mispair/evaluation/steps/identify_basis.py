@@ -23,14 +23,6 @@ class Settings(settings.Settings):
         300, ge=0, description="Number of most frequent words of captions that name neurons; "
         "0 for no names.",
     )  # fmt: skip
-    latents: int = Field(
-        0, ge=0, description="Latents of sparse autoencoders, which look for more features than "
-        "there are neurons; four times the neurons is usual. 0 trains none.",
-    )  # fmt: skip
-    active: int = Field(
-        8, ge=1, description="Most latents of an autoencoder that may be active for an input.",
-    )  # fmt: skip
-    updates: int = Field(2000, ge=1, description="Updates of an autoencoder, on 256 inputs each.")
     seed: int = Field(0, ge=0, description="Seed of pairs, halves, starts and rotations.")
 
 
@@ -40,12 +32,10 @@ def run(
 ) -> None:  # fmt: skip
     """Write recovery, split-half agreement, monosemanticity and names of both towers' bases.
 
-    With `latents`, also write measures of sparse autoencoders. All results are of the first seed.
-    Without ground truth there is no recovery.
+    All results are of the first seed. Without ground truth there is no recovery.
     """
     from mispair.core import metrics, seeds
     from mispair.evaluation.activations import features_by_name
-    from mispair.evaluation.bases.autoencoders import autoencoder_rows
     from mispair.evaluation.bases.measures import Inputs, measures
     from mispair.evaluation.projections import read_projections
     from mispair.evaluation.semantics import binary_codes
@@ -68,11 +58,6 @@ def run(
         inputs = Inputs(embed(stacked, matrix), stacked, table["caption"].tolist(), codes, named)
         draw = seeds.generator(settings.seed, "basis", tower)
         measured = measures(inputs, settings.components, settings.rotations, settings.words, draw)
-        if settings.latents:
-            draw = seeds.generator(settings.seed, "autoencoders", tower)
-            measured += autoencoder_rows(
-                inputs, settings.latents, settings.active, settings.updates, draw
-            )
         rows += [{"tower": tower, "seed": int(arm.seeds[0]), **row} for row in measured]
         log.info("%s tower: %d inputs", tower, len(names))
     metrics.write_metrics(basis, rows, {"projection": arm.origin})
