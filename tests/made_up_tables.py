@@ -9,12 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from mispair.core import files
+from mispair.pairs.corruption.scheme import schemes
 from mispair.report import studies
 from mispair.report.steps import draw_figures, gather_metrics, write_report
 from mispair.report.tables import Tables, read, tidy
 
 EVIL = "<script>window.hit = 1</script><b onclick='x'>\"&amp;"
-SCHEMES = ("random", "similar", "spurious", "missing", "drop")
+SCHEMES = tuple(schemes())
 STARTS = ("pretrained", "scale-converged", "reinitialised", "without-decay")
 PROTOCOLS = ("clip_benchmark", "single-prompt")
 STRATEGIES = ("high-purity", "low-purity", "high-variance", "low-variance", "high-norm", "low-norm")

@@ -9,8 +9,8 @@ import pytest
 
 from mispair.pairs.captions.caption_texts import CaptionedPairs
 from mispair.pairs.corruption import pairing
+from mispair.pairs.corruption.corrupted import Corrupted, Sources
 from mispair.pairs.corruption.corruption import choose_pairs, draw_neighbours, shuffle_captions
-from mispair.pairs.corruption.corruption_schemes import Corrupted, Sources
 from mispair.pairs.corruption.key_draws import streams, uniforms
 
 

@@ -17,6 +17,7 @@ from mispair import cli
 from mispair.core import files
 from mispair.pairs.corruption.effective_rate import SHARES
 from mispair.pairs.corruption.key_draws import streams, uniforms
+from mispair.pairs.corruption.scheme import schemes
 from mispair.pairs.corruption.swap_draws import column, seed_of
 from mispair.pairs.index.index import caption_id
 from mispair.pairs.neighbours.tfidf import tfidf_similarities
@@ -25,7 +26,7 @@ from mispair.pairs.scenes.scene_features import spurious_partners
 from mispair.pairs.steps import make_scenes
 from mispair.pairs.steps.corrupt_captions import Settings
 
-SCHEMES = ("random", "similar", "similar-swap", "spurious", "missing", "drop")
+SCHEMES = tuple(schemes())
 ADJECTIVES = ("old", "red", "tall", "quiet", "broken", "golden", "tiny")
 NOUNS = ("house", "river", "dog", "market", "violin", "bridge", "child", "harbour", "forest")
 
@@ -343,7 +344,7 @@ def test_similar_swap_exchanges_no_equal_captions_and_says_what_it_could_not(tmp
 
 
 def test_similar_swap_is_refused_where_it_takes_days(prose, capsys, monkeypatch):
-    monkeypatch.setattr("mispair.pairs.corruption.corruption_schemes.MOST_SWAPPED", 299)
+    monkeypatch.setattr("mispair.pairs.corruption.schemes.similar_swap.MOST_PAIRS", 299)
     assert "at most 299" in _refusal(prose, capsys, "similar-swap", 0.1)
 
 
@@ -473,8 +474,8 @@ def test_mean_similarity_is_that_of_the_changed_texts(scenes, scheme):
 
 
 def test_similarity_is_sampled_where_there_is_much(prose, monkeypatch):
-    monkeypatch.setattr("mispair.pairs.corruption.corruption_schemes.MOST_PAIRS", 40)
-    monkeypatch.setattr("mispair.pairs.corruption.corruption_schemes.MOST_CAPTIONS", 60)
+    monkeypatch.setattr("mispair.pairs.corruption.changes.MOST_PAIRS", 40)
+    monkeypatch.setattr("mispair.pairs.corruption.changes.MOST_CAPTIONS", 60)
     _, few = prose.run("random", 0.5)
     monkeypatch.undo()
     _, all_ = prose.run("random", 0.5)
@@ -498,8 +499,7 @@ def test_the_order_of_files_changes_no_byte_and_the_seed_does(scenes, scheme):
 def test_pairs_changed_at_a_small_rate_are_changed_at_a_large_one(scenes, scheme):
     small, _ = scenes.run(scheme, 0.2)
     large, _ = scenes.run(scheme, 0.6)
-    swaps = scheme in ("random", "similar", "similar-swap")
-    column = "swapped" if swaps else "text_changed"
+    column = "text_changed" if schemes()[scheme].writes else "swapped"
     assert (large[column] | ~small[column]).all()
     assert large[column].sum() > small[column].sum() > 0
 
@@ -528,7 +528,7 @@ def test_two_interpreters_write_the_same_bytes(scenes):
         results.append([scenes.bytes(f"{scheme}-{hash_seed}") for scheme in SCHEMES])
     assert results[0] == results[1]
     scenes.run("drop", 0.3)
-    assert scenes.bytes() == results[0][-1]
+    assert scenes.bytes() == results[0][SCHEMES.index("drop")]
 
 
 @pytest.fixture

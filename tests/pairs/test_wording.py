@@ -11,7 +11,7 @@ from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS, TfidfVectorizer
 
 from mispair.core import seeds
 from mispair.pairs.captions.wording import leave_out_words, reword_features, rewrite
-from mispair.pairs.corruption.corruption_schemes import sample
+from mispair.pairs.corruption.changes import sample
 from mispair.pairs.corruption.draws import Draws
 from mispair.pairs.corruption.key_draws import streams, uniforms
 from mispair.pairs.neighbours.tfidf import tfidf_similarities

@@ -27,6 +27,7 @@ from mispair.core.settings import NONE, Settings, command_line
 from mispair.core.stamps import stamp
 from mispair.evaluation.dag import Evaluation
 from mispair.pairs.captions.table_files import refuse_keys, table_files
+from mispair.pairs.corruption.scheme import Scheme, schemes
 from mispair.pairs.shards.sources import describe, resolve_named, resolve_shards
 from mispair.pretraining.dag import Pretraining
 from mispair.repair import dag as repair
@@ -63,8 +64,6 @@ SHOWN_GROUPS = 4
 """Largest number of groups of shards from which the gallery of neurons takes pictures."""
 GROUPS_PER_PART = 8
 """Approximate groups of shards per part of captions: texts are encoded faster than images."""
-WRITING_SCHEMES = ("spurious", "missing", "drop")
-"""Schemes of corrupt_captions that write new captions."""
 SIMULATION = "results/simulation/{condition}/cs~{probabilities}/trials~{first}-{last}.json"
 
 
@@ -82,9 +81,9 @@ def use_this_python() -> None:
         os.environ["PYTHONPATH"] = os.pathsep.join(part for part in path if part)
 
 
-def _corrupts(wildcards: Any, *schemes: str) -> bool:
-    """Return whether a pairing is by one of the schemes, and not the one of rate 0."""
-    return wildcards.scheme in schemes and float(wildcards.rate) > 0
+def _scheme(wildcards: Any) -> Scheme | None:
+    """Return the scheme of a pairing; that of rate 0 is by none."""
+    return schemes().get(wildcards.scheme) if float(wildcards.rate) > 0 else None
 
 
 def has_gpu() -> bool:
@@ -673,20 +672,23 @@ class Dag:
 
     def similar_captions(self, wildcards: Any) -> list[str]:
         """Return the captions most similar to each, for the scheme that needs them."""
-        if not _corrupts(wildcards, "similar"):
+        scheme = _scheme(wildcards)
+        if scheme is None or "similar" not in scheme.reads:
             return []
         return [f"results/pairs/{wildcards.corpus}/similar.parquet"]
 
     def truth(self, wildcards: Any) -> list[str]:
         """Return the known features of the pictures, which schemes name and are measured by."""
-        named = self._is_generated or _corrupts(wildcards, "spurious", "missing")
-        return self._beside(self._shards, ".parquet") if named else []
+        scheme = _scheme(wildcards)
+        named = scheme is not None and "truth" in scheme.reads
+        return self._beside(self._shards, ".parquet") if self._is_generated or named else []
 
     def written(self, kind: str) -> Callable[[Any], list[str]]:
         """Return a function that names the features of the captions that a scheme wrote."""
 
         def files(wildcards: Any) -> list[str]:
-            if not _corrupts(wildcards, *WRITING_SCHEMES):
+            scheme = _scheme(wildcards)
+            if scheme is None or not scheme.writes:
                 return []
             pattern = "results/features/{corpus}/{towers}/{scheme}~{rate}"
             return [f"{pattern.format(**dict(wildcards.items()))}.{kind}"]

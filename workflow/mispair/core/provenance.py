@@ -67,9 +67,18 @@ def _closure(*roots: str) -> list[tuple[str, str]]:
         if module not in digests:
             digests[module], names = _facts(module)
             # The package itself holds the version number only: a release reruns nothing.
-            waiting += [name for name in names if _source(name)]
+            waiting += [name for one in names for name in _modules(one) if _source(name)]
     _remember()
     return sorted(digests.items())
+
+
+def _modules(name: str) -> list[str]:
+    """Return a module's name; all modules of a package that is imported whole (``name.*``)."""
+    package = name.removesuffix(".*")
+    if package == name:
+        return [name]
+    folder = PACKAGE.joinpath(*package.split(".")[1:])
+    return [package, *(f"{package}.{path.stem}" for path in sorted(folder.glob("[a-z]*.py")))]
 
 
 @cache
@@ -147,7 +156,8 @@ def _imports(tree: ast.Module) -> tuple[str, ...]:
     modules: set[str] = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
-            names = [alias.name for alias in node.names]
+            # ``import mispair.a.b`` of a package stands for all of its modules.
+            names = [f"{alias.name}.*" for alias in node.names if "." in alias.name]
         elif isinstance(node, ast.ImportFrom) and node.module and node.level == 0:
             names = [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
         else:

@@ -7,6 +7,7 @@ from typing import Any
 from mispair.core.listings import MARK, of_ending
 from mispair.core.sizes import Sizes
 from mispair.core.work import Work
+from mispair.pairs.corruption.scheme import schemes
 
 
 def make_scenes(settings: Any, job: Any, sizes: Sizes) -> Work:
@@ -71,7 +72,7 @@ def find_similar_captions(settings: Any, job: Any, sizes: Sizes) -> Work:
 
 def corrupt_captions(settings: Any, job: Any, sizes: Sizes) -> Work:
     drawn = {"pairs": sizes.rows(job.corpus) * job.draws}
-    writes = job.scheme in ("spurious", "missing", "drop") and job.rate > 0
+    writes = schemes()[job.scheme].writes and job.rate > 0
     sizes.planned[str(job.pairing)] = sizes.rows(job.corpus)
     sizes.planned[str(job.captions)] = drawn["pairs"] * writes
     return Work(drawn, drawn, drawn)

@@ -11,6 +11,11 @@ FONT = "Helvetica Neue, Helvetica, Arial, Liberation Sans, sans-serif"
 INK, QUIET, GRID = "#1f2328", "#57606a", "#e6e8eb"
 ORANGE, BLUE, SKY, AMBER = "#b3360a", "#0060a8", "#3f9bd8", "#c48c00"
 GREEN, VIOLET, GREY = "#0b6e4f", "#9664fa", "#8c959f"
+PALETTE = {
+    "orange": ORANGE, "blue": BLUE, "sky": SKY, "amber": AMBER, "green": GREEN, "violet": VIOLET,
+    "grey": GREY, "ink": INK,
+}  # fmt: skip
+"""The hues by name, for declarations that import no figures."""
 CLASSES = (BLUE, ORANGE, GREEN, VIOLET, AMBER, GREY, SKY, INK)
 """The hues in the order in which things without a colour of their own take them."""
 
@@ -75,16 +80,6 @@ STRATEGIES = {
     "high-norm": SKY,
     "low-norm": VIOLET,
 }
-SCHEMES = {
-    "random": ORANGE,
-    "similar": BLUE,
-    "similar-swap": SKY,
-    "spurious": VIOLET,
-    "missing": AMBER,
-    "drop": GREEN,
-}
-"""How captions are corrupted, the main scheme first."""
-
 SCALES = {
     "scale-5": SKY,
     "scale-10": GREEN,

@@ -13,10 +13,13 @@ from mispair.evaluation.report.series import (
 )
 from mispair.evaluation.selection import SELECTION
 from mispair.image_text.report.figures_shuffling import curves
+from mispair.pairs.corruption.scheme import schemes
 from mispair.report import charts, published, small, style
 from mispair.report.charts import Drawing, Hole
 from mispair.report.tables import Tables
 from mispair.towers.arms import PRETRAINED, WEIGHTED
+
+COLOURS = {name: style.PALETTE[scheme.colour] for name, scheme in schemes().items()}
 
 UNITS = {"acc1": "acc1 (share of images)"}
 PANELS = {
@@ -80,7 +83,7 @@ def _panel(name: str, schemes: list[str], data: pd.DataFrame) -> charts.Panel:
     base = alt.Chart().encode(
         x=charts.x_axis("rate", "Nominal share of pairs corrupted", sorted(rows["rate"].unique())),
         y=charts.y_axis(UNITS.get(name, "Mean |cos| of neuron pairs")),
-        color=charts.colour("scheme", "Scheme", style.SCHEMES, schemes),
+        color=charts.colour("scheme", "Scheme", COLOURS, schemes),
     )
     tips = charts.tips("scheme:N:scheme", "rate:Q:nominal share", "value:Q:value", "seed:Q:seed",
                        "n:Q:seeds")  # fmt: skip
@@ -144,7 +147,7 @@ def small_accuracy(tables: Tables) -> Drawing | Hole:
         return _small_hole(tables, "acc1 of no fine-tuned arm was measured")
     runs = pd.concat([_small_runs(series, name) for name, series in by_scheme.items()])
     chart, data = small.curves(
-        runs, "Share of captions corrupted", "Accuracy (share)", colours=style.SCHEMES,
+        runs, "Share of captions corrupted", "Accuracy (share)", colours=COLOURS,
         least=small.LEAST_FALL,
     )  # fmt: skip
     return Drawing(chart, data)

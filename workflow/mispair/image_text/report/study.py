@@ -274,10 +274,10 @@ STUDY = Study(
             "purity_by_scheme",
             "Overlap and accuracy by scheme of corruption",
             "Every seed is a point, the band is the mean ± 1 standard deviation over seeds; all "
-            "schemes share the arm at 0. The share is one of pairs, but of named features for "
-            "spurious and missing and of words for drop. Dashed: the published comparison of "
-            "random captions with one of the ten most similar, of another model (CC3M, 512 "
-            "neurons), so shapes can be compared and levels cannot.",
+            "schemes share the arm at 0. The share is one of pairs, named features or words, by "
+            "scheme. Dashed: the published comparison of random captions with one of the ten most "
+            "similar, of another model (CC3M, 512 neurons), so shapes can be compared and levels "
+            "cannot.",
             "public review",
             "Schemes of corruption",
             every_scheme=True,

@@ -25,9 +25,6 @@ from mispair.pairs.captions.scripts import TOKEN
 CANDIDATES = 10
 """The most similar pairs among which the partner is drawn."""
 
-MOST_PAIRS = 200_000
-"""Largest number of pairs that the scheme accepts. The cost grows with its square."""
-
 _AT_ONCE = 256
 """Pairs whose similarities to all others are computed together."""
 

@@ -9,13 +9,9 @@ import pyarrow as pa
 
 from mispair.core.files import UserError
 from mispair.pairs.captions.caption_texts import CaptionedPairs
-from mispair.pairs.corruption.corruption_schemes import (
-    Corrupted,
-    Sources,
-    corrupt,
-    effective_shares,
-    mean_similarity,
-)
+from mispair.pairs.corruption.changes import effective_shares, mean_similarity
+from mispair.pairs.corruption.corrupted import Corrupted, Sources
+from mispair.pairs.corruption.scheme import application, schemes
 from mispair.pairs.corruption.swap_draws import DRAWN, SOURCE, WRITTEN, column, seed_of
 from mispair.pairs.index.identities import hexadecimal
 
@@ -90,6 +86,27 @@ def draw_pairing(
     ids, first = np.unique(np.concatenate(written_ids), return_index=True)
     texts = pa.concat_arrays(written).take(pa.array(first))
     return table, pa.table({"caption_id": hexadecimal(ids), "caption": texts}), metadata
+
+
+def corrupt(
+    pairs: CaptionedPairs, scheme: str, rate: float, seed: int, sources: Sources
+) -> Corrupted:
+    """Apply a scheme at a rate in [0, 1]; at 0 nothing changes and nothing is read.
+
+    Raises
+    ------
+    UserError
+        If there is no such scheme or rate, or a table that the scheme needs is missing.
+    """
+    if scheme not in schemes():
+        raise UserError(
+            f"corrupt_captions: there is no scheme {scheme!r}; there are {', '.join(schemes())}."
+        )
+    if not 0.0 <= rate <= 1.0:
+        raise UserError(f"corrupt_captions: rate {rate} is outside 0 to 1.")
+    if rate == 0:
+        return Corrupted(pairs.caption_ids, np.zeros(len(pairs.caption_ids), bool))
+    return application(scheme)(pairs, rate, seed, sources)
 
 
 def _caption_sources(pairs: CaptionedPairs, done: Corrupted) -> np.ndarray:

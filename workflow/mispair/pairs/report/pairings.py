@@ -6,11 +6,13 @@ import math
 
 import pandas as pd
 
-from mispair.core.words import number
+from mispair.core.words import listing, number
 from mispair.pairs.corruption.effective_rate import COUNTS, SHARES
+from mispair.pairs.corruption.scheme import by_rate
 from mispair.report.table import Table, or_dash
 from mispair.report.tables import Tables
 
+RATES = "; ".join(f"{rate} for {listing(names)}" for rate, names in by_rate().items())
 PRINTED = ("swapped_share", "text_changed_share", "identical_text_swaps", "mean_similarity")
 
 
@@ -39,9 +41,8 @@ def pairings(tables: Tables) -> Table | None:
          "share with another text", "swaps of identical texts",
          "mean similarity of old and new captions", "notes"),
         tuple(rows),
-        "The nominal share is of pairs for random, similar and similar-swap, of named "
-        "features for spurious and missing, and of content words for drop; these three rewrite "
-        "captions and swap none. A swap of identical texts changes nothing.",
+        f"Nominal share: {RATES}. A scheme that rewords captions swaps none. A swap of identical "
+        "texts changes nothing.",
         section="Schemes of corruption",
     )  # fmt: skip
 

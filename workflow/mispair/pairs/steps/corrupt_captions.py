@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import logging
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field
 
 from mispair.core import settings
+from mispair.core.words import listing
+from mispair.pairs.corruption.scheme import by_rate, schemes
 
 log = logging.getLogger(__name__)
 
-Scheme = Literal["random", "similar", "similar-swap", "spurious", "missing", "drop"]
+if TYPE_CHECKING:
+    Scheme = str
+else:
+    Scheme = Literal[tuple(schemes())]
 
 
 class Settings(settings.Settings):
@@ -20,26 +25,16 @@ class Settings(settings.Settings):
         ["random", "similar"],
         min_length=1,
         description=(
-            "How captions are corrupted: random swaps those of a random subset among themselves; "
-            "similar gives each of that subset one of the most similar other captions of "
-            "find_similar_captions, so that some captions are used often and others by no pair; "
-            "similar-swap exchanges captions between similar pairs until the share is swapped, as "
-            "the paper's public code does (TF-IDF of words and pairs of words, at most 5,000 "
-            "terms in at least two captions and at most 95 % of them), so that each caption is "
-            "used as often as before, for at most 200,000 pairs; "
-            "spurious replaces a feature that a caption names by another one of its kind and "
-            "missing leaves it out (both need a corpus with ground-truth features); drop leaves "
-            "out content words."
+            "How captions are corrupted: "
+            f"{'; '.join(f'{name} {scheme.about}' for name, scheme in schemes().items())}."
         ),
     )
     rates: list[Annotated[float, Field(ge=0, le=1)]] = settings.sweep(
         [0.0, 0.1, 0.3, 0.5, 0.8],
         min_length=1,
         description=(
-            "Rates of corruption, 0 to 1. For random, similar and similar-swap the shuffle "
-            "probability C_m: the share of pairs that get another caption. For spurious "
-            "and missing the probability C_s of each named feature; for drop that of each content "
-            "word."
+            "Rates of corruption, 0 to 1: "
+            f"{'; '.join(f'{rate} for {listing(names)}' for rate, names in by_rate().items())}."
         ),
     )
     seed: int = Field(0, ge=0, description="Seed of all draws; same seed, same pairs and texts.")
@@ -67,7 +62,7 @@ def run(
     """
     from mispair.core import files
     from mispair.pairs.captions.caption_texts import read_captioned_pairs
-    from mispair.pairs.corruption.corruption_schemes import Sources
+    from mispair.pairs.corruption.corrupted import Sources
     from mispair.pairs.corruption.pairing import draw_pairing
 
     pairs = read_captioned_pairs(corpus, settings.seed)

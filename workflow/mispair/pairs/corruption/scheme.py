@@ -1,0 +1,77 @@
+"""Declarations of the schemes of corruption: one module each in the folder ``schemes``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+# Imported whole: whoever imports this module depends on the code of every scheme.
+import mispair.pairs.corruption.schemes as folder
+
+if TYPE_CHECKING:
+    from mispair.pairs.captions.caption_texts import CaptionedPairs
+    from mispair.pairs.corruption.corrupted import Corrupted, Sources
+
+    Apply = Callable[[CaptionedPairs, float, int, Sources], Corrupted]
+
+MAIN = "random"
+"""The scheme of the paper's tables."""
+
+
+@dataclass(frozen=True)
+class Scheme:
+    """What is known of a scheme without applying it.
+
+    A module ``schemes/NAME.py`` holds it as ``SCHEME``, next to ``apply(pairs, rate, seed,
+    sources)``, which is called at rates above 0 and returns a `Corrupted`. The name of the scheme
+    is that of the module, with dashes.
+
+    Attributes
+    ----------
+    about : str
+        What it does to captions, as the end of a sentence that begins with its name.
+    rate : str
+        What its rate is, such as "the share of content words".
+    colour : str
+        Its colour in figures: a key of `mispair.report.style.PALETTE`.
+    reads : frozenset of {"similar", "truth"}
+        Tables that it needs: the most similar captions, the known features of the pictures.
+    writes : bool
+        Whether it writes texts that no pair had before; they are encoded.
+    """
+
+    about: str
+    rate: str
+    colour: str
+    reads: frozenset[Literal["similar", "truth"]] = frozenset()
+    writes: bool = False
+
+
+@cache
+def schemes() -> dict[str, Scheme]:
+    """Return all schemes by name, the main one first, then by name."""
+    stems = [path.stem for path in Path(folder.__path__[0]).glob("[a-z]*.py")]
+    names = {stem.replace("_", "-") for stem in stems} - {MAIN}
+    return {name: _module(name).SCHEME for name in (MAIN, *sorted(names))}
+
+
+def application(name: str) -> Apply:
+    """Return the function that applies a scheme."""
+    apply: Apply = _module(name).apply
+    return apply
+
+
+def by_rate() -> dict[str, list[str]]:
+    """Return names of schemes by what their rate is."""
+    names: dict[str, list[str]] = {}
+    for name, scheme in schemes().items():
+        names.setdefault(scheme.rate, []).append(name)
+    return names
+
+
+def _module(name: str) -> Any:
+    return import_module(f"{folder.__name__}.{name.replace('-', '_')}")

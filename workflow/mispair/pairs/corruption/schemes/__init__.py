@@ -1,0 +1,1 @@
+"""Schemes of corruption: each module declares one and applies it."""
