@@ -23,7 +23,7 @@ REPOSITORY = Path(__file__).parents[2]
 KERNELS = "ATEN_CPU_CAPABILITY"
 NATIVE, DEFAULT = "native", "default"
 CLAIMS = "reports/tables/claims.csv"
-SIMULATION: dict[str, Any] = {"trials": 8}
+SIMULATION: dict[str, Any] = {"trials": 12}
 """The trials of the demo, which has no other settings of `simulate`."""
 
 

@@ -25,7 +25,7 @@ class Settings(Study):
         description="Spurious probabilities C_s: how often a caption, or a feature of it, is not "
         "the image's. Their upper limit depends on misalignment.",
     )
-    trials: int = settings.sweep(8, ge=1, description="Trials at each spurious probability.")
+    trials: int = settings.sweep(12, ge=1, description="Trials at each spurious probability.")
     trials_per_job: int = settings.sweep(1, ge=1, description="Trials that one job runs.")
     probabilities_per_job: int = settings.sweep(
         1,
