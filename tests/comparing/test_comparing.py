@@ -19,6 +19,7 @@ from mispair.comparing.numbers import differences
 from mispair.comparing.runs import Run, read
 from mispair.core import files
 from mispair.report import studies
+from mispair.report.table import Cell, Number, signed, whole
 from mispair.report.tables import records, tidy
 
 RECORD: dict[str, Any] = {
@@ -106,11 +107,11 @@ def test_every_kind_of_change_is_told(tmp_path: Path) -> None:
         ("fingerprint: towers", "t1", "t2"),
         ("mine/0.tar", "1,000 bytes, dddddddddddd", "1,000 bytes, cccccccccccc"),
     }
-    assert found["Code"] == {("simulate", "aaaa", "bbbb"), ("export_pruned", "–", "cccc")}
-    assert found["Versions"] == {("torch", "2.15.0", "2.16.0"), ("scipy", "–", "1.0")}
+    assert found["Code"] == {("simulate", "aaaa", "bbbb"), ("export_pruned", None, "cccc")}
+    assert found["Versions"] == {("torch", "2.15.0", "2.16.0"), ("scipy", None, "1.0")}
     assert found["Files of results"] == {
-        ("results/arms", "1", "1", "0", "0"),
-        ("results/simulation", "0", "0", "0", "1"),
+        ("results/arms", *map(whole, (1, 1, 0, 0))),
+        ("results/simulation", *map(whole, (0, 0, 0, 1))),
     }
     about = ("commit", "0123456789abcdef, as committed", "fedcba9876543210, with changes")
     assert about in found["The two runs"]
@@ -127,7 +128,7 @@ def test_a_difference_of_devices_is_a_row_of_its_own(tmp_path: Path) -> None:
     assert (equal.rows, equal.remark) == ((), "")
 
 
-def verdicts(a: Run, b: Run) -> tuple[tuple[str, ...], ...]:
+def verdicts(a: Run, b: Run) -> tuple[tuple[Cell, ...], ...]:
     return {table.caption: table.rows for table in changes(a, b)}["Verdicts that differ"]
 
 
@@ -143,9 +144,10 @@ def test_verdicts_that_differ_are_listed(tmp_path: Path) -> None:
         runs.append(read(folder))
     found = {row[0]: row[1:] for row in verdicts(*runs)}
     assert found == {
-        "x": ("as-run", "supports", "+0.5000 (+0.4000 to +0.6000)", "cannot tell", "+0.1000"),
-        "z": ("–", "–", "–", "contradicts", "–"),
-    }
+        "x": ("as-run", "supports", Number(0.5, signed, low=0.4, high=0.6),
+              "cannot tell", Number(0.1, signed)),
+        "z": (None, None, None, "contradicts", None),
+    }  # fmt: skip
     assert verdicts(runs[0], runs[0]) == ()
     # A run of an earlier version has no such table.
     assert len(verdicts(read(write(tmp_path / "old", {})), runs[0])) == 2
@@ -163,7 +165,7 @@ def test_marks_that_differ_are_listed_unless_a_version_has_none(tmp_path: Path) 
         runs[name] = read(folder)
     found = verdicts(runs["plain"], runs["near"])
     assert found == (
-        ("x", "–", "supports", "+1.00", "supports (near the line)", "+1.00"),
+        ("x", None, "supports", Number(1, signed), "supports (near the line)", Number(1, signed)),
     )  # fmt: skip
     assert verdicts(runs["old"], runs["near"]) == ()
 

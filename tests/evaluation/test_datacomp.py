@@ -19,6 +19,7 @@ from mispair.evaluation import datacomp, groups, retrieval, zeroshot
 from mispair.evaluation.protocols import METRIC_OF_CAPTIONS, METRICS, prompts, protocol_files
 from mispair.evaluation.report.datacomp import datacomp as tables_of
 from mispair.evaluation.sets import open_set
+from mispair.report.table import Number
 from mispair.report.tables import tidy
 from tests.evaluation.test_sets import PNG
 from tests.pairs.test_index import write_tar
@@ -341,11 +342,10 @@ def test_the_mean_is_over_the_main_metrics_of_the_sets_of_the_list():
     assert "3 of 38" in means.caption
     assert means.heads == ("model", "VTAB, 1 of 13", "Retrieval, 1 of 3", "Average, 3 of 38")
     (cells,) = means.rows
-    assert [cell[:5] for cell in cells[1:]] == ["0.400", "0.600", "0.400"]
+    assert [cell.value for cell in cells[1:]] == pytest.approx([0.4, 0.6, 0.4])
     # Limits of independent sets add up as variances do: 0.1 / sqrt(3).
-    assert cells[3] == f"0.400 ({0.4 - 0.1 / 3**0.5:.3f} to {0.4 + 0.1 / 3**0.5:.3f})".replace(
-        " ", "\u00a0"
-    )
+    half = 0.1 / 3**0.5
+    assert (cells[3].low, cells[3].high) == pytest.approx((0.4 - half, 0.4 + half))
 
 
 def test_the_spread_of_a_mean_is_that_over_seeds():
@@ -355,14 +355,15 @@ def test_the_spread_of_a_mean_is_that_over_seeds():
         for name, value in (("mnist", 0.2), ("gtsrb", 0.4)) for seed in (0, 1)
     ]  # fmt: skip
     (means,) = tables_of(tidy("zeroshot", rows), "")
-    assert means.rows[0][-1] == "0.350\u00a0±\u00a00.071"
+    cell = means.rows[0][-1]
+    assert (cell.value, cell.spread) == pytest.approx((0.35, 0.1 / 2**0.5))
 
 
 def test_a_model_that_lacks_a_set_has_no_mean():
     rows = [row_of("mnist", "acc1", 0.2), row_of("gtsrb", "acc1", 0.2),
             row_of("mnist", "acc1", 0.3, start="pretrained", rate=0.0)]  # fmt: skip
     (means,) = tables_of(tidy("zeroshot", rows), "")
-    assert [row[-1] for row in means.rows][1] == "not measured"
+    assert [row[-1] for row in means.rows][1] == Number()
 
 
 def test_without_the_protocol_there_is_no_table():
@@ -378,4 +379,5 @@ def test_models_that_are_compared_have_a_row_each():
         for name in ("wds_mnist", "wds_gtsrb")
     ]
     (means,) = tables_of(tidy("checkpoints", rows), "DataComp")
-    assert [(row[0], row[1][:5]) for row in means.rows] == [("clip", "0.200"), ("laclip", "0.600")]
+    values = {row[0]: row[1].value for row in means.rows}
+    assert values == pytest.approx({"clip": 0.2, "laclip": 0.6})

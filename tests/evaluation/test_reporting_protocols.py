@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -19,7 +20,7 @@ from mispair.image_text.report.notes import limits
 from mispair.report import studies
 from mispair.report.figures import compose, printed
 from mispair.report.judge import judge
-from mispair.report.table import Table
+from mispair.report.table import Number, Table, general, whole
 from mispair.report.tables import Tables, tidy
 
 RATES = (0.0, 0.3, 0.8)
@@ -106,10 +107,10 @@ def test_the_table_of_protocols_shows_what_the_protocol_alone_changes(both):
     table = protocols(both)
     assert table is not None
     first, second = table.rows
-    assert first[:3] == ("shapes", "clip_benchmark #636c6970, acc1",
-                         "0.700 (0.650 to 0.750)".replace(" ", "\u00a0"))  # fmt: skip
+    assert first[:2] == ("shapes", "clip_benchmark #636c6970, acc1")
+    assert (first[2].value, first[2].low, first[2].high) == pytest.approx((0.7, 0.65, 0.75))
     assert second[1] == "a-custom-one #612d6375, acc1"
-    assert second[5:7] == ("−0.200", "+0.080")
+    assert [cell.value for cell in second[5:7]] == pytest.approx([-0.2, 0.08])
 
 
 def test_rows_of_an_evaluation_get_towers_headline_and_one_silhouette():
@@ -168,9 +169,10 @@ def test_retrieval_counts_images_captions_and_captions_per_image():
     ]  # fmt: skip
     (table,) = with_rows(zeroshot=rows)
     (row,) = table.rows
-    assert row[:5] == ("flickr (captions #77777777)", "untouched", "1,000", "5,000", "5.00")
-    assert [cell.split("\u00a0")[0] for cell in row[5:]] == [f"{v:.3f}" for v in values.values()]
-    assert "(0.190\u00a0to\u00a00.210)" in row[5]
+    assert row[:2] == ("flickr (captions #77777777)", "untouched")
+    assert row[2:5] == (whole(1000), whole(5000), Number(5, 2))
+    assert [cell.value for cell in row[5:]] == [*values.values()]
+    assert (row[5].low, row[5].high) == pytest.approx((0.19, 0.21))
 
 
 def test_a_linear_probe_stands_beside_the_same_arms_zero_shot():
@@ -182,8 +184,12 @@ def test_a_linear_probe_stands_beside_the_same_arms_zero_shot():
     (table,) = with_rows(zeroshot=[*accuracy("clip_benchmark", 0.7, -0.2), *probe])
     (row,) = table.rows
     assert row[0] == "shapes (clip_benchmark #636c6970)"
-    assert (row[2], row[4], row[6]) == ("0.910", "0.880", "+21.0")
-    assert row[3].startswith("0.700")
+    values = [row[column].value for column in (2, 3, 4, 6)]
+    assert values == pytest.approx([0.91, 0.7, 0.88, 21])  # the difference is in points
+
+
+def beside(cell: Number, reference: Number) -> Number:
+    return replace(cell, beside=reference)
 
 
 def test_exported_models_stand_beside_the_whole_one():
@@ -198,9 +204,9 @@ def test_exported_models_stand_beside_the_whole_one():
                  {**here, **which, "metric": "reference_acc1", "value": value + 0.1}]  # fmt: skip
     sizes, scores = exported(tables(exported=rows))
     assert sizes.rows == (
-        ("untouched", "high-purity", "both", "64", "1,000,000 (1,250,000)"),
+        ("untouched", "high-purity", "both", general(64), beside(whole(1e6), whole(1.25e6))),
     )  # fmt: skip
     assert [row[4:] for row in scores.rows] == [
-        ("pets", "laclip #55555555", "0.6100 (0.7100)"),
-        ("pets", "single-prompt #55555555", "0.5200 (0.6200)"),
+        ("pets", "laclip #55555555", beside(Number(0.61, 4), Number(0.61 + 0.1, 4))),
+        ("pets", "single-prompt #55555555", beside(Number(0.52, 4), Number(0.52 + 0.1, 4))),
     ]

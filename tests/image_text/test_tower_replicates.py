@@ -15,6 +15,7 @@ from mispair.core.metrics import read_metrics, write_metrics
 from mispair.image_text.report import rows as report_rows
 from mispair.image_text.report.tables_towers import intervals, replicates
 from mispair.image_text.steps import compare_towers
+from mispair.report.table import general
 from mispair.report.tables import Tables, tidy
 
 PAIRS = ("scenes-small", "scenes-small-1", "trained-2", "trained-3")
@@ -199,8 +200,9 @@ def test_the_report_has_each_pair_of_towers_and_the_intervals(arms: Path) -> Non
     assert len(tables.tower_intervals) == len(over_towers)
     (table,) = replicates(tables)
     change = select(over_towers, quantity="change", metric="acc1", rate=0.8)["value"].item()
-    printed = [row for row in table.rows if row[0].startswith("zero-shot") and row[4] == "0.8"]
-    assert {row[5]: row[6] for row in printed}["change"] == f"−{-change:.3f}"
+    at = general(0.8)
+    shown = [row for row in table.rows if row[0].startswith("zero-shot") and row[4] == at]
+    assert {row[5]: row[6].value for row in shown}["change"] == pytest.approx(change)
     assert replicates(Tables({})) == []
 
 

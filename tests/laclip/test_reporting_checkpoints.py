@@ -21,6 +21,7 @@ from mispair.report import published, questions, rules, studies
 from mispair.report.figures import compose
 from mispair.report.judge import Verdict, judge
 from mispair.report.rows import origins
+from mispair.report.table import Cell, Number
 from mispair.report.tables import Tables, tidy
 from tests.made_up_tables import gather
 
@@ -80,7 +81,7 @@ def judged(found: Tables) -> dict[str, Verdict]:
     return {claim.key: judge(claim, found, 0.95) for claim in CLAIMS}
 
 
-def accuracy_rows(found: Tables) -> dict[tuple[str, str], tuple[str, ...]]:
+def accuracy_rows(found: Tables) -> dict[tuple[Cell, Cell], tuple[Cell, ...]]:
     table = next(t for t in checkpoints(found) if t.caption.startswith("Accuracy next to"))
     return {(row[1], row[2]): row for row in table.rows}
 
@@ -164,7 +165,7 @@ def test_one_model_alone_leaves_the_claim_unmeasured_and_its_partner_a_hole():
     assert judged(found)["laclip-accuracy"].outcome == "not measured"
     assert judged(tables())["laclip-accuracy"].outcome == "not measured"
     table = next(t for t in checkpoints(found) if t.caption.startswith("Accuracy next to"))
-    holes = [row for row in table.rows if "not measured" in row]
+    holes = [row for row in table.rows if Number() in row]
     assert len(holes) == 14 - 1  # CC12M: two methods on seven data sets
     assert ("CC12M LaCLIP", "Food-101") in {(row[0], row[2]) for row in holes}
     assert {len(row) for row in table.rows} == {len(table.heads)}
@@ -207,7 +208,7 @@ def reasons(rows: list[dict[str, Any]], **facts: Any) -> dict[tuple[str, str], s
         t for t in checkpoints(tables(checkpoints=rows, provenance=about))
         if t.caption.startswith("Accuracy next to")
     )  # fmt: skip
-    return {(row[3].split(" #")[0], row[2]): row[-1] for row in table.rows if "!" in row[7]}
+    return {(row[3].split(" #")[0], row[2]): row[-1] for row in table.rows if row[-1]}
 
 
 def test_the_likely_reason_of_a_difference_is_found_by_rules():
@@ -260,8 +261,9 @@ def test_imagenet_stands_beside_both_published_numbers():
     assert neither["laclip", "wds_imagenet1k"].startswith("table 3 is itself 5.2 points from")
     row = accuracy_rows(tables(checkpoints=model("CLIP", {"wds_imagenet1k": 0.401})))
     cells = row["cc12m-clip", "wds_imagenet1k"]
-    assert cells[5].replace("\u00a0", " ") == "40.1 (39.1 to 41.1)"
-    assert cells[6:9] == ("35.0", "+5.1 !", "40.2")
+    assert (cells[5].low, cells[5].high) == pytest.approx((39.1, 41.1))
+    assert [cell.value for cell in cells[5:9]] == pytest.approx([40.1, 35.04, 5.06, 40.2])
+    assert [bool(cell.mark) for cell in cells[5:9]] == [False, False, True, False]
 
 
 def test_every_protocol_is_a_row_and_the_claim_takes_the_main_one():
@@ -388,7 +390,7 @@ def test_overlap_needs_a_model_of_each_method() -> None:
     assert judged(Tables({}))["laclip-overlap"].outcome == "not measured"
     (row,) = overlap(found).rows
     assert row[:2] == ("cc3m-laclip", "CC3M")
-    assert row[6] == "90.0"
+    assert row[6] == Number(90, 1)
 
 
 @pytest.mark.parametrize("outcome", rules.OUTCOMES[:-1])

@@ -17,7 +17,8 @@ from mispair.pairs.report import corpus
 from mispair.report import studies
 from mispair.report.figures import as_svg, compose
 from mispair.report.rows import origins
-from mispair.report.table import Table
+from mispair.report.table import Cell, Number, Table, printed
+from mispair.report.table import whole as count
 from mispair.report.tables import Tables, tidy
 from mispair.towers.report import encoding
 from tests.made_up_tables import gather
@@ -31,9 +32,21 @@ def gathered(folder: Path, **changed: list[Path]) -> Tables:
     return gather(run, folder)
 
 
-def printed(table: Table | None) -> dict[str, tuple[str, ...]]:
+def cells(table: Table | None) -> dict[Cell, tuple[Cell, ...]]:
     assert table is not None
     return {row[0]: row[1:] for row in table.rows}
+
+
+def text_of(cell: Cell) -> str:
+    return printed(cell).replace("\u00a0", " ")
+
+
+def counts(number: int, of: int = 22) -> tuple[Number, Number]:
+    return count(number), Number(number / of, ".2%")
+
+
+def share(value: float, of: int, unit: str = "pairs") -> tuple[Number, Number]:
+    return Number(value, ".2%"), Number(of, ",.0f", unit=unit)
 
 
 @pytest.fixture(scope="module")
@@ -43,10 +56,9 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Tables:
 
 def test_every_fate_of_a_sample_is_on_the_page(whole):
     table = corpus.books(whole)
-    assert printed(table) == {
-        "read": ("22", "100.00 %"), "kept": ("20", "90.91 %"), "rejected": ("2", "9.09 %"),
-        "excluded": ("0", "0.00 %"), f"rejected: {EVIL}": ("1", "4.55 %"),
-        "rejected: no-image": ("1", "4.55 %"),
+    assert cells(table) == {
+        "read": counts(22), "kept": counts(20), "rejected": counts(2), "excluded": counts(0),
+        f"rejected: {EVIL}": counts(1), "rejected: no-image": counts(1),
     }  # fmt: skip
     assert table is not None
     assert "Read = kept + rejected + excluded." in table.remark
@@ -72,11 +84,10 @@ def test_what_a_policy_excludes_is_not_kept(tmp_path):
     taken = pd.DataFrame({"key": ["a", "b", "c"], "reason": ["key-in-several-shards"] * 2 + [EVIL]})
     files.write_parquet(tmp_path / "taken.parquet", taken, {})
     found = gathered(tmp_path, excluded=[tmp_path / "taken.parquet"], statistics=[])
-    assert printed(corpus.books(found)) == {
-        "read": ("22", "100.00 %"), "kept": ("17", "77.27 %"), "rejected": ("2", "9.09 %"),
-        "excluded": ("3", "13.64 %"), "rejected: empty-caption": ("1", "4.55 %"),
-        "rejected: no-image": ("1", "4.55 %"),
-        "excluded: key-in-several-shards": ("2", "9.09 %"), f"excluded: {EVIL}": ("1", "4.55 %"),
+    assert cells(corpus.books(found)) == {
+        "read": counts(22), "kept": counts(17), "rejected": counts(2), "excluded": counts(3),
+        "rejected: empty-caption": counts(1), "rejected: no-image": counts(1),
+        "excluded: key-in-several-shards": counts(2), f"excluded: {EVIL}": counts(1),
     }  # fmt: skip
     assert corpus.warnings(found) == []
 
@@ -110,29 +121,27 @@ def test_samples_that_were_written_and_not_found_are_a_warning():
 
 
 def test_captions_and_images_are_described(whole):
-    captions = printed(corpus.captions(whole))
-    assert captions["without a word"] == ("4.55 %", "22 samples read")
-    assert captions["the same text as another pair’s"] == ("15.00 %", "20 pairs")
-    assert captions["with <PERSON> in place of a name"] == ("25.00 %", "20 pairs")
-    assert captions["with a character beyond ASCII"] == ("35.00 %", "20 pairs")
+    captions = cells(corpus.captions(whole))
+    assert captions["without a word"] == share(1 / 22, 22, "samples read")
+    assert captions["the same text as another pair’s"] == share(0.15, 20)
+    assert captions["with <PERSON> in place of a name"] == share(0.25, 20)
+    assert captions["with a character beyond ASCII"] == share(0.35, 20)
     # 2 of 10 captions in each of two groups.
     cut = "longer than the text tower reads: the tokenizer cuts them"
-    assert captions[cut] == ("20.00 %", "20 captions encoded")
-    assert captions["distinct texts"] == ("23", "25 captions")
+    assert captions[cut] == share(0.2, 20, "captions encoded")
+    assert captions["distinct texts"] == (count(23), Number(25, ",.0f", unit="captions"))
     lengths = "words: mean, median, 95th percentile, maximum"
-    assert captions[lengths] == ("9.2 / 9 / 14 / 20", "20 pairs")
-    images = printed(corpus.images(whole))
-    assert images["the same bytes as another pair’s"] == ("10.00 %", "20 pairs")
+    assert [cell.value for cell in captions[lengths][0]] == pytest.approx([9.25, 9, 14, 20])
+    images = cells(corpus.images(whole))
+    assert images["the same bytes as another pair’s"] == share(0.1, 20)
     sizes = "width (pixels): minimum, 5th percentile, median, 95th, maximum"
-    assert images[sizes] == ("8 / 16 / 200 / 640 / 800", "20 pairs")
+    assert images[sizes][0] == tuple(map(count, (8, 16, 200, 640, 800)))
     # No sample of the corpus has a sha256, so nothing is said of them.
     assert not [name for name in images if "sha256" in name]
 
 
 def test_downloads_are_listed_by_status(whole):
-    assert printed(corpus.downloads(whole)) == {
-        "success": ("30", "75.00 %"), EVIL: ("10", "25.00 %"),
-    }  # fmt: skip
+    assert cells(corpus.downloads(whole)) == {"success": counts(30, 40), EVIL: counts(10, 40)}
     assert corpus.corpus(Tables({})) == []
 
 
@@ -171,11 +180,13 @@ def test_speed_is_summed_up_by_device_and_precision():
         {**about, "images_per_s": 7.25, "device": "cpu (Y)", "precision": "fp32"},
     )
     table = encoding.encoding(found)
-    assert printed(table) == {
-        "NVIDIA X": ("bf16", "4", "4,000", "3,600", "500 / 650 / 700", "50", "10 / 10 / 20 %",
-                     "3.00 GiB", "128 to 256", "4", "2 min"),
-        "cpu (Y)": ("fp32", "1", "1,000", "900", "7.2", "50", "10 %", "3.00 GiB", "256", "4",
-                    "30.0 s"),
+    assert table is not None
+    texts = {row[0]: [text_of(cell) for cell in row[1:]] for row in table.rows}
+    assert texts == {
+        "NVIDIA X": ["bf16", "4", "4,000", "3,600", "500 / 650 / 700", "50", "10 % / 10 % / 20 %",
+                     "3.00 GiB", "128 to 256", "4", "2 min"],
+        "cpu (Y)": ["fp32", "1", "1,000", "900", "7.2", "50", "10 %", "3.00 GiB", "256", "4",
+                    "30.0 s"],
     }  # fmt: skip
     assert "compile" not in set(found.encoding["metric"])  # a truth is no number
     assert encoding.encoding(Tables({})) is None

@@ -17,6 +17,8 @@ from mispair.repair.report import claims, figures, measures, pages
 from mispair.report import questions, rules, texts
 from mispair.report.charts import Drawing, Hole
 from mispair.report.judge import Verdict, judge
+from mispair.report.table import Number, whole
+from mispair.report.table import printed as shown
 from mispair.report.tables import Tables, tidy
 
 ACCURACY = {"raw": 0.80, "oracle": 0.89, "factor": 0.87, "drop": 0.81, "all": 0.86}
@@ -225,11 +227,11 @@ def test_tables_and_figures_hold_the_numbers() -> None:
     tables = made_up()
     arms, ledger, named = pages.PAGES.tables(tables, 0.95)
     by_rule = {row[0]: row for row in ledger.rows}
-    assert by_rule[measures.LABELS["factor"]][1:] == ("10", "4", "6", "0", "0", "6", "0")
+    assert by_rule[measures.LABELS["factor"]][1:] == tuple(map(whole, (10, 4, 6, 0, 0, 6, 0)))
     cells = {row[0]: row[-1] for row in arms.rows}
-    assert cells[measures.LABELS["raw"]] == "–"
-    assert cells[measures.LABELS["factor"]].startswith("+0.07")
-    assert named.rows[0][2:] == ("0.900", "0.800")
+    assert cells[measures.LABELS["raw"]] is None
+    assert cells[measures.LABELS["factor"]].value == pytest.approx(0.07, abs=0.005)
+    assert named.rows[0][2:] == (Number(0.9), Number(0.8))
     for draw in (figures.repair_by_rule, figures.repair_ledger):
         drawing = draw(tables)
         assert isinstance(drawing, Drawing)
@@ -290,7 +292,7 @@ def own_data(rate: float = 0.0, accuracy: Mapping[str, float] = OWN) -> Tables:
 def printed(tables: Tables) -> str:
     """Return every sentence and cell of the repair."""
     made = pages.PAGES.tables(tables, 0.95)
-    cells = [text for table in made for row in (table.heads, *table.rows) for text in row]
+    cells = [shown(cell) for table in made for row in (table.heads, *table.rows) for cell in row]
     cells += [text for table in made for text in (table.caption, table.remark)]
     drawn = [draw(tables) for draw in (figures.repair_by_rule, figures.repair_ledger,
                                        figures.small_repair)]  # fmt: skip
@@ -318,8 +320,11 @@ def test_expected_numbers_of_own_data_are_marked() -> None:
     assert all("expected" in head for head in ledger.heads[-2:])
     rows = {row[0]: row[-2:] for row in ledger.rows}
     draws = len(SEEDS)
-    assert rows[measures.LABELS["posterior"]] == (f"{20 / draws:,.0f}", f"{5 / draws:,.0f}")
-    assert rows[measures.LABELS["factor"]] == ("–", "–")
+    assert rows[measures.LABELS["posterior"]] == (
+        Number(20 / draws, ",.0f"),
+        Number(5 / draws, ",.0f"),
+    )
+    assert rows[measures.LABELS["factor"]] == (None, None)
     assert shown.rows == (("1", "<b>a|b</b>", "a dog", "replaced"),)
     plain = made_up(OWN, {}, rate=0.0, known=False)
     assert pages.PAGES.tables(plain, 0.95)[1].heads[-1] == "failed"

@@ -9,7 +9,7 @@ from pylatexenc.latex2text import LatexNodes2Text
 from pylatexenc.latexwalker import LatexEnvironmentNode, LatexMacroNode, LatexWalker
 
 from mispair.report.exports.latex import documents, escape, tabular
-from mispair.report.table import Table
+from mispair.report.table import Number, Table
 
 NASTY = [
     "50 % & more_$x$ #1 {a} ~^",
@@ -74,7 +74,7 @@ def test_hyphens_of_data_stay_hyphens() -> None:
 
 
 def test_a_table_has_the_cells_of_the_page_under_its_heads() -> None:
-    rows = tuple((name, str(number), "–") for number, name in enumerate(NASTY))
+    rows = tuple((name, Number(number, 0), None) for number, name in enumerate(NASTY))
     table = Table("Words & numbers of 50 %", ("name_x", "n", "p"), rows, "A remark: 5 %.")
     text = tabular(table, "group-words")
     (environment,) = [n for n in nodes(text) if isinstance(n, LatexEnvironmentNode)]
@@ -87,7 +87,10 @@ def test_a_table_has_the_cells_of_the_page_under_its_heads() -> None:
     # As TeX does: a row ends at two backslashes, a cell at an ampersand that none precedes.
     lines = [line for line in text.splitlines() if line.endswith(r" \\")]
     cells = [[read(c) for c in re.split(r"(?<!\\) & ", line[4:-3])] for line in lines]
-    assert cells == [["name_x", "n", "p"], *([plain(row[0]), row[1], "–"] for row in rows)]
+    assert cells == [
+        ["name_x", "n", "p"],
+        *([plain(name), str(n), "–"] for n, name in enumerate(NASTY)),
+    ]
     assert r"\begin{tabular}{lrr}" in text
     assert r"\caption{Words \& numbers of 50 \%}" in text
     assert r"\label{tab:group-words}" in text

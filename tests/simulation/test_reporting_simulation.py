@@ -16,6 +16,7 @@ from scipy import stats
 from mispair.core import metrics
 from mispair.report import charts
 from mispair.report.figures import draw_of
+from mispair.report.table import general
 from mispair.report.tables import Tables, read, tidy
 from mispair.simulation.report import conditions, notes, reproduction
 from mispair.simulation.report import runs as simulation_runs
@@ -272,7 +273,7 @@ def test_the_table_of_arms_pairs_by_trial(whole):
     _, _, tables = whole
     table = printed(tables, "All arms, as-written")
     rows = {row[1]: row for row in table.rows}
-    assert set(row[0] for row in table.rows) == {"0.3"}
+    assert set(row[0] for row in table.rows) == {general(0.3)}
     assert len(rows) == 4 + len(ARMS)  # raw, filtered, S_h alone and the oracle besides
     raw = of(tables, "as-written", "accuracy", "raw", 0.3)
     for label, arm, c in (("every caption replaced", "replace-all", 0.3),
@@ -280,10 +281,10 @@ def test_the_table_of_arms_pairs_by_trial(whole):
                           ("right captions only", "raw", 0.0)):  # fmt: skip
         values = of(tables, "as-written", "accuracy", arm, c)
         test = stats.ttest_rel(values, raw)
-        cell = rows[label][4].replace("\u00a0", " ").replace("−", "-")
-        star = "*" if test.pvalue < 0.05 else ""
-        assert cell.startswith(f"{values.mean():.3f} ± {values.std():.3f} [")
-        assert cell.endswith(f"[{(values - raw).mean():+.3f}{star}]")
+        cell = rows[label][4]
+        assert (cell.value, cell.spread) == pytest.approx((values.mean(), values.std()))
+        assert cell.beside.value == pytest.approx((values - raw).mean())
+        assert cell.beside.mark == ("*" if test.pvalue < 0.05 else "")
 
 
 def test_every_switch_of_the_bridge_is_compared_in_the_same_trials(whole):
@@ -396,8 +397,9 @@ def test_a_preset_of_failed_runs_only_is_not_called_not_run():
 def test_noise_to_signal_and_definitions_are_printed(whole):
     _, page, tables = whole
     rows = {row[0]: row for row in printed(tables, "What was run").rows}
-    assert rows["as-written"][5:7] == ("0.02", "9.00 / 5.00")
-    assert rows["as-run"][5] == "0"
+    noise, (image, text) = rows["as-written"][5:7]
+    assert (noise.value, image.value, text.value) == pytest.approx((0.02, 9, 5))
+    assert rows["as-run"][5].value == 0
     text = words(page)
     for caption in ("The same runs in both definitions, as-run", "Accuracy by protocol, as-run",
                     "What a neuron consists of, as-written", "All arms, as-written",

@@ -19,6 +19,7 @@ from mispair.report.judge import Verdict, judge
 from mispair.report.questions import answered
 from mispair.report.rules import OUTCOMES, Outcome
 from mispair.report.study import Figure
+from mispair.report.table import general
 from mispair.report.tables import Tables, tidy
 from mispair.sufficiency.report import claims
 from mispair.sufficiency.report.checks import CHECKS, checks
@@ -251,20 +252,20 @@ def test_what_was_not_run_fails_no_check() -> None:
 
 
 def test_intervals_are_over_runs_and_of_evaluation_for_one() -> None:
-    def cell(rows: list[dict[str, Any]]) -> str:
+    def cell(rows: list[dict[str, Any]]) -> tuple[float, ...]:
         table = next(
             table for table in sufficiency(tables(rows), 0.95)
             if table.caption.startswith("Contrastive risk")
         )  # fmt: skip
         row = next(row for row in table.rows if row[1] == "standard")
-        assert row[0] == "0.2"
-        return row[4].replace("\u00a0", " ")
+        assert row[0] == general(0.2)
+        return row[4].value, row[4].low, row[4].high
 
-    assert cell(run.measured()) == "0.080 (0.076 to 0.084)"
+    assert cell(run.measured()) == pytest.approx((0.08, 0.076, 0.084))
     values = [0.08 * (1 + 0.02 * extra) for extra in (0, 1, 1, 2)]
     mean = sum(values) / 4
     spread = math.sqrt(sum((value - mean) ** 2 for value in values) / 3 / 4) * 3.1824
-    assert cell(run.everything()) == f"{mean:.3f} ({mean - spread:.3f} to {mean + spread:.3f})"
+    assert cell(run.everything()) == pytest.approx((mean, mean - spread, mean + spread), abs=1e-6)
 
 
 def test_every_table_stands_in_a_section_of_the_page() -> None:

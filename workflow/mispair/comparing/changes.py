@@ -14,10 +14,9 @@ from mispair.comparing.rerun import OTHER_BYTES
 from mispair.comparing.runs import Run
 from mispair.core import run_record
 from mispair.report.pages.records import origin
-from mispair.report.table import Table, effect_cell
+from mispair.report.table import Cell, Table, effect_cell, whole
 from mispair.report.tables import records
 
-NOTHING = "–"
 DIGITS = 12
 """Digits of a digest that are printed."""
 
@@ -45,16 +44,16 @@ def changes(a: Run, b: Run) -> list[Table]:
 
 
 def _side_by_side(
-    a: Mapping[str, str], b: Mapping[str, str], *, every: bool = False
-) -> tuple[tuple[str, str, str], ...]:
+    a: Mapping[str, Cell], b: Mapping[str, Cell], *, every: bool = False
+) -> tuple[tuple[Cell, ...], ...]:
     """Return a row for every key, or for those with different values."""
     keys = (key for key in dict.fromkeys([*a, *b]) if every or a.get(key) != b.get(key))
-    return tuple((key, a.get(key, NOTHING), b.get(key, NOTHING)) for key in keys)
+    return tuple((key, a.get(key), b.get(key)) for key in keys)
 
 
-def _origin(run: Run) -> dict[str, str]:
+def _origin(run: Run) -> dict[str, Cell]:
     """Return the short provenance of a run."""
-    return {"run": run.name, **{name: text for name, text in origin(run.record).rows}}
+    return {"run": run.name, **{str(name): cell for name, cell in origin(run.record).rows}}
 
 
 def _flat(config: Mapping[str, Any], before: str = "") -> dict[str, str]:
@@ -92,13 +91,13 @@ def _versions(run: Run) -> dict[str, str]:
 
 def _devices(a: Run, b: Run) -> Table:
     """Name a difference of the types of CPU and GPU, with what it means for bytes."""
-    names = (", ".join(sorted(run_record.devices(run.record))) or NOTHING for run in (a, b))
+    names = (", ".join(sorted(run_record.devices(run.record))) or None for run in (a, b))
     rows = _side_by_side(*({"type of CPU or GPU": text} for text in names))
     remark = f"{OTHER_BYTES[0].upper()}{OTHER_BYTES[1:]}." if rows else ""
     return Table("Devices", ("", "A", "B"), rows, remark)
 
 
-def _results(a: Mapping[str, Any], b: Mapping[str, Any]) -> Iterable[tuple[str, ...]]:
+def _results(a: Mapping[str, Any], b: Mapping[str, Any]) -> Iterable[tuple[Cell, ...]]:
     """Count files by their folder below ``results``."""
     counts: dict[str, Counter[str]] = {}
     for name in sorted(a.keys() | b.keys()):
@@ -108,21 +107,21 @@ def _results(a: Mapping[str, Any], b: Mapping[str, Any]) -> Iterable[tuple[str, 
             kind = "a" if name in a else "b"
         counts.setdefault("/".join(PurePosixPath(name).parts[:2]), Counter())[kind] += 1
     for folder, kinds in counts.items():
-        yield folder, *(f"{kinds[kind]:,}" for kind in ("same", "other", "a", "b"))
+        yield folder, *(whole(kinds[kind]) for kind in ("same", "other", "a", "b"))
 
 
-def _verdicts(a: pd.DataFrame, b: pd.DataFrame) -> Iterable[tuple[str, ...]]:
+def _verdicts(a: pd.DataFrame, b: pd.DataFrame) -> Iterable[tuple[Cell, ...]]:
     """List the claims whose outcomes or marks differ, including claims of one run alone."""
     both = a.merge(b, "outer", ["claim", "preset"], suffixes=("_a", "_b"), sort=False)
     unmarked = both[["near_a", "near_b"]].isna().any(axis=1)  # an earlier version, or one run
     for run in "ab":
         marked = (both[f"near_{run}"] == "True") & ~unmarked
         both[f"outcome_{run}"] += marked.map({True: " (near the line)", False: ""})
-    texts = both[["preset", "outcome_a", "outcome_b"]].fillna("").replace("", NOTHING)
+    texts = both[["preset", "outcome_a", "outcome_b"]].fillna("")
     changed = both.assign(**texts)[texts["outcome_a"] != texts["outcome_b"]]
     for row in records(changed):
         yield (
-            row["claim"], row["preset"],
-            row["outcome_a"], effect_cell(row["effect_a"], row["low_a"], row["high_a"]),
-            row["outcome_b"], effect_cell(row["effect_b"], row["low_b"], row["high_b"]),
+            row["claim"], row["preset"] or None,
+            row["outcome_a"] or None, effect_cell(row["effect_a"], row["low_a"], row["high_a"]),
+            row["outcome_b"] or None, effect_cell(row["effect_b"], row["low_b"], row["high_b"]),
         )  # fmt: skip

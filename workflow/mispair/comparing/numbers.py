@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from mispair.core.words import count, number
+from mispair.core.words import count
 from mispair.report import studies
 from mispair.report.study import Columns
-from mispair.report.table import Table
+from mispair.report.table import Cell, Number, Table, between, whole
 from mispair.report.tables import DETAILS, records
 
 CONFIDENCE = 0.95
@@ -156,13 +156,13 @@ def printed(numbers: pd.DataFrame, most: int) -> list[Table]:
     return [Table("Numbers", heads, rows, remark), *_alone(numbers)]
 
 
-def _row(row: Mapping[str, float | str]) -> tuple[str, ...]:
+def _row(row: Mapping[str, float | str]) -> tuple[Cell, ...]:
     values = {key: value for key, value in row.items() if isinstance(value, float)}
     digits = _digits(values["a"], values["b"])
     return (
-        str(row["table"]), str(row["metric"]), str(row["arm"]), number(values["a"], digits),
-        number(values["b"], digits), number(values["difference"], digits, sign=True),
-        *(_interval(values[f"low_{run}"], values[f"high_{run}"], digits) for run in "ab"),
+        str(row["table"]), str(row["metric"]), str(row["arm"]), Number(values["a"], digits),
+        Number(values["b"], digits), Number(values["difference"], digits, sign=True),
+        *(between(values[f"low_{run}"], values[f"high_{run}"], digits) for run in "ab"),
         str(row["finding"]),
     )  # fmt: skip
 
@@ -171,12 +171,6 @@ def _digits(*values: float) -> int:
     """Return the decimal places that the larger number needs for its leading digits."""
     largest = max((abs(value) for value in values if math.isfinite(value)), default=0.0)
     return min(9, max(0, SHOWN_DIGITS - 1 - math.floor(math.log10(largest or 1.0))))
-
-
-def _interval(low: float, high: float, digits: int) -> str:
-    if not math.isfinite(low + high):
-        return "–"
-    return f"{number(low, digits)} to {number(high, digits)}"
 
 
 def _alone(numbers: pd.DataFrame) -> list[Table]:
@@ -188,7 +182,7 @@ def _alone(numbers: pd.DataFrame) -> list[Table]:
     arms = alone.assign(of=alone["arm"].str.split(", ").str[:3].str.join(", "))
     keys = ["finding", "table", "of"]
     counted = arms.groupby(keys, sort=True).size().reset_index(name="numbers")
-    rows = tuple(
-        (*(str(row[key]) for key in keys), f"{row['numbers']:,}") for row in records(counted)
+    rows: tuple[tuple[Cell, ...], ...] = tuple(
+        (*(str(row[key]) for key in keys), whole(row["numbers"])) for row in records(counted)
     )
     return [Table("Numbers of one run alone", ("where", "table", "arm", "numbers"), rows)]

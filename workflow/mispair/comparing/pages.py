@@ -8,7 +8,7 @@ from pathlib import Path
 
 from mispair.core.failures import clean
 from mispair.report.exports.plain import aligned
-from mispair.report.table import Table
+from mispair.report.table import Cell, Table, printed
 
 PAGE = Path(__file__).with_name("page.html.j2")
 
@@ -25,12 +25,12 @@ def _text(table: Table) -> str:
     remark = [clean(table.remark, len(table.remark))] if table.remark else []
     if not table.rows:
         return "\n".join([f"{table.caption}: no difference", *remark])
-    heads, *rows = ([_cell(text) for text in row] for row in (table.heads, *table.rows))
+    heads, *rows = ([_text_of(cell) for cell in row] for row in (table.heads, *table.rows))
     return "\n".join([table.caption, textwrap.indent(aligned(heads, rows), "  "), *remark])
 
 
-def _cell(text: str) -> str:
-    shown = clean(text.replace("\n", " "))
+def _text_of(cell: Cell) -> str:
+    shown = clean(printed(cell).replace("\n", " "))
     return shown if len(shown) <= WIDEST else f"{shown[: WIDEST - 1]}…"
 
 

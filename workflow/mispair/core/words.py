@@ -52,13 +52,6 @@ def to_size(value: float | None, size: float, sign: bool = False) -> str:
     return number(value, max(0, 1 - math.floor(math.log10(size))), sign)
 
 
-def interval(low: float, high: float, digits: int = 3, sign: bool = False) -> str:
-    """Format an interval; without finite limits, the text states that there is none."""
-    if not (math.isfinite(low) and math.isfinite(high)):
-        return "no interval (one run)"
-    return f"{number(low, digits, sign)} to {number(high, digits, sign)}"
-
-
 def p_value(p: float) -> str:
     """Format a p value.
 

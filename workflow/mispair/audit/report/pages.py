@@ -14,9 +14,8 @@ from mispair.audit.report.runs import TRUSTED, captions_are_right, known_rates, 
 from mispair.audit.report.study import APART, CALIBRATION, LISTS, SUSPECTS
 from mispair.audit.report.text_tables import group_tables, suspect_tables, text_tables
 from mispair.audit.report.words import details, headline, sentence_on_suspects
-from mispair.core.words import MISSING, interval, number
 from mispair.report.pages.study_pages import Pages, Piece
-from mispair.report.table import Table
+from mispair.report.table import Cell, Number, Table, between, general, whole
 from mispair.report.tables import Tables
 from mispair.report.texts import percent
 
@@ -52,9 +51,7 @@ def _tables(tables: Tables, confidence: float) -> list[Table]:
 
 def _counts(table: pd.DataFrame) -> Table:
     values = table.drop_duplicates("metric").set_index("metric")["value"]
-    rows = tuple(
-        (label, f"{values[name]:,.0f}") for name, label in COUNTS.items() if name in values
-    )
+    rows = tuple((label, whole(values[name])) for name, label in COUNTS.items() if name in values)
     return Table("Counts", ("what", "number"), rows, section=LISTS)
 
 
@@ -62,13 +59,12 @@ def _known(tables: Tables) -> Table:
     right, before = captions_are_right(tables), wrong_before(tables)
     rows = tuple(
         (
-            str(row["scheme"]), str(row["series"]), number(row["made"]),
-            *(number(value, sign=sign) if math.isfinite(row["true"]) else MISSING
-              for value, sign in ((row["true"], False), (row["value"] - row["true"], True))),
-            number(row["value"]), interval(row["low"], row["high"]),
+            str(row["scheme"]), str(row["series"]), Number(row["made"]), Number(row["true"]),
+            Number(row["value"] - row["true"], sign=True),
+            Number(row["value"]), between(row["low"], row["high"]),
             # The share that was wrong before has an error of its own, which an interval leaves out.
             ("yes" if row["low"] <= row["true"] <= row["high"] else "no")
-            if right or row["series"] == TRUSTED else MISSING,
+            if right or row["series"] == TRUSTED else Number(),
         )
         for row in known_rates(tables).sort_values(["scheme", "series", "made"]).to_dict("records")
     )  # fmt: skip
@@ -97,13 +93,12 @@ def _apart(table: pd.DataFrame, right: bool) -> list[Table]:
     scores = table[table["metric"].isin(["auroc", "auprc"])]
     if scores.empty:
         return []
-    rows = []
+    rows: list[tuple[Cell, ...]] = []
     for (scheme, rate), of in scores.groupby(["scheme", "injected"], sort=False):
         by_name = of.set_index(["method", "metric"])["value"]
         rows += [
-            (str(scheme), f"{rate:g}", label,
-             *(number(by_name.get((name, metric)), 4) if (name, metric) in by_name else MISSING
-               for metric in ("auroc", "auprc")))
+            (str(scheme), general(rate), label,
+             *(Number(by_name.get((name, metric)), 4) for metric in ("auroc", "auprc")))
             for name, label in NAMES.items()
         ]  # fmt: skip
     return [

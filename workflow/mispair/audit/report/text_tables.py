@@ -8,7 +8,7 @@ from mispair.audit.report.study import LISTS, SUSPECTS, TEXTS
 from mispair.audit.report.words import unequal_groups
 from mispair.audit.texts.text_checks import LABELS
 from mispair.report import texts
-from mispair.report.table import Table
+from mispair.report.table import Cell, Number, Table, whole
 from mispair.report.tables import records
 from mispair.report.texts import percent
 
@@ -19,13 +19,13 @@ def text_tables(table: pd.DataFrame) -> list[Table]:
     if counts.empty:
         return []
     examples = table[table["metric"] == "text_example"].groupby("word")["text"].agg(list).to_dict()
-    rows = [
-        (LABELS.get(row["word"], row["word"]), f"{row['value']:,.0f}",
-         percent(row["value"] / row["n"]), " · ".join(examples.get(row["word"], [])))
+    rows: list[tuple[Cell, ...]] = [
+        (LABELS.get(row["word"], row["word"]), whole(row["value"]),
+         Number(row["value"] / row["n"], percent), " · ".join(examples.get(row["word"], [])))
         for row in records(counts)
     ]  # fmt: skip
     value, every = counts["value"].sum(), counts["n"].iloc[0]
-    rows.append(("together", f"{value:,.0f}", percent(value / every), ""))
+    rows.append(("together", whole(value), Number(value / every, percent), ""))
     return [
         Table(
             "Conspicuous texts, by simple checks",
@@ -48,7 +48,7 @@ def suspect_tables(table: pd.DataFrame) -> list[Table]:
     for kind in ("text", "word"):
         usual = table[table["metric"] == f"corpus_{kind}"].set_index("text")["value"]
         rows += [
-            (kind, row["text"], percent(row["value"]), percent(usual[row["text"]]))
+            (kind, row["text"], *(Number(x, percent) for x in (row["value"], usual[row["text"]])))
             for row in records(table[table["metric"] == f"suspect_{kind}"])
         ]
     if not rows:
@@ -74,9 +74,9 @@ def group_tables(table: pd.DataFrame) -> list[Table]:
     shares = ("wins", "wrong", "removed", "right_lost")
     for field, of_field in groups.groupby("word", sort=False):
         values = of_field.pivot_table(index="text", columns="metric", values="value", sort=False)
-        rows = tuple(
-            (str(name), f"{row['group_pairs']:,.0f}",
-             *(percent(row[f"group_{what}"]) for what in shares))
+        rows: tuple[tuple[Cell, ...], ...] = tuple(
+            (str(name), whole(row["group_pairs"]),
+             *(Number(row[f"group_{what}"], percent) for what in shares))
             for name, row in values.iterrows()
         )  # fmt: skip
         unequal = unequal_groups(values)

@@ -8,10 +8,9 @@ from typing import Any
 
 import pandas as pd
 
-from mispair.core.words import MISSING
 from mispair.report import style
-from mispair.report.table import mean_and_spread, with_interval
-from mispair.report.tables import main_first, records, where
+from mispair.report.table import Number, with_interval
+from mispair.report.tables import main_first, records
 
 KEYS = ["start", "scheme", "rate"]
 
@@ -53,13 +52,6 @@ def key(arm: Mapping[str, Any] | pd.Series) -> tuple[str, str, float]:
     return arm["start"], scheme, -1.0 if pd.isna(arm["rate"]) else float(arm["rate"])
 
 
-def cells(arm: Mapping[str, Any]) -> tuple[str, str, str]:
-    """Return start, scheme and C_m of an arm as cells of a table."""
-    rate = "–" if pd.isna(arm["rate"]) else f"{arm['rate']:g}"
-    scheme = "–" if pd.isna(arm["scheme"]) else str(arm["scheme"])
-    return style.START_WORDS.get(arm["start"], str(arm["start"])), scheme, rate
-
-
 def model_label(row: Mapping[str, Any]) -> str:
     """Return the name of the model of a row: start and C_m of an arm, or the checkpoint's name."""
     if "start" not in row:
@@ -90,11 +82,6 @@ def by_metric(rows: pd.DataFrame) -> ByMetric:
     return {str(metric): part for metric, part in rows.groupby("metric")}
 
 
-def spread(table: pd.DataFrame, digits: int, counted: bool = False, **values: object) -> str:
-    """Return mean ± deviation of the rows whose columns have given values, as a cell."""
-    return mean_and_spread(where(table, **values)["value"], digits, counted)
-
-
-def cell(rows: ByMetric, metric: str) -> str:
+def cell(rows: ByMetric, metric: str) -> Number:
     """Return the value of a metric with its interval or spread as a cell of a table."""
-    return with_interval(rows[metric]) if metric in rows else MISSING
+    return with_interval(rows[metric]) if metric in rows else Number()

@@ -9,7 +9,7 @@ from mispair.evaluation.report import datacomp
 from mispair.evaluation.report.arm_words import by_metric, cell, model_label, models
 from mispair.evaluation.report.compositional import compositional
 from mispair.evaluation.report.protocols import HASHES, named, short
-from mispair.report.table import Table, or_dash
+from mispair.report.table import Table, or_dash, whole
 from mispair.report.tables import Tables
 
 SECTION = "Retrieval and linear probe"
@@ -50,7 +50,7 @@ def retrieval(table: pd.DataFrame, section: str) -> Table:
         )
         rows.append((
             f"{arm['evaluation_set']} (captions {short(arm['fingerprint'])})", model_label(arm),
-            f"{images:,.0f}", f"{captions:,.0f}",
+            whole(images), whole(captions),
             or_dash(captions / images if images else float("nan"), 2),
             *(cell(of_arm, f"{way}_recall@{k}") for way in ("image", "text") for k in BEST),
         ))  # fmt: skip

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pandas as pd
 
-from mispair.core.words import number
 from mispair.evaluation.report.protocols import named
-from mispair.report.table import Table
+from mispair.report.table import Number, Table, general, whole
 from mispair.report.tables import Tables, records
 
 REFERENCE = "reference_"
@@ -55,12 +56,12 @@ def _table(table: pd.DataFrame, keys: list[str], caption: str, remark: str) -> T
     for _, model in table.groupby(keys, dropna=False):
         row = records(model)[0]
         tuned = f", C_m {row['rate']:g}" if row["rate"] == row["rate"] else ""
-        prompts = named(model) if isinstance(row["protocol"], str) else "–"
+        prompts = named(model) if isinstance(row["protocol"], str) else None
         set_cells = [str(row["evaluation_set"]), prompts] if "protocol" in keys else []
         means = model.groupby("metric")["value"].mean()
         rows.append((
-            f"{row['start']}{tuned}", str(row["strategy"]), str(row["ranked_by"]), f"{row['k']:g}",
-            *set_cells, *(_cell(means, metric) for metric in metrics),
+            f"{row['start']}{tuned}", str(row["strategy"]), str(row["ranked_by"]),
+            general(row["k"]), *set_cells, *(_cell(means, metric) for metric in metrics),
         ))  # fmt: skip
     set_columns = ("evaluation set", "protocol") if "protocol" in keys else ()
     heads = (TITLES.get(metric, metric.replace("_", " ")) for metric in metrics)
@@ -70,16 +71,15 @@ def _table(table: pd.DataFrame, keys: list[str], caption: str, remark: str) -> T
     )  # fmt: skip
 
 
-def _cell(means: pd.Series, metric: str) -> str:
+def _cell(means: pd.Series, metric: str) -> Number | None:
     if metric not in means:
-        return "–"
-    whole = f"{REFERENCE}{metric}"
-    return _plain(metric, means[metric]) + (
-        f" ({_plain(metric, means[whole])})" if whole in means else ""
-    )
+        return None
+    reference = means.get(f"{REFERENCE}{metric}")
+    beside = None if reference is None else _number(metric, reference)
+    return replace(_number(metric, means[metric]), beside=beside)
 
 
-def _plain(metric: str, value: float) -> str:
+def _number(metric: str, value: float) -> Number:
     if metric.startswith("seconds"):
-        return f"{1000 * value:.3g}"
-    return f"{value:,.0f}" if float(value).is_integer() and abs(value) > 1 else number(value, 4)
+        return Number(1000 * value, ".3g")
+    return whole(value) if float(value).is_integer() and abs(value) > 1 else Number(value, 4)

@@ -30,11 +30,11 @@ def protocols(tables: Tables) -> Table | None:
             series = zeroshot_series(tables.of_protocol(name), "pretrained", headline,
                                      str(evaluation_set))  # fmt: skip
             moved = change(series)
-            prompts = short(next(iter(of_protocol["fingerprint"].dropna()), "–")).replace("#–", "–")
+            prompts = [short(text) for text in of_protocol["fingerprint"].dropna()[:1]]
             rows.append((
-                str(evaluation_set), f"{name} {prompts}, {headline}",
+                str(evaluation_set), f"{' '.join([name, *prompts])}, {headline}",
                 *(with_interval(scores[scores["metric"] == metric]) for metric in SCORES),
-                "–" if value is first else or_dash(value - first, 3, sign=True),
+                None if value is first else or_dash(value - first, 3, sign=True),
                 or_dash(moved, 3, sign=True),
             ))  # fmt: skip
     if not rows:

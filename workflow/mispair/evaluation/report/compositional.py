@@ -11,7 +11,7 @@ from mispair.evaluation.report.protocols import short
 from mispair.evaluation.selection import BLIND, BLIND_OF_CATEGORY, MACRO, OF_CATEGORY, SELECTION
 from mispair.evaluation.set_names import canonical
 from mispair.report import published
-from mispair.report.table import Table, or_dash
+from mispair.report.table import Table, or_dash, whole
 
 SECTION = "Compositional sets"
 
@@ -46,9 +46,9 @@ def _scores(table: pd.DataFrame) -> Table:
         questions = of_arm[SELECTION]
         rows.append((
             f"{arm['evaluation_set']} (captions {short(arm['fingerprint'])})", model_label(arm),
-            f"{questions['n'].max():,.0f}", or_dash(float(questions["chance"].mean()), 3),
+            whole(questions["n"].max()), or_dash(questions["chance"].mean()),
             *(cell(of_arm, name) for name in metrics),
-            or_dash(100 * float(of_arm[TIES]["value"].mean()), 2),
+            or_dash(100 * of_arm[TIES]["value"].mean(), 2),
         ))  # fmt: skip
     return Table(
         "Choice of the true caption",
@@ -81,8 +81,8 @@ def _categories(table: pd.DataFrame) -> Table:
             of_arm = by_metric(arm_rows)
             right = of_arm[OF_CATEGORY]
             rows.append((
-                str(name), str(category), model_label(arm), f"{right['n'].max():,.0f}",
-                or_dash(float(right["chance"].mean()), 3), cell(of_arm, OF_CATEGORY),
+                str(name), str(category), model_label(arm), whole(right["n"].max()),
+                or_dash(right["chance"].mean()), cell(of_arm, OF_CATEGORY),
                 cell(of_arm, BLIND_OF_CATEGORY),
                 *((or_dash(published_value, 4),) if is_printed else ()),
             ))  # fmt: skip

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pandas as pd
 
 from mispair.core.intervals import mean_of_estimates
-from mispair.core.words import MISSING, interval, listing, number
+from mispair.core.words import listing
 from mispair.evaluation.datacomp import WITHOUT_READER, means, task, task_names
 from mispair.evaluation.protocols import DATACOMP
 from mispair.evaluation.report.arm_words import UNFOLDED, model_label, models
-from mispair.report.table import Table, mean_and_spread
+from mispair.report.table import Cell, Number, Table, mean_and_spread
 from mispair.report.tables import CAPTIONS
 
 SECTION = "DataComp"
@@ -48,7 +48,7 @@ def _means(measured: pd.DataFrame, section: str) -> Table:
     covered = set(measured["task"])
     over = {name: [each for each in sets if each in covered] for name, sets in means().items()}
     shown = {name: sets for name, sets in over.items() if sets}
-    rows = [
+    rows: list[tuple[Cell, ...]] = [
         (model_label(arm), *(_mean(of_arm[of_arm["task"].isin(sets)], len(sets))
                              for sets in shown.values()))
         for arm, of_arm in models(measured)
@@ -68,17 +68,16 @@ def _means(measured: pd.DataFrame, section: str) -> Table:
     )
 
 
-def _mean(rows: pd.DataFrame, sets: int) -> str:
+def _mean(rows: pd.DataFrame, sets: int) -> Number:
     """Return the mean over the sets of a model, with its interval or its deviation over seeds."""
     of_tasks = rows.groupby(["task", "seed"] if "seed" in rows else ["task"], dropna=False)
     means = of_tasks[["value", "low", "high"]].mean().reset_index()
     if means["task"].nunique() < sets:
-        return MISSING
+        return Number()
     if means["task"].is_unique:
         low, high = mean_of_estimates(
             *(means[name].to_numpy() for name in ("value", "low", "high"))
         )
-        text = f"{number(means['value'].mean())} ({interval(low, high)})"
-        return text.replace(" ", "\u00a0")
+        return Number(means["value"].mean(), low=low, high=high)
     by_seed = means.pivot(index="seed", columns="task", values="value").dropna().mean(axis=1)
     return mean_and_spread(by_seed, 3, counted=False)

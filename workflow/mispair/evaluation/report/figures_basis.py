@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import altair as alt
 import pandas as pd
 
@@ -39,10 +41,9 @@ def _of_projections(tables: Tables) -> pd.DataFrame:
     return whole.assign(arm=pd.Series(arms, index=whole.index, dtype="str"))
 
 
-def _arm_of(arm: dict[str, object]) -> tuple[str, ...]:
+def _arm_of(arm: dict[str, Any]) -> tuple[str, ...]:
     """Return the start by its name in the configuration, and C_m."""
-    rate = arm_words.cells(arm)[2]
-    return (str(arm["start"]),) if rate == "–" else (str(arm["start"]), rate)
+    return (arm["start"],) if pd.isna(arm["rate"]) else (arm["start"], f"{arm['rate']:g}")
 
 
 def identified_basis(tables: Tables) -> Drawing | Hole:

@@ -11,9 +11,8 @@ import math
 
 import pandas as pd
 
-from mispair.core.words import number
 from mispair.report import published
-from mispair.report.table import Table, or_dash
+from mispair.report.table import Number, Table, or_dash
 from mispair.report.tables import Tables
 
 MEAN = "mean of the six"
@@ -59,8 +58,8 @@ def table4(tables: Tables) -> Table | None:
         return None
     rows = tuple(
         (
-            str(name), number(row["lowest"]), number(row["first"]), number(row["last"]),
-            number(row["before"], sign=True), number(row["after"], sign=True),
+            str(name), *(Number(row[at]) for at in ("lowest", "first", "last")),
+            *(Number(row[change], sign=True) for change in ("before", "after")),
             or_dash(row["share"], 2), or_dash(row["rho"], 2, sign=True),
         )
         for name, row in falls(published.table4()).iterrows()

@@ -13,12 +13,11 @@ from typing import Any
 
 import pandas as pd
 
-from mispair.core.words import MISSING, interval, number
 from mispair.evaluation.semantics import BY_OVERLAP
 from mispair.image_text import tower_replicates
 from mispair.image_text.report.study import REPLICATES
 from mispair.report.statistics import Effect, contrasts, effect_of_mean
-from mispair.report.table import Table
+from mispair.report.table import Cell, Number, Table, between, or_dash, whole
 from mispair.report.tables import Row, Tables, records
 
 UNIT = "pair of towers"
@@ -131,12 +130,10 @@ def replicates(tables: Tables) -> list[Table]:
     ]
 
 
-def _cells(row: Row) -> tuple[str, ...]:
+def _cells(row: Row) -> tuple[Cell, ...]:
     name, digits = MEASURES[str(row["metric"])]
     is_signed = row["quantity"] == CHANGE
-    value, low, high = (float(row[key]) for key in ("value", "low", "high"))
-    text = [MISSING if pd.isna(row[key]) else str(row[key]) for key in ("tower", "start", "scheme")]
-    rate: str = MISSING if pd.isna(row["rate"]) else f"{row['rate']:g}"
-    limits = interval(low, high, digits, sign=is_signed) if low < high else MISSING
-    shown = number(value, digits, sign=is_signed)
-    return name, *text, rate, str(row["quantity"]), shown, limits, f"{row['n']:.0f}"
+    arm = (None if pd.isna(row[key]) else str(row[key]) for key in ("tower", "start", "scheme"))
+    shown = Number(row["value"], digits, is_signed)
+    limits = between(row["low"], row["high"], digits, is_signed)
+    return name, *arm, or_dash(row["rate"], "g"), row["quantity"], shown, limits, whole(row["n"])

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
-from mispair.core.words import MISSING, interval, listing
+from mispair.core.words import MISSING, listing
 from mispair.evaluation.report import datacomp
 from mispair.evaluation.report.checkpoints import (
     COLUMNS,
@@ -20,7 +21,7 @@ from mispair.evaluation.report.series import TOWERS
 from mispair.evaluation.set_names import canonical
 from mispair.laclip.report.differences import flagged, reason
 from mispair.report import published, texts
-from mispair.report.table import Table, or_dash
+from mispair.report.table import Cell, Number, Table, or_dash
 from mispair.report.tables import Tables, records
 
 PUBLISHED = "Next to tables 2 and 3"
@@ -66,9 +67,9 @@ def _next_to_published(tables: Tables, measure: str) -> Table:
     facts_of = facts(tables)
     metrics = _all_metrics(tables)
     is_share = measure == "acc1"
-    rows = []
+    rows: list[tuple[Cell, ...]] = []
     for score in every:
-        why = "–"
+        why = None
         if flagged(score):
             key = (score.towers, score.evaluation_set, score.protocol or "")
             likely = reason(score, every, metrics.get(key, {}), facts_of.get(score.towers, {}))
@@ -77,9 +78,8 @@ def _next_to_published(tables: Tables, measure: str) -> Table:
             f"{score.pretraining} {score.architecture} {score.method}", score.towers,
             score.evaluation_set,
             *([f"{score.protocol} {short(score.fingerprint)}", score.metric] if is_share else []),
-            _with_limits(score), _printed(score.published, measure),
-            _printed(score.difference, measure, sign=True) + " !" * flagged(score),
-            *([_printed(score.own, measure)] if is_share else []), why,
+            _cell(measure, score.value, score.low, score.high), _cell(measure, score.published),
+            _difference(score), *([_cell(measure, score.own)] if is_share else []), why,
         ))  # fmt: skip
     rows += _holes(every, measure)
     rules = texts.sentence("laclip", "reason", "rules")
@@ -101,31 +101,32 @@ def _all_metrics(tables: Tables) -> dict[tuple[str, str, str], dict[str, float]]
     return by_set
 
 
-def _printed(value: float, measure: str, sign: bool = False) -> str:
+def _cell(
+    measure: str, value: float, low: float = math.nan, high: float = math.nan
+) -> Number | None:
     factor, digits = FORMATS[measure]
-    return or_dash(factor * value, digits, sign)
+    if math.isnan(value):
+        return None
+    return Number(factor * value, digits, low=factor * low, high=factor * high)
 
 
-def _with_limits(score: Score) -> str:
-    text = _printed(score.value, score.measure)
-    if math.isfinite(score.low + score.high):
-        factor, digits = FORMATS[score.measure]
-        text += f" ({interval(factor * score.low, factor * score.high, digits)})"
-    return text.replace(" ", "\u00a0")
+def _difference(score: Score) -> Number | None:
+    cell = _cell(score.measure, score.difference)
+    return cell if cell is None else replace(cell, sign=True, mark=" !" * flagged(score))
 
 
-def _holes(every: list[Score], measure: str) -> list[tuple[str, ...]]:
+def _holes(every: list[Score], measure: str) -> list[tuple[Cell, ...]]:
     """Return a row for every published number of the run's pre-trainings that was not measured."""
     measured = {(canonical(s.pretraining), canonical(s.method), s.dataset) for s in every}
     run = {key[0] for key in measured}
-    before, after = (("–", "–"), ("–", "–", "–")) if measure == "acc1" else ((), ("–", "–"))
-    rows = []
+    before, after = ((None,) * 2, (None,) * 3) if measure == "acc1" else ((), (None,) * 2)
+    rows: list[tuple[Cell, ...]] = []
     for row in records(published.checkpoints()):
         key = (canonical(row["pretraining"]), canonical(row["method"]), row["dataset"])
         if key[0] in run and key not in measured:
-            value = _printed(float(row[COLUMNS[measure]]), measure)
-            rows.append((f"{row['pretraining']} {row['method']}", "–", str(row["dataset"]), *before,
-                         MISSING, value, *after))  # fmt: skip
+            value = _cell(measure, float(row[COLUMNS[measure]]))
+            rows.append((f"{row['pretraining']} {row['method']}", None, str(row["dataset"]),
+                         *before, Number(), value, *after))  # fmt: skip
     return rows
 
 
@@ -159,7 +160,7 @@ def overlap(tables: Tables) -> Table:
                 for label in ("pretraining", "method", "architecture")
             ),
             *(
-                or_dash(values.get((name, tower), math.nan), digits)
+                or_dash(values.get((name, tower)), digits)
                 for tower in TOWERS
                 for values, digits in columns
             ),
@@ -192,8 +193,8 @@ def _models(tables: Tables) -> Table:
             for column in ("pretraining", "method", "architecture")
         ]
         measured = "yes" if name in labels.index else MISSING
-        rows.append((name, *stated, *(of_model.get(fact, "–") for fact in FACTS[:-1]),
-                     of_model.get("sha256", "–")[:16], measured))  # fmt: skip
+        rows.append((name, *stated, *(of_model.get(fact) for fact in FACTS[:-1]),
+                     of_model.get("sha256", "")[:16] or None, measured))  # fmt: skip
     return Table(
         "What every number’s model is",
         ("name", "pre-training", "method", "architecture", "recipe", "activation, image tower",

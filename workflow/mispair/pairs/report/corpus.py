@@ -7,8 +7,7 @@ from collections.abc import Iterable
 
 import pandas as pd
 
-from mispair.core.words import number
-from mispair.report.table import Table
+from mispair.report.table import Cell, Number, Table, whole
 from mispair.report.tables import Tables
 from mispair.report.tables import records as rows_of
 
@@ -54,12 +53,12 @@ def books(tables: Tables) -> Table | None:
     if not totals:
         return None
     read = totals.get("read", 0)
-    rows = [(name, f"{value:,.0f}", _percent(value, read)) for name, value in totals.items()]
+    rows = [(name, whole(value), _percent(value, read)) for name, value in totals.items()]
     for kind in ("rejected", "excluded"):
         reasons = table[table["metric"] == f"{kind}_reason"]
         reasons = reasons.sort_values(["value", "reason"], ascending=[False, True], kind="stable")
         rows += [
-            (f"{kind}: {row['reason']}", f"{row['value']:,.0f}", _percent(row["value"], read))
+            (f"{kind}: {row['reason']}", whole(row["value"]), _percent(row["value"], read))
             for row in rows_of(reasons)
         ]
     return Table(
@@ -72,7 +71,7 @@ def caption_table(tables: Tables) -> Table | None:
     """Return how many pairs the user's caption table was joined to, and how much of it was used."""
     values = _values(tables)
     rows = [
-        (label, f"{value:,.0f}", _percent(value, n))
+        (label, whole(value), _percent(value, n))
         for metric, label in TABLE.items()
         if metric in values
         for value, n in [values[metric]]
@@ -118,13 +117,13 @@ def captions(tables: Tables) -> Table | None:
     cut, texts = (_encoded(tables, name) for name in ("truncated", "captions"))
     if math.isfinite(cut) and texts > 0:
         label = "longer than the text tower reads: the tokenizer cuts them"
-        rows.append((label, _percent(cut, texts), f"{texts:,.0f} captions encoded"))
+        rows.append((label, _percent(cut, texts), Number(texts, ",.0f", unit="captions encoded")))
     for metric, label in (("captions_distinct", "distinct texts"),
                           ("captions_further", "further captions of pairs")):  # fmt: skip
         if metric in values:
             value, n = values[metric]
             of = "captions" if metric == "captions_distinct" else "pairs"
-            rows.append((label, f"{value:,.0f}", f"{n:,.0f} {of}"))
+            rows.append((label, whole(value), Number(n, ",.0f", unit=of)))
     for unit in ("words", "characters"):
         spread = _spread(values, f"caption_{unit}", ("mean", "median", "p95", "max"), 1)
         if spread:
@@ -170,7 +169,7 @@ def _commonest(
     counts = tables.corpus[tables.corpus["metric"] == metric]
     counts = counts.sort_values(["value", label], ascending=[False, True], kind="stable")
     rows = [
-        (str(row[label]), f"{row['value']:,.0f}", _percent(row["value"], row["n"]))
+        (str(row[label]), whole(row["value"]), _percent(row["value"], row["n"]))
         for row in rows_of(counts)
     ]
     if not rows:
@@ -224,25 +223,23 @@ def _values(tables: Tables) -> Values:
     }
 
 
-def _share(values: Values, metric: str, label: str) -> list[tuple[str, str, str]]:
+def _share(values: Values, metric: str, label: str) -> list[tuple[Cell, ...]]:
     if metric not in values:
         return []
     of = "samples read" if metric == "caption_empty_share" else "pairs"
     share, n = values[metric]
-    return [(label, f"{100 * share:.2f} %", f"{n:,.0f} {of}")]
+    return [(label, Number(share, ".2%"), Number(n, ",.0f", unit=of))]
 
 
 def _spread(
     values: Values, metric: str, names: Iterable[str], digits: int
-) -> tuple[str, str] | None:
+) -> tuple[Cell, ...] | None:
     metrics = [f"{metric}_{name}" for name in names]
     if not values.keys() >= set(metrics):
         return None
     numbers = [values[name][0] for name in metrics]
-    texts = [
-        number(x, digits) if digits > 1 or not x.is_integer() else f"{x:,.0f}" for x in numbers
-    ]
-    return " / ".join(texts), f"{values[metrics[0]][1]:,.0f} pairs"
+    cells = (Number(x, digits) if digits > 1 or not x.is_integer() else whole(x) for x in numbers)
+    return tuple(cells), Number(values[metrics[0]][1], ",.0f", unit="pairs")
 
 
 def _encoded(tables: Tables, metric: str) -> float:
@@ -250,5 +247,5 @@ def _encoded(tables: Tables, metric: str) -> float:
     return float(measured.sum()) if len(measured) else math.nan
 
 
-def _percent(part: float, whole: float) -> str:
-    return f"{100 * part / whole:.2f} %" if whole else "–"
+def _percent(part: float, of: float) -> Number | None:
+    return Number(part / of, ".2%") if of else None

@@ -9,7 +9,7 @@ import pandas as pd
 from mispair.core.words import listing, number
 from mispair.pairs.corruption.effective_rate import COUNTS, SHARES
 from mispair.pairs.corruption.scheme import by_rate
-from mispair.report.table import Table, or_dash
+from mispair.report.table import Number, Table, general, or_dash, whole
 from mispair.report.tables import Tables
 
 RATES = "; ".join(f"{rate} for {listing(names)}" for rate, names in by_rate().items())
@@ -30,10 +30,9 @@ def pairings(tables: Tables) -> Table | None:
                 *(float(values.get(name, math.nan)) for name in PRINTED),
             )
             rows.append((
-                scheme, f"{nominal:g}", f"{measured['n'].max():,.0f}",
-                number(swapped, 4), number(changed, 4),
-                f"{same:,.0f}" if math.isfinite(same) else "–", or_dash(similarity, 3),
-                _notes(tables, scheme, nominal, values) or "–",
+                scheme, general(nominal), whole(measured["n"].max()),
+                Number(swapped, 4), Number(changed, 4), or_dash(same, ",.0f"), or_dash(similarity),
+                _notes(tables, scheme, nominal, values) or None,
             ))  # fmt: skip
     return Table(
         "What corruption changed",
@@ -75,9 +74,8 @@ def effective(tables: Tables) -> Table | None:
         for rate, measured in pairs[pairs["scheme"] == scheme].groupby("rate"):
             values = measured.set_index("metric")["value"]
             rows.append((
-                scheme, f"{float(str(rate)):g}",
-                *(or_dash(float(values.get(name, math.nan)), 3) for name in SHARES),
-                *(f"{values[name]:,.0f}" if name in values else "–" for name in COUNTS),
+                scheme, general(rate), *(or_dash(values.get(name)) for name in SHARES),
+                *(or_dash(values.get(name), ",.0f") for name in COUNTS),
             ))  # fmt: skip
     return Table(
         "How wrong the captions are",

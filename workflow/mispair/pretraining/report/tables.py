@@ -9,7 +9,7 @@ import pandas as pd
 from mispair.evaluation.identified_basis import RECOVERED
 from mispair.pretraining.names import CLEAN, IDENTIFIED, LINEAR, TOWERS
 from mispair.pretraining.report.runs import conditions, effects, values
-from mispair.report.table import Table, effect_cell, mean_and_spread
+from mispair.report.table import Cell, Table, effect_cell, mean_and_spread
 from mispair.report.tables import Tables
 
 ACCURACY = "Accuracy and overlap"
@@ -57,7 +57,7 @@ def _measures(table: pd.DataFrame, confidence: float) -> Table:
 
 def _conditions(
     table: pd.DataFrame, measured: pd.DataFrame, confidence: float, digits: int
-) -> Iterator[tuple[str, str, str]]:
+) -> Iterator[tuple[Cell, ...]]:
     """Yield captions, mean with spread, and effect against clean captions, of each condition."""
     apart = effects(measured, confidence)
     for scheme, rate in conditions(table):
@@ -66,5 +66,5 @@ def _conditions(
         yield (
             CLEAN if scheme == CLEAN else f"{scheme} {rate:g}",
             mean_and_spread(shown, digits),
-            "–" if effect is None else effect_cell(effect.value, effect.low, effect.high),
+            None if effect is None else effect_cell(effect.value, effect.low, effect.high),
         )

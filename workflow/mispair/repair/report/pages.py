@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pandas as pd
 
-from mispair.core.words import number
 from mispair.repair.captioners.faults import NOT_BETTER
 from mispair.repair.report import claims
 from mispair.repair.report.measures import (
@@ -26,7 +25,16 @@ from mispair.repair.report.study import ARMS as OF_ARMS
 from mispair.repair.report.study import LEARNED, LEDGER
 from mispair.report import texts
 from mispair.report.pages.study_pages import Pages
-from mispair.report.table import Table, effect_cell, mean_and_spread
+from mispair.report.table import (
+    Cell,
+    Number,
+    Table,
+    effect_cell,
+    general,
+    mean_and_spread,
+    or_dash,
+    whole,
+)
 from mispair.report.tables import Tables
 
 UNCHANGED = ("raw", "oracle")
@@ -78,7 +86,7 @@ def _arms(tables: Tables, name: str, rate: float, confidence: float, section: st
             for table in of_measure
         ]
         effect = gain.difference(tables, rule, "raw", rate, confidence)
-        against = effect_cell(effect.value, effect.low, effect.high) if rule != "raw" else "–"
+        against = effect_cell(effect.value, effect.low, effect.high) if rule != "raw" else None
         rows.append((label_of(tables, rule, name), *cells, against))
     return Table(
         f"Towers trained from scratch, {_at(rate)}" if name == TOWERS else f"Arms {_at(rate)}",
@@ -112,16 +120,16 @@ def _ledger(ledgers: pd.DataFrame, rate: float, section: str) -> Table:
     elif of_expected:
         heads, remark = ("wrong, changed (expected)", "right, changed (expected)"), EXPECTED
 
-    def judged(rule: str) -> list[str]:
+    def judged(rule: str) -> list[Cell]:
         if remark == TRUE:
             pairs = [(rule, "wrong", "right"), (rule, "right", "wrong")]
-            return [f"{of_cell.get(pair, 0.0):,.0f}" for pair in pairs]
+            return [whole(of_cell.get(pair, 0.0)) for pair in pairs]
         known = [of_expected.get((rule, state)) for state in ("wrong", "right") if heads]
-        return ["–" if value is None else f"{value:,.0f}" for value in known]
+        return [or_dash(value, ",.0f") for value in known]
 
     labels = LABELS if remark == TRUE else {**LABELS, **NOT_RIGHT}
     rows = [
-        (labels[rule], *(f"{counts[rule, name]:,.0f}" for name in COUNTS), *judged(rule))
+        (labels[rule], *(whole(counts[rule, name]) for name in COUNTS), *judged(rule))
         for rule in LABELS
         if (rule, "read") in counts
     ]
@@ -183,7 +191,7 @@ def _features(ledgers: pd.DataFrame, section: str) -> list[Table]:
     if table.empty:
         return []
     means = table.groupby(["rate", "captions", "rule", "metric"])["value"].mean().to_dict()
-    rows = []
+    rows: list[tuple[Cell, ...]] = []
     for rate in sorted(table["rate"].unique()):
         for captions, rule in (
             ("raw", "raw"), ("generated", "all"),
@@ -194,8 +202,8 @@ def _features(ledgers: pd.DataFrame, section: str) -> list[Table]:
                 continue
             label = "generated, of pairs that are not trusted"
             rows.append(
-                (f"{rate:g}", label if captions == "generated" else LABELS[rule],
-                 *(number(means.get((*key, name))) for name in ("precision", "recall")))
+                (general(rate), label if captions == "generated" else LABELS[rule],
+                 *(Number(means.get((*key, name))) for name in ("precision", "recall")))
             )  # fmt: skip
     return [
         Table(

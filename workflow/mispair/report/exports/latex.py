@@ -13,7 +13,7 @@ from pylatexenc.latexencode import (
     UnicodeToLatexEncoder,
 )
 
-from mispair.report.table import Table
+from mispair.report.table import Cell, Table, printed
 
 LITERAL = {
     '"': r"\textquotedbl", "`": r"\textasciigrave", "'": r"\textquotesingle",
@@ -92,13 +92,13 @@ def tabular(table: Table, name: str) -> str:
     return "\n".join([*lines, r"\end{table}", ""])
 
 
-def _row(cells: Iterable[str]) -> str:
-    return f"    {' & '.join(map(escape, cells))} \\\\"
+def _row(cells: Iterable[Cell]) -> str:
+    return f"    {' & '.join(escape(printed(cell)) for cell in cells)} \\\\"
 
 
-def _alignment(cells: tuple[str, ...]) -> str:
+def _alignment(cells: tuple[Cell, ...]) -> str:
     """Return ``r`` for a column of numbers, else ``l``."""
-    return "r" if all(re.match(r"[+−-]?\d|[–-]?$", cell) for cell in cells) else "l"
+    return "l" if any(isinstance(cell, str) for cell in cells) else "r"
 
 
 def documents(tables: Mapping[str, Iterable[Table]]) -> dict[str, str]:

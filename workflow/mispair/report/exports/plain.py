@@ -7,7 +7,7 @@ from collections.abc import Collection, Sequence
 
 from tabulate import tabulate
 
-from mispair.report.table import Table
+from mispair.report.table import Table, printed
 
 WIDTH = 100
 """Characters of a line of words; a table is as wide as its cells."""
@@ -37,5 +37,6 @@ def aligned(
 def plain(table: Table) -> str:
     """Return caption, aligned columns and remark of a table of the report."""
     remark = textwrap.fill(table.remark, WIDTH)
-    text = "\n".join([table.caption, "", aligned(table.heads, table.rows), "", remark])
+    cells = [[printed(cell) for cell in row] for row in table.rows]
+    text = "\n".join([table.caption, "", aligned(table.heads, cells), "", remark])
     return text.rstrip() + "\n"

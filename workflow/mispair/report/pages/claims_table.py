@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -15,7 +14,7 @@ from mispair.report import texts
 from mispair.report.claims import Claim
 from mispair.report.judge import PartVerdict, Verdict
 from mispair.report.rules import UNMEASURED
-from mispair.report.table import Table
+from mispair.report.table import Table, finite, or_dash
 
 
 @dataclass(frozen=True)
@@ -62,11 +61,11 @@ def claims(judged: Sequence[Verdict], confidence: float) -> list[Table]:
     """Return the table of the claims that were measured, for exports, if any was."""
     cells = tuple(
         (
-            verdict.claim.sentence, verdict.claim.paper, verdict.preset or "–",
+            verdict.claim.sentence, verdict.claim.paper, verdict.preset or None,
             verdict.outcome + (" (near the line)" if verdict.near else ""),
             texts.shared("effect", verdict, confidence), texts.shared("published", verdict),
             texts.bound(verdict),
-            p_value(verdict.corrected_p), verdict.effect.replicates,
+            or_dash(verdict.corrected_p, p_value), verdict.effect.replicates,
         )
         for verdict in judged
         if verdict.outcome != UNMEASURED
@@ -104,9 +103,9 @@ def _row(verdict: Verdict) -> dict[str, Any]:
     claim, effect, measured = verdict.claim, verdict.effect, verdict.measured
     controls = [
         {
-            "control": found.control.key, "effect": _finite(found.effect.value),
-            "low": _finite(found.effect.low), "high": _finite(found.effect.high),
-            "share": _finite(found.share), "finding": found.finding,
+            "control": found.control.key, "effect": finite(found.effect.value),
+            "low": finite(found.effect.low), "high": finite(found.effect.high),
+            "share": finite(found.share), "finding": found.finding,
         }
         for found in verdict.controls
     ]  # fmt: skip
@@ -128,14 +127,10 @@ def _row(verdict: Verdict) -> dict[str, Any]:
 def _parts(parts: Iterable[PartVerdict]) -> str:
     described = [
         {
-            "at": part.name, "effect": _finite(part.effect.value), "low": _finite(part.effect.low),
-            "high": _finite(part.effect.high), "p": _finite(part.effect.p),
-            "bound": _finite(part.bound), "outcome": part.outcome,
+            "at": part.name, "effect": finite(part.effect.value), "low": finite(part.effect.low),
+            "high": finite(part.effect.high), "p": finite(part.effect.p),
+            "bound": finite(part.bound), "outcome": part.outcome,
         }
         for part in parts
     ]  # fmt: skip
     return json.dumps(described, ensure_ascii=False)
-
-
-def _finite(value: float) -> float | None:
-    return float(value) if math.isfinite(value) else None

@@ -13,6 +13,7 @@ from markupsafe import Markup, escape
 from mispair.core.words import count, p_value, significant, to_size
 from mispair.report import texts
 from mispair.report.figures import VEGA_LITE
+from mispair.report.table import printed
 
 SYMBOLS = {
     "C_m": Markup("<i>C</i><sub>m</sub>"),
@@ -59,6 +60,7 @@ def environment() -> jinja2.Environment:
     )
     created.filters["symbols"] = symbols
     created.filters["number"] = significant
+    created.filters["printed"] = printed
     created.filters["to_size"] = to_size
     created.filters["p_value"] = p_value
     created.filters["in_unit"] = texts.in_unit

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from importlib import metadata
 from typing import Any
@@ -12,7 +11,7 @@ import pandas as pd
 from mispair.core import software
 from mispair.core.benchmarks import rows_by_step
 from mispair.core.words import count, duration
-from mispair.report.table import Table
+from mispair.report.table import Cell, Number, Table, or_dash, whole
 from mispair.report.tables import Tables
 from mispair.report.tables import records as rows_of
 
@@ -29,20 +28,20 @@ def run_times(benchmarks: Mapping[str, str]) -> Table | None:
     grouped = table.groupby("step").agg(
         jobs=("s", "size"), total=("s", "sum"), longest=("s", "max"), rss=("max_rss", "max")
     )
-    whole = grouped["total"].sum()
+    every = grouped["total"].sum()
     ordered = grouped.reset_index().sort_values(
         ["total", "step"], ascending=[False, True], kind="stable"
     )
-    cells = [
+    cells: list[tuple[Cell, ...]] = [
         (
-            row["step"], str(row["jobs"]), duration(row["total"]),
-            f"{100 * row['total'] / max(whole, 1e-9):.1f} %", duration(row["longest"]),
-            f"{row['rss']:,.0f} MB" if math.isfinite(row["rss"]) else "–",
+            row["step"], whole(row["jobs"]), Number(row["total"], duration),
+            Number(row["total"] / max(every, 1e-9), ".1%"), Number(row["longest"], duration),
+            or_dash(row["rss"], ",.0f", unit="MB"),
         )
         for row in rows_of(ordered)
     ]  # fmt: skip
-    cells.append(("all steps", str(len(table)), duration(whole), "100 %",
-                  duration(table["s"].max()), ""))  # fmt: skip
+    cells.append(("all steps", whole(len(table)), Number(every, duration), Number(1, ".0%"),
+                  Number(table["s"].max(), duration), ""))  # fmt: skip
     return Table(
         "Run time of the steps",
         ("step", "jobs", "sum", "share", "longest job", "most memory"),
@@ -71,7 +70,7 @@ def origin(record: Mapping[str, Any]) -> Table:
         ("devices", all_of("devices")),
         ("system", f"{record['platform']['system']}, {record['platform']['cores']} cores"),
         ("results", f"{count(len(record['results']), 'file')} of {count(jobs, 'job')}"),
-        ("results without a record", str(len(record["unrecorded"]))),
+        ("results without a record", whole(len(record["unrecorded"]))),
         ("seeds", all_of("seeds")),
         ("time", f"{duration(wall)}, of processors {duration(core)}"),
     )

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-from mispair.core.words import number
 from mispair.report.claims import SAME, Claim, Control, Measured
 from mispair.report.measures import Every
 from mispair.report.tables import Tables, where
@@ -172,20 +171,3 @@ def fitted(table: pd.DataFrame, confidence: float) -> dict[tuple[str, str], Slop
         for (measure, name), by_d in values(table).items()
     }
     return {key: fit for key, fit in fits.items() if fit is not None}
-
-
-def mean_text(trials: list[float]) -> str:
-    """Print the mean over trials; small ones with two significant digits."""
-    mean = sum(trials) / len(trials)
-    return f"{mean:.2g}" if 0 < mean < 0.001 else number(mean, 4)
-
-
-def slope_text(fit: Slope) -> str:
-    """Print a slope with its interval."""
-    effect = fit.effect
-    text = f"slope {number(effect.value, 2, sign=True)}"
-    if effect.known:
-        text += f" [{number(effect.low, 2, sign=True)}, {number(effect.high, 2, sign=True)}]"
-    if fit.bounds:
-        text += f" (none at d = {', '.join(map(str, sorted(fit.bounds)))}: upper bounds there)"
-    return text

@@ -4,13 +4,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from dataclasses import replace
 
 import pandas as pd
 
-from mispair.core.words import MISSING, interval, number
 from mispair.report import published, style
 from mispair.report.statistics import mean_interval
-from mispair.report.table import Table, mean_and_spread, or_dash
+from mispair.report.table import (
+    Cell,
+    Number,
+    Table,
+    between,
+    general,
+    mean_and_spread,
+    or_dash,
+    whole,
+)
 from mispair.report.tables import Tables, where
 from mispair.simulation.report.conditions import DIGITS, excludes_zero
 from mispair.simulation.report.reproduction import TOLERANCES, foils, points
@@ -72,12 +81,10 @@ def simulation(tables: Tables, confidence: float) -> list[Table]:
 
 def _spreads(
     rows: pd.DataFrame, column: str, names: Iterable[str], digits: int, counted: bool = True
-) -> list[str]:
-    """Return a cell for each name in a column: mean ± standard deviation of its rows."""
-    texts = [
-        mean_and_spread(rows.loc[rows[column] == name, "value"], digits, counted) for name in names
-    ]
-    return ["–" if text == MISSING else text for text in texts]
+) -> list[Cell]:
+    """Return a cell for each name in a column: mean ± standard deviation of its rows, if any."""
+    groups = [rows.loc[rows[column] == name, "value"].dropna() for name in names]
+    return [mean_and_spread(of, digits, counted) if len(of) else None for of in groups]
 
 
 def _setting(table: pd.DataFrame) -> Table:
@@ -89,11 +96,10 @@ def _setting(table: pd.DataFrame) -> Table:
         rows.append((
             preset, *(_text(first[name]) for name in
                       ("misalignment", "encoder", "bias_schedule", "definition_main")),
-            f"{first['image_noise_variance']:.3g}".replace("nan", "–"),
-            " / ".join(or_dash(float(noise.get(tower, math.nan)), 2)
-                       for tower in ("image", "text")),
+            or_dash(first["image_noise_variance"], ".3g"),
+            tuple(or_dash(noise.get(tower), 2) for tower in ("image", "text")),
             listed(of_condition["spurious_probability"].dropna()),
-            str(of_condition["trial"].nunique()),
+            whole(of_condition["trial"].nunique()),
         ))  # fmt: skip
     return Table(
         "What was run",
@@ -104,8 +110,8 @@ def _setting(table: pd.DataFrame) -> Table:
     )  # fmt: skip
 
 
-def _text(value: object) -> str:
-    return value if isinstance(value, str) and value else "–"
+def _text(value: object) -> str | None:
+    return value if isinstance(value, str) and value else None
 
 
 def _figure1(table: pd.DataFrame, preset: str) -> Table:
@@ -117,7 +123,7 @@ def _figure1(table: pd.DataFrame, preset: str) -> Table:
             for arm in PAIR:
                 expected = published.figure1_curve(metric, arm).get(probability, math.nan)
                 rows.append((
-                    metric.replace("_", " "), f"{probability:g}", arm,
+                    metric.replace("_", " "), general(probability), arm,
                     mean_and_spread(part[arm], digits), or_dash(best(part[arm]), digits),
                     or_dash(expected, digits),
                     or_dash(part[arm].mean() - expected, digits, sign=True),
@@ -139,11 +145,12 @@ def _not_reproduced(table: pd.DataFrame, preset: str) -> Table:
     chosen = sum(point.within(point.best) for point in compared)
     rows = [
         (
-            point.metric.replace("_", " "), f"{point.spurious_probability:g}", point.trained_on,
-            number(point.published, DIGITS[point.metric]),
+            point.metric.replace("_", " "), general(point.spurious_probability),
+            point.trained_on, Number(point.published, DIGITS[point.metric]),
             mean_and_spread(point.values, DIGITS[point.metric]),
-            number(point.mean - point.published, DIGITS[point.metric], sign=True),
-            f"± {TOLERANCES[point.metric]:g}", or_dash(point.best, DIGITS[point.metric]),
+            Number(point.mean - point.published, DIGITS[point.metric], sign=True),
+            Number(None, "g", spread=TOLERANCES[point.metric]),
+            or_dash(point.best, DIGITS[point.metric]),
         )
         for point in missed
     ]  # fmt: skip
@@ -161,7 +168,11 @@ def _not_reproduced(table: pd.DataFrame, preset: str) -> Table:
 
 def _tolerances(table: pd.DataFrame, preset: str) -> Table:
     """Return which wrong curves the tolerances of figure 1 would pass as the published ones."""
-    rows = [(foil.name, f"{foil.passed} of {foil.points}") for foil in foils() if points(table)]
+    rows = [
+        (foil.name, Number(foil.passed, 0, unit=f"of {foil.points}"))
+        for foil in foils()
+        if points(table)
+    ]
     return Table(
         f"How soft the tolerances of figure 1 are, {preset}",
         ("each published point replaced by", "still within the tolerance"),
@@ -181,7 +192,7 @@ def _definitions(table: pd.DataFrame, preset: str) -> Table:
         return Table("", (), ())
     rows = [
         (
-            metric.replace("_", " "), f"{probability:g}", str(arm),
+            metric.replace("_", " "), general(probability), str(arm),
             *_spreads(group, "definition", names, DIGITS[metric]),
         )
         for metric in style.MEASURES
@@ -200,11 +211,11 @@ def _definitions(table: pd.DataFrame, preset: str) -> Table:
 
 def _arms(table: pd.DataFrame, preset: str, confidence: float) -> Table:
     wide = {metric: runs(table, metric) for metric in style.MEASURES}
+    rows: list[tuple[Cell, ...]] = []
     extra = [arm for arm in style.ARMS if arm not in (*PAIR, "oracle", "high-quality-only")]
     detailed = wide["accuracy"][extra].dropna(how="all").index
     detailed = detailed.union(wide["purified_features"][extra].dropna(how="all").index)
     probabilities = detailed.get_level_values("spurious_probability")
-    rows = []
     for probability in sorted(set(probabilities)):
         index = detailed[probabilities == probability]
         measures = {metric: values.reindex(index) for metric, values in wide.items()}
@@ -215,7 +226,7 @@ def _arms(table: pd.DataFrame, preset: str, confidence: float) -> Table:
                 for metric, values in measures.items()
             )
             if trials:
-                rows.append((f"{probability:g}", label, *cells, str(trials)))
+                rows.append((general(probability), label, *cells, whole(trials)))
     return Table(
         f"All arms, {preset}: mean ± 1 standard deviation [difference to raw]",
         ("C_s", "trained on", *(name.split(" (")[0] for name in style.MEASURES.values()), "trials"),
@@ -227,15 +238,13 @@ def _arms(table: pd.DataFrame, preset: str, confidence: float) -> Table:
     )
 
 
-def _arm_cell(measures: pd.DataFrame, arm: str, digits: int, confidence: float) -> str:
-    text = mean_and_spread(measures[arm], digits, counted=False)
-    if arm == "raw" or text == MISSING:
-        return text
+def _arm_cell(measures: pd.DataFrame, arm: str, digits: int, confidence: float) -> Number:
+    cell = mean_and_spread(measures[arm], digits, counted=False)
     gain = mean_interval((measures[arm] - measures["raw"]).dropna().tolist(), confidence)
-    if not gain.n:
-        return text
+    if arm == "raw" or not gain.n:
+        return cell
     star = "*" if excludes_zero(gain.low, gain.high) else ""
-    return f"{text} [{number(gain.value, digits, sign=True)}{star}]"
+    return replace(cell, beside=Number(gain.value, digits, sign=True, mark=star))
 
 
 def _protocols(table: pd.DataFrame, preset: str) -> Table:
@@ -248,7 +257,7 @@ def _protocols(table: pd.DataFrame, preset: str) -> Table:
         trained, zero = (where(group, bias=bias)["value"].mean() for bias in ("trained", "zero"))
         purified = counts[arm].get(probability, math.nan)
         rows.append((
-            f"{probability:g}", str(arm), f"{prompts}, margin {margin:g}",
+            general(probability), str(arm), f"{prompts}, margin {margin:g}",
             *_spreads(group, "bias", ("trained", "zero"), 3),
             or_dash(zero - trained, 3, sign=True), or_dash(purified, 1),
         ))  # fmt: skip
@@ -273,7 +282,8 @@ def _mixing(table: pd.DataFrame, preset: str) -> Table:
             of_arm = where(of_probability, trained_on=arm)
             if len(of_arm):
                 cells = _spreads(of_arm, "metric", MIXING, 3, counted=False)
-                rows.append((f"{probability:g}", arm, *cells, str(of_arm["trial"].nunique())))
+                trials = whole(of_arm["trial"].nunique())
+                rows.append((general(probability), arm, *cells, trials))
     return Table(
         f"What a neuron consists of, {preset}",
         ("C_s", "trained on", *MIXING.values(), "trials"),
@@ -291,8 +301,8 @@ def _loss(table: pd.DataFrame, preset: str) -> Table:
     for (probability, arm), group in losses.groupby(CELL):
         gap, reference = _spreads(group, "metric", ("loss_gap", "loss_longer"), 4)
         limits = mean_interval(where(group, metric="loss_gap")["value"].tolist())
-        between = interval(limits.low, limits.high, 4)
-        rows.append((f"{probability:g}", str(arm), gap, between, reference))
+        around = between(limits.low, limits.high, 4)
+        rows.append((general(probability), str(arm), gap, around, reference))
     return Table(
         f"Gap to the same run continued (theorem 4.1), {preset}",
         ("C_s", "trained on", "(L − L′) ÷ |L′|", "95 % interval", "L′"),

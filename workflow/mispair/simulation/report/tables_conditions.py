@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
+import math
+
 import pandas as pd
 
-from mispair.core.words import count, number
+from mispair.core.words import count
 from mispair.report import style
 from mispair.report.statistics import Interval
-from mispair.report.table import Table, mean_and_spread, or_dash
+from mispair.report.table import Cell, Number, Table, general, mean_and_spread, or_dash, whole
 from mispair.report.tables import Tables, records, where
 from mispair.simulation.literal import STATEMENTS
 from mispair.simulation.presets import UNSTATED
 from mispair.simulation.report.claims_scaling import (
     MEASURES,
     fitted,
-    mean_text,
     of_sweep,
-    slope_text,
     values,
 )
 from mispair.simulation.report.conditions import (
@@ -29,6 +29,7 @@ from mispair.simulation.report.conditions import (
     grid_cells,
 )
 from mispair.simulation.report.runs import PAIR, listed, of_preset, presets, runs
+from mispair.simulation.report.slopes import Slope
 from mispair.simulation.study import PRESETS as SETTINGS
 
 WRITTEN = "as-written"
@@ -41,19 +42,19 @@ COUNTED = ("purified_features", "accuracy")
 def switches(tables: Tables, confidence: float) -> Table:
     """Return what each switch between the presets changes, thrown alone."""
     changes = bridge_changes(tables, confidence)
-    cells: dict[tuple[str, str], dict[str, str]] = {}
+    cells: dict[tuple[str, str], dict[str, Number | None]] = {}
     pairs: dict[tuple[str, str], int] = {}
     for row in records(changes):
         key = (row["switch"], row["trained_on"])
         digits = DIGITS[row["metric"]]
         star = "*" if excludes_zero(row["low"], row["high"]) else ""
         change = Interval(row["value"], row["low"], row["high"], row["n"])
-        cells.setdefault(key, {})[row["metric"]] = plus_minus(change, digits) + star
+        cells.setdefault(key, {})[row["metric"]] = plus_minus(change, digits, star)
         pairs[key] = max(pairs.get(key, 0), int(row["n"]))
     arms = list(style.CHANGES)
     keys = sorted(cells, key=lambda key: (key[0] == FAR_END, key[0], arms.index(key[1])))
     rows = [
-        (*key, *(cells[key].get(metric, "–") for metric in style.MEASURES), str(pairs[key]))
+        (*key, *(cells[key].get(metric) for metric in style.MEASURES), whole(pairs[key]))
         for key in keys
     ]
     bridge = where(tables.simulation, kind="bridge")
@@ -69,22 +70,24 @@ def switches(tables: Tables, confidence: float) -> Table:
     )
 
 
-def plus_minus(change: Interval, digits: int) -> str:
-    """Print a change ± half the width of its interval, if it has one."""
-    text = or_dash(change.value, digits, sign=True)
-    return f"{text} ± {number((change.high - change.low) / 2, digits)}" if change.known else text
+def plus_minus(change: Interval, digits: int, mark: str = "") -> Number | None:
+    """Return a change ± half the width of its interval, if it has one."""
+    if math.isnan(change.value):
+        return None
+    half = (change.high - change.low) / 2
+    return Number(change.value, digits, sign=True, spread=half, mark=mark)
 
 
 def whole_grid(tables: Tables, confidence: float) -> Table:
     """Return every cell of the grid, and whether the paper's conclusions hold there."""
     rows = [
         (
-            cell.noise, cell.misalignment, cell.bias, f"{cell.spurious_probability:g}",
+            cell.noise, cell.misalignment, cell.bias, general(cell.spurious_probability),
             or_dash(cell.raw["purified_features"], 1), or_dash(cell.raw["accuracy"], 3),
             plus_minus(cell.gains["purified_features"], 1),
-            cell.mark("purified_features") or "–",
-            plus_minus(cell.gains["accuracy"], 3), cell.mark("accuracy") or "–",
-            cell.failed or "–",
+            cell.mark("purified_features") or None,
+            plus_minus(cell.gains["accuracy"], 3), cell.mark("accuracy") or None,
+            cell.failed or None,
         )
         for cell in grid_cells(tables, confidence)
     ]  # fmt: skip
@@ -114,11 +117,9 @@ def _slopes(table: pd.DataFrame, wide: bool, confidence: float) -> Table:
         for (key, name), by_d in measured.items():
             if key != measure:
                 continue
-            cells = [
-                f"{mean_text(by_d[d])} ({len(by_d[d])})" if d in by_d else "–" for d in dimensions
-            ]
+            cells = [_mean(by_d[d]) if d in by_d else None for d in dimensions]
             fit = fits.get((key, name))
-            ends = (slope_text(fit), f"{fit.departure:.2f}") if fit else ("–", "–")
+            ends = (_slope(fit), Number(fit.departure, 2)) if fit else (None, None)
             rows.append((title, name, *cells, *ends))
     more = ", more neurons for each feature" if wide else ""
     return Table(
@@ -130,6 +131,18 @@ def _slopes(table: pd.DataFrame, wide: bool, confidence: float) -> Table:
         "follow d by the rules of mispair.simulation.scaling.",
         section="Scaling with d",
     )  # fmt: skip
+
+
+def _mean(trials: list[float]) -> Number:
+    """Return the mean over trials; small ones have two significant digits."""
+    mean = sum(trials) / len(trials)
+    return Number(mean, ".2g" if 0 < mean < 0.001 else 4, n=len(trials))
+
+
+def _slope(fit: Slope) -> Number:
+    effect, none_at = fit.effect, ", ".join(map(str, sorted(fit.bounds)))
+    mark = f" (none at d = {none_at}: upper bounds there)" if none_at else ""
+    return Number(effect.value, 2, sign=True, low=effect.low, high=effect.high, mark=mark)
 
 
 def literal(tables: Tables) -> Table:
@@ -156,16 +169,16 @@ def literal(tables: Tables) -> Table:
     )  # fmt: skip
 
 
-def _statement(name: str, table: pd.DataFrame) -> tuple[str, ...]:
+def _statement(name: str, table: pd.DataFrame) -> tuple[Cell, ...]:
     cells = [
         mean_and_spread(runs(table, metric)[arm], DIGITS[metric], counted=False)
         for metric in COUNTED
         for arm in PAIR
     ]
-    return (name, str(table["trial"].nunique()), _failures(table), *cells)
+    return (name, whole(table["trial"].nunique()), _failures(table), *cells)
 
 
-def _failures(table: pd.DataFrame) -> str:
+def _failures(table: pd.DataFrame) -> str | None:
     texts = []
     for metric, state in FAILED.items():
         for arm in PAIR:
@@ -175,17 +188,17 @@ def _failures(table: pd.DataFrame) -> str:
                     dict.fromkeys(f"{step:g}" for step in (steps.min(), steps.max()))
                 )
                 texts.append(f"{arm}: {count(len(steps), 'run')} {state} at step {span}")
-    return "; ".join(texts) or "–"
+    return "; ".join(texts) or None
 
 
 def unstated(tables: Tables) -> Table:
     """Return the choices of preset as-written that the text does not settle."""
-    rows: list[tuple[str, ...]] = []
+    rows: list[tuple[Cell, ...]] = []
     if WRITTEN in presets(tables.simulation):
         written = where(tables.provenance, artefact="simulation", condition=WRITTEN)
         texts = dict(zip(written["key"], written["text"].astype(str), strict=True))
         rows = [
-            (name, str(SETTINGS[WRITTEN][name]), texts.get(f"settings.{name}", "–"), text)
+            (name, str(SETTINGS[WRITTEN][name]), texts.get(f"settings.{name}"), text)
             for name, text in UNSTATED.items()
         ]
     return Table(

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 import pandas as pd
 
-from mispair.core.words import count, number
-from mispair.report.table import Table, or_dash
+from mispair.core.words import count
+from mispair.report.table import Cell, Number, Table, general, or_dash, whole
 from mispair.report.tables import Tables
 from mispair.stepsize.cifar_files import CIFAR
 from mispair.stepsize.report.runs import (
@@ -65,26 +65,23 @@ def stepsize(tables: Tables) -> list[Table]:
     ]  # fmt: skip
 
 
-def _mid(values: pd.Series, digits: int = 0) -> str:
-    """Print the median of several runs with their range, or the value of one."""
-    values = values.dropna()
-    if values.empty:
-        return "–"
-    text = number(values.median(), digits)
-    if values.min() < values.max():
-        text += f" ({number(values.min(), digits)} to {number(values.max(), digits)})"
-    return text.replace(" ", "\u00a0")
+def _mid(values: pd.Series, digits: int = 0) -> Number | None:
+    """Return the median of several runs with their range, or the value of one."""
+    low, high = values.min(), values.max()
+    if not low < high:
+        return or_dash(low, digits)
+    return Number(values.median(), digits, low=low, high=high)
 
 
-def _small(value: float) -> str:
-    """Print two significant digits, or a dash."""
-    return f"{value:.2g}".replace("-", "−") if math.isfinite(value) else "–"
+def _small(value: float) -> Number | None:
+    """Return a number with two significant digits, if there is one."""
+    return or_dash(value, ".2g")
 
 
-def _by_stepsize(runs: pd.DataFrame) -> Iterator[tuple[tuple[str, str], pd.DataFrame]]:
+def _by_stepsize(runs: pd.DataFrame) -> Iterator[tuple[tuple[Cell, ...], pd.DataFrame]]:
     """Yield the runs of each data set, activation and stepsize, with the cells that name them."""
     for (panel, eta), group in named(runs).groupby(["panel", "stepsize"], sort=False):
-        yield (str(panel), f"{eta:g}"), group
+        yield (str(panel), general(eta)), group
 
 
 def _data_set(name: str) -> str:
@@ -101,10 +98,10 @@ def _runs(tables: Tables) -> Table:
         settled = group[group["settled"] == 1]
         lost = len(group) - len(settled)
         rows.append((
-            *names, f"{group['step_on_weights'].iloc[0]:g}", str(len(group)),
+            *names, general(group["step_on_weights"].iloc[0]), whole(len(group)),
             _mid(settled["transition"]), _mid(group["rises"]), _mid(group["peak"], 2),
             _mid(settled["stable_step"].where(settled["stable_step"] >= 0)),
-            _small(group["final_risk"].median()), str(lost) if lost else "–",
+            _small(group["final_risk"].median()), whole(lost) if lost else None,
         ))  # fmt: skip
     return Table(
         "Every stepsize of the sweep: median run, and range over seeds",
@@ -158,8 +155,8 @@ def _failures(tables: Tables) -> Table:
             fault = "stalls: its risk ends five times above that of any smaller stepsize"
             failures.append((row, fault))
     rows = [
-        (row["panel"], row["part"], f"{row['width']:g}", f"{row['stepsize']:g}",
-         f"{row['seed']:g}", fault, _small(row["final_risk"]))
+        (row["panel"], row["part"], general(row["width"]), general(row["stepsize"]),
+         general(row["seed"]), fault, _small(row["final_risk"]))
         for row, fault in failures
     ]  # fmt: skip
     return Table(
@@ -174,7 +171,7 @@ def _failures(tables: Tables) -> Table:
 def _lists(tables: Tables) -> Table:
     rows = [
         (row["part"], _data_set(row["data_set"]), _spaced(row["activation"]),
-         f"{row['width']:g}", f"{row['seed']:g}", f"{row['smallest']:g}")
+         *(general(row[name]) for name in ("width", "seed", "smallest")))
         for row in without_monotone(tables.stepsize_runs).to_dict("records")
     ]  # fmt: skip
     return Table(
@@ -203,7 +200,7 @@ def _separable(tables: Tables) -> Table:
             why.append("the slope of the activation has no positive lower bound")
         if not why:
             why.append("points have norms above 1")
-        required = "yes" if (group["part"] == "bounds").any() else "–"
+        required = "yes" if (group["part"] == "bounds").any() else None
         rows.append((_data_set(str(data_set)), _spaced(str(activation)), "; ".join(why), required))
     return Table(
         "Where theorems 3.2 and 4.1 do not apply",

@@ -6,10 +6,8 @@ import math
 
 import pandas as pd
 
-from mispair.core.words import interval, number
 from mispair.report import published
-from mispair.report.statistics import Interval
-from mispair.report.table import Table, or_dash
+from mispair.report.table import Cell, Number, Table, general, or_dash, whole
 from mispair.report.tables import Tables
 from mispair.sufficiency.report.checks import checks
 from mispair.sufficiency.report.runs import (
@@ -52,17 +50,11 @@ def sufficiency(tables: Tables, confidence: float) -> list[Table]:
     ]
 
 
-def _cell(measured: pd.DataFrame, confidence: float, digits: int = 3, sign: bool = False) -> str:
+def _cell(measured: pd.DataFrame, confidence: float, digits: int = 3, sign: bool = False) -> Cell:
     if measured.empty:
-        return "–"
-    return _with_limits(pooled(measured, confidence), digits, sign)
-
-
-def _with_limits(value: Interval, digits: int, sign: bool = False) -> str:
-    text = number(value.value, digits, sign)
-    if value.known:
-        text += f" ({interval(value.low, value.high, digits, sign)})"
-    return text.replace(" ", "\u00a0")
+        return None
+    mean = pooled(measured, confidence)
+    return Number(mean.value, digits, sign, low=mean.low, high=mean.high)
 
 
 def _encoders(table: pd.DataFrame, confidence: float) -> Table:
@@ -80,7 +72,7 @@ def _encoders(table: pd.DataFrame, confidence: float) -> Table:
                     for k in counts
                 )
                 cells = (_cell(each, confidence) for each in (risk, *divergences))
-                results.append((f"{flip:g}", arm, str(len(risk)), *cells))
+                results.append((general(flip), arm, whole(len(risk)), *cells))
     return Table(
         "Contrastive risk, and divergence from the best similarity",
         ("p", "encoders", "runs", f"risk, K = {least:g}",
@@ -100,7 +92,7 @@ def _information(table: pd.DataFrame, confidence: float) -> Table:
             for arm in (*ENCODERS, "untrained"):
                 lost = rows(at_flip, task="clip", arm=arm, metric="information_lost", part=part)
                 if len(lost):
-                    results.append((f"{flip:g}", part, arm, _cell(held, confidence),
+                    results.append((general(flip), part, arm, _cell(held, confidence),
                                   _cell(lost, confidence)))  # fmt: skip
     return Table(
         "Information of the leaves on the root, and how much of it a feature loses (nats)",
@@ -125,8 +117,8 @@ def _classes(table: pd.DataFrame, confidence: float) -> Table:
             for arm in ("bayes", *arms)
         ]
         gap = rows(runs, arm="standard", metric="difference", reference="exact", per_class=m)
-        results.append((f"{m:g}", *cells, _cell(gap, confidence, sign=True),
-                      or_dash(float(printed.get(("standard", m), math.nan)), 3)))  # fmt: skip
+        results.append((general(m), *cells, _cell(gap, confidence, sign=True),
+                      or_dash(printed.get(("standard", m)), 3)))  # fmt: skip
     fits = [
         f"{arm} {curve} (residual {residual})"
         for arm in ("exact", *ENCODERS)
@@ -158,7 +150,7 @@ def _heads(table: pd.DataFrame, confidence: float) -> Table:
                 )
                 if len(risk):
                     cells = (_cell(gap, confidence, digits, sign=True) for gap in gaps)
-                    results.append((TASKS[task], f"{flip:g}", arm, str(len(risk)),
+                    results.append((TASKS[task], general(flip), arm, whole(len(risk)),
                                     _cell(risk, confidence, digits), *cells))  # fmt: skip
     return Table(
         "Risks of the heads, and differences on the same samples",
@@ -184,7 +176,7 @@ def _shifted(table: pd.DataFrame, confidence: float) -> Table:
             float(printed.get((task, shifted, flip, model), math.nan))
             for model in ("misspecified", "bayes")
         ]
-        results.append((TASKS[str(task)], str(shifted), f"{flip:g}", *cells,
+        results.append((TASKS[str(task)], str(shifted), general(flip), *cells,
                         or_dash(theirs[0] - theirs[1], 3, sign=True)))  # fmt: skip
     return Table(
         "Excess over Bayes where p shifts",
@@ -207,12 +199,12 @@ def _anchors(table: pd.DataFrame) -> Table:
     results = []
     for flip in sorted(bayes["flip"].unique()):
         at_flip = bayes[bayes["flip"] == flip]
-        cells = []
+        cells: list[Cell] = []
         for task, digits in DIGITS.items():
             printed = published_risks(task, flip).get("bayes", math.nan)
             ours = _cell(at_flip[at_flip["task"] == task], 0.95, digits)
             cells += [ours, or_dash(printed, digits)]
-        results.append((f"{flip:g}", *cells))
+        results.append((general(flip), *cells))
     heads = [head for name in TASKS.values() for head in (name, "published")]
     return Table(
         "Least possible risks, at the published size and trees",
@@ -230,7 +222,7 @@ def _checks(tables: Tables) -> Table:
         f"Checks: {sum(each.passed == each.of for each in results if each.of)} of "
         f"{sum(each.of > 0 for each in results)} pass in every case",
         ("check", "passed", "of"),
-        tuple((each.text, str(each.passed), str(each.of)) for each in results if each.of),
+        tuple((each.text, whole(each.passed), whole(each.of)) for each in results if each.of),
         "Properties that hold for any training: a failure is a fault of the programs, or chance.",
         section=CHECKS,
     )  # fmt: skip

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pandas as pd
 
 from mispair.core.words import count, duration
-from mispair.report.table import Table
+from mispair.report.table import Cell, Number, Table, between, or_dash, whole
 from mispair.report.tables import Tables
 from mispair.towers.encoding_record import MOST_WAITING
 
@@ -17,13 +17,14 @@ def encoding(tables: Tables) -> Table | None:
         return None
     rows = [
         (
-            str(device), str(precision), f"{jobs['group'].nunique():,}",
+            str(device) or None, str(precision) or None, whole(jobs["group"].nunique()),
             _sum(jobs, "images"), _sum(jobs, "captions"), _spread(jobs, "images_per_s"),
-            _spread(jobs, "captions_per_s"), _spread(jobs, "waiting_share", 100, " %"),
-            _largest(jobs, "memory_bytes"), _range(jobs, "batch_size"), _range(jobs, "workers"),
-            duration(_of(jobs, "seconds").sum()),
+            _spread(jobs, "captions_per_s"), _spread(jobs, "waiting_share", 100, "%"),
+            or_dash(_of(jobs, "memory_bytes").max() / 2**30, 2, unit="GiB"),
+            _range(jobs, "batch_size"), _range(jobs, "workers"),
+            Number(_of(jobs, "seconds").sum(), duration),
         )
-        for (device, precision), jobs in table.fillna({"device": "–", "precision": "–"}).groupby(
+        for (device, precision), jobs in table.fillna({"device": "", "precision": ""}).groupby(
             ["device", "precision"]
         )
     ]  # fmt: skip
@@ -59,25 +60,21 @@ def _of(table: pd.DataFrame, metric: str) -> pd.Series:
     return values[values > 0] if metric.endswith("_per_s") else values
 
 
-def _sum(table: pd.DataFrame, metric: str) -> str:
-    values = _of(table, metric)
-    return f"{values.sum():,.0f}" if len(values) else "–"
+def _sum(table: pd.DataFrame, metric: str) -> Number | None:
+    return or_dash(_of(table, metric).sum(min_count=1), ",.0f")
 
 
-def _spread(table: pd.DataFrame, metric: str, factor: float = 1, unit: str = "") -> str:
+def _spread(table: pd.DataFrame, metric: str, factor: float = 1, unit: str = "") -> Cell:
+    """Return the least, the median and the largest value, or one number if they are equal."""
     values = factor * _of(table, metric)
-    if values.empty:
-        return "–"
-    digits = 0 if values.median() >= 10 else 1
-    texts = [f"{value:,.{digits}f}" for value in (values.min(), values.median(), values.max())]
-    return (texts[0] if len(set(texts)) == 1 else " / ".join(texts)) + unit
+    form = ",.0f" if values.median() >= 10 else ",.1f"
+    low, middle, high = (
+        or_dash(value, form, unit=unit) for value in (values.min(), values.median(), values.max())
+    )
+    return middle if low == high else (low, middle, high)
 
 
-def _largest(table: pd.DataFrame, metric: str) -> str:
+def _range(table: pd.DataFrame, metric: str) -> Number | None:
     values = _of(table, metric)
-    return f"{values.max() / 2**30:.2f} GiB" if len(values) else "–"
-
-
-def _range(table: pd.DataFrame, metric: str) -> str:
-    values = sorted(set(_of(table, metric)))
-    return " to ".join(f"{value:g}" for value in dict.fromkeys(values[:1] + values[-1:])) or "–"
+    low, high = values.min(), values.max()
+    return between(low, high, "g") if low < high else or_dash(low, "g")
