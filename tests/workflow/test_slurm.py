@@ -8,12 +8,10 @@ drained and resumed, and Snakemake is killed and started again.
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import yaml
 
 from mispair.planning.cluster import LEAST
 from tests.slurm_cluster import Cluster, missing_programs
@@ -158,33 +156,3 @@ def test_a_failure_names_its_job_of_slurm(cluster: Cluster, tmp_path: Path) -> N
     printed = driver.log.read_text()
     assert f"SLURM job {job['JobId']}" in printed
     assert str(weights.relative_to(checkout.folder)) in printed.partition("extract_projection")[2]
-
-
-def test_a_training_on_two_nodes(tmp_path: Path) -> None:
-    """Two nodes that are this machine, a process on each, by gloo: as NCCL on GPUs."""
-    checkout = new_checkout(tmp_path / "mispair")
-    settings = {
-        "studies": ["image_text"],
-        "towers": "train",
-        "make_scenes": {"shards": 4, "pairs_per_shard": 40},
-        "pretrain_towers": {"nodes": 2, "epochs": 2, "batch_size": 16, "warmup": 2,
-                            "workers": 1, "threads": 1, "train_num_samples": 64},
-    }  # fmt: skip
-    (checkout.folder / "mine.yaml").write_text(yaml.safe_dump(settings))
-    with Cluster(nodes=2) as two:
-        options = ["results/towers/trained/training.json", "--workflow-profile", "slurm",
-                   "--retries", "0", "--jobs", "2", "--configfile", "mine.yaml"]  # fmt: skip
-        driver = Driver(two, checkout, options)
-        driver.start()
-        code = driver.process.wait(400)
-        jobs = shown(two)
-    logs = [driver.log, checkout.folder / "logs/pretrain_towers.log"]
-    ends = [path.read_text(errors="replace")[-3000:] for path in logs if path.exists()]
-    assert code == 0, "\n".join(ends)
-    log = logs[-1].read_text(errors="replace")
-    (job,) = [job for job in jobs if rule_of(job) == "pretrain_towers"]
-    assert job["NumNodes"] == "2"
-    about = json.loads((checkout.folder / "results/towers/trained/training.json").read_text())
-    assert len(about["losses"]) == 2
-    assert all(math.isfinite(epoch["loss"]) for epoch in about["losses"])
-    assert "Process (global: 0, local 0), total 2." in log

@@ -50,6 +50,8 @@ REMOVED = {
     "identify_basis.active": "It was of the sparse autoencoders, which are gone.",
     "identify_basis.latents": "Leave it out: sparse autoencoders are gone.",
     "identify_basis.updates": "It was of the sparse autoencoders, which are gone.",
+    "pretrain_towers.nodes": "For several, use open_clip's trainer (docs/how-to/own-data.md).",
+    "pretrain_towers.processes": "For several, use open_clip's trainer (docs/how-to/own-data.md).",
     "words": "Leave it out: the audit of features that pictures do not show is gone.",
 }
 """What to use in place of settings of earlier versions."""

@@ -50,7 +50,6 @@ from mispair.towers.checkpoints.model_spec import open_clip_names
 from mispair.towers.dag import SHIPPED, TRAINED_TOWERS, Models
 from mispair.towers.pretraining.pretraining import DEFINITIONS
 from mispair.towers.pretraining.training_size import (
-    cores_of_a_process,
     refuse_too_few_pairs,
     refuse_too_few_shards,
 )
@@ -514,23 +513,12 @@ class Dag:
 
     @property
     def training_cores(self) -> int:
-        """Cores of a node for pretrain_towers."""
-        training = self.config.pretrain_towers
-        return training.processes * cores_of_a_process(training.threads, training.workers)
+        """Cores of pretrain_towers and its readers.
 
-    @property
-    def training_resources(self) -> dict[str, int | str]:
-        """Resources of pretrain_towers: the total number of GPUs, and nodes if there are several.
-
-        ``mpi`` marks for Snakemake's SLURM plugin that the step calls srun itself, ``tasks`` is one
-        torchrun for each node, and ``tasks_per_gpu`` prevents one task for each GPU.
+        With a GPU the readers need most cores; on a CPU with few cores they hardly count.
         """
         training = self.config.pretrain_towers
-        gpus = self.gpus("pretrain_towers") * training.processes * training.nodes
-        if training.nodes == 1:
-            return {"gpu": gpus}
-        nodes = {"nodes": training.nodes, "tasks": training.nodes, "tasks_per_gpu": 0}
-        return {"gpu": gpus, "mpi": "srun", **nodes}
+        return max(training.threads, 1 + training.workers)
 
     # Results --------------------------------------------------------------------------------
 

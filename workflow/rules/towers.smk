@@ -40,7 +40,7 @@ rule pretrain_towers:
         "../../envs/environment.yaml"
     threads: dag.training_cores
     resources:
-        **dag.training_resources,
+        gpu=dag.gpus("pretrain_towers"),
     params:
         *code_version("pretrain_towers"),
         folder=folder_of_output,

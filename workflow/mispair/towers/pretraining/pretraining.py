@@ -137,7 +137,7 @@ def corpus_fingerprint(shards: Sequence[Path]) -> str:
 def shard_stamps(shards: Sequence[Path]) -> list[str]:
     """Return name, size and time of change of each shard, which identify a corpus.
 
-    The contents are not read: for a corpus for many nodes this would take longer than an epoch.
+    The contents are not read: for a large corpus this would take longer than an epoch.
     """
     statuses = ((shard.name, shard.stat()) for shard in shards)
     return [f"{name} {status.st_size} {status.st_mtime_ns}" for name, status in statuses]
@@ -188,10 +188,6 @@ def trainer_arguments(
         arguments.append("--dataset-resampled")
     if settings.grad_checkpointing:
         arguments.append("--grad-checkpointing")
-    if settings.processes * settings.nodes > 1:
-        # With these the gradient is that of one process with all pairs. Without them the towers'
-        # part is divided by the number of processes, and the logit scale's is not.
-        arguments += ["--local-loss", "--gather-with-grad"]
     return arguments
 
 
@@ -211,9 +207,9 @@ def trained_weights(checkpoint: Path) -> dict[str, Any]:
     """
     import torch
 
-    state = torch.load(checkpoint, map_location="cpu", weights_only=True)["state_dict"]
-    # Each of several processes saves its replica with a prefix.
-    weights = {name.removeprefix("module."): value for name, value in state.items()}
+    weights: dict[str, Any] = torch.load(checkpoint, map_location="cpu", weights_only=True)[
+        "state_dict"
+    ]
     broken = [name for name, value in weights.items() if not value.isfinite().all()]
     if broken:
         raise files.UserError(

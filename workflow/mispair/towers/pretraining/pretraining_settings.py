@@ -30,7 +30,7 @@ class Settings(settings.Settings):
         "passes take hours: a killed training resumes after its last epoch. null takes all pairs "
         "of the corpus.",
     )
-    batch_size: int = Field(128, ge=2, description="Pairs per step and process.")
+    batch_size: int = Field(128, ge=2, description="Pairs per step.")
     lr: float = Field(2e-3, ge=0, description="Peak learning rate of AdamW.")
     warmup: int = Field(100, ge=0, description="Steps of linear warm-up before the cosine decay.")
     wd: float = Field(0.1, ge=0, description="Weight decay.")
@@ -46,12 +46,6 @@ class Settings(settings.Settings):
     device: Literal["auto", "cpu", "cuda"] = Field(
         "cpu", description="Where towers are trained; auto takes a GPU when there is one."
     )
-    processes: int = Field(
-        1, ge=1, description="Processes on each node, one for each GPU, started by torchrun."
-    )
-    nodes: int = Field(1, ge=1, description="Nodes of a SLURM job; more than one run under srun.")
     seed: int = Field(0, ge=0, description="Seed of the weights, crops and order of samples.")
-    threads: int = Field(2, ge=1, description="Threads of each process.")
-    workers: int = Field(
-        1, ge=0, description="Processes that read and decode pictures for each process."
-    )
+    threads: int = Field(2, ge=1, description="Threads of the training.")
+    workers: int = Field(1, ge=0, description="Processes that read and decode pictures.")

@@ -20,12 +20,11 @@ def refuse_too_few_shards(size: Settings, shards: int) -> None:
                 "same shards in every epoch. Set workers to 1 or more."
             )
         return  # each reader draws its shards from all
-    readers = _readers(size)
-    if shards < readers:
+    if shards < _readers(size):
         raise UserError(
-            f"pretrain_towers: {readers} processes are to read {_count(shards, 'shard')} "
-            f"({_spread(size)}), and each reads shards of its own. Lower workers or processes, "
-            "write more and smaller shards, or set train_num_samples."
+            f"pretrain_towers.workers: {size.workers} processes are to read "
+            f"{_count(shards, 'shard')}, and each reads shards of its own. Lower workers, write "
+            "more and smaller shards, or set train_num_samples."
         )
 
 
@@ -39,9 +38,9 @@ def refuse_too_few_pairs(size: Settings, pairs: Sequence[int]) -> None:
         least = sum(sorted(pairs)[: len(pairs) // _readers(size)])
         if least < size.batch_size:
             raise UserError(
-                f"pretrain_towers.batch_size: {size.batch_size} pairs for each process, but "
-                f"{_count(sum(pairs), 'pair')} in {_count(len(pairs), 'shard')} leave one reader "
-                f"{least} ({_spread(size)}). Lower batch_size, workers or processes."
+                f"pretrain_towers.batch_size: {size.batch_size}, but {_count(sum(pairs), 'pair')} "
+                f"in {_count(len(pairs), 'shard')} leave one of {_readers(size)} readers {least}. "
+                "Lower batch_size or workers."
             )
     total = size.epochs * steps_per_epoch(size, size.train_num_samples or sum(pairs))
     if size.warmup > total:
@@ -50,25 +49,12 @@ def refuse_too_few_pairs(size: Settings, pairs: Sequence[int]) -> None:
 
 def steps_per_epoch(size: Settings, samples: int) -> int:
     """Return the steps of an epoch, which open_clip rounds up to equally many for each reader."""
-    workers = max(1, size.workers)
-    batches = -(-samples // (size.batch_size * size.processes * size.nodes))
-    return -(-batches // workers) * workers
-
-
-def cores_of_a_process(threads: int, workers: int) -> int:
-    """Return the cores for a process of the trainer and its readers.
-
-    With a GPU the readers need most cores; on a CPU with few cores they hardly count.
-    """
-    return max(threads, 1 + workers)
+    batches = -(-samples // size.batch_size)
+    return -(-batches // _readers(size)) * _readers(size)
 
 
 def _readers(size: Settings) -> int:
-    return size.processes * size.nodes * max(1, size.workers)
-
-
-def _spread(size: Settings) -> str:
-    return f"nodes {size.nodes}, processes {size.processes}, workers {size.workers}"
+    return max(1, size.workers)
 
 
 def _count(number: int, noun: str) -> str:

@@ -19,30 +19,20 @@ def run(settings: Settings, *, shards: list[Path], start: list[Path], towers: Pa
     `start` are the files of the towers to start from, the configuration first; none to train from
     scratch. `towers` gets configuration, weights, vocabulary and ``training.json``.
     """
-    from contextlib import nullcontext
+    import torch
 
-    from mispair.core import files, gpus
+    from mispair.core import files
     from mispair.core.devices import choose_device
     from mispair.core.folders import replacing_folder
     from mispair.core.provenance import code_version, fingerprint
     from mispair.core.resume import Checkpoints, only_copy
     from mispair.pairs.shards.staging import staged
     from mispair.towers.loading import WEIGHTS_NAME
-    from mispair.towers.pretraining import (
-        launching,
-        pretraining,
-        trainer,
-        training_origin,
-        training_size,
-    )
+    from mispair.towers.pretraining import pretraining, trainer, training_origin, training_size
 
     shards = sorted(shards)
     training_size.refuse_too_few_shards(settings, len(shards))
-    launching.refuse_other_nodes(settings.nodes)
-    if settings.device != "cpu":
-        gpus.reserve(settings.processes)
     device = choose_device(settings.device)
-    launching.refuse_too_few_gpus(device, settings.processes)
     origin = training_origin.origin(settings.definition, start)
     pairs = None if settings.train_num_samples else pretraining.count_pairs(shards)
     training_size.refuse_too_few_pairs(settings, pairs or [])
@@ -56,16 +46,16 @@ def run(settings: Settings, *, shards: list[Path], start: list[Path], towers: Pa
         trainer.remove_other_jobs(parts, logs)
         model = logs / "model"
         origin.write(model)
-        finished = trainer.finished_epochs(logs, settings.processes * settings.nodes)
+        finished = trainer.finished_epochs(logs)
         if finished:
             log.info("going on after epoch %d of %d, from %s", finished, settings.epochs, parts)
-        # Other nodes would not see copies on the disk of this one.
-        with staged(shards) if settings.nodes == 1 else nullcontext(shards) as local:
+        with staged(shards) as local:
             arguments = pretraining.trainer_arguments(
                 settings, device, model=f"local-dir:{model.resolve()}", logs=str(logs),
                 samples=samples, shards=[str(shard) for shard in local],
             )  # fmt: skip
-            launching.train(settings, arguments, logs)
+            torch.set_num_threads(settings.threads)
+            trainer.train(arguments, logs, seed=settings.seed)
         with replacing_folder(towers) as folder:
             origin.write(folder, towers)
             weights = pretraining.trained_weights(trainer.latest_checkpoint(logs))
