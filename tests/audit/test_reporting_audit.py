@@ -10,9 +10,10 @@ import pytest
 from scipy import stats
 
 from mispair.audit.report import claims, figures, runs, words
-from mispair.report import questions, rules
+from mispair.report import questions, rules, texts
 from mispair.report.charts import Drawing, Hole
 from mispair.report.judge import Verdict, judge
+from mispair.report.notes import Note
 from mispair.report.tables import Tables, tidy
 
 SHARES = (0.1, 0.3, 0.8)
@@ -156,15 +157,23 @@ def corpus(refused: str = "", **metrics: tuple[float, float, float]) -> Tables:
     return made_up(TRIED, refused=refused).replace(audit=tidy("audit", rows))
 
 
+def headline(tables: Tables) -> str:
+    return texts.joined(words.headline(tables))
+
+
+def details(tables: Tables) -> str:
+    return texts.text(Note("audit", "page_details", n=words.numbers(tables)))
+
+
 def test_only_pairs_known_to_be_right_give_a_lower_limit() -> None:
-    alone = words.headline(corpus(wrong_captions=(0.13, 0.12, 0.15)))
+    alone = headline(corpus(wrong_captions=(0.13, 0.12, 0.15)))
     assert ("15 %" in alone, "12 %" in alone) == (True, False)
     share = (0.13, 0.12, 0.15)
-    trusted = words.headline(corpus(wrong_captions=share, trusted=share))
+    trusted = headline(corpus(wrong_captions=share, trusted=share))
     assert ("15 %" in trusted, "12 %" in trusted) == (True, True)
-    assert "0.04 %" in words.headline(corpus(wrong_captions=(0.0, 0.0, 0.0004)))
-    assert words.headline(corpus("Refused.")) == "Refused."
-    assert words.headline(corpus()) == ""
+    assert "0.04 %" in headline(corpus(wrong_captions=(0.0, 0.0, 0.0004)))
+    assert headline(corpus("Refused.")) == "Refused."
+    assert words.headline(corpus()) == []
 
 
 def test_the_size_of_what_ranks_cannot_see_is_among_the_numbers() -> None:
@@ -195,7 +204,7 @@ def test_every_sentence_renders_for_each_outcome(trusted: bool, gate: str, outco
         answer, lead=(replace(lead, outcome=outcome, reason=reason, measured=measured),)
     )
     assert answer.sentence.endswith(".")
-    assert " ." not in answer.sentence + answer.limit + words.details(tables)
+    assert " ." not in answer.sentence + answer.limit + details(tables)
     assert answer.limit.endswith(".") or gate == "refused"
     assert ("12 %" in answer.sentence) == (trusted and gate != "refused")
 
@@ -248,8 +257,8 @@ def test_trusted_pairs_that_the_scores_contradict_are_on_the_page(low: float, to
     share, storey = (0.22, low, 0.24), (0.01, 0.01, 0.02)
     given = {"wrong_captions": share, "trusted": share, "storey": storey}
     contradicted = corpus(**given, trusted_excess=(0.18, math.nan, math.nan))
-    assert told in words.details(contradicted)
-    assert told not in words.details(corpus(**given, trusted_excess=(0.0, math.nan, math.nan)))
+    assert told in details(contradicted)
+    assert told not in details(corpus(**given, trusted_excess=(0.0, math.nan, math.nan)))
 
 
 def test_figures_hold_the_numbers_of_the_tables() -> None:
@@ -259,5 +268,6 @@ def test_figures_hold_the_numbers_of_the_tables() -> None:
     drawing = figures.audit_calibration(tables)
     assert isinstance(drawing, Drawing)
     assert drawing.data["value"].tolist() == pytest.approx([0.11, 0.31, 0.81])
-    assert "0.010" in drawing.sentence
+    (note,) = drawing.notes
+    assert [error for *_, error in note.values["largest"]] == pytest.approx([0.01])
     assert isinstance(figures.audit_p_values(Tables({"audit": tidy("audit", [])})), Hole)

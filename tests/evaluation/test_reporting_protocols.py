@@ -17,7 +17,7 @@ from mispair.evaluation.report.rows import scored
 from mispair.evaluation.report.series import zeroshot_series
 from mispair.image_text.report.claims import ACCURACY
 from mispair.image_text.report.notes import limits
-from mispair.report import studies
+from mispair.report import studies, texts
 from mispair.report.figures import compose, printed
 from mispair.report.judge import judge
 from mispair.report.table import Number, Table, general, whole
@@ -78,10 +78,7 @@ def test_claims_are_judged_on_the_main_protocol(both):
     assert found.outcome == "supports"
     ends = (found.measured.first, found.measured.last)
     assert ends == (pytest.approx(0.7), pytest.approx(0.54))
-    assert limits(both)[1] == (
-        "Zero-shot numbers of figures and claims are by the protocol clip_benchmark; a-custom-one "
-        "in the table of protocols."
-    )
+    assert limits(both)[1].values == {"protocol": "clip_benchmark", "others": ["a-custom-one"]}
 
 
 def test_figures_show_the_main_protocol_alone(both):
@@ -137,10 +134,8 @@ def test_rows_of_an_evaluation_get_towers_headline_and_one_silhouette():
     assert [(row["classname"], row["protocol"], row["n"]) for row in empty] == [
         ("dog", "laclip", 0)
     ]
-    assert warnings(tables(zeroshot=found)) == [
-        "No image of pets belongs to dog: means per class leave out classes without images, but "
-        "answers may still name them."
-    ]
+    (warning,) = warnings(tables(zeroshot=found))
+    assert warning.values == {"name": "pets", "classes": ["dog"], "more": 0}
 
 
 def test_a_class_list_that_does_not_fit_is_a_warning_with_its_numbers():
@@ -150,11 +145,10 @@ def test_a_class_list_that_does_not_fit_is_a_warning_with_its_numbers():
         {**here, "start": "untouched", "metric": f"label_check_{name}", "value": value}
         for name, value in checks.items()
     ]
-    (text,) = warnings(tables(zeroshot=rows))
-    assert "class list of pets" in text
-    assert "laclip #99999999" in text
-    assert "87.4 % instead of 3.1 %" in text
-    assert warnings(tables(checkpoints=rows)) == [text]
+    (warning,) = warnings(tables(zeroshot=rows))
+    assert (warning.key, warning.values["protocol"]) == ("warning_class_list", "laclip #99999999")
+    assert "87.4 % instead of 3.1 %" in texts.text(warning)
+    assert warnings(tables(checkpoints=rows)) == [warning]
     assert warnings(tables(zeroshot=[{**row, "value": 0} for row in rows])) == []
 
 

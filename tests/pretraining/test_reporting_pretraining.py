@@ -14,7 +14,7 @@ from mispair.pretraining.report.claims import CLAIMS, QUESTIONS, SMALLEST
 from mispair.pretraining.report.rows import rows as of_pretraining
 from mispair.pretraining.report.runs import COMMAND, effects, less_clean, values
 from mispair.pretraining.report.tables import pretraining
-from mispair.report import questions, rules, studies
+from mispair.report import questions, rules, studies, texts
 from mispair.report.charts import Drawing, Hole
 from mispair.report.figures import compose, draw_of, printed
 from mispair.report.judge import Verdict, judge
@@ -120,7 +120,7 @@ def test_without_the_study_figures_name_the_command() -> None:
     for figure in studies.figures("pretraining"):
         hole = draw_of(figure.name)(Tables({}))
         assert isinstance(hole, Hole)
-        assert COMMAND in hole.reason
+        assert COMMAND in texts.text(hole.reason)
 
 
 def test_the_table_has_every_set_and_scheme() -> None:

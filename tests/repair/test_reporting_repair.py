@@ -17,6 +17,7 @@ from mispair.repair.report import claims, figures, measures, pages
 from mispair.report import questions, rules, texts
 from mispair.report.charts import Drawing, Hole
 from mispair.report.judge import Verdict, judge
+from mispair.report.notes import Note
 from mispair.report.table import Number, whole
 from mispair.report.table import printed as shown
 from mispair.report.tables import Tables, tidy
@@ -238,7 +239,7 @@ def test_tables_and_figures_hold_the_numbers() -> None:
     assert isinstance(drawing, Drawing)
     shares = drawing.data.set_index(["rule", "cell"])["value"]
     assert shares["factor", "wrong, repaired"] == pytest.approx(0.6)
-    assert "0.870" in pages.PAGES.answer(tables)
+    assert "0.870" in texts.joined(pages.PAGES.answer(tables))
 
 
 @pytest.mark.parametrize("outcome", rules.OUTCOMES[:-1])
@@ -289,6 +290,9 @@ def own_data(rate: float = 0.0, accuracy: Mapping[str, float] = OWN) -> Tables:
     )
 
 
+EXPECTED = texts.text(Note("repair", "table_ledger", kind="expected"))
+
+
 def printed(tables: Tables) -> str:
     """Return every sentence and cell of the repair."""
     made = pages.PAGES.tables(tables, 0.95)
@@ -296,17 +300,18 @@ def printed(tables: Tables) -> str:
     cells += [text for table in made for text in (table.caption, table.remark)]
     drawn = [draw(tables) for draw in (figures.repair_by_rule, figures.repair_ledger,
                                        figures.small_repair)]  # fmt: skip
-    cells += [drawing.sentence for drawing in drawn if isinstance(drawing, Drawing)]
+    cells += [texts.joined(drawing.notes) for drawing in drawn if isinstance(drawing, Drawing)]
     for drawing in drawn:
         if isinstance(drawing, Drawing) and "cell" in drawing.data:
             cells += drawing.data["cell"].tolist()
     for answer in answers(tables).values():
         cells += [answer.sentence, answer.limit, answer.advice]
-    return "\n".join([*cells, pages.PAGES.answer(tables), *pages.PAGES.summary(tables)])
+    notes = [*pages.PAGES.answer(tables), *pages.PAGES.summary(tables)]
+    return "\n".join([*cells, *map(texts.text, notes)])
 
 
 def test_nothing_of_own_data_assumes_that_its_captions_are_right() -> None:
-    text = printed(own_data()).replace(pages.EXPECTED, "")
+    text = printed(own_data()).replace(EXPECTED, "")
     for word in ("rate 0", "swapped", "own", "right captions", "cost nothing", "shuffled"):
         assert word not in text.replace("known", ""), word
     assert "posterior changes 60" in text
@@ -335,14 +340,15 @@ def test_the_oracle_of_own_data_is_not_called_right() -> None:
     tables = own_data(0.5, same)
     verdict = judged(tables)["repair-accuracy"]
     assert verdict.measured.gate == ""
-    assert "right captions" not in printed(tables).replace(pages.EXPECTED, "").lower()
+    assert "right captions" not in printed(tables).replace(EXPECTED, "").lower()
 
 
 @pytest.mark.parametrize("rules", [("drop",), ("all",), ("random-replaced",), ("posterior",)])
 def test_the_first_page_names_the_repair_whichever_rules_ran(rules: tuple[str, ...]) -> None:
     tables = made_up({rule: 0.8 for rule in ("raw", *rules)}, {}, rate=0.0, known=False)
-    (sentence,) = pages.PAGES.summary(tables)
-    assert rules[0] in sentence
+    (note,) = pages.PAGES.summary(tables)
+    assert rules[0] in note.values["changed"]
+    assert rules[0] in texts.text(note)
 
 
 def test_a_captioner_that_was_not_used_is_reported() -> None:
@@ -355,6 +361,6 @@ def test_a_captioner_that_was_not_used_is_reported() -> None:
     assert pages.PAGES.limits(made) == []
     rows.append({**here, "metric": "failed_reason", "reason": NOT_BETTER, "value": 9})
     table = pd.concat([made.repairs, tidy("repairs", rows)], ignore_index=True)
-    (sentence,) = pages.PAGES.limits(made.replace(repairs=table))
-    for part in ("0.043", "0.192", "30", "use_if_not_better"):
-        assert part in sentence
+    (note,) = pages.PAGES.limits(made.replace(repairs=table))
+    assert note.values == {"captioner": 0.043, "typical": 0.192, "pairs": 30}
+    assert "use_if_not_better" in texts.text(note)

@@ -872,7 +872,7 @@ def test_results_of_different_data_are_not_mixed_silently(whole):
     other = found.provenance.copy()
     other.loc[other["key"] == "projection.pairs_fingerprint", "text"] = "c" * 16
     mixed = Tables({"provenance": other})
-    assert "2 different sets of pairs" in notes.warnings(mixed)[0]
+    assert notes.warnings(mixed)[0].values == {"seen": 2, "kind": "pairs_fingerprint"}
 
 
 def test_the_contact_sheet_shows_both_captions_and_survives_missing_images(tmp_path):

@@ -47,11 +47,12 @@ def rows(results, models):
     "report/figures.py": """import altair as alt
 
 from mispair.report.charts import Drawing
+from mispair.report.notes import Note
 
 
 def toy_heights(tables):
     chart = alt.Chart(tables.toys).mark_point().encode(x="seed:Q", y="value:Q")
-    return Drawing(chart, tables.toys, "One toy was measured.")
+    return Drawing(chart, tables.toys, [Note("toy", "figure_toys", toys=len(tables.toys))])
 """,
     "report/claims.py": """from mispair.report.claims import Claim
 from mispair.report.measures import Level, rows
@@ -68,6 +69,8 @@ QUESTIONS = (Question("high", "Are toys high?", ("toy-high",)),)
 Toys are {{ a.lead[0].effect.value | number(1) }} m high{{ " for sure"
 if a.lead[0].outcome == "supports" }}.
 {%- endmacro %}
+
+{% macro figure_toys(toys) -%}{{ count(toys, "toy") }} measured.{%- endmacro %}
 """,
     "report/pages.py": """from mispair.report.pages.study_pages import Pages
 from mispair.report.table import Table
@@ -125,7 +128,7 @@ def test_a_study_is_a_folder_a_file_of_rules_and_a_name(tmp_path: Path) -> None:
     assert (reports / "figures/toy/toy_heights.svg").read_text().startswith("<svg")
     page = (reports / "pages/toy.html").read_text()
     assert "3 m" in page
-    assert "One toy was measured." in page
+    assert "1 toy measured." in page
     front = (reports / "index.html").read_text()
     assert "Are toys high?" in front
     assert "Toys are higher than two metres." in front
@@ -134,10 +137,12 @@ def test_a_study_is_a_folder_a_file_of_rules_and_a_name(tmp_path: Path) -> None:
     assert claims.loc["toy-high", ["outcome", "reason", "n"]].tolist() == [
         "cannot tell", "one replicate", 1
     ]  # fmt: skip
-    # A sentence is an input of the report: a new one rewrites it, and nothing else.
+    # A sentence is an input of the study's figures and of the report, and of nothing else.
     texts = package / "toy/report/texts.md.j2"
     texts.write_text(texts.read_text().replace("high", "tall", 1))
-    assert run.planned(*given).keys() <= {"write_report", "record_run", "all", "default"}
+    planned = run.planned(*given)
+    assert planned.keys() <= {"draw_figures", "write_report", "record_run", "all", "default"}
+    assert planned["draw_figures"] == 1
     texts.write_text(texts.read_text().replace("tall", "high", 1))
     config.write_text("studies: [toy]\nmeasure_toy:\n  height: 4\n")
     assert run.planned(*given)["measure_toy"] == 1

@@ -872,6 +872,18 @@ class Dag:
         files = sorted(path for pattern in patterns for path in PACKAGE.glob(pattern))
         return [os.path.relpath(path) for path in files]
 
+    @staticmethod
+    def texts_of(study: str) -> list[str]:
+        """Return the templates with the words of a study's figures.
+
+        Packages without a page, such as ``pairs``, draw figures of studies.
+        """
+        packages = (path.parts[-3] for path in PACKAGE.glob("*/report/texts.md.j2"))
+        of = [study, *(name for name in packages if name not in studies.NAMES)]
+        templates = [f"{name}/report/texts.md.j2" for name in of]
+        shared = [f"report/templates/{name}.j2" for name in ("notes", "verdicts")]
+        return Dag.report_files(*shared, *templates)
+
     def trained(self) -> list[str]:
         """Return the fine-tuned projections, and the record of towers that this run trained."""
         if not self.runs("image_text"):

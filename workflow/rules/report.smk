@@ -78,6 +78,7 @@ rule draw_figures:
     input:
         tables=dag.tables(),
         published=dated(dag.report_files("report/published/*.csv")),
+        texts=lambda wildcards: dated(dag.texts_of(wildcards.study)),
     output:
         figures=report(
             directory("reports/figures/{study}"),

@@ -12,6 +12,7 @@ import altair as alt
 import pandas as pd
 
 from mispair.report import style
+from mispair.report.notes import SHARED, Note
 from mispair.report.tables import records
 
 Panel = alt.Chart | alt.LayerChart | alt.FacetChart
@@ -22,14 +23,14 @@ WIDTH, HEIGHT = 400, 240
 
 @dataclass(frozen=True)
 class Drawing:
-    """A figure: its chart, the numbers in it, and a remark on what it leaves out, if any.
+    """A figure: its chart, the numbers in it, and notes on what it shows and leaves out.
 
     ``toggle`` is the field whose values can be selected in the legend.
     """
 
     chart: alt.TopLevelMixin
     data: pd.DataFrame
-    sentence: str = ""
+    notes: Sequence[Note] = ()
     toggle: str | None = None
 
 
@@ -37,7 +38,7 @@ class Drawing:
 class Hole:
     """A figure that cannot be drawn, and why."""
 
-    reason: str
+    reason: Note
 
 
 def values(table: pd.DataFrame, digits: int = 6) -> alt.InlineData:
@@ -88,24 +89,23 @@ MOST = 2_000
 """Most rows of a plot of a sweep, so that a page with many such plots stays small."""
 
 
-def within(data: pd.DataFrame, x: str, most: int = MOST) -> tuple[pd.DataFrame, str]:
+def within(data: pd.DataFrame, x: str, most: int = MOST) -> tuple[pd.DataFrame, list[Note]]:
     """Thin out the rows of a plot to at most `most`: single runs first, then values of `x`.
 
-    Returns the rows and a remark on what was left out, which begins with a space or is empty. Two
-    values of `x` always stay.
+    Returns the rows and notes on what was left out. Two values of `x` always stay.
     """
-    remark = ""
+    left_out = []
     if len(data) > most and "layer" in data and (data["layer"] == "run").any():
         data = data[data["layer"] != "run"]
-        remark = " Single runs are too many to be drawn."
+        left_out.append(Note(SHARED, "single_runs"))
     values = data[x].dropna().unique()
     shown = len(values)
     while len(data) > most and shown > 2:
         shown = max(2, min(shown - 1, shown * most // len(data)))
         data = data[data[x].isna() | data[x].isin(evenly(values, shown))]
     if shown < len(values):
-        remark += f" Of {len(values)} values of {x} {shown} are drawn."
-    return data.reset_index(drop=True), remark
+        left_out.append(Note(SHARED, "some_values", name=x, shown=shown, of=len(values)))
+    return data.reset_index(drop=True), left_out
 
 
 def evenly(values: Any, most: int) -> list[Any]:

@@ -14,9 +14,10 @@ import pandas as pd
 import vl_convert
 from PIL import Image
 
-from mispair.report import charts, studies, style
+from mispair.report import charts, studies, style, texts
 from mispair.report.charts import Drawing, Hole
 from mispair.report.exports.pdf import in_order
+from mispair.report.notes import SHARED, Note
 from mispair.report.study import Figure
 from mispair.report.tables import Tables
 
@@ -42,20 +43,20 @@ def compose(
     shown = (tables if figure.every_scheme else tables.of_scheme()).of_protocol()
     drawing = draw_of(figure.name)(shown)
     if isinstance(drawing, Drawing) and len(drawing.data) > max_points:
-        drawing = Hole(
-            f"{len(drawing.data):,} points are more than the {max_points:,} of draw_figures"
-        )
+        points = len(drawing.data)
+        drawing = Hole(Note(SHARED, "too_many_points", points=points, most=max_points))
     meta: dict[str, Any] = {"name": figure.name, "title": figure.title}
     if isinstance(drawing, Hole):
-        chart: alt.TopLevelMixin = _hole(drawing.reason)
+        reason = texts.text(drawing.reason)
+        text = texts.text(Note(SHARED, "hole", reason=reason))
+        chart: alt.TopLevelMixin = _hole(reason)
         data = pd.DataFrame()
-        meta |= {"hole": drawing.reason}
-        text = f"Not measured: {drawing.reason}."
+        meta |= {"hole": reason}
     else:
-        chart, data, text = drawing.chart, drawing.data, drawing.sentence
+        chart, data, notes = drawing.chart, drawing.data, [*drawing.notes]
         if "low" in data and not data["low"].notna().any():
-            text += " No band or bar is drawn: there is one run of each."
-        text = text.strip()
+            notes.append(Note(SHARED, "no_spread"))
+        text = texts.joined(notes)
         meta |= {"sentence": text}
     spec = {**chart.to_dict(validate=False), "config": charts.config(font_size)}
     if isinstance(drawing, Drawing) and drawing.toggle:

@@ -1,7 +1,8 @@
-"""Sentences on verdicts: macros of templates, which format numbers with filters.
+"""Sentences on verdicts, and notes: macros of templates, which format numbers with filters.
 
-``report/templates/verdicts.j2`` has the sentences that all studies share; a study's own are in
-``STUDY/report/texts.md.j2``. A sentence is plain text: pages escape it.
+``report/templates/verdicts.j2`` has the sentences on verdicts that all studies share, and
+``report/templates/notes.j2`` notes; those of a package are in ``PACKAGE/report/texts.md.j2``. A
+sentence is plain text: pages escape it.
 """
 
 from __future__ import annotations
@@ -9,14 +10,18 @@ from __future__ import annotations
 import functools
 import math
 import re
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import jinja2
 
 from mispair.core import words
+from mispair.report import notes
 from mispair.report.judge import PRIMARY, Verdict
+from mispair.report.notes import Note
 
 SHARED = "report/templates/verdicts.j2"
+NOTES = "report/templates/notes.j2"
 
 
 def percent(share: float, digits: int | None = None) -> str:
@@ -73,6 +78,11 @@ def bound(verdict: Verdict) -> str:
     return in_unit(verdict.bound, verdict, sign=False)
 
 
+def separator(loop: Any) -> str:
+    """Return what follows an item of a loop in a sentence: a comma, an "and", or nothing."""
+    return "" if loop.last else " and " if loop.revindex == 2 else ", "
+
+
 @functools.cache
 def environment() -> jinja2.Environment:
     """Return the environment of the sentences: plain text, and no undefined name."""
@@ -88,11 +98,15 @@ def environment() -> jinja2.Environment:
         "to_size": words.to_size,
         "p_value": words.p_value,
         "percent": percent,
+        "general": "{:g}".format,
+        "whole": "{:,.0f}".format,
         "bound": bound,
         "in_unit": in_unit,
         "listing": words.listing,
     }
-    created.globals |= {"count": words.count, "isfinite": math.isfinite, "primary": PRIMARY}
+    created.globals |= {
+        "count": words.count, "isfinite": math.isfinite, "primary": PRIMARY, "separator": separator,
+    }  # fmt: skip
     return created
 
 
@@ -104,11 +118,56 @@ def _module(path: str) -> Any:
         return None
 
 
-def _macro(path: str, name: str, *arguments: Any) -> str | None:
+def _macro(path: str, name: str, /, *arguments: Any, **named: Any) -> str | None:
     macro = getattr(_module(path), name.replace("-", "_"), None)
     if macro is None:
         return None
-    return re.sub(r" (?=[.,;:)])", "", " ".join(str(macro(*arguments)).split()))
+    # Lines of a template end in blanks, also before punctuation.
+    return _BEFORE_PUNCTUATION.sub("", " ".join(str(macro(*arguments, **named)).split()))
+
+
+_BEFORE_PUNCTUATION = re.compile(r" (?=[.,;:)])")
+_KEPT = "\ue000"
+"""Stands for a blank of a name until the blanks of the template are gone."""
+
+
+def _kept(value: Any) -> Any:
+    """Protect the blanks before punctuation in names."""
+    if isinstance(value, str):
+        return _BEFORE_PUNCTUATION.sub(_KEPT, value)
+    if isinstance(value, Mapping):
+        return {_kept(key): _kept(item) for key, item in value.items()}
+    return [_kept(item) for item in value] if isinstance(value, (list, tuple)) else value
+
+
+def path_of(package: str) -> str:
+    """Return the template with the notes of a package."""
+    return NOTES if package == notes.SHARED else f"{package}/report/texts.md.j2"
+
+
+def text(note: Note) -> str:
+    """Return the words of a note.
+
+    Raises
+    ------
+    LookupError
+        If its template has no such macro.
+
+    Examples
+    --------
+    >>> text(Note("report", "some_values", name="a .b", shown=2, of=3))
+    'Of 3 values of a .b 2 are drawn.'
+    """
+    path = path_of(note.package)
+    words_of_note = _macro(path, note.key, **_kept(note.values))
+    if words_of_note is None:
+        raise LookupError(f"{path} has no macro {note.key}")
+    return words_of_note.replace(_KEPT, " ")
+
+
+def joined(several: Iterable[Note]) -> str:
+    """Return the words of notes, one after the other."""
+    return " ".join(filter(None, map(text, several)))
 
 
 def shared(name: str, *arguments: Any) -> str:

@@ -17,11 +17,11 @@ from mispair.audit.report.runs import (
 from mispair.audit.report.words import estimate
 from mispair.report import charts, small, style
 from mispair.report.charts import Drawing, Hole
+from mispair.report.notes import Note
 from mispair.report.tables import Tables
-from mispair.report.texts import percent
 
-NOT_RUN = "the audit was not run"
-UNKNOWN = "captions of this corpus may be wrong themselves, so the true share is not known"
+NOT_RUN = Note("audit", "hole_not_run")
+UNKNOWN = Note("audit", "hole_unknown")
 SHARE = alt.Scale(domain=[0, 1])
 
 COLOURS = {
@@ -61,12 +61,8 @@ def audit_p_values(tables: Tables) -> Drawing | Hole:
         )
     chart = alt.layer(*layers).properties(width=2 * charts.WIDTH, height=charts.HEIGHT)
     left = data[data["layer"] == "density"].iloc[0]
-    sentence = (
-        f"{percent(float(left['value']) * width)} of the captions are among the best "
-        f"{percent(width)} for their picture"
-        + (f"; {percent(rate.value)} are estimated to be wrong." if rate else ".")
-    )
-    return Drawing(charts.side_by_side([chart], 1, data), data, sentence)
+    best = Note("audit", "figure_best", share=float(left["value"]) * width, best=width, rate=rate)
+    return Drawing(charts.side_by_side([chart], 1, data), data, [best])
 
 
 def audit_calibration(tables: Tables) -> Drawing | Hole:
@@ -104,14 +100,14 @@ def audit_calibration(tables: Tables) -> Drawing | Hole:
         )
     errors = (data["value"] - data["true"]).abs()
     worst = errors.groupby([data["scheme"], data["series"]]).max()
-    texts = [
-        f"{scheme} captions, {series} {worst[scheme, series]:.3f}"
+    largest = [
+        (scheme, series, worst[scheme, series])
         for scheme in data["scheme"].unique()
         for series in COLOURS
         if (scheme, series) in worst
     ]
-    sentence = f"Largest error of an estimate: {'; '.join(texts)}."
-    return Drawing(charts.side_by_side(panels, 2, data), data, sentence)
+    notes = [Note("audit", "figure_errors", largest=largest)]
+    return Drawing(charts.side_by_side(panels, 2, data), data, notes)
 
 
 def audit_reliability(tables: Tables) -> Drawing | Hole:
@@ -133,8 +129,8 @@ def audit_reliability(tables: Tables) -> Drawing | Hole:
     chart = alt.layer(truth, points).properties(width=charts.WIDTH, height=charts.WIDTH * 0.75)
     weights = data["n"] / data["n"].sum()
     error = float(((data["at"] - data["value"]).abs() * weights).sum())
-    sentence = f"Probabilities are off by {percent(error)} on average (weighted by pairs)."
-    return Drawing(charts.side_by_side([chart], 1, data), data, sentence)
+    notes = [Note("audit", "figure_reliability", error=error)]
+    return Drawing(charts.side_by_side([chart], 1, data), data, notes)
 
 
 def small_audit(tables: Tables) -> Drawing | Hole:
@@ -151,5 +147,5 @@ def small_audit(tables: Tables) -> Drawing | Hole:
         points.reset_index(drop=True), "True share of wrong captions", "Estimated share",
         colour=style.BLUE, diagonal=True,
     )  # fmt: skip
-    listed = ", ".join(f"{row.value:.3f} of {row.x:.3f}" for row in points.itertuples())
-    return Drawing(chart, data, f"Estimated of true shares: {listed}. Dashed: equal.")
+    shares = points[["value", "x"]].to_numpy().tolist()
+    return Drawing(chart, data, [Note("audit", "figure_shares", shares=shares)])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -13,11 +12,16 @@ from mispair.audit.report import claims
 from mispair.audit.report.runs import TRUSTED, captions_are_right, known_rates, wrong_before
 from mispair.audit.report.study import APART, CALIBRATION, LISTS, SUSPECTS
 from mispair.audit.report.text_tables import group_tables, suspect_tables, text_tables
-from mispair.audit.report.words import details, headline, sentence_on_suspects
+from mispair.audit.report.words import (
+    headline,
+    numbers,
+    shared_by_suspects,
+)
+from mispair.report import texts
+from mispair.report.notes import Note
 from mispair.report.pages.study_pages import Pages, Piece
 from mispair.report.table import Cell, Number, Table, between, general, whole
 from mispair.report.tables import Tables
-from mispair.report.texts import percent
 
 NAMES = {
     "probability": "probability of mispair",
@@ -68,23 +72,12 @@ def _known(tables: Tables) -> Table:
         )
         for row in known_rates(tables).sort_values(["scheme", "series", "made"]).to_dict("records")
     )  # fmt: skip
-    note = "All captions of this corpus were right before."
-    if not right:
-        known = f"{percent(before)} by the user’s trusted pairs" if math.isfinite(before) else ""
-        note = (
-            f"Captions that were wrong before ({known or 'their share is not known'}) add to every "
-            "estimate without trusted pairs, so the expected share has them. Pairs that a trial "
-            "trusts have as many of them, so its estimate is of what was made wrong."
-        )
     return Table(
         "Estimated shares where the true share is known",
         ("captions", "estimate", "made wrong", "expected", "error", "estimated", "95 % interval",
          "covers"),
         rows,
-        f"{note} Without trusted pairs only the upper limit is known, so the interval "
-        "begins at 0. Ranks among random captions do not detect captions of similar pictures, a "
-        "caption that fits many pictures (boilerplate), and wrong captions that a filter by "
-        "cosines left (filtered).",
+        texts.text(Note("audit", "table_known", right=right, before=before)),
         section=CALIBRATION,
     )  # fmt: skip
 
@@ -106,10 +99,7 @@ def _apart(table: pd.DataFrame, right: bool) -> list[Table]:
             "How well wrong pairs are separated from right ones",
             ("captions", "share wrong", "score", "AUROC", "AUPRC"),
             tuple(rows),
-            ""
-            if right
-            else "Captions that were wrong before count as right here, so all numbers "
-            "are too small, for each score alike.",
+            "" if right else texts.text(Note("audit", "table_apart")),
             section=APART,
         )
     ]
@@ -118,23 +108,20 @@ def _apart(table: pd.DataFrame, right: bool) -> list[Table]:
 def _pieces(content: Any) -> Mapping[str, Piece]:
     if not headline(content.tables):
         return {}
-    gallery, shared = content.pieces.get("suspects"), sentence_on_suspects(content.tables)
-    why = "it could not be made from the existing results" if content.failed else "it was not drawn"
+    gallery, shared = content.pieces.get("suspects"), shared_by_suspects(content.tables.audit)
+    notes = [Note("audit", "suspects_share", s=shared)] if shared else []
+    if not gallery:
+        notes.append(Note("audit", "piece_no_gallery", failed=bool(content.failed)))
     return {
-        "": Piece(details(content.tables)),
-        SUSPECTS: (
-            Piece(shared, Markup(gallery))
-            if gallery
-            else Piece(f"{shared} No gallery: {why}.".lstrip())
-        ),
+        "": Piece(texts.text(Note("audit", "page_details", n=numbers(content.tables)))),
+        SUSPECTS: Piece(texts.joined(notes), Markup(gallery) if gallery else None),
     }
 
 
-def _summary(tables: Tables) -> list[str]:
-    first = headline(tables)
-    if first and not tables.audit_calibration.empty:
-        return ["the audit"]  # whose answer has the share
-    return [f"the audit ({first[0].lower()}{first[1:].rstrip('.')})"] if first else []
+def _summary(tables: Tables) -> list[Note]:
+    # The share stands in the answer, where there is one.
+    brief = not tables.audit_calibration.empty
+    return [Note("audit", "summary", n=numbers(tables), brief=brief)] if headline(tables) else []
 
 
 PAGES = Pages(

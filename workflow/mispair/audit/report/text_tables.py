@@ -8,6 +8,7 @@ from mispair.audit.report.study import LISTS, SUSPECTS, TEXTS
 from mispair.audit.report.words import unequal_groups
 from mispair.audit.texts.text_checks import LABELS
 from mispair.report import texts
+from mispair.report.notes import Note
 from mispair.report.table import Cell, Number, Table, whole
 from mispair.report.tables import records
 from mispair.report.texts import percent
@@ -90,7 +91,7 @@ def group_tables(table: pd.DataFrame) -> list[Table]:
                 "probability in all groups: where the model ranks a group badly, more of its right "
                 "captions are left out than expected.",
                 section=LISTS,
-                warning=texts.sentence("audit", "unequal", "groups", unequal) if unequal else "",
+                warning=texts.text(Note("audit", "unequal_groups", u=unequal)) if unequal else "",
             )
         )  # fmt: skip
     return printed

@@ -10,7 +10,7 @@ import pandas as pd
 
 from mispair.audit.rate import Rate
 from mispair.audit.report.runs import UNSEEN, UNTOUCHED, known_rates, wrong_before
-from mispair.report import texts
+from mispair.report.notes import Note
 from mispair.report.tables import Tables, records
 
 NEARLY_ALL = 0.8
@@ -122,17 +122,7 @@ def unequal_groups(values: pd.DataFrame) -> Mapping[str, Any] | None:
     }  # fmt: skip
 
 
-def headline(tables: Tables) -> str:
-    """Return the first sentence of the page; "" if the audit did not run."""
-    return texts.sentence("audit", "page", "headline", numbers(tables))
-
-
-def details(tables: Tables) -> str:
-    """Return the sentences that support the headline."""
-    return texts.sentence("audit", "page", "details", numbers(tables))
-
-
-def sentence_on_suspects(tables: Tables) -> str:
-    """Return what nearly all suspicious pairs have in common, as a sentence, or ""."""
-    shared = shared_by_suspects(tables.audit)
-    return texts.sentence("audit", "suspects", "share", shared) if shared else ""
+def headline(tables: Tables) -> list[Note]:
+    """Return what the page begins with; nothing if the audit did not run."""
+    found = numbers(tables)
+    return [Note("audit", "page_headline", n=found)] if found["rate"] or found["refused"] else []

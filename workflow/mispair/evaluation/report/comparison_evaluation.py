@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import math
+
 import pandas as pd
 
-from mispair.core.words import count, listing, number
 from mispair.evaluation.report import datacomp
 from mispair.evaluation.report.arm_words import by_metric, cell, model_label, models
 from mispair.evaluation.report.compositional import compositional
 from mispair.evaluation.report.protocols import HASHES, named, short
+from mispair.report.notes import Note
 from mispair.report.table import Table, or_dash, whole
 from mispair.report.tables import Tables
 
@@ -93,38 +95,31 @@ def _probe(table: pd.DataFrame) -> Table:
     )  # fmt: skip
 
 
-def warnings(tables: Tables) -> list[str]:
+def warnings(tables: Tables) -> list[Note]:
     """Return a warning for every class list that does not fit its labels, or has empty classes."""
-    messages = []
+    found: list[Note] = []
     for table in (tables.zeroshot, tables.checkpoints):
         flagged = table[(table["metric"] == "label_check_flagged") & (table["value"] > 0)]
         for key, group in flagged.groupby(["evaluation_set", "protocol"]):
             name, protocol = map(str, key)
             of_list = table[(table["evaluation_set"] == name) & (table["protocol"] == protocol)]
-            numbers = of_list.groupby("metric")["value"].mean()
-            listed, matched = (
-                number(100 * numbers.get(f"label_check_{what}_acc1", float("nan")), 1)
-                for what in ("listed", "relabelled")
-            )
-            messages.append(
-                f"The class list of {name} does not seem to fit its labels ({named(group)}): with "
-                f"names and labels matched on half of the images, accuracy on the other half is "
-                f"{matched} % instead of {listed} %. Correct the list: until then accuracies on "
-                f"{name} under this protocol are meaningless."
-            )
-        messages += _empty_classes(table)
-    return list(dict.fromkeys(messages))
+            means = of_list.groupby("metric")["value"].mean()
+            found.append(
+                Note("evaluation", "warning_class_list", name=name, protocol=named(group),
+                     listed=means.get("label_check_listed_acc1", math.nan),
+                     matched=means.get("label_check_relabelled_acc1", math.nan))
+            )  # fmt: skip
+        found += _empty_classes(table)
+    return [note for position, note in enumerate(found) if note not in found[:position]]
 
 
-def _empty_classes(table: pd.DataFrame) -> list[str]:
+def _empty_classes(table: pd.DataFrame) -> list[Note]:
     missing = table[table["metric"] == "class_without_images"]
-    messages = []
+    found = []
     for set_name, rows in missing.groupby("evaluation_set"):
         names = sorted(rows["classname"].dropna().unique())
-        shown = names[:NAMED_CLASSES]
-        more = [count(len(names) - len(shown), "more", "more")] if len(names) > len(shown) else []
-        messages.append(
-            f"No image of {set_name} belongs to {listing([*shown, *more])}: means per class leave "
-            "out classes without images, but answers may still name them."
+        shown, more = names[:NAMED_CLASSES], len(names[NAMED_CLASSES:])
+        found.append(
+            Note("evaluation", "warning_empty_classes", name=set_name, classes=shown, more=more)
         )
-    return messages
+    return found

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from mispair.core.words import listing
 from mispair.evaluation.report.protocols import HASHES, base_arm, short
 from mispair.evaluation.report.series import change, zeroshot_series
+from mispair.report.notes import Note
 from mispair.report.table import Table, or_dash, with_interval
 from mispair.report.tables import Tables
+from mispair.report.texts import text
 
 SECTION = "Protocols"
 SCORES = ("acc1", "acc5", "mean_per_class_recall")
@@ -41,14 +42,11 @@ def protocols(tables: Tables) -> Table | None:
         return None
     arm = base_arm(table)
     start, rate = str(arm["start"].iloc[0]), arm["rate"].iloc[0]
-    model = "the untouched model" if start == "untouched" else f"{start} at C_m {rate:g}"
-    main = names[0]
-    remark = f"; {listing(names[1:])} only in this table" if names[1:] else ""
     return Table(
-        f"The same model under every protocol: {model}",
+        text(Note("evaluation", "title_protocols", start=start, rate=rate)),
         ("evaluation set", "protocol and its headline", *(m.replace("_", " ") for m in SCORES),
          "headline − its first protocol’s", "headline’s change with C_m, from pre-trained"),
         tuple(rows),
-        f"Figures, claims and other tables are by {main}{remark}. {HASHES}",
+        text(Note("evaluation", "table_protocols", main=names[0], others=names[1:], hashes=HASHES)),
         section=SECTION,
     )  # fmt: skip

@@ -5,12 +5,13 @@ from __future__ import annotations
 import pandas as pd
 
 from mispair.core.intervals import mean_of_estimates
-from mispair.core.words import listing
 from mispair.evaluation.datacomp import WITHOUT_READER, means, task, task_names
 from mispair.evaluation.protocols import DATACOMP
 from mispair.evaluation.report.arm_words import UNFOLDED, model_label, models
+from mispair.report.notes import Note
 from mispair.report.table import Cell, Number, Table, mean_and_spread
 from mispair.report.tables import CAPTIONS
+from mispair.report.texts import text
 
 SECTION = "DataComp"
 
@@ -54,15 +55,13 @@ def _means(measured: pd.DataFrame, section: str) -> Table:
         for arm, of_arm in models(measured)
     ]  # fmt: skip
     heads = (f"{name}, {len(sets)} of {len(means()[name])}" for name, sets in shown.items())
-    missing = f"DataComp’s own Average is over all {len(task_names())} sets: "
     return Table(
         f"DataComp: mean over {len(covered)} of {len(task_names())} sets",
         ("model", *heads),
         tuple(rows),
-        f"Unweighted means of the main metric of each set, as DataComp computes them, over the "
-        f"sets of this run. {missing}a mean over fewer sets cannot be compared with it. "
-        f"{listing([*WITHOUT_READER])} cannot be read. One run has a 95 % interval, which takes "
-        "sets as independent; several have mean ± 1 standard deviation over seeds.",
+        text(
+            Note("evaluation", "table_datacomp", sets=len(task_names()), unread=[*WITHOUT_READER])
+        ),
         folded=len(rows) > UNFOLDED,
         section=section,
     )

@@ -12,6 +12,7 @@ from mispair.evaluation.report.figures_nulls import over_null
 from mispair.evaluation.report.series import TOWERS
 from mispair.report import charts, style
 from mispair.report.charts import Drawing, Hole
+from mispair.report.notes import Note
 from mispair.report.tables import Tables, records
 
 METRICS = {
@@ -54,8 +55,7 @@ def identified_basis(tables: Tables) -> Drawing | Hole:
     null = (shown["basis"] == "whitened") & (shown["metric"] == "mean_recovery")
     data = shown[~null].drop_duplicates(["arm", "tower", "metric", "basis"])
     if data.empty:
-        return Hole("no basis was searched for" if tables.study("image_text")
-                    else "the image-text study was not run")  # fmt: skip
+        return Hole(Note("evaluation", "hole_basis", ran=tables.study("image_text")))
     data = data.assign(
         basis=[BASES.get(basis, BASES["rotated"])[0] for basis in data["basis"]],
         null_low=data["low"], null_high=data["high"],
@@ -71,7 +71,7 @@ def identified_basis(tables: Tables) -> Drawing | Hole:
         if ((data["metric"] == metric) & (data["tower"] == tower)).any()
     ]
     chart = charts.side_by_side(panels, 2, data, gap=48)
-    return Drawing(chart, data, "", "basis")
+    return Drawing(chart, data, toggle="basis")
 
 
 def _panel(data: pd.DataFrame, metric: str, tower: str, order: list[str]) -> charts.Panel:

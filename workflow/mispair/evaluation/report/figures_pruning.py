@@ -19,6 +19,7 @@ from mispair.evaluation.report.pruning import (
 )
 from mispair.report import charts, small, style
 from mispair.report.charts import Drawing, Hole
+from mispair.report.notes import Note
 from mispair.report.tables import Tables, mean_by
 
 METRICS = {"acc1": "acc1 (share of images)", "silhouette": "Silhouette (cosine)"}
@@ -27,9 +28,7 @@ PURITY = ("high-purity", "random", "low-purity")
 
 
 def _hole(tables: Tables) -> Hole:
-    return Hole(
-        "no arm was pruned" if tables.study("image_text") else "the image-text study was not run"
-    )
+    return Hole(Note("evaluation", "hole_pruning", ran=tables.study("image_text")))
 
 
 def _mean_of_sets(table: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
@@ -147,7 +146,8 @@ def pruning_renormalised(tables: Tables) -> Drawing | Hole:
     arms = {name: rows[(rows["metric"] == "acc1") & rows["value"].notna()]
             for name, rows in arms.items()}  # fmt: skip
     if any(arm.empty for arm in arms.values()):
-        return _hole(tables) if arms[MASKED].empty else Hole("nothing was renormalised")
+        masked = not arms[MASKED].empty
+        return Hole(Note("evaluation", "hole_renormalised")) if masked else _hole(tables)
     arm = pd.concat([rows.assign(normalised=name) for name, rows in arms.items()])
     rows = arm[in_own_basis(arm) & arm["strategy"].isin(PURITY)]
     names = [name for name in ("text", "both") if name in set(rows["ranked_by"])]
@@ -204,4 +204,4 @@ def _panel(
 
 
 def _drawing(panels: list[charts.Panel], data: pd.DataFrame, columns: int) -> Drawing:
-    return Drawing(charts.side_by_side(panels, columns, data), data, "", "strategy")
+    return Drawing(charts.side_by_side(panels, columns, data), data, toggle="strategy")

@@ -11,6 +11,7 @@ from mispair.evaluation.report.series import TOWERS
 from mispair.evaluation.semantics import ORIGINAL, ROTATED
 from mispair.report import charts, small, style
 from mispair.report.charts import Drawing, Hole
+from mispair.report.notes import Note
 from mispair.report.tables import Tables
 
 MOST = 4_000
@@ -18,8 +19,7 @@ MOST = 4_000
 
 
 def _hole(tables: Tables) -> Hole:
-    reason = "no ground truth of the features was measured; corpus: scenes has it"
-    return Hole(reason if tables.study("image_text") else "the image-text study was not run")
+    return Hole(Note("evaluation", "hole_truth", ran=tables.study("image_text")))
 
 
 def semantic_purity(tables: Tables) -> Drawing | Hole:
@@ -65,7 +65,7 @@ def semantics_by_shuffling(tables: Tables) -> Drawing | Hole:
     data = against_null(table[table["basis"] == ORIGINAL], table[table["basis"] == ROTATED])
     if data.empty:
         return _hole(tables)
-    return Drawing(null_panels(data, "Mean |r| with the best feature"), data, "", "layer")
+    return Drawing(null_panels(data, "Mean |r| with the best feature"), data, toggle="layer")
 
 
 def small_semantics(tables: Tables) -> Drawing | Hole:

@@ -13,6 +13,7 @@ from mispair.report import charts, style
 from mispair.report.charts import Drawing, Hole
 from mispair.report.claims import THIRD
 from mispair.report.judge import PRIMARY
+from mispair.report.notes import Note
 from mispair.report.rules import decide
 from mispair.report.tables import Tables
 
@@ -43,7 +44,7 @@ def verdict_by_bound(tables: Tables) -> Drawing | Hole:
         if math.isfinite(each.effect.value)
     ]
     if not rows:
-        return Hole("no effect with a published one was measured")
+        return Hole(Note("image_text", "hole_bounds"))
     data = pd.DataFrame(rows)
     base = alt.Chart().encode(
         x=alt.X("share:O", title="Smallest effect of interest (share of the published effect)",

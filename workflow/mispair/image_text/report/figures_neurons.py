@@ -6,12 +6,12 @@ import altair as alt
 import pandas as pd
 
 from mispair.evaluation.report.series import TOWERS
-from mispair.image_text.report.figures_shuffling import NOT_RUN
+from mispair.image_text.report.figures_shuffling import missing
 from mispair.report import charts
 from mispair.report.charts import Drawing, Hole
+from mispair.report.notes import Note
 from mispair.report.tables import Tables
 
-NO_ARM = "no arm from the pre-trained projections was measured"
 SHARE = charts.tips(
     "rate:Q:C_m", "bin_low:Q:from", "bin_high:Q:to", "value:Q:share of pairs", "low:Q:−1 s.d.",
     "high:Q:+1 s.d.", "n:Q:seeds",
@@ -22,7 +22,7 @@ def cosine_histogram(tables: Tables) -> Drawing | Hole:
     """Distribution of signed cosines of neuron pairs, one line for each C_m."""
     rows = _histograms(tables)
     if rows.empty:
-        return Hole(NOT_RUN if tables.purity.empty else NO_ARM)
+        return missing(tables.purity, Note("image_text", "hole_pretrained"))
     rows = rows.assign(cosine=(rows["bin_low"] + rows["bin_high"]) / 2)
     data = charts.summary(rows, ["tower", "rate", "bin_low", "bin_high", "cosine"])
     shown = data.loc[data["value"] > 5e-4, "cosine"].abs().max()

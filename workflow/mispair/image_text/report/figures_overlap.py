@@ -8,14 +8,15 @@ from mispair.evaluation.report.figures_nulls import against_null, null_panels
 from mispair.evaluation.report.published_overlap import published_directions
 from mispair.evaluation.report.series import TOWERS, purity_series, scale_series
 from mispair.image_text.report.figures_shuffling import (
-    NOT_RUN,
     level_rules,
+    missing,
     published_panel,
     purity_rows,
     series_panel,
 )
 from mispair.report import charts, published, style
 from mispair.report.charts import Drawing, Hole
+from mispair.report.notes import Note
 from mispair.report.tables import Tables
 
 GAP = "gap"
@@ -36,7 +37,7 @@ def overlap_by_scale(tables: Tables) -> Drawing | Hole:
         ]
     rows = pd.concat(parts)
     if rows.loc[rows["start"] != "pretrained", "start"].empty:
-        return Hole(NOT_RUN if tables.purity.empty else "no other logit scale was run")
+        return missing(tables.purity, Note("image_text", "hole_scale"))
     keys = ["panel", "start", "rate"]
     data = charts.layers(rows[[*keys, "seed", "value"]], keys)
     data, left_out = charts.within(data, "rate")
@@ -55,13 +56,13 @@ def overlap_by_scale(tables: Tables) -> Drawing | Hole:
 
 
 def _by_tower(
-    tables: Tables, metric: str, missing: str, *more: pd.DataFrame
-) -> tuple[pd.DataFrame, list[str], str] | Hole:
-    """Return what is drawn of a measure against C_m, its towers, and a remark on what is not."""
+    tables: Tables, metric: str, reason: Note, *more: pd.DataFrame
+) -> tuple[pd.DataFrame, list[str], list[Note]] | Hole:
+    """Return what is drawn of a measure against C_m, its towers, and notes on what is not."""
     rows = purity_rows(tables, [metric])
     tuned = rows[rows["rate"].notna()]
     if tuned.empty:
-        return Hole(NOT_RUN if tables.purity.empty else missing)
+        return missing(tables.purity, reason)
     keys = ["tower", "start", "rate"]
     levels = level_rules(rows, ["tower"])
     data = charts.layers(tuned[[*keys, "seed", "value"]], keys, levels, *more)
@@ -72,7 +73,7 @@ def _by_tower(
 
 def correlation_by_shuffling(tables: Tables) -> Drawing | Hole:
     """Mean |correlation| of activations against C_m by tower and arm."""
-    drawn = _by_tower(tables, "mean_abs_correlation", "no correlation was measured")
+    drawn = _by_tower(tables, "mean_abs_correlation", Note("image_text", "hole_correlation"))
     if isinstance(drawn, Hole):
         return drawn
     data, towers, left_out = drawn
@@ -88,7 +89,7 @@ def participation_by_shuffling(tables: Tables) -> Drawing | Hole:
     """Participation ratio against C_m by tower and start; the published one apart."""
     curve = published_directions().rename_axis("rate").rename("value").reset_index()
     drawn = _by_tower(
-        tables, "participation_ratio", "no fine-tuned arm was measured",
+        tables, "participation_ratio", Note("image_text", "hole_fine_tuned"),
         curve.assign(layer="published", tower="published", start="pretrained"),
     )  # fmt: skip
     if isinstance(drawn, Hole):
@@ -115,5 +116,5 @@ def shape_ratio(tables: Tables) -> Drawing | Hole:
         table[table["metric"] == "shape_ratio"], table[table["metric"] == "shape_ratio_rotated"]
     )
     if data.empty:
-        return Hole(NOT_RUN if tables.purity.empty else "no shape ratio was measured")
-    return Drawing(null_panels(data, "Shape ratio"), data, "", "layer")
+        return missing(tables.purity, Note("image_text", "hole_shape"))
+    return Drawing(null_panels(data, "Shape ratio"), data, toggle="layer")

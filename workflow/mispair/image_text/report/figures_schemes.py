@@ -16,6 +16,7 @@ from mispair.image_text.report.figures_shuffling import curves
 from mispair.pairs.corruption.scheme import schemes
 from mispair.report import charts, published, small, style
 from mispair.report.charts import Drawing, Hole
+from mispair.report.notes import Note
 from mispair.report.tables import Tables
 from mispair.towers.arms import PRETRAINED, WEIGHTED
 
@@ -39,7 +40,7 @@ def _series(tables: Tables, panel: str) -> pd.DataFrame:
 def purity_by_scheme(tables: Tables) -> Drawing | Hole:
     """Overlap and accuracy against the nominal share, one line for each scheme."""
     if not tables.study("image_text"):
-        return Hole("the image-text study was not run")
+        return Hole(Note("image_text", "hole_not_run"))
     series_of = {
         (panel, scheme): _series(tables.of_scheme(scheme), panel).dropna()
         for panel in PANELS if panel != "published" for scheme in tables.schemes
@@ -54,10 +55,7 @@ def purity_by_scheme(tables: Tables) -> Drawing | Hole:
         scheme for scheme in tables.schemes if (runs[runs["scheme"] == scheme]["rate"] > 0).any()
     }
     if len(swept) < 2:
-        return Hole(
-            "fewer than two schemes of corruption were measured from the pre-trained projections; "
-            "name more in corrupt_captions: {schemes: [random, similar]} and run again"
-        )
+        return Hole(Note("image_text", "hole_schemes"))
     runs = runs[runs["scheme"].isin(swept)]
     curve = published.purity_by_scheme().rename(
         columns={"shuffle_probability": "rate", "mean_abs_cosine": "value"}
@@ -70,12 +68,7 @@ def purity_by_scheme(tables: Tables) -> Drawing | Hole:
     data, left_out = charts.within(data, "rate")
     present = [name for name in PANELS if name in set(data["panel"])]
     panels = [_panel(name, sorted(swept), data) for name in present]
-    return Drawing(
-        charts.side_by_side(panels, 2, data),
-        data,
-        left_out,
-        "scheme",
-    )
+    return Drawing(charts.side_by_side(panels, 2, data), data, left_out, "scheme")
 
 
 def _panel(name: str, schemes: list[str], data: pd.DataFrame) -> charts.Panel:
@@ -101,8 +94,8 @@ MOST_SCHEMES = 3
 """Schemes that have room in a small figure, the main one first."""
 
 
-def _small_hole(tables: Tables, reason: str) -> Hole:
-    return Hole(reason if tables.study("image_text") else "the image-text study was not run")
+def _small_hole(tables: Tables, reason: Note) -> Hole:
+    return Hole(reason if tables.study("image_text") else Note("image_text", "hole_not_run"))
 
 
 def _small_runs(series: pd.DataFrame, name: str) -> pd.DataFrame:
@@ -113,7 +106,7 @@ def small_overlap(tables: Tables) -> Drawing | Hole:
     """Draw mean |cos| of text neurons against C_m."""
     series = purity_series(tables, PRETRAINED, "text", "mean_abs_cosine").dropna()
     if series.empty:
-        return _small_hole(tables, "no fine-tuned arm was measured")
+        return _small_hole(tables, Note("image_text", "hole_fine_tuned"))
     chart, data = small.curves(
         _small_runs(series, PRETRAINED), X_TITLE, "Overlap (mean |cos|)", colours=style.FINE_TUNED
     )
@@ -128,7 +121,7 @@ def small_mixing(tables: Tables) -> Drawing | Hole:
     }
     by_tower = {tower: series for tower, series in by_tower.items() if len(series)}
     if not by_tower:
-        return _small_hole(tables, "no ground truth of the features was measured")
+        return _small_hole(tables, Note("image_text", "hole_truth"))
     runs = pd.concat([_small_runs(series, tower) for tower, series in by_tower.items()])
     chart, data = small.curves(
         runs, X_TITLE, "|r| with best feature", colours=style.TOWERS, least=small.LEAST_FALL
@@ -144,7 +137,7 @@ def small_accuracy(tables: Tables) -> Drawing | Hole:
     }
     by_scheme = {name: series for name, series in by_scheme.items() if (series["rate"] > 0).any()}
     if not by_scheme:
-        return _small_hole(tables, "acc1 of no fine-tuned arm was measured")
+        return _small_hole(tables, Note("image_text", "hole_metric", metric="acc1"))
     runs = pd.concat([_small_runs(series, name) for name, series in by_scheme.items()])
     chart, data = small.curves(
         runs, "Share of captions corrupted", "Accuracy (share)", colours=COLOURS,
@@ -157,7 +150,7 @@ def small_composition(tables: Tables) -> Drawing | Hole:
     """Draw the share of right choices between captions against C_m."""
     series = zeroshot_series(tables, PRETRAINED, SELECTION).dropna()
     if series.empty:
-        return _small_hole(tables, "no set for the choice of a caption was evaluated")
+        return _small_hole(tables, Note("image_text", "hole_choice", tuned=False))
     chart, data = small.curves(
         _small_runs(series, PRETRAINED), X_TITLE, "Right choices (share)", colours=style.FINE_TUNED,
         least=small.LEAST_FALL,
@@ -171,7 +164,7 @@ def small_weights(tables: Tables) -> Drawing | Hole:
         start: zeroshot_series(tables, start, "acc1").dropna() for start in (PRETRAINED, WEIGHTED)
     }
     if any(series.empty for series in by_start.values()):
-        return _small_hole(tables, "no pairs were weighed (finetune_projection.weights is none)")
+        return _small_hole(tables, Note("image_text", "hole_weights"))
     runs = pd.concat([_small_runs(series, name) for name, series in by_start.items()])
     labels = {PRETRAINED: "not weighted", WEIGHTED: "weighted"}
     chart, data = small.curves(

@@ -13,9 +13,13 @@ from mispair.evaluation.report.series import TOWERS
 from mispair.evaluation.selection import OF_CATEGORY, SELECTION
 from mispair.report import charts, published, style
 from mispair.report.charts import Drawing, Hole
+from mispair.report.notes import Note
 from mispair.report.tables import Tables, mean_by
 
-NOT_RUN = "the image-text study was not run"
+
+def missing(table: pd.DataFrame, reason: Note) -> Hole:
+    """Return a hole with the given reason, or because the study was not run."""
+    return Hole(Note("image_text", "hole_not_run") if table.empty else reason)
 
 
 def purity_rows(tables: Tables, metrics: list[str]) -> pd.DataFrame:
@@ -39,7 +43,7 @@ def purity_by_shuffling(tables: Tables) -> Drawing | Hole:
     overlaps = rows[rows["metric"] == "mean_abs_cosine"]
     tuned = overlaps[overlaps["rate"].notna()]
     if tuned.empty:
-        return Hole(NOT_RUN if tables.purity.empty else "no fine-tuned arm was measured")
+        return missing(tables.purity, Note("image_text", "hole_fine_tuned"))
     keys = ["tower", "start", "rate"]
     rotated = rows[(rows["metric"] == "mean_abs_cosine_rotated") & rows["rate"].notna()]
     random = mean_by(rows[rows["metric"] == "random_reference"], ["tower"])
@@ -198,8 +202,7 @@ def compositional_by_shuffling(tables: Tables) -> Drawing | Hole:
     rows = table[table["metric"].isin([SELECTION, OF_CATEGORY]) & table["value"].notna()]
     rows = panels_of_sets(rows[rows["start"].isin(style.STARTS)])
     if rows["rate"].isna().all():
-        missing = "no set for the choice of a caption was evaluated with a fine-tuned arm"
-        return Hole(NOT_RUN if table.empty else missing)
+        return missing(table, Note("image_text", "hole_choice", tuned=True))
     names = list(dict.fromkeys(rows["panel"]))
     titles = {name: name for name in names}
     chart, data, left_out = _against_shuffling(rows, "panel", titles, "Share of right choices")
@@ -236,7 +239,7 @@ def _by_set(tables: Tables, metric: str, title: str) -> Drawing | Hole:
     rows = rows[rows["start"].isin(style.STARTS)]
     tuned = rows[rows["rate"].notna()]
     if tuned.empty:
-        return Hole(NOT_RUN if table.empty else f"{metric} of no fine-tuned arm was measured")
+        return missing(table, Note("image_text", "hole_metric", metric=metric))
     names = sorted(tuned["evaluation_set"].unique())
     titles = {name: set_title(tables, metric, name) for name in names}
     chart, data, left_out = _against_shuffling(rows, "evaluation_set", titles, title)
@@ -245,7 +248,7 @@ def _by_set(tables: Tables, metric: str, title: str) -> Drawing | Hole:
 
 def _against_shuffling(
     rows: pd.DataFrame, field: str, titles: Mapping[str, str | alt.TitleParams], y_title: str
-) -> tuple[alt.TopLevelMixin, pd.DataFrame, str]:
+) -> tuple[alt.TopLevelMixin, pd.DataFrame, list[Note]]:
     """Return panels of values against C_m, one for each value of `field`, and what they leave out.
 
     Each has its level of chance, where there is one.

@@ -2,39 +2,39 @@
 
 from __future__ import annotations
 
-import pandas as pd
+import math
 
-from mispair.core.words import count, listing, number
 from mispair.evaluation.report import arm_words, checkpoints, comparison_evaluation
 from mispair.pairs.report import corpus
+from mispair.report.notes import Note
 from mispair.report.pages.study_pages import Drawing
 from mispair.report.tables import Tables
 from mispair.towers.report import encoding
 
 
-def summary(tables: Tables) -> list[str]:
+def summary(tables: Tables) -> list[Note]:
     """Return how many arms, evaluation sets and models there are."""
-    sentences = []
+    counted = []
     if tables.study("image_text"):
         arms = arm_words.arms(tables.purity, tables.zeroshot, tables.pruning)
-        sentences.append(f"{count(len(arms), 'arm')} of {_main_model(tables)}")
+        counted.append(Note("image_text", "summary_arms", arms=len(arms), model=_model(tables)))
     with_sets = (tables.zeroshot, tables.pruning, tables.exported, tables.checkpoints)
     if sets := {name for table in with_sets for name in table["evaluation_set"].dropna()}:
-        sentences.append(count(len(sets), "evaluation set"))
+        counted.append(Note("image_text", "summary_sets", sets=len(sets)))
     if compared := {*tables.checkpoints["towers"].dropna(), *checkpoints.facts(tables)}:
-        sentences.append(f"{count(len(compared), 'model')} compared as they are")
-    return sentences
+        counted.append(Note("image_text", "summary_models", models=len(compared)))
+    return counted
 
 
-def _main_model(tables: Tables) -> str:
-    """Return the name of the model; an unnamed one if only projections were measured."""
+def _model(tables: Tables) -> str:
+    """Return the name of the model, or "" if only projections were measured."""
     for table in (tables.zeroshot, tables.pruning, tables.exported):
         for name in table["towers"].dropna():
             return str(name)
-    return "the frozen model"
+    return ""
 
 
-def warnings(tables: Tables) -> list[str]:
+def warnings(tables: Tables) -> list[Note]:
     """Return what makes results hard to compare, or numbers wrong."""
     return [
         *_apart(tables),
@@ -44,77 +44,60 @@ def warnings(tables: Tables) -> list[str]:
     ]
 
 
-def _apart(tables: Tables) -> list[str]:
+def _apart(tables: Tables) -> list[Note]:
     """Return what makes results hard to compare: arms of different data or towers."""
-    notes = []
+    found = []
     # Checkpoints are other towers, and are meant to be.
     apart = ["simulation", "checkpoint", "checkpoints"]
     rows = tables.provenance[~tables.provenance["artefact"].isin(apart)]
-    for ending, plural in (("pairs_fingerprint", "sets of pairs"), ("towers", "pairs of towers")):
-        last = rows["key"].str.rsplit(".", n=1).str[-1]
-        seen = rows.loc[last == ending, "text"].dropna().nunique()
+    last = rows["key"].str.rsplit(".", n=1).str[-1]
+    for kind in ("pairs_fingerprint", "towers"):
+        seen = rows.loc[last == kind, "text"].dropna().nunique()
         if seen > 1:
-            notes.append(
-                f"The results come from {seen} different {plural}: "
-                "curves mix what cannot be compared. Run again without old results."
-            )
-    for start, end, what in (
-        ("evaluation_sets.", ".images_fingerprint", "images of the evaluation set"),
-        ("protocols.", ".fingerprint", "prompts of set and protocol"),
-    ):
+            found.append(Note("image_text", "warning_apart", seen=seen, kind=kind))
+    for kind, end in (("evaluation_sets", ".images_fingerprint"), ("protocols", ".fingerprint")):
+        start = f"{kind}."
         same = rows["key"].str.startswith(start) & rows["key"].str.endswith(end)
         for key, group in rows[same].groupby("key"):
             if group["text"].nunique() > 1:
                 name = str(key).removeprefix(start).removesuffix(end)
-                notes.append(f"The {what} {name} were not the same for all arms.")
-    return notes
+                found.append(Note("image_text", "warning_unequal", kind=kind, name=name))
+    return found
 
 
-def limits(tables: Tables) -> list[str]:
+def limits(tables: Tables) -> list[Note]:
     """Return what this run cannot tell."""
-    sentences = []
+    found = []
     if tables.study("image_text"):
-        sentences.append(
-            "One frozen model and one corpus: intervals are over draws of swapped captions, pairs "
-            "and batches (a seed has its own of each), and do not cover another model."
-        )
-    schemes = tables.schemes
+        found.append(Note("image_text", "limits_one_model"))
+    schemes, protocols = tables.schemes, tables.protocols
     if schemes and schemes[0] != "random":
-        sentences.append(
-            f"Captions were corrupted by the scheme {schemes[0]}, while most published numbers are "
-            "of random shuffling."
-        )
+        found.append(Note("image_text", "limits_not_random", scheme=schemes[0]))
     if len(schemes) > 1:
-        sentences.append(
-            f"Figures and claims are of the scheme {schemes[0]}, where they do not compare it with "
-            f"{listing(schemes[1:])}."
-        )
-    names = tables.protocols
-    if names:
-        remark = f"; {listing(names[1:])} in the table of protocols" if names[1:] else ""
-        sentences.append(
-            f"Zero-shot numbers of figures and claims are by the protocol {names[0]}{remark}."
-        )
-    return sentences
+        found.append(Note("image_text", "limits_scheme", scheme=schemes[0], others=schemes[1:]))
+    if protocols:
+        main, others = protocols[0], protocols[1:]
+        found.append(Note("image_text", "limits_protocol", protocol=main, others=others))
+    return found
 
 
-def holes(tables: Tables) -> list[str]:
+def holes(tables: Tables) -> list[Note]:
     """Return which arms, measures and runs are missing where others are there."""
-    notes = []
+    found = []
     for name in ("purity", "zeroshot"):
-        notes += _missing_arms(tables, name)
+        found += _missing_arms(tables, name)
     for name in ("purity", "zeroshot", "pruning"):
         table = getattr(tables, name)
         empty = table[table["value"].isna()]
         where = ["metric", "evaluation_set"] if "evaluation_set" in empty else ["metric", "tower"]
-        for (metric, key), group in empty.groupby(where):
-            notes.append(f"{metric} on {key}: {count(len(group), 'value')} not defined.")
-    return notes
+        for (metric, of), group in empty.groupby(where):
+            found.append(Note("image_text", "missing_values", metric=metric, of=of, n=len(group)))
+    return found
 
 
-def _missing_arms(tables: Tables, name: str) -> list[str]:
+def _missing_arms(tables: Tables, name: str) -> list[Note]:
     """Name the arms of a table with a pairing but no measurement, if their start has others."""
-    notes = []
+    found = []
     tuned = getattr(tables, name).dropna(subset=["rate"])
     for start in sorted(tuned["start"].dropna().unique()):
         lost: dict[str, dict[float, None]] = {}
@@ -125,47 +108,33 @@ def _missing_arms(tables: Tables, name: str) -> list[str]:
                 have.loc[have["start"] == start, "rate"]
             )
             for rate in sorted(missing):
-                of = f" of {scheme}" if rate and scheme not in tables.schemes[:1] else ""
+                # The main scheme, and the arm without corruption, need no name.
+                of = scheme if rate and scheme not in tables.schemes[:1] else ""
                 lost.setdefault(of, {})[rate] = None
-        notes += [
-            f"{name}: no {start} arm{of} at C_m {', '.join(f'{rate:g}' for rate in rates)}."
+        found += [
+            Note("image_text", "missing_arms", table=name, start=start, scheme=of, rates=[*rates])
             for of, rates in lost.items()
         ]
-    return notes
+    return found
 
 
 def drawings(tables: Tables) -> list[Drawing]:
     """Return the figures of the paper that no claim can be measured on, with the reason."""
+    measured = tables.purity[tables.purity["metric"] == "neuron_purity"]
+    neurons = measured.groupby("tower")["neuron"].nunique().to_dict()
+    pairs = tables.of_scheme().pairs
+    swapped = pairs[(pairs["metric"] == "swapped_share") & (pairs["rate"] > 0)]
+    shares = swapped.groupby("rate")["value"].mean().to_dict()
+    apart = max((abs(share - rate) for rate, share in shares.items()), default=math.nan)
     return [
         Drawing(
             "figure 6",
-            "The architecture: two frozen towers, and two projections whose columns are the "
-            "neurons.",
-            f"A drawing without a number: nothing to measure. {_neurons(tables)}",
+            Note("image_text", "drawing_architecture"),
+            Note("image_text", "drawing_neurons", neurons=neurons),
         ),
         Drawing(
             "figure 7",
-            "What shuffling does: captions of a share C_m of the pairs change places.",
-            _swapped(tables),
+            Note("image_text", "drawing_shuffling"),
+            Note("image_text", "drawing_swapped", shares=shares, apart=apart),
         ),
     ]
-
-
-def _neurons(tables: Tables) -> str:
-    rows = tables.purity[tables.purity["metric"] == "neuron_purity"]
-    counts = rows.groupby("tower")["neuron"].nunique()
-    if counts.empty:
-        return "The neurons of this run were not measured."
-    counted = listing([f"{neurons:,} of the {tower} tower" for tower, neurons in counts.items()])
-    return f"Neurons in this run: {counted}."
-
-
-def _swapped(tables: Tables) -> str:
-    table = tables.of_scheme().pairs
-    rows = table[(table["metric"] == "swapped_share") & (table["rate"] > 0)]
-    shares = rows.groupby("rate")["value"].mean()
-    if shares.empty:
-        return "A drawing; no captions were shuffled in this run."
-    apart = (shares - pd.Series(shares.index, shares.index)).abs().max()
-    listed = ", ".join(f"{number(value)} at C_m {rate:g}" for rate, value in shares.items())
-    return f"Share of pairs really swapped: {listed}; at most {number(apart)} from C_m."

@@ -20,6 +20,8 @@ from mispair.image_text.report import (
     tables_towers,
 )
 from mispair.pairs.report import corpus, pairings
+from mispair.report import texts
+from mispair.report.notes import Note
 from mispair.report.pages.content import Content
 from mispair.report.pages.study_pages import Pages, Piece
 from mispair.report.table import Table
@@ -55,16 +57,13 @@ def _tables(tables: Tables, confidence: float) -> list[Table]:
 
 def _pieces(content: Content) -> dict[str, Piece]:
     sheet = content.pieces.get("contact_sheet")
-    why = "it could not be made from the existing results" if content.failed else "it was not drawn"
-    pieces = {
-        SAMPLES: Piece(html=Markup(sheet)) if sheet else Piece(f"No contact sheet: {why}."),
-    }
+    no_sheet = texts.text(Note("image_text", "piece_no_sheet", failed=bool(content.failed)))
+    pieces = {SAMPLES: Piece(html=Markup(sheet)) if sheet else Piece(no_sheet)}
     gallery = content.pieces.get("neurons")
     if gallery:
         pieces[PURITY] = Piece(DEFINITION, GALLERY + Markup(gallery))
     elif not content.tables.purity.empty:
-        lacking = "No gallery of neurons: it was not drawn, or could not be."
-        pieces[PURITY] = Piece(f"{DEFINITION} {lacking}")
+        pieces[PURITY] = Piece(f"{DEFINITION} {texts.text(Note('image_text', 'piece_no_gallery'))}")
     return pieces
 
 

@@ -12,14 +12,18 @@ from mispair.evaluation.report.protocols import short
 from mispair.laclip.report.claims import of_overlap
 from mispair.report import charts, small, style
 from mispair.report.charts import Drawing, Hole
+from mispair.report.notes import Note
 from mispair.report.tables import Tables, records
 
-NOT_RUN = "the LaCLIP study was not run"
 TITLES = {"acc1": "Accuracy (headline metric, share)", "silhouette": "Silhouette (cosine)"}
 SHAPES = {"measured": "circle", "published": "diamond"}
 ROW = 20
 MOST_ROWS = 80
 """Most rows of models and sets; beyond, each model has one row, the mean over the sets."""
+
+
+def _hole(tables: Tables, reason: Note) -> Hole:
+    return Hole(Note("laclip", "hole_not_run") if tables.checkpoints.empty else reason)
 
 
 def checkpoints(tables: Tables) -> Drawing | Hole:
@@ -41,17 +45,20 @@ def checkpoints(tables: Tables) -> Drawing | Hole:
                 rows.append({**keys, "what": "published", "value": score.published})
     data = pd.DataFrame(rows)
     if data.empty or data["value"].notna().sum() == 0:
-        return Hole(NOT_RUN if tables.checkpoints.empty else "no checkpoint was evaluated")
-    data, remark = _short(data[data["value"].notna()])
+        return _hole(tables, Note("laclip", "hole_checkpoints"))
+    data, left_out = _short(data[data["value"].notna()])
     panels = [_panel(measure, data) for measure in TITLES if measure in set(data["measure"])]
     chart = charts.side_by_side(panels, 1, data)
-    return Drawing(chart, data, remark, "method")
+    return Drawing(chart, data, left_out, "method")
 
 
-def _short(data: pd.DataFrame) -> tuple[pd.DataFrame, str]:
-    """Average measured numbers over the sets if there are more rows than can be read."""
+def _short(data: pd.DataFrame) -> tuple[pd.DataFrame, list[Note]]:
+    """Average measured numbers over the sets if there are more rows than can be read.
+
+    Returns the rows and notes on what was left out.
+    """
     if data["label"].nunique() <= MOST_ROWS:
-        return data.drop(columns="kind"), ""
+        return data.drop(columns="kind"), []
     measured = data[data["what"] == "measured"]
     sets = measured.groupby(["measure", "model"])["label"].transform("nunique")
     keys = ["measure", "kind", "method", "model", "what"]
@@ -60,12 +67,12 @@ def _short(data: pd.DataFrame) -> tuple[pd.DataFrame, str]:
     crowded = means["kind"].nunique() > MOST_ROWS
     means["label"] = means["kind"] if crowded else kind
     means["by"] = "mean of " + means["n"].map("{:g}".format) + " sets"
-    remark = " Means over the evaluation sets: rows of each set would be too many to read."
+    left_out = [Note("laclip", "figure_means")]
     if means["label"].nunique() > MOST_ROWS:
         kept = means.groupby("label")["value"].mean().nlargest(MOST_ROWS).index
         means = means[means["label"].isin(kept)]
-        remark += f" The {MOST_ROWS} with the largest means are drawn."
-    return means.drop(columns=["kind", "n"]).reset_index(drop=True), remark
+        left_out.append(Note("laclip", "figure_largest", n=MOST_ROWS))
+    return means.drop(columns=["kind", "n"]).reset_index(drop=True), left_out
 
 
 def _panel(measure: str, data: pd.DataFrame) -> charts.Panel:
@@ -110,6 +117,6 @@ def small_laclip(tables: Tables) -> Drawing | Hole:
         columns=["label", "value"],
     ).dropna()
     if runs.empty:
-        return Hole(NOT_RUN if tables.checkpoints.empty else "no pair of models was measured")
+        return _hole(tables, Note("laclip", "hole_pairs"))
     chart, data = small.dots(runs, "LaCLIP − CLIP, mean |cos|", colour=style.BLUE, levels=(0.0,))
     return Drawing(chart, data)

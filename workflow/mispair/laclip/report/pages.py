@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from mispair.laclip.report import claims
 from mispair.laclip.report.tables import checkpoints
+from mispair.report.notes import Note
 from mispair.report.pages.study_pages import Pages
 from mispair.report.table import Table
 from mispair.report.tables import Tables
@@ -13,12 +14,8 @@ def _tables(tables: Tables, confidence: float) -> list[Table]:
     return checkpoints(tables)
 
 
-def _limits(tables: Tables) -> list[str]:
-    if tables.study("laclip"):
-        return []
-    return [
-        "Tables 2 and 3 (LaCLIP checkpoints on public data sets) are not tested in this report."
-    ]
+def _limits(tables: Tables) -> list[Note]:
+    return [] if tables.study("laclip") else [Note("laclip", "limits_not_run")]
 
 
 PAGES = Pages(

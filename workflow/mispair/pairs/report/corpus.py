@@ -7,9 +7,11 @@ from collections.abc import Iterable
 
 import pandas as pd
 
+from mispair.report.notes import Note
 from mispair.report.table import Cell, Number, Table, whole
 from mispair.report.tables import Tables
 from mispair.report.tables import records as rows_of
+from mispair.report.texts import joined
 
 COUNTS, CONTENT = "The corpus", "Captions and images"
 TOTALS = ("read", "kept", "rejected", "excluded")
@@ -63,7 +65,8 @@ def books(tables: Tables) -> Table | None:
         ]
     return Table(
         "What became of the samples", ("samples", "number", "share of those read"), tuple(rows),
-        " ".join(_remarks(tables, totals)), section=COUNTS, warning=" ".join(warnings(tables)),
+        joined(_on_counts(tables, totals)), section=COUNTS,
+        warning=joined(warnings(tables)),
     )  # fmt: skip
 
 
@@ -86,28 +89,19 @@ def caption_table(tables: Tables) -> Table | None:
     )  # fmt: skip
 
 
-def warnings(tables: Tables) -> list[str]:
+def warnings(tables: Tables) -> list[Note]:
     """Return the faults of the counts: they do not add up, or they differ."""
     counted, recorded = _totals(tables.pairs), _totals(tables.corpus)
-    messages = []
+    found = []
     totals = recorded or counted
     if totals and not _balanced(totals):
-        messages.append(
-            "The counts of samples do not add up: read differs from the sum of kept, "
-            "rejected and excluded."
-        )
+        found.append(Note("pairs", "warning_unbalanced"))
     if recorded and counted and any(recorded.get(name) != counted[name] for name in counted):
-        messages.append(
-            "The statistics of the corpus and the tables of its samples count differently: one of "
-            "them is out of date. Run again."
-        )
+        found.append(Note("pairs", "warning_out_of_date"))
     missing, written = _values(tables).get("written_missing", (0, 0))
     if missing:
-        messages.append(
-            f"{missing:,.0f} of {written:,.0f} samples that img2dataset wrote are not in the "
-            "shards. The logs of index_shards name them."
-        )
-    return messages
+        found.append(Note("pairs", "warning_missing", missing=missing, written=written))
+    return found
 
 
 def captions(tables: Tables) -> Table | None:
@@ -187,16 +181,14 @@ def _balanced(totals: dict[str, float]) -> bool:
     return totals.get("read") == totals.get("kept", 0) + lost
 
 
-def _remarks(tables: Tables, totals: dict[str, float]) -> Iterable[str]:
+def _on_counts(tables: Tables, totals: dict[str, float]) -> Iterable[Note]:
+    """Return what the counts add up to, and by which policies."""
     if _balanced(totals):
-        yield f"Read = {' + '.join(name for name in totals if name != 'read')}."
+        yield Note("pairs", "counts_sum", parts=[name for name in totals if name != "read"])
     values = _values(tables)
     if values.keys() >= {"quarantined_share", "damaged_shard_share"}:
-        share, damaged = (
-            f"{100 * values[name][0]:.2f} %"
-            for name in ("quarantined_share", "damaged_shard_share")
-        )
-        yield f"Rejected or excluded: {share}; shards that were not read to their end: {damaged}."
+        lost, damaged = (values[name][0] for name in ("quarantined_share", "damaged_shard_share"))
+        yield Note("pairs", "counts_lost", lost=lost, damaged=damaged)
     entries = tables.provenance[tables.provenance["artefact"] == "corpus"]
     origin = dict(zip(entries["key"], entries["text"], strict=True))
     policies = {
@@ -205,12 +197,11 @@ def _remarks(tables: Tables, totals: dict[str, float]) -> Iterable[str]:
         if key.startswith("policies.")
     }
     if limit := policies.pop("max_quarantined_share", None):
-        yield f"The run would have stopped above {100 * float(limit):g} % of either."
+        yield Note("pairs", "counts_limit", limit=float(limit))
     if policies:
-        settings = ", ".join(f"{name} {text}" for name, text in policies.items())
-        yield f"Policies on the whole corpus: {settings}."
+        yield Note("pairs", "counts_policies", policies=policies)
     if "pairs_fingerprint" in origin:
-        yield f"Fingerprint of the kept pairs: {origin['pairs_fingerprint']}."
+        yield Note("pairs", "counts_fingerprint", fingerprint=origin["pairs_fingerprint"])
 
 
 def _values(tables: Tables) -> Values:

@@ -9,6 +9,7 @@ import pandas as pd
 
 from mispair.report import charts, style
 from mispair.report.charts import Drawing, Hole
+from mispair.report.notes import Note
 from mispair.report.tables import Tables
 from mispair.report.tables import records as rows_of
 
@@ -41,7 +42,7 @@ def _bars(tables: Tables, titles: dict[str, str]) -> Drawing | Hole:
     histograms = {metric: histogram(tables, metric) for metric in titles}
     histograms = {metric: bins for metric, bins in histograms.items() if bins["value"].sum() > 0}
     if not histograms:
-        return Hole("no statistics of a corpus were recorded")
+        return Hole(Note("pairs", "hole_statistics"))
     data = pd.concat(
         [bins.assign(metric=metric, bin=[label(row) for row in rows_of(bins)])
          for metric, bins in histograms.items()],

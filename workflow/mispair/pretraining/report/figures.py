@@ -18,6 +18,7 @@ from mispair.pretraining.report.runs import (
 )
 from mispair.report import charts, small, style
 from mispair.report.charts import Drawing, Hole
+from mispair.report.notes import Note
 from mispair.report.tables import Tables
 
 CONFIDENCE = 0.95
@@ -43,11 +44,11 @@ def pretraining_mixing(tables: Tables) -> Drawing | Hole:
             parts.append(pd.DataFrame(means))
     data = pd.concat(parts, ignore_index=True)
     if data.empty:
-        return Hole("towers on clean captions and on wrong ones of the same seed are needed")
+        return Hole(Note("pretraining", "hole_clean"))
     data["captions"] = data["scheme"] + data["rate"].map(" {:g}".format)
     order = [f"{scheme} {rate:g}" for scheme, rate in conditions(table) if rate > 0]
     panels = [_mixing(data, tower, order) for tower in TOWERS if tower in set(data["tower"])]
-    return Drawing(charts.side_by_side(panels, 2, data, gap=96), data, "", "basis")
+    return Drawing(charts.side_by_side(panels, 2, data, gap=96), data, toggle="basis")
 
 
 def _mixing(data: pd.DataFrame, tower: str, order: list[str]) -> charts.Panel:
@@ -133,7 +134,7 @@ def small_pretraining(tables: Tables) -> Drawing | Hole:
         return Hole(NOT_RUN)
     apart = less_clean(values(tables.pretraining, "mixing", **MAIN))
     if apart.empty:
-        return Hole("towers on clean captions and on wrong ones of the same seed are needed")
+        return Hole(Note("pretraining", "hole_clean"))
     runs = apart.assign(label=apart["scheme"] + apart["rate"].map(" {:g}".format))
     chart, data = small.dots(
         runs[["label", "value"]].reset_index(drop=True), "Mixing score − clean",

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from mispair.core.words import count
 from mispair.pretraining.report import claims
 from mispair.pretraining.report.tables import pretraining
+from mispair.report.notes import Note
 from mispair.report.pages.study_pages import Pages
 from mispair.report.table import Table
 from mispair.report.tables import Tables
@@ -14,10 +14,9 @@ def _tables(tables: Tables, confidence: float) -> list[Table]:
     return pretraining(tables, confidence)
 
 
-def _summary(tables: Tables) -> list[str]:
+def _summary(tables: Tables) -> list[Note]:
     runs = len(tables.pretraining[["scheme", "rate", "seed"]].drop_duplicates())
-    nouns = ("run of the pretraining study", "runs of the pretraining study")
-    return [count(runs, *nouns)] if runs else []
+    return [Note("pretraining", "summary_runs", runs=runs)] if runs else []
 
 
 PAGES = Pages(

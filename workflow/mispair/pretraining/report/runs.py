@@ -5,10 +5,11 @@ from __future__ import annotations
 import pandas as pd
 
 from mispair.pretraining.names import BASES, CLEAN, SCHEMES
+from mispair.report.notes import Note
 from mispair.report.statistics import Effect, effect_of_mean
 
 COMMAND = "snakemake --cores 2 --configfile config/pretraining-captions.yaml"
-NOT_RUN = f"the study pretraining was not run; `{COMMAND}` runs it"
+NOT_RUN = Note("pretraining", "hole_not_run", command=COMMAND)
 
 MAIN = {"tower": "image", "basis": "identified"}
 """Tower and basis for which claims are judged."""

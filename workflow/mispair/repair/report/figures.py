@@ -5,7 +5,6 @@ from __future__ import annotations
 import altair as alt
 import pandas as pd
 
-from mispair.core.words import number
 from mispair.repair.report.measures import (
     ARMS,
     FILTERS,
@@ -17,14 +16,12 @@ from mispair.repair.report.measures import (
     truth_is_known,
     values,
 )
-from mispair.report import charts, small, style
+from mispair.report import charts, small, style, texts
 from mispair.report.charts import Drawing, Hole
+from mispair.report.notes import Note
 from mispair.report.tables import Tables
 
-NOT_RUN = {
-    ARMS: "no projections were fine-tuned on repaired captions",
-    TOWERS: "no towers were trained on repaired captions: add towers to filter_captions.trains",
-}
+NOT_RUN = {ARMS: Note("repair", "hole_arms"), TOWERS: Note("repair", "hole_towers")}
 
 SHOWN = {
     "text overlap": "Mean |cos| of text neurons",
@@ -53,6 +50,18 @@ Right and wrong where the pictures are known; else own captions and those that a
 
 OWN_ALONE = {"own, stays": "stays", "own, replaced": "replaced", "own, dropped": "pair dropped"}
 """Names where no caption was exchanged."""
+
+
+def _title(rate: float) -> str:
+    return texts.text(Note("repair", "title_rate", rate=rate))
+
+
+CHANGED = {
+    "judged": ("wrong, repaired", "right, harmed"),
+    "exchanged": ("exchanged, replaced", "own, replaced"),
+    "own": ("replaced", "pair dropped"),
+}
+"""Cells that the text of the ledger states, by what is known of the captions."""
 
 
 def repair_by_rule(tables: Tables) -> Drawing | Hole:
@@ -96,17 +105,16 @@ def _by_rule(data: pd.DataFrame, rules: dict[str, str], rate: float) -> Drawing:
             .properties(width=240, height=30 * len(rules))
         )
     means = data.groupby(["measure", "rule"])["value"].mean()
-    texts = [
-        f"{measure} "
-        + ", ".join(
-            f"{rule} {number(means[measure, rule], 3)}"
+    shown = {
+        measure: {
+            rule: means[measure, rule]
             for rule in ("raw", *FILTERS, "drop", "oracle")
             if (measure, rule) in means
-        )
+        }
         for measure in SHOWN
-    ]
-    sentence = f"{_at(rate)}: {'; '.join(texts)}."
-    return Drawing(charts.side_by_side(panels, 3, data, gap=24), data, sentence)
+    }
+    notes = [Note("repair", "figure_means", rate=rate, means=shown)]
+    return Drawing(charts.side_by_side(panels, 3, data, gap=24), data, notes)
 
 
 def repair_ledger(tables: Tables) -> Drawing | Hole:
@@ -145,32 +153,20 @@ def repair_ledger(tables: Tables) -> Drawing | Hole:
             order="position:Q",
             tooltip=charts.tips("label:N:rule", "cell:N:caption", "value:Q:share of pairs"),
         )
-        .properties(width=420, height=26 * len(order), title=_at(rate))
+        .properties(width=420, height=26 * len(order), title=_title(rate))
         for rate in sorted(data["rate"].unique())
     ]
     shares = data[data["rate"] == data["rate"].max()].set_index(["rule", "cell"])["value"]
-    text = "replaces {} % of all captions and drops {} % of the pairs"
-    shown_cells = ["replaced", "pair dropped"]
+    kind = "exchanged" if exchanged else "own"
     if truth_is_known(tables):
-        text = "repairs {} % of all pairs and harms {} %"
-        shown_cells = ["wrong, repaired", "right, harmed"]
-    elif exchanged:
-        text = "replaces exchanged captions of {} % of all pairs and own ones of {} %"
-        shown_cells = ["exchanged, replaced", "own, replaced"]
-    sentence = "; ".join(
-        f"{rule} "
-        + text.format(*(number(100 * shares.get((rule, cell), 0.0), 1) for cell in shown_cells))
+        kind = "judged"
+    changed = {
+        rule: [float(shares.get((rule, cell), 0.0)) for cell in CHANGED[kind]]
         for rule in (*FILTERS, "drop", "all")
         if rule in shares.index.get_level_values(0) and not (rule == "drop" and exchanged)
-    )
-    at = _at(data["rate"].max())
-    sentence = f"{at}: {sentence}." if sentence else "No rule replaced a caption."
-    return Drawing(charts.side_by_side(panels, 1, data), data, sentence)
-
-
-def _at(rate: float) -> str:
-    """Return the rate in words, as the beginning of a sentence."""
-    return f"At rate {rate:g}" if rate > 0 else "On the captions as they are"
+    }
+    notes = [Note("repair", "figure_ledger", rate=data["rate"].max(), kind=kind, changed=changed)]
+    return Drawing(charts.side_by_side(panels, 1, data), data, notes)
 
 
 IN_SHORT = {
@@ -194,12 +190,11 @@ def small_repair(tables: Tables) -> Drawing | Hole:
     table = values(tables, "accuracy")
     table = table[(table["rate"] == rates[-1]) & table["rule"].isin(IN_SHORT)]
     if table.empty:
-        return Hole("no accuracy was measured")
+        return Hole(Note("repair", "hole_accuracy"))
     position = {rule: number_of_rule for number_of_rule, rule in enumerate(IN_SHORT)}
     table = table.sort_values("rule", key=lambda rules: rules.map(position), kind="stable")
     names = IN_SHORT if truth_is_known(tables) else {**IN_SHORT, "oracle": "own captions"}
     runs = table.assign(label=table["rule"].map(names))[["label", "value"]]
     chart, data = small.dots(runs.reset_index(drop=True), "Accuracy (share)", colour=style.BLUE)
-    means = runs.groupby("label", sort=False)["value"].mean()
-    listed = ", ".join(f"{label} {number(value)}" for label, value in means.items())
-    return Drawing(chart, data, f"{_at(rates[-1])}, accuracy is: {listed}.")
+    means = runs.groupby("label", sort=False)["value"].mean().to_dict()
+    return Drawing(chart, data, [Note("repair", "figure_accuracy", rate=rates[-1], means=means)])

@@ -24,6 +24,7 @@ from mispair.repair.report.measures import (
 from mispair.repair.report.study import ARMS as OF_ARMS
 from mispair.repair.report.study import LEARNED, LEDGER
 from mispair.report import texts
+from mispair.report.notes import Note
 from mispair.report.pages.study_pages import Pages
 from mispair.report.table import (
     Cell,
@@ -39,20 +40,6 @@ from mispair.report.tables import Tables
 
 UNCHANGED = ("raw", "oracle")
 """Rules that change no caption."""
-
-TRUE = (
-    "Repaired: a wrong caption before, a true one after. Harmed: the reverse. A new caption is "
-    "true if it names features of the picture and no other ones."
-)
-EXPECTED = (
-    "Which captions of this corpus are wrong is not known. The last two columns are expected "
-    "numbers, by the audit's probabilities, of wrong and of right captions that are replaced or "
-    "dropped; whether a new caption is true is not known."
-)
-NOT_KNOWN = (
-    "Which captions of this corpus are true is not known, so repaired and harmed pairs are not "
-    "counted. The rule posterior adds expected numbers."
-)
 
 COUNTS = ("read", "kept", "replaced", "dropped", "failed")
 
@@ -99,7 +86,7 @@ def _arms(tables: Tables, name: str, rate: float, confidence: float, section: st
 
 
 def _at(rate: float) -> str:
-    return f"at rate {rate:g}" if rate > 0 else "on the captions as they are"
+    return texts.text(Note("repair", "at_rate", rate=rate))
 
 
 def _ledger(ledgers: pd.DataFrame, rate: float, section: str) -> Table:
@@ -113,21 +100,22 @@ def _ledger(ledgers: pd.DataFrame, rate: float, section: str) -> Table:
         expected[expected["after"].isin(["replaced", "dropped"])]
         .groupby(["rule", "before"])["value"].sum() / draws
     ).to_dict()  # fmt: skip
+    kind: str = "not known"
     heads: tuple[str, ...] = ()
-    remark = NOT_KNOWN
     if cells["before"].isin(["right", "wrong"]).any():
-        heads, remark = ("repaired", "harmed"), TRUE
+        kind, heads = "judged", ("repaired", "harmed")
     elif of_expected:
-        heads, remark = ("wrong, changed (expected)", "right, changed (expected)"), EXPECTED
+        kind = "expected"
+        heads = ("wrong, changed (expected)", "right, changed (expected)")
 
     def judged(rule: str) -> list[Cell]:
-        if remark == TRUE:
+        if kind == "judged":
             pairs = [(rule, "wrong", "right"), (rule, "right", "wrong")]
             return [whole(of_cell.get(pair, 0.0)) for pair in pairs]
         known = [of_expected.get((rule, state)) for state in ("wrong", "right") if heads]
         return [or_dash(value, ",.0f") for value in known]
 
-    labels = LABELS if remark == TRUE else {**LABELS, **NOT_RIGHT}
+    labels = LABELS if kind == "judged" else {**LABELS, **NOT_RIGHT}
     rows = [
         (labels[rule], *(whole(counts[rule, name]) for name in COUNTS), *judged(rule))
         for rule in LABELS
@@ -137,7 +125,7 @@ def _ledger(ledgers: pd.DataFrame, rate: float, section: str) -> Table:
         f"Ledger {_at(rate)}",
         ("captions", *COUNTS, *heads),
         tuple(rows),
-        f"Mean over draws. Read = kept + replaced + dropped + failed. {remark}",
+        texts.text(Note("repair", "table_ledger", kind=kind)),
         section=section,
     )
 
@@ -163,27 +151,24 @@ def _examples(tables: Tables) -> list[Table]:
     ]
 
 
-def _ran(tables: Tables) -> list[str]:
+def _ran(tables: Tables) -> list[Note]:
     """Return what the repair did, for the landing page."""
     read = tables.repairs[tables.repairs["metric"] == "read"]
     if read.empty:
         return []
     changed = shares_changed(tables, float(read["rate"].max()))
-    numbers = {
-        "pairs": float(read["value"].max()),
-        "changed": {rule: share for rule, share in changed.items() if rule not in UNCHANGED},
-    }
-    return [texts.sentence("repair", "summary", "ran", numbers)]
+    shown = {rule: share for rule, share in changed.items() if rule not in UNCHANGED}
+    return [Note("repair", "summary_ran", pairs=float(read["value"].max()), changed=shown)]
 
 
-def _limits(tables: Tables) -> list[str]:
+def _limits(tables: Tables) -> list[Note]:
     """Return that the captioner was not used, if it was not."""
     table, found = tables.repairs, held_out(tables)
     unused = table[(table["metric"] == "failed_reason") & (table["reason"] == NOT_BETTER)]
     if found is None or unused.empty:
         return []
-    numbers = dict(zip(("captioner", "typical", "pairs"), found, strict=True))
-    return [texts.sentence("repair", "limits", "unused", numbers)]
+    captioner, typical, pairs = found
+    return [Note("repair", "limits_unused", captioner=captioner, typical=typical, pairs=pairs)]
 
 
 def _features(ledgers: pd.DataFrame, section: str) -> list[Table]:
@@ -217,18 +202,18 @@ def _features(ledgers: pd.DataFrame, section: str) -> list[Table]:
     ]
 
 
-def _answer(tables: Tables) -> str:
+def _answer(tables: Tables) -> list[Note]:
     name = ARMS if rates_of(tables) else TOWERS
     rates, table = rates_of(tables, name), values(tables, "accuracy", name)
     if not rates:
-        return ""
+        return []
     means = {
         label_of(tables, rule, name): mean_of(table, rule, rates[-1])
         for rule in rules_of(tables, name)
         if rule in table["rule"].unique()
     }
-    numbers = {"rate": rates[-1], "means": means, "learned": name == TOWERS}
-    return texts.sentence("repair", "page", "means", numbers)
+    learned = name == TOWERS
+    return [Note("repair", "page_means", rate=rates[-1], means=means, learned=learned)]
 
 
 PAGES = Pages(

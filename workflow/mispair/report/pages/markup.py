@@ -10,7 +10,7 @@ import jinja2
 import vl_convert
 from markupsafe import Markup, escape
 
-from mispair.core.words import count, p_value, significant, to_size
+from mispair.core.words import count, listing, p_value, significant, to_size
 from mispair.report import texts
 from mispair.report.figures import VEGA_LITE
 from mispair.report.table import printed
@@ -64,6 +64,8 @@ def environment() -> jinja2.Environment:
     created.filters["to_size"] = to_size
     created.filters["p_value"] = p_value
     created.filters["in_unit"] = texts.in_unit
+    created.filters["listing"] = listing
+    created.filters["sentence"] = texts.text
     created.globals["count"] = count
     created.globals["shared"] = texts.shared
     created.globals["remark"] = texts.remark

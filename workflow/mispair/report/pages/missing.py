@@ -9,6 +9,7 @@ from typing import Any
 
 from mispair.core.failures import Failure, Record, named, why
 from mispair.report import studies
+from mispair.report.notes import SHARED, Note
 
 
 @dataclass(frozen=True)
@@ -16,7 +17,7 @@ class Hole:
     """A missing result: its step with wildcards, and the reason."""
 
     what: str
-    why: str
+    why: Note
 
 
 def holes(record: Record) -> dict[tuple[str, str], list[Hole]]:
@@ -24,7 +25,7 @@ def holes(record: Record) -> dict[tuple[str, str], list[Hole]]:
     by_section: defaultdict[tuple[str, str], list[Hole]] = defaultdict(list)
     failed = record["failed"]
     for job in [*failed, *record["not_run"]]:
-        hole = Hole(named(job), f"failed: {why(job)}" if "lines" in job else _not_run(job, failed))
+        hole = Hole(named(job), _why(job, failed))
         for section in sections_of(job["rule"], job["wildcards"]):
             by_section[section].append(hole)
     return dict(by_section)
@@ -46,8 +47,10 @@ def sections_of(rule: str, wildcards: Mapping[str, str]) -> list[tuple[str, str]
     return sections
 
 
-def _not_run(job: Mapping[str, Any], failed: Sequence[Failure]) -> str:
+def _why(job: Mapping[str, Any], failed: Sequence[Failure]) -> Note:
+    if "lines" in job:
+        return Note(SHARED, "failed", why=why(dict(job)))
     if job["because"] is None:
-        return "not run, because the run stopped"
+        return Note(SHARED, "stopped")
     cause = failed[job["because"]]
-    return f"not run, because {named(cause)} failed: {why(cause)}"
+    return Note(SHARED, "not_run", cause=named(cause), why=why(cause))

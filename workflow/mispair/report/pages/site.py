@@ -13,13 +13,12 @@ from typing import Any
 from markupsafe import Markup
 
 from mispair.core import failures
-from mispair.core.words import listing
-from mispair.report import judge, questions, rules, studies, study_modules
+from mispair.report import judge, questions, rules, studies, study_modules, texts
 from mispair.report.claims import THIRD
 from mispair.report.pages import claims_table, markup, records
 from mispair.report.pages.content import CLAIMS, FRONT, Content, study_file
 from mispair.report.pages.picture import Picture
-from mispair.report.pages.study_pages import Page, Pages, Piece
+from mispair.report.pages.study_pages import Notes, Page, Pages, Piece
 from mispair.report.study import FORMS, Study
 from mispair.report.table import Table
 from mispair.report.tables import Tables
@@ -103,20 +102,17 @@ def _landing(content: Content) -> Page:
     """Return the page with an answer, and its limit, to each question of the studies."""
     failed = content.failed
     answers = [answer for study in content.studies for answer in content.answers[study.key]]
-    summary = _from_all(content, lambda pages: pages.summary)
     parts = {
         "failed": failed and {
             "heading": failures.heading(failed),
             "failures": [(job, failures.named(job), failures.why(job)) for job in failed["failed"]],
         },
-        "warnings": _from_all(content, lambda pages: pages.warnings),
-        "summary": (
-            f"This run: {listing(summary)}." if summary else "Nothing was measured in this run."
-        ),
+        "warnings": _notes(content, lambda pages: pages.warnings),
+        "summary": _notes(content, lambda pages: pages.summary),
         "answers": [(answer, _small(content, answer)) for answer in answers if answer.measured],
         "missing": content.unmeasured,
-        "limits": _from_all(content, lambda pages: pages.limits),
-        "holes": _from_all(content, lambda pages: pages.holes),
+        "limits": _notes(content, lambda pages: pages.limits),
+        "holes": _notes(content, lambda pages: pages.holes),
     }  # fmt: skip
     return Page(FRONT, "Answers", "Answers", "landing.html.j2", parts)
 
@@ -124,8 +120,13 @@ def _landing(content: Content) -> Page:
 def _from_all(
     content: Content, kind: Callable[[Pages], Callable[[Tables], list[Any]]]
 ) -> list[Any]:
-    """Return the sentences, or the tables, of one kind of all studies."""
+    """Return the notes, or the tables, of one kind of all studies."""
     return [item for pages in study_modules.every_pages() for item in kind(pages)(content.tables)]
+
+
+def _notes(content: Content, kind: Callable[[Pages], Notes]) -> list[str]:
+    """Return the notes of one kind of all studies, in words."""
+    return [texts.text(note) for note in _from_all(content, kind)]
 
 
 def _small(content: Content, answer: questions.Answer) -> Picture | None:
@@ -143,7 +144,7 @@ def _study(content: Content, study: Study) -> Page:
         "sections": _sections(content, study, drawn),
         "holes": [picture for picture in drawn if picture.hole],
         "answers": [answer for answer in content.answers[study.key] if answer.measured],
-        "answer": study_modules.pages(study.key).answer(content.tables),
+        "answer": texts.joined(study_modules.pages(study.key).answer(content.tables)),
         "claims": claims_table.rows(judged),
         "with_picture": _with_picture([picture for picture in drawn if not picture.hole]),
     }
@@ -211,7 +212,7 @@ def _methods(content: Content) -> Page:
         "third": THIRD,
         "claims": [claim for pages in every for claim in pages.claims],
         "definitions": [item for pages in every for item in pages.definitions.items()],
-        "limits": _from_all(content, lambda pages: pages.limits),
+        "limits": _notes(content, lambda pages: pages.limits),
     }
     return Page("methods.html", "Methods", "Methods", "methods.html.j2", parts)
 

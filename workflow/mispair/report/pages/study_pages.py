@@ -11,6 +11,7 @@ from markupsafe import Markup
 
 from mispair.report.claims import Claim
 from mispair.report.exports.runs import Run
+from mispair.report.notes import Note
 from mispair.report.questions import Question
 from mispair.report.table import Table
 from mispair.report.tables import Tables
@@ -21,8 +22,8 @@ Scopes = Callable[[Tables], list[tuple[str, Tables]]]
 Printed = Callable[[Tables, float], list[Table]]
 """Returns tables from all measurements and the confidence level."""
 
-Sentences = Callable[[Tables], list[str]]
-"""Returns sentences from all measurements."""
+Notes = Callable[[Tables], list[Note]]
+"""Returns notes from all measurements."""
 
 
 @dataclass(frozen=True)
@@ -38,8 +39,8 @@ class Drawing:
     """A figure of the paper without a claim: what it shows, and the counterpart in this run."""
 
     paper: str
-    text: str
-    here: str
+    text: Note
+    here: Note
     figure: str = ""
 
 
@@ -62,17 +63,13 @@ def _whole(tables: Tables) -> list[tuple[str, Tables]]:
     return [("", tables)]
 
 
-def _silent(*_: Any) -> str:
-    return ""
-
-
 def _nothing(*_: Any) -> dict[str, Any]:
     return {}
 
 
 @dataclass(frozen=True)
 class Pages:
-    """Claims, printed tables and sentences of a study.
+    """Claims, printed tables and notes of a study.
 
     Attributes
     ----------
@@ -81,7 +78,7 @@ class Pages:
     questions : tuple of Question
         Questions that its claims answer.
     answer : callable
-        The sentence that its page begins with; "" is none.
+        The sentences that its page begins with.
     tables : callable
         The tables of its page, each in a section of the page.
     scopes : callable
@@ -90,7 +87,7 @@ class Pages:
     definitions : mapping of str to str
         What is measured, by name, for the page of methods.
     summary, warnings, limits, holes : callables
-        Sentences for the landing page: what the run is, what makes its results hard to compare,
+        Notes for the landing page: what the run is, what makes its results hard to compare,
         what it cannot tell, and which values are missing where others are there.
     drawings : callable
         Figures of the paper without a claim.
@@ -108,13 +105,13 @@ class Pages:
     claims: tuple[Claim, ...]
     questions: tuple[Question, ...]
     tables: Printed
-    answer: Callable[[Tables], str] = _silent
+    answer: Notes = _none
     scopes: Scopes = _whole
     definitions: Mapping[str, str] = field(default_factory=dict)
-    summary: Sentences = _none
-    warnings: Sentences = _none
-    limits: Sentences = _none
-    holes: Sentences = _none
+    summary: Notes = _none
+    warnings: Notes = _none
+    limits: Notes = _none
+    holes: Notes = _none
     drawings: Callable[[Tables], list[Drawing]] = _none
     pieces: Callable[[Any], Mapping[str, Piece]] = _nothing
     settings: Callable[[Tables], list[Table]] = _none

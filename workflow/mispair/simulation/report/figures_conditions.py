@@ -7,9 +7,10 @@ import math
 import altair as alt
 import pandas as pd
 
-from mispair.core.words import count, number
+from mispair.core.words import number
 from mispair.report import charts, style
 from mispair.report.charts import Drawing, Hole
+from mispair.report.notes import Note
 from mispair.report.tables import Tables
 from mispair.simulation.report.claims_scaling import MEASURES, PROFILE, fitted, of_sweep, values
 from mispair.simulation.report.conditions import (
@@ -42,7 +43,7 @@ def simulation_bridge(tables: Tables) -> Drawing | Hole:
     """Draw what each switch between the presets changes in each measure, thrown alone."""
     data = bridge_changes(tables)
     if data.empty:
-        return hole(tables, "switches are thrown with `simulate: {bridge_trials: 1}` or more")
+        return hole(tables, Note("simulation", "hole_bridge"))
     names = sorted(set(data["switch"]) - {FAR_END})
     order = names + ([FAR_END] if FAR_END in set(data["switch"]) else [])
     panels = [
@@ -50,7 +51,7 @@ def simulation_bridge(tables: Tables) -> Drawing | Hole:
         for metric, title in style.MEASURES.items()
     ]
     chart = charts.side_by_side(panels, 2, data, gap=116)
-    return Drawing(chart, data, _bridge_sentence(tables, data), "trained_on")
+    return Drawing(chart, data, [_largest_changes(tables, data)], "trained_on")
 
 
 def _changes(metric: str, title: str, order: list[str], limited: bool) -> charts.Panel:
@@ -82,35 +83,25 @@ def _changes(metric: str, title: str, order: list[str], limited: bool) -> charts
     )
 
 
-def _bridge_sentence(tables: Tables, data: pd.DataFrame) -> str:
-    start = bridge_base(tables.simulation)
-    largest_change = largest_changes(data)
-    parts = []
-    for metric, title in style.MEASURES.items():
-        digits = 1 if metric == "purified_features" else 3
-        if metric in largest_change:
-            value = number(float(str(largest_change[metric]["value"])), digits, sign=True)
-            parts.append(
-                f"{title.split(' (')[0].lower()}: {largest_change[metric]['switch']} ({value})"
-            )
-        else:
-            parts.append(f"{title.split(' (')[0].lower()}: none with an interval without zero")
-    return (
-        f"From {start}, the single switch that changes the gain by filtering most: "
-        f"{'; '.join(parts)}."
-    )
+def _largest_changes(tables: Tables, data: pd.DataFrame) -> Note:
+    start, largest = bridge_base(tables.simulation), largest_changes(data)
+    changes = [
+        (metric, title.split(" (")[0].lower(), largest.get(metric))
+        for metric, title in style.MEASURES.items()
+    ]
+    return Note("simulation", "figure_bridge", start=start, changes=changes)
 
 
 def simulation_grid(tables: Tables) -> Drawing | Hole:
     """Draw the gain by filtering in every cell of the grid, at its largest C_s."""
     in_grid = grid_cells(tables)
     if not in_grid:
-        return hole(tables, "`simulate: {grid_trials: 1}` or more runs the grid")
+        return hole(tables, Note("simulation", "hole_grid"))
     shown = max(cell.spurious_probability for cell in in_grid)
     in_grid = [cell for cell in in_grid if cell.spurious_probability == shown]
     data = pd.DataFrame([row for cell in in_grid for row in _heat(cell)])
     if data["value"].isna().all() and not data["failed"].any():
-        return Hole("no trial of the grid gave numbers of both arms")
+        return Hole(Note("simulation", "hole_both_arms"))
     noise = list(dict.fromkeys(cell.noise for cell in in_grid))
     models = sorted({cell.misalignment for cell in in_grid})
     schedules = sorted({cell.bias for cell in in_grid})
@@ -118,7 +109,7 @@ def simulation_grid(tables: Tables) -> Drawing | Hole:
         _heat_map(metric, bias, noise, models, data) for metric in CONCLUSIONS for bias in schedules
     ]
     chart = charts.side_by_side(panels, min(3, len(schedules)), data, gap=136)
-    return Drawing(chart.resolve_scale(color="independent"), data, _grid_sentence(in_grid, shown))
+    return Drawing(chart.resolve_scale(color="independent"), data, [_held(in_grid, shown)])
 
 
 def _heat(cell: Cell) -> list[dict[str, object]]:
@@ -174,31 +165,30 @@ def _heat_map(
     return layered.properties(width=width, height=44 * len(models), title=title)
 
 
-def _grid_sentence(in_grid: list[Cell], shown: float) -> str:
-    parts = []
-    for metric, label in CONCLUSIONS.items():
-        holds = sum(cell.mark(metric) == "holds" for cell in in_grid)
-        against = sum(cell.mark(metric) == "reversed" for cell in in_grid)
-        parts.append(f"“filtering {label}” holds in {holds} and is reversed in {against}")
-    lost = sum(bool(cell.failed) for cell in in_grid)
-    return (
-        f"At C_s = {shown:g}, of {count(len(in_grid), 'condition')}: {'; '.join(parts)}; "
-        f"{lost} have runs that were silenced or diverged."
-    )
+def _held(in_grid: list[Cell], shown: float) -> Note:
+    conclusions = [
+        (label, *(sum(cell.mark(metric) == mark for cell in in_grid)
+                  for mark in ("holds", "reversed")))
+        for metric, label in CONCLUSIONS.items()
+    ]  # fmt: skip
+    return Note(
+        "simulation", "figure_grid", probability=shown, conditions=len(in_grid),
+        conclusions=conclusions, lost=sum(bool(cell.failed) for cell in in_grid),
+    )  # fmt: skip
 
 
 def simulation_scaling(tables: Tables) -> Drawing | Hole:
     """Draw each measure by d on logarithmic axes, with the power law fitted to it."""
     data = _scaling_data(tables)
     if data.empty:
-        return hole(tables, f"slopes over d need the configuration `{PROFILE}`")
+        return hole(tables, Note("simulation", "hole_scaling", profile=PROFILE))
     panels = [
         _power_laws(measure, charts.limited(data, measure=measure))
         for measure in SHOWN
         if measure in set(data["measure"])
     ]
     chart = charts.side_by_side(panels, 2, data)
-    return Drawing(chart, data, _slope_sentence(tables), "of")
+    return Drawing(chart, data, [_slopes(tables)], "of")
 
 
 def _scaling_data(tables: Tables) -> pd.DataFrame:
@@ -244,13 +234,11 @@ def _power_laws(measure: str, limited: bool) -> charts.Panel:
     )  # fmt: skip
 
 
-def _slope_sentence(tables: Tables) -> str:
+def _slopes(tables: Tables) -> Note:
     fits = fitted(of_sweep(tables), 0.95)
-    parts = [
-        f"{arm} {number(fits['failure', arm].effect.value, 2, sign=True)}"
+    slopes = {
+        arm: fits["failure", arm].effect.value
         for arm in ("raw", "filtered")
         if ("failure", arm) in fits
-    ]
-    if not parts:
-        return "Too few values of d for a slope."
-    return f"Slope of log(failure) on log(d): {', '.join(parts)}."
+    }
+    return Note("simulation", "figure_slopes", slopes=slopes)

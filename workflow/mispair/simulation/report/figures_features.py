@@ -6,9 +6,9 @@ import altair as alt
 import numpy as np
 import pandas as pd
 
-from mispair.core.words import count, number
 from mispair.report import charts, style
 from mispair.report.charts import Drawing, Hole
+from mispair.report.notes import Note
 from mispair.report.tables import Tables, where
 from mispair.simulation.definitions import AT_LEAST
 from mispair.simulation.report.panels import (
@@ -31,7 +31,7 @@ def simulation_cosines(tables: Tables) -> Drawing | Hole:
     """Draw histograms of |cos| of neurons with the dictionaries, raw and filtered."""
     rows = of_presets(tables.simulation, metric="cosine_histogram", trained_on=PAIR)
     if rows.empty:
-        return hole(tables, "no histogram was recorded")
+        return hole(tables, Note("simulation", "hole_histogram"))
     rows = at_largest(rows)
     keys = ["condition", "tower", "trained_on", "trial"]
     share = rows["value"] / rows.groupby(keys)["value"].transform("sum")
@@ -67,35 +67,30 @@ def simulation_cosines(tables: Tables) -> Drawing | Hole:
         parts.append(spread)
     chart = faceted(alt.layer(*parts, data=charts.values(data)), 140, order)
     chart = chart.resolve_axis(x="independent")
-    return Drawing(chart, data.drop(columns=["panel", "middle"]), _cosine_sentence(data))
+    return Drawing(chart, data.drop(columns=["panel", "middle"]), [_between(data)])
 
 
-def _cosine_sentence(data: pd.DataFrame) -> str:
+def _between(data: pd.DataFrame) -> Note:
+    """Return the shares of cosines of 0.2 to 0.5, by preset and tower."""
     middle = data[(data["bin_low"] >= 0.2) & (data["bin_low"] < 0.5)]
     sums = middle.groupby(["condition", "tower", "trained_on"])["value"].sum()
-    parts = []
+    presets = []
     for preset in in_order(data["condition"]):
         of_condition = where(data, condition=preset)
-        texts = [
-            f"{tower} "
-            + " and ".join(
-                f"{number(100 * sums.get((preset, tower, arm), 0), 1)} % on {arm}" for arm in PAIR
-            )
-            + " captions"
+        shares = {
+            tower: {arm: sums.get((preset, tower, arm), 0) for arm in PAIR}
             for tower in ("text", "image")
             if tower in set(of_condition["tower"])
-        ]
-        shown = of_condition["spurious_probability"].max()
-        parts.append(f"{preset} at C_s = {shown:g}: {', '.join(texts)}")
-    return f"Share between aligned and orthogonal (cosines of 0.2 to 0.5): {'; '.join(parts)}."
+        }
+        presets.append((preset, of_condition["spurious_probability"].max(), shares))
+    return Note("simulation", "figure_cosines", presets=presets)
 
 
 def simulation_mixing(tables: Tables) -> Drawing | Hole:
     """Draw each neuron's largest against its second |cos|, raw and filtered."""
     rows = first_points(tables, "neuron_alignment", trained_on=PAIR)
     if rows.empty:
-        return hole(tables, "neurons are recorded one by one with `simulate: {arms_trials: 1}` or "
-                    "more")  # fmt: skip
+        return hole(tables, Note("simulation", "hole_neurons"))
     data = rows.drop(columns=["kind", "metric", "label"]).assign(
         panel=condition_titles(rows) + ": " + rows["tower"] + " neurons"
     )
@@ -127,25 +122,27 @@ def simulation_mixing(tables: Tables) -> Drawing | Hole:
         )
     )  # fmt: skip
     chart = faceted(alt.layer(half, points, data=shown), charts.HEIGHT)
-    return Drawing(chart, data.drop(columns="panel"), _mixing_sentence(tables, data))
+    return Drawing(chart, data.drop(columns="panel"), [_two_largest(tables, data)])
 
 
-def _mixing_sentence(tables: Tables, data: pd.DataFrame) -> str:
-    parts = []
+def _two_largest(tables: Tables, data: pd.DataFrame) -> Note:
+    """Return the means of the largest and second |cos|, and how many neurons mix, by preset."""
+    presets = []
     for preset in in_order(data["condition"]):
         of_condition = where(data, condition=preset)
-        texts = [
-            f"{number(one['x'].mean(), 2)} and {number(one['y'].mean(), 2)} on {arm}"
+        means = {
+            arm: (one["x"].mean(), one["y"].mean())
             for arm, one in ((arm, where(of_condition, trained_on=arm)) for arm in PAIR)
             if len(one)
-        ]
+        }
         shown, trial = of_condition["spurious_probability"].max(), of_condition["trial"].min()
-        text = f"{preset} (C_s = {shown:g}, trial {trial:g}) {', '.join(texts)} captions"
-        parts.append(f"{text}; {_mixed(tables, preset, shown, trial)}")
-    return f"Largest and second |cos| of a neuron, on average: {'; '.join(parts)}."
+        mixed = _mixed(tables, preset, shown, trial)
+        presets.append((preset, shown, trial, means, mixed))
+    return Note("simulation", "figure_mixing", presets=presets)
 
 
-def _mixed(tables: Tables, preset: str, probability: float, trial: int) -> str:
+def _mixed(tables: Tables, preset: str, probability: float, trial: int) -> dict[str, float]:
+    """Return the share of neurons that mix a spurious pair, by arm."""
     of_condition = where(
         of_preset(tables.simulation, preset),
         spurious_probability=probability,
@@ -153,17 +150,14 @@ def _mixed(tables: Tables, preset: str, probability: float, trial: int) -> str:
         metric="mixed_neurons",
     ).dropna(subset=["value"])
     shares = of_condition.set_index("trained_on")["value"]
-    texts = [f"{100 * shares[arm]:.0f} % on {arm}" for arm in PAIR if arm in shares.index]
-    if not texts:
-        return "no feature is spuriously correlated with another there"
-    return f"neurons that mix a spurious pair {' and '.join(texts)}"
+    return {arm: shares[arm] for arm in PAIR if arm in shares.index}
 
 
 def simulation_tsne(tables: Tables) -> Drawing | Hole:
     """Draw the test images' features in two dimensions, raw and filtered, by class."""
     rows = first_points(tables, "tsne", trained_on=PAIR)
     if rows.empty:
-        return hole(tables, "images are laid out with `simulate: {arms_trials: 1}` or more")
+        return hole(tables, Note("simulation", "hole_layout"))
     titles = condition_titles(rows)
     rows = rows.assign(panel=titles + ": " + rows["trained_on"])
     data = rows[["condition", "spurious_probability", "trained_on", "trial", "label", "x", "y"]]
@@ -188,20 +182,17 @@ def simulation_tsne(tables: Tables) -> Drawing | Hole:
         .facet(facet=alt.Facet("panel:N", title=None, sort=order), columns=2)
         .resolve_scale(x="independent", y="independent")
     )  # fmt: skip
-    panels = "; ".join(panel for panel in order if panel in set(shown["panel"]))
-    sentence = (
-        f"{count(len(shown), 'image')} of {count(len(labels), 'class', 'classes')}: {panels} "
-        "captions. In such a layout, the separation of groups has a meaning, but the distances "
-        "between them have none."
-    )
-    return Drawing(chart, data, sentence)
+    panels = [panel for panel in order if panel in set(shown["panel"])]
+    images, classes = len(shown), len(labels)
+    note = Note("simulation", "figure_layout", images=images, classes=classes, panels=panels)
+    return Drawing(chart, data, [note])
 
 
 def simulation_samples(tables: Tables) -> Drawing | Hole:
     """Draw the features of the first pairs' captions, raw and filtered."""
     rows = first_points(tables, "caption_feature", source=PAIR)
     if rows.empty:
-        return hole(tables, "no captions were recorded")
+        return hole(tables, Note("simulation", "hole_captions"))
     same, absent = rows["x"] == rows["y"], rows["y"] == 0
     rows = rows.assign(entry=np.select([same, absent], ["right", "missing"], "wrong"))
     # The image's features come first, and a feature has the same place for every caption.
@@ -237,14 +228,13 @@ def simulation_samples(tables: Tables) -> Drawing | Hole:
         .properties(width=charts.WIDTH, height=20 * (last + 2))
         .facet(facet=alt.Facet("panel:N", title=None, sort=order), columns=2)
     )  # fmt: skip
-    return Drawing(chart, rows[columns].reset_index(drop=True), _samples_sentence(rows))
+    return Drawing(chart, rows[columns].reset_index(drop=True), [_entries(rows)])
 
 
-def _samples_sentence(rows: pd.DataFrame) -> str:
-    parts = []
+def _entries(rows: pd.DataFrame) -> Note:
+    panels = []
     for panel, of_panel in rows.groupby("panel", sort=False):
         counts = of_panel["entry"].value_counts()
-        right, missing, wrong = (int(counts.get(entry, 0)) for entry in style.ENTRIES)
-        parts.append(f"{panel} captions {right} right, {missing} missing and {wrong} wrong")
-    pairs_shown = rows.groupby("condition")["pair"].nunique().max()
-    return f"Features of {count(pairs_shown, 'pair')}: {'; '.join(parts)}."
+        panels.append((panel, *(int(counts.get(entry, 0)) for entry in style.ENTRIES)))
+    pairs = rows.groupby("condition")["pair"].nunique().max()
+    return Note("simulation", "figure_samples", pairs=pairs, panels=panels)

@@ -8,9 +8,9 @@ from typing import Any
 import altair as alt
 import pandas as pd
 
-from mispair.core.words import listing, number
 from mispair.report import charts, published, small, style
 from mispair.report.charts import Drawing, Hole
+from mispair.report.notes import Note
 from mispair.report.tables import Tables, where
 from mispair.simulation.report.panels import hole, of_presets, unit
 from mispair.simulation.report.reproduction import TOLERANCES, points
@@ -55,10 +55,9 @@ def _figure1(tables: Tables, preset: str) -> Drawing | Hole:
     runs = where(table, metric=style.MEASURES, trained_on=PAIR).dropna(subset=["value"])
     if runs.empty:
         if not presets(tables.simulation):
-            return Hole("the simulation was not run")
-        if preset in presets(tables.simulation):
-            return Hole(f"no run of preset {preset} gave a result")
-        return Hole(f"preset {preset} was not run; `simulate: {{compare_presets: true}}` runs both")
+            return Hole(Note("simulation", "hole_not_run"))
+        ran = preset in presets(tables.simulation)
+        return Hole(Note("simulation", "hole_preset", preset=preset, ran=ran))
     keys = ["metric", "trained_on", "spurious_probability"]
     printed = published.figure1().melt(
         ["spurious_probability", "trained_on"], list(style.MEASURES), "metric", "value"
@@ -82,7 +81,7 @@ def _figure1(tables: Tables, preset: str) -> Drawing | Hole:
         for (metric, title), letter in zip(style.MEASURES.items(), "abcd", strict=True)
     ]
     grid = charts.side_by_side(panels, 2, data)
-    return Drawing(grid, data, _figure1_sentence(table) + left_out, "trained_on")
+    return Drawing(grid, data, [_gains(table), *left_out], "trained_on")
 
 
 def _panel(
@@ -128,25 +127,19 @@ def _panel(
     return layered.properties(width=charts.WIDTH, height=charts.HEIGHT, title=heading)
 
 
-def _figure1_sentence(table: pd.DataFrame) -> str:
-    parts = []
-    for metric, name, digits in (
-        ("accuracy", "accuracy", 3), ("silhouette", "silhouette", 3),
-        ("purified_features", "purified features", 1), ("purified_magnitude", "magnitude", 3),
-    ):  # fmt: skip
-        gains = spurious(differences(table, metric))
-        if len(gains):
-            parts.append(f"{name} by {number(gains.mean(), digits, sign=True)}")
-    if not parts:
-        return "No trial has both a raw and a filtered run at C_s above 0."
-    return f"Over all runs with C_s above 0, filtering changes {listing(parts)}."
+def _gains(table: pd.DataFrame) -> Note:
+    """Return the mean gain by filtering, over all runs with C_s above 0, by measure."""
+    metrics = ("accuracy", "silhouette", "purified_features", "purified_magnitude")
+    gains = {metric: spurious(differences(table, metric)) for metric in metrics}
+    means = {metric: of_runs.mean() for metric, of_runs in gains.items() if len(of_runs)}
+    return Note("simulation", "figure_gains", gains=means)
 
 
 def simulation_filter(tables: Tables) -> Drawing | Hole:
     """Draw the share of captions that the filter replaced, of right and of wrong ones."""
     rows = of_presets(tables.simulation, metric=KINDS, trained_on="filtered")
     if rows.empty:
-        return hole(tables, "no shares of replaced captions were recorded")
+        return hole(tables, Note("simulation", "hole_replaced"))
     rows = rows.assign(kind=rows["metric"].map(KINDS))
     colours = dict(zip(KINDS.values(), (style.ARMS["raw"], style.ARMS["filtered"]), strict=True))
     data = charts.summary(rows, ["condition", "kind", "spurious_probability"])
@@ -158,19 +151,13 @@ def simulation_filter(tables: Tables) -> Drawing | Hole:
         ).properties(title=preset)
         for preset in names
     ]  # fmt: skip
-    texts = [
-        f"{share_range(of_kind['value'])} of the {kind} ({preset})"
+    replaced = [
+        (of_kind["value"].min(), of_kind["value"].max(), kind, preset)
         for preset in names
         for kind, of_kind in where(rows, condition=preset).groupby("kind")
     ]
-    chart = charts.side_by_side(panels, 2, data)
-    return Drawing(chart, data, f"The filter replaced {listing(texts)}.")
-
-
-def share_range(shares: pd.Series) -> str:
-    """Format the smallest and largest of shares in per cent."""
-    low, high = 100 * shares.min(), 100 * shares.max()
-    return f"{low:.0f} %" if round(low) == round(high) else f"{low:.0f} to {high:.0f} %"
+    note = Note("simulation", "figure_filter", replaced=replaced)
+    return Drawing(charts.side_by_side(panels, 2, data), data, [note])
 
 
 def simulation_captions(tables: Tables) -> Drawing | Hole:
@@ -180,7 +167,7 @@ def simulation_captions(tables: Tables) -> Drawing | Hole:
     correlated = set(where(rows, metric="caption_spurious")["condition"])
     rows = rows[(rows["metric"] != "caption_wrong") | ~rows["condition"].isin(correlated)]
     if rows.empty:
-        return hole(tables, "no probabilities of captions were recorded")
+        return hole(tables, Note("simulation", "hole_probabilities"))
     columns = ["condition", "metric", "source", "spurious_probability"]
     runs = rows.groupby([*columns, "trial"])[["value"]].mean().reset_index()
     data = charts.summary(runs, columns)
@@ -193,7 +180,7 @@ def simulation_captions(tables: Tables) -> Drawing | Hole:
         for metric, title in CAPTIONS.items()
         if metric in set(of_preset(rows, preset)["metric"])
     ]  # fmt: skip
-    return Drawing(charts.side_by_side(panels, 2, data), data, _caption_sentence(rows))
+    return Drawing(charts.side_by_side(panels, 2, data), data, [_captions(rows)])
 
 
 def _lines(
@@ -215,8 +202,9 @@ def _lines(
     return layered.transform_filter(condition).properties(width=charts.WIDTH, height=charts.HEIGHT)
 
 
-def _caption_sentence(rows: pd.DataFrame) -> str:
-    parts = []
+def _captions(rows: pd.DataFrame) -> Note:
+    """Return the shares of features that captions keep, and that they add, over C_s above 0."""
+    means = []
     for preset in presets(rows):
         of_condition = of_preset(rows, preset)
         for source in style.SOURCES:
@@ -224,12 +212,10 @@ def _caption_sentence(rows: pd.DataFrame) -> str:
                 "kept": caption_runs(of_condition, "caption_true", source),
                 "wrong": caption_runs(of_condition, "caption_spurious", source),
             }
-            texts = [f"{number(each.mean())} {name}" for name, each in values.items() if len(each)]
-            if texts:
-                parts.append(f"{preset}, {source} captions: {' and '.join(texts)}")
-    if not parts:
-        return "Captions were measured at C_s = 0 only."
-    return f"Mean over C_s above 0: {'; '.join(parts)}."
+            of_source = {name: each.mean() for name, each in values.items() if len(each)}
+            if of_source:
+                means.append((preset, source, of_source))
+    return Note("simulation", "figure_captions", means=means)
 
 
 # Small figures ---------------------------------------------------------------------------------
@@ -249,11 +235,10 @@ def _of_series(values: pd.Series, name: str) -> pd.DataFrame:
     return frame.rename(columns={"spurious_probability": "x"}).assign(series=name)
 
 
-def _small_changes(data: pd.DataFrame, digits: int) -> str:
+def _ends(data: pd.DataFrame) -> dict[str, tuple[float, float]]:
+    """Return the means at the smallest and largest C_s, by series."""
     means = data[data["layer"] == "mean"].sort_values("x").groupby("series", sort=False)["value"]
-    return "; ".join(
-        f"{name} {number(of.iloc[0], digits)} → {number(of.iloc[-1], digits)}" for name, of in means
-    )
+    return {str(name): (of.iloc[0], of.iloc[-1]) for name, of in means}
 
 
 def small_purified(tables: Tables) -> Drawing | Hole:
@@ -265,27 +250,28 @@ def small_purified(tables: Tables) -> Drawing | Hole:
     ]
     parts = [part for part in parts if len(part)]
     if not parts:
-        return hole(tables, "no purified features were counted")
+        return hole(tables, Note("simulation", "hole_purified"))
     chart, data = small.curves(
         pd.concat(parts), SMALL_TITLE, "Purified features", colours=OF_PRESETS
     )
-    return Drawing(chart, data, f"Purified features on raw captions: {_small_changes(data, 1)}.")
+    return Drawing(chart, data, [Note("simulation", "figure_purified", ends=_ends(data))])
 
 
 def small_filtering(tables: Tables) -> Drawing | Hole:
     """Draw accuracy on raw and filtered captions against C_s, in the last preset."""
     names = presets(tables.simulation)
     if not names:
-        return hole(tables, "no preset was run")
+        return hole(tables, Note("simulation", "hole_presets"))
     wide = runs(of_preset(tables.simulation, names[-1]), "accuracy")
     parts = [_of_series(wide[arm], arm) for arm in PAIR if wide[arm].notna().any()]
     if not parts:
-        return hole(tables, "no accuracy was measured")
+        return hole(tables, Note("simulation", "hole_accuracy"))
     chart, data = small.curves(
         pd.concat(parts), SMALL_TITLE, f"Accuracy ({names[-1]})", colours=style.ARMS,
         least=small.LEAST_FALL,
     )  # fmt: skip
-    return Drawing(chart, data, f"Accuracy, preset {names[-1]}: {_small_changes(data, 3)}.")
+    note = Note("simulation", "figure_accuracy", preset=names[-1], ends=_ends(data))
+    return Drawing(chart, data, [note])
 
 
 def small_reproduction(tables: Tables) -> Drawing | Hole:
@@ -297,12 +283,11 @@ def small_reproduction(tables: Tables) -> Drawing | Hole:
         for point in points(of_preset(tables.simulation, name))
     ]  # fmt: skip
     if not measured:
-        return hole(tables, "no published point has runs of the published size")
+        return hole(tables, Note("simulation", "hole_published"))
     chart, data = small.dots(
         pd.DataFrame(measured), "Difference (in tolerances)", colour=style.BLUE,
         levels=(-1.0, 0.0, 1.0),
     )  # fmt: skip
     within = int((data["value"].abs() <= 1).sum())
-    return Drawing(
-        chart, data, f"By all runs, {within} of {len(data)} points are within their tolerance."
-    )
+    note = Note("simulation", "figure_tolerance", within=within, points=len(data))
+    return Drawing(chart, data, [note])

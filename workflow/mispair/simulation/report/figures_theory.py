@@ -6,9 +6,9 @@ import altair as alt
 import numpy as np
 import pandas as pd
 
-from mispair.core.words import number
 from mispair.report import charts, style
 from mispair.report.charts import Drawing, Hole
+from mispair.report.notes import Note
 from mispair.report.tables import Tables, where
 from mispair.simulation.report.panels import condition_titles, hole, of_presets
 from mispair.simulation.report.runs import RUN, at_largest, of_preset, presets
@@ -27,17 +27,12 @@ NORMS = {
 }
 """Headings and axes of the figure of all alignments."""
 
-NOT_FOLLOWED = (
-    "alignments are followed where training is as written (SGD on the spectral loss), with "
-    "`simulate: {arms_trials: 1}` or more"
-)
-
 
 def simulation_dynamics(tables: Tables) -> Drawing | Hole:
     """Draw alignments with true, spurious and other features by step, and by the equations."""
     rows = of_presets(tables.simulation, metric=FEATURES, source=SOURCES)
     if rows.empty:
-        return hole(tables, NOT_FOLLOWED)
+        return hole(tables, Note("simulation", "hole_alignments"))
     by_condition = rows.groupby("condition")["spurious_probability"]
     lowest, highest = by_condition.transform("min"), by_condition.transform("max")
     rows = rows[
@@ -62,7 +57,7 @@ def simulation_dynamics(tables: Tables) -> Drawing | Hole:
         for panel in sorted(set(data["panel"]))
     ]
     chart = charts.side_by_side(panels, 2, data)
-    return Drawing(chart, data.drop(columns="panel"), _growth_sentence(data), "feature")
+    return Drawing(chart, data.drop(columns="panel"), [_growth(data)], "feature")
 
 
 def _curves(
@@ -84,29 +79,23 @@ def _curves(
     return alt.layer(*band, lines).properties(width=charts.WIDTH, height=charts.HEIGHT)
 
 
-def _growth_sentence(data: pd.DataFrame) -> str:
-    parts = []
+def _growth(data: pd.DataFrame) -> Note:
+    """Return the last alignments with spurious and other features, as shares of true ones."""
+    shares = []
     for panel, of_panel in data.groupby("panel"):
         last = of_panel[of_panel["step"] == of_panel["step"].max()]
         measured = last[last["source"] == "measured"].set_index("feature")["value"]
         if {"true", "spurious", "other"} <= set(measured.index):
-            parts.append(
-                f"{measured['spurious'] / measured['true']:.2g} ({panel}; other features "
-                f"{measured['other'] / measured['true']:.2g})"
-            )
-    if not parts:
-        return "No spuriously correlated features were followed."
-    return (
-        "At the last step followed, alignment with spurious features as a share of alignment with "
-        f"the neuron's own feature: {'; '.join(parts)}."
-    )
+            spurious, other = (measured[name] / measured["true"] for name in ("spurious", "other"))
+            shares.append((panel, spurious, other))
+    return Note("simulation", "figure_growth", shares=shares)
 
 
 def simulation_alignments(tables: Tables) -> Drawing | Hole:
     """Draw the norm of all alignments by step, and the equations' relative error."""
     rows = of_presets(tables.simulation, metric=NORMS, source=SOURCES)
     if rows.empty:
-        return hole(tables, NOT_FOLLOWED)
+        return hole(tables, Note("simulation", "hole_alignments"))
     # The error at step 0 is rounding (1e-16), which would take up the whole log scale.
     shown = at_largest(rows[(rows["metric"] == "alignment_norm") | (rows["step"] > 0)])
     keys = ["condition", "spurious_probability", "metric", "source", "step"]
@@ -118,7 +107,7 @@ def simulation_alignments(tables: Tables) -> Drawing | Hole:
         _norms(metric, panel, data) for panel in sorted(set(data["panel"])) for metric in NORMS
     ]
     chart = charts.side_by_side(panels, 2, data)
-    return Drawing(chart, data.drop(columns="panel"), _error_sentence(rows), "source")
+    return Drawing(chart, data.drop(columns="panel"), [_errors(rows)], "source")
 
 
 def _norms(metric: str, panel: str, data: pd.DataFrame) -> charts.Panel:
@@ -148,16 +137,14 @@ def _thinned(rows: pd.DataFrame) -> pd.DataFrame:
     return rows[rows["step"].isin(kept)]
 
 
-def _error_sentence(rows: pd.DataFrame) -> str:
-    parts = []
+def _errors(rows: pd.DataFrame) -> Note:
+    means = []
     for preset in presets(rows):
         for source in ("eq34", "eq35"):
             errors = last_errors(of_preset(rows, preset), source)
             if len(errors):
-                parts.append(f"{SOURCES[source]} {number(errors.mean())} ({preset})")
-    if not parts:
-        return "The alignments grow as drawn; no equation was computed with them."
-    return f"Relative error at the last step followed, mean over all C_s: {', '.join(parts)}."
+                means.append((SOURCES[source], errors.mean(), preset))
+    return Note("simulation", "figure_equations", means=means)
 
 
 def last_errors(table: pd.DataFrame, source: str) -> pd.Series:

@@ -2,53 +2,44 @@
 
 from __future__ import annotations
 
-from mispair.core.words import count, listing
+from mispair.report.notes import Note
 from mispair.report.table import Table
 from mispair.report.tables import Tables, where
 from mispair.simulation.report import runs
 
 
-def summary(tables: Tables) -> list[str]:
+def summary(tables: Tables) -> list[Note]:
     """Return how many runs there are."""
     if tables.simulation.empty:
         return []
     distinct = tables.simulation[["condition", *runs.RUN]].drop_duplicates()
-    return [count(len(distinct), "run of the simulation", "runs of the simulation")]
+    return [Note("simulation", "summary_runs", runs=len(distinct))]
 
 
-def limits(tables: Tables) -> list[str]:
+def limits(tables: Tables) -> list[Note]:
     """Return which presets were run, with how many trials."""
     if tables.simulation.empty:
         return []
     presets = runs.presets(tables.simulation)
+    trials = {name: runs.of_preset(tables.simulation, name)["trial"].nunique() for name in presets}
     missing = [name for name in runs.PRESETS if name not in presets]
-    trials = [
-        count(runs.of_preset(tables.simulation, name)["trial"].nunique(), "trial")
-        for name in presets
-    ]
-    text = ", ".join(f"{name} with {n}" for name, n in zip(presets, trials, strict=True))
-    text = f"preset {text} (the paper: fifteen to twenty)"
-    if missing:
-        text += f"; {listing(missing)} was not run"
-    return [f"Simulation: {text}."]
+    return [Note("simulation", "limits_presets", trials=trials, missing=missing)]
 
 
-def holes(tables: Tables) -> list[str]:
+def holes(tables: Tables) -> list[Note]:
     """Return which trainings ended early."""
-    notes = []
+    found = []
     keys = ["condition", "trained_on", "spurious_probability"]
-    for metric, event in (("diverged_at_step", "diverged"), ("silenced_at_step", "was silenced")):
+    for metric in ("diverged_at_step", "silenced_at_step"):
         lost = where(tables.simulation, metric=metric)
         for (condition, arm, probability), group in lost.groupby(keys):
-            trials = ", ".join(f"{trial:g}" for trial in sorted(group["trial"]))
-            steps = sorted(group["value"].dropna())
-            when = " to ".join(dict.fromkeys(f"{step:g}" for step in steps[:1] + steps[-1:]))
-            noun = "trial" if len(group) == 1 else "trials"
-            notes.append(
-                f"Simulation, {condition}: training of {arm} {event} at C_s {probability:g}, "
-                f"{noun} {trials} (step {when})."
-            )
-    return notes
+            steps = group["value"].dropna()
+            found.append(
+                Note("simulation", "missing_trials", condition=condition, arm=arm, event=metric,
+                     probability=probability, trials=sorted(group["trial"]), first=steps.min(),
+                     last=steps.max())
+            )  # fmt: skip
+    return found
 
 
 def settings(tables: Tables) -> list[Table]:

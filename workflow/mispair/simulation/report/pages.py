@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from mispair.report.notes import Note
 from mispair.report.pages.study_pages import Drawing, Pages
 from mispair.report.tables import Tables
 from mispair.simulation.report import claims, curves, notes, tables
@@ -12,8 +13,8 @@ def _drawings(tables: Tables) -> list[Drawing]:
     return [
         Drawing(
             "figures 3 and 4",
-            "The cosines of all neurons with all features, for raw and filtered captions.",
-            "Each preset has its distribution, without a number to judge.",
+            Note("simulation", "drawing_cosines"),
+            Note("simulation", "drawing_distributions"),
             "simulation_cosines",
         )
     ]

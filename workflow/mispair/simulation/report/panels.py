@@ -9,13 +9,14 @@ import pandas as pd
 
 from mispair.report import charts
 from mispair.report.charts import Hole
+from mispair.report.notes import Note
 from mispair.report.tables import Tables, where
 from mispair.simulation.report.runs import first_trial
 
 
-def hole(tables: Tables, reason: str) -> Hole:
+def hole(tables: Tables, reason: Note) -> Hole:
     """Return a hole with the given reason, or because the simulation was not run."""
-    return Hole("the simulation was not run" if tables.simulation.empty else reason)
+    return Hole(Note("simulation", "hole_not_run") if tables.simulation.empty else reason)
 
 
 def of_presets(

@@ -9,11 +9,12 @@ import altair as alt
 import numpy as np
 import pandas as pd
 
-from mispair.core.words import count, listing, number
 from mispair.report import charts, small, style
 from mispair.report.charts import Drawing, Hole
+from mispair.report.notes import Note
 from mispair.report.tables import Tables
 from mispair.stepsize.report.runs import (
+    FIRST_BUDGET,
     SCHEDULES,
     first_seed,
     named,
@@ -43,8 +44,8 @@ STEPS = {
 def _hole(tables: Tables, part: str, more: str = "") -> Hole:
     """Return the hole of a figure without data; it names the part that is not configured."""
     if not tables.study("stepsize"):
-        return Hole("the stepsize study was not run")
-    return Hole(f"train_two_layer.grid has no part {part} {more}".rstrip())
+        return Hole(Note("stepsize", "hole_not_run"))
+    return Hole(Note("stepsize", "hole_part", part=part, more=more))
 
 
 def _colour() -> alt.Color:
@@ -107,10 +108,9 @@ def _panels(
 
 
 def _drawn(
-    data: pd.DataFrame, panels: Sequence[charts.Panel], sentence: str,
-    columns: int = 2,
-) -> Drawing:  # fmt: skip
-    return Drawing(charts.side_by_side(panels, columns, data), data, sentence)
+    data: pd.DataFrame, panels: Sequence[charts.Panel], note: Note, columns: int = 2
+) -> Drawing:
+    return Drawing(charts.side_by_side(panels, columns, data), data, [note])
 
 
 def _tips(*more: str) -> list[alt.Tooltip]:
@@ -161,14 +161,9 @@ def stepsize_rate(tables: Tables) -> Drawing | Hole:
     runs = first_seed(_runs(tables))
     runs = runs[runs["settled"] == 1]
     last = runs.assign(product=runs["stepsize"] * runs["steps"] * runs["final_risk"])
-    spans = [
-        f"{of_panel['product'].min():.3g} to {of_panel['product'].max():.3g} on {panel}"
-        for panel, of_panel in last.groupby("panel", sort=False)
-    ]
-    if not spans:
-        return _drawn(data, panels, "No run settles.")
-    text = f"At the last step of runs that settle η t L is {listing(spans)}."
-    return _drawn(data, panels, text)
+    products = last.groupby("panel", sort=False)["product"].agg(["min", "max"])
+    spans = products.reset_index().to_numpy().tolist()
+    return _drawn(data, panels, Note("stepsize", "figure_rate", spans=spans))
 
 
 def stepsize_margin(tables: Tables) -> Drawing | Hole:
@@ -185,11 +180,11 @@ def stepsize_margin(tables: Tables) -> Drawing | Hole:
         return alt.layer(_level(0), _lines(y, "margin:Q:margin", clip=True))
 
     runs = first_seed(_runs(tables))
-    texts = []
+    best = []
     for panel, of_panel in runs.dropna(subset=["margin_final"]).groupby("panel", sort=False):
-        best = of_panel.sort_values("margin_final").iloc[-1]
-        texts.append(f"{number(best['margin_final'], 4)} at η = {best['stepsize']:g} on {panel}")
-    return _drawn(data, _panels(data, draw), f"Largest margin at the end: {listing(texts)}.")
+        last = of_panel.sort_values("margin_final").iloc[-1]
+        best.append((panel, last["margin_final"], last["stepsize"]))
+    return _drawn(data, _panels(data, draw), Note("stepsize", "figure_margin", best=best))
 
 
 def stepsize_thresholds(tables: Tables) -> Drawing | Hole:
@@ -204,7 +199,7 @@ def stepsize_steps(tables: Tables) -> Drawing | Hole:
 
 def _against_stepsize(
     tables: Tables, quantities: dict[str, tuple[str, str]], title: str,
-    sentence: Callable[[pd.DataFrame], str],
+    note: Callable[[pd.DataFrame], Note],
 ) -> Drawing | Hole:  # fmt: skip
     runs = _runs(tables)
     if runs.empty:
@@ -217,33 +212,28 @@ def _against_stepsize(
     data = pd.concat(parts, ignore_index=True)
     data = data[data["value"] > 0]
     if data.empty:
-        return Hole("no run settled")
+        return Hole(Note("stepsize", "hole_settled"))
     colours = dict(quantities.values())
 
     points = _points(40, _log_y("value", title), "Stepsize η", opacity=0.8).encode(
         color=charts.colour("what", "", colours, list(colours)),
         tooltip=charts.tips("what:N:", "stepsize:Q:η", "seed:Q:seed", "value:Q:value"),
     )
-    return _drawn(data, _panels(data, lambda name: points), sentence(runs))
+    return _drawn(data, _panels(data, lambda name: points), note(runs))
 
 
-def _conservatism(runs: pd.DataFrame) -> str:
+def _conservatism(runs: pd.DataFrame) -> Note:
     ratio = runs["conservatism"].dropna()
     if ratio.empty:
-        return "No risk ever rose."
-    return (
-        f"The lowest risk before a rise is {ratio.min():.0f} to {ratio.max():.0f} times "
-        "above its threshold."
-    )
+        return Note("stepsize", "figure_no_rise")
+    return Note("stepsize", "figure_conservatism", least=ratio.min(), most=ratio.max())
 
 
-def _before(runs: pd.DataFrame) -> str:
+def _before(runs: pd.DataFrame) -> Note:
     reached = runs[runs["stable_step"] >= 0]
     late = int((reached["transition"] > reached["stable_step"]).sum())
-    return (
-        f"The oscillation is over before the stable threshold is reached in "
-        f"{len(reached) - late} of {count(len(reached), 'run')}."
-    )
+    early = len(reached) - late
+    return Note("stepsize", "figure_before", early=early, reached=len(reached))
 
 
 def stepsize_neurons(tables: Tables) -> Drawing | Hole:
@@ -262,9 +252,8 @@ def stepsize_neurons(tables: Tables) -> Drawing | Hole:
         tooltip=_tips("what:N:", "value:Q:margin"),
     )  # fmt: skip
     panel = alt.layer(_level(0), lines).properties(width=2 * WIDTH, height=HEIGHT)
-    last = data[data["t"] == data["t"].max()].set_index("what")["value"]
-    sentence = "At the end: " + listing([f"{name} {number(v, 3)}" for name, v in last.items()])
-    return _drawn(data, [panel], f"{sentence}.", columns=1)
+    last = data.loc[data["t"] == data["t"].max(), ["what", "value"]].to_numpy().tolist()
+    return _drawn(data, [panel], Note("stepsize", "figure_neurons", last=last), columns=1)
 
 
 def stepsize_speedup(tables: Tables) -> Drawing | Hole:
@@ -274,7 +263,7 @@ def stepsize_speedup(tables: Tables) -> Drawing | Hole:
         of_sweep["speedup"].notna() & (of_sweep["stepsize"] >= of_sweep["monotone_stepsize"])
     ]
     if of_sweep.empty:
-        return Hole("no stepsize list has a monotone member that gets to a level of risk")
+        return Hole(Note("stepsize", "hole_speedup"))
     data = of_sweep[["panel", "stepsize", "level", "steps_to_level", "speedup"]].assign(
         to="L ≤ " + of_sweep["level"].map("{:g}".format)
     )
@@ -316,15 +305,13 @@ def stepsize_acceleration(tables: Tables) -> Drawing | Hole:
             tooltip=charts.tips("schedule:N:", "t:Q:T", "stepsize:Q:η", "risk:Q:risk"),
         )
     )  # fmt: skip
-    texts = [
-        f"{number(slope, 2)} ({SCHEDULES[name]}, {panel})"
+    fitted = [
+        (slope, SCHEDULES[name], panel)
         for panel, of_panel in points.groupby("panel", sort=False)
         for name, slope in slopes(of_panel).items()
     ]
-    text = "Too few numbers of steps for a slope."
-    if texts:
-        text = f"Slope of log L on log T from T = 1,000: {listing(texts)}."
-    return _drawn(data, _panels(data, lambda name: lines), text)
+    note = Note("stepsize", "figure_slopes", first=FIRST_BUDGET, fitted=fitted)
+    return _drawn(data, _panels(data, lambda name: lines), note)
 
 
 def stepsize_sharpness(tables: Tables) -> Drawing | Hole:
@@ -342,14 +329,11 @@ def stepsize_sharpness(tables: Tables) -> Drawing | Hole:
     panels = _panels(data, lambda name: alt.layer(sharpness, _level(1, style.INK)))
     panels += _panels(data, lambda name: alt.layer(lines("risk", "Risk L")))
     onsets = onset(tables)
-    text = "No list of stepsizes has both a monotone and an oscillating member."
+    note = Note("stepsize", "figure_no_onset")
     if not onsets.empty:
         ratio = onsets["onset"] / onsets["critical"]
-        text = (
-            f"Oscillation begins at {number(ratio.min(), 2)} to {number(ratio.max(), 2)} times the "
-            "stepsize 2/(m λ₀) that the initial sharpness predicts."
-        )
-    return _drawn(data, panels, text, columns=data["panel"].nunique())
+        note = Note("stepsize", "figure_onset", least=ratio.min(), most=ratio.max())
+    return _drawn(data, panels, note, columns=data["panel"].nunique())
 
 
 def stepsize_bounds(tables: Tables) -> Drawing | Hole:
@@ -363,7 +347,7 @@ def stepsize_bounds(tables: Tables) -> Drawing | Hole:
     data = measured.melt(id_vars=["panel", "t", "stepsize"], value_vars=list(labels), var_name="of")
     data = data[data["value"] > 0]
     if data.empty:
-        return _hole(tables, "bounds", "with separable data and a leaky activation")
+        return _hole(tables, "bounds", "separable")
     data["what"], data["layer"] = (data["of"].map(lambda of, k=k: labels[of][k]) for k in (0, 1))
     data = data.drop(columns="of")
     panels = []
@@ -379,11 +363,9 @@ def stepsize_bounds(tables: Tables) -> Drawing | Hole:
                 .properties(width=WIDTH, height=HEIGHT, title=panel)
             )
     runs = tables.stepsize_runs
-    return _drawn(
-        data, panels,
-        f"The average risk is at most {100 * runs['average_ratio'].max():.2g} % of its bound, "
-        f"the average gradient potential at most {100 * runs['potential_ratio'].max():.2g} %.",
-    )  # fmt: skip
+    risk, potential = runs["average_ratio"].max(), runs["potential_ratio"].max()
+    note = Note("stepsize", "figure_bounds", risk=risk, potential=potential)
+    return _drawn(data, panels, note)
 
 
 def stepsize_activations(tables: Tables) -> Drawing | Hole:
@@ -391,7 +373,7 @@ def stepsize_activations(tables: Tables) -> Drawing | Hole:
     curves = _curves(tables, "activations", "widths")
     curves = curves[curves["risk"] > 0]
     if curves.empty:
-        return _hole(tables, "activations", "and no part widths")
+        return _hole(tables, "activations", "widths")
     by_width = curves["part"] == "widths"
     label = np.where(by_width, "m = " + curves["width"].map("{:g}".format),
                      curves["activation"].str.replace("_", " "))  # fmt: skip
@@ -399,9 +381,10 @@ def stepsize_activations(tables: Tables) -> Drawing | Hole:
     lines = _lines(_log_y("risk", "Risk L"), "risk:Q:risk", width=1.5)
     panels = _panels(data, lambda name: lines, 170, 130)
     runs = of_parts(tables.stepsize_runs, "activations", "widths")
-    never, total = int((runs["settled"] == 0).sum()), count(len(runs), "run")
-    text = f"{never} of {total} never settle." if never else f"All {total} settle."
-    return _drawn(data, panels, text, columns=4)
+    never = int((runs["settled"] == 0).sum())
+    return _drawn(
+        data, panels, Note("stepsize", "figure_never", never=never, runs=len(runs)), columns=4
+    )
 
 
 def stepsize_accuracy(tables: Tables) -> Drawing | Hole:
@@ -409,7 +392,7 @@ def stepsize_accuracy(tables: Tables) -> Drawing | Hole:
     runs = of_parts(tables.stepsize_runs, "sweep", "multilayer")
     tested = named(runs.dropna(subset=["accuracy"]))
     if tested.empty:
-        return _hole(tables, "sweep", "on digits_parity, which has a test set")
+        return _hole(tables, "sweep", "test set")
     data = tested.assign(
         kind=np.where(tested["rises"] > 0, "risk oscillated", "risk fell throughout")
     )[["panel", "stepsize", "seed", "kind", "accuracy"]]
@@ -419,12 +402,12 @@ def stepsize_accuracy(tables: Tables) -> Drawing | Hole:
         color=charts.colour("kind", "", colours, list(colours)),
         tooltip=charts.tips("stepsize:Q:stepsize", "seed:Q:seed", "accuracy:Q:accuracy"),
     )
-    texts = []
+    best = []
     for panel, part in data.groupby("panel", sort=False):
         means = part.groupby("stepsize")["accuracy"].mean()
-        texts.append(f"{number(means.max(), 3)} at {means.idxmax():g} on {panel}")
+        best.append((panel, means.max(), means.idxmax()))
     panels = _panels(data, lambda name: points)
-    return _drawn(data, panels, f"Best mean accuracy: {listing(texts)}.")
+    return _drawn(data, panels, Note("stepsize", "figure_accuracy", best=best))
 
 
 def small_stepsize(tables: Tables) -> Drawing | Hole:
@@ -439,6 +422,5 @@ def small_stepsize(tables: Tables) -> Drawing | Hole:
         x=_steps_axis(), y=_log_y("risk", "Risk (log scale)"), color=_colour()
     )  # fmt: skip
     chart = small.framed([lines], data[columns])
-    stepsizes = data["stepsize"].nunique()
-    sentence = f"Risk against steps at {count(stepsizes, 'stepsize')}."
-    return Drawing(chart, data[columns], sentence)
+    note = Note("stepsize", "figure_stepsizes", stepsizes=data["stepsize"].nunique())
+    return Drawing(chart, data[columns], [note])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mispair.core.words import count
+from mispair.report.notes import Note
 from mispair.report.pages.study_pages import Pages
 from mispair.report.table import Table
 from mispair.report.tables import Tables
@@ -14,9 +14,9 @@ def _tables(tables: Tables, confidence: float) -> list[Table]:
     return stepsize(tables)
 
 
-def _summary(tables: Tables) -> list[str]:
+def _summary(tables: Tables) -> list[Note]:
     runs = len(tables.stepsize_runs)
-    return [count(runs, "run of the stepsize study", "runs of the stepsize study")] if runs else []
+    return [Note("stepsize", "summary_runs", runs=runs)] if runs else []
 
 
 PAGES = Pages(

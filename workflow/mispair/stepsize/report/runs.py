@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from mispair.core.words import count, number
+from mispair.report.notes import Note
 from mispair.report.tables import Tables
 from mispair.stepsize.report.study import STUDY
 
@@ -66,12 +66,11 @@ def monotone(runs: pd.DataFrame) -> pd.DataFrame:
     return runs.drop(oscillates(runs).index)
 
 
-def settled_share(runs: pd.DataFrame) -> str:
-    """Return a sentence on how many of the runs that oscillate settle."""
+def settled_share(runs: pd.DataFrame) -> Note:
+    """Return how many of the runs that oscillate settle."""
     oscillating = oscillates(of_parts(runs, "sweep"))
     settled = int((oscillating["settled"] == 1).sum())
-    runs_text = count(len(oscillating), "run")
-    return f"The risk oscillates in {runs_text} of the sweep, and settles in {settled}."
+    return Note("stepsize", "figure_settled", runs=len(oscillating), settled=settled)
 
 
 def onset(tables: Tables) -> pd.DataFrame:
@@ -144,15 +143,11 @@ def larger_steps(tables: Tables) -> pd.DataFrame:
     return pd.concat(results, ignore_index=True) if results else every.iloc[:0]
 
 
-def speedup_span(tables: Tables) -> str:
-    """Return a sentence on how much sooner larger stepsizes get to the lowest common risk."""
+def speedup_span(tables: Tables) -> Note:
+    """Return how much sooner larger stepsizes get to the lowest common risk."""
     rows = larger_steps(tables)
     reached = rows["speedup"].dropna()
     if reached.empty:
-        return "No stepsize beyond the largest monotone one gets to a risk that this one gets to."
+        return Note("stepsize", "figure_no_speedup")
     never = len(rows) - len(reached)
-    text = (
-        f"At the lowest risk that the largest monotone stepsize gets to, larger ones are "
-        f"{number(reached.min(), 1)} to {number(reached.max(), 1)} times as quick"
-    )
-    return f"{text}; {never} never get there." if never else f"{text}."
+    return Note("stepsize", "figure_speedup", least=reached.min(), most=reached.max(), never=never)

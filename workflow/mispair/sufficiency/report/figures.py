@@ -5,15 +5,14 @@ from __future__ import annotations
 import altair as alt
 import pandas as pd
 
-from mispair.core.words import number
 from mispair.report import charts, small, style
 from mispair.report.charts import Drawing, Hole
+from mispair.report.notes import Note
 from mispair.report.tables import Tables
 from mispair.sufficiency.report.runs import (
     ENCODERS,
     HEAD_TASKS,
     HEADS,
-    NOT_RUN,
     TASKS,
     main_flip,
     rows,
@@ -33,8 +32,8 @@ ERRORS = {
 RUN_TIPS = ("value:Q:value", "low:Q:low", "high:Q:high", "tree:Q:trees", "seed:Q:seed")
 
 
-def _hole(runs: pd.DataFrame, reason: str) -> Hole:
-    return Hole(NOT_RUN if runs.empty else reason)
+def _hole(runs: pd.DataFrame, reason: Note) -> Hole:
+    return Hole(Note("sufficiency", "hole_not_run") if runs.empty else reason)
 
 
 def _arms(data: pd.DataFrame, *names: str) -> list[str]:
@@ -51,7 +50,7 @@ def sufficiency_divergence(tables: Tables) -> Drawing | Hole:
     runs = trained(tables.sufficiency)
     divergences = runs[(runs["metric"] == "sufficiency") & (runs["part"] == "both")]
     if divergences.empty:
-        return _hole(runs, "no encoders were measured")
+        return _hole(runs, Note("sufficiency", "hole_encoders"))
     data = divergences[[*KEPT, "candidates"]].reset_index(drop=True)
     data["panel"] = data["flip"].map("p = {:g}".format)
     arms = _arms(data, *ENCODERS, "untrained")
@@ -62,13 +61,13 @@ def sufficiency_divergence(tables: Tables) -> Drawing | Hole:
     ]  # fmt: skip
     largest = divergences[divergences["candidates"] == divergences["candidates"].max()]
     means = largest[largest["flip"] == main_flip(runs)].groupby("arm")["value"].mean()
-    text = ", ".join(f"{arm} {number(means[arm])}" for arm in arms if arm in means.index)
-    sentence = (
-        f"At p = {main_flip(runs):g} and K = {largest['candidates'].iloc[0]:g} the divergence is: "
-        f"{text} nats."
-    )
+    note = Note(
+        "sufficiency", "figure_divergence", flip=main_flip(runs),
+        candidates=largest["candidates"].iloc[0],
+        means={arm: means[arm] for arm in arms if arm in means.index},
+    )  # fmt: skip
     chart = charts.side_by_side(panels, 2, data)
-    return Drawing(chart, data.drop(columns="panel"), sentence, "arm")
+    return Drawing(chart, data.drop(columns="panel"), [note], "arm")
 
 
 def sufficiency_prompts(tables: Tables) -> Drawing | Hole:
@@ -78,7 +77,7 @@ def sufficiency_prompts(tables: Tables) -> Drawing | Hole:
     runs = runs[(runs["task"] == "zsc") & (runs["metric"] == "risk") & runs["shifted"].isna()]
     at_flip = runs[runs["flip"] == flip]
     if at_flip.empty:
-        return _hole(runs, "nothing was classified")
+        return _hole(runs, Note("sufficiency", "hole_classified"))
     data = at_flip[[*KEPT, "per_class"]].reset_index(drop=True)
     data["panel"] = panel = f"p = {flip:g}"
     arms = _arms(data, "bayes", "exact", *ENCODERS, "untrained")
@@ -86,12 +85,9 @@ def sufficiency_prompts(tables: Tables) -> Drawing | Hole:
                      "Zero-shot risk (nats)")  # fmt: skip
     most = at_flip["per_class"].max()
     last = at_flip[at_flip["per_class"] == most].groupby("arm")["value"].mean()
-    sentence = (
-        f"With M = {most:g} the risk is {number(last.get('standard'))}; with "
-        f"the best similarity {number(last.get('exact'))}, by Bayes {number(last.get('bayes'))}."
-    )
+    note = Note("sufficiency", "figure_prompts", most=most, risks=last.to_dict())
     chart = charts.side_by_side([curves.properties(width=2 * charts.WIDTH)], 1, data)
-    return Drawing(chart, data.drop(columns="panel"), sentence, "arm")
+    return Drawing(chart, data.drop(columns="panel"), [note], "arm")
 
 
 def _layers(
@@ -135,7 +131,7 @@ def sufficiency_transfer(tables: Tables) -> Drawing | Hole:
         "task", kind="stable"
     )
     if measured.empty:
-        return _hole(runs, "no heads were trained")
+        return _hole(runs, Note("sufficiency", "hole_heads"))
     data = measured[["task", *KEPT]].reset_index(drop=True)
     order = _arms(data, "unconditional", *HEADS)
     panels = []
@@ -163,14 +159,13 @@ def sufficiency_transfer(tables: Tables) -> Drawing | Hole:
             width=charts.WIDTH - 30, height=24 * len(order) + 20, title=TASKS[task]
         ))  # fmt: skip
     means = measured.groupby(["task", "arm"])["value"].mean()
-    sentences = [
-        f"{TASKS[task]}: the frozen feature's head loses {number(means[task, 'frozen'])}, the "
-        f"other modality is worth {number(means[task, 'unconditional'])}"
+    losses = [
+        (TASKS[task], means[task, "frozen"], means[task, "unconditional"])
         for task in HEAD_TASKS
         if (task, "frozen") in means.index
     ]
-    sentence = f"At p = {flip:g}, {'; '.join(sentences)}." if sentences else f"At p = {flip:g}."
-    return Drawing(charts.side_by_side(panels, 2, data, gap=70), data, sentence)
+    note = Note("sufficiency", "figure_transfer", flip=flip, losses=losses)
+    return Drawing(charts.side_by_side(panels, 2, data, gap=70), data, [note])
 
 
 def sufficiency_shift(tables: Tables) -> Drawing | Hole:
@@ -180,7 +175,7 @@ def sufficiency_shift(tables: Tables) -> Drawing | Hole:
     shown = ("misspecified", *ENCODERS, *HEADS)
     shifts = shifts[shifts["arm"].isin(shown)]
     if shifts.empty:
-        return _hole(runs, "no test was shifted")
+        return _hole(runs, Note("sufficiency", "hole_shifted"))
     keys = ["task", "shifted", "arm", "flip", "test_flip"]
     data = shifts.groupby(keys)["value"].mean().reset_index()
     data["panel"] = data["task"] + " " + data["shifted"]
@@ -211,14 +206,12 @@ def sufficiency_shift(tables: Tables) -> Drawing | Hole:
             )  # fmt: skip
     of_encoders = data[(data["task"] == "clip") & (data["arm"] == "standard")]
     far = of_encoders.set_index("test_flip")["value"]
-    sentence = "Each point is the mean over runs."
+    note = Note("sufficiency", "figure_means")
     if len(far):
-        sentence = (
-            f"Matching, trained at p = {main_flip(runs):g}: the excess is {number(far.iloc[0])} at "
-            f"p = {far.index[0]:g} and {number(far.iloc[-1])} at p = {far.index[-1]:g}."
-        )
+        ends = [(far.iloc[end], far.index[end]) for end in (0, -1)]
+        note = Note("sufficiency", "figure_shift", flip=main_flip(runs), ends=ends)
     chart = charts.side_by_side(panels, 2, data)
-    return Drawing(chart, data.drop(columns="panel"), sentence, "arm")
+    return Drawing(chart, data.drop(columns="panel"), [note], "arm")
 
 
 def sufficiency_published(tables: Tables) -> Drawing | Hole:
@@ -236,8 +229,7 @@ def sufficiency_published(tables: Tables) -> Drawing | Hole:
             ]
     data = pd.DataFrame(points)
     if data.empty:
-        reason = "the published size was not measured (`measure_bayes: {published: true}`)"
-        return _hole(tables.sufficiency, reason)
+        return _hole(tables.sufficiency, Note("sufficiency", "hole_published"))
     arms = _arms(data, "unconditional", *HEADS)
     panels = []
     for task in HEAD_TASKS:
@@ -263,12 +255,9 @@ def sufficiency_published(tables: Tables) -> Drawing | Hole:
         )  # fmt: skip
     cdm = worths(tables.sufficiency, "cdm")
     above = sum(not each.below("frozen") for each in cdm)
-    sentence = (
-        f"Denoising: the published head on the frozen feature loses more than the text is worth at "
-        f"{above} of {len(cdm)} p. Shallow denoisers, which lose far more, are only in the table."
-    )
+    note = Note("sufficiency", "figure_published", above=above, of=len(cdm))
     chart = charts.side_by_side(panels, 2, data)
-    return Drawing(chart, data, sentence, "arm")
+    return Drawing(chart, data, [note], "arm")
 
 
 def small_sufficiency(tables: Tables) -> Drawing | Hole:
@@ -277,7 +266,7 @@ def small_sufficiency(tables: Tables) -> Drawing | Hole:
     rows = runs[(runs["metric"] == "sufficiency") & (runs["part"] == "both")]
     rows = rows[rows["arm"].isin(["standard", "untrained"]) & rows["value"].notna()]
     if rows.empty:
-        return _hole(runs, "no encoders were measured")
+        return _hole(runs, Note("sufficiency", "hole_encoders"))
     rows = rows[
         (rows["flip"] == main_flip(runs)) & (rows["candidates"] == rows["candidates"].max())
     ]
@@ -286,6 +275,5 @@ def small_sufficiency(tables: Tables) -> Drawing | Hole:
     chart, data = small.dots(
         points.reset_index(drop=True), "Divergence from the best (nats)", colour=style.BLUE
     )
-    means = points.groupby("label")["value"].mean()
-    listed = ", ".join(f"{label} {number(value)}" for label, value in means.items())
-    return Drawing(chart, data, f"Divergence in nats: {listed}.")
+    means = points.groupby("label")["value"].mean().to_dict()
+    return Drawing(chart, data, [Note("sufficiency", "figure_small", means=means)])

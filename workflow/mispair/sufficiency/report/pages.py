@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mispair.core.words import count
+from mispair.report.notes import Note
 from mispair.report.pages.study_pages import Pages
 from mispair.report.table import Table
 from mispair.report.tables import Tables
@@ -15,11 +15,11 @@ def _tables(tables: Tables, confidence: float) -> list[Table]:
     return sufficiency(tables, confidence)
 
 
-def _summary(tables: Tables) -> list[str]:
+def _summary(tables: Tables) -> list[Note]:
     if tables.sufficiency.empty:
         return []
-    runs = trained(tables.sufficiency)[RUN].drop_duplicates()
-    return [count(len(runs), "run of the sufficiency study", "runs of the sufficiency study")]
+    runs = len(trained(tables.sufficiency)[RUN].drop_duplicates())
+    return [Note("sufficiency", "summary_runs", runs=runs)]
 
 
 PAGES = Pages(

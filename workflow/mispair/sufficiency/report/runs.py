@@ -25,7 +25,6 @@ TASKS = {
 HEAD_TASKS = ("cdm", "vlm")
 ENCODERS = ("guided", "standard", "shallow")
 HEADS = ("frozen", "shallow", "oracle", "joint", "guided", "untrained")
-NOT_RUN = "the sufficiency study was not run"
 MISSING_COLUMNS = ("reference", "part", "candidates", "per_class", "shifted", "test_flip")
 
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import pandas as pd
 
-from mispair.core.words import count, duration
+from mispair.core.words import duration
+from mispair.report.notes import Note
 from mispair.report.table import Cell, Number, Table, between, or_dash, whole
 from mispair.report.tables import Tables
+from mispair.report.texts import joined
 from mispair.towers.encoding_record import MOST_WAITING
 
 
@@ -37,21 +39,20 @@ def encoding(tables: Tables) -> Table | None:
         "One job encodes the images of a group of shards. Others encode the captions of the "
         "corpus, each once. Numbers are those of the last run of each job.",
         section="Encoding",
-        warning=" ".join(warnings(tables)),
+        warning=joined(warnings(tables)),
     )  # fmt: skip
 
 
-def warnings(tables: Tables) -> list[str]:
+def warnings(tables: Tables) -> list[Note]:
     """Return a warning for every GPU that waited too long for its data."""
     table = tables.encoding
     waiting = table[(table["metric"] == "waiting_share") & (table["value"] > MOST_WAITING)]
     waiting = waiting[~waiting["device"].fillna("cpu").str.startswith("cpu")]
     return [
-        f"Encoding on {device} waited for data for more than {100 * MOST_WAITING:g} % of the time "
-        f"in {count(len(shares), 'job')} (at most {100 * shares['value'].max():.0f} %): give "
-        "encode_features more workers, or shards on a faster disk."
+        Note("towers", "warning_waiting", device=device, bound=MOST_WAITING, jobs=len(shares),
+             most=shares["value"].max())
         for device, shares in waiting.groupby("device")
-    ]
+    ]  # fmt: skip
 
 
 def _of(table: pd.DataFrame, metric: str) -> pd.Series:
