@@ -139,7 +139,7 @@ def _round(match: re.Match[str]) -> str:
 
 
 def _hole(reason: str) -> alt.Chart:
-    lines = ["Not measured", *textwrap.wrap(reason, 70)]
+    lines = [texts.text(Note(SHARED, "not_measured")), *textwrap.wrap(reason, 70)]
     return (
         alt.Chart(alt.InlineData(values=[{}]))
         .mark_text(text=lines, color=style.QUIET, lineHeight=22)

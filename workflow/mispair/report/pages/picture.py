@@ -11,7 +11,8 @@ from typing import Any
 from markupsafe import Markup
 
 from mispair.core.files import read_json
-from mispair.report import studies
+from mispair.report import studies, texts
+from mispair.report.notes import SHARED, Note
 from mispair.report.pages.markup import safe_json
 from mispair.report.study import Figure
 
@@ -34,7 +35,9 @@ class Picture:
     @property
     def hole(self) -> str | None:
         """Why there is nothing to see, or None."""
-        return "the figure was not drawn" if self.spec is None else self._about.get("hole")
+        if self.spec is None:
+            return texts.text(Note(SHARED, "not_drawn"))
+        return self._about.get("hole")
 
     @property
     def sentence(self) -> str:
