@@ -9,7 +9,7 @@ import pytest
 
 from mispair.report.judge import Verdict, judge
 from mispair.report.tables import Tables, tidy
-from mispair.simulation.report import claims_scaling
+from mispair.simulation.report import claims_scaling, tables_conditions
 from tests.simulation.scaling_run import AS_STATED, Laws, sweep
 
 CLAIMS = {claim.key: claim for claim in claims_scaling.CLAIMS}
@@ -105,3 +105,17 @@ def test_short_captions_that_hold_everything_limit_what_is_missing() -> None:
 def test_two_dimensions_or_one_trial_measure_nothing(about: dict[str, Any]) -> None:
     rows = sweep(AS_STATED, **about)
     assert {judged(key, rows).outcome for key in CLAIMS} == {"not measured"}
+
+
+def test_the_table_has_means_with_trials_and_slopes_with_intervals() -> None:
+    tables = Tables({"simulation": tidy("simulation", sweep(AS_STATED))})
+    table, _ = tables_conditions.slopes(tables, 0.95)
+    fits = claims_scaling.fitted(claims_scaling.of_sweep(tables), 0.95)
+    rows = {(row[0], row[1]): row for row in table.rows}
+    assert set(rows) == {(claims_scaling.MEASURES[key], name) for key, name in fits}
+    row, fit = rows[claims_scaling.MEASURES["failure"], "raw"], fits["failure", "raw"]
+    assert {cell.n for cell in row[2:-2]} == {6}
+    assert [cell.value for cell in row[2:-2]] == pytest.approx([*fit.means.values()])
+    slope = (row[-2].value, row[-2].low, row[-2].high)
+    assert slope == (fit.effect.value, fit.effect.low, fit.effect.high)
+    assert row[-1].value == fit.departure
