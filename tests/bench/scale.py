@@ -26,8 +26,8 @@ sys.path[:0] = [str(REPOSITORY), str(REPOSITORY / "workflow")]
 SHARDS = (10, 50, 200)
 PAIRS_PER_SHARD = 1000
 STEPS = (
-    "index_shards", "gather_index", "encode_features", "encode_captions", "corrupt_captions",
-    "finetune_projection",
+    "list_images", "index_shards", "gather_index", "encode_features", "encode_captions",
+    "corrupt_captions", "finetune_projection",
 )  # fmt: skip
 WHOLE = ("gather_index", "corrupt_captions", "finetune_projection")
 """Steps of which one job sees all pairs."""

@@ -23,9 +23,10 @@ from mispair.pairs.captions.decoding import MAX_SIDECAR_TEXT
 from mispair.pairs.index import index_parts
 from mispair.pairs.report import corpus as corpus_report
 from mispair.pairs.shards.shard_writer import add_member
-from mispair.pairs.steps import gather_index, index_shards, read_captions
+from mispair.pairs.steps import gather_index, read_captions
 from mispair.report.table import Number, whole
 from mispair.report.tables import Tables, tidy
+from tests.pairs.indexing import list_and_index
 
 
 def jpeg(number: int) -> bytes:
@@ -65,12 +66,8 @@ def indexed(
     folder: Path, captions: Path, sources: list[str] | None = None, **settings: Any
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Index the shards of a folder; return the kept pairs and the rejected samples by key."""
-    index_shards.run(
-        index_shards.Settings(**settings), shards=sorted(folder.glob("**/*.tar")),
-        sources=sources or [], captions=[captions], workers=1,
-        index=folder / "0000.parquet", rejected=folder / "0000.rejected.parquet",
-        images=folder / "0000.images.parquet",
-    )  # fmt: skip
+    shards = sorted(folder.glob("**/*.tar"))
+    list_and_index(shards, folder, 1, captions, sources or [], **settings)
     kept, _ = files.read_parquet(folder / "0000.parquet")
     rejected, _ = files.read_parquet(folder / "0000.rejected.parquet")
     return kept.set_index("key"), rejected.set_index("key")

@@ -13,7 +13,8 @@ from mispair.pairs.captions.decoding import (
     sidecar_fields,
     sidecar_text,
 )
-from mispair.pairs.index.policy import Fault, Policy, RejectedError
+from mispair.pairs.index.faults import Fault, RejectedError
+from mispair.pairs.index.policy import Policy
 
 
 def reason_of(text: str, **policy: object) -> str:

@@ -17,8 +17,9 @@ from PIL import Image
 
 from mispair.core.files import UserError, read_parquet, write_parquet
 from mispair.pairs.index import index as verdicts
+from mispair.pairs.index.faults import REASONS, Fault
 from mispair.pairs.index.index import ShardIndex, index_shard
-from mispair.pairs.index.policy import REASONS, Fault, Policy
+from mispair.pairs.index.policy import Policy
 
 COLUMNS = [
     "key", "shard", "image_offset", "image_bytes", "image_id", "width", "height", "row", "caption",

@@ -13,8 +13,10 @@ from PIL import Image
 
 from mispair.core.files import UserError
 from mispair.pairs.index import reading
-from mispair.pairs.index.index import caption_id, image_id, index_shard
+from mispair.pairs.index.image_list import image_id
+from mispair.pairs.index.index import caption_id, index_shard
 from mispair.pairs.index.policy import Policy
+from mispair.pairs.report.sheet_samples import distinct_captions
 from tests.pairs.test_index import whole, write_tar
 
 
@@ -108,8 +110,8 @@ def test_every_text_once_by_its_id() -> None:
             "more_captions": [["d", "a"], [], np.array(["e"], object), []],
         }
     )
-    found = reading.distinct_captions(index)
+    found = distinct_captions(index)
     assert list(found) == sorted(caption_id(text) for text in "abcde")
     assert all(caption_id(text) == name for name, text in found.items())
     assert set(found.values()) == set("abcde")
-    assert reading.distinct_captions(index[:0]) == {}
+    assert distinct_captions(index[:0]) == {}

@@ -20,8 +20,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
+from mispair.pairs.index.faults import REASONS, Fault
 from mispair.pairs.index.index import ShardIndex, index_shard
-from mispair.pairs.index.policy import REASONS, Fault, Policy
+from mispair.pairs.index.policy import Policy
 from mispair.pairs.shards.shards import IMAGE_EXTENSIONS, split_name
 
 BLOCK = 512

@@ -29,12 +29,15 @@ from pydantic import ValidationError
 from mispair.core import files
 from mispair.core.files import UserError
 from mispair.pairs.index import index as shard_index
-from mispair.pairs.index import index_parts
+from mispair.pairs.index import index_parts, parts
+from mispair.pairs.index.image_limits import ImageLimits
+from mispair.pairs.index.image_list import ImageList
 from mispair.pairs.index.index import ShardIndex
 from mispair.pairs.index.policy import Policy
 from mispair.pairs.index.reading import by_name
 from mispair.pairs.shards import shard_writer
 from mispair.pairs.steps import index_shards, read_captions
+from tests.pairs.indexing import index_group, list_and_index, list_group
 
 ROOT = Path(__file__).parents[2]
 READ_LOG = "INDEX_TEST_READ_LOG"
@@ -81,20 +84,10 @@ def run(
     sources: Sequence[str] = (),
     **settings: Any,
 ) -> tuple[Path, Path]:
-    index, rejected = folder / "0000.parquet", folder / "0000.rejected.parquet"
-    index_shards.run(
-        index_shards.Settings(**settings),
-        shards=shards,
-        sources=sources,
-        captions=[captions] if captions else [],
-        workers=workers,
-        index=index,
-        rejected=rejected,
-        images=folder / "0000.images.parquet",
-    )
-    names = ["0000.images.parquet", index.name, rejected.name]
+    outputs = list_and_index(shards, folder, workers, captions, sources, **settings)
+    names = [f"0000.{kind}parquet" for kind in ("images.", "", "rejected.", "unusable.")]
     assert sorted(path.name for path in folder.iterdir()) == names
-    return index, rejected
+    return outputs
 
 
 def tables(outputs: tuple[Path, Path]) -> tuple[Any, Any, dict[str, str]]:
@@ -111,12 +104,14 @@ def digests(outputs: tuple[Path, Path]) -> list[str]:
     return [hashlib.sha256(path.read_bytes()).hexdigest() for path in outputs]
 
 
-def reading(shard: Path, policy: Policy, lookup: Any, alive: Callable[[], None]) -> ShardIndex:
+def reading(
+    shard: Path, policy: Policy, lookup: Any, alive: Callable[[], None], images: ImageList
+) -> ShardIndex:
     """Read as always, and note it."""
     if READ_LOG in os.environ:
         with open(os.environ[READ_LOG], "a") as notes:
             notes.write(f"{shard.name}\n")
-    return shard_index.index_shard(shard, policy, lookup, alive)
+    return shard_index.index_shard(shard, policy, lookup, alive, images)
 
 
 def reading_slowly(*arguments: Any) -> ShardIndex:
@@ -125,7 +120,9 @@ def reading_slowly(*arguments: Any) -> ShardIndex:
     return result
 
 
-def failing(shard: Path, policy: Policy, lookup: Any, alive: Callable[[], None]) -> ShardIndex:
+def failing(
+    shard: Path, policy: Policy, lookup: Any, alive: Callable[[], None], images: ImageList
+) -> ShardIndex:
     """Fail on some shards as a decoder written in C may."""
     number = int(shard.stem)
     if number == 1:
@@ -136,7 +133,7 @@ def failing(shard: Path, policy: Policy, lookup: Any, alive: Callable[[], None])
         os._exit(7)
     if number == 6:
         raise ValueError("unforeseen")
-    return shard_index.index_shard(shard, policy, lookup, alive)
+    return shard_index.index_shard(shard, policy, lookup, alive, images)
 
 
 def test_the_tables_of_good_and_damaged_shards(shards: list[Path], tmp_path: Path) -> None:
@@ -223,8 +220,10 @@ def test_a_shard_that_no_worker_survives(
     shards = write_shards(tmp_path / "in", 8)
     (tmp_path / "out").mkdir()
     monkeypatch.setattr(shard_index, "index_shard", failing)
+    list_group(shards, tmp_path / "out")
     with caplog.at_level(logging.INFO):
-        kept, rejected, metadata = tables(run(shards, tmp_path / "out", workers, stall_seconds=2))
+        outputs = index_group(shards, tmp_path / "out", workers, stall_seconds=2)
+    kept, rejected, metadata = tables(outputs)
     assert sorted(set(kept["shard"])) == [f"0000{n}.tar" for n in (0, 2, 4, 7)]
     assert not kept["key"].duplicated().any()
     assert len(kept) == 4 * 6
@@ -296,7 +295,8 @@ def test_a_killed_job_goes_on_where_it_was(
     end_half_way(shards, tmp_path / "out", workers, log, how)
     before = log.read_text().split()
     assert len(before) == len(set(before))
-    assert [path.name for path in (tmp_path / "out").iterdir()] == ["0000.parquet.parts"]
+    written = sorted(path.name for path in (tmp_path / "out").iterdir())
+    assert written == ["0000.images.parquet", "0000.parquet.parts", "0000.unusable.parquet"]
 
     monkeypatch.setenv(READ_LOG, str(log))
     monkeypatch.setattr(shard_index, "index_shard", reading)
@@ -357,10 +357,7 @@ def test_a_changed_policy_reads_all_again(after_a_failure: tuple[list[Path], Pat
 def test_a_half_written_part_is_no_part(after_a_failure: tuple[list[Path], Path, Path]) -> None:
     shards, out, log = after_a_failure
     parts = out / "0000.parquet.parts"
-    others = ("rejected", "images")
-    (whole,) = (
-        part for part in parts.glob("00001.*.parquet") if not any(x in part.name for x in others)
-    )
+    (whole,) = (p for p in parts.glob("00001.*.parquet") if "rejected" not in p.name)
     whole.rename(parts / f".{whole.name}.0123abcd.part")
     kept, _, _ = tables(run(shards, out))
     assert log.read_text().split() == ["00001.tar"]
@@ -489,7 +486,7 @@ MEASURE = """
 import json, sys, threading, time
 from pathlib import Path
 import psutil
-from mispair.pairs.steps import index_shards
+from tests.pairs.indexing import index_group, list_group
 
 def tree():
     total = 0
@@ -507,14 +504,13 @@ def watch():
         time.sleep(0.005)
 
 me, done, peaks = psutil.Process(), False, {}
-shards, index = sorted(Path(sys.argv[1]).glob("*.tar")), Path(sys.argv[2])
-folder = index.with_name(index.name + ".parts")
+shards, out = sorted(Path(sys.argv[1]).glob("*.tar")), Path(sys.argv[2])
+step = {"list": list_group, "index": index_group}[sys.argv[3]]
+folder = out / {"list": "0000.images.parquet.parts", "index": "0000.parquet.parts"}[sys.argv[3]]
 watcher = threading.Thread(target=watch)
 watcher.start()
 try:
-    index_shards.run(index_shards.Settings(), shards=shards, sources=[], captions=[], workers=2,
-                     index=index, rejected=index.with_name("rejected.parquet"),
-                     images=index.with_name("images.parquet"))
+    step(shards, out, 2)
 finally:
     done = True
     watcher.join()
@@ -534,25 +530,27 @@ def test_memory_is_flat_over_fifty_shards(tmp_path: Path) -> None:
         shard_writer.write_shard(tmp_path / "in", shard, rows)
     size = sum(path.stat().st_size for path in (tmp_path / "in").glob("*.tar"))
     assert size > 100e6  # to hold them, or only their captions, would be seen
-    told = subprocess.run(
-        [sys.executable, "-c", MEASURE, tmp_path / "in", tmp_path / "index.parquet"],
-        env=os.environ | {"PYTHONPATH": str(ROOT / "workflow")},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    peaks = {int(parts): peak for parts, peak in json.loads(told.stdout).items()}
-    early = max(peak for parts, peak in peaks.items() if 5 <= parts <= 10)
-    late = max(peak for parts, peak in peaks.items() if parts >= 45)
-    assert late == pytest.approx(early, rel=0.1)
-    assert pq.read_metadata(tmp_path / "index.parquet").num_rows == 5000
+    (tmp_path / "out").mkdir()
+    for step in ("list", "index"):
+        told = subprocess.run(
+            [sys.executable, "-c", MEASURE, tmp_path / "in", tmp_path / "out", step],
+            env=os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT / "workflow"), str(ROOT)])},
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        peaks = {int(parts): peak for parts, peak in json.loads(told.stdout).items()}
+        early = max(peak for parts, peak in peaks.items() if 5 <= parts <= 10)
+        late = max(peak for parts, peak in peaks.items() if parts >= 45)
+        assert late == pytest.approx(early, rel=0.1)
+    assert pq.read_metadata(tmp_path / "out/0000.parquet").num_rows == 5000
 
 
 def test_a_row_with_a_column_too_many_or_too_few_is_a_fault() -> None:
     row = {"key": "k", "shard": "s", "reason": "no-image", "detail": ""}
     for wrong in (row | {"more": 1}, {"key": "k", "shard": "s", "reason": "no-image"}):
         with pytest.raises(ValueError, match="a row has columns"):
-            index_parts._table([wrong], index_parts.REJECTED)
+            parts.table_of([wrong], index_parts.REJECTED)
 
 
 @pytest.mark.parametrize(
@@ -576,22 +574,24 @@ def test_settings_that_make_no_sense(wrong: dict[str, Any]) -> None:
 def test_every_setting_of_taste_reaches_the_reader(
     shards: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    seen = []
-    original = index_parts.plan
+    seen: list[Any] = []
+    original = parts.plan
 
-    def spy(shards: Any, folder: Path, policy: Policy, *rest: Any) -> Any:
-        seen.append(policy)
-        return original(shards, folder, policy, *rest)
+    def spy(shards: Any, folder: Path, shared: list[str], *rest: Any) -> Any:
+        seen.append(shared[0])
+        return original(shards, folder, shared, *rest)
 
-    monkeypatch.setattr(index_parts, "plan", spy)
+    monkeypatch.setattr(parts, "plan", spy)
     taste: dict[str, Any] = {
         "caption_from": "json:caption", "empty_captions": "keep", "control_characters": "keep",
         "min_words": 2, "max_words": 3, "max_characters": 5, "max_image_pixels": 7,
         "min_image_side": 11, "max_aspect_ratio": 13,
     }  # fmt: skip
     run(shards[:1], tmp_path, **taste)
-    assert seen == [Policy(**taste, table="none", join="key")]
-    assert seen[0] != Policy()
+    limits = {name: taste[name] for name in ImageLimits.model_fields}
+    policy = Policy(**taste, table="none", join="key")
+    assert seen == [repr(ImageLimits(**limits)), repr(policy)]
+    assert policy != Policy()
 
 
 def test_the_name_of_a_source_begins_its_keys(tmp_path: Path) -> None:

@@ -104,9 +104,16 @@ def test_work_goes_from_job_to_job(tmp_path):
         return work_of(tuple(command.split()), sizes)
 
     work("make-scenes --corpus s --shards 3 --pairs-per-shard 40")
+    images = work(
+        "list-images --shards s/00000.tar s/00001.tar --sources --max-image-pixels 9"
+        " --min-image-side 1 --max-aspect-ratio 2.5 --stall-seconds 300 --workers 2"
+        " --images m.parquet --unusable u.parquet"
+    )
+    assert images.seconds == {"pairs of a worker": 40}
+    assert sizes.rows("m.parquet") == 80
     indexed = work(
-        "index-shards --shards s/00000.tar s/00001.tar --sources --captions --workers 2"
-        " --index i.parquet --rejected r.parquet --images m.parquet"
+        "index-shards --shards s/00000.tar s/00001.tar --sources --images m.parquet"
+        " --unusable u.parquet --captions --workers 2 --index i.parquet --rejected r.parquet"
     )
     assert indexed.seconds == {"pairs of a worker": 40}
     listed = work(

@@ -19,7 +19,6 @@ from mispair.pairs.scenes.scene_features import FEATURES, spurious_partners
 from mispair.pairs.steps import (
     corrupt_captions,
     gather_index,
-    index_shards,
     make_evaluation_set,
     make_scenes,
 )
@@ -27,6 +26,7 @@ from mispair.pretraining.measure import true_features
 from mispair.pretraining.names import BASES, IDENTIFIED, PROMPTS, TOWERS
 from mispair.pretraining.steps import decode_pictures, measure_mixing, train_small_towers
 from mispair.pretraining.towers import read_towers
+from tests.pairs.indexing import list_and_index
 
 TINY = {"held_out": 100, "epochs": 2, "batch_size": 20, "channels": 3, "width": 16, "embedding": 8}
 PAIRS = 160
@@ -41,15 +41,11 @@ class Corpus:
         make_scenes.run(settings, corpus=folder / "shards")
         self.shards = sorted((folder / "shards").glob("*.tar"))
         self.truth = [path.with_suffix(".parquet") for path in self.shards]
-        self.index = [folder / "index" / "0000.parquet"]
-        index_shards.run(
-            index_shards.Settings(), shards=self.shards, sources=[], captions=[], workers=1,
-            index=self.index[0], rejected=folder / "0000.rejected.parquet",
-            images=folder / "0000.images.parquet",
-        )  # fmt: skip
+        index, rejected = list_and_index(self.shards, folder)
+        self.index = [index]
         self.corpus = folder / "corpus.parquet"
         gather_index.run(
-            gather_index.Settings(), index=self.index, rejected=[folder / "0000.rejected.parquet"],
+            gather_index.Settings(), index=self.index, rejected=[rejected],
             caption_table=[],
             corpus=self.corpus, captions=[folder / "captions-0.parquet"],
             excluded=folder / "excluded.parquet", statistics=folder / "statistics.json",

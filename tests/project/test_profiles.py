@@ -13,7 +13,7 @@ PROFILES = Path(__file__).parents[2] / "profiles"
 RULES = Path(__file__).parents[2] / "workflow/rules"
 LONG = ("encode_features", "encode_captions", "encode_evaluation", "find_similar_captions",
         "finetune_projection", "pretrain_towers", "pretrain_towers_of_seed", "simulate",
-        "index_shards", "train_encoders", "train_head", "train_two_layer",
+        "index_shards", "list_images", "train_encoders", "train_head", "train_two_layer",
         "train_multilayer", "train_small_towers",
         "recaption_pairs", "recaption_again", "train_repaired_towers",
         "recaption_pairs_of_draw")  # fmt: skip

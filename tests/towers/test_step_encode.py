@@ -23,8 +23,9 @@ from mispair.cli import main
 from mispair.core import files
 from mispair.core.provenance import PACKAGE
 from mispair.pairs.index import reading
-from mispair.pairs.index.index import caption_id, index_shard
-from mispair.pairs.index.policy import Policy
+from mispair.pairs.index.image_limits import ImageLimits
+from mispair.pairs.index.image_list import list_images
+from mispair.pairs.index.index import caption_id
 from mispair.towers import loading, shard_features
 from mispair.towers.encoding import Tower
 from mispair.towers.features import gather, read_part
@@ -40,6 +41,13 @@ def towers(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return build(tmp_path_factory.mktemp("towers") / "vit", NATIVE)
 
 
+def rows_of(shard: Path) -> list[dict[str, object]]:
+    """Return the rows of a shard in a list of images."""
+    return [
+        {**row, "shard": shard.name} for row in list_images(shard, ImageLimits()).usable.values()
+    ]
+
+
 @pytest.fixture
 def corpus(tmp_path: Path) -> Path:
     """Three shards with an index."""
@@ -51,7 +59,7 @@ def corpus(tmp_path: Path) -> Path:
             name = f"{shard}{pair}"
             members += [(f"{name}.jpg", jpeg((30 + pair, 24))), (f"{name}.txt", text.encode())]
         path = write_tar(tmp_path / f"{shard}.tar", members)
-        tables += index_shard(path, Policy()).images
+        tables += rows_of(path)
     files.write_parquet(tmp_path / "index.parquet", pd.DataFrame(tables))
     return tmp_path
 
@@ -309,7 +317,7 @@ def test_what_a_killed_job_left_serves_the_same_job_only(
             index, _ = files.read_parquet(corpus / "index.parquet")
             index = index[index["shard"] != "1.tar"]
             members = [("10.jpg", jpeg((50, 50))), ("10.txt", b"new")]
-            other = pd.DataFrame(index_shard(write_tar(corpus / "1.tar", members), Policy()).images)
+            other = pd.DataFrame(rows_of(write_tar(corpus / "1.tar", members)))
             files.write_parquet(corpus / "index.parquet", pd.concat([index, other]))
             again = 1
         case "towers":

@@ -63,7 +63,8 @@ def test_large_corpora_are_planned_in_few_jobs(
     assert shards.endswith(f"{{0000..{number - 1:04d}}}.tar")
     arguments = ["--configfile", str(config), "--resources", "gpu=1"]
     planned = empty.planned(*arguments)
-    assert planned["index_shards"] == planned["encode_features"] == groups <= 150
+    assert planned["list_images"] == planned["index_shards"] == groups <= 150
+    assert planned["encode_features"] == groups
     assert planned["encode_captions"] == -(-groups // 8)
     # Two schemes of five rates, of which rate 0 is one for both; the control that solves for the
     # scale at five rates; seven other controls at three.
@@ -108,11 +109,16 @@ def test_damaged_shards_cost_what_they_hold_and_no_more(empty: Checkout) -> None
     assert {"damaged-shard", "undecodable-image", "empty-caption"} == set(rejected["reason"])
 
     # A shard that was fetched anew is read again because it changed; others can be asked for.
-    retry = [sys.executable, "-m", "mispair", "retry", "empty-caption"]
-    environment = {**os.environ, "PYTHONPATH": str(empty.folder / "workflow")}
-    again = subprocess.run(
-        retry, cwd=empty.folder, env=environment, text=True, capture_output=True, check=True
-    ).stdout.split()
+    def retry(*reasons: str) -> list[str]:
+        command = [sys.executable, "-m", "mispair", "retry", *reasons]
+        environment = {**os.environ, "PYTHONPATH": str(empty.folder / "workflow")}
+        return subprocess.run(
+            command, cwd=empty.folder, env=environment, text=True, capture_output=True, check=True
+        ).stdout.split()
+
+    # Captions alone are read again from the index on, and images from their list on.
+    assert retry("undecodable-image") == ["results/pairs/mine/index/0002.images.parquet"]
+    again = retry("empty-caption")
     assert again == ["results/pairs/mine/index/0002.parquet"]
     printed = empty.snakemake(
         CORPUS, "--dry-run", "--forcerun", *again, *configured(empty, shards="shards", **wanted)
@@ -121,7 +127,7 @@ def test_damaged_shards_cost_what_they_hold_and_no_more(empty: Checkout) -> None
     assert "Index shard group 0000 of mine" not in printed
 
 
-def test_too_much_damage_stops_before_anything_is_encoded(empty: Checkout) -> None:
+def test_too_much_damage_stops_before_any_caption_is_encoded(empty: Checkout) -> None:
     folder = empty.folder / "shards"
     write_shard(folder / "0.tar", good(0, 10))
     write_shard(folder / "1.tar", {key: (b"", text) for key, (_, text) in good(1, 10).items()})
@@ -132,7 +138,7 @@ def test_too_much_damage_stops_before_anything_is_encoded(empty: Checkout) -> No
     assert "Traceback" not in printed
     assert "undecodable-image" in printed
     assert "max_quarantined_share" in printed
-    assert not (empty.folder / "results/features").exists()
+    assert not [*(empty.folder / "results/features").glob("mine/*/captions-*")]
     assert not (empty.folder / CORPUS).exists()
 
 

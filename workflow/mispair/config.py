@@ -32,7 +32,7 @@ from mispair.core.files import UserError
 from mispair.core.folders import path_name
 from mispair.core.registry import step_module, step_names
 from mispair.core.run_record import RECORD
-from mispair.core.settings import Located, is_sweep
+from mispair.core.settings import Located, is_passed_on, is_sweep
 from mispair.core.words import nearest
 from mispair.evaluation.protocols import BUILT_IN
 from mispair.pairs.scenes.evaluation_sets import EVALUATION_SETS
@@ -379,7 +379,8 @@ def _table(model: type[BaseModel], sections: bool = True) -> list[str]:
     for name, field in model.model_fields.items():
         if not sections and is_section(field.annotation):
             continue
-        text = ("*Sweep.* " if is_sweep(field) else "") + (field.description or "")
+        is_listed = is_sweep(field) and not is_passed_on(field)
+        text = ("*Sweep.* " if is_listed else "") + (field.description or "")
         default = json.dumps(field.default, ensure_ascii=False, default=_shown)
         lines.append(f"| `{name}` | `{default}` | {text.replace('|', chr(92) + '|')} |")
     return lines

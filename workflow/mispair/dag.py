@@ -23,11 +23,12 @@ from mispair.config_paths import Layers
 from mispair.core import run_record
 from mispair.core.files import UserError
 from mispair.core.provenance import PACKAGE, code_version
-from mispair.core.settings import NONE, Settings, command_line
+from mispair.core.settings import NONE, Settings, command_line, option
 from mispair.core.stamps import stamp
 from mispair.evaluation.dag import Evaluation
 from mispair.pairs.captions.table_files import refuse_keys, table_files
 from mispair.pairs.corruption.scheme import Scheme, schemes
+from mispair.pairs.index.image_limits import ImageLimits
 from mispair.pairs.shards.sources import describe, resolve_named, resolve_shards
 from mispair.pretraining.dag import Pretraining
 from mispair.repair import dag as repair
@@ -243,6 +244,12 @@ class Dag:
             fields = self.config.index_shards.json_fields
             update["json_fields"] = self.repair.recorded_fields(fields)
         return command_line(section.model_copy(update=update))
+
+    def image_limits(self) -> str:
+        """Return the settings that decide which images are listed, as command-line flags."""
+        reading = self.config.index_shards
+        names = (*ImageLimits.model_fields, "stall_seconds")
+        return " ".join(f"{option(name)} {getattr(reading, name)}" for name in sorted(names))
 
     def device(self, step: str, wildcards: Any = None) -> str:
         """Return the device of a step; under ``auto`` it is the CPU if its jobs are small.

@@ -48,12 +48,13 @@ def failures(arguments: Sequence[str]) -> int:
 
 
 def retry(arguments: Sequence[str]) -> int:
-    """Print the index files that have rejections of given reasons, and features of their images.
+    """Print the files of shard groups that have rejections of given reasons, for --forcerun.
 
-    All are for --forcerun: an index that is read again alone does not encode images again.
+    For reasons of images it is the list of images, on which index and features depend; for others
+    it is the index, so that no image is encoded again.
     """
+    from mispair.pairs.index.faults import OF_IMAGES, REASONS
     from mispair.pairs.index.index_parts import groups_rejected_for
-    from mispair.pairs.index.policy import REASONS
 
     parser = command_parser(
         "retry",
@@ -62,10 +63,10 @@ def retry(arguments: Sequence[str]) -> int:
     )
     parser.add_argument("reasons", nargs="+", metavar="REASON", help=", ".join(sorted(REASONS)))
     tables = sorted(Path("results").glob("pairs/*/index/*.rejected.parquet"))
-    for table in groups_rejected_for(parser.parse_args(arguments).reasons, tables):
-        index = table.with_name(table.name.replace(".rejected", ""))
-        corpus = index.parent.parent.name
-        print(index, *sorted(Path("results/features").glob(f"{corpus}/*/{index.name}")))
+    reasons = set(parser.parse_args(arguments).reasons)
+    of_images = groups_rejected_for(reasons & OF_IMAGES, tables)
+    for table in groups_rejected_for(reasons, tables):
+        print(table.with_name(table.name.replace(".rejected", ".images" * (table in of_images))))
     return 0
 
 

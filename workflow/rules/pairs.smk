@@ -1,6 +1,10 @@
 # Image-text pairs, generated or indexed. A table by key gives each image its caption; no shard is
 # rewritten.
 
+# Images may be encoded before gather_index has counted the losses. If it stops the run, it should
+# do so early: jobs that it waits for start before others.
+BEFORE_ENCODING = 1
+
 
 rule make_scenes:
     output:
@@ -37,6 +41,7 @@ rule read_captions:
         "logs/read_captions/{corpus}.log",
     benchmark:
         "benchmarks/read_captions/{corpus}.tsv"
+    priority: BEFORE_ENCODING
     conda:
         "../../envs/environment.yaml"
     params:
@@ -50,19 +55,50 @@ rule read_captions:
         " --captions {output.captions:q} {params.flags} > {log:q} 2>&1"
 
 
+# Image features depend on this rule, so it reads no caption: neither a caption table nor a setting
+# of captions is among its inputs and parameters.
+rule list_images:
+    input:
+        shards=steady(dag.shards_of),
+    output:
+        images="results/pairs/{corpus}/index/{group}.images.parquet",
+        unusable="results/pairs/{corpus}/index/{group}.unusable.parquet",
+    log:
+        "logs/list_images/{corpus}/{group}.log",
+    benchmark:
+        "benchmarks/list_images/{corpus}/{group}.tsv"
+    priority: BEFORE_ENCODING
+    conda:
+        "../../envs/environment.yaml"
+    threads: dag.config.index_shards.workers
+    params:
+        *code_version("list_images"),
+        stamps=dag.stamps(dag.shards_of),
+        sources=dag.sources_of,
+        flags=literal(dag.image_limits()),
+    message:
+        "List the images of shard group {wildcards.group} of {wildcards.corpus}"
+    shell:
+        "python -m mispair list-images --shards {input.shards:q} --sources {params.sources:q}"
+        " --workers {threads} --images {output.images:q} --unusable {output.unusable:q}"
+        " {params.flags} > {log:q} 2>&1"
+
+
 rule index_shards:
     input:
         shards=steady(dag.shards_of),
         downloads=steady(dag.downloads_of),
+        images="results/pairs/{corpus}/index/{group}.images.parquet",
+        unusable="results/pairs/{corpus}/index/{group}.unusable.parquet",
         captions=dag.captions(),
     output:
         index="results/pairs/{corpus}/index/{group}.parquet",
         rejected="results/pairs/{corpus}/index/{group}.rejected.parquet",
-        images="results/pairs/{corpus}/index/{group}.images.parquet",
     log:
         "logs/index_shards/{corpus}/{group}.log",
     benchmark:
         "benchmarks/index_shards/{corpus}/{group}.tsv"
+    priority: BEFORE_ENCODING
     conda:
         "../../envs/environment.yaml"
     threads: dag.config.index_shards.workers
@@ -75,8 +111,9 @@ rule index_shards:
         "Index shard group {wildcards.group} of {wildcards.corpus}"
     shell:
         "python -m mispair index-shards --shards {input.shards:q} --sources {params.sources:q}"
-        " --captions {input.captions:q} --workers {threads} --index {output.index:q} --rejected {output.rejected:q}"
-        " --images {output.images:q} {params.flags} > {log:q} 2>&1"
+        " --images {input.images:q} --unusable {input.unusable:q} --captions {input.captions:q}"
+        " --workers {threads} --index {output.index:q} --rejected {output.rejected:q}"
+        " {params.flags} > {log:q} 2>&1"
 
 
 # One file lists the files of many jobs, so that Snakemake looks for fewer files.
@@ -91,6 +128,7 @@ rule list_files:
         "logs/list_files/{corpus}.log",
     benchmark:
         "benchmarks/list_files/{corpus}.tsv"
+    priority: BEFORE_ENCODING
     conda:
         "../../envs/environment.yaml"
     params:
@@ -119,6 +157,7 @@ rule gather_index:
         f"logs/gather_index/{dag.corpus}.log",
     benchmark:
         f"benchmarks/gather_index/{dag.corpus}.tsv"
+    priority: BEFORE_ENCODING
     conda:
         "../../envs/environment.yaml"
     params:

@@ -56,11 +56,8 @@ rule pretrain_towers:
 rule encode_features:
     input:
         shards=steady(dag.shards_of),
-        # Not `ancient`, although no caption decides on the images: then Snakemake would not compare
-        # the stamps of a job whose index runs again, and a replaced shard would keep its features.
+        # No caption is among these inputs or theirs, so corrected captions encode no image again.
         images="results/pairs/{corpus}/index/{group}.images.parquet",
-        # Nothing is encoded before the whole corpus has passed; what it holds changes no feature.
-        passed=ancient("results/pairs/{corpus}/corpus.parquet"),
         towers=steady(dag.tower_files),
     output:
         features="results/features/{corpus}/{towers}/{group}.safetensors",
@@ -132,6 +129,7 @@ use rule list_files as list_features with:
         "logs/list_files/{corpus}/{towers}.log",
     benchmark:
         "benchmarks/list_files/{corpus}/{towers}.tsv"
+    priority: 0
 
 
 rule extract_projection:

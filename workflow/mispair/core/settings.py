@@ -48,6 +48,11 @@ def sweep(default: Any, **field: Any) -> Any:
     return Field(default, json_schema_extra={"sweep": True}, **field)
 
 
+def passed_on(default: Any, **field: Any) -> Any:
+    """Declare a setting of a section that the DAG hands to jobs of another step."""
+    return Field(default, json_schema_extra={"sweep": True, "passed_on": True}, **field)
+
+
 class Located(NamedTuple):
     """Marks a setting that names files: relative paths start at the file that gives them."""
 
@@ -56,8 +61,13 @@ class Located(NamedTuple):
 
 
 def is_sweep(field: Any) -> bool:
-    """Return whether a pydantic field was declared with `sweep`."""
+    """Return whether a pydantic field is on no command line of its step."""
     return bool((field.json_schema_extra or {}).get("sweep"))
+
+
+def is_passed_on(field: Any) -> bool:
+    """Return whether a pydantic field was declared with `passed_on`."""
+    return bool((field.json_schema_extra or {}).get("passed_on"))
 
 
 def takes(annotation: Any, kind: type) -> bool:

@@ -12,8 +12,9 @@ import numpy as np
 
 from mispair.core import files
 from mispair.pairs.captions.user_tables import Columns, read_rows
+from mispair.pairs.index.faults import Fault
 from mispair.pairs.index.index import index_shard
-from mispair.pairs.index.policy import Fault, Policy
+from mispair.pairs.index.policy import Policy
 
 log = logging.getLogger(__name__)
 

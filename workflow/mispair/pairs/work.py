@@ -42,6 +42,13 @@ def read_captions(settings: Any, job: Any, sizes: Sizes) -> Work:
     return Work(table, table, table)
 
 
+def list_images(settings: Any, job: Any, sizes: Sizes) -> Work:
+    pairs = sizes.total(job.shards)
+    sizes.planned[str(job.images)] = pairs
+    side_by_side = min(job.workers, len(job.shards))
+    return Work({"pairs of a worker": pairs / side_by_side}, disk_megabytes={"pairs": pairs})
+
+
 def index_shards(settings: Any, job: Any, sizes: Sizes) -> Work:
     pairs = sizes.total(job.shards)
     sizes.planned[str(job.index)] = pairs

@@ -27,6 +27,7 @@ PRINTED: dict[str, tuple[str, ...]] = {
     "identify_basis": ("Definition of purity",),
     "draw_neurons": ("Definition of purity",),
     "corrupt_captions": ("Schemes of corruption",),
+    "list_images": ("The corpus",),
     "index_shards": ("The corpus",),
     "gather_index": ("The corpus", "Captions and images"),
     "encode_features": ("Encoding",),

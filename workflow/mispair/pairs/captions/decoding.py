@@ -8,7 +8,9 @@ import unicodedata
 from typing import Any
 
 from mispair.pairs.captions.scripts import count_words, is_blank
-from mispair.pairs.index.policy import Fault, Policy, RejectedError
+from mispair.pairs.index.faults import Fault, RejectedError
+from mispair.pairs.index.policy import Policy
+from mispair.pairs.shards.shards import is_encodable
 
 PERSON = "<PERSON>"
 """Placeholder of Conceptual 12M for names."""
@@ -266,15 +268,6 @@ def _json(content: bytes) -> Any:
         raise ValueError(f"is not UTF-8: {error.reason}") from error
     except RecursionError as error:
         raise ValueError("is nested too deeply") from error
-
-
-def is_encodable(text: str) -> bool:
-    """Return whether a text can be written as UTF-8, as Parquet does: it has no lone surrogates."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def _short_text(value: object) -> str | None:

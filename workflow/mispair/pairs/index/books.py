@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from mispair.core.files import UserError, parquet_metadata
-from mispair.pairs.index.policy import Fault
+from mispair.pairs.index.faults import Fault
 
 Tables = dict[str, Path]
 """A file of each group."""

@@ -66,8 +66,8 @@ from mispair.core.files import UserError
 from mispair.core.metrics import Row
 from mispair.pairs.index.books import IMAGE, KEY, Books, read_columns
 from mispair.pairs.index.corpus import Pairs
+from mispair.pairs.index.faults import Fault
 from mispair.pairs.index.identities import text_hashes
-from mispair.pairs.index.policy import Fault
 
 log = logging.getLogger(__name__)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import hashlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
@@ -17,18 +16,20 @@ from mispair.pairs.captions.decoding import (
     check_caption,
     decode_captions,
     describe_caption,
-    is_encodable,
     sidecar_fields,
     sidecar_text,
     split_lines,
 )
-from mispair.pairs.index.policy import Fault, Policy, RejectedError
-from mispair.pairs.shards.images import (
-    ExtremeShapeError,
-    TooManyPixelsError,
-    UndecodableImageError,
-    image_size,
+from mispair.pairs.index.faults import Fault, RejectedError
+from mispair.pairs.index.image_list import (
+    MAX_DETAIL,
+    ImageList,
+    content,
+    list_images,
+    readable,
+    why_unopened,
 )
+from mispair.pairs.index.policy import Policy
 from mispair.pairs.shards.shards import (
     BUFFER_BYTES,
     MAX_TEXT_BYTES,
@@ -37,26 +38,18 @@ from mispair.pairs.shards.shards import (
     Run,
     ShardReader,
     damaged_key,
+    image_candidates,
+    is_encodable,
     split_run,
 )
 from mispair.pairs.shards.tar_members import BrokenTarError, Member
 
-MAX_DETAIL = 300
 RUNS_PER_LOOKUP = 256
 MOST_CAPTIONS = 100
 """Captions of one picture; every pair takes as much memory as the one with the most."""
 
-IMAGE_FAULTS = {
-    UndecodableImageError: Fault.UNDECODABLE_IMAGE,
-    TooManyPixelsError: Fault.TOO_MANY_PIXELS,
-    ExtremeShapeError: Fault.EXTREME_SHAPE,
-}
-
 Lookup = Callable[[list[str]], dict[str, list[str]]]
 """From keys, or from other values that join a caption table to pairs, to the table's captions."""
-
-IMAGE = "image"
-"""Key of a verdict under which the columns of a usable image are."""
 
 JOIN_VALUE = "join_value"
 """Column of an index whose pairs are joined to a caption table by something other than the key."""
@@ -73,14 +66,10 @@ class TableCaptions(NamedTuple):
 
 @dataclass
 class ShardIndex:
-    """What one shard holds: ``kept`` and ``rejected`` rows; together every key that was read.
-
-    ``images`` are the usable images, whatever the captions of their samples.
-    """
+    """What one shard holds: ``kept`` and ``rejected`` rows; together every key that was read."""
 
     kept: list[dict[str, Any]] = field(default_factory=list)
     rejected: list[dict[str, Any]] = field(default_factory=list)
-    images: list[dict[str, Any]] = field(default_factory=list)
     ignored: int = 0
     """Members that belong to no sample."""
 
@@ -95,16 +84,12 @@ def caption_id(caption: str) -> str:
     return hashlib.sha256(caption.encode()).hexdigest()[:16]
 
 
-def image_id(encoded: bytes) -> str:
-    """Return 16 hexadecimal digits that name an image's file content."""
-    return hashlib.sha256(encoded).hexdigest()[:16]
-
-
 def index_shard(
     shard: Path,
     policy: Policy,
     lookup: Lookup | None = None,
     alive: Callable[[], None] = lambda: None,
+    images: ImageList | None = None,
 ) -> ShardIndex:
     """Read a shard and give each key its verdict; nothing in its content raises an error.
 
@@ -117,23 +102,25 @@ def index_shard(
         `policy.join` is not the key. Needed if `policy.table` is not none.
     alive : callable
         Called at least once for each sample: as long as it is, the reader has not stalled.
+    images : ImageList, optional
+        The images of the shard; by default they are listed first, with the limits of the policy.
 
     Returns
     -------
     ShardIndex
-        ``images`` rows: key, shard, image_offset and image_bytes (where the image is in the file),
-        image_id, width and height (pixels, as a viewer shows it). ``kept`` rows: the same, row (of
-        the image in ``images``), caption, caption_id, more_captions, words, characters, person,
-        non_ascii, control, url, status, sha256, licence, uid; ``join_value`` if `policy.join` is
-        not the key; and `policy.json_fields`. ``rejected`` rows: key, shard, reason, detail. A key
-        whose members are not adjacent is rejected in one row, and its images are not listed: a
-        partial sample is never taken for a whole one. A damaged shard gives one row for all that
-        could not be read, and so does a shard without a sample.
+        ``kept`` rows: key, shard, the columns of the image in the list, row (of the image in the
+        list), caption, caption_id, more_captions, words, characters, person, non_ascii, control,
+        url, status, sha256, licence, uid; ``join_value`` if `policy.join` is not the key; and
+        `policy.json_fields`. ``rejected`` rows: key, shard, reason, detail. A key whose members are
+        not adjacent is rejected in one row: a partial sample is never taken for a whole one. A
+        damaged shard gives one row for all that could not be read, and so does a shard without a
+        sample, and all from the first image that was not listed because the shard broke off then.
 
     Raises
     ------
     UserError
-        If the shard is gone: it was there when the job began, so no pair of it is rejected.
+        If the shard is gone, or was changed after its images were listed: no pair of it is
+        rejected for that.
     """
     if (lookup is None) != (policy.table == "none"):
         raise ValueError("a caption table is looked up if, and only if, the policy names one")
@@ -141,18 +128,13 @@ def index_shard(
         # An error of the lookup or the heartbeat below must not be taken for one of the shard.
         opened = Path(shard).open("rb", buffering=BUFFER_BYTES)  # noqa: SIM115 (closed below)
     except OSError as error:
-        if error.errno in (errno.ENOENT, errno.ESTALE):
-            raise UserError(
-                f"{shard}: is gone since this job began. Restore it and run the command again."
-            ) from error
-        damage = {
-            "reason": Fault.DAMAGED_SHARD,
-            "detail": f"cannot be opened: {error.strerror}",
-        }
+        damage = {"reason": Fault.DAMAGED_SHARD, "detail": why_unopened(error, shard)}
         return _sorted_out(shard.name, [("", damage)], ignored=0)
+    if images is None:
+        images = list_images(shard, policy, policy.max_member_bytes, alive)
     with opened:
         reader = ShardReader(opened)
-        verdicts = list(_verdicts(reader, policy, lookup, alive))
+        verdicts = list(_verdicts(reader, policy, lookup, alive, images))
     if not verdicts:
         others = f"; none of its {reader.ignored} members belongs to one" * bool(reader.ignored)
         detail = f"holds no sample{others or ', and no other file'}"
@@ -161,7 +143,11 @@ def index_shard(
 
 
 def _verdicts(
-    reader: ShardReader, policy: Policy, lookup: Lookup | None, alive: Callable[[], None]
+    reader: ShardReader,
+    policy: Policy,
+    lookup: Lookup | None,
+    alive: Callable[[], None],
+    images: ImageList,
 ) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield each key as the tar has it, not necessarily writable as text, and its verdict."""
     extension = policy.caption_extension
@@ -173,10 +159,11 @@ def _verdicts(
             for run in runs:
                 key = run.key
                 alive()
-                for candidate in split_run(run, extension, table.captions.__contains__):
+                named = table.captions.keys() - image_candidates(run)[1]
+                for candidate in split_run(run, extension, named.__contains__):
                     key = candidate.key
                     alive()
-                    yield key, _verdict(candidate, policy, table, reader)
+                    yield key, _verdict(candidate, policy, table, reader, images)
                 if run.damage:
                     key = damaged_key(run, extension)
                     yield key, {"reason": Fault.DAMAGED_SHARD, "detail": run.damage}
@@ -228,38 +215,55 @@ def _sorted_out(shard: str, verdicts: list[tuple[str, dict[str, Any]]], ignored:
                 "detail": f"its members are in {times[key]} places of the shard: pack it in the "
                 "order of names (tar --sort=name)",
             }
-        row = {"key": _readable(key), "shard": shard, **verdict}
-        if image := row.pop(IMAGE, None):
-            index.images.append({"key": row["key"], "shard": shard, **image})
+        row = {**verdict, "key": readable(key), "shard": shard}
         if "reason" in verdict:
-            row["detail"] = _readable(row["detail"])[:MAX_DETAIL]
+            row["detail"] = readable(row["detail"])[:MAX_DETAIL]
             index.rejected.append(row)
         else:
-            index.kept.append({**row, **image, "row": len(index.images) - 1})
+            index.kept.append(row)
     return index
 
 
-def _readable(text: str) -> str:
-    """Return the text with bytes that are not UTF-8 spelled out: Parquet holds characters only."""
-    return text.encode("utf-8", "backslashreplace").decode()
-
-
 def _verdict(
-    candidate: Candidate, policy: Policy, table: TableCaptions, reader: ShardReader
+    candidate: Candidate,
+    policy: Policy,
+    table: TableCaptions,
+    reader: ShardReader,
+    images: ImageList,
 ) -> dict[str, Any]:
-    """Return the row of a pair or its first fault; with its image, if that can be used."""
+    """Return the row of a pair, or its first fault."""
     try:
         member = _image_member(candidate)
+        captions = _of_captions(candidate, policy, table, reader)
+        return {**_image(member, images, reader), **captions}
     except RejectedError as error:
         return error.row()
-    try:
-        captions = _of_captions(candidate, policy, table, reader)
-    except RejectedError as error:
-        captions = error.row()
-    try:
-        return {**captions, IMAGE: _image(member, policy, reader)}
-    except RejectedError as error:
-        return captions if "reason" in captions else error.row()
+
+
+def _image(member: Member, images: ImageList, reader: ShardReader) -> dict[str, Any]:
+    """Return the columns of an image in the list of its shard and its row there.
+
+    Raises
+    ------
+    RejectedError
+        If it cannot be encoded.
+    BrokenTarError
+        If the shard broke off before the image was listed.
+    UserError
+        If the image is not listed although the shard was read to its end.
+    """
+    offset = member.offset
+    if offset in images.usable:
+        return {**images.usable[offset], "row": images.rows[offset]}
+    if offset in images.faults:
+        reason, detail = images.faults[offset]
+        raise RejectedError(Fault(reason), detail)
+    if images.damage:
+        raise BrokenTarError(images.damage[1])
+    raise UserError(
+        f"{reader.opened.name}: {member.name!r} is not in the list of its images, so the shard was "
+        "changed after they were listed. Run the command again."
+    )
 
 
 def _image_member(candidate: Candidate) -> Member:
@@ -270,27 +274,6 @@ def _image_member(candidate: Candidate) -> Member:
     if candidate.image is None:
         raise RejectedError(Fault.NO_IMAGE, str(candidate))
     return candidate.image
-
-
-def _image(member: Member, policy: Policy, reader: ShardReader) -> dict[str, Any]:
-    """Return where an image is and its size, or raise its fault."""
-    encoded = _content(member, policy.max_member_bytes, reader)
-    try:
-        width, height = image_size(encoded, policy.max_image_pixels, policy.max_aspect_ratio)
-    except UndecodableImageError as error:
-        raise RejectedError(IMAGE_FAULTS[type(error)], str(error)) from error
-    if min(width, height) < policy.min_image_side:
-        raise RejectedError(
-            Fault.TOO_SMALL_IMAGE,
-            f"{width} x {height} pixels, a side is below {policy.min_image_side}",
-        )
-    return {
-        "image_offset": member.offset,
-        "image_bytes": member.size,
-        "image_id": image_id(encoded),
-        "width": width,
-        "height": height,
-    }
 
 
 def _of_captions(
@@ -306,15 +289,6 @@ def _of_captions(
         **_sidecar(candidate.of(SIDECAR_EXTENSION), policy, reader),
         **({JOIN_VALUE: table.values.get(candidate.key)} if policy.join_field else {}),
     }
-
-
-def _content(member: Member, limit: int, reader: ShardReader) -> bytes:
-    if member.size > limit:
-        raise RejectedError(
-            Fault.MEMBER_TOO_LARGE,
-            f"{member.name}: {member.size} bytes are over the limit of {limit}",
-        )
-    return reader.read(member)
 
 
 def _captions(
@@ -361,15 +335,15 @@ def _not_in_table(candidate: Candidate, policy: Policy, table: TableCaptions) ->
 def _own_captions(candidate: Candidate, policy: Policy, reader: ShardReader) -> list[str]:
     if candidate.caption is None:
         raise RejectedError(Fault.NO_CAPTION, str(candidate))
-    content = _content(candidate.caption, policy.max_caption_bytes, reader)
-    return decode_captions(content, policy.caption_field)
+    encoded = content(candidate.caption, policy.max_caption_bytes, reader)
+    return decode_captions(encoded, policy.caption_field)
 
 
 def _sidecar(member: Member | None, policy: Policy, reader: ShardReader) -> dict[str, str | None]:
     if member is None or member.size > MAX_TEXT_BYTES:
         return dict.fromkeys((*SIDECAR_FIELDS, *policy.json_fields))
-    content = reader.read(member)
+    encoded = reader.read(member)
     further = {
-        name: sidecar_text(content, name.removeprefix("json:")) for name in policy.json_fields
+        name: sidecar_text(encoded, name.removeprefix("json:")) for name in policy.json_fields
     }
-    return sidecar_fields(content) | further
+    return sidecar_fields(encoded) | further

@@ -14,9 +14,9 @@ from mispair.pairs.captions.sorted_captions import join_of, read_sorted
 from mispair.pairs.captions.table_files import KEY
 from mispair.pairs.index.books import Books, read_columns
 from mispair.pairs.index.corpus import Pairs
+from mispair.pairs.index.faults import Fault
 from mispair.pairs.index.identities import text_hashes
 from mispair.pairs.index.index import JOIN_VALUE
-from mispair.pairs.index.policy import Fault
 
 EXAMPLE_LENGTH = 80
 """Characters of an example in a message."""

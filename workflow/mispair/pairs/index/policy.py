@@ -1,61 +1,21 @@
-"""What is a pair, and the closed set of reasons for which one is rejected."""
+"""What is a pair: where its caption comes from, and configurable limits."""
 
 from __future__ import annotations
 
 import re
-from enum import StrEnum
 from typing import Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from mispair.core import settings
+from mispair.pairs.index.image_limits import ImageLimits
 from mispair.pairs.shards.shards import (
-    MAX_ASPECT_RATIO,
     MAX_MEMBER_BYTES,
-    MAX_PIXELS,
     MAX_TEXT_BYTES,
     SIDECAR_EXTENSION,
 )
 
 
-class Fault(StrEnum):
-    """Why a pair is rejected; a table of rejections has no other reasons."""
-
-    NO_IMAGE = "no-image"
-    NO_CAPTION = "no-caption"
-    NOT_IN_TABLE = "not-in-caption-table"
-    EMPTY_CAPTION = "empty-caption"
-    UNDECODABLE_CAPTION = "undecodable-caption"
-    CONTROL_CHARACTERS = "control-characters"
-    CAPTION_LENGTH = "caption-length"
-    UNDECODABLE_IMAGE = "undecodable-image"
-    TOO_MANY_PIXELS = "too-many-pixels"
-    TOO_SMALL_IMAGE = "too-small-image"
-    EXTREME_SHAPE = "extreme-shape"
-    MEMBER_TOO_LARGE = "member-too-large"
-    UNDECODABLE_KEY = "undecodable-key"
-    AMBIGUOUS_KEY = "ambiguous-key"
-    DAMAGED_SHARD = "damaged-shard"
-    LOST_WORKER = "lost-worker"
-
-
-REASONS = tuple(map(str, Fault))
-
-
-class RejectedError(Exception):
-    """A sample, or one of its captions, that is not used; `detail` explains the reason."""
-
-    def __init__(self, reason: Fault, detail: str):
-        super().__init__(detail)
-        self.reason = reason
-        self.detail = detail
-
-    def row(self) -> dict[str, str]:
-        """Return the reason and the detail as columns of the table of rejections."""
-        return {"reason": self.reason, "detail": self.detail}
-
-
-class PolicySettings(settings.Settings):
+class PolicySettings(ImageLimits):
     """What is a pair: where captions come from, and configurable limits."""
 
     caption_from: str = Field(
@@ -89,22 +49,6 @@ class PolicySettings(settings.Settings):
     max_words: int | None = Field(None, ge=1, description="Greatest number of words in a caption.")
     max_characters: int | None = Field(
         None, ge=1, description="Greatest number of characters in a caption."
-    )
-    max_image_pixels: int = Field(
-        MAX_PIXELS,
-        ge=1,
-        description="Greatest width x height of an image, in pixels; larger ones are refused "
-        "before they are decoded. The default is Pillow's warning limit.",
-    )
-    min_image_side: int = Field(
-        1, ge=1, description="Least width and least height of an image, in pixels."
-    )
-    max_aspect_ratio: float = Field(
-        MAX_ASPECT_RATIO,
-        ge=1,
-        description="Greatest longer side of an image over its shorter one; others are refused "
-        "before they are decoded. Resized for a tower of 224 pixels, an image at this limit has "
-        "224 x 44,800 pixels.",
     )
 
     @field_validator("json_fields")

@@ -1,4 +1,4 @@
-"""Read images from the positions that an index has for them, and the captions of an index."""
+"""Read images from the positions that an index has for them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from mispair.core.files import UserError
-from mispair.pairs.index.index import caption_id, image_id
+from mispair.pairs.index.image_list import image_id
 from mispair.pairs.shards.images import UndecodableImageError, decode_image
 
 if TYPE_CHECKING:
@@ -93,11 +93,3 @@ def read_images(shard: Path, sites: Sequence[Place]) -> Iterator[Image.Image]:
                 f"{shard}: the image of {site.key!r} cannot be decoded ({error}). Index the shard "
                 "again with this version."
             ) from error
-
-
-def distinct_captions(index: pd.DataFrame) -> dict[str, str]:
-    """Return every text that pairs of an index have, once, by caption id and sorted by it."""
-    texts = dict(zip(index["caption_id"], index["caption"], strict=True))
-    for further in index["more_captions"]:
-        texts.update((caption_id(text), text) for text in further)
-    return dict(sorted(texts.items()))

@@ -9,7 +9,8 @@ import pandas as pd
 import pyarrow.parquet as pq
 
 from mispair.core import seeds
-from mispair.pairs.index.reading import distinct_captions, locations, read_encoded
+from mispair.pairs.index.index import caption_id
+from mispair.pairs.index.reading import locations, read_encoded
 from mispair.pairs.report.contact_sheet import Sample
 from mispair.report.tables import main_first
 
@@ -75,3 +76,11 @@ def _rows(paths: Iterable[Path], column: str, values: list[str]) -> pd.DataFrame
     """Return rows of tables; filtered while reading, as an index may be larger than memory."""
     tables = [pq.read_table(path, filters=[(column, "in", values)]).to_pandas() for path in paths]
     return pd.concat(tables, ignore_index=True)
+
+
+def distinct_captions(index: pd.DataFrame) -> dict[str, str]:
+    """Return every text that pairs of an index have, once, by caption id and sorted by it."""
+    texts = dict(zip(index["caption_id"], index["caption"], strict=True))
+    for further in index["more_captions"]:
+        texts.update((caption_id(text), text) for text in further)
+    return dict(sorted(texts.items()))

@@ -17,6 +17,7 @@ IMAGE_EXTENSIONS = (
     *("jpg", "jpeg", "jpe", "jfif", "png", "webp", "gif", "bmp", "tif", "tiff"),
     *("ppm", "pgm", "pbm", "pnm"),
 )
+_ENDINGS_OF_IMAGES = tuple(f".{extension}" for extension in IMAGE_EXTENSIONS)
 CAPTION_EXTENSION = "txt"
 SIDECAR_EXTENSION = "json"
 MAX_MEMBER_BYTES = 268_435_456
@@ -83,6 +84,11 @@ class Candidate:
         return next((m for e, m in self.members if e in extensions and m.is_file), None)
 
     @property
+    def images(self) -> list[str]:
+        """The extensions of all members that have one of an image."""
+        return [extension for extension, _ in self.members if extension in IMAGE_EXTENSIONS]
+
+    @property
     def image(self) -> Member | None:
         """The image's member, or None."""
         return self.of(*IMAGE_EXTENSIONS)
@@ -96,10 +102,10 @@ class Candidate:
     def ambiguity(self) -> str:
         """What occurs more than once, in words; empty if nothing does."""
         extensions = [extension for extension, _ in self.members]
-        images = [extension for extension in extensions if extension in IMAGE_EXTENSIONS]
         repeated = sorted({e for e in extensions if extensions.count(e) > 1})
         if repeated:
             return f"has more than one {', '.join(repeated)}"
+        images = self.images
         return f"has several images: {', '.join(images)}" if len(images) > 1 else ""
 
     def __str__(self) -> str:
@@ -151,6 +157,15 @@ def belongs_to_no_sample(member: Member) -> bool:
         or "/__MACOSX/" in member.name
         or member.kind == "a directory"
     )
+
+
+def is_encodable(text: str) -> bool:
+    """Return whether a text can be written as UTF-8, as Parquet does: it has no lone surrogates."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 @dataclass
@@ -271,12 +286,7 @@ def split_run(
     >>> keys("000.json")
     ['000']
     """
-    stems: dict[str, Candidate] = {}
-    for member in run.members:
-        stem, extension = _last_extension(member.name, caption_extension)
-        candidate = stems.setdefault(stem, Candidate(stem, [], caption_extension))
-        candidate.members.append((extension, member))
-    whole = [candidate for stem, candidate in stems.items() if stem not in _half_read(run, stems)]
+    whole = _whole_stems(run, caption_extension)
     judged = {c.key for c in whole if c.image and (c.caption or has_table_caption(c.key))}
     if run.key not in judged:
         judged |= {c.key for c in whole if c.image or c.caption}
@@ -287,10 +297,55 @@ def split_run(
     return [Candidate(run.key, everything, caption_extension)]
 
 
+def image_candidates(run: Run) -> tuple[list[Candidate], set[str]]:
+    """Return the stems of a run whose images are listed, and those that are extra members.
+
+    Names of members alone decide, for every caption extension and caption table. If the run's own
+    key has an image and a text of its own, an image without any text of its own is an extra member.
+    Every pair that `split_run` finds has a listed image, if no table names an extra member.
+
+    Examples
+    --------
+    >>> def keys(*names):
+    ...     listed, extra = image_candidates(Run("000", [Member(name, 0, 0) for name in names]))
+    ...     return [c.key for c in listed], extra
+    >>> keys("000.jpg", "000.seg.png", "000.txt")
+    (['000'], {'000.seg'})
+    >>> keys("000.final.jpg", "000.final.txt", "000.draft.jpg")
+    (['000.final', '000.draft'], set())
+    """
+    images = [stem for stem in _whole_stems(run, CAPTION_EXTENSION) if stem.image]
+    keys = [stem.key for stem in images]
+    if len(keys) < 2 or run.key not in keys:
+        return images, set()
+    texts = [
+        member.name
+        for member in run.members
+        if member.is_file and not member.name.lower().endswith(_ENDINGS_OF_IMAGES)
+    ]
+    of_others = tuple(f"{key}." for key in keys if key != run.key)
+    if all(text.startswith(of_others) for text in texts):
+        return images, set()
+    with_text = {key for key in keys if any(text.startswith(f"{key}.") for text in texts)}
+    extra = set(keys) - with_text - {run.key}
+    return [stem for stem in images if stem.key not in extra], extra
+
+
 def damaged_key(run: Run, caption_extension: str) -> str:
     """Return the key of the sample that a damaged shard broke in; empty if there is none."""
     stems = [_last_extension(member.name, caption_extension)[0] for member in run.members]
     return run.key if run.key in stems or not stems else stems[-1]
+
+
+def _whole_stems(run: Run, caption_extension: str) -> list[Candidate]:
+    """Return what a run holds under each stem, without the stems that damage interrupts."""
+    stems: dict[str, Candidate] = {}
+    for member in run.members:
+        stem, extension = _last_extension(member.name, caption_extension)
+        candidate = stems.setdefault(stem, Candidate(stem, [], caption_extension))
+        candidate.members.append((extension, member))
+    half_read = _half_read(run, stems)
+    return [candidate for stem, candidate in stems.items() if stem not in half_read]
 
 
 def _half_read(run: Run, stems: dict[str, Candidate]) -> set[str]:

@@ -37,44 +37,49 @@ def run(
     *,
     shards: list[Path],
     sources: list[str],
+    images: Path,
+    unusable: Path,
     captions: list[Path],
     workers: int,
     index: Path,
     rejected: Path,
-    images: Path,
 ) -> None:
     """Write the kept pairs and the rejected samples of a group of shards; read = kept + rejected.
 
-    `images` gets all images that can be encoded, whatever their captions: image features depend on
-    this table only.
+    `images` and `unusable` are the lists of `list_images`.
 
     Finished shards are kept next to `index` until all are, so that a killed job can resume.
     """
+    from functools import partial
+
     from mispair.core.progress import Progress
     from mispair.core.provenance import code_version, fingerprint
     from mispair.core.resume import checkpoints
     from mispair.pairs.captions.sorted_captions import join_of
     from mispair.pairs.captions.table_files import KEY
-    from mispair.pairs.index import index_parts
+    from mispair.pairs.index import image_parts, index_parts, parts
+    from mispair.pairs.index.index import index_shard
     from mispair.pairs.index.reading import by_name
 
-    log = logging.getLogger(__name__)
     table = captions[0] if captions else None
     policy = Policy(
         **{name: getattr(settings, name) for name in PolicySettings.model_fields},
         table=settings.table_captions if table else "none",
         join=join_of(table) if table else KEY,
     )
-    folder = index.with_name(f"{index.name}.parts")
-    code = code_version("index_shards")
-    parts = index_parts.plan(by_name(shards, sources), folder, policy, table, code)
+    folder, code = index.with_name(f"{index.name}.parts"), code_version("index_shards")
+    shared = [repr(policy), *code, *(parts.state(table) if table else [])]
+    lists = image_parts.read_lists(images, unusable)
+    planned = parts.plan(by_name(shards, sources), folder, shared, lists)
+    lost = index_parts.unlisted(planned)
+    readable = [part for part in planned if part not in lost]
+    task = partial(index_parts.write_part, read=index_shard, policy=policy, table=table)
     with checkpoints(folder, fingerprint(code)) as states:
-        with Progress("indexing", len(parts), "shards") as progress:
-            lost = index_parts.read_unfinished(
-                parts, policy, table, workers=workers, stall_seconds=settings.stall_seconds,
-                ending=states.ending, progress=progress.reach,
+        with Progress("indexing", len(readable), "shards") as progress:
+            lost |= parts.read_unfinished(
+                task, readable, workers=workers, stall_seconds=settings.stall_seconds,
+                describe=index_parts.count, ending=states.ending, progress=progress.reach,
             )  # fmt: skip
-        counts = index_parts.gather(
-            parts, lost, policy, index=index, rejected=rejected, images=images
-        )
-    log.info("%d shards: %s%s", len(parts), counts, counts.table())
+        counts = index_parts.gather(planned, lost, policy, index=index, rejected=rejected)
+    log = logging.getLogger(__name__)
+    log.info("%d shards: %s%s", len(planned), counts, counts.table())

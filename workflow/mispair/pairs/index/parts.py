@@ -1,0 +1,149 @@
+"""One finished part on disk for each shard of a job, so that a killed job can resume."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from mispair.core import files, provenance
+from mispair.pairs.shards.supervision import Lost, supervise
+
+
+@dataclass(frozen=True)
+class Part:
+    """What was read from one shard, on disk; `stem` differs when anything it depends on does."""
+
+    name: str
+    """As the index names the shard: its file name, after ``SOURCE/`` if sources have names."""
+    shard: Path
+    folder: Path
+    stem: str
+    tables: tuple[pa.Table, ...] = field(default=(), compare=False, repr=False)
+    """What another job found in the shard, if the reader needs it."""
+
+    def __str__(self) -> str:
+        return self.name
+
+    @property
+    def prefix(self) -> str:
+        """What precedes the keys of the shard: ``SOURCE/``, or nothing."""
+        return self.name.removesuffix(self.shard.name)
+
+    @property
+    def main(self) -> Path:
+        """The table that is written last, so the part is complete if it exists."""
+        return self.folder / f"{self.stem}.parquet"
+
+    @property
+    def rejected(self) -> Path:
+        """Table of the rejected samples."""
+        return self.folder / f"{self.stem}.rejected.parquet"
+
+
+def plan(
+    shards: Mapping[str, Path],
+    folder: Path,
+    shared: Sequence[str | bytes],
+    tables: Mapping[str, tuple[pa.Table, ...]] | None = None,
+) -> list[Part]:
+    """Name the part of each shard, in the order of the sorted shards, or of their named sources.
+
+    A name depends on what all parts share, such as settings and code, on the shard (path, size,
+    time of change) and on its tables, so a part that is on disk can be reused.
+
+    Raises
+    ------
+    UserError
+        If a file is missing.
+    """
+    parts = []
+    for name, shard in shards.items():
+        given = () if tables is None else tables[name]
+        content = [repr(table.to_pydict()) for table in given]
+        digest = provenance.fingerprint([*shared, *state(shard), name, *content])
+        parts.append(Part(name, shard, folder, f"{shard.stem[:40]}.{digest}", given))
+    return sorted(parts, key=lambda part: (part.prefix, part.shard))
+
+
+def state(path: Path) -> list[str | bytes]:
+    """Return path, size and time of change of a file; raise a UserError if it is missing."""
+    try:
+        stat = path.stat()
+    except OSError as error:
+        raise files.UserError(
+            f"{path}: cannot be read ({error.strerror}). Restore it, or correct `shards`."
+        ) from error
+    return [os.fsencode(path), str(stat.st_size), str(stat.st_mtime_ns)]
+
+
+def read_unfinished(
+    task: Callable[[Part, Callable[[], None]], float],
+    parts: Sequence[Part],
+    *,
+    workers: int,
+    stall_seconds: float,
+    describe: Callable[[Part], object],
+    ending: Callable[[], bool] = lambda: False,
+    progress: Callable[[int], None] = lambda shards: None,
+) -> dict[Part, str]:
+    """Read the shards whose parts are not on disk yet, in child processes, side by side.
+
+    `task` writes a part and returns the seconds that it took. It ends once `ending` returns True;
+    shards that are read by then stay read. `progress` gets their number, and `describe` the content
+    of a part for the log. Returns the cause for each shard that no worker could read.
+    """
+    log = logging.getLogger(__name__)
+    waiting = [part for part in parts if not part.main.is_file()]
+    if len(waiting) < len(parts):
+        log.info("%d of %d shards were read before", len(parts) - len(waiting), len(parts))
+    lost = {}
+    finished = len(parts) - len(waiting)
+    progress(finished)
+    with closing(
+        supervise(task, waiting, workers=workers, stall_seconds=stall_seconds, ending=ending)
+    ) as outcomes:
+        for done, (part, seconds) in enumerate(outcomes, start=finished + 1):
+            if isinstance(seconds, Lost):
+                log.warning("%s: lost: %s", part, seconds.detail)
+                lost[part] = seconds.detail
+            else:
+                log.info("%s: %s, %.1f s", part, describe(part), seconds)
+            progress(done)
+    return lost
+
+
+def named(part: Part, rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return rows with the name of their shard; keys of a named source begin with its name."""
+    return [
+        {**row, "shard": part.name, "key": row["key"] and part.prefix + row["key"]} for row in rows
+    ]
+
+
+def table_of(rows: list[dict[str, Any]], schema: pa.Schema) -> pa.Table:
+    """Return rows as a table; raise a ValueError if their columns are not those of the schema."""
+    for row in rows:
+        if row.keys() != set(schema.names):  # pyarrow would leave columns out, or fill them
+            raise ValueError(f"a row has columns {sorted(row)}, not {sorted(schema.names)}")
+    return pa.Table.from_pylist(rows, schema=schema)
+
+
+def write(
+    path: Path, schema: pa.Schema, tables: Iterable[pa.Table], metadata: Mapping[str, str]
+) -> None:
+    """Write tables as the row groups of a Parquet file; empty ones are left out."""
+    schema = schema.with_metadata(dict(metadata))
+    with (
+        files.replacing(path) as temporary,
+        pq.ParquetWriter(temporary, schema, compression="zstd") as writer,
+    ):
+        for table in tables:
+            if table.num_rows:
+                writer.write_table(table.replace_schema_metadata(dict(metadata)))

@@ -1,0 +1,58 @@
+"""Read tar shards and list the images that can be encoded, whatever the captions."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+from mispair.core import settings
+
+
+class Settings(settings.Settings):
+    """There is nothing to set here: the limits are settings of `index_shards`."""
+
+
+def run(
+    settings: Settings,
+    *,
+    shards: list[Path],
+    sources: list[str],
+    max_image_pixels: int,
+    min_image_side: int,
+    max_aspect_ratio: float,
+    stall_seconds: float,
+    workers: int,
+    images: Path,
+    unusable: Path,
+) -> None:
+    """Write the images of a group of shards, and those that cannot be encoded.
+
+    Image features depend on these tables only.
+
+    Finished shards are kept next to `images` until all are, so that a killed job can resume.
+    """
+    from functools import partial
+
+    from mispair.core.progress import Progress
+    from mispair.core.provenance import code_version, fingerprint
+    from mispair.core.resume import checkpoints
+    from mispair.pairs.index import image_parts, parts
+    from mispair.pairs.index.image_limits import ImageLimits
+    from mispair.pairs.index.reading import by_name
+
+    limits = ImageLimits(
+        max_image_pixels=max_image_pixels,
+        min_image_side=min_image_side,
+        max_aspect_ratio=max_aspect_ratio,
+    )
+    folder, code = images.with_name(f"{images.name}.parts"), code_version("list_images")
+    planned = parts.plan(by_name(shards, sources), folder, [repr(limits), *code])
+    task = partial(image_parts.write_part, limits=limits)
+    with checkpoints(folder, fingerprint(code)) as states:
+        with Progress("listing", len(planned), "shards") as progress:
+            lost = parts.read_unfinished(
+                task, planned, workers=workers, stall_seconds=stall_seconds,
+                describe=image_parts.describe, ending=states.ending, progress=progress.reach,
+            )  # fmt: skip
+        counts = image_parts.gather(planned, lost, images=images, unusable=unusable)
+    logging.getLogger(__name__).info("%d shards: %d images, %d faults", len(planned), *counts)
