@@ -12,7 +12,7 @@ from huggingface_hub import DatasetCard
 from mispair import cli
 from mispair.audit.dag import files as audit_files
 from mispair.audit.seen_pairs import may_have_seen
-from mispair.core import files
+from mispair.core import files, metrics
 from mispair.pairs.index.index import caption_id
 from mispair.towers.pretraining.pretraining import corpus_fingerprint
 from tests.audit.made_up import Files, embeddings, swapped
@@ -271,6 +271,26 @@ def test_a_wrong_list_of_trusted_pairs_is_one_message(made, tmp_path, capsys, co
     assert cli.main(made.command("audit-pairs", similar="", trusted=path, **outputs)) == 2
     message = capsys.readouterr().err
     assert all(word in message for word in ["trusted", *words]), message
+
+
+@pytest.mark.parametrize(
+    ("list_of", "expected"),
+    [
+        (None, None),
+        (lambda keys: keys[:60], 0),
+        (lambda keys: [*keys[:60], "nobody", keys[3], "no one", "nobody"], 2),
+    ],
+)
+def test_trusted_keys_without_a_pair_are_counted(made, tmp_path, list_of, expected):
+    path = tmp_path / "trusted.txt"
+    if list_of:
+        path.write_text("\n".join(list_of(made.keys)))
+    outputs = {"audit": tmp_path / "audit.parquet", "rates": tmp_path / "audit.json"}
+    given = path if list_of else ""
+    assert cli.main(made.command("audit-pairs", similar="", trusted=given, **outputs)) == 0
+    rows = {row["metric"]: row["value"] for row in metrics.read_metrics(outputs["rates"])[0]}
+    assert rows.get("trusted_left_out") == expected
+    assert rows["trusted_pairs"] == (60 if list_of else 0)
 
 
 def selection(tmp_path):

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from mispair.core.files import UserError
+from mispair.core.metrics import Row
 from mispair.pairs.captions.key_lists import read_keys
 from mispair.pairs.index.books import read_columns
 
@@ -48,11 +49,24 @@ def read_trusted(
     if not paths:
         return np.zeros(len(keys), bool)
     (path,) = paths
-    named = pc.unique(pa.array(read_keys(path, "trusted"), pa.large_string()))
-    missing = named.filter(pc.invert(pc.is_in(named, value_set=_text(keys))))
+    named, missing = _named(path, keys)
     if len(missing):
         _count_missing(path, missing, len(named), left_out or ())
     return np.asarray(pc.is_in(_text(keys), value_set=named).to_numpy(zero_copy_only=False), bool)
+
+
+def left_out_rows(paths: Sequence[Path], keys: Any) -> list[Row]:
+    """Return how many keys of the user's file are no pairs, as a row; none without a file.
+
+    Parameters are those of `read_trusted`.
+    """
+    return [{"metric": "trusted_left_out", "value": len(_named(path, keys)[1])} for path in paths]
+
+
+def _named(path: Path, keys: Any) -> tuple[pa.Array, pa.Array]:
+    """Return the distinct keys of a file, and those of them that are no keys of the corpus."""
+    named = pc.unique(pa.array(read_keys(path, "trusted"), pa.large_string()))
+    return named, named.filter(pc.invert(pc.is_in(named, value_set=_text(keys))))
 
 
 def _count_missing(path: Path, missing: pa.Array, named: int, left_out: Sequence[Path]) -> None:

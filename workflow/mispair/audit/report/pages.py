@@ -33,6 +33,7 @@ COUNTS = {
     "pairs": "pairs",
     "pictures": "pictures",
     "trusted_pairs": "pairs known to be right",
+    "trusted_left_out": "keys of the list of trusted pairs that have no pair, left out",
     "repeated_captions": "captions with the words of an earlier one",
     "excluded_comparisons": "comparisons left out (one picture, or the same words)",
     "pairs_kept": "pairs kept",

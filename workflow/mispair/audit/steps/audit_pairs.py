@@ -49,7 +49,7 @@ def run(
     from mispair.audit.results import corpus_rows, pair_table
     from mispair.audit.seen_pairs import refuse_seen
     from mispair.audit.texts.text_results import described, text_rows
-    from mispair.audit.trusted import read_trusted
+    from mispair.audit.trusted import left_out_rows, read_trusted
     from mispair.core import files, metrics
     from mispair.core.devices import choose_device
     from mispair.core.progress import Progress
@@ -84,7 +84,7 @@ def run(
             near, swapped = similar_ranks(embeddings, every, every, right, nearest, same, seed)
             near[~is_prose] = np.nan
     rows, refused, chance = judged(ranked, seed, is_trusted, near, swapped)
-    rows += corpus_rows(ranked, *same, is_trusted)
+    rows += corpus_rows(ranked, *same, is_trusted) + left_out_rows(trusted, pairs.table["key"])
     rows += text_rows(texts, text_of_pair, of_texts["text_check"], chance, ranked.similarity)
     origin: dict[str, Any] = {"towers": model.get("towers"), "seed": seed}
     origin["pairs_fingerprint"] = pairs.fingerprint
