@@ -250,7 +250,11 @@ def test_class_names_may_repeat_as_two_of_imagenets_do(
         (("cls", b"-1"), "has class '-1'"),
         (("cls", "²".encode()), "has class '²'"),
         (("cls", b"1" * 5_000), "has class '1111"),
-        (("json", b"{}"), "has class ''"),
+        (("json", b"{}"), r"sample s0 has no s0\.cls, and its other members, json, are not"),
+        (("label.txt", b"1"), r"sample s0 has no s0\.cls"),
+        (("class.txt", b"cat"), r"sample s0 has no s0\.cls"),
+        (("cls.txt", b"1"), r"sample s0 has no s0\.cls"),
+        (("cls", b""), "has class ''"),
         (("npy", b"x"), "sample s0: Sets with several classes an image"),
     ],
 )

@@ -435,7 +435,14 @@ def _text(path: Path) -> str:
 def _label(shard: Path, sample: Sample, classes: int) -> int:
     if "cls" not in sample.members and "npy" in sample.members:
         raise UserError(f"{shard}: sample {sample.key}: {_not_supported('multilabel')}")
-    text = sample.members.get("cls", b"").decode("utf-8", errors="replace").strip()
+    if "cls" not in sample.members:
+        others = ", ".join(sorted(set(sample.members) - {*IMAGE_EXTENSIONS}))
+        has = f", and its other members, {others}, are not read as a class" if others else ""
+        raise UserError(
+            f"{shard}: sample {sample.key} has no {sample.key}.cls{has}. Write the number of its "
+            "line of the class list there, counted from 0."
+        )
+    text = sample.members["cls"].decode("utf-8", errors="replace").strip()
     label = _whole_number(text)
     if label is None:
         raise UserError(
