@@ -322,15 +322,15 @@ def test_rows_are_left_out_in_the_order_that_costs_least():
     means = pd.DataFrame({"x": np.arange(10.0), "layer": "mean"})
     level = pd.DataFrame({"x": [np.nan], "layer": ["untouched"]})
     data = pd.concat([runs, means, level], ignore_index=True)
-    assert charts.within(data, "x", 61)[1] == ""
-    without, said = charts.within(data, "x", 60)
+    assert charts.within(data, "x", 61)[1] == []
+    without, left_out = charts.within(data, "x", 60)
     assert len(without) == 11
-    assert "Single runs" in said
-    fewer, said = charts.within(data, "x", 6)
+    assert [note.key for note in left_out] == ["single_runs"]
+    fewer, left_out = charts.within(data, "x", 6)
     assert len(fewer) <= 6
     assert {0.0, 9.0} <= set(fewer["x"].dropna())
     assert (fewer["layer"] == "untouched").sum() == 1
-    assert "Of 10 values" in said
+    assert (left_out[-1].key, left_out[-1].values["of"]) == ("some_values", 10)
 
 
 # README's pictures --------------------------------------------------------------------------------
