@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
-from tests.workflow.conftest import SMOKE, Checkout
+from tests.workflow.conftest import SMOKE, Checkout, new_checkout
 
 
 def refused(checkout: Checkout, *arguments: str) -> str:
@@ -87,3 +89,12 @@ def test_a_failing_step_shows_its_message(empty: Checkout) -> None:
     assert "mispair extract-projection:" in printed
     assert "towers-of-mine" in printed.partition("mispair extract-projection:")[2]
     assert not (empty.folder / target).exists()
+
+
+@pytest.mark.parametrize(("name", "runs"), [("odd v2 [ä] & 'b'", True), ("odd {v2}", False)])
+def test_the_folder_of_the_project_has_an_odd_name(tmp_path: Path, name: str, runs: bool) -> None:
+    run = new_checkout(tmp_path / name / "mispair")
+    printed = run.snakemake("results/scenes/shards/00000.tar", "--dry-run", check=False)
+    assert ("make_scenes" in printed) == runs
+    assert ("Rename or move that folder" in printed) != runs
+    assert "Traceback" not in printed

@@ -39,6 +39,14 @@ def stop(error):
     sys.exit(1)
 
 
+if set(WORKFLOW) & {"{", "}"}:
+    # Snakemake formats the path of each rule's conda environment.
+    stop(
+        f"{WORKFLOW}: Snakemake takes braces in the path of mispair's own folder for wildcards."
+        " Rename or move that folder; folders of data and of runs may have braces."
+    )
+
+
 try:
     if workflow.is_main_process:
         refuse_full_or_read_only(".snakemake")  # even a dry run writes there
