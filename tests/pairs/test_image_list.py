@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from pathlib import Path
+from typing import Literal
 
 import pytest
 
@@ -54,6 +55,23 @@ def test_an_extra_member_is_not_listed_whatever_the_captions(tmp_path: Path) -> 
     result = index_shard(shard, Policy(table="replace"), lambda keys: texts)
     assert [(row["key"], row["row"]) for row in result.kept] == [("a", 0), ("b", 1), ("b.left", 2)]
     assert result.rejected == []
+
+
+@pytest.mark.parametrize("mode", ["replace", "augment"])
+def test_no_table_of_captions_asks_for_an_image_that_is_not_listed(
+    tmp_path: Path, mode: Literal["replace", "augment"]
+) -> None:
+    for names in itertools.chain(*(itertools.combinations(NAMES, size) for size in (1, 2, 3))):
+        pictured = [(n, jpeg() if n.endswith(("jpg", "png")) else b"{}") for n in names]
+        shard = write_tar(tmp_path / "k.tar", pictured)
+        listed = {row["key"] for row in list_images(shard, ImageLimits()).usable.values()}
+        keys = sorted({name.rsplit(".", 1)[0] for name in names})
+        for size in range(len(keys) + 1):
+            for tabled in itertools.combinations(keys, size):
+                texts = {key: ["a text"] for key in tabled}
+                result = index_shard(shard, Policy(table=mode), lambda asked: texts)  # noqa: B023
+                kept = {row["key"] for row in result.kept}
+                assert {*tabled} & listed <= kept <= listed, (names, tabled)
 
 
 def test_no_code_that_reads_captions_is_code_of_image_features() -> None:

@@ -91,6 +91,7 @@ def test_damaged_shards_cost_what_they_hold_and_no_more(empty: Checkout) -> None
     broken = good(9, 10)
     broken["000090003"] = (b"no picture", "text")
     broken["000090004"] = (jpeg(1), "")
+    broken["000090005"] = (jpeg(2), "long " * 500_000)
     write_shard(folder / "broken.tar", broken)
     wanted = {"gather_index": {"max_quarantined_share": 0.5}}
     empty.snakemake(CORPUS, *configured(empty, shards="shards", **wanted))
@@ -106,7 +107,8 @@ def test_damaged_shards_cost_what_they_hold_and_no_more(empty: Checkout) -> None
         pd.read_parquet(path)
         for path in (empty.folder / "results/pairs/mine/index").glob("*.rejected.parquet")
     )
-    assert {"damaged-shard", "undecodable-image", "empty-caption"} == set(rejected["reason"])
+    reasons = {"damaged-shard", "undecodable-image", "empty-caption", "member-too-large"}
+    assert set(rejected["reason"]) == reasons
 
     # A shard that was fetched anew is read again because it changed; others can be asked for.
     def retry(*reasons: str) -> list[str]:
@@ -119,6 +121,7 @@ def test_damaged_shards_cost_what_they_hold_and_no_more(empty: Checkout) -> None
     # Captions alone are read again from the index on, and images from their list on.
     assert retry("undecodable-image") == ["results/pairs/mine/index/0002.images.parquet"]
     again = retry("empty-caption")
+    assert retry("member-too-large") == again  # it is the caption
     assert again == ["results/pairs/mine/index/0002.parquet"]
     printed = empty.snakemake(
         CORPUS, "--dry-run", "--forcerun", *again, *configured(empty, shards="shards", **wanted)

@@ -248,8 +248,8 @@ class Dag:
     def image_limits(self) -> str:
         """Return the settings that decide which images are listed, as command-line flags."""
         reading = self.config.index_shards
-        names = (*ImageLimits.model_fields, "stall_seconds")
-        return " ".join(f"{option(name)} {getattr(reading, name)}" for name in sorted(names))
+        names = sorted(ImageLimits.model_fields)
+        return " ".join(f"{option(name)} {getattr(reading, name)}" for name in names)
 
     def device(self, step: str, wildcards: Any = None) -> str:
         """Return the device of a step; under ``auto`` it is the CPU if its jobs are small.

@@ -64,7 +64,13 @@ def retry(arguments: Sequence[str]) -> int:
     parser.add_argument("reasons", nargs="+", metavar="REASON", help=", ".join(sorted(REASONS)))
     tables = sorted(Path("results").glob("pairs/*/index/*.rejected.parquet"))
     reasons = set(parser.parse_args(arguments).reasons)
-    of_images = groups_rejected_for(reasons & OF_IMAGES, tables)
+    # Which step found a fault is known from the table of `list_images` alone.
+    unusable = {
+        table: table.with_name(table.name.replace(".rejected", ".unusable")) for table in tables
+    }
+    known = [path for path in unusable.values() if path.is_file()]
+    found = set(groups_rejected_for(reasons & OF_IMAGES, known))
+    of_images = {table for table, path in unusable.items() if path in found}
     for table in groups_rejected_for(reasons, tables):
         print(table.with_name(table.name.replace(".rejected", ".images" * (table in of_images))))
     return 0

@@ -71,6 +71,9 @@ rule list_images:
     conda:
         "../../envs/environment.yaml"
     threads: dag.config.index_shards.workers
+    resources:
+        # No parameter: it changes no result of a sound shard, so images are not encoded again.
+        stall_seconds=str(dag.config.index_shards.stall_seconds),
     params:
         *code_version("list_images"),
         stamps=dag.stamps(dag.shards_of),
@@ -80,7 +83,7 @@ rule list_images:
         "List the images of shard group {wildcards.group} of {wildcards.corpus}"
     shell:
         "python -m mispair list-images --shards {input.shards:q} --sources {params.sources:q}"
-        " --workers {threads} --images {output.images:q} --unusable {output.unusable:q}"
+        " --workers {threads} --stall-seconds {resources.stall_seconds} --images {output.images:q} --unusable {output.unusable:q}"
         " {params.flags} > {log:q} 2>&1"
 
 

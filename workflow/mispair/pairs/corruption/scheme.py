@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 # Imported whole: whoever imports this module depends on the code of every scheme.
-import mispair.pairs.corruption.schemes as folder
+import mispair.pairs.corruption.schemes as package
 
 if TYPE_CHECKING:
     from mispair.pairs.captions.caption_texts import CaptionedPairs
@@ -32,7 +32,7 @@ class Scheme:
 
     Attributes
     ----------
-    about : str
+    effect : str
         What it does to captions, as the end of a sentence that begins with its name.
     rate : str
         What its rate is, such as "the share of content words".
@@ -44,7 +44,7 @@ class Scheme:
         Whether it writes texts that no pair had before; they are encoded.
     """
 
-    about: str
+    effect: str
     rate: str
     colour: str
     reads: frozenset[Literal["similar", "truth"]] = frozenset()
@@ -54,7 +54,7 @@ class Scheme:
 @cache
 def schemes() -> dict[str, Scheme]:
     """Return all schemes by name, the main one first, then by name."""
-    stems = [path.stem for path in Path(folder.__path__[0]).glob("[a-z]*.py")]
+    stems = [path.stem for path in Path(package.__path__[0]).glob("[a-z]*.py")]
     names = {stem.replace("_", "-") for stem in stems} - {MAIN}
     return {name: _module(name).SCHEME for name in (MAIN, *sorted(names))}
 
@@ -74,4 +74,4 @@ def by_rate() -> dict[str, list[str]]:
 
 
 def _module(name: str) -> Any:
-    return import_module(f"{folder.__name__}.{name.replace('-', '_')}")
+    return import_module(f"{package.__name__}.{name.replace('-', '_')}")

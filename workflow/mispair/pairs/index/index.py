@@ -159,8 +159,11 @@ def _verdicts(
             for run in runs:
                 key = run.key
                 alive()
-                named = table.captions.keys() - image_candidates(run)[1]
+                extra = image_candidates(run)[1]
+                named = table.captions.keys() - extra
                 for candidate in split_run(run, extension, named.__contains__):
+                    if candidate.key in extra:  # has no listed image, whatever captions name
+                        continue
                     key = candidate.key
                     alive()
                     yield key, _verdict(candidate, policy, table, reader, images)

@@ -15,18 +15,18 @@ from mispair.pairs.corruption.scheme import by_rate, schemes
 log = logging.getLogger(__name__)
 
 if TYPE_CHECKING:
-    Scheme = str
+    SchemeName = str
 else:
-    Scheme = Literal[tuple(schemes())]
+    SchemeName = Literal[tuple(schemes())]
 
 
 class Settings(settings.Settings):
-    schemes: list[Scheme] = settings.sweep(
+    schemes: list[SchemeName] = settings.sweep(
         ["random", "similar"],
         min_length=1,
         description=(
             "How captions are corrupted: "
-            f"{'; '.join(f'{name} {scheme.about}' for name, scheme in schemes().items())}."
+            f"{'; '.join(f'{name} {scheme.effect}' for name, scheme in schemes().items())}."
         ),
     )
     rates: list[Annotated[float, Field(ge=0, le=1)]] = settings.sweep(

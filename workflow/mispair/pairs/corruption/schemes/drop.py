@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from mispair.pairs.corruption.corrupted import Corrupted, Sources
 
 SCHEME = Scheme(
-    about="leaves out content words",
+    effect="leaves out content words",
     rate="the share of content words",
     colour="green",
     writes=True,

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from mispair.pairs.corruption.corrupted import Corrupted, Sources
 
 SCHEME = Scheme(
-    about="leaves out a feature that a caption names (needs ground-truth features)",
+    effect="leaves out a feature that a caption names (needs ground-truth features)",
     rate="the share of named features (C_s)",
     colour="amber",
     reads=frozenset({"truth"}),

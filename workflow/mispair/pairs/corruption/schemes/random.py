@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from mispair.pairs.corruption.corrupted import Corrupted, Sources
 
 SCHEME = Scheme(
-    about="swaps the captions of a random subset of the pairs among themselves",
+    effect="swaps the captions of a random subset of the pairs among themselves",
     rate="the share of pairs that get another caption (C_m)",
     colour="orange",
 )

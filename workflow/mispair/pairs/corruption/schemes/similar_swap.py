@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from mispair.pairs.corruption.corrupted import Corrupted, Sources
 
 SCHEME = Scheme(
-    about="exchanges captions between similar pairs until the share is swapped, as the paper's "
+    effect="exchanges captions between similar pairs until the share is swapped, as the paper's "
     "public code does (TF-IDF of words and pairs of words, at most 5,000 terms in at least two "
     "captions and at most 95 % of them), so that each caption is used as often as before; it takes "
     "at most 200,000 pairs",

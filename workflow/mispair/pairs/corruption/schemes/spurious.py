@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from mispair.pairs.corruption.corrupted import Corrupted, Sources
 
 SCHEME = Scheme(
-    about="replaces a feature that a caption names by another one of its kind (needs ground-truth "
+    effect="replaces a feature that a caption names by another one of its kind (needs ground-truth "
     "features)",
     rate="the share of named features (C_s)",
     colour="violet",
