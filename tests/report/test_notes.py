@@ -112,7 +112,7 @@ def test_a_note_without_a_macro_is_an_error() -> None:
         texts.text(Note("pairs", "missing"))
 
 
-def test_names_from_data_are_printed_as_they_are() -> None:
+def test_blanks_before_punctuation_stay_in_names_from_data() -> None:
     name = "a , b :) <b>&"
     assert name in texts.text(Note("towers", "warning_waiting", device=name, bound=0.3, jobs=1,
                                    most=0.5))  # fmt: skip

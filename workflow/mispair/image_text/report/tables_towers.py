@@ -17,7 +17,7 @@ from mispair.evaluation.semantics import BY_OVERLAP
 from mispair.image_text import tower_replicates
 from mispair.image_text.report.study import REPLICATES
 from mispair.report.statistics import Effect, contrasts, effect_of_mean
-from mispair.report.table import Cell, Number, Table, or_dash, whole
+from mispair.report.table import Cell, Number, Table, between, or_dash, whole
 from mispair.report.tables import Row, Tables, records
 
 UNIT = "pair of towers"
@@ -135,5 +135,5 @@ def _cells(row: Row) -> tuple[Cell, ...]:
     is_signed = row["quantity"] == CHANGE
     arm = (None if pd.isna(row[key]) else str(row[key]) for key in ("tower", "start", "scheme"))
     shown = Number(row["value"], digits, is_signed)
-    limits = Number(None, digits, is_signed, low=row["low"], high=row["high"])
+    limits = between(row["low"], row["high"], digits, is_signed)
     return name, *arm, or_dash(row["rate"], "g"), row["quantity"], shown, limits, whole(row["n"])

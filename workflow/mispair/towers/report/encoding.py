@@ -6,7 +6,7 @@ import pandas as pd
 
 from mispair.core.words import duration
 from mispair.report.notes import Note
-from mispair.report.table import Cell, Number, Table, between, or_dash, whole
+from mispair.report.table import Cell, Number, Table, between, or_dash, printed, whole
 from mispair.report.tables import Tables
 from mispair.report.texts import joined
 from mispair.towers.encoding_record import MOST_WAITING
@@ -66,13 +66,13 @@ def _sum(table: pd.DataFrame, metric: str) -> Number | None:
 
 
 def _spread(table: pd.DataFrame, metric: str, factor: float = 1, unit: str = "") -> Cell:
-    """Return the least, the median and the largest value, or one number if they are equal."""
+    """Return the least, the median and the largest value, or one number if they print alike."""
     values = factor * _of(table, metric)
     form = ",.0f" if values.median() >= 10 else ",.1f"
     low, middle, high = (
         or_dash(value, form, unit=unit) for value in (values.min(), values.median(), values.max())
     )
-    return middle if low == high else (low, middle, high)
+    return middle if printed(low) == printed(high) else (low, middle, high)
 
 
 def _range(table: pd.DataFrame, metric: str) -> Number | None:
