@@ -7,7 +7,10 @@ from pathlib import Path
 import pytest
 
 from mispair.cli import main
+from mispair.pairs.index.image_limits import ImageLimits
 from tests.pairs.test_index import whole, write_tar
+
+LIMITS = {**ImageLimits().model_dump(), "stall_seconds": 60.0}
 
 
 def step(name: str, **files_: object) -> int:
@@ -23,9 +26,12 @@ def index(folder: Path, name: str, keys: list[str]) -> Path:
     """Index a shard of whole pairs as a group of its own."""
     shard = write_tar(folder / f"{name}.tar", [member for key in keys for member in whole(key)])
     found = folder / f"{name}.parquet"
-    done = step("index-shards", shards=[shard], sources=[], captions=[], workers=1, index=found,
-                rejected=folder / f"{name}.rejected.parquet",
-                images=folder / f"{name}.images.parquet")  # fmt: skip
+    images, unusable = folder / f"{name}.images.parquet", folder / f"{name}.unusable.parquet"
+    common: dict[str, object] = {"shards": [shard], "sources": [], "workers": 1, "images": images,
+                                 "unusable": unusable}  # fmt: skip
+    assert step("list-images", **common, **LIMITS) == 0
+    done = step("index-shards", captions=[], index=found,
+                rejected=folder / f"{name}.rejected.parquet", **common)  # fmt: skip
     assert done == 0
     return found
 
@@ -46,8 +52,8 @@ def corrupt(folder: Path, indexes: list[Path], pairing: Path) -> int:
 
 
 def test_a_missing_shard_is_named(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
-    done = step("index-shards", shards=[tmp_path / "no.tar"], sources=[], captions=[], workers=1,
-                index=tmp_path / "i", rejected=tmp_path / "r", images=tmp_path / "m")  # fmt: skip
+    done = step("list-images", shards=[tmp_path / "no.tar"], sources=[], workers=1,
+                images=tmp_path / "m", unusable=tmp_path / "u", **LIMITS)  # fmt: skip
     assert done == 2
     assert "no.tar: cannot be read" in capsys.readouterr().err
 
