@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 # Imported whole: whoever imports this module depends on the code of every scheme.
 import mispair.pairs.corruption.schemes as package
+from mispair.core.words import listing
 
 if TYPE_CHECKING:
     from mispair.pairs.captions.caption_texts import CaptionedPairs
@@ -65,12 +66,12 @@ def application(name: str) -> Apply:
     return apply
 
 
-def by_rate() -> dict[str, list[str]]:
-    """Return names of schemes by what their rate is."""
+def meaning_of_rates() -> str:
+    """Return what the rate of each scheme is, as one clause for all schemes that share it."""
     names: dict[str, list[str]] = {}
     for name, scheme in schemes().items():
         names.setdefault(scheme.rate, []).append(name)
-    return names
+    return "; ".join(f"{rate} for {listing(group)}" for rate, group in names.items())
 
 
 def _module(name: str) -> Any:

@@ -6,13 +6,12 @@ import math
 
 import pandas as pd
 
-from mispair.core.words import listing, number
+from mispair.core.words import number
 from mispair.pairs.corruption.effective_rate import COUNTS, SHARES
-from mispair.pairs.corruption.scheme import by_rate
+from mispair.pairs.corruption.scheme import meaning_of_rates
 from mispair.report.table import Number, Table, general, or_dash, whole
 from mispair.report.tables import Tables
 
-RATES = "; ".join(f"{rate} for {listing(names)}" for rate, names in by_rate().items())
 PRINTED = ("swapped_share", "text_changed_share", "identical_text_swaps", "mean_similarity")
 
 
@@ -40,8 +39,8 @@ def pairings(tables: Tables) -> Table | None:
          "share with another text", "swaps of identical texts",
          "mean similarity of old and new captions", "notes"),
         tuple(rows),
-        f"Nominal share: {RATES}. A scheme that rewords captions swaps none. A swap of identical "
-        "texts changes nothing.",
+        f"Nominal share: {meaning_of_rates()}. A scheme that rewords captions swaps none. A swap "
+        "of identical texts changes nothing.",
         section="Schemes of corruption",
     )  # fmt: skip
 

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from pydantic import Field
 
 from mispair.core import settings
-from mispair.core.words import listing
-from mispair.pairs.corruption.scheme import by_rate, schemes
+from mispair.pairs.corruption.scheme import meaning_of_rates, schemes
 
 log = logging.getLogger(__name__)
 
@@ -32,10 +31,7 @@ class Settings(settings.Settings):
     rates: list[Annotated[float, Field(ge=0, le=1)]] = settings.sweep(
         [0.0, 0.1, 0.3, 0.5, 0.8],
         min_length=1,
-        description=(
-            "Rates of corruption, 0 to 1: "
-            f"{'; '.join(f'{rate} for {listing(names)}' for rate, names in by_rate().items())}."
-        ),
+        description=f"Rates of corruption, 0 to 1: {meaning_of_rates()}.",
     )
     seed: int = Field(0, ge=0, description="Seed of all draws; same seed, same pairs and texts.")
 
