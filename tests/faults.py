@@ -63,7 +63,8 @@ class Faults:
     of_snakemake : int
         How many of each meet Snakemake itself.
     verbs : sequence of str
-        Steps that meet one of each, whenever a job of theirs runs; the other kills meet any step.
+        Steps that meet one of each; the other kills meet any step. A job of theirs waits for its
+        kill where it has saved a state, or written a file that it has not yet renamed.
     save_seconds : float
         How often steps save their states.
     at_a_state : float
@@ -90,6 +91,11 @@ class Faults:
         """The file of events."""
         return self.folder / "told.tsv"
 
+    @property
+    def held(self) -> Path:
+        """The file of steps whose jobs wait for their kill."""
+        return self.folder / "held.txt"
+
     def run(self) -> None:
         """Run to the end, through all kills; whoever kills Snakemake starts it again."""
         draw = random.Random(self.seed)
@@ -101,6 +107,7 @@ class Faults:
         # After so many jobs; the last are few, and a kill that misses one has to find another.
         moments = sorted(draw.randrange(max(1, int(0.85 * self.jobs))) for _ in plan)
         named = [(how, verb) for how in both for verb in self.verbs]
+        self._hold(named)
         while True:
             process = self._start()
             while (plan or named) and process.poll() is None:
@@ -157,6 +164,7 @@ class Faults:
             **os.environ,
             "PYTHONPATH": str(SPY),
             "SPY": str(self.told),
+            "SPY_HELD": str(self.held),
             "SPY_SAVE_SECONDS": str(self.save_seconds),
         }
         with (self.folder / "printed.log").open("a") as log:
@@ -180,7 +188,13 @@ class Faults:
                 time.sleep(draw.uniform(0, 0.5))
                 if self._kill_a_step([step], how, draw):
                     named.remove((how, verb))
+                    self._hold(named)
                 return
+
+    def _hold(self, named: list[tuple[signal.Signals, str]]) -> None:
+        temporary = self.held.with_suffix(".new")
+        temporary.write_text("\n".join(verb for _, verb in named))
+        temporary.replace(self.held)
 
     def _kill_a_step(
         self, running: list[psutil.Process], how: signal.Signals, draw: random.Random
@@ -189,8 +203,9 @@ class Faults:
             return False
         process = draw.choice(running)
         verb = _verb(process)
-        if verb in LONG and draw.random() < self.at_a_state:
-            _until(lambda: self._has(process.pid, "saved") or not _verb(process), 60)
+        if verb in (*LONG, *self.verbs) and draw.random() < self.at_a_state:
+            moment = "saved" if verb in LONG else "held"
+            _until(lambda: self._has(process.pid, moment) or not _verb(process), 60)
         try:
             now = time.time()
             process.send_signal(how)

@@ -1,7 +1,7 @@
 """Tells a test what the steps of a run do; Python imports it where this folder is in PYTHONPATH.
 
 Each line of the file ``SPY`` is an event: seconds, process, kind and details. ``SPY_SAVE_SECONDS``
-is how often states are saved.
+is how often states are saved. Jobs of the steps in the file ``SPY_HELD`` wait to be killed.
 """
 
 import os
@@ -10,6 +10,7 @@ import time
 
 if "SPY" in os.environ and sys.orig_argv[1:3] == ["-m", "mispair"]:
     from mispair import cli
+    from mispair.core import files
     from mispair.core import resume as checkpoints
 
     def tell(*event):
@@ -24,6 +25,22 @@ if "SPY" in os.environ and sys.orig_argv[1:3] == ["-m", "mispair"]:
                 return len(state[name])
         return int(state["step" if "step" in state else "done"])
 
+    def hold():
+        """Wait to be killed; not for ever, as nobody kills a job that a dead Snakemake left."""
+        deadline = time.monotonic() + 30
+        while time.monotonic() < deadline:
+            with open(os.environ["SPY_HELD"]) as held:
+                if sys.orig_argv[3] not in held.read().splitlines():
+                    return
+            time.sleep(0.02)
+
+    def syncing(path):
+        """A file is written, and not yet renamed into place."""
+        sync(path)
+        if "--checkpoint" not in sys.orig_argv and os.path.isfile(path):
+            tell("held")
+            hold()
+
     def main(arguments=None):
         tell("began", *sys.orig_argv[3:])
         code = run(arguments)
@@ -37,6 +54,7 @@ if "SPY" in os.environ and sys.orig_argv[1:3] == ["-m", "mispair"]:
             if self.load():
                 tell("saved", self.path, progress(state))
         time.sleep(0.02)  # a moment in which a kill meets a state
+        hold()
 
     def removing(self):
         """A job removes its states: it says which of the files it was asked for are not there."""
@@ -47,6 +65,7 @@ if "SPY" in os.environ and sys.orig_argv[1:3] == ["-m", "mispair"]:
         remove(self)
 
     run, cli.main = cli.main, main
+    sync, files.synced = files.synced, syncing
     save, checkpoints.ArrayKeeper.save = checkpoints.ArrayKeeper.save, saving
     remove, checkpoints.Checkpoints.remove = checkpoints.Checkpoints.remove, removing
     checkpoints.SAVE_SECONDS = float(os.environ["SPY_SAVE_SECONDS"])
