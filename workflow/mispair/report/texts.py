@@ -127,14 +127,15 @@ def _macro(path: str, name: str, /, *arguments: Any, **named: Any) -> str | None
 
 
 _BEFORE_PUNCTUATION = re.compile(r" (?=[.,;:)])")
+_AT_RISK = re.compile(r" (?=[ .,;:)])|(?<= ) ")
 _KEPT = "\ue000"
 """Stands for a blank of a name until the blanks of the template are gone."""
 
 
 def _kept(value: Any) -> Any:
-    """Protect the blanks before punctuation in names."""
+    """Protect blanks before punctuation, and several in a row, in names."""
     if isinstance(value, str):
-        return _BEFORE_PUNCTUATION.sub(_KEPT, value)
+        return _AT_RISK.sub(_KEPT, value)
     if isinstance(value, Mapping):
         return {_kept(key): _kept(item) for key, item in value.items()}
     return [_kept(item) for item in value] if isinstance(value, (list, tuple)) else value
@@ -155,8 +156,8 @@ def text(note: Note) -> str:
 
     Examples
     --------
-    >>> text(Note("report", "some_values", name="a .b", shown=2, of=3))
-    'Of 3 values of a .b 2 are drawn.'
+    >>> text(Note("report", "some_values", name="a  .b", shown=2, of=3))
+    'Of 3 values of a  .b 2 are drawn.'
     """
     path = path_of(note.package)
     words_of_note = _macro(path, note.key, **_kept(note.values))
