@@ -56,7 +56,7 @@ OverTimeLimit=0
 SlurmdParameters=config_overrides
 SchedulerParameters=batch_sched_delay=0,sched_interval=2,sched_min_interval=0
 GresTypes=gpu
-{nodes}
+{node}
 PartitionName=cpu Nodes=ALL Default=YES MaxTime=2-00:00:00 State=UP
 PartitionName=gpu Nodes=ALL Default=NO MaxTime=1-00:00:00 State=UP
 """
@@ -78,10 +78,8 @@ class Cluster:
 
     Parameters
     ----------
-    nodes : int
-        How many; all are this machine.
     cpus, memory_mb, gpus : int
-        What each claims to have.
+        What its node, this machine, claims to have.
     account : str, optional
         An account that this user has. To keep accounts SLURM needs a database; here a command
         in place of ``sacctmgr`` says what that would.
@@ -89,7 +87,6 @@ class Cluster:
 
     def __init__(
         self,
-        nodes: int = 1,
         cpus: int = 8,
         memory_mb: int = 500_000,
         gpus: int = 2,
@@ -98,22 +95,19 @@ class Cluster:
         # Not below pytest's folders: the path of a socket has room for about a hundred letters.
         self.folder = Path(tempfile.mkdtemp(prefix="slurm-"))
         host = socket.gethostname().split(".")[0]
-        self.nodes = [f"node{number}" for number in range(nodes)]
+        self.node = "node0"
         self.gpu_model = "fake"
         self._daemons: list[subprocess.Popen[bytes]] = []
         for name in ("state", "spool"):
             (self.folder / name).mkdir()
         self.configuration = self.folder / "slurm.conf"
-        described = [
-            NODE.format(
-                name=name, host=host, port=_free_port(), cpus=cpus, memory_mb=memory_mb, gpus=gpus,
-                gpu_model=self.gpu_model,
-            )
-            for name in self.nodes
-        ]  # fmt: skip
+        node = NODE.format(
+            name=self.node, host=host, port=_free_port(), cpus=cpus, memory_mb=memory_mb, gpus=gpus,
+            gpu_model=self.gpu_model,
+        )  # fmt: skip
         self.configuration.write_text(
             CONFIGURATION.format(
-                host=host, user=getpass.getuser(), folder=self.folder, nodes="\n".join(described),
+                host=host, user=getpass.getuser(), folder=self.folder, node=node,
                 controller_port=_free_port(),
             )
         )  # fmt: skip
@@ -172,13 +166,9 @@ class Cluster:
         )
         self._wait(lambda: munge["socket"].exists(), "munged")
         self._daemon("slurmctld", "-D", "-i")
-        for name in self.nodes:
-            self._daemon("slurmd", "-D", "-N", name)
-        self._wait(lambda: self._idle() == set(self.nodes), "a node")
-
-    def _idle(self) -> set[str]:
-        listed = self.run("sinfo", "-h", "-N", "-t", "idle", "-o", "%N", check=False)
-        return set(listed.split())
+        self._daemon("slurmd", "-D", "-N", self.node)
+        idle = ("sinfo", "-h", "-N", "-t", "idle", "-o", "%N")
+        self._wait(lambda: self.node in self.run(*idle, check=False).split(), "the node")
 
     def _daemon(self, *command: str) -> subprocess.Popen[bytes]:
         program = shutil.which(command[0], path=self.environment["PATH"])

@@ -171,19 +171,20 @@ def _let_one_run_out_of_time(driver: Driver, result: Run) -> None:
 
 def _drain_the_node(driver: Driver, result: Run) -> None:
     """Drain the node while jobs wait: none starts until it is resumed."""
-    (node,) = driver.cluster.nodes
 
     def waiting() -> set[str]:
         return {job["JobId"] for job in shown(driver.cluster) if job["JobState"] == "PENDING"}
 
     driver.until(lambda: driver.jobs("index_shards", "RUNNING", "PENDING"), "the index")
-    driver.cluster.run("scontrol", "update", f"nodename={node}", "state=drain", "reason=test")
+    driver.cluster.run(
+        "scontrol", "update", f"nodename={driver.cluster.node}", "state=drain", "reason=test"
+    )
     before = driver.until(waiting, "a job that waits for the drained node")
     time.sleep(5)
     still = waiting()
     result.waited_while_drained = len(before)
     result.started_while_drained = len(before - still)
-    driver.cluster.run("scontrol", "update", f"nodename={node}", "state=resume")
+    driver.cluster.run("scontrol", "update", f"nodename={driver.cluster.node}", "state=resume")
 
 
 def _warn_one(driver: Driver, result: Run) -> None:

@@ -94,7 +94,7 @@ def test_a_gpu_is_reserved_before_torch_looks_for_it(monkeypatch, one_gpu) -> No
 def test_a_gpu_that_torch_cannot_use_is_given_back(monkeypatch, one_gpu) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     assert choose_device("auto") == "cpu"
-    assert gpus.held() == []
+    assert gpus.held() is None
     assert gpus.VISIBLE not in os.environ
     assert device_in_use() == device_name("cpu")
 

@@ -27,7 +27,7 @@ gpus.on_this_machine = lambda: [gpus.Gpu(*gpu) for gpu in {machine!r}]
 {body}
 """
 HOLD = """
-gpus.reserve({count})
+gpus.reserve()
 print(time.monotonic(), os.environ["CUDA_VISIBLE_DEVICES"], flush=True)
 {hold}
 print(time.monotonic(), flush=True)
@@ -44,39 +44,31 @@ def start(locks: Path, body: str, **environment: str) -> subprocess.Popen[str]:
     )  # fmt: skip
 
 
-def holding(count: int = 1, hold: str = "time.sleep(0.3)") -> str:
-    return HOLD.format(count=count, hold=hold)
+def holding(hold: str = "time.sleep(0.3)") -> str:
+    return HOLD.format(hold=hold)
 
 
-def spans(jobs: list[subprocess.Popen[str]]) -> list[tuple[float, float, set[str]]]:
-    """Return from when until when each job used which devices."""
+def spans(jobs: list[subprocess.Popen[str]]) -> list[tuple[float, float, str]]:
+    """Return from when until when each job used which device."""
     found = []
     for job in jobs:
         printed, said = job.communicate(timeout=60)
         assert job.returncode == 0, said
-        begin, devices, end = printed.split()
-        found.append((float(begin), float(end), set(devices.split(","))))
+        begin, device, end = printed.split()
+        found.append((float(begin), float(end), device))
     return found
 
 
-def refuse_overlap(used: list[tuple[float, float, set[str]]]) -> None:
-    for number, (begin, end, devices) in enumerate(used):
-        for other_begin, other_end, others in used[number + 1 :]:
-            assert not devices & others or end <= other_begin or other_end <= begin
+def refuse_overlap(used: list[tuple[float, float, str]]) -> None:
+    for number, (begin, end, device) in enumerate(used):
+        for other_begin, other_end, other in used[number + 1 :]:
+            assert device != other or end <= other_begin or other_end <= begin
 
 
 def test_six_jobs_on_two_gpus_never_share_one_and_use_both(tmp_path: Path) -> None:
     used = spans([start(tmp_path / "locks", holding()) for _ in range(6)])
     refuse_overlap(used)
-    assert set.union(*(devices for *_, devices in used)) == {"GPU-aa11", "GPU-bb22"}
-    assert all(len(devices) == 1 for *_, devices in used)
-
-
-def test_jobs_that_want_both_do_not_wait_for_each_other(tmp_path: Path) -> None:
-    counts = [2, 1, 2, 1, 2]
-    used = spans([start(tmp_path / "locks", holding(count, "")) for count in counts])
-    refuse_overlap(used)
-    assert sorted(len(devices) for *_, devices in used) == sorted(counts)
+    assert {device for *_, device in used} == {"GPU-aa11", "GPU-bb22"}
 
 
 def test_spellings_of_one_device_agree(tmp_path: Path) -> None:
@@ -85,8 +77,8 @@ def test_spellings_of_one_device_agree(tmp_path: Path) -> None:
     used = spans([
         start(tmp_path / "locks", holding(), CUDA_VISIBLE_DEVICES=name) for name in names
     ])  # fmt: skip
-    assert [devices for *_, devices in used] == [{"GPU-bb22"}, {"GPU-bb"}, {"GPU-bb22"}]
-    refuse_overlap([(begin, end, {"the second"}) for begin, end, _ in used])
+    assert [device for *_, device in used] == ["GPU-bb22", "GPU-bb", "GPU-bb22"]
+    refuse_overlap([(begin, end, "the second") for begin, end, _ in used])
 
 
 def wait_for(path: Path) -> None:
@@ -111,20 +103,20 @@ def test_a_killed_job_frees_its_device_and_its_forked_children_do_not_hold_it(
     assert "waiting" in second.stderr.readline()
     assert second.poll() is None
     first.kill()
-    ((_, _, devices),) = spans([second])
-    assert devices == {"GPU-aa11"}
+    ((_, _, device),) = spans([second])
+    assert device == "GPU-aa11"
     os.kill(int(ready.read_text()), signal.SIGKILL)
     first.communicate(timeout=30)
 
 
-def test_processes_that_a_holder_starts_use_its_devices(tmp_path: Path) -> None:
+def test_processes_that_a_holder_starts_use_its_device(tmp_path: Path) -> None:
     inner = JOB.format(
         locks=str(tmp_path / "locks"), machine=[tuple(gpu) for gpu in TWO],
-        body="print(*gpus.reserve())",
+        body="print(gpus.reserve())",
     )  # fmt: skip
     body = (
         "import subprocess\n"
-        "gpus.reserve(2)\n"
+        "gpus.reserve()\n"
         f"print(subprocess.check_output([sys.executable, '-c', {inner!r}], text=True))"
     )
     printed, said = start(tmp_path / "locks", body).communicate(timeout=60)
@@ -162,23 +154,18 @@ def test_devices_are_those_that_cuda_would_see(monkeypatch, two, visible, entrie
 
 
 def test_a_second_call_takes_no_second_device(two) -> None:
-    assert gpus.reserve() == gpus.reserve() == ["GPU-aa11"]
+    assert gpus.reserve() == gpus.reserve() == "GPU-aa11"
     assert os.environ[gpus.VISIBLE] == "GPU-aa11"
     gpus.release()
     assert gpus.VISIBLE not in os.environ
-    assert gpus.reserve(2) == ["GPU-aa11", "GPU-bb22"]
-
-
-def test_more_than_there_are_is_a_message_and_no_endless_wait(two) -> None:
-    with pytest.raises(UserError, match=r"3 GPUs are requested, and this job may use 2 \(GPU-aa11"):
-        gpus.reserve(3)
+    assert gpus.reserve() == "GPU-aa11"
 
 
 def test_without_gpus_nothing_is_locked(monkeypatch, tmp_path) -> None:
     monkeypatch.setattr(gpus, "on_this_machine", list)
     monkeypatch.setattr(gpus, "LOCKS", tmp_path / "locks")
     monkeypatch.setenv(gpus.VISIBLE, "0,1")
-    assert gpus.reserve(4) == []
+    assert gpus.reserve() is None
     assert not (tmp_path / "locks").exists()
 
 

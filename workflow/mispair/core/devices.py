@@ -89,8 +89,8 @@ def upload(values: Tensor, device: str | torch.device) -> Tensor:
 
 def device_in_use() -> str:
     """Return the name of the device on which this process has computed so far."""
-    if names := [gpu.name for gpu in gpus.held() if gpu.name]:
-        return names[0] if len(names) == 1 else f"{len(names)} x {names[0]}"
+    if (gpu := gpus.held()) is not None and gpu.name:
+        return gpu.name
     torch = sys.modules.get("torch")
     return device_name("cuda" if torch is not None and torch.cuda.is_initialized() else "cpu")
 

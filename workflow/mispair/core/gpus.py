@@ -44,6 +44,7 @@ class Gpu(NamedTuple):
 
 
 _held: dict[Gpu, int] = {}
+"""The device of this process, if it has one, and its open lock."""
 _former: list[str | None] = []
 
 
@@ -82,38 +83,31 @@ def usable() -> list[Gpu]:
     return chosen
 
 
-def reserve(count: int = 1) -> list[str]:
-    """Lock GPUs until this process ends, and hide all others from CUDA.
+def reserve() -> str | None:
+    """Lock a GPU until this process ends, and hide all others from CUDA.
 
-    Call it before anything touches CUDA. It waits while fewer than `count` are free, and takes all
-    at once, so that two jobs never wait for each other. It returns the new entries of
-    CUDA_VISIBLE_DEVICES; none on a machine without NVIDIA's GPUs.
+    Call it before anything touches CUDA. It waits while all are busy. It returns the new
+    CUDA_VISIBLE_DEVICES; None on a machine without NVIDIA's GPUs.
 
     Raises
     ------
     UserError
-        If there are GPUs, but fewer than `count`, or the locks cannot be made.
+        If the locks cannot be made.
     """
     gpus = list(_held) or usable()
     if not gpus:
-        return []
-    if len({gpu.lock for gpu in gpus}) < count:
-        raise UserError(
-            f"{count} GPUs are requested, and this job may use {len(gpus)} "
-            f"({', '.join(gpu.entry for gpu in gpus)}). Request fewer, or see {VISIBLE}."
-        )
+        return None
     if not _held and not os.environ.get(RESERVED):
-        _wait_for(gpus, count)
-        gpus = list(_held)
+        gpus = [_wait_for(gpus)]
         _former[:] = [os.environ.get(VISIBLE)]
-        os.environ[VISIBLE] = ",".join(gpu.entry for gpu in gpus)
+        os.environ[VISIBLE] = gpus[0].entry
         os.environ["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"  # for entries that are numbers
         os.environ[RESERVED] = "1"
-    return [gpu.entry for gpu in gpus[:count]]
+    return gpus[0].entry
 
 
 def release() -> None:
-    """Release the GPUs that `reserve` locked, if CUDA cannot be used."""
+    """Release the GPU that `reserve` locked, if CUDA cannot be used."""
     if not _held:
         return
     for lock in _held.values():
@@ -127,39 +121,29 @@ def release() -> None:
         os.environ[VISIBLE] = former
 
 
-def held() -> list[Gpu]:
-    """Return the GPUs that this process has locked."""
-    return list(_held)
+def held() -> Gpu | None:
+    """Return the GPU that this process has locked."""
+    return next(iter(_held), None)
 
 
-def _wait_for(gpus: list[Gpu], count: int) -> None:
+def _wait_for(gpus: list[Gpu]) -> Gpu:
+    """Lock the first of some GPUs that is free."""
     started, waits = time.monotonic(), False
-    while not _take(gpus, count):
+    while (gpu := next(filter(_take, gpus), None)) is None:
         if not waits:
             waits = True
-            log.info(
-                "of %d GPUs, fewer than %d are free: waiting (%s=1 switches this off)",
-                len(gpus), count, RESERVED,
-            )  # fmt: skip
+            log.info("of %d GPUs, none is free: waiting (%s=1 switches this off)",
+                     len(gpus), RESERVED)  # fmt: skip
         time.sleep(POLL)
-    names = ", ".join(f"{gpu.name} {gpu.lock}".strip() for gpu in _held)
     waited = f" after {time.monotonic() - started:.0f} s" if waits else ""
-    log.info("uses GPU %s%s", names, waited)
+    log.info("uses GPU %s%s", f"{gpu.name} {gpu.lock}".strip(), waited)
+    return gpu
 
 
-def _take(gpus: list[Gpu], count: int) -> bool:
-    """Lock the first `count` GPUs that are free, or none."""
-    for number, gpu in enumerate(gpus):
-        if len(_held) + len(gpus) - number < count:
-            break
-        if (lock := _lock(gpu)) is not None:
-            _held[gpu] = lock
-        if len(_held) == count:
-            return True
-    for lock in _held.values():
-        os.close(lock)
-    _held.clear()
-    return False
+def _take(gpu: Gpu) -> bool:
+    if (lock := _lock(gpu)) is not None:
+        _held[gpu] = lock
+    return lock is not None
 
 
 def _lock(gpu: Gpu) -> int | None:
