@@ -208,6 +208,7 @@ class Faults:
             _until(lambda: self._has(process.pid, moment) or not _verb(process), 60)
         try:
             now = time.time()
+            self.held.with_suffix(f".{process.pid}").touch()
             process.send_signal(how)
             process.wait(60)
         except psutil.NoSuchProcess:

@@ -18,7 +18,6 @@ from mispair.core.files import UserError
 from mispair.core.provenance import PACKAGE
 from mispair.dag import Dag
 from mispair.pairs.steps import make_scenes
-from mispair.repair.arm_differences import REFERENCES
 from mispair.repair.rules import RULES
 from mispair.towers.dag import SHIPPED
 from mispair.towers.pretraining.pretraining import corpus_fingerprint
@@ -322,7 +321,7 @@ def test_own_data_are_compared_without_right_captions():
     assert [path.split("/")[4].split("_")[0] for path in answers] == [
         f"repair-{rule}" for rule in rules
     ]
-    assert all("raw" in REFERENCES.get(rule, ("raw",)) for rule in RULES if rule != "raw")
+    assert all("raw" in rule.references for name, rule in RULES.items() if name != "raw")
 
 
 def test_an_audit_alone_encodes_the_corpus_and_trains_no_arm() -> None:

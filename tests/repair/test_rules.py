@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -39,6 +41,24 @@ def test_trusted_pairs_keep_their_captions_and_only_generated_ones_replace(
     assert evidence.generated[actions == REPLACED].all()
     assert not evidence.generated[actions == FAILED].any()
     assert set(actions.tolist()) <= {KEPT, REPLACED, DROPPED, FAILED}
+
+
+def test_declarations_agree_with_what_the_rules_do(evidence: Evidence) -> None:
+    numbers = {**Settings().model_dump(), "factor": 3.0, "trusted_quantile": 0.9,
+               "kept_share": 0.9, "posterior": 0.05}  # fmt: skip
+    hidden = {"new": {"new": np.full(N, np.nan)}, "audit": {"wrong": 1 - evidence.wrong},
+              "cosines": {"old": evidence.old[::-1], "new": evidence.new[::-1]}}  # fmt: skip
+    for name, rule in RULES.items():
+        actions = decide(name, evidence, Settings(), 0)
+        assert (REPLACED in actions) is rule.replaces, name
+        assert bool((actions != KEPT).any()) is rule.changes, name
+        assert set(rule.references) < set(RULES), name
+        for field, other in numbers.items():
+            changed = decide(name, evidence, Settings(**{field: other}), 0)
+            assert np.array_equal(changed, actions) or field in rule.numbers, (name, field)
+        for part, values in hidden.items():
+            changed = decide(name, replace(evidence, **values), Settings(), 0)
+            assert np.array_equal(changed, actions) or part in rule.reads, (name, part)
 
 
 def test_factor_and_drop_decide_as_a_loop_does(evidence: Evidence) -> None:

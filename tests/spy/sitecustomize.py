@@ -27,9 +27,11 @@ if "SPY" in os.environ and sys.orig_argv[1:3] == ["-m", "mispair"]:
 
     def hold():
         """Wait to be killed; not for ever, as nobody kills a job that a dead Snakemake left."""
+        path = os.environ["SPY_HELD"]
+        signalled = path.removesuffix("txt") + str(os.getpid())  # a job may end by itself then
         deadline = time.monotonic() + 30
-        while time.monotonic() < deadline:
-            with open(os.environ["SPY_HELD"]) as held:
+        while time.monotonic() < deadline and not os.path.exists(signalled):
+            with open(path) as held:
                 if sys.orig_argv[3] not in held.read().splitlines():
                     return
             time.sleep(0.02)

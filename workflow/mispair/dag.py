@@ -39,9 +39,9 @@ from mispair.simulation.jobs import FIGURE_1, Job, jobs
 from mispair.stepsize.dag import Stepsize
 from mispair.sufficiency.dag import PUBLISHED, STEPS_WITH_DEVICE, Sufficiency
 from mispair.towers.arms import (
-    CONTROLS_OF_TRAINING,
     CONVERGED,
     PRETRAINED,
+    STARTS,
     UNTOUCHED,
     WEIGHTED,
     Arm,
@@ -545,7 +545,7 @@ class Dag:
         spread = [rates[round(position * step)] for position in range(number)]
 
         def trains(arm: Arm) -> bool:
-            if arm.start not in CONTROLS_OF_TRAINING:
+            if arm.start == PRETRAINED or arm.start not in STARTS:
                 return True
             return arm.scheme == first and arm.rate in (rates if arm.start == CONVERGED else spread)
 

@@ -128,7 +128,7 @@ def _refuse_caption_tables(dag: Dag, examples: Sequence[str]) -> None:
     columns = reading.key_column, reading.caption_column, reading.join, "read_captions"
     _refuse_tables("captions", dag.caption_tables(), lists, columns, examples)
     giving = config.recaption_pairs
-    if dag.runs("repair") and giving.captioner == "given":
+    if dag.runs("repair") and giving.kind.model == "tables":
         columns = giving.key_column, giving.caption_column, giving.join, "recaption_pairs"
         _refuse_tables("recaption_pairs.model", dag.repair.captioner_files(), [], columns, examples)
 

@@ -6,16 +6,8 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from mispair.evaluation.arm_comparison import OF_ALL_SETS, OF_ONE_SET, Arm
+from mispair.repair.rules import RULES
 from mispair.towers.arms import REPAIR
-
-REFERENCES: dict[str, tuple[str, ...]] = {
-    "raw": ("oracle",),
-    "factor": ("raw", "drop", "all", "oracle", "trusted-alone", "random-replaced",
-               "factor-untouched"),
-    "drop": ("raw", "random-dropped"),
-    "second-round": ("raw", "factor"),
-}  # fmt: skip
-"""References that each rule is compared with; other rules are compared with raw captions."""
 
 
 def comparisons(arms: Sequence[Arm]) -> Iterator[dict[str, Any]]:
@@ -28,7 +20,7 @@ def comparisons(arms: Sequence[Arm]) -> Iterator[dict[str, Any]]:
         for arm in arms
     }
     for (rule, scheme, rate), arm in by_rule.items():
-        for name in REFERENCES.get(rule, ("raw",)):
+        for name in RULES[rule].references:
             reference = by_rule.get((name, scheme, rate))
             if reference is not None:
                 keys = {"rule": rule, "reference": name, "scheme": scheme, "rate": rate}

@@ -10,8 +10,9 @@ from mispair.core.settings import command_line
 from mispair.pairs.captions.table_files import KEY
 from mispair.repair import from_scratch
 from mispair.repair.captioners.functions import refuse_missing_function
+from mispair.repair.captioners.kinds import FUNCTION, GIVEN, TRAINED
 from mispair.repair.from_scratch import of_job
-from mispair.repair.rules import NUMBERS, UNSCORED, WITHOUT_NEW
+from mispair.repair.rules import RULES
 from mispair.towers.arms import REPAIR, UNTOUCHED, Arm, corruption
 
 FOLDER = "results/repair/{corpus}/{towers}"
@@ -23,11 +24,6 @@ SECOND = f"{OF_RATE}/second"
 RAW, AGAIN = "raw", "second-round"
 SECOND_SCORER = "second"
 """Name, in paths, of the model that is fine-tuned after the first round."""
-TRUE_CAPTIONS = (RAW, "drop", "trusted-alone", "oracle", "random-dropped")
-"""Rules that replace no caption."""
-
-UNJUDGED = (RAW, "oracle")
-"""Rules whose ledgers expect nothing: the audit of a draw reads the pairing of raw."""
 
 Files = Callable[[Any], list[str]]
 
@@ -66,7 +62,7 @@ class Repair:
 
     def _refuse_no_second_captioner(self) -> None:
         """Refuse a second round of a captioner that does not learn from the first."""
-        if self._captioner.captioner != "trained":
+        if self._captioner.captioner != TRAINED:
             raise UserError(
                 "filter_captions.rules: second-round needs recaption_pairs.captioner: trained, as "
                 "a captioner that does not learn from the first round writes the same captions "
@@ -110,7 +106,7 @@ class Repair:
             Arm(f"{REPAIR}{rule}", scheme, rate)
             for rate in self._rates
             for rule in dict.fromkeys([RAW, *self._filter.rules])
-            if rate > 0 or rule != "oracle"
+            if rate > 0 or not RULES[rule].own_captions
         ]
 
     @staticmethod
@@ -134,7 +130,7 @@ class Repair:
     @property
     def _sees_pictures(self) -> bool:
         """Whether the captioner reads pictures; the others read features or a table."""
-        return self._captioner.captioner not in ("trained", "given")
+        return bool(self._captioner.kind.load)
 
     def recaption_parts(self) -> list[str]:
         """Return the captions of each group of shards, or of the whole corpus at once."""
@@ -143,7 +139,7 @@ class Repair:
 
     def of_trained(self, *paths: str) -> list[str]:
         """Return files that the captioner `trained` alone reads."""
-        return [*paths] if self._captioner.captioner == "trained" else []
+        return [*paths] if self._captioner.captioner == TRAINED else []
 
     def index_of_part(self, wildcards: Any) -> list[str]:
         """Return the index of a group whose pictures are captioned, or of all pairs to join."""
@@ -155,7 +151,7 @@ class Repair:
     @property
     def _joins(self) -> bool:
         """Whether a given table is joined by a text of the pairs' JSON."""
-        return self._captioner.captioner == "given" and self._captioner.join != KEY
+        return self._captioner.captioner == GIVEN and self._captioner.join != KEY
 
     def recorded_fields(self, fields: list[str]) -> list[str]:
         """Return fields of the pairs' JSON, with the one by which the captioner's table joins."""
@@ -178,14 +174,14 @@ class Repair:
         """
         if not self._dag.runs("repair"):
             return []
-        if ":" in self._captioner.captioner:
+        if self._captioner.kind is FUNCTION:
             refuse_missing_function(self._captioner.captioner)
         files: list[str] = self._captioner.captioner_files()
         return files
 
     def new_captions(self, wildcards: Any) -> list[str]:
         """Return the new captions that a rule decides on."""
-        if wildcards.repair in WITHOUT_NEW:
+        if "new" not in RULES[wildcards.repair].reads:
             return []
         if wildcards.repair == AGAIN:
             return of_job(wildcards, *self.captions_again())
@@ -208,15 +204,16 @@ class Repair:
     @property
     def audits_draws(self) -> bool:
         """Whether a rule decides by the probabilities of the audit."""
-        needed = "posterior" in self._filter.rules and "projections" in self._filter.trains
+        audited = any("audit" in RULES[rule].reads for rule in self._filter.rules)
+        needed = audited and "projections" in self._filter.trains
         return needed and bool(self._dag.runs("repair"))
 
     def scores(self, wildcards: Any) -> list[str]:
         """Return the cosines that a rule decides by."""
-        if wildcards.repair in (*UNSCORED, "posterior"):
+        rule = RULES[wildcards.repair]
+        if "cosines" not in rule.reads:
             return []
-        chosen = self._dag.models.scorer or self._filter.scorer
-        scorer = {"factor-untouched": UNTOUCHED, AGAIN: SECOND_SCORER}.get(wildcards.repair, chosen)
+        scorer = rule.scorer or self._dag.models.scorer or self._filter.scorer
         return of_job(wildcards, f"{OF_RATE}/scores~{scorer}.safetensors")
 
     def audits(self, wildcards: Any) -> list[str]:
@@ -226,7 +223,8 @@ class Repair:
         needs anyway: they expect from them how many wrong and right captions a rule changes.
         """
         expects = self.audits_draws and not self._dag.truth_of_all()
-        needs = wildcards.repair == "posterior" or (expects and wildcards.repair not in UNJUDGED)
+        rule = RULES[wildcards.repair]
+        needs = "audit" in rule.reads or (expects and rule.changes)
         return of_job(wildcards, f"{OF_RATE}/weights.safetensors") if needs else []
 
     def deciding(self, wildcards: Any) -> str:
@@ -234,7 +232,7 @@ class Repair:
 
         So a change of a number reruns only the rules that read it.
         """
-        read = {name: getattr(self._filter, name) for name in NUMBERS[wildcards.repair]}
+        read = {name: getattr(self._filter, name) for name in RULES[wildcards.repair].numbers}
         return command_line(type(self._filter)(**read))
 
     def scoring_towers(self) -> str | None:
@@ -270,7 +268,7 @@ class Repair:
 
         def files(wildcards: Any) -> list[str]:
             rule = rule_of(wildcards.start)
-            if not wildcards.start.startswith(REPAIR) or rule in TRUE_CAPTIONS:
+            if not wildcards.start.startswith(REPAIR) or not RULES[rule].replaces:
                 return []
             if rule == AGAIN:
                 return of_job(wildcards, *self.features_again(kind))
@@ -281,7 +279,7 @@ class Repair:
     def texts(self, wildcards: Any) -> list[str]:
         """Return the texts of all captions that a rule may give."""
         paths = ["results/pairs/{corpus}/pairing/{scheme}~{rate}.captions.parquet"]
-        if wildcards.repair not in WITHOUT_NEW:
+        if "new" in RULES[wildcards.repair].reads:
             paths.append(f"{FOLDER}/recaption_texts.parquet")
         if wildcards.repair == AGAIN:
             paths += self.captions_again("texts.parquet")

@@ -2,35 +2,27 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field
 
 from mispair.core import settings
+from mispair.repair.rules import RULES
 
-Rule = Literal[
-    "raw", "factor", "pooled", "share", "posterior", "drop", "all", "trusted-alone", "oracle",
-    "random-replaced", "random-dropped", "second-round", "factor-untouched",
-]  # fmt: skip
-"""Rules by name; each is an arm of the study."""
+if TYPE_CHECKING:
+    RuleName = str
+else:
+    RuleName = Literal[tuple(RULES)]
 
 
 class Settings(settings.Settings):
     """Settings of `filter_captions`."""
 
-    rules: list[Rule] = settings.sweep(
+    rules: list[RuleName] = settings.sweep(
         ["raw", "factor", "drop", "all", "oracle"],
         min_length=1,
-        description="Arms of the study. raw: captions as they are, trusted ones right. factor: "
-        "the new caption where its cosine is positive and at least `factor` times the old one's "
-        "(stage S3 of the paper). drop: the pairs that factor would repair are removed. pooled: "
-        "the better of the captions above a cut; pairs without one are dropped (BLIP). share: the "
-        "share of captions with the highest cosines stays, the others are replaced. posterior: "
-        "captions that the audit takes for wrong are replaced. all: all but trusted captions are "
-        "replaced. trusted-alone: trusted pairs alone. oracle: right captions. random-replaced and "
-        "random-dropped: as many pairs as factor replaces, drawn at random. factor-untouched: "
-        "factor, scored by the untouched model. second-round: factor once more, with captioner and "
-        "scorer trained on the first round's result.",
+        description="Arms of the study. "
+        + " ".join(f"{name}: {rule.effect}." for name, rule in RULES.items()),
     )
     rates: list[float] | None = settings.sweep(
         None,

@@ -13,18 +13,12 @@ from typing import Any
 
 from mispair.core.files import UserError
 from mispair.pretraining.dag import TRAINING as DRAWN
-from mispair.repair.filter_settings import Rule
-from mispair.repair.rules import UNSCORED, WITHOUT_NEW
+from mispair.repair.captioners.kinds import TRAINED
+from mispair.repair.rules import RULES
 
 FOLDER = "results/repair/{corpus}/from-scratch/{scheme}~{rate}/draw~{draw}"
 RAW = f"{FOLDER}/raw"
 """Towers that were trained on the raw captions, with their features, captions and cosines."""
-
-RULES: tuple[Rule, ...] = (
-    "raw", "factor", "pooled", "share", "drop", "all", "trusted-alone", "oracle", "random-replaced",
-    "random-dropped",
-)  # fmt: skip
-"""Rules that towers are trained by. The others need an audit, a second round or another scorer."""
 
 Files = Callable[[Any], list[str]]
 
@@ -44,7 +38,7 @@ def results(dag: Any, rates: list[float]) -> list[str]:
     UserError
         If the captioner does not learn on features of the towers.
     """
-    if dag.config.recaption_pairs.captioner != "trained":
+    if dag.config.recaption_pairs.captioner != TRAINED:
         raise UserError(
             "filter_captions.trains: towers needs recaption_pairs.captioner: trained, which learns "
             "on features of towers that were trained from scratch."
@@ -52,11 +46,11 @@ def results(dag: Any, rates: list[float]) -> list[str]:
     scheme = dag.config.corrupt_captions.schemes[0]
     chosen_rules = ("raw", *dag.config.filter_captions.rules)
     folders = [
-        (FOLDER.format(corpus=dag.corpus, scheme=scheme, rate=f"{rate:g}", draw=draw), rule)
+        (FOLDER.format(corpus=dag.corpus, scheme=scheme, rate=f"{rate:g}", draw=draw), name)
         for rate in rates
         for draw in range(dag.config.train_small_towers.seeds)
-        for rule in RULES
-        if rule in chosen_rules and (rate > 0 or rule != "oracle")
+        for name, rule in RULES.items()
+        if rule.from_scratch and name in chosen_rules and (rate > 0 or not rule.own_captions)
     ]
     ledgers = [f"{folder}/{rule}.json" for folder, rule in folders]
     return [*ledgers, *(f"{folder}/{rule}/mixing.json" for folder, rule in folders)]
@@ -69,17 +63,20 @@ def features(dag: Any, kind: str) -> list[str]:
 
 def recaptions(wildcards: Any) -> list[str]:
     """Return the new captions that a rule decides on."""
-    return [] if wildcards.repair in WITHOUT_NEW else of_job(wildcards, f"{RAW}/recaptions.parquet")
+    reads = RULES[wildcards.repair].reads
+    return of_job(wildcards, f"{RAW}/recaptions.parquet") if "new" in reads else []
 
 
 def scores(wildcards: Any) -> list[str]:
     """Return the cosines that a rule decides by."""
-    return [] if wildcards.repair in UNSCORED else of_job(wildcards, f"{RAW}/scores.safetensors")
+    reads = RULES[wildcards.repair].reads
+    return of_job(wildcards, f"{RAW}/scores.safetensors") if "cosines" in reads else []
 
 
 def written(wildcards: Any) -> list[str]:
     """Return the texts that a rule may give and the corpus does not have."""
-    fresh = [] if wildcards.repair in WITHOUT_NEW else [f"{RAW}/recaption_texts.parquet"]
+    reads = RULES[wildcards.repair].reads
+    fresh = [f"{RAW}/recaption_texts.parquet"] if "new" in reads else []
     return of_job(wildcards, f"{DRAWN}/captions.parquet", *fresh)
 
 

@@ -17,7 +17,7 @@ from mispair.core import files, seeds
 from mispair.core.files import UserError
 from mispair.pairs.corruption.swap_draws import column
 from mispair.repair import ledger
-from mispair.repair.filter_settings import Rule, Settings
+from mispair.repair.filter_settings import Settings
 from mispair.repair.pairings import aligned, repaired, spared, texts_of
 from mispair.repair.rules import REPLACED, Evidence, decide
 from mispair.repair.true_features import TrueFeatures
@@ -192,7 +192,7 @@ def examples(
 
 
 def repaired_pairing(
-    rule: Rule, pairs: Pairs, inputs: RuleFiles, settings: Settings
+    rule: str, pairs: Pairs, inputs: RuleFiles, settings: Settings
 ) -> tuple[pd.DataFrame, list[ledger.Row]]:
     """Apply a rule to every draw of the corruption.
 

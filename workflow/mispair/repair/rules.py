@@ -1,43 +1,21 @@
 """Rules that decide, for each pair, whether its caption stays, is replaced, or the pair is dropped.
 
-The cosines of the image with the old and the new caption are of one scoring model. Trusted pairs
-keep their captions under every rule.
+A rule is one declaration in `RULES`. The cosines of the image with the old and the new caption are
+of one scoring model. Trusted pairs keep their captions under every rule.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import get_args
+from typing import Any, Literal
 
 import numpy as np
 
 from mispair.core import seeds
-from mispair.repair.filter_settings import Rule, Settings
 
-RULES: tuple[Rule, ...] = get_args(Rule)
-
-UNSCORED: tuple[Rule, ...] = ("raw", "all", "trusted-alone", "oracle")
-"""Rules that need neither cosines nor the audit."""
-
-WITHOUT_NEW: tuple[Rule, ...] = ("raw", "trusted-alone", "oracle")
-"""Rules that need no new captions."""
-
-NUMBERS: dict[Rule, tuple[str, ...]] = {
-    "raw": (),
-    "all": (),
-    "trusted-alone": (),
-    "oracle": (),
-    "factor": ("factor", "scorer"),
-    "drop": ("factor", "scorer"),
-    "random-replaced": ("factor", "scorer", "seed"),
-    "random-dropped": ("factor", "scorer", "seed"),
-    "factor-untouched": ("factor",),
-    "second-round": ("factor",),
-    "pooled": ("scorer", "trusted_quantile"),
-    "share": ("kept_share", "scorer"),
-    "posterior": ("posterior",),
-}
-"""Settings that each rule reads; other settings do not change its result."""
+Settings = Any
+"""`mispair.repair.filter_settings.Settings`, which imports this module."""
 
 KEPT, REPLACED, DROPPED, FAILED = 0, 1, 2, 3
 """Actions. A failed pair lacks the new caption that the rule needs, and keeps the old one."""
@@ -68,55 +46,92 @@ class Evidence:
     wrong: np.ndarray | None = None
 
 
-def decide(rule: Rule, evidence: Evidence, settings: Settings, seed: int) -> np.ndarray:
+Read = Literal["new", "cosines", "audit"]
+
+
+@dataclass(frozen=True)
+class Rule:
+    """A rule: what it does, what it reads and what it is compared with.
+
+    Attributes
+    ----------
+    effect : str
+        What it does, as a sentence without an end, for the reference of the settings.
+    decide : callable
+        Given `Evidence`, the settings and the seed of the draw, the action for each pair, (n,) int.
+        `decide` sets trusted pairs right, and pairs without a new caption.
+    reads : frozenset of {"new", "cosines", "audit"}
+        New captions, cosines of a scoring model, probabilities of the audit.
+    numbers : tuple of str
+        Settings that it reads; other settings do not change its result.
+    scorer : str
+        Its scoring model, if that is not the setting ``scorer``.
+    replaces : bool
+        Whether it gives pairs new captions.
+    own_captions : bool
+        Whether it decides on the pairs' own captions, without corruption.
+    from_scratch : bool
+        Whether towers are trained from scratch by it, too. The others need an audit, a second round
+        or another scoring model.
+    references : tuple of str
+        Rules that its accuracy is compared with.
+    """
+
+    effect: str
+    decide: Callable[[Evidence, Settings, int], np.ndarray]
+    reads: frozenset[Read] = frozenset()
+    numbers: tuple[str, ...] = ()
+    scorer: str = ""
+    replaces: bool = True
+    own_captions: bool = False
+    from_scratch: bool = True
+    references: tuple[str, ...] = ("raw",)
+
+    @property
+    def changes(self) -> bool:
+        """Whether it replaces or drops anything."""
+        return self.decide is not _keep
+
+
+def decide(rule: str, evidence: Evidence, settings: Settings, seed: int) -> np.ndarray:
     """Return the action for each pair, (n,) int8.
 
     Parameters
     ----------
     rule : str
-        Name of the rule. ``factor-untouched`` and ``second-round`` decide as ``factor`` does, with
-        cosines of another model or captions of another captioner. ``oracle`` changes nothing here:
-        its pairs have their own captions.
+        A name in `RULES`.
     evidence : Evidence
         Of the pairs.
     settings : Settings
         Numbers of the rules.
     seed : int
-        Of this draw of the corruption, for the rules that draw pairs at random: as many as
-        ``factor`` replaces.
+        Of this draw of the corruption, for the rules that draw pairs at random.
 
     Raises
     ------
     ValueError
         If the rule lacks an input, or there is no trusted pair to set a cut by.
     """
-    if rule in ("raw", "oracle"):
-        return np.zeros(len(evidence.trusted), np.int8)
-    if rule == "trusted-alone":
-        actions = np.full(len(evidence.trusted), DROPPED, np.int8)
-    elif rule == "all":
-        actions = np.full(len(evidence.trusted), REPLACED, np.int8)
-    elif rule == "pooled":
-        actions = _pooled(evidence, settings.trusted_quantile)
-    elif rule == "share":
-        actions = _share(evidence, settings.kept_share)
-    elif rule == "posterior":
-        if evidence.wrong is None:
-            raise ValueError("the rule posterior needs the probabilities of the audit")
-        actions = np.where(evidence.wrong >= settings.posterior, REPLACED, KEPT).astype(np.int8)
-    else:
-        actions = _better(evidence, settings.factor)
-        if rule.startswith("random-"):
-            actions = _at_random(actions, evidence, seed)
-        if rule in ("drop", "random-dropped"):
-            actions[actions == REPLACED] = DROPPED
+    actions = RULES[rule].decide(evidence, settings, seed).astype(np.int8)
     actions[evidence.trusted] = KEPT
     # Without a new caption the old one stays.
     actions[(actions == REPLACED) & ~evidence.generated] = FAILED
     return actions
 
 
-def _better(evidence: Evidence, factor: float) -> np.ndarray:
+def _keep(evidence: Evidence, settings: Settings, seed: int) -> np.ndarray:
+    return np.full(len(evidence.trusted), KEPT)
+
+
+def _drop_all(evidence: Evidence, settings: Settings, seed: int) -> np.ndarray:
+    return np.full(len(evidence.trusted), DROPPED)
+
+
+def _replace_all(evidence: Evidence, settings: Settings, seed: int) -> np.ndarray:
+    return np.full(len(evidence.trusted), REPLACED)
+
+
+def _better(evidence: Evidence, settings: Settings, seed: int) -> np.ndarray:
     """Replace where the new caption's cosine is positive and at least a factor times the old one's.
 
     The paper compares a ratio of cosines, which has a meaning for positive ones alone. So a
@@ -124,35 +139,107 @@ def _better(evidence: Evidence, factor: float) -> np.ndarray:
     cosine is not positive replaces none: with a negative old one the ratio would prefer the
     smaller.
     """
-    unknown = ~evidence.generated & ~evidence.trusted
-    better = (evidence.new > 0) & (evidence.new >= factor * evidence.old)
+    better = (evidence.new > 0) & (evidence.new >= settings.factor * evidence.old)
     actions = np.where(better, REPLACED, KEPT)
-    actions[unknown] = FAILED
-    return actions.astype(np.int8)
+    actions[~evidence.generated & ~evidence.trusted] = FAILED
+    return actions
 
 
-def _pooled(evidence: Evidence, quantile: float) -> np.ndarray:
+def _random(evidence: Evidence, settings: Settings, seed: int) -> np.ndarray:
+    """Replace as many pairs as `_better` does, drawn among those that are not trusted."""
+    open_pairs = np.flatnonzero(~evidence.trusted & evidence.generated)
+    number = int((_better(evidence, settings, seed)[open_pairs] == REPLACED).sum())
+    generator = seeds.generator(seed, "filter-captions", "random")
+    drawn = np.full(len(evidence.trusted), KEPT)
+    drawn[generator.permutation(open_pairs)[:number]] = REPLACED
+    return drawn
+
+
+def _dropping(
+    decide: Callable[[Evidence, Settings, int], np.ndarray],
+) -> Callable[[Evidence, Settings, int], np.ndarray]:
+    """Return the rule that drops the pairs that another one gives new captions."""
+
+    def dropped(evidence: Evidence, settings: Settings, seed: int) -> np.ndarray:
+        actions = decide(evidence, settings, seed)
+        return np.where(actions == REPLACED, DROPPED, actions)
+
+    return dropped
+
+
+def _pooled(evidence: Evidence, settings: Settings, seed: int) -> np.ndarray:
     """Take the better caption of those above the cut; drop pairs without one (BLIP's CapFilt)."""
     if not evidence.trusted.any():
         raise ValueError("the rule pooled takes its cut from trusted pairs, and there is none")
-    cut = np.quantile(evidence.old[evidence.trusted], quantile)
+    cut = np.quantile(evidence.old[evidence.trusted], settings.trusted_quantile)
     new = np.where(evidence.generated, evidence.new, -np.inf)
     actions = np.where(new > evidence.old, REPLACED, KEPT)
     actions[np.maximum(new, evidence.old) < cut] = DROPPED
-    return actions.astype(np.int8)
+    return actions
 
 
-def _share(evidence: Evidence, kept: float) -> np.ndarray:
-    """Keep the share of captions with the highest cosines, and replace the others."""
-    cut = np.quantile(evidence.old, 1 - kept)
-    return np.where(evidence.old >= cut, KEPT, REPLACED).astype(np.int8)
+def _share(evidence: Evidence, settings: Settings, seed: int) -> np.ndarray:
+    cut = np.quantile(evidence.old, 1 - settings.kept_share)
+    return np.where(evidence.old >= cut, KEPT, REPLACED)
 
 
-def _at_random(actions: np.ndarray, evidence: Evidence, seed: int) -> np.ndarray:
-    """Replace as many pairs as the rule does, drawn among those that are not trusted."""
-    open_pairs = np.flatnonzero(~evidence.trusted & evidence.generated)
-    number = int((actions[open_pairs] == REPLACED).sum())
-    generator = seeds.generator(seed, "filter-captions", "random")
-    drawn = np.full(len(actions), KEPT, np.int8)
-    drawn[generator.permutation(open_pairs)[:number]] = REPLACED
-    return drawn
+def _posterior(evidence: Evidence, settings: Settings, seed: int) -> np.ndarray:
+    if evidence.wrong is None:
+        raise ValueError("the rule posterior needs the probabilities of the audit")
+    return np.where(evidence.wrong >= settings.posterior, REPLACED, KEPT)
+
+
+_NEW: frozenset[Read] = frozenset({"new"})
+_AUDITED: frozenset[Read] = frozenset({"new", "audit"})
+_SCORED: frozenset[Read] = frozenset({"new", "cosines"})
+
+RULES: dict[str, Rule] = {
+    "raw": Rule(
+        "captions as they are, trusted ones right", _keep, replaces=False, references=("oracle",)
+    ),
+    "factor": Rule(
+        "the new caption where its cosine is positive and at least `factor` times the old one's "
+        "(stage S3 of the paper)",
+        _better, _SCORED, ("factor", "scorer"),
+        references=("raw", "drop", "all", "oracle", "trusted-alone", "random-replaced",
+                    "factor-untouched"),
+    ),
+    "factor-untouched": Rule(
+        "factor, scored by the untouched model", _better, _SCORED, ("factor",),
+        scorer="untouched", from_scratch=False,
+    ),
+    "pooled": Rule(
+        "the better of the captions above a cut; pairs without one are dropped (BLIP)",
+        _pooled, _SCORED, ("scorer", "trusted_quantile"),
+    ),
+    "share": Rule(
+        "the share of captions with the highest cosines stays, the others are replaced",
+        _share, _SCORED, ("kept_share", "scorer"),
+    ),
+    "posterior": Rule(
+        "captions that the audit takes for wrong are replaced",
+        _posterior, _AUDITED, ("posterior",), from_scratch=False,
+    ),
+    "second-round": Rule(
+        "factor once more, with captioner and scorer trained on the first round's result",
+        _better, _SCORED, ("factor",), scorer="second", from_scratch=False,
+        references=("raw", "factor"),
+    ),
+    "drop": Rule(
+        "the pairs that factor would repair are removed",
+        _dropping(_better), _SCORED, ("factor", "scorer"), replaces=False,
+        references=("raw", "random-dropped"),
+    ),
+    "all": Rule("all but trusted captions are replaced", _replace_all, _NEW),
+    "trusted-alone": Rule("trusted pairs alone", _drop_all, replaces=False),
+    "random-replaced": Rule(
+        "as many pairs as factor replaces, drawn at random",
+        _random, _SCORED, ("factor", "scorer", "seed"),
+    ),
+    "random-dropped": Rule(
+        "as many pairs as factor replaces, drawn at random and dropped",
+        _dropping(_random), _SCORED, ("factor", "scorer", "seed"), replaces=False,
+    ),
+    "oracle": Rule("right captions", _keep, replaces=False, own_captions=True),
+}  # fmt: skip
+"""All rules by name, in the order of tables; each is an arm of the study."""

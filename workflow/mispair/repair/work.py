@@ -6,6 +6,7 @@ from typing import Any
 
 from mispair.core.sizes import Sizes
 from mispair.core.work import Work
+from mispair.repair.captioners.kinds import TRAINED
 
 
 def trust_pairs(settings: Any, job: Any, sizes: Sizes) -> Work:
@@ -39,11 +40,11 @@ def export_repaired(settings: Any, job: Any, sizes: Sizes) -> Work:
 
 
 def recaption_pairs(settings: Any, job: Any, sizes: Sizes) -> Work:
-    kind = settings.captioner if settings.captioner in ("trained", "given") else "pictures"
+    kind = settings.captioner if not settings.kind.load else "pictures"
     captions = sizes.total(job.shards) if kind == "pictures" else sizes.rows(job.corpus)
     sizes.planned[str(job.recaptions)] = captions
     work = {"captions": captions}
-    if kind == "trained":
+    if kind == TRAINED:
         size = settings.width**2 * settings.blocks
         work["GFLOP"] = 1e-9 * settings.steps * settings.train_batch_size * size
     return Work(work, {"captions": captions}, {"captions": captions}, variant=kind)

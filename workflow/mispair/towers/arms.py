@@ -1,40 +1,113 @@
-"""The arms of the image-text study: where a fine-tuning starts, and on which captions."""
+"""The arms of the image-text study: where a fine-tuning starts, and on which captions.
+
+A start is one declaration in `STARTS`.
+"""
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple, get_args
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-Start = Literal[
-    "pretrained", "scale-converged", "scale-5", "scale-10", "scale-20", "scale-35", "scale-70",
-    "reinitialised", "reinitialised-small", "without-decay",
-]  # fmt: skip
-"""Starts of a fine-tuning: from the model's projections, and controls that change one thing."""
+
+@dataclass(frozen=True)
+class Start:
+    """Where a fine-tuning starts and what it does otherwise than others; its words and colour.
+
+    Attributes
+    ----------
+    effect : str
+        What it does, after its name, in the reference of the settings.
+    words, label : str
+        In tables and in legends.
+    colour : str
+        In figures: a key of `mispair.report.style.PALETTE`.
+    training : mapping of str to object
+        Values of `mispair.towers.finetuning.finetuning_presets.Training` that differ.
+    random_norm : float or None
+        None starts from the model's projections; otherwise random ones, with this factor on the
+        standard deviation of open_clip's initial projections.
+    fixed_scale : float or None
+        The logit scale at the start, the factor on the cosines, or None for the model's.
+    by_default : bool
+        Whether the settings contain it by default.
+    """
+
+    effect: str
+    words: str
+    label: str
+    colour: str
+    training: Mapping[str, Any] = field(default_factory=dict)
+    random_norm: float | None = None
+    fixed_scale: float | None = None
+    by_default: bool = True
+
+
+def _frozen_at(scale: float, colour: str, by_default: bool) -> Start:
+    return Start(
+        f"freezes the logit scale at {scale:g}", f"logit scale frozen at {scale:g}",
+        f"scale {scale:g}", colour, {"logit_scale": "frozen"}, fixed_scale=scale,
+        by_default=by_default,
+    )  # fmt: skip
+
+
+PRETRAINED = "pretrained"
+CONVERGED = "scale-converged"
+"""The control that trains the logit scale to its optimum."""
+
+STARTS: dict[str, Start] = {
+    PRETRAINED: Start(
+        "starts from the model's projections",
+        "pre-trained start, frozen logit scale", "pre-trained, frozen", "blue",
+    ),
+    CONVERGED: Start(
+        "sets the logit scale to its optimum",
+        "logit scale solved for", "scale solved for", "orange", {"logit_scale": "solved"},
+    ),
+    # The shipped towers have a scale of 35.5; 10 and 70 are far enough from it on both sides.
+    "scale-5": _frozen_at(5, "sky", by_default=False),
+    "scale-10": _frozen_at(10, "green", by_default=True),
+    "scale-20": _frozen_at(20, "amber", by_default=False),
+    "scale-35": _frozen_at(35, "grey", by_default=False),
+    "scale-70": _frozen_at(70, "violet", by_default=True),
+    "reinitialised": Start(
+        "starts from random projections of norm x 1",
+        "random start, norm × 1", "random × 1", "amber", random_norm=1.0,
+    ),
+    "reinitialised-small": Start(
+        "starts from random projections of norm x 0.1",
+        "random start, norm × 0.1", "random × 0.1", "violet", random_norm=0.1,
+    ),
+    "without-decay": Start(
+        "has no weight decay",
+        "without weight decay", "without decay", "green", {"weight_decay": 0.0},
+    ),
+}  # fmt: skip
+"""Starts of a fine-tuning: the paper's own, then controls that change one thing.
+
+All but the first vary the training, not the captions: one scheme of corruption is enough.
+"""
+
+UNTOUCHED, WEIGHTED = "untouched", "audit-weighted"
+"""The model's own projections, and the pretrained start with each pair weighted by the probability
+that its caption is right."""
+OTHER_ARMS: dict[str, Start] = {
+    WEIGHTED: Start("", "pairs weighted by the audit", "weighted by audit", "sky"),
+    UNTOUCHED: Start("", "untouched model", "untouched", "ink"),
+}
+
+if TYPE_CHECKING:
+    StartName = str
+    AnyStart = str
+else:
+    StartName = Literal[tuple(STARTS)]
+    AnyStart = Literal[(UNTOUCHED, WEIGHTED, *STARTS)]
 
 REPAIR = "repair-"
 """Prefix of the starts whose captions a rule of the study repair chooses."""
 
-AnyStart = Literal["untouched", "audit-weighted", Start]
-"""The model's own projections, or any fine-tuning."""
-
-UNTOUCHED = "untouched"
-STARTS: tuple[Start, ...] = get_args(Start)
-PRETRAINED: Start = "pretrained"
-WEIGHTED = "audit-weighted"
-"""The pretrained start, with each pair weighted by the probability that its caption is right."""
-CONVERGED: Start = "scale-converged"
-"""The control that trains the logit scale to its optimum."""
-FIXED_SCALES: dict[str, float] = {
-    "scale-5": 5.0,
-    "scale-10": 10.0,
-    "scale-20": 20.0,
-    "scale-35": 35.0,
-    "scale-70": 70.0,
-}
-"""Controls that set the logit scale, the factor on the cosines, and freeze it there."""
-RANDOM_STARTS: dict[str, float] = {"reinitialised": 1.0, "reinitialised-small": 0.1}
-"""Random starts: factor on the standard deviation of open_clip's initial projections."""
-CONTROLS_OF_TRAINING: tuple[Start, ...] = tuple(start for start in STARTS if start != PRETRAINED)
-"""Starts that vary the training, not the captions: one scheme of corruption is enough."""
+FIXED_SCALES = {name: start.fixed_scale for name, start in STARTS.items() if start.fixed_scale}
+RANDOM_STARTS = {name: start.random_norm for name, start in STARTS.items() if start.random_norm}
 
 
 class Arm(NamedTuple):

@@ -79,6 +79,14 @@ def load_function(name: str) -> FunctionCaptioner:
     return FunctionCaptioner(loaded)
 
 
+def load_named_function(settings: Any, device: str) -> FunctionCaptioner:
+    """Load the function that the setting ``captioner`` names; `load_function` says what it raises.
+
+    Which device it uses is its own affair.
+    """
+    return load_function(settings.captioner)
+
+
 def module_of(name: str) -> ModuleType:
     """Import the module of a function by ``package.module:function``.
 

@@ -16,6 +16,7 @@ from mispair.core.provenance import fingerprint, sampled_digest
 from mispair.core.software import versions
 from mispair.repair.captioners.faults import REASONS, Caption
 from mispair.repair.captioners.functions import module_of
+from mispair.repair.captioners.kinds import FUNCTION
 
 if TYPE_CHECKING:
     from mispair.repair.captioners.held_out import HeldOut
@@ -30,7 +31,7 @@ EXAMPLES = 3
 
 def revision_of(settings: Settings) -> str:
     """Return the revision of the weights, table or code of a captioner that is not trained."""
-    if ":" in settings.captioner:
+    if settings.kind is FUNCTION:
         source = getattr(module_of(settings.captioner), "__file__", None)
         return fingerprint([Path(source).read_bytes()]) if source else "unknown"
     model, paths = str(settings.model), settings.captioner_files()

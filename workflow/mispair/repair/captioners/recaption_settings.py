@@ -11,6 +11,7 @@ from mispair.core import settings
 from mispair.core.files import UserError
 from mispair.pairs.captions.decoding import SIDECAR_FIELDS
 from mispair.pairs.captions.table_files import JOIN, KEY, refuse_keys, table_files
+from mispair.repair.captioners.kinds import FUNCTION, KINDS, PATTERN, TRAINED, Kind, kind_of
 from mispair.towers.encoding_settings import EncodingSettings
 
 
@@ -18,13 +19,11 @@ class Settings(EncodingSettings):
     """Settings of `recaption_pairs`."""
 
     captioner: str = Field(
-        "trained",
-        pattern=r"^(trained|coca|transformers|given|[A-Za-z_][\w.]*:[A-Za-z_]\w*)$",
-        description="What writes captions: trained (a small decoder that learns from trusted pairs "
-        "and reads cached features), coca (of open_clip), transformers (BLIP, BLIP-2, GIT, "
-        "Florence-2), given (a table of captions) or a function of yours, package.module:function, "
-        "which takes a list of PIL images and a list of seeds and returns a list of lists of "
-        "texts.",
+        TRAINED,
+        pattern=PATTERN,
+        description="What writes captions: "
+        f"{', '.join(f'{name} ({kind.effect})' for name, kind in KINDS.items())} or "
+        f"{FUNCTION.effect}.",
     )
     model: Annotated[str | list[str] | None, settings.Located(r"[^/]+@[^/]+")] = Field(
         None,
@@ -124,16 +123,21 @@ class Settings(EncodingSettings):
 
     @model_validator(mode="after")
     def _names_a_model(self) -> Settings:
-        needs = self.captioner in ("coca", "transformers", "given")
-        if needs and self.model is None:
+        takes = self.kind.model
+        if takes and self.model is None:
             raise ValueError(f"captioner {self.captioner} needs a model: name it in model")
-        if not needs and self.model is not None:
+        if not takes and self.model is not None:
             raise ValueError(f"captioner {self.captioner} takes no model: set model to null")
-        if isinstance(self.model, list) and self.captioner != "given":
+        if isinstance(self.model, list) and takes != "tables":
             raise ValueError(f"captioner {self.captioner} takes one model, not a list")
-        if self.join != KEY and self.captioner != "given":
+        if self.join != KEY and takes != "tables":
             raise ValueError(f"captioner {self.captioner} joins no table: leave join out")
         return self
+
+    @property
+    def kind(self) -> Kind:
+        """The declaration of the captioner."""
+        return kind_of(self.captioner)
 
     @property
     def attempts(self) -> int:
@@ -157,13 +161,13 @@ class Settings(EncodingSettings):
         """
         if self.model is None:
             return []
-        if self.captioner == "given":
+        if self.kind.model == "tables":
             tables = table_files("recaption_pairs.model", self.model)
             refuse_keys(tables[0], None)
             return [str(path) for path in tables]
         path = Path(str(self.model))
         if path.is_dir():
             return sorted(str(file) for file in path.rglob("*") if file.is_file())
-        if self.captioner == "coca" and "@" in str(self.model):
+        if self.kind.downloads and "@" in str(self.model):
             return []
         raise UserError(f"recaption_pairs: model: there is no {path.absolute()}.")

@@ -8,12 +8,15 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 
+# Imported whole: captions depend on the code of every captioner.
+import mispair.repair.captioners as package
 from mispair.core.devices import choose_device
 from mispair.core.files import UserError
 from mispair.core.progress import Progress
@@ -28,6 +31,7 @@ from mispair.repair.captioners.faults import (
     refuse_all_unusable,
     refuse_same_for_many,
 )
+from mispair.repair.captioners.kinds import FUNCTION, GIVEN, TRAINED
 from mispair.repair.captioners.origin import revision_of
 from mispair.repair.captioners.pictures import Captioner, Captioning, caption_shards
 
@@ -129,14 +133,15 @@ class Outcome:
 
 def run(settings: Settings, states: Checkpoints, inputs: Inputs) -> Outcome:
     """Return the captions of a job, checked, by the captioner that the settings name."""
-    if settings.captioner == "given":
+    sees_pictures = bool(settings.kind.load)
+    if settings.captioner == GIVEN:
         outcome = run_given(settings, inputs)
-    elif settings.captioner == "trained":
+    elif settings.captioner == TRAINED:
         outcome = run_trained(settings, states, inputs)
     else:
         outcome = run_pictures(settings, states, inputs)
     checked = refuse_same_for_many(outcome.captions, settings.max_same_share)
-    if settings.captioner in ("trained", "given") or len(checked) >= ENOUGH:
+    if not sees_pictures or len(checked) >= ENOUGH:
         try:
             refuse_all_unusable(checked, settings.captioner)
         except UserError:
@@ -287,16 +292,9 @@ def load_captioner(settings: Settings, device: str) -> Captioner:
     """
     from mispair.core.devices import compute_repeatably
 
-    if ":" in settings.captioner:
-        from mispair.repair.captioners.functions import load_function
-
-        return load_function(settings.captioner)
-    if device == "cuda":
+    if device == "cuda" and settings.kind is not FUNCTION:
         compute_repeatably()  # this is a process of its own
-    if settings.captioner == "coca":
-        from mispair.repair.captioners.coca import load_coca
-
-        return load_coca(settings, device)
-    from mispair.repair.captioners.hugging_face import load_hugging_face
-
-    return load_hugging_face(settings, device)
+    module, _, function = settings.kind.load.partition(".")
+    load = getattr(import_module(f"{package.__name__}.{module}"), function)
+    captioner: Captioner = load(settings, device)
+    return captioner

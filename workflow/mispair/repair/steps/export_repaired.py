@@ -8,13 +8,13 @@ from pathlib import Path
 from pydantic import Field
 
 from mispair.core import settings
-from mispair.repair.filter_settings import Rule
+from mispair.repair.filter_settings import RuleName
 
 log = logging.getLogger(__name__)
 
 
 class Settings(settings.Settings):
-    rules: list[Rule] = settings.sweep(
+    rules: list[RuleName] = settings.sweep(
         ["factor"],
         description="Rules whose result is written, of those that filter_captions lists; [] for "
         "none.",

@@ -6,7 +6,7 @@ import logging
 from pathlib import Path
 
 from mispair.repair.filter_settings import Settings
-from mispair.repair.rules import ACTIONS, NUMBERS, RULES
+from mispair.repair.rules import ACTIONS, RULES
 
 log = logging.getLogger(__name__)
 
@@ -43,14 +43,16 @@ def run(
     from mispair.repair.repaired_pairing import RuleFiles, examples, read_pairs, repaired_pairing
 
     if rule not in RULES:
-        raise files.UserError(f"filter_captions: there is no rule {rule!r}, only {RULES}.")
-    before = original if rule == "oracle" else pairing
+        raise files.UserError(
+            f"filter_captions: there is no rule {rule!r}, only {', '.join(RULES)}."
+        )
+    before = original if RULES[rule].own_captions else pairing
     pairs = read_pairs(before, original, trusted, truth, captions)
     inputs = RuleFiles(recaptions, scores, audits, first)
     table, rows = repaired_pairing(rule, pairs, inputs, settings)
     metadata = metadata_of(pairs.metadata, rate, rule)
     files.write_parquet(repaired, table, metadata)
-    numbers = settings.model_dump(include={*NUMBERS[rule]}, mode="json")
+    numbers = settings.model_dump(include={*RULES[rule].numbers}, mode="json")
     power = inputs.power()
     shown = examples(table, pairs, inputs.new_captions(table["key"], 0), captions)
     found = {**power, **inputs.held_out(), "examples": shown}

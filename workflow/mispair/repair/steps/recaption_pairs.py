@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from mispair.repair.captioners.kinds import TRAINED
 from mispair.repair.captioners.recaption_settings import Settings
 
 
@@ -37,7 +38,7 @@ def run(
 
     inputs = runs.Inputs(corpus, features, feature_rows, trusted, towers, index, shards, sources)
     job = [command_line(settings), *code_version("recaption_pairs"), *inputs.digests()]
-    job += [] if settings.captioner == "trained" else [origin.revision_of(settings)]
+    job += [] if settings.captioner == TRAINED else [origin.revision_of(settings)]
     with checkpoints(recaptions.with_name(f"{recaptions.name}.parts"), fingerprint(job)) as states:
         outcome = runs.run(settings, states, inputs)
         metadata = origin.origin(settings, outcome.revision, outcome.keys, outcome.held_out)

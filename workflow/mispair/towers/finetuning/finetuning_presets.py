@@ -23,15 +23,7 @@ from typing import Literal
 from pydantic import Field
 
 from mispair.core import settings
-from mispair.towers.arms import (
-    CONVERGED,
-    FIXED_SCALES,
-    PRETRAINED,
-    RANDOM_STARTS,
-    REPAIR,
-    STARTS,
-    WEIGHTED,
-)
+from mispair.towers.arms import PRETRAINED, REPAIR, STARTS, WEIGHTED
 
 Preset = Literal["as-run", "as-run-one-process", "as-written", "large-batch", "large-batch-32k"]
 
@@ -220,32 +212,22 @@ class TrainedArm:
 def arm(start: str, training: Training) -> TrainedArm:
     """Return which projections and logit scale an arm starts from, and how it is trained.
 
-    Each control differs from the arm ``pretrained`` in one thing: ``reinitialised`` and
-    ``reinitialised-small`` start from random projections; ``scale-converged`` solves for the logit
-    scale; ``scale-5`` to ``scale-70`` freeze it at that value; ``without-decay`` has no weight
-    decay. ``audit-weighted`` differs by the weights of its pairs, and the arms of the study repair
-    by their captions, which are data.
+    `STARTS` declares them. ``audit-weighted`` differs from ``pretrained`` by the weights of its
+    pairs, and the arms of the study repair by their captions, which are data.
 
     Raises
     ------
     ValueError
         If there is no such arm, or the arm sets the logit scale of a loss that has none.
     """
-    about_scale = start == CONVERGED or start in FIXED_SCALES
-    if training.loss == "spectral" and about_scale:
+    own = start == WEIGHTED or start.startswith(REPAIR)
+    declared = STARTS.get(PRETRAINED if own else start)
+    if declared is None:
+        raise ValueError(f"start {start!r} is none of {', '.join(STARTS)}")
+    if training.loss == "spectral" and "logit_scale" in declared.training:
         raise ValueError(f"start {start!r} sets the logit scale; the spectral loss has none")
-    if start in (PRETRAINED, WEIGHTED) or start.startswith(REPAIR):
-        return TrainedArm(training)
-    if start == CONVERGED:
-        return TrainedArm(replace(training, logit_scale="solved"))
-    if start == "without-decay":
-        return TrainedArm(replace(training, weight_decay=0.0))
-    if start in FIXED_SCALES:
-        frozen = replace(training, logit_scale="frozen")
-        return TrainedArm(frozen, fixed_scale=FIXED_SCALES[start])
-    if start in RANDOM_STARTS:
-        return TrainedArm(training, random_norm=RANDOM_STARTS[start])
-    raise ValueError(f"start {start!r} is none of {', '.join(STARTS)}")
+    changed = replace(training, **declared.training)
+    return TrainedArm(changed, declared.random_norm, declared.fixed_scale)
 
 
 def refuse(training: Training, pairs: int | None) -> None:

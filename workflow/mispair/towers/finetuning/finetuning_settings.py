@@ -7,22 +7,22 @@ from typing import Literal
 from pydantic import Field, model_validator
 
 from mispair.core import settings
-from mispair.towers.arms import STARTS, Start
+from mispair.towers.arms import PRETRAINED, STARTS, StartName
 from mispair.towers.finetuning.finetuning_presets import FineTuning, refuse, resolve
 
 
 class Settings(FineTuning):
     """Settings of `finetune_projection`."""
 
-    starts: list[Start] = settings.sweep(
-        # The shipped towers have a scale of 35.5; 10 and 70 are far enough from it on both sides.
-        [start for start in STARTS if start not in ("scale-5", "scale-20", "scale-35")],
+    starts: list[StartName] = settings.sweep(
+        [name for name, start in STARTS.items() if start.by_default],
         min_length=1,
-        description="Arms, each at every rate: pretrained starts from the model's projections; the "
-        "controls differ from it in one thing: scale-converged sets the logit scale to its "
-        "optimum, scale-5 to scale-70 set it to that value and freeze it, reinitialised and "
-        "reinitialised-small start from random projections of norm x 1 and x 0.1, without-decay "
-        "has no weight decay. Controls are trained on the first scheme only.",
+        description=f"Arms, each at every rate: {PRETRAINED} {STARTS[PRETRAINED].effect}; controls "
+        "differ from it in one thing: "
+        + ", ".join(
+            f"{name} {start.effect}" for name, start in STARTS.items() if name != PRETRAINED
+        )
+        + ". Controls are trained on the first scheme only.",
     )
     control_rates: int | None = settings.sweep(
         2, ge=2,
