@@ -86,26 +86,6 @@ def test_what_computes_imports_no_report() -> None:
     assert {f"{a} imports {b}" for a in computing for b in graph[a] if ".report." in b} == set()
 
 
-def test_no_folder_has_more_than_25_modules() -> None:
-    crowded = {
-        str(folder): count
-        for folder in (ROOT / "mispair").rglob("*")
-        if folder.is_dir() and (count := len([*folder.glob("[!_]*.py")])) > 25
-    }
-    assert crowded == {}
-
-
-def test_no_step_has_more_than_100_lines() -> None:
-    """A step reads files, calls functions and writes files; all else is in other modules."""
-    steps = {
-        path: len(path.read_text("utf-8").splitlines())
-        for path in (ROOT / "mispair").glob("*/steps/*.py")
-    }
-    assert len(steps) > 40
-    long = {str(path.relative_to(ROOT)): lines for path, lines in steps.items() if lines > 100}
-    assert long == {}
-
-
 def test_no_cycle_of_imports() -> None:
     graph = imports(ROOT)
     assert graph["mispair.__main__"] == {"mispair.cli"}
