@@ -42,7 +42,8 @@ def about() -> dict:
     times = {
         "index_shards/x/0.tsv": f"{head}2.5\t4.0\n",
         "index_shards/x/1.tsv": f"{head}1.5\tNA\n",
-        "gather_index.tsv": f"{head}1.0\t0.5\n",
+        "gather_index.tsv": f"{head}0.5\t0.25\n",
+        "gather_index+of_another_study/x.tsv": f"{head}1.0\t0.5\n",
         "of_another_study/x.tsv": f"{head}100\t100\n",
     }
     return run_record.describe(jobs, {"results/old.json": {"bytes": 3, "sha256": "o"}}, times)

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
+import re
+import shlex
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
+from mispair.command import parsed
+from mispair.core.commands import commands
 from mispair.core.files import UserError
-from mispair.evaluation.dag import Evaluation, generated_files
+from mispair.evaluation.dag import Evaluation, generated_files, making
 
 
 def write_set(folder: Path, *left_out: str, train: bool = False, retrieval: bool = False) -> str:
@@ -175,8 +179,68 @@ def test_a_file_for_no_set_is_not_passed_over(tmp_path: Path) -> None:
         Evaluation(["scenes-digit"], [str(tmp_path / "mine"), "clip_benchmark"])
 
 
-def test_generated_sets_are_named_by_a_wildcard() -> None:
-    assert generated_files("scenes-retrieval") == [
-        f"results/scenes/evaluation/{{evaluation_set}}/{name}"
+def test_generated_sets_are_made_by_one_command_wherever_a_module_puts_them() -> None:
+    made = generated_files("scenes-retrieval")
+    assert made == [
+        f"results/scenes/evaluation/scenes-retrieval/{name}"
         for name in ("dataset_type.txt", "test/nshards.txt", "test/0.tar")
     ]
+    made += generated_files("scenes-shape")
+    words = making("--seed 7")(None, [f"my runs/{path}" for path in made])
+    of_sets = [dict(zip(one[1::2], one[2::2], strict=True)) for one in commands(shlex.split(words))]
+    assert of_sets == [
+        {
+            "--name": name,
+            "--evaluation-set": f"my runs/results/scenes/evaluation/{name}",
+            "--seed": "7",
+        }
+        for name in ("scenes-retrieval", "scenes-shape")
+    ]
+
+
+def test_generated_sets_are_encoded_in_one_job_and_those_of_users_in_jobs_of_their_own(
+    tmp_path: Path,
+) -> None:
+    folder = write_set(tmp_path / "mine", train=True)
+    found = Evaluation([folder, "scenes-digit", "scenes-retrieval"], ["clip_benchmark"])
+    assert re.fullmatch(found.of_user, "mine")
+    assert not re.fullmatch(found.of_user, "scenes-digit")
+    assert not re.match(Evaluation(["scenes-digit"], ["clip_benchmark"]).of_user, "")
+    of_all = SimpleNamespace(towers="t")
+    of_one = SimpleNamespace(towers="t", evaluation_set="mine", split="train")
+    digits, pictures = (f"results/scenes/evaluation/scenes-{n}" for n in ("digit", "retrieval"))
+    outputs = [path.format(towers="t") for path in found.encoded("test") + found.encoded("train")]
+    assert outputs == [
+        f"results/evaluation/t/{name}.safetensors"
+        for name in ("scenes-digit/test", "scenes-retrieval/test", "scenes-digit/train")
+    ]
+    read = found.images_of(of_all)
+    assert {Path(path).parts[3] for path in read} == {"scenes-digit", "scenes-retrieval"}
+    input = SimpleNamespace(evaluation_set=[f"my/{path}" for path in read], towers=["w"])
+    words = found.encoding_images("--precision fp32")(of_all, input, outputs, 3)
+    encoded = [parsed("encode_evaluation", one[1:])[1] for one in commands(shlex.split(words))]
+    assert [str(one["evaluation_features"]) for one in encoded] == outputs
+    assert [one["split"] for one in encoded] == ["test", "test", "train"]
+    assert {one["workers"] for one in encoded} == {2}
+    read_by = [{str(path.parent) for path in one["evaluation_set"]} for one in encoded]
+    assert read_by == [
+        {f"my/{digits}/test"},
+        {f"my/{pictures}", f"my/{pictures}/test"},  # what kind of set it is
+        {f"my/{digits}/train"},
+    ]
+    assert found.images_of(of_one) == [
+        f"{folder}/train/{name}" for name in ("nshards.txt", "0.tar")
+    ]
+
+    texts, protocols = found.texts_of(of_all), found.protocol_files(of_all)
+    input = SimpleNamespace(evaluation_set=texts, protocol=protocols, towers=["w"])
+    prompts = [path.format(towers="t") for path in found.encoded_prompts()]
+    words = found.encoding_prompts("--precision fp32")(of_all, input, prompts)
+    encoded = [parsed("encode_prompts", one[1:])[1] for one in commands(shlex.split(words))]
+    assert [(one["name"], one["protocol"], str(one["prompts"])) for one in encoded] == [
+        ("scenes-digit", "clip_benchmark", prompts[0]),
+        ("scenes-retrieval", "captions", prompts[1]),
+    ]
+    assert {str(path.parents[1]) for path in encoded[1]["evaluation_set"]} <= {
+        pictures, str(Path(pictures).parent)
+    }  # fmt: skip

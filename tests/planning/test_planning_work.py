@@ -15,6 +15,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from mispair.core.registry import step_names
 from mispair.core.sizes import PAIRS_IN_A_SHARD, Sizes
 from mispair.core.work import Work
+from mispair.planning.jobs import Job
 from mispair.planning.work import work_of
 
 REPOSITORY = Path(__file__).parents[2]
@@ -22,7 +23,10 @@ REPOSITORY = Path(__file__).parents[2]
 
 def test_every_step_of_the_workflow_has_its_work_said():
     rules = "".join(path.read_text() for path in (REPOSITORY / "workflow/rules").glob("*.smk"))
-    called = {name.replace("-", "_") for name in re.findall(r"-m mispair ([a-z-]+)", rules)}
+    commands = {name.replace("-", "_") for name in re.findall(r"-m mispair ([a-z-]+)", rules)}
+    calls = re.findall(r"\b(?:code_version|code_of)\(([^)]+)\)|report_code\((\"\w+)", rules)
+    called = {name for call in calls for name in re.findall(r'"(\w+)', "".join(call))}
+    assert commands <= called
     assert called == set(step_names())
     said = {
         name
@@ -35,6 +39,21 @@ def test_every_step_of_the_workflow_has_its_work_said():
 
 def test_a_step_whose_package_says_no_work_takes_the_same_time_always(tmp_path):
     assert work_of(("laclip", "--tables", "a.csv", "--text", "b.txt"), Sizes(tmp_path)) == Work()
+
+
+def test_a_job_of_several_steps_does_the_work_of_all_with_the_memory_of_the_largest(tmp_path):
+    steps = [f"make-evaluation-set --name {name} --evaluation-set e/{name} --images {images}"
+             " --train-images 30" for name, images in (("scenes-shape", 20), ("scenes-colour", 50))
+             ]  # fmt: skip
+    first, second, both = (
+        work_of(tuple(command.split()), Sizes(tmp_path)) for command in (*steps, " + ".join(steps))
+    )
+    assert (first.seconds, second.seconds) == ({"images": 50}, {"images": 50})
+    assert both.seconds == both.disk_megabytes == {"images": 100}
+    added = Work({"a": 1}, {"MB": 3}, variant="x") + Work({"a": 1, "b": 2}, {"MB": 5, "c": 1})
+    assert added == Work({"a": 2, "b": 2}, {"MB": 5, "c": 1}, variant="x")
+    assert Job("r", command=tuple(" + ".join(steps).split())).step == "make_evaluation_set"
+    assert Job("r", command=("b-c", "+", "a", "--x", "1")).step == "a+b_c"
 
 
 def test_of_shards_what_img2dataset_says_counts_or_one_shard_for_all(tmp_path):

@@ -12,6 +12,6 @@ def test_one_run_trains_three_pairs_and_measures_every_arm_on_five(empty: Checko
     assert "pretrain_towers" not in planned
     rates, towers = 5, 5
     assert planned["finetune_projection"] == rates * towers
-    assert planned["measure_purity"] == planned["evaluate_zeroshot"] == (1 + rates) * towers
+    assert planned["measure_arm"] == (1 + rates) * towers
     assert planned["measure_semantics"] == 3 * towers
     assert planned["compare_towers"] == planned["measure_covariance"] / towers == 1

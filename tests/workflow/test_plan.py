@@ -66,14 +66,15 @@ def test_what_ran_here_is_taken_at_its_word(run: Checkout):
     lost = [arms / f"pretrained_random~{rate}" / "purity.json" for rate in ("0.5", "0")]
     for path in lost:
         path.unlink()
-    benchmarks = run.folder / "benchmarks" / "measure_purity" / "scenes" / "scenes-small"
+    of_rule = run.folder / "benchmarks" / "evaluate_zeroshot+measure_purity"
+    benchmarks = of_rule / "scenes" / "scenes-small"
     one, other = (benchmarks / f"pretrained_random~{rate}.tsv" for rate in ("0.5", "0"))
     head = one.read_text().splitlines()[0]
     one.write_text(f"{head}\n7200.0\t2:00:00\t" + "\t".join(["4000.0"] * 8) + "\n")
     other.write_text("nothing that can be read")
     targets = [str(path.relative_to(run.folder)) for path in lost]
     plan = planned(run.folder, *targets, "--configfile", SMOKE)
-    (purity,) = (rule for rule in plan["rules"] if rule["rule"] == "measure_purity")
+    (purity,) = (rule for rule in plan["rules"] if rule["rule"] == "measure_arm")
     assert (purity["jobs"], purity["megabytes"]) == (2, pytest.approx(4000))
     assert purity["sources"] == ["its rule here", "this job"]
     # The other one has as much work, and takes as long as the one whose work is known.
@@ -92,11 +93,12 @@ def cc12m(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
 def test_a_corpus_of_millions_is_planned(cc12m: list[str]):
     plan = planned(REPOSITORY, "--cores", "16", *cc12m)
     rules = {rule["rule"]: rule for rule in plan["rules"]}
-    of_others = {"make_test_set", "make_retrieval_set", "list_features"}  # rules by `use rule`
-    recorded = read_rates()[0].steps.keys() | of_others
-    # The only step of several variants: by features, and not by words as in the demo.
+    recorded = read_rates()[0].steps.keys()
     names = {rule: rule for rule in rules} | {
-        "find_similar_captions": "find_similar_captions:features"
+        "list_features": "list_files",
+        "measure_arm": "evaluate_zeroshot+measure_purity",
+        # The only step of several variants: by features, and not by words as in the demo.
+        "find_similar_captions": "find_similar_captions:features",
     }
     unknown = {rule for rule, name in names.items() if name not in recorded}
     assert {rule for rule in rules if rules[rule]["sources"] == ["no record"]} == unknown
@@ -124,10 +126,10 @@ def test_groups_are_submitted_as_one(cc12m: list[str]):
     assert alone["totals"]["submissions"] == counts.total() == alone["totals"]["jobs"]
     grouped = planned(
         REPOSITORY, "--executor", "slurm", "--jobs", "40", "--groups", "corrupt_captions=pairings",
-        "measure_purity=measures", "--group-components", "pairings=9", "measures=10", *cc12m,
+        "measure_arm=measures", "--group-components", "pairings=9", "measures=10", *cc12m,
     )  # fmt: skip
     saved = counts["corrupt_captions"] - 1
-    saved += counts["measure_purity"] - math.ceil(counts["measure_purity"] / 10)
+    saved += counts["measure_arm"] - math.ceil(counts["measure_arm"] / 10)
     assert grouped["totals"]["submissions"] == counts.total() - saved
     assert grouped["totals"]["levels"] == alone["totals"]["levels"]
 

@@ -171,10 +171,9 @@ def test_a_new_rate_runs_its_arms_and_the_report(run: Checkout) -> None:
     assert run.planned() == {
         "corrupt_captions": 3,
         "finetune_projection": 7,  # controls are of one scheme
-        "measure_purity": 7,
+        "measure_arm": 7,
         "measure_semantics": 1,
         "identify_basis": 2,  # pretrained and reinitialised
-        "evaluate_zeroshot": 7,
         "fit_linear_probe": 3,
         "compare_arms": 1,
         **REPORT,
@@ -194,7 +193,7 @@ def test_a_new_rate_runs_its_arms_and_the_report(run: Checkout) -> None:
 def test_a_new_start_runs_its_arms_and_the_report(run: Checkout) -> None:
     edit(run.folder / SMOKE, "without-decay]", "without-decay, reinitialised-small]")
     assert run.planned() == {
-        "finetune_projection": 2, "measure_purity": 2, "evaluate_zeroshot": 2, "compare_arms": 1,
+        "finetune_projection": 2, "measure_arm": 2, "compare_arms": 1,
         **REPORT,
     }  # fmt: skip
     assert messages(run, "Fine-tune reinitialised-small projections on random captions,") == [
@@ -204,8 +203,7 @@ def test_a_new_start_runs_its_arms_and_the_report(run: Checkout) -> None:
 
 
 TUNED = {
-    "finetune_projection": 12, "measure_purity": 12, "measure_semantics": 2,
-    "identify_basis": 4, "evaluate_zeroshot": 12,
+    "finetune_projection": 12, "measure_arm": 12, "measure_semantics": 2, "identify_basis": 4,
     "fit_linear_probe": 4, "compare_arms": 1, **REPORT,
 }  # fmt: skip
 """All that descends from fine-tuning, and nothing beside it."""
@@ -227,8 +225,8 @@ TUNED = {
         (
             "images: 200\n",
             "images: 200\n  seed: 1\n",
-            {"make_evaluation_set": 1, "make_test_set": 1, "make_retrieval_set": 2,
-             "encode_evaluation": 5, "encode_prompts": 4, "evaluate_zeroshot": 13,
+            {"make_evaluation_set": 1, "encode_generated": 1, "encode_generated_prompts": 1,
+             "measure_arm": 13,
              "fit_linear_probe": 5, "prune_neurons": 1, "export_pruned": 1, "compare_arms": 1,
              **REPORT},
         ),
@@ -250,7 +248,7 @@ TUNED = {
         (
             "measure_purity:\n  rotations: 5",
             "measure_purity:\n  rotations: 6",
-            {"measure_purity": 13, **REPORT},
+            {"measure_arm": 13, "compare_arms": 1, **REPORT},
         ),
         (
             "make_scenes:\n",
@@ -259,7 +257,7 @@ TUNED = {
              "gather_index": 1, "encode_features": 3, "list_features": 1,
              "encode_captions": 1, "find_similar_captions": 1, "corrupt_captions": 4,
              "measure_covariance": 1,
-             "draw_neurons": 1, **TUNED, "measure_purity": 13, "measure_semantics": 3,
+             "draw_neurons": 1, **TUNED, "measure_arm": 13, "measure_semantics": 3,
              "identify_basis": 5, **SHEET},
         ),
     ],
@@ -279,8 +277,8 @@ def test_an_edited_module_reruns_the_steps_that_import_it(run: Checkout) -> None
         module.write("\nANSWER = 42\n")
     # Pruning ranks neurons by their purity, so it imports the module; the gallery defines it.
     assert run.planned() == {
-        "measure_purity": 13, "measure_semantics": 3, "prune_neurons": 1, "export_pruned": 1,
-        "draw_neurons": 1, "identify_basis": 5, **REPORT,
+        "measure_arm": 13, "measure_semantics": 3, "prune_neurons": 1, "export_pruned": 1,
+        "draw_neurons": 1, "identify_basis": 5, "compare_arms": 1, **REPORT,
     }  # fmt: skip
 
 
@@ -324,10 +322,9 @@ def test_a_replaced_shard_reruns_its_index_its_features_and_what_descends(run: C
         "corrupt_captions": 4,
         "measure_covariance": 1,
         "finetune_projection": 12,
-        "measure_purity": 13,
+        "measure_arm": 13,
         "measure_semantics": 3,
         "identify_basis": 5,
-        "evaluate_zeroshot": 12,
         "fit_linear_probe": 4,
         "compare_arms": 1,
         "draw_neurons": 1,
@@ -350,7 +347,7 @@ def test_another_protocol_encodes_its_prompts_and_no_image(run: Checkout) -> Non
     with (run.folder / SMOKE).open("a") as config:
         config.write("protocols: [clip_benchmark, mine]\n")
     assert run.planned() == {
-        "encode_prompts": 1, "evaluate_zeroshot": 13, "compare_arms": 1, "prune_neurons": 1,
+        "encode_generated_prompts": 1, "measure_arm": 13, "compare_arms": 1, "prune_neurons": 1,
         "export_pruned": 1, **REPORT,
     }  # fmt: skip
 
@@ -415,13 +412,12 @@ def mine(own: Checkout, tmp_path: Path) -> Checkout:
 
 REPORT_OF_ONE = {**REPORT, "draw_figures": 1}
 """Jobs of the report of a run with one study."""
-ZEROSHOT = {"evaluate_zeroshot": 2, "prune_neurons": 1, "compare_arms": 1, **REPORT_OF_ONE}
-RETRAINED = {"finetune_projection": 1, "measure_purity": 1, "identify_basis": 1,
-             "evaluate_zeroshot": 1, "fit_linear_probe": 1, "compare_arms": 1,
-             **REPORT_OF_ONE}  # fmt: skip
+ZEROSHOT = {"measure_arm": 2, "prune_neurons": 1, "compare_arms": 1, **REPORT_OF_ONE}
+RETRAINED = {"finetune_projection": 1, "measure_arm": 1, "identify_basis": 1,
+             "fit_linear_probe": 1, "compare_arms": 1, **REPORT_OF_ONE}  # fmt: skip
 INDEXED = {"list_files": 1, "gather_index": 1, "encode_captions": 1, "list_features": 1,
            "corrupt_captions": 1, "draw_neurons": 1,
-           **RETRAINED, "measure_covariance": 1, "measure_purity": 2, "identify_basis": 2,
+           **RETRAINED, "measure_covariance": 1, "measure_arm": 2, "identify_basis": 2,
            **SHEET}  # fmt: skip
 
 
@@ -443,7 +439,7 @@ def test_touched_files_of_the_user_do_nothing(mine: Checkout) -> None:
             b"",
             {"encode_features": 2, "encode_captions": 1, "encode_evaluation": 2,
              "encode_prompts": 2, "extract_projection": 1, "draw_neurons": 1,
-             "list_features": 1, "measure_covariance": 1, **RETRAINED, "measure_purity": 2,
+             "list_features": 1, "measure_covariance": 1, **RETRAINED,
              "identify_basis": 2, **ZEROSHOT, "fit_linear_probe": 2},
         ),
         # The list is compared with labels where it is used, so no image is encoded.

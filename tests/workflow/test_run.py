@@ -21,8 +21,8 @@ def test_every_step_leaves_a_log_and_a_benchmark(finished: Checkout) -> None:
         names = {path.relative_to(finished.folder / folder).parts[0].split(".")[0]
                  for path in (finished.folder / folder).rglob("*") if path.is_file()}  # fmt: skip
         assert {"make_scenes", "index_shards", "encode_features", "encode_captions",
-                "corrupt_captions", "finetune_projection", "measure_purity", "prune_neurons",
-                "evaluate_zeroshot", "simulate", "write_report"} <= names  # fmt: skip
+                "corrupt_captions", "finetune_projection", "make_evaluation_set",
+                "prune_neurons", "simulate", "write_report"} <= names  # fmt: skip
 
 
 def test_other_tools_find_every_arm_and_trial(finished: Checkout) -> None:

@@ -1,4 +1,7 @@
-"""``mispair <step>``: run one step of the workflow by hand, as Snakemake does."""
+"""``mispair <step>``: run one step of the workflow by hand, as Snakemake does.
+
+``mispair <step> + <step>`` runs several in one process, which imports libraries once.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,7 @@ from collections.abc import Sequence
 
 from mispair import __version__
 from mispair.command import run_step, use_one_thread
+from mispair.core.commands import THEN, commands
 from mispair.core.devices import is_out_of_memory, peak_memory
 from mispair.core.files import UserError
 from mispair.core.registry import step_module, step_names
@@ -27,7 +31,8 @@ def usage() -> str:
         lines.append(f"  {name.replace('_', '-'):<22} {summary}")
     for verb, run in VERBS.items():
         lines.append(f"  {verb:<22} {(run.__doc__ or '').strip()}")
-    return "\n".join([*lines, "", "`mispair STEP --help` lists the options of a step."])
+    lines += ["", "`mispair STEP --help` lists the options of a step."]
+    return "\n".join([*lines, f"`mispair STEP ... {THEN} STEP ...` runs one after the other."])
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -48,17 +53,22 @@ def _run(arguments: list[str]) -> int:
     if arguments[0] == "--version":
         print(__version__)
         return 0
-    verb, name = arguments[0], arguments[0].replace("-", "_")
     logging.basicConfig(
         stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s"
     )
+    codes = (_run_one(*words) for words in commands(arguments))
+    return next(filter(None, codes), 0)
+
+
+def _run_one(verb: str = "", *arguments: str) -> int:
+    name = verb.replace("-", "_")
     try:
         if verb in VERBS:
-            return VERBS[verb](arguments[1:])
+            return VERBS[verb](arguments)
         if name in step_names():
             use_one_thread()
             started = time.perf_counter()
-            run_step(name, arguments[1:])
+            run_step(name, arguments)
             logging.getLogger(__name__).info(
                 "%s took %.1f s; its peak memory was %d MB",
                 verb, time.perf_counter() - started, peak_memory("cpu") // 10**6,

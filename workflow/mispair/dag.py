@@ -22,10 +22,10 @@ from mispair.audit.seen_pairs import OWN_SHARDS_AT_START, SHIPPED_SEED
 from mispair.config_paths import Layers
 from mispair.core import run_record
 from mispair.core.files import UserError
-from mispair.core.provenance import PACKAGE, code_version
+from mispair.core.provenance import PACKAGE, code_version, step_module_name
 from mispair.core.settings import NONE, Settings, command_line, option
 from mispair.core.stamps import stamp
-from mispair.evaluation.dag import Evaluation
+from mispair.evaluation.dag import Evaluation, generated_files, is_name, set_sources
 from mispair.pairs.captions.table_files import refuse_keys, table_files
 from mispair.pairs.corruption.scheme import Scheme, schemes
 from mispair.pairs.index.image_limits import ImageLimits
@@ -439,6 +439,12 @@ class Dag:
     def test_images(self, wildcards: Any) -> list[str]:
         """Return the image features of every evaluation set."""
         return self.evaluation.images(wildcards.towers)
+
+    def evaluation_sets(self) -> list[str]:
+        """Return the files of all evaluation sets that mispair generates for this run."""
+        named = [name for name in set_sources(self.config.evaluation_sets) if is_name(name)]
+        names = dict.fromkeys([*self.evaluation.generated_names(), *named])
+        return [file for name in names for file in generated_files(name)]
 
     def prompts(self, wildcards: Any) -> list[str]:
         """Return the prompt features of every evaluation set and protocol."""
@@ -859,6 +865,11 @@ class Dag:
     def figures(self) -> list[str]:
         """Return the folders of the figures of the studies that run."""
         return [f"reports/figures/{study}" for study in self.config.studies]
+
+    @staticmethod
+    def code_of(first: str, *others: str) -> list[str]:
+        """Return the code of a job that runs several steps."""
+        return code_version(first, *map(step_module_name, others))
 
     @staticmethod
     def report_code(step: str, *parts: str, study: str | None = None) -> list[str]:

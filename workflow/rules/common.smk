@@ -15,7 +15,7 @@ from snakemake.logging import logger
 from mispair.towers.arms import REPAIR, STARTS, WEIGHTED
 from mispair.config import locate
 from mispair.dag import SCENES_OF_TOWERS, SHOWN_GROUPS, Dag, use_this_python
-from mispair.evaluation.dag import generated_files
+from mispair.evaluation.dag import FEATURES, making
 from mispair.input_checks import refuse_missing_programs, refuse_unusable, warn_of_missing_programs
 from mispair.towers.dag import CONVERTED_TOWERS, TOWERS_OF_SEED, TRAINED_TOWERS
 from mispair.core.files import UserError, refuse_full_or_read_only

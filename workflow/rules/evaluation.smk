@@ -2,29 +2,37 @@
 # Neurons: how much they overlap, which features they follow, and which accuracy is left without some.
 
 
-rule measure_purity:
+# One process measures an arm: imports take as long as the work. All arms have these measures.
+# Logs and benchmarks of a rule with several steps are in a folder with the names of all.
+rule measure_arm:
     input:
         projection="results/arms/{corpus}/{towers}/{arm}/projection.safetensors",
         covariance=dag.covariance,
+        images=dag.test_images,
+        prompts=dag.prompts,
     output:
         purity="results/arms/{corpus}/{towers}/{arm}/purity.json",
+        zeroshot="results/arms/{corpus}/{towers}/{arm}/zeroshot.json",
+        answers="results/arms/{corpus}/{towers}/{arm}/answers.safetensors",
     log:
-        "logs/measure_purity/{corpus}/{towers}/{arm}.log",
+        "logs/evaluate_zeroshot+measure_purity/{corpus}/{towers}/{arm}.log",
     benchmark:
-        "benchmarks/measure_purity/{corpus}/{towers}/{arm}.tsv"
+        "benchmarks/evaluate_zeroshot+measure_purity/{corpus}/{towers}/{arm}.tsv"
     conda:
         "../../envs/environment.yaml"
     params:
-        *code_version("measure_purity"),
-        flags=literal(dag.flags("measure_purity")),
+        *dag.code_of("measure_purity", "evaluate_zeroshot"),
+        purity=literal(dag.flags("measure_purity")),
         covariance=lambda wildcards, input: "".join(
             f" --covariance {path}" for path in input.covariance
         ),
     message:
-        "Measure the purity of the neurons of {wildcards.arm}"
+        "Measure {wildcards.arm} of {wildcards.towers}: purity, and zero-shot on every evaluation set"
     shell:
         "python -m mispair measure-purity --projection {input.projection:q}"
-        "{params.covariance} --purity {output.purity:q} {params.flags} > {log:q} 2>&1"
+        "{params.covariance} --purity {output.purity:q} {params.purity}"
+        " + evaluate-zeroshot --projection {input.projection:q} --images {input.images:q}"
+        " --prompts {input.prompts:q} --zeroshot {output.zeroshot:q} --answers {output.answers:q} > {log:q} 2>&1"
 
 
 rule measure_semantics:
@@ -136,16 +144,20 @@ rule identify_basis:
         " --truth {input.truth:q} --basis {output.basis:q} {params.flags} > {log:q} 2>&1"
 
 
+# The sets of users have a job for each split and each protocol. Those that mispair generates are
+# small: one job encodes their images, and one their prompts.
 rule encode_evaluation:
     input:
         evaluation_set=steady(dag.evaluation.images_of),
         towers=steady(dag.tower_files),
     output:
-        evaluation_features="results/evaluation/{towers}/{evaluation_set}/{split}.safetensors",
+        FEATURES.replace("{file}", "{split}"),
     log:
         "logs/encode_evaluation/{towers}/{evaluation_set}/{split}.log",
     benchmark:
         "benchmarks/encode_evaluation/{towers}/{evaluation_set}/{split}.tsv"
+    wildcard_constraints:
+        evaluation_set=dag.evaluation.of_user,
     conda:
         "../../envs/environment.yaml"
     threads: 1 + dag.config.encode_evaluation.workers
@@ -155,12 +167,22 @@ rule encode_evaluation:
         *code_version("encode_evaluation"),
         stamps=dag.stamps(dag.evaluation.images_of, dag.tower_files),
         flags=literal(dag.flags("encode_evaluation")),
+        commands=dag.evaluation.encoding_images(dag.flags("encode_evaluation")),
     message:
-        "Encode the {wildcards.split} images of {wildcards.evaluation_set} with {wildcards.towers}"
+        "Encode the images of {output} with {wildcards.towers}"
     shell:
-        "python -m mispair encode-evaluation --evaluation-set {input.evaluation_set:q}"
-        " --name {wildcards.evaluation_set:q} --split {wildcards.split:q} --towers {input.towers:q} --workers $(({threads} - 1))"
-        " --evaluation-features {output.evaluation_features:q} {params.flags} > {log:q} 2>&1"
+        "python -m mispair {params.commands} > {log:q} 2>&1"
+
+
+use rule encode_evaluation as encode_generated with:
+    output:
+        dag.evaluation.encoded("test") + dag.evaluation.encoded("train"),
+    log:
+        "logs/encode_evaluation/{towers}/generated.log",
+    benchmark:
+        "benchmarks/encode_evaluation/{towers}/generated.tsv"
+    message:
+        "Encode the images of the generated evaluation sets with {wildcards.towers}"
 
 
 rule encode_prompts:
@@ -169,11 +191,13 @@ rule encode_prompts:
         protocol=steady(dag.evaluation.protocol_files),
         towers=steady(dag.tower_files),
     output:
-        prompts="results/evaluation/{towers}/{evaluation_set}/prompts~{protocol}.safetensors",
+        FEATURES.replace("{file}", "prompts~{protocol}"),
     log:
         "logs/encode_prompts/{towers}/{evaluation_set}/{protocol}.log",
     benchmark:
         "benchmarks/encode_prompts/{towers}/{evaluation_set}/{protocol}.tsv"
+    wildcard_constraints:
+        evaluation_set=dag.evaluation.of_user,
     conda:
         "../../envs/environment.yaml"
     resources:
@@ -182,37 +206,22 @@ rule encode_prompts:
         *code_version("encode_prompts"),
         stamps=dag.stamps(dag.evaluation.texts_of, dag.evaluation.protocol_files, dag.tower_files),
         flags=literal(dag.flags("encode_prompts")),
+        commands=dag.evaluation.encoding_prompts(dag.flags("encode_prompts")),
     message:
-        "Encode the prompts of {wildcards.evaluation_set} by protocol {wildcards.protocol}"
+        "Encode the prompts of {output} with {wildcards.towers}"
     shell:
-        "python -m mispair encode-prompts --evaluation-set {input.evaluation_set:q}"
-        " --name {wildcards.evaluation_set:q} --protocol {wildcards.protocol:q} --protocol-files {input.protocol:q}"
-        " --towers {input.towers:q} --prompts {output.prompts:q} {params.flags} > {log:q} 2>&1"
+        "python -m mispair {params.commands} > {log:q} 2>&1"
 
 
-rule evaluate_zeroshot:
-    input:
-        projection="results/arms/{corpus}/{towers}/{arm}/projection.safetensors",
-        images=dag.test_images,
-        prompts=dag.prompts,
+use rule encode_prompts as encode_generated_prompts with:
     output:
-        zeroshot="results/arms/{corpus}/{towers}/{arm}/zeroshot.json",
-        answers="results/arms/{corpus}/{towers}/{arm}/answers.safetensors",
+        dag.evaluation.encoded_prompts(),
     log:
-        "logs/evaluate_zeroshot/{corpus}/{towers}/{arm}.log",
+        "logs/encode_prompts/{towers}/generated.log",
     benchmark:
-        "benchmarks/evaluate_zeroshot/{corpus}/{towers}/{arm}.tsv"
-    conda:
-        "../../envs/environment.yaml"
-    params:
-        *code_version("evaluate_zeroshot"),
-        flags=literal(dag.flags("evaluate_zeroshot")),
+        "benchmarks/encode_prompts/{towers}/generated.tsv"
     message:
-        "Evaluate {wildcards.arm} of {wildcards.towers} zero-shot on every evaluation set"
-    shell:
-        "python -m mispair evaluate-zeroshot --projection {input.projection:q}"
-        " --images {input.images:q} --prompts {input.prompts:q} --zeroshot {output.zeroshot:q}"
-        " --answers {output.answers:q} {params.flags} > {log:q} 2>&1"
+        "Encode the prompts of the generated evaluation sets with {wildcards.towers}"
 
 
 rule fit_linear_probe:

@@ -230,41 +230,24 @@ rule corrupt_captions:
         " {params.flags} > {log:q} 2>&1"
 
 
+# All sets of a run in one process: each takes seconds.
 rule make_evaluation_set:
     output:
-        generated_files("scenes-shape"),
+        dag.evaluation_sets(),
     log:
-        "logs/make_evaluation_set/{evaluation_set}.log",
+        "logs/make_evaluation_set.log",
     benchmark:
-        "benchmarks/make_evaluation_set/{evaluation_set}.tsv"
-    wildcard_constraints:
-        evaluation_set="scenes-shape|scenes-digit",
+        "benchmarks/make_evaluation_set.tsv"
     conda:
         "../../envs/environment.yaml"
     params:
         *code_version("make_evaluation_set"),
-        folder=folder_of_output,
         flags=literal(dag.flags("make_evaluation_set")),
+        commands=making(dag.flags("make_evaluation_set")),
     message:
-        "Write the evaluation set {wildcards.evaluation_set}"
+        "Write the evaluation sets"
     shell:
-        "python -m mispair make-evaluation-set --name {wildcards.evaluation_set:q}"
-        " --evaluation-set {params.folder:q} {params.flags} > {log:q} 2>&1"
-
-
-# The same step for sets that consist of other files: no pictures for training, or no classes.
-use rule make_evaluation_set as make_test_set with:
-    output:
-        generated_files("handwritten-digits"),
-    wildcard_constraints:
-        evaluation_set="scenes-.*-heldout|scenes-shape-textured|scenes-colour|handwritten-digits",
-
-
-use rule make_evaluation_set as make_retrieval_set with:
-    output:
-        generated_files("scenes-retrieval"),
-    wildcard_constraints:
-        evaluation_set="scenes-retrieval|scenes-compositional",
+        "python -m mispair {params.commands} > {log:q} 2>&1"
 
 
 rule draw_contact_sheet:

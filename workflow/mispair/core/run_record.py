@@ -84,13 +84,19 @@ def _add(step: dict[str, Any], key: str, value: Any) -> None:
 
 
 def _seconds(benchmarks: Mapping[str, str]) -> dict[str, tuple[float, float]]:
-    """Sum the wall and core seconds of each step over its jobs."""
+    """Sum the wall and core seconds of each step over its jobs.
+
+    Steps that share a job (``a+b``) have equal parts of its time.
+    """
     times: dict[str, tuple[float, float]] = {}
-    for step, row in rows_by_step(benchmarks):
+    for name, row in rows_by_step(benchmarks):
+        steps = name.split("+")
         # A job that is too quick to be measured has no processor time.
-        more = (value if math.isfinite(value) else 0.0 for value in (row["s"], row["cpu_time"]))
-        wall, core = map(sum, zip(times.get(step, (0.0, 0.0)), more, strict=True))
-        times[step] = round(wall, 2), round(core, 2)
+        more = [value if math.isfinite(value) else 0.0 for value in (row["s"], row["cpu_time"])]
+        for step in steps:
+            before = times.get(step, (0.0, 0.0))
+            wall, core = (a + b / len(steps) for a, b in zip(before, more, strict=True))
+            times[step] = round(wall, 2), round(core, 2)
     return times
 
 

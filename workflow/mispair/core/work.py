@@ -8,7 +8,7 @@ notes the sizes of the outputs. A step without a function takes the same time fo
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 Quantities = Mapping[str, float]
@@ -25,3 +25,17 @@ class Work:
     megabytes: Quantities = field(default_factory=dict)
     disk_megabytes: Quantities = field(default_factory=dict)
     variant: str = ""
+
+    def __add__(self, other: Work) -> Work:
+        """Return the work of a job that does one after the other: memory is that of the larger."""
+        return Work(
+            _by_unit(sum, self.seconds, other.seconds),
+            _by_unit(max, self.megabytes, other.megabytes),
+            _by_unit(sum, self.disk_megabytes, other.disk_megabytes),
+            self.variant or other.variant,
+        )
+
+
+def _by_unit(combined: Callable[[list[float]], float], *works: Quantities) -> Quantities:
+    units = dict.fromkeys(unit for work in works for unit in work)
+    return {unit: combined([work.get(unit, 0.0) for work in works]) for unit in units}

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+from mispair.core.commands import one_after_the_other
 from mispair.core.files import UserError
 from mispair.core.folders import folder_name, matches, snapshot
 from mispair.evaluation import datacomp, protocols, sets
@@ -21,8 +24,32 @@ FEATURES = "results/evaluation/{towers}/{evaluation_set}/{file}.safetensors"
 
 
 def generated_files(name: str) -> list[str]:
-    """Return the files of a generated set, with the set itself as a wildcard."""
-    return [f"{GENERATED_SETS}/{file}" for file in files_of_generated(name)]
+    """Return the files of a generated set; the first is in its folder."""
+    folder = GENERATED_SETS.format(evaluation_set=name)
+    return [f"{folder}/{file}" for file in files_of_generated(name)]
+
+
+def is_name(source: str) -> bool:
+    """Return whether an evaluation set of a configuration is the name of a generated set."""
+    return source in EVALUATION_SETS
+
+
+def making(flags: str) -> Callable[[Any, Sequence[str]], str]:
+    """Return a function that returns the commands that make the generated sets of a job."""
+
+    def commands(wildcards: Any, output: Sequence[str]) -> str:
+        folders = dict.fromkeys(Path(path).parent for path in output)
+        return one_after_the_other(
+            {
+                "make-evaluation-set --name": [folder.name],
+                "--evaluation-set": [folder],
+                flags: [],
+            }
+            for folder in folders
+            if folder.name in EVALUATION_SETS
+        )
+
+    return commands
 
 
 class Evaluation:
@@ -146,7 +173,98 @@ class Evaluation:
             return EVALUATION_SETS[self.folders[name].name].kind
         return sets.kind_of(self.folders[name])
 
+    @property
+    def of_user(self) -> str:
+        """A pattern of the names of all other sets; it matches nothing if there are none."""
+        names = [re.escape(name) for name in self.folders if not self.is_generated(name)]
+        return "|".join(names) or "(?!)"
+
+    def generated_names(self) -> list[str]:
+        """Return the names of mispair for the sets that it writes itself."""
+        return [self.folders[name].name for name in self.folders if self.is_generated(name)]
+
+    def encoded(self, split: str) -> list[str]:
+        """Return the image features of a split of the generated sets, with towers as a wildcard."""
+        return self._of_generated(self.images("{towers}", split))
+
+    def encoded_prompts(self) -> list[str]:
+        """Return the prompt features of the generated sets, with towers as a wildcard."""
+        return self._of_generated(self.prompts("{towers}"))
+
+    def _of_generated(self, paths: Iterable[str]) -> list[str]:
+        return [path for path in paths if self.is_generated(Path(path).parent.name)]
+
     def images_of(self, wildcards: Any) -> list[str]:
+        """Return the files that the images and labels of a job are read from."""
+        parts = self._image_parts(wildcards)
+        return list(dict.fromkeys(file for part in parts for file in self._images_of(part)))
+
+    def texts_of(self, wildcards: Any) -> list[str]:
+        """Return the files of sets that the prompts of a job are made from."""
+        parts = self._prompt_parts(wildcards)
+        return list(dict.fromkeys(file for part in parts for file in self._texts_of(part)))
+
+    def protocol_files(self, wildcards: Any) -> list[str]:
+        """Return the files that the protocols of a job read for its sets."""
+        parts = self._prompt_parts(wildcards)
+        return list(dict.fromkeys(file for part in parts for file in self._protocol_files(part)))
+
+    def _image_parts(self, wildcards: Any) -> list[Any]:
+        """Return the set and split of a job; all generated sets are encoded in one job."""
+        if hasattr(wildcards, "evaluation_set"):
+            return [wildcards]
+        paths = [Path(path) for path in (*self.encoded("test"), *self.encoded("train"))]
+        return [SimpleNamespace(evaluation_set=p.parent.name, split=p.stem) for p in paths]
+
+    def _prompt_parts(self, wildcards: Any) -> list[Any]:
+        """Return the set and protocol of a job; all generated sets are encoded in one job."""
+        if hasattr(wildcards, "evaluation_set"):
+            return [wildcards]
+        return [
+            SimpleNamespace(evaluation_set=name, protocol=protocol)
+            for name, protocol in self.pairs
+            if self.is_generated(name)
+        ]
+
+    def encoding_images(self, flags: str) -> Callable[..., str]:
+        """Return a function that returns the commands that encode the images of a job."""
+
+        def commands(wildcards: Any, input: Any, output: Sequence[str], threads: int) -> str:
+            path_of = dict(zip(self.images_of(wildcards), input.evaluation_set, strict=True))
+            return one_after_the_other(
+                {
+                    "encode-evaluation --evaluation-set": map(path_of.get, self._images_of(part)),
+                    "--name": [part.evaluation_set],
+                    "--split": [part.split],
+                    "--towers": input.towers,
+                    f"--workers {threads - 1} {flags} --evaluation-features": [features],
+                }
+                for part, features in zip(self._image_parts(wildcards), output, strict=True)
+            )
+
+        return commands
+
+    def encoding_prompts(self, flags: str) -> Callable[..., str]:
+        """Return a function that returns the commands that encode the prompts of a job."""
+
+        def commands(wildcards: Any, input: Any, output: Sequence[str]) -> str:
+            path_of = dict(zip(self.texts_of(wildcards), input.evaluation_set, strict=True))
+            path_of |= dict(zip(self.protocol_files(wildcards), input.protocol, strict=True))
+            return one_after_the_other(
+                {
+                    "encode-prompts --evaluation-set": map(path_of.get, self._texts_of(part)),
+                    "--name": [part.evaluation_set],
+                    "--protocol": [part.protocol],
+                    "--protocol-files": map(path_of.get, self._protocol_files(part)),
+                    "--towers": input.towers,
+                    f"{flags} --prompts": [prompts],
+                }
+                for part, prompts in zip(self._prompt_parts(wildcards), output, strict=True)
+            )
+
+        return commands
+
+    def _images_of(self, wildcards: Any) -> list[str]:
         """Return the files that the images and labels of a split are read from."""
         name, folder = wildcards.evaluation_set, self.folders[wildcards.evaluation_set]
         if self.is_generated(name):
@@ -154,14 +272,14 @@ class Evaluation:
             return [str(folder / file) for file in files if file not in sets.TEXTS]
         return [str(path) for path in sets.files_of_images(folder, wildcards.split)]
 
-    def texts_of(self, wildcards: Any) -> list[str]:
+    def _texts_of(self, wildcards: Any) -> list[str]:
         """Return the files of a set that its prompts are made from."""
         name, folder = wildcards.evaluation_set, self.folders[wildcards.evaluation_set]
         if self.is_generated(name):
             return [str(folder / file) for file in files_of_generated(folder.name, ["test"])]
         return [str(path) for path in sets.files_of_texts(folder)]
 
-    def protocol_files(self, wildcards: Any) -> list[str]:
+    def _protocol_files(self, wildcards: Any) -> list[str]:
         """Return the files that a protocol reads for a set."""
         source = self.protocols.get(wildcards.protocol, wildcards.protocol)
         name, folder = wildcards.evaluation_set, self.folders[wildcards.evaluation_set]

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from mispair.core.commands import commands
 from mispair.core.files import UserError
 from mispair.planning.schedule import FIRST_CHECK
 
@@ -68,8 +69,11 @@ class Job:
 
     @property
     def step(self) -> str:
-        """Its step: rules that share a step share its folder of benchmarks."""
-        return self.command[0].replace("-", "_") if self.command else ""
+        """Its step, or all of its steps (``a+b``): the name of their folder of benchmarks."""
+        if not self.command:
+            return ""
+        names = {words[0].replace("-", "_") for words in commands(self.command)}
+        return "+".join(sorted(names))
 
 
 @dataclass(frozen=True)

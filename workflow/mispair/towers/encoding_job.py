@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,7 +14,7 @@ from mispair.core.settings import command_line
 from mispair.towers.encoding import Encoder
 from mispair.towers.encoding_record import EncodingRecord
 from mispair.towers.encoding_settings import EncodingSettings
-from mispair.towers.loading import load_towers
+from mispair.towers.loading import Towers, load_towers
 
 
 @contextmanager
@@ -35,9 +36,17 @@ def encoding_job(
         If the towers cannot be loaded, there is no such device, another copy of the job is running,
         or the folder cannot be written.
     """
-    frozen = load_towers(towers[0].parent, choose_device(settings.device))
+    folder = towers[0].parent
+    written = tuple(sorted((path.name, path.stat().st_mtime_ns) for path in folder.glob("*")))
+    frozen = _load_once(folder, choose_device(settings.device), written)
     encoder = Encoder(frozen, settings.batch_size, settings.precision, compile)
     job = [command_line(settings), encoder.device, frozen.fingerprint, *code_version(step)]
-    folder = result.with_name(f"{result.name}.parts")
-    with checkpoints(folder, fingerprint(job)) as states:
+    parts = result.with_name(f"{result.name}.parts")
+    with checkpoints(parts, fingerprint(job)) as states:
         yield encoder, EncodingRecord(encoder.device), states
+
+
+@functools.lru_cache(maxsize=1)
+def _load_once(folder: Path, device: str, written: tuple[tuple[str, int], ...]) -> Towers:
+    """Load towers, or return those of the step before if one process runs several with them."""
+    return load_towers(folder, device)

@@ -10,14 +10,11 @@ REPLICATES = "Towers as replicates"
 COMPOSITIONAL = "Compositional sets"
 
 PRINTED: dict[str, tuple[str, ...]] = {
-    "measure_purity": (
-        "", "What carries the effect", "Definition of purity", "Schemes of corruption",
+    "measure_arm": (
+        "", "What carries the effect", "Definition of purity", "Protocols", COMPOSITIONAL,
+        "Retrieval and linear probe", "Schemes of corruption",
     ),
     "measure_covariance": ("", "What carries the effect"),
-    "evaluate_zeroshot": (
-        "", "What carries the effect", "Protocols", COMPOSITIONAL, "Retrieval and linear probe",
-        "Schemes of corruption",
-    ),
     "fit_linear_probe": ("Retrieval and linear probe",),
     "compare_arms": ("",),
     "compare_towers": (REPLICATES,),

@@ -9,7 +9,7 @@ from mispair.report.study import Figure, Study, columns
 
 def sections_of(rule: str, wildcards: Mapping[str, str]) -> Sequence[str]:
     """Return the sections that print the numbers of a job."""
-    compared = rule == "evaluate_zeroshot" and wildcards["corpus"] == "checkpoints"
+    compared = rule == "measure_arm" and wildcards["corpus"] == "checkpoints"
     return STUDY.sections if compared else ()
 
 

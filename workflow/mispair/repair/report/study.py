@@ -14,8 +14,7 @@ PRINTED: dict[str, tuple[str, ...]] = {
     "filter_captions": ("", LEDGER),
     "recaption_pairs": ("", LEDGER),
     "compare_repairs": ("", ARMS),
-    "evaluate_zeroshot": (ARMS,),
-    "measure_purity": (ARMS,),
+    "measure_arm": (ARMS,),
     "filter_captions_of_draw": ("", LEARNED),
     "recaption_pairs_of_draw": ("", LEARNED),
     "train_repaired_towers": ("", LEARNED),
@@ -26,7 +25,7 @@ PRINTED: dict[str, tuple[str, ...]] = {
 
 def sections_of(rule: str, wildcards: Mapping[str, str]) -> Sequence[str]:
     """Return the sections that print the numbers of a job."""
-    if rule in ("evaluate_zeroshot", "measure_purity"):
+    if rule == "measure_arm":
         return PRINTED[rule] if wildcards.get("arm", "").startswith("repair-") else ()
     return PRINTED.get(rule, ())
 
