@@ -19,7 +19,7 @@ EVERY = (
 
 
 def run(**content: Any) -> list[Job]:
-    settings = Settings(**content)
+    settings = Settings(**{"trials_per_job": 1, **content})
     return jobs(settings, conditions(settings))
 
 
