@@ -25,15 +25,12 @@ def rows(
                     value = score * (of_basis or {}).get(basis, 1) + alike
                     made.append({**here, "tower": tower, "basis": basis, "metric": "mixing",
                                  "value": value, "n": 36})  # fmt: skip
-                for basis in ("identified", "identified-null", "linear"):
+                for basis in ("identified", "linear"):
                     made.append({**here, "tower": tower, "basis": basis, "metric": "recovery",
                                  "value": 0.5, "n": 48})  # fmt: skip
-                made.append({**here, "tower": tower, "basis": "identified", "n": 48,
-                             "metric": "features_recovered", "value": 30})  # fmt: skip
                 made.append({**here, "tower": tower, "metric": "mean_abs_cosine", "value": 0.08,
                              "n": 64})  # fmt: skip
             for name, chance in (("scenes-shape", 0.125), ("scenes-digit", 0.1)):
                 made.append({**here, "evaluation_set": name, "metric": "acc1", "chance": chance,
                              "value": accuracy - seed / 100, "n": 1000})  # fmt: skip
-            made.append({**here, "metric": "logit_scale", "value": 20.0})
     return made

@@ -18,8 +18,8 @@ from mispair.report import questions, rules, texts
 from mispair.report.charts import Drawing, Hole
 from mispair.report.judge import Verdict, judge
 from mispair.report.notes import Note
-from mispair.report.table import Number, whole
 from mispair.report.table import printed as shown
+from mispair.report.table import whole
 from mispair.report.tables import Tables, tidy
 
 ACCURACY = {"raw": 0.80, "oracle": 0.89, "factor": 0.87, "drop": 0.81, "all": 0.86}
@@ -67,8 +67,6 @@ def made_up(
              "value": 6},
             {"metric": "pairs", "before": "right" if known else "own",
              "after": "right" if known else "own", "value": 4},
-            {"metric": "precision", "captions": "repaired", "value": 0.9, "n": 40},
-            {"metric": "recall", "captions": "repaired", "value": 0.8, "n": 40},
         )
     ]  # fmt: skip
     return Tables(
@@ -226,20 +224,18 @@ def test_controls_limit_what_needs_no_filter_or_no_new_captions() -> None:
 
 def test_tables_and_figures_hold_the_numbers() -> None:
     tables = made_up()
-    arms, ledger, named = pages.PAGES.tables(tables, 0.95)
-    by_rule = {row[0]: row for row in ledger.rows}
-    assert by_rule[measures.LABELS["factor"]][1:] == tuple(map(whole, (10, 4, 6, 0, 0, 6, 0)))
-    cells = {row[0]: row[-1] for row in arms.rows}
-    assert cells[measures.LABELS["raw"]] is None
-    assert cells[measures.LABELS["factor"]].value == pytest.approx(0.07, abs=0.005)
-    assert named.rows[0][2:] == (Number(0.9), Number(0.8))
-    for draw in (figures.repair_by_rule, figures.repair_ledger):
-        drawing = draw(tables)
-        assert isinstance(drawing, Drawing)
+    arms, ledger = pages.PAGES.tables(tables, 0.95)
+    (row,) = (row for row in ledger.rows if row[0] == measures.LABELS["factor"])
+    cells = dict(zip(ledger.heads, row, strict=True))
+    expected = {"read": 10, "kept": 4, "replaced": 6, "failed": 0, "repaired": 6, "harmed": 0}
+    assert {head: cells[head] for head in expected} == {k: whole(n) for k, n in expected.items()}
+    gains = {row[0]: row[-1] for row in arms.rows}
+    assert gains[measures.LABELS["raw"]] is None
+    assert gains[measures.LABELS["factor"]].value == pytest.approx(0.07, abs=0.005)
+    drawing = figures.repair_by_rule(tables)
     assert isinstance(drawing, Drawing)
-    shares = drawing.data.set_index(["rule", "cell"])["value"]
-    assert shares["factor", "wrong, repaired"] == pytest.approx(0.6)
-    assert "0.870" in texts.joined(pages.PAGES.answer(tables))
+    means = drawing.data[drawing.data["layer"] == "mean"].set_index(["measure", "rule"])["value"]
+    assert means["accuracy"].to_dict() == pytest.approx(ACCURACY)
 
 
 @pytest.mark.parametrize("outcome", rules.OUTCOMES[:-1])
@@ -283,9 +279,8 @@ def own_data(rate: float = 0.0, accuracy: Mapping[str, float] = OWN) -> Tables:
         )
     ]  # fmt: skip
     examples = [{**here, "key": "1", "old": "<b>a|b</b>", "new": "a dog", "action": "replaced"}]
-    known = made.repairs[~made.repairs["metric"].isin(["precision", "recall"])]
     return made.replace(
-        repairs=pd.concat([known, tidy("repairs", rows)], ignore_index=True),
+        repairs=pd.concat([made.repairs, tidy("repairs", rows)], ignore_index=True),
         repair_examples=tidy("repair_examples", examples),
     )
 
@@ -298,16 +293,12 @@ def printed(tables: Tables) -> str:
     made = pages.PAGES.tables(tables, 0.95)
     cells = [shown(cell) for table in made for row in (table.heads, *table.rows) for cell in row]
     cells += [text for table in made for text in (table.caption, table.remark)]
-    drawn = [draw(tables) for draw in (figures.repair_by_rule, figures.repair_ledger,
-                                       figures.small_repair)]  # fmt: skip
-    cells += [texts.joined(drawing.notes) for drawing in drawn if isinstance(drawing, Drawing)]
-    for drawing in drawn:
-        if isinstance(drawing, Drawing) and "cell" in drawing.data:
-            cells += drawing.data["cell"].tolist()
+    for drawing in (figures.repair_by_rule(tables), figures.small_repair(tables)):
+        assert isinstance(drawing, Drawing)
+        cells += drawing.data["label"].tolist()
     for answer in answers(tables).values():
         cells += [answer.sentence, answer.limit, answer.advice]
-    notes = [*pages.PAGES.answer(tables), *pages.PAGES.summary(tables)]
-    return "\n".join([*cells, *map(texts.text, notes)])
+    return "\n".join([*cells, *map(texts.text, pages.PAGES.summary(tables))])
 
 
 def test_nothing_of_own_data_assumes_that_its_captions_are_right() -> None:
@@ -319,18 +310,14 @@ def test_nothing_of_own_data_assumes_that_its_captions_are_right() -> None:
 
 
 def test_expected_numbers_of_own_data_are_marked() -> None:
-    _, ledger, shown = (
-        pages.PAGES.tables(own_data(), 0.95)[0:2] + pages.PAGES.tables(own_data(), 0.95)[-1:]
-    )
-    assert all("expected" in head for head in ledger.heads[-2:])
-    rows = {row[0]: row[-2:] for row in ledger.rows}
-    draws = len(SEEDS)
-    assert rows[measures.LABELS["posterior"]] == (
-        Number(20 / draws, ",.0f"),
-        Number(5 / draws, ",.0f"),
-    )
-    assert rows[measures.LABELS["factor"]] == (None, None)
-    assert shown.rows == (("1", "<b>a|b</b>", "a dog", "replaced"),)
+    _, ledger, examples = pages.PAGES.tables(own_data(), 0.95)
+    rows = {row[0]: dict(zip(ledger.heads, row, strict=True)) for row in ledger.rows}
+    posterior, factor = (rows[measures.LABELS[rule]] for rule in ("posterior", "factor"))
+    for state, pairs in (("wrong", 20), ("right", 5)):
+        head = f"{state}, replaced (expected)"
+        assert posterior[head] == whole(pairs / len(SEEDS))
+        assert factor[head] is None
+    assert examples.rows == (("1", "<b>a|b</b>", "a dog", "replaced"),)
     plain = made_up(OWN, {}, rate=0.0, known=False)
     assert pages.PAGES.tables(plain, 0.95)[1].heads[-1] == "failed"
 

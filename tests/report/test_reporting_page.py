@@ -685,10 +685,9 @@ def test_the_order_of_inputs_changes_no_byte(whole, tmp_path):
 BEYOND = {
     "simulation_figure1_as_written", "simulation_mixing", "simulation_tsne", "simulation_captions",
     "simulation_samples", "simulation_dynamics",
-    "simulation_alignments", "simulation_bridge", "simulation_grid", "stepsize_neurons",
-    "stepsize_acceleration", "stepsize_sharpness", "stepsize_bounds", "stepsize_activations",
-    "stepsize_accuracy", "simulation_scaling", "identified_basis", "shape_ratio",
-    "correlation_by_shuffling", "compositional_by_shuffling",
+    "simulation_alignments", "simulation_bridge", "simulation_grid",
+    "stepsize_acceleration", "stepsize_bounds", "stepsize_accuracy", "simulation_scaling",
+    "identified_basis", "shape_ratio", "correlation_by_shuffling", "compositional_by_shuffling",
 }  # fmt: skip
 """Figures of what this small run did not do."""
 

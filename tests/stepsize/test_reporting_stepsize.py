@@ -11,31 +11,28 @@ import pytest
 from scipy import stats
 
 from mispair.report import studies, texts
-from mispair.report.figures import compose
+from mispair.report.charts import Drawing, Hole
+from mispair.report.figures import draw_of
 from mispair.report.judge import Verdict, judge
 from mispair.report.questions import answered
 from mispair.report.rules import OUTCOMES, Outcome
-from mispair.report.table import general, printed
+from mispair.report.table import Table, general
 from mispair.report.tables import Tables, tidy
 from mispair.stepsize.report import claims
+from mispair.stepsize.report.claims import larger_steps, slopes
+from mispair.stepsize.report.pages import PAGES
 from mispair.stepsize.report.rows import TABLES as STEPSIZE
-from mispair.stepsize.report.runs import larger_steps, onset, slopes, without_monotone
-from mispair.stepsize.report.tables import stepsize
 from tests.stepsize.stepsize_run import trained
 
 LADDER = [2 ** (k / 2) for k in range(13)]
 PARTS = [
     ("sweep", "xor4", "leaky_softplus", [20], [16, 24, 48, 64], 2, 900),
     ("sweep", "digits_parity", "softplus", [10], [32, 96], 2, 150),
-    ("sharpness", "xor4", "leaky_softplus", [20], [24, 64], 1, 100),
-    ("onset", "xor4", "leaky_softplus", [20], [20, 24, 29, 35], 1, 200),
     ("activations", "xor4", "gelu", [20], [8, 64], 1, 200),
     ("activations", "xor4", "leaky_huber_relu", [20], [8, 64], 1, 200),
-    ("widths", "xor4", "leaky_softplus", [4, 20], [16, 64], 1, 200),
     ("bounds", "two_point", "leaky_softplus", [10], [16, 64, 256], 1, 1500),
     ("bounds", "xor4", "leaky_softplus", [4], [16], 1, 100),
     ("acceleration", "two_point", "leaky_softplus", [10], LADDER, 1, 5000),
-    ("neurons", "five_point", "half_softplus", [2], [1.5], 1, 200),
 ]  # fmt: skip
 
 
@@ -47,13 +44,14 @@ def tables_of(rows: list[dict[str, Any]]) -> Tables:
 
 
 @pytest.fixture(scope="module")
-def rows() -> list[dict[str, Any]]:
-    return [row for part in PARTS for row in trained(*part)]
+def whole() -> Tables:
+    return tables_of([row for part in PARTS for row in trained(*part)])
 
 
-@pytest.fixture(scope="module")
-def whole(rows: list[dict[str, Any]]) -> Tables:
-    return tables_of(rows)
+def printed(tables: Tables, caption: str) -> Table:
+    """Return the table of the page whose caption begins with some words."""
+    (table,) = (t for t in PAGES.tables(tables, 0.95) if t.caption.startswith(caption))
+    return table
 
 
 def judged(tables: Tables) -> dict[str, Verdict]:
@@ -214,53 +212,29 @@ def test_speed_is_a_count_of_starts(quicker: int, outcome: str) -> None:
         assert verdict.p == pytest.approx(held.pvalue)
 
 
-def test_lists_without_a_monotone_member_are_said(rows: list[dict[str, Any]]) -> None:
+def test_lists_without_a_monotone_member_are_named() -> None:
     found = tables_of(trained("sweep", "xor4", "leaky_softplus", [20], [64, 96], 2, 400))
-    assert list(without_monotone(found.stepsize_runs)["smallest"]) == [64, 64]
     assert judged(found)["sooner"].outcome == "not measured"
-    (table,) = [t for t in stepsize(found) if t.caption.startswith("Lists of stepsizes without")]
-    assert table.rows[0] == (
-        "sweep", "XOR, four corners", "leaky softplus", *map(general, (20, 0, 64)),
-    )  # fmt: skip
-    figure = next(f for f in studies.figures("stepsize") if f.name == "stepsize_speedup")
-    spec, _ = compose(figure, found, 12, 10_000)
-    assert "no stepsize list has a monotone member" in str(spec["usermeta"])
-
-
-def test_data_that_no_plane_separates_are_named_with_the_reason(whole: Tables) -> None:
-    (table,) = [t for t in stepsize(whole) if "do not apply" in t.caption]
-    cells = {row[:2]: row[2:] for row in table.rows}
-    assert cells["XOR, four corners", "leaky softplus"] == (
-        "no plane through the origin separates the points", "yes",
-    )  # fmt: skip
-    assert cells["digits, even or odd", "softplus"][0] == (
-        "the slope of the activation has no positive lower bound"
+    name = ("sweep", "XOR, four corners", "leaky softplus")
+    assert printed(found, "Lists of stepsizes").rows == tuple(
+        (*name, *map(general, (20, seed, 64))) for seed in (0, 1)
     )
-    assert cells["five points", "half softplus"][0] == "points have norms above 1"
-    assert ("two points", "leaky softplus") not in cells
+    hole = draw_of("stepsize_speedup")(found)
+    assert isinstance(hole, Hole)
+    assert hole.reason.key == "hole_speedup"
 
 
 def test_runs_that_never_settle_or_diverge_or_stall_are_listed() -> None:
     found = tables_of(trained("sweep", "xor4", "leaky_softplus", [20], [16, 200, 1e9], 1, 60))
-    (table,) = [t for t in stepsize(found) if t.section == "Runs that fail" and t.rows]
-    assert [row[3] for row in table.rows] == [general(200), general(1e9)]
-    assert table.rows[0][5].startswith("its risk still rose at step 5")
-    assert "diverged and was stopped at step" in table.rows[1][5]
+    rows = printed(found, "Runs that never settle").rows
+    assert [row[3] for row in rows] == [general(200), general(1e9)]
+    assert rows[0][5].startswith("its risk still rose at step 5")
+    assert "diverged and was stopped at step" in rows[1][5]
     stalled = changed(found, "settled", 1, stepsize=200.0)
     stalled = changed(stalled, "final_risk", 3.0, stepsize=200.0)
-    (table,) = [t for t in stepsize(stalled) if t.section == "Runs that fail" and t.rows]
-    assert [row[5].split(":")[0] for row in table.rows] == [
-        table.rows[0][5], "stalls",
-    ]  # fmt: skip
-
-
-def test_onsets_are_read_off_the_finest_list(whole: Tables) -> None:
-    found = onset(whole)
-    row = found[(found["data_set"] == "xor4") & (found["seed"] == 0) & (found["width"] == 20)
-                & (found["activation"] == "leaky_softplus")]  # fmt: skip
-    (one,) = row.to_dict("records")
-    assert (one["monotone"], one["rising"], one["part"]) == (24, 29, "onset")
-    assert one["critical"] == pytest.approx(24.76, abs=0.01)
+    rows = printed(stalled, "Runs that never settle").rows
+    assert [row[3] for row in rows] == [general(1e9), general(200)]
+    assert rows[1][5].startswith("stalls")
 
 
 def powers(*found: tuple[str, int, float, float]) -> Tables:
@@ -311,26 +285,24 @@ def test_every_sentence_is_there_for_each_outcome(whole: Tables, outcome: Outcom
         texts.remark(verdict)
 
 
-def test_every_figure_is_drawn_with_few_enough_points(whole: Tables) -> None:
-    for figure in studies.figures("stepsize"):
-        spec, data = compose(figure, whole, 12, 10_000)
-        about = spec["usermeta"]["mispair"]
-        assert "hole" not in about, figure.name
-        assert 1 < len(data) < 5_000, figure.name
-        assert "nan" not in about["sentence"], about
-        assert len(about["sentence"]) > 20
-    assert len(studies.figures("stepsize")) == 12
+def test_each_claim_has_its_figure_and_each_section_a_figure_or_a_table(whole: Tables) -> None:
+    figures = studies.figures("stepsize")
+    assert {figure.name for figure in figures} == {claim.figure for claim in claims.CLAIMS}
+    made = PAGES.tables(whole, 0.95)
+    sections = {figure.section for figure in figures} | {each.section for each in made if each.rows}
+    assert sections == {*studies.study("stepsize").sections}
+    assert all(len(row) == len(table.heads) for table in made for row in table.rows)
 
 
-def test_every_section_of_the_page_has_tables_or_figures(whole: Tables) -> None:
-    (study,) = [study for study in studies.studies() if study.key == "stepsize"]
-    figures = {figure.section for figure in studies.figures("stepsize")}
-    made = stepsize(whole)
-    assert figures | {table.section for table in made if table.rows} == set(study.sections)
-    for table in made:
-        assert all(len(row) == len(table.heads) for row in table.rows), table.caption
-        assert not any("nan" in printed(cell) for row in table.rows for cell in row), table.caption
-    assert any("0.2935" in printed(cell) for t in made for row in t.rows for cell in row)
+def test_the_risk_has_its_threshold_and_the_end_of_its_oscillation(whole: Tables) -> None:
+    drawing = draw_of("stepsize_risk")(whole)
+    assert isinstance(drawing, Drawing)
+    runs = whole.stepsize_runs
+    runs = runs[(runs["part"] == "sweep") & (runs["seed"] == 0) & (runs["settled"] == 1)]
+    marks = drawing.data[drawing.data["layer"] == "mark"].set_index("stepsize")
+    ended = runs[runs["transition"] > 0].set_index("stepsize")
+    assert marks["risk"].to_dict() == pytest.approx(ended["transition_risk"].to_dict())
+    assert marks["t"].to_dict() == pytest.approx(ended["transition"].to_dict())
 
 
 def test_test_accuracy_is_compared_by_split(whole: Tables) -> None:

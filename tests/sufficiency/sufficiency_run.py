@@ -50,13 +50,6 @@ def measured(
                 row(value / 2, error, **about, arm=arm, metric="sufficiency",
                     part="text_given_image"),
             ]  # fmt: skip
-    for part in ("image", "text"):
-        about = {**keys, "task": "clip", "part": part}
-        rows.append(row(2.2, 0.01, **about, arm="bayes", metric="information"))
-        rows += [
-            row(0.2 * gap, 0.01, **about, arm=arm, metric="information_lost")
-            for arm, gap in gaps.items()
-        ]
     for m in PROMPTS:
         about = {**keys, "task": "zsc", "per_class": m}
         own = {"exact": 4 / m, "standard": 0.02 + 3 / m, "untrained": shift}
@@ -67,8 +60,6 @@ def measured(
             rows.append(row(gap, error, **about, arm=arm, **difference))
         rows.append(row(own["standard"] - own["exact"], error, **about, arm="standard",
                         metric="difference", reference="exact"))  # fmt: skip
-    for metric, value in (("slope", 3.0), ("level", 1.34), ("residual", 0.01)):
-        rows.append({**keys, "task": "zsc", "arm": "standard", "metric": metric, "value": value})
     for flip in FLIPS:
         about = {**keys, "task": "clip", "candidates": 4, "shifted": "both", "test_flip": flip}
         rows.append(row(0.5, 0.01, **about, arm="bayes", metric="risk"))

@@ -14,21 +14,18 @@ import pytest
 from scipy import stats
 
 from mispair.report import published, studies, texts
-from mispair.report.figures import compose
+from mispair.report.charts import Drawing, Hole
+from mispair.report.figures import draw_of
 from mispair.report.judge import Verdict, judge
 from mispair.report.questions import answered
 from mispair.report.rules import OUTCOMES, Outcome
-from mispair.report.study import Figure
-from mispair.report.table import general
+from mispair.report.table import Table, general
 from mispair.report.tables import Tables, tidy
 from mispair.sufficiency.report import claims
 from mispair.sufficiency.report.checks import CHECKS, checks
-from mispair.sufficiency.report.runs import worths
-from mispair.sufficiency.report.tables import sufficiency
+from mispair.sufficiency.report.pages import PAGES
 from tests.made_up_tables import write_site
 from tests.sufficiency import sufficiency_run as run
-
-FIGURES = studies.figures("sufficiency")
 
 
 def tables(rows: list[dict[str, Any]]) -> Tables:
@@ -42,6 +39,12 @@ def judged(rows: list[dict[str, Any]]) -> dict[str, Verdict]:
 def checked(rows: list[dict[str, Any]]) -> dict[str, bool]:
     """Return whether each check that was measured passes in all cases."""
     return {each.key: each.passed == each.of for each in checks(tables(rows)) if each.of}
+
+
+def printed(rows: list[dict[str, Any]], caption: str) -> Table:
+    """Return the table of the page whose caption begins with some words."""
+    (table,) = (t for t in PAGES.tables(tables(rows), 0.95) if t.caption.startswith(caption))
+    return table
 
 
 def changed(where: dict[str, Any], change: Any) -> list[dict[str, Any]]:
@@ -91,13 +94,14 @@ def test_published_tables_are_whole() -> None:
     assert set(prompts["model"]) == {"standard", "guided", "shallow"}
 
 
-def test_what_the_text_is_worth_stands_beside_what_published_denoisers_lose() -> None:
-    """The observation: with the worth that was measured, the frozen feature shows no use of it."""
-    rows = run.bayes({"cdm": 0.42, "vlm": 0.0197})
-    found = {each.flip: each for each in worths(tables(rows).sufficiency, "cdm")}
-    assert found[0.2].excess["frozen"] == pytest.approx(33.604 - 33.041)
-    assert not found[0.2].below("frozen")
-    assert found[0.2].below("guided")
+def test_the_worth_of_the_text_is_next_to_what_the_published_denoiser_loses() -> None:
+    """With the worth that was measured, the loss does not show that the feature is used."""
+    table = printed(run.bayes({"cdm": 0.42, "vlm": 0.0197}), "Least possible risks")
+    (row,) = (row for row in table.rows if row[0] == general(0.2))
+    cells = dict(zip(table.heads[9:], row[9:], strict=True))
+    assert cells["worth of the text"].value == pytest.approx(0.42)
+    assert row[10].value == pytest.approx(33.604 - 33.041)
+    assert (row[5].value, row[6].value) == (33.041, 33.041)  # Bayes, ours and published
 
 
 # Claims -------------------------------------------------------------------------------------------
@@ -253,29 +257,27 @@ def test_what_was_not_run_fails_no_check() -> None:
 
 def test_intervals_are_over_runs_and_of_evaluation_for_one() -> None:
     def cell(rows: list[dict[str, Any]]) -> tuple[float, ...]:
-        table = next(
-            table for table in sufficiency(tables(rows), 0.95)
-            if table.caption.startswith("Contrastive risk")
-        )  # fmt: skip
-        row = next(row for row in table.rows if row[1] == "standard")
-        assert row[0] == general(0.2)
-        return row[4].value, row[4].low, row[4].high
+        found = printed(rows, "Excess over Bayes").rows
+        (row,) = (row for row in found if row[0] == "Denoising (CDM)" and row[2] == general(0.4))
+        return row[3].value, row[3].low, row[3].high
 
-    assert cell(run.measured()) == pytest.approx((0.08, 0.07608, 0.08392))
-    values = [0.08 * (1 + 0.02 * extra) for extra in (0, 1, 1, 2)]
-    mean = sum(values) / 4
-    spread = math.sqrt(sum((value - mean) ** 2 for value in values) / 3 / 4) * 3.1824
-    assert cell(run.everything()) == pytest.approx((mean, mean - spread, mean + spread), abs=1e-6)
+    assert cell(run.transferred()) == pytest.approx((0.4, 0.4 - 1.96 * 0.0005, 0.4 + 1.96 * 0.0005))
+    apart = changed(
+        {"task": "cdm", "arm": "frozen", "shifted": "both", "test_flip": 0.4, "tree": 43},
+        lambda v: 0.5,
+    )
+    spread = math.sqrt(4 * 0.05**2 / 3 / 4) * 3.1824  # four runs, 0.4 and 0.5 twice each
+    assert cell(apart) == pytest.approx((0.45, 0.45 - spread, 0.45 + spread), abs=1e-5)
 
 
-def test_every_table_stands_in_a_section_of_the_page() -> None:
-    sections = next(s for s in studies.studies() if s.key == "sufficiency").sections
-    found = sufficiency(tables(run.everything()), 0.95)
-    assert {table.section for table in found if table.rows} == set(sections)
-    for table in found:
-        assert all(len(row) == len(table.heads) for row in table.rows), table.caption
-    assert sufficiency(tables([]), 0.95) == []
-    alone = sufficiency(tables(run.bayes()), 0.95)
+def test_each_section_of_the_page_has_a_figure_or_a_table() -> None:
+    found = PAGES.tables(tables(run.everything()), 0.95)
+    figures = {figure.section for figure in studies.figures("sufficiency")}
+    sections = {table.section for table in found if table.rows} | figures
+    assert sections == {*studies.study("sufficiency").sections}
+    assert all(len(row) == len(table.heads) for table in found for row in table.rows)
+    assert PAGES.tables(tables([]), 0.95) == []
+    alone = PAGES.tables(tables(run.bayes()), 0.95)
     assert {table.section for table in alone if table.rows} == {
         "At the published size",
         "Checks",
@@ -293,20 +295,11 @@ def test_a_run_of_this_study_alone_begins_with_it(tmp_path: Path) -> None:
     assert "approximately sufficient" in first[1]
 
 
-@pytest.mark.parametrize("figure", FIGURES, ids=lambda figure: figure.name)
-def test_figures_are_drawn_or_say_why_not(figure: Figure) -> None:
-    spec, data = compose(figure, tables(run.everything()), 12, 10_000)
-    about = spec["usermeta"]["mispair"]
-    assert "hole" not in about
-    assert len(data) > 5
-    assert any(character.isdigit() for character in about["sentence"])
-    nothing, _ = compose(figure, tables([]), 12, 10_000)
-    assert nothing["usermeta"]["mispair"]["hole"] == "the sufficiency study was not run"
-
-
-def test_the_sentence_of_the_published_size_counts() -> None:
-    figure = next(f for f in FIGURES if f.name == "sufficiency_published")
-    spec, _ = compose(figure, tables(run.bayes({"cdm": 0.42, "vlm": 0.0197})), 12, 10_000)
-    assert "more than the text is worth at 3 of 5 p" in spec["description"]
-    spec, _ = compose(figure, tables(run.measured()), 12, 10_000)
-    assert "published: true" in spec["usermeta"]["mispair"]["hole"]
+@pytest.mark.parametrize("name", [figure.name for figure in studies.figures("sufficiency")])
+def test_figures_are_drawn_or_say_why_not(name: str) -> None:
+    drawing = draw_of(name)(tables(run.everything()))
+    assert isinstance(drawing, Drawing)
+    assert drawing.data.groupby("arm")[["tree", "seed"]].nunique().eq(2).all(axis=None)
+    nothing = draw_of(name)(tables([]))
+    assert isinstance(nothing, Hole)
+    assert nothing.reason.key == "hole_not_run"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -221,6 +221,20 @@ def x_axis(field: str, title: str, ticks: list[float] | None = None) -> alt.X:
         axis.values = list(ticks)
     scale = alt.Scale(zero=False, nice=False, padding=12)
     return alt.X(f"{field}:Q", title=title, axis=axis, scale=scale)
+
+
+def log_x(field: str, title: str, form: str = "~g", ticks: Iterable[float] = ()) -> alt.X:
+    """Return a logarithmic x axis, with ticks at the values of a sweep if they are given."""
+    axis = alt.Axis(format=form, labelOverlap=True)
+    axis.values, axis.tickCount = (sorted(set(ticks)) or alt.Undefined), 5
+    scale = alt.Scale(type="log", nice=False, padding=10)
+    return alt.X(f"{field}:Q", title=title, scale=scale, axis=axis)
+
+
+def log_y(field: str, title: str, form: str = "~g") -> alt.Y:
+    """Return a logarithmic y axis."""
+    axis = alt.Axis(format=form, tickCount=5)
+    return alt.Y(f"{field}:Q", title=title, scale=alt.Scale(type="log"), axis=axis)
 
 
 def side_by_side(

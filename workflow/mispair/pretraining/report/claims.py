@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-from mispair.pretraining.names import CLEAN, LINEAR
-from mispair.pretraining.report.runs import MAIN, effects, main_rate, values
+from mispair.pretraining.names import CLEAN, LINEAR, SCHEMES
 from mispair.report.claims import THIRD, Claim, Control, Measured
 from mispair.report.questions import Question
+from mispair.report.statistics import Effect, effect_of_mean
 from mispair.report.tables import Tables
 
 SMALLEST = 0.02
@@ -18,6 +18,58 @@ correlation of 0.02 explains 0.04 % of the variance of a component."""
 
 ABOVE_CHANCE = 2.0
 """Towers on clean captions classify if their accuracy is at least this many times chance."""
+
+MAIN = {"tower": "image", "basis": "identified"}
+"""Tower and basis for which claims are judged."""
+
+
+def values(table: pd.DataFrame, metric: str, **where: str) -> pd.DataFrame:
+    """Return a measure of every training: ``scheme``, ``rate``, ``seed`` and ``value``.
+
+    Several rows of a training, such as evaluation sets, are averaged.
+    """
+    rows = table[table["metric"] == metric]
+    for column, value in where.items():
+        rows = rows[rows[column] == value]
+    return rows.groupby(["scheme", "rate", "seed"])["value"].mean().reset_index()
+
+
+def conditions(table: pd.DataFrame) -> list[tuple[str, float]]:
+    """Return schemes with their rates, clean captions first, in the order of tables."""
+    distinct = table[["scheme", "rate"]].drop_duplicates().dropna()
+    order = {name: position for position, name in enumerate((CLEAN, *SCHEMES))}
+    pairs = [(str(row["scheme"]), float(row["rate"])) for _, row in distinct.iterrows()]
+    return sorted(pairs, key=lambda pair: (order.get(pair[0], len(order)), pair[1]))
+
+
+def captions(scheme: str, rate: float) -> str:
+    """Return the name of captions in figures and tables."""
+    return CLEAN if scheme == CLEAN else f"{scheme} {rate:g}"
+
+
+def main_rate(table: pd.DataFrame) -> float:
+    """Return the rate at which claims are judged: the largest."""
+    return float(table["rate"].max())
+
+
+def less_clean(scores: pd.DataFrame) -> pd.DataFrame:
+    """Return `values` of wrong captions less those of clean ones of the same seed."""
+    clean = scores[scores["scheme"] == CLEAN].set_index("seed")["value"]
+    corrupted = scores[scores["scheme"] != CLEAN].copy()
+    corrupted["value"] -= corrupted["seed"].map(clean)
+    return corrupted.dropna(subset=["value"])
+
+
+def effects(scores: pd.DataFrame, confidence: float) -> dict[tuple[str, float], Effect]:
+    """Return, for each scheme and rate, the mean difference from clean captions over seeds."""
+    apart = less_clean(scores)
+    return {
+        (scheme, rate): effect_of_mean(
+            apart.loc[(apart["scheme"] == scheme) & (apart["rate"] == rate), "value"].tolist(),
+            confidence, "seed",
+        )
+        for scheme, rate in conditions(apart)
+    }  # fmt: skip
 
 
 @dataclass(frozen=True)

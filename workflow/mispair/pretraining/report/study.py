@@ -44,15 +44,8 @@ STUDY = Study(
             "seed; the bar is the 95 % interval of the mean over seeds. Identified: components "
             "that varimax finds without the true features. Linear: directions fitted to each "
             "true feature. Neurons: columns of the projection. Prompts: embeddings of a "
-            "feature's words, against pictures. Dashed: the smallest effect of interest.",
+            "feature's words, against pictures. Dashed: zero and the smallest effect of interest.",
             "theorem 4.2",
-        ),
-        Figure(
-            "pretraining_accuracy",
-            "Accuracy and overlap by kind of wrong captions",
-            "Left: zero-shot accuracy (acc1), mean over the evaluation sets. Right: mean |cos| of "
-            "the columns of both projections. Each circle is a seed.",
-            section="Accuracy and overlap",
         ),
     ),
     small=(Figure("small_pretraining", "Mixing of linked features by kind of wrong captions"),),

@@ -6,6 +6,8 @@ import math
 
 import pandas as pd
 
+from mispair.report import texts
+from mispair.report.notes import Note
 from mispair.report.statistics import (
     IMAGE_AND_SEED,
     Effect,
@@ -47,18 +49,7 @@ MEASURES: dict[str, dict[str, str]] = {
     "text directions": {"metric": "participation_ratio", "tower": "text"},
     "image directions": {"metric": "participation_ratio", "tower": "image"},
     "accuracy": {"metric": "acc1"},
-    "recall@1": {"metric": "image_recall@1"},
-    "silhouette": {"metric": "silhouette"},
-    "right choices": {"metric": "selection_acc"},
     "probe": {"metric": "probe_acc1"},
-    "text semantic purity": {"metric": "mean_semantic_purity", "tower": "text"},
-    "image semantic purity": {"metric": "mean_semantic_purity", "tower": "image"},
-    "text neurons follow features": {
-        "metric": "followed_correlation", "tower": "text", "basis": "neurons",
-    },
-    "image neurons follow features": {
-        "metric": "followed_correlation", "tower": "image", "basis": "neurons",
-    },
     "recovery, text": {"metric": "recovery", "tower": "text", "basis": "identified"},
     "recovery, image": {"metric": "recovery", "tower": "image", "basis": "identified"},
 }  # fmt: skip
@@ -100,6 +91,11 @@ def main_filter(tables: Tables, name: str = ARMS) -> str:
 def label_of(tables: Tables, rule: str, name: str = ARMS) -> str:
     """Return a rule in words; the oracle of other than drawn pictures is not known to be right."""
     return LABELS[rule] if truth_is_known(tables, name) else NOT_RIGHT.get(rule, LABELS[rule])
+
+
+def at_rate(rate: float) -> str:
+    """Return a rate in words."""
+    return texts.text(Note("repair", "at_rate", rate=rate))
 
 
 def truth_is_known(tables: Tables, name: str = ARMS) -> bool:

@@ -75,25 +75,17 @@ STUDY = Study(
         Figure(
             "repair_by_rule",
             "Overlap of neurons and accuracy by rule",
-            "Each point is a seed, each bar the mean over seeds. Raw captions are those before the "
-            "repair. Accuracy is the mean over evaluation sets.",
+            "Circles: seeds. Ticks: means, with a bar of ± 1 standard deviation. Raw captions are "
+            "those before the repair. Accuracy is the mean over evaluation sets.",
             section=ARMS,
         ),
         Figure(
             "repair_from_scratch",
             "Overlap of neurons and accuracy of towers trained from scratch, by rule",
-            "Each point is a seed, each bar the mean over seeds. A seed draws the corruption, the "
-            "weights, the batches and the pairs; its captioner and scorer come from towers that "
-            "were trained on its raw captions. Accuracy is the mean over evaluation sets.",
+            "Circles: seeds. Ticks: means, with a bar of ± 1 standard deviation. A seed draws the "
+            "corruption, the weights, the batches and the pairs; its captioner and scorer are of "
+            "towers that were trained on its raw captions. Accuracy is the mean over sets.",
             section=LEARNED,
-        ),
-        Figure(
-            "repair_ledger",
-            "Captions before and after",
-            "Share of all pairs, mean over draws. Where the features of the pictures are known, "
-            "captions are right or wrong, a new one by the features that it names. On other data "
-            "nobody knows that: a caption stays, is replaced, or its pair is dropped.",
-            section=LEDGER,
         ),
     ),
     small=(Figure("small_repair", "Accuracy by the captions that a model is fine-tuned on"),),

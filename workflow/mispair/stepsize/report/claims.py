@@ -19,15 +19,31 @@ from mispair.report.measures import Every, share_of
 from mispair.report.questions import Question
 from mispair.report.statistics import effect_of_mean
 from mispair.report.tables import Tables
-from mispair.stepsize.report.runs import (
-    SAME_LIST,
-    START,
-    larger_steps,
-    monotone,
-    of_parts,
-    oscillates,
-    slopes,
-)
+from mispair.stepsize.report.study import STUDY
+
+RUN = STUDY.tables["stepsize_runs"].keys
+"""Columns that name a run."""
+DATA_SETS = {
+    "xor4": "XOR, four corners",
+    "xor_noise": "XOR with noise",
+    "digits_parity": "digits, even or odd",
+    "digits_3v8": "digits, 3 or 8",
+    "two_point": "two points",
+    "five_point": "five points",
+    "cifar2": "CIFAR-10, airplane or automobile",
+}
+SCHEDULES = {
+    "monotone": "largest monotone η",
+    "one": "η = 1",
+    "proportional": "η ∝ T",
+}
+SAME_LIST = [name for name in RUN if name != "stepsize"]
+"""Columns that are equal in runs that differ only in their stepsize."""
+START = ["data_set", "seed"]
+"""Columns that name a start: equal first weights and data, whatever else differs."""
+
+FIRST_BUDGET = 1000
+"""Steps T from which slopes are taken."""
 
 MOST, ALL = 0.5, 1.0
 """Share of the runs of a start that must do as claimed."""
@@ -37,6 +53,66 @@ ROUNDING = 1e-9
 
 ACCURACY = 0.01
 """Smallest effect of interest on test accuracy, one point, as no number is published."""
+
+
+def named(rows: pd.DataFrame) -> pd.DataFrame:
+    """Add ``panel``: data set with activation in words; rows go in the order of the data sets."""
+    panel = rows["data_set"].map(DATA_SETS) + ", " + rows["activation"].str.replace("_", " ")
+    panel = panel.where(rows["part"] != "multilayer", rows["data_set"].map(DATA_SETS)
+                        + ", four layers")  # fmt: skip
+    order = rows["data_set"].map({name: k for k, name in enumerate(DATA_SETS)})
+    out = rows.assign(panel=panel, _order=order)
+    return out.sort_values(["_order", "panel"], kind="stable").drop(columns="_order")
+
+
+def of_parts(rows: pd.DataFrame, *parts: str) -> pd.DataFrame:
+    """Return the rows of some parts of the study."""
+    return rows[rows["part"].isin(parts)]
+
+
+def oscillates(runs: pd.DataFrame) -> pd.DataFrame:
+    """Return the runs whose risk rose at least once, diverged ones among them."""
+    return runs[(runs["rises"] > 0) | (runs["diverged"] >= 0)]
+
+
+def monotone(runs: pd.DataFrame) -> pd.DataFrame:
+    """Return the runs whose risk never rose."""
+    return runs.drop(oscillates(runs).index)
+
+
+def slopes(points: pd.DataFrame) -> dict[str, float]:
+    """Return the slope of log risk on log T of each schedule, from T = `FIRST_BUDGET` on.
+
+    Schedules with fewer than three numbers of steps have none. Seeds are averaged.
+    """
+    points = points[(points["budget"] >= FIRST_BUDGET) & (points["risk"] > 0)]
+    fitted = {}
+    for name in SCHEDULES:
+        rows = points[points["schedule"] == name].groupby("budget")["risk"].mean()
+        if len(rows) >= 3:
+            log_t, log_risk = np.log(rows.index.to_numpy()), np.log(rows.to_numpy())
+            fitted[name] = float(np.polyfit(log_t, log_risk, 1)[0])
+    return fitted
+
+
+def larger_steps(tables: Tables) -> pd.DataFrame:
+    """Return runs of the sweep beyond the largest monotone stepsize, at the lowest common risk.
+
+    That is the lowest risk that the monotone run of the same list gets to. ``speedup`` is NaN where
+    the larger stepsize never gets there.
+    """
+    every = tables.stepsize_speedups
+    every = every[(every["part"] == "sweep") & every["monotone_stepsize"].notna()]
+    results = []
+    for _, group in every.groupby(SAME_LIST):
+        monotone = group[
+            (group["stepsize"] == group["monotone_stepsize"]) & group["speedup"].notna()
+        ]
+        if not monotone.empty:
+            level = monotone["level"].min()
+            beyond = group["stepsize"] > group["monotone_stepsize"]
+            results.append(group[beyond & (group["level"] == level)])
+    return pd.concat(results, ignore_index=True) if results else every.iloc[:0]
 
 
 def _starts(runs: pd.DataFrame, held: pd.Series, share: float) -> Measured:

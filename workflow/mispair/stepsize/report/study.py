@@ -6,16 +6,12 @@ from collections.abc import Mapping, Sequence
 
 from mispair.report.study import Figure, Study, columns
 
+OF_ALL = ("Bounds", "Runs that fail")
 PARTS: dict[str, tuple[str, ...]] = {
-    "sweep": ("Phases", "Margins", "Speed", "Test accuracy", "Runs that fail"),
-    "sharpness": ("Sharpness",),
-    "onset": ("Sharpness",),
-    "activations": ("Activations and widths", "Runs that fail"),
-    "widths": ("Activations and widths", "Runs that fail"),
-    "bounds": ("Bounds",),
-    "acceleration": ("Speed", "Sharpness"),
-    "neurons": ("Margins",),
-    "multilayer": ("Phases", "Test accuracy", "Runs that fail"),
+    "sweep": ("Phases", "Speed", "Test accuracy", *OF_ALL),
+    "acceleration": ("Speed", *OF_ALL),
+    **dict.fromkeys(("sharpness", "onset", "activations", "widths", "bounds", "neurons"), OF_ALL),
+    "multilayer": ("Test accuracy", "Runs that fail"),
 }
 """Sections that print a part of the study."""
 
@@ -38,11 +34,8 @@ STUDY = Study(
     "experiment, so shapes can be compared and curves cannot.",
     sections=(
         "Phases",
-        "Margins",
         "Speed",
-        "Sharpness",
         "Bounds",
-        "Activations and widths",
         "Test accuracy",
         "Runs that fail",
         "Corrected and chosen",
@@ -90,45 +83,6 @@ STUDY = Study(
             "Phases",
         ),
         Figure(
-            "stepsize_thresholds",
-            "Risk at which the oscillation ends, and the thresholds of the theory",
-            "Every seed is a point. Risks before a rise are far above the thresholds: these are "
-            "sufficient conditions, not the actual end of oscillation.",
-            "theorem 2.2(a)",
-            "Phases",
-        ),
-        Figure(
-            "stepsize_steps",
-            "When the oscillation ends, and when the thresholds are reached",
-            "Steps of every seed. Runs that never get there are not shown; the table of failures "
-            "names them.",
-            "theorems 2.2 and 4.1",
-            "Phases",
-        ),
-        Figure(
-            "stepsize_margin",
-            "Normalised margin against steps",
-            "min_i y_i f(x_i) / ‖w‖ of the first seed of each stepsize. Early values far below "
-            "zero are cut off.",
-            "figure 2(c)",
-            "Margins",
-        ),
-        Figure(
-            "stepsize_neurons",
-            "Five points: neither neuron separates them, but the network does",
-            "Margins of the network and of each of its two neurons, each divided by the norm of "
-            "its own weights.",
-            "figure 4",
-            "Margins",
-        ),
-        Figure(
-            "stepsize_rate",
-            "Risk times stepsize times steps: flat where L ≈ 1/(η t)",
-            "First seed of each stepsize.",
-            "figure 2(b)",
-            "Speed",
-        ),
-        Figure(
             "stepsize_speedup",
             "How much sooner a stepsize reaches a risk",
             "Steps of the largest monotone stepsize over those of this one, first seed. No bar: "
@@ -146,28 +100,12 @@ STUDY = Study(
             "Speed",
         ),
         Figure(
-            "stepsize_sharpness",
-            "Sharpness and risk",
-            "Above: the Hessian’s largest eigenvalue times m η/2; above 1 a quadratic would "
-            "diverge. Below: the risk of the same runs. Not measured in the paper.",
-            "",
-            "Sharpness",
-        ),
-        Figure(
             "stepsize_bounds",
             "Averages over all steps, and their bounds in theory",
             "Solid: average risk and average gradient potential of the first t steps. Dashed: the "
             "bounds.",
             "theorem 3.2, lemma C.3",
             "Bounds",
-        ),
-        Figure(
-            "stepsize_activations",
-            "Risk by activation and width",
-            "XOR’s four corners, first seed: one small picture for each activation (20 neurons) "
-            "and for each width (leaky softplus).",
-            "",
-            "Activations and widths",
         ),
         Figure(
             "stepsize_accuracy",

@@ -8,18 +8,33 @@ trees of another size than the published ones can be compared with them.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
 import pandas as pd
 
+from mispair.report import published
 from mispair.report.claims import THIRD, Claim, Control, Measured
 from mispair.report.measures import Every, Trend
 from mispair.report.questions import Question
 from mispair.report.statistics import effect_of_mean
 from mispair.report.tables import Tables
-from mispair.sufficiency.report.runs import MAIN_FLIP, RUN, at_main, published_risks, rows
+
+PUBLISHED_SIZE = "4x3x10"
+MAIN_FLIP = 0.2
+RUN = ["size", "tree", "flip", "seed"]
+TASKS = {
+    "clip": "Matching (CLIP)",
+    "zsc": "Classes (ZSC)",
+    "cdm": "Denoising (CDM)",
+    "vlm": "Next word (VLM)",
+}
+HEAD_TASKS = ("cdm", "vlm")
+ENCODERS = ("guided", "standard", "shallow")
+HEADS = ("frozen", "shallow", "oracle", "joint", "guided", "untrained")
+MISSING_COLUMNS = ("reference", "part", "candidates", "per_class", "shifted", "test_flip")
 
 NEARLY = 0.1
 """What "approximately" is taken to mean: a tenth of what untrained encoders lack."""
@@ -28,6 +43,45 @@ LEAST_PROMPTS = 5
 """With fewer prompts the likelihoods of the best similarity are too peaked for a trend."""
 
 NEEDS = "train_encoders: {seeds: [0, 1]}"
+
+
+def rows(table: pd.DataFrame, **where: object) -> pd.DataFrame:
+    """Return the rows with these values whose other `MISSING_COLUMNS` are empty."""
+    selected = pd.Series(True, index=table.index)
+    for column in {*where, *MISSING_COLUMNS}:
+        selected &= table[column] == where[column] if column in where else table[column].isna()
+    return table[selected]
+
+
+def published_trees(table: pd.DataFrame) -> pd.DataFrame:
+    """Return the rows of Bayes' risks at the published size and trees."""
+    is_published = (table["size"] == PUBLISHED_SIZE) & (table["tree"] == 42)
+    return table[is_published & table["seed"].isna()]
+
+
+def trained(table: pd.DataFrame, flip: float | None = None) -> pd.DataFrame:
+    """Return the rows of trainings, of one p if it is given; not those of Bayes' risks alone."""
+    runs = table[table["seed"].notna()]
+    return runs if flip is None else runs[runs["flip"] == flip]
+
+
+def main_flip(table: pd.DataFrame) -> float:
+    """Return the p that claims are judged at: 0.2, or the one nearest to it that was trained."""
+    flips = trained(table)["flip"].unique()
+    return float(min(flips, key=lambda p: (abs(p - MAIN_FLIP), p))) if len(flips) else math.nan
+
+
+def at_main(tables: Tables) -> pd.DataFrame:
+    """Return the rows of trainings at the p that claims are judged at."""
+    table = tables.sufficiency
+    return trained(table, main_flip(table))
+
+
+def published_risks(task: str, flip: float) -> dict[str, float]:
+    """Return the published risks of a task at one p by model; empty where there are none."""
+    printed = published.sufficiency_risks()
+    printed = printed[(printed["task"] == task) & (printed["flip"] == flip)]
+    return dict(zip(printed["model"], printed["risk"].astype(float), strict=True))
 
 
 def _by_run(tables: Tables, column: str = "value", **where: Any) -> pd.Series:
@@ -103,7 +157,7 @@ def _risks(tables: Tables) -> pd.DataFrame:
     return pd.DataFrame({"rate": risks["per_class"], "seed": names, "value": risks["value"]})
 
 
-TASKS = {"denoising": "cdm", "next word": "vlm"}
+TRANSFERS = {"denoising": "cdm", "next word": "vlm"}
 """The tasks of the heads, as parts of a claim."""
 
 
@@ -135,8 +189,8 @@ CLAIMS = (
         "The frozen feature serves other tasks: heads on it gain of what the other modality is "
         "worth, in denoising and in predicting the next word.",
         "figure 2(c, d)", "sufficiency_transfer",
-        Every({name: partial(gained, task=task, arm="frozen") for name, task in TASKS.items()}),
-        controls=tuple(_untrained(*task) for task in TASKS.items()),
+        Every({name: partial(gained, task=task, arm="frozen") for name, task in TRANSFERS.items()}),
+        controls=tuple(_untrained(*task) for task in TRANSFERS.items()),
         every="task", needs="train_head: {tasks: [cdm, vlm], arms: [frozen, untrained]}",
     ),
     Claim(
@@ -169,7 +223,7 @@ def _numbers(tables: Tables, confidence: float) -> Mapping[str, Any]:
             ).mean()
             for arm in ("frozen", "unconditional")
         }
-        for name, task in TASKS.items()
+        for name, task in TRANSFERS.items()
     }  # fmt: skip
     return {"candidates": most, "divergence": divergence, "losses": losses}
 

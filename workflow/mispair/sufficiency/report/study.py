@@ -76,25 +76,6 @@ STUDY = Study(
             "figure 2(c, d)",
             "Denoising and the next word",
         ),
-        Figure(
-            "sufficiency_shift",
-            "Trained at one p, tested at others",
-            "Excess risk over belief propagation with the tested p. misspecified: belief "
-            "propagation with the p of the training. Both trees are shifted, or the predicted one "
-            "alone.",
-            "figures 8 and 9",
-            "Shifted trees",
-        ),
-        Figure(
-            "sufficiency_published",
-            "At the published size: worth of the other modality, losses of the models",
-            "Points: published risk of each model minus published Bayes risk. Their samples "
-            "differ, so it may be below zero. Line with band: what the other modality is worth, "
-            "from our belief propagation with and without it. The risk of a model above the line "
-            "does not show that it uses the other modality.",
-            "figure 2(c, d)",
-            "At the published size",
-        ),
     ),
     small=(Figure("small_sufficiency", "How far the encoders are from sufficient"),),
 )
