@@ -111,16 +111,6 @@ def _purity(arm: Row, seed: int) -> list[Row]:
             {**here, "metric": "mean_abs_correlation", "value": 2 * level},
             {**here, "metric": "random_reference", "value": 0.07},
             {**here, "metric": "participation_ratio", "value": 50 - 10 * (arm["rate"] or 0)},
-            {**here, "metric": "shape_ratio", "value": 1.0 + 1e-3 * seed},
-            {
-                **here,
-                "metric": "shape_ratio_rotated",
-                "value": 1.0,
-                "low": 0.99,
-                "high": 1.01,
-                "below": 0.5,
-                "rotations": 100,
-            },
             {
                 **here,
                 "metric": "mean_abs_cosine_rotated",
@@ -131,11 +121,6 @@ def _purity(arm: Row, seed: int) -> list[Row]:
                 "rotations": 100,
             },
         ]
-        rows += [
-            {**here, "metric": "cosine_histogram", "bin_low": round(-1 + 0.02 * k, 2),
-             "bin_high": round(-0.98 + 0.02 * k, 2), "value": 1 / (1 + abs(k - 50))}
-            for k in range(100)
-        ]  # fmt: skip
         rows += [
             {**here, "metric": "neuron_purity", "neuron": neuron, "value": level}
             for neuron in range(64)

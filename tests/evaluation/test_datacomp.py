@@ -17,8 +17,8 @@ from mispair.core.files import UserError
 from mispair.core.intervals import share_of_variance, wilson, worst_of_shares
 from mispair.evaluation import datacomp, groups, retrieval, zeroshot
 from mispair.evaluation.protocols import METRIC_OF_CAPTIONS, METRICS, prompts, protocol_files
-from mispair.evaluation.report.datacomp import datacomp as tables_of
 from mispair.evaluation.sets import open_set
+from mispair.image_text.report.tables import datacomp as tables_of
 from mispair.report.table import Number
 from mispair.report.tables import tidy
 from tests.evaluation.test_sets import PNG

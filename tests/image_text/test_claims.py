@@ -11,14 +11,14 @@ import pytest
 from scipy import stats
 
 from mispair.evaluation.overlap_spectrum import directions_of_overlap
-from mispair.evaluation.report.construct import (
+from mispair.evaluation.report.published_overlap import published_directions
+from mispair.image_text.report import claims, effects
+from mispair.image_text.report.construct import (
     MEASURES,
     SMALLEST_GAIN,
     no_own_basis,
     own_basis_gain,
 )
-from mispair.evaluation.report.published_overlap import published_directions
-from mispair.image_text.report import claims, mediation
 from mispair.report import published
 from mispair.report.claims import THIRD
 from mispair.report.judge import Verdict, judge
@@ -218,7 +218,7 @@ def arms(slope: float, loss: float, rises: dict[str, float] = RISES) -> Tables:
 def test_the_loss_that_goes_with_overlap_is_over_arms(slope, loss, outcome) -> None:
     verdict = judged("accuracy-follows-overlap", arms(slope, loss))
     assert (verdict.outcome, verdict.effect.unit, verdict.effect.n) == (outcome, "arm", 5)
-    moved = mediation.changes(mediation.points(arms(slope, loss), "text"))
+    moved = effects.changes(effects.points(arms(slope, loss), "text"))
     last = moved[moved["rate"] == 0.8].groupby("start")[["overlap", "accuracy"]].mean()
     line = stats.linregress(last["overlap"], last["accuracy"])
     assert verdict.effect.value == pytest.approx(line.slope * 0.32)

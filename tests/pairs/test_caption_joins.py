@@ -259,12 +259,12 @@ def test_the_report_has_the_books_of_the_table() -> None:
               "pairs_sharing_value": (6, 30), "values_with_several_captions": (5, 50),
               "values_unused": (20, 50)}  # fmt: skip
     rows = [{"metric": f"table_{name}", "value": v, "n": n} for name, (v, n) in values.items()]
-    table = corpus_report.caption_table(Tables({"corpus": tidy("corpus", rows)}))
+    table = corpus_report.samples(Tables({"corpus": tidy("corpus", rows)}))
     assert table is not None
     assert [row[1:] for row in table.rows] == [
         (whole(v), Number(v / n, ".2%")) for v, n in values.values()
     ]
-    assert corpus_report.caption_table(Tables({"corpus": tidy("corpus", rows[:0])})) is None
+    assert corpus_report.samples(Tables({"corpus": tidy("corpus", rows[:0])})) is None
 
 
 def test_no_caption_decides_on_the_images(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from mispair.pairs.index import reading
 from mispair.pairs.index.image_list import image_id
 from mispair.pairs.index.index import caption_id, index_shard
 from mispair.pairs.index.policy import Policy
-from mispair.pairs.report.sheet_samples import distinct_captions
+from mispair.pairs.report.contact_sheet import distinct_captions
 from tests.pairs.test_index import whole, write_tar
 
 

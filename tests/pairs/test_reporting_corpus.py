@@ -14,13 +14,11 @@ from mispair.core import files
 from mispair.image_text.report import notes
 from mispair.image_text.report.rows import encoded
 from mispair.pairs.report import corpus
-from mispair.report import studies, texts
-from mispair.report.figures import as_svg, compose
+from mispair.report import texts
 from mispair.report.rows import origins
 from mispair.report.table import Cell, Number, Table, printed
 from mispair.report.table import whole as count
 from mispair.report.tables import Tables, tidy
-from mispair.towers.report import encoding
 from tests.made_up_tables import gather
 from tests.report.test_reporting_page import EVIL, NOTHING, make_corpus, make_pairs, reading, report
 
@@ -55,10 +53,11 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Tables:
 
 
 def test_every_fate_of_a_sample_is_on_the_page(whole):
-    table = corpus.books(whole)
+    table = corpus.samples(whole)
     assert cells(table) == {
         "read": counts(22), "kept": counts(20), "rejected": counts(2), "excluded": counts(0),
         f"rejected: {EVIL}": counts(1), "rejected: no-image": counts(1),
+        "download: success": counts(30, 40), f"download: {EVIL}": counts(10, 40),
     }  # fmt: skip
     assert table is not None
     assert "Read = kept + rejected + excluded." in table.remark
@@ -74,7 +73,7 @@ def test_the_limit_of_what_may_be_lost_is_named():
         "corpus": tidy("corpus", rows),
         "provenance": tidy("provenance", origins("corpus", {"policies": policies})),
     })  # fmt: skip
-    table = corpus.books(found)
+    table = corpus.samples(found)
     assert table is not None
     assert "stopped above 20 % of either" in table.remark
     assert "duplicate_keys refuse" in table.remark
@@ -84,7 +83,7 @@ def test_what_a_policy_excludes_is_not_kept(tmp_path):
     taken = pd.DataFrame({"key": ["a", "b", "c"], "reason": ["key-in-several-shards"] * 2 + [EVIL]})
     files.write_parquet(tmp_path / "taken.parquet", taken, {})
     found = gathered(tmp_path, excluded=[tmp_path / "taken.parquet"], statistics=[])
-    assert cells(corpus.books(found)) == {
+    assert cells(corpus.samples(found)) == {
         "read": counts(22), "kept": counts(17), "rejected": counts(2), "excluded": counts(3),
         "rejected: empty-caption": counts(1), "rejected: no-image": counts(1),
         "excluded: key-in-several-shards": counts(2), f"excluded: {EVIL}": counts(1),
@@ -106,7 +105,7 @@ def test_books_that_do_not_balance_are_a_warning():
     found = Tables({"corpus": tidy("corpus", rows)})
     (warning,) = corpus.warnings(found)
     assert warning.key == "warning_unbalanced"
-    table = corpus.books(found)
+    table = corpus.samples(found)
     assert table is not None
     assert table.warning == texts.text(warning)
     assert "Read =" not in table.remark
@@ -121,76 +120,47 @@ def test_samples_that_were_written_and_not_found_are_a_warning():
 
 
 def test_captions_and_images_are_described(whole):
-    captions = cells(corpus.captions(whole))
-    assert captions["without a word"] == share(1 / 22, 22, "samples read")
-    assert captions["the same text as another pair’s"] == share(0.15, 20)
-    assert captions["with <PERSON> in place of a name"] == share(0.25, 20)
-    assert captions["with a character beyond ASCII"] == share(0.35, 20)
+    found = cells(corpus.content(whole))
+    assert found["captions without a word"] == share(1 / 22, 22, "samples read")
+    assert found["captions of the same text as another pair’s"] == share(0.15, 20)
+    assert found["captions with <PERSON> in place of a name"] == share(0.25, 20)
+    assert found["captions with a character beyond ASCII"] == share(0.35, 20)
     # 2 of 10 captions in each of two groups.
-    cut = "longer than the text tower reads: the tokenizer cuts them"
-    assert captions[cut] == share(0.2, 20, "captions encoded")
-    assert captions["distinct texts"] == (count(23), Number(25, ",.0f", unit="captions"))
-    lengths = "words: mean, median, 95th percentile, maximum"
-    assert [cell.value for cell in captions[lengths][0]] == pytest.approx([9.25, 9, 14, 20])
-    images = cells(corpus.images(whole))
-    assert images["the same bytes as another pair’s"] == share(0.1, 20)
-    sizes = "width (pixels): minimum, 5th percentile, median, 95th, maximum"
-    assert images[sizes][0] == tuple(map(count, (8, 16, 200, 640, 800)))
+    cut = "captions longer than the text tower reads: the tokenizer cuts them"
+    assert found[cut] == share(0.2, 20, "captions encoded")
+    assert found["distinct captions"] == (count(23), Number(25, ",.0f", unit="captions"))
+    lengths = "words of a caption: mean, median, 95th percentile, maximum"
+    assert [cell.value for cell in found[lengths][0]] == pytest.approx([9.25, 9, 14, 20])
+    assert found["images of the same bytes as another pair’s"] == share(0.1, 20)
+    sizes = "width of an image (pixels): minimum, 5th percentile, median, 95th percentile, maximum"
+    assert found[sizes][0] == tuple(map(count, (8, 16, 200, 640, 800)))
     # No sample of the corpus has a sha256, so nothing is said of them.
-    assert not [name for name in images if "sha256" in name]
+    assert not [name for name in found if "sha256" in name]
+    assert corpus.tables_of(Tables({})) == []
 
 
-def test_downloads_are_listed_by_status(whole):
-    assert cells(corpus.downloads(whole)) == {"success": counts(30, 40), EVIL: counts(10, 40)}
-    assert corpus.corpus(Tables({})) == []
-
-
-@pytest.mark.parametrize(
-    ("name", "metrics"),
-    [
-        ("caption_lengths", {"caption_words_histogram", "caption_characters_histogram"}),
-        ("image_sizes", {"image_shorter_side_histogram"}),
-    ],
-)
-def test_histograms_hold_all_pairs(whole, name, metrics):
-    figure = next(figure for figure in studies.figures() if figure.name == name)
-    _, data = compose(figure, whole, 12, 10_000)
-    assert set(data["metric"]) == metrics
-    for _, own in data.groupby("metric"):
-        assert own["bin"].tolist() == ["0–1", "2–3", "4+"]
-        assert own["share"].tolist() == [1 / 20, 12 / 20, 7 / 20]
-    nothing, _ = compose(figure, Tables({}), 12, 10_000)
-    assert "Not measured" in as_svg(nothing)
+def test_what_corruption_changed_is_by_scheme_and_rate():
+    measured = {"swapped_share": 0.29, "false_caption_share": 0.2, "distinct_captions": 1234.0}
+    rows = [
+        {"scheme": scheme, "rate": rate, "n": 100, "metric": metric, "value": value}
+        for scheme in ("similar", "random") for rate in (0.3, 0.8)
+        for metric, value in measured.items()
+    ]  # fmt: skip
+    table = corpus.corruption(Tables({"pairs": tidy("pairs", rows)}))
+    assert table is not None
+    assert [(row[0], row[1].value) for row in table.rows] == [
+        ("random", 0.3), ("random", 0.8), ("similar", 0.3), ("similar", 0.8),
+    ]  # fmt: skip
+    values = dict(zip(table.heads, map(text_of, table.rows[0]), strict=True))
+    assert values["share with another pair’s caption"] == "0.2900"
+    assert values["effective rate by captions"] == "0.200"
+    assert values["distinct captions"] == "1,234"
+    assert values["share with another text"] == "–"
 
 
 def encodings(*found: dict[str, Any]) -> Tables:
     rows = [row for number, each in enumerate(found) for row in encoded(f"{number:04d}", each)]
     return Tables({"encoding": tidy("encoding", rows)})
-
-
-def test_speed_is_summed_up_by_device_and_precision():
-    about = {"device": "NVIDIA X", "precision": "bf16", "images": 1000, "captions": 900,
-             "captions_per_s": 50.0, "waiting_share": 0.1, "memory_bytes": 3 * 2**30,
-             "batch_size": 256, "workers": 4, "seconds": 30.0, "compile": True}  # fmt: skip
-    found = encodings(
-        {**about, "images_per_s": 500.0},
-        {**about, "images_per_s": 700.0, "waiting_share": 0.2, "memory_bytes": 2**30},
-        {**about, "images_per_s": 650.0, "batch_size": 128},
-        {**about, "images_per_s": 0.0, "captions_per_s": 0.0},  # all there before it was resumed
-        {**about, "images_per_s": 7.21, "device": "cpu (Y)", "precision": "fp32"},
-        {**about, "images_per_s": 7.24, "device": "cpu (Y)", "precision": "fp32"},
-    )
-    table = encoding.encoding(found)
-    assert table is not None
-    texts = {row[0]: [text_of(cell) for cell in row[1:]] for row in table.rows}
-    assert texts == {
-        "NVIDIA X": ["bf16", "4", "4,000", "3,600", "500 / 650 / 700", "50", "10 % / 10 % / 20 %",
-                     "3.00 GiB", "128 to 256", "4", "2 min"],
-        "cpu (Y)": ["fp32", "2", "2,000", "1,800", "7.2", "50", "10 %", "3.00 GiB", "256", "4",
-                    "1 min"],
-    }  # fmt: skip
-    assert "compile" not in set(found.encoding["metric"])  # a truth is no number
-    assert encoding.encoding(Tables({})) is None
 
 
 @pytest.mark.parametrize(
@@ -199,10 +169,7 @@ def test_speed_is_summed_up_by_device_and_precision():
 )
 def test_a_gpu_that_waits_for_data_is_a_warning(device, share, warned):
     found = encodings({"device": device, "waiting_share": share})
-    assert len(encoding.warnings(found)) == warned
-    table = encoding.encoding(found)
-    assert table is not None
-    assert bool(table.warning) == bool(warned)
+    assert len(notes.waiting(found)) == warned
 
 
 def test_nothing_from_data_becomes_markup(tmp_path):
@@ -213,7 +180,7 @@ def test_nothing_from_data_becomes_markup(tmp_path):
     escaped = html.escape(EVIL).replace("&quot;", "&#34;").replace("&#x27;", "&#39;")
     assert f"rejected: {EVIL}" in words
     assert f"Encoding on {EVIL} waited" in words
-    for where in (f"rejected: {escaped}", f'<th scope="row">{escaped}</th>', f"<td>{escaped}</td>"):
+    for where in (f"rejected: {escaped}", f'<th scope="row">download: {escaped}</th>'):
         assert where in text, where
     assert "<script>alert" not in text
     assert EVIL not in text
@@ -226,7 +193,6 @@ def test_a_corpus_is_shown_even_if_no_arm_gave_a_result(tmp_path):
     assert words.count("No arm gave a result") == 1
     assert "more claims need other configurations" in words
     assert "What became of the samples" in words
-    assert "Encoding of images and distinct captions" in words
 
 
 def test_arms_on_another_corpus_are_a_warning(whole):

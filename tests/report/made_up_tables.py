@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from mispair.evaluation.purity import map_rows
 from mispair.report import style
 from mispair.report.tables import Tables, tidy
 from mispair.simulation.report.rows import POINTS
@@ -26,48 +25,22 @@ def arms(rates: int) -> list[tuple[str, str | None, float | None]]:
 
 def purity(rates: int, seeds: int) -> list[dict[str, Any]]:
     rng = np.random.default_rng(0)
-    edges = np.linspace(-1, 1, 101).round(6)
     rows = []
     for (start, scheme, rate), tower in itertools.product(arms(rates), ("text", "image")):
         width = 0.05 + 0.1 * (rate or 0)
         for seed in range(1 if rate is None else seeds):
             here = {"start": start, "scheme": scheme, "rate": rate, "tower": tower, "seed": seed}
             level = 0.8 * width + 1e-3 * rng.random()
-            shape = np.exp(-((edges[:-1] + 0.01) ** 2) / 2 / width**2) * rng.uniform(0.9, 1.1, 100)
             values = {
                 "mean_abs_cosine": level,
-                "mean_abs_correlation": 2 * level,
                 "random_reference": 0.04,
                 "participation_ratio": 60 - 10 * width,
-                "shape_ratio": 1 + 0.01 * rng.normal(),
+                "mean_abs_cosine_rotated": level,
             }
-            limits = {"below": 0.5, "rotations": 100, **here}
-            rows += [
-                {"metric": f"{name}_rotated", "value": middle, "low": 0.99 * middle,
-                 "high": 1.01 * middle, **limits}
-                for name, middle in (("mean_abs_cosine", level), ("shape_ratio", 1.0))
-            ]  # fmt: skip
             rows += [{"metric": name, "value": value, **here} for name, value in values.items()]
             if rate is not None:
                 product = {**here, "tower": None, "value": 30 - 25 * rate}
                 rows.append({"metric": "gap_times_scale", **product})
-            rows += [
-                {"metric": "cosine_histogram", "value": share, "bin_low": low, "bin_high": high,
-                 **here} for share, low, high in zip(shape / shape.sum(), edges, edges[1:],
-                                                     strict=False)
-            ]  # fmt: skip
-    return rows
-
-
-def maps(rates: int) -> list[dict[str, Any]]:
-    rows = []
-    ends = {arm for arm in arms(rates) if arm[0] == "untouched" or (
-        arm[0] == "pretrained" and arm[2] in (0.0, 0.9))}  # fmt: skip
-    for number, (start, scheme, rate) in enumerate(sorted(ends, key=str)):
-        for tower in ("text", "image"):
-            matrix = np.random.default_rng(number).normal(size=(16, 96))
-            about = {"start": start, "scheme": scheme, "rate": rate, "tower": tower, "seed": 0}
-            rows += [{**about, **row} for row in map_rows(matrix, 40)]
     return rows
 
 
@@ -145,21 +118,6 @@ def semantics(neurons: int) -> list[dict[str, Any]]:
     ]  # fmt: skip
 
 
-def bases(rates: int) -> list[dict[str, Any]]:
-    rng = np.random.default_rng(5)
-    kinds = {
-        "mean_recovery": ("original", "rotated", "varimax", "ica", "linear ceiling"),
-        "split_half_agreement": ("varimax", "ica", "whitened"),
-    }
-    return [
-        {"start": start, "scheme": scheme, "rate": rate, "tower": tower, "seed": 0, "basis": basis,
-         "metric": metric, "value": 0.3 + 0.3 * rng.random(), "n": 48,
-         **({"low": 0.3, "high": 0.4} if basis in ("rotated", "whitened") else {})}
-        for start, scheme, rate in arms(rates) for tower in ("text", "image")
-        for metric, names in kinds.items() for basis in names
-    ]  # fmt: skip
-
-
 def compared(models: int, sets: list[str]) -> list[dict[str, Any]]:
     return [
         {"pretraining": "CC12M", "architecture": "ViT-B/16", "method": method, "towers": f"{method}"
@@ -168,14 +126,6 @@ def compared(models: int, sets: list[str]) -> list[dict[str, Any]]:
          "headline": "acc1", "fingerprint": "b" * 16}
         for number in range(models) for method in ("CLIP", "LaCLIP") for name in sets
         for metric in ("acc1", "silhouette")
-    ]  # fmt: skip
-
-
-def corpus() -> list[dict[str, Any]]:
-    names = ("caption_words", "caption_characters", "image_shorter_side")
-    return [
-        {"metric": f"{name}_histogram", "bin_low": low, "bin_high": high, "value": 5, "n": 15}
-        for name in names for low, high in ((0, 2), (2, 4), (4, None))
     ]  # fmt: skip
 
 
@@ -271,16 +221,13 @@ def measured(
         rates, seeds, names)) if row["start"] == "pretrained" and row["rate"]]  # fmt: skip
     rows = {
         "purity": [*purity(rates, seeds), *(row for row in other if "tower" in row)],
-        "purity_map": maps(rates),
         "zeroshot": [
             *scored(rates, seeds, names), *chosen(rates, seeds),
             *(row for row in other if "tower" not in row),
         ],
         "pruning": pruned(names, draws),
         "semantics": semantics(neurons),
-        "bases": bases(rates),
         "checkpoints": compared(models, names),
-        "corpus": corpus(),
         "pairs": [{"metric": name, "scheme": "random", "rate": rate, "value": rate or 0.0, "n": 9}
                   for name in shares for _, _, rate in arms(rates)[1:rates + 1]],
         "simulation": [row for row in of_simulation if row["metric"] not in POINTS],

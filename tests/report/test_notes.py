@@ -14,7 +14,7 @@ import pytest
 
 from mispair.core.provenance import PACKAGE
 from mispair.dag import Dag
-from mispair.laclip.report import differences
+from mispair.laclip.report import checkpoints
 from mispair.report import notes, studies, study_modules, texts
 from mispair.report.notes import Note
 
@@ -100,7 +100,7 @@ def test_every_macro_is_used(path: str) -> None:
             for question in pages.questions
             for part in ("answer", "limit", "advice")
         }
-    constants = ast.walk(ast.parse(Path(differences.__file__).read_text("utf-8")))
+    constants = ast.walk(ast.parse(Path(checkpoints.__file__).read_text("utf-8")))
     reasons = {str(node.value) for node in constants if isinstance(node, ast.Constant)}
     used["laclip/report/texts.md.j2"] |= {f"reason_{key}" for key in (*reasons, "rules")}
     names = {name.replace("-", "_") for name in used[path]} | called(path)
@@ -114,7 +114,7 @@ def test_a_note_without_a_macro_is_an_error() -> None:
 
 def test_blanks_before_punctuation_stay_in_names_from_data() -> None:
     name = "a , b :) <b>&"
-    assert name in texts.text(Note("towers", "warning_waiting", device=name, bound=0.3, jobs=1,
+    assert name in texts.text(Note("image_text", "warning_waiting", device=name, bound=0.3, jobs=1,
                                    most=0.5))  # fmt: skip
     policies = {name: "x ."}
     assert f"{name} x ." in texts.text(Note("pairs", "counts_policies", policies=policies))

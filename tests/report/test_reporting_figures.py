@@ -307,7 +307,7 @@ def test_arms_strategies_and_schemes_can_be_singled_out():
     toggled = {name: composed(name)[0].get("params") for name in FIGURES}
     with_legend = {
         "purity_by_shuffling": "start", "accuracy_by_shuffling": "start", "pruning": "strategy",
-        "purity_by_scheme": "scheme", "cosine_histogram": "rate", "checkpoints": "method",
+        "purity_by_scheme": "scheme", "checkpoints": "method",
         "simulation_figure1_as_run": "trained_on", "simulation_dynamics": "feature",
     }  # fmt: skip
     for name, field in with_legend.items():

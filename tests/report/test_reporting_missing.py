@@ -13,7 +13,6 @@ import pytest
 
 from mispair.core.files import UserError
 from mispair.dag import Dag
-from mispair.image_text.report import pages
 from mispair.image_text.report import study as image_text
 from mispair.pretraining.report import study as pretraining
 from mispair.report import studies
@@ -65,7 +64,7 @@ def test_steps_and_sections_are_real() -> None:
     assert stepsize.PARTS.keys() == {*get_args(PartName), "multilayer"}
     # What is measured for a page, and is not of every section, is printed somewhere.
     of_steps = {section for own in image_text.PRINTED.values() for section in own}
-    assert of_steps == sections["image_text"] - {pages.SAMPLES}
+    assert of_steps == sections["image_text"] - {image_text.SAMPLES}
     of_parts = {section for own in stepsize.PARTS.values() for section in own}
     # What was corrected and chosen is printed whatever was run.
     assert of_parts == sections["stepsize"] - {"Corrected and chosen"}

@@ -151,9 +151,8 @@ def test_another_colour_reruns_the_report(run: Checkout) -> None:
     ("module", "old"),
     [
         ("stepsize/report/figures.py", "Step t"),
-        ("image_text/report/figures_neurons.py", "Share of pairs"),
+        ("image_text/report/figures_sweeps.py", "Silhouette (cosine)"),
         ("simulation/report/figures_conditions.py", "Change of"),
-        ("evaluation/report/figures_semantics.py", "|r| with the best feature"),
     ],
 )
 def test_another_figure_of_a_study_draws_that_study_alone(

@@ -72,13 +72,6 @@ def checkpoints() -> pd.DataFrame:
     return table
 
 
-def sugarcrepe() -> pd.Series:
-    """SugarCrepe by OpenAI's ViT-B/32: the share of right choices by category."""
-    table = _table("sugarcrepe")
-    shares: pd.Series = table.set_index("category")["accuracy_percent"] / 100
-    return shares
-
-
 def sufficiency_risks() -> pd.DataFrame:
     """Figure 2 of the companion paper: flip, task, model and risk."""
     return _table("sufficiency_risks")

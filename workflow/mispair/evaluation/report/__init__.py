@@ -1,1 +1,1 @@
-"""Pages, figures, tables and claims on models and neurons."""
+"""Rows of evaluations, published overlap, and the gallery of neurons."""

@@ -10,18 +10,14 @@ from typing import Any
 import pandas as pd
 
 from mispair.evaluation.arm_comparison import OF_ALL_SETS, SELECTION_OF_ALL_SETS
-from mispair.evaluation.report.construct import SMALLEST, SMALLEST_GAIN, RankCorrelation
-from mispair.evaluation.report.pruning import (
-    BASELINES,
-    RENORMALISED,
-    Spread,
-)
 from mispair.evaluation.report.published_overlap import published_directions
-from mispair.evaluation.report.series import AT_CHANCE, TOWERS, at_chance
 from mispair.evaluation.selection import SELECTION
 from mispair.evaluation.semantics import ORIGINAL, ROTATED
 from mispair.image_text.report import effects
-from mispair.image_text.report.contrasts import SAME_CAPTIONS, Compared
+from mispair.image_text.report.arms import AT_CHANCE, TOWERS, at_chance
+from mispair.image_text.report.construct import SMALLEST, SMALLEST_GAIN, RankCorrelation
+from mispair.image_text.report.effects import SAME_CAPTIONS, Compared
+from mispair.image_text.report.pruning import BASELINES, RENORMALISED, Spread
 from mispair.report import published
 from mispair.report.claims import SAME, THIRD, Claim, Control, Measured
 from mispair.report.measures import Arms, Ends, Every, Rows, logged, rows
@@ -297,8 +293,8 @@ QUESTIONS = (
     ),
     Question(
         "composition", "Do models confuse what belongs to what when captions are wrong?",
-        ("composition-falls",), "small_composition", _of_scheme, folded=True,
+        ("composition-falls",), "", _of_scheme, folded=True,
     ),
-    Question("weights", "What does weighing pairs recover?", ("weights-help",), "small_weights"),
+    Question("weights", "What does weighing pairs recover?", ("weights-help",)),
 )  # fmt: skip
 """In the order of the page."""

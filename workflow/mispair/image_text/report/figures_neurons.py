@@ -1,61 +1,179 @@
-"""The figure of how neurons overlap: cosines of pairs by C_m."""
+"""Figures of what neurons stand for, and of models that keep k of them."""
 
 from __future__ import annotations
 
 import altair as alt
 import pandas as pd
 
-from mispair.evaluation.report.series import TOWERS
-from mispair.image_text.report.figures_shuffling import missing
-from mispair.report import charts
+from mispair.evaluation.semantics import ORIGINAL, ROTATED
+from mispair.image_text.report.arms import SHOWN, TOWERS
+from mispair.image_text.report.construct import measured_arm, with_basis
+from mispair.image_text.report.pruning import BASELINES, in_own_basis, pruned_arm, ranked_by_tower
+from mispair.report import charts, style
 from mispair.report.charts import Drawing, Hole
 from mispair.report.notes import Note
-from mispair.report.tables import Tables
+from mispair.report.tables import Tables, mean_by
+from mispair.towers.arms import UNTOUCHED
 
-SHARE = charts.tips(
-    "rate:Q:C_m", "bin_low:Q:from", "bin_high:Q:to", "value:Q:share of pairs", "low:Q:−1 s.d.",
-    "high:Q:+1 s.d.", "n:Q:seeds",
-)  # fmt: skip
+MOST_NEURONS = 4_000
+"""Most neurons in the figure: 1,000 of each tower, and as many of a rotated basis."""
+
+MOST_RATES = 12
+"""Most values of C_m in a panel of bases."""
+
+OWN, NULL = "own basis", "95 % of rotated bases"
+R = "|r| with the best feature"
 
 
-def cosine_histogram(tables: Tables) -> Drawing | Hole:
-    """Distribution of signed cosines of neuron pairs, one line for each C_m."""
-    rows = _histograms(tables)
+def no_truth(tables: Tables) -> Hole:
+    """Return a hole for what needs the features of the pictures."""
+    return Hole(Note("image_text", "hole_truth", ran=tables.study("image_text")))
+
+
+def no_pruning(tables: Tables) -> Hole:
+    """Return a hole for what needs a pruned arm."""
+    return Hole(Note("image_text", "hole_pruning", ran=tables.study("image_text")))
+
+
+def semantic_purity(tables: Tables) -> Drawing | Hole:
+    """|correlation| of each neuron with its best feature against its mean |cos|, by tower."""
+    arm = measured_arm(tables)
+    rows = arm[(arm["metric"] == "best_correlation") & arm["value"].notna()]
     if rows.empty:
-        return missing(tables.purity, Note("image_text", "hole_pretrained"))
-    rows = rows.assign(cosine=(rows["bin_low"] + rows["bin_high"]) / 2)
-    data = charts.summary(rows, ["tower", "rate", "bin_low", "bin_high", "cosine"])
-    shown = data.loc[data["value"] > 5e-4, "cosine"].abs().max()
-    domain = [-shown, shown]
-    # Bins beyond the drawn part would only make the file larger.
-    data = data[data["cosine"].abs() <= shown * 1.05]
-    data, left_out = charts.within(data, "rate")
-    rates = sorted(data["rate"].unique())
-    panels = [
-        charts.hovered(
-            alt.Chart(name=f"{charts.VIEW}{tower}")
-            .mark_line(interpolate="step", clip=True, strokeWidth=1.8)
-            .encode(
-            x=alt.X("cosine:Q", title="Cosine of two neurons",
-                    scale=alt.Scale(domain=domain, nice=False)),
-            y=alt.Y("value:Q", title="Share of pairs",
-                    axis=alt.Axis(format="~%")),
-            color=alt.Color("rate:O", title="C_m", legend=alt.Legend(columns=8), scale=alt.Scale(
-                domain=rates, scheme=alt.SchemeParams("viridis", extent=[0.05, 0.85]))),
-            opacity=charts.fade(1),
-            ),
-            SHARE,
-        )
+        return no_truth(tables)
+    own = rows["basis"] == ORIGINAL
+    one = rows["basis"] == rows.loc[~own, "basis"].min()  # one rotated basis represents all
+    data = pd.concat([rows[own].assign(where=OWN), rows[one].assign(where="a rotated basis")])
+    data = data.assign(semantic=data["value"].abs())
+    columns = ["tower", "where", "neuron", "feature", "overlap", "semantic"]
+    data, left_out = charts.within(data[columns], "neuron", MOST_NEURONS)
+    towers = [tower for tower in TOWERS if tower in set(data["tower"])]
+    panels = [_neurons(tower) for tower in towers]
+    return Drawing(charts.side_by_side(panels, 2, data), data, left_out, "where")
+
+
+def _neurons(tower: str) -> charts.Panel:
+    colours = {OWN: style.TOWERS[tower], "a rotated basis": style.GREY}
+    points = alt.Chart(name=f"{charts.VIEW}semantics_{tower}").mark_circle(size=36)
+    scatter = points.encode(
+        x=charts.x_axis("overlap", "Mean |cos| with all other neurons"),
+        y=alt.Y("semantic:Q", title=R, scale=alt.Scale(domain=[0, 1])),
+        color=charts.colour("where", "Neurons of", colours, list(colours)),
+        opacity=charts.fade(0.75),
+        tooltip=charts.tips("neuron:Q:neuron", "feature:N:best feature", "semantic:Q:|r|",
+                            "overlap:Q:mean |cos|", "where:N:in"),
+    )  # fmt: skip
+    layered = alt.layer(scatter).transform_filter(f"datum.tower == '{tower}'")
+    return layered.properties(
+        width=charts.WIDTH, height=charts.HEIGHT, title=f"{tower.capitalize()} projection"
+    ).resolve_scale(color="independent")
+
+
+def semantics_by_shuffling(tables: Tables) -> Drawing | Hole:
+    """Mean |correlation| with the best feature in the own and rotated bases, by C_m and tower."""
+    table = with_basis(tables.semantics[tables.semantics["metric"] == "mean_semantic_purity"])
+    table = table[table["start"].isin(SHOWN) & table["value"].notna()]
+    arms = [UNTOUCHED if pd.isna(rate) else f"{rate:g}" for rate in table["rate"]]
+    table = table.assign(arm=pd.Series(arms, index=table.index, dtype="str"))
+    own, null = (table[table["basis"] == basis] for basis in (ORIGINAL, ROTATED))
+    if own.empty:
+        return no_truth(tables)
+    rates = charts.evenly(table["rate"].dropna().unique(), MOST_RATES)
+    order = [UNTOUCHED, *(f"{rate:g}" for rate in rates)]
+    null = null.rename(columns={"low": "null_low", "high": "null_high"})
+    limits = null.dropna(subset=["null_low"]).groupby(["tower", "arm"])[["null_low", "null_high"]]
+    data = pd.concat(
+        [
+            limits.mean().reset_index().assign(layer=NULL),
+            own[["tower", "arm", "seed", "value"]].assign(layer=OWN),
+        ],
+        ignore_index=True,
+    )
+    data = data[data["arm"].isin(order)]
+    towers = [tower for tower in TOWERS if tower in set(data["tower"])]
+    panels = [_bases(data[data["tower"] == tower], tower, order) for tower in towers]
+    return Drawing(charts.side_by_side(panels, 2, data), data, toggle="layer")
+
+
+def _bases(rows: pd.DataFrame, tower: str, order: list[str]) -> charts.Panel:
+    colours = {OWN: style.BLUE, NULL: style.GREY}
+    base = alt.Chart().encode(
+        x=alt.X("arm:N", title=style.CM, sort=order, axis=alt.Axis(labelAngle=0)),
+        color=charts.colour("layer", "Of", colours, list(colours)),
+        tooltip=charts.tips("arm:N:C_m", "value:Q:value", "null_low:Q:from", "null_high:Q:to",
+                            "layer:N:of"),
+    )  # fmt: skip
+    own = charts.only(base, OWN).mark_circle(size=45).properties(name=f"{charts.VIEW}own_{tower}")
+    parts = [own.encode(y=charts.y_axis(f"Mean {R}"), opacity=charts.fade(0.9))]
+    if (rows["layer"] == NULL).any():
+        bars = charts.only(base, NULL).mark_rule(strokeWidth=3)
+        parts.insert(0, bars.encode(y="null_low:Q", y2="null_high:Q", opacity=charts.fade(0.5)))
+    return (
+        alt.layer(*parts)
         .transform_filter(f"datum.tower == '{tower}'")
-        .properties(width=charts.WIDTH, height=charts.HEIGHT,
-                    title=f"{tower.capitalize()} projection")
-        for tower in TOWERS if tower in set(data["tower"])
-    ]  # fmt: skip
-    chart = charts.side_by_side(panels, 2, data)
-    return Drawing(chart, data, left_out, "rate")
+        .properties(
+            width=charts.WIDTH, height=charts.HEIGHT, title=f"{tower.capitalize()} projection"
+        )
+    )
 
 
-def _histograms(tables: Tables) -> pd.DataFrame:
-    table = tables.purity
-    selected = (table["metric"] == "cosine_histogram") & (table["start"] == "pretrained")
-    return table[selected & table["value"].notna() & table["rate"].notna()]
+# Pruning -----------------------------------------------------------------------------------------
+
+PURITY = ("high-purity", "random", "low-purity")
+METRICS = {"acc1": "acc1 (share of images)", "silhouette": "Silhouette (cosine)"}
+SILHOUETTE = "Ranked by text, silhouette"
+
+
+def pruning(tables: Tables) -> Drawing | Hole:
+    """Mean of the sets against k: by purity of text, image and both, and controls of the order."""
+    arm = pruned_arm(tables.pruning)
+    own, drawn = in_own_basis(arm), arm["strategy"] == "random"
+    text, accuracy = ranked_by_tower(arm, "text"), arm["metric"] == "acc1"
+    pure = arm["strategy"].isin(PURITY)
+    by_panel = {
+        "Ranked by text": own & pure & text & accuracy,
+        SILHOUETTE: own & pure & text & (arm["metric"] == "silhouette"),
+        "Ranked by image": own & pure & ranked_by_tower(arm, "image") & accuracy,
+        "Ranked by both": own & pure & (drawn | (arm["ranked_by"] == "both")) & accuracy,
+        "In randomly rotated bases": ~own & pure & text & accuracy,
+    }
+    for name, words in BASELINES.items():
+        ranked = arm["strategy"].isin([f"high-{name}", f"low-{name}"])
+        by_panel[f"Ranked by {words}"] = own & text & (ranked | drawn) & accuracy
+    means = [mean_of_sets(arm[rows].assign(panel=name)) for name, rows in by_panel.items()
+             if (rows & ~drawn & arm["value"].notna()).any()]  # fmt: skip
+    if not means:
+        return no_pruning(tables)
+    data = charts.summary(pd.concat(means, ignore_index=True), ["panel", "strategy", "k"])
+    panels = [_kept(data, name) for name in by_panel if name in set(data["panel"])]
+    return Drawing(charts.side_by_side(panels, 2, data), data, toggle="strategy")
+
+
+def mean_of_sets(rows: pd.DataFrame) -> pd.DataFrame:
+    """Average scores over evaluation sets and seeds.
+
+    A set with a missing score is left out, unless every set has one.
+    """
+    gaps = rows["value"].isna().groupby(rows["evaluation_set"]).transform("any")
+    complete = rows if gaps.all() else rows[~gaps]
+    means = mean_by(complete, ["panel", "strategy", "k", "basis", "draw"])
+    return means.dropna(subset=["value"])
+
+
+def _kept(data: pd.DataFrame, name: str) -> charts.Panel:
+    present = [each for each in style.STRATEGIES if each in set(data["strategy"])]
+    rows = data[data["panel"] == name]
+    base = alt.Chart().encode(
+        x=charts.x_axis("k", "Neurons kept k", sorted(rows["k"].unique())),
+        y=charts.y_axis(METRICS["silhouette" if name == SILHOUETTE else "acc1"]),
+        color=charts.colour("strategy", "Neurons kept", style.STRATEGIES, present),
+    )
+    tips = charts.tips("strategy:N:kept", "k:Q:k", "value:Q:mean", "low:Q:−1 s.d.",
+                       "high:Q:+1 s.d.", "n:Q:draws")  # fmt: skip
+    line = base.mark_line(point=alt.OverlayMarkDef(size=40))
+    line = line.encode(opacity=charts.fade(1), tooltip=tips)
+    parts = [line.properties(name=f"{charts.VIEW}{name.replace(' ', '_').replace(',', '')}")]
+    if charts.limited(rows):
+        parts.insert(0, charts.band(base, 0.22))
+    layered = alt.layer(*parts).transform_filter(alt.FieldEqualPredicate(field="panel", equal=name))
+    return layered.properties(width=charts.WIDTH, height=190, title=name)

@@ -4,25 +4,29 @@ from __future__ import annotations
 
 import math
 
-from mispair.evaluation.report import arm_words, checkpoints, comparison_evaluation
+import pandas as pd
+
+from mispair.image_text.report.arms import KEYS, named
 from mispair.pairs.report import corpus
 from mispair.report.notes import Note
 from mispair.report.pages.study_pages import Drawing
 from mispair.report.tables import Tables
-from mispair.towers.report import encoding
+from mispair.towers.encoding_record import MOST_WAITING
+
+NAMED_CLASSES = 5
+"""Most classes of a kind that are named; further ones are counted."""
 
 
 def summary(tables: Tables) -> list[Note]:
-    """Return how many arms, evaluation sets and models there are."""
+    """Return how many arms and evaluation sets there are."""
     counted = []
     if tables.study("image_text"):
-        arms = arm_words.arms(tables.purity, tables.zeroshot, tables.pruning)
+        of_arms = [table[KEYS] for table in (tables.purity, tables.zeroshot, tables.pruning)]
+        arms = pd.concat(of_arms).dropna(subset=["start"]).drop_duplicates()
         counted.append(Note("image_text", "summary_arms", arms=len(arms), model=_model(tables)))
     with_sets = (tables.zeroshot, tables.pruning, tables.exported, tables.checkpoints)
     if sets := {name for table in with_sets for name in table["evaluation_set"].dropna()}:
         counted.append(Note("image_text", "summary_sets", sets=len(sets)))
-    if compared := {*tables.checkpoints["towers"].dropna(), *checkpoints.facts(tables)}:
-        counted.append(Note("image_text", "summary_models", models=len(compared)))
     return counted
 
 
@@ -39,9 +43,51 @@ def warnings(tables: Tables) -> list[Note]:
     return [
         *_apart(tables),
         *corpus.warnings(tables),
-        *encoding.warnings(tables),
-        *comparison_evaluation.warnings(tables),
+        *waiting(tables),
+        *class_lists(tables),
     ]
+
+
+def waiting(tables: Tables) -> list[Note]:
+    """Return a warning for every GPU that waited too long for its data."""
+    table = tables.encoding
+    slow = table[(table["metric"] == "waiting_share") & (table["value"] > MOST_WAITING)]
+    slow = slow[~slow["device"].fillna("cpu").str.startswith("cpu")]
+    return [
+        Note("image_text", "warning_waiting", device=device, bound=MOST_WAITING, jobs=len(shares),
+             most=shares["value"].max())
+        for device, shares in slow.groupby("device")
+    ]  # fmt: skip
+
+
+def class_lists(tables: Tables) -> list[Note]:
+    """Return a warning for every class list that does not fit its labels, or has empty classes."""
+    found: list[Note] = []
+    for table in (tables.zeroshot, tables.checkpoints):
+        flagged = table[(table["metric"] == "label_check_flagged") & (table["value"] > 0)]
+        for key, group in flagged.groupby(["evaluation_set", "protocol"]):
+            name, protocol = map(str, key)
+            of_list = table[(table["evaluation_set"] == name) & (table["protocol"] == protocol)]
+            means = of_list.groupby("metric")["value"].mean()
+            found.append(
+                Note("image_text", "warning_class_list", name=name, protocol=named(group),
+                     listed=means.get("label_check_listed_acc1", math.nan),
+                     matched=means.get("label_check_relabelled_acc1", math.nan))
+            )  # fmt: skip
+        found += _empty_classes(table)
+    return [note for position, note in enumerate(found) if note not in found[:position]]
+
+
+def _empty_classes(table: pd.DataFrame) -> list[Note]:
+    missing = table[table["metric"] == "class_without_images"]
+    found = []
+    for set_name, rows in missing.groupby("evaluation_set"):
+        names = sorted(rows["classname"].dropna().unique())
+        shown, more = names[:NAMED_CLASSES], len(names[NAMED_CLASSES:])
+        found.append(
+            Note("image_text", "warning_empty_classes", name=set_name, classes=shown, more=more)
+        )
+    return found
 
 
 def _apart(tables: Tables) -> list[Note]:

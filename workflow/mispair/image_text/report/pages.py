@@ -5,53 +5,25 @@ from __future__ import annotations
 from markupsafe import Markup
 
 from mispair.evaluation.purity import DEFINITION
-from mispair.evaluation.report import (
-    clip_benchmark,
-    comparison_evaluation,
-    comparison_exported,
-    comparison_protocols,
-)
-from mispair.image_text.report import (
-    claims,
-    curves,
-    notes,
-    presets,
-    reanalysis,
-    tables_towers,
-)
-from mispair.pairs.report import corpus, pairings
+from mispair.image_text.report import claims, exports, notes, tables_towers
+from mispair.image_text.report import tables as of_models
+from mispair.image_text.report.study import PURITY, SAMPLES
+from mispair.pairs.report import corpus
 from mispair.report import texts
 from mispair.report.notes import Note
 from mispair.report.pages.content import Content
 from mispair.report.pages.study_pages import Pages, Piece
 from mispair.report.table import Table
 from mispair.report.tables import Tables
-from mispair.towers.report import encoding
-
-PURITY = "Definition of purity"
-"""Section of the gallery of neurons."""
-
-SAMPLES = "Sample pairs before and after shuffling"
-"""Section of the contact sheet."""
 
 GALLERY = Markup('<h3 id="neurons">What the neurons respond to</h3>\n')
 
 
 def _tables(tables: Tables, confidence: float) -> list[Table]:
-    single = (
-        presets.presets(tables),
-        reanalysis.table4(tables),
-        comparison_protocols.protocols(tables),
-        pairings.pairings(tables),
-        pairings.effective(tables),
-        encoding.encoding(tables),
-    )
     return [
-        *filter(None, single),
-        *comparison_exported.exported(tables),
-        *comparison_evaluation.evaluation(tables),
+        *of_models.of_arms(tables),
         *tables_towers.replicates(tables),
-        *corpus.corpus(tables),
+        *corpus.tables_of(tables),
     ]
 
 
@@ -78,6 +50,6 @@ PAGES = Pages(
     holes=notes.holes,
     drawings=notes.drawings,
     pieces=_pieces,
-    runs=curves.runs,
-    results=clip_benchmark.results,
+    runs=exports.runs,
+    results=exports.results,
 )

@@ -6,30 +6,33 @@ from collections.abc import Mapping, Sequence
 
 from mispair.report.study import Figure, Study, columns
 
+CARRIES = "What carries the effect"
 REPLICATES = "Towers as replicates"
-COMPOSITIONAL = "Compositional sets"
+PURITY = "Definition of purity"
+PROTOCOLS = "Protocols"
+SCORES = "Retrieval, choice of captions and linear probe"
+SCHEMES = "Schemes of corruption"
+CORPUS = "The corpus"
+SAMPLES = "Sample pairs before and after shuffling"
 
 PRINTED: dict[str, tuple[str, ...]] = {
-    "measure_arm": (
-        "", "What carries the effect", "Definition of purity", "Protocols", COMPOSITIONAL,
-        "Retrieval and linear probe", "Schemes of corruption",
-    ),
-    "measure_covariance": ("", "What carries the effect"),
-    "fit_linear_probe": ("Retrieval and linear probe",),
+    "measure_arm": ("", CARRIES, PURITY, PROTOCOLS, SCORES, SCHEMES),
+    "measure_covariance": ("", CARRIES),
+    "fit_linear_probe": (SCORES,),
     "compare_arms": ("",),
     "compare_towers": (REPLICATES,),
     "prune_neurons": ("Pruning",),
     "export_pruned": ("Pruning",),
-    "measure_semantics": ("Definition of purity",),
-    "identify_basis": ("Definition of purity",),
-    "draw_neurons": ("Definition of purity",),
-    "corrupt_captions": ("Schemes of corruption",),
-    "list_images": ("The corpus",),
-    "index_shards": ("The corpus",),
-    "gather_index": ("The corpus", "Captions and images"),
-    "encode_features": ("Encoding",),
-    "encode_captions": ("Encoding",),
-}  # fmt: skip
+    "measure_semantics": (PURITY,),
+    "identify_basis": (PURITY,),
+    "draw_neurons": (PURITY,),
+    "corrupt_captions": (SCHEMES,),
+    "list_images": (CORPUS,),
+    "index_shards": (CORPUS,),
+    "gather_index": (CORPUS,),
+    "encode_features": (CORPUS,),
+    "encode_captions": (CORPUS,),
+}
 """Sections that print what a step writes."""
 
 
@@ -52,18 +55,15 @@ STUDY = Study(
     "is low if it is pure.",
     sections=(
         "",
-        "What carries the effect",
+        CARRIES,
         REPLICATES,
         "Pruning",
-        "Definition of purity",
-        "Protocols",
-        COMPOSITIONAL,
-        "Retrieval and linear probe",
-        "Schemes of corruption",
-        "The corpus",
-        "Captions and images",
-        "Encoding",
-        "Sample pairs before and after shuffling",
+        PURITY,
+        PROTOCOLS,
+        SCORES,
+        SCHEMES,
+        CORPUS,
+        SAMPLES,
     ),
     tables={
         "purity": columns(
@@ -133,63 +133,62 @@ STUDY = Study(
         Figure(
             "purity_by_shuffling",
             "Overlap of neurons against shuffling",
-            "Mean |cos| of all pairs of neurons; every seed is a point, the band is the mean ± 1 "
-            "standard deviation over seeds. Dashed: the same projections in randomly rotated "
-            "bases. The published curve is of another model (CC3M, 768 to "
-            "512 dimensions), so shapes can be compared and levels cannot.",
+            "Points: seeds; band: mean ± 1 standard deviation. Dashed: the same projections in "
+            "randomly rotated bases. Black: the untouched model; dotted: random vectors. The "
+            "published curve is of another model: its shape can be compared, its level cannot.",
             "figure 2(d)",
-        ),
-        Figure(
-            "verdict_by_bound",
-            "Verdicts against the smallest effect of interest",
-            "What the rule of effects decides if the smallest effect of interest is another share "
-            "of the published effect. Directions (the participation ratio, in logs) are judged; "
-            "mean |cos| is next to them, because it depends on the number of neurons.",
-        ),
-        Figure(
-            "overlap_by_scale",
-            "Overlap against shuffling, by logit scale",
-            "Mean |cos| with the logit scale solved for or frozen at a value, and the mean cosine "
-            "gap times the scale. The gap is the cosine of a pair that keeps its caption, less the "
-            "mean cosine with the captions of other pairs. The loss depends on cosine times scale "
-            "alone: wrong captions cap this margin, and a frozen scale turns it into small gaps.",
-            section="What carries the effect",
-        ),
-        Figure(
-            "correlation_by_shuffling",
-            "Overlap of activations against shuffling",
-            "Mean |correlation| of the activations of two neurons over the features of the corpus. "
-            "It ignores directions in which features do not vary, where columns keep what is left "
-            "of a random start.",
-            section="What carries the effect",
         ),
         Figure(
             "participation_by_shuffling",
             "Participation ratio of the projections against shuffling",
-            "The number of directions that the neurons share. The mean squared cosine of two "
-            "neurons is a function of this number alone, and mean |cos| is close to √(2/π) times "
-            "the root of it. Right: the published mean |cos| as the participation ratio of 512 "
-            "neurons that it implies.",
+            "The number of directions that neurons share, on which overlap is judged. Right: what "
+            "the published mean |cos| of 512 neurons implies.",
             "figure 2(d)",
-        ),
-        Figure(
-            "cosine_histogram",
-            "Distribution of the cosines of neuron pairs",
-            "Signed cosines of all pairs of neurons, mean over seeds, one line for each C_m.",
-            "figure 2(h)",
         ),
         Figure(
             "accuracy_by_shuffling",
             "Zero-shot accuracy against shuffling",
-            "acc1 on each evaluation set. The axis shows the range of what was measured; the "
-            "dotted line is chance, where the axis reaches it.",
+            "acc1 on each evaluation set. Black: the untouched model; dotted: chance, where the "
+            "axis reaches it.",
             "table 4",
         ),
         Figure(
             "silhouette_by_shuffling",
             "Silhouette of the classes against shuffling",
-            "Cosine silhouette of the image embeddings by class on each evaluation set.",
+            "Cosine silhouette of the image embeddings by class on each evaluation set. Black: the "
+            "untouched model.",
             "table 4",
+        ),
+        Figure(
+            "overlap_by_scale",
+            "Overlap against shuffling, by logit scale",
+            "The loss depends on cosine times scale alone: wrong captions cap this margin, and a "
+            "frozen scale turns it into small gaps. The gap is the cosine of a pair that keeps its "
+            "caption, less the mean cosine with the captions of other pairs.",
+            section=CARRIES,
+        ),
+        Figure(
+            "pruning",
+            "Classification with k neurons kept",
+            "Mean over the evaluation sets; embeddings masked as the authors’ code does. Band: the "
+            "random draws’ mean ± 1 standard deviation. Controls of the order: rotated bases, in "
+            "which the model computes the same, and rankings by variance and norm.",
+            "figure 2(a-c, e-g)",
+            "Pruning",
+        ),
+        Figure(
+            "semantics_by_shuffling",
+            "What neurons stand for against shuffling",
+            "Mean over neurons of the |correlation| with the feature that each follows best. "
+            "Points: seeds in the model’s own basis; bars: 95 % of randomly rotated bases.",
+            section=PURITY,
+        ),
+        Figure(
+            "semantic_purity",
+            "What neurons stand for against how much they overlap",
+            "Every point is a neuron. Grey: those of a randomly rotated basis, in which the model "
+            "computes the same.",
+            section=PURITY,
         ),
         Figure(
             "compositional_by_shuffling",
@@ -197,102 +196,17 @@ STUDY = Study(
             "Share of images for which the true caption is more similar than the false one, in "
             "which something is added, replaced or exchanged; ties count half. Dotted: chance, "
             "the level of a model that does not bind words to things.",
-            section=COMPOSITIONAL,
-        ),
-        Figure(
-            "pruning",
-            "Classification with k neurons kept",
-            "Mean over the evaluation sets of acc1 (left) and silhouette (right), one row for "
-            "neurons ranked by the text projection, the image projection, and both; embeddings "
-            "masked as the authors' code does. The grey band holds the random draws' mean ± 1 "
-            "standard deviation.",
-            "figure 2(a-c, e-g)",
-            "Pruning",
-        ),
-        Figure(
-            "pruning_by_set",
-            "Accuracy with k neurons kept, each evaluation set",
-            "acc1 with neurons ranked by the text projection, as in the paper. The grey band holds "
-            "the random draws' mean ± 1 standard deviation.",
-            "figures 2 and 8",
-            "Pruning",
-        ),
-        Figure(
-            "pruning_renormalised",
-            "Masked against renormalised embeddings",
-            "Solid: embeddings with k neurons as the authors' code leaves them, prompts whole. "
-            "Dashed: images and prompts of the k neurons, normalised again to length one. Mean "
-            "over the evaluation sets; the silhouette is the same for both.",
-            section="Pruning",
-        ),
-        Figure(
-            "pruning_controls",
-            "Controls of the pruning order",
-            "First: the same strategies in randomly rotated bases, in which the model computes the "
-            "same. Then: neurons ranked by how much their activation varies, and by the length of "
-            "their column, instead of by purity.",
-            section="Pruning",
-        ),
-        Figure(
-            "shape_ratio",
-            "What is left of |cos| without the spectrum: the shape ratio",
-            "Mean |cos| over √(2/π) times the root mean square cosine, which the spectrum "
-            "determines. Points: every seed of the model’s own basis. Bars: 95 % of randomly "
-            "rotated bases of the same projection. A point inside its bar is not purer than a "
-            "random basis.",
-            section="Definition of purity",
-        ),
-        Figure(
-            "semantics_by_shuffling",
-            "What neurons stand for at both ends of C_m",
-            "Mean over neurons of the |correlation| with the feature that each follows best, where "
-            "features are known. Points: every seed of the model’s own basis. Bars: 95 % of "
-            "randomly rotated bases.",
-            section="Definition of purity",
-        ),
-        Figure(
-            "semantic_purity",
-            "What neurons stand for against how much they overlap",
-            "Every point is a neuron: the |correlation| of its activation with the feature that it "
-            "follows best, against its mean |cos|. Grey: the neurons of a randomly rotated basis, "
-            "in which the model computes the same.",
-            section="Definition of purity",
-        ),
-        Figure(
-            "identified_basis",
-            "Purity in a basis that the embeddings identify",
-            "Above: mean over the known features of the best |correlation| with a neuron or "
-            "component, on inputs that the basis was not fitted on. Varimax and ICA rotate the "
-            "whitened principal components of the embedding without labels; the linear ceiling is "
-            "the best direction for each feature, found with labels. Below: how far components "
-            "that were fitted on two halves of the inputs agree. Grey: 95 % of random rotations.",
-            section="Definition of purity",
+            section=SCORES,
         ),
         Figure(
             "purity_by_scheme",
             "Overlap and accuracy by scheme of corruption",
-            "Every seed is a point, the band is the mean ± 1 standard deviation over seeds; all "
-            "schemes share the arm at 0. The share is one of pairs, named features or words, by "
-            "scheme. Dashed: the published comparison of random captions with one of the ten most "
-            "similar, of another model (CC3M, 512 neurons), so shapes can be compared and levels "
+            "All schemes share the arm at 0. Dashed: the published comparison of random captions "
+            "with one of the ten most similar, of another model: shapes can be compared, levels "
             "cannot.",
             "public review",
-            "Schemes of corruption",
+            SCHEMES,
             every_scheme=True,
-        ),
-        Figure(
-            "caption_lengths",
-            "Lengths of the captions",
-            "Kept pairs by words and characters of their caption, before any corruption. Bins "
-            "widen to the right; the last is open.",
-            section="Captions and images",
-        ),
-        Figure(
-            "image_sizes",
-            "Sizes of the images",
-            "Kept pairs by the shorter side of their image as a viewer shows it. Bins widen to the "
-            "right; the last is open.",
-            section="Captions and images",
         ),
     ),
     small=(
@@ -301,7 +215,5 @@ STUDY = Study(
         Figure("small_accuracy", "Accuracy against the share of wrong captions", every_scheme=True),
         Figure("small_semantics", "What neurons stand for against how much they overlap"),
         Figure("small_pruning", "Accuracy with k neurons kept"),
-        Figure("small_composition", "Choice of the true caption against shuffling"),
-        Figure("small_weights", "Accuracy with and without weighted pairs"),
     ),
 )

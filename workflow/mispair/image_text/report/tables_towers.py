@@ -16,6 +16,8 @@ import pandas as pd
 from mispair.evaluation.semantics import BY_OVERLAP
 from mispair.image_text import tower_replicates
 from mispair.image_text.report.study import REPLICATES
+from mispair.report import texts
+from mispair.report.notes import Note
 from mispair.report.statistics import Effect, contrasts, effect_of_mean
 from mispair.report.table import Cell, Number, Table, between, or_dash, whole
 from mispair.report.tables import Row, Tables, records
@@ -36,6 +38,10 @@ MEASURES = {
     "mean_semantic_purity": ("semantic purity", 3),
 }
 """Measures that are printed, in words, and their digits."""
+
+HEADS = (
+    "measure", "tower", "start", "scheme", "C_m", "quantity", "mean", "interval", "towers",
+)  # fmt: skip
 
 
 def intervals(of_towers: pd.DataFrame, confidence: float = 0.95) -> list[Row]:
@@ -110,21 +116,9 @@ def replicates(tables: Tables) -> list[Table]:
     return [
         Table(
             "Measures over pairs of towers",
-            (
-                "measure",
-                "tower",
-                "start",
-                "scheme",
-                "C_m",
-                "quantity",
-                "mean",
-                "interval",
-                "towers",
-            ),
+            HEADS,
             tuple(_cells(row) for row in records(measured)),
-            "The replicate is a pair of towers: its value is the mean over its seeds. A change is "
-            "the value at C_m − the value at the lowest C_m on the same towers. Each pair of "
-            "towers by itself: the table towers.",
+            texts.text(Note("image_text", "table_replicates")),
             section=REPLICATES,
         )
     ]

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-from mispair.evaluation.report.checkpoints import COLUMNS, METHODS, pairs
 from mispair.evaluation.report.published_overlap import smallest_overlap
 from mispair.evaluation.set_names import canonical
+from mispair.laclip.report.checkpoints import COLUMNS, METHODS, pairs
 from mispair.report import published
 from mispair.report.claims import THIRD, Claim, Measured, Part
 from mispair.report.measures import Every

@@ -7,8 +7,8 @@ import math
 import altair as alt
 import pandas as pd
 
-from mispair.evaluation.report.checkpoints import METHODS, scores
-from mispair.evaluation.report.protocols import short
+from mispair.image_text.report.arms import short
+from mispair.laclip.report.checkpoints import METHODS, scores
 from mispair.laclip.report.claims import of_overlap
 from mispair.report import charts, small, style
 from mispair.report.charts import Drawing, Hole

@@ -1,4 +1,4 @@
-"""Tables of the corpus: its samples, its captions and its images."""
+"""Tables of the corpus: its samples, captions and images, and what corruption changed."""
 
 from __future__ import annotations
 
@@ -7,86 +7,96 @@ from collections.abc import Iterable
 
 import pandas as pd
 
+from mispair.pairs.corruption.scheme import meaning_of_rates
 from mispair.report.notes import Note
-from mispair.report.table import Cell, Number, Table, whole
+from mispair.report.table import Cell, Form, Number, Table, general, or_dash, whole
 from mispair.report.tables import Tables
 from mispair.report.tables import records as rows_of
-from mispair.report.texts import joined
+from mispair.report.texts import joined, text
 
-COUNTS, CONTENT = "The corpus", "Captions and images"
+SECTION = "The corpus"
 TOTALS = ("read", "kept", "rejected", "excluded")
 Values = dict[str, tuple[float, float]]
-SIZES = ("min", "p05", "median", "p95", "max")
+NAMES = {
+    "mean": "mean", "min": "minimum", "p05": "5th percentile", "median": "median",
+    "p95": "95th percentile", "max": "maximum",
+}  # fmt: skip
+LENGTHS, SIZES = ("mean", "median", "p95", "max"), ("min", "p05", "median", "p95", "max")
+SPREADS = {
+    "caption_words": ("words of a caption", LENGTHS, 1),
+    "caption_characters": ("characters of a caption", LENGTHS, 1),
+    "image_width": ("width of an image (pixels)", SIZES, 0),
+    "image_height": ("height of an image (pixels)", SIZES, 0),
+    "image_aspect_ratio": ("width ÷ height", SIZES, 2),
+}
+"""Measures of which a spread is printed: label, parts and digits."""
 
 CAPTIONS = {
-    "caption_empty_share": "without a word",
-    "caption_duplicate_share": "the same text as another pair’s",
-    "caption_person_share": "with <PERSON> in place of a name",
-    "caption_non_ascii_share": "with a character beyond ASCII",
-    "caption_control_share": "with a bidirectional or other format character",
-    "caption_several_lines_share": "of several lines, read as one caption",
+    "caption_empty_share": "captions without a word",
+    "caption_duplicate_share": "captions of the same text as another pair’s",
+    "caption_person_share": "captions with <PERSON> in place of a name",
+    "caption_non_ascii_share": "captions with a character beyond ASCII",
+    "caption_control_share": "captions with a bidirectional or other format character",
+    "caption_several_lines_share": "captions of several lines, read as one",
 }
 TABLE = {
-    "table_pairs_joined": "pairs with a row of the table",
-    "table_pairs_without_row": "pairs without a row",
-    "table_pairs_sharing_value": "pairs that share a row with another pair",
-    "table_values_with_several_captions": "rows with several captions",
-    "table_values_unused": "rows without a pair",
+    "table_pairs_joined": "caption table: pairs with a row",
+    "table_pairs_without_row": "caption table: pairs without a row",
+    "table_pairs_sharing_value": "caption table: pairs that share a row with another pair",
+    "table_values_with_several_captions": "caption table: rows with several captions",
+    "table_values_unused": "caption table: rows without a pair",
 }
 IMAGES = {
-    "image_duplicate_share": "the same bytes as another pair’s",
-    "image_sha256_duplicate_share": "the same sha256 in the sample’s json as another pair’s",
+    "image_duplicate_share": "images of the same bytes as another pair’s",
+    "image_sha256_duplicate_share": "images of the same sha256 in the json as another pair’s",
 }
 
 
-def corpus(tables: Tables) -> list[Table]:
-    """Return the tables of the two sections that have data."""
-    candidates = (
-        books(tables), caption_table(tables), downloads(tables), licences(tables),
-        captions(tables), images(tables),
-    )  # fmt: skip
+def tables_of(tables: Tables) -> list[Table]:
+    """Return the tables of the corpus that have data."""
+    candidates = (corruption(tables), samples(tables), content(tables))
     return [table for table in candidates if table is not None]
 
 
-def books(tables: Tables) -> Table | None:
-    """Return how many samples were read, kept, rejected and excluded, and why."""
+def samples(tables: Tables) -> Table | None:
+    """Return how many samples were read, kept, rejected and excluded, and why.
+
+    Further rows count the pairs that a caption table was joined to, the statuses of downloads, and
+    licences, where they are recorded.
+    """
     table = tables.pairs if tables.corpus.empty else tables.corpus
     totals = _totals(table)
-    if not totals:
-        return None
     read = totals.get("read", 0)
-    rows = [(name, whole(value), _percent(value, read)) for name, value in totals.items()]
+    rows: list[tuple[Cell, ...]] = [
+        (name, whole(value), _percent(value, read)) for name, value in totals.items()
+    ]
     for kind in ("rejected", "excluded"):
-        reasons = table[table["metric"] == f"{kind}_reason"]
-        reasons = reasons.sort_values(["value", "reason"], ascending=[False, True], kind="stable")
-        rows += [
-            (f"{kind}: {row['reason']}", whole(row["value"]), _percent(row["value"], read))
-            for row in rows_of(reasons)
-        ]
+        rows += _commonest(table.assign(n=read), f"{kind}_reason", "reason", kind)
+    values = _values(tables)
+    rows += [
+        (label, whole(values[metric][0]), _percent(*values[metric]))
+        for metric, label in TABLE.items()
+        if metric in values
+    ]
+    rows += _commonest(tables.corpus, "downloads", "status", "download")
+    rows += _commonest(tables.corpus, "licences", "licence", "licence")
+    if not rows:
+        return None
     return Table(
-        "What became of the samples", ("samples", "number", "share of those read"), tuple(rows),
-        joined(_on_counts(tables, totals)), section=COUNTS,
+        "What became of the samples", ("samples", "number", "share"), tuple(rows),
+        joined(_on_counts(tables, totals)), section=SECTION,
         warning=joined(warnings(tables)),
     )  # fmt: skip
 
 
-def caption_table(tables: Tables) -> Table | None:
-    """Return how many pairs the user's caption table was joined to, and how much of it was used."""
-    values = _values(tables)
-    rows = [
-        (label, whole(value), _percent(value, n))
-        for metric, label in TABLE.items()
-        if metric in values
-        for value, n in [values[metric]]
+def _commonest(table: pd.DataFrame, metric: str, label: str, kind: str) -> list[tuple[Cell, ...]]:
+    """Return the counts of a metric with their shares, the largest first."""
+    counts = table[table["metric"] == metric]
+    counts = counts.sort_values(["value", label], ascending=[False, True], kind="stable")
+    return [
+        (f"{kind}: {row[label]}", whole(row["value"]), _percent(row["value"], row["n"]))
+        for row in rows_of(counts)
     ]
-    if not rows:
-        return None
-    return Table(
-        "The caption table", ("pairs and rows", "number", "share"), tuple(rows),
-        "Rows of one key, url or other value count as one. Shares are of the pairs looked up, of "
-        "the pairs with a row, and of the rows.",
-        section=COUNTS,
-    )  # fmt: skip
 
 
 def warnings(tables: Tables) -> list[Note]:
@@ -104,71 +114,60 @@ def warnings(tables: Tables) -> list[Note]:
     return found
 
 
-def captions(tables: Tables) -> Table | None:
-    """Return shares of captions of every kind, and their lengths."""
+def content(tables: Tables) -> Table | None:
+    """Return shares of captions and images of every kind, and their lengths and sizes."""
     values = _values(tables)
     rows = [row for metric, label in CAPTIONS.items() for row in _share(values, metric, label)]
     cut, texts = (_encoded(tables, name) for name in ("truncated", "captions"))
     if math.isfinite(cut) and texts > 0:
-        label = "longer than the text tower reads: the tokenizer cuts them"
+        label = "captions longer than the text tower reads: the tokenizer cuts them"
         rows.append((label, _percent(cut, texts), Number(texts, ",.0f", unit="captions encoded")))
-    for metric, label in (("captions_distinct", "distinct texts"),
-                          ("captions_further", "further captions of pairs")):  # fmt: skip
+    for metric, label, of in (
+        ("captions_distinct", "distinct captions", "captions"),
+        ("captions_further", "further captions of pairs", "pairs"),
+    ):
         if metric in values:
             value, n = values[metric]
-            of = "captions" if metric == "captions_distinct" else "pairs"
             rows.append((label, whole(value), Number(n, ",.0f", unit=of)))
-    for unit in ("words", "characters"):
-        spread = _spread(values, f"caption_{unit}", ("mean", "median", "p95", "max"), 1)
-        if spread:
-            rows.append((f"{unit}: mean, median, 95th percentile, maximum", *spread))
+    rows += [row for metric, label in IMAGES.items() for row in _share(values, metric, label)]
+    for metric, (label, names, digits) in SPREADS.items():
+        if spread := _spread(values, metric, names, digits):
+            rows.append((f"{label}: {', '.join(NAMES[name] for name in names)}", *spread))
     if not rows:
         return None
-    return Table("Captions", ("captions", "share or number", "of"), tuple(rows), section=CONTENT)
+    heads = ("captions and images", "share, number or size", "of")
+    return Table("Captions and images", heads, tuple(rows), section=SECTION)
 
 
-def images(tables: Tables) -> Table | None:
-    """Return sizes of images, and shares of duplicates."""
-    values = _values(tables)
-    rows = [row for metric, label in IMAGES.items() for row in _share(values, metric, label)]
-    for metric, label, digits in (
-        ("image_width", "width (pixels)", 0),
-        ("image_height", "height (pixels)", 0),
-        ("image_aspect_ratio", "width ÷ height", 2),
-    ):
-        spread = _spread(values, metric, SIZES, digits)
-        if spread:
-            rows.append((f"{label}: minimum, 5th percentile, median, 95th, maximum", *spread))
+CORRUPTED: dict[str, tuple[str, Form]] = {
+    "swapped_share": ("share with another pair’s caption", 4),
+    "text_changed_share": ("share with another text", 4),
+    "wrong_feature_share": ("effective rate by features", 3),
+    "false_caption_share": ("effective rate by captions", 3),
+    "mean_similarity": ("mean similarity of old and new captions", 3),
+    "distinct_captions": ("distinct captions", ",.0f"),
+}
+"""What a pairing changed: columns and their formats by metric."""
+
+
+def corruption(tables: Tables) -> Table | None:
+    """Return what every pairing changed, and how wrong its captions are, the main scheme first."""
+    pairs = tables.pairs[tables.pairs["rate"].notna()]
+    rows = []
+    for scheme in tables.schemes:
+        for rate, measured in pairs[pairs["scheme"] == scheme].groupby("rate"):
+            values = measured.set_index("metric")["value"]
+            cells = (or_dash(values.get(name), form) for name, (_, form) in CORRUPTED.items())
+            rows.append((scheme, general(rate), whole(measured["n"].max()), *cells))
     if not rows:
         return None
-    return Table("Images", ("images", "share or size", "of"), tuple(rows), section=CONTENT)
-
-
-def downloads(tables: Tables) -> Table | None:
-    """Return the statuses of downloads, commonest first, if files next to the shards have them."""
-    title = "Statuses of downloads, from the files next to the shards"
-    return _commonest(tables, "downloads", "status", title, ("status", "attempts"))
-
-
-def licences(tables: Tables) -> Table | None:
-    """Return licences and makers of the pairs, if the samples' json has them."""
-    title = "Licences and makers, from the samples’ json"
-    return _commonest(tables, "licences", "licence", title, ("licence: made by", "pairs"))
-
-
-def _commonest(
-    tables: Tables, metric: str, label: str, title: str, columns: tuple[str, str]
-) -> Table | None:
-    """Return the counts of a metric with their shares, the largest first."""
-    counts = tables.corpus[tables.corpus["metric"] == metric]
-    counts = counts.sort_values(["value", label], ascending=[False, True], kind="stable")
-    rows = [
-        (str(row[label]), whole(row["value"]), _percent(row["value"], row["n"]))
-        for row in rows_of(counts)
-    ]
-    if not rows:
-        return None
-    return Table(title, (*columns, "share"), tuple(rows), section=COUNTS)
+    return Table(
+        "What corruption changed",
+        ("scheme", "nominal share", "pairs", *(head for head, _ in CORRUPTED.values())),
+        tuple(rows),
+        text(Note("pairs", "table_corruption", rates=meaning_of_rates())),
+        section="Schemes of corruption",
+    )
 
 
 def _totals(table: pd.DataFrame) -> dict[str, float]:

@@ -34,8 +34,7 @@ def run(
     """Write a piece of HTML with pictures of the first shard that has kept pairs."""
     from mispair.core import files
     from mispair.pairs.index.reading import by_name
-    from mispair.pairs.report.contact_sheet import fragment
-    from mispair.pairs.report.sheet_samples import draw_samples, nearest_pairing
+    from mispair.pairs.report.contact_sheet import draw_samples, fragment, nearest_pairing
 
     chosen, rate = nearest_pairing(pairing, settings.shuffle_rate)
     named = by_name(shards, sources) if settings.samples else {}

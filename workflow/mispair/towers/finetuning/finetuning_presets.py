@@ -2,8 +2,7 @@
 
 ``as-run`` is what the authors' public code does (repository sun-messi/feature-purity-clip, on the
 trainer of LaCLIP). ``as-written`` is the text of the paper, section 5.2 and appendix A.2, which
-states little: `STATED` compares the two. Where the text is silent, ``as-written`` takes the value
-of ``as-run``.
+states little. Where the text is silent, ``as-written`` takes the value of ``as-run``.
 
 The authors' trainer takes 256 pairs in each process and gathers the embeddings of all. Their README
 starts four processes, so a batch has 1,024 pairs, which also sets the steps of the schedule.
@@ -17,7 +16,7 @@ times as large, so an epoch of fewer steps decays the weights as much as before.
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import dataclass, fields, replace
 from typing import Literal
 
 from pydantic import Field
@@ -69,37 +68,6 @@ PRESETS: dict[Preset, Training] = {
     "large-batch": _with_batch(4096),
     "large-batch-32k": _with_batch(32768),
 }
-
-NOT_STATED = "not stated"
-
-_WRITTEN_OF_KEYS = {
-    "loss": "a contrastive loss between image and text embeddings (figure 6)",
-    "logit_scale": "frozen: only the last projections are trained (section 5.2)",
-}
-
-_RUN_OF_KEYS = {"batch_size": "1024: 256 in each of four processes, whose embeddings are gathered"}
-
-STATED: tuple[tuple[str, str, str], ...] = (
-    ("model", "CLIP pre-trained on CC3M, both towers 768 wide, embeddings 512",
-     "LaCLIP's ViT-B/16 for CC3M, image tower 768 wide, text tower 512, embeddings 512"),
-    ("trained", "the last linear projection only, other layers frozen (section 5.2)",
-     "both last projections, all else frozen"),
-    ("pairs", "CC3M, captions shuffled with probability C_m",
-     "CC3M; the variant by similarity: 100,000 pairs of it"),
-    ("C_m = 0, accuracy", "a column of table 4", "a pre-trained LaCLIP file, not fine-tuned"),
-    ("C_m = 0, |cos|", "a point of figure 2(d)",
-     "a file called finetune_result_CLIP; whether it was fine-tuned is not published"),
-    *(
-        (key, _WRITTEN_OF_KEYS.get(key, NOT_STATED), _RUN_OF_KEYS.get(key, str(value)))
-        for key, value in asdict(AS_RUN).items()
-        if key not in ("spectral_temperature", "logit_scale_lr")  # neither is used
-    ),
-    ("optimiser", NOT_STATED, "AdamW, betas 0.9 and 0.98, decay on matrices only"),
-    ("augmentation", NOT_STATED, "random crops of 0.5 to 1 of the area (encode_features.crops)"),
-    ("precision", NOT_STATED, "mixed"),
-    ("seeds", NOT_STATED, "1"),
-)  # fmt: skip
-"""Rows of key, as written, as run: what the text says of fine-tuning, and what the code does."""
 
 
 def _or_preset(key: str, description: str) -> str:

@@ -9,14 +9,12 @@ from typing import Any
 
 import pytest
 
-from mispair.evaluation.report.comparison_evaluation import evaluation, warnings
-from mispair.evaluation.report.comparison_exported import exported
-from mispair.evaluation.report.comparison_protocols import protocols
-from mispair.evaluation.report.protocols import named
 from mispair.evaluation.report.rows import scored
-from mispair.evaluation.report.series import zeroshot_series
+from mispair.image_text.report.arms import named, zeroshot_series
 from mispair.image_text.report.claims import ACCURACY
-from mispair.image_text.report.notes import limits
+from mispair.image_text.report.figures_sweeps import panels_of_sets
+from mispair.image_text.report.notes import class_lists, limits
+from mispair.image_text.report.tables import exported, of_arms, protocols, scores
 from mispair.report import studies, texts
 from mispair.report.figures import compose, printed
 from mispair.report.judge import judge
@@ -32,7 +30,7 @@ def tables(**rows: list[dict[str, Any]]) -> Tables:
 
 
 def with_rows(**rows: list[dict[str, Any]]) -> list[Table]:
-    return [table for table in evaluation(tables(**rows)) if table.rows]
+    return [table for table in of_arms(tables(**rows)) if table.rows]
 
 
 def accuracy(protocol: str | None, level: float, slope: float, name: str = "shapes", **more: Any):
@@ -101,8 +99,7 @@ def test_a_hash_stands_for_the_class_list_and_prompts():
 
 
 def test_the_table_of_protocols_shows_what_the_protocol_alone_changes(both):
-    table = protocols(both)
-    assert table is not None
+    (table,) = protocols(both)
     first, second = table.rows
     assert first[:2] == ("shapes", "clip_benchmark #636c6970, acc1")
     assert (first[2].value, first[2].low, first[2].high) == pytest.approx((0.7, 0.65, 0.75))
@@ -134,7 +131,7 @@ def test_rows_of_an_evaluation_get_towers_headline_and_one_silhouette():
     assert [(row["classname"], row["protocol"], row["n"]) for row in empty] == [
         ("dog", "laclip", 0)
     ]
-    (warning,) = warnings(tables(zeroshot=found))
+    (warning,) = class_lists(tables(zeroshot=found))
     assert warning.values == {"name": "pets", "classes": ["dog"], "more": 0}
 
 
@@ -145,41 +142,66 @@ def test_a_class_list_that_does_not_fit_is_a_warning_with_its_numbers():
         {**here, "start": "untouched", "metric": f"label_check_{name}", "value": value}
         for name, value in checks.items()
     ]
-    (warning,) = warnings(tables(zeroshot=rows))
+    (warning,) = class_lists(tables(zeroshot=rows))
     assert (warning.key, warning.values["protocol"]) == ("warning_class_list", "laclip #99999999")
     assert "87.4 % instead of 3.1 %" in texts.text(warning)
-    assert warnings(tables(checkpoints=rows)) == [warning]
-    assert warnings(tables(zeroshot=[{**row, "value": 0} for row in rows])) == []
+    assert class_lists(tables(checkpoints=rows)) == [warning]
+    assert class_lists(tables(zeroshot=[{**row, "value": 0} for row in rows])) == []
 
 
-def test_retrieval_counts_images_captions_and_captions_per_image():
-    values = {"image_recall@1": 0.2, "image_recall@5": 0.4, "image_recall@10": 0.5,
-              "text_recall@1": 0.3, "text_recall@5": 0.6, "text_recall@10": 0.7}  # fmt: skip
+def test_other_scores_are_next_to_chance_or_the_zero_shot_accuracy():
+    recall = {"evaluation_set": "flickr", "protocol": "captions", "n": 5000, "low": 0.19,
+              "high": 0.21, "metric": "image_recall@1", "chance": 0.001}  # fmt: skip
+    choice = {**recall, "evaluation_set": "cats", "metric": "selection_acc", "chance": 0.5,
+              "headline": "selection_acc"}  # fmt: skip
+    probe = {"evaluation_set": "shapes", "protocol": "linear-probe", "metric": "probe_acc1"}
     rows = [
-        {"start": "untouched", "evaluation_set": "flickr", "protocol": "captions", "seed": 0,
-         "metric": metric, "value": value, "low": value - 0.01, "high": value + 0.01,
-         "n": 5000 if metric.startswith("image") else 1000, "fingerprint": "7" * 16}
-        for metric, value in values.items()
+        {**row, "start": start, "rate": rate, "seed": 0, "value": value}
+        for row, value in ((recall, 0.2), (choice, 0.8), (probe, 0.91),
+                           ({**choice, "classname": "swap"}, 0.1))
+        for start, rate in (("untouched", None), ("pretrained", 0.0), ("pretrained", 0.3),
+                            ("pretrained", 0.8), ("without-decay", 0.8))
     ]  # fmt: skip
-    (table,) = with_rows(zeroshot=rows)
-    (row,) = table.rows
-    assert row[:2] == ("flickr (captions #77777777)", "untouched")
-    assert row[2:5] == (whole(1000), whole(5000), Number(5, 2))
-    assert [cell.value for cell in row[5:]] == [*values.values()]
-    assert (row[5].low, row[5].high) == pytest.approx((0.19, 0.21))
+    found = tables(zeroshot=[*accuracy("clip_benchmark", 0.7, -0.2), *rows])
+    (table,) = (each for each in of_arms(found) if "linear probe" in each.caption)
+    cells = {(row[0], row[2]): (row[4].value, row[5] and row[5].value) for row in table.rows}
+    ends = ("untouched", "pretrained, C_m 0", "pretrained, C_m 0.8")
+    assert cells == {
+        **{("flickr", model): (0.2, 0.001) for model in ends},
+        **{("cats", model): (0.8, 0.5) for model in ends},
+        ("shapes", "untouched"): (0.91, pytest.approx(0.7)),
+        ("shapes", "pretrained, C_m 0"): (0.91, pytest.approx(0.7)),
+        ("shapes", "pretrained, C_m 0.8"): (0.91, pytest.approx(0.54)),
+    }
+    first = next(row for row in table.rows if row[0] == "flickr")
+    assert (first[3], first[4].low, first[4].high) == (whole(5000), 0.19, 0.21)
 
 
-def test_a_linear_probe_stands_beside_the_same_arms_zero_shot():
-    probe = [
-        {"start": "untouched", "evaluation_set": "shapes", "protocol": "linear-probe", "seed": 0,
-         "metric": metric, "value": value}
-        for metric, value in (("probe_acc1", 0.91), ("probe_mean_per_class_recall", 0.88))
+def test_checkpoints_have_the_same_table_of_other_scores():
+    rows = [
+        {"towers": towers, "evaluation_set": "cats", "protocol": "captions", "value": value,
+         "metric": "selection_acc", "chance": 0.5, "n": 9}
+        for towers, value in (("clip", 0.6), ("laclip", 0.8))
     ]  # fmt: skip
-    (table,) = with_rows(zeroshot=[*accuracy("clip_benchmark", 0.7, -0.2), *probe])
-    (row,) = table.rows
-    assert row[0] == "shapes (clip_benchmark #636c6970)"
-    values = [row[column].value for column in (2, 3, 4, 6)]
-    assert values == pytest.approx([0.91, 0.7, 0.88, 21])  # the difference is in points
+    table = scores(tables(checkpoints=rows).checkpoints, "Scores")
+    assert [(row[2], row[4].value) for row in table.rows] == [("clip", 0.6), ("laclip", 0.8)]
+
+
+def test_panels_of_choices_are_operations_or_whole_sets():
+    def chosen(categories: list[str]) -> list[dict[str, Any]]:
+        here = {"start": "pretrained", "rate": 0.8, "seed": 0, "evaluation_set": "s", "chance": 0.5}
+        return [
+            {**here, "metric": "selection_acc", "value": 0.7},
+            *({**here, "metric": "category_selection_acc", "classname": name, "value": number / 10}
+              for number, name in enumerate(categories)),
+        ]  # fmt: skip
+
+    few = panels_of_sets(tidy("zeroshot", chosen(["swap-a", "swap-b", "add-c"])))
+    assert few.set_index("panel")["value"].to_dict() == pytest.approx(
+        {"s: swap": 0.05, "s: add": 0.2}
+    )
+    many = panels_of_sets(tidy("zeroshot", chosen([f"{number} of" for number in range(5)])))
+    assert many.set_index("panel")["value"].to_dict() == {"s": 0.7}
 
 
 def beside(cell: Number, reference: Number) -> Number:
@@ -196,11 +218,14 @@ def test_exported_models_stand_beside_the_whole_one():
         which = {"evaluation_set": "pets", "protocol": protocol, "fingerprint": "5" * 16}
         rows += [{**here, **which, "metric": "acc1", "value": value},
                  {**here, **which, "metric": "reference_acc1", "value": value + 0.1}]  # fmt: skip
-    sizes, scores = exported(tables(exported=rows))
-    assert sizes.rows == (
-        ("untouched", "high-purity", "both", general(64), beside(whole(1e6), whole(1.25e6))),
-    )  # fmt: skip
-    assert [row[4:] for row in scores.rows] == [
+    table = exported(tables(exported=rows))
+    cells = [dict(zip(table.heads, row, strict=True)) for row in table.rows]
+    model = {"model": "untouched", "kept": "high-purity", "ranked by": "both", "k": general(64)}
+    assert [{**each, **model} for each in cells] == cells
+    assert [(each["evaluation set"], each["protocol"], each["acc1"]) for each in cells] == [
         ("pets", "laclip #55555555", beside(Number(0.61, 4), Number(0.61 + 0.1, 4))),
         ("pets", "single-prompt #55555555", beside(Number(0.52, 4), Number(0.52 + 0.1, 4))),
     ]
+    assert {each["parameters"] for each in cells} == {beside(whole(1e6), whole(1.25e6))}
+    alone = exported(tables(exported=rows[:2])).rows
+    assert [row[4:] for row in alone] == [(None, None, beside(whole(1e6), whole(1.25e6)))]

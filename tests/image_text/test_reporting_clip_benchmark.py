@@ -6,11 +6,12 @@ import csv
 import json
 from argparse import Namespace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from clip_benchmark.cli import main_build
 
-from mispair.evaluation.report.clip_benchmark import file_name, results
+from mispair.image_text.report.exports import file_name, results
 from mispair.report.tables import Tables, tidy
 
 ARM = {"start": "pretrained", "scheme": "random", "rate": 0.5, "towers": "towers"}
@@ -86,3 +87,17 @@ def test_names_of_data_make_no_folders(tmp_path: Path) -> None:
 
 def test_without_measurements_there_is_no_result() -> None:
     assert results(Tables({})) == {}
+
+
+def test_a_choice_of_captions_has_clip_benchmarks_names():
+    def chosen(**values: float) -> dict[str, Any]:
+        here = {"start": "untouched", "towers": "small", "evaluation_set": "choices",
+                "protocol": "captions", "headline": "selection_acc"}  # fmt: skip
+        rows = [{**here, "metric": metric, "value": value} for metric, value in values.items()]
+        (result,) = results(Tables({"zeroshot": tidy("zeroshot", rows)})).values()
+        assert result["task"] == "image_caption_selection"
+        return result["metrics"]
+
+    assert chosen(selection_acc=0.8) == {"acc": 0.8, "text_acc": 0.8}
+    pairs = chosen(selection_acc=0.8, text_score=0.3, image_score=0.2, group_score=0.1)
+    assert pairs == {"acc": 0.1, "text_acc": 0.3, "image_acc": 0.2}

@@ -10,9 +10,8 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-from mispair.evaluation.report.protocols import base_arm
-from mispair.evaluation.report.series import TOWERS
 from mispair.evaluation.semantics import BY_OVERLAP, ORIGINAL, ROTATED
+from mispair.image_text.report.arms import TOWERS, base_arm
 from mispair.report.claims import Measured, Part
 from mispair.report.rules import SUPPORTS, UNMEASURED, decide
 from mispair.report.statistics import Effect, effect_of_estimate, unknown_effect

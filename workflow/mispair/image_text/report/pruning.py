@@ -12,9 +12,8 @@ from dataclasses import dataclass, replace
 
 import pandas as pd
 
-from mispair.evaluation.report.construct import no_own_basis
-from mispair.evaluation.report.protocols import base_arm
-from mispair.evaluation.report.series import AT_CHANCE, at_chance
+from mispair.image_text.report.arms import AT_CHANCE, at_chance, base_arm
+from mispair.image_text.report.construct import no_own_basis
 from mispair.report import published
 from mispair.report.claims import THIRD, Measured, Part
 from mispair.report.statistics import (

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mispair.evaluation.report.pruning import Spread, pruned_arm, strategy_scores
 from mispair.image_text.report.claims import PRUNING
+from mispair.image_text.report.pruning import Spread, pruned_arm, strategy_scores
 from mispair.report import studies
-from mispair.report.figures import compose, printed
+from mispair.report.figures import compose
 from mispair.report.judge import judge
 from mispair.report.tables import Tables, tidy
 
@@ -86,39 +86,36 @@ def test_protocols_of_pruning_are_not_averaged():
     assert verdict.measured.last == pytest.approx(0.7)
 
 
-def test_renormalised_embeddings_are_dashed_beside_masked_ones():
-    spec, data = drawn("pruning_renormalised", tables(pruned()))
-    values = data.set_index(["normalised", "strategy", "k"])["value"]
-    assert values["masked", "high-purity", 200.0] == pytest.approx(0.7)
-    assert values["renormalised", "high-purity", 200.0] == pytest.approx(0.4)
-    assert "stroke-dasharray" in printed(spec, 18)["svg"].decode()
-    alone, _ = drawn(
-        "pruning_renormalised", tables([r for r in pruned() if r["normalised"] == "masked"])
-    )
-    assert alone["usermeta"]["mispair"]["hole"] == "nothing was renormalised"
-
-
 def test_the_band_of_random_neurons_is_of_all_draws():
     _, data = drawn("pruning", tables(pruned()))
-    random = data[(data["strategy"] == "random") & (data["metric"] == "acc1")]
+    random = data[(data["strategy"] == "random") & (data["panel"] == "Ranked by text")]
     assert set(random["n"]) == {DRAWS}
     spread = random["high"] - random["low"]
     expected = 2 * (sum((1e-3 * (d - 9.5)) ** 2 for d in range(DRAWS)) / (DRAWS - 1)) ** 0.5
     assert spread.tolist() == pytest.approx([expected] * len(spread))
 
 
-def test_baselines_stand_beside_purity():
-    _, data = drawn("pruning_controls", tables(pruned()))
-    controls = data.groupby("control")["strategy"].agg(set).to_dict()
-    assert controls["By column norm, text tower"] == {"high-norm", "low-norm", "random"}
-    assert controls["By activation variance, text tower"] == {
-        "high-variance", "low-variance", "random",
+def test_controls_of_the_order_have_panels_of_masked_embeddings():
+    _, data = drawn("pruning", tables(pruned()))
+    panels = data.groupby("panel")["strategy"].agg(set).to_dict()
+    purity = {"high-purity", "low-purity", "random"}
+    assert panels == {
+        "Ranked by text": purity, "Ranked by text, silhouette": purity,
+        "Ranked by column norm": {"high-norm", "low-norm", "random"},
+        "Ranked by activation variance": {"high-variance", "low-variance", "random"},
     }  # fmt: skip
+    kept = data[(data["panel"] == "Ranked by text") & (data["strategy"] == "high-purity")]
+    assert kept["value"].tolist() == pytest.approx([0.7, 0.7])
 
 
-def test_every_evaluation_set_has_its_panel():
-    _, data = drawn("pruning_by_set", tables(pruned()))
-    assert set(data["evaluation_set"]) == {"shapes", "digits"}
+def test_a_set_with_a_missing_score_is_left_out_of_means():
+    rows = [
+        {**row, "value": None if row["draw"] == 3 else 0.9} if row["evaluation_set"] == "digits"
+        else row for row in pruned()
+    ]  # fmt: skip
+    _, data = drawn("pruning", tables(rows))
+    kept = data[(data["panel"] == "Ranked by text") & (data["strategy"] == "high-purity")]
+    assert kept["value"].tolist() == pytest.approx([0.7, 0.7])
 
 
 def with_basis(own: float, rotated: float, deviation: float = 0.002) -> Tables:

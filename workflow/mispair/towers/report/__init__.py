@@ -1,1 +1,0 @@
-"""Encoding in the report."""
