@@ -683,9 +683,8 @@ def test_the_order_of_inputs_changes_no_byte(whole, tmp_path):
 
 
 BEYOND = {
-    "simulation_figure1_as_written", "simulation_mixing", "simulation_tsne", "simulation_captions",
-    "simulation_samples", "simulation_dynamics",
-    "simulation_alignments", "simulation_bridge", "simulation_grid", "stepsize_neurons",
+    "simulation_figure1_as_written", "simulation_mixing", "simulation_dynamics",
+    "simulation_bridge", "stepsize_neurons",
     "stepsize_acceleration", "stepsize_sharpness", "stepsize_bounds", "stepsize_activations",
     "stepsize_accuracy", "simulation_scaling", "identified_basis", "shape_ratio",
     "correlation_by_shuffling", "compositional_by_shuffling",
@@ -723,7 +722,7 @@ def test_what_was_not_run_is_one_line_that_says_how_to_run_it(whole):
         # The made-up arms have no correlations, null, identified basis or choice of captions.
         unmade = ("identified_basis", "shape_ratio", "correlation_by_shuffling",
                   "compositional_by_shuffling")  # fmt: skip
-        assert settings or name in ("simulation_captions", "simulation_samples", *unmade), line
+        assert settings or name in unmade, line
 
 
 def test_figures_hold_every_run_and_the_published_curve(whole):

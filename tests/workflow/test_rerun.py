@@ -152,7 +152,7 @@ def test_another_colour_reruns_the_report(run: Checkout) -> None:
     [
         ("stepsize/report/figures.py", "Step t"),
         ("image_text/report/figures_neurons.py", "Share of pairs"),
-        ("simulation/report/figures_conditions.py", "Change of"),
+        ("simulation/report/figures.py", "Change of"),
         ("evaluation/report/figures_semantics.py", "|r| with the best feature"),
     ],
 )
