@@ -40,10 +40,6 @@ def audit(tables: Tables, confidence: float) -> list[Table]:
     ]
 
 
-def _note(key: str, **named: object) -> str:
-    return texts.text(Note("audit", key, **named))
-
-
 def conspicuous_texts(table: pd.DataFrame) -> Table:
     """Return the number of pairs that meet each check of texts, with examples."""
     counts = table[(table["metric"] == "text_check") & (table["value"] > 0)]
@@ -60,7 +56,7 @@ def conspicuous_texts(table: pd.DataFrame) -> Table:
         "Conspicuous texts, by simple checks",
         ("text", "pairs", "share", "examples"),
         tuple(rows),
-        _note("table_texts"),
+        texts.text(Note("audit", "table_texts")),
         section=TEXTS,
     )
 
@@ -80,9 +76,9 @@ def pairs_by(field: Hashable, table: pd.DataFrame) -> Table:
         (str(field), "pairs", "wins against random captions", "wrong, expected",
          "left out", "of right captions left out, expected"),
         rows,
-        _note("table_groups"),
+        texts.text(Note("audit", "table_groups")),
         section=LISTS,
-        warning=_note("unequal_groups", u=unequal) if unequal else "",
+        warning=texts.text(Note("audit", "unequal_groups", u=unequal)) if unequal else "",
     )  # fmt: skip
 
 
@@ -105,7 +101,7 @@ def known_shares(tables: Tables) -> Table:
         ("captions", "estimate", "made wrong", "expected", "error", "estimated", "95 % interval",
          "covers"),
         rows,
-        _note("table_known", right=right, before=before),
+        texts.text(Note("audit", "table_known", right=right, before=before)),
         section=CALIBRATION,
     )  # fmt: skip
 
@@ -126,6 +122,6 @@ def separation(tables: Tables) -> Table:
         "How well wrong pairs are separated from right ones",
         ("captions", "share wrong", "score", "AUROC", "AUPRC"),
         tuple(rows),
-        "" if captions_are_right(tables) else _note("table_apart"),
+        "" if captions_are_right(tables) else texts.text(Note("audit", "table_apart")),
         section=APART,
     )

@@ -41,12 +41,9 @@ SOURCES = {"measured": [1, 0], "eq34": [7, 3], "eq35": [2, 2]}
 EQUATIONS = {"measured": "measured", "eq34": "Eq. 34", "eq35": "Eqs. 35-36"}
 
 
-def _hole(tables: Tables, reason: str, **named: object) -> Hole:
+def _hole(tables: Tables, reason: Note) -> Hole:
     """Return a hole with the given reason, or because the simulation was not run."""
-    empty = tables.simulation.empty
-    return Hole(
-        Note("simulation", "hole_not_run" if empty else reason, **named if not empty else {})
-    )
+    return Hole(Note("simulation", "hole_not_run") if tables.simulation.empty else reason)
 
 
 def _at_largest(table: pd.DataFrame, **columns: object) -> pd.DataFrame:
@@ -86,7 +83,7 @@ def _figure1(tables: Tables, preset: str) -> Drawing | Hole:
     each = where(table, metric=style.MEASURES, trained_on=PAIR).dropna(subset=["value"])
     if each.empty:
         ran = preset in presets(tables.simulation)
-        return _hole(tables, "hole_preset", preset=preset, ran=ran)
+        return _hole(tables, Note("simulation", "hole_preset", preset=preset, ran=ran))
     keys = ["metric", "trained_on", "spurious_probability"]
     printed = published.figure1().melt(
         ["spurious_probability", "trained_on"], list(style.MEASURES), "metric", "value"
@@ -145,7 +142,7 @@ def simulation_cosines(tables: Tables) -> Drawing | Hole:
     rows = _at_largest(tables.simulation, metric="cosine_histogram", trained_on=PAIR)
     rows = rows.dropna(subset=["value"])
     if rows.empty:
-        return _hole(tables, "hole_histogram")
+        return _hole(tables, Note("simulation", "hole_histogram"))
     panel = ["condition", "tower", "trained_on"]
     share = rows["value"] / rows.groupby([*panel, "trial"])["value"].transform("sum")
     data = charts.summary(
@@ -187,7 +184,7 @@ def simulation_mixing(tables: Tables) -> Drawing | Hole:
     rows = rows.dropna(subset=["x", "y"])
     rows = rows[rows["trial"] == rows.groupby("condition")["trial"].transform("min")]
     if rows.empty:
-        return _hole(tables, "hole_neurons")
+        return _hole(tables, Note("simulation", "hole_neurons"))
     columns = ["condition", "spurious_probability", "trial", "tower", "trained_on", "neuron"]
     data = rows[[*columns, "x", "y"]]
     panel = _titles(data) + ": " + data["tower"] + " neurons"
@@ -215,7 +212,7 @@ def simulation_dynamics(tables: Tables) -> Drawing | Hole:
     rows = where(tables.simulation, kind="preset", metric=ALIGNED, source=SOURCES)
     rows = rows.dropna(subset=["value"])
     if rows.empty:
-        return _hole(tables, "hole_alignments")
+        return _hole(tables, Note("simulation", "hole_alignments"))
     c_s = rows.groupby("condition")["spurious_probability"]
     ends = [rows["spurious_probability"] == c_s.transform(end) for end in ("min", "max")]
     rows = rows[ends[0] | ends[1]].replace({"metric": ALIGNED, "source": EQUATIONS})
@@ -257,7 +254,7 @@ def simulation_bridge(tables: Tables) -> Drawing | Hole:
     """Draw what each switch between the presets changes in each measure, thrown alone."""
     data = bridge_changes(tables)
     if data.empty:
-        return _hole(tables, "hole_bridge")
+        return _hole(tables, Note("simulation", "hole_bridge"))
     order = sorted(set(data["switch"]), key=lambda name: (name == FAR_END, name))
     panels = [_changes(data, metric, title, order) for metric, title in style.MEASURES.items()]
     return Drawing(charts.side_by_side(panels, 2, data, gap=116), data, toggle="trained_on")
@@ -292,7 +289,7 @@ def simulation_scaling(tables: Tables) -> Drawing | Hole:
         [row for wide in (False, True) for row in _means_over_d(of_sweep(tables, wide), wide)]
     )
     if data.empty:
-        return _hole(tables, "hole_scaling", profile=PROFILE)
+        return _hole(tables, Note("simulation", "hole_scaling", profile=PROFILE))
     panels = [_over_d(data, measure) for measure in CLAIMED if measure in set(data["measure"])]
     return Drawing(charts.side_by_side(panels, 2, data), data, toggle="of")
 
@@ -368,7 +365,7 @@ def small_purified(tables: Tables) -> Drawing | Hole:
     }
     data = _series(raw)
     if data.empty:
-        return _hole(tables, "hole_purified")
+        return _hole(tables, Note("simulation", "hole_purified"))
     colours = dict(zip(PRESETS, (style.BLUE, style.ORANGE), strict=True))
     return Drawing(*_curves(data, y_title="Purified features", colours=colours))
 
@@ -379,7 +376,7 @@ def small_filtering(tables: Tables) -> Drawing | Hole:
     wide = runs(of_preset(tables.simulation, preset), "accuracy")
     data = _series({arm: wide[arm] for arm in PAIR})
     if data.empty:
-        return _hole(tables, "hole_accuracy")
+        return _hole(tables, Note("simulation", "hole_accuracy"))
     title = f"Accuracy ({preset})"
     return Drawing(*_curves(data, y_title=title, colours=style.ARMS, least=small.LEAST_FALL))
 
@@ -393,7 +390,7 @@ def small_reproduction(tables: Tables) -> Drawing | Hole:
         for point in points(of_preset(tables.simulation, name))
     ]  # fmt: skip
     if not measured:
-        return _hole(tables, "hole_published")
+        return _hole(tables, Note("simulation", "hole_published"))
     return Drawing(*small.dots(
         pd.DataFrame(measured), "Difference (in tolerances)", colour=style.BLUE,
         levels=(-1.0, 0.0, 1.0),

@@ -55,10 +55,6 @@ def simulation(tables: Tables, confidence: float) -> list[Table]:
     ]
 
 
-def _remark(key: str, **named: object) -> str:
-    return texts.text(Note("simulation", f"table_{key}", **named))
-
-
 def setting(table: pd.DataFrame) -> Table:
     """Return what distinguishes the presets that were run."""
     rows = []
@@ -100,12 +96,13 @@ def not_reproduced(table: pd.DataFrame, preset: str) -> Table:
         for digits in [DIGITS[point.metric]]
     ]  # fmt: skip
     chosen = sum(point.within(point.best) for point in compared)
+    note = Note("simulation", "table_not_reproduced", chosen=chosen, compared=len(compared))
     return Table(
         f"Points of figure 1 not reproduced by all runs, {preset}: {len(rows)} of {len(compared)}",
         ("measure", "C_s", "trained on", "published", "all runs", "difference", "tolerance",
          "best two thirds of the runs"),
         tuple(rows),
-        _remark("not_reproduced", chosen=chosen, compared=len(compared)),
+        texts.text(note),
         folded=len(rows) > LONG,
         section="Figure 1",
     )  # fmt: skip
@@ -133,7 +130,7 @@ def arms(table: pd.DataFrame, preset: str, confidence: float) -> Table:
         f"All arms, {preset}: mean ± 1 standard deviation [difference to raw]",
         ("C_s", "trained on", *(name.split(" (")[0] for name in style.MEASURES.values()), "trials"),
         tuple(rows),
-        _remark("arms", confidence=confidence),
+        texts.text(Note("simulation", "table_arms", confidence=confidence)),
         section="Arms",
     )
 
@@ -161,7 +158,7 @@ def unstated(tables: Tables) -> Table:
         f"What the text leaves to choose, and what preset {WRITTEN} (as written, repaired) takes",
         ("setting", "preset", "this run", "what the text says"),
         tuple(rows),
-        _remark("unstated"),
+        texts.text(Note("simulation", "table_unstated")),
         folded=True,
         section="Setting",
     )
@@ -186,7 +183,7 @@ def literal(tables: Tables) -> Table:
             for metric, arm in itertools.product(COUNTED, PAIR)
         )),
         tuple(rows),
-        _remark("literal"),
+        texts.text(Note("simulation", "table_literal")),
         section="As written, literally",
     )  # fmt: skip
 
@@ -224,7 +221,7 @@ def grid(tables: Tables, confidence: float) -> Table:
          "gain in purified features", "purifies more", "raw: accuracy", "gain in accuracy",
          "classifies better", "without a result"),
         tuple(rows),
-        _remark("grid", confidence=confidence),
+        texts.text(Note("simulation", "table_grid", confidence=confidence)),
         folded=True,
         section="Sensitivity",
     )  # fmt: skip
@@ -261,7 +258,7 @@ def slopes(tables: Tables, confidence: float) -> Table:
         ("measure", "of", *(f"d = {d}" for d in dimensions), "slope of log on log d",
          "largest factor between a mean and the line"),
         tuple(rows),
-        _remark("slopes", confidence=confidence),
+        texts.text(Note("simulation", "table_slopes", confidence=confidence)),
         section="Scaling with d",
     )  # fmt: skip
 
