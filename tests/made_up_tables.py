@@ -192,10 +192,6 @@ def _simulation(trials: int) -> tuple[list[Row], list[Row]]:
         ]  # fmt: skip
         if trial == 0 and probability == 0.5:
             points += [
-                {**here, "metric": "tsne", "x": k % 20, "y": k // 20, "label": k % 8}
-                for k in range(400)
-            ]
-            points += [
                 {**here, "metric": "neuron_alignment", "tower": tower, "neuron": k,
                  "x": 0.5 + k / 400, "y": k / 400}
                 for tower in ("image", "text") for k in range(100)

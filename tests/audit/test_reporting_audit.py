@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 from scipy import stats
 
-from mispair.audit.report import claims, figures, runs, words
+from mispair.audit.report import claims, estimates, figures, pages
+from mispair.audit.report import tables as printed
 from mispair.report import questions, rules, texts
 from mispair.report.charts import Drawing, Hole
 from mispair.report.judge import Verdict, judge
@@ -158,11 +159,11 @@ def corpus(refused: str = "", **metrics: tuple[float, float, float]) -> Tables:
 
 
 def headline(tables: Tables) -> str:
-    return texts.joined(words.headline(tables))
+    return texts.joined(pages.headline(tables))
 
 
 def details(tables: Tables) -> str:
-    return texts.text(Note("audit", "page_details", n=words.numbers(tables)))
+    return texts.text(Note("audit", "page_details", n=estimates.numbers(tables)))
 
 
 def test_only_pairs_known_to_be_right_give_a_lower_limit() -> None:
@@ -173,12 +174,12 @@ def test_only_pairs_known_to_be_right_give_a_lower_limit() -> None:
     assert ("15 %" in trusted, "12 %" in trusted) == (True, True)
     assert "0.04 %" in headline(corpus(wrong_captions=(0.0, 0.0, 0.0004)))
     assert headline(corpus("Refused.")) == "Refused."
-    assert words.headline(corpus()) == []
+    assert pages.headline(corpus()) == []
 
 
 def test_the_size_of_what_ranks_cannot_see_is_among_the_numbers() -> None:
     tables = made_up(TRIED, limits("boilerplate", error=-0.1), limits("filtered", error=-0.05))
-    found = words.numbers(tables)
+    found = estimates.numbers(tables)
     assert found["unseen"] == {
         "boilerplate": pytest.approx((0.7, 0.8)), "filtered": pytest.approx((0.75, 0.8))
     }  # fmt: skip
@@ -224,7 +225,7 @@ def wrong_before(share: float, *trusted: float, excess: float = 0.0) -> Tables:
 
 def test_captions_that_were_wrong_before_are_in_every_expected_share() -> None:
     tables = wrong_before(0.25, 0.25)
-    known = runs.known_rates(tables)
+    known = estimates.known_rates(tables)
     assert (known["value"] - known["true"]).abs().max() == pytest.approx(0)
     drawing = figures.audit_calibration(tables)
     assert isinstance(drawing, Drawing)
@@ -232,22 +233,22 @@ def test_captions_that_were_wrong_before_are_in_every_expected_share() -> None:
     small = figures.small_audit(tables)
     assert isinstance(small, Drawing)
     assert small.data["x"].tolist() == pytest.approx(small.data["value"].tolist())
-    assert words.numbers(tables)["unseen"] == {"boilerplate": pytest.approx((0.8, 0.8))}
+    assert estimates.numbers(tables)["unseen"] == {"boilerplate": pytest.approx((0.8, 0.8))}
     # A false estimate is not hidden: another share before gives errors.
-    other = runs.known_rates(wrong_before(0.25, 0.94))
+    other = estimates.known_rates(wrong_before(0.25, 0.94))
     assert (other["value"] - other["true"]).abs().max() > 0.1
 
 
 @pytest.mark.parametrize("tables", [wrong_before(0.25), wrong_before(0.25, 0.25, excess=0.1)])
 def test_without_the_share_that_was_wrong_before_no_error_is_shown(tables: Tables) -> None:
-    known = runs.known_rates(tables)
-    assert set(known.loc[known["true"].notna(), "series"]) == {runs.TRUSTED}
+    known = estimates.known_rates(tables)
+    assert set(known.loc[known["true"].notna(), "series"]) == {estimates.TRUSTED}
     assert isinstance(figures.small_audit(tables), Hole)
     assert isinstance(figures.audit_reliability(tables), Hole)
     drawing = figures.audit_calibration(tables)
     assert isinstance(drawing, Drawing)
-    assert set(drawing.data["series"]) == {runs.TRUSTED}
-    numbers = words.numbers(tables)
+    assert set(drawing.data["series"]) == {estimates.TRUSTED}
+    numbers = estimates.numbers(tables)
     assert (numbers["unseen"], numbers["limits"]) == ({}, 0)
     assert judged(tables)["audit-estimates"].outcome == "cannot tell"
 
@@ -261,13 +262,28 @@ def test_trusted_pairs_that_the_scores_contradict_are_on_the_page(low: float, to
     assert told not in details(corpus(**given, trusted_excess=(0.0, math.nan, math.nan)))
 
 
-def test_figures_hold_the_numbers_of_the_tables() -> None:
-    tables = Tables(
-        {"audit_calibration": tidy("audit_calibration", rates(method="mixture", error=0.01))}
-    )
-    drawing = figures.audit_calibration(tables)
-    assert isinstance(drawing, Drawing)
-    assert drawing.data["value"].tolist() == pytest.approx([0.11, 0.31, 0.81])
-    (note,) = drawing.notes
-    assert [error for *_, error in note.values["largest"]] == pytest.approx([0.01])
-    assert isinstance(figures.audit_p_values(Tables({"audit": tidy("audit", [])})), Hole)
+def test_pairs_that_are_kept_and_keys_that_are_left_out_are_among_the_details() -> None:
+    counts = {"pairs": 9000, "pairs_kept": 8000, "trusted_left_out": 7}
+    share = {"wrong_captions": (0.1, 0.1, 0.1)}
+    page = details(corpus(**share, **{name: (n, n, n) for name, n in counts.items()}))
+    assert "8,000 of 9,000 pairs" in page
+    assert "7 keys" in page
+    assert "kept" not in details(corpus(**share))
+
+
+def test_tables_have_the_numbers_of_the_trials() -> None:
+    known = printed.known_shares(made_up(rates(error=0.01)))
+    assert [(row[3].value, row[4].value, row[-1]) for row in known.rows] == [
+        (share, pytest.approx(0.01), "yes") for share in SHARES
+    ]
+    scores = [{"scheme": "random", "injected": 0.3, "method": name, "metric": "auroc", "value": at}
+              for name, at in (("probability", 0.9), ("cosine", 0.8))]  # fmt: skip
+    apart = {row[2]: row[3].value for row in printed.separation(made_up(scores)).rows}
+    assert [apart[printed.SCORES[name]] for name in ("probability", "cosine", "two-gaussians")] == [
+        0.9, 0.8, None
+    ]  # fmt: skip
+
+
+def test_what_was_not_measured_has_no_figure() -> None:
+    for draw in (figures.audit_p_values, figures.audit_calibration, figures.audit_reliability):
+        assert isinstance(draw(Tables({})), Hole)

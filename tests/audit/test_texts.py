@@ -11,8 +11,8 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
-from mispair.audit.report.pages import PAGES
-from mispair.audit.report.words import numbers, unequal_groups
+from mispair.audit.report.estimates import numbers, unequal_groups
+from mispair.audit.report.tables import audit
 from mispair.audit.texts.group_rates import SCRIPT, group_rows
 from mispair.audit.texts.groups_file import columns_of, read_groups
 from mispair.audit.texts.scripts import scripts_of
@@ -185,7 +185,7 @@ def test_a_group_that_loses_more_right_captions_is_named() -> None:
     assert unequal is not None
     assert unequal["name"] == "Han"
     assert unequal_groups(values.assign(group_right_lost=0.02)) is None
-    printed = PAGES.tables(Tables({"audit": tidy("audit", rows)}), 0.95)
+    printed = audit(Tables({"audit": tidy("audit", rows)}), 0.95)
     (by_script,) = (table for table in printed if "script" in table.heads)
     assert by_script.warning
     # The source is the beginning of the key; small groups are one.

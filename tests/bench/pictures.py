@@ -19,7 +19,6 @@ PICTURES = {
     "simulation": "simulation_figure1_as_run",
     "accuracy": "accuracy_by_shuffling",
     "pruning": "pruning",
-    "captions": "simulation_samples",
     "cosines": "simulation_cosines",
 }
 """The figure behind each picture."""

@@ -129,10 +129,7 @@ def compared(models: int, sets: list[str]) -> list[dict[str, Any]]:
     ]  # fmt: skip
 
 
-CURVES = {
-    "alignment_norm": 1.0, "alignment_error": 0.1, "alignment_true": 0.9,
-    "alignment_spurious": 0.3, "alignment_other": 0.05,
-}  # fmt: skip
+CURVES = {"alignment_true": 0.9, "alignment_spurious": 0.3, "alignment_other": 0.05}
 
 
 def simulated(trials: int) -> list[dict[str, Any]]:
@@ -150,14 +147,8 @@ def simulated(trials: int) -> list[dict[str, Any]]:
             "trained_on": arm,
             "definition_main": preset,
         }
-        values = {name: 0.5 + 0.01 * rng.random() for name in (
-            *style.MEASURES, "replaced_share_bad", "replaced_share_clean")}  # fmt: skip
+        values = {name: 0.5 + 0.01 * rng.random() for name in style.MEASURES}
         rows += [{**here, "metric": name, "value": value} for name, value in values.items()]
-        rows += [
-            {**here, "metric": name, "source": source, "value": 0.5 + 0.01 * rng.random()}
-            for name in ("caption_true", "caption_spurious")
-            for source in style.SOURCES
-        ]
         rows += [{**here, "metric": "cosine_histogram", "tower": tower, "bin_low": low / 50,
                   "bin_high": (low + 1) / 50, "value": rng.integers(1, 50)}
                  for tower in ("text", "image") for low in range(50)]  # fmt: skip
@@ -165,48 +156,21 @@ def simulated(trials: int) -> list[dict[str, Any]]:
             rows += [{**here, "metric": name, "source": source, "step": step,
                       "value": factor * 1.05**step * rng.uniform(0.9, 1.1)}
                      for name, factor in CURVES.items() for step in range(0, 48, 8)
-                     for source in ("measured", "eq34", "eq35")
-                     if (name, source) != ("alignment_error", "measured")]  # fmt: skip
+                     for source in ("measured", "eq34", "eq35")]  # fmt: skip
         if preset == "as-written":
             rows += [{**here, "condition": f"bridge~{switch}", "kind": "bridge", "switch": switch,
                       "metric": name, "value": value + 0.1}
                      for switch in ("loss", "noise") for name, value in values.items()]  # fmt: skip
-            rows += [
-                {
-                    **here,
-                    "condition": f"grid~0.1~groups~{bias}",
-                    "kind": "grid",
-                    "misalignment": "groups",
-                    "bias_schedule": bias,
-                    "metric": name,
-                    "image_noise_variance": 0.1,
-                    "value": value + 0.1 * (arm == "filtered"),
-                }
-                for bias in ("zero", "practical")
-                for name, value in values.items()
-            ]
         rows += points(here, rng)
     return rows
 
 
 def points(here: dict[str, Any], rng: np.random.Generator) -> list[dict[str, Any]]:
-    rows = [
+    return [
         {**here, "metric": "neuron_alignment", "tower": tower, "neuron": neuron,
          "x": rng.uniform(0.5, 1), "y": rng.uniform(0, 0.5)}
         for tower in ("text", "image") for neuron in range(20)
     ]  # fmt: skip
-    rows += [{**here, "metric": "tsne", "label": number % 10, "x": x, "y": y}
-             for number, (x, y) in enumerate(rng.normal(size=(40, 2)))]  # fmt: skip
-    if here["trained_on"] == "filtered":
-        rows += [
-            {**here, "metric": "caption_feature", "source": source, "pair": pair,
-             "latent": feature, "replaced": pair % 2, "x": x, "y": y}
-            for pair in range(3)
-            for feature, (x, raw, filtered) in enumerate(((1, 1, 1), (-1, 0, -1), (1, -1, 1),
-                                                          (0, 1, 0), (0, 0, 1)))
-            for source, y in (("raw", raw), ("filtered", filtered))
-        ]  # fmt: skip
-    return rows
 
 
 @cache

@@ -8,7 +8,6 @@ import math
 import numpy as np
 import pandas as pd
 import pytest
-import torch
 
 from mispair.core import metrics
 from mispair.evaluation.purity import overlap_map
@@ -17,7 +16,6 @@ from mispair.image_text.report.rows import rows as of_image_text
 from mispair.report import studies
 from mispair.report.figures import compose
 from mispair.report.tables import Tables, tidy
-from mispair.simulation.caption_statistics import sample_captions
 from mispair.simulation.dynamics import trajectory_errors
 
 
@@ -87,7 +85,7 @@ def test_growth_is_drawn_at_the_ends_of_c_s_with_the_spread_of_what_was_measured
         for source in ("measured", "eq34") for step in (0, 8) for trial in (0, 1)
         for c in (0.0, 0.2, 0.3)
     ]  # fmt: skip
-    data, sentence = drawn("simulation_dynamics", simulation=rows)
+    data, _ = drawn("simulation_dynamics", simulation=rows)
     assert set(data["spurious_probability"]) == {0.0, 0.3}
     own = data[(data["feature"] == "spurious") & (data["step"] == 8)
                & (data["spurious_probability"] == 0.3)].set_index("source")  # fmt: skip
@@ -95,28 +93,6 @@ def test_growth_is_drawn_at_the_ends_of_c_s_with_the_spread_of_what_was_measured
     assert own.loc["measured", "value"] == pytest.approx(np.mean(pair))
     assert own.loc["measured", "low"] == pytest.approx(np.mean(pair) - np.std(pair, ddof=1))
     assert math.isnan(own.loc["Eq. 34", "low"])
-    assert "0.4 (as-written, C_s = 0.3; other features 0.1)" in sentence
-
-
-def test_captions_are_shown_feature_by_feature_before_and_after():
-    image = torch.tensor([[1.0, -1.0, 0, 0, 0], [0, 1, 0, 0, 0]])
-    raw = torch.tensor([[1.0, 0, 1, 0, 0], [0, -1, 0, 0, 0]])
-    filtered = torch.tensor([[1.0, -1, 0, 0, 0], [0, -1, 0, 0, 0]])
-    rows = sample_captions(image, {"raw": raw, "filtered": filtered}, torch.tensor([True, False]))
-    assert {(row["pair"], row["latent"]) for row in rows} == {(0, 0), (0, 1), (0, 2), (1, 1)}
-    here = {"condition": "as-run", "kind": "preset", "trial": 0, "spurious_probability": 0.3}
-    data, sentence = drawn("simulation_samples", simulation_points=[{**here, **r} for r in rows])
-    found = data.set_index(["source", "pair", "latent"])["entry"].to_dict()
-    assert found == {
-        ("raw", 0, 0): "right", ("raw", 0, 1): "missing", ("raw", 0, 2): "wrong",
-        ("filtered", 0, 0): "right", ("filtered", 0, 1): "right",
-        ("raw", 1, 1): "wrong", ("filtered", 1, 1): "wrong",
-    }  # fmt: skip
-    assert data[data["latent"] == 2]["place"].tolist() == [3]
-    assert set(data.loc[data["pair"] == 0, "fate"]) == {"replaced"}
-    assert set(data.loc[data["pair"] == 1, "fate"]) == {"kept"}
-    assert "raw captions 1 right, 1 missing and 2 wrong" in sentence
-    assert "filtered captions 2 right, 0 missing and 1 wrong" in sentence
 
 
 def test_maps_of_hundreds_of_arms_are_kept_at_the_ends_alone():

@@ -1,11 +1,9 @@
-"""The simulation's part of the report, on a made-up study of both presets, bridge and grid."""
+"""Tables, figures and sentences of the simulation, on a made-up study of presets, bridge, grid."""
 
 from __future__ import annotations
 
-import html
 import itertools
-import math
-from pathlib import Path
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -13,214 +11,111 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from mispair.core import metrics
 from mispair.report import charts, texts
 from mispair.report.figures import draw_of
-from mispair.report.table import general
-from mispair.report.tables import Tables, read, tidy
-from mispair.simulation.report import conditions, notes, reproduction
-from mispair.simulation.report import runs as simulation_runs
-from mispair.simulation.report import tables as comparison_simulation
+from mispair.report.rows import origins
+from mispair.report.table import Number, Table, general, whole
+from mispair.report.tables import Tables, tidy, where
+from mispair.simulation.literal import STATEMENTS
+from mispair.simulation.presets import UNSTATED
+from mispair.simulation.report import effects, pages, selections, tables
+from mispair.simulation.report.rows import simulated
 from mispair.simulation.study import PRESETS
-from tests.made_up_tables import TIDY, figure_file
-from tests.report.test_reporting_page import NOTHING, reading, report
 
 PROBABILITIES = (0.0, 0.1, 0.3, 0.5)
 ARMS = ("replace-all", "generated-only", "random-decoder", "filtered-2", "filtered-3")
 SWITCHES = ("encoder", "loss", "misalignment", "test")
-MEASURES = ("purified_features", "purified_magnitude", "accuracy", "silhouette")
-
-
-def level(metric: str, arm: str, c: float) -> float:
-    """Return what a measure of an arm is without any noise of trials."""
-    loss = {"raw": 1.0, "oracle": 0.0}.get(arm, 0.5 if arm.startswith("filtered") else 0.7)
-    fall = {"purified_features": 40, "purified_magnitude": 0.6, "accuracy": 0.9, "silhouette": 0.14}
-    top = {"purified_features": 50, "purified_magnitude": 0.9, "accuracy": 0.97, "silhouette": 0.1}
-    return top[metric] - loss * fall[metric] * c
+MEASURES = {"purified_features": (50, 40), "purified_magnitude": (0.9, 0.6),
+            "accuracy": (0.97, 0.9), "silhouette": (0.1, 0.14)}  # fmt: skip
+"""Level at C_s = 0 of each measure, and its fall to C_s = 1 on raw captions."""
 
 
 def trial_rows(
-    arm: str, c: float, trial: int, rng: np.random.Generator, shift: float = 0.0,
-    detailed: bool = False,
-) -> list[dict[str, Any]]:  # fmt: skip
+    arm: str, c: float, trial: int, rng: np.random.Generator, shift: float = 0.0
+) -> list[dict[str, Any]]:
     """Return what one arm of one trial records."""
-    here = {"trained_on": arm, "trial": trial, "spurious_probability": c, "seed": 0}
-    rows: list[dict[str, Any]] = []
-    for metric, definition in itertools.product(MEASURES, PRESETS):
-        scale = level(metric, "oracle", 0)
-        value = level(metric, arm, c) + scale * (shift + 0.02 * rng.normal())
-        rows.append({"metric": metric, "definition": definition,
-                     "value": value - 0.1 * scale * (definition == "as-run")})  # fmt: skip
-    for prompts, margin, bias in itertools.product(("noisy", "noiseless"), (1, 2),
-                                                   ("trained", "zero")):  # fmt: skip
-        value = level("accuracy", arm, c) + 0.05 * (bias == "zero")
-        rows.append({"metric": "accuracy_by_protocol", "prompts": prompts, "margin": margin,
-                     "bias": bias, "value": value})  # fmt: skip
-    for tower in ("image", "text"):
-        second = 0.1 + (0.5 if arm == "raw" else 0.2) * c
+    loss = 1.0 if arm == "raw" else 0.5 if arm.startswith("filtered") else 0.7
+    rows: list[dict[str, Any]] = [
+        {"metric": metric, "definition": definition,
+         "value": top * (1 + shift + 0.02 * rng.normal() - 0.1 * (definition == "as-run"))
+         - loss * fall * c}
+        for metric, (top, fall) in MEASURES.items() for definition in PRESETS
+    ]  # fmt: skip
+    for tower, noise in (("image", 9.0), ("text", 5.0)):
+        rows.append({"metric": "noise_to_signal", "tower": tower, "value": noise})
+        of_tower = {"metric": "cosine_histogram", "tower": tower}
         rows += [
-            {"metric": "top_alignment", "tower": tower, "value": 0.8 - c / 2},
-            {"metric": "second_alignment", "tower": tower, "value": second + 0.01 * rng.random()},
-            {"metric": "noise_to_signal", "tower": tower, "value": 5.0 if tower == "text" else 9.0},
+            {**of_tower, "from": low / 50, "to": (low + 1) / 50, "value": rng.integers(1, 50)}
+            for low in range(50)
         ]
-        counts = rng.multinomial(
-            4000, np.exp(-np.arange(50) / 8) / np.exp(-np.arange(50) / 8).sum()
-        )
-        rows += [
-            {"metric": "cosine_histogram", "tower": tower, "from": bin / 50, "to": (bin + 1) / 50,
-             "value": int(n)} for bin, n in enumerate(counts)
-        ]  # fmt: skip
-    rows += [{"metric": name, "value": value + 0.01 * rng.random()} for name, value in (
-        ("alpha_share", 0.6 - c / 2), ("second_alpha_share", c / 2), ("residual_share", 0.3),
-        ("residual_share_pure", 0.4), ("mixed_neurons", c), ("mixed_pairs_covered", 0.8),
-    )]  # fmt: skip
-    rows += [{"metric": "loss", "epoch": epoch, "value": 2 / epoch} for epoch in (1, 2, 3)]
-    if arm.startswith(("filtered", "replace")):
-        rows += [
-            {"metric": "replaced_share_bad", "value": 0.97 + 0.01 * rng.random()},
-            {"metric": "replaced_share_clean", "value": 0.4 + 0.1 * rng.random()},
-            {"metric": "decoder_loss", "value": 0.01},
-        ]
-        for source, (kept, wrong) in {"raw": (1 - c, c / 4), "generated": (0.99, 0.004),
-                                      "filtered": (0.985, 0.006)}.items():  # fmt: skip
-            rows += [
-                {"metric": "caption_true", "source": source, "value": kept - 1e-3 * rng.random()},
-                {"metric": "caption_spurious", "source": source, "value": wrong},
-            ]
-    if detailed:
-        rows += points_of(arm, trial, rng)
+        of_tower = {"metric": "neuron_alignment", "tower": tower}
+        rows += [{**of_tower, "neuron": n, "x": 0.8, "y": rng.uniform(0, 0.8)} for n in range(80)]
+    here = {"trained_on": arm, "trial": trial, "spurious_probability": c}
     return [{**row, **here} for row in rows]
 
 
-def points_of(arm: str, trial: int, rng: np.random.Generator) -> list[dict[str, Any]]:
+def lost(arm: str, c: float, trial: int, metric: str, step: int) -> dict[str, Any]:
+    return {"trained_on": arm, "trial": trial, "spurious_probability": c, "metric": metric,
+            "value": step}  # fmt: skip
+
+
+@cache
+def study(trials: int = 4) -> Tables:
+    """Return a whole study: as-written is the base, all arms are run at C_s = 0.3."""
     rows: list[dict[str, Any]] = []
-    for tower in ("image", "text"):
-        for neuron in range(80):
-            first = float(rng.uniform(0.4, 0.9))
-            rows.append(
-                {
-                    "metric": "neuron_alignment",
-                    "tower": tower,
-                    "neuron": neuron,
-                    "x": first,
-                    "y": first * float(rng.uniform(0.1, 0.9 if arm == "raw" else 0.4)),
-                }
-            )
-    if arm in ("raw", "filtered"):
-        rows += [{"metric": "loss_gap", "value": 0.01 * (1 + rng.random())},
-                 {"metric": "loss_longer", "value": -3.0}]  # fmt: skip
-        if trial == 0:
-            for label in range(5):
-                for _ in range(80):
-                    x, y = rng.normal(size=2) * (4 if arm == "raw" else 2)
-                    rows.append({"metric": "tsne", "label": label, "x": x + 9 * math.cos(label),
-                                 "y": y + 9 * math.sin(label)})  # fmt: skip
-    if arm == "raw":
-        for step in range(0, 50, 2):
-            norm = 1e-3 * 1.1**step
-            rows.append({"metric": "alignment_norm", "source": "measured", "step": step,
-                         "value": norm})  # fmt: skip
-            for source, error in (("eq34", 0.001), ("eq35", 0.004)):
-                rows += [
-                    {"metric": "alignment_norm", "source": source, "step": step,
-                     "value": norm * (1 + error * step)},
-                    {"metric": "alignment_error", "source": source, "step": step,
-                     "value": error * step},
-                ]  # fmt: skip
-    return rows
 
+    def add(condition: str, own: list[dict[str, Any]], preset: str = "as-written", **more: Any):
+        settings = {**PRESETS[preset], "preset": preset, **more}
+        rows.extend(simulated([{"condition": condition, **row} for row in own],
+                              {"settings": settings}))  # fmt: skip
 
-def write(
-    folder: Path, condition: str, c: float, rows: list[dict[str, Any]], preset: str, **settings: Any
-) -> Path:
-    path = folder / f"{condition}-{c}-{rows[0]['trial']}-{len(list(folder.iterdir()))}.json"
-    about = {"settings": {**PRESETS[preset], "preset": preset, **settings}, "condition": condition}
-    metrics.write_metrics(path, [{"condition": condition, **row} for row in rows], about)
-    return path
+    def both(*seed: int, shift: float = 0.0) -> list[dict[str, Any]]:
+        rng = np.random.default_rng(seed)
+        raw = trial_rows("raw", 0.3, seed[-1], rng, shift)
+        return raw + trial_rows("filtered", 0.3, seed[-1], rng, shift / 3)
 
-
-def make_study(folder: Path, trials: int = 4) -> list[Path]:
-    """Write the jobs of a whole study: as-written is the base, all arms at C_s = 0.3."""
-    folder.mkdir(parents=True, exist_ok=True)
-    paths = []
-    for preset in PRESETS:
-        for c, trial in itertools.product(PROBABILITIES, range(trials)):
-            rng = np.random.default_rng([list(PRESETS).index(preset), round(10 * c), trial])
-            base = preset == "as-written"
-            arms = ["raw", "filtered"]
-            if base and c == 0.3:
-                arms += ARMS
-            if base and c == 0:
-                arms += ["high-quality-only"]
-            rows = [row for arm in arms for row in
-                    trial_rows(arm, c, trial, rng, detailed=base and c == 0.3)]  # fmt: skip
-            if preset == "as-run" and c == 0.5 and trial == 1:
-                rows = trial_rows("raw", c, trial, rng)
-                rows.append({"trained_on": "filtered", "trial": 1, "spurious_probability": c,
-                             "metric": "diverged_at_step", "value": 7})  # fmt: skip
-            paths.append(write(folder, preset, c, rows, preset))
-    for number, switch in enumerate(SWITCHES):
-        for trial in range(3):
-            rng = np.random.default_rng([7, number, trial])
-            shift = -0.3 if switch == "encoder" else 0.0
-            rows = trial_rows("raw", 0.3, trial, rng, shift)
-            rows += trial_rows("filtered", 0.3, trial, rng, shift / 3)
-            other = {"figure1_definition": "as-run"} if switch == "test" else {}
-            paths.append(write(folder, f"bridge~{switch}", 0.3, rows, "as-written", **other))
+    for preset, c, trial in itertools.product(PRESETS, PROBABILITIES, range(trials)):
+        rng = np.random.default_rng([list(PRESETS).index(preset), round(10 * c), trial])
+        more = {0.3: ARMS, 0.0: ("high-quality-only",)} if preset == "as-written" else {}
+        if (preset, c, trial) == ("as-run", 0.5, 1):
+            own = [*trial_rows("raw", c, trial, rng), lost("filtered", c, 1, "diverged_at_step", 7)]
+        else:
+            arms = ("raw", "filtered", *more.get(c, ()))
+            own = [row for arm in arms for row in trial_rows(arm, c, trial, rng)]
+        add(preset, own, preset)
+    for (number, switch), trial in itertools.product(enumerate(SWITCHES), range(3)):
+        other = {"figure1_definition": "as-run"} if switch == "test" else {}
+        shift = -0.3 if switch == "encoder" else 0.0
+        add(f"bridge~{switch}", both(7, number, trial, shift=shift), **other)
     cells = itertools.product((0.02, 0.005, 0.0004), ("groups", "partner"), ("practical", "zero"))
-    for number, (noise, model, bias) in enumerate(cells):
-        for trial in range(3):
-            rng = np.random.default_rng([8, number, trial])
-            rows = trial_rows("raw", 0.3, trial, rng) + trial_rows("filtered", 0.3, trial, rng)
-            if bias == "zero":
-                for row in rows:
-                    row["value"] = 0.0 if row["metric"] == "purified_features" else row["value"]
-                    row["value"] += 0.2 * (row["metric"] == "accuracy")
-            if (noise, model, bias) == (0.02, "partner", "practical"):
-                rows = [{"trained_on": arm, "trial": trial, "spurious_probability": 0.3,
-                         "metric": "silenced_at_step", "value": 60}
-                        for arm in ("raw", "filtered")]  # fmt: skip
-            name = f"grid~{noise:g}~{model}~{bias}"
-            paths.append(write(folder, name, 0.3, rows, "as-written", image_noise=noise,
-                               misalignment=model, bias_schedule=bias))  # fmt: skip
-    return paths
+    for (number, (noise, model, bias)), trial in itertools.product(enumerate(cells), range(3)):
+        own = both(8, number, trial)
+        if (noise, model, bias) == (0.02, "partner", "practical"):
+            own = [lost(arm, 0.3, trial, "silenced_at_step", 60) for arm in ("raw", "filtered")]
+        add(f"grid~{noise:g}~{model}~{bias}", own, image_noise=noise, misalignment=model,
+            bias_schedule=bias)  # fmt: skip
+    is_point = [row["metric"] == "neuron_alignment" for row in rows]
+    return Tables({
+        "simulation": tidy("simulation", itertools.compress(rows, np.logical_not(is_point))),
+        "simulation_points": tidy("simulation_points", itertools.compress(rows, is_point)),
+    })  # fmt: skip
 
 
-@pytest.fixture(scope="module")
-def whole(tmp_path_factory) -> tuple[Path, str, Tables]:
-    folder = tmp_path_factory.mktemp("study")
-    page = report({**NOTHING, "simulation": make_study(folder / "results")}, folder)
-    names = TIDY
-    return folder, page, read({name[:-4]: folder / "tables" / name for name in names})
-
-
-def of(tables: Tables, condition: str, metric: str, arm: str, c: float) -> pd.Series:
+def of(condition: str, metric: str, arm: str, c: float) -> pd.Series:
     """Return a measure in its main definition by trial, straight from the table."""
-    t = tables.simulation
-    own = t[(t["condition"] == condition) & (t["metric"] == metric) & (t["trained_on"] == arm)
-            & (t["spurious_probability"] == c)]  # fmt: skip
-    if metric in MEASURES:
-        own = own[own["definition"] == own["definition_main"]]
+    keys = {"condition": condition, "metric": metric, "trained_on": arm, "spurious_probability": c}
+    own = where(study().simulation, **keys).query("definition == definition_main")
     return own.set_index("trial")["value"].sort_index()
 
 
-def words(page: str) -> str:
-    return " ".join(html.unescape(" ".join(reading(page).words)).split())
+def drawn(name: str, of_study: Tables | None = None) -> charts.Drawing:
+    drawing = draw_of(name)(of_study or study())
+    assert isinstance(drawing, charts.Drawing)
+    return drawing
 
 
-def drawn_table(folder: Path, name: str) -> pd.DataFrame:
-    return pd.read_csv(figure_file(folder, f"{name}.csv"))
-
-
-def printed(tables: Tables, start: str) -> Any:
-    found = comparison_simulation.simulation(tables, 0.95)
-    (table,) = [table for table in found if table.caption.startswith(start)]
-    return table
-
-
-def test_conditions_are_told_apart(whole):
-    _, _, tables = whole
-    t = tables.simulation
+def test_conditions_are_told_apart() -> None:
+    t = study().simulation
     assert set(t["kind"]) == {"preset", "bridge", "grid"}
     assert set(t.loc[t["kind"] == "bridge", "switch"]) == set(SWITCHES)
     assert t.loc[t["kind"] != "bridge", "switch"].isna().all()
@@ -228,219 +123,202 @@ def test_conditions_are_told_apart(whole):
     assert noise["as-run"] == 0
     assert noise["as-written"] == pytest.approx(0.02)
     assert noise["grid~0.005~groups~zero"] == pytest.approx(0.005)
-    assert not set(t["metric"]) & {"tsne", "neuron_alignment"}
-    assert set(tables.simulation_points["metric"]) == {"tsne", "neuron_alignment"}
 
 
 @pytest.mark.parametrize(("unit", "expected"), [("std", 0.25), ("variance", 0.5), ("energy", 0.2)])
-def test_noise_is_a_variance_per_coordinate_whatever_its_unit(unit, expected):
-    from mispair.simulation.report.rows import simulated
-
+def test_noise_is_a_variance_per_coordinate_whatever_its_unit(unit: str, expected: float) -> None:
     settings = {"preset": "as-run", "image_noise": 0.5, "noise_unit": unit, "d1": 2.5}
     (row,) = simulated([{"metric": "accuracy", "value": 1}], {"settings": settings})
     assert row["image_noise_variance"] == pytest.approx(expected)
     assert (row["condition"], row["kind"]) == ("as-run", "preset")
 
 
-def test_figure_1_shows_the_best_two_thirds_of_each_measure_and_arm(whole):
-    folder, _, tables = whole
-    found = drawn_table(folder, "simulation_figure1_as_written").query("layer == 'best'")
+# Selections and effects
+
+
+def test_a_preset_is_measured_in_its_own_definition() -> None:
+    for preset in PRESETS:
+        own = selections.runs(selections.of_preset(study().simulation, preset), "accuracy")
+        assert own.loc[(0.3, 2), "raw"] == of(preset, "accuracy", "raw", 0.3)[2]
+
+
+def test_the_oracle_is_the_raw_arm_of_the_same_trial_at_c_s_0() -> None:
+    own = selections.runs(selections.of_preset(study().simulation, "as-written"), "accuracy")
+    clean = of("as-written", "accuracy", "raw", 0.0)
+    assert own["oracle"].xs(0.5, level="spurious_probability").to_dict() == clean.to_dict()
+
+
+@pytest.mark.parametrize(
+    ("switch", "condition"), [("encoder", "bridge~encoder"), (effects.FAR_END, "as-run")]
+)
+def test_every_switch_of_the_bridge_is_compared_in_the_same_trials(
+    switch: str, condition: str
+) -> None:
+    found = effects.bridge_changes(study()).set_index(["switch", "trained_on", "metric"])
+    assert set(found.index.get_level_values("switch")) == {*SWITCHES, effects.FAR_END}
+    changes = {}
+    for arm in ("raw", "filtered"):
+        here = of(condition, "purified_features", arm, 0.3)
+        there = of("as-written", "purified_features", arm, 0.3)
+        # The far end has the C_s of the bridge, and three of its trials are those of the bridge.
+        changes[arm] = (here - there).loc[[0, 1, 2]]
+    changes["gain"] = changes["filtered"] - changes["raw"]
+    for name, values in changes.items():
+        row = found.loc[(switch, name, "purified_features")]
+        low, high = stats.t.interval(0.95, 2, values.mean(), stats.sem(values))
+        assert row[["value", "low", "high", "n"]].tolist() == pytest.approx(
+            [values.mean(), low, high, 3]
+        )
+
+
+def test_the_switch_of_the_definition_is_measured_in_its_own() -> None:
+    row = effects.bridge_changes(study()).set_index(["switch", "trained_on", "metric"])
+    # The other definition is a tenth of the level at C_s = 0 lower.
+    assert row.loc[("test", "raw", "silhouette"), "value"] == pytest.approx(-0.01, abs=0.005)
+    assert effects.bridge_changes(Tables({})).empty
+
+
+# Figures
+
+
+def test_figure_1_shows_the_best_two_thirds_of_each_measure_and_arm() -> None:
+    found = drawn("simulation_figure1_as_written").data.query("layer == 'best'")
     found = found.set_index(["metric", "trained_on", "spurious_probability"])["value"]
     assert len(found) == len(MEASURES) * len(PROBABILITIES) * 2
     for (metric, arm, c), value in found.items():
-        values = sorted(of(tables, "as-written", metric, arm, c))
+        values = sorted(of("as-written", metric, arm, c))
         assert value == pytest.approx(np.mean(values[-3:]))  # 2/3 of 4, rounded
 
 
-def test_a_preset_is_judged_in_its_own_definition(whole):
-    _, _, tables = whole
-    for preset in PRESETS:
-        own = simulation_runs.runs(simulation_runs.of_preset(tables.simulation, preset), "accuracy")
-        found = own.loc[(0.3, 2), "raw"]
-        assert found == of(tables, preset, "accuracy", "raw", 0.3)[2]
+def test_one_trial_makes_a_figure_without_empty_layers() -> None:
+    drawing = drawn("simulation_figure1_as_written", study(1))
+    assert set(drawing.data["layer"]) == {"run", "mean", "published"}
+    assert "datum.layer == 'best'" not in drawing.chart.to_json()
 
 
-def test_the_oracle_is_the_raw_arm_of_the_same_trial_at_c_s_0(whole):
-    _, _, tables = whole
-    own = simulation_runs.of_preset(tables.simulation, "as-written")
-    clean = of(tables, "as-written", "accuracy", "raw", 0.0)
-    raw = of(tables, "as-written", "accuracy", "raw", 0.5)
-    gain = simulation_runs.differences(own, "accuracy", "raw", "oracle")
-    assert gain.xs(0.5, level="spurious_probability").to_dict() == (raw - clean).to_dict()
+def test_other_figures_have_the_neurons_at_the_largest_c_s() -> None:
+    cosines = drawn("simulation_cosines").data
+    sums = cosines.groupby(["condition", "tower", "trained_on"])["value"].sum()
+    assert sums.to_numpy() == pytest.approx(np.ones(8))
+    assert set(cosines["spurious_probability"]) == {0.5}
+    mixing = drawn("simulation_mixing").data
+    assert len(mixing) == 2 * 2 * 2 * 80  # one trial of each preset
+    assert (set(mixing["trial"]), set(mixing["spurious_probability"])) == ({0}, {0.5})
 
 
-def test_the_table_of_arms_pairs_by_trial(whole):
-    _, _, tables = whole
-    table = printed(tables, "All arms, as-written")
-    rows = {row[1]: row for row in table.rows}
-    assert set(row[0] for row in table.rows) == {general(0.3)}
-    assert len(rows) == 4 + len(ARMS)  # raw, filtered, S_h alone and the oracle besides
-    raw = of(tables, "as-written", "accuracy", "raw", 0.3)
+def test_a_preset_of_failed_runs_only_is_not_called_not_run() -> None:
+    row = lost("raw", 0.3, 0, "silenced_at_step", 60)
+    failed = simulated([row], {"settings": {"preset": "as-run"}})
+    alone = Tables({"simulation": tidy("simulation", failed)})
+    for preset, reason in (("as-run", "gave a result"), ("as-written", "compare_presets")):
+        hole = draw_of(f"simulation_figure1_{preset.replace('-', '_')}")(alone)
+        assert isinstance(hole, charts.Hole)
+        assert reason in texts.text(hole.reason)
+    assert len(pages.holes(alone)) == 1
+
+
+# Tables and notes
+
+
+def cells(table: Table, *keys: int) -> dict[Any, tuple[Any, ...]]:
+    """Return the rows of a table by some of their cells."""
+    return {tuple(row[key] for key in keys): row for row in table.rows}
+
+
+def test_the_table_of_arms_pairs_by_trial() -> None:
+    own = selections.of_preset(study().simulation, "as-written")
+    rows = cells(tables.arms(own, "as-written", 0.95), 0, 1)
+    assert len(rows) == 4 + len(ARMS)  # raw, filtered, S_h alone and the oracle
+    raw = of("as-written", "accuracy", "raw", 0.3)
     for label, arm, c in (("every caption replaced", "replace-all", 0.3),
                           ("S_h alone", "high-quality-only", 0.0),
                           ("right captions only", "raw", 0.0)):  # fmt: skip
-        values = of(tables, "as-written", "accuracy", arm, c)
-        test = stats.ttest_rel(values, raw)
-        cell = rows[label][4]
+        values = of("as-written", "accuracy", arm, c)
+        cell = rows[general(0.3), label][4]
         assert (cell.value, cell.spread) == pytest.approx((values.mean(), values.std()))
         assert cell.beside.value == pytest.approx((values - raw).mean())
-        assert cell.beside.mark == ("*" if test.pvalue < 0.05 else "")
+        significant = stats.ttest_rel(values, raw).pvalue < 0.05
+        assert cell.beside.mark == ("*" if significant else "")
 
 
-def test_every_switch_of_the_bridge_is_compared_in_the_same_trials(whole):
-    _, _, tables = whole
-    found = conditions.bridge_changes(tables)
-    found = found.set_index(["switch", "trained_on", "metric"])
-    assert set(found.index.get_level_values("switch")) == {*SWITCHES, conditions.FAR_END}
-    for switch, condition in (("encoder", "bridge~encoder"), (conditions.FAR_END, "as-run")):
-        changes = {}
-        for arm in ("raw", "filtered"):
-            here = of(tables, condition, "purified_features", arm, 0.3)
-            there = of(tables, "as-written", "purified_features", arm, 0.3)
-            changes[arm] = (here - there).loc[[0, 1, 2]]
-        changes["gain"] = changes["filtered"] - changes["raw"]
-        for name, values in changes.items():
-            row = found.loc[(switch, name, "purified_features")]
-            low, high = stats.t.interval(0.95, 2, values.mean(), stats.sem(values))
-            assert row["n"] == 3
-            assert row[["value", "low", "high"]].tolist() == pytest.approx(
-                [values.mean(), low, high]
-            )
-    assert conditions.largest_changes(found.reset_index())["accuracy"]["switch"] == "encoder"
-
-
-def test_the_switch_of_the_definition_is_measured_in_its_own(whole):
-    _, _, tables = whole
-    row = conditions.bridge_changes(tables).set_index(["switch", "trained_on", "metric"])
-    # The other definition lies a tenth of the level at C_s = 0 lower.
-    assert row.loc[("test", "raw", "silhouette"), "value"] == pytest.approx(-0.01, abs=0.005)
-
-
-def test_the_grid_judges_every_cell_and_names_what_was_lost(whole):
-    folder, page, tables = whole
-    cells = {(*cell.position[:2], cell.bias): cell for cell in conditions.grid_cells(tables)}
-    assert len(cells) == 12
-    assert list(dict.fromkeys(noise for noise, *_ in cells)) == ["0.0004", "0.005", "0.02"]
-    cell = cells["0.005", "groups", "practical"]
+def test_the_grid_judges_every_cell_and_names_what_was_lost() -> None:
+    rows = cells(tables.grid(study(), 0.95), 0, 1, 2)
+    assert len(rows) == 12
+    assert list(dict.fromkeys(noise.value for noise, *_ in rows)) == pytest.approx(
+        [0.0004, 0.005, 0.02]
+    )
+    row = rows[Number(0.005, "g"), "groups", "practical"]
     name = "grid~0.005~groups~practical"
-    gains = of(tables, name, "accuracy", "filtered", 0.3) - of(tables, name, "accuracy", "raw", 0.3)
-    low = stats.t.interval(0.95, 2, gains.mean(), stats.sem(gains))[0]
-    assert cell.gains["accuracy"].low == pytest.approx(low)
-    assert cell.mark("accuracy") == ("holds" if low > 0 else "open")
-    lost = cells["0.02", "partner", "practical"]
-    assert lost.mark("accuracy") == ""
-    assert lost.failed == "filtered silenced in 3 of 3 and raw silenced in 3 of 3"
-    drawn = drawn_table(folder, "simulation_grid")
-    assert drawn.loc[drawn["failed"].notna(), "text"].eq("silenced").all()
-    assert "training of raw was silenced at C s 0.3, trials 0, 1, 2 (step 60)" in words(page)
-    assert "training of filtered diverged at C s 0.5, trial 1 (step 7)" in words(page)
+    gains = of(name, "accuracy", "filtered", 0.3) - of(name, "accuracy", "raw", 0.3)
+    low, high = stats.t.interval(0.95, 2, gains.mean(), stats.sem(gains))
+    assert (row[8].value, row[8].spread) == pytest.approx((gains.mean(), (high - low) / 2))
+    assert row[9] == ("holds" if low > 0 else "open")
+    silenced = rows[Number(0.02, "g"), "partner", "practical"]
+    assert silenced[4:10] == (None,) * 6
+    assert silenced[-1].count("3 runs silenced at step 60") == 2
 
 
-def test_wrong_curves_show_how_soft_the_tolerances_are():
-    # Counted by hand on the digitised curves of figure 1.
-    counts = {foil.name: (foil.passed, foil.points) for foil in reproduction.foils()}
-    assert [*counts.values()] == [(61, 80), (32, 72), (28, 88), (40, 88)]
+def test_trainings_that_ended_early_are_named() -> None:
+    found = {(note.values["condition"], note.values["arm"]): note for note in pages.holes(study())}
+    note = found["grid~0.02~partner~practical", "raw"]
+    assert (note.values["trials"], note.values["first"], note.values["last"]) == ([0, 1, 2], 60, 60)
+    assert "silenced at C_s 0.3, trials 0, 1, 2 (step 60)" in texts.text(note)
+    assert found["as-run", "filtered"].values["event"] == "diverged_at_step"
 
 
-def test_other_figures_hold_the_means_of_the_trials(whole):
-    folder, _, tables = whole
-    captions = drawn_table(folder, "simulation_captions")
-    t = tables.simulation
-    own = t[(t["condition"] == "as-run") & (t["metric"] == "caption_true")
-            & (t["source"] == "raw") & (t["spurious_probability"] == 0.3)]  # fmt: skip
-    row = captions.query("condition == 'as-run' and metric == 'caption_true' and source == 'raw'"
-                         " and spurious_probability == 0.3").iloc[0]  # fmt: skip
-    assert row["value"] == pytest.approx(own["value"].mean())
-    norm = drawn_table(folder, "simulation_alignments").query("metric == 'alignment_norm'")
-    assert norm.query("source == 'measured' and step == 20")["value"].item() == pytest.approx(
-        1e-3 * 1.1**20
+def test_points_that_are_missed_are_listed_with_their_differences() -> None:
+    own = selections.of_preset(study().simulation, "as-run")
+    missed = [point for point in selections.points(own) if not point.within(point.mean)]
+    table = tables.not_reproduced(own, "as-run")
+    assert len(table.rows) == len(missed) > 0
+    assert [row[5].value for row in table.rows] == pytest.approx(
+        [point.mean - point.published for point in missed]
     )
-    cosines = drawn_table(folder, "simulation_cosines")
-    assert cosines.groupby(["condition", "tower", "trained_on"])["value"].sum().to_numpy() == (
-        pytest.approx(np.ones(8))
-    )
-    assert set(cosines["spurious_probability"]) == {0.5}
-    assert len(drawn_table(folder, "simulation_tsne")) == 800
-    assert len(drawn_table(folder, "simulation_mixing")) == 320
 
 
-def test_one_trial_makes_a_page_without_empty_layers(tmp_path):
-    paths = [path for path in make_study(tmp_path / "results", 1) if "as-written-" in path.name]
-    report({**NOTHING, "simulation": paths}, tmp_path)
-    found = drawn_table(tmp_path, "simulation_figure1_as_written")
-    assert set(found["layer"]) == {"run", "mean", "published"}
-    spec = figure_file(tmp_path, "simulation_figure1_as_written.vl.json").read_text()
-    assert "datum.layer == 'best'" not in spec
-
-
-def test_a_preset_of_failed_runs_only_is_not_called_not_run():
-    rows = [
-        {
-            "preset": "as-run",
-            "condition": "as-run",
-            "kind": "preset",
-            "trained_on": "raw",
-            "metric": "silenced_at_step",
-            "spurious_probability": 0.3,
-            "trial": 0,
-            "value": 60,
-        }
-    ]
-    tables = Tables({"simulation": tidy("simulation", rows)})
-    for preset, reason in (("as-run", "gave a result"), ("as-written", "compare_presets")):
-        hole = draw_of(f"simulation_figure1_{preset.replace('-', '_')}")(tables)
-        assert isinstance(hole, charts.Hole)
-        assert reason in texts.text(hole.reason)
-    assert len(notes.holes(tables)) == 1
-
-
-def test_noise_to_signal_and_definitions_are_printed(whole):
-    _, page, tables = whole
-    rows = {row[0]: row for row in printed(tables, "What was run").rows}
-    noise, (image, text) = rows["as-written"][5:7]
+def test_what_was_run_has_noise_and_settings_of_both_presets() -> None:
+    rows = cells(tables.setting(study().simulation), 0)
+    noise, (image, text) = rows["as-written",][5:7]
     assert (noise.value, image.value, text.value) == pytest.approx((0.02, 9, 5))
-    assert rows["as-run"][5].value == 0
-    text = words(page)
-    for caption in ("The same runs in both definitions, as-run", "Accuracy by protocol, as-run",
-                    "What a neuron consists of, as-written", "All arms, as-written",
-                    "Gap to the same run continued"):  # fmt: skip
-        assert caption in text
-    assert " nan" not in text.lower()
-
-
-def test_settings_of_both_presets_stand_side_by_side(whole):
-    _, _, tables = whole
-    (table,) = notes.settings(tables)
+    assert rows["as-run",][5].value == 0
+    origin = [row for preset in PRESETS for row in
+              origins("simulation", {"settings": PRESETS[preset]}, preset)]  # fmt: skip
+    origin += origins("simulation", {"settings": {"bias_schedule": "zero"}}, "grid~1~groups~zero")
+    (table,) = pages.settings(study().replace(provenance=tidy("provenance", origin)))
     assert table.heads == ("setting", "as-written", "as-run")
-    rows = {row[0]: row[1:] for row in table.rows}
-    assert rows["loss"] == ("spectral", "infonce")
-    assert rows["bias_schedule"] == ("practical", "practical")  # not the grid's
+    of_setting = cells(table, 0)
+    assert of_setting["loss",][1:] == ("spectral", "infonce")
+    assert of_setting["bias_schedule",][1:] == ("practical", "practical")  # not the grid's
 
 
-def test_the_order_of_jobs_changes_no_byte_and_no_figure_is_too_large(whole, tmp_path):
-    folder, page, _ = whole
-    paths = make_study(tmp_path / "results")[::-1]
-    assert report({**NOTHING, "simulation": paths}, tmp_path) == page
-    for path in sorted((folder / "figures").glob("*/*")):
-        assert path.read_bytes() == figure_file(tmp_path, path.name).read_bytes(), path.name
-    assert len(page.encode()) < 2_500_000
+def test_every_choice_is_printed_with_what_the_text_says_and_this_run_took() -> None:
+    provenance = {"settings": {**PRESETS["as-written"], "temperature": 40.0}}
+    origin = tidy("provenance", origins("simulation", provenance, "as-written"))
+    rows = cells(tables.unstated(study().replace(provenance=origin)), 0)
+    assert {name for (name,) in rows} == set(UNSTATED)
+    assert rows["temperature",][1:] == ("100.0", "40.0", UNSTATED["temperature"])
+    for text in UNSTATED.values():
+        assert text.split(":")[0] in ("open", "contradictory", "repaired")
+    assert tables.unstated(Tables({})).rows == ()
 
 
-def test_names_of_conditions_stay_text(tmp_path):
-    evil = "bridge~<script>alert('x')</script>"
-    rng = np.random.default_rng(0)
-    paths = [path for path in make_study(tmp_path / "results", 1) if "as-written-" in path.name]
-    rows = trial_rows("raw", 0.3, 0, rng) + trial_rows("filtered", 0.3, 0, rng)
-    bad = tmp_path / "results" / "evil.json"
-    about = {"settings": {**PRESETS["as-written"], "preset": "as-written"}, "condition": evil}
-    metrics.write_metrics(bad, [{"condition": evil, **row} for row in rows], about)
-    page = report({**NOTHING, "simulation": [*paths, bad]}, tmp_path)
-    assert "<script>alert" not in page
-    assert "alert('x')" in words(page)
+def test_statements_are_next_to_the_repaired_preset_with_the_steps_of_their_failures() -> None:
+    def of_condition(condition: str, **values: float) -> list[dict[str, Any]]:
+        kind, _, switch = condition.partition("~")
+        here = {"condition": condition, "kind": kind if switch else "preset", "switch": switch}
+        here |= {"preset": "as-written", "spurious_probability": 0.3, "trained_on": "raw"}
+        return [
+            {**here, "metric": metric, "value": value + trial, "trial": trial}
+            for metric, value in values.items() for trial in range(3)
+        ]  # fmt: skip
 
-
-if __name__ == "__main__":  # python -m tests.simulation.test_reporting_simulation DIR
-    import sys
-
-    target = Path(sys.argv[1])
-    report({**NOTHING, "simulation": make_study(target / "results", 15)}, target)
+    rows = of_condition("as-written", accuracy=0.8, purified_features=45)
+    rows += of_condition("literal~bias", silenced_at_step=140)
+    rows += of_condition("literal~codes", accuracy=0.7, purified_features=40)
+    table = tables.literal(Tables({"simulation": tidy("simulation", rows)}))
+    found = {row[0].split(":")[0]: row for row in table.rows}
+    assert set(found) == {"none", *STATEMENTS}
+    assert found["bias"][1:3] == (whole(3), "raw: 3 runs silenced at step 140 to 142")
+    assert found["none"][2] is None
+    assert found["codes"][3].value == 41
+    assert tables.literal(Tables({})).rows == ()

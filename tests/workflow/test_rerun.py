@@ -152,7 +152,7 @@ def test_another_colour_reruns_the_report(run: Checkout) -> None:
     [
         ("stepsize/report/figures.py", "Step t"),
         ("image_text/report/figures_sweeps.py", "Silhouette (cosine)"),
-        ("simulation/report/figures_conditions.py", "Change of"),
+        ("simulation/report/figures.py", "Change of"),
     ],
 )
 def test_another_figure_of_a_study_draws_that_study_alone(

@@ -49,13 +49,9 @@ SUFFICIENCY = {
 }
 """Predictors of the sufficiency study, the best first."""
 
-SOURCES = {"raw": ORANGE, "generated": VIOLET, "filtered": BLUE}
 CHANGES = {"raw": ORANGE, "filtered": BLUE, "gain": INK}
-EQUATIONS = {"measured": INK, "Eq. 34": BLUE, "Eqs. 35-36": ORANGE}
 FEATURES = {"true": BLUE, "spurious": ORANGE, "other": GREY}
 """Features in relation to a neuron: its own, those spuriously correlated with it, and others."""
-ENTRIES = {"right": BLUE, "missing": GREY, "wrong": ORANGE}
-"""Features of a caption next to those of its image."""
 METHODS = {"CLIP": ORANGE, "LaCLIP": BLUE}
 """Trained on raw captions and on rewritten ones."""
 TOWERS = {"text": GREEN, "image": VIOLET}

@@ -11,15 +11,17 @@ import pandas as pd
 from scipy import stats
 
 from mispair.audit.rate import LEAST_POWER
-from mispair.audit.report.runs import (
+from mispair.audit.report.estimates import (
     CROSS_FITTED,
     MEMORISED,
     TRUSTED,
     UNTOUCHED,
     captions_are_right,
+    estimate,
+    numbers,
+    refusal,
     shown_rates,
 )
-from mispair.audit.report.words import estimate, numbers, refusal
 from mispair.report.claims import THIRD, Claim, Control, Measured, Part
 from mispair.report.questions import Question
 from mispair.report.statistics import (

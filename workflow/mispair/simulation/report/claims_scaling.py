@@ -1,19 +1,24 @@
 """The theorems' asymptotic statements, judged by slopes over the number of features d.
 
 Θ(1/d), o(1) and 1 − Θ(1) name no constants: a value at one d cannot agree or disagree with them.
+The slope of the logarithm on log d over several d can: it is -1 for Θ(1/d), 0 for Θ(1), and
+negative for o(1) wherever that is a power of d.
 """
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import pandas as pd
 
 from mispair.report.claims import SAME, Claim, Control, Measured
 from mispair.report.measures import Every
+from mispair.report.statistics import Effect, effect_of_estimate, effect_of_mean, trial_means
 from mispair.report.tables import Tables, where
-from mispair.simulation.report.runs import caption_runs, effect_by_trial, main
-from mispair.simulation.report.slopes import Slope, slope
+from mispair.simulation.report.selections import RUN, main, spurious
 
 PROFILE = "config/simulation-scaling.yaml"
 SWEEP = "simulate: {preset: as-written, scaling_trials: 10}"
@@ -37,7 +42,7 @@ MEASURES = {
 
 @dataclass(frozen=True)
 class OverD:
-    """The slope of log(mean over trials) on log(d) of a measure: see `slopes.slope`.
+    """The slope of log(mean over trials) on log(d) of a measure: see `slope`.
 
     Attributes
     ----------
@@ -77,9 +82,10 @@ class OfCaptions:
 
     def __call__(self, tables: Tables, confidence: float) -> Measured:
         """Return the mean over trials and all d."""
-        values = caption_runs(of_sweep(tables), self.metric, self.source)
+        rows = where(of_sweep(tables), metric=self.metric, source=self.source)
+        values = spurious(rows.dropna(subset=["value"]).groupby(RUN)["value"].mean())
         lacks = 1 - values if self.metric == "caption_true" else values
-        return Measured(effect_by_trial(lacks, confidence))
+        return Measured(effect_of_mean(trial_means(lacks), confidence, "trial"))
 
 
 CLAIMS = (
@@ -171,3 +177,92 @@ def fitted(table: pd.DataFrame, confidence: float) -> dict[tuple[str, str], Slop
         for (measure, name), by_d in values(table).items()
     }
     return {key: fit for key, fit in fits.items() if fit is not None}
+
+
+FEWEST = 3
+"""Fewest d that a slope needs: two points are always on a line."""
+
+
+@dataclass(frozen=True)
+class Slope:
+    """A fitted power law.
+
+    Attributes
+    ----------
+    effect : Effect
+        The slope with its intervals, from the spread over trials at each d.
+    means : dict of int to float
+        The mean over trials by d.
+    bounds : frozenset of int
+        d at which nothing was counted in any trial; the mean there is an upper bound.
+    departure : float
+        Largest factor between a mean and the fitted line: 1 on a power law.
+    """
+
+    effect: Effect
+    means: dict[int, float]
+    bounds: frozenset[int]
+    departure: float
+
+
+def slope(
+    values: Mapping[int, Sequence[float]],
+    confidence: float,
+    counted: Mapping[int, float] | None = None,
+) -> Slope | None:
+    r"""Fit log(mean over trials) = a + b log d by least squares.
+
+    With :math:`x_d = \log d` minus its mean and :math:`c_d = x_d / \sum x^2` the slope is
+    :math:`\sum c_d \log m_d`. Trials at each d are independent, and :math:`\log m_d` has the
+    variance :math:`s_d^2 / (n_d m_d^2)` (delta method); degrees of freedom are those of
+    Satterthwaite. The interval covers only the spread of the means; their distance from a power
+    law is `Slope.departure`.
+
+    Parameters
+    ----------
+    values : mapping of int to sequence of float
+        By d, one number at least 0 for each trial.
+    confidence : float
+        1 - α.
+    counted : mapping of int to float, optional
+        By d, the number of cases behind a trial's share. Where all shares are 0, the mean is
+        replaced by the upper 95 % limit 3 / (cases in all trials), or without it d is left out.
+
+    Returns
+    -------
+    Slope or None
+        None with fewer than `FEWEST` values of d.
+    """
+    means, variances, freedom, bounds = {}, {}, {}, set()
+    for d, replicates in sorted(values.items()):
+        observed = np.asarray(replicates, dtype=float)
+        observed = observed[np.isfinite(observed)]
+        if len(observed) < 2:
+            continue
+        mean = float(observed.mean())
+        cases = (counted or {}).get(d, math.nan) * len(observed)
+        if mean > 0:
+            means[d] = mean
+            variances[d] = float(observed.var(ddof=1)) / (len(observed) * mean**2)
+        elif math.isfinite(cases):
+            means[d], variances[d] = 3 / cases, 0.0
+            bounds.add(d)
+        else:
+            continue
+        freedom[d] = len(observed) - 1
+    if len(means) < FEWEST:
+        return None
+    x = np.log(list(means))
+    x -= x.mean()
+    weights = x / (x @ x)
+    y = np.log(list(means.values()))
+    value = float(weights @ y)
+    line = y.mean() + value * x
+    departure = float(np.exp(np.abs(y - line).max()))
+    parts = weights**2 * np.array(list(variances.values()))
+    trials = min(freedom.values()) + 1
+    error, degrees = math.sqrt(parts.sum()), 0.0
+    if error > 0:
+        degrees = parts.sum() ** 2 / (parts**2 / np.array(list(freedom.values()))).sum()
+    effect = effect_of_estimate(value, error, degrees, trials, confidence, "trial")
+    return Slope(effect, means, frozenset(bounds), departure)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -9,12 +10,23 @@ from typing import Literal, get_args
 
 import pandas as pd
 
-from mispair.report import published
+from mispair.report import published, style
 from mispair.report.claims import THIRD, Measure, Measured, Part
 from mispair.report.measures import Arms, share_of
+from mispair.report.statistics import mean_interval, trial_means
 from mispair.report.tables import Tables, where
-from mispair.simulation.report.reproduction import FEATURES, Point, neighbour, points
-from mispair.simulation.report.runs import PAIR, RUN, runs, spurious
+from mispair.simulation.report.selections import (
+    FEATURES,
+    PAIR,
+    PRESETS,
+    RUN,
+    Point,
+    neighbour,
+    of_preset,
+    points,
+    runs,
+    spurious,
+)
 from mispair.simulation.study import PRESETS as SETTINGS
 
 Pick = Callable[[pd.DataFrame], pd.DataFrame]
@@ -73,7 +85,7 @@ class Arm:
     Attributes
     ----------
     metric, name : str
-        The measure, and the arm: a column of `mispair.simulation.report.runs.runs`.
+        The measure, and the arm: a column of `mispair.simulation.report.selections.runs`.
     beside : str
         Another arm that a run must have as well.
     pick : callable
@@ -233,3 +245,43 @@ def shown(point: Point, what: Shown) -> float:
     if what == "neighbour":
         return neighbour(point.metric, point.trained_on, point.spurious_probability)
     return point.mean if what == "all" else point.best
+
+
+FAR_END = "all of them"
+"""Name of the far end of the bridge: the other preset itself."""
+
+
+def bridge_changes(tables: Tables, confidence: float = 0.95) -> pd.DataFrame:
+    """Compare every condition of the bridge with its base, at the same C_s and in the same trials.
+
+    Returns
+    -------
+    DataFrame
+        One row for each switch (and `FAR_END`), ``trained_on`` (raw, filtered, and gain =
+        filtered − raw) and measure, with the mean of condition − base, the t interval of its spread
+        over trials (``low``, ``high``) and the number of pairs. Each condition is measured in its
+        main definition. Empty without a bridge.
+    """
+    table = tables.simulation
+    bridge = where(table, kind="bridge")
+    sides = dict(iter(bridge.groupby("switch")))
+    base = next(iter(bridge["preset"]), "")
+    for opposite in PRESETS:
+        far = of_preset(table, opposite)
+        if sides and opposite != base and not far.empty:
+            sides[FAR_END] = far.merge(bridge[RUN].drop_duplicates(), on=RUN)
+    rows = []
+    for metric, (switch, of_switch) in itertools.product(style.MEASURES, sides.items()):
+        change = _with_gain(of_switch, metric) - _with_gain(of_preset(table, base), metric)
+        for name, values in change.items():
+            mean = mean_interval(trial_means(values), confidence)
+            if mean.n:
+                rows.append((switch, name, metric, mean.value, mean.low, mean.high, mean.n))
+    columns = ["switch", "trained_on", "metric", "value", "low", "high", "n"]
+    return pd.DataFrame(rows, columns=columns)
+
+
+def _with_gain(table: pd.DataFrame, metric: str) -> pd.DataFrame:
+    """Return raw, filtered and their difference (gain) of every run of one condition."""
+    wide = runs(table, metric)[list(PAIR)]
+    return wide.assign(gain=wide["filtered"] - wide["raw"])

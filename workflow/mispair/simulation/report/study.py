@@ -49,7 +49,6 @@ STUDY = Study(
         "Setting",
         "Figure 1",
         "What neurons learn",
-        "Captions and filter",
         "Arms",
         "Theory of training",
         "From one preset to the other",
@@ -95,41 +94,6 @@ STUDY = Study(
             "What neurons learn",
         ),
         Figure(
-            "simulation_tsne",
-            "Test images in the encoders' features",
-            "t-SNE of the image features of one trial at its largest C_s, coloured by class.",
-            "figure 5",
-            "What neurons learn",
-        ),
-        Figure(
-            "simulation_captions",
-            "What captions keep and what they add",
-            "Left: probability that a feature of the image is in the caption. Right: the same for "
-            "a feature that the image lacks and that is spuriously correlated with one of its own. "
-            "Where whole captions are redrawn, no features are correlated, and every feature that "
-            "the image lacks counts. Mean ± 1 standard deviation over trials.",
-            "theorem 4.3",
-            "Captions and filter",
-        ),
-        Figure(
-            "simulation_filter",
-            "What the filter replaced",
-            "Share of captions replaced by the decoder's, among those that belonged to another "
-            "image (or held a wrong feature) and among those that were right: mean ± 1 standard "
-            "deviation over trials.",
-            "",
-            "Captions and filter",
-        ),
-        Figure(
-            "simulation_samples",
-            "Captions before and after the filter",
-            "The first pairs of S_w of the first trial at the largest C_s. Each square is a "
-            "feature that the image or a caption has: right, missing from the caption, or wrong "
-            "(not the image’s, or of the wrong sign). A feature has the same place on both sides.",
-            "section 2.1",
-            "Captions and filter",
-        ),
-        Figure(
             "simulation_dynamics",
             "What neurons grow towards: own and spurious features",
             "Mean |alignment| of neurons, both encoders, with their own feature (that of their "
@@ -141,16 +105,6 @@ STUDY = Study(
             "Theory of training",
         ),
         Figure(
-            "simulation_alignments",
-            "Growth of the alignments: measured and by the equations",
-            "Left: norm of the alignments of all neurons with all features, mean over trials at "
-            "the largest C_s. "
-            "Right: distance of the equations' alignments from the measured ones, relative to "
-            "these.",
-            "Eqs. 34-36, appendix D",
-            "Theory of training",
-        ),
-        Figure(
             "simulation_bridge",
             "From one preset to the other, one switch at a time",
             "Each row throws one switch to the other preset's values and leaves the rest; the "
@@ -158,15 +112,6 @@ STUDY = Study(
             "gain is filtered − raw.",
             "",
             "From one preset to the other",
-        ),
-        Figure(
-            "simulation_grid",
-            "Where filtering helps: noise × misalignment × bias schedule",
-            "Gain by filtering in each condition: violet above zero, orange below. The paper's "
-            "conclusion holds (the 95 % interval is above zero), is reversed, or is open (the "
-            "interval holds zero). Grey: no trial has both arms.",
-            "",
-            "Sensitivity",
         ),
         Figure(
             "simulation_scaling",

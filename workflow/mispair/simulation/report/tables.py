@@ -1,105 +1,75 @@
-"""Tables of the simulation study: its setting, figure 1, its arms and what they learned."""
+"""The printed tables of the simulation study, in the order of its page."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable
+import itertools
 from dataclasses import replace
 
 import pandas as pd
 
-from mispair.report import published, style
+from mispair.core.words import count
+from mispair.report import style, texts
+from mispair.report.notes import Note
 from mispair.report.statistics import mean_interval
-from mispair.report.table import (
-    Cell,
-    Number,
-    Table,
-    between,
-    general,
-    mean_and_spread,
-    or_dash,
-    whole,
-)
+from mispair.report.table import Cell, Number, Table, general, mean_and_spread, or_dash, whole
 from mispair.report.tables import Tables, where
-from mispair.simulation.report.conditions import DIGITS, excludes_zero
-from mispair.simulation.report.reproduction import TOLERANCES, foils, points
-from mispair.simulation.report.runs import (
+from mispair.simulation.literal import STATEMENTS
+from mispair.simulation.presets import UNSTATED
+from mispair.simulation.report.claims_scaling import MEASURES, Slope, fitted, of_sweep, values
+from mispair.simulation.report.selections import (
     PAIR,
-    PRESETS,
-    best,
-    listed,
+    TOLERANCES,
     of_preset,
+    points,
     presets,
     runs,
 )
-from mispair.simulation.report.tables_conditions import (
-    literal,
-    slopes,
-    switches,
-    unstated,
-    whole_grid,
-)
+from mispair.simulation.study import PRESETS as SETTINGS
 
-MIXING = {
-    "top_alignment": "top |cos|",
-    "second_alignment": "second |cos|",
-    "alpha_share": "energy in the top feature",
-    "second_alpha_share": "energy in the second",
-    "residual_share": "energy outside both",
-    "residual_share_pure": "energy outside the top one",
-    "mixed_neurons": "neurons that mix a spurious pair",
-    "mixed_pairs_covered": "spurious pairs mixed by some neuron",
-}
+WRITTEN = "as-written"
+"""The preset that the text's statements are compared with."""
+
+DIGITS = {"purified_features": 1, "purified_magnitude": 3, "accuracy": 3, "silhouette": 3}
+"""Digits of the four measures of figure 1."""
 
 LONG = 12
 """A list of points with more rows than this is folded."""
 
+COUNTED = ("purified_features", "accuracy")
+"""Measures of the conditions around the presets."""
 
-CELL = ["spurious_probability", "trained_on"]
-"""Columns that name a row of most tables."""
+FAILED = {"silenced_at_step": "silenced", "diverged_at_step": "diverged"}
 
 
 def simulation(tables: Tables, confidence: float) -> list[Table]:
     """Return the study's tables."""
-    table = tables.simulation
-    printed = [_setting(table)]
-    for preset in presets(table):
-        of_condition = of_preset(table, preset)
-        printed += [
-            _figure1(of_condition, preset),
-            _not_reproduced(of_condition, preset),
-            _tolerances(of_condition, preset),
-            _definitions(of_condition, preset),
-            _arms(of_condition, preset, confidence),
-            _protocols(of_condition, preset),
-            _mixing(of_condition, preset),
-            _loss(of_condition, preset),
-        ]
-    printed += [unstated(tables), switches(tables, confidence), literal(tables)]
-    return [*printed, whole_grid(tables, confidence), *slopes(tables, confidence)]
+    of_presets = [(name, of_preset(tables.simulation, name)) for name in presets(tables.simulation)]
+    return [
+        setting(tables.simulation),
+        *(not_reproduced(table, name) for name, table in of_presets),
+        *(arms(table, name, confidence) for name, table in of_presets),
+        unstated(tables),
+        literal(tables),
+        grid(tables, confidence),
+        slopes(tables, confidence),
+    ]
 
 
-def _spreads(
-    rows: pd.DataFrame, column: str, names: Iterable[str], digits: int, counted: bool = True
-) -> list[Cell]:
-    """Return a cell for each name in a column: mean ± standard deviation of its rows, if any."""
-    groups = [rows.loc[rows[column] == name, "value"].dropna() for name in names]
-    return [mean_and_spread(of, digits, counted) if len(of) else None for of in groups]
-
-
-def _setting(table: pd.DataFrame) -> Table:
+def setting(table: pd.DataFrame) -> Table:
+    """Return what distinguishes the presets that were run."""
     rows = []
     for preset in presets(table):
         of_condition = of_preset(table, preset)
         noise = where(of_condition, metric="noise_to_signal").groupby("tower")["value"].mean()
         first = of_condition.iloc[0]
+        named = (first[key] for key in ("misalignment", "encoder", "bias_schedule",
+                                        "definition_main"))  # fmt: skip
+        c_s = sorted(set(of_condition["spurious_probability"].dropna()))
         rows.append((
-            preset, *(_text(first[name]) for name in
-                      ("misalignment", "encoder", "bias_schedule", "definition_main")),
+            preset, *(text if isinstance(text, str) and text else None for text in named),
             or_dash(first["image_noise_variance"], ".3g"),
             tuple(or_dash(noise.get(tower), 2) for tower in ("image", "text")),
-            listed(of_condition["spurious_probability"].dropna()),
-            whole(of_condition["trial"].nunique()),
+            ", ".join(map("{:g}".format, c_s)), whole(of_condition["trial"].nunique()),
         ))  # fmt: skip
     return Table(
         "What was run",
@@ -110,120 +80,49 @@ def _setting(table: pd.DataFrame) -> Table:
     )  # fmt: skip
 
 
-def _text(value: object) -> str | None:
-    return value if isinstance(value, str) and value else None
-
-
-def _figure1(table: pd.DataFrame, preset: str) -> Table:
-    rows = []
-    for metric in style.MEASURES:
-        digits = DIGITS[metric]
-        wide = runs(table, metric)
-        for probability, part in wide.groupby("spurious_probability"):
-            for arm in PAIR:
-                expected = published.figure1_curve(metric, arm).get(probability, math.nan)
-                rows.append((
-                    metric.replace("_", " "), general(probability), arm,
-                    mean_and_spread(part[arm], digits), or_dash(best(part[arm]), digits),
-                    or_dash(expected, digits),
-                    or_dash(part[arm].mean() - expected, digits, sign=True),
-                ))  # fmt: skip
-    return Table(
-        f"The four measures of figure 1, {preset}",
-        ("measure", "C_s", "trained on", "measured, all runs", "best two thirds of the runs",
-         "published (best 10 of 15)", "all runs − published"),
-        tuple(rows),
-        "A best-two-thirds mean needs at least three trials.",
-        folded=True,
-        section="Figure 1",
-    )  # fmt: skip
-
-
-def _not_reproduced(table: pd.DataFrame, preset: str) -> Table:
+def not_reproduced(table: pd.DataFrame, preset: str) -> Table:
+    """Return the published points that the mean of all runs misses."""
     compared = points(table)
     missed = [point for point in compared if not point.within(point.mean)]
-    chosen = sum(point.within(point.best) for point in compared)
     rows = [
         (
             point.metric.replace("_", " "), general(point.spurious_probability),
-            point.trained_on, Number(point.published, DIGITS[point.metric]),
-            mean_and_spread(point.values, DIGITS[point.metric]),
-            Number(point.mean - point.published, DIGITS[point.metric], sign=True),
-            Number(None, "g", spread=TOLERANCES[point.metric]),
-            or_dash(point.best, DIGITS[point.metric]),
+            point.trained_on, Number(point.published, digits),
+            mean_and_spread(point.values, digits),
+            Number(point.mean - point.published, digits, sign=True),
+            Number(None, "g", spread=TOLERANCES[point.metric]), or_dash(point.best, digits),
         )
         for point in missed
+        for digits in [DIGITS[point.metric]]
     ]  # fmt: skip
+    chosen = sum(point.within(point.best) for point in compared)
+    note = Note("simulation", "table_not_reproduced", chosen=chosen, compared=len(compared))
     return Table(
         f"Points of figure 1 not reproduced by all runs, {preset}: {len(rows)} of {len(compared)}",
         ("measure", "C_s", "trained on", "published", "all runs", "difference", "tolerance",
          "best two thirds of the runs"),
         tuple(rows),
-        "Published points are means of the best ten of fifteen runs. The best two thirds of the "
-        f"runs here reproduce {chosen} of {len(compared)} points.",
+        texts.text(note),
         folded=len(rows) > LONG,
         section="Figure 1",
     )  # fmt: skip
 
 
-def _tolerances(table: pd.DataFrame, preset: str) -> Table:
-    """Return which wrong curves the tolerances of figure 1 would pass as the published ones."""
-    rows = [
-        (foil.name, Number(foil.passed, 0, unit=f"of {foil.points}"))
-        for foil in foils()
-        if points(table)
-    ]
-    return Table(
-        f"How soft the tolerances of figure 1 are, {preset}",
-        ("each published point replaced by", "still within the tolerance"),
-        tuple(rows),
-        "Wrong curves that the tolerances pass: so many points can agree without the published "
-        "curve being reproduced.",
-        folded=True,
-        section="Figure 1",
-    )
-
-
-def _definitions(table: pd.DataFrame, preset: str) -> Table:
-    defined = where(table, metric=style.MEASURES, trained_on=PAIR)
-    defined = defined[defined["definition"].notna()]
-    names = [name for name in PRESETS if name in set(defined["definition"])]
-    if len(names) < 2:
-        return Table("", (), ())
-    rows = [
-        (
-            metric.replace("_", " "), general(probability), str(arm),
-            *_spreads(group, "definition", names, DIGITS[metric]),
-        )
-        for metric in style.MEASURES
-        for (probability, arm), group in where(defined, metric=metric).groupby(CELL)
-    ]  # fmt: skip
-    main = _text(defined["definition_main"].iloc[0])
-    return Table(
-        f"The same runs in both definitions, {preset}",
-        ("measure", "C_s", "trained on", *(f"defined {name}" for name in names)),
-        tuple(rows),
-        f"The main definition of this preset is {main}; figures and verdicts use it.",
-        folded=True,
-        section="Figure 1",
-    )
-
-
-def _arms(table: pd.DataFrame, preset: str, confidence: float) -> Table:
+def arms(table: pd.DataFrame, preset: str, confidence: float) -> Table:
+    """Return all arms at the C_s at which more than figure 1's were run."""
     wide = {metric: runs(table, metric) for metric in style.MEASURES}
+    further = [arm for arm in style.ARMS if arm not in (*PAIR, "oracle", "high-quality-only")]
+    measured = [wide[metric][further].dropna(how="all").index for metric in COUNTED]
+    detailed = measured[0].union(measured[1]).to_frame(index=False)
     rows: list[tuple[Cell, ...]] = []
-    extra = [arm for arm in style.ARMS if arm not in (*PAIR, "oracle", "high-quality-only")]
-    detailed = wide["accuracy"][extra].dropna(how="all").index
-    detailed = detailed.union(wide["purified_features"][extra].dropna(how="all").index)
-    probabilities = detailed.get_level_values("spurious_probability")
-    for probability in sorted(set(probabilities)):
-        index = detailed[probabilities == probability]
-        measures = {metric: values.reindex(index) for metric, values in wide.items()}
+    for probability, index in detailed.groupby("spurious_probability"):
+        keys = pd.MultiIndex.from_frame(index)
+        measures = {metric: of_runs.reindex(keys) for metric, of_runs in wide.items()}
         for arm, label in style.ARM_WORDS.items():
-            trials = max(int(values[arm].count()) for values in measures.values())
+            trials = max(int(of_runs[arm].count()) for of_runs in measures.values())
             cells = (
-                _arm_cell(values, arm, DIGITS[metric], confidence)
-                for metric, values in measures.items()
+                _against_raw(of_runs, arm, DIGITS[metric], confidence)
+                for metric, of_runs in measures.items()
             )
             if trials:
                 rows.append((general(probability), label, *cells, whole(trials)))
@@ -231,83 +130,146 @@ def _arms(table: pd.DataFrame, preset: str, confidence: float) -> Table:
         f"All arms, {preset}: mean ± 1 standard deviation [difference to raw]",
         ("C_s", "trained on", *(name.split(" (")[0] for name in style.MEASURES.values()), "trials"),
         tuple(rows),
-        "Differences are paired by trial; * marks those whose "
-        f"{100 * confidence:g} % interval does not hold zero. Right captions only: the raw arm of "
-        "the same trial at C_s = 0. S_h alone does not depend on C_s.",
+        texts.text(Note("simulation", "table_arms", confidence=confidence)),
         section="Arms",
     )
 
 
-def _arm_cell(measures: pd.DataFrame, arm: str, digits: int, confidence: float) -> Number:
+def _against_raw(measures: pd.DataFrame, arm: str, digits: int, confidence: float) -> Number:
     cell = mean_and_spread(measures[arm], digits, counted=False)
     gain = mean_interval((measures[arm] - measures["raw"]).dropna().tolist(), confidence)
     if arm == "raw" or not gain.n:
         return cell
-    star = "*" if excludes_zero(gain.low, gain.high) else ""
+    star = "*" if gain.low > 0 or gain.high < 0 else ""
     return replace(cell, beside=Number(gain.value, digits, sign=True, mark=star))
 
 
-def _protocols(table: pd.DataFrame, preset: str) -> Table:
-    accuracies = where(table, metric="accuracy_by_protocol", trained_on=PAIR)
-    counts = runs(table, "purified_features").groupby("spurious_probability").mean()
-    rows = []
-    for (probability, arm, prompts, margin), group in accuracies.groupby(
-        [*CELL, "prompts", "margin"]
-    ):
-        trained, zero = (where(group, bias=bias)["value"].mean() for bias in ("trained", "zero"))
-        purified = counts[arm].get(probability, math.nan)
-        rows.append((
-            general(probability), str(arm), f"{prompts}, margin {margin:g}",
-            *_spreads(group, "bias", ("trained", "zero"), 3),
-            or_dash(zero - trained, 3, sign=True), or_dash(purified, 1),
-        ))  # fmt: skip
+def unstated(tables: Tables) -> Table:
+    """Return the choices of preset as-written that the text does not settle."""
+    rows: list[tuple[Cell, ...]] = []
+    if WRITTEN in presets(tables.simulation):
+        written = where(tables.provenance, artefact="simulation", condition=WRITTEN)
+        used = dict(zip(written["key"], written["text"].astype(str), strict=True))
+        rows = [
+            (name, str(SETTINGS[WRITTEN][name]), used.get(f"settings.{name}"), text)
+            for name, text in UNSTATED.items()
+        ]
     return Table(
-        f"Accuracy by protocol, {preset}",
-        ("C_s", "trained on", "prompts and test margin", "biases as trained", "biases zero",
-         "zero − trained", "purified features"),
+        f"What the text leaves to choose, and what preset {WRITTEN} (as written, repaired) takes",
+        ("setting", "preset", "this run", "what the text says"),
         tuple(rows),
-        "Accuracy alone is no evidence of purity: where it does not fall without the biases, it "
-        "does not rest on purified features.",
+        texts.text(Note("simulation", "table_unstated")),
         folded=True,
-        section="Arms",
+        section="Setting",
+    )
+
+
+def literal(tables: Tables) -> Table:
+    """Return the measures where the text's statements replace repairs."""
+    table = where(tables.simulation, kind="literal")
+    rows = []
+    if not table.empty:
+        repaired = of_preset(tables.simulation, WRITTEN)
+        repaired = where(repaired, spurious_probability=set(table["spurious_probability"]))
+        rows = [_statement("none: as written, repaired", repaired)]
+        rows += [
+            _statement(f"{switch}: {text}", where(table, switch=switch))
+            for switch, text in STATEMENTS.items()
+        ]
+    return Table(
+        "As written, literally: the text’s statements in place of repairs",
+        ("statement", "trials", "runs that failed", *(
+            f"{style.MEASURES[metric].split(' (')[0].lower()}, {arm}"
+            for metric, arm in itertools.product(COUNTED, PAIR)
+        )),
+        tuple(rows),
+        texts.text(Note("simulation", "table_literal")),
+        section="As written, literally",
     )  # fmt: skip
 
 
-def _mixing(table: pd.DataFrame, preset: str) -> Table:
-    of_runs = where(table, metric=MIXING).dropna(subset=["value"])
-    means = of_runs.groupby([*CELL, "metric", "trial"])["value"].mean().reset_index()
-    rows = []
-    for probability, of_probability in means.groupby("spurious_probability"):
-        for arm in style.ARMS:
-            of_arm = where(of_probability, trained_on=arm)
-            if len(of_arm):
-                cells = _spreads(of_arm, "metric", MIXING, 3, counted=False)
-                trials = whole(of_arm["trial"].nunique())
-                rows.append((general(probability), arm, *cells, trials))
+def _statement(name: str, table: pd.DataFrame) -> tuple[Cell, ...]:
+    cells = [
+        mean_and_spread(runs(table, metric)[arm], DIGITS[metric], counted=False)
+        for metric, arm in itertools.product(COUNTED, PAIR)
+    ]
+    return (name, whole(table["trial"].nunique()), _failures(table), *cells)
+
+
+def _failures(table: pd.DataFrame) -> str | None:
+    """Return how many runs of each arm gave no result, and at which steps."""
+    lost = []
+    for (metric, arm), rows in where(table, metric=FAILED).groupby(["metric", "trained_on"]):
+        steps = sorted({rows["value"].min(), rows["value"].max()})
+        span = " to ".join(map("{:g}".format, steps))
+        lost.append(f"{arm}: {count(len(rows), 'run')} {FAILED[str(metric)]} at step {span}")
+    return "; ".join(lost) or None
+
+
+def grid(tables: Tables, confidence: float) -> Table:
+    """Return the gain by filtering in every cell of the grid, and whether it excludes zero."""
+    keys = ["image_noise_variance", "misalignment", "bias_schedule", "spurious_probability"]
+    rows: list[tuple[Cell, ...]] = []
+    for _, cell in where(tables.simulation, kind="grid").groupby(keys):
+        noise, misalignment, bias, probability = cell.iloc[0][keys]
+        gains = (part for metric in COUNTED for part in _gain(cell, metric, confidence))
+        position = (Number(noise, "g"), misalignment, bias, general(probability))
+        rows.append((*position, *gains, _failures(cell)))
     return Table(
-        f"What a neuron consists of, {preset}",
-        ("C_s", "trained on", *MIXING.values(), "trials"),
+        "The grid of conditions: gain by filtering, and where the conclusions hold",
+        ("noise", "misalignment", "bias schedule", "C_s", "raw: purified features",
+         "gain in purified features", "purifies more", "raw: accuracy", "gain in accuracy",
+         "classifies better", "without a result"),
         tuple(rows),
-        "Theorems 4.2 and 4.4 bound the energy outside a neuron’s features by an order, 1/d, that "
-        "one d cannot test: see Scaling with d. Means over neuron pairs.",
+        texts.text(Note("simulation", "table_grid", confidence=confidence)),
         folded=True,
-        section="What neurons learn",
-    )
+        section="Sensitivity",
+    )  # fmt: skip
 
 
-def _loss(table: pd.DataFrame, preset: str) -> Table:
-    losses = where(table, metric=("loss_gap", "loss_longer")).dropna(subset=["value"])
-    rows = []
-    for (probability, arm), group in losses.groupby(CELL):
-        gap, reference = _spreads(group, "metric", ("loss_gap", "loss_longer"), 4)
-        limits = mean_interval(where(group, metric="loss_gap")["value"].tolist())
-        around = between(limits.low, limits.high, 4)
-        rows.append((general(probability), str(arm), gap, around, reference))
+def _gain(table: pd.DataFrame, metric: str, confidence: float) -> tuple[Cell, Cell, Cell]:
+    """Return the level of raw, the gain with half its interval, and what follows from it."""
+    wide = runs(table, metric)
+    gain = mean_interval((wide["filtered"] - wide["raw"]).tolist(), confidence)
+    raw = or_dash(wide["raw"].mean(), DIGITS[metric])
+    if not gain.n:
+        return raw, None, None
+    half = (gain.high - gain.low) / 2
+    mark = "holds" if gain.low > 0 else "reversed" if gain.high < 0 else "open"
+    return raw, Number(gain.value, DIGITS[metric], sign=True, spread=half), mark
+
+
+def slopes(tables: Tables, confidence: float) -> Table:
+    """Return the means of each measure by d, and its slope, of both sweeps over d."""
+    sweeps = [(of_sweep(tables, wide), wide) for wide in (False, True)]
+    rows: list[tuple[Cell, ...]] = []
+    dimensions = sorted({int(d) for table, _ in sweeps for d in table["features"].dropna()})
+    for table, wide in sweeps:
+        fits, measured = fitted(table, confidence), values(table)
+        for measure, name in sorted(measured, key=lambda key: [*MEASURES].index(key[0])):
+            by_d, fit = measured[measure, name], fits.get((measure, name))
+            rows.append((
+                MEASURES[measure], f"{name}, more neurons" if wide else name,
+                *(_mean(by_d[d]) if d in by_d else None for d in dimensions),
+                *((_slope(fit), Number(fit.departure, 2)) if fit else (None, None)),
+            ))  # fmt: skip
     return Table(
-        f"Gap to the same run continued (theorem 4.1), {preset}",
-        ("C_s", "trained on", "(L − L′) ÷ |L′|", "95 % interval", "L′"),
+        "Measures by the number of features d: mean (trials)",
+        ("measure", "of", *(f"d = {d}" for d in dimensions), "slope of log on log d",
+         "largest factor between a mean and the line"),
         tuple(rows),
-        "L′ is the lower of the two losses before and after the same run continues with its "
-        "thresholds held: a local reference, not a bound on the optimum L*.",
-        section="Theory of training",
-    )
+        texts.text(Note("simulation", "table_slopes", confidence=confidence)),
+        section="Scaling with d",
+    )  # fmt: skip
+
+
+def _mean(trials: list[float]) -> Number:
+    """Return the mean over trials; small ones have two significant digits."""
+    mean = sum(trials) / len(trials)
+    return Number(mean, ".2g" if 0 < mean < 0.001 else 4, n=len(trials))
+
+
+def _slope(fit: Slope) -> Number:
+    effect, none_at = fit.effect, ", ".join(map(str, sorted(fit.bounds)))
+    mark = f" (none at d = {none_at}: upper bounds there)" if none_at else ""
+    return Number(effect.value, 2, sign=True, low=effect.low, high=effect.high, mark=mark)

@@ -1,17 +1,21 @@
-"""Results of the audit, for sentences and figures."""
+"""Estimates of the audit: of the corpus, and of trials where the true share is known."""
 
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Mapping
 from typing import Any
 
 import pandas as pd
 
 from mispair.audit.rate import Rate
-from mispair.audit.report.runs import UNSEEN, UNTOUCHED, known_rates, wrong_before
-from mispair.report.notes import Note
 from mispair.report.tables import Tables, records
+
+UNTOUCHED, TRUSTED = "untouched model", "with trusted pairs"
+MEMORISED, CROSS_FITTED = "memorised", "cross-fitted"
+UNSEEN = ("boilerplate", "filtered")
+"""Trials, at one share each, of errors that ranks among random captions cannot see."""
 
 NEARLY_ALL = 0.8
 """Share of suspicious pairs."""
@@ -19,6 +23,64 @@ NEARLY_ALL = 0.8
 LEAST_LOST, MORE, TIMES = 5, 0.03, 3
 """Right captions that a group loses by a selection, by how much its share of them is above that of
 the others, and how many times that: at least."""
+
+
+def shown_rates(table: pd.DataFrame) -> pd.DataFrame:
+    """Return the estimates of the figure and its table, each with the name of its series.
+
+    An upper limit without a lower one is an interval from 0.
+    """
+    rates = table[table["metric"] == "rate"]
+    names = {
+        ("random", "untouched", "mixture"): UNTOUCHED,
+        ("random", "untouched", "trusted"): TRUSTED,
+        ("random", "memorised", "mixture"): MEMORISED,
+        ("random", "cross-fitted", "mixture"): CROSS_FITTED,
+        ("similar", "untouched", "mixture"): UNTOUCHED,
+        ("similar", "untouched", "similar"): TRUSTED,
+        **{(scheme, "untouched", "mixture"): UNTOUCHED for scheme in UNSEEN},
+        **{(scheme, "untouched", "trusted"): TRUSTED for scheme in UNSEEN},
+    }
+    keys = zip(rates["scheme"], rates["scorer"], rates["method"], strict=True)
+    series = [names.get(key, "") for key in keys]
+    return rates.assign(series=series, low=rates["low"].fillna(0)).query("series != ''")
+
+
+def captions_are_right(tables: Tables) -> bool:
+    """Return whether the captions of the corpus itself are right, as those of generated scenes."""
+    origin = tables.provenance
+    answers = origin[(origin["artefact"] == "calibration") & (origin["key"] == "right")]["text"]
+    return "False" not in set(answers)
+
+
+def wrong_before(tables: Tables) -> float:
+    """Return the share of captions that were wrong before any trial; NaN if it is not known.
+
+    It is 0 for right captions. That of the user's corpus is known from pairs known to be right,
+    unless the scores contradict these. An estimate without them is no such share: the trials would
+    then compare it with itself.
+    """
+    if captions_are_right(tables):
+        return 0.0
+    values = tables.audit.drop_duplicates("metric").set_index("metric")["value"]
+    if "trusted" not in values or values.get("trusted_excess", 0.0) > 0:
+        return math.nan
+    return float(values["trusted"])
+
+
+def known_rates(tables: Tables) -> pd.DataFrame:
+    """Return `shown_rates` with the share of all wrong captions as ``true``, and what was ``made``.
+
+    Captions that were wrong before count in every estimate without trusted pairs. They do not where
+    pairs of the trial are trusted: these have as many of them. ``true`` is NaN where the share is
+    not known: without `wrong_before`, and in a filtered corpus, whose filter takes some of them.
+    """
+    rates = shown_rates(tables.audit_calibration).rename(columns={"true": "made"})
+    before = wrong_before(tables)
+    every = rates["made"] + (1 - rates["made"]) * before
+    if before != 0:
+        every = every.mask(rates["scheme"] == "filtered")
+    return rates.assign(true=every.where(rates["series"] != TRUSTED, rates["made"]))
 
 
 def estimate(table: pd.DataFrame, metric: str) -> Rate | None:
@@ -44,8 +106,9 @@ def numbers(tables: Tables) -> Mapping[str, Any]:
     (``trusted``) it has a lower limit. ``limits`` are, without such pairs, the upper limits where
     the share is known. ``unseen`` are, of errors that ranks cannot see, the shares that were found
     and that were made, by their names. ``excess`` above 0 states that trusted pairs and the scores
-    of all pairs contradict each other. ``checked`` is the share of pairs with conspicuous texts,
-    and ``shared`` what nearly all suspicious pairs have in common.
+    of all pairs contradict each other. ``pairs`` counts all pairs, ``kept`` those that are
+    kept, and ``left_out`` the keys of trusted pairs that have no pair. ``checked`` is the share of
+    pairs with conspicuous texts, and ``shared`` what nearly all suspicious pairs have in common.
     """
     table, rates = tables.audit, known_rates(tables)
     without = rates[(rates["series"] == UNTOUCHED) & rates["true"].notna()]
@@ -61,6 +124,9 @@ def numbers(tables: Tables) -> Mapping[str, Any]:
         "wins": estimate(table, "wins_against_random"),
         "excess": excess.value if excess else 0.0,
         "storey": estimate(table, "storey"),
+        "pairs": _first(table, "pairs"),
+        "kept": _first(table, "pairs_kept"),
+        "left_out": _first(table, "trusted_left_out"),
         "checked": checked_share(table),
         "shared": shared_by_suspects(table),
         "limits": len(limits),
@@ -71,6 +137,11 @@ def numbers(tables: Tables) -> Mapping[str, Any]:
             if name in last.index
         },
     }
+
+
+def _first(table: pd.DataFrame, metric: str) -> float | None:
+    """Return the first value of a metric; None without one."""
+    return next(iter(table.loc[table["metric"] == metric, "value"]), None)
 
 
 def checked_share(table: pd.DataFrame) -> float:
@@ -120,9 +191,3 @@ def unequal_groups(values: pd.DataFrame) -> Mapping[str, Any] | None:
     return {
         "name": lost_most, "lost": float(row["group_right_lost"]), "others": float(row["others"])
     }  # fmt: skip
-
-
-def headline(tables: Tables) -> list[Note]:
-    """Return what the page begins with; nothing if the audit did not run."""
-    found = numbers(tables)
-    return [Note("audit", "page_headline", n=found)] if found["rate"] or found["refused"] else []

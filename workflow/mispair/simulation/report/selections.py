@@ -1,20 +1,18 @@
-"""What the simulation's claims, tables and figures select from its one tidy table."""
+"""What claims, tables and figures select from the simulation's one tidy table.
+
+Runs of a condition, differences between their arms, and the published points with their runs.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from dataclasses import dataclass
 
+import numpy as np
 import pandas as pd
 
-from mispair.report import style
-from mispair.report.statistics import (
-    Effect,
-    Interval,
-    effect_of_mean,
-    mean_interval,
-    trial_means,
-)
+from mispair.report import published, style
 from mispair.report.tables import where
 
 PRESETS = ("as-written", "as-run")
@@ -51,18 +49,6 @@ def main(table: pd.DataFrame) -> pd.DataFrame:
     return table[table["definition"].isna() | (table["definition"] == table["definition_main"])]
 
 
-def at_largest(rows: pd.DataFrame) -> pd.DataFrame:
-    """Keep each condition's rows at its largest C_s."""
-    largest = rows.groupby("condition")["spurious_probability"].transform("max")
-    return rows[rows["spurious_probability"] == largest]
-
-
-def first_trial(rows: pd.DataFrame) -> pd.DataFrame:
-    """Keep the first trial of each condition at its largest C_s."""
-    rows = at_largest(rows)
-    return rows[rows["trial"] == rows.groupby("condition")["trial"].transform("min")]
-
-
 def runs(table: pd.DataFrame, metric: str) -> pd.DataFrame:
     """Return a measure of every run of one condition, in its main definition.
 
@@ -84,30 +70,9 @@ def runs(table: pd.DataFrame, metric: str) -> pd.DataFrame:
     return wide.reindex(columns=list(style.ARMS))
 
 
-def differences(
-    table: pd.DataFrame, metric: str, arm: str = "filtered", baseline: str = "raw"
-) -> pd.Series:
-    """Return arm − baseline of every run that has both, by C_s and trial."""
-    wide = runs(table, metric)
-    return (wide[arm] - wide[baseline]).dropna()
-
-
 def spurious(values: pd.Series) -> pd.Series:
     """Keep the runs with C_s above 0."""
     return values[values.index.get_level_values("spurious_probability") > 0]
-
-
-def by_trial(values: pd.Series, confidence: float) -> Interval:
-    """Return the mean over trials of each trial's mean over C_s, with its t interval.
-
-    A trial has the same data at every C_s, so it counts once: see `trial_means`.
-    """
-    return mean_interval(trial_means(values), confidence)
-
-
-def effect_by_trial(values: pd.Series, confidence: float) -> Effect:
-    """Return the effect over trials of each trial's mean over C_s."""
-    return effect_of_mean(trial_means(values), confidence, "trial")
 
 
 def best(values: pd.Series) -> float:
@@ -124,12 +89,68 @@ def best(values: pd.Series) -> float:
     return float(values.nlargest(round(SELECTED * len(values))).mean())
 
 
-def listed(probabilities: Iterable[float]) -> str:
-    """Print values of C_s, each once."""
-    return ", ".join(f"{value:g}" for value in sorted(set(probabilities)))
+TOLERANCES = {
+    "purified_features": 3.0,
+    "purified_magnitude": 0.04,
+    "accuracy": 0.03,
+    "silhouette": 0.012,
+}
+"""Largest distance of a reproduced point from the published one."""
 
 
-def caption_runs(table: pd.DataFrame, metric: str, source: str = "generated") -> pd.Series:
-    """Return a probability of captions of a source in every run with C_s above 0."""
-    values = where(table, metric=metric, source=source).dropna(subset=["value"])
-    return spurious(values.groupby(RUN)["value"].mean())
+@dataclass(frozen=True)
+class Point:
+    """A published point of figure 1 and what was measured there.
+
+    ``mean`` is that of all runs; ``best`` that of the best two thirds of them, as published, NaN
+    with fewer than three runs.
+    """
+
+    metric: str
+    trained_on: str
+    spurious_probability: float
+    published: float
+    values: pd.Series
+
+    @property
+    def mean(self) -> float:
+        """The mean of all runs."""
+        return float(self.values.mean())
+
+    @property
+    def best(self) -> float:
+        """The mean of the best two thirds of the runs; NaN with fewer than three."""
+        return best(self.values)
+
+    def within(self, value: float) -> bool:
+        """Return whether a value is within the tolerance of the published point."""
+        return abs(value - self.published) <= TOLERANCES[self.metric] + 1e-9
+
+
+FEATURES = 50
+"""d of the published points; at another size there is nothing to compare with them."""
+
+
+def points(table: pd.DataFrame) -> list[Point]:
+    """Return the published points at which one preset's table has runs of the published size.
+
+    Runs without a recorded size are taken to have it.
+    """
+    compared: list[Point] = []
+    if (table["features"].dropna() != FEATURES).any():
+        return compared
+    for metric in style.MEASURES:
+        wide = runs(table, metric)
+        for arm in PAIR:
+            curve = published.figure1_curve(metric, arm)
+            for probability, values in wide[arm].dropna().groupby("spurious_probability"):
+                if probability in curve.index:
+                    c_s, expected = float(str(probability)), float(curve[probability])
+                    compared.append(Point(metric, arm, c_s, expected, values))
+    return compared
+
+
+def neighbour(metric: str, arm: str, probability: float) -> float:
+    """Return the published value at the next C_s; NaN at the end of the curve."""
+    curve = published.figure1_curve(metric, arm)
+    return float(curve[np.isclose(curve.index, probability + 0.05)].sum(min_count=1))
