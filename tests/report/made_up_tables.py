@@ -8,13 +8,15 @@ from typing import Any
 
 import numpy as np
 
+from mispair.image_text.report.arms import COLOURS
 from mispair.report import style
 from mispair.report.tables import Tables, tidy
 from mispair.simulation.report.rows import POINTS
+from mispair.towers.arms import UNTOUCHED
 
 EVIL = "<img src=x onerror=alert(1)> & \"'}{"
 """The name of the first evaluation set."""
-STARTS = tuple(style.FINE_TUNED)
+STARTS = tuple(name for name in COLOURS if name != UNTOUCHED)
 
 
 def arms(rates: int) -> list[tuple[str, str | None, float | None]]:

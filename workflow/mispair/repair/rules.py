@@ -57,6 +57,8 @@ class Rule:
     ----------
     effect : str
         What it does, as a sentence without an end, for the reference of the settings.
+    label : str
+        Its arm in tables.
     decide : callable
         Given `Evidence`, the settings and the seed of the draw, the action for each pair, (n,) int.
         `decide` sets trusted pairs right, and pairs without a new caption.
@@ -75,9 +77,16 @@ class Rule:
         or another scoring model.
     references : tuple of str
         Rules that its accuracy is compared with.
+    short : str
+        Its arm in the small figure, which shows no others.
+    phrase : str
+        What it gives a model, in an answer; "" for a rule that is only compared with.
+    filters : bool
+        Whether claims on filtering may be judged on it: on the first such rule that was run.
     """
 
     effect: str
+    label: str
     decide: Callable[[Evidence, Settings, int], np.ndarray]
     reads: frozenset[Read] = frozenset()
     numbers: tuple[str, ...] = ()
@@ -86,6 +95,9 @@ class Rule:
     own_captions: bool = False
     from_scratch: bool = True
     references: tuple[str, ...] = ("raw",)
+    short: str = ""
+    phrase: str = ""
+    filters: bool = False
 
     @property
     def changes(self) -> bool:
@@ -195,51 +207,69 @@ _SCORED: frozenset[Read] = frozenset({"new", "cosines"})
 
 RULES: dict[str, Rule] = {
     "raw": Rule(
-        "captions as they are, trusted ones right", _keep, replaces=False, references=("oracle",)
+        "captions as they are, trusted ones right", "raw captions", _keep,
+        replaces=False, references=("oracle",), short="raw captions",
     ),
     "factor": Rule(
         "the new caption where its cosine is positive and at least `factor` times the old one's "
         "(stage S3 of the paper)",
-        _better, _SCORED, ("factor", "scorer"),
+        "filtered: new caption if clearly better", _better, _SCORED, ("factor", "scorer"),
         references=("raw", "drop", "all", "oracle", "trusted-alone", "random-replaced",
                     "factor-untouched"),
+        short="filtered", phrase="a new caption where it is clearly better", filters=True,
     ),
     "factor-untouched": Rule(
-        "factor, scored by the untouched model", _better, _SCORED, ("factor",),
-        scorer="untouched", from_scratch=False,
-    ),
-    "pooled": Rule(
-        "the better of the captions above a cut; pairs without one are dropped (BLIP)",
-        _pooled, _SCORED, ("scorer", "trusted_quantile"),
-    ),
-    "share": Rule(
-        "the share of captions with the highest cosines stays, the others are replaced",
-        _share, _SCORED, ("kept_share", "scorer"),
+        "factor, scored by the untouched model",
+        "filtered, scored by the untouched model", _better, _SCORED, ("factor",),
+        scorer="untouched", from_scratch=False, phrase="filtering by the untouched model",
     ),
     "posterior": Rule(
         "captions that the audit takes for wrong are replaced",
-        _posterior, _AUDITED, ("posterior",), from_scratch=False,
+        "filtered: replaced where the audit says wrong", _posterior, _AUDITED, ("posterior",),
+        from_scratch=False, short="by the audit",
+        phrase="a new caption where the audit says wrong", filters=True,
+    ),
+    "pooled": Rule(
+        "the better of the captions above a cut; pairs without one are dropped (BLIP)",
+        "filtered: better of both above a cut", _pooled, _SCORED, ("scorer", "trusted_quantile"),
+        short="better of both", phrase="the better of both captions, above a cut", filters=True,
+    ),
+    "share": Rule(
+        "the share of captions with the highest cosines stays, the others are replaced",
+        "filtered: best captions stay, others replaced", _share, _SCORED, ("kept_share", "scorer"),
+        short="best stay", phrase="new captions for all but the best pairs", filters=True,
     ),
     "second-round": Rule(
         "factor once more, with captioner and scorer trained on the first round's result",
-        _better, _SCORED, ("factor",), scorer="second", from_scratch=False,
-        references=("raw", "factor"),
+        "filtered twice", _better, _SCORED, ("factor",),
+        scorer="second", from_scratch=False, references=("raw", "factor"),
+        phrase="filtering twice",
     ),
     "drop": Rule(
         "the pairs that factor would repair are removed",
-        _dropping(_better), _SCORED, ("factor", "scorer"), replaces=False,
-        references=("raw", "random-dropped"),
+        "dropped in place of replaced", _dropping(_better), _SCORED, ("factor", "scorer"),
+        replaces=False, references=("raw", "random-dropped"), short="pairs dropped",
+        phrase="pairs dropped in place of replaced",
     ),
-    "all": Rule("all but trusted captions are replaced", _replace_all, _NEW),
-    "trusted-alone": Rule("trusted pairs alone", _drop_all, replaces=False),
+    "all": Rule(
+        "all but trusted captions are replaced", "all captions replaced", _replace_all, _NEW,
+        short="all replaced", phrase="new captions for all but trusted pairs",
+    ),
+    "trusted-alone": Rule(
+        "trusted pairs alone", "trusted pairs alone", _drop_all, replaces=False
+    ),
     "random-replaced": Rule(
         "as many pairs as factor replaces, drawn at random",
-        _random, _SCORED, ("factor", "scorer", "seed"),
+        "as many replaced at random", _random, _SCORED, ("factor", "scorer", "seed"),
     ),
     "random-dropped": Rule(
         "as many pairs as factor replaces, drawn at random and dropped",
-        _dropping(_random), _SCORED, ("factor", "scorer", "seed"), replaces=False,
+        "as many dropped at random", _dropping(_random), _SCORED, ("factor", "scorer", "seed"),
+        replaces=False,
     ),
-    "oracle": Rule("right captions", _keep, replaces=False, own_captions=True),
+    "oracle": Rule(
+        "right captions", "right captions", _keep,
+        replaces=False, own_captions=True, short="right captions",
+    ),
 }  # fmt: skip
 """All rules by name, in the order of tables; each is an arm of the study."""

@@ -76,34 +76,6 @@ STRATEGIES = {
     "high-norm": SKY,
     "low-norm": VIOLET,
 }
-SCALES = {
-    "scale-5": SKY,
-    "scale-10": GREEN,
-    "scale-20": AMBER,
-    "scale-35": GREY,
-    "scale-70": VIOLET,
-}
-"""Arms with a logit scale that is set and frozen; only the figures by scale show them."""
-_STARTS = {
-    "pretrained": (BLUE, "pre-trained start, frozen logit scale", "pre-trained, frozen"),
-    "scale-converged": (ORANGE, "logit scale solved for", "scale solved for"),
-    **{
-        name: (colour, name.replace("scale-", "logit scale frozen at "), name.replace("-", " "))
-        for name, colour in SCALES.items()
-    },
-    "reinitialised": (AMBER, "random start, norm × 1", "random × 1"),
-    "reinitialised-small": (VIOLET, "random start, norm × 0.1", "random × 0.1"),
-    "without-decay": (GREEN, "without weight decay", "without decay"),
-    "audit-weighted": (SKY, "pairs weighted by the audit", "weighted by audit"),
-    "untouched": (INK, "untouched model", "untouched"),
-}
-"""Arms of the fine-tuning: first the paper's own, then its controls. Labels are for legends."""
-STARTS = {name: colour for name, (colour, _, _) in _STARTS.items() if name not in SCALES}
-FINE_TUNED = {name: colour for name, colour in STARTS.items() if name != "untouched"}
-BY_SCALE = {"scale-converged": ORANGE, **SCALES, "pretrained": BLUE}
-"""Arms that differ in their logit scale."""
-START_WORDS = {name: words for name, (_, words, _) in _STARTS.items()}
-START_LABELS = {name: label for name, (_, _, label) in _STARTS.items()}
 PUBLISHED = INK
 
 MEASURES = {

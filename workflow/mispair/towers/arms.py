@@ -19,7 +19,7 @@ class Start:
     effect : str
         What it does, after its name, in the reference of the settings.
     words, label : str
-        In tables and in legends.
+        As a control of claims, and in legends.
     colour : str
         In figures: a key of `mispair.report.style.PALETTE`.
     training : mapping of str to object

@@ -13,8 +13,16 @@ import pandas as pd
 from mispair.core.words import listing
 from mispair.report import style
 from mispair.report.tables import Tables, mean_by, protocols, records, remembered, where
+from mispair.towers.arms import CONVERGED, FIXED_SCALES, OTHER_ARMS, PRETRAINED, STARTS
 
 TOWERS = ("text", "image")
+_DECLARED = {**STARTS, **OTHER_ARMS}
+LABELS = {name: start.label for name, start in _DECLARED.items()}
+_COLOURS = {name: style.PALETTE[start.colour] for name, start in _DECLARED.items()}
+COLOURS = {name: colour for name, colour in _COLOURS.items() if name not in FIXED_SCALES}
+"""Arms of the figures: first the paper's own, then its controls."""
+BY_SCALE = {name: _COLOURS[name] for name in (CONVERGED, *FIXED_SCALES, PRETRAINED)}
+"""Arms that differ in their logit scale, in figures by scale."""
 SHOWN = ("untouched", "pretrained")
 """Starts that are shown against nulls: the untouched model, and its projections at every C_m."""
 

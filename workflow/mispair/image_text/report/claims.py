@@ -22,9 +22,8 @@ from mispair.report import published
 from mispair.report.claims import SAME, THIRD, Claim, Control, Measured
 from mispair.report.measures import Arms, Ends, Every, Rows, logged, rows
 from mispair.report.questions import Question
-from mispair.report.style import START_WORDS
 from mispair.report.tables import Tables
-from mispair.towers.arms import CONVERGED, PRETRAINED, RANDOM_STARTS, WEIGHTED
+from mispair.towers.arms import CONVERGED, PRETRAINED, RANDOM_STARTS, STARTS, WEIGHTED
 
 STUDY = "image_text"
 SIMILAR, RANDOM = "similar", "random"
@@ -88,11 +87,11 @@ OVERLAP = Claim(
     controls=(
         Control("Logit scale solved for", _solved()),
         *(
-            Control(START_WORDS[start].capitalize(), _both(start))
+            Control(STARTS[start].words.capitalize(), _both(start))
             for start in ("scale-10", "scale-70", *RANDOM_STARTS, "without-decay")
         ),
         *(
-            Control(f"{START_WORDS[start].capitalize()}, correlation of activations",
+            Control(f"{STARTS[start].words.capitalize()}, correlation of activations",
                     _both(start, CORRELATION), of=_both(metric=CORRELATION))
             for start in RANDOM_STARTS
         ),
@@ -147,7 +146,7 @@ ACCURACY = Claim(
     "table 4", "accuracy_by_shuffling", ACCURACY_FALLS,
     sign=-1, unit="points", primary=True, needs="studies: [image_text]",
     controls=tuple(
-        Control(START_WORDS[start].capitalize(), replace(ACCURACY_FALLS, start=start))
+        Control(STARTS[start].words.capitalize(), replace(ACCURACY_FALLS, start=start))
         for start in OTHER_STARTS
     ),
 )  # fmt: skip
@@ -157,7 +156,7 @@ SILHOUETTE = Claim(
     "table 4", "silhouette_by_shuffling", SILHOUETTE_FALLS,
     sign=-1, needs="studies: [image_text]",
     controls=tuple(
-        Control(START_WORDS[start].capitalize(),
+        Control(STARTS[start].words.capitalize(),
                 Ends(_scores("silhouette", start).select, effects.published_silhouette))
         for start in OTHER_STARTS
     ),

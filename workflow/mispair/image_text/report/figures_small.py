@@ -8,7 +8,7 @@ from typing import Any
 import pandas as pd
 
 from mispair.evaluation.semantics import ORIGINAL
-from mispair.image_text.report.arms import TOWERS, purity_series, zeroshot_series
+from mispair.image_text.report.arms import COLOURS, TOWERS, purity_series, zeroshot_series
 from mispair.image_text.report.construct import mean_series, measured_arm
 from mispair.image_text.report.figures_neurons import PURITY, mean_of_sets, no_pruning, no_truth
 from mispair.image_text.report.figures_sweeps import SCHEMES, missing
@@ -41,7 +41,7 @@ def small_overlap(tables: Tables) -> Drawing | Hole:
     """Draw mean |cos| of text neurons against C_m."""
     series = {str(PRETRAINED): purity_series(tables, PRETRAINED, "text", "mean_abs_cosine")}
     hole = missing(tables.purity, Note("image_text", "hole_fine_tuned"))
-    return _curves(series, hole, X_TITLE, "Overlap (mean |cos|)", colours=style.FINE_TUNED)
+    return _curves(series, hole, X_TITLE, "Overlap (mean |cos|)", colours=COLOURS)
 
 
 def small_mixing(tables: Tables) -> Drawing | Hole:

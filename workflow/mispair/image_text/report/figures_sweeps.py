@@ -15,6 +15,9 @@ import pandas as pd
 from mispair.evaluation.report.published_overlap import published_directions
 from mispair.evaluation.selection import OF_CATEGORY, SELECTION
 from mispair.image_text.report.arms import (
+    BY_SCALE,
+    COLOURS,
+    LABELS,
     TOWERS,
     purity_series,
     scale_series,
@@ -61,7 +64,7 @@ def participation_by_shuffling(tables: Tables) -> Drawing | Hole:
 def _purity(tables: Tables, metric: str) -> pd.DataFrame:
     """Return one row for each arm, tower and seed; rotations are averaged."""
     rows = tables.purity[(tables.purity["metric"] == metric) & tables.purity["value"].notna()]
-    rows = rows[rows["start"].isin(style.STARTS)].rename(columns={"tower": "panel"})
+    rows = rows[rows["start"].isin(COLOURS)].rename(columns={"tower": "panel"})
     return mean_by(rows, ["start", "rate", "panel", "seed"])
 
 
@@ -74,7 +77,7 @@ def _of_purity(
     drawn = curve.rename_axis("rate").rename("value").reset_index()
     paper = drawn.assign(layer=PUBLISHED, panel=PUBLISHED, start=PRETRAINED)
     titles = {**PROJECTIONS, PUBLISHED: f"Published {of}"}
-    return _sweep(rows, titles, y_title, style.STARTS, *more, paper)
+    return _sweep(rows, titles, y_title, COLOURS, *more, paper)
 
 
 def overlap_by_scale(tables: Tables) -> Drawing | Hole:
@@ -84,14 +87,14 @@ def overlap_by_scale(tables: Tables) -> Drawing | Hole:
         if panel == "gap"
         else purity_series(tables, start, panel, "mean_abs_cosine")
         for panel in (*TOWERS, "gap")
-        for start in style.BY_SCALE
+        for start in BY_SCALE
     }
     rows = _stacked(series, "start")
     if set(rows["start"]) <= {PRETRAINED}:
         return missing(tables.purity, Note("image_text", "hole_scale"))
     titles = {**PROJECTIONS, "gap": "Own − other captions"}
     axes = {**dict.fromkeys(TOWERS, COSINE), "gap": "Cosine gap × logit scale"}
-    return _sweep(rows, titles, axes, style.BY_SCALE)
+    return _sweep(rows, titles, axes, BY_SCALE)
 
 
 def accuracy_by_shuffling(tables: Tables) -> Drawing | Hole:
@@ -106,24 +109,24 @@ def silhouette_by_shuffling(tables: Tables) -> Drawing | Hole:
 
 def _by_set(tables: Tables, metric: str, y_title: str) -> Drawing | Hole:
     rows = tables.zeroshot[tables.zeroshot["metric"] == metric].dropna(subset=["value"])
-    rows = rows[rows["start"].isin(style.STARTS)]
+    rows = rows[rows["start"].isin(COLOURS)]
     names = sorted(rows.loc[rows["rate"].notna(), "evaluation_set"].unique())
     if not names:
         return missing(tables.zeroshot, Note("image_text", "hole_metric", metric=metric))
     titles = {name: set_title(tables, metric, name) for name in names}
     rows = rows.rename(columns={"evaluation_set": "panel"})
-    return _sweep(rows, titles, y_title, style.STARTS, _chance(rows))
+    return _sweep(rows, titles, y_title, COLOURS, _chance(rows))
 
 
 def compositional_by_shuffling(tables: Tables) -> Drawing | Hole:
     """Share of right choices against C_m, by what is done to the false caption."""
     table = tables.zeroshot
     rows = table[table["metric"].isin([SELECTION, OF_CATEGORY]) & table["value"].notna()]
-    rows = panels_of_sets(rows[rows["start"].isin(style.STARTS)])
+    rows = panels_of_sets(rows[rows["start"].isin(COLOURS)])
     if rows["rate"].isna().all():
         return missing(table, Note("image_text", "hole_choice"))
     titles = {name: name for name in rows["panel"]}
-    return _sweep(rows, titles, "Share of right choices", style.STARTS, _chance(rows))
+    return _sweep(rows, titles, "Share of right choices", COLOURS, _chance(rows))
 
 
 MOST_OPERATIONS = 4
@@ -236,7 +239,7 @@ def _panel(
     rows = data[data["panel"] == name]
     present = [each for each in colours if each in set(data[field].dropna())]
     ticks = sorted(data["rate"].dropna().unique())
-    labels = style.START_LABELS if field == "start" else None
+    labels = LABELS if field == "start" else None
     tips = charts.tips(f"{field}:N:{field}", "rate:Q:C_m", "value:Q:value", "seed:Q:seed",
                        "n:Q:seeds", "layer:N:what")  # fmt: skip
     base = alt.Chart().encode(

@@ -10,7 +10,6 @@ from typing import Any
 from mispair.evaluation.report.published_overlap import smallest_overlap
 from mispair.repair.report.measures import (
     ARMS,
-    FILTERS,
     TOWERS,
     accuracy_difference,
     by_seed,
@@ -23,6 +22,7 @@ from mispair.repair.report.measures import (
     truth_is_known,
     values,
 )
+from mispair.repair.rules import RULES
 from mispair.report.claims import SAME, Claim, Control, Measured, Part
 from mispair.report.measures import Every
 from mispair.report.questions import Question
@@ -201,6 +201,7 @@ CLAIMS = (
 def _numbers(tables: Tables, confidence: float, measure: Gain = ACCURACY) -> Mapping[str, Any]:
     """Return the filter, the gains of other rules, and the gain of right captions.
 
+    ``phrase`` is what the filter gives a model, in words.
     ``others`` are further rules, each with its gain against raw captions. ``cost`` is raw less
     right captions, and ``known`` whether these are known to be right. ``changed`` is the share of
     pairs that each rule replaces or drops. ``learned`` is the gain of replacing over dropping in
@@ -214,13 +215,14 @@ def _numbers(tables: Tables, confidence: float, measure: Gain = ACCURACY) -> Map
 
     effects = {
         rule: against_raw(rule)
-        for rule in (*FILTERS, "second-round", "drop", "all")
-        if rule in rules and rule != main
+        for rule, declared in RULES.items()
+        if declared.phrase and rule in rules and rule != main
     }
     cost = measure.difference(tables, "raw", "oracle", rate, confidence)  # raw − right
     learned = Gain("factor", "drop", table=TOWERS, cost=0)(tables, confidence).effect
     return {
-        "rate": rate, "filter": main, "learned": learned, "cost": cost,
+        "rate": rate, "filter": main, "phrase": RULES[main].phrase,
+        "learned": learned, "cost": cost,
         "changed": shares_changed(tables, rate, measure.table),
         "known": truth_is_known(tables, measure.table),
         "others": {rule: one for rule, one in effects.items() if math.isfinite(one.value)},

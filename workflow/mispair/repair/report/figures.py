@@ -15,6 +15,7 @@ from mispair.repair.report.measures import (
     truth_is_known,
     values,
 )
+from mispair.repair.rules import RULES
 from mispair.report import charts, recipes, small, style
 from mispair.report.charts import Drawing, Hole
 from mispair.report.notes import Note
@@ -60,25 +61,14 @@ def _of_table(tables: Tables, name: str) -> Drawing | Hole:
     return Drawing(chart, data.drop(columns="panel"))
 
 
-IN_SHORT = {
-    "raw": "raw captions",
-    "factor": "filtered",
-    "posterior": "by the audit",
-    "pooled": "better of both",
-    "share": "best stay",
-    "drop": "pairs dropped",
-    "all": "all replaced",
-    "oracle": "right captions",
-}
-"""Rules of the small figure."""
-
-
 def small_repair(tables: Tables) -> Drawing | Hole:
     """Draw the accuracy of a few rules at the largest rate."""
     rates = rates_of(tables)
     if not rates:
         return Hole(NOT_RUN[ARMS])
-    names = IN_SHORT if truth_is_known(tables) else {**IN_SHORT, "oracle": "own captions"}
+    names = {name: rule.short for name, rule in RULES.items() if rule.short}
+    if not truth_is_known(tables):
+        names["oracle"] = "own captions"
     table = values(tables, "accuracy")
     table = table[(table["rate"] == rates[-1]) & table["rule"].isin(names)]
     if table.empty:

@@ -6,6 +6,7 @@ import math
 
 import pandas as pd
 
+from mispair.repair.rules import RULES
 from mispair.report import texts
 from mispair.report.notes import Note
 from mispair.report.statistics import (
@@ -17,27 +18,12 @@ from mispair.report.statistics import (
 )
 from mispair.report.tables import Tables, of_protocol, remembered, where
 
-LABELS = {
-    "raw": "raw captions",
-    "factor": "filtered: new caption if clearly better",
-    "factor-untouched": "filtered, scored by the untouched model",
-    "pooled": "filtered: better of both above a cut",
-    "share": "filtered: best captions stay, others replaced",
-    "posterior": "filtered: replaced where the audit says wrong",
-    "second-round": "filtered twice",
-    "drop": "dropped in place of replaced",
-    "all": "all captions replaced",
-    "trusted-alone": "trusted pairs alone",
-    "random-replaced": "as many replaced at random",
-    "random-dropped": "as many dropped at random",
-    "oracle": "right captions",
-}
-"""Rules in words, in the order in which they are shown."""
+LABELS = {name: rule.label for name, rule in RULES.items()}
 
 NOT_RIGHT = {"oracle": "own captions, none exchanged"}
 """Rules in other words where it is not known which captions are right."""
 
-FILTERS = ("factor", "posterior", "pooled", "share")
+FILTERS = tuple(name for name, rule in RULES.items() if rule.filters)
 """Rules that filter; claims on filtering are judged on the first of them that was run."""
 
 ARMS, TOWERS = "repaired_arms", "repaired_towers"
