@@ -291,7 +291,7 @@ def test_a_name_has_one_colour_in_all_figures():
                 # Neurons of a basis are drawn in the colour of their tower.
                 if value not in ("own basis",):
                     seen.setdefault((field, value), set()).add(hue)
-    assert len(seen) > 25
+    assert len(seen) > 20
     assert not {key: hues for key, hues in seen.items() if len(hues) > 1}
 
 
