@@ -22,7 +22,7 @@ from tests.workflow.conftest import (
 
 KILLED = (
     "simulate", "finetune-projection", "encode-features", "identify-basis",
-    "evaluate-zeroshot", "fit-linear-probe",
+    "measure-purity", "fit-linear-probe",
 )  # fmt: skip
 """Steps that have several jobs: three that keep states, and three that keep none."""
 PAIRING = "results/pairs/scenes/pairing/random~0.5.parquet"
