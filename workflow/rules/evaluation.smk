@@ -30,8 +30,8 @@ rule measure_arm:
         "Measure {wildcards.arm} of {wildcards.towers}: purity, and zero-shot on every evaluation set"
     shell:
         "python -m mispair measure-purity --projection {input.projection:q}"
-        "{params.covariance} --purity {output.purity:q} {params.purity}"
-        " + evaluate-zeroshot --projection {input.projection:q} --images {input.images:q}"
+        "{params.covariance} --purity {output.purity:q} {params.purity} + evaluate-zeroshot"
+        " --projection {input.projection:q} --images {input.images:q}"
         " --prompts {input.prompts:q} --zeroshot {output.zeroshot:q} --answers {output.answers:q} > {log:q} 2>&1"
 
 
