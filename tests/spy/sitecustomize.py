@@ -39,9 +39,14 @@ if "SPY" in os.environ and sys.orig_argv[1:3] == ["-m", "mispair"]:
     def syncing(path):
         """A file is written, and not yet renamed into place."""
         sync(path)
-        if "--checkpoint" not in sys.orig_argv and os.path.isfile(path):
+        if "--checkpoint" not in command and os.path.isfile(path):
             tell("held")
             hold()
+
+    def run_one(*words):
+        """Note which of the commands of this process runs."""
+        command[:] = words
+        return run_command(*words)
 
     def main(arguments=None):
         tell("began", *sys.orig_argv[3:])
@@ -60,13 +65,14 @@ if "SPY" in os.environ and sys.orig_argv[1:3] == ["-m", "mispair"]:
 
     def removing(self):
         """A job removes its states: it says which of the files it was asked for are not there."""
-        words = sys.orig_argv[3:]
-        kept = words[words.index("--checkpoint") + 1] if "--checkpoint" in words else None
-        files = [word for word in words if word.startswith("results/") and word != kept]
+        kept = command[command.index("--checkpoint") + 1] if "--checkpoint" in command else None
+        files = [word for word in command if word.startswith("results/") and word != kept]
         tell("cleared", *(path for path in files if not os.path.exists(path)))
         remove(self)
 
+    command = []
     run, cli.main = cli.main, main
+    run_command, cli._run_one = cli._run_one, run_one
     sync, files.synced = files.synced, syncing
     save, checkpoints.ArrayKeeper.save = checkpoints.ArrayKeeper.save, saving
     remove, checkpoints.Checkpoints.remove = checkpoints.Checkpoints.remove, removing
