@@ -221,7 +221,10 @@ class Faults:
 
     def _kill_snakemake(self, process: subprocess.Popen[bytes], how: signal.Signals) -> None:
         # Jobs of a Snakemake that is killed go on without it.
-        self.done_again |= {child.pid for child in _children(process.pid) if _verb(child)}
+        left = {child.pid for child in _children(process.pid) if _verb(child)}
+        self.done_again |= left
+        for child in left:
+            self.held.with_suffix(f".{child}").touch()  # nobody kills it any more
         process.send_signal(how)
         self.landed.append(Kill(how, time.time(), process.pid, "snakemake"))
         try:

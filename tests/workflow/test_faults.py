@@ -61,8 +61,13 @@ def test_fourteen_kills_change_no_byte_and_nothing_is_done_twice(
     failed = len(re.findall("^Error in rule", faults.printed_by_now(), re.MULTILINE))
     assert failed >= 12 - 2
 
-    # No job removes its states before all that it was asked for is written.
-    cleared = [event for event in faults.events() if event.kind == "cleared"]
+    # No job removes its states before all that it was asked for is written. From one that a killed
+    # Snakemake left, the next Snakemake takes a result that was there.
+    cleared = [
+        event
+        for event in faults.events()
+        if event.kind == "cleared" and event.process not in faults.done_again
+    ]
     assert cleared
     assert [event for event in cleared if event.details] == []
 
