@@ -184,7 +184,7 @@ def minutes(benchmarks: Path, cores: int) -> str:
             "runs. Run `make demo` in a fresh clone first."
         )
     return (
-        f"The last demo took {max(1, round(wall / 60))} minutes on {cores} cores "
+        f"The demo takes about {max(1, round(wall / 60))} minutes on {cores} cores "
         f"({len(ends)} jobs), after the installation."
     )
 
