@@ -171,4 +171,6 @@ def test_readme_has_the_numbers_in_the_form_of_the_program() -> None:
         assert re.fullmatch(rf"–|{number} \({number} to {number}\) .+", effect)
         assert re.fullmatch(rf"no number|{number} .+", published)
     minutes = part(README.read_text(), "minutes")
-    assert re.fullmatch(r"The demo takes about \d+ minutes on \d+ cores \(\d+ jobs\), .*\n", minutes)
+    assert re.fullmatch(
+        r"The demo takes about \d+ minutes on \d+ cores \(\d+ jobs\), .*\n", minutes
+    )
