@@ -207,8 +207,7 @@ class Faults:
         process = draw.choice(running)
         verb = _verb(process)
         if verb in (*LONG, *self.verbs) and draw.random() < self.at_a_state:
-            moment = "saved" if verb in LONG else "held"
-            _until(lambda: self._has(process.pid, moment) or not _verb(process), 60)
+            _until(lambda: self._waits(process.pid) or not _verb(process), 60)
         try:
             now = time.time()
             self.held.with_suffix(f".{process.pid}").touch()
@@ -250,6 +249,9 @@ class Faults:
         return any(event.kind == "cleared" and not event.details for event in own) and not all(
             (self.folder / path).exists() for path in states
         )
+
+    def _waits(self, process: int) -> bool:
+        return self._has(process, "saved") or self._has(process, "held")
 
     def _has(self, process: int, kind: str, *details: str) -> bool:
         return any(
