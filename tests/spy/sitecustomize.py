@@ -26,10 +26,10 @@ if "SPY" in os.environ and sys.orig_argv[1:3] == ["-m", "mispair"]:
         return int(state["step" if "step" in state else "done"])
 
     def hold():
-        """Wait to be killed; not for ever, as nobody kills a job that a dead Snakemake left."""
+        """Wait to be killed, or for a run that kills something else meanwhile."""
         path = os.environ["SPY_HELD"]
         signalled = path.removesuffix("txt") + str(os.getpid())  # a job may end by itself then
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 300
         while time.monotonic() < deadline and not os.path.exists(signalled):
             with open(path) as held:
                 if sys.orig_argv[3] not in held.read().splitlines():
