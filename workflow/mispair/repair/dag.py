@@ -22,8 +22,6 @@ OF_TEXTS = "results/features/{corpus}/{towers}"
 OF_RATE = f"{FOLDER}/{{scheme}}~{{rate}}"
 SECOND = f"{OF_RATE}/second"
 RAW, AGAIN = "raw", "second-round"
-SECOND_SCORER = "second"
-"""Name, in paths, of the model that is fine-tuned after the first round."""
 
 Files = Callable[[Any], list[str]]
 

@@ -13,6 +13,7 @@ from typing import Any, Literal
 import numpy as np
 
 from mispair.core import seeds
+from mispair.towers.arms import UNTOUCHED
 
 Settings = Any
 """`mispair.repair.filter_settings.Settings`, which imports this module."""
@@ -67,7 +68,8 @@ class Rule:
     numbers : tuple of str
         Settings that it reads; other settings do not change its result.
     scorer : str
-        Its scoring model, if that is not the setting ``scorer``.
+        Its scoring model, if that is not the setting ``scorer``; ``second`` is the one that is
+        fine-tuned after the first round.
     replaces : bool
         Whether it gives pairs new captions.
     own_captions : bool
@@ -221,7 +223,7 @@ RULES: dict[str, Rule] = {
     "factor-untouched": Rule(
         "factor, scored by the untouched model",
         "filtered, scored by the untouched model", _better, _SCORED, ("factor",),
-        scorer="untouched", from_scratch=False, phrase="filtering by the untouched model",
+        scorer=UNTOUCHED, from_scratch=False, phrase="filtering by the untouched model",
     ),
     "posterior": Rule(
         "captions that the audit takes for wrong are replaced",
