@@ -139,6 +139,13 @@ STUDY = Study(
             "figure 2(d)",
         ),
         Figure(
+            "verdict_by_bound",
+            "Verdicts against the smallest effect of interest",
+            "What the rule of effects decides if the smallest effect of interest is another share "
+            "of the published effect. Directions (the participation ratio, in logs) are judged; "
+            "mean |cos| is next to them, because it depends on the number of neurons.",
+        ),
+        Figure(
             "participation_by_shuffling",
             "Participation ratio of the projections against shuffling",
             "The number of directions that neurons share, on which overlap is judged. Right: what "
