@@ -214,6 +214,13 @@ def test_groups_are_read_by_key(tmp_path: Path, form: str) -> None:
             read_groups(path, fields, pd.Series(keys))
 
 
+def test_a_group_of_a_key_in_another_form_of_unicode(tmp_path: Path) -> None:
+    path = tmp_path / "groups.csv"
+    path.write_text("key,language\ncr\u00eape,fr\nb,de\n", encoding="utf-8")
+    found = read_groups(path, ["language"], pd.Series(["cre\u0302pe", "b"]))
+    assert found["group_language"].tolist() == ["fr", "de"]
+
+
 @pytest.mark.parametrize(
     "content", [b"", b"PAR1 no table", b"\xff\xfe\x00", b"key,language\n1,2,3\n"]
 )

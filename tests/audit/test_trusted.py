@@ -55,3 +55,17 @@ def test_keys_without_a_pair_are_counted_and_left_out(
         assert f"{unknown} that the corpus" in caplog.text
     else:
         assert not caplog.text
+
+
+def test_a_key_in_another_form_of_unicode_is_that_of_its_pair(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A file system may change the form; a form that several pairs have names none of them."""
+    composed, decomposed = "cr\u00eape", "cre\u0302pe"
+    path = tmp_path / "trusted.txt"
+    path.write_text(f"{composed}\na\n", encoding="utf-8")
+    assert read_trusted([path], pa.array(["a", decomposed, "b"])).tolist() == [True, True, False]
+    path.write_text("a\n\u1e69\n", encoding="utf-8")
+    with pytest.raises(UserError, match="1 keys of 2"):
+        read_trusted([path], pa.array(["a", "s\u0323\u0307", "s\u0307\u0323"]))
+    assert not caplog.text

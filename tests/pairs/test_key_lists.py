@@ -10,7 +10,14 @@ import pyarrow.parquet as pq
 import pytest
 
 from mispair.core.files import UserError
-from mispair.pairs.captions.key_lists import first_keys, read_keys, refuse_unlike
+from mispair.pairs.captions import key_lists
+from mispair.pairs.captions.key_lists import (
+    all_keys,
+    as_in_corpus,
+    first_keys,
+    read_keys,
+    refuse_unlike,
+)
 from tests.pairs.test_index import whole, write_tar
 
 KEYS = ["000000020", "000000021", "000000022"]
@@ -105,3 +112,35 @@ def test_keys_at_the_start_of_shards(tmp_path: Path) -> None:
     shards = {str(shard): "", str(tmp_path / "broken.tar"): "", str(tmp_path / "none.tar"): ""}
     assert first_keys(shards) == ["1", "b.c/2"]
     assert first_keys({str(shard): "x"}) == ["x/1", "x/b.c/2"]
+
+
+def test_all_keys_of_small_shards(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shard = write_tar(tmp_path / "a.tar", [m for n in range(400) for m in whole(str(n))])
+    other = write_tar(tmp_path / "b.tar", whole("0"))
+    shards = {str(shard): "", str(other): "x"}
+    assert all_keys(shards) == {*map(str, range(400)), "x/0"}
+    (tmp_path / "broken.tar").write_bytes(b"no tar")
+    for unread in ("broken.tar", "none.tar"):
+        assert all_keys(shards | {str(tmp_path / unread): ""}) is None
+    monkeypatch.setattr(key_lists, "FEW_BYTES", shard.stat().st_size)
+    assert all_keys({str(shard): ""}) is not None
+    assert all_keys(shards) is None
+
+
+COMPOSED, DECOMPOSED = "cr\u00eape", "cre\u0302pe"
+
+
+@pytest.mark.parametrize(
+    ("keys", "corpus", "meant"),
+    [
+        ([COMPOSED, "b"], [DECOMPOSED, "b"], {COMPOSED: DECOMPOSED}),
+        ([DECOMPOSED], [COMPOSED], {DECOMPOSED: COMPOSED}),
+        ([DECOMPOSED], ["creme", "\u00e9"], {}),
+        # Two pairs have the form, so that neither is meant: U+1E69 has two decompositions.
+        (["\u1e69"], ["s\u0323\u0307", "s\u0307\u0323"], {}),
+    ],
+)
+def test_keys_in_another_form_of_unicode(
+    keys: list[str], corpus: list[str], meant: dict[str, str]
+) -> None:
+    assert as_in_corpus(keys, corpus) == meant

@@ -65,9 +65,18 @@ def test_every_step_with_settings_is_a_section() -> None:
         ({"corrupt_captions": {"rate": [0.5]}}, ["corrupt_captions.rate", "Did you mean 'rates'?"]),
         ({"corrupt_captions": {"rates": [0.5, 2]}}, ["corrupt_captions.rates[1]", "given: 2"]),
         ({"finetune_projection": {"los": "infonce"}}, ["Did you mean 'loss'?"]),
-        ({"rates": [0.5]}, ["rates: there is no such key", "corrupt_captions,"]),
-        ({"corrupt_captions": None, "rates": [0.5]}, ["rates: there", "key of corrupt_captions:"]),
-        ({"corrupt_captions": {"seeds": 2}}, ["corrupt_captions.seeds", "finetune_projection"]),
+        ({"rates": [0.5]}, ["rates: there is no such key", "corrupt_captions.rates"]),
+        ({"corrupt_captions": None, "rates": [0.5]}, ["It is corrupt_captions.rates."]),
+        (
+            {"corrupt_captions": {"seeds": 2}},
+            ["corrupt_captions.seeds", "finetune_projection.seeds"],
+        ),
+        (
+            {"studies": ["audit"], "rates": [0.5]},
+            ["have it: calibrate_audit.rates, corrupt_captions"],
+        ),
+        ({"elephants": 1}, ["elephants", "allowed here: caption_keys, captions,"]),
+        ({"corrupt_captions": {"rates": 0.5}}, ["corrupt_captions.rates", "[a, b]", "given: 0.5"]),
         ({"corrupt_captions": {"towers": "shipped"}}, ["general key", "at the left"]),
         ({"finetune_projection": {"loss": "infonse"}}, ["Did you mean 'infonce'?"]),
         ({"prune_neurons": {"ks": [0]}}, ["prune_neurons.ks[0]", "given: 0"]),
@@ -75,7 +84,8 @@ def test_every_step_with_settings_is_a_section() -> None:
         ({"studies": ["simulation", "simulation"]}, ["simulation is listed twice"]),
         ({"evaluation_sets": ["a", "a"]}, ["a is listed twice"]),
         ({"corpus": "../x"}, ["corpus", "pattern"]),
-        ({"make_scenes": 3}, ["make_scenes", "given: 3"]),
+        ({"make_scenes": 3}, ["make_scenes", "given: 3", "section"]),
+        ({"make_scenes": []}, ["make_scenes", "section"]),
         (
             {"models": [{"name": "a", "recipe": "laclip"}]},
             ["models[0].recipe: Input should be", "Did you mean 'laclip-cc'?"],
@@ -106,6 +116,35 @@ def test_a_removed_setting_is_named_with_what_to_use(setting: str) -> None:
     with pytest.raises(UserError, match="1 mistake:") as refusal:
         config.validate(content, "mine.yaml")
     assert f"  {setting}: this setting was removed. {config.REMOVED[setting]}" in str(refusal.value)
+
+
+def test_a_section_of_the_users_own_is_meant_by_a_key_in_a_wrong_place() -> None:
+    """And not one of the embedded configuration, which has all of them."""
+    embedded = yaml.safe_load((REPOSITORY / "config.yaml").read_text())
+    own = {"corrupt_captions": {"schemes": ["random"]}, "rates": [0.5]}
+    with pytest.raises(UserError, match=r"It is corrupt_captions\.rates\."):
+        config.validate(embedded | own, {"mine.yaml": own})
+    own = {"studies": ["audit"], "corrupt_captions": {"seeds": 2}}
+    with pytest.raises(UserError, match=r"have it: finetune_projection\.seeds, "):
+        config.validate(embedded | own, {"mine.yaml": own})
+
+
+def test_a_key_in_a_wrong_place_is_named_with_its_right_one() -> None:
+    """Of all keys of all sections: at the left, and in a section that lacks it."""
+    model = config.Config
+    sections = {name: field.annotation for name, field in model.model_fields.items()
+                if config.is_section(field.annotation)}  # fmt: skip
+    owners: dict[str, list[str]] = {}
+    for section, settings in sections.items():
+        for key in settings.model_fields:
+            owners.setdefault(key, []).append(f"{section}.{key}")
+    for key in owners.keys() - model.model_fields.keys() - config.REMOVED.keys():
+        for section in (None, next(s for s in sections if f"{s}.{key}" not in owners[key])):
+            if f"{section}.{key}" in config.REMOVED:
+                continue
+            with pytest.raises(UserError) as refusal:
+                config.validate({key: 1} if section is None else {section: {key: 1}}, "mine.yaml")
+            assert any(f" {owner}" in str(refusal.value) for owner in owners[key]), refusal.value
 
 
 def test_all_mistakes_come_at_once() -> None:

@@ -344,6 +344,7 @@ def test_an_audit_needs_a_study_that_encodes_the_corpus() -> None:
 
 def test_the_demo_is_named_where_no_configuration_is_given() -> None:
     assert "--configfile" in Dag({}, {}).echo()
+    assert "--configfile" in Dag({"corpus": "mine"}, {"--config": {"corpus": "mine"}}).echo()
     assert "--configfile" not in Dag({}, {"mine.yaml": {}}).echo()
     assert "--configfile" not in Dag({}, "config.yaml").echo()
 

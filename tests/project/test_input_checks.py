@@ -59,6 +59,57 @@ def test_files_in_the_wrong_form(
     assert all(word in str(error.value) for word in words), error.value
 
 
+@pytest.mark.parametrize(("unknown", "refused"), [(1, False), (5, False), (6, True), (100, True)])
+def test_unknown_trusted_keys_of_a_small_corpus(folder: Path, unknown: int, refused: bool) -> None:
+    """A few are left out by the job; more are a mistake, which is known by now."""
+    members = [member for number in range(100) for member in whole(f"{number:09d}")]
+    write_tar(folder / "00000.tar", members)
+    keys = [f"{number:09d}" for number in range(unknown, 100)] + [f"x{n}" for n in range(unknown)]
+    (folder / "t.txt").write_text("\n".join(keys))
+    if not refused:
+        check(trusted="t.txt")
+        return
+    with pytest.raises(UserError, match=rf"trusted: t.txt names {unknown} keys of 100"):
+        check(trusted="t.txt")
+
+
+def test_keys_in_another_form_of_unicode(folder: Path) -> None:
+    """One that is unique stands for the pair in a list; a caption table would not join it."""
+    composed, decomposed = "cr\u00eape", "cre\u0302pe"
+    write_tar(folder / "00000.tar", [*whole(decomposed), *whole("a")])
+    (folder / "t.txt").write_text(f"{composed}\n")
+    check(trusted="t.txt")
+    (folder / "c.csv").write_text(f"key,caption\n{composed},a text\na,a text\n")
+    with pytest.raises(UserError, match=r"captions: c.csv .*cr\\xeape.*normalize\('NFD'"):
+        check(captions="c.csv")
+    (folder / "c.csv").write_text(f"key,caption\n{decomposed},a text\n")
+    check(captions="c.csv")
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        ({"towers": "hf-hub:org/clip"}, ["towers", "hf download org/clip"]),
+        ({"towers": "org/clip"}, ["If org/clip", "hf download org/clip"]),
+        ({"towers": "ViT-B-32"}, ["model: ViT-B-32, pretrained: TAG"]),
+        ({"towers": {"name": "a", "folder": "https://a.example/org/clip"}}, ["org/clip "]),
+        ({"towers": {"model": "hf-hub:org/clip"}}, ["towers.name", "hf download org/clip"]),
+        (
+            {"studies": ["repair"], "trusted": "t.txt",
+             "recaption_pairs": {"captioner": "transformers", "model": "org/blip"}},
+            ["recaption_pairs: model", "hf download org/blip"],
+        ),
+    ],
+)  # fmt: skip
+def test_a_model_of_a_hub_is_named_with_a_way_to_its_folder(
+    folder: Path, content: dict[str, Any], words: list[str]
+) -> None:
+    (folder / "t.txt").write_text("000000002\n")
+    with pytest.raises(UserError) as error:
+        check(**content)
+    assert all(word in str(error.value) for word in words), error.value
+
+
 def test_a_table_of_recaptions_in_the_wrong_form(folder: Path) -> None:
     (folder / "r.csv").write_text("id,text\n1,a\n")
     with pytest.raises(UserError, match=r"recaption_pairs\.key_column"):

@@ -36,6 +36,7 @@ from mispair.core.settings import Located, is_passed_on, is_sweep
 from mispair.core.words import nearest
 from mispair.evaluation.protocols import BUILT_IN
 from mispair.pairs.scenes.evaluation_sets import EVALUATION_SETS
+from mispair.report.studies import NAMES as STUDIES
 from mispair.report.studies import Name as StudyName
 from mispair.towers.checkpoints.model_spec import ModelSpec
 from mispair.towers.dag import SHIPPED
@@ -43,6 +44,13 @@ from mispair.towers.dag import SHIPPED
 GENERATED = "generated"
 MOST_OWNERS = 4
 """Most sections that are named for a key in the wrong place."""
+
+_FORMS = {
+    "list_type": "this is a list: write its values in brackets, as [a, b]",
+    "model_type": "this is a section: write its keys and values below it, each on a line, indented",
+    "dict_type": "this has keys: write them below it, each on a line, indented",
+}
+"""What is meant by some of pydantic's types of faults."""
 
 REMOVED = {
     "export_metrics.online": "TensorBoard's event files are always written, without a network.",
@@ -237,11 +245,14 @@ def validate(content: dict[str, Any], source: str | Layers) -> Any:
     try:
         return Config.model_validate(content)
     except ValidationError as error:
+        given: Mapping[str, Any] = content
         if not isinstance(source, str):
+            # Without the embedded configuration, which has all sections.
+            given = {key: value for layer in source.values() for key, value in layer.items()}
             faults = error.errors(include_url=False)
             origins = [_origin(content, source, fault["loc"]) for fault in faults]
             source = " + ".join(dict.fromkeys(origins))
-        raise UserError(explain(error, Config, source, content)) from error
+        raise UserError(explain(error, Config, source, given)) from error
 
 
 def _origin(content: Mapping[str, Any], sources: Layers, location: Iterable[int | str]) -> str:
@@ -269,7 +280,7 @@ def explain(
 ) -> str:
     """Return the faults of a configuration in plain words, one line each.
 
-    `content` is the configuration: of sections that have a misplaced key, one that it has is meant.
+    `content` is what the user gave: of sections that have a misplaced key, one in it is meant.
     """
     lines = [f"{source} has {_count(error.error_count(), 'mistake')}:"]
     for fault in error.errors(include_url=False):
@@ -285,9 +296,9 @@ def explain(
                 hint += nearest(name, owner.model_fields)
             lines.append(f"  {whole}: there is no such key.{hint}")
             if not hint:
-                lines.append(f"    allowed here: {', '.join(sorted(owner.model_fields))}")
+                lines.append(f"    {_allowed(owner)}")
             continue
-        message = fault["msg"].removeprefix("Value error, ")
+        message = _FORMS.get(fault["type"], fault["msg"]).removeprefix("Value error, ")
         value = fault["input"]
         shown = "" if isinstance(value, dict | BaseModel) else f" (given: {value!r})"
         if fault["type"] == "string_type" and isinstance(value, bool | int | float | date):
@@ -308,23 +319,44 @@ def _yaml_type(value: bool | int | float | date) -> str:
     return "date" if isinstance(value, date) else "number"
 
 
+def _allowed(owner: type[BaseModel]) -> str:
+    """Return the keys that are allowed in a model; of the whole configuration, the general ones."""
+    sections = {name for name, field in owner.model_fields.items() if is_section(field.annotation)}
+    keys = ", ".join(sorted(owner.model_fields.keys() - sections))
+    others = ", and a section for each step (docs/reference/config.md)" if sections else ""
+    return f"allowed here: {keys}{others}"
+
+
 def _owners(
     name: str, model: type[BaseModel], owner: type[BaseModel], content: Mapping[str, Any]
 ) -> str:
-    """Return the sections that have a key which another one lacks, as a sentence or nothing."""
+    """Return the sections that have a key which another one lacks, as a sentence or nothing.
+
+    Sections of the configuration come first, and those of studies that it does not list last.
+    """
+    if owner is not model and name in model.model_fields:
+        return f" It is a general key: write {name!r} at the left, in no section."
     sections = [
         section
         for section, field in model.model_fields.items()
         if is_section(field.annotation) and name in field.annotation.model_fields  # type: ignore[union-attr]
     ]
-    if owner is not model and name in model.model_fields:
-        return f" It is a general key: write {name!r} at the left, in no section."
     parts = [field.annotation for field in model.model_fields.values()]
     if not sections or not (owner is model or owner in parts):
         return ""
-    sections = [section for section in sections if section in content] or sections
-    shown = ", ".join(sections[:MOST_OWNERS]) + ", ..." * (len(sections) > MOST_OWNERS)
-    return f" It is a key of {shown}: write it there, indented below the name of the section."
+    given = [section for section in sections if section in content]
+    sections = given or sorted(sections, key=lambda section: _is_of_another(section, content))
+    keys = ", ".join(f"{section}.{name}" for section in sections[:MOST_OWNERS])
+    others = " and others" * (len(sections) > MOST_OWNERS)
+    lead = "It is" if len(sections) == 1 else "Sections have it:"
+    return f" {lead} {keys}{others}. Write it below the name of its section, indented."
+
+
+def _is_of_another(section: str, content: Mapping[str, Any]) -> bool:
+    """Return whether a section is that of a step of a study that the configuration leaves out."""
+    study = step_module(section).__name__.split(".")[1]
+    listed = content.get("studies", Config.model_fields["studies"].default)
+    return isinstance(listed, list) and study in STUDIES and study not in listed
 
 
 def schema_text() -> str:

@@ -18,6 +18,9 @@ from mispair.core.settings import Located
 NULLS = ("null", "Null", "NULL", "~")
 """Words that are null in YAML."""
 
+COMMAND_LINE = "--config"
+"""Name of the settings of the command line among the sources of a configuration."""
+
 Layers = Mapping[str, Mapping[str, Any]]
 """Content of each configuration file, and of ``--config``, by name; later ones take precedence."""
 
@@ -60,7 +63,7 @@ def locate(
         if RECORD not in given:
             _start_paths(path.parent, content, given, model)
     named = {_from_here(path): given for path, given in files.items()}
-    return named | ({"--config": command_line} if command_line else {})
+    return named | ({COMMAND_LINE: command_line} if command_line else {})
 
 
 def _from_here(path: Path) -> str:

@@ -19,7 +19,7 @@ from typing import Any
 from mispair import config as configuration
 from mispair.audit import seen_pairs
 from mispair.audit.seen_pairs import OWN_SHARDS_AT_START, SHIPPED_SEED
-from mispair.config_paths import Layers
+from mispair.config_paths import COMMAND_LINE, Layers
 from mispair.core import run_record
 from mispair.core.files import UserError
 from mispair.core.provenance import PACKAGE, code_version, step_module_name
@@ -109,7 +109,7 @@ class Dag:
 
     def __init__(self, content: dict[str, Any], source: str | Layers):
         self.config = configuration.validate(content, source)
-        self._is_default = not source
+        self._has_file = isinstance(source, str) or any(name != COMMAND_LINE for name in source)
         self._record = content.get(run_record.RECORD)
         if self._record in (NONE, "null"):  # on Snakemake's command line every null is a word
             self._record = None
@@ -302,7 +302,7 @@ class Dag:
 
     def echo(self) -> str:
         """Return a line on the shards that were matched, or that there is no configuration."""
-        if self._is_generated and self._is_default:
+        if self._is_generated and not self._has_file:
             return (
                 "config: no --configfile is given, so this is the demo on generated pictures. For "
                 "data of your own, give --configfile mine.yaml"
@@ -422,10 +422,14 @@ class Dag:
 
         return stamps
 
+    def own_shards(self) -> dict[str, str]:
+        """Return the user's shards, each with the name of its source, or nothing."""
+        shards = [] if self._is_generated else self._shards
+        return {shard: self._sources.get(shard, "") for shard in shards}
+
     def first_shards(self) -> dict[str, str]:
         """Return the user's first shard of each source, with the name of the source."""
-        shards = [] if self._is_generated else self._shards
-        first = {self._sources.get(shard, ""): shard for shard in reversed(shards)}
+        first = {source: shard for shard, source in reversed(self.own_shards().items())}
         return {shard: source for source, shard in first.items()}
 
     def shards_of_first(self, groups: int) -> list[str]:

@@ -12,7 +12,15 @@ import yaml
 
 from mispair.core.files import UserError
 from mispair.evaluation import protocols, sets
-from mispair.pairs.captions.key_lists import first_keys, read_keys, refuse_unlike
+from mispair.pairs.captions.key_lists import (
+    all_keys,
+    as_in_corpus,
+    first_keys,
+    read_keys,
+    refuse_other_form,
+    refuse_unknown,
+    refuse_unlike,
+)
 from mispair.pairs.captions.table_files import KEY
 
 if TYPE_CHECKING:
@@ -47,7 +55,9 @@ def refuse_unusable(dag: Dag) -> None:
     _refuse_groups(dag)
     examples = first_keys(dag.first_shards())
     for path in map(Path, dag.user_file("trusted")):
-        refuse_unlike("trusted", path, read_keys(path, "trusted"), examples)
+        keys = read_keys(path, "trusted")
+        refuse_unlike("trusted", path, keys, examples)
+        _refuse_unknown(path, {*keys}, all_keys(dag.own_shards()))
     _refuse_caption_tables(dag, examples)
 
 
@@ -116,6 +126,14 @@ def _refuse_groups(dag: Dag) -> None:
         columns_of(Path(paths[0]), dag.config.select_pairs.group_fields)
 
 
+def _refuse_unknown(path: Path, named: set[str], corpus: set[str] | None) -> None:
+    """Refuse trusted keys that the corpus does not have, as far as its keys are known by now."""
+    if corpus:
+        unknown = sorted(named - corpus)
+        meant = as_in_corpus(unknown, corpus)
+        refuse_unknown("trusted", path, len(named), [key for key in unknown if key not in meant])
+
+
 def _refuse_caption_tables(dag: Dag, examples: Sequence[str]) -> None:
     """Read the columns and first rows of the tables of captions and of recaptions."""
     config = dag.config
@@ -124,6 +142,7 @@ def _refuse_caption_tables(dag: Dag, examples: Sequence[str]) -> None:
         with path.open(encoding="utf-8-sig", errors="replace") as opened:
             keys = [line.rstrip("\r\n") for line in islice(opened, ROWS)]
         refuse_unlike("caption_keys", path, keys, examples)
+        refuse_other_form("caption_keys", path, keys, examples)
     reading = config.read_captions
     columns = reading.key_column, reading.caption_column, reading.join, "read_captions"
     _refuse_tables("captions", dag.caption_tables(), lists, columns, examples)
@@ -159,3 +178,4 @@ def _refuse_tables(
                 f"{named.section}.join to url."
             )
         refuse_unlike(key, path, values, examples)
+        refuse_other_form(key, path, values, examples)

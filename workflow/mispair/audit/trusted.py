@@ -13,14 +13,10 @@ import pyarrow.compute as pc
 
 from mispair.core.files import UserError
 from mispair.core.metrics import Row
-from mispair.pairs.captions.key_lists import read_keys
+from mispair.pairs.captions.key_lists import SHOWN, as_in_corpus, read_keys, refuse_unknown
 from mispair.pairs.index.books import read_columns
 
 log = logging.getLogger(__name__)
-
-SHOWN = 3
-LARGEST_UNKNOWN_SHARE = 0.05
-"""Largest share of keys that may be neither in the corpus nor among the pairs it left out."""
 
 
 def read_trusted(
@@ -29,7 +25,7 @@ def read_trusted(
     """Return which keys of the corpus are trusted, (n,) bool; none without a file.
 
     Keys of pairs that were rejected or excluded are left out, and so are a few unknown ones; both
-    are counted in the log.
+    are counted in the log. Of a key in another form of Unicode see `as_in_corpus`.
 
     Parameters
     ----------
@@ -43,8 +39,8 @@ def read_trusted(
     Raises
     ------
     UserError
-        If the file cannot be read or is empty, more than `LARGEST_UNKNOWN_SHARE` of its keys are
-        unknown, or none is that of a pair.
+        If the file cannot be read or is empty, `refuse_unknown` refuses its unknown keys, or none
+        is that of a pair.
     """
     if not paths:
         return np.zeros(len(keys), bool)
@@ -65,8 +61,13 @@ def left_out_rows(paths: Sequence[Path], keys: Any) -> list[Row]:
 
 def _named(path: Path, keys: Any) -> tuple[pa.Array, pa.Array]:
     """Return the distinct keys of a file, and those of them that are no keys of the corpus."""
-    named = pc.unique(pa.array(read_keys(path, "trusted"), pa.large_string()))
-    return named, named.filter(pc.invert(pc.is_in(named, value_set=_text(keys))))
+    corpus, listed = _text(keys), read_keys(path, "trusted")
+    other = corpus.filter(pc.invert(pc.string_is_ascii(corpus)))
+    given = pa.array(listed, pa.large_string())
+    absent = given.filter(pc.invert(pc.is_in(given, value_set=corpus)))
+    known_as = as_in_corpus(absent.to_pylist(), other.to_pylist())
+    named = pc.unique(pa.array([known_as.get(key, key) for key in listed], pa.large_string()))
+    return named, named.filter(pc.invert(pc.is_in(named, value_set=corpus)))
 
 
 def _count_missing(path: Path, missing: pa.Array, named: int, left_out: Sequence[Path]) -> None:
@@ -77,12 +78,7 @@ def _count_missing(path: Path, missing: pa.Array, named: int, left_out: Sequence
         unknown = unknown.filter(pc.invert(pc.is_in(unknown, value_set=known)))
     rejected = len(missing) - len(unknown)
     shown = ", ".join(repr(key) for key in unknown[:SHOWN].to_pylist())
-    if len(unknown) > LARGEST_UNKNOWN_SHARE * named:
-        raise UserError(
-            f"trusted: {path} names {len(unknown)} keys of {named} that the "
-            f"corpus does not have, such as {shown}. Keys are those of the shards, or of the "
-            "column key of results/pairs/CORPUS/corpus.parquet."
-        )
+    refuse_unknown("trusted", path, named, unknown.to_pylist())
     if len(missing) == named:
         raise UserError(
             f"trusted: all {named} pairs that {path} names were rejected or excluded. Name pairs "

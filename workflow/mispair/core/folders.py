@@ -17,6 +17,8 @@ from mispair.core import files
 _IN_HUB = re.compile(r"(?:^|/)(?:models|datasets|spaces)--(?:[^/]*--)?([^/]+)/snapshots/[^/]+$")
 """A commit in the cache of the Hugging Face hub; the group is the name of the repository."""
 
+_ADDRESS = re.compile(r"(?P<scheme>hf-hub:|local-dir:|hf://|https?://[^/]+/)(?P<rest>.+)")
+
 
 def path_name(name: str) -> str:
     """Return a name as one word without characters of a shell or of Snakemake's patterns.
@@ -51,6 +53,37 @@ def snapshot(folder: Path) -> Path:
     if not branch.is_file() or not (folder / "snapshots").is_dir():
         return folder
     return folder / "snapshots" / branch.read_text(encoding="utf-8", errors="replace").strip()
+
+
+def if_of_hub(source: str) -> str:
+    """Return a sentence on how to get a model that is named by its address in a hub, or nothing.
+
+    Parameters
+    ----------
+    source : str
+        A text that names no existing file or folder.
+
+    Examples
+    --------
+    >>> if_of_hub("hf-hub:org/clip")[42:]
+    'fetch it with `hf download org/clip --local-dir FOLDER`.'
+    >>> if_of_hub("../towers/clip"), if_of_hub("local-dir:/models/clip")
+    ('', ' Write the folder alone, /models/clip.')
+    """
+    address = _ADDRESS.match(source)
+    if address and address["scheme"] == "local-dir:":
+        return f" Write the folder alone, {address['rest']}."
+    path = Path(source)
+    is_path = source.startswith(".") or path.parent.exists() or not path.parent.parent.exists()
+    if address is None and is_path:
+        return ""
+    parts = address["rest"].strip("/").split("/")[:2] if address else path.parts[-2:]
+    if len(parts) < 2:
+        return " Fetch it first: models are local files and folders here."
+    fetches = f"fetch it with `hf download {'/'.join(parts)} --local-dir FOLDER`."
+    if address is None:
+        return f" If {'/'.join(parts)} is a model of a hub, {fetches}"
+    return f" A model of a hub is a local folder here: {fetches}"
 
 
 def literal_folder(pattern: str) -> tuple[str, str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import math
+import unicodedata
 from collections.abc import Iterable
 
 MISSING = "not measured"
@@ -76,9 +77,15 @@ def count(value: float, noun: str, plural: str | None = None) -> str:
     return f"{int(value):,} {noun if value == 1 else plural or noun + 's'}"
 
 
-def listing(items: list[str]) -> str:
-    """Join names with commas and an "and"."""
-    return items[0] if len(items) == 1 else f"{', '.join(items[:-1])} and {items[-1]}"
+def listing(items: list[str], last: str = "and") -> str:
+    """Join names with commas, and a word before the last one.
+
+    Examples
+    --------
+    >>> listing(["a"]), listing(["a", "b", "c"]), listing(["a", "b"], "or")
+    ('a', 'a, b and c', 'a or b')
+    """
+    return items[0] if len(items) == 1 else f"{', '.join(items[:-1])} {last} {items[-1]}"
 
 
 def duration(seconds: float) -> str:
@@ -96,6 +103,17 @@ def duration(seconds: float) -> str:
              (whole % 60, "s")]  # fmt: skip
     first = next(position for position, (number, _) in enumerate(parts) if number)
     return " ".join(f"{number} {unit}" for number, unit in parts[first : first + 2] if number)
+
+
+def composed(name: str) -> str:
+    """Return a name in Unicode's composed form, in which names from two files are compared.
+
+    Examples
+    --------
+    >>> composed("Cre\u0302pe") == "Cr\u00eape"
+    True
+    """
+    return unicodedata.normalize("NFC", name)
 
 
 def nearest(name: str, names: Iterable[str]) -> str:

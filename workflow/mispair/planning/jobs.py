@@ -115,11 +115,15 @@ def planned_jobs(arguments: Sequence[str]) -> tuple[list[Job], Machine]:
     Raises
     ------
     UserError
-        If Snakemake refuses; it has printed the reason.
+        If its configuration cannot be read, or Snakemake refuses; it has printed the reason.
     """
     from snakemake.cli import args_to_api, parse_args
     from snakemake.logging import logger
 
+    from snakemake_logger_plugin_mispair.arguments import fault_of
+
+    if fault := fault_of(arguments):
+        raise UserError(fault)
     events: list[Any] = []
 
     def keep(record: logging.LogRecord) -> bool:

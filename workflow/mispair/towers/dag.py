@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from mispair.core.files import UserError, read_json
-from mispair.core.folders import folder_name, snapshot
+from mispair.core.folders import folder_name, if_of_hub, snapshot
 from mispair.core.provenance import PACKAGE
 from mispair.towers.checkpoints.model_spec import ModelSpec, open_clip_definition, open_clip_names
 
@@ -114,6 +114,7 @@ class Models:
         if spec.checkpoint is not None and not Path(spec.checkpoint).is_file():
             raise UserError(
                 f"{key}.checkpoint: there is no file {Path(spec.checkpoint).absolute()}."
+                f"{if_of_hub(spec.checkpoint)}"
             )
         self._files[spec.name] = [path.format(model=spec.name) for path in CONVERTED_TOWERS]
 
@@ -194,6 +195,13 @@ def _refuse_other_weights(folder: Path, key: str) -> None:
     raise UserError(f"{key}: {folder.absolute()} has no {TOWER_WEIGHTS}. {remedy}")
 
 
+def _if_elsewhere(source: str) -> str:
+    """Return how to use a model that is in open_clip's table or in a hub, or nothing."""
+    if source in open_clip_names():
+        return f" For open_clip's weights write {{name: NAME, model: {source}, pretrained: TAG}}."
+    return if_of_hub(source)
+
+
 def _of_folder(source: str, key: str = "towers") -> list[str]:
     folder = snapshot(SHIPPED.get(source, Path(source)))
     if not (folder / TOWER_CONFIG).is_file():
@@ -207,6 +215,7 @@ def _of_folder(source: str, key: str = "towers") -> list[str]:
             f"{key}: {source!r} is neither one of {', '.join(f'`{name}`' for name in SHIPPED)} nor "
             f"{alternative} nor a folder with an "
             f"{TOWER_CONFIG} (a local open_clip model) in it (looked for {folder.absolute()})."
+            f"{_if_elsewhere(source)}"
         )
     _refuse_other_weights(folder, key)
     remaining = sorted(p for p in folder.iterdir() if p.is_file() and p.name != TOWER_CONFIG)

@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 
 from mispair.audit.texts.group_rates import FIELDS
 from mispair.core.files import UserError
+from mispair.pairs.captions.key_lists import as_in_corpus
 
 UNKNOWN = "not given"
 """Group of pairs that the table does not have, or that have no value in it."""
@@ -63,7 +64,8 @@ def read_groups(path: Path, fields: Sequence[str], keys: pd.Series) -> dict[str,
     Parameters
     ----------
     path : Path
-        CSV or Parquet with a column ``key``; of a key that is repeated, the first row counts.
+        CSV or Parquet with a column ``key``; of a key that is repeated, the first row counts. Of a
+        key in another form of Unicode see `as_in_corpus`.
     fields : sequence of str
         Columns to read, as far as they exist.
     keys : (n,) Series of str
@@ -84,6 +86,9 @@ def read_groups(path: Path, fields: Sequence[str], keys: pd.Series) -> dict[str,
             )
             table = pyarrow.csv.read_csv(path, convert_options=text)
         texts = pa.table({name: table[name].cast(pa.string()) for name in columns}).to_pandas()
+    unused = texts["key"][~texts["key"].isin(keys) & texts["key"].notna()]
+    if meant := as_in_corpus(unused, keys):
+        texts["key"] = texts["key"].map(lambda key: meant.get(key, key))
     by_key = texts.drop_duplicates("key").set_index("key").reindex(keys)
     if by_key.isna().all(axis=None):
         raise UserError(

@@ -4,19 +4,28 @@ from __future__ import annotations
 
 import csv
 import json
+import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from mispair.core.files import UserError
+from mispair.core.words import composed
 from mispair.pairs.shards.shards import IMAGE_EXTENSIONS, clean_name, split_name
 from mispair.pairs.shards.tar_members import BrokenTarError, read_members
 
 COLUMN = "key"
 MEMBERS = 300
 """Members at the start of a shard whose names are compared with a list of keys."""
+FEW_BYTES = 1 << 28
+"""Bytes of shards up to which all of their names are read before any job."""
+LARGEST_UNKNOWN_SHARE = 0.05
+"""Largest share of keys that may be neither in the corpus nor among the pairs it left out."""
+SHOWN = 3
+"""Examples of such keys in a message."""
 
 _PACKED = (b"PK\x03\x04", b"\xd0\xcf\x11\xe0")
 """First bytes of Excel's and LibreOffice's files, new and old."""
@@ -146,20 +155,80 @@ def _no_text(path: Path, setting: str, column: str, kind: str) -> UserError:
     )
 
 
+def as_in_corpus(keys: Iterable[str], corpus: Iterable[str]) -> dict[str, str]:
+    """Return the key of the corpus for keys that differ from it by Unicode composition alone.
+
+    Keys of pairs are compared byte by byte. A key that is none of the corpus stands for the one
+    that has the same composed form, unless several have it.
+
+    Examples
+    --------
+    >>> as_in_corpus(["cre\u0302pe", "b"], ["cr\u00eape", "a"]) == {"cre\u0302pe": "cr\u00eape"}
+    True
+    """
+    wanted = {key: composed(key) for key in keys if not key.isascii()}
+    found: dict[str, list[str]] = {form: [] for form in wanted.values()}
+    for key in corpus if wanted else ():
+        if not key.isascii() and (form := composed(key)) in found:
+            found[form].append(key)
+    return {key: found[form][0] for key, form in wanted.items() if len(found[form]) == 1}
+
+
+def refuse_unknown(setting: str, path: Path, named: int, unknown: Sequence[str]) -> None:
+    """Refuse a list of which more than `LARGEST_UNKNOWN_SHARE` is in no corpus.
+
+    Parameters
+    ----------
+    setting, path : str, Path
+        For the message.
+    named : int
+        Distinct keys of the list.
+    unknown : sequence of str
+        Those of them that the corpus does not have.
+
+    Raises
+    ------
+    UserError
+        If there are too many.
+    """
+    if len(unknown) > LARGEST_UNKNOWN_SHARE * named:
+        shown = ", ".join(repr(key) for key in unknown[:SHOWN])
+        raise UserError(
+            f"{setting}: {path} names {len(unknown)} keys of {named} that the corpus does not "
+            f"have, such as {shown}. Keys are those of the shards, or of the column key of "
+            "results/pairs/CORPUS/corpus.parquet."
+        )
+
+
+def all_keys(shards: Mapping[str, str]) -> set[str] | None:
+    """Return the keys of all shards if these are small and can be read, otherwise None.
+
+    `shards` are those of `first_keys`.
+    """
+    try:
+        if sum(os.path.getsize(shard) for shard in shards) > FEW_BYTES:
+            return None
+        return {key for shard, source in shards.items() for key in _keys_of(shard, source)}
+    except (OSError, BrokenTarError):  # index_shards says why
+        return None
+
+
+def _keys_of(shard: str, source: str, members: int | None = None) -> Iterator[str]:
+    prefix = f"{source}/" if source else ""
+    with Path(shard).open("rb") as opened:
+        for member in islice(read_members(opened), members):
+            yield prefix + split_name(clean_name(member.name))[0]
+
+
 def first_keys(shards: Mapping[str, str]) -> list[str]:
     """Return keys at the start of shards, as far as these can be read.
 
     `shards` are paths with the name of each shard's source (or nothing), which begins its keys.
     """
-    keys = []
+    keys: list[str] = []
     for shard, source in shards.items():
-        try:
-            with Path(shard).open("rb") as opened:
-                names = [clean_name(m.name) for m in islice(read_members(opened), MEMBERS)]
-        except (OSError, BrokenTarError):  # index_shards says why
-            continue
-        prefix = f"{source}/" if source else ""
-        keys += [prefix + key for key in dict.fromkeys(split_name(name)[0] for name in names)]
+        with suppress(OSError, BrokenTarError):  # index_shards says why
+            keys += dict.fromkeys(_keys_of(shard, source, MEMBERS))
     return keys
 
 
@@ -201,6 +270,31 @@ def refuse_unlike(setting: str, path: Path, keys: Sequence[str], examples: Seque
             f"the name of a source or folder, such as {examples[0]!r}. Write it before each key."
         )
     _refuse_lost_zeros(setting, path, keys, examples)
+
+
+def refuse_other_form(
+    setting: str, path: Path, keys: Sequence[str], examples: Sequence[str]
+) -> None:
+    """Refuse keys of a caption table in another form of Unicode, which would join no pair.
+
+    Parameters
+    ----------
+    setting, path, keys, examples
+        Those of `refuse_unlike`.
+
+    Raises
+    ------
+    UserError
+        If a key is that of a pair but for its form.
+    """
+    of_corpus = {*examples}
+    meant = as_in_corpus([key for key in keys if key not in of_corpus], of_corpus)
+    for key, of_pair in meant.items():
+        raise UserError(
+            f"{setting}: {path} holds the key {key!a}, and a pair has {of_pair!a}: the same text "
+            "in two forms of Unicode, which caption tables do not join. Write its keys with "
+            f"unicodedata.normalize({'NFC' if of_pair == composed(key) else 'NFD'!r}, key)."
+        )
 
 
 def _refuse_lost_zeros(

@@ -9,6 +9,7 @@ from pydantic import Field, field_validator, model_validator
 
 from mispair.core import settings
 from mispair.core.files import UserError
+from mispair.core.folders import if_of_hub
 from mispair.pairs.captions.decoding import SIDECAR_FIELDS
 from mispair.pairs.captions.table_files import JOIN, KEY, refuse_keys, table_files
 from mispair.repair.captioners.kinds import FUNCTION, KINDS, PATTERN, TRAINED, Kind, kind_of
@@ -170,4 +171,5 @@ class Settings(EncodingSettings):
             return sorted(str(file) for file in path.rglob("*") if file.is_file())
         if self.kind.downloads and "@" in str(self.model):
             return []
-        raise UserError(f"recaption_pairs: model: there is no {path.absolute()}.")
+        hint = if_of_hub(str(self.model))
+        raise UserError(f"recaption_pairs: model: there is no {path.absolute()}.{hint}")

@@ -13,10 +13,10 @@ from functools import cache
 from pathlib import Path
 from typing import Annotated, Literal, NamedTuple
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import AfterValidator, Field, field_validator, model_validator
 
 from mispair.core import settings
-from mispair.core.folders import path_name
+from mispair.core.folders import if_of_hub, path_name
 
 Kind = Literal["folder", "recipe", "tag", "file"]
 Recipe = Literal["laclip-cc", "laclip-laion"]
@@ -146,6 +146,16 @@ class ModelSpec(settings.Settings):
         The files of ``laclip-cc`` are as wide as a ViT-B-16, with other layers inside.
         """
         return "ViT-B-16" if self.recipe == "laclip-cc" else self.model
+
+    @field_validator("model", "pretrained")
+    @classmethod
+    def _is_no_address(cls, value: str | None) -> str | None:
+        name = (value or "").replace("/", "-")  # ViT-B/32 is a misspelt name
+        if name == value or difflib.get_close_matches(name, open_clip_names(), n=1, cutoff=0.8):
+            return value
+        if value is not None and (hint := if_of_hub(value)):
+            raise ValueError(f"{value!r} is no name of open_clip's.{hint} Then name it as folder")
+        return value
 
     @model_validator(mode="after")
     def _leaves_nothing_to_be_guessed(self) -> ModelSpec:
