@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 import json
+import unicodedata
 from collections.abc import Callable
 from dataclasses import replace
 from importlib import resources
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -265,6 +268,26 @@ def test_cupls_own_file(tmp_path: Path, custom: Path) -> None:
     assert len(found.classnames) == 1000
 
 
+@pytest.mark.parametrize("forms", [("NFC", "NFD"), ("NFD", "NFC")])
+def test_names_that_differ_by_unicode_composition_alone(
+    forms: tuple[Any, Any], tmp_path: Path, custom: Path
+) -> None:
+    """Of the set, of its file and of its classes; the class has the set's form in prompts."""
+    of_set, of_file = (functools.partial(unicodedata.normalize, form) for form in forms)
+    opened = open_set(write_set(tmp_path / of_set("wds_forêt"), of_set("Crêpe\nCafé")))
+    path = custom / of_file("wds_forêt.json")
+    path.write_text(json.dumps({of_file("Crêpe"): ["a {c}"], of_file("Café"): ["b"]}))
+    protocols.refuse_stray_files(str(custom), [opened.name])
+    files = protocol_files(str(custom), opened.directory, opened.name)
+    assert files == [path]
+    assert prompts(opened, "mine", files).texts == [of_set("a Crêpe"), "b"]
+
+
+def test_names_of_sets_in_other_scripts_differ() -> None:
+    assert len({*map(canonical, ["数据", "宠物", "Cafe", "Café", "кошки"])}) == 5
+    assert canonical("Forêt") == canonical(unicodedata.normalize("NFD", "Forêt"))
+
+
 GOOD = {"cat": ["x"], "dog": ["y"], "hot dog": ["z"]}
 
 
@@ -292,6 +315,7 @@ def test_prompts_nested_under_the_names_of_sets(
         ([["cat"]], "must hold {class name"),
         ({"a": GOOD, "b": GOOD}, "for the sets 'a', 'b', and none for wds_pets"),
         ({"pets": GOOD, "wds_pets": GOOD}, "remove all but one"),
+        ({**GOOD, "e\u0302": ["x"], "\u00ea": ["x"]}, "given twice"),
     ],
 )  # fmt: skip
 def test_unfit_prompts_of_classes(

@@ -39,6 +39,7 @@ from typing import TYPE_CHECKING, Any
 from mispair.core.files import UserError
 from mispair.core.folders import folder_name
 from mispair.core.provenance import fingerprint
+from mispair.core.words import composed
 from mispair.evaluation import datacomp
 from mispair.evaluation.set_contents.class_prompts import hint, per_class
 from mispair.evaluation.set_names import canonical
@@ -253,10 +254,10 @@ def protocol_files(source: str, directory: str | Path, name: str | None = None) 
         return [LACLIP_DATA]
     if source in BUILT_IN:
         return []
-    possible = [Path(source) / f"{name}.{ending}" for ending in CUSTOM_FILES]
-    existing = [path for path in possible if path.is_file()]
-    own_prompts = {f"{name}.{ending}" for ending in ("templates.txt", "json")}
-    if existing and own_prompts.isdisjoint(path.name for path in existing):
+    present = {composed(path.name): path for path in Path(source).iterdir() if path.is_file()}
+    possible = {ending: composed(f"{name}.{ending}") for ending in CUSTOM_FILES}
+    existing = [present[file] for file in possible.values() if file in present]
+    if existing and present.keys().isdisjoint(possible[e] for e in ("templates.txt", "json")):
         existing.append(directory / TEMPLATES)
     return existing
 
@@ -282,9 +283,13 @@ def refuse_stray_files(folder: str, names: Sequence[str]) -> None:
     UserError
         If there is one. The message has the nearest valid name.
     """
-    allowed = [f"{name}.{ending}" for name in names for ending in CUSTOM_FILES]
+    allowed = [composed(f"{name}.{ending}") for name in names for ending in CUSTOM_FILES]
     for path in sorted(Path(folder).iterdir()):
-        if path.is_file() and path.suffix in (".txt", ".json") and path.name not in allowed:
+        if (
+            path.is_file()
+            and path.suffix in (".txt", ".json")
+            and composed(path.name) not in allowed
+        ):
             raise UserError(
                 f"{path}: belongs to no evaluation set; a file is called after the name of its "
                 f"set: {', '.join(f'SET.{ending}' for ending in CUSTOM_FILES)}."
@@ -323,7 +328,8 @@ def _of_laclip(name: str) -> dict[str, Any]:
 
 def _custom(opened: EvaluationSet, protocol: str, custom: Sequence[Path]) -> Prompts:
     """Return the prompts that the user's files describe."""
-    files = {path.name.removeprefix(f"{opened.name}."): path for path in custom}
+    prefix = composed(f"{opened.name}.")
+    files = {composed(path.name).removeprefix(prefix): path for path in custom}
     given = {ending: files[ending] for ending in CUSTOM_FILES if ending in files}
     if not given:
         raise UserError(

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import difflib
 import json
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 from mispair.core.files import UserError
+from mispair.core.words import composed
 from mispair.evaluation.set_names import canonical
 from mispair.evaluation.sets import PLACEHOLDER
 
@@ -23,7 +25,8 @@ def per_class(path: Path, classnames: Sequence[str], set_name: str) -> list[list
     path : Path
         The file.
     classnames : sequence of str
-        Classes of the set; each needs prompts.
+        Classes of the set; each needs prompts. Names that differ only by Unicode composition are
+        the same.
     set_name : str
         Name of the set.
 
@@ -43,23 +46,28 @@ def per_class(path: Path, classnames: Sequence[str], set_name: str) -> list[list
         raise UserError(f"{path}: is not JSON ({error}).") from error
     if not isinstance(content, dict):
         raise UserError(f"{path}: must hold {{class name: [prompt, ...]}}.")
-    content = _of_set(content, set_name, path)
-    missing = [name for name in classnames if name not in content]
-    unknown = [name for name in content if name not in classnames]
+    given = _of_set(content, set_name, path)
+    content = {composed(name): texts for name, texts in given.items()}
+    if len(content) < len(given):
+        twice = [name for name, times in Counter(map(composed, given)).items() if times > 1]
+        raise UserError(f"{path}: {some(twice)} is given twice, in two forms of Unicode.")
+    names = [*map(composed, classnames)]
+    missing = [name for name in names if name not in content]
+    unknown = [name for name in content if name not in names]
     if missing:
         raise UserError(
             f"{path}: has no prompts for {some(missing)}.{hint(missing[0], unknown or content)}"
         )
     if unknown:
-        raise UserError(
-            f"{path}: {some(unknown)} is no class of the set.{hint(unknown[0], classnames)}"
-        )
-    for name in classnames:
+        raise UserError(f"{path}: {some(unknown)} is no class of the set.{hint(unknown[0], names)}")
+    for name in names:
         texts = content[name]
         usable = isinstance(texts, list) and all(isinstance(t, str) and t.strip() for t in texts)
         if not usable or not texts:
             raise UserError(f"{path}: {name!r} must have a list of at least one prompt.")
-    return [[text.replace(PLACEHOLDER, name) for text in content[name]] for name in classnames]
+    return [
+        [text.replace(PLACEHOLDER, name) for text in content[composed(name)]] for name in classnames
+    ]
 
 
 def _of_set(content: dict[str, Any], set_name: str, path: Path) -> dict[str, Any]:
