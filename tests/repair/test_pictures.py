@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import io
+import re
+import subprocess
+import sys
 from functools import partial
 from pathlib import Path
 
@@ -16,7 +19,7 @@ from mispair.core.resume import Checkpoints, Interrupted
 from mispair.pairs.index.index import index_shard
 from mispair.pairs.index.policy import Policy
 from mispair.pairs.index.reading import by_name, locations
-from mispair.repair.captioners import faults
+from mispair.repair.captioners import faults, functions
 from mispair.repair.captioners.faults import Caption
 from mispair.repair.captioners.functions import load_function, refuse_missing_function
 from mispair.repair.captioners.pictures import Captioning, caption_shards
@@ -156,6 +159,34 @@ def test_unusable_captions_have_a_reason_and_others_are_cleaned(tmp_path: Path) 
 def test_a_function_that_is_not_there(name: str) -> None:
     with pytest.raises(UserError, match="captioner"):
         load_function(name)
+
+
+def test_a_module_next_to_a_configuration_is_found_by_dry_run_and_job(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In whichever folder the run is; it replaces no installed module, and may import others."""
+    (tmp_path / "run").mkdir()
+    monkeypatch.chdir(tmp_path / "run")
+    monkeypatch.setenv(functions.FOLDERS, "")
+    monkeypatch.setattr("sys.path", [*sys.path])
+    folder = tmp_path / "of configuration"
+    folder.mkdir()
+    (folder / "beside_it.py").write_text(
+        "def caption(images, seeds):\n    from also_beside_it import TEXT\n"
+        "    return [[TEXT]] * len(images)\n"
+    )
+    (folder / "also_beside_it.py").write_text("TEXT = 'a red star'\n")
+    (folder / "pyarrow.py").write_text("raise SystemExit\n")
+    with pytest.raises(UserError, match=re.escape(str(tmp_path / "run"))):
+        refuse_missing_function("beside_it:caption")
+    functions.look_beside([folder / "mine.yaml"])
+    refuse_missing_function("beside_it:caption")
+    command = (
+        "from mispair.repair.captioners.functions import load_function as load; import pyarrow;"
+        "print(load('beside_it:caption').caption([None], [0])[0][0].text)"
+    )
+    job = subprocess.run([sys.executable, "-c", command], capture_output=True, text=True)
+    assert job.stdout == "a red star\n", job.stderr
 
 
 def test_a_changed_shard_stops_the_job(tmp_path: Path) -> None:

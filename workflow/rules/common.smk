@@ -22,6 +22,7 @@ from mispair.core.files import UserError, refuse_full_or_read_only
 from mispair.core.provenance import code_version
 from mispair.core.stamps import MADE
 from mispair.planning import user_files
+from mispair.repair.captioners.functions import look_beside
 from mispair.report.studies import NAMES as STUDIES
 
 use_this_python()
@@ -51,6 +52,7 @@ try:
     if workflow.is_main_process:
         refuse_full_or_read_only(".snakemake")  # even a dry run writes there
     given = {path: load_configfile(path) for path in workflow.config_settings.configfiles}
+    look_beside(given)
     dag = Dag(config, locate(config, given, workflow.config_settings.config))
     dag.ends()  # raises here, and not in the middle of a rule, if settings do not fit
     # Jobs on a cluster read the Snakefile again; once is enough.

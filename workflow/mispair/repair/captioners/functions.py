@@ -5,8 +5,9 @@ from __future__ import annotations
 import ast
 import importlib
 import importlib.util
+import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +19,10 @@ from mispair.repair.captioners.faults import Draft
 
 if TYPE_CHECKING:
     from PIL import Image
+
+
+FOLDERS = "MISPAIR_CONFIGURED_IN"
+"""Environment variable of jobs with the folders of the configuration files."""
 
 
 class CaptionerError(Exception):
@@ -96,7 +101,7 @@ def module_of(name: str) -> ModuleType:
         If it cannot be imported.
     """
     try:
-        with _working_folder_on_path():
+        with _folders_on_path():
             return importlib.import_module(name.partition(":")[0])
     except Exception as error:  # of any kind: the module is the user's
         raise _not_loaded(name, f"{type(error).__name__}: {error}") from error
@@ -112,7 +117,7 @@ def refuse_missing_function(name: str) -> None:
     """
     module, _, function = name.partition(":")
     try:
-        with _working_folder_on_path():
+        with _folders_on_path():
             spec = importlib.util.find_spec(module)
     except Exception as error:  # of any kind: the packages that hold the module are imported
         raise _not_loaded(name, f"{type(error).__name__}: {error}") from error
@@ -149,12 +154,28 @@ def _defined(body: Sequence[ast.stmt]) -> Iterator[tuple[str, bool]]:
                 yield from _defined(handler.body)
 
 
+def look_beside(configurations: Iterable[Path]) -> None:
+    """Let this process and its jobs find modules next to configuration files, too."""
+    folders = dict.fromkeys(str(path.absolute().parent) for path in configurations)
+    if folders:
+        os.environ[FOLDERS] = os.pathsep.join(folders)
+
+
+def _configured_in() -> list[str]:
+    return os.environ.get(FOLDERS, "").split(os.pathsep) if os.environ.get(FOLDERS) else []
+
+
 @contextmanager
-def _working_folder_on_path() -> Iterator[None]:
-    """Let modules of the folder that runs Snakemake be found, as ``python -m`` does."""
+def _folders_on_path() -> Iterator[None]:
+    """Let modules of the folder that runs Snakemake be found, as ``python -m`` does.
+
+    Those next to configuration files come last, so that they replace no installed module. They stay
+    on the path: a module may import others of its folder when its function runs.
+    """
     importlib.invalidate_caches()
     folder = str(Path.cwd())
     sys.path.insert(0, folder)
+    sys.path += [path for path in _configured_in() if path not in sys.path]
     try:
         yield
     finally:
@@ -162,9 +183,11 @@ def _working_folder_on_path() -> Iterator[None]:
 
 
 def _not_loaded(name: str, reason: str) -> UserError:
+    folders = ", ".join(dict.fromkeys([str(Path.cwd()), *_configured_in()]))
     return UserError(
         f"recaption_pairs: captioner: {name} cannot be loaded ({reason}). Its module must be in "
-        f"the folder that Snakemake runs in ({Path.cwd()}), or in one that PYTHONPATH names."
+        f"the folder that Snakemake runs in or next to the configuration file ({folders}), or in "
+        "one that PYTHONPATH names."
     )
 
 
