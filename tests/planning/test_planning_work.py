@@ -53,7 +53,8 @@ def test_a_job_of_several_steps_does_the_work_of_all_with_the_memory_of_the_larg
     added = Work({"a": 1}, {"MB": 3}, variant="x") + Work({"a": 1, "b": 2}, {"MB": 5, "c": 1})
     assert added == Work({"a": 2, "b": 2}, {"MB": 5, "c": 1}, variant="x")
     assert Job("r", command=tuple(" + ".join(steps).split())).step == "make_evaluation_set"
-    assert Job("r", command=("b-c", "+", "a", "--x", "1")).step == "a+b_c"
+    command = ("measure-purity", "+", "evaluate-zeroshot", "--name", "+", "--x", "1")
+    assert Job("r", command=command).step == "evaluate_zeroshot+measure_purity"
 
 
 def test_of_shards_what_img2dataset_says_counts_or_one_shard_for_all(tmp_path):

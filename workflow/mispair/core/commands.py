@@ -7,6 +7,9 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
+
+from mispair.core.registry import step_names
 
 THEN = "+"
 """The word between the commands of steps that one process runs, one after the other."""
@@ -15,12 +18,18 @@ THEN = "+"
 def commands(words: Sequence[str]) -> list[tuple[str, ...]]:
     """Return the commands of the steps that one command line runs.
 
+    A value of an option may be `THEN`, too: a command begins with the name of a step.
+
     Examples
     --------
     >>> commands(["measure-purity", "--seed", "1", "+", "evaluate-zeroshot"])
     [('measure-purity', '--seed', '1'), ('evaluate-zeroshot',)]
+    >>> commands(["encode-prompts", "--name", "+", "--towers", "a"])
+    [('encode-prompts', '--name', '+', '--towers', 'a')]
     """
-    ends = [place for place, word in enumerate(words) if word == THEN]
+    steps = {name.replace("_", "-") for name in step_names()}
+    pairs = enumerate(pairwise(words))
+    ends = [place for place, (word, then) in pairs if word == THEN and then in steps]
     starts = [0, *(end + 1 for end in ends)]
     return [tuple(words[a:b]) for a, b in zip(starts, [*ends, len(words)], strict=True)]
 
