@@ -349,7 +349,7 @@ def _owners(
     keys = ", ".join(f"{section}.{name}" for section in sections[:MOST_OWNERS])
     others = " and others" * (len(sections) > MOST_OWNERS)
     lead = "It is" if len(sections) == 1 else "Sections have it:"
-    return f" {lead} {keys}{others}. Write it below the name of its section, indented."
+    return f" {lead} {keys}{others}; write it there, below the name of its section."
 
 
 def _is_of_another(section: str, content: Mapping[str, Any]) -> bool:
