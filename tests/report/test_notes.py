@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import ast
 import functools
+import math
 from collections import defaultdict
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -16,7 +18,10 @@ from mispair.core.provenance import PACKAGE
 from mispair.dag import Dag
 from mispair.laclip.report import checkpoints
 from mispair.report import notes, studies, study_modules, texts
+from mispair.report.claims import Claim, Measured
+from mispair.report.judge import PartVerdict, Verdict
 from mispair.report.notes import Note
+from mispair.report.statistics import Effect
 
 
 class Made(NamedTuple):
@@ -125,3 +130,41 @@ def test_notes_are_joined_with_blanks() -> None:
     some = Note(notes.SHARED, "some_values", name="k", shown=2, of=3)
     assert texts.joined([single, some]) == f"{texts.text(single)} {texts.text(some)}"
     assert texts.joined([]) == ""
+
+
+def _unguarded(node: jinja2.nodes.Node, guarded: bool = False) -> Iterator[int]:
+    """Yield the lines that print a lower limit outside of a condition that there is one."""
+    if isinstance(node, jinja2.nodes.If):
+        asked = (node.test, *node.test.find_all(jinja2.nodes.Getattr))
+        known = "known" in {getattr(part, "attr", None) for part in asked}
+        for part in node.body:
+            yield from _unguarded(part, guarded or known)
+        for part in (*node.elif_, *node.else_):
+            yield from _unguarded(part, guarded)
+        return
+    printed = node.find_all(jinja2.nodes.Getattr) if isinstance(node, jinja2.nodes.Output) else ()
+    if not guarded and any(part.attr == "low" for part in printed):
+        yield node.lineno
+    for part in node.iter_child_nodes():
+        yield from _unguarded(part, guarded)
+
+
+@pytest.mark.parametrize(
+    "path", sorted(PACKAGE.rglob("*.j2")), ids=lambda path: path.parent.parent.name
+)
+def test_an_interval_is_printed_only_where_there_is_one(path: Path) -> None:
+    """Otherwise a page has "(not measured to not measured)"."""
+    assert not [*_unguarded(texts.environment().parse(path.read_text("utf-8")))]
+
+
+def test_a_part_without_an_interval_names_what_is_missing() -> None:
+    nan = math.nan
+    alone = Effect(0.02, nan, nan, nan, 1, "seed")
+    claim = Claim("", "", "", "", "", lambda *_: Measured(), unit="points")
+    whole = Verdict(claim, "cannot tell", "one replicate", Measured(), 0.1)
+    printed = texts.shared("brief", PartVerdict("text", alone, 0.1, "cannot tell"), whole)
+    assert "not measured" not in printed
+    assert "1 seed" in printed
+    unknown = replace(alone, value=nan, error=0.1)
+    part = PartVerdict("text", unknown, 0.1, "cannot tell")
+    assert texts.shared("brief", part, whole) == "not measured"

@@ -166,6 +166,17 @@ def test_pages_of_nothing_say_what_is_missing_and_why() -> None:
     assert "laclip.html" not in found
 
 
+def test_names_of_files_in_reasons_are_code() -> None:
+    """No backtick of a reason reaches a reader."""
+    record = json.loads(json.dumps(RECORD))
+    for failure in record["failed"]:
+        failure["message"] = "Set `trusted` in `mine.yaml`."
+    found = site(record)
+    assert not [name for name, html in found.items() if "`" in words(html)]
+    for name in ("image_text.html", "simulation.html", "index.html"):
+        assert "<code>mine.yaml</code>" in found[name]
+
+
 def test_complete_pages_have_none_of_it() -> None:
     html = "".join(site().values())
     assert "Incomplete" not in words(html)

@@ -106,7 +106,7 @@ class Effect:
     @property
     def known(self) -> bool:
         """Whether there is an interval."""
-        return math.isfinite(self.error)
+        return math.isfinite(self.value) and math.isfinite(self.error)
 
     @property
     def replicates(self) -> str:

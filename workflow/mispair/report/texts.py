@@ -50,6 +50,8 @@ def in_unit(value: float, verdict: Verdict, sign: bool = True, named: bool = Tru
     >>> in_unit(-0.0316, Verdict(claim, "supports", "size shown", Measured(), 0.02))
     '−3.2 points'
     """
+    if not math.isfinite(value):
+        return words.MISSING
     unit, size = verdict.claim.unit, abs(verdict.bound)
     if not math.isfinite(size) or size == 0:
         size = abs(verdict.effect.value) / 10

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
+import re
 from typing import Any
 
 import jinja2
@@ -21,6 +22,8 @@ SYMBOLS = {
     "S_h": Markup("<i>S</i><sub>h</sub>"),
 }
 
+_CODE = re.compile(r"`([^`\n]+)`")
+
 
 def safe_json(content: Any) -> Markup:
     """Return JSON for a script element: no character that could end it or begin a comment."""
@@ -29,14 +32,14 @@ def safe_json(content: Any) -> Markup:
 
 
 def symbols(text: object) -> Markup:
-    """Escape a text and print its C_m, C_s and S_h as letters with subscripts.
+    """Escape a text; its C_m, C_s and S_h become letters with subscripts, its backticks code.
 
     Examples
     --------
-    >>> print(symbols("C_m < 1"))
-    <i>C</i><sub>m</sub> &lt; 1
+    >>> print(symbols("C_m < 1 in `config.yaml`"))
+    <i>C</i><sub>m</sub> &lt; 1 in <code>config.yaml</code>
     """
-    html = escape(text)
+    html = Markup(_CODE.sub(r"<code>\1</code>", str(escape(text))))
     for name, symbol in SYMBOLS.items():
         html = Markup(str(html).replace(name, str(symbol)))
     return html
