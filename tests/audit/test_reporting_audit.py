@@ -40,6 +40,7 @@ def limits(scheme: str = "random", scorer: str = "untouched", error: float = 0.0
 
 
 TRIED = [*rates(), *limits()]
+GATE = "unknown truth"
 
 
 def made_up(*parts: list[dict[str, Any]], refused: str = "", right: bool = True) -> Tables:
@@ -234,6 +235,10 @@ def test_captions_that_were_wrong_before_are_in_every_expected_share() -> None:
     assert isinstance(small, Drawing)
     assert small.data["x"].tolist() == pytest.approx(small.data["value"].tolist())
     assert estimates.numbers(tables)["unseen"] == {"boilerplate": pytest.approx((0.8, 0.8))}
+    for verdict in judged(tables).values():
+        assert verdict.outcome in ("cannot tell", "not measured")
+        assert not abs(verdict.effect.value) > 1e-9
+    assert [note.values for note in drawing.notes] == [{"before": 0.25}]
     # A false estimate is not hidden: another share before gives errors.
     other = estimates.known_rates(wrong_before(0.25, 0.94))
     assert (other["value"] - other["true"]).abs().max() > 0.1
@@ -250,7 +255,15 @@ def test_without_the_share_that_was_wrong_before_no_error_is_shown(tables: Table
     assert set(drawing.data["series"]) == {estimates.TRUSTED}
     numbers = estimates.numbers(tables)
     assert (numbers["unseen"], numbers["limits"]) == ({}, 0)
-    assert judged(tables)["audit-estimates"].outcome == "cannot tell"
+    assert [math.isnan(note.values["before"]) for note in drawing.notes] == [True]
+    assert "was made wrong" in texts.joined(drawing.notes)
+    memorised = limits(scorer="memorised", error=-0.05)
+    trials = tidy("audit_calibration", [*rates(), *limits(), *memorised])
+    verdicts = judged(tables.replace(audit_calibration=trials))
+    for key, value in (("audit-estimates", 0.0), ("audit-memorised", math.nan)):
+        assert (verdicts[key].outcome, verdicts[key].measured.gate) == ("cannot tell", GATE)
+        assert verdicts[key].effect.value == pytest.approx(value, nan_ok=True)
+        assert "not measured to" not in texts.shared("brief", verdicts[key])
 
 
 @pytest.mark.parametrize(("low", "told"), [(0.2, "no random part"), (0.0, "rank worse")])

@@ -171,7 +171,8 @@ def _of_measured(claim: Claim, measured: Measured, alpha: float) -> Verdict:
         claim, outcome, reason, measured, bound,
         rates=judged(measured.rates), sets=judged(measured.sets),
     )  # fmt: skip
-    if outcome == UNMEASURED:
+    # Measured values whose effect a condition leaves unknown are not decided; others are missing.
+    if outcome == UNMEASURED and not (measured.gate and measured.effect.n):
         return verdict
     outcome, reason = _forbidden(verdict, alpha) or (outcome, reason)
     return replace(verdict, outcome=outcome, reason=reason)

@@ -18,9 +18,9 @@ from mispair.audit.report.estimates import (
     UNTOUCHED,
     captions_are_right,
     estimate,
+    known_rates,
     numbers,
     refusal,
-    shown_rates,
 )
 from mispair.report.claims import THIRD, Claim, Control, Measured, Part
 from mispair.report.questions import Question
@@ -55,10 +55,13 @@ def is_weak(tables: Tables) -> bool:
 
 
 def rates_of(tables: Tables, scheme: str, series: str) -> pd.DataFrame:
-    """Return a series of estimates in ascending order of the true share."""
-    rates = shown_rates(tables.audit_calibration)
+    """Return a series of estimates, with the shares that they should find, in ascending order.
+
+    These include the captions that were wrong before (`estimates.known_rates`).
+    """
+    rates = known_rates(tables)
     rates = rates[(rates["scheme"] == scheme) & (rates["series"] == series)]
-    return rates.sort_values("true")
+    return rates.sort_values("made")
 
 
 @dataclass(frozen=True)
@@ -123,21 +126,27 @@ class Missed:
 
 
 def _found(tables: Tables, confidence: float) -> Measured:
-    """Return the share of similar captions that ranks among random captions find."""
+    """Return the share of similar captions that ranks among random captions find.
+
+    What they miss is the same, whatever was wrong before.
+    """
     missed = Missed(UNTOUCHED, "similar")(tables, confidence)
     if not missed.at:
         return Measured()
-    error = missed.effect.error
-    effect = effect_of_estimate(
-        missed.last, error, math.inf, missed.effect.n, confidence, UNIT
-    )  # fmt: skip
+    found, error = _made_similar(tables) - missed.effect.value, missed.effect.error
+    effect = effect_of_estimate(found, error, math.inf, missed.effect.n, confidence, UNIT)
     return Measured(effect)
 
 
 def _injected(tables: Tables, confidence: float) -> Measured:
     """Return the largest known share of similar captions, which has no error."""
     missed = Missed(UNTOUCHED, "similar")(tables, confidence)
-    return Measured(unknown_effect(missed.first, missed.effect.n, UNIT))
+    return Measured(unknown_effect(_made_similar(tables), missed.effect.n, UNIT))
+
+
+def _made_similar(tables: Tables) -> float:
+    """Return the largest share of similar captions that was made; NaN without any."""
+    return float(rates_of(tables, "similar", UNTOUCHED)["made"].max())
 
 
 CLAIMS = (
@@ -176,7 +185,7 @@ CLAIMS = (
 def _numbers(tables: Tables, confidence: float) -> Mapping[str, Any]:
     """Return the numbers of the corpus and of the trials, and the largest error."""
     parts = Errors("random")(tables, confidence).parts.values()
-    worst = max((abs(part.effect.value) for part in parts if part.gate != "refused"), default=0.0)
+    worst = max((abs(part.effect.value) for part in parts if not part.gate), default=0.0)
     return {**numbers(tables), "worst": worst}
 
 

@@ -13,6 +13,7 @@ from mispair.audit.report.estimates import (
     captions_are_right,
     estimate,
     known_rates,
+    wrong_before,
 )
 from mispair.report import charts, small, style
 from mispair.report.charts import Drawing, Hole
@@ -86,7 +87,9 @@ def audit_calibration(tables: Tables) -> Drawing | Hole:
         .properties(width=charts.WIDTH, height=charts.WIDTH * 0.75, title=f"Captions: {scheme}")
         for scheme in dict.fromkeys(data["scheme"])
     ]
-    return Drawing(charts.side_by_side(panels, 2, data), data)
+    own = Note("audit", "figure_known", before=wrong_before(tables))
+    notes = () if captions_are_right(tables) else (own,)
+    return Drawing(charts.side_by_side(panels, 2, data), data, notes)
 
 
 def audit_reliability(tables: Tables) -> Drawing | Hole:
