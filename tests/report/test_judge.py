@@ -100,6 +100,25 @@ def test_without_a_spread_nothing_is_decided():
     assert decide("effect", unknown_effect(math.nan, 0, "seed"), 1, 0.5, 0.05)[0] == "not measured"
 
 
+@pytest.mark.parametrize("primary", [False, True])
+def test_without_a_test_there_is_no_p_value(primary):
+    verdict = judge(
+        claim(Measured(unknown_effect(2.0, 1, "seed")), primary=primary), NO_TABLES, 0.95
+    )
+    assert verdict.reason == "one replicate"
+    assert math.isnan(verdict.corrected_p)
+
+
+@pytest.mark.parametrize(
+    ("n", "decided"), [(9, ("cannot tell", "gate")), (0, ("not measured",) * 2)]
+)
+def test_a_condition_is_named_where_it_leaves_the_effect_unknown(n, decided):
+    """What nothing was measured of is missing, whatever the condition."""
+    measured = Measured(unknown_effect(math.nan, n, "seed"), gate="refused")
+    verdict = judge(claim(measured), NO_TABLES, 0.95)
+    assert (verdict.outcome, verdict.reason) == decided
+
+
 def test_primary_claims_have_a_fixed_correction():
     """The same numbers have the same verdict, whatever else the run has; five have α / 5."""
     assert PRIMARY == sum(one.primary for pages in every_pages() for one in pages.claims) == 5

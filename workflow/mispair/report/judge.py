@@ -154,7 +154,8 @@ def judge(claim: Claim, tables: Tables, confidence: float, preset: str = "") -> 
     if verdict.outcome == UNMEASURED:
         return verdict
     p = p_of(claim.rule, verdict.effect, claim.sign, verdict.bound)
-    verdict = replace(verdict, p=p, corrected_p=min(1.0, p * tests))
+    corrected_p = p if math.isnan(p) else min(1.0, p * tests)
+    verdict = replace(verdict, p=p, corrected_p=corrected_p)
     controls = tuple(_control(control, verdict, tables, confidence) for control in claim.controls)
     return replace(verdict, near=_near(verdict, 1 - confidence, alpha), controls=controls)
 
