@@ -24,12 +24,15 @@ from mispair.core import run_record
 from mispair.core.files import UserError
 from mispair.core.provenance import PACKAGE, code_version, step_module_name
 from mispair.core.settings import NONE, Settings, command_line, option
-from mispair.core.stamps import stamp
+from mispair.core.stamps import stamp, stamp_of_many
 from mispair.evaluation.dag import Evaluation, generated_files, is_name, set_sources
 from mispair.pairs.captions.table_files import refuse_keys, table_files
 from mispair.pairs.corruption.scheme import Scheme, schemes
 from mispair.pairs.index.image_limits import ImageLimits
+from mispair.pairs.shards.shards import CAPTION_EXTENSION
 from mispair.pairs.shards.sources import describe, resolve_named, resolve_shards
+from mispair.pairs.sources.recognition import recognise
+from mispair.pairs.sources.source import Entry, Source, counted, entries_stamp, files_of, named_of
 from mispair.pretraining.dag import Pretraining
 from mispair.repair import dag as repair
 from mispair.repair.from_scratch import trains_towers
@@ -58,6 +61,8 @@ from mispair.towers.pretraining.training_size import (
 SCENES = "results/scenes/shards"
 SCENES_OF_TOWERS = "results/scenes/shards-of-towers"
 """Scenes of another seed, on which towers are trained that are compared."""
+PACKED = "results/pairs/{corpus}/packed"
+"""Shards into which pairs of other sources are packed."""
 COMPARED = "checkpoints"
 """Replaces the corpus in paths of models that are compared as they are."""
 SHOWN_GROUPS = 4
@@ -122,6 +127,7 @@ class Dag:
                 "config/laclip.yaml that you have."
             )
         self._sources: dict[str, str] = {}
+        self.source, self._entries = Source("generated", "generated pairs"), list[list[Entry]]()
         # Files of a study that is not run may be missing; other missing files stop all jobs.
         of_image_text, compared = self.runs("image_text"), self.runs("laclip")
         self.groups = self._groups() if self.encodes or self.runs("pretraining") else {}
@@ -243,6 +249,8 @@ class Dag:
         if step == "index_shards":
             fields = self.config.index_shards.json_fields
             update["json_fields"] = self.repair.recorded_fields(fields)
+            if self._is_packed and self.config.index_shards.caption_from == CAPTION_EXTENSION:
+                update["caption_from"] = self.source.captions_in
         return command_line(section.model_copy(update=update))
 
     def image_limits(self) -> str:
@@ -289,8 +297,17 @@ class Dag:
 
     def _groups(self) -> dict[str, list[str]]:
         given = self.config.shards
-        if given == configuration.GENERATED:
+        if self._is_generated:
             shards = self.generated_shards
+        elif self.config.pairs != configuration.GENERATED:
+            self.source = recognise(self.config.pairs)
+            if not self.source.shards:
+                self._entries = self.source.divided(self.config.pack_pairs.pairs_per_shard)
+                return {
+                    f"{number:04d}": [f"{PACKED.format(corpus=self.corpus)}/{number:04d}.tar"]
+                    for number in range(len(self._entries))
+                }
+            shards = [*map(str, self.source.shards)]
         elif isinstance(given, dict):
             self._sources = {str(shard): name for shard, name in resolve_named(given).items()}
             shards = [*self._sources]
@@ -309,6 +326,9 @@ class Dag:
             )
         if self._is_generated or not self.groups:
             return ""
+        if self._is_packed:
+            number = counted(len(self.groups), "shard")
+            return f"pairs: {self.source.words}; packed into {number}"
         repeated = Counter(self._sources.values()).items()
         counts = "".join(f"; {name}: {number:,}" for name, number in repeated)
         return f"shards: {describe([*map(Path, self._shards)], len(self.groups))}{counts}"
@@ -340,7 +360,7 @@ class Dag:
         except (OSError, ValueError):
             return ""
         content = self.config.model_dump(mode="json")
-        keys = ("corpus", "shards", "captions", "towers", "trusted", "groups", "models")
+        keys = ("corpus", "pairs", "shards", "captions", "towers", "trusted", "groups", "models")
         changed = [key for key in keys if former.get(key, content[key]) != content[key]]
         if not set(former.get("studies", [])) <= set(self.config.studies):
             changed.append("studies")
@@ -378,7 +398,32 @@ class Dag:
 
     @property
     def _is_generated(self) -> bool:
-        return bool(self.config.shards == configuration.GENERATED)
+        return bool(self.config.shards == configuration.GENERATED == self.config.pairs)
+
+    @property
+    def _is_packed(self) -> bool:
+        """Whether the pairs are packed into shards first."""
+        return bool(self._entries)
+
+    def packing(self, wildcards: Any) -> str:
+        """Return what is packed into a shard as command-line flags."""
+        entries = self._entries[int(wildcards.group)]
+        named = named_of(self.config.pairs).flags() | {
+            "group": str(int(wildcards.group)),
+            "pairs_per_shard": str(self.config.pack_pairs.pairs_per_shard),
+            "pairs": str(sum(entry.pairs for entry in entries)),
+        }
+        return " ".join(f"{option(name)}={shlex.quote(value)}" for name, value in named.items())
+
+    def packed_stamp(self, wildcards: Any) -> str:
+        """Return a text that changes with the pairs that are packed into a shard."""
+        group, size = int(wildcards.group), self.config.pack_pairs.pairs_per_shard
+        entries, name = self._entries[group], named_of(self.config.pairs).part(group, size)
+        return f"{entries_stamp(entries)} {stamp_of_many(name, files_of(entries))}"
+
+    def tables_of_pairs(self) -> list[str]:
+        """Return the files with the captions of a source that is packed."""
+        return [str(path) for path in self.source.tables]
 
     def user_file(self, key: str) -> list[str]:
         """Return the user's file under a key of the configuration, if there is one.
@@ -424,7 +469,7 @@ class Dag:
 
     def first_shards(self) -> dict[str, str]:
         """Return the user's first shard of each source, with the name of the source."""
-        shards = [] if self._is_generated else self._shards
+        shards = [] if self._is_generated or self._is_packed else self._shards
         first = {self._sources.get(shard, ""): shard for shard in reversed(shards)}
         return {shard: source for source, shard in first.items()}
 

@@ -37,6 +37,11 @@ def make_evaluation_set(settings: Any, job: Any, sizes: Sizes) -> Work:
     return Work(pictures, disk_megabytes=pictures)
 
 
+def pack_pairs(settings: Any, job: Any, sizes: Sizes) -> Work:
+    sizes.planned[str(job.shard)] = job.pairs
+    return Work({"pairs": job.pairs}, {"pairs": job.pairs}, {"pairs": job.pairs})
+
+
 def read_captions(settings: Any, job: Any, sizes: Sizes) -> Work:
     table = {"MB of the table": sizes.bytes(job.table) / 1e6}
     return Work(table, table, table)
