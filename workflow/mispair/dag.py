@@ -26,13 +26,14 @@ from mispair.core.provenance import PACKAGE, code_version, step_module_name
 from mispair.core.settings import NONE, Settings, command_line, option
 from mispair.core.stamps import stamp, stamp_of_many
 from mispair.evaluation.dag import Evaluation, generated_files, is_name, set_sources
+from mispair.pairs.captions.key_lists import first_keys
 from mispair.pairs.captions.table_files import refuse_keys, table_files
 from mispair.pairs.corruption.scheme import Scheme, schemes
 from mispair.pairs.index.image_limits import ImageLimits
 from mispair.pairs.shards.shards import CAPTION_EXTENSION
 from mispair.pairs.shards.sources import describe, resolve_named, resolve_shards
 from mispair.pairs.sources.recognition import recognise
-from mispair.pairs.sources.source import Entry, Source, counted, entries_stamp, files_of, named_of
+from mispair.pairs.sources.source import Source, counted, keep_listings, named_of
 from mispair.pretraining.dag import Pretraining
 from mispair.repair import dag as repair
 from mispair.repair.from_scratch import trains_towers
@@ -127,7 +128,7 @@ class Dag:
                 "config/laclip.yaml that you have."
             )
         self._sources: dict[str, str] = {}
-        self.source, self._entries = Source("generated", "generated pairs"), list[list[Entry]]()
+        self.source, self._parts = Source("generated", "generated pairs"), list[Source]()
         # Files of a study that is not run may be missing; other missing files stop all jobs.
         of_image_text, compared = self.runs("image_text"), self.runs("laclip")
         self.groups = self._groups() if self.encodes or self.runs("pretraining") else {}
@@ -302,10 +303,10 @@ class Dag:
         elif self.config.pairs != configuration.GENERATED:
             self.source = recognise(self.config.pairs)
             if not self.source.shards:
-                self._entries = self.source.divided(self.config.pack_pairs.pairs_per_shard)
+                self._parts = self.source.divided(self.config.pack_pairs.pairs_per_shard)
                 return {
                     f"{number:04d}": [f"{PACKED.format(corpus=self.corpus)}/{number:04d}.tar"]
-                    for number in range(len(self._entries))
+                    for number in range(len(self._parts))
                 }
             shards = [*map(str, self.source.shards)]
         elif isinstance(given, dict):
@@ -403,23 +404,32 @@ class Dag:
     @property
     def _is_packed(self) -> bool:
         """Whether the pairs are packed into shards first."""
-        return bool(self._entries)
+        return bool(self._parts)
 
     def packing(self, wildcards: Any) -> str:
         """Return what is packed into a shard as command-line flags."""
-        entries = self._entries[int(wildcards.group)]
+        part = self._parts[int(wildcards.group)]
         named = named_of(self.config.pairs).flags() | {
             "group": str(int(wildcards.group)),
             "pairs_per_shard": str(self.config.pack_pairs.pairs_per_shard),
-            "pairs": str(sum(entry.pairs for entry in entries)),
+            "pairs": str(part.pairs),
+            "listed": part.stamp,
         }
         return " ".join(f"{option(name)}={shlex.quote(value)}" for name, value in named.items())
 
     def packed_stamp(self, wildcards: Any) -> str:
-        """Return a text that changes with the pairs that are packed into a shard."""
-        group, size = int(wildcards.group), self.config.pack_pairs.pairs_per_shard
-        entries, name = self._entries[group], named_of(self.config.pairs).part(group, size)
-        return f"{entries_stamp(entries)} {stamp_of_many(name, files_of(entries))}"
+        """Return a text that changes with the content of the files that a shard is packed from."""
+        group = int(wildcards.group)
+        return stamp_of_many(self._part_name(group), self._parts[group].files)
+
+    def keep_listings(self) -> None:
+        """Store the pairs of a source that is packed, for the jobs that pack them."""
+        if self._parts:
+            keep_listings(self._parts)
+
+    def _part_name(self, group: int) -> str:
+        size = self.config.pack_pairs.pairs_per_shard
+        return named_of(self.config.pairs).part(group, size)
 
     def tables_of_pairs(self) -> list[str]:
         """Return the files with the captions of a source that is packed."""
@@ -466,6 +476,12 @@ class Dag:
             )
 
         return stamps
+
+    def example_keys(self) -> list[str]:
+        """Return keys of the user's pairs, as far as they are known before any job."""
+        if self._is_packed:
+            return [] if self.source.columns else [entry.key for entry in self.source.entries]
+        return first_keys(self.first_shards())
 
     def first_shards(self) -> dict[str, str]:
         """Return the user's first shard of each source, with the name of the source."""

@@ -12,7 +12,7 @@ import yaml
 
 from mispair.core.files import UserError
 from mispair.evaluation import protocols, sets
-from mispair.pairs.captions.key_lists import first_keys, read_keys, refuse_unlike
+from mispair.pairs.captions.key_lists import read_keys, refuse_unlike
 from mispair.pairs.captions.table_files import KEY
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ def refuse_unusable(dag: Dag) -> None:
     if not dag.encodes:
         return
     _refuse_groups(dag)
-    examples = first_keys(dag.first_shards())
+    examples = dag.example_keys()
     for path in map(Path, dag.user_file("trusted")):
         refuse_unlike("trusted", path, read_keys(path, "trusted"), examples)
     _refuse_caption_tables(dag, examples)

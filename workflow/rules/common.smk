@@ -56,6 +56,7 @@ try:
     # Jobs on a cluster read the Snakefile again; once is enough.
     if workflow.is_main_process:
         refuse_unusable(dag)
+        dag.keep_listings()
     if workflow.is_main_process and (differs := dag.compare_with_record()):
         logger.warning(differs)
     clock = user_files.time_of_new_files() if workflow.is_main_process else None

@@ -8,6 +8,7 @@ or inode differ from the stored ones.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import logging
 import os
@@ -81,7 +82,10 @@ def _state_and_digest(path: str, former: list[Any] | None) -> list[Any]:
         state = _state(os.stat(path))
         if former is not None and former[:-1] == state:
             return former
-        return [*state, file_digest(Path(path))]
+        if state[0] > SMALL:
+            return [*state, file_digest(Path(path))]
+        with open(path, "rb", buffering=0) as opened:
+            return [*state, hashlib.sha256(opened.read()).hexdigest()]
     except OSError:
         return [""]
 

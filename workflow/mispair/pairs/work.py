@@ -8,6 +8,7 @@ from mispair.core.listings import MARK, of_ending
 from mispair.core.sizes import Sizes
 from mispair.core.work import Work
 from mispair.pairs.corruption.scheme import schemes
+from mispair.pairs.sources.source import kept_listing
 
 
 def make_scenes(settings: Any, job: Any, sizes: Sizes) -> Work:
@@ -39,7 +40,9 @@ def make_evaluation_set(settings: Any, job: Any, sizes: Sizes) -> Work:
 
 def pack_pairs(settings: Any, job: Any, sizes: Sizes) -> Work:
     sizes.planned[str(job.shard)] = job.pairs
-    return Work({"pairs": job.pairs}, {"pairs": job.pairs}, {"pairs": job.pairs})
+    pairs, listed = {"pairs": job.pairs}, kept_listing(job.listed, sizes.folder)
+    copied = {"MB": sizes.bytes(listed.files) / 1e6} if listed else {}
+    return Work(pairs, pairs, {**pairs, **copied})
 
 
 def read_captions(settings: Any, job: Any, sizes: Sizes) -> Work:

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import os
-import re
 import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 from mispair.core.files import UserError
 from mispair.core.folders import snapshot
@@ -30,23 +28,29 @@ from mispair.pairs.sources.tables import TABLE_ENDINGS, Pictures, columns_in, en
 METADATA = "metadata"
 """Name of the tables that Hugging Face's `imagefolder` reads."""
 
-_PICTURE = re.compile(rf"\.({'|'.join(IMAGE_EXTENSIONS)})$", re.IGNORECASE)
 
+class Tree:
+    """The files below a folder, as paths relative to it, by their endings in lower case."""
 
-class Tree(NamedTuple):
-    """The files below a folder, as paths relative to it."""
-
-    folder: Path
-    names: list[str]
+    def __init__(self, folder: Path, names: Iterable[str]):
+        self.folder = folder
+        self._start = os.path.join(folder, "")
+        self.names: dict[str, list[str]] = {}
+        for name in names:
+            self.names.setdefault(ending_of(name), []).append(name)
 
     @property
     def pictures(self) -> list[str]:
         """The pictures, by their endings."""
-        return [name for name in self.names if _PICTURE.search(name)]
+        return self.of(IMAGE_EXTENSIONS)
+
+    def of(self, endings: Iterable[str]) -> list[str]:
+        """Return the files with one of some endings."""
+        return sorted(name for ending in endings for name in self.names.get(ending, ()))
 
     def path(self, name: str) -> str:
         """Return the path of a file."""
-        return os.path.join(self.folder, name)
+        return self._start + name
 
 
 def tree_of(folder: Path) -> Tree:
@@ -59,7 +63,7 @@ def tree_of(folder: Path) -> Tree:
     """
     folder = snapshot(folder)
     start = len(os.path.join(folder, ""))
-    return Tree(folder, [entry.path[start:] for entry in walk(folder)])
+    return Tree(folder, (entry.path[start:] for entry in walk(folder)))
 
 
 def boundary_of(folder: Path) -> Path:
@@ -79,64 +83,68 @@ def with_texts(tree: Tree, named: Named) -> Source | None:
     named_ending = (named.captions or "").removeprefix(".")
     if named.captions and named_ending not in TEXT_ENDINGS:
         return None
-    pictured = {picture_key(name) for name in tree.pictures}
-    beside = Counter(
-        ending_of(name) for name in tree.names
-        if ending_of(name) in TEXT_ENDINGS and _stem(name) in pictured
-    )  # fmt: skip
+    pictures = tree.pictures
+    pictured = {_composed(_stem(name)) for name in pictures}
+    beside = [
+        ending for ending in TEXT_ENDINGS
+        if any(_composed(_stem(name)) in pictured for name in tree.of([ending]))
+    ]  # fmt: skip
     if named_ending:
         endings = [named_ending]
     else:
-        endings = sorted(beside)
+        endings = beside
         refuse_ambiguous(tree.folder, [f".{ending}" for ending in endings])
     if not pictured or not endings:
         return None
     entries = tuple(_entries_with_texts(tree, endings[0]))
-    captioned = [any(ending_of(text) == endings[0] for text in entry.texts) for entry in entries]
-    pictures, lost = len(tree.pictures), sum(not entry.pictures for entry in entries)
-    words = f"{counted(pictures, 'picture')} with .{endings[0]} captions"
-    if without := len(entries) - sum(captioned):
+    captioned = sum(any(ending_of(text) == endings[0] for text in e.texts) for e in entries)
+    lost = sum(not entry.pictures for entry in entries)
+    words = f"{counted(len(pictures), 'picture')} with .{endings[0]} captions"
+    if without := len(entries) - captioned:
         words += f", {without:,} without"
     if lost:
         words += f", {counted(lost, 'caption')} without a picture"
     return Source("folder", words, entries, boundary=boundary_of(tree.folder))
 
 
+def _composed(name: str) -> str:
+    """Return a name in Unicode's NFC: one program writes é as one character, another as two."""
+    return unicodedata.normalize("NFC", name)
+
+
 def _stem(name: str) -> str:
-    return name[: name.rindex(".")] if "." in name.rpartition("/")[2] else name
+    """Return the path of a file with an ending without it."""
+    return name[: name.rindex(".")]
 
 
 def _entries_with_texts(tree: Tree, ending: str) -> Iterator[Entry]:
     """Yield the pictures and the captions below a folder by the names that they share."""
-    pictures: dict[str, list[str]] = {}
-    texts: dict[str, list[str]] = {}
-    sidecars: dict[str, list[str]] = {}
-    for name in tree.names:
-        if _PICTURE.search(name):
-            pictures.setdefault(picture_key(name), []).append(name)
-        elif ending_of(name) == ending:
-            texts.setdefault(_stem(name), []).append(name)
-        elif ending_of(name) == SIDECAR_EXTENSION:
-            sidecars.setdefault(_stem(name), []).append(name)
+    pictures, texts, sidecars = (
+        _by_stem(tree.of(endings)) for endings in (IMAGE_EXTENSIONS, [ending], [SIDECAR_EXTENSION])
+    )
     composed = _by_composed_name(pictures.keys() - texts.keys())
-    for stem in sorted(texts.keys() - pictures.keys()):
-        # One program wrote é as one character, another as e with an accent.
-        picture = composed.get(unicodedata.normalize("NFC", stem))
-        if picture is not None:
+    for stem in sorted(texts.keys() - pictures.keys()) if composed else ():
+        if picture := composed.pop(_composed(stem), None):
             texts[picture] = texts.pop(stem)
-            composed.pop(unicodedata.normalize("NFC", stem))
     for stem in sorted(pictures.keys() | texts.keys()):
         files = [*texts.get(stem, ()), *(sidecars.get(stem, ()) if stem in pictures else ())]
         yield Entry(
             member_key(stem),
-            tuple(map(tree.path, pictures.get(stem, ()))),
-            tuple(map(tree.path, files)),
+            tuple(tree.path(name) for name in pictures.get(stem, ())),
+            tuple(tree.path(name) for name in files),
         )
+
+
+def _by_stem(names: Iterable[str]) -> dict[str, list[str]]:
+    by_stem: dict[str, list[str]] = {}
+    for name in names:
+        by_stem.setdefault(_stem(name), []).append(name)
+    return by_stem
 
 
 def _by_composed_name(stems: Iterable[str]) -> dict[str, str]:
     """Return stems by their NFC form, without those that share one."""
-    forms = [(unicodedata.normalize("NFC", stem), stem) for stem in stems]
+    forms = [(_composed(stem), stem) for stem in stems]
     times = Counter(form for form, _ in forms)
     return {form: stem for form, stem in forms if times[form] == 1}
 
@@ -149,7 +157,8 @@ def metadata_files(tree: Tree, only: str | None = None) -> list[str]:
     UserError
         If a folder has two.
     """
-    tables = [name for name in tree.names if _is_metadata(name) and only in (None, name)]
+    tables = [name for name in tree.of(TABLE_ENDINGS) if _is_metadata(name)]
+    tables = [name for name in tables if only in (None, name)]
     by_folder: dict[str, list[str]] = {}
     for name in tables:
         by_folder.setdefault(os.path.dirname(name), []).append(name)
@@ -159,8 +168,7 @@ def metadata_files(tree: Tree, only: str | None = None) -> list[str]:
 
 
 def _is_metadata(name: str) -> bool:
-    base = name.rpartition("/")[2]
-    return _stem(base) == METADATA and ending_of(base) in TABLE_ENDINGS
+    return _stem(name.rpartition("/")[2]) == METADATA
 
 
 def with_metadata(tree: Tree, tables: Sequence[str], named: Named) -> Source:
@@ -202,11 +210,11 @@ def refuse_without_captions(tree: Tree) -> None:
     UserError
         Always.
     """
-    pictures = tree.pictures
-    if not tree.names:
+    pictures, names = tree.pictures, tree.of(tree.names)
+    if not names:
         raise UserError(
-            f"pairs: the folder {tree.folder.absolute()} is empty. Name a folder of pictures with "
-            "captions, a table, or tar shards."
+            f"pairs: the folder {tree.folder.absolute()} has no file (links to folders are not "
+            "followed). Name a folder of pictures with captions, a table, or tar shards."
         )
     if pictures:
         raise UserError(
@@ -217,6 +225,6 @@ def refuse_without_captions(tree: Tree) -> None:
         )
     raise UserError(
         f"pairs: the folder {tree.folder.absolute()} has no pictures, tar shards, or Parquet files "
-        f"with pictures; the first of its {counted(len(tree.names), 'file')} is "
-        f"{tree.names[0]!r}. Name the folder that has them."
+        f"with pictures; the first of its {counted(len(names), 'file')} is "
+        f"{names[0]!r}. Name the folder that has them."
     )

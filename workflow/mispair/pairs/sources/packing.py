@@ -19,7 +19,7 @@ from mispair.pairs.shards.shards import (
 )
 from mispair.pairs.shards.tar_members import PIPE, SYMBOLIC_LINK, UNREADABLE
 from mispair.pairs.sources import parquet
-from mispair.pairs.sources.source import Entry, Source, member_key
+from mispair.pairs.sources.source import Source, member_key
 from mispair.pairs.sources.tables import Columns, ending_of
 
 PLAIN = tarfile.REGTYPE
@@ -27,23 +27,20 @@ Member = tuple[str, bytes, bytes]
 """Ending, content and type of a member."""
 
 
-def pack(source: Source, entries: Iterable[Entry], shard: Path, packed: Callable[[], None]) -> int:
-    """Write a shard with the given pairs of a source, whole or not at all; return their number.
+def pack(source: Source, shard: Path, packed: Callable[[], None]) -> None:
+    """Write a shard with the pairs of a source, whole or not at all.
 
     Every entry becomes a sample, whatever is wrong with it, so that it gets a verdict: a link out
     of the folder, a pipe and a file that cannot be read are members without content. The same
     pairs give the same bytes. `packed` is called after each sample.
     """
-    number = 0
     with files.replacing(shard) as temporary, tarfile.open(
         temporary, "w", format=tarfile.GNU_FORMAT, encoding="utf-8", errors="surrogateescape"
     ) as tar:  # fmt: skip
-        for key, members in _samples(source, entries):
+        for key, members in _samples(source):
             for ending, content, kind in members:
                 add_member(tar, _writable(f"{key}.{ending}"), content, kind)
-            number += 1
             packed()
-    return number
 
 
 def _writable(name: str) -> str:
@@ -55,8 +52,8 @@ def _writable(name: str) -> str:
     return name
 
 
-def _samples(source: Source, entries: Iterable[Entry]) -> Iterator[tuple[str, list[Member]]]:
-    for entry in entries:
+def _samples(source: Source) -> Iterator[tuple[str, list[Member]]]:
+    for entry in source.entries:
         if source.columns:
             yield from _of_parquet(Path(entry.pictures[0]), Columns(*source.columns))
             continue
@@ -104,11 +101,13 @@ def _read(path: str, boundary: Path | None) -> tuple[bytes, bytes]:
             target = os.path.realpath(path, strict=True)
             if not Path(target).is_relative_to(boundary):
                 return b"", SYMBOLIC_LINK
-        with open(path, "rb", opener=_without_waiting) as opened:
-            if not stat.S_ISREG(os.fstat(opened.fileno()).st_mode):
+        with open(path, "rb", buffering=0, opener=_without_waiting) as opened:
+            status = os.fstat(opened.fileno())
+            if not stat.S_ISREG(status.st_mode):
                 return b"", PIPE
-            # One byte more than an image may have: the index refuses it by its size.
-            return opened.read(MAX_MEMBER_BYTES + 1), PLAIN
+            if status.st_size > MAX_MEMBER_BYTES:  # the index refuses it by its size
+                return bytes(MAX_MEMBER_BYTES + 1), PLAIN
+            return opened.read(), PLAIN
     except OSError:
         return b"", SYMBOLIC_LINK if os.path.islink(path) else UNREADABLE
 

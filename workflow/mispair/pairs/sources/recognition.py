@@ -89,11 +89,12 @@ class Place:
     @cached_property
     def table_files(self) -> list[Path]:
         """Tables of paths and captions in a folder; of texts, Flickr's only."""
+        given = tables.columns_in(self.named)
         named = [path for path in self.files if path.name.lower() == FLICKR]
         candidates = [*self.with_ending(*TABLE_ENDINGS), *named]
         return [
             path for path in candidates
-            if not path.name.startswith(f"{folders.METADATA}.") and tables.is_table(path)
+            if not path.name.startswith(f"{folders.METADATA}.") and tables.is_table(path, given)
             and not _has_pictures(self, [path])
         ]  # fmt: skip
 
@@ -160,7 +161,7 @@ def _imagefolder(place: Place) -> Source | None:
         return None
     if place.captions is not None:
         name = os.path.relpath(os.path.realpath(place.captions), os.path.realpath(place.path))
-        is_metadata = name in place.tree.names and name in folders.metadata_files(place.tree, name)
+        is_metadata = name in folders.metadata_files(place.tree, name)
         return folders.with_metadata(place.tree, [name], place.named) if is_metadata else None
     metadata = folders.metadata_files(place.tree)
     if not metadata:
@@ -198,7 +199,7 @@ def _folder(place: Place) -> Source | None:
 def _parquet(place: Place) -> Source | None:
     files = place.with_ending("parquet")
     if place.tree is not None and not files:
-        files = [Path(place.tree.path(n)) for n in place.tree.names if ending_of(n) == "parquet"]
+        files = [Path(place.tree.path(name)) for name in place.tree.of(["parquet"])]
     if not files or place.named.captions is not None:
         return None
     return parquet.of_parquet(files, place.named) if _has_pictures(place, files) else None
@@ -238,7 +239,12 @@ def recognise(given: str | Mapping[str, Any] | Named) -> Source:
     _refuse_what_is_not_there(place)
     for kind in KINDS:
         if source := kind.recognise(place):
+            if not source.shards and not source.pairs:
+                raise UserError(f"pairs: {place.path.absolute()} has no row. Fetch it again.")
             return source
+    for table in place.with_ending(*TABLE_ENDINGS):
+        # It explains which column is missing.
+        tables.chosen_columns(table, tables.header_of(table), tables.columns_in(place.named))
     if place.tree is not None:
         folders.refuse_without_captions(place.tree)
     raise UserError(

@@ -6,24 +6,32 @@ Sources are read when the configuration is, so nothing here imports a library th
 from __future__ import annotations
 
 import hashlib
+import json
 import math
 import os
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from mispair.core.files import UserError
+from mispair.core.files import UserError, write_text
 from mispair.core.provenance import fingerprint
 from mispair.core.settings import NONE, Located
+from mispair.core.stamps import SNAKEMAKE
 from mispair.pairs.shards.shards import IMAGE_EXTENSIONS
 
 TEXT_ENDINGS = ("txt", "caption")
 """Endings of files with the caption of the picture next to them."""
 MOST_SHARDS = 64
-"""Largest number of shards that a source is packed into: each is a job that lists the source."""
+"""Largest number of shards that a source is packed into: several rules have a job for each."""
+FEW = 1000
+"""Pairs from which on a source is packed into two shards at least: a job encodes on one core."""
+LISTINGS = SNAKEMAKE / "mispair" / "pairs"
+"""Folder with the pairs of each shard, as the source was listed at the last start."""
 
 
 class Named(BaseModel):
@@ -70,15 +78,6 @@ class Entry(NamedTuple):
     """Further texts of a table that the index has columns for, such as the address."""
     pairs: int = 1
 
-    def stamp(self) -> str:
-        """Return a text that differs if anything but the content of files does."""
-        return repr(tuple(self))
-
-    @property
-    def files(self) -> tuple[str, ...]:
-        """The files whose content the pair depends on."""
-        return self.pictures + self.texts
-
 
 @dataclass(frozen=True)
 class Source:
@@ -113,13 +112,23 @@ class Source:
     shards: tuple[Path, ...] = ()
     captions_in: str = "txt"
 
-    @property
+    @cached_property
     def pairs(self) -> int:
         """Number of pairs."""
         return sum(entry.pairs for entry in self.entries)
 
-    def divided(self, pairs_per_shard: int) -> list[list[Entry]]:
-        """Divide the pairs among shards of about `pairs_per_shard`.
+    @property
+    def files(self) -> list[str]:
+        """The files whose content the pairs depend on, apart from tables."""
+        return [file for entry in self.entries for file in entry.pictures + entry.texts]
+
+    @cached_property
+    def stamp(self) -> str:
+        """A text that differs if the pairs do, apart from the content of their files."""
+        return fingerprint([*map(repr, self.entries), repr((self.boundary, self.columns))])
+
+    def divided(self, pairs_per_shard: int) -> list[Source]:
+        """Divide the pairs among shards of at most `pairs_per_shard`, or among `MOST_SHARDS`.
 
         The shard of a pair depends on its key, and the number of shards is a power of 2: a pair
         that is added or removed changes one shard only, unless the number of shards changes.
@@ -128,25 +137,62 @@ class Source:
         if any(entry.pairs != 1 for entry in self.entries):
             size = math.ceil(len(self.entries) / MOST_SHARDS)
             starts = range(0, len(self.entries), size)
-            return [list(self.entries[start : start + size]) for start in starts]
-        number = 1
+            return [replace(self, entries=self.entries[start : start + size]) for start in starts]
+        number = 1 if len(self.entries) < FEW else 2
         while number < MOST_SHARDS and number * pairs_per_shard < len(self.entries):
             number *= 2
         shards: list[list[Entry]] = [[] for _ in range(number)]
         for entry in self.entries:
             data = entry.key.encode("utf-8", "surrogatepass")
             shards[int.from_bytes(hashlib.sha256(data).digest()[:4], "big") % number].append(entry)
-        return [sorted(shard) for shard in shards if shard]
+        return [replace(self, entries=tuple(sorted(shard))) for shard in shards if shard]
 
 
-def entries_stamp(entries: Iterable[Entry]) -> str:
-    """Return a text that differs if the listed pairs do, apart from the content of files."""
-    return fingerprint(entry.stamp() for entry in entries)
+def keep_listings(parts: Sequence[Source]) -> None:
+    """Store parts of a source, so that the jobs that pack them need not list the whole source.
+
+    Those of former parts are removed.
+    """
+    if not SNAKEMAKE.is_dir():
+        return
+    current = {_listing(part.stamp, Path()): part for part in parts}
+    for path in LISTINGS.glob("*.jsonl"):
+        if path not in current:
+            path.unlink(missing_ok=True)
+    for path, part in current.items():
+        if not path.is_file():
+            boundary = None if part.boundary is None else str(part.boundary)
+            facts = [part.kind, part.words, boundary, part.columns, part.captions_in]
+            write_text(path, "".join(json.dumps(one) + "\n" for one in (facts, *part.entries)))
 
 
-def files_of(entries: Iterable[Entry]) -> Iterator[str]:
-    """Yield the files of pairs."""
-    return (file for entry in entries for file in entry.files)
+def kept_listing(stamp: str, folder: Path = Path()) -> Source | None:
+    """Return the stored part of a source that has a stamp, if there is one.
+
+    `folder` is that in which Snakemake runs.
+    """
+    try:
+        with _listing(stamp, folder).open(encoding="ascii") as opened:
+            kind, words, boundary, columns, captions_in = json.loads(next(opened))
+            entries = tuple(map(_entry, map(json.loads, opened)))
+    except OSError:
+        return None
+    inside = None if boundary is None else Path(boundary)
+    return Source(kind, words, entries, (), inside, tuple(columns), (), captions_in)
+
+
+def _listing(stamp: str, folder: Path) -> Path:
+    return folder / LISTINGS / f"{stamp}.jsonl"
+
+
+def _entry(row: list[Any]) -> Entry:
+    key, pictures, texts, captions, fields, pairs = row
+    own = None if captions is None else tuple(captions)
+    return Entry(key, tuple(pictures), tuple(texts), own, tuple(map(tuple, fields)), pairs)
+
+
+_UNUSUAL = re.compile(r"[.%\0]")
+_UNUSUAL_FOLDER = re.compile(r"[%\0]|^\.|__MACOSX")
 
 
 def member_key(key: str) -> str:
@@ -162,6 +208,9 @@ def member_key(key: str) -> str:
     >>> member_key("./a"), member_key(""), member_key("a\0b")
     ('%2E/a', '%_', 'a%00b')
     """
+    folder, slash, base = key.rpartition("/")
+    if base and not _UNUSUAL.search(base) and not _UNUSUAL_FOLDER.search(folder):
+        return key
     key = key.replace("%", "%25").replace("\0", "%00")
     folder, slash, base = key.rpartition("/")
     folder = "/".join(

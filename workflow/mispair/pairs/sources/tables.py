@@ -56,8 +56,8 @@ def columns_in(named: Named) -> Columns:
 
 def ending_of(name: str) -> str:
     """Return the ending of a file's name in lower case, without the dot."""
-    base = name.rpartition("/")[2]
-    return base.rpartition(".")[2].lower() if "." in base else ""
+    _, dot, ending = name.rpartition(".")
+    return ending.lower() if dot and "/" not in ending else ""
 
 
 class Pictures:
@@ -140,6 +140,8 @@ def _column(path: Path, has: Sequence[str], named: str, setting: str, names: Seq
             f"pairs.{setting}: {path} {fault} {named!r}, only {_shown(has)}.{nearest(named, has)}"
         )
     found = named or usual(has, names)
+    if not has:
+        raise UserError(f"pairs: {path} is empty. Its first line has to name the columns.")
     if not found and names:
         what = "picture paths" if setting == "image_column" else "captions"
         raise UserError(
@@ -154,13 +156,13 @@ def _shown(has: Sequence[str]) -> str:
     return ", ".join(map(repr, has[:12])) + ", ..." * (len(has) > 12) or "none"
 
 
-def is_table(path: Path) -> bool:
-    """Return whether a file is a table of paths and captions with usual names of columns."""
+def is_table(path: Path, given: Columns) -> bool:
+    """Return whether a file has columns of paths and captions, named or with usual names."""
     try:
-        has = header_of(path)
-    except (UserError, OSError, ValueError):
+        chosen_columns(path, header_of(path), given)
+    except UserError:
         return False
-    return usual(has, IMAGE_COLUMNS) is not None and usual(has, CAPTION_COLUMNS) is not None
+    return True
 
 
 def header_of(path: Path) -> list[str]:
@@ -341,7 +343,7 @@ def _with_captions(words: str, entries: Sequence[Entry]) -> str:
     if captions > len(entries):
         words += f", {captions:,} captions"
     missing = sum(1 for entry in entries if not entry.pictures)
-    return words + f", {missing:,} pictures missing" * bool(missing)
+    return words + f", {counted(missing, 'picture')} missing" * bool(missing)
 
 
 def located(path: Path, images: Sequence[str], folder: Path | None) -> Pictures:

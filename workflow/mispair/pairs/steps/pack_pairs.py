@@ -9,9 +9,9 @@ from mispair.core import settings
 
 class Settings(settings.Settings):
     pairs_per_shard: int = settings.sweep(
-        5000, ge=1,
-        description="Pairs that one job packs, indexes and encodes, approximately. Of more than 64 "
-        "times as many, a job has more.",
+        10_000, ge=1,
+        description="Pairs that one job packs, indexes and encodes, at most; with more than 64 "
+        "times as many pairs it is more.",
     )  # fmt: skip
 
 
@@ -27,13 +27,14 @@ def run(
     group: int,
     pairs_per_shard: int,
     pairs: int,
+    listed: str,
     shard: Path,
 ) -> None:
     """Write one of the shards of a source.
 
     `path`, `captions` and the columns are what the configuration names under `pairs`, or ``none``.
     `tables` are the files with the captions, for the record. `pairs` is the number of pairs that
-    the shard gets.
+    the shard gets, and `listed` their stamp.
 
     Raises
     ------
@@ -46,20 +47,21 @@ def run(
     from mispair.core.stamps import remember_many
     from mispair.pairs.sources.packing import pack
     from mispair.pairs.sources.recognition import recognise
-    from mispair.pairs.sources.source import Named, files_of
+    from mispair.pairs.sources.source import Named, kept_listing
 
     columns = {"image_column": image_column, "caption_column": caption_column,
                "key_column": key_column}  # fmt: skip
     given = {"path": path, "captions": captions, **columns}
     named = Named(**{name: value for name, value in given.items() if value != NONE})
-    source = recognise(named)
-    shards = source.divided(pairs_per_shard)
-    entries = shards[group] if group < len(shards) else []
-    if sum(entry.pairs for entry in entries) != pairs:
+    name = named.part(group, pairs_per_shard)
+    part = kept_listing(listed)
+    if part is None:
+        part = dict(enumerate(recognise(named).divided(pairs_per_shard))).get(group)
+    if part is None or part.stamp != listed:
         raise UserError(
-            f"pairs: {path} was changed since the run began: shard {group} had {pairs:,} pairs. "
-            "Run the command again."
+            f"pairs: {path} has other pairs than when the run began, when shard {group} had "
+            f"{pairs:,}. Run the command again."
         )
-    remember_many(named.part(group, pairs_per_shard), files_of(entries))
+    remember_many(name, part.files)
     with Progress("packing", pairs, "pairs") as progress:
-        pack(source, entries, shard, progress.advance)
+        pack(part, shard, progress.advance)
