@@ -68,8 +68,7 @@ def tree_of(folder: Path) -> Tree:
 
 def boundary_of(folder: Path) -> Path:
     """Return the folder that links must not lead out of: a hub's cache links to its blobs."""
-    whole = Path(os.path.realpath(folder))
-    return whole.parents[1] if whole.parent.name == "snapshots" else whole
+    return folder.parents[1] if folder.parent.name == "snapshots" else folder
 
 
 def with_texts(tree: Tree, named: Named) -> Source | None:

@@ -99,7 +99,7 @@ def _read(path: str, boundary: Path | None) -> tuple[bytes, bytes]:
     try:
         if boundary is not None and os.path.islink(path):
             target = os.path.realpath(path, strict=True)
-            if not Path(target).is_relative_to(boundary):
+            if not Path(target).is_relative_to(os.path.realpath(boundary)):
                 return b"", SYMBOLIC_LINK
         with open(path, "rb", buffering=0, opener=_without_waiting) as opened:
             status = os.fstat(opened.fileno())

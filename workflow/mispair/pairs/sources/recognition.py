@@ -13,7 +13,7 @@ from mispair.core.files import UserError
 from mispair.core.folders import literal_folder, matches, snapshot
 from mispair.pairs.shards.shards import IMAGE_EXTENSIONS
 from mispair.pairs.shards.sources import resolve_shards
-from mispair.pairs.sources import folders, parquet, tables
+from mispair.pairs.sources import coco, folders, parquet, tables
 from mispair.pairs.sources.folders import Tree
 from mispair.pairs.sources.source import (
     TEXT_ENDINGS,
@@ -84,7 +84,7 @@ class Place:
     def coco_files(self) -> list[Path]:
         """COCO's captions in a folder, or in its subfolder `annotations`."""
         inside = sorted(self.path.glob("annotations/*.json")) if self.path.is_dir() else []
-        return [path for path in [*self.with_ending("json"), *inside] if tables.is_coco(path)]
+        return [path for path in [*self.with_ending("json"), *inside] if coco.is_coco(path)]
 
     @cached_property
     def table_files(self) -> list[Path]:
@@ -141,19 +141,19 @@ def _shards(place: Place) -> Source | None:
 def _coco(place: Place) -> Source | None:
     if place.captions is not None:
         folder = place.path
-        if not tables.is_coco(place.captions):
+        if not coco.is_coco(place.captions):
             return None
         _refuse_columns(place, "COCO's JSON")
-        return tables.of_coco(place.captions, folder)
+        return coco.of_coco(place.captions, folder)
     if place.tree is None:
-        if not (len(place.files) == 1 and tables.is_coco(place.files[0])):
+        if not (len(place.files) == 1 and coco.is_coco(place.files[0])):
             return None
         _refuse_columns(place, "COCO's JSON")
-        return tables.of_coco(place.files[0], None)
+        return coco.of_coco(place.files[0], None)
     if not place.coco_files or place.named.captions is not None:
         return None
     refuse_ambiguous(place.path, place.own_captions)
-    return tables.of_coco(place.coco_files[0], place.path)
+    return coco.of_coco(place.coco_files[0], place.path)
 
 
 def _imagefolder(place: Place) -> Source | None:

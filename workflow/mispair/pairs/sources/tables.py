@@ -1,4 +1,4 @@
-"""Tables of picture paths and captions: CSV, TSV, JSONL, Parquet, and COCO's JSON."""
+"""Tables of picture paths and captions: CSV, TSV, JSONL and Parquet."""
 
 from __future__ import annotations
 
@@ -35,8 +35,6 @@ CAPTION_COLUMNS = (
 DELIMITERS = ",\t;|"
 FIELDS = ("url", "status", "sha256", "licence", "license", "LICENSE", "attribution", "uid")
 """Columns that packed pairs keep, as img2dataset's JSON has them."""
-HEAD = 65_536
-"""Bytes at the start of a file by which COCO's JSON is recognised."""
 TRIED = 100
 """Rows whose pictures are looked for in each folder where they may be."""
 
@@ -329,7 +327,7 @@ def of_table(path: Path, folder: Path | None, named: Named) -> Source:
     words = f"{counted(len(entries), 'picture')} of {path.name} "
     words += f"(columns {columns.image}, {columns.caption})"
     return Source(
-        "table", _with_captions(words, entries), entries, (path,), captions_in="json:captions"
+        "table", with_captions(words, entries), entries, (path,), captions_in="json:captions"
     )
 
 
@@ -337,7 +335,7 @@ def _first(rows: Iterator[tuple[int, dict[str, Any]]]) -> list[tuple[int, dict[s
     return [row for row, _ in zip(rows, range(TRIED), strict=False)]
 
 
-def _with_captions(words: str, entries: Sequence[Entry]) -> str:
+def with_captions(words: str, entries: Sequence[Entry]) -> str:
     """Add the number of captions where pictures have several, and that of missing pictures."""
     captions = sum(len(entry.captions or ()) for entry in entries)
     if captions > len(entries):
@@ -373,57 +371,3 @@ def located(path: Path, images: Sequence[str], folder: Path | None) -> Pictures:
             f"FOLDER, captions: {path}}}."
         )
     return Pictures(best)
-
-
-def is_coco(path: Path) -> bool:
-    """Return whether a file is COCO's JSON, by its first bytes; `of_coco` reads it."""
-    if ending_of(path.name) != "json":
-        return False
-    try:
-        with path.open("rb") as opened:
-            head = opened.read(HEAD).removeprefix(b"\xef\xbb\xbf").lstrip()
-            if not head.startswith(b"{"):
-                return False
-            opened.seek(max(0, path.stat().st_size - HEAD))
-            ends = head + opened.read()
-    except OSError:
-        return False
-    return all(f'"{name}"'.encode() in ends for name in ("annotations", "caption"))
-
-
-def of_coco(path: Path, folder: Path | None) -> Source:
-    """Return the pairs of COCO's captions: several captions of a picture are its alternatives.
-
-    Raises
-    ------
-    UserError
-        If the file has other content, or none of its pictures is found.
-    """
-    try:
-        content = json.loads(path.read_bytes().decode("utf-8-sig"))
-        names = {image["id"]: image["file_name"] for image in content["images"]}
-        captions: dict[Any, list[str]] = {identity: [] for identity in names}
-        lost: list[tuple[Any, str]] = []
-        for annotation in content["annotations"]:
-            identity, caption = annotation["image_id"], annotation["caption"]
-            if identity in captions:
-                captions[identity].append(caption)
-            else:
-                lost.append((identity, caption))
-    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
-        raise UserError(
-            f"pairs: {path} is not COCO's JSON of captions ({type(error).__name__}: {error}). It "
-            "has the lists images (id, file_name) and annotations (image_id, caption); files of "
-            "instances and of keypoints have no captions."
-        ) from error
-    pictures = located(path, [*names.values()][:TRIED], folder)
-    entries = []
-    for identity, name in names.items():
-        found = pictures.find(name)
-        files = (found,) if found else ()
-        key = member_key(pictures.key(name, found))
-        entries.append(Entry(key, files, captions=tuple(captions[identity])))
-    entries += [Entry(member_key(f"image {one}"), captions=(text,)) for one, text in lost]
-    whole = merged(entries)
-    words = _with_captions(f"{counted(len(names), 'picture')} of {path.name}", whole)
-    return Source("coco", words, whole, (path,), captions_in="json:captions")
