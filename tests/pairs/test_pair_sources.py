@@ -383,6 +383,7 @@ MISTAKES: dict[str, tuple[Callable[[Path], Any], list[str]]] = {
     "an unknown column": (unknown_column, ["pairs.caption_column", "'titel'", "'title'"]),
     "unusual columns": (table("csv", ("foo", "bar")), ["'foo', 'bar'", "image_column"]),
     "unusual columns in a folder": (lambda f: table("csv", ("foo", "bar"))(f).parent, ["'foo'"]),
+    "addresses": (table("csv", ("url", "caption")), ["addresses", "img2dataset"]),
     "latin text": (lambda f: written(f, "p.csv", b"filepath,title\na/1.jpg,caf\xe9\n"),
                    ["line 2", "not UTF-8"]),
     "an open quotation": (lambda f: written(f, "p.csv", b'filepath,title\na/1.jpg,"caf\n'),
@@ -414,6 +415,16 @@ def test_a_mistake_is_one_message_before_any_job(name: str, tmp_path: Path) -> N
     message = str(refusal.value)
     assert [word for word in words if word not in message] == []
     assert message.count("\n") == 0
+
+
+def test_what_a_run_writes_is_no_picture(tmp_path: Path) -> None:
+    mine = texts(tmp_path / "mine")
+    for folder in (".snakemake", "reports/figures", "results"):
+        (mine / folder).mkdir(parents=True)
+    (mine / "reports/figures/one.png").write_bytes(picture(1, "png"))
+    assert recognise(str(mine)).pairs == 4
+    (mine / ".snakemake").rmdir()
+    assert recognise(str(mine)).pairs == 5
 
 
 def test_what_is_named_decides_between_captions(tmp_path: Path) -> None:

@@ -28,6 +28,8 @@ TEXT_ENDINGS = ("txt", "caption")
 """Endings of files with the caption of the picture next to them."""
 MOST_SHARDS = 64
 """Largest number of shards that a source is packed into: several rules have a job for each."""
+WRITTEN = ("results", "logs", "benchmarks", "reports")
+"""Folders that a run writes; its pictures are no pairs."""
 FEW = 1000
 """Pairs from which on a source is packed into two shards at least: a job encodes on one core."""
 LISTINGS = SNAKEMAKE / "mispair" / "pairs"
@@ -283,6 +285,8 @@ def refuse_ambiguous(path: Path, candidates: Iterable[str | Path]) -> None:
 def walk(folder: Path) -> Iterator[os.DirEntry[str]]:
     """Yield the files below a folder, sorted; hidden ones and linked folders are left out.
 
+    So is what mispair writes where it runs.
+
     Raises
     ------
     UserError
@@ -300,8 +304,9 @@ def walk(folder: Path) -> Iterator[os.DirEntry[str]]:
                 "to it, or move it away."
             ) from error
         folders = []
+        own = WRITTEN if any(entry.name == SNAKEMAKE.name for entry in inside) else ()
         for entry in inside:
-            if entry.name.startswith(".") or entry.name == "__MACOSX":
+            if entry.name.startswith(".") or entry.name in ("__MACOSX", *own):
                 continue
             if entry.is_dir(follow_symlinks=False):
                 folders.append(entry.path)

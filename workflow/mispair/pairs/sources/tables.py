@@ -32,6 +32,7 @@ CAPTION_COLUMNS = (
     "caption", "title", "text", "captions", "texts", "caption_text", "description", "alt_text",
     "comment", "sentence",
 )  # fmt: skip
+ADDRESS_COLUMNS = ("url", "image_url", "img_url")
 DELIMITERS = ",\t;|"
 FIELDS = ("url", "status", "sha256", "licence", "license", "LICENSE", "attribution", "uid")
 """Columns that packed pairs keep, as img2dataset's JSON has them."""
@@ -140,6 +141,11 @@ def _column(path: Path, has: Sequence[str], named: str, setting: str, names: Seq
     found = named or usual(has, names)
     if not has:
         raise UserError(f"pairs: {path} is empty. Its first line has to name the columns.")
+    if not found and setting == "image_column" and (address := usual(has, ADDRESS_COLUMNS)):
+        raise UserError(
+            f"pairs: {path} has addresses of pictures ({address}) and no column of paths. Fetch "
+            "the pictures first: img2dataset --url_list TABLE --output_format webdataset."
+        )
     if not found and names:
         what = "picture paths" if setting == "image_column" else "captions"
         raise UserError(
