@@ -53,7 +53,7 @@ def test_the_wheel_runs_without_the_repository(built: Path, tmp_path: Path) -> N
     pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-index"]
     wheel = next(built.glob("*.whl"))
     subprocess.run([*pip, "--target", target, wheel], check=True, timeout=300)
-    asked = "import mispair, sys; from mispair.cli import main; print(mispair.__file__); main()"
+    asked = "import mispair; from mispair.cli import main; print(mispair.__file__); main(['steps'])"
     done = subprocess.run(
         [sys.executable, "-c", asked], cwd=tmp_path, env={"PYTHONPATH": str(target)},
         capture_output=True, text=True, timeout=300,
