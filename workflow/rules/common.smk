@@ -6,7 +6,7 @@ from pathlib import PurePath
 # The package of this checkout, or else an installed one: these rules may come from an address.
 # (`workflow.basedir` would be the folder of the workflow that uses this one as a module.)
 WORKFLOW = os.path.dirname(str(workflow.current_basedir))
-if os.path.isdir(WORKFLOW):
+if os.path.isdir(os.path.join(WORKFLOW, "mispair")):
     sys.path.insert(0, WORKFLOW)
 
 from snakemake.common.configfile import load_configfile
