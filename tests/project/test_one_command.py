@@ -17,7 +17,7 @@ from mispair.core.provenance import PACKAGE
 from mispair.verbs import naming_towers, running
 from mispair.verbs.naming_towers import MODEL, REPOSITORY, TAG, WEIGHTS, default_towers, towers_of
 from mispair.verbs.running import SETTINGS, run_snakemake
-from mispair.verbs.settings_file import PAIRS, STUDIES, Start, name_of
+from mispair.verbs.settings_file import STUDIES, Start, name_of
 
 REPOSITORY_OF_MISPAIR = Path(__file__).parents[2]
 
@@ -70,9 +70,9 @@ def test_a_verb_writes_valid_settings_and_runs_them(
     folder = here / "mispair-photos"
     content = settings(folder)
     assert content["studies"] == [*STUDIES[verb]]
-    assert content[PAIRS] == str(here / "photos")
+    captions = {"captions": str(here / "table.csv")}
+    assert content["pairs"] == {"path": str(here / "photos"), **captions}
     assert content["trusted"] == str(here / "checked.txt")
-    assert content["captions"] == str(here / "table.csv")
     assert content["corpus"] == "photos"
     assert content["towers"] == "shipped"
     assert ("filter_captions" in content) == ("repair" in content["studies"])
@@ -96,6 +96,30 @@ def test_the_second_call_continues_with_an_edited_file(here: Path, words: list[l
     assert len(words) == 3
 
 
+def test_captions_of_shards_are_replaced_and_those_of_pictures_are_found(
+    here: Path, words: list[list[str]]
+) -> None:
+    for name in ("a.csv", "shards/0.tar", "shards/1.tar"):
+        (here / name).parent.mkdir(exist_ok=True)
+        (here / name).touch()
+    table, towers = str(here / "a.csv"), ("--captions", "a.csv", "--towers", "shipped")
+    assert cli.main(["audit", "shards", *towers]) == 0
+    content = settings(here / "mispair-shards")
+    assert (content["pairs"], content["captions"]) == (str(here / "shards"), table)
+    assert cli.main(["audit", "shards/0.tar", "shards/1.tar", *towers, "--out", "two"]) == 0
+    content = settings(here / "two")
+    assert content["shards"] == [str(here / f"shards/{n}.tar") for n in (0, 1)]
+    assert content["captions"] == table
+    assert cli.main(["audit", "photos", "--towers", "shipped", "--captions", ".caption"]) == 0
+    file = here / "mispair-photos" / SETTINGS
+    assert settings(file.parent)["pairs"]["captions"] == ".caption"
+    (file.parent / "results").mkdir()
+    assert cli.main(["audit", "photos"]) == 0  # what is left out stays
+    assert settings(file.parent)["pairs"]["captions"] == ".caption"
+    assert cli.main(["audit", "photos", "--captions", "a.csv"]) == 2
+    assert cli.main(["audit", "--out", "mispair-photos", "--captions", "a.csv"]) == 2
+
+
 def test_flags_that_contradict_an_edited_file_are_refused(
     here: Path, words: list[list[str]], capsys
 ) -> None:
@@ -106,7 +130,7 @@ def test_flags_that_contradict_an_edited_file_are_refused(
     file.write_text(edited)
     assert cli.main(["audit", "others", "--towers", "shipped-1", "--out", "run"]) == 2
     told = capsys.readouterr().err
-    assert f'  {PAIRS}: "{here / "photos"}" there, and "{here / "others"}" by this' in told
+    assert f'  pairs: "{here / "photos"}" there, and "{here / "others"}" by this' in told
     assert "  towers: shipped there, and shipped-1 by this" in told
     assert cli.main(["repair", "photos", "--out", "run"]) == 2
     assert "  studies: [audit] there, and [audit, repair] by this" in capsys.readouterr().err
@@ -121,7 +145,7 @@ def test_a_file_as_it_was_written_changes_until_there_are_results(
     assert cli.main(["audit", "photos", "--towers", "shipped", "--out", "run"]) == 0
     assert cli.main(["audit", "others", "--towers", "shipped-1", "--out", "run"]) == 0
     content = settings(here / "run")
-    assert (content[PAIRS], content["towers"]) == (str(here / "others"), "shipped-1")
+    assert (content["pairs"], content["towers"]) == (str(here / "others"), "shipped-1")
     (here / "run/results").mkdir()
     assert cli.main(["repair", "others", "--out", "run"]) == 0  # further studies change no result
     assert settings(here / "run")["studies"] == ["audit", "repair"]
@@ -138,11 +162,14 @@ def test_a_file_as_it_was_written_changes_until_there_are_results(
 def test_settings_have_any_path_and_are_read_again(name: str, tmp_path: Path) -> None:
     start = Start(("audit",), str(tmp_path / name), towers={"name": name, "folder": f"/{name}"})
     content = yaml.safe_load(start.text)
-    assert content[PAIRS] == str(tmp_path / name)
+    assert content["pairs"] == str(tmp_path / name)
     assert content["towers"] == {"name": name, "folder": f"/{name}"}
     assert Start.read(content, tmp_path) == start
     several = Start(("repair",), (str(tmp_path / name), "/b"), sets=("scenes-shape", "/s"))
+    assert yaml.safe_load(several.text)["shards"] == [str(tmp_path / name), "/b"]
     assert Start.read(yaml.safe_load(several.text), tmp_path) == several
+    elsewhere = Start(("audit",), {"path": f"/{name}", "captions": ".txt"}, captions=f"/{name}.csv")
+    assert Start.read(yaml.safe_load(elsewhere.text), tmp_path) == elsewhere
 
 
 def test_several_paths_and_patterns_are_named_by_their_folder() -> None:
@@ -153,7 +180,7 @@ def test_several_paths_and_patterns_are_named_by_their_folder() -> None:
 
 def test_init_writes_settings_that_are_valid_and_replaces_none(here: Path, capsys) -> None:
     assert cli.main(["init", "runs/trial"]) == 0
-    assert settings(here / "runs/trial")[PAIRS] == "generated"
+    assert settings(here / "runs/trial")["pairs"] == "generated"
     assert cli.main(["init", "runs/own", "--pairs", "photos", "--towers", "photos"]) == 0
     assert settings(here / "runs/own")["towers"] == str(here / "photos")
     assert cli.main(["init", "runs/own"]) == 2

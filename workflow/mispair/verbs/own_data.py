@@ -19,7 +19,10 @@ FIXED = ("--configfile", "--directory", "-d", "--snakefile", "-s")
 
 def _of_settings(parser: ArgumentParser) -> None:
     parser.add_argument(
-        "--captions", metavar="TABLE", help="captions that replace those of the pairs"
+        "--captions",
+        metavar="TABLE",
+        help="the captions of a folder of pictures, if they are elsewhere or it has several; those "
+        "of tar shards are replaced",
     )
     parser.add_argument(
         "--towers",
@@ -188,10 +191,11 @@ def _given(options: Namespace, is_new: bool = True) -> dict[str, Any]:
         paths = tuple(map(os.path.abspath, options.pairs))
         _refuse_missing("PATH", [path for path in paths if not set("*?[{") & set(path)])
         given["pairs"] = paths if len(paths) > 1 else paths[0]
-    for key, option in {"captions": "captions", "trusted": "checked"}.items():
-        if (path := getattr(options, option)) is not None:
-            _refuse_missing(f"--{option}", [path])
-            given[key] = os.path.abspath(path)
+    if options.captions is not None:
+        given |= _with_captions(given.get("pairs"), options.captions)
+    if options.checked is not None:
+        _refuse_missing("--checked", [options.checked])
+        given["trusted"] = os.path.abspath(options.checked)
     if options.evaluate:
         given["sets"] = tuple(_set(name) for name in options.evaluate)
     if options.towers is not None:
@@ -205,6 +209,24 @@ def _given(options: Namespace, is_new: bool = True) -> dict[str, Any]:
         given["towers"], origin = default_towers()
         _say(f"towers: {origin}. Another one: --towers")
     return given
+
+
+def _with_captions(pairs: Any, captions: str) -> dict[str, Any]:
+    """Return the settings for captions of their own: of tar shards a key, of others a part."""
+    from mispair.pairs.sources.recognition import Place
+    from mispair.pairs.sources.source import named_of
+    from mispair.verbs.settings_file import is_ending
+
+    if pairs is None:
+        raise UserError("--captions: name the pairs that they belong to, too, as PATH.")
+    if not is_ending(captions):
+        _refuse_missing("--captions", [captions])
+        captions = os.path.abspath(captions)
+    if isinstance(pairs, tuple) or not os.path.exists(pairs):  # several shards, or a pattern
+        return {"captions": captions}
+    if Place(named_of(pairs)).with_ending("tar"):
+        return {"captions": captions}
+    return {"pairs": {"path": pairs, "captions": captions}}
 
 
 def _set(name: str) -> str:

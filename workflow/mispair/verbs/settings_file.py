@@ -13,43 +13,43 @@ import yaml
 
 from mispair.core.files import UserError
 from mispair.core.folders import path_name
+from mispair.pairs.sources.source import TEXT_ENDINGS
 from mispair.towers.dag import SHIPPED
 from mispair.verbs.running import SETTINGS
-
-PAIRS = "shards"
-"""The key of the pairs."""
 
 STUDIES = {"audit": ("audit",), "repair": ("audit", "repair"), "study": ("image_text",)}
 """The studies of each verb."""
 
 GENERATED = "generated"
-WITHOUT_PAIRS = """\
-# Here they are drawn scenes, for a trial. Your own: a folder, or "/data/mine/{00000..00331}.tar".
-"""
 
-BEGINNING = f"""\
+BEGINNING = """\
 # The settings of this run, written by mispair. Edit them as you like: `mispair run` in this folder
 # goes on from here, and keeps the results that an edit does not change. Every other setting has a
 # default; `mispair reference` prints all of them. Relative paths start at this folder.
 
 # What runs: audit (how many captions are wrong, and which), repair (new captions, and what they
 # give back), image_text (what wrong captions do to CLIP).
-studies: {{studies}}
+studies: {studies}
 
-# The pairs, which are never modified, and a name for the results and the report.
-{{about_pairs}}{PAIRS}: {{pairs}}
-corpus: {{corpus}}
-
-# A table that replaces the captions, with the columns key and caption.
-{{captions}}
-
+# The pairs, which are never modified: a folder of pictures and captions, a table of both, or tar
+# shards (several as a list under the key shards). `generated` are scenes. Parts can be named:
+# {{path: photos, captions: table.csv, image_column: file, caption_column: text}}.
+{pairs}
+# A name for the results and the report.
+corpus: {corpus}
+{captions}
 # The model that judges the captions: an open_clip name and tag, a local open_clip folder, or
 # `shipped` (small, and suited to drawn scenes only). It must not have learned from these pairs.
-towers: {{towers}}
+towers: {towers}
 
 # A file with the keys of some hundred pairs whose captions you checked and found right, drawn at
 # random. Without it the share of wrong captions has an upper limit, and no lower one.
-{{trusted}}
+{trusted}
+"""
+
+REPLACED = """
+# A table that replaces the captions of the shards, with the columns key and caption.
+captions: {}
 """
 
 SETS = """
@@ -73,11 +73,13 @@ filter_captions: {rules: [raw, factor, drop], rates: [0.0]}
 class Start:
     """The settings that the file begins with, by the keys of the configuration.
 
-    Paths are absolute. `sets` are the evaluation sets.
+    Paths are absolute. `pairs` is a path or a mapping, or a tuple of several tar shards. `captions`
+    replace those of tar shards; those of other pairs belong to the mapping. `sets` are the
+    evaluation sets.
     """
 
     studies: tuple[str, ...]
-    pairs: str | tuple[str, ...] = GENERATED
+    pairs: Any = GENERATED
     captions: str | None = None
     towers: Any = "shipped"
     trusted: str | None = None
@@ -89,7 +91,7 @@ class Start:
         towers = content.get("towers", "shipped")
         return cls(
             studies=tuple(content.get("studies", ())),
-            pairs=_absolute(content.get(PAIRS, GENERATED), folder),
+            pairs=_pairs(content.get("pairs", content.get("shards", GENERATED)), folder),
             captions=_absolute(content.get("captions"), folder),
             towers=_absolute(towers, folder),
             trusted=_absolute(content.get("trusted"), folder),
@@ -102,10 +104,9 @@ class Start:
         parts = [
             BEGINNING.format(
                 studies=_yaml(list(self.studies)),
-                pairs=_yaml(self.pairs),
-                about_pairs=WITHOUT_PAIRS if self.pairs == GENERATED else "",
+                pairs=f"{_key(self.pairs)}: {_yaml(self.pairs)}",
                 corpus=_yaml("scenes" if self.pairs == GENERATED else name_of(self.pairs)),
-                captions=_optional("captions", self.captions, "captions.csv"),
+                captions="" if self.captions is None else REPLACED.format(_yaml(self.captions)),
                 towers=_yaml(self.towers),
                 trusted=_optional("trusted", self.trusted, "checked.txt"),
             )
@@ -120,7 +121,7 @@ class Start:
         return "".join(parts)
 
 
-def name_of(pairs: str | Sequence[str]) -> str:
+def name_of(pairs: str | Sequence[str] | Mapping[str, str]) -> str:
     """Return a name for the results of pairs, from the folder or file that has them.
 
     Examples
@@ -128,6 +129,7 @@ def name_of(pairs: str | Sequence[str]) -> str:
     >>> name_of("/data/my photos"), name_of("/data/cc3m/{00000..00331}.tar"), name_of("a/mine.csv")
     ('my-photos', 'cc3m', 'mine')
     """
+    pairs = pairs["path"] if isinstance(pairs, Mapping) else pairs
     first = Path(pairs if isinstance(pairs, str) else pairs[0])
     patterns = [path for path in (first, *first.parents) if set("*?[{") & set(path.name)]
     first = patterns[-1].parent if patterns else first
@@ -169,6 +171,8 @@ def written(folder: Path, verb: str, given: Mapping[str, Any]) -> str:
     except yaml.YAMLError:
         return f"{path}: the settings of this run"  # Snakemake's start explains the mistake
     old = Start.read(content if isinstance(content, dict) else {}, folder)
+    if isinstance(old.pairs, Mapping) and given.get("pairs") == old.pairs.get("path"):
+        given = {key: value for key, value in given.items() if key != "pairs"}
     both = tuple(dict.fromkeys([*old.studies, *STUDIES[verb]]))
     new = replace(old, studies=both, **given)
     changed = [f.name for f in fields(Start) if getattr(new, f.name) != getattr(old, f.name)]
@@ -178,7 +182,7 @@ def written(folder: Path, verb: str, given: Mapping[str, Any]) -> str:
     if is_ours and (changed == ["studies"] or not (folder / "results").exists()):
         path.write_text(new.text, encoding="utf-8")
         return f"{path}: written again, with other {', '.join(changed)}"
-    keys = {"pairs": PAIRS, "sets": "evaluation_sets"}
+    keys = {"pairs": _key(old.pairs), "sets": "evaluation_sets"}
     lines = [
         f"  {keys.get(name, name)}: {_yaml(getattr(old, name))} there, and "
         f"{_yaml(getattr(new, name))} by this command"
@@ -188,6 +192,28 @@ def written(folder: Path, verb: str, given: Mapping[str, Any]) -> str:
         "\n".join([f"{path} has other settings than this command:", *lines])
         + "\nEdit the file and leave them out here, or name another folder with --out."
     )
+
+
+def _key(pairs: Any) -> str:
+    """Return the key of the configuration that has pairs of this form."""
+    return "shards" if isinstance(pairs, tuple) else "pairs"
+
+
+def _pairs(value: Any, folder: Path) -> Any:
+    """Return pairs with paths from the root; the ending of captions next to pictures stays."""
+    if not isinstance(value, Mapping):
+        return _absolute(value, folder)
+    return {
+        key: _absolute(item, folder)
+        if key in ("path", "captions") and not is_ending(item)
+        else item
+        for key, item in value.items()
+    }
+
+
+def is_ending(captions: Any) -> bool:
+    """Return whether captions are the ending of files next to pictures, such as `.txt`."""
+    return isinstance(captions, str) and captions.removeprefix(".") in TEXT_ENDINGS
 
 
 def _absolute(value: Any, folder: Path) -> Any:
