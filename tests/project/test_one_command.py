@@ -91,9 +91,10 @@ def test_the_second_call_continues_with_an_edited_file(here: Path, words: list[l
     edited = file.read_text() + "select_pairs: {cut: 0.4}\n"
     file.write_text(edited)
     assert cli.main(["audit", "photos"]) == 0
+    assert cli.main(["audit", "./photos/../photos/"]) == 0
     assert cli.main(["audit", "--out", "mispair-photos"]) == 0
     assert file.read_text() == edited
-    assert len(words) == 3
+    assert len(words) == 4
 
 
 def test_captions_of_shards_are_replaced_and_those_of_pictures_are_found(
@@ -170,6 +171,15 @@ def test_settings_have_any_path_and_are_read_again(name: str, tmp_path: Path) ->
     assert Start.read(yaml.safe_load(several.text), tmp_path) == several
     elsewhere = Start(("audit",), {"path": f"/{name}", "captions": ".txt"}, captions=f"/{name}.csv")
     assert Start.read(yaml.safe_load(elsewhere.text), tmp_path) == elsewhere
+
+
+def test_the_current_folder_has_its_own_name(
+    here: Path, words: list[list[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(here / "photos")
+    assert cli.main(["audit", ".", "--towers", "shipped"]) == 0
+    content = settings(here / "photos/mispair-photos")
+    assert (content["pairs"], content["corpus"]) == (str(here / "photos"), "photos")
 
 
 def test_several_paths_and_patterns_are_named_by_their_folder() -> None:

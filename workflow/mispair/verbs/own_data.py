@@ -163,7 +163,8 @@ def _one_command(name: str, options: Namespace) -> int:
     _refuse_fixed(name, options.rest)
     if options.out is None and not options.pairs:
         raise UserError("Name the pairs: a folder, files or a pattern of names.")
-    folder = options.out or Path(f"mispair-{name_of(options.pairs)}")
+    pairs = [*map(os.path.abspath, options.pairs)]
+    folder = options.out or Path(f"mispair-{name_of(pairs)}")
     is_new = not (folder / SETTINGS).exists()
     if is_new and not options.pairs:
         raise UserError(f"{folder} has no {SETTINGS} to continue with. Name the pairs as PATH.")
