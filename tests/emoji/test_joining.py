@@ -26,7 +26,8 @@ from mispair.towers.checkpoints.efficientnet_lite import load_trunk, renamed
 from mispair.towers.encoding import encode_images, encode_texts
 from mispair.towers.joined import PADDING, BagOfWords
 from mispair.towers.loading import CONFIG_NAME, WEIGHTS_NAME, Towers, load_towers
-from mispair.verbs_emoji import measure_regimes
+from mispair.verbs import sets_and_models  # noqa: F401, it declares
+from mispair.verbs.verb import VERBS
 from tests.emoji import made_up
 from tests.pairs.test_index import write_tar
 
@@ -285,7 +286,8 @@ def test_regimes_of_folders_are_tables_and_a_figure(
     words = ["--pairs", corpus / "pairs", "--towers", folder_of_towers, "--to", target]
     words += ["--sets", corpus / SUBCATEGORIES, corpus / RETRIEVAL, "--numbers", 40, 80]
     words += ["--neurons", 4, 6, "--rates", 0.5, 0, "--scales", "frozen", "--seeds", 2]
-    assert measure_regimes([str(word) for word in [*words, "--steps", 4, "--epochs", 2]]) == 0
+    words += ["--steps", 4, "--epochs", 2]
+    assert VERBS["measure-regimes"]([*map(str, words)]) == 0
     rows = pd.read_csv(target / "regimes.csv")
     assert {f"acc1_{SUBCATEGORIES}", f"image_recall@5_{RETRIEVAL}"} <= set(rows["metric"])
     trained = rows[rows["rate"].notna() & (rows["metric"] == "loss")]

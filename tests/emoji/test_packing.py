@@ -22,7 +22,8 @@ from mispair.emoji.packing import RETRIEVAL, SUBCATEGORIES, SUBCATEGORIES_UNSEEN
 from mispair.emoji.vendors import HELD_OUT, SOURCES, pictures, rendered
 from mispair.evaluation.sets import open_set
 from mispair.pairs.shards.shards import read_samples
-from mispair.verbs_emoji import pack_emoji
+from mispair.verbs import sets_and_models  # noqa: F401, it declares
+from mispair.verbs.verb import VERBS
 from tests.emoji import made_up
 
 PACKING = Packing(side=32, smallest_class=5, pairs_per_shard=100)
@@ -221,5 +222,5 @@ def test_a_concept_without_a_picture_is_left_out(fetched: Path) -> None:
 def test_a_setting_out_of_range_is_refused(fetched: Path, tmp_path: Path) -> None:
     folders = ["--packages", str(fetched), "--to", str(tmp_path / "corpus")]
     with pytest.raises(UserError, match="quality: .* 95"):
-        pack_emoji([*folders, "--quality", "500"])
+        VERBS["pack-emoji"]([*folders, "--quality", "500"])
     assert not (tmp_path / "corpus").exists()

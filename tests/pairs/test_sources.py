@@ -266,7 +266,7 @@ def test_downloads_are_summed_and_broken_ones_named(
 @pytest.mark.parametrize(
     ("names", "source", "words"),
     [
-        (["a.jpg", "a.txt"], "", ["pictures", "'a.jpg'", "tar --sort=name"]),
+        (["a.jpg", "a.txt"], "", ["pictures", "'a.jpg'", "key pairs"]),
         (["a.JPG", "b.png"], "*", ["pictures"]),
         (["0/a.webp", "0_stats.json"], "", ["pictures", "'a.webp'"]),
         (["0/a.jpeg"], "*/*.jpeg", ["pictures"]),

@@ -1,21 +1,95 @@
-"""The command `mispair` itself: its list of steps, and who reads it."""
+"""The command `mispair` itself: its verbs and steps, their help, and who reads it."""
 
 from __future__ import annotations
 
+import re
+import shlex
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from mispair import __version__, cli
 from mispair.core.registry import step_names
+from mispair.verbs import completion
+from mispair.verbs.verb import GROUPS, VERBS
 
 
-def test_the_list_of_commands_names_every_step(capsys) -> None:
+def test_the_help_lists_every_verb_once_and_no_step(capsys) -> None:
     assert cli.main([]) == cli.main(["--help"]) == 0
     printed = capsys.readouterr().out
-    assert [name for name in step_names() if name.replace("_", "-") not in printed] == []
+    first = [line.split()[0] for line in printed.splitlines() if line.startswith("  ")]
+    assert sorted(first) == sorted([*VERBS] * 2)
+    assert {verb.group for verb in VERBS.values()} == set(GROUPS)
+    places = [printed.index(f"\n{group}:") for group in GROUPS]
+    assert places == sorted(places)
     assert cli.main(["--version"]) == 0
     assert capsys.readouterr().out.strip() == __version__
+
+
+def test_steps_are_listed_apart(capsys) -> None:
+    assert cli.main(["steps"]) == 0
+    listed = [line.split()[0] for line in capsys.readouterr().out.splitlines()]
+    assert listed == [name.replace("_", "-") for name in step_names()]
+    assert set(listed) & VERBS.keys() == set()
+
+
+@pytest.mark.parametrize("name", VERBS)
+def test_the_help_of_a_verb_ends_with_an_example_that_it_takes(name: str, capsys) -> None:
+    with pytest.raises(SystemExit) as ended:
+        cli.main([name, "--help"])
+    assert ended.value.code == 0
+    printed = capsys.readouterr().out
+    assert printed.rstrip().endswith(f"example:\n  {VERBS[name].example}")
+    assert VERBS[name].line in " ".join(printed.split())
+    # The words after the verb, up to a sign of the shell, are options that its parser takes.
+    command = VERBS[name].example.split(f"mispair {name}", 1)[1]
+    words = re.split(r"[|>)]", command)[0].split()
+    _, rest = VERBS[name].parser().parse_known_args(words)
+    assert rest == [] or VERBS[name].of_snakemake
+
+
+def test_the_help_is_there_at_once() -> None:
+    """Neither steps nor libraries are imported for it."""
+    asked = "import sys; from mispair import cli; cli.main(['--help']); print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", asked], capture_output=True, text=True, check=True)
+    loaded = set(done.stdout.splitlines()[-1].split())
+    heavy = {"numpy", "pandas", "pyarrow", "scipy", "snakemake", "torch", "yaml"}
+    assert {name.split(".")[0] for name in loaded} & heavy == set()
+    assert [name for name in loaded if ".steps." in name] == []
+
+
+def completed(*words: str) -> list[str]:
+    """Return what bash offers for the last of some words."""
+    typed = " ".join(shlex.quote(word) for word in words)
+    asked = (
+        f"source /dev/stdin; COMP_WORDS=({typed}); COMP_CWORD={len(words) - 1}; _mispair; "
+        'printf "%s\\n" "${COMPREPLY[@]}"'
+    )
+    done = subprocess.run(
+        ["bash", "-c", asked], input=completion.bash(), capture_output=True, text=True, check=True
+    )
+    assert done.stderr == ""
+    return done.stdout.split()
+
+
+def test_bash_completes_verbs_steps_options_and_values() -> None:
+    assert completed("mispair", "fail") == ["failures"]
+    assert completed("mispair", "measure-pur") == ["measure-purity"]
+    assert set(completed("mispair", "")) >= VERBS.keys()
+    assert completed("mispair", "compare", "--h") == ["--help", "--html"]
+    assert completed("mispair", "completion", "z") == ["zsh"]
+    assert "--confidence" in completed("mispair", "write-report", "--c")
+
+
+def test_the_script_for_zsh_has_the_same_words() -> None:
+    script = completion.zsh()
+    for name, options in completion.words().items():
+        assert f"{name}) found={shlex.quote(' '.join(options))} ;;" in script
+    if zsh := shutil.which("zsh"):
+        subprocess.run([zsh, "-n"], input=script, text=True, check=True)
 
 
 def test_a_reader_who_has_enough_is_no_fault() -> None:

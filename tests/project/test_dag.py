@@ -122,6 +122,32 @@ def test_shards_are_grouped_and_each_stands_in_one_group(tmp_path: Path) -> None
     assert len({shard for group in dag.groups.values() for shard in group}) == 7
 
 
+def test_tar_shards_under_either_key_are_the_same(tmp_path: Path) -> None:
+    for number in range(3):
+        (tmp_path / f"{number}.tar").touch()
+    old, new = (Dag({key: f"{tmp_path}/*.tar"}, "x") for key in ("shards", "pairs"))
+    assert old.groups == new.groups
+    assert old.flags("index_shards") == new.flags("index_shards")
+    with pytest.raises(UserError, match="shards: `pairs` names a source, too"):
+        Dag({"shards": str(tmp_path), "pairs": str(tmp_path)}, "x")
+
+
+def test_other_pairs_are_packed_and_captions_of_tables_are_in_json(tmp_path: Path) -> None:
+    for name in ("a", "b.c"):
+        (tmp_path / f"{name}.jpg").touch()
+        (tmp_path / f"{name}.txt").touch()
+    (tmp_path / "pairs.csv").write_text("filepath,title\na.jpg,one\n")
+    folder = Dag({"pairs": {"path": str(tmp_path), "captions": ".txt"}, "corpus": "mine"}, "x")
+    assert folder.groups == {"0000": ["results/pairs/mine/packed/0000.tar"]}
+    assert folder.example_keys() == ["a", "b%2Ec"]
+    assert "--caption-from txt" in folder.flags("index_shards")
+    table = Dag({"pairs": str(tmp_path / "pairs.csv")}, "x")
+    assert "--caption-from json:captions" in table.flags("index_shards")
+    assert table.tables_of_pairs() == [str(tmp_path / "pairs.csv")]
+    given = {"pairs": str(tmp_path / "pairs.csv"), "index_shards": {"caption_from": "json:blip"}}
+    assert "--caption-from json:blip" in Dag(given, "x").flags("index_shards")
+
+
 def test_a_study_that_is_not_run_needs_none_of_its_files() -> None:
     dag = Dag({"studies": ["simulation"], "shards": "nowhere/*.tar", "towers": "nowhere"}, "x")
     assert dag.measured("purity") == dag.answers() == dag.pairings() == dag.pieces() == []

@@ -18,7 +18,8 @@ from packaging.version import Version
 import mispair
 
 ROOT = Path(__file__).resolve().parents[2]
-PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+DECLARED = tomllib.loads((ROOT / "pyproject.toml").read_text())
+PROJECT, BUILD = DECLARED["project"], DECLARED["build-system"]["requires"]
 EXTRAS = PROJECT["optional-dependencies"]
 DIRECT = [Requirement(line) for line in PROJECT["dependencies"]]
 ALL_DIRECT = DIRECT + [Requirement(line) for extra in EXTRAS.values() for line in extra]
@@ -85,6 +86,16 @@ def test_the_lock_pins_exactly_what_is_needed_in_turn() -> None:
             f"{parent} needs {requirement}, the lock pins {LOCK[name]}"
         )
     assert set(LOCK) - reached == set(), "nobody needs these pins"
+
+
+def test_the_lock_to_run_is_exactly_what_the_dependencies_need_of_the_whole_lock() -> None:
+    text = (ROOT / "envs" / "run.lock").read_text()
+    lines = [line for line in text.splitlines() if line and not line.startswith("#")]
+    assert set(lines) <= set(LOCK_LINES)
+    assert len(set(lines)) == len(lines)
+    build = [Requirement(line) for line in BUILD]
+    reached = {canonicalize_name(one.name) for _, one in needed([*DIRECT, *build])}
+    assert pins(lines).keys() == reached
 
 
 def test_cuda_libraries_are_for_linux_only() -> None:

@@ -17,15 +17,15 @@ def environment(folder: Path, interpreter: Path) -> None:
     (folder / "envs").mkdir(parents=True)
     (folder / ".venv/bin").mkdir(parents=True)
     shutil.copy(REPOSITORY / "Makefile", folder)
-    for name in ("envs/requirements.lock", "pyproject.toml"):
+    for name in ("envs/run.lock", "envs/requirements.lock", "pyproject.toml", "setup.py"):
         (folder / name).touch()
         os.utime(folder / name, (1, 1))
     (folder / ".venv/bin/pip").write_text(f"#!{interpreter}\nimport pip\n")
     (folder / ".venv/set-up").touch()
 
 
-def planned(folder: Path) -> str:
-    command = ["make", "--dry-run", "venv"]
+def planned(folder: Path, target: str = "venv") -> str:
+    command = ["make", "--dry-run", target]
     return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True).stdout
 
 
@@ -54,3 +54,15 @@ def test_a_link_to_an_environment_is_kept(tmp_path: Path) -> None:
     shutil.rmtree(second / ".venv")
     (second / ".venv").symlink_to(first / ".venv")
     assert "pip install" not in planned(second)
+
+
+def test_what_runs_is_installed_without_the_tools_and_tests_add_them(tmp_path: Path) -> None:
+    environment(tmp_path, tmp_path / ".venv/bin/python3")
+    assert "requirements.lock" not in planned(tmp_path, "demo")
+    for target in ("test", "lint", "docs"):
+        assert planned(tmp_path, target).count("-r envs/requirements.lock") == 1
+    (tmp_path / ".venv/set-up-tools").touch()
+    assert "pip install" not in planned(tmp_path, "lint")
+    os.utime(tmp_path / "envs/run.lock")
+    for target in ("demo", "lint"):
+        assert planned(tmp_path, target).count("-r envs/run.lock") == 1

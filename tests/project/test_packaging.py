@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+import re
+import shutil
+import signal
 import subprocess
 import sys
 import tarfile
@@ -15,25 +19,59 @@ import yaml
 REPOSITORY = Path(__file__).parents[2]
 PACKAGE = REPOSITORY / "workflow" / "mispair"
 PLUGIN = REPOSITORY / "workflow" / "snakemake_logger_plugin_mispair"
-SOURCES = ("pyproject.toml", "README.md", "LICENSE")
+SOURCES = ("pyproject.toml", "setup.py", "README.md", "LICENSE", "Snakefile", "config.yaml")
+FOLDERS = ("config", "profiles", "envs", "workflow")
 
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Build both forms from a copy of the sources, as a release does."""
-    import shutil
-
-    copy = tmp_path_factory.mktemp("sources")
+    """Build the source distribution from a copy of the sources, and the wheel from that."""
+    folder = tmp_path_factory.mktemp("sources")
+    ignore = shutil.ignore_patterns("__pycache__", "*.egg-info", ".snakemake")
     for name in SOURCES:
-        shutil.copy2(REPOSITORY / name, copy)
-    ignore = shutil.ignore_patterns("__pycache__", "*.egg-info")
-    for package in (PACKAGE, PLUGIN):
-        shutil.copytree(package, copy / "workflow" / package.name, ignore=ignore)
-    build = "from setuptools import build_meta as build; build.build_sdist('dist')"
-    command = [sys.executable, "-c", f"{build}; build.build_wheel('dist')"]
-    done = subprocess.run(command, cwd=copy, capture_output=True, text=True, timeout=300)
+        shutil.copy2(REPOSITORY / name, folder)
+    for name in FOLDERS:
+        shutil.copytree(REPOSITORY / name, folder / name, ignore=ignore)
+    _build("sdist", folder)
+    (source,) = (folder / "dist").glob("*.tar.gz")
+    with tarfile.open(source) as archive:
+        archive.extractall(folder / "unpacked", filter="data")
+    _build("wheel", folder / "unpacked" / source.name.removesuffix(".tar.gz"))
+    shutil.move(next(folder.glob("unpacked/*/dist/*.whl")), folder / "dist")
+    return folder / "dist"
+
+
+def _build(kind: str, folder: Path) -> None:
+    build = f"from setuptools import build_meta as build; build.build_{kind}('dist')"
+    done = subprocess.run(
+        [sys.executable, "-c", build], cwd=folder, capture_output=True, text=True, timeout=300
+    )
     assert done.returncode == 0, done.stderr
-    return copy / "dist"
+
+
+@pytest.fixture(scope="module")
+def installed(built: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Install the wheel alone into a folder; what it needs is that of this interpreter."""
+    target = tmp_path_factory.mktemp("installed")
+    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-index"]
+    (wheel,) = built.glob("*.whl")
+    subprocess.run([*pip, "--target", target, wheel], check=True, timeout=300)
+    return target
+
+
+def mispair(installed: Path, folder: Path, *arguments: str) -> subprocess.Popen[str]:
+    """Start the installed package in a folder."""
+    return subprocess.Popen(
+        [sys.executable, "-m", "mispair", *arguments],
+        cwd=folder, env={**os.environ, "PYTHONPATH": str(installed)},
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
+    )  # fmt: skip
+
+
+def ended(process: subprocess.Popen[str]) -> tuple[int, str, str]:
+    """Wait for a program; return its exit code and what it printed to both streams."""
+    printed, told = process.communicate(timeout=600)
+    return process.returncode, printed, told
 
 
 def test_both_forms_hold_every_file_of_the_package(built: Path) -> None:
@@ -48,18 +86,60 @@ def test_both_forms_hold_every_file_of_the_package(built: Path) -> None:
         assert files <= {name.partition("/workflow/")[2] for name in source.getnames()}
 
 
-def test_the_wheel_runs_without_the_repository(built: Path, tmp_path: Path) -> None:
-    target = tmp_path / "installed"
-    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-index"]
-    wheel = next(built.glob("*.whl"))
-    subprocess.run([*pip, "--target", target, wheel], check=True, timeout=300)
-    asked = "import mispair, sys; from mispair.cli import main; print(mispair.__file__); main()"
-    done = subprocess.run(
-        [sys.executable, "-c", asked], cwd=tmp_path, env={"PYTHONPATH": str(target)},
-        capture_output=True, text=True, timeout=300,
-    )  # fmt: skip
-    assert done.stdout.startswith(str(target)), done.stderr
-    assert "finetune-projection" in done.stdout
+def test_the_wheel_has_the_workflow_as_it_is_in_a_checkout(installed: Path) -> None:
+    folder = installed / "mispair/workflow_files"
+    copied = {path.relative_to(folder) for path in folder.rglob("*") if path.is_file()}
+    for path in copied:
+        assert (folder / path).read_bytes() == (REPOSITORY / path).read_bytes()
+    needed = [
+        path
+        for place in ("config", "profiles", "workflow/rules", "workflow/schemas")
+        for path in (REPOSITORY / place).rglob("*.*")
+    ]
+    needed += [REPOSITORY / name for name in ("Snakefile", "config.yaml", "workflow/Snakefile")]
+    # What the rules refer to by paths from their own folder.
+    for rules in (REPOSITORY / "workflow/rules").glob("*.smk"):
+        for named in re.findall(r'"(\.\./[^"]+)"', rules.read_text("utf-8")):
+            needed.append((rules.parent / named).resolve())
+    assert {path.relative_to(REPOSITORY) for path in needed} <= copied
+
+
+@pytest.mark.slow
+def test_the_wheel_audits_pairs_in_a_foreign_folder(installed: Path, tmp_path: Path) -> None:
+    """From an empty folder to the sentence, through Ctrl-C; then again, with nothing to do."""
+    make = ["make-scenes", "--corpus", "pairs", "--shards", "2", "--pairs-per-shard", "200"]
+    assert ended(mispair(installed, tmp_path, *make, "--seed", "7"))[0] == 0
+    audit = ("audit", "pairs", "--towers", "shipped", "--cores", "2")
+
+    with mispair(installed, tmp_path, *audit) as started:
+        assert started.stderr is not None
+        for line in started.stderr:
+            if line.startswith(" 1 of "):
+                break
+        os.killpg(started.pid, signal.SIGINT)  # as a terminal does
+        told = started.stderr.read()
+    assert "Interrupted: " in told
+    assert started.returncode == 1
+
+    code, printed, told = ended(mispair(installed, tmp_path, *audit))
+    assert code == 0, told
+    folder = tmp_path / "mispair-pairs"
+    assert told.rstrip().endswith(f"The report: {(folder / 'reports/index.html').as_uri()}")
+    record = json.loads((folder / "reports/run.json").read_text())
+    assert record["record"]["git"].get("commit") is None
+    audited = json.loads((folder / "results/audit/pairs/scenes-small/audit.json").read_text())
+    rates = {row["metric"]: row for row in audited["rows"]}
+    sentence, limit = printed.strip().splitlines()
+    (high,) = re.findall(r"[\d.]+(?= %)", sentence)
+    assert float(high) == pytest.approx(100 * rates["wrong_captions"]["high"], abs=0.5)
+    assert "no lower limit" in limit
+
+    code, again, told = ended(mispair(installed, tmp_path, *audit))
+    assert (code, again) == (0, printed)
+    assert "Nothing to be done" in told
+    assert str(installed) in told  # its profile
+    assert ended(mispair(installed, folder, "run", "--dry-run"))[0] == 0
+    assert ended(mispair(installed, folder, "run", "no_such_target"))[0] == 1
 
 
 def test_what_is_told_to_others_agrees() -> None:

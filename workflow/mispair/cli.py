@@ -1,6 +1,6 @@
-"""``mispair <step>``: run one step of the workflow by hand, as Snakemake does.
+"""``mispair VERB``: what people run; ``mispair STEP``: a step, as Snakemake runs it.
 
-``mispair <step> + <step>`` runs several in one process, which imports libraries once.
+``mispair STEP + STEP`` runs several in one process, which imports libraries once.
 """
 
 from __future__ import annotations
@@ -13,26 +13,26 @@ from collections.abc import Sequence
 
 from mispair import __version__
 from mispair.command import run_step, use_one_thread
-from mispair.core.commands import THEN, commands
+from mispair.core.commands import commands
 from mispair.core.devices import is_out_of_memory, peak_memory
 from mispair.core.files import UserError
 from mispair.core.registry import step_module, step_names
-from mispair.verbs import VERBS
+from mispair.verbs import own_data, program, results, sets_and_models  # noqa: F401, they declare
+from mispair.verbs.verb import GROUPS, VERBS
 
 INTERRUPTED, CLOSED_PIPE = 130, 141
 """Exit codes after Ctrl-C and for a closed output pipe, as in shells."""
 
 
 def usage() -> str:
-    """Return the list of all verbs with one line each."""
-    lines = [f"mispair {__version__}", "", "usage: mispair STEP [options]", ""]
-    for name in step_names():
-        summary = (step_module(name).__doc__ or "").strip().splitlines()[0]
-        lines.append(f"  {name.replace('_', '-'):<22} {summary}")
-    for verb, run in VERBS.items():
-        lines.append(f"  {verb:<22} {(run.__doc__ or '').strip()}")
-    lines += ["", "`mispair STEP --help` lists the options of a step."]
-    return "\n".join([*lines, f"`mispair STEP ... {THEN} STEP ...` runs one after the other."])
+    """Return the list of all verbs with one line each, by group."""
+    lines = [f"mispair {__version__}", "", "usage: mispair VERB [options]"]
+    for group in GROUPS:
+        lines += ["", f"{group}:"]
+        lines += [
+            f"  {verb.name:<15} {verb.line}" for verb in VERBS.values() if verb.group == group
+        ]
+    return "\n".join([*lines, "", "`mispair VERB --help` has its options and an example."])
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -53,9 +53,6 @@ def _run(arguments: list[str]) -> int:
     if arguments[0] == "--version":
         print(__version__)
         return 0
-    logging.basicConfig(
-        stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s"
-    )
     codes = (_run_one(*words) for words in commands(arguments))
     return next(filter(None, codes), 0)
 
@@ -64,8 +61,11 @@ def _run_one(verb: str = "", *arguments: str) -> int:
     name = verb.replace("-", "_")
     try:
         if verb in VERBS:
+            if not VERBS[verb].of_snakemake:  # Snakemake prints its messages itself
+                _print_log()
             return VERBS[verb](arguments)
         if name in step_names():
+            _print_log()
             use_one_thread()
             started = time.perf_counter()
             run_step(name, arguments)
@@ -77,7 +77,9 @@ def _run_one(verb: str = "", *arguments: str) -> int:
             from mispair.core.words import nearest
 
             names = [step.replace("_", "-") for step in step_names()] + list(VERBS)
-            raise UserError(f"there is no step {verb!r}.{nearest(verb, names)}\n\n{usage()}")
+            raise UserError(
+                f"there is no verb or step {verb!r}.{nearest(verb, names)}\n\n{usage()}"
+            )
     except UserError as error:
         print(f"\nmispair {verb}: {error}", file=sys.stderr)
         return 2
@@ -91,6 +93,12 @@ def _run_one(verb: str = "", *arguments: str) -> int:
         print(f"\nmispair {verb}: memory ran out ({reason}). {_less_memory(name)}", file=sys.stderr)
         return 2
     return 0
+
+
+def _print_log() -> None:
+    logging.basicConfig(
+        stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s"
+    )
 
 
 def _less_memory(name: str) -> str:

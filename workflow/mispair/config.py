@@ -36,6 +36,8 @@ from mispair.core.settings import Located, is_passed_on, is_sweep
 from mispair.core.words import nearest
 from mispair.evaluation.protocols import BUILT_IN
 from mispair.pairs.scenes.evaluation_sets import EVALUATION_SETS
+from mispair.pairs.sources.recognition import KINDS
+from mispair.pairs.sources.source import Named as NamedPairs
 from mispair.report.studies import NAMES as STUDIES
 from mispair.report.studies import Name as StudyName
 from mispair.towers.checkpoints.model_spec import ModelSpec
@@ -71,7 +73,7 @@ Sources = str | list[str] | dict[SourceName, str | list[str]]
 
 def _form(towers: Any) -> str:
     """Distinguish a model from a name or folder, so that a mistake is explained for that form."""
-    return "a model" if isinstance(towers, dict | ModelSpec) else "a word"
+    return "a model" if isinstance(towers, dict | BaseModel) else "a word"
 
 
 def _form_of_sets(sets: Any) -> str:
@@ -95,10 +97,21 @@ class _General(BaseModel):
         description="The name of the corpus in result paths and in the report; blanks and signs "
         "become hyphens.",
     )
+    pairs: Annotated[
+        Annotated[str, Tag("a word")] | Annotated[NamedPairs, Tag("a model")],
+        Discriminator(_form),
+        Located(GENERATED),
+    ] = Field(
+        GENERATED,
+        description="Where the image-text pairs come from: `generated` (make_scenes), or the path "
+        f"of {'; '.join(kind.what for kind in KINDS)}. What it is follows from its content. "
+        "`{path: ..., captions: ..., image_column: ..., caption_column: ..., key_column: ...}` "
+        "names what is not found.",
+    )
     shards: Annotated[Sources, Located(GENERATED)] = Field(
         GENERATED,
-        description="Where the image-text pairs come from: `generated` (make_scenes), or "
-        "webdataset tar shards as a path, a glob, a brace pattern, a folder, or a list of these. "
+        description="Instead of `pairs`: several webdataset tar shards as a path, a glob, a brace "
+        "pattern, a folder, or a list of these. "
         "Sources with names (`{a: ..., b: ...}`) may have equal file names and keys: the keys of "
         "`a` then begin with `a/`, in a caption table too.",
     )
@@ -174,6 +187,13 @@ class _General(BaseModel):
         "`single-prompt` (a photo of a CLASS), or a folder of your own with "
         "SET.templates.txt, SET.classnames.txt or SET.json (prompts by class).",
     )
+
+    @field_validator("shards")
+    @classmethod
+    def _one_source(cls, value: Any, info: ValidationInfo) -> Any:
+        if GENERATED not in (value, info.data.get("pairs")):
+            raise ValueError("`pairs` names a source, too: leave one of them out")
+        return value
 
     @field_validator("caption_keys")
     @classmethod

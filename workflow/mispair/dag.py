@@ -24,12 +24,16 @@ from mispair.core import run_record
 from mispair.core.files import UserError
 from mispair.core.provenance import PACKAGE, code_version, step_module_name
 from mispair.core.settings import NONE, Settings, command_line, option
-from mispair.core.stamps import stamp
+from mispair.core.stamps import stamp, stamp_of_many
 from mispair.evaluation.dag import Evaluation, generated_files, is_name, set_sources
+from mispair.pairs.captions.key_lists import all_keys, first_keys
 from mispair.pairs.captions.table_files import refuse_keys, table_files
 from mispair.pairs.corruption.scheme import Scheme, schemes
 from mispair.pairs.index.image_limits import ImageLimits
+from mispair.pairs.shards.shards import CAPTION_EXTENSION
 from mispair.pairs.shards.sources import describe, resolve_named, resolve_shards
+from mispair.pairs.sources.recognition import recognise
+from mispair.pairs.sources.source import Source, counted, keep_listings, named_of
 from mispair.pretraining.dag import Pretraining
 from mispair.repair import dag as repair
 from mispair.repair.from_scratch import trains_towers
@@ -58,6 +62,8 @@ from mispair.towers.pretraining.training_size import (
 SCENES = "results/scenes/shards"
 SCENES_OF_TOWERS = "results/scenes/shards-of-towers"
 """Scenes of another seed, on which towers are trained that are compared."""
+PACKED = "results/pairs/{corpus}/packed"
+"""Shards into which pairs of other sources are packed."""
 COMPARED = "checkpoints"
 """Replaces the corpus in paths of models that are compared as they are."""
 SHOWN_GROUPS = 4
@@ -122,6 +128,7 @@ class Dag:
                 "config/laclip.yaml that you have."
             )
         self._sources: dict[str, str] = {}
+        self.source, self._parts = Source("generated", "generated pairs"), list[Source]()
         # Files of a study that is not run may be missing; other missing files stop all jobs.
         of_image_text, compared = self.runs("image_text"), self.runs("laclip")
         self.groups = self._groups() if self.encodes or self.runs("pretraining") else {}
@@ -243,6 +250,8 @@ class Dag:
         if step == "index_shards":
             fields = self.config.index_shards.json_fields
             update["json_fields"] = self.repair.recorded_fields(fields)
+            if self._is_packed and self.config.index_shards.caption_from == CAPTION_EXTENSION:
+                update["caption_from"] = self.source.captions_in
         return command_line(section.model_copy(update=update))
 
     def image_limits(self) -> str:
@@ -289,8 +298,17 @@ class Dag:
 
     def _groups(self) -> dict[str, list[str]]:
         given = self.config.shards
-        if given == configuration.GENERATED:
+        if self._is_generated:
             shards = self.generated_shards
+        elif self.config.pairs != configuration.GENERATED:
+            self.source = recognise(self.config.pairs)
+            if not self.source.shards:
+                self._parts = self.source.divided(self.config.pack_pairs.pairs_per_shard)
+                return {
+                    f"{number:04d}": [f"{PACKED.format(corpus=self.corpus)}/{number:04d}.tar"]
+                    for number in range(len(self._parts))
+                }
+            shards = [*map(str, self.source.shards)]
         elif isinstance(given, dict):
             self._sources = {str(shard): name for shard, name in resolve_named(given).items()}
             shards = [*self._sources]
@@ -309,6 +327,9 @@ class Dag:
             )
         if self._is_generated or not self.groups:
             return ""
+        if self._is_packed:
+            number = counted(len(self.groups), "shard")
+            return f"pairs: {self.source.words}; packed into {number}"
         repeated = Counter(self._sources.values()).items()
         counts = "".join(f"; {name}: {number:,}" for name, number in repeated)
         return f"shards: {describe([*map(Path, self._shards)], len(self.groups))}{counts}"
@@ -340,7 +361,7 @@ class Dag:
         except (OSError, ValueError):
             return ""
         content = self.config.model_dump(mode="json")
-        keys = ("corpus", "shards", "captions", "towers", "trusted", "groups", "models")
+        keys = ("corpus", "pairs", "shards", "captions", "towers", "trusted", "groups", "models")
         changed = [key for key in keys if former.get(key, content[key]) != content[key]]
         if not set(former.get("studies", [])) <= set(self.config.studies):
             changed.append("studies")
@@ -378,7 +399,41 @@ class Dag:
 
     @property
     def _is_generated(self) -> bool:
-        return bool(self.config.shards == configuration.GENERATED)
+        return bool(self.config.shards == configuration.GENERATED == self.config.pairs)
+
+    @property
+    def _is_packed(self) -> bool:
+        """Whether the pairs are packed into shards first."""
+        return bool(self._parts)
+
+    def packing(self, wildcards: Any) -> str:
+        """Return what is packed into a shard as command-line flags."""
+        part = self._parts[int(wildcards.group)]
+        named = named_of(self.config.pairs).flags() | {
+            "group": str(int(wildcards.group)),
+            "pairs_per_shard": str(self.config.pack_pairs.pairs_per_shard),
+            "pairs": str(part.pairs),
+            "listed": part.stamp,
+        }
+        return " ".join(f"{option(name)}={shlex.quote(value)}" for name, value in named.items())
+
+    def packed_stamp(self, wildcards: Any) -> str:
+        """Return a text that changes with the content of the files that a shard is packed from."""
+        group = int(wildcards.group)
+        return stamp_of_many(self._part_name(group), self._parts[group].files)
+
+    def keep_listings(self) -> None:
+        """Store the pairs of a source that is packed, for the jobs that pack them."""
+        if self._parts:
+            keep_listings(self._parts)
+
+    def _part_name(self, group: int) -> str:
+        size = self.config.pack_pairs.pairs_per_shard
+        return named_of(self.config.pairs).part(group, size)
+
+    def tables_of_pairs(self) -> list[str]:
+        """Return the files with the captions of a source that is packed."""
+        return [str(path) for path in self.source.tables]
 
     def user_file(self, key: str) -> list[str]:
         """Return the user's file under a key of the configuration, if there is one.
@@ -424,8 +479,20 @@ class Dag:
 
     def own_shards(self) -> dict[str, str]:
         """Return the user's shards, each with the name of its source, or nothing."""
-        shards = [] if self._is_generated else self._shards
+        shards = [] if self._is_generated or self._is_packed else self._shards
         return {shard: self._sources.get(shard, "") for shard in shards}
+
+    def example_keys(self) -> list[str]:
+        """Return keys of the user's pairs, as far as they are known before any job."""
+        if self._is_packed:
+            return sorted(self.own_keys() or ())
+        return first_keys(self.first_shards())
+
+    def own_keys(self) -> set[str] | None:
+        """Return all keys of the user's pairs, or None if they are not known before any job."""
+        if self._is_packed:
+            return None if self.source.columns else {entry.key for entry in self.source.entries}
+        return all_keys(self.own_shards())
 
     def first_shards(self) -> dict[str, str]:
         """Return the user's first shard of each source, with the name of the source."""

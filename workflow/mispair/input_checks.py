@@ -13,9 +13,7 @@ import yaml
 from mispair.core.files import UserError
 from mispair.evaluation import protocols, sets
 from mispair.pairs.captions.key_lists import (
-    all_keys,
     as_in_corpus,
-    first_keys,
     read_keys,
     refuse_other_form,
     refuse_unknown,
@@ -53,11 +51,11 @@ def refuse_unusable(dag: Dag) -> None:
     if not dag.encodes:
         return
     _refuse_groups(dag)
-    examples = first_keys(dag.first_shards())
+    examples = dag.example_keys()
     for path in map(Path, dag.user_file("trusted")):
         keys = read_keys(path, "trusted")
         refuse_unlike("trusted", path, keys, examples)
-        _refuse_unknown(path, {*keys}, all_keys(dag.own_shards()))
+        _refuse_unknown(path, {*keys}, dag.own_keys())
     _refuse_caption_tables(dag, examples)
 
 

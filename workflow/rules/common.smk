@@ -6,7 +6,7 @@ from pathlib import PurePath
 # The package of this checkout, or else an installed one: these rules may come from an address.
 # (`workflow.basedir` would be the folder of the workflow that uses this one as a module.)
 WORKFLOW = os.path.dirname(str(workflow.current_basedir))
-if os.path.isdir(WORKFLOW):
+if os.path.isdir(os.path.join(WORKFLOW, "mispair")):
     sys.path.insert(0, WORKFLOW)
 
 from snakemake.common.configfile import load_configfile
@@ -58,6 +58,7 @@ try:
     # Jobs on a cluster read the Snakefile again; once is enough.
     if workflow.is_main_process:
         refuse_unusable(dag)
+        dag.keep_listings()
     if workflow.is_main_process and (differs := dag.compare_with_record()):
         logger.warning(differs)
     clock = user_files.time_of_new_files() if workflow.is_main_process else None

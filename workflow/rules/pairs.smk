@@ -31,6 +31,30 @@ rule make_scenes:
         "python -m mispair make-scenes --corpus {params.folder:q} {params.flags} > {log:q} 2>&1"
 
 
+# Of a folder with many pictures no file is an input: the stamp of a shard changes with its pairs.
+rule pack_pairs:
+    input:
+        tables=steady(dag.tables_of_pairs()),
+    output:
+        shard="results/pairs/{corpus}/packed/{group}.tar",
+    log:
+        "logs/pack_pairs/{corpus}/{group}.log",
+    benchmark:
+        "benchmarks/pack_pairs/{corpus}/{group}.tsv"
+    priority: BEFORE_ENCODING
+    conda:
+        "../../envs/environment.yaml"
+    params:
+        *code_version("pack_pairs"),
+        stamp=dag.packed_stamp,
+        flags=dag.packing,
+    message:
+        "Pack pairs of {wildcards.corpus} into shard {wildcards.group}"
+    shell:
+        "python -m mispair pack-pairs --tables {input.tables:q} --shard {output.shard:q}"
+        " {params.flags} > {log:q} 2>&1"
+
+
 rule read_captions:
     input:
         table=steady(dag.caption_tables()),

@@ -8,8 +8,10 @@ or inode differ from the stored ones.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import logging
+import os
 from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
@@ -29,12 +31,75 @@ SMALL = 65_536
 """Files of up to this many bytes are digested at each start."""
 
 Entry = dict[str, Any]
-"""``state`` and ``sha256`` of a file, and ``first``: its first digest, and the stamp then."""
+"""``state`` and ``sha256`` of a file, and ``first``: its first digest, and the stamp then.
+
+An entry of many files has in ``state`` those of each, with its digest at the end."""
 
 
 def stamp(paths: Iterable[str]) -> str:
     """Return 16 hexadecimal digits that change when the content of any of a user's files does."""
     return fingerprint(_content(path) for path in paths if not path.startswith(MADE))
+
+
+def stamp_of_many(name: str, paths: Iterable[str]) -> str:
+    """Return a text that changes when the content of any of many small files of the user does.
+
+    They have one entry together, under `name`, which `remember_many` writes.
+    """
+    paths = [*paths]
+    entry = _remembered(Path(name))
+    if not entry:
+        return fingerprint(_state_at_first(path) for path in paths)
+    digest, first = _of_many(Path(name), paths, entry)["sha256"], entry["first"]
+    return str(first[1] if digest == first[0] else digest)
+
+
+def remember_many(name: str, paths: Iterable[str]) -> None:
+    """Store the digests of many small files of the user that a step is about to read."""
+    if SNAKEMAKE.is_dir():
+        _of_many(Path(name), [*paths], _remembered(Path(name)))
+
+
+def _of_many(name: Path, paths: list[str], entry: Entry) -> Entry:
+    """Return the current entry of many files; only those are read whose state has changed."""
+    former = entry.get("state", {})
+    # The name of a file may be no UTF-8, which JSON could not hold.
+    states = {repr(path): _state_and_digest(path, former.get(repr(path))) for path in paths}
+    if states == former:
+        return entry
+    if any(states[path][:-1] != former[path][:-1] for path in states.keys() & former.keys()):
+        _announce()
+    digest = fingerprint(part for path, state in states.items() for part in (path, state[-1]))
+    first = [digest, fingerprint(_state_at_first(path) for path in paths)]
+    entry = {"state": states, "sha256": digest, "first": entry.get("first", first)}
+    _store(name, entry)
+    return entry
+
+
+def _state_and_digest(path: str, former: list[Any] | None) -> list[Any]:
+    """Return size, times, inode and digest of a file; a file that cannot be read has none."""
+    try:
+        state = _state(os.stat(path))
+        if former is not None and former[:-1] == state:
+            return former
+        if state[0] > SMALL:
+            return [*state, file_digest(Path(path))]
+        with open(path, "rb", buffering=0) as opened:
+            return [*state, hashlib.sha256(opened.read()).hexdigest()]
+    except OSError:
+        return [""]
+
+
+def _state_at_first(path: str) -> str:
+    try:
+        status = os.stat(path)
+    except OSError:
+        return repr(path)
+    return f"{path!r} {status.st_size} {status.st_mtime_ns}"
+
+
+def _state(status: os.stat_result) -> list[int]:
+    return [status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino]
 
 
 def remember(path: Path) -> None:
@@ -62,8 +127,7 @@ def _content(name: str) -> str:
 
 def _updated(path: Path, entry: Entry) -> Entry:
     """Return the current entry of a file; the file is read only if its state has changed."""
-    status = path.stat()
-    state = [status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino]
+    state = _state(path.stat())
     if entry.get("state") == state:
         return entry
     if entry:
@@ -74,11 +138,15 @@ def _updated(path: Path, entry: Entry) -> Entry:
         "sha256": digest,
         "first": entry.get("first", [digest, _first_stamp(path)]),
     }
+    _store(path, entry)
+    return entry
+
+
+def _store(path: Path, entry: Entry) -> None:
     try:
         files.write_json(_entry_file(path), entry)
     except (OSError, files.UserError) as error:
         log.warning("%s: its digest could not be stored: %s", path, error)
-    return entry
 
 
 def _first_stamp(path: Path) -> str:

@@ -8,6 +8,7 @@ from mispair.core.listings import MARK, of_ending
 from mispair.core.sizes import Sizes
 from mispair.core.work import Work
 from mispair.pairs.corruption.scheme import schemes
+from mispair.pairs.sources.source import kept_listing
 
 
 def make_scenes(settings: Any, job: Any, sizes: Sizes) -> Work:
@@ -35,6 +36,13 @@ def make_evaluation_set(settings: Any, job: Any, sizes: Sizes) -> Work:
     sizes.planned[f"{job.evaluation_set}/train/0.tar"] = train
     pictures = {"images": test + train}
     return Work(pictures, disk_megabytes=pictures)
+
+
+def pack_pairs(settings: Any, job: Any, sizes: Sizes) -> Work:
+    sizes.planned[str(job.shard)] = job.pairs
+    pairs, listed = {"pairs": job.pairs}, kept_listing(job.listed, sizes.folder)
+    copied = {"MB": sizes.bytes(listed.files) / 1e6} if listed else {}
+    return Work(pairs, pairs, {**pairs, **copied})
 
 
 def read_captions(settings: Any, job: Any, sizes: Sizes) -> Work:

@@ -16,7 +16,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -45,13 +45,26 @@ def watch(logger: logging.Logger) -> Recorder:
     return recorder
 
 
+_pages: list[Callable[[], Path | None]] = []
+
+
+def report_of_this_process() -> Path | None:
+    """Return the page that the last run in this process has written, or found up to date."""
+    return _pages[-1]() if _pages else None
+
+
 def show_report_at_exit(workflow: Any, recorder: Recorder) -> None:
     """Print the address of the report as the last line of a run, below Snakemake's messages."""
     folder = Path.cwd()  # Snakemake leaves it before the end
 
+    def page() -> Path | None:
+        return written_report(workflow, recorder, folder)
+
     def show() -> None:
-        if page := written_report(workflow, recorder, folder):
-            print(f"\nThe report: {page.as_uri()}", file=sys.stderr)
+        if written := page():
+            print(f"\nThe report: {written.as_uri()}", file=sys.stderr)
+
+    _pages.append(page)
 
     atexit.register(show)
 

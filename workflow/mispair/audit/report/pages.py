@@ -23,6 +23,13 @@ def headline(tables: Tables) -> list[Note]:
     return [Note("audit", "page_headline", n=found)] if found["rate"] or found["refused"] else []
 
 
+def _ending(tables: Tables) -> list[Note]:
+    """Return the headline and what it holds under; a refusal has no such condition."""
+    found = numbers(tables)
+    conditions = [Note("audit", "condition", n=found)] if found["rate"] else []
+    return [*headline(tables), *conditions]
+
+
 def _pieces(content: Any) -> Mapping[str, Piece]:
     if not headline(content.tables):
         return {}
@@ -46,6 +53,7 @@ PAGES = Pages(
     claims=claims.CLAIMS,
     questions=claims.QUESTIONS,
     answer=headline,
+    ending=_ending,
     tables=audit,
     pieces=_pieces,
     summary=_summary,

@@ -99,7 +99,7 @@ def _numbered_rows(table: Path, keys: Path | None, columns: Columns) -> Iterator
     return _csv(table, "\t" if form == "tsv" else ",", columns)
 
 
-def _lines(path: Path) -> Iterator[str]:
+def lines(path: Path) -> Iterator[str]:
     """Yield the lines of a UTF-8 file with their ends; only a line feed ends a line."""
     opener: Any = gzip.open if path.suffix.lower() == ".gz" else open
     number = 1
@@ -121,7 +121,7 @@ def _lines(path: Path) -> Iterator[str]:
 def _positional(table: Path, keys: Path) -> Iterator[NumberedRow]:
     if not keys.is_file():
         raise UserError(f"{keys}: there is no such list of keys.")
-    lengths = {path: sum(1 for _ in _lines(path)) for path in (table, keys)}
+    lengths = {path: sum(1 for _ in lines(path)) for path in (table, keys)}
     if lengths[table] != lengths[keys]:
         raise UserError(
             f"{table} has {lengths[table]} lines, but {keys} has {lengths[keys]}. {SHIFT} Give "
@@ -129,13 +129,13 @@ def _positional(table: Path, keys: Path) -> Iterator[NumberedRow]:
         )
     return (
         (number, key.rstrip("\r\n"), caption.rstrip("\r\n"))
-        for number, (key, caption) in enumerate(zip(_lines(keys), _lines(table), strict=True), 1)
+        for number, (key, caption) in enumerate(zip(lines(keys), lines(table), strict=True), 1)
     )
 
 
 def _csv(table: Path, delimiter: str, columns: Columns) -> Iterator[NumberedRow]:
     csv.field_size_limit(1 << 27)
-    reader = csv.reader(_lines(table), delimiter=delimiter, strict=True)
+    reader = csv.reader(lines(table), delimiter=delimiter, strict=True)
     try:
         header = next(reader, None)
         if header is None:
@@ -154,7 +154,7 @@ def _csv(table: Path, delimiter: str, columns: Columns) -> Iterator[NumberedRow]
                     f"but the first line names {len(header)}. Quote captions that hold "
                     f"{delimiter!r}."
                 )
-            for caption in _texts_of(table, reader.line_num, row[caption_at]) if row else ():
+            for caption in texts_of(table, reader.line_num, row[caption_at]) if row else ():
                 yield reader.line_num, row[key_at], caption
     except csv.Error as error:
         raise UserError(
@@ -163,7 +163,7 @@ def _csv(table: Path, delimiter: str, columns: Columns) -> Iterator[NumberedRow]
         ) from error
 
 
-def _texts_of(table: Path, number: int, cell: str) -> list[str]:
+def texts_of(table: Path, number: int, cell: str) -> list[str]:
     """Return the texts of a cell, which is a text or a list of texts as JSON or Python writes it.
 
     numpy writes lists without commas, which Python reads as one long text, so they are refused.
@@ -188,7 +188,7 @@ def _texts_of(table: Path, number: int, cell: str) -> list[str]:
 
 
 def _jsonl(table: Path, columns: Columns) -> Iterator[NumberedRow]:
-    for number, line in enumerate(_lines(table), 1):
+    for number, line in enumerate(lines(table), 1):
         if not line.strip():
             continue
         try:

@@ -30,9 +30,12 @@ def key_of(shard: int, sample: int, samples_per_shard: int) -> str:
     return f"{shard:0{SHARD_DIGITS}d}{sample:0{digits}d}"
 
 
-def add_member(tar: tarfile.TarFile, name: str, content: bytes) -> None:
-    """Add a file to a tar with a fixed owner, mode and time."""
+def add_member(
+    tar: tarfile.TarFile, name: str, content: bytes, kind: bytes = tarfile.REGTYPE
+) -> None:
+    """Add a file to a tar with a fixed owner, mode and time; `kind` is its type in the header."""
     member = tarfile.TarInfo(name)
+    member.type = kind
     member.size = len(content)
     member.mode = 0o444
     member.uname = member.gname = "bigdata"  # as webdataset's writer names the owner

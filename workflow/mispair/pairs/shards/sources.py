@@ -239,15 +239,13 @@ def _refuse_other_data(paths: Sequence[Path], source: str) -> None:
     if pictures:
         raise UserError(
             f"shards: {source} names pictures (such as {_first(paths, IMAGE_EXTENSIONS)}), not tar "
-            "shards. Pack pictures and captions of equal names, KEY.jpg and KEY.txt: tar "
-            "--sort=name -cf 00000.tar -C FOLDER . ; img2dataset writes shards with "
-            "--output_format webdataset."
+            "shards. Name their folder by the key pairs, which takes pictures with captions."
         )
     if tables := [ending for ending in TABLES if endings[ending]]:
         raise UserError(
-            f"shards: {source} names tables (.{', .'.join(tables)}), not tar shards. Fetch their "
-            "pictures with img2dataset --output_format webdataset; a table of captions for shards "
-            "that you have is named by the key captions."
+            f"shards: {source} names tables (.{', .'.join(tables)}), not tar shards. A table of "
+            "picture paths, or Parquet with pictures, is named by the key pairs; captions for "
+            "shards that you have, by captions; pictures of addresses are fetched by img2dataset."
         )
 
 

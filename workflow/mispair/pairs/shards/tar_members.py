@@ -24,8 +24,10 @@ KINDS = {
     b"4": "a device",
     b"5": "a directory",
     b"6": "a pipe",
+    b"U": "a file that could not be read",
 }
-"""Members without content."""
+"""Members without content. ``U`` is mispair's own, of the types that are free for vendors."""
+SYMBOLIC_LINK, PIPE, UNREADABLE = b"2", b"6", b"U"
 PLAIN = (b"0", b"\0", b"7")
 SPARSE = b"S"
 LONG_NAME, LONG_LINK = b"L", b"K"

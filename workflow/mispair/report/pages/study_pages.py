@@ -79,6 +79,8 @@ class Pages:
         Questions that its claims answer.
     answer : callable
         The sentences that its page begins with.
+    ending : callable
+        What a run on the command line ends with; by default its answers.
     tables : callable
         The tables of its page, each in a section of the page.
     scopes : callable
@@ -106,6 +108,7 @@ class Pages:
     questions: tuple[Question, ...]
     tables: Printed
     answer: Notes = _none
+    ending: Notes = _none
     scopes: Scopes = _whole
     definitions: Mapping[str, str] = field(default_factory=dict)
     summary: Notes = _none

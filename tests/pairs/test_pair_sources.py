@@ -1,0 +1,502 @@
+"""Any folder or table of pairs as a source: the same pairs in each format give the same index."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from PIL import Image
+
+from mispair.core.files import UserError
+from mispair.pairs.index.index import index_shard
+from mispair.pairs.index.policy import Policy
+from mispair.pairs.shards.shards import read_samples
+from mispair.pairs.sources.packing import pack
+from mispair.pairs.sources.recognition import KINDS, recognise
+from mispair.pairs.sources.source import Source, keep_listings, kept_listing, member_key
+from mispair.pairs.steps import pack_pairs
+
+CAPTIONS = {
+    "a/1": "a red cup", "a/2": "a café, \"quoted\"", "b c/3": "two words", "b c/it's": "a cat",
+}  # fmt: skip
+"""Captions by key."""
+
+
+def picture(number: int, ending: str = "jpg") -> bytes:
+    content = io.BytesIO()
+    image = Image.new("RGB", (24, 24), (40 * number, 90, 200 - 30 * number))
+    image.save(content, {"jpg": "JPEG"}.get(ending, ending.upper()))
+    return content.getvalue()
+
+
+PICTURES = {key: picture(number) for number, key in enumerate(CAPTIONS)}
+
+
+def write_pictures(folder: Path) -> None:
+    for key, content in PICTURES.items():
+        (folder / key).parent.mkdir(parents=True, exist_ok=True)
+        (folder / f"{key}.jpg").write_bytes(content)
+
+
+def write_csv(path: Path, columns: tuple[str, str], delimiter: str = ",", start: str = "") -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w", encoding="utf-8", newline="") as opened:
+        opened.write(start)
+        rows = csv.writer(opened, delimiter=delimiter)
+        rows.writerow(columns)
+        rows.writerows([f"{key}.jpg", caption] for key, caption in CAPTIONS.items())
+    return path
+
+
+def rows(image: str, caption: str) -> list[dict[str, str]]:
+    return [{image: f"{key}.jpg", caption: text} for key, text in CAPTIONS.items()]
+
+
+def texts(folder: Path, ending: str = "txt") -> Path:
+    write_pictures(folder)
+    for key, caption in CAPTIONS.items():
+        (folder / f"{key}.{ending}").write_text(caption, encoding="utf-8")
+    return folder
+
+
+def img2dataset_files(folder: Path) -> Path:
+    """As `--output_format files`: JSON next to each picture, tables next to the folders."""
+    texts(folder)
+    for key, caption in CAPTIONS.items():
+        record = {"caption": caption, "url": f"http://x.invalid/{key}"}
+        (folder / f"{key}.json").write_text(json.dumps(record))
+    pq.write_table(pa.table({"key": [*CAPTIONS], "caption": [*CAPTIONS.values()]}),
+                   folder / "00000.parquet")  # fmt: skip
+    (folder / "00000_stats.json").write_text("{}")
+    return folder
+
+
+def metadata(ending: str) -> Callable[[Path], Path]:
+    def write(folder: Path) -> Path:
+        write_pictures(folder)
+        path = folder / f"metadata.{ending}"
+        if ending == "csv":
+            write_csv(path, ("file_name", "text"))
+        elif ending == "jsonl":
+            path.write_text("".join(json.dumps(row) + "\n" for row in rows("file_name", "text")))
+        else:
+            pq.write_table(pa.Table.from_pylist(rows("file_name", "text")), path)
+        return folder
+
+    return write
+
+
+def table(ending: str, columns: tuple[str, str]) -> Callable[[Path], Path]:
+    def write(folder: Path) -> Path:
+        write_pictures(folder)
+        path = folder / f"pairs.{ending}"
+        if ending == "parquet":
+            pq.write_table(pa.Table.from_pylist(rows(*columns)), path)
+        elif ending == "jsonl":
+            path.write_text("".join(json.dumps(row) + "\n" for row in rows(*columns)))
+        else:
+            write_csv(path, columns, "\t" if ending == "tsv" else ",")
+        return path
+
+    return write
+
+
+def open_clip(folder: Path) -> Path:
+    """Its default: tabs in .csv; here with Windows line ends and a byte order mark."""
+    write_pictures(folder)
+    return write_csv(folder / "train.csv", ("filepath", "title"), "\t", start="\ufeff")
+
+
+def flickr(folder: Path) -> Path:
+    write_pictures(folder / "Images")
+    write_csv(folder / "captions.txt", ("image", "caption"))
+    return folder
+
+
+def coco(folder: Path) -> Path:
+    write_pictures(folder / "val2017")
+    images = [{"id": n, "file_name": f"{key}.jpg"} for n, key in enumerate(CAPTIONS)]
+    notes = [{"image_id": n, "id": n, "caption": text} for n, text in enumerate(CAPTIONS.values())]
+    (folder / "annotations").mkdir()
+    path = folder / "annotations/captions_val2017.json"
+    path.write_text(json.dumps({"info": {}, "images": images, "annotations": notes}))
+    (folder / "annotations/instances_val2017.json").write_text(
+        json.dumps({"images": images, "annotations": [{"image_id": 0, "bbox": [0, 0, 1, 1]}]})
+    )
+    return folder
+
+
+def hub_parquet(folder: Path) -> dict[str, str]:
+    folder.mkdir()
+    halves = [[*CAPTIONS][:2], [*CAPTIONS][2:]]
+    for number, keys in enumerate(halves):
+        cells = [{"bytes": PICTURES[key], "path": f"{key}.jpg"} for key in keys]
+        columns = {"image": cells, "caption": [CAPTIONS[key] for key in keys], "id": keys}
+        pq.write_table(pa.table(columns), folder / f"train-{number:05d}-of-00002.parquet")
+    return {"path": str(folder), "key_column": "id"}
+
+
+def img2dataset_parquet(folder: Path) -> Path:
+    folder.mkdir()
+    urls = ["http://x.invalid"] * len(CAPTIONS)
+    columns = {"caption": [*CAPTIONS.values()], "key": [*CAPTIONS], "url": urls,
+               "jpg": [*PICTURES.values()]}  # fmt: skip
+    pq.write_table(pa.table(columns), folder / "00000.parquet")
+    (folder / "00000_stats.json").write_text("{}")
+    return folder
+
+
+FORMATS: dict[str, tuple[str, Callable[[Path], Any]]] = {
+    "txt": ("folder", texts),
+    "caption": ("folder", lambda folder: texts(folder, "caption")),
+    "TXT": ("folder", lambda folder: texts(folder, "TXT")),
+    "img2dataset files": ("folder", img2dataset_files),
+    "metadata.csv": ("imagefolder", metadata("csv")),
+    "metadata.jsonl": ("imagefolder", metadata("jsonl")),
+    "metadata.parquet": ("imagefolder", metadata("parquet")),
+    "csv": ("table", table("csv", ("image_path", "caption"))),
+    "tsv": ("table", table("tsv", ("Image", "Text"))),
+    "jsonl": ("table", table("jsonl", ("filepath", "title"))),
+    "parquet": ("table", table("parquet", ("path", "caption"))),
+    "open_clip": ("table", open_clip),
+    "flickr": ("table", flickr),
+    "coco": ("coco", coco),
+    "hub parquet": ("parquet", hub_parquet),
+    "img2dataset parquet": ("parquet", img2dataset_parquet),
+}
+
+
+def packed(source: Source, folder: Path) -> list[Path]:
+    shards = []
+    folder.mkdir()
+    for number, part in enumerate(source.divided(5000)):
+        shards.append(folder / f"{number:04d}.tar")
+        pack(part, shards[-1], lambda: None)
+    return shards
+
+
+def indexed(given: Any, folder: Path) -> tuple[dict[str, dict[str, Any]], dict[str, str]]:
+    """Return kept rows by key, and the reason of each key that is rejected."""
+    source = recognise(given if isinstance(given, dict) else str(given))
+    policy = Policy(caption_from=source.captions_in)
+    shards = [index_shard(shard, policy) for shard in packed(source, folder)]
+    kept = {row["key"]: row for shard in shards for row in shard.kept}
+    refused = {row["key"]: row["reason"] for shard in shards for row in shard.rejected}
+    assert sum(shard.read for shard in shards) == len(kept) + len(refused) == source.pairs
+    return kept, refused
+
+
+@pytest.fixture(scope="module")
+def plain(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
+    """The index of a folder with a text next to each picture."""
+    folder = tmp_path_factory.mktemp("plain")
+    return indexed(texts(folder / "mine"), folder / "packed")[0]
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_the_same_pairs_in_each_format_give_the_same_index(
+    name: str, tmp_path: Path, plain: dict[str, dict[str, Any]]
+) -> None:
+    kind, write = FORMATS[name]
+    given = write(tmp_path / "mine")
+    assert recognise(given if isinstance(given, dict) else str(given)).kind == kind
+    kept, refused = indexed(given, tmp_path / "packed")
+    assert {key: row["caption"] for key, row in kept.items()} == CAPTIONS
+    assert refused == {}
+    same = plain["a/1"].keys() - {"shard", "row", "url", "image_offset"}
+    assert {"caption_id", "image_id"} <= same
+    assert {key: {name: row[name] for name in same} for key, row in kept.items()} == {
+        key: {name: row[name] for name in same} for key, row in plain.items()
+    }
+
+
+def test_each_kind_has_a_format_in_this_test() -> None:
+    assert {kind for kind, _ in FORMATS.values()} | {"shards"} == {kind.name for kind in KINDS}
+
+
+def test_several_captions_of_a_picture_are_alternatives(tmp_path: Path) -> None:
+    write_pictures(tmp_path / "mine")
+    lines = ["image,caption", "a/1.jpg,one", "a/1.jpg,two", "a/2.jpg,three", "a/1.jpg,one"]
+    (tmp_path / "mine/captions.txt").write_text("\n".join(lines))
+    kept, _ = indexed(tmp_path / "mine", tmp_path / "packed")
+    assert {key: [row["caption"], *row["more_captions"]] for key, row in kept.items()} == {
+        "a/1": ["one", "two"], "a/2": ["three"],
+    }  # fmt: skip
+
+
+def test_lists_in_cells_are_several_captions(tmp_path: Path) -> None:
+    write_pictures(tmp_path)
+    cells = pa.table({"image": ["a/1.jpg"], "captions": [["one", "two"]]})
+    pq.write_table(cells, tmp_path / "pairs.parquet")
+    kept, _ = indexed(tmp_path / "pairs.parquet", tmp_path / "packed")
+    assert kept["a/1"]["more_captions"] == ["two"]
+
+
+def test_every_pair_of_a_folder_has_a_verdict(tmp_path: Path) -> None:
+    mine, other = tmp_path / "mine", texts(tmp_path / "other")
+    mine.mkdir()
+    good = picture(1)
+
+    def pair(name: str, image: bytes = good, caption: bytes = b"a text") -> None:
+        (mine / f"{name}.jpg").write_bytes(image)
+        (mine / f"{name}.txt").write_bytes(caption)
+
+    names = ["a b", 'q"uote', "it's", "new\nline", "e\u0301", "v1.2", "50%", "-x", "{br}", " lead"]
+    for name in names:
+        pair(name)
+    (mine / "UP.JPG").write_bytes(good)
+    (mine / "UP.TXT").write_bytes(b"\xef\xbb\xbfwith a mark\r\n")
+    (mine / "mixed\u00e9.jpg").write_bytes(good)
+    (mine / "mixede\u0301.txt").write_bytes(b"a text")
+    (mine / "linked.jpg").symlink_to("a b.jpg")
+    (mine / "linked.txt").write_bytes(b"a text")
+    faults = {"out": "no-image", "dangling": "no-image", "pipe": "no-image", "lost": "no-image",
+              "alone": "no-caption", "empty": "empty-caption", "latin": "undecodable-caption",
+              "broken": "undecodable-image", "two": "ambiguous-key"}  # fmt: skip
+    (mine / "out.jpg").symlink_to(other / "a/1.jpg")
+    (mine / "dangling.jpg").symlink_to("nowhere.jpg")
+    os.mkfifo(mine / "pipe.jpg")
+    for name in ("out", "dangling", "pipe", "lost"):
+        (mine / f"{name}.txt").write_bytes(b"a text")
+    (mine / "alone.jpg").write_bytes(good)
+    pair("empty", caption=b" ")
+    pair("latin", caption=b"caf\xe9")
+    pair("broken", image=good[:200])
+    pair("two")
+    (mine / "two.png").write_bytes(picture(1, "png"))
+    for ending, content in (("jpg", good), ("txt", b"a text")):
+        with open(os.fsencode(mine) + f"/\udcff.{ending}".encode("utf-8", "surrogateescape"), "wb"
+                  ) as opened:  # fmt: skip
+            opened.write(content)
+    (mine / "folder").symlink_to(other)
+    (mine / ".hidden.jpg").write_bytes(good)
+    kept, refused = indexed(mine, tmp_path / "packed")
+    assert kept.keys() == {member_key(n) for n in (*names, "UP", "mixed\u00e9", "linked")}
+    assert kept["UP"]["caption"] == "with a mark"
+    assert refused == faults | {"\\udcff": "undecodable-key"}
+
+
+def test_a_file_that_cannot_be_read_has_a_verdict(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = texts(tmp_path / "mine")
+    real = os.open
+
+    def refusing(path: Any, *rest: Any, **named: Any) -> int:
+        if str(path).endswith(("1.jpg", "2.txt")):
+            raise PermissionError(13, "Permission denied")
+        return real(path, *rest, **named)
+
+    monkeypatch.setattr("mispair.pairs.sources.packing.os.open", refusing)
+    _, refused = indexed(given, tmp_path / "packed")
+    assert refused == {"a/1": "no-image", "a/2": "no-caption"}
+
+
+def test_a_repository_in_a_cache_of_the_hub_has_links_to_its_blobs(tmp_path: Path) -> None:
+    folder = tmp_path / "datasets--me--mine"
+    blobs, commit = folder / "blobs", folder / "snapshots/3f8a1c"
+    given = texts(blobs)
+    for path in sorted(given.rglob("*.*")):
+        link = commit / path.relative_to(blobs)
+        link.parent.mkdir(parents=True, exist_ok=True)
+        link.symlink_to(path)
+    (folder / "refs").mkdir()
+    (folder / "refs/main").write_text("3f8a1c")
+    for number, named in enumerate((folder, commit)):
+        kept, refused = indexed(named, tmp_path / f"packed-{number}")
+        assert ([*kept], refused) == ([*CAPTIONS], {})
+
+
+def test_rows_without_pictures_and_pictures_without_rows(tmp_path: Path) -> None:
+    mine = tmp_path / "mine"
+    write_pictures(mine)
+    (mine / "metadata.csv").write_text("file_name,text\na/1.jpg,one\na/9.jpg,nine\na/2.jpg,\n")
+    kept, refused = indexed(mine, tmp_path / "packed")
+    assert kept.keys() == {"a/1"}
+    assert refused == {"a/9": "no-image", "a/2": "empty-caption", "b c/3": "no-caption",
+                       "b c/it's": "no-caption"}  # fmt: skip
+
+
+def test_a_key_of_two_pictures_is_ambiguous(tmp_path: Path) -> None:
+    write_pictures(tmp_path)
+    lines = ["id,filepath,title", "1,a/1.jpg,one", "1,a/2.jpg,two", "2,b c/3.jpg,three"]
+    (tmp_path / "pairs.csv").write_text("\n".join(lines))
+    given = {"path": str(tmp_path / "pairs.csv"), "key_column": "id"}
+    kept, refused = indexed(given, tmp_path / "packed")
+    assert ([*kept], refused) == (["2"], {"1": "ambiguous-key"})
+
+
+def test_names_in_other_characters_than_on_disk_are_found(tmp_path: Path) -> None:
+    (tmp_path / "caf\u00e9.jpg").write_bytes(picture(1))
+    (tmp_path / "pairs.csv").write_text("filepath,title\ncafe\u0301.jpg,a text\n")
+    assert indexed(tmp_path / "pairs.csv", tmp_path / "packed")[0].keys() == {"caf\u00e9"}
+
+
+def both(folder: Path, *formats: str) -> Path:
+    for name in formats:
+        FORMATS[name][1](folder)
+    return folder
+
+
+def empty(folder: Path) -> Path:
+    folder.mkdir()
+    return folder
+
+
+def without_captions(folder: Path) -> Path:
+    write_pictures(folder)
+    return folder
+
+
+def unknown_column(folder: Path) -> dict[str, str]:
+    path = table("csv", ("filepath", "title"))(folder)
+    return {"path": str(path), "caption_column": "titel"}
+
+
+def written(folder: Path, name: str, content: bytes, pictures: bool = True) -> Path:
+    folder.mkdir()
+    if pictures:
+        write_pictures(folder)
+    (folder / name).write_bytes(content)
+    return folder / name
+
+
+MISTAKES: dict[str, tuple[Callable[[Path], Any], list[str]]] = {
+    "two tables": (lambda f: both(f, "metadata.csv", "metadata.jsonl"), ["csv", "jsonl"]),
+    "table and texts": (lambda f: both(f, "metadata.csv", "txt"), ["metadata.csv", ".txt"]),
+    "two endings": (lambda f: both(f, "txt", "caption"), [".txt", ".caption", "captions:"]),
+    "two lists": (lambda f: both(f, "flickr", "metadata.csv"), ["captions.txt", "metadata.csv"]),
+    "no captions": (without_captions, ["4 pictures", "a/1.txt", "captions: TABLE"]),
+    "an empty folder": (empty, ["no file"]),
+    "nothing": (lambda f: f / "nowhere", ["matches no file"]),
+    "a glob of pictures": (lambda f: f"{texts(f)}/a/*.jpg", ["2 pictures", "Give the folder"]),
+    "an address": (lambda f: "https://x.invalid/pairs.csv", ["is not on this machine"]),
+    "an unknown column": (unknown_column, ["pairs.caption_column", "'titel'", "'title'"]),
+    "unusual columns": (table("csv", ("foo", "bar")), ["'foo', 'bar'", "image_column"]),
+    "unusual columns in a folder": (lambda f: table("csv", ("foo", "bar"))(f).parent, ["'foo'"]),
+    "addresses": (table("csv", ("url", "caption")), ["addresses", "img2dataset"]),
+    "latin text": (lambda f: written(f, "p.csv", b"filepath,title\na/1.jpg,caf\xe9\n"),
+                   ["line 2", "not UTF-8"]),
+    "an open quotation": (lambda f: written(f, "p.csv", b'filepath,title\na/1.jpg,"caf\n'),
+                          ["p.csv", "line 2"]),
+    "an unquoted comma": (lambda f: written(f, "p.csv", b"filepath,title\na/1.jpg,a,b\n"),
+                          ["line 2", "3 fields"]),
+    "no JSON": (lambda f: written(f, "p.jsonl", b'{"image": "a", "text": "b"}\n{'), ["line 2"]),
+    "an empty table": (lambda f: written(f, "p.csv", b""), ["is empty"]),
+    "a table without rows": (lambda f: written(f, "p.csv", b"filepath,title\n"), ["no row"]),
+    "missing pictures": (lambda f: written(f, "p.csv", b"filepath,title\na/1.jpg,x\n", False),
+                         ["'a/1.jpg'", "FOLDER"]),
+    "another JSON": (lambda f: written(f, "p.json", b'{"a": 1}'), ["no source of pairs"]),
+    "half a COCO": (lambda f: written(f, "p.json", b'{"annotations": [{"caption": "x"}]}'),
+                    ["COCO", "images"]),
+    "half a Parquet": (lambda f: written(f, "p.parquet", b"PAR1"), ["as Parquet"]),
+    "columns of a folder": (lambda f: {"path": str(texts(f)), "image_column": "x"},
+                            ["pairs.image_column", "no columns"]),
+    "a missing table": (lambda f: {"path": str(texts(f)), "captions": "nowhere.csv"},
+                        ["pairs.captions", "nowhere.csv"]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", MISTAKES)
+def test_a_mistake_is_one_message_before_any_job(name: str, tmp_path: Path) -> None:
+    write, words = MISTAKES[name]
+    given = write(tmp_path / "mine")
+    with pytest.raises(UserError) as refusal:
+        recognise(given if isinstance(given, dict) else str(given))
+    message = str(refusal.value)
+    assert [word for word in words if word not in message] == []
+    assert message.count("\n") == 0
+
+
+def test_what_a_run_writes_is_no_picture(tmp_path: Path) -> None:
+    mine = texts(tmp_path / "mine")
+    for folder in (".snakemake", "reports/figures", "results"):
+        (mine / folder).mkdir(parents=True)
+    (mine / "reports/figures/one.png").write_bytes(picture(1, "png"))
+    assert recognise(str(mine)).pairs == 4
+    (mine / ".snakemake").rmdir()
+    assert recognise(str(mine)).pairs == 5
+
+
+def test_what_is_named_decides_between_captions(tmp_path: Path) -> None:
+    mine = both(tmp_path / "mine", "txt", "caption", "metadata.csv")
+    for captions, kind in ((".txt", "folder"), (str(mine / "metadata.csv"), "imagefolder")):
+        source = recognise({"path": str(mine), "captions": captions})
+        assert (source.kind, source.pairs) == (kind, 4)
+
+
+def test_keys_are_names_of_members_one_to_one() -> None:
+    keys = ["a", "a.b", "a%2Eb", "./a", "%2E/a", "", "%_", "x/", "x/%_", "a\0", "a%00", ".a",
+            "__MACOSX/a", "%5F_MACOSX/a", "a/./b", "..", "../a"]  # fmt: skip
+    assert len({member_key(key) for key in keys}) == len(keys)
+    assert all("." not in member_key(key).rpartition("/")[2] for key in keys)
+
+
+def test_a_pair_more_changes_one_shard(tmp_path: Path) -> None:
+    mine = texts(tmp_path / "mine")
+    for number in range(60):
+        shutil.copy(mine / "a/1.jpg", mine / f"{number}.jpg")
+        (mine / f"{number}.txt").write_text(f"text {number}")
+    before = [part.stamp for part in recognise(str(mine)).divided(10)]
+    assert len(before) == 8
+    (mine / "more.txt").write_text("no picture")
+    after = [part.stamp for part in recognise(str(mine)).divided(10)]
+    assert sum(a != b for a, b in zip(before, after, strict=True)) == 1
+
+
+def test_a_changed_row_of_a_table_changes_one_shard(tmp_path: Path) -> None:
+    path = table("csv", ("filepath", "title"))(tmp_path / "mine")
+    before = [part.stamp for part in recognise(str(path)).divided(1)]
+    path.write_text(path.read_text().replace("a cat", "a dog"))
+    after = [part.stamp for part in recognise(str(path)).divided(1)]
+    assert sum(a != b for a, b in zip(before, after, strict=True)) == 1
+
+
+def test_the_same_pairs_give_the_same_shard(tmp_path: Path) -> None:
+    source = recognise(str(texts(tmp_path / "mine")))
+    first, second = packed(source, tmp_path / "1"), packed(source, tmp_path / "2")
+    assert [path.read_bytes() for path in first] == [path.read_bytes() for path in second]
+
+
+def test_pictures_are_copied_as_they_are(tmp_path: Path) -> None:
+    given = texts(tmp_path / "mine")
+    (shard,) = packed(recognise(str(given)), tmp_path / "packed")
+    contents = {sample.key: sample.image for sample in read_samples(shard)}
+    assert contents == PICTURES
+
+
+def step(given: Path, listed: str, shard: Path) -> None:
+    none = dict.fromkeys(("captions", "image_column", "caption_column", "key_column"), "none")
+    pack_pairs.run(
+        pack_pairs.Settings(), path=str(given), tables=[], group=0, pairs_per_shard=10, pairs=4,
+        listed=listed, shard=shard, **none,
+    )  # fmt: skip
+
+
+def test_the_step_refuses_pairs_that_are_not_those_of_the_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    mine, shard = texts(tmp_path / "mine"), tmp_path / "0000.tar"
+    (part,) = recognise(str(mine)).divided(10)
+    step(mine, part.stamp, shard)
+    first = shard.read_bytes()
+    (mine / "more.txt").write_text("more")
+    with pytest.raises(UserError, match="Run the command again"):
+        step(mine, part.stamp, shard)
+    (tmp_path / ".snakemake").mkdir()
+    keep_listings([part])
+    assert kept_listing(part.stamp) == part
+    step(mine, part.stamp, shard)
+    assert shard.read_bytes() == first
+    keep_listings(recognise(str(mine)).divided(10))
+    assert kept_listing(part.stamp) is None

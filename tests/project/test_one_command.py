@@ -1,0 +1,337 @@
+"""`mispair audit PATH` and its relatives: the settings that they write, and what Snakemake gets."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from pathlib import Path
+from typing import Any
+
+import huggingface_hub
+import pytest
+import yaml
+
+from mispair import cli, config
+from mispair.core.files import UserError
+from mispair.core.provenance import PACKAGE
+from mispair.verbs import naming_towers, running
+from mispair.verbs.naming_towers import MODEL, REPOSITORY, TAG, WEIGHTS, default_towers, towers_of
+from mispair.verbs.running import SETTINGS, run_snakemake
+from mispair.verbs.settings_file import STUDIES, Start, name_of
+
+REPOSITORY_OF_MISPAIR = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def words(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
+    """Collect the words that Snakemake is called with, in place of running it."""
+    called: list[list[str]] = []
+
+    def main(given: list[str]) -> None:
+        called.append(given)
+        assert sys.argv == ["snakemake", *given]
+        raise SystemExit(0)
+
+    monkeypatch.setattr("snakemake.cli.main", main)
+    monkeypatch.setattr(sys, "argv", ["mispair"])
+    return called
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Work in a folder with a folder of pairs, `photos`."""
+    (tmp_path / "photos").mkdir()
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def settings(folder: Path) -> dict[str, Any]:
+    content: dict[str, Any] = yaml.safe_load((folder / SETTINGS).read_text("utf-8"))
+    config.validate(content, SETTINGS)
+    return content
+
+
+def option(words: list[str], name: str) -> str:
+    (value,) = [word.partition("=")[2] for word in words if word.startswith(f"{name}=")]
+    return value
+
+
+# The settings ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("verb", STUDIES)
+def test_a_verb_writes_valid_settings_and_runs_them(
+    verb: str, here: Path, words: list[list[str]], capsys
+) -> None:
+    (here / "checked.txt").write_text("a\n")
+    (here / "table.csv").write_text("key,caption\n")
+    given = ["photos", "--checked", "checked.txt", "--captions", "table.csv"]
+    assert cli.main([verb, *given, "--towers", "shipped", "--cores", "3", "--dry-run"]) == 0
+    folder = here / "mispair-photos"
+    content = settings(folder)
+    assert content["studies"] == [*STUDIES[verb]]
+    captions = {"captions": str(here / "table.csv")}
+    assert content["pairs"] == {"path": str(here / "photos"), **captions}
+    assert content["trusted"] == str(here / "checked.txt")
+    assert content["corpus"] == "photos"
+    assert content["towers"] == "shipped"
+    assert ("filter_captions" in content) == ("repair" in content["studies"])
+    assert ("evaluation_sets" in content) == (verb != "audit")
+    assert "Warning" in capsys.readouterr().err
+    (called,) = words
+    assert Path(option(called, "--directory")) == Path("mispair-photos")
+    assert Path(option(called, "--configfile")) == Path("mispair-photos") / SETTINGS
+    assert Path(option(called, "--snakefile")) == REPOSITORY_OF_MISPAIR / "Snakefile"
+    assert called[-2:] == ["--dry-run", "--cores=3"]
+
+
+def test_the_second_call_continues_with_an_edited_file(here: Path, words: list[list[str]]) -> None:
+    assert cli.main(["audit", "photos", "--towers", "shipped"]) == 0
+    file = here / "mispair-photos" / SETTINGS
+    edited = file.read_text() + "select_pairs: {cut: 0.4}\n"
+    file.write_text(edited)
+    assert cli.main(["audit", "photos"]) == 0
+    assert cli.main(["audit", "./photos/../photos/"]) == 0
+    assert cli.main(["audit", "--out", "mispair-photos"]) == 0
+    assert file.read_text() == edited
+    assert len(words) == 4
+
+
+def test_captions_of_shards_are_replaced_and_those_of_pictures_are_found(
+    here: Path, words: list[list[str]]
+) -> None:
+    for name in ("a.csv", "shards/0.tar", "shards/1.tar"):
+        (here / name).parent.mkdir(exist_ok=True)
+        (here / name).touch()
+    table, towers = str(here / "a.csv"), ("--captions", "a.csv", "--towers", "shipped")
+    assert cli.main(["audit", "shards", *towers]) == 0
+    content = settings(here / "mispair-shards")
+    assert (content["pairs"], content["captions"]) == (str(here / "shards"), table)
+    assert cli.main(["audit", "shards/0.tar", "shards/1.tar", *towers, "--out", "two"]) == 0
+    content = settings(here / "two")
+    assert content["shards"] == [str(here / f"shards/{n}.tar") for n in (0, 1)]
+    assert content["captions"] == table
+    assert cli.main(["audit", "photos", "--towers", "shipped", "--captions", ".caption"]) == 0
+    file = here / "mispair-photos" / SETTINGS
+    assert settings(file.parent)["pairs"]["captions"] == ".caption"
+    (file.parent / "results").mkdir()
+    assert cli.main(["audit", "photos"]) == 0  # what is left out stays
+    assert settings(file.parent)["pairs"]["captions"] == ".caption"
+    assert cli.main(["audit", "photos", "--captions", "a.csv"]) == 2
+    assert cli.main(["audit", "--out", "mispair-photos", "--captions", "a.csv"]) == 2
+
+
+def test_flags_that_contradict_an_edited_file_are_refused(
+    here: Path, words: list[list[str]], capsys
+) -> None:
+    (here / "others").mkdir()
+    assert cli.main(["audit", "photos", "--towers", "shipped", "--out", "run"]) == 0
+    file = here / "run" / SETTINGS
+    edited = file.read_text() + "select_pairs: {cut: 0.4}\n"
+    file.write_text(edited)
+    assert cli.main(["audit", "others", "--towers", "shipped-1", "--out", "run"]) == 2
+    told = capsys.readouterr().err
+    assert f'  pairs: "{here / "photos"}" there, and "{here / "others"}" by this' in told
+    assert "  towers: shipped there, and shipped-1 by this" in told
+    assert cli.main(["repair", "photos", "--out", "run"]) == 2
+    assert "  studies: [audit] there, and [audit, repair] by this" in capsys.readouterr().err
+    assert file.read_text() == edited
+    assert len(words) == 1
+
+
+def test_a_file_as_it_was_written_changes_until_there_are_results(
+    here: Path, words: list[list[str]]
+) -> None:
+    (here / "others").mkdir()
+    assert cli.main(["audit", "photos", "--towers", "shipped", "--out", "run"]) == 0
+    assert cli.main(["audit", "others", "--towers", "shipped-1", "--out", "run"]) == 0
+    content = settings(here / "run")
+    assert (content["pairs"], content["towers"]) == (str(here / "others"), "shipped-1")
+    (here / "run/results").mkdir()
+    assert cli.main(["repair", "others", "--out", "run"]) == 0  # further studies change no result
+    assert settings(here / "run")["studies"] == ["audit", "repair"]
+    assert cli.main(["audit", "photos", "--out", "run"]) == 2
+    assert cli.main(["study", "--out", "run"]) == 0
+    content = settings(here / "run")
+    assert content["studies"] == ["audit", "repair", "image_text"]
+    assert "corrupt_captions" not in content  # the study has shares of its own
+
+
+@pytest.mark.parametrize(
+    "name", ["plain", "with blank", "with 'quotes' and \"others\"", "a#b: c", "true", "naïve", "1"]
+)
+def test_settings_have_any_path_and_are_read_again(name: str, tmp_path: Path) -> None:
+    start = Start(("audit",), str(tmp_path / name), towers={"name": name, "folder": f"/{name}"})
+    content = yaml.safe_load(start.text)
+    assert content["pairs"] == str(tmp_path / name)
+    assert content["towers"] == {"name": name, "folder": f"/{name}"}
+    assert Start.read(content, tmp_path) == start
+    several = Start(("repair",), (str(tmp_path / name), "/b"), sets=("scenes-shape", "/s"))
+    assert yaml.safe_load(several.text)["shards"] == [str(tmp_path / name), "/b"]
+    assert Start.read(yaml.safe_load(several.text), tmp_path) == several
+    elsewhere = Start(("audit",), {"path": f"/{name}", "captions": ".txt"}, captions=f"/{name}.csv")
+    assert Start.read(yaml.safe_load(elsewhere.text), tmp_path) == elsewhere
+
+
+def test_the_current_folder_has_its_own_name(
+    here: Path, words: list[list[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(here / "photos")
+    assert cli.main(["audit", ".", "--towers", "shipped"]) == 0
+    content = settings(here / "photos/mispair-photos")
+    assert (content["pairs"], content["corpus"]) == (str(here / "photos"), "photos")
+
+
+def test_several_paths_and_patterns_are_named_by_their_folder() -> None:
+    assert name_of("/data/*/x.tar") == "data"
+    assert name_of(["/data/cc3m/0.tar", "/data/cc3m/1.tar"]) == "cc3m"
+    assert name_of(["/data/one.tar"]) == "one"
+
+
+def test_init_writes_settings_that_are_valid_and_replaces_none(here: Path, capsys) -> None:
+    assert cli.main(["init", "runs/trial"]) == 0
+    assert settings(here / "runs/trial")["pairs"] == "generated"
+    assert cli.main(["init", "runs/own", "--pairs", "photos", "--towers", "photos"]) == 0
+    assert settings(here / "runs/own")["towers"] == str(here / "photos")
+    assert cli.main(["init", "runs/own"]) == 2
+
+
+def test_mistakes_are_named_before_anything_is_written(
+    here: Path, words: list[list[str]], capsys
+) -> None:
+    for arguments, told in (
+        (["audit", "photoz", "--towers", "shipped"], f"PATH: there is no file or folder {here}"),
+        (["audit"], "Name the pairs"),
+        (["audit", "--out", "run"], "Name the pairs as PATH"),
+        (["audit", "photos", "--towers", "shipped", "--checked", "a.txt"], "--checked: there is"),
+        (["audit", "photos", "--towers", "shipped", "--configfile", "a"], "`mispair run` takes"),
+    ):
+        assert cli.main(arguments) == 2
+        assert told in capsys.readouterr().err
+    assert words == []
+    assert [path.name for path in here.iterdir()] == ["photos"]
+
+
+# The model ---------------------------------------------------------------------------------------
+
+
+def test_a_model_is_named_by_name_folder_or_tag(here: Path) -> None:
+    assert towers_of("shipped-1") == "shipped-1"
+    assert towers_of("photos") == str(here / "photos")
+    named = towers_of("ViT-B-16:openai")
+    assert named == {"name": "ViT-B-16-openai", "model": "ViT-B-16", "pretrained": "openai"}
+    config.validate({"towers": named}, SETTINGS)
+    (here / "weights.pt").touch()
+    for word, told in (
+        ("ViT-B-16", "Its tag is missing"),
+        ("VitB16:openai", "--towers shipped"),
+        ("weights.pt", "quick_gelu"),
+        ("nowhere", "--towers FOLDER"),
+    ):
+        with pytest.raises(UserError, match=told):
+            towers_of(word)
+
+
+@pytest.mark.parametrize("name", WEIGHTS)
+def test_a_cached_model_is_taken_without_a_network(
+    name: str, here: Path, words: list[list[str]], monkeypatch: pytest.MonkeyPatch, capsys
+) -> None:
+    cache = here / "cache"
+    repository = cache / f"models--{REPOSITORY.replace('/', '--')}"
+    (repository / "snapshots/abc").mkdir(parents=True)
+    (repository / "refs").mkdir()
+    (repository / "refs/main").write_text("abc")
+    (repository / "snapshots/abc" / name).write_bytes(bytes(3_000_000))
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(cache))
+    monkeypatch.setattr(naming_towers, "_offered", lambda name: pytest.fail("asked the hub"))
+    assert cli.main(["audit", "photos"]) == 0
+    assert f"{MODEL} with {TAG}, which is in the cache (3 MB)" in capsys.readouterr().err
+    assert settings(here / "mispair-photos")["towers"] == towers_of(f"{MODEL}:{TAG}")
+
+
+def test_a_model_is_fetched_after_its_size_is_stated(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Metadata:
+        size = 605_143_316
+
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
+    monkeypatch.setattr(huggingface_hub, "get_hf_file_metadata", lambda url, timeout: Metadata)
+    towers, line = default_towers()
+    assert towers == towers_of(f"{MODEL}:{TAG}")
+    assert line.endswith("which is fetched once (605 MB)")
+
+
+def test_without_cache_and_network_the_ways_are_listed(
+    here: Path, words: list[list[str]], monkeypatch: pytest.MonkeyPatch, capsys
+) -> None:
+    def offline(url: str, timeout: float) -> None:
+        raise OSError("no network")
+
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(here / "cache"))
+    monkeypatch.setattr(huggingface_hub, "get_hf_file_metadata", offline)
+    assert cli.main(["audit", "photos"]) == 2
+    told = capsys.readouterr().err
+    assert all(f"--towers {way}" in told for way in ("MODEL:TAG", "FOLDER", "shipped"))
+    assert words == []
+    assert not (here / "mispair-photos").exists()
+
+
+def test_the_model_is_the_one_of_open_clips_table() -> None:
+    from mispair.towers.light_open_clip import open_clip
+
+    assert open_clip.get_pretrained_cfg(MODEL, TAG)["hf_hub"] == f"{REPOSITORY}/"
+
+
+# Snakemake ---------------------------------------------------------------------------------------
+
+
+def test_the_users_options_override_those_that_are_set(words: list[list[str]]) -> None:
+    assert run_snakemake(["--directory=a"], ["target", "--cores", "2"]) == 0
+    assert words[0] == [
+        "--directory=a",
+        "--logger=mispair",
+        "--cores=all",
+        "target",
+        "--cores",
+        "2",
+    ]
+    assert run_snakemake([], ["--executor", "slurm", "-j", "100"]) == 0
+    assert not [word for word in words[1] if word.startswith("--cores")]
+
+
+@pytest.mark.parametrize("code", [0, 1, None])
+def test_the_exit_code_is_that_of_snakemake(
+    code: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["mispair"])
+    monkeypatch.setattr("snakemake.cli.main", lambda words: sys.exit(code))
+    assert run_snakemake([], []) == (code or 0)
+
+
+def test_run_takes_the_settings_of_this_folder(here: Path, words: list[list[str]]) -> None:
+    assert cli.main(["run", "--dry-run"]) == 0
+    assert not [word for word in words[0] if word.startswith("--configfile")]
+    (here / SETTINGS).write_text("studies: [audit]\n")
+    assert cli.main(["run", "audit"]) == 0
+    assert option(words[1], "--configfile") == SETTINGS
+    assert cli.main(["run", "--configfile", "other.yaml"]) == 0
+    assert words[2][-2:] == ["--configfile", "other.yaml"]
+    assert f"--configfile={SETTINGS}" not in words[2]
+
+
+def test_the_workflow_of_an_installed_package_precedes_what_surrounds_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package = tmp_path / "site-packages/mispair"
+    package.mkdir(parents=True)
+    monkeypatch.setattr(running, "PACKAGE", package)
+    monkeypatch.setattr(running, "CHECKOUT", tmp_path)
+    with pytest.raises(UserError, match="lacks the workflow"):
+        running.snakefile()
+    shutil.copytree(PACKAGE.parent / "rules", tmp_path / "workflow/rules")
+    (tmp_path / "workflow/Snakefile").touch()
+    assert running.snakefile() == tmp_path / "Snakefile"
+    (package / "workflow_files/workflow").mkdir(parents=True)
+    (package / "workflow_files/workflow/Snakefile").touch()
+    assert running.snakefile() == package / "workflow_files/Snakefile"

@@ -1,0 +1,68 @@
+"""COCO's captions: one JSON with a list of pictures and a list of captions."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from mispair.core.files import UserError
+from mispair.pairs.sources.source import Entry, Source, counted, member_key, merged
+from mispair.pairs.sources.tables import TRIED, ending_of, located, with_captions
+
+HEAD = 65_536
+"""Bytes at both ends of a file by which COCO's JSON is recognised."""
+
+
+def is_coco(path: Path) -> bool:
+    """Return whether a file is COCO's JSON, by its first bytes; `of_coco` reads it."""
+    if ending_of(path.name) != "json":
+        return False
+    try:
+        with path.open("rb") as opened:
+            head = opened.read(HEAD).removeprefix(b"\xef\xbb\xbf").lstrip()
+            if not head.startswith(b"{"):
+                return False
+            opened.seek(max(0, path.stat().st_size - HEAD))
+            ends = head + opened.read()
+    except OSError:
+        return False
+    return all(f'"{name}"'.encode() in ends for name in ("annotations", "caption"))
+
+
+def of_coco(path: Path, folder: Path | None) -> Source:
+    """Return the pairs of COCO's captions: several captions of a picture are its alternatives.
+
+    Raises
+    ------
+    UserError
+        If the file has other content, or none of its pictures is found.
+    """
+    try:
+        content = json.loads(path.read_bytes().decode("utf-8-sig"))
+        names = {image["id"]: image["file_name"] for image in content["images"]}
+        captions: dict[Any, list[str]] = {identity: [] for identity in names}
+        lost: list[tuple[Any, str]] = []
+        for annotation in content["annotations"]:
+            identity, caption = annotation["image_id"], annotation["caption"]
+            if identity in captions:
+                captions[identity].append(caption)
+            else:
+                lost.append((identity, caption))
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+        raise UserError(
+            f"pairs: {path} is not COCO's JSON of captions ({type(error).__name__}: {error}). It "
+            "has the lists images (id, file_name) and annotations (image_id, caption); files of "
+            "instances and of keypoints have no captions."
+        ) from error
+    pictures = located(path, [*names.values()][:TRIED], folder)
+    entries = []
+    for identity, name in names.items():
+        found = pictures.find(name)
+        files = (found,) if found else ()
+        key = member_key(pictures.key(name, found))
+        entries.append(Entry(key, files, captions=tuple(captions[identity])))
+    entries += [Entry(member_key(f"image {one}"), captions=(text,)) for one, text in lost]
+    whole = merged(entries)
+    words = with_captions(f"{counted(len(names), 'picture')} of {path.name}", whole)
+    return Source("coco", words, whole, (path,), captions_in="json:captions")

@@ -1,0 +1,229 @@
+"""Folders of pictures: with a caption next to each, or with Hugging Face's metadata."""
+
+from __future__ import annotations
+
+import os
+import unicodedata
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+from mispair.core.files import UserError
+from mispair.core.folders import snapshot
+from mispair.pairs.shards.shards import IMAGE_EXTENSIONS, SIDECAR_EXTENSION
+from mispair.pairs.sources.source import (
+    TEXT_ENDINGS,
+    Entry,
+    Named,
+    Source,
+    counted,
+    member_key,
+    merged,
+    picture_key,
+    refuse_ambiguous,
+    walk,
+)
+from mispair.pairs.sources.tables import TABLE_ENDINGS, Pictures, columns_in, ending_of, entries_of
+
+METADATA = "metadata"
+"""Name of the tables that Hugging Face's `imagefolder` reads."""
+
+
+class Tree:
+    """The files below a folder, as paths relative to it, by their endings in lower case."""
+
+    def __init__(self, folder: Path, names: Iterable[str]):
+        self.folder = folder
+        self._start = os.path.join(folder, "")
+        self.names: dict[str, list[str]] = {}
+        for name in names:
+            self.names.setdefault(ending_of(name), []).append(name)
+
+    @property
+    def pictures(self) -> list[str]:
+        """The pictures, by their endings."""
+        return self.of(IMAGE_EXTENSIONS)
+
+    def of(self, endings: Iterable[str]) -> list[str]:
+        """Return the files with one of some endings."""
+        return sorted(name for ending in endings for name in self.names.get(ending, ()))
+
+    def path(self, name: str) -> str:
+        """Return the path of a file."""
+        return self._start + name
+
+
+def tree_of(folder: Path) -> Tree:
+    """List the files below a folder; of a repository in a hub's cache, those of its commit.
+
+    Raises
+    ------
+    UserError
+        If a folder cannot be read.
+    """
+    folder = snapshot(folder)
+    start = len(os.path.join(folder, ""))
+    return Tree(folder, (entry.path[start:] for entry in walk(folder)))
+
+
+def boundary_of(folder: Path) -> Path:
+    """Return the folder that links must not lead out of: a hub's cache links to its blobs."""
+    return folder.parents[1] if folder.parent.name == "snapshots" else folder
+
+
+def with_texts(tree: Tree, named: Named) -> Source | None:
+    """Return the pictures below a folder that have a caption next to them; None if none has.
+
+    Raises
+    ------
+    UserError
+        If there are captions with several endings.
+    """
+    named_ending = (named.captions or "").removeprefix(".")
+    if named.captions and named_ending not in TEXT_ENDINGS:
+        return None
+    pictures = tree.pictures
+    pictured = {_composed(_stem(name)) for name in pictures}
+    beside = [
+        ending for ending in TEXT_ENDINGS
+        if any(_composed(_stem(name)) in pictured for name in tree.of([ending]))
+    ]  # fmt: skip
+    if named_ending:
+        endings = [named_ending]
+    else:
+        endings = beside
+        refuse_ambiguous(tree.folder, [f".{ending}" for ending in endings])
+    if not pictured or not endings:
+        return None
+    entries = tuple(_entries_with_texts(tree, endings[0]))
+    captioned = sum(any(ending_of(text) == endings[0] for text in e.texts) for e in entries)
+    lost = sum(not entry.pictures for entry in entries)
+    words = f"{counted(len(pictures), 'picture')} with .{endings[0]} captions"
+    if without := len(entries) - captioned:
+        words += f", {without:,} without"
+    if lost:
+        words += f", {counted(lost, 'caption')} without a picture"
+    return Source("folder", words, entries, boundary=boundary_of(tree.folder))
+
+
+def _composed(name: str) -> str:
+    """Return a name in Unicode's NFC: one program writes é as one character, another as two."""
+    return unicodedata.normalize("NFC", name)
+
+
+def _stem(name: str) -> str:
+    """Return the path of a file with an ending without it."""
+    return name[: name.rindex(".")]
+
+
+def _entries_with_texts(tree: Tree, ending: str) -> Iterator[Entry]:
+    """Yield the pictures and the captions below a folder by the names that they share."""
+    pictures, texts, sidecars = (
+        _by_stem(tree.of(endings)) for endings in (IMAGE_EXTENSIONS, [ending], [SIDECAR_EXTENSION])
+    )
+    composed = _by_composed_name(pictures.keys() - texts.keys())
+    for stem in sorted(texts.keys() - pictures.keys()) if composed else ():
+        if picture := composed.pop(_composed(stem), None):
+            texts[picture] = texts.pop(stem)
+    for stem in sorted(pictures.keys() | texts.keys()):
+        files = [*texts.get(stem, ()), *(sidecars.get(stem, ()) if stem in pictures else ())]
+        yield Entry(
+            member_key(stem),
+            tuple(tree.path(name) for name in pictures.get(stem, ())),
+            tuple(tree.path(name) for name in files),
+        )
+
+
+def _by_stem(names: Iterable[str]) -> dict[str, list[str]]:
+    by_stem: dict[str, list[str]] = {}
+    for name in names:
+        by_stem.setdefault(_stem(name), []).append(name)
+    return by_stem
+
+
+def _by_composed_name(stems: Iterable[str]) -> dict[str, str]:
+    """Return stems by their NFC form, without those that share one."""
+    forms = [(_composed(stem), stem) for stem in stems]
+    times = Counter(form for form, _ in forms)
+    return {form: stem for form, stem in forms if times[form] == 1}
+
+
+def metadata_files(tree: Tree, only: str | None = None) -> list[str]:
+    """Return Hugging Face's metadata below a folder, at most one file in each folder, or `only`.
+
+    Raises
+    ------
+    UserError
+        If a folder has two.
+    """
+    tables = [name for name in tree.of(TABLE_ENDINGS) if _is_metadata(name)]
+    tables = [name for name in tables if only in (None, name)]
+    by_folder: dict[str, list[str]] = {}
+    for name in tables:
+        by_folder.setdefault(os.path.dirname(name), []).append(name)
+    for names in by_folder.values():
+        refuse_ambiguous(tree.folder, map(tree.path, names))
+    return tables
+
+
+def _is_metadata(name: str) -> bool:
+    return _stem(name.rpartition("/")[2]) == METADATA
+
+
+def with_metadata(tree: Tree, tables: Sequence[str], named: Named) -> Source:
+    """Return the pictures below a folder, with the captions of its metadata.
+
+    Pictures that no row names have no caption.
+
+    Raises
+    ------
+    UserError
+        If a table cannot be read or lacks a column.
+    """
+    entries: list[Entry] = []
+    columns = columns_in(named)
+    for name in tables:
+        table = Path(tree.path(name))
+        columns, rows = entries_of(table, columns, Pictures(table.parent, tree.folder))
+        entries += rows
+    listed = {os.path.normpath(path) for entry in entries for path in entry.pictures}
+    left = [name for name in tree.pictures if os.path.normpath(tree.path(name)) not in listed]
+    entries += [
+        Entry(member_key(picture_key(name)), (tree.path(name),), captions=()) for name in left
+    ]
+    words = f"{counted(len(tree.pictures), 'picture')} with {columns.caption} of "
+    words += " and ".join(tables[:3]) + (f" and {len(tables) - 3} more" if len(tables) > 3 else "")
+    if left:
+        words += f", {len(left):,} of them without"
+    return Source(
+        "imagefolder", words, merged(entries), tuple(Path(tree.path(name)) for name in tables),
+        boundary_of(tree.folder), captions_in="json:captions",
+    )  # fmt: skip
+
+
+def refuse_without_captions(tree: Tree) -> None:
+    """Refuse a folder that is no source, with what it has.
+
+    Raises
+    ------
+    UserError
+        Always.
+    """
+    pictures, names = tree.pictures, tree.of(tree.names)
+    if not names:
+        raise UserError(
+            f"pairs: the folder {tree.folder.absolute()} has no file (links to folders are not "
+            "followed). Name a folder of pictures with captions, a table, or tar shards."
+        )
+    if pictures:
+        raise UserError(
+            f"pairs: the folder {tree.folder.absolute()} has {counted(len(pictures), 'picture')}, "
+            f"such as {pictures[0]!r}, and no captions: neither {picture_key(pictures[0])}.txt "
+            "next to it, nor metadata.csv. Name a table of paths and captions: pairs: {path: ..., "
+            "captions: TABLE}."
+        )
+    raise UserError(
+        f"pairs: the folder {tree.folder.absolute()} has no pictures, tar shards, or Parquet files "
+        f"with pictures; the first of its {counted(len(names), 'file')} is "
+        f"{names[0]!r}. Name the folder that has them."
+    )

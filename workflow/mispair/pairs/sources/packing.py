@@ -1,0 +1,117 @@
+"""Pack listed pairs into a webdataset shard: files as they are, captions of tables as JSON."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+import tarfile
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from mispair.core import files
+from mispair.pairs.shards.shard_writer import add_member
+from mispair.pairs.shards.shards import (
+    CAPTION_EXTENSION,
+    MAX_MEMBER_BYTES,
+    SIDECAR_EXTENSION,
+)
+from mispair.pairs.shards.tar_members import PIPE, SYMBOLIC_LINK, UNREADABLE
+from mispair.pairs.sources import parquet
+from mispair.pairs.sources.source import Source, member_key
+from mispair.pairs.sources.tables import Columns, ending_of
+
+PLAIN = tarfile.REGTYPE
+Member = tuple[str, bytes, bytes]
+"""Ending, content and type of a member."""
+
+
+def pack(source: Source, shard: Path, packed: Callable[[], None]) -> None:
+    """Write a shard with the pairs of a source, whole or not at all.
+
+    Every entry becomes a sample, whatever is wrong with it, so that it gets a verdict: a link out
+    of the folder, a pipe and a file that cannot be read are members without content. The same
+    pairs give the same bytes. `packed` is called after each sample.
+    """
+    with files.replacing(shard) as temporary, tarfile.open(
+        temporary, "w", format=tarfile.GNU_FORMAT, encoding="utf-8", errors="surrogateescape"
+    ) as tar:  # fmt: skip
+        for key, members in _samples(source):
+            for ending, content, kind in members:
+                add_member(tar, _writable(f"{key}.{ending}"), content, kind)
+            packed()
+
+
+def _writable(name: str) -> str:
+    """Return a name in which lone surrogates stand for single bytes; the index then refuses it."""
+    try:
+        name.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:
+        return name.encode("utf-8", "surrogatepass").decode("utf-8", "surrogateescape")
+    return name
+
+
+def _samples(source: Source) -> Iterator[tuple[str, list[Member]]]:
+    for entry in source.entries:
+        if source.columns:
+            yield from _of_parquet(Path(entry.pictures[0]), Columns(*source.columns))
+            continue
+        members = [_picture(path, source.boundary) for path in entry.pictures]
+        members += [_text(path, source.boundary) for path in entry.texts]
+        yield entry.key, [*members, *_captions(entry.captions, dict(entry.fields))]
+
+
+def _of_parquet(path: Path, columns: Columns) -> Iterator[tuple[str, list[Member]]]:
+    for key, ending, picture, captions, fields in parquet.samples(path, columns):
+        texts = captions if isinstance(captions, list) else [captions]
+        members = [] if picture is None else [(ending, picture, PLAIN)]
+        yield member_key(key), [*members, *_captions(texts, fields)]
+
+
+def _captions(texts: Iterable[Any] | None, fields: dict[str, str]) -> list[Member]:
+    """Return the caption's text file and the JSON with all captions, or nothing without any."""
+    captions = [text for text in texts or () if text is not None]
+    if not captions and not fields:
+        return []
+    content = json.dumps({"captions": captions, **fields}).encode()
+    members = [(SIDECAR_EXTENSION, content, PLAIN)]
+    if captions:
+        first = str(captions[0]).encode("utf-8", "surrogatepass")
+        members.append((CAPTION_EXTENSION, first, PLAIN))
+    return members
+
+
+def _picture(path: str, boundary: Path | None) -> Member:
+    content, kind = _read(path, boundary)
+    ending = ending_of(path) or parquet.ending_by_content(content)
+    return ending, content, kind
+
+
+def _text(path: str, boundary: Path | None) -> Member:
+    ending = ending_of(path)
+    is_sidecar = ending == SIDECAR_EXTENSION
+    return (SIDECAR_EXTENSION if is_sidecar else CAPTION_EXTENSION, *_read(path, boundary))
+
+
+def _read(path: str, boundary: Path | None) -> tuple[bytes, bytes]:
+    """Return the content of a file, and its type: that of what has no content is not plain."""
+    try:
+        if boundary is not None and os.path.islink(path):
+            target = os.path.realpath(path, strict=True)
+            if not Path(target).is_relative_to(os.path.realpath(boundary)):
+                return b"", SYMBOLIC_LINK
+        with open(path, "rb", buffering=0, opener=_without_waiting) as opened:
+            status = os.fstat(opened.fileno())
+            if not stat.S_ISREG(status.st_mode):
+                return b"", PIPE
+            if status.st_size > MAX_MEMBER_BYTES:  # the index refuses it by its size
+                return bytes(MAX_MEMBER_BYTES + 1), PLAIN
+            return opened.read(), PLAIN
+    except OSError:
+        return b"", SYMBOLIC_LINK if os.path.islink(path) else UNREADABLE
+
+
+def _without_waiting(path: str, flags: int) -> int:
+    """Open a file at once, also a pipe that nothing writes to."""
+    return os.open(path, flags | os.O_NONBLOCK)

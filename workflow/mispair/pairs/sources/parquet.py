@@ -1,0 +1,142 @@
+"""Parquet files with the bytes of pictures: shards of the Hugging Face hub, and img2dataset's."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from mispair.core.files import UserError
+from mispair.pairs.sources.source import (
+    Entry,
+    Named,
+    Source,
+    counted,
+    picture_key,
+)
+from mispair.pairs.sources.tables import (
+    FIELDS,
+    Columns,
+    chosen_columns,
+    columns_in,
+    ending_of,
+    parquet_schema,
+    usual,
+)
+
+BYTES_COLUMNS = ("image", "jpg", "jpeg", "png", "webp", "img", "picture", "photo")
+"""Names of columns of pictures, the most certain first."""
+KEY = "key"
+ROWS = 64
+"""Rows that are read at a time: pictures may be large."""
+SIGNATURES = (
+    (b"\xff\xd8", "jpg"), (b"\x89PNG", "png"), (b"GIF8", "gif"), (b"BM", "bmp"),
+    (b"II*\0", "tif"), (b"MM\0*", "tif"),
+)  # fmt: skip
+
+
+def bytes_columns(schema: Any) -> list[str]:
+    """Return the columns of a schema that hold bytes, or objects with bytes and a path."""
+    import pyarrow as pa
+
+    def holds_bytes(kind: Any) -> bool:
+        if isinstance(kind, pa.BaseExtensionType):
+            kind = kind.storage_type
+        if pa.types.is_struct(kind):
+            at = kind.get_field_index("bytes")
+            return at >= 0 and holds_bytes(kind.field(at).type)
+        tests = (pa.types.is_binary, pa.types.is_large_binary, pa.types.is_binary_view)
+        return any(test(kind) for test in tests)
+
+    return [field.name for field in schema if holds_bytes(field.type)]
+
+
+def has_pictures(path: Path, named: Named) -> bool:
+    """Return whether a Parquet file has a column of pictures, by the schema in its footer."""
+    held = bytes_columns(parquet_schema(path))
+    if named.image_column is not None:
+        return named.image_column in held
+    return usual(held, BYTES_COLUMNS) is not None
+
+
+def of_parquet(paths: Sequence[Path], named: Named) -> Source:
+    """Return the pairs of Parquet files with pictures, a column each of pictures and captions.
+
+    Raises
+    ------
+    UserError
+        If a file cannot be read, or its columns are not those of the first one.
+    """
+    import pyarrow.parquet as pq
+
+    paths = sorted(paths)
+    columns = _columns(paths[0], named)
+    entries = []
+    for path in paths:
+        if (own := _columns(path, named)) != columns:
+            raise UserError(
+                f"pairs: {path} has the columns {', '.join(filter(None, own))}, and {paths[0]} has "
+                f"{', '.join(filter(None, columns))}. Name files of one form."
+            )
+        rows = int(pq.read_metadata(path).num_rows)
+        entries.append(Entry(path.stem, (str(path),), pairs=rows))
+    names = [entry.key for entry in entries]
+    if repeated := [name for name in names if names.count(name) > 1]:
+        raise UserError(f"pairs: two Parquet files are called {repeated[0]}. Rename one.")
+    total = sum(entry.pairs for entry in entries)
+    words = f"{counted(total, 'picture')} in {counted(len(paths), 'Parquet file')} "
+    words += f"(columns {columns.image}, {columns.caption})"
+    return Source(
+        "parquet", words, tuple(entries), columns=tuple(columns),
+        captions_in="json:captions",
+    )  # fmt: skip
+
+
+def _columns(path: Path, named: Named) -> Columns:
+    schema = parquet_schema(path)
+    given = columns_in(named)
+    image = given.image or usual(bytes_columns(schema), BYTES_COLUMNS) or ""
+    key = given.key or (KEY if KEY in schema.names else "")
+    return chosen_columns(path, schema.names, Columns(image, given.caption, key))
+
+
+def samples(path: Path, columns: Columns) -> Iterator[tuple[str, str, bytes | None, Any, dict]]:
+    """Yield key, ending, picture, captions and further texts of each row of a Parquet file.
+
+    The key of a row is that of its column, or the name of the file and the number of the row.
+    """
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    names = parquet_schema(path).names
+    wanted = dict.fromkeys([*filter(None, columns), *(name for name in FIELDS if name in names)])
+    number = -1
+    try:
+        with pq.ParquetFile(path) as opened:
+            for batch in opened.iter_batches(ROWS, columns=[*wanted]):
+                for row in batch.to_pylist():
+                    number += 1
+                    cell = row[columns.image]
+                    picture = cell.get("bytes") if isinstance(cell, dict) else cell
+                    name = (cell.get("path") or "") if isinstance(cell, dict) else ""
+                    key = row[columns.key] if columns.key else None
+                    if key is None or key == "":
+                        key = f"{path.stem}/{number:08d}"
+                    fields = {n: row[n] for n in FIELDS if isinstance(row.get(n), str)}
+                    yield str(key), _ending(name, picture), picture, row[columns.caption], fields
+    except (OSError, pa.ArrowException) as error:
+        raise UserError(
+            f"pairs: {path} cannot be read after row {number} ({error}). Fetch the file again."
+        ) from error
+
+
+def _ending(name: str, picture: bytes | None) -> str:
+    """Return the ending of a picture by its name, or else by its first bytes."""
+    return ending_of(name) if picture_key(name) != name else ending_by_content(picture or b"")
+
+
+def ending_by_content(picture: bytes) -> str:
+    """Return the ending of a picture by its first bytes; that of JPEG if they are of no picture."""
+    if picture[:4] == b"RIFF" and picture[8:12] == b"WEBP":
+        return "webp"
+    return next((ending for mark, ending in SIGNATURES if picture.startswith(mark)), "jpg")

@@ -1,0 +1,297 @@
+"""What a path under `pairs` is: one declaration for each kind of source."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from mispair.core.files import UserError
+from mispair.core.folders import literal_folder, matches, snapshot
+from mispair.pairs.shards.shards import IMAGE_EXTENSIONS
+from mispair.pairs.shards.sources import resolve_shards
+from mispair.pairs.sources import coco, folders, parquet, tables
+from mispair.pairs.sources.folders import Tree
+from mispair.pairs.sources.source import (
+    TEXT_ENDINGS,
+    Named,
+    Source,
+    counted,
+    named_of,
+    refuse_ambiguous,
+)
+from mispair.pairs.sources.tables import TABLE_ENDINGS, ending_of
+
+
+class Place:
+    """A path that a configuration names, and what is there.
+
+    Attributes
+    ----------
+    named : Named
+        The configuration.
+    path : Path
+        A file, a folder or a pattern.
+    captions : Path or None
+        The table or JSON that is named.
+    """
+
+    def __init__(self, named: Named):
+        self.named = named
+        self.path = Path(named.path).expanduser()
+        given = named.captions
+        is_file = given is not None and given.removeprefix(".") not in TEXT_ENDINGS
+        self.captions = Path(str(given)).expanduser() if is_file else None
+
+    @cached_property
+    def files(self) -> list[Path]:
+        """The file that is named, those of a pattern, or those in a folder but not below."""
+        if not self.path.is_dir():
+            return [self.path] if self.path.is_file() else self._matched
+        folder = snapshot(self.path)
+        names = sorted(name for name in os.listdir(folder) if not name.startswith("."))
+        return [folder / name for name in names if (folder / name).is_file()]
+
+    @cached_property
+    def _matched(self) -> list[Path]:
+        if any(sign in literal_folder(self.named.path)[1] for sign in "*?[{"):
+            return [path for path in matches(str(self.path)) if path.is_file()]
+        return []
+
+    @cached_property
+    def tree(self) -> Tree | None:
+        """All files below a folder, or None if the path is none."""
+        return folders.tree_of(self.path) if self.path.is_dir() else None
+
+    def with_ending(self, *endings: str) -> list[Path]:
+        """Return those of the files that have one of some endings."""
+        return [path for path in self.files if ending_of(path.name) in endings]
+
+    @cached_property
+    def own_captions(self) -> list[str]:
+        """Everything in a folder that may hold its captions, apart from texts next to pictures."""
+        if self.tree is None:
+            return []
+        metadata = folders.metadata_files(self.tree)
+        found = [self.tree.path(name) for name in metadata[:1]]
+        found += map(str, self.coco_files)
+        return found + [str(path) for path in self.table_files if str(path) not in found]
+
+    @cached_property
+    def coco_files(self) -> list[Path]:
+        """COCO's captions in a folder, or in its subfolder `annotations`."""
+        inside = sorted(self.path.glob("annotations/*.json")) if self.path.is_dir() else []
+        return [path for path in [*self.with_ending("json"), *inside] if coco.is_coco(path)]
+
+    @cached_property
+    def table_files(self) -> list[Path]:
+        """Tables of paths and captions in a folder; of texts, Flickr's only."""
+        given = tables.columns_in(self.named)
+        named = [path for path in self.files if path.name.lower() == FLICKR]
+        candidates = [*self.with_ending(*TABLE_ENDINGS), *named]
+        return [
+            path for path in candidates
+            if not path.name.startswith(f"{folders.METADATA}.") and tables.is_table(path, given)
+            and not _has_pictures(self, [path])
+        ]  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A kind of source: its name, what it is, and how it is recognised and listed.
+
+    Attributes
+    ----------
+    name : str
+        As in logs and in `Source.kind`.
+    what : str
+        What a user has, for the documentation.
+    recognise : callable
+        Returns the source at a place, or None if it is none of this kind.
+    """
+
+    name: str
+    what: str
+    recognise: Callable[[Place], Source | None]
+
+
+FLICKR = "captions.txt"
+
+
+def _shards(place: Place) -> Source | None:
+    is_pattern = "{" in place.named.path and not place.files
+    if not place.with_ending("tar") and not is_pattern:
+        return None
+    _refuse_columns(place, "tar shards")
+    if place.named.captions is not None:
+        raise UserError(
+            "pairs.captions: tar shards have captions of their own. Name a table of key and "
+            "caption by the key `captions` at the left."
+        )
+    try:
+        shards = resolve_shards(place.named.path)
+    except UserError as error:
+        raise UserError(str(error).replace("shards:", "pairs:", 1)) from error
+    return Source("shards", counted(len(shards), "tar shard"), shards=tuple(shards))
+
+
+def _coco(place: Place) -> Source | None:
+    if place.captions is not None:
+        folder = place.path
+        if not coco.is_coco(place.captions):
+            return None
+        _refuse_columns(place, "COCO's JSON")
+        return coco.of_coco(place.captions, folder)
+    if place.tree is None:
+        if not (len(place.files) == 1 and coco.is_coco(place.files[0])):
+            return None
+        _refuse_columns(place, "COCO's JSON")
+        return coco.of_coco(place.files[0], None)
+    if not place.coco_files or place.named.captions is not None:
+        return None
+    refuse_ambiguous(place.path, place.own_captions)
+    return coco.of_coco(place.coco_files[0], place.path)
+
+
+def _imagefolder(place: Place) -> Source | None:
+    if place.tree is None or (place.named.captions is not None and place.captions is None):
+        return None
+    if place.captions is not None:
+        name = os.path.relpath(os.path.realpath(place.captions), os.path.realpath(place.path))
+        is_metadata = name in folders.metadata_files(place.tree, name)
+        return folders.with_metadata(place.tree, [name], place.named) if is_metadata else None
+    metadata = folders.metadata_files(place.tree)
+    if not metadata:
+        return None
+    refuse_ambiguous(place.path, place.own_captions)
+    _refuse_texts(place, place.own_captions[0])
+    return folders.with_metadata(place.tree, metadata, place.named)
+
+
+def _table(place: Place) -> Source | None:
+    if place.captions is not None:
+        return tables.of_table(place.captions, place.path, place.named)
+    if place.tree is None:
+        if len(place.files) != 1 or ending_of(place.files[0].name) not in (*TABLE_ENDINGS, "txt"):
+            return None
+        if _has_pictures(place):
+            return None
+        return tables.of_table(place.files[0], None, place.named)
+    if not place.table_files or place.named.captions is not None:
+        return None
+    refuse_ambiguous(place.path, place.own_captions)
+    _refuse_texts(place, str(place.table_files[0]))
+    return tables.of_table(place.table_files[0], place.path, place.named)
+
+
+def _folder(place: Place) -> Source | None:
+    if place.tree is None or place.captions is not None:
+        return None
+    source = folders.with_texts(place.tree, place.named)
+    if source is not None:
+        _refuse_columns(place, "a folder with a caption next to each picture")
+    return source
+
+
+def _parquet(place: Place) -> Source | None:
+    files = place.with_ending("parquet")
+    if place.tree is not None and not files:
+        files = [Path(place.tree.path(name)) for name in place.tree.of(["parquet"])]
+    if not files or place.named.captions is not None:
+        return None
+    return parquet.of_parquet(files, place.named) if _has_pictures(place, files) else None
+
+
+def _has_pictures(place: Place, files: list[Path] | None = None) -> bool:
+    files = place.files if files is None else files
+    is_parquet = bool(files) and ending_of(files[0].name) == "parquet"
+    return is_parquet and parquet.has_pictures(files[0], place.named)
+
+
+KINDS = (
+    Kind("shards", "webdataset tar shards, read in place", _shards),
+    Kind("coco", "COCO's captions JSON and its folder of pictures", _coco),
+    Kind("imagefolder", "a folder with metadata.csv, .jsonl or .parquet", _imagefolder),
+    Kind("table", "a CSV, TSV, JSONL or Parquet table of paths and captions", _table),
+    Kind("folder", "a folder of pictures with NAME.txt or NAME.caption next to each", _folder),
+    Kind("parquet", "Parquet files with the bytes of pictures", _parquet),
+)
+"""All kinds, in the order in which they are tried."""
+
+
+def recognise(given: str | Mapping[str, Any] | Named) -> Source:
+    """Return the source of pairs that a configuration names, recognised by its content, listed.
+
+    Parameters
+    ----------
+    given : str, mapping or Named
+        A path, or what `Named` has.
+
+    Raises
+    ------
+    UserError
+        If it is of no kind, has captions in several places, or lacks a named column.
+    """
+    place = Place(named_of(given))
+    _refuse_what_is_not_there(place)
+    for kind in KINDS:
+        if source := kind.recognise(place):
+            if not source.shards and not source.pairs:
+                raise UserError(f"pairs: {place.path.absolute()} has no row. Fetch it again.")
+            return source
+    for table in place.with_ending(*TABLE_ENDINGS):
+        # It explains which column is missing.
+        tables.chosen_columns(table, tables.header_of(table), tables.columns_in(place.named))
+    if place.tree is not None:
+        folders.refuse_without_captions(place.tree)
+    raise UserError(
+        f"pairs: {place.path.absolute()} is no source of pairs. Give one of: "
+        f"{'; '.join(kind.what for kind in KINDS)}."
+    )
+
+
+def _refuse_what_is_not_there(place: Place) -> None:
+    path = place.named.path
+    if "://" in path:
+        raise UserError(
+            f"pairs: {path} is not on this machine. Fetch it first (img2dataset, `hf download`, "
+            "curl), then give its folder."
+        )
+    if any("\ud800" <= character <= "\udfff" for character in path):
+        raise UserError(f"pairs: the path {path!r} is not UTF-8. Rename the folder.")
+    if place.captions is not None and not place.captions.is_file():
+        raise UserError(f"pairs.captions: there is no file {place.captions.absolute()}.")
+    if not place.files and place.tree is None and "{" not in path:
+        raise UserError(
+            f"pairs: {place.path.absolute()} matches no file and no folder. Relative paths in a "
+            "--configfile start at the folder of that file."
+        )
+    if pictures := place.with_ending(*IMAGE_EXTENSIONS) if place.tree is None else []:
+        raise UserError(
+            f"pairs: {path} names {counted(len(pictures), 'picture')}, such as "
+            f"{pictures[0].name!r}. Give the folder that has them and their captions, "
+            f"{pictures[0].parent}."
+        )
+
+
+def _refuse_columns(place: Place, what: str) -> None:
+    """Refuse names of columns for a source that has none."""
+    given = place.named.model_dump()
+    named = [name for name in ("image_column", "caption_column", "key_column") if given[name]]
+    if named:
+        raise UserError(
+            f"pairs.{named[0]}: {place.path} is {what}, which has no columns. Leave it out."
+        )
+
+
+def _refuse_texts(place: Place, table: str) -> None:
+    """Refuse a folder with a table and with captions next to pictures."""
+    tree = place.tree
+    assert tree is not None
+    texts = folders.with_texts(tree, Named(path=place.named.path))
+    if texts is not None:
+        endings = {ending_of(name) for entry in texts.entries for name in entry.texts}
+        refuse_ambiguous(place.path, [table, *(f".{e}" for e in TEXT_ENDINGS if e in endings)])

@@ -1,0 +1,322 @@
+"""A source of pairs: what it is, which pairs it has, and how these are divided among shards.
+
+Sources are read when the configuration is, so nothing here imports a library that takes time.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import os
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Annotated, Any, NamedTuple
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from mispair.core.files import UserError, write_text
+from mispair.core.provenance import fingerprint
+from mispair.core.settings import NONE, Located
+from mispair.core.stamps import SNAKEMAKE
+from mispair.pairs.shards.shards import IMAGE_EXTENSIONS
+
+TEXT_ENDINGS = ("txt", "caption")
+"""Endings of files with the caption of the picture next to them."""
+MOST_SHARDS = 64
+"""Largest number of shards that a source is packed into: several rules have a job for each."""
+WRITTEN = ("results", "logs", "benchmarks", "reports")
+"""Folders that a run writes; its pictures are no pairs."""
+FEW = 1000
+"""Pairs from which on a source is packed into two shards at least: a job encodes on one core."""
+LISTINGS = SNAKEMAKE / "mispair" / "pairs"
+"""Folder with the pairs of each shard, as the source was listed at the last start."""
+
+
+class Named(BaseModel):
+    """What a configuration names under `pairs`."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    path: Annotated[str, Located()] = Field(
+        min_length=1,
+        description="A folder of pictures, a table, a JSON file, Parquet files or tar shards.",
+    )
+    captions: Annotated[str | None, Located(rf"\.({'|'.join(TEXT_ENDINGS)})")] = Field(
+        None,
+        description="Where the captions of a folder of pictures are, if it has several or they are "
+        "elsewhere: a table, COCO's JSON, or the ending of files next to the pictures (`.txt`).",
+    )
+    image_column: str | None = Field(None, description="The column of picture paths, or bytes.")
+    caption_column: str | None = Field(None, description="The column of captions.")
+    key_column: str | None = Field(
+        None, description="The column of keys, which are the paths of pictures by default."
+    )
+
+    def flags(self) -> dict[str, str]:
+        """Return what is named as options of `pack_pairs`, with `none` for what is not."""
+        return {name: value or NONE for name, value in self.model_dump().items()}
+
+    def part(self, group: int, pairs_per_shard: int) -> str:
+        """Return a name of the files that one shard is packed from."""
+        return f"{self!r} {group} {pairs_per_shard}"
+
+
+class Entry(NamedTuple):
+    """A pair as a source lists it; or, in Parquet with pictures, a file of many pairs."""
+
+    key: str
+    """Name of the members in a shard (`member_key`)."""
+    pictures: tuple[str, ...] = ()
+    """Paths of files; more than one is a fault of the source."""
+    texts: tuple[str, ...] = ()
+    """Paths of files that belong to the picture: its caption, and img2dataset's JSON."""
+    captions: tuple[str, ...] | None = None
+    """Captions of a table."""
+    fields: tuple[tuple[str, str], ...] = ()
+    """Further texts of a table that the index has columns for, such as the address."""
+    pairs: int = 1
+
+
+@dataclass(frozen=True)
+class Source:
+    """Pairs that a configuration names, listed.
+
+    Attributes
+    ----------
+    kind : str
+        Name of its kind.
+    words : str
+        What it is, in one line.
+    entries : tuple of Entry
+        Its pairs; none for shards, which are read in place.
+    tables : tuple of Path
+        Files with the captions, apart from those next to pictures.
+    boundary : Path or None
+        Folder that links of pictures must not lead out of.
+    columns : tuple of str
+        Columns of pictures, captions and keys in Parquet with pictures.
+    shards : tuple of Path
+        Tar shards that are read in place.
+    captions_in : str
+        Where packed shards have the captions (``index_shards.caption_from``).
+    """
+
+    kind: str
+    words: str
+    entries: tuple[Entry, ...] = ()
+    tables: tuple[Path, ...] = ()
+    boundary: Path | None = None
+    columns: tuple[str, ...] = ()
+    shards: tuple[Path, ...] = ()
+    captions_in: str = "txt"
+
+    @cached_property
+    def pairs(self) -> int:
+        """Number of pairs."""
+        return sum(entry.pairs for entry in self.entries)
+
+    @property
+    def files(self) -> list[str]:
+        """The files whose content the pairs depend on, apart from tables."""
+        return [file for entry in self.entries for file in entry.pictures + entry.texts]
+
+    @cached_property
+    def stamp(self) -> str:
+        """A text that differs if the pairs do, apart from the content of their files."""
+        return fingerprint([*map(repr, self.entries), repr((self.boundary, self.columns))])
+
+    def divided(self, pairs_per_shard: int) -> list[Source]:
+        """Divide the pairs among shards of at most `pairs_per_shard`, or among `MOST_SHARDS`.
+
+        The shard of a pair depends on its key, and the number of shards is a power of 2: a pair
+        that is added or removed changes one shard only, unless the number of shards changes.
+        Files of many pairs have a shard each, as far as that makes no more than `MOST_SHARDS`.
+        """
+        if any(entry.pairs != 1 for entry in self.entries):
+            size = math.ceil(len(self.entries) / MOST_SHARDS)
+            starts = range(0, len(self.entries), size)
+            return [replace(self, entries=self.entries[start : start + size]) for start in starts]
+        number = 1 if len(self.entries) < FEW else 2
+        while number < MOST_SHARDS and number * pairs_per_shard < len(self.entries):
+            number *= 2
+        shards: list[list[Entry]] = [[] for _ in range(number)]
+        for entry in self.entries:
+            data = entry.key.encode("utf-8", "surrogatepass")
+            shards[int.from_bytes(hashlib.sha256(data).digest()[:4], "big") % number].append(entry)
+        return [replace(self, entries=tuple(sorted(shard))) for shard in shards if shard]
+
+
+def keep_listings(parts: Sequence[Source]) -> None:
+    """Store parts of a source, so that the jobs that pack them need not list the whole source.
+
+    Those of former parts are removed.
+    """
+    if not SNAKEMAKE.is_dir():
+        return
+    current = {_listing(part.stamp, Path()): part for part in parts}
+    for path in LISTINGS.glob("*.jsonl"):
+        if path not in current:
+            path.unlink(missing_ok=True)
+    for path, part in current.items():
+        if not path.is_file():
+            boundary = None if part.boundary is None else str(part.boundary)
+            facts = [part.kind, part.words, boundary, part.columns, part.captions_in]
+            write_text(path, "".join(json.dumps(one) + "\n" for one in (facts, *part.entries)))
+
+
+def kept_listing(stamp: str, folder: Path = Path()) -> Source | None:
+    """Return the stored part of a source that has a stamp, if there is one.
+
+    `folder` is that in which Snakemake runs.
+    """
+    try:
+        with _listing(stamp, folder).open(encoding="ascii") as opened:
+            kind, words, boundary, columns, captions_in = json.loads(next(opened))
+            entries = tuple(map(_entry, map(json.loads, opened)))
+    except OSError:
+        return None
+    inside = None if boundary is None else Path(boundary)
+    return Source(kind, words, entries, (), inside, tuple(columns), (), captions_in)
+
+
+def _listing(stamp: str, folder: Path) -> Path:
+    return folder / LISTINGS / f"{stamp}.jsonl"
+
+
+def _entry(row: list[Any]) -> Entry:
+    key, pictures, texts, captions, fields, pairs = row
+    own = None if captions is None else tuple(captions)
+    return Entry(key, tuple(pictures), tuple(texts), own, tuple(map(tuple, fields)), pairs)
+
+
+_UNUSUAL = re.compile(r"[.%\0]")
+_UNUSUAL_FOLDER = re.compile(r"[%\0]|^\.|__MACOSX")
+
+
+def member_key(key: str) -> str:
+    r"""Return a key as the names of members of a shard begin.
+
+    Dots in the file name would end the key there, so they are escaped, and so is what webdataset's
+    readers skip. Different keys stay different.
+
+    Examples
+    --------
+    >>> member_key("a.b/c d"), member_key("a.b/img.v2"), member_key("50%")
+    ('a.b/c d', 'a.b/img%2Ev2', '50%25')
+    >>> member_key("./a"), member_key(""), member_key("a\0b")
+    ('%2E/a', '%_', 'a%00b')
+    """
+    folder, slash, base = key.rpartition("/")
+    if base and not _UNUSUAL.search(base) and not _UNUSUAL_FOLDER.search(folder):
+        return key
+    key = key.replace("%", "%25").replace("\0", "%00")
+    folder, slash, base = key.rpartition("/")
+    folder = "/".join(
+        part.replace("__", "%5F_", 1) if part == "__MACOSX" else part for part in folder.split("/")
+    )
+    if folder == "." or folder.startswith("./"):
+        folder = "%2E" + folder[1:]
+    return folder + slash + (base.replace(".", "%2E") or "%_")
+
+
+def picture_key(path: str) -> str:
+    """Return the key of a picture: its path without the ending of a picture.
+
+    Examples
+    --------
+    >>> picture_key("a/b.JPG"), picture_key("a/b.heic"), picture_key("/a/b.png")
+    ('a/b', 'a/b.heic', 'a/b')
+    """
+    stem, dot, ending = path.rpartition(".")
+    is_picture = dot and ending.lower() in IMAGE_EXTENSIONS
+    return (stem if is_picture else path).lstrip("/")
+
+
+def merged(entries: Iterable[Entry]) -> tuple[Entry, ...]:
+    """Join the entries of one key: several rows of a picture are its captions."""
+    by_key: dict[str, Entry] = {}
+    for entry in entries:
+        former = by_key.get(entry.key)
+        if former is not None:
+            entry = Entry(
+                entry.key,
+                tuple(dict.fromkeys(former.pictures + entry.pictures)),
+                tuple(dict.fromkeys(former.texts + entry.texts)),
+                None
+                if former.captions is None and entry.captions is None
+                else (former.captions or ()) + (entry.captions or ()),
+                former.fields or entry.fields,
+            )
+        by_key[entry.key] = entry
+    return tuple(by_key.values())
+
+
+def counted(number: int, noun: str) -> str:
+    """Return a number and its noun.
+
+    Examples
+    --------
+    >>> counted(1, "picture"), counted(2000, "picture")
+    ('1 picture', '2,000 pictures')
+    """
+    return f"{number:,} {noun}{'s' * (number != 1)}"
+
+
+def refuse_ambiguous(path: Path, candidates: Iterable[str | Path]) -> None:
+    """Refuse a folder with captions in several places.
+
+    Raises
+    ------
+    UserError
+        Naming two of them.
+    """
+    names = [str(candidate) for candidate in candidates]
+    if len(names) > 1:
+        raise UserError(
+            f"pairs: {path} has captions in {names[0]} and in {names[1]}. Name one of them: "
+            f"pairs: {{path: {path}, captions: {names[0]}}}."
+        )
+
+
+def walk(folder: Path) -> Iterator[os.DirEntry[str]]:
+    """Yield the files below a folder, sorted; hidden ones and linked folders are left out.
+
+    So is what mispair writes where it runs.
+
+    Raises
+    ------
+    UserError
+        If a folder cannot be read.
+    """
+    waiting = [str(folder)]
+    while waiting:
+        current = waiting.pop()
+        try:
+            with os.scandir(current) as opened:
+                inside = sorted(opened, key=lambda entry: entry.name)
+        except OSError as error:
+            raise UserError(
+                f"pairs: the folder {current} cannot be read ({error.strerror}). Give read access "
+                "to it, or move it away."
+            ) from error
+        folders = []
+        own = WRITTEN if any(entry.name == SNAKEMAKE.name for entry in inside) else ()
+        for entry in inside:
+            if entry.name.startswith(".") or entry.name in ("__MACOSX", *own):
+                continue
+            if entry.is_dir(follow_symlinks=False):
+                folders.append(entry.path)
+            elif not (entry.is_symlink() and entry.is_dir()):
+                yield entry
+        waiting += reversed(folders)
+
+
+def named_of(given: str | Mapping[str, Any] | Named) -> Named:
+    """Return what a configuration names under `pairs`, in one form."""
+    if isinstance(given, Named):
+        return given
+    return Named(path=given) if isinstance(given, str) else Named(**given)

@@ -1,0 +1,94 @@
+"""How the command line names the model that judges captions, and the model without a name."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+from mispair.core.files import UserError
+from mispair.core.words import nearest
+from mispair.towers.checkpoints.model_spec import open_clip_names
+from mispair.towers.dag import SHIPPED
+
+MODEL, TAG = "ViT-B-32", "laion2b_s34b_b79k"
+REPOSITORY = "laion/CLIP-ViT-B-32-laion2B-s34B-b79K"
+WEIGHTS = ("open_clip_model.safetensors", "open_clip_pytorch_model.bin")
+"""The model without a name: its repository in the Hugging Face hub, and its file of weights."""
+
+MEGABYTES = 605
+SECONDS = 5
+"""Size of the file, for a message without a network, and how long the hub may take to answer."""
+
+WAYS = f"""\
+  --towers MODEL:TAG  by open_clip's names, fetched once: {MODEL}:{TAG} ({MEGABYTES} MB)
+  --towers FOLDER     a local open_clip folder, with open_clip_config.json and weights
+  --towers shipped    small towers of mispair, for a trial: they know drawn scenes, not photographs
+A file of weights is named in mispair.yaml, which `mispair init FOLDER` writes."""
+
+
+def towers_of(word: str) -> Any:
+    """Return the key ``towers`` of the configuration for a word of the command line.
+
+    Raises
+    ------
+    UserError
+        If the word names no model.
+    """
+    if word in SHIPPED:
+        return word
+    if Path(word).is_dir():
+        return os.path.abspath(word)
+    if Path(word).is_file():
+        raise UserError(
+            f"--towers {word}: a file of weights does not say how it was trained. Write "
+            f"`towers: {{name: mine, model: {MODEL}, checkpoint: {os.path.abspath(word)}, "
+            "quick_gelu: false, preprocess: openai}` into mispair.yaml, with what is true of it."
+        )
+    model, _, tag = word.partition(":")
+    names = open_clip_names()
+    if tag and model in names:
+        return {"name": f"{model}-{tag}", "model": model, "pretrained": tag}
+    near = nearest(model, [*names, *SHIPPED])
+    if model in names:
+        near = f" Its tag is missing, as in {MODEL}:{TAG}."
+    raise UserError(f"--towers {word}: this is no model, and no folder.{near} The ways:\n{WAYS}")
+
+
+def default_towers() -> tuple[Any, str]:
+    """Return the model that is taken without a name, and a line on where it comes from.
+
+    Raises
+    ------
+    UserError
+        If it is neither in the cache of the Hugging Face hub nor can be fetched.
+    """
+    towers = towers_of(f"{MODEL}:{TAG}")
+    for name in WEIGHTS:
+        if size := _cached(name):
+            return towers, f"{MODEL} with {TAG}, which is in the cache ({size / 1e6:,.0f} MB)"
+    for name in WEIGHTS:
+        if size := _offered(name):
+            return towers, f"{MODEL} with {TAG}, which is fetched once ({size / 1e6:,.0f} MB)"
+    raise UserError(
+        f"No model is named, and {MODEL} with {TAG} is neither in the cache nor can it be fetched. "
+        f"Name a model that has not learned from these pairs:\n{WAYS}"
+    )
+
+
+def _cached(name: str) -> int:
+    """Return the size of a file in the cache; 0 if it is not there."""
+    from huggingface_hub import try_to_load_from_cache
+
+    path = try_to_load_from_cache(REPOSITORY, name)
+    return os.path.getsize(path) if isinstance(path, str) else 0
+
+
+def _offered(name: str) -> int:
+    """Return the size of a file that the hub offers; 0 without a network."""
+    from huggingface_hub import get_hf_file_metadata, hf_hub_url
+
+    try:
+        return get_hf_file_metadata(hf_hub_url(REPOSITORY, name), timeout=SECONDS).size or 0
+    except Exception:  # of any kind: no network, no answer, or a switch of the hub's own
+        return 0

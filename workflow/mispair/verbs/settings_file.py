@@ -1,0 +1,248 @@
+"""``mispair.yaml``: the short configuration that ``mispair audit PATH`` and its relatives write."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from mispair.core.files import UserError
+from mispair.core.folders import path_name
+from mispair.pairs.sources.source import TEXT_ENDINGS
+from mispair.towers.dag import SHIPPED
+from mispair.verbs.running import SETTINGS
+
+STUDIES = {"audit": ("audit",), "repair": ("audit", "repair"), "study": ("image_text",)}
+"""The studies of each verb."""
+
+GENERATED = "generated"
+
+BEGINNING = """\
+# The settings of this run, written by mispair. Edit them as you like: `mispair run` in this folder
+# goes on from here, and keeps the results that an edit does not change. Every other setting has a
+# default; `mispair reference` prints all of them. Relative paths start at this folder.
+
+# What runs: audit (how many captions are wrong, and which), repair (new captions, and what they
+# give back), image_text (what wrong captions do to CLIP).
+studies: {studies}
+
+# The pairs, which are never modified: a folder of pictures and captions, a table of both, or tar
+# shards (several as a list under the key shards). `generated` are scenes. Parts can be named:
+# {{path: photos, captions: table.csv, image_column: file, caption_column: text}}.
+{pairs}
+# A name for the results and the report.
+corpus: {corpus}
+{captions}
+# The model that judges the captions: an open_clip name and tag, a local open_clip folder, or
+# `shipped` (small, and suited to drawn scenes only). It must not have learned from these pairs.
+towers: {towers}
+
+# A file with the keys of some hundred pairs whose captions you checked and found right, drawn at
+# random. Without it the share of wrong captions has an upper limit, and no lower one.
+{trusted}
+"""
+
+REPLACED = """
+# A table that replaces the captions of the shards, with the columns key and caption.
+captions: {}
+"""
+
+SETS = """
+# Tests without training examples: folders in CLIP_benchmark's layout, or names of generated sets.
+evaluation_sets: {sets}
+"""
+
+AS_THEY_ARE = """
+# The captions as they are, without shuffled ones.
+corrupt_captions: {rates: [0.0]}
+"""
+
+RULES = """
+# The rules of the repair: as the captions are, replaced where the new one fits clearly better, and
+# left out instead.
+filter_captions: {rules: [raw, factor, drop], rates: [0.0]}
+"""
+
+
+@dataclass(frozen=True)
+class Start:
+    """The settings that the file begins with, by the keys of the configuration.
+
+    Paths are absolute. `pairs` is a path or a mapping, or a tuple of several tar shards. `captions`
+    replace those of tar shards; those of other pairs belong to the mapping. `sets` are the
+    evaluation sets.
+    """
+
+    studies: tuple[str, ...]
+    pairs: Any = GENERATED
+    captions: str | None = None
+    towers: Any = "shipped"
+    trusted: str | None = None
+    sets: tuple[str, ...] = ("handwritten-digits",)
+
+    @classmethod
+    def read(cls, content: Mapping[str, Any], folder: Path) -> Start:
+        """Return the settings of a file in a folder; other keys than these are left out."""
+        towers = content.get("towers", "shipped")
+        return cls(
+            studies=tuple(content.get("studies", ())),
+            pairs=_pairs(content.get("pairs", content.get("shards", GENERATED)), folder),
+            captions=_absolute(content.get("captions"), folder),
+            towers=_absolute(towers, folder),
+            trusted=_absolute(content.get("trusted"), folder),
+            sets=_absolute(tuple(content.get("evaluation_sets", cls.sets)), folder),
+        )
+
+    @property
+    def text(self) -> str:
+        """The file."""
+        parts = [
+            BEGINNING.format(
+                studies=_yaml(list(self.studies)),
+                pairs=f"{_key(self.pairs)}: {_yaml(self.pairs)}",
+                corpus=_yaml("scenes" if self.pairs == GENERATED else name_of(self.pairs)),
+                captions="" if self.captions is None else REPLACED.format(_yaml(self.captions)),
+                towers=_yaml(self.towers),
+                trusted=_optional("trusted", self.trusted, "checked.txt"),
+            )
+        ]
+        evaluated, shuffled = "repair" in self.studies, "image_text" in self.studies
+        if evaluated or shuffled:
+            parts.append(SETS.format(sets=_yaml(list(self.sets))))
+        if evaluated and not shuffled:
+            parts.append(AS_THEY_ARE)
+        if evaluated:
+            parts.append(RULES)
+        return "".join(parts)
+
+
+def name_of(pairs: str | Sequence[str] | Mapping[str, str]) -> str:
+    """Return a name for the results of pairs, from the folder or file that has them.
+
+    Examples
+    --------
+    >>> name_of("/data/my photos"), name_of("/data/cc3m/{00000..00331}.tar"), name_of("a/mine.csv")
+    ('my-photos', 'cc3m', 'mine')
+    """
+    pairs = pairs["path"] if isinstance(pairs, Mapping) else pairs
+    first = Path(pairs if isinstance(pairs, str) else pairs[0])
+    patterns = [path for path in (first, *first.parents) if set("*?[{") & set(path.name)]
+    first = patterns[-1].parent if patterns else first
+    several = not isinstance(pairs, str) and len(pairs) > 1
+    return path_name(first.parent.name if several else first.stem)
+
+
+def written(folder: Path, verb: str, given: Mapping[str, Any]) -> str:
+    """Write the file of a folder, or continue with the one that is there.
+
+    Parameters
+    ----------
+    folder : Path
+        The folder of the results.
+    verb : str
+        A key of `STUDIES`.
+    given : mapping
+        Fields of `Start` that the command line gives, apart from the studies.
+
+    Returns
+    -------
+    str
+        A line on what was done with the file.
+
+    Raises
+    ------
+    UserError
+        If the file has other settings than the command line, and was edited or has results.
+    """
+    path = folder / SETTINGS
+    if not path.exists():
+        start = Start(STUDIES[verb], **given)
+        folder.mkdir(parents=True, exist_ok=True)
+        path.write_text(start.text, encoding="utf-8")
+        return f"{path}: written; it has the settings of this run"
+    text = path.read_text(encoding="utf-8", errors="replace")
+    try:
+        content = yaml.safe_load(text)
+    except yaml.YAMLError:
+        return f"{path}: the settings of this run"  # Snakemake's start explains the mistake
+    old = Start.read(content if isinstance(content, dict) else {}, folder)
+    if isinstance(old.pairs, Mapping) and given.get("pairs") == old.pairs.get("path"):
+        given = {key: value for key, value in given.items() if key != "pairs"}
+    both = tuple(dict.fromkeys([*old.studies, *STUDIES[verb]]))
+    new = replace(old, studies=both, **given)
+    changed = [f.name for f in fields(Start) if getattr(new, f.name) != getattr(old, f.name)]
+    if not changed:
+        return f"{path}: the settings of this run, as they are there"
+    is_ours = old.text == text
+    if is_ours and (changed == ["studies"] or not (folder / "results").exists()):
+        path.write_text(new.text, encoding="utf-8")
+        return f"{path}: written again, with other {', '.join(changed)}"
+    keys = {"pairs": _key(old.pairs), "sets": "evaluation_sets"}
+    lines = [
+        f"  {keys.get(name, name)}: {_yaml(getattr(old, name))} there, and "
+        f"{_yaml(getattr(new, name))} by this command"
+        for name in changed
+    ]
+    raise UserError(
+        "\n".join([f"{path} has other settings than this command:", *lines])
+        + "\nEdit the file and leave them out here, or name another folder with --out."
+    )
+
+
+def _key(pairs: Any) -> str:
+    """Return the key of the configuration that has pairs of this form."""
+    return "shards" if isinstance(pairs, tuple) else "pairs"
+
+
+def _pairs(value: Any, folder: Path) -> Any:
+    """Return pairs with paths from the root; the ending of captions next to pictures stays."""
+    if not isinstance(value, Mapping):
+        return _absolute(value, folder)
+    return {
+        key: _absolute(item, folder)
+        if key in ("path", "captions") and not is_ending(item)
+        else item
+        for key, item in value.items()
+    }
+
+
+def is_ending(captions: Any) -> bool:
+    """Return whether captions are the ending of files next to pictures, such as `.txt`."""
+    return isinstance(captions, str) and captions.removeprefix(".") in TEXT_ENDINGS
+
+
+def _absolute(value: Any, folder: Path) -> Any:
+    """Return a path, or each of several, from the root; names that are no paths stay."""
+    if isinstance(value, list | tuple):
+        several = tuple(_absolute(item, folder) for item in value)
+        return several[0] if isinstance(value, list) and len(several) == 1 else several
+    if not isinstance(value, str) or value in (*SHIPPED, "train", GENERATED):
+        return value
+    return value if _is_name(value, folder) else os.path.abspath(folder / value)
+
+
+def _is_name(value: str, folder: Path) -> bool:
+    """Return whether a word names a generated set, and no file."""
+    from mispair.pairs.scenes.evaluation_sets import EVALUATION_SETS
+
+    return value in EVALUATION_SETS and not (folder / value).exists()
+
+
+def _optional(key: str, value: str | None, example: str) -> str:
+    return f"# {key}: {example}" if value is None else f"{key}: {_yaml(value)}"
+
+
+def _yaml(value: Any) -> str:
+    """Return a value as YAML on one line; texts are quoted where they have to be."""
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{key}: {_yaml(item)}" for key, item in value.items()) + "}"
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(map(_yaml, value)) + "]"
+    plain = isinstance(value, str) and value.replace("_", "").replace("-", "").isalnum()
+    is_text = plain and yaml.safe_load(value) == value
+    return str(value) if is_text else json.dumps(value, ensure_ascii=False)
