@@ -11,13 +11,13 @@ import pytest
 from pydantic import ValidationError
 from sklearn.metrics import silhouette_score
 
+from bench import pruning as bench
 from mispair import cli
 from mispair.core import files, metrics, settings
 from mispair.evaluation import pruning, zeroshot
 from mispair.evaluation.encoded_sets.set_files import EncodedSet
 from mispair.evaluation.purity import random_rotation
 from mispair.evaluation.steps.prune_neurons import Settings
-from tests.bench import pruning as bench
 from tests.evaluation.encoded import encoded_set
 
 E = 24

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from sklearn.metrics import silhouette_samples as reference
 
+from bench import silhouette as bench
 from mispair.evaluation import silhouette
 from mispair.evaluation.silhouette import CosineSilhouette, silhouette_samples
-from tests.bench import silhouette as bench
 
 
 def _clusters(n, k, d, seed=0, spread=1.0):

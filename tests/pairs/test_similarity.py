@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 import torch
 
+from bench import similar_captions
 from mispair.pairs.neighbours import similarity
 from mispair.pairs.neighbours.nearest import NOBODY, Nearest, Neighbours, best_first
 from mispair.pairs.neighbours.similarity import nearest_rows, unit_rows
 from mispair.pairs.neighbours.tfidf import nearest_texts, tfidf
-from tests.bench import similar_captions
 
 
 def naive(rows: np.ndarray, k: int) -> tuple[list[list[int]], list[list[float]]]:

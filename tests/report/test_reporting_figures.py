@@ -16,11 +16,11 @@ import pandas as pd
 import pytest
 from PIL import Image
 
+from bench import pictures as gallery
 from mispair.core.files import UserError
 from mispair.report import charts, studies, style
 from mispair.report.figures import compose, few_colours, printed
 from mispair.report.tables import Tables, tidy
-from tests.bench import pictures as gallery
 from tests.pretraining import pretraining_run
 from tests.report.made_up_tables import EVIL, measured
 from tests.simulation import scaling_run
