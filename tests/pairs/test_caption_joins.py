@@ -158,13 +158,6 @@ def test_captions_join_by_url(table_captions: str, tmp_path: Path) -> None:
     }  # fmt: skip
 
 
-def test_why_a_pair_has_no_row(tmp_path: Path) -> None:
-    write_shard(tmp_path / "00000.tar", [{"url": "http://a/2\n"}, {"url": 3}, None])
-    _, rejected = indexed(tmp_path, prepared(tmp_path, [("http://a/1", "one")], "url"))
-    assert "'http://a/2'" in rejected.loc["00000000", "detail"]
-    assert all("no text in 'url'" in text for text in rejected["detail"].iloc[1:])
-
-
 def test_captions_join_by_the_hash_of_the_picture(tmp_path: Path) -> None:
     digests = [hashlib.sha256(jpeg(number)).hexdigest() for number in range(6)]
     write_shard(tmp_path / "00000.tar", [{"sha256": digest} for digest in digests])

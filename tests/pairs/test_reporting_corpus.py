@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 import json
 from pathlib import Path
 from typing import Any
@@ -170,20 +169,6 @@ def encodings(*found: dict[str, Any]) -> Tables:
 def test_a_gpu_that_waits_for_data_is_a_warning(device, share, warned):
     found = encodings({"device": device, "waiting_share": share})
     assert len(notes.waiting(found)) == warned
-
-
-def test_nothing_from_data_becomes_markup(tmp_path):
-    run = {**NOTHING, **make_pairs(tmp_path), **make_corpus(tmp_path)}
-    text = report(run, tmp_path, draw=False)
-    reader = reading(text)
-    words = "".join(reader.words)
-    escaped = html.escape(EVIL).replace("&quot;", "&#34;").replace("&#x27;", "&#39;")
-    assert f"rejected: {EVIL}" in words
-    assert f"Encoding on {EVIL} waited" in words
-    for where in (f"rejected: {escaped}", f'<th scope="row">download: {escaped}</th>'):
-        assert where in text, where
-    assert "<script>alert" not in text
-    assert EVIL not in text
 
 
 def test_a_corpus_is_shown_even_if_no_arm_gave_a_result(tmp_path):

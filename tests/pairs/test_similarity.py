@@ -99,15 +99,6 @@ def test_equal_vectors_have_equal_similarities(monkeypatch: pytest.MonkeyPatch) 
         assert others[i][7:] == sorted(others[i][7:])
 
 
-def test_the_size_of_blocks_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    rows = unit_rows(vectors(500, 24))
-    whole = found(rows, 10)
-    assert whole[0] == naive(rows, 10)[0]
-    for side in (32, 250, 499):
-        small_blocks(monkeypatch, side)
-        assert found(rows, 10) == whole
-
-
 def test_the_order_of_rows_changes_nothing_but_their_names() -> None:
     rows = unit_rows(vectors(400, 16))
     order = np.random.default_rng(1).permutation(400)

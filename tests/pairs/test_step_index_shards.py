@@ -180,12 +180,6 @@ def test_the_bytes_do_not_depend_on_the_workers(shards: list[Path], tmp_path: Pa
     assert seen[0] == seen[1] == seen[2]
 
 
-def test_one_shard_and_eight_workers(shards: list[Path], tmp_path: Path) -> None:
-    kept, rejected, _ = tables(run(shards[:1], tmp_path, workers=8))
-    assert list(kept["key"]) == [f"00000{n:03d}" for n in range(6)]
-    assert rejected.empty
-
-
 def test_no_pair_at_all_makes_the_same_columns(shards: list[Path], tmp_path: Path) -> None:
     outputs = run(shards[2:3], tmp_path)
     assert pq.read_schema(outputs[0]).equals(index_parts.KEPT)
@@ -278,7 +272,7 @@ def end_half_way(
 
 @pytest.mark.parametrize(
     ("workers", "how"),
-    [(1, signal.SIGKILL), (2, signal.SIGKILL), (2, signal.SIGINT), (2, signal.SIGTERM)],
+    [(1, signal.SIGKILL), (2, signal.SIGINT), (2, signal.SIGTERM)],
 )
 def test_a_killed_job_goes_on_where_it_was(
     workers: int,
@@ -332,13 +326,6 @@ def after_a_failure(
     return shards, out, log
 
 
-def test_what_is_finished_is_not_read_again(after_a_failure: tuple[list[Path], Path, Path]) -> None:
-    shards, out, log = after_a_failure
-    kept, _, _ = tables(run(shards, out))
-    assert len(kept) == 24
-    assert log.read_text() == ""
-
-
 def test_a_changed_shard_is_read_again(after_a_failure: tuple[list[Path], Path, Path]) -> None:
     shards, out, log = after_a_failure
     state = shards[2].stat()
@@ -370,21 +357,6 @@ def test_a_shard_that_is_missing_or_named_alike(tmp_path: Path) -> None:
         run(shards, tmp_path)
     with pytest.raises(UserError, match="c.tar: cannot be read .No such file"):
         run([tmp_path / "c.tar"], tmp_path)
-
-
-def test_downloads_are_summed_and_a_broken_list_is_only_a_warning(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    shards = write_shards(tmp_path / "in", 3)
-    (tmp_path / "out").mkdir()
-    statuses = {"success": 6, "HTTP Error 404: Not Found": 4}
-    (tmp_path / "in/00000_stats.json").write_text(json.dumps({"status_dict": statuses}))
-    (tmp_path / "in/00001_stats.json").write_text('{"status_dict": ')
-    (tmp_path / "in/00002_stats.json").unlink()
-    _, _, metadata = tables(run(shards, tmp_path / "out"))
-    assert json.loads(metadata["downloads"]) == statuses
-    assert "00001_stats.json: ignored" in caplog.text
-    assert "00002_stats.json" not in caplog.text
 
 
 def test_which_groups_have_rows_of_a_reason(shards: list[Path], tmp_path: Path) -> None:
@@ -468,18 +440,6 @@ def test_captions_travel_by_key(table_captions: str, tmp_path: Path) -> None:
         own = [f"caption of {key}"] if table_captions == "augment" else []
         written = [texts[key].strip(), "b"] if key in texts else []
         assert [text.strip() for text in shown] == own + written
-
-
-def test_a_list_by_position_never_shifts(tmp_path: Path) -> None:
-    (tmp_path / "rewrites.txt").write_text("".join(f"caption {n}\n" for n in range(50)))
-    (tmp_path / "keys.txt").write_text("".join(f"{n:08d}\n" for n in range(49)))
-    with pytest.raises(UserError, match="50 lines, but .* has 49"):
-        read_captions.run(
-            read_captions.Settings(),
-            table=[tmp_path / "rewrites.txt"],
-            keys=[tmp_path / "keys.txt"],
-            captions=tmp_path / "captions.parquet",
-        )
 
 
 MEASURE = """
