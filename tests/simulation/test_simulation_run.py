@@ -595,12 +595,3 @@ def test_rows_carry_what_tells_them_apart() -> None:
         "metric": "accuracy", "value": 0.5,
         "trained_on": "raw", "spurious_probability": 0.2, "trial": 3, "seed": 1,
     }  # fmt: skip
-
-
-def test_cuda_without_cuda_is_a_clear_error(
-    tmp_path: Path, settings: simulate.Settings, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    wanted = settings.model_copy(update={"device": "cuda"})
-    with pytest.raises(UserError, match="Set device to auto or cpu"):
-        simulate.run(wanted, **job(tmp_path, "x.json", [0]))
