@@ -223,23 +223,6 @@ def test_an_index_of_nothing(corpus: Path, towers: Path, tmp_path: Path) -> None
     assert (record["images"], record["images_per_s"]) == (0, 0)
 
 
-def test_memory_that_runs_out_is_in_the_record(
-    corpus: Path, towers: Path, tmp_path: Path, monkeypatch
-) -> None:
-    encode(corpus, towers, tmp_path / "whole")
-    whole = loading.Towers.image_features
-
-    def limited(self: loading.Towers, images: torch.Tensor) -> torch.Tensor:
-        if len(images) > 1:
-            raise torch.OutOfMemoryError("CUDA out of memory.")
-        return whole(self, images)
-
-    monkeypatch.setattr(loading.Towers, "image_features", limited)
-    assert encode(corpus, towers, tmp_path / "halved")["batch_size"] == 1
-    a, b = (files.read_tensors(tmp_path / n / "features")[0] for n in ("whole", "halved"))
-    assert np.allclose(a["image_features"], b["image_features"], atol=1e-6)
-
-
 # A job that was killed ------------------------------------------------------------------------
 
 SLOWLY = """
@@ -369,17 +352,6 @@ def test_a_worker_that_is_killed_or_stuck_is_reported(
     assert "fewer workers" in message
 
 
-def test_broken_weights_name_the_first_image(
-    corpus: Path, towers: Path, tmp_path: Path, capsys
-) -> None:
-    broken = shutil.copytree(towers, tmp_path / "broken")
-    weights = load_file(broken / loading.WEIGHTS_NAME)
-    weights["visual.conv1.weight"][0, 0, 0, 0] = float("nan")
-    save_file(weights, broken / loading.WEIGHTS_NAME)
-    assert main(command(corpus, broken, tmp_path / "out")) == 2
-    assert "the features of image '00' are not finite in fp32" in capsys.readouterr().err
-
-
 def test_an_image_that_cannot_be_resized_is_named(corpus: Path) -> None:
     def resize(image: Image.Image) -> torch.Tensor:
         if image.width > 30:
@@ -426,21 +398,6 @@ def test_shards_that_do_not_fit_the_index(
     arguments.insert(arguments.index("--shards") + 1, str(corpus / "other" / "1.tar"))
     assert main(arguments) == 2
     assert "have the same file name" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize("step", ["encode-features", "encode-captions"])
-def test_a_gpu_that_is_not_there_is_an_error(
-    step: str, corpus: Path, towers: Path, tmp_path: Path, capsys, monkeypatch
-) -> None:
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    files.write_parquet(tmp_path / "captions", captions_table(["a"]))
-    arguments = {
-        "encode-features": command(corpus, towers, tmp_path / "out"),
-        "encode-captions": captions_command(tmp_path, towers),
-    }[step]
-    assert main([*arguments, "--device", "cuda"]) == 2
-    assert "cuda is not available" in capsys.readouterr().err
-    assert not (tmp_path / "out").exists()
 
 
 # Captions ---------------------------------------------------------------------------------------

@@ -18,8 +18,6 @@ from mispair.towers.finetuning import projection as towers
 from mispair.towers.finetuning.batches import subset
 from tests.towers.test_projection import _features, _model
 
-KINDS = ("features", "parquet")
-
 
 def _write(folder, n=120, towers_of_features="T", dtype=np.float32):
     """Write two groups of features, a pairing, and the captions that the pairing adds."""
@@ -111,29 +109,6 @@ def test_step_writes_the_stack_whatever_the_order_of_parts(tmp_path):
     )
 
 
-def test_step_takes_listings_for_its_features_and_records_the_files(tmp_path):
-    _write(tmp_path)
-    assert _run(tmp_path, tmp_path / "a", "--pairs", 100) == 0
-    given = [str(tmp_path / f"{part}.{kind}") for part in range(3) for kind in KINDS]
-    listings = [str(tmp_path / f"{kind}.sha256") for kind in KINDS]
-    assert cli.main(["list-files", "--files", *given, "--listings", *listings]) == 0
-    options = ["--features", f"@{listings[0]}", "--feature-rows", f"@{listings[1]}"]
-    assert _run(tmp_path, tmp_path / "b", "--pairs", 100, *options) == 0
-    assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
-    one, other = (files.read_json(tmp_path / f"{name}.run.json") for name in "ab")
-    assert one["inputs"] == other["inputs"]
-    assert set(given) <= other["inputs"].keys()
-
-
-def test_step_with_fewer_seeds_gives_the_first_of_more(tmp_path):
-    _write(tmp_path)
-    assert _run(tmp_path, tmp_path / "three", "--pairs", "none") == 0
-    assert _run(tmp_path, tmp_path / "one", "--pairs", "none", "--seeds", 1) == 0
-    three, one = (files.read_tensors(tmp_path / name)[0] for name in ("three", "one"))
-    assert three["loss"].shape == (3, 3 * (120 // 16))
-    np.testing.assert_allclose(three["image_projection"][:1], one["image_projection"], atol=1e-5)
-
-
 def test_step_refuses_features_of_other_towers_and_too_few_pairs(tmp_path, capsys):
     _write(tmp_path, towers_of_features="other")
     assert _run(tmp_path, tmp_path / "out") == 2
@@ -161,20 +136,6 @@ def test_step_names_the_arm_and_a_missing_caption(tmp_path, capsys):
     message = capsys.readouterr().err
     assert "finetune_projection (pretrained, drop, C_m 0): " in message
     assert "the features hold no text 'c0120' (3 of 120 are missing)" in message
-
-
-def test_step_trains_on_half_precision_as_on_its_widened_values(tmp_path):
-    for name, dtype in (("half", np.float16), ("wide", np.float32)):
-        (tmp_path / name).mkdir()
-        _write(tmp_path / name, dtype=dtype)
-    for part in range(3):  # the same values, widened
-        tensors, metadata = files.read_tensors(tmp_path / "half" / f"{part}.features")
-        wide = {name: array.astype(np.float32) for name, array in tensors.items()}
-        files.write_tensors(tmp_path / "wide" / f"{part}.features", wide, metadata)
-    for name in ("half", "wide"):
-        assert _run(tmp_path / name, tmp_path / name / "out", "--pairs", 100) == 0
-    out = [(tmp_path / name / "out").read_bytes() for name in ("half", "wide")]
-    assert out[0] == out[1]
 
 
 # Arms and presets ------------------------------------------------------------------------------
