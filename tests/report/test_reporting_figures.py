@@ -155,14 +155,6 @@ def test_many_arms_sets_and_models_are_still_drawn(name):
     assert sum(heights) < 8_000
 
 
-def test_a_page_of_fifty_arms_on_twelve_sets_stays_below_two_megabytes():
-    size = {"rates": 13, "seeds": 5, "sets": 12, "neurons": 512}
-    names = [figure.name for figure in studies.figures("image_text")]
-    specs = [json.dumps(composed(name, **size)[0], separators=(",", ":")) for name in names]
-    # The rest is for words and tables.
-    assert sum(map(len, specs)) < 1_800_000
-
-
 def _sized(node: Any) -> Iterator[dict[str, Any]]:
     if isinstance(node, dict):
         if "height" in node:

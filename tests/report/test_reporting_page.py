@@ -20,14 +20,12 @@ from markupsafe import escape
 from PIL import Image
 
 from mispair.core import files, metrics
-from mispair.evaluation.purity import DEFINITION
-from mispair.image_text.report import notes
 from mispair.pairs.steps import draw_contact_sheet
 from mispair.report import studies
 from mispair.report.figures import compose, draw_of
 from mispair.report.steps import record_run, write_report
 from mispair.report.study_modules import every_pages
-from mispair.report.tables import Tables, read
+from mispair.report.tables import read
 from tests.made_up_tables import TIDY, draw_all, figure_file, gather
 from tests.pretraining import pretraining_run
 from tests.stepsize.stepsize_run import trained
@@ -796,15 +794,6 @@ def test_the_page_shows_the_gallery_and_names_protocols(whole):
     assert f"No image of {EVIL} belongs to unseen" in words
 
 
-def test_purity_is_defined_where_there_is_no_gallery(tmp_path):
-    made = make_run(tmp_path)
-    html = report({**NOTHING, "purity": made["purity"]}, tmp_path, draw=False)
-    words = " ".join(" ".join(reading(html).words).split())
-    found = [name for name, page in pages(tmp_path).items() if escape(DEFINITION) in page]
-    assert found == ["pages/image_text.html", "pages/methods.html"]
-    assert "Tables 2 and 3 (LaCLIP checkpoints on public data sets) are not tested" in words
-
-
 def test_a_run_of_nothing_is_a_page_of_marked_holes(empty):
     folder, html = empty
     words = " ".join(" ".join(reading(html).words).split())
@@ -845,16 +834,6 @@ def test_a_missing_arm_is_named(tmp_path):
     html = report(run, tmp_path, draw=False, title=EVIL)
     assert "purity: no pretrained arm at" in html
     assert EVIL not in html
-
-
-def test_results_of_different_data_are_not_mixed_silently(whole):
-    folder, _ = whole
-    found = read({name[:-4]: folder / "tables" / name for name in TIDY})
-    assert notes.warnings(Tables({"provenance": found.provenance})) == []
-    other = found.provenance.copy()
-    other.loc[other["key"] == "projection.pairs_fingerprint", "text"] = "c" * 16
-    mixed = Tables({"provenance": other})
-    assert notes.warnings(mixed)[0].values == {"seen": 2, "kind": "pairs_fingerprint"}
 
 
 def test_the_contact_sheet_shows_both_captions_and_survives_missing_images(tmp_path):
