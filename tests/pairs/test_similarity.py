@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 import torch
 
-from bench import similar_captions
 from mispair.pairs.neighbours import similarity
 from mispair.pairs.neighbours.nearest import NOBODY, Nearest, Neighbours, best_first
 from mispair.pairs.neighbours.similarity import nearest_rows, unit_rows
@@ -213,14 +212,6 @@ def test_places_that_nobody_took_are_marked() -> None:
     ((others, scores),) = best.portions()
     assert others.tolist() == [[NOBODY] * 3, [NOBODY - 1, NOBODY, NOBODY]]
     assert scores.tolist() == [[-np.inf] * 3, [-2.5, -np.inf, -np.inf]]
-
-
-def test_the_row_of_the_bench_for_a_gpu_tried_on_the_cpu() -> None:
-    what, seconds, against, share = similar_captions.on_a_gpu(3_000, "cpu")
-    assert "3,000 x 512 features on the CPU" in what
-    assert float(seconds.removesuffix(" s")) > 0
-    assert "min at 3 million" in against
-    assert share.endswith("% of peak")
 
 
 class Kept:
