@@ -216,7 +216,7 @@ def test_a_shard_that_no_worker_survives(
     monkeypatch.setattr(shard_index, "index_shard", failing)
     list_group(shards, tmp_path / "out")
     with caplog.at_level(logging.INFO):
-        outputs = index_group(shards, tmp_path / "out", workers, stall_seconds=6)
+        outputs = index_group(shards, tmp_path / "out", workers, stall_seconds=3)
     kept, rejected, metadata = tables(outputs)
     assert sorted(set(kept["shard"])) == [f"0000{n}.tar" for n in (0, 2, 4, 7)]
     assert not kept["key"].duplicated().any()
@@ -225,7 +225,7 @@ def test_a_shard_that_no_worker_survives(
     assert set(rejected["reason"]) == {"lost-worker"}
     for detail, words in zip(
         rejected["detail"],
-        ("no sign of life for 6 seconds", "SIGKILL", "exit code 7", "ValueError: unforeseen"),
+        ("no sign of life for 3 seconds", "SIGKILL", "exit code 7", "ValueError: unforeseen"),
         strict=True,
     ):
         assert words in detail

@@ -116,7 +116,7 @@ def test_a_training_that_is_killed_gives_the_same_bytes(
     tmp_path: Path, caplog: pytest.LogCaptureFixture,
 ) -> None:  # fmt: skip
     settings = tiny(
-        workers=workers, train_num_samples=samples, batch_size=8, epochs=12, crop_scale=0.3
+        workers=workers, train_num_samples=samples, batch_size=8, epochs=8, crop_scale=0.3
     )
     undisturbed = train(settings, shards, tmp_path / "undisturbed")
     towers = tmp_path / "towers"
