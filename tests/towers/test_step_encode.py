@@ -6,8 +6,6 @@ import io
 import os
 import shutil
 import signal
-import subprocess
-import sys
 import tarfile
 import time
 from pathlib import Path
@@ -21,7 +19,6 @@ from safetensors.torch import load_file, save_file
 
 from mispair.cli import main
 from mispair.core import files
-from mispair.core.provenance import PACKAGE
 from mispair.pairs.index import reading
 from mispair.pairs.index.image_limits import ImageLimits
 from mispair.pairs.index.image_list import list_images
@@ -225,55 +222,9 @@ def test_an_index_of_nothing(corpus: Path, towers: Path, tmp_path: Path) -> None
 
 # A job that was killed ------------------------------------------------------------------------
 
-SLOWLY = """
-import sys, time
-import torch
-torch.set_num_threads(1)
-from mispair.towers.encoding import Tower
-run = Tower.__call__
-def slowly(self, inputs):
-    time.sleep(0.2)
-    return run(self, inputs)
-Tower.__call__ = slowly
-from mispair.cli import main
-sys.exit(main(sys.argv[1:]))
-"""
-
 
 def finished(out: Path) -> int:
     return len(list((out / "features.parts").glob("[!.]*")))
-
-
-@pytest.fixture
-def killed(corpus: Path, towers: Path, tmp_path: Path) -> Path:
-    """A folder in which a job was killed after its first shard, or its second."""
-    out = tmp_path / "killed"
-    arguments = [sys.executable, "-c", SLOWLY, *command(corpus, towers, out, workers=1)]
-    environment = {**os.environ, "PYTHONPATH": str(PACKAGE.parent)}
-    job = subprocess.Popen(arguments, env=environment, stderr=subprocess.DEVNULL)
-    try:
-        deadline = time.monotonic() + 120
-        while not finished(out):
-            assert job.poll() is None
-            assert time.monotonic() < deadline
-            time.sleep(0.01)
-    finally:
-        job.send_signal(signal.SIGKILL)
-        job.wait()
-    assert [path.name for path in out.iterdir()] == ["features.parts"]
-    return out
-
-
-def test_a_killed_job_goes_on_at_the_shard(
-    killed: Path, corpus: Path, towers: Path, tmp_path: Path, decoded: list
-) -> None:
-    shards = finished(killed)
-    assert 1 <= shards < SHARDS
-    record = encode(corpus, towers, killed)  # and `encode` sees that the parts are gone
-    assert record["resumed"] == shards * PAIRS
-    assert len(decoded) == (SHARDS - shards) * PAIRS
-    encode(corpus, towers, tmp_path / "undisturbed")
-    assert same(killed, tmp_path / "undisturbed")
 
 
 @pytest.mark.parametrize("change", ["batch", "precision", "crops", "image", "towers"])

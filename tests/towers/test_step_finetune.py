@@ -1,10 +1,6 @@
 """The step that fine-tunes projections: files, refusals, and how it goes on after a kill."""
 
 import json
-import os
-import signal
-import subprocess
-import sys
 
 import numpy as np
 import pandas as pd
@@ -12,7 +8,6 @@ import pytest
 
 from mispair import cli
 from mispair.core import files
-from mispair.core.provenance import PACKAGE
 from mispair.towers.arms import FIXED_SCALES, STARTS
 from mispair.towers.finetuning import projection as towers
 from mispair.towers.finetuning.batches import subset
@@ -280,50 +275,6 @@ def test_step_takes_from_its_preset_what_is_not_set(tmp_path, capsys):
 
 
 # A job that was killed -------------------------------------------------------------------------
-
-TELLING = """
-import sys, time
-import torch
-torch.set_num_threads(1)
-from mispair.towers.finetuning.projection import _Run
-step = _Run.step
-def telling(self, *arguments):
-    print(self.taken, flush=True)
-    time.sleep(0.01)
-    step(self, *arguments)
-_Run.step = telling
-from mispair.cli import main
-sys.exit(main(sys.argv[1:]))
-"""
-
-
-def test_a_job_that_is_ended_twice_gives_the_bytes_of_one_that_is_not(tmp_path):
-    _write(tmp_path)
-    options = ["--logit-scale", "solved", "--epochs", 40]
-    assert _run(tmp_path, tmp_path / "whole", *options) == 0
-    environment = {**os.environ, "PYTHONPATH": str(PACKAGE.parent)}
-    command = [sys.executable, "-c", TELLING, *_command(tmp_path, tmp_path / "out", *options)]
-    began, points = 0, sorted(np.random.default_rng(3).choice(range(5, 180), 2, replace=False))
-    for point, how in zip(points, ("SIGTERM", "SIGUSR1"), strict=True):
-        job = subprocess.Popen(
-            command, env=environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE
-        )
-        assert job.stdout is not None
-        first = step = int(job.stdout.readline())
-        while step < point:
-            step = int(job.stdout.readline())
-        job.send_signal(signal.Signals[how])
-        told, said = job.communicate(timeout=60)
-        assert first == began
-        began = int([str(step), *told.split()][-1]) + 1
-        message = said.strip().splitlines()[-1]
-        assert "ended early, as it was asked to; the same command goes on from there" in message
-        assert job.returncode == 2
-        assert not (tmp_path / "out").exists()
-    assert points[-1] < began < 280
-    assert _run(tmp_path, tmp_path / "out", *options) == 0
-    assert (tmp_path / "out").read_bytes() == (tmp_path / "whole").read_bytes()
-    assert not (tmp_path / "out.parts").exists()
 
 
 class Killed(BaseException):
