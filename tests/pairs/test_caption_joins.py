@@ -28,6 +28,8 @@ from mispair.report.table import Number, whole
 from mispair.report.tables import Tables, tidy
 from tests.pairs.indexing import list_and_index
 
+pytestmark = pytest.mark.usefixtures("without_workers")
+
 
 def jpeg(number: int) -> bytes:
     stream = io.BytesIO()
