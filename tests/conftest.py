@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
 
 import pytest
 
@@ -24,3 +26,18 @@ def one_state_of_the_libraries() -> None:
     import torch  # after the variables above
 
     torch.set_num_threads(1)
+
+
+@pytest.fixture
+def without_workers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Read shards in the process of the test: a worker needs a second to begin."""
+    from mispair.pairs.index import index_parts, parts
+
+    def in_turn(
+        task: Callable[[Any, Callable[[], None]], Any], items: Iterable[Any], **_: Any
+    ) -> Iterator[tuple[Any, Any]]:
+        index_parts._opened.cache_clear()  # as in a new process
+        for item in items:
+            yield item, task(item, lambda: None)
+
+    monkeypatch.setattr(parts, "supervise", in_turn)

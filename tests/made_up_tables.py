@@ -5,8 +5,11 @@ from __future__ import annotations
 import itertools
 import json
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 from mispair.core import files
 from mispair.pairs.corruption.scheme import schemes
@@ -82,6 +85,17 @@ def draw_all(folder: Path) -> list[Path]:
         to = folder / "figures" / name
         draw_figures.run(draw_figures.Settings(), study=name, tables=tables, figures=to)
     return [folder / "figures" / name for name in studies.NAMES]
+
+
+@contextmanager
+def light_pictures(blanks: int = 0) -> Iterator[None]:
+    """Draw figures as empty pictures with so many blanks, for tests of what is around them.
+
+    What is drawn is tested in ``tests/report/test_reporting_figures.py``.
+    """
+    picture = f'<svg xmlns="http://www.w3.org/2000/svg" width="9" height="9">{" " * blanks}</svg>'
+    with mock.patch("vl_convert.vegalite_to_svg", return_value=picture):
+        yield
 
 
 def figure_file(folder: Path, file: str) -> Path:

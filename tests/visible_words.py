@@ -1,4 +1,4 @@
-"""Words of a page that a reader sees before anything is opened."""
+"""What a reader sees of a page: its words, and those before anything is opened."""
 
 from __future__ import annotations
 
@@ -11,6 +11,24 @@ LANDING, STUDY = 700, 2_500
 
 UNSEEN = {"script", "style", "head", "template", "option"}
 UNSEEN_CLASSES = {"hidden", "skip"}
+
+
+def parsed(html: str) -> Any:
+    """Parse a page as the standard says; any error is raised."""
+    return html5lib.HTMLParser(strict=True, namespaceHTMLElements=False).parse(html)
+
+
+def words(html: str) -> str:
+    """Return all words of a page, or of several, with single blanks between them."""
+    root = html5lib.parse(html, treebuilder="etree", namespaceHTMLElements=False)
+    skipped = {id(inner) for tag in ("script", "style") for inner in root.iter(tag)}
+    texts = [
+        text
+        for node in root.iter()
+        for text in ((node.text if id(node) not in skipped else ""), node.tail)
+        if text
+    ]
+    return " ".join(" ".join(texts).split())
 
 
 def visible_words(html: str) -> int:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from bench.processor_time import processor_seconds
 from mispair.core.benchmarks import Benchmark, read_benchmark
-from tests.bench.processor_time import processor_seconds
 
 HEAD = "s\th:m:s\tmax_rss\tmax_vms\tmax_uss\tmax_pss\tio_in\tio_out\tmean_load\tcpu_time\n"
 

@@ -11,7 +11,6 @@ import pytest
 
 from mispair.core import progress
 from mispair.core.progress import Progress
-from mispair.core.provenance import code_version
 
 
 class Clock:
@@ -118,18 +117,6 @@ def test_a_terminal_shows_a_bar_with_rate_and_time_left_and_no_line(
     assert re.search(r"100%\|.*\| 50/50 \[\d\d:\d\d<\d\d:\d\d, .* steps/s\]", bars[-1])
     assert drawn[-1].strip() == ""  # the bar goes when it is done
     assert lines(caplog) == []
-
-
-def test_long_steps_tell_their_progress() -> None:
-    long = [
-        "compare_arms", "encode_captions", "encode_evaluation", "encode_features",
-        "encode_prompts", "evaluate_zeroshot", "find_similar_captions", "finetune_projection",
-        "fit_linear_probe", "index_shards", "make_scenes", "measure_semantics", "pretrain_towers",
-        "prune_neurons", "simulate", "train_encoders", "train_head", "train_multilayer",
-        "train_two_layer",
-    ]  # fmt: skip
-    for step in long:
-        assert any(line.startswith("mispair.core.progress ") for line in code_version(step)), step
 
 
 def test_a_step_tells_of_its_first_and_last_unit(

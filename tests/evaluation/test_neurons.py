@@ -227,11 +227,6 @@ def test_thumbnails_shrink_and_then_get_fewer_until_the_gallery_fits(monkeypatch
     assert 0 < len(_thumbnails(fewest)) < 16
 
 
-def test_without_pairs_the_gallery_says_so():
-    html = neurons.fragment([], {}, TOWERS, Sample("untouched projections", 0, 0), 64)
-    assert 'class="hole"' in html
-
-
 def test_control_characters_are_shown_as_such() -> None:
     caption = "a\0 red \x1b[31m\tcup"
     sheet = contact_sheet.fragment(

@@ -17,7 +17,6 @@ from mispair.evaluation import pruning, zeroshot
 from mispair.evaluation.encoded_sets.set_files import EncodedSet
 from mispair.evaluation.purity import random_rotation
 from mispair.evaluation.steps.prune_neurons import Settings
-from tests.bench import pruning as bench
 from tests.evaluation.encoded import encoded_set
 
 E = 24
@@ -136,21 +135,6 @@ def test_every_answer_is_that_of_the_naive_sweep(monkeypatch: pytest.MonkeyPatch
                     right = pruning.right_answers(images, classes, own, ks)[form]
                     assert right[k - 1] == len(images)
                     assert min(right) < len(images) / 2
-
-
-def test_a_range_in_steps_of_one_is_each_number_alone() -> None:
-    data, (image, text) = _data(), _projections()
-    model = pruning.PrunableModel(data, image, text)
-    order = np.random.default_rng(5).permutation(E)
-    together = [row for row in model.scores(order, range(3, 20))]
-    alone = [row for k in range(3, 20) for row in model.scores(order, [k])]
-    assert len(together) == len(alone) == 17 * 5
-    for row in together:
-        (twin,) = [
-            other for other in alone
-            if all(other[key] == row[key] for key in ("k", "metric", "protocol", "normalised"))
-        ]  # fmt: skip
-        assert row["value"] == pytest.approx(twin["value"], abs=1e-12)
 
 
 def test_all_neurons_score_the_same_in_every_basis_and_form() -> None:
@@ -391,24 +375,6 @@ def test_step_refuses_more_neurons_than_there_are(tmp_path: Path, capsys) -> Non
     assert "ks: 25 is more than the 24 neurons" in capsys.readouterr().err
 
 
-def test_step_refuses_features_of_other_towers(tmp_path: Path, capsys) -> None:
-    _write(tmp_path, _data(), towers="u")
-    assert _run(tmp_path, "--ks", "8") == 2
-    projection, _ = files.read_tensors(tmp_path / "projection")
-    assert "images.safetensors: comes from other towers" in capsys.readouterr().err
-    files.write_tensors(tmp_path / "projection", projection, {"towers": "u"})
-    assert _run(tmp_path, "--ks", "8", "--draws", "1", "--rotations", "0") == 0
-
-
-def test_features_that_are_not_finite_are_named(tmp_path: Path, capsys) -> None:
-    data = _data()
-    data.images.tensors["image_features"][3, 4] = np.nan
-    _write(tmp_path, data)
-    assert _run(tmp_path, "--ks", "8") == 2
-    assert "one with" in (message := capsys.readouterr().err)
-    assert "a feature is not finite" in message
-
-
 @pytest.mark.parametrize("labels", [np.zeros(150, np.int64), np.arange(6)])
 def test_one_class_or_one_image_a_class_has_no_silhouette(
     labels: np.ndarray, tmp_path: Path
@@ -421,17 +387,3 @@ def test_one_class_or_one_image_a_class_has_no_silhouette(
     assert {row["value"] for row in rows if row["metric"] == "silhouette"} == {None}
     assert all(row["value"] is not None for row in rows if row["metric"] == "acc1")
     json.loads((tmp_path / "pruning.json").read_text())
-
-
-def test_the_bench_measures_what_it_says() -> None:
-    sweep, share = bench.measure(300, 10, range(20, 60))
-    assert "at 40 numbers of neurons from 20 to 59 of 512, 300 images, 10 classes" in sweep[0]
-    assert "3 of 40 measured; same accuracy" in sweep[2]
-    assert all(float(ratio.removesuffix("x")) > 0 for ratio in sweep[3].split(", "))
-    assert float(share[3].removesuffix("%")) > 0
-
-
-def test_the_bench_refuses_twins_that_differ(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bench, "_naive", lambda *arguments: (0.5, 0.5))
-    with pytest.raises(SystemExit, match="the twins differ at 20 neurons"):
-        next(bench.measure(300, 10, range(20, 23)))

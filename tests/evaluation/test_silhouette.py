@@ -8,7 +8,6 @@ from sklearn.metrics import silhouette_samples as reference
 
 from mispair.evaluation import silhouette
 from mispair.evaluation.silhouette import CosineSilhouette, silhouette_samples
-from tests.bench import silhouette as bench
 
 
 def _clusters(n, k, d, seed=0, spread=1.0):
@@ -132,13 +131,3 @@ def test_memory_is_that_of_the_means_and_not_of_all_pairs():
         outside = np.delete(sums / counts, own).min()
         expected = (outside - inside) / max(inside, outside)
         assert scores[row] == pytest.approx(expected, abs=1e-10)
-
-
-def test_the_bench_measures_what_it_says():
-    double, share, single, large = bench.measure((2_000, 20), (3_000, 40))
-    for row in (double, single, large):
-        assert float(row[3].removesuffix("x")) > 0
-    assert "2,000 images, 20 classes, 512 neurons in float64" in double[0]
-    assert "in float32" in single[0]
-    assert float(share[3].removesuffix("%")) > 0
-    assert "MB beside the features' 12 MB" in large[1]

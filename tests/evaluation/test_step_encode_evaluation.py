@@ -264,18 +264,3 @@ def test_a_protocol_that_does_not_know_the_set(
     assert main(prompts_command(folder, towers, tmp_path / "out", "laclip")) == 2
     assert "protocol laclip has no templates for the set set" in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
-
-
-@pytest.mark.parametrize("step", ["encode-evaluation", "encode-prompts"])
-def test_a_gpu_that_is_not_there_is_an_error(
-    step: str, folder: Path, towers: Path, tmp_path: Path,
-    capsys: pytest.CaptureFixture, monkeypatch: pytest.MonkeyPatch,
-) -> None:  # fmt: skip
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    arguments = {
-        "encode-evaluation": images_command(folder, towers, tmp_path / "out"),
-        "encode-prompts": prompts_command(folder, towers, tmp_path / "out", "single-prompt"),
-    }[step]
-    assert main([*arguments, "--device", "cuda"]) == 2
-    assert "cuda is not available" in capsys.readouterr().err
-    assert not (tmp_path / "out").exists()

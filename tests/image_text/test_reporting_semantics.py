@@ -54,7 +54,3 @@ def test_the_untouched_model_and_the_first_seed_are_shown():
     more = rows(0.5, 0.01, "pretrained") + rows(0.5, 0.01, seed=1)
     found, alone = tables(rows(-0.8, 0.01) + more), tables(rows(-0.8, 0.01))
     assert drawn(found)[0] == drawn(alone)[0]
-
-
-def test_without_ground_truth_there_is_a_hole():
-    assert "not run" in drawn(tables([]))[0]["usermeta"]["mispair"]["hole"]

@@ -28,6 +28,8 @@ from mispair.report.table import Number, whole
 from mispair.report.tables import Tables, tidy
 from tests.pairs.indexing import list_and_index
 
+pytestmark = pytest.mark.usefixtures("without_workers")
+
 
 def jpeg(number: int) -> bytes:
     stream = io.BytesIO()
@@ -156,13 +158,6 @@ def test_captions_join_by_url(table_captions: str, tmp_path: Path) -> None:
             sum(len(texts) > 1 for texts in captions.values()), len(captions)),
         "values_unused": (len(captions.keys() - set(joined)), len(captions)),
     }  # fmt: skip
-
-
-def test_why_a_pair_has_no_row(tmp_path: Path) -> None:
-    write_shard(tmp_path / "00000.tar", [{"url": "http://a/2\n"}, {"url": 3}, None])
-    _, rejected = indexed(tmp_path, prepared(tmp_path, [("http://a/1", "one")], "url"))
-    assert "'http://a/2'" in rejected.loc["00000000", "detail"]
-    assert all("no text in 'url'" in text for text in rejected["detail"].iloc[1:])
 
 
 def test_captions_join_by_the_hash_of_the_picture(tmp_path: Path) -> None:

@@ -89,12 +89,6 @@ def test_every_form_holds_the_same(form: str, tmp_path: Path) -> None:
     assert read(tmp_path / form, tmp_path) == dict(ROWS)
 
 
-def test_columns_have_any_name(tmp_path: Path) -> None:
-    (tmp_path / "t.csv").write_text("uid,rewrite 1\n007,a spy\n")
-    found = read(tmp_path / "t.csv", tmp_path, key_column="uid", caption_column="rewrite 1")
-    assert found == {"007": ["a spy"]}
-
-
 def test_several_rows_of_a_key_repeats_and_nulls(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

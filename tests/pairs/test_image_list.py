@@ -109,6 +109,7 @@ def test_a_shard_that_changed_after_it_was_listed_stops_the_job(tmp_path: Path) 
         index_shard(shard, Policy(), images=images)
 
 
+@pytest.mark.usefixtures("without_workers")
 def test_a_shard_that_was_lost_while_it_was_listed_is_lost(tmp_path: Path) -> None:
     shards = [write_tar(tmp_path / f"{n}.tar", [*whole(f"{n}0"), *whole(f"{n}1")]) for n in "abc"]
     (tmp_path / "out").mkdir()
@@ -130,6 +131,7 @@ def test_a_shard_that_was_lost_while_it_was_listed_is_lost(tmp_path: Path) -> No
     assert row["detail"] == lost[planned[1]]
 
 
+@pytest.mark.usefixtures("without_workers")
 def test_a_process_opens_a_caption_table_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

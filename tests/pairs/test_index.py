@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import gzip
 import hashlib
 import io
 import json
-import random
 import tarfile
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
 import pytest
 from PIL import Image
 
-from mispair.core.files import UserError, read_parquet, write_parquet
+from mispair.core.files import UserError
 from mispair.pairs.index import index as verdicts
 from mispair.pairs.index.faults import REASONS, Fault
 from mispair.pairs.index.index import ShardIndex, index_shard
@@ -138,21 +135,6 @@ FAULTS: dict[str, tuple[list[tuple[str, bytes]], dict[str, str]]] = {
 }  # fmt: skip
 
 
-def renamed(
-    number: int, members: list[tuple[str, bytes]], expected: dict[str, str]
-) -> tuple[list[tuple[str, bytes]], dict[str, str]]:
-    """Make the names of one fault differ from those of the others: p, q, between."""
-
-    def new(name: str) -> str:
-        folder, slash, base = name.rpartition("/")
-        if base == ".DS_Store":
-            return name
-        hidden = "._" if base.startswith("._") else ""
-        return f"{folder}{slash}{hidden}f{number}{base.removeprefix('._')}"
-
-    return [(new(n), c) for n, c in members], {new(k): reason for k, reason in expected.items()}
-
-
 @pytest.mark.parametrize("fault", FAULTS)
 def test_each_fault_alone_has_its_verdict_and_spares_its_neighbours(
     tmp_path: Path, fault: str
@@ -163,26 +145,8 @@ def test_each_fault_alone_has_its_verdict_and_spares_its_neighbours(
     assert [row["key"] for row in result.kept] == ["good1", *kept, "good2"]
     assert reasons(result) == {key: reason for key, reason in expected.items() if reason}
     assert {row["shard"] for row in result.kept + result.rejected} == {"a.tar"}
-
-
-def test_all_faults_together_in_one_shard(tmp_path: Path) -> None:
-    members, wanted = whole("good"), {"good": ""}
-    for number, (fault, expected) in enumerate(FAULTS.values()):
-        new_members, new_expected = renamed(number, fault, expected)
-        members += new_members + whole(f"g{number}")
-        wanted |= new_expected | {f"g{number}": ""}
-    result = index_of(tmp_path, members)
-    assert {row["key"] for row in result.kept} == {k for k, reason in wanted.items() if not reason}
-    assert reasons(result) == {key: reason for key, reason in wanted.items() if reason}
     assert result.read == len(result.kept) + len(result.rejected)
-    assert result.ignored == 2
     assert set(reasons(result).values()) < set(REASONS)
-    # Tables of both can be written and read back.
-    for rows in (result.kept, result.rejected):
-        write_parquet(tmp_path / "rows.parquet", pd.DataFrame(rows))
-        assert read_parquet(tmp_path / "rows.parquet")[0]["key"].tolist() == [
-            r["key"] for r in rows
-        ]
 
 
 def test_a_row_says_all_about_its_pair(tmp_path: Path) -> None:
@@ -219,69 +183,6 @@ def test_rejections_have_a_row_of_their_own_form(tmp_path: Path) -> None:
         {"key": "b", "shard": "a.tar", "reason": "undecodable-image",
          "detail": "is none of JPEG, PNG, WEBP, GIF, BMP, TIFF, PPM"},
     ]  # fmt: skip
-
-
-def test_scattered_and_repeated_keys_lose_every_copy(tmp_path: Path) -> None:
-    members = [*whole("a"), *whole("b"), ("a.json", b"{}"), *whole("c"), *whole("b")]
-    result = index_of(tmp_path, members)
-    assert [row["key"] for row in result.kept] == ["c"]
-    assert [row["key"] for row in result.rejected] == ["a", "b"]
-    assert {row["reason"] for row in result.rejected} == {"ambiguous-key"}
-
-
-@pytest.mark.parametrize("cut", [100, 700, 2_000, -600, -1_100])
-def test_a_truncated_shard_yields_whole_samples_only(tmp_path: Path, cut: int) -> None:
-    path = write_tar(tmp_path / "a.tar", [m for n in range(4) for m in whole(f"{n}")])
-    content = path.read_bytes()
-    end = content.rindex(b"caption 3") + 512 - content.rindex(b"caption 3") % 512
-    path.write_bytes(content[: cut if cut > 0 else end + cut])
-    result = index_shard(path, Policy())
-    assert list(reasons(result).values()) == [Fault.DAMAGED_SHARD]
-    assert [row["key"] for row in result.kept] == ["0", "1", "2", "3"][: len(result.kept)]
-    assert result.rejected[0]["key"] == ("" if cut == 100 else str(len(result.kept)))
-    assert all(row["caption"] == f"caption {row['key']}" for row in result.kept)
-
-
-@pytest.mark.parametrize("dotted", [False, True])
-def test_truncation_anywhere_keeps_what_stands_before(tmp_path: Path, dotted: bool) -> None:
-    names = [f"v.{n}" if dotted else f"{n}" for n in range(4)]
-    path = write_tar(tmp_path / "a.tar", [m for name in names for m in whole(name)])
-    content = path.read_bytes()
-    captions_end = [content.index(f"caption {name}".encode()) // 512 * 512 + 512 for name in names]
-    for cut in range(0, captions_end[-1] + 1, 256):
-        path.write_bytes(content[:cut])
-        result = index_shard(path, Policy())
-        # Whole once the header of the next sample's first member has been read.
-        expected = [n for n, end in zip(names, captions_end, strict=True) if cut >= end + 512]
-        assert [row["key"] for row in result.kept] == expected
-        assert [row["reason"] for row in result.rejected] == [Fault.DAMAGED_SHARD]
-    path.write_bytes(content[: captions_end[-1] + 512])
-    assert len(index_shard(path, Policy()).kept) == 4
-
-
-@pytest.mark.parametrize(
-    ("content", "words"),
-    [(b"", "empty"), (b"<!DOCTYPE html>" * 100, "HTML"),
-     (gzip.compress(bytes(4_000), mtime=0), "gunzip"),
-     (random.Random(0).randbytes(5_000), "not a tar file")],
-)  # fmt: skip
-def test_what_is_no_tar_is_one_damaged_row(tmp_path: Path, content: bytes, words: str) -> None:
-    path = tmp_path / "a.tar"
-    path.write_bytes(content)
-    result = index_shard(path, Policy())
-    assert result.kept == []
-    [row] = result.rejected
-    assert (row["key"], row["shard"], row["reason"]) == ("", "a.tar", Fault.DAMAGED_SHARD)
-    assert words in row["detail"]
-
-
-def test_joined_tars_keep_the_last_sample_before_the_mark(tmp_path: Path) -> None:
-    one, two = (write_tar(tmp_path / f"{n}.tar", [*whole(f"{n}0"), *whole(f"{n}1")]) for n in "ab")
-    one.write_bytes(one.read_bytes() + two.read_bytes())
-    result = index_shard(one, Policy())
-    assert [row["key"] for row in result.kept] == ["a0", "a1"]
-    [row] = result.rejected
-    assert (row["key"], row["reason"]) == ("", Fault.DAMAGED_SHARD)
 
 
 @pytest.mark.parametrize("members", [[], [("README", b"hello"), (".hidden.jpg", b"x")]])
@@ -487,10 +388,6 @@ def test_nothing_is_written_by_the_name_of_a_member(tmp_path: Path) -> None:
     result = index_of(inside, members)
     assert len(result.kept) == 3
     assert sorted(p.name for p in tmp_path.rglob("*")) == ["a.tar", "inside"]
-
-
-def test_the_same_caption_has_the_same_name_everywhere() -> None:
-    assert verdicts.caption_id("a cat") == verdicts.caption_id("a cat") != verdicts.caption_id("a")
 
 
 @pytest.mark.parametrize(

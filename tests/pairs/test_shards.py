@@ -90,18 +90,6 @@ def test_names_and_places_are_those_of_the_standard_library(name: str) -> None:
     assert all(m.is_file for m in found)
 
 
-def test_names_of_200_characters_pair_up_in_every_format(tmp_path: Path) -> None:
-    for tar_format in (tarfile.GNU_FORMAT, tarfile.PAX_FORMAT):
-        path = tmp_path / f"{tar_format}.tar"
-        path.write_bytes(pack([*pair("k" * 196), *pair("l" * 196)], tar_format))
-        samples = list(read_samples(path))
-        assert [sample.key for sample in samples] == ["k" * 196, "l" * 196]
-        assert [sample.caption for sample in samples] == [
-            b"text " + b"k" * 196,
-            b"text " + b"l" * 196,
-        ]
-
-
 def test_global_pax_headers_and_binary_sizes_are_understood() -> None:
     packed = pack(pair("a"), tarfile.PAX_FORMAT, pax_headers={"comment": "made by a test"})
     assert summary(packed) == [("a", 2)]

@@ -13,7 +13,6 @@ from mispair.pairs.neighbours import similarity
 from mispair.pairs.neighbours.nearest import NOBODY, Nearest, Neighbours, best_first
 from mispair.pairs.neighbours.similarity import nearest_rows, unit_rows
 from mispair.pairs.neighbours.tfidf import nearest_texts, tfidf
-from tests.bench import similar_captions
 
 
 def naive(rows: np.ndarray, k: int) -> tuple[list[list[int]], list[list[float]]]:
@@ -97,15 +96,6 @@ def test_equal_vectors_have_equal_similarities(monkeypatch: pytest.MonkeyPatch) 
         # Then three of the copies of the next best.
         assert len({j % 40 for j in others[i][7:]}) == 1
         assert others[i][7:] == sorted(others[i][7:])
-
-
-def test_the_size_of_blocks_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    rows = unit_rows(vectors(500, 24))
-    whole = found(rows, 10)
-    assert whole[0] == naive(rows, 10)[0]
-    for side in (32, 250, 499):
-        small_blocks(monkeypatch, side)
-        assert found(rows, 10) == whole
 
 
 def test_the_order_of_rows_changes_nothing_but_their_names() -> None:
@@ -222,14 +212,6 @@ def test_places_that_nobody_took_are_marked() -> None:
     ((others, scores),) = best.portions()
     assert others.tolist() == [[NOBODY] * 3, [NOBODY - 1, NOBODY, NOBODY]]
     assert scores.tolist() == [[-np.inf] * 3, [-2.5, -np.inf, -np.inf]]
-
-
-def test_the_row_of_the_bench_for_a_gpu_tried_on_the_cpu() -> None:
-    what, seconds, against, share = similar_captions.on_a_gpu(3_000, "cpu")
-    assert "3,000 x 512 features on the CPU" in what
-    assert float(seconds.removesuffix(" s")) > 0
-    assert "min at 3 million" in against
-    assert share.endswith("% of peak")
 
 
 class Kept:

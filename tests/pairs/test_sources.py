@@ -199,13 +199,6 @@ def test_a_link_to_a_shard_is_a_shard(folder: Path) -> None:
     assert len(resolve_shards(str(folder))) == 13
 
 
-def test_thousands_of_shards_are_found(tmp_path: Path) -> None:
-    for number in range(2200):
-        (tmp_path / f"{number:05d}.tar").touch()
-    found = resolve_shards(str(tmp_path / "{00000..02199}.tar"))
-    assert [shard.stem for shard in found] == [f"{number:05d}" for number in range(2200)]
-
-
 def statistics(folder: Path, number: int, content: Any) -> None:
     text = content if isinstance(content, str) else json.dumps(content)
     (folder / f"{number:05d}_stats.json").write_text(text)

@@ -241,28 +241,6 @@ def test_at_rate_zero_nothing_changes_and_nothing_else_is_needed(prose, scheme):
     }
 
 
-def _one_shared(n):
-    return ["the same words", *_prose(n)][:1] * (n // 5) + _prose(n)[n // 5 :]
-
-
-def _twins(n):
-    texts = _prose(n)
-    return texts[: n // 10] * 2 + texts[n // 5 :]
-
-
-@pytest.mark.parametrize("form", [_one_shared, _twins])
-def test_random_changes_the_text_of_exactly_the_nominal_share(tmp_path, form):
-    corpus = Corpus(tmp_path, form(1000))
-    pairing, metadata = corpus.run("random", 0.3)
-    assert sorted(pairing["caption"]) == sorted(corpus.own)  # no caption is lost
-    assert (pairing["caption"] != corpus.own).sum() == 300
-    assert pairing["text_changed"].tolist() == (pairing["caption"] != corpus.own).tolist()
-    assert pairing["swapped"].sum() == 300
-    shares = ("nominal", "swapped_share", "text_changed_share")
-    assert [metadata[name] for name in shares] == ["0.3"] * 3
-    assert (metadata["identical_text_swaps"], metadata["note"]) == ("0", "")
-
-
 def test_random_says_why_texts_could_not_change(tmp_path):
     corpus = Corpus(tmp_path, ["a photo"] * 80 + _prose(20))
     pairing, metadata = corpus.run("random", 1)
@@ -427,27 +405,6 @@ def test_rewording_depends_on_the_key_only(scenes, tmp_path):
     assert part["caption"].tolist() == whole.loc[part.index, "caption"].tolist()
 
 
-def test_drop_leaves_out_content_words_of_any_corpus(prose):
-    pairing, metadata = prose.run("drop", 0.3, similar=[], truth=[])
-    dropped = total = 0
-    for key, text in pairing["caption"].items():
-        own = prose.own[key].split()
-        remaining = iter(own)
-        assert all(word in remaining for word in text.split())
-        # "A", "by" and "the" are stop words, and one-digit numbers do not count.
-        content = 5 if len(own[-1]) > 1 else 4
-        total += content
-        dropped += len(own) - len(text.split())
-        assert text.split()[:1] == ["A"]
-        assert {"by", "the"} <= set(text.split())
-    assert float(metadata["words_dropped_share"]) == dropped / total
-    assert abs(dropped / total - 0.3) < 4 * np.sqrt(0.21 / total)
-    assert metadata["swapped_share"] == "0.0"
-    _, metadata = prose.run("drop", 1, similar=[], truth=[])
-    assert metadata["note"].startswith("300 captions keep one content word")
-    assert float(metadata["words_dropped_share"]) == pytest.approx(1 - 300 / total)
-
-
 def test_a_reworded_caption_that_the_corpus_has_is_not_written_again(tmp_path):
     corpus = Corpus(tmp_path, ["a dog", "a dog barks"] * 50, groups=1)
     pairing, _ = corpus.run("drop", 0.5)
@@ -510,25 +467,22 @@ def test_two_interpreters_write_the_same_bytes(scenes):
         "for line in sys.stdin.read().splitlines():\n"
         "    assert cli.main(line.split('\\t')) == 0\n"
     )
-    results = []
-    for hash_seed in ("1", "2"):
-        lines = [
-            "\t".join(scenes.arguments(scheme, 0.3, name=f"{scheme}-{hash_seed}"))
-            for scheme in SCHEMES
-        ]
-        package = str(Path(files.__file__).parents[2])
-        subprocess.run(
-            [sys.executable, "-c", program],
-            input="\n".join(lines),
-            text=True,
-            check=True,
-            capture_output=True,
-            env={**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": package},
-        )
-        results.append([scenes.bytes(f"{scheme}-{hash_seed}") for scheme in SCHEMES])
-    assert results[0] == results[1]
-    scenes.run("drop", 0.3)
-    assert scenes.bytes() == results[0][SCHEMES.index("drop")]
+    lines = ["\t".join(scenes.arguments(scheme, 0.3, name=f"{scheme}-1")) for scheme in SCHEMES]
+    subprocess.run(
+        [sys.executable, "-c", program],
+        input="\n".join(lines),
+        text=True,
+        check=True,
+        capture_output=True,
+        env={
+            **os.environ,
+            "PYTHONHASHSEED": "1",  # that of the tests is drawn
+            "PYTHONPATH": str(Path(files.__file__).parents[2]),
+        },
+    )
+    for scheme in SCHEMES:
+        scenes.run(scheme, 0.3)
+        assert scenes.bytes() == scenes.bytes(f"{scheme}-1")
 
 
 @pytest.fixture

@@ -10,7 +10,6 @@ import pandas as pd
 import pyarrow.parquet as pq
 import pytest
 
-from mispair.cli import main
 from mispair.core import files
 from mispair.pairs.index.index import caption_id
 from mispair.pairs.neighbours import nearest
@@ -177,14 +176,6 @@ def test_portions_are_put_together(corpus: Path, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(nearest, "PORTION", 3)
     pd.testing.assert_frame_equal(find(corpus, corpus / "s2"), whole)
     assert pq.ParquetFile(corpus / "s2").num_row_groups == 4
-
-
-def test_the_command_line_takes_the_rules_form(corpus: Path) -> None:
-    arguments = ["--corpus", str(corpus / "corpus.parquet"), "--similar", str(corpus / "s")]
-    arguments += ["--index", str(corpus / "a.parquet"), str(corpus / "b.parquet")]
-    empty = ["--features", "--feature-rows"]
-    assert main(["find-similar-captions", *arguments, *empty]) == 0
-    assert len(files.read_parquet(corpus / "s")[0]) == len(distinct())
 
 
 def test_nothing_but_the_table_stays(corpus: Path) -> None:

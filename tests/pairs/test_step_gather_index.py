@@ -176,28 +176,6 @@ def test_texts_of_several_lines_need_a_decision(
     assert values["caption_several_lines_share"] == lines / 100
 
 
-def test_excluded_pairs_count_towards_the_limit(
-    tmp_path: Path, capsys: pytest.CaptureFixture
-) -> None:
-    rows = [pair(str(number), image=str(number % 7)) for number in range(10)]
-    table = write_group(tmp_path, "0000", rows)
-    assert gather([table], tmp_path / "keep") == 0
-    assert gather([table], tmp_path / "first", "--duplicate-images", "first") == 2
-    assert "3 of 10 samples" in capsys.readouterr().err
-    assert not list((tmp_path / "first").iterdir())
-
-
-def test_shards_that_break_off_stop_the_run_though_they_are_few_samples(
-    tmp_path: Path, capsys: pytest.CaptureFixture
-) -> None:
-    kept = [pair(f"{number:03d}", shard=f"{number % 4}.tar") for number in range(400)]
-    one = [fault("", "damaged-shard", "4.tar")]
-    assert gather([write_group(tmp_path, "0000", kept, one)], tmp_path / "one") == 0
-    two = [*one, fault("", "lost-worker", "3.tar")]
-    assert gather([write_group(tmp_path, "0000", kept, two)], tmp_path / "two") == 2
-    assert "2 of 5 shards (40.00 %)" in capsys.readouterr().err
-
-
 def test_keys_in_several_shards_stop_the_run(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
     tables = [write_group(tmp_path, group, [pair("same")]) for group in ("0000", "0001")]
     assert gather(tables, tmp_path / "out") == 2

@@ -122,15 +122,6 @@ def test_the_order_of_texts_changes_nothing_but_their_names() -> None:
             assert by_old_number[:4] == straight[old][:4]
 
 
-def test_progress_ends_at_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_SIDE", 30)
-    shares: list[float] = []
-    found(captions(100, 9), 3, progress=shares.append)
-    assert shares == sorted(shares)
-    assert len(shares) == 4
-    assert shares[-1] == 1
-
-
 @pytest.mark.parametrize(
     ("one", "near", "far"),
     [("桌子上有一个红色的圆形", "墙边有一个红色的圆形", "海滩日落"),

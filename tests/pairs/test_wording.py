@@ -166,28 +166,6 @@ def test_nothing_else_of_a_sentence_changes():
             assert rest[0] == rest[1], (caption, feature)
 
 
-@pytest.mark.parametrize("rate", [0.1, 0.3, 1.0])
-def test_features_go_at_the_rate_and_small_rates_are_nested_in_large_ones(rate):
-    captions = _sentences(2000)
-    starts = _starts(len(captions))
-    missing = reword_features(captions, starts, rate, ABSENT)
-    spurious = reword_features(captions, starts, rate, PARTNERS)
-    named = [set(read_caption(caption)) for caption in captions]
-    left = [set(read_caption(caption)) for caption in missing.captions]
-    assert missing.total == sum(map(len, named))
-    assert missing.changed == missing.total - sum(map(len, left))
-    noise = 4 * math.sqrt(rate * (1 - rate) / missing.total)
-    assert abs(missing.changed / missing.total - rate) <= noise
-    assert missing.spared == 0
-    # Single values of a kind have nothing to be replaced by.
-    assert spurious.changed + spurious.spared == missing.changed
-    only = sum(len(a - b - set(PARTNERS)) for a, b in zip(named, left, strict=True))
-    assert spurious.spared == only > 0
-    larger = reword_features(captions, starts, min(1.0, 2 * rate), ABSENT).captions
-    for few, more in zip(left, larger, strict=True):
-        assert set(read_caption(more)) <= few
-
-
 def test_missing_and_spurious_agree_with_a_loop_over_features():
     captions = _sentences(100)
     starts = _starts(100)
@@ -262,15 +240,6 @@ def test_a_content_word_always_stays_and_stop_words_never_go():
         assert has == min(had, 1)
     assert done.captions[2:5] == ["sunset", "it is on the", "a - & b"]
     assert done.spared == 4
-
-
-def test_words_dropped_at_a_small_rate_are_dropped_at_a_large_one():
-    captions = PROSE * 50
-    starts = _starts(len(captions))
-    small, large = (leave_out_words(captions, starts, rate).captions for rate in (0.3, 0.7))
-    for few, more in zip(small, large, strict=True):
-        remaining = iter(few.split())
-        assert all(word in remaining for word in more.split())
 
 
 def test_draws_of_a_key_are_splitmix_started_at_its_keyed_hash():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from bench.rates import write_rates
 from mispair.core.benchmarks import Benchmark
 from mispair.core.registry import step_names
 from mispair.core.work import Work
@@ -22,7 +23,6 @@ from mispair.planning.rates import (
     name_of,
     read_rates,
 )
-from tests.bench.rates import write_rates
 
 
 def record(seconds, pairs, *, step="index_shards", variant="", megabytes=100.0):

@@ -20,8 +20,8 @@ from mispair.pretraining.report.claims import (
 )
 from mispair.pretraining.report.pages import PAGES
 from mispair.pretraining.report.rows import rows as of_pretraining
-from mispair.report import questions, rules, studies, texts
-from mispair.report.charts import Drawing, Hole
+from mispair.report import questions, rules, studies
+from mispair.report.charts import Drawing
 from mispair.report.figures import draw_of
 from mispair.report.judge import Verdict, judge
 from mispair.report.statistics import effect_of_mean
@@ -118,15 +118,6 @@ def test_every_sentence_renders_for_each_outcome(outcome: Any) -> None:
     answer = replace(answer, lead=(replace(answer.lead[0], outcome=outcome),))
     assert answer.sentence.endswith(".")
     assert answer.limit.endswith(".")
-
-
-def test_without_the_study_figures_name_the_command() -> None:
-    assert judged(Tables({})).outcome == "not measured"
-    assert not PAGES.tables(Tables({}), 0.95)
-    for figure in studies.figures("pretraining"):
-        hole = draw_of(figure.name)(Tables({}))
-        assert isinstance(hole, Hole)
-        assert "config/pretraining-captions.yaml" in texts.text(hole.reason)
 
 
 def test_the_table_compares_each_scheme_with_clean_captions() -> None:

@@ -13,12 +13,12 @@ from pathlib import Path
 import pytest
 import yaml
 
+from bench import page, readme
+from bench import run as bench_run
 from mispair import config
 from mispair.core.files import UserError
 from mispair.evaluation import purity
 from mispair.report.study_modules import every_pages
-from tests.bench import page, readme
-from tests.bench import run as bench_run
 
 ROOT = Path(__file__).resolve().parents[2]
 README = ROOT / "README.md"

@@ -12,8 +12,8 @@ from typing import Any
 import pandas as pd
 import pytest
 
+from bench import readme
 from mispair.core.files import UserError
-from tests.bench import readme
 
 README = Path(__file__).resolve().parents[2] / "README.md"
 KEYS = [*readme.CLAIMS, *readme.REPAIR]

@@ -93,7 +93,7 @@ def test_each_picture_has_its_caption(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_a_batch_that_fails_costs_its_own_captions_only(tmp_path: Path) -> None:
     index = shards(tmp_path, number=1)
-    captions, _ = caption(tmp_path, index, "fails", stall=6.0)
+    captions, _ = caption(tmp_path, index, "fails", stall=3.0)
     reasons = [written.reason for written in captions]
     assert reasons == [faults.FAILED] * 6 + [None] * 4
     assert {written.text for written in captions[:6]} == {""}

@@ -151,13 +151,6 @@ def test_few_trusted_pairs_are_all_learned_from(corpus: Path) -> None:
     assert "held_out" not in read(corpus)[1]
 
 
-def test_a_training_that_diverges_is_explained(
-    corpus: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert run(corpus, *SMALL, "--lr", "1e30") == 2
-    assert "recaption_pairs: the loss of step" in capsys.readouterr().err
-
-
 @pytest.mark.parametrize(
     ("keys", "message"),
     [
@@ -212,8 +205,10 @@ def test_a_given_table(corpus: Path) -> None:
     assert read(corpus, "other")[1]["revision"] != metadata["revision"]
 
 
-@pytest.mark.parametrize("join", ["url", "sha256", "json:uid", "json:meta.id"])
-@pytest.mark.parametrize("form", ["folder", "glob", "list"])
+@pytest.mark.parametrize(
+    ("join", "form"),
+    [("url", "folder"), ("sha256", "glob"), ("json:uid", "list"), ("json:meta.id", "folder")],
+)
 def test_a_given_table_joins_by_texts_of_the_json(join: str, form: str, corpus: Path) -> None:
     pairs, _ = files.read_parquet(corpus / "corpus.parquet")
     column = join.removeprefix("json:") if join != "json:meta.id" else join
@@ -285,7 +280,7 @@ def pictures(corpus: Path) -> Path:
     return corpus
 
 
-def test_a_function_of_the_users(pictures: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_function_of_the_users(pictures: Path) -> None:
     name = "tests.repair.made_up:colours"
     assert run(pictures, "--captioner", name, "--batch-size", "5", pictures=True) == 0
     table, metadata, record = read(pictures)
@@ -295,10 +290,6 @@ def test_a_function_of_the_users(pictures: Path, capsys: pytest.CaptureFixture[s
     assert metadata["captioner"] == name
     assert len(metadata["revision"]) == 16
     assert record["usable"] == 12
-    settings = ["--captioner", "tests.repair.made_up:fails", "--batch-size", "1"]
-    assert run(pictures, *settings, "--stall-seconds", "8", pictures=True, out="bad") == 2
-    assert "max_failed_share" in capsys.readouterr().err
-    assert not (pictures / "bad" / "recaptions.parquet").exists()
 
 
 @pytest.mark.parametrize("name", ["nothing", "repeats"])

@@ -16,11 +16,11 @@ import pandas as pd
 import pytest
 from PIL import Image
 
+from bench import pictures as gallery
 from mispair.core.files import UserError
 from mispair.report import charts, studies, style
 from mispair.report.figures import compose, few_colours, printed
 from mispair.report.tables import Tables, tidy
-from tests.bench import pictures as gallery
 from tests.pretraining import pretraining_run
 from tests.report.made_up_tables import EVIL, measured
 from tests.simulation import scaling_run
@@ -153,14 +153,6 @@ def test_many_arms_sets_and_models_are_still_drawn(name):
     assert len(json.dumps(spec, separators=(",", ":"))) < 600_000
     heights = [view["height"] for view in _sized(spec) if isinstance(view.get("height"), int)]
     assert sum(heights) < 8_000
-
-
-def test_a_page_of_fifty_arms_on_twelve_sets_stays_below_two_megabytes():
-    size = {"rates": 13, "seeds": 5, "sets": 12, "neurons": 512}
-    names = [figure.name for figure in studies.figures("image_text")]
-    specs = [json.dumps(composed(name, **size)[0], separators=(",", ":")) for name in names]
-    # The rest is for words and tables.
-    assert sum(map(len, specs)) < 1_800_000
 
 
 def _sized(node: Any) -> Iterator[dict[str, Any]]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import replace
-from html import unescape
 from pathlib import Path
 from typing import Any, get_args
 
@@ -24,6 +23,7 @@ from mispair.simulation.report import study as simulation
 from mispair.stepsize.report import study as stepsize
 from mispair.stepsize.settings import PartName
 from mispair.sufficiency.report import study as sufficiency
+from tests.visible_words import words
 
 RULES = Path(__file__).parents[2] / "workflow/rules"
 EVIL = "<script>alert('x')</script>"
@@ -46,12 +46,6 @@ RECORD: dict[str, Any] = {
         {"rule": "write_report", "wildcards": {}, "output": ["reports/index.html"], "because": 0},
     ],
 }  # fmt: skip
-
-
-def words(html: str) -> str:
-    """Return what a reader sees of a page."""
-    html = re.sub(r"<(script|style)\b.*?</\1>", "", html, flags=re.DOTALL)
-    return re.sub(r"\s+", " ", unescape(re.sub(r"<[^>]+>", "", html)))
 
 
 def test_steps_and_sections_are_real() -> None:

@@ -7,7 +7,6 @@ import re
 from pathlib import Path
 from typing import Any
 
-import html5lib
 import pandas as pd
 import pytest
 
@@ -19,7 +18,8 @@ from mispair.report.pages.claims_table import COLUMNS
 from mispair.report.pages.content import judged
 from mispair.report.questions import Question
 from mispair.report.tables import Tables
-from tests.made_up_tables import EVIL, made_up, write_site
+from tests.made_up_tables import EVIL, light_pictures, made_up, write_site
+from tests.visible_words import parsed, words
 
 SETS = ["digits", "a b", "../x", "A B", EVIL, *(f"set-{number}" for number in range(7))]
 
@@ -31,39 +31,16 @@ PIECES = (LARGEST_SHEET, 600_000)
 def large(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[Path]]:
     """Write the site of fifty arms on twelve evaluation sets, all studies and every figure."""
     folder = tmp_path_factory.mktemp("large")
-    # What is drawn is looked at elsewhere; pages take pictures in up to a size that this exceeds.
-    picture = f'<svg xmlns="http://www.w3.org/2000/svg" width="9" height="9">{" " * 50_000}</svg>'
-    patched = pytest.MonkeyPatch()
-    patched.setattr("vl_convert.vegalite_to_svg", lambda *args, **kwargs: picture)
     sheet, gallery = (f'<div class="piece">{"pictures " * (size // 9)}</div>' for size in PIECES)
-    tables = made_up(50, SETS, models=2)
-    parts = write_site(tables, folder, sheet=sheet, gallery=gallery)
-    patched.undo()
+    # Pages take pictures in up to a size that this exceeds.
+    with light_pictures(50_000):
+        parts = write_site(made_up(50, SETS, models=2), folder, sheet=sheet, gallery=gallery)
     return folder, parts
 
 
 def questions() -> list[Question]:
     """Return the questions of all studies."""
     return [question for pages in study_modules.every_pages() for question in pages.questions]
-
-
-def words(html: str) -> str:
-    """Return what a reader sees of a page."""
-    root = html5lib.parse(html, treebuilder="etree", namespaceHTMLElements=False)
-    skipped = {id(inner) for tag in ("script", "style") for inner in root.iter(tag)}
-    texts = [
-        text
-        for node in root.iter()
-        for text in ((node.text if id(node) not in skipped else ""), node.tail)
-        if text
-    ]
-    return " ".join(" ".join(texts).split())
-
-
-def parsed(html: str) -> Any:
-    """Parse a page as the standard says; any error is raised."""
-    parser = html5lib.HTMLParser(strict=True, namespaceHTMLElements=False)
-    return parser.parse(html)
 
 
 def test_the_site_of_fifty_arms_on_twelve_sets_is_small(large: tuple[Path, list[Path]]) -> None:

@@ -10,7 +10,7 @@ from axe_playwright_python.sync_playwright import Axe
 
 from mispair.pairs.report import contact_sheet
 from tests.browser import CHROMIUM, Window, broken_links, empty_plots, window
-from tests.made_up_tables import EVIL, made_up, write_site
+from tests.made_up_tables import EVIL, light_pictures, made_up, write_site
 
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium is installed")
 
@@ -21,7 +21,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     sample = contact_sheet.Sample("key " + EVIL, None, EVIL, f"shuffled {EVIL}", True)
     sheet = contact_sheet.fragment([sample], 0.5, 96)
     tables = made_up(4, ["digits", EVIL], seeds=2, trials=2, models=1)
-    write_site(tables, folder, sheet=sheet, title=f"Title {EVIL}")
+    with light_pictures():  # the browser draws the charts itself
+        write_site(tables, folder, sheet=sheet, title=f"Title {EVIL}")
     return folder
 
 

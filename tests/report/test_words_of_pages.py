@@ -10,7 +10,7 @@ import pytest
 from mispair.report import studies
 from mispair.report.figures import compose
 from tests.browser import CHROMIUM, Window, window
-from tests.made_up_tables import made_up, write_site
+from tests.made_up_tables import light_pictures, made_up, write_site
 from tests.report.test_reporting_page import NOTHING, make_run, report
 from tests.visible_words import LANDING, STUDY, visible_words
 
@@ -87,7 +87,8 @@ in_browser = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium is install
 def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Write the site of a few arms and two presets."""
     folder = tmp_path_factory.mktemp("small")
-    write_site(made_up(6, ["digits"], trials=3), folder)
+    with light_pictures():
+        write_site(made_up(6, ["digits"], trials=3), folder)
     return folder
 
 

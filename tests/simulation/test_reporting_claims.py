@@ -113,11 +113,6 @@ def test_counts_are_scaled_to_the_number_of_features():
     assert of[50]["nearly-all"].bound == pytest.approx(47.5)
 
 
-def test_one_primary_claim():
-    assert [claim.key for claim in claims.CLAIMS if claim.primary] == ["filtered-accuracy"]
-    assert len(claims.CLAIMS) <= 16
-
-
 # Controls: the same effect on other rows
 
 OTHER_TEST = "By the test of the other preset"
@@ -374,17 +369,6 @@ def test_each_preset_is_judged_on_its_own_rows():
     tables = Tables({"simulation": tidy("simulation", rows)})
     assert [preset for preset, _ in claims.scopes(tables)] == ["as-written", "as-run"]
     assert claims.scopes(Tables({})) == []
-
-
-def test_without_runs_nothing_is_measured():
-    for claim in claims.CLAIMS:
-        assert judge(claim, Tables({}), 0.95).outcome == UNMEASURED, claim.key
-        assert claim.needs
-
-
-def test_every_claim_is_in_one_question():
-    keys = [key for question in claims.QUESTIONS for key in question.claims]
-    assert sorted(keys) == sorted(claim.key for claim in claims.CLAIMS)
 
 
 @pytest.mark.parametrize("outcome", [name for name in OUTCOMES if name != UNMEASURED])

@@ -123,34 +123,6 @@ def test_conditions_share_their_draws(model: str) -> None:
         assert float((low.misaligned & ~high.misaligned).float().mean()) < 0.01
 
 
-def as_run_pairs(
-    generator: torch.Generator, n: int, study: Study, rate: float
-) -> tuple[Tensor, ...]:
-    """Codes as the study drew them before it knew any other model."""
-    codes = torch.rand(2, n, study.d, generator=generator) < study.latent_density
-    redrawn = torch.rand(n, generator=generator) < rate
-    image, other = codes.float()
-    return image, torch.where(redrawn[:, None], other, image), redrawn
-
-
-def test_as_run_pairs_and_samples_are_what_they_were() -> None:
-    image, text, redrawn = as_run_pairs(draws().generator("x"), 500, STUDY, 0.3)
-    pairs = pairs_of(STUDY, 0.3)
-    assert torch.equal(pairs.image, image)
-    assert torch.equal(pairs.text, text)
-    assert torch.equal(pairs.misaligned, redrawn)
-
-    sample = low_quality(STUDY)
-    generator = draws().generator("filter")
-    image, text, redrawn = as_run_pairs(generator, STUDY.low_quality_pairs, STUDY, 0.3)
-    noise = torch.randn(STUDY.low_quality_pairs, STUDY.d1, generator=generator) * 0.24
-    assert torch.equal(sample.pairs.misaligned, redrawn)
-    assert torch.equal(sample.text.dense(), torch.addmm(noise, text, dictionaries().text))
-    assert torch.equal(sample.image.dense(), image @ dictionaries().image)
-    assert isinstance(sample.text, CodedSample)
-    assert torch.equal(sample.text.noise, noise)
-
-
 def test_fresh_noise_comes_in_the_form_that_is_asked_for() -> None:
     study = changed(STUDY, noise_draws="projected")
     fresh, stored = draw_fresh_noise(draws(), draws().generator("x"), 7, 0.5, study)

@@ -395,22 +395,25 @@ def test_devices_train_stacked_trials_alike(study: Study, device: str) -> None:
         )
 
 
-@pytest.mark.parametrize("arm", ["raw", "filtered"])
-def test_float32_and_float64_agree(arm: str) -> None:
+def test_float32_and_float64_agree() -> None:
     """The same draws in both: what differs is the rounding of 240 steps and of the decoder."""
-    single = run_trials(AS_WRITTEN, [0.2], [0])[0.2, 0][arm]
     in_double = AS_WRITTEN.model_copy(update={"precision": "float64"})
-    exact = run_trials(in_double, [0.2], [0])[0.2, 0][arm]
-    assert main_value(AS_WRITTEN, single, "purified_features") == main_value(
-        AS_WRITTEN, exact, "purified_features"
-    )
-    for metric in ("purified_magnitude", "silhouette"):
-        ours, theirs = (main_value(AS_WRITTEN, rows, metric) for rows in (single, exact))
-        assert ours == pytest.approx(theirs, abs=1e-3)
-    ours, theirs = (main_value(AS_WRITTEN, rows, "accuracy") for rows in (single, exact))
-    assert ours == pytest.approx(theirs, abs=0.0101)  # two of 200 images
-    losses = [[row["value"] for row in rows if row["metric"] == "loss"] for rows in (single, exact)]
-    assert losses[0] == pytest.approx(losses[1], rel=1e-3)
+    both = [run_trials(study, [0.2], [0])[0.2, 0] for study in (AS_WRITTEN, in_double)]
+    for arm in ("raw", "filtered"):
+        found = [arms[arm] for arms in both]
+
+        def of_arm(metric: str, found: list = found) -> list[float]:
+            return [main_value(AS_WRITTEN, rows, metric) for rows in found]
+
+        single, exact = of_arm("purified_features")
+        assert single == exact
+        for metric in ("purified_magnitude", "silhouette"):
+            single, exact = of_arm(metric)
+            assert single == pytest.approx(exact, abs=1e-3)
+        single, exact = of_arm("accuracy")
+        assert single == pytest.approx(exact, abs=0.0101)  # two of 200 images
+        single, exact = ([r["value"] for r in rows if r["metric"] == "loss"] for rows in found)
+        assert single == pytest.approx(exact, rel=1e-3)
 
 
 def test_dictionaries_as_axes_are_the_same_by_rotation(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -595,12 +598,3 @@ def test_rows_carry_what_tells_them_apart() -> None:
         "metric": "accuracy", "value": 0.5,
         "trained_on": "raw", "spurious_probability": 0.2, "trial": 3, "seed": 1,
     }  # fmt: skip
-
-
-def test_cuda_without_cuda_is_a_clear_error(
-    tmp_path: Path, settings: simulate.Settings, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    wanted = settings.model_copy(update={"device": "cuda"})
-    with pytest.raises(UserError, match="Set device to auto or cpu"):
-        simulate.run(wanted, **job(tmp_path, "x.json", [0]))

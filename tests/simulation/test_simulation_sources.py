@@ -95,23 +95,6 @@ def test_a_fresh_batch_depends_on_seed_trial_arm_and_step_only() -> None:
     assert len({first, *others}) == 5
 
 
-def test_as_run_fresh_batches_are_what_they_were() -> None:
-    batch = fresh_source(STUDY).batch(4)
-    generator = draws().generator("raw", 4)
-    codes = (torch.rand(2, 40, 10, generator=generator) < 0.1).float()
-    redrawn = torch.rand(40, generator=generator) < 0.3
-    image, text = coded(batch.image), coded(batch.text)
-    assert torch.equal(image.codes, codes[0])
-    assert torch.equal(text.codes, torch.where(redrawn[:, None], codes[1], codes[0]))
-    assert text.fresh is not None
-    assert torch.equal(text.fresh.seen, torch.randn(40, 12, generator=generator))
-    assert torch.equal(text.fresh.unseen, torch.randn(12, 60, generator=generator))
-    assert text.fresh.std == 0.24
-    assert (image.fresh, image.stored, text.stored) == (None, None, None)
-    assert image.rows is DICTIONARIES.image
-    assert text.rows is DICTIONARIES.text
-
-
 def test_fresh_batches_have_noise_on_both_sides_where_asked() -> None:
     study = changed(STUDY, image_noise=0.5, noise_draws="full", batch_size=2000)
     batch = fresh_source(study).batch(0)

@@ -389,17 +389,6 @@ def test_runs_side_by_side_are_those_alone(name: str) -> None:
         torch.testing.assert_close(ours.phases.norms_second, single.phases.norms_second)
 
 
-def test_one_run_side_by_side_is_that_run() -> None:
-    plan = Plan(WRITTEN, 1, STEPS)
-    (ours,) = train_side_by_side([start(WRITTEN)], [Drawn()], plan)
-    assert torch.equal(
-        ours.encoders.weights, train(start(WRITTEN), Drawn().batch, plan).encoders.weights
-    )
-    (failed,) = train_side_by_side([start(WRITTEN)], [Poisoned()], plan)
-    assert isinstance(failed, Diverged)
-    assert failed.step == 5
-
-
 def test_nothing_more_is_drawn_once_all_runs_have_failed() -> None:
     asked = []
 
@@ -542,23 +531,6 @@ def test_a_training_that_failed_is_not_kept() -> None:
 # Lesser promises ---------------------------------------------------------------------------------
 
 
-def test_training_lowers_the_loss_leaves_the_start_alone_and_ends_on_unit_rows() -> None:
-    begin = start(RUN)
-    before = begin.weights.clone()
-    trained = train(begin, Drawn().batch, Plan(RUN, EPOCHS, STEPS))
-    assert trained.losses.shape == (EPOCHS, STEPS)
-    assert trained.losses[-1].mean() < 0.9 * trained.losses[0].mean()
-    assert torch.equal(begin.weights, before)
-    norms = trained.encoders.weights.norm(dim=2)
-    torch.testing.assert_close(norms, torch.ones_like(norms))
-
-
-def test_weights_that_need_not_be_of_unit_norm_are_not() -> None:
-    trained = train(start(WRITTEN), Drawn().batch, Plan(WRITTEN, 1, STEPS))
-    norms = trained.encoders.weights.norm(dim=2)
-    assert float((norms - 1).abs().min()) > 1e-3
-
-
 @pytest.mark.parametrize("study", [WRITTEN, RUN], ids=["as written", "as run"])
 def test_step_size_decays_after_the_given_epochs(study: Study) -> None:
     data = Drawn().batch
@@ -598,10 +570,6 @@ def test_the_watcher_meets_every_step_before_its_update() -> None:
     assert trained.phases.second is not None
     assert not thresholds[trained.phases.second - 1].any()
     assert thresholds[trained.phases.second].all()
-
-
-def test_a_plan_has_the_steps_of_all_epochs() -> None:
-    assert Plan(WRITTEN, 3, 7).steps == 21
 
 
 # Encoders ----------------------------------------------------------------------------------------

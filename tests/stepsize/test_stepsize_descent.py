@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from bench.stepsize import naive
 from mispair.stepsize.activations import ACTIVATIONS
 from mispair.stepsize.data_sets import MADE, start_weights
 from mispair.stepsize.descent import Curves, Stack, accuracy, descend
 from mispair.stepsize.phases import first_below, phases
-from tests.bench.stepsize import naive
 
 
 def stack(

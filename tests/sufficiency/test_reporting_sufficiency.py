@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
-import re
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -24,7 +22,6 @@ from mispair.report.tables import Tables, tidy
 from mispair.sufficiency.report import claims
 from mispair.sufficiency.report.checks import CHECKS, checks
 from mispair.sufficiency.report.pages import PAGES
-from tests.made_up_tables import write_site
 from tests.sufficiency import sufficiency_run as run
 
 
@@ -282,17 +279,6 @@ def test_each_section_of_the_page_has_a_figure_or_a_table() -> None:
         "At the published size",
         "Checks",
     }
-
-
-def test_a_run_of_this_study_alone_begins_with_it(tmp_path: Path) -> None:
-    rows = run.everything()
-    write_site(tables(rows), tmp_path, draw=False)
-    front = (tmp_path / "index.html").read_text()
-    runs = {(row["tree"], row["seed"]) for row in rows if "seed" in row}
-    assert f"This run: {len(runs)} runs of the sufficiency study." in front
-    first = re.search(r'class="card">\s*<div>\s*<h2>(.*?)</h2>', front)
-    assert first is not None
-    assert "approximately sufficient" in first[1]
 
 
 @pytest.mark.parametrize("name", [figure.name for figure in studies.figures("sufficiency")])

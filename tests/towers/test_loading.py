@@ -15,7 +15,6 @@ import open_clip
 import pytest
 import timm
 import torch
-from PIL import Image
 from safetensors.torch import load_file, save_file
 
 from mispair.core import files
@@ -92,41 +91,6 @@ def test_the_towers_that_come_with_mispair() -> None:
         assert "".join(short.tokenizer.tokenize(word)) == word + "</w>"
     lengths = [(tokenizer(["a red circle"]) > 0).sum() for tokenizer in (short, whole)]
     assert lengths[0] == lengths[1]
-
-
-@pytest.mark.parametrize("custom_text", [False, True])
-def test_a_native_vision_transformer(custom_text: bool, tmp_path: Path) -> None:
-    definition = json.loads(json.dumps(NATIVE))
-    if custom_text:
-        definition["model_cfg"]["custom_text"] = True
-        definition["model_cfg"]["text_cfg"]["proj_type"] = "linear"
-    towers = loading.load_towers(build(tmp_path / "vit", definition))
-    check(towers, 16)
-    assert towers.image_projection.shape == (32, 24)
-    assert towers.text_projection.shape == (16, 24)
-    assert towers.preprocess(Image.new("L", (30, 20))).shape == (3, 16, 16)
-
-
-def test_attention_pooling_is_refused(tmp_path: Path) -> None:
-    definition = json.loads(json.dumps(NATIVE))
-    definition["model_cfg"]["vision_cfg"] = {
-        "image_size": 32,
-        "layers": [1, 1, 1, 1],
-        "width": 8,
-        "head_width": 32,
-    }
-    folder = build(tmp_path / "resnet", definition)
-    with pytest.raises(files.UserError, match=r"attention pooling.*bias.*timm_proj"):
-        loading.load_towers(folder)
-
-
-def test_a_linear_text_projection_with_a_bias_is_refused(tmp_path: Path) -> None:
-    definition = json.loads(json.dumps(NATIVE))
-    definition["model_cfg"]["custom_text"] = True
-    definition["model_cfg"]["text_cfg"].update(proj_type="linear", proj_bias=True)
-    folder = build(tmp_path / "bias", definition)
-    with pytest.raises(files.UserError, match=r"text tower.*bias"):
-        loading.load_towers(folder)
 
 
 def test_missing_parts_are_named(tmp_path: Path) -> None:

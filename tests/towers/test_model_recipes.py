@@ -149,10 +149,6 @@ def native_shapes(config: dict) -> dict[str, tuple[int, ...]]:
     )
 
 
-def shapes_of(weights: Weights) -> dict[str, tuple[int, ...]]:
-    return {name: tuple(value.shape) for name, value in weights.items()}
-
-
 # A reference forward, in double precision ---------------------------------------------------------
 
 
@@ -510,14 +506,6 @@ def test_a_wrong_recipe_is_an_error_that_names_the_nearest(
         choose(shapes, **entry)
     for part in parts:
         assert re.search(part, str(caught.value))
-
-
-def test_a_file_of_the_one_shape_into_a_tower_of_the_other_is_never_a_part() -> None:
-    lacking = laclip.cc(SMALL).misfit(cc_shapes(qk_norm=False))
-    assert (len(lacking.missing), lacking.unexpected, lacking.shapes) == (8, [], [])
-    surplus = laclip.cc(SMALL, qk_norm=False).misfit(cc_shapes())
-    assert (surplus.missing, len(surplus.unexpected), surplus.shapes) == ([], 8, [])
-    assert laclip.cc(SMALL).misfit(cc_shapes()).size == 0
 
 
 def test_files_from_before_custom_text_towers_are_read() -> None:

@@ -146,12 +146,11 @@ class Own:
     """A type of the trainer's own."""
 
 
-@pytest.mark.parametrize("content", ["model", "beside", "with a model"])
+@pytest.mark.parametrize("content", ["beside", "with a model"])
 def test_the_command_for_an_own_file_writes_its_weights(content: str, tmp_path: Path) -> None:
     model = nn.Linear(2, 2)
     path = tmp_path / "my model.pt"
     kinds = {
-        "model": model,
         "beside": {"state_dict": model.state_dict(), "settings": Own(), "epoch": 3},
         "with a model": {"net": model, "settings": {"a": Own()}},
     }

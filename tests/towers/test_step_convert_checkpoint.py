@@ -16,7 +16,6 @@ import pytest
 import torch
 from huggingface_hub import ModelCard
 
-from mispair.cli import main
 from mispair.core.files import UserError, read_json
 from mispair.core.registry import step_module
 from mispair.towers.checkpoints import laclip, model_recipes
@@ -341,33 +340,3 @@ def test_an_entry_that_is_no_file_of_weights(
 ) -> None:
     with pytest.raises(UserError, match=message):
         convert(entry, [], tmp_path / "towers")
-
-
-@pytest.mark.usefixtures("small")
-def test_the_step_runs_from_the_command_line(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    path = trainer_file(tmp_path / "cc.pt", random_weights(cc_shapes()))
-    command = ["convert-checkpoint", "--checkpoint", str(path), "--towers", str(tmp_path / "out")]
-    spec = json.dumps(CC | {"checkpoint": str(path)})
-    assert main([*command, "--spec", spec]) == 0
-    assert load_towers(tmp_path / "out").context_length == SMALL.context_length
-    assert main([*command, "--spec", json.dumps(CC | {"quick_gelu": True})]) == 2
-    assert "take out quick_gelu" in capsys.readouterr().err
-
-
-@pytest.mark.slow
-def test_a_file_of_the_public_size(tmp_path: Path) -> None:
-    generator = torch.Generator().manual_seed(0)
-    weights = {
-        name: (0.02 * torch.randn(shape, generator=generator)).half()
-        for name, shape in cc_shapes(laclip.PUBLIC).items()
-    }
-    path = trainer_file(tmp_path / "cc12m_laclip.pt", weights)
-    towers = load_towers(convert(CC, [path], tmp_path / "towers"))
-    images = torch.randn(1, 3, 224, 224, generator=generator)
-    features = towers.image_features(images) @ towers.image_projection
-    expected = cc_images(images.double().numpy(), weights, laclip.PUBLIC)
-    assert features.shape == (1, 512)
-    np.testing.assert_allclose(features.numpy(), expected, rtol=0, atol=1e-5)
-    assert towers.context_length == 77

@@ -6,8 +6,6 @@ import io
 import os
 import shutil
 import signal
-import subprocess
-import sys
 import tarfile
 import time
 from pathlib import Path
@@ -21,7 +19,6 @@ from safetensors.torch import load_file, save_file
 
 from mispair.cli import main
 from mispair.core import files
-from mispair.core.provenance import PACKAGE
 from mispair.pairs.index import reading
 from mispair.pairs.index.image_limits import ImageLimits
 from mispair.pairs.index.image_list import list_images
@@ -223,74 +220,11 @@ def test_an_index_of_nothing(corpus: Path, towers: Path, tmp_path: Path) -> None
     assert (record["images"], record["images_per_s"]) == (0, 0)
 
 
-def test_memory_that_runs_out_is_in_the_record(
-    corpus: Path, towers: Path, tmp_path: Path, monkeypatch
-) -> None:
-    encode(corpus, towers, tmp_path / "whole")
-    whole = loading.Towers.image_features
-
-    def limited(self: loading.Towers, images: torch.Tensor) -> torch.Tensor:
-        if len(images) > 1:
-            raise torch.OutOfMemoryError("CUDA out of memory.")
-        return whole(self, images)
-
-    monkeypatch.setattr(loading.Towers, "image_features", limited)
-    assert encode(corpus, towers, tmp_path / "halved")["batch_size"] == 1
-    a, b = (files.read_tensors(tmp_path / n / "features")[0] for n in ("whole", "halved"))
-    assert np.allclose(a["image_features"], b["image_features"], atol=1e-6)
-
-
 # A job that was killed ------------------------------------------------------------------------
-
-SLOWLY = """
-import sys, time
-import torch
-torch.set_num_threads(1)
-from mispair.towers.encoding import Tower
-run = Tower.__call__
-def slowly(self, inputs):
-    time.sleep(0.2)
-    return run(self, inputs)
-Tower.__call__ = slowly
-from mispair.cli import main
-sys.exit(main(sys.argv[1:]))
-"""
 
 
 def finished(out: Path) -> int:
     return len(list((out / "features.parts").glob("[!.]*")))
-
-
-@pytest.fixture
-def killed(corpus: Path, towers: Path, tmp_path: Path) -> Path:
-    """A folder in which a job was killed after its first shard, or its second."""
-    out = tmp_path / "killed"
-    arguments = [sys.executable, "-c", SLOWLY, *command(corpus, towers, out, workers=1)]
-    environment = {**os.environ, "PYTHONPATH": str(PACKAGE.parent)}
-    job = subprocess.Popen(arguments, env=environment, stderr=subprocess.DEVNULL)
-    try:
-        deadline = time.monotonic() + 120
-        while not finished(out):
-            assert job.poll() is None
-            assert time.monotonic() < deadline
-            time.sleep(0.01)
-    finally:
-        job.send_signal(signal.SIGKILL)
-        job.wait()
-    assert [path.name for path in out.iterdir()] == ["features.parts"]
-    return out
-
-
-def test_a_killed_job_goes_on_at_the_shard(
-    killed: Path, corpus: Path, towers: Path, tmp_path: Path, decoded: list
-) -> None:
-    shards = finished(killed)
-    assert 1 <= shards < SHARDS
-    record = encode(corpus, towers, killed)  # and `encode` sees that the parts are gone
-    assert record["resumed"] == shards * PAIRS
-    assert len(decoded) == (SHARDS - shards) * PAIRS
-    encode(corpus, towers, tmp_path / "undisturbed")
-    assert same(killed, tmp_path / "undisturbed")
 
 
 @pytest.mark.parametrize("change", ["batch", "precision", "crops", "image", "towers"])
@@ -369,17 +303,6 @@ def test_a_worker_that_is_killed_or_stuck_is_reported(
     assert "fewer workers" in message
 
 
-def test_broken_weights_name_the_first_image(
-    corpus: Path, towers: Path, tmp_path: Path, capsys
-) -> None:
-    broken = shutil.copytree(towers, tmp_path / "broken")
-    weights = load_file(broken / loading.WEIGHTS_NAME)
-    weights["visual.conv1.weight"][0, 0, 0, 0] = float("nan")
-    save_file(weights, broken / loading.WEIGHTS_NAME)
-    assert main(command(corpus, broken, tmp_path / "out")) == 2
-    assert "the features of image '00' are not finite in fp32" in capsys.readouterr().err
-
-
 def test_an_image_that_cannot_be_resized_is_named(corpus: Path) -> None:
     def resize(image: Image.Image) -> torch.Tensor:
         if image.width > 30:
@@ -426,21 +349,6 @@ def test_shards_that_do_not_fit_the_index(
     arguments.insert(arguments.index("--shards") + 1, str(corpus / "other" / "1.tar"))
     assert main(arguments) == 2
     assert "have the same file name" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize("step", ["encode-features", "encode-captions"])
-def test_a_gpu_that_is_not_there_is_an_error(
-    step: str, corpus: Path, towers: Path, tmp_path: Path, capsys, monkeypatch
-) -> None:
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    files.write_parquet(tmp_path / "captions", captions_table(["a"]))
-    arguments = {
-        "encode-features": command(corpus, towers, tmp_path / "out"),
-        "encode-captions": captions_command(tmp_path, towers),
-    }[step]
-    assert main([*arguments, "--device", "cuda"]) == 2
-    assert "cuda is not available" in capsys.readouterr().err
-    assert not (tmp_path / "out").exists()
 
 
 # Captions ---------------------------------------------------------------------------------------

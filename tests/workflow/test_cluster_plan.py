@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.bench.dag import at_home
+from bench.dag import at_home
 from tests.cluster_plan import Plan
 from tests.workflow.conftest import REPOSITORY, Checkout
 

@@ -17,9 +17,9 @@ import pytest
 import yaml
 from PIL import Image
 
+from bench.dag import at_home
 from mispair.core.files import read_tensors
 from mispair.pairs.shards import shard_writer
-from tests.bench.dag import at_home
 from tests.workflow.conftest import SMOKE, Checkout
 
 CORPUS = "results/pairs/mine/corpus.parquet"

@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 import yaml
 
+from bench.dag import at_home
+from bench.processor_time import processor_seconds
 from mispair.core.benchmarks import read_benchmark
 from mispair.planning.rates import read_rates
-from tests.bench.dag import at_home
-from tests.bench.processor_time import processor_seconds
 from tests.workflow.conftest import REPOSITORY, SMOKE, Checkout
 
 SLURM = REPOSITORY / "profiles" / "slurm" / "config.yaml"

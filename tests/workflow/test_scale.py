@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from tests.bench import scale
+from bench import scale
 
 
 def test_every_step_is_measured_at_every_size(capsys: pytest.CaptureFixture) -> None:

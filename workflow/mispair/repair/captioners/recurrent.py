@@ -3,7 +3,7 @@
 The feature of a picture sets the first state of the recurrent layers, and is added to each token
 that they read, as in Show and Tell (Vinyals et al., CVPR 2015) with gated recurrent units. A
 transformer with the feature as prefix needs four times as long for equally good captions; see
-``tests/bench/captioners.py``.
+``bench/captioners.py``.
 """
 
 from __future__ import annotations

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 import torch
 
+from bench import finetuning
 from mispair.towers.finetuning import projection
 from mispair.towers.finetuning.batches import batch_order
 from mispair.towers.finetuning.finetuning_presets import Training
-from tests.bench import finetuning
 from tests.simulation.test_simulation_run import DEVICES
 
 SIZES = finetuning.Sizes(pairs=200, image=24, text=16, neurons=12, rates=(0.0, 0.5), seeds=2)

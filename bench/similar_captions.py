@@ -49,8 +49,8 @@ def measure() -> Iterator[Row]:
 
 def on_a_gpu(number: int, device: str) -> Row:
     """Search features on a device, and say how near its products come to its peak."""
+    from bench.simulation import device_title, square_rate
     from mispair.pairs.neighbours.similarity import nearest_rows
-    from tests.bench.simulation import device_title, square_rate
 
     vectors = _vectors(number)
     peak = square_rate(device)
@@ -240,7 +240,7 @@ def _compare(folder: Path, inputs: str, *searches: str) -> list[Found]:
             results.append(folder / f"{search}-{run}-{inputs}.npz")
             arguments = [search, str(folder / inputs), str(results[-1])]
             where = os.pathsep.join(path for path in sys.path if path)
-            code = "import sys; from tests.bench.similar_captions import run; run(*sys.argv[1:])"
+            code = "import sys; from bench.similar_captions import run; run(*sys.argv[1:])"
             subprocess.run(
                 [sys.executable, "-c", code, *arguments],
                 check=True,

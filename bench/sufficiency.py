@@ -21,7 +21,7 @@ from torch import Tensor
 if TYPE_CHECKING:
     from mispair.sufficiency.sampling import Trees
 
-CONFIGS = Path(__file__).parents[2] / "config"
+CONFIGS = Path(__file__).parents[1] / "config"
 PUBLISHED = (4, 3, 10)
 FLIP = 0.2
 BATCHES = (128, 500, 1000, 4000)

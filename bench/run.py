@@ -1,7 +1,7 @@
 """``make bench``: measure the speed that mispair claims, print it, and write it into the docs.
 
 Every row is a ratio or a share that was measured in this run, on this machine; nothing here is a
-test. Name benches to measure only these: ``.venv/bin/python tests/bench/run.py finetuning``. Each
+test. Name benches to measure only these: ``.venv/bin/python bench/run.py finetuning``. Each
 replaces its table in ``docs/measurements/benchmarks.md``, with the day and the machine.
 """
 
@@ -15,11 +15,11 @@ from pathlib import Path
 for variable in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
     os.environ[variable] = "1"
 
-REPOSITORY = Path(__file__).parents[2]
+REPOSITORY = Path(__file__).parents[1]
 PAGE = REPOSITORY / "docs" / "measurements" / "benchmarks.md"
 sys.path[:0] = [str(REPOSITORY), str(REPOSITORY / "workflow")]
 
-from tests.bench import (  # noqa: E402
+from bench import (  # noqa: E402
     audit,
     captioners,
     cpu_types,
@@ -37,7 +37,7 @@ from tests.bench import (  # noqa: E402
     stepsize,
     sufficiency,
 )
-from tests.bench.readme import filled  # noqa: E402
+from bench.readme import filled  # noqa: E402
 
 BENCHES = {
     "audit": audit.measure,

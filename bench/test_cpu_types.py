@@ -9,8 +9,8 @@ from typing import Any
 import pandas as pd
 import pytest
 
+from bench import cpu_types
 from mispair.core.devices import KERNELS
-from tests.bench import cpu_types
 
 
 def made_up_run(folder: Path, effect: float, **changes: Any) -> Path:

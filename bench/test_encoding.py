@@ -9,8 +9,8 @@ import pytest
 import torch
 from PIL import Image
 
+from bench import encoding
 from mispair.pairs.shards.shards import read_samples
-from tests.bench import encoding
 from tests.towers.test_loading import NATIVE, build
 
 

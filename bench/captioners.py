@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from tests.bench.simulation import square_rate
+from bench.simulation import square_rate
 
 Row = tuple[str, str, str, str]
 

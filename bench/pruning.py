@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from tests.bench.silhouette import Row, clusters, fastest
+from bench.silhouette import Row, clusters, fastest
 
 D_IMAGE, D_TEXT, NEURONS = 768, 512, 512
 

@@ -19,7 +19,7 @@ from typing import Any
 import pandas as pd
 import yaml
 
-REPOSITORY = Path(__file__).parents[2]
+REPOSITORY = Path(__file__).parents[1]
 KERNELS = "ATEN_CPU_CAPABILITY"
 NATIVE, DEFAULT = "native", "default"
 CLAIMS = "reports/tables/claims.csv"

@@ -21,7 +21,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-REPOSITORY = Path(__file__).parents[2]
+REPOSITORY = Path(__file__).parents[1]
 sys.path[:0] = [str(REPOSITORY), str(REPOSITORY / "workflow")]
 
 VIT_B_32 = {
@@ -179,11 +179,11 @@ def write_rates(machines: list[Any], path: Path) -> None:
 
 def main() -> None:
     """Run what has not run, and write the rates."""
+    from bench.processor_time import processor_seconds
     from mispair.core.benchmarks import Benchmark
     from mispair.planning.jobs import Job
     from mispair.planning.plan import records_of
     from mispair.planning.rates import RATES, Measured, fit, read_rates
-    from tests.bench.processor_time import processor_seconds
 
     def seconds(job: Job, benchmark: Benchmark) -> float:
         """Return the wall time of a job, or its processor time on a busy machine."""

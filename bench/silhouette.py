@@ -62,7 +62,7 @@ def measure(
                 f"{floor / ours:.0%}",
             )
     n, classes = large
-    code = f"from tests.bench.silhouette import alone; alone({n}, {classes})"
+    code = f"from bench.silhouette import alone; alone({n}, {classes})"
     where = os.pathsep.join(path for path in sys.path if path)
     done = subprocess.run(
         [sys.executable, "-c", code],
@@ -84,8 +84,8 @@ def measure(
 
 def alone(n: int, classes: int) -> None:
     """Print seconds and megabytes of one score in this process."""
+    from bench.similar_captions import _memory
     from mispair.evaluation.silhouette import silhouette_samples
-    from tests.bench.similar_captions import _memory
 
     features, labels = clusters(n, classes, WIDTH, "float64")
     silhouette_samples(features[:1000], labels[:1000])

@@ -1,6 +1,6 @@
 """README's numbers: the verdicts on the main claims and the minutes of the last demo.
 
-Run as ``python tests/bench/readme.py README RUN``, with the folder in which the demo ran. A part
+Run as ``python bench/readme.py README RUN``, with the folder in which the demo ran. A part
 of README between ``<!-- NAME -->`` and ``<!-- /NAME -->`` is written by this program alone. With
 ``--check`` nothing is written, and a table that is not that of the demo is an error.
 """

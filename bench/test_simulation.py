@@ -6,8 +6,8 @@ import re
 
 import pytest
 
+from bench import simulation
 from mispair.simulation.study import Study
-from tests.bench import simulation
 from tests.simulation.test_simulation_run import DEVICES
 
 SIZES = {

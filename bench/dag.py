@@ -25,7 +25,7 @@ from typing import Any
 
 import yaml
 
-REPOSITORY = Path(__file__).parents[2]
+REPOSITORY = Path(__file__).parents[1]
 REPETITIONS = 3
 
 FEW_ARMS = {

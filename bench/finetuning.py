@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from tests.bench.simulation import SQUARE, device_title, square_rate
+from bench.simulation import SQUARE, device_title, square_rate
 
 if TYPE_CHECKING:
     from mispair.towers.features import PairedFeatures
@@ -324,8 +324,8 @@ def _towers_seconds(model: str, pairs: int) -> float:
     import open_clip
     from PIL import Image
 
+    from bench.encoding import write_shards
     from mispair.pairs.shards.shards import read_samples
-    from tests.bench.encoding import write_shards
 
     with tempfile.TemporaryDirectory() as folder:
         write_shards(Path(folder) / "shards", shards=1, images=pairs)

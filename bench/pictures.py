@@ -1,6 +1,6 @@
 """Pictures of README and the documentation: some figures of the last run, made small.
 
-Run as ``python tests/bench/pictures.py FIGURES PICTURES``, with the folders of both.
+Run as ``python bench/pictures.py FIGURES PICTURES``, with the folders of both.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.bench import captioners
+from bench import captioners
 
 
 @pytest.mark.slow

@@ -1,6 +1,6 @@
 """The bench of the audit measures what it says, at sizes that take a moment."""
 
-from tests.bench import audit
+from bench import audit
 
 
 def test_the_large_corpus_is_audited_through_the_command():

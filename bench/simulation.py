@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from mispair.simulation.training.decoder import Decoder
     from mispair.simulation.training.encoder import Encoders
 
-CONFIGS = Path(__file__).parents[2] / "config"
+CONFIGS = Path(__file__).parents[1] / "config"
 
 C_S = 0.3
 """At which arms are measured; it changes no number of operations."""

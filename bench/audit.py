@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 
 Row = tuple[str, str, str, str]
 
-REPOSITORY = Path(__file__).parents[2]
+REPOSITORY = Path(__file__).parents[1]
 RESULTS = REPOSITORY / "results"
 RATES = (0.0, 0.05, 0.1, 0.3, 0.5, 0.8)
 DRAWS = 17

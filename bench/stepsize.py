@@ -26,7 +26,7 @@ from mispair.stepsize.settings import Part
 from mispair.stepsize.study import stacks
 
 Row = tuple[str, str, str, str]
-CONFIG = Path(__file__).parents[2] / "config" / "stepsize.yaml"
+CONFIG = Path(__file__).parents[1] / "config" / "stepsize.yaml"
 SHARE = 40
 """One step in so many of the full grid is taken."""
 LEAST = 20
