@@ -43,7 +43,7 @@ FEWER = {
 `compare_arms` have the settings and inputs that they have in the smoke configuration."""
 
 
-LONGEST = ("test_slurm.py", "test_faults.py", "test_repair.py", "test_tutorials.py")
+LONGEST = ("test_slurm.py", "test_faults.py", "test_emoji.py", "test_laclip.py", "test_repair.py")
 """Modules that start first, so that no process is left with one of them at the end."""
 
 
