@@ -29,7 +29,7 @@ def measure() -> Iterator[Row]:
     with tempfile.TemporaryDirectory() as temporary:
         quiet = new_checkout(Path(temporary) / "quiet")
         loud = quiet.copy(Path(temporary) / "loud")  # not from files that may be edited meanwhile
-        quiet.snakemake(*CONFIG)
+        quiet.snakemake(*CONFIG, fresh=True)
         jobs = len(list((quiet.folder / "benchmarks").rglob("*.tsv")))
         arguments = ["--retries", "60", *CONFIG]
         faults = Faults(

@@ -32,7 +32,7 @@ def measure() -> Iterator[Row]:
             new_checkout(Path(temporary) / folder) for folder in ("local", "slurm", "faults")
         )
         started = time.perf_counter()
-        local.snakemake("--quiet", "all")
+        local.snakemake("--quiet", "all", fresh=True)
         without = time.perf_counter() - started
         with Cluster() as cluster:
             started = time.perf_counter()

@@ -51,7 +51,7 @@ AccountingStorageType=accounting_storage/none
 JobAcctGatherType=jobacct_gather/none
 ReturnToService=2
 MinJobAge=7200
-KillWait=30
+KillWait=10
 OverTimeLimit=0
 SlurmdParameters=config_overrides
 SchedulerParameters=batch_sched_delay=0,sched_interval=2,sched_min_interval=0

@@ -135,11 +135,11 @@ def through_faults(cluster: Cluster, checkout: Checkout) -> Run:
 
 
 def _profile_for_this_cluster(checkout: Checkout) -> dict[str, Any]:
-    """Let `simulate` have two minutes, unwarned, and `encode_features` a GPU."""
+    """Let `simulate` have a minute, unwarned, and `encode_features` a GPU."""
     path = checkout.folder / "profiles/slurm/config.yaml"
     text = path.read_text()
     before, simulate, after = text.partition("\n  simulate:")
-    after = re.sub(r"runtime: attempt \* \d+", "runtime: attempt * 2", after, count=1)
+    after = re.sub(r"runtime: attempt \* \d+", "runtime: attempt * 1", after, count=1)
     after = re.sub(r"\n    slurm_extra: .*", "", after, count=1)
     path.write_text(
         (before + simulate + after).replace(
@@ -147,7 +147,7 @@ def _profile_for_this_cluster(checkout: Checkout) -> dict[str, Any]:
         )
     )
     profile = yaml.safe_load(path.read_text())
-    assert profile["set-resources"]["simulate"]["runtime"] == "attempt * 2"
+    assert profile["set-resources"]["simulate"]["runtime"] == "attempt * 1"
     assert "slurm_extra" not in profile["set-resources"]["simulate"]
     assert profile["set-resources"]["encode_features"]["gpu"] == 1
     return profile

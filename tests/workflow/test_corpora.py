@@ -298,23 +298,6 @@ def test_two_folders_with_equal_names_and_keys_are_one_corpus(empty: Checkout) -
     assert empty.planned(CORPUS, *renamed)["index_shards"] == 2
 
 
-def test_every_scheme_runs_and_rewritten_captions_are_encoded(run: Checkout) -> None:
-    """From captions to the report, beside the arms that were there."""
-    smoke = yaml.safe_load((run.folder / SMOKE).read_text())
-    smoke["corrupt_captions"] |= {"schemes": ["random", "similar", "spurious", "missing", "drop"]}
-    (run.folder / "mine.yaml").write_text(yaml.safe_dump(smoke))
-    arguments = ("--configfile", "mine.yaml")
-    planned = run.planned(*arguments)
-    assert planned["corrupt_captions"] == planned["encode_captions"] == 3
-    assert planned["finetune_projection"] == 3  # controls are of the first scheme alone
-    assert not {"encode_features", "find_similar_captions"} & planned.keys()
-    run.snakemake(*arguments)
-    purity = pd.read_csv(run.folder / "reports/tables/purity.csv")
-    assert set(purity["scheme"].dropna()) == {"random", "similar", "spurious", "missing", "drop"}
-    page = (run.folder / "reports/pages/image_text.html").read_text()
-    assert all(word in page for word in ("similar", "spurious", "missing", "drop"))
-
-
 def test_what_changes_no_result_reruns_nothing(run: Checkout) -> None:
     smoke = yaml.safe_load((run.folder / SMOKE).read_text())
     smoke["index_shards"] |= {"workers": 2}

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
 import yaml
 
-from tests.workflow.conftest import ONE_ARM, REPOSITORY, Checkout
+from tests.workflow.conftest import REPOSITORY, Checkout
 
 SNAKEFILE = f"""
 module mispair:
@@ -22,17 +21,13 @@ rule everything:
     input: "clip/reports/index.html"
 """
 TINY = {
-    "studies": ["image_text"],
-    "make_scenes": {"shards": 2, "pairs_per_shard": 60},
-    "evaluation_sets": ["scenes-digit"],
-    "make_evaluation_set": {"images": 50, "train_images": 40, "retrieval_images": 20},
-    **ONE_ARM,
-    "measure_semantics": {"rotations": 1},
-    "identify_basis": {"rotations": 1},
-}  # fmt: skip
+    "studies": ["stepsize"],
+    "train_two_layer": {
+        "grid": [{"part": "sweep", "data_set": "xor4", "stepsizes": [16], "seeds": 1, "steps": 50}]
+    },
+}
 
 
-@pytest.mark.slow
 def test_a_module_with_a_prefix_runs_to_its_report(tmp_path: Path) -> None:
     (tmp_path / "Snakefile").write_text(SNAKEFILE)
     (tmp_path / "tiny.yaml").write_text(yaml.safe_dump(TINY))
@@ -40,4 +35,15 @@ def test_a_module_with_a_prefix_runs_to_its_report(tmp_path: Path) -> None:
     made = {path.name for path in tmp_path.iterdir() if not path.name.startswith(".")}
     assert made == {"Snakefile", "tiny.yaml", "clip"}
     # The report lists the run times of the jobs, which are below the prefix too.
-    assert "finetune_projection" in (tmp_path / "clip/reports/pages/run.html").read_text()
+    assert "train_two_layer" in (tmp_path / "clip/reports/pages/run.html").read_text()
+
+
+def test_every_file_of_every_study_is_below_the_prefix(tmp_path: Path) -> None:
+    (tmp_path / "Snakefile").write_text(SNAKEFILE)
+    studies = ["image_text", "simulation", "sufficiency", "stepsize", "audit", "repair"]
+    (tmp_path / "all.yaml").write_text(yaml.safe_dump({"studies": studies}))
+    printed = Checkout(tmp_path).snakemake("--summary", "--configfile", "all.yaml")
+    lines = printed.split("output_file\t")[1].splitlines()[1:]
+    files = [path for line in lines for path in (line.split("\t")[0], line.split("\t")[3])]
+    assert len(files) > 500
+    assert [path for path in files if not path.startswith(("clip/", "-"))] == []

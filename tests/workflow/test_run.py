@@ -6,6 +6,7 @@ import json
 
 import pandas as pd
 
+from mispair.pairs.corruption.scheme import schemes
 from tests.workflow.conftest import SMOKE, Checkout
 
 
@@ -39,6 +40,17 @@ def test_other_tools_find_every_arm_and_trial(finished: Checkout) -> None:
     parts = ["neuron", "bin_low", "row", "classname", "feature", "x", "label", "pair", "t"]
     parts = whole[[name for name in parts if name in whole]].notna().any(axis=1)
     assert len(union) == len(whole[~parts])
+
+
+def test_every_scheme_runs_and_rewritten_captions_are_encoded(finished: Checkout) -> None:
+    declared = schemes()
+    purity = pd.read_csv(finished.folder / "reports/tables/purity.csv")
+    assert set(purity["scheme"].dropna()) == declared.keys()
+    features = finished.folder / "results/features/scenes/scenes-small"
+    encoded = {path.stem.split("~")[0] for path in features.glob("*~*.parquet")}
+    assert encoded == {name for name, scheme in declared.items() if scheme.writes}
+    page = (finished.folder / "reports/pages/image_text.html").read_text()
+    assert [name for name in declared if name not in page] == []
 
 
 def test_every_distinct_caption_is_encoded_once(finished: Checkout) -> None:
