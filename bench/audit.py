@@ -71,7 +71,7 @@ def on_scenes(results: Path, draws: int, similar_draws: int, trained_draws: int)
     ):  # fmt: skip
         for draw in range(draws):
             same = every.image, words
-            trial = trials.Trial(embeddings, every.image, same, nearest, draw, "cpu")
+            trial = trials.AuditTrial(embeddings, every.image, same, nearest, draw, "cpu")
             random = [trials.inject("random", rate, words, nearest, draw) for rate in RATES]
             similar = [trials.inject("similar", rate, words, nearest, draw) for rate in RATES[1:]]
             for injection in [*random, *(similar if draw < similar_draws else [])]:
@@ -149,7 +149,7 @@ def speed(pairs: int, width: int, parts: int) -> Row:
         rows = json.loads((folder / "audit.json").read_text())["rows"]
     peak = done.stderr.split("peak memory was ")[1].split()[0]
     share = next(row["value"] for row in rows if row["metric"] == "wrong_captions")
-    from mispair.audit.ranks import BLOCK
+    from mispair.audit.score import BLOCK
 
     least = 2 * pairs * BLOCK * width / square_peak()
     return (

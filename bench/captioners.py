@@ -36,7 +36,7 @@ def measure() -> Iterator[Row]:
 
 def rows(pictures: int, steps: int) -> Iterator[Row]:
     """Measure training and generation at a size."""
-    from mispair.repair.captioners.recurrent import RecurrentDecoder
+    from mispair.repair.captioners.trained import RecurrentDecoder
 
     torch.manual_seed(0)
     decoder = RecurrentDecoder(FEATURES, WORDS + 2, WIDTH, 1)
@@ -47,21 +47,23 @@ def rows(pictures: int, steps: int) -> Iterator[Row]:
 
 def _captions(number: int) -> Any:
     """Return captions in which each word depends on the word before and on the place."""
-    from mispair.repair.captioners.training import Captions
+    from mispair.repair.captioners.trained import LearningCaptions
 
     draws = np.random.default_rng(0)
     lengths = draws.integers(*LENGTHS, number, endpoint=True)
     tokens = np.full((number, LENGTHS[1]), WORDS + 1)
     for row, length in enumerate(lengths):
         tokens[row, :length] = (draws.integers(WORDS) + 7 * np.arange(length)) % WORDS
-    return Captions(tokens, lengths, np.zeros(number, bool), np.arange(number), WORDS, WORDS + 1)
+    return LearningCaptions(
+        tokens, lengths, np.zeros(number, bool), np.arange(number), WORDS, WORDS + 1
+    )
 
 
 def _training(decoder: Any, steps: int) -> Iterator[Row]:
     """Compare with a plain loop: batches padded to the longest caption, and torch's own AdamW."""
-    from mispair.core.training.loop import train
+    from mispair.core.training import train
     from mispair.repair.captioners.recaption_settings import Settings
-    from mispair.repair.captioners.training import loss_of_step, plan
+    from mispair.repair.captioners.trained import loss_of_step, plan
 
     captions, features = _captions(TRAINED), torch.randn(TRAINED, FEATURES)
     loss = loss_of_step(decoder, features, captions, BATCH, 0)
@@ -129,7 +131,7 @@ class _Told:
 def _generation(decoder: Any, pictures: int) -> Iterator[Row]:
     from mispair.repair.captioners.decoding import Marks, choice, decode
     from mispair.repair.captioners.recaption_settings import Settings
-    from mispair.repair.captioners.recurrent import Reading
+    from mispair.repair.captioners.trained import CaptionReading
 
     features = torch.randn(pictures, FEATURES)
     lengths = torch.randint(*LENGTHS, (pictures,))
@@ -139,7 +141,7 @@ def _generation(decoder: Any, pictures: int) -> Iterator[Row]:
         written = []
         for start in range(0, pictures, size):
             some = slice(start, start + size)
-            told = _Told(Reading(decoder, features[some]), lengths[some])
+            told = _Told(CaptionReading(decoder, features[some]), lengths[some])
             seeds = np.arange(start, start + len(features[some]))
             written.append(decode(told, len(seeds), marks, ROOM, choice(how, seeds))[0])
         return written

@@ -97,9 +97,9 @@ def reading(towers: Path, shards: Path) -> Iterator[tuple[str, str, str, str]]:
     import pandas as pd
     from PIL import Image
 
+    from mispair.pairs.index.image_list import locations, read_encoded, read_images
     from mispair.pairs.index.index import index_shard
     from mispair.pairs.index.policy import Policy
-    from mispair.pairs.index.reading import locations, read_encoded, read_images
     from mispair.towers.loading import load_towers
     from mispair.towers.preparation import preparation
 
@@ -191,7 +191,7 @@ def compare(
 
 
 def _forward(encoder: Any, pixels: torch.Tensor, batches: int) -> None:
-    from mispair.towers.precision import autocast
+    from mispair.towers.preparation import autocast
 
     with torch.inference_mode(), autocast(encoder.image.precision, encoder.device):
         for _ in range(batches):

@@ -26,7 +26,7 @@ from bench.simulation import SQUARE, device_title, square_rate
 
 if TYPE_CHECKING:
     from mispair.towers.features import PairedFeatures
-    from mispair.towers.finetuning.finetuning_presets import Training
+    from mispair.towers.finetuning.finetuning_settings import FinetuningLength
     from mispair.towers.finetuning.projection import Projections
 
 Row = tuple[str, str, str, str]
@@ -40,7 +40,7 @@ AGREEMENT = 1e-4
 
 def measure() -> Iterator[Row]:
     """Yield the rows: at the demo's sizes, at the paper's, and on a GPU where there is one."""
-    from mispair.towers.finetuning.finetuning_presets import PRESETS
+    from mispair.towers.finetuning.finetuning_settings import PRESETS
 
     torch.set_num_threads(1)
     yield from _demo()
@@ -60,7 +60,7 @@ def _demo() -> Iterator[Row]:
     from mispair.towers.encoding import encode_images, encode_texts
     from mispair.towers.features import PairedFeatures
     from mispair.towers.finetuning import projection
-    from mispair.towers.finetuning.finetuning_presets import resolve
+    from mispair.towers.finetuning.finetuning_settings import resolve
     from mispair.towers.loading import load_towers
 
     defaults = config.Config()
@@ -137,7 +137,7 @@ def _decode(data: bytes) -> Any:
 def _online(
     towers: Any,
     model: Projections,
-    training: Training,
+    training: FinetuningLength,
     encoded: list[bytes],
     captions: list[str],
     order: np.ndarray,
@@ -191,14 +191,14 @@ class Sizes:
         widths = self.image + self.text
         return 2.0 * batch * self.neurons * (2 * widths + 3 * batch)
 
-    def steps(self, training: Training) -> int:
+    def steps(self, training: FinetuningLength) -> int:
         """Return the steps of the whole sweep, each of one seed."""
         per_epoch = self.pairs // training.batch_size
         return per_epoch * training.epochs * len(self.rates) * self.seeds
 
 
 def sweep(
-    sizes: Sizes, training: Training, model: str = "ViT-B-16", towers_pairs: int = 8
+    sizes: Sizes, training: FinetuningLength, model: str = "ViT-B-16", towers_pairs: int = 8
 ) -> Iterator[Row]:
     """Measure the whole sweep on cached features on one core, and what it comes to through towers.
 
@@ -250,7 +250,7 @@ def sweep(
 
 def _share(what: str, sizes: Sizes, batch: int, steps: int, seconds: float) -> Row:
     """Compare what a sweep computes in a second with the products alone."""
-    from mispair.core.arithmetic import times
+    from mispair.core.training import times
 
     b, d, e = batch, sizes.image, sizes.neurons
     shapes = {
@@ -346,7 +346,9 @@ def _towers_seconds(model: str, pairs: int) -> float:
     return float(np.median(spent[1:])) / pairs  # the first time counts for none
 
 
-def _autograd_seconds(features: PairedFeatures, start: Projections, training: Training) -> float:
+def _autograd_seconds(
+    features: PairedFeatures, start: Projections, training: FinetuningLength
+) -> float:
     """Return what a step of both projections of one seed takes by autograd; the median."""
     batch = training.batch_size
     x, y = (
@@ -375,7 +377,7 @@ def _infonce(image: torch.Tensor, text: torch.Tensor, scale: float) -> torch.Ten
     return (entropy(logits, targets) + entropy(logits.T, targets)) / 2
 
 
-def on_a_gpu(sizes: Sizes, preset: str, training: Training, device: str = "cuda") -> Row:
+def on_a_gpu(sizes: Sizes, preset: str, training: FinetuningLength, device: str = "cuda") -> Row:
     """Measure one epoch of one rate, all seeds side by side, features on the device throughout."""
     from mispair.towers.finetuning import projection
 

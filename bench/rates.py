@@ -153,7 +153,7 @@ def reaches_as_far(work: dict[str, float], other: dict[str, float]) -> bool:
 def this_machine() -> dict[str, Any]:
     """Return the description of this machine."""
     from mispair.core.devices import device_name, usable_cores
-    from mispair.planning.rates import calibrate
+    from mispair.planning.estimates import calibrate
 
     return {
         "device": "cpu",
@@ -181,9 +181,9 @@ def main() -> None:
     """Run what has not run, and write the rates."""
     from bench.processor_time import processor_seconds
     from mispair.core.benchmarks import Benchmark
+    from mispair.planning.estimates import RATES, Measured, fit, read_rates
     from mispair.planning.jobs import Job
     from mispair.planning.plan import records_of
-    from mispair.planning.rates import RATES, Measured, fit, read_rates
 
     def seconds(job: Job, benchmark: Benchmark) -> float:
         """Return the wall time of a job, or its processor time on a busy machine."""

@@ -32,8 +32,8 @@ from torch import Tensor
 if TYPE_CHECKING:
     from multiprocessing.synchronize import Event
 
-    from mispair.simulation.sampling.draws import Draws
-    from mispair.simulation.sampling.inputs import Batch, Source
+    from mispair.simulation.sampling.draws import TrialDraws
+    from mispair.simulation.sampling.inputs import Batch, BatchSource
     from mispair.simulation.study import Study
     from mispair.simulation.training.decoder import Decoder
     from mispair.simulation.training.encoder import Encoders
@@ -136,7 +136,7 @@ class Arm:
     loss: float
 
 
-Trainer = Callable[["Study", "Encoders", "Source"], "tuple[Encoders, float]"]
+Trainer = Callable[["Study", "Encoders", "BatchSource"], "tuple[Encoders, float]"]
 
 
 def _arm(study: Study, trainer: Trainer) -> Arm:
@@ -156,7 +156,7 @@ def _arm(study: Study, trainer: Trainer) -> Arm:
 class _Clock:
     """A source that notes when each batch was asked for."""
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: BatchSource) -> None:
         self.steps_per_epoch = source.steps_per_epoch
         self.times: list[float] = []
         self._source = source
@@ -166,27 +166,27 @@ class _Clock:
         return self._source.batch(step)
 
 
-def _draws(study: Study) -> Draws:
-    from mispair.simulation.sampling.draws import Draws
+def _draws(study: Study) -> TrialDraws:
+    from mispair.simulation.sampling.draws import TrialDraws
 
-    return Draws(study.seed, 0, "cpu", getattr(torch, study.precision))
+    return TrialDraws(study.seed, 0, "cpu", getattr(torch, study.precision))
 
 
-def _source(draws: Draws, study: Study) -> Source:
+def _source(draws: TrialDraws, study: Study) -> BatchSource:
     from mispair.simulation.trial import Trial
 
     return Trial(study, C_S, draws).pretraining().source
 
 
-def _engine(study: Study, start: Encoders, source: Source) -> tuple[Encoders, float]:
-    from mispair.simulation.training.training import Plan, train
+def _engine(study: Study, start: Encoders, source: BatchSource) -> tuple[Encoders, float]:
+    from mispair.simulation.training.training import TrainingLength, train
 
-    plan = Plan(study, study.epochs, study.steps_per_epoch)
+    plan = TrainingLength(study, study.epochs, study.steps_per_epoch)
     trained = train(start, source.batch, plan)
     return trained.encoders, float(trained.losses[-1].mean())
 
 
-def _naive(study: Study, start: Encoders, source: Source) -> tuple[Encoders, float]:
+def _naive(study: Study, start: Encoders, source: BatchSource) -> tuple[Encoders, float]:
     """Train by autograd on dense matrices, as either preset says."""
     from mispair.simulation.training.encoder import Encoders
 
@@ -465,7 +465,7 @@ def stacked_figure(
 ) -> Row:
     """Measure figure 1 with all trials of all C_s side by side, as one job on a GPU takes them."""
     from mispair.simulation.run import Runner
-    from mispair.simulation.sampling.draws import Draws
+    from mispair.simulation.sampling.draws import TrialDraws
     from mispair.simulation.trial import Trial
 
     study = study.model_copy(update={"noise_draws": "full"})
@@ -474,7 +474,7 @@ def stacked_figure(
         started = time.perf_counter()
         dtype = getattr(torch, study.precision)
         group = [
-            Trial(study, probability, Draws(study.seed, number, device, dtype))
+            Trial(study, probability, TrialDraws(study.seed, number, device, dtype))
             for probability in probabilities
             for number in numbers
         ]
@@ -528,7 +528,7 @@ def _sweep(preset: str) -> dict:
 
 def _gemm_rates(study: Study) -> list[float]:
     """Return the rates of the engine's products: of squares, for features, for gradients."""
-    from mispair.core.arithmetic import times
+    from mispair.core.training import times
 
     b, d1, m = study.batch_size, study.d1, study.m
     shapes = [(SQUARE, SQUARE, SQUARE), (b, d1, m), (m, b, d1)]

@@ -18,10 +18,10 @@ from pathlib import Path
 import numpy as np
 from scipy.special import expit
 
-from mispair.stepsize.activations import Activation
 from mispair.stepsize.cifar_files import CIFAR
 from mispair.stepsize.data_sets import MADE, DataSet, output_signs
 from mispair.stepsize.descent import descend
+from mispair.stepsize.networks import Activation
 from mispair.stepsize.settings import Part
 from mispair.stepsize.study import stacks
 

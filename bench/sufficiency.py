@@ -106,7 +106,7 @@ def _published(transitions: Tensor, evidence: Tensor) -> Tensor:
 
 
 def _evidence(trees: Trees, batch: int) -> Tensor:
-    from mispair.sufficiency.bayes import noisy_evidence
+    from mispair.sufficiency.belief_propagation import noisy_evidence
     from mispair.sufficiency.sampling import add_noise, draw_pairs
 
     draw = torch.Generator(trees.image.device).manual_seed(0)
@@ -256,7 +256,7 @@ def _gathered(one: Tensor, other: Tensor, candidates: int) -> Tensor:
 
 
 def _banded(one: Tensor, other: Tensor, candidates: int) -> Tensor:
-    from mispair.sufficiency.contrastive import PAIRS, with_candidates
+    from mispair.sufficiency.encoders import PAIRS, with_candidates
 
     return torch.cat(
         [
@@ -282,7 +282,7 @@ def _one_by_one_prompt(images: Tensor, prompts: Tensor) -> Tensor:
 
 
 def _in_steps(images: Tensor, prompts: Tensor) -> Tensor:
-    from mispair.sufficiency.zero_shot import class_log_probabilities, of_features
+    from mispair.sufficiency.estimates import class_log_probabilities, of_features
 
     return class_log_probabilities(
         of_features(images, prompts), len(images), PUBLISHED[-1], PROMPTS
@@ -348,7 +348,7 @@ def _training(device: str) -> Iterator[Row]:
 
 def _operations(s: Any, leaves: int, kind: str, task: str = "") -> float:
     """Return the operations of a step, as the plan reckons them."""
-    from mispair.sufficiency.work import transformer_operations
+    from mispair.sufficiency.cost import transformer_operations
 
     width = (s.vlm_width or s.width) if task == "vlm" else s.width
     blocks = s.shallow_blocks if kind == "shallow" else s.blocks
@@ -408,8 +408,8 @@ def _encoder_step(s: Any, skeletons: Any, variant: str, device: str) -> float:
 
 def _head_step(s: Any, skeletons: Any, task: Any, arm: Any, device: str) -> float:
     from mispair.sufficiency import encoders, heads
-    from mispair.sufficiency.names import OF_ENCODERS
     from mispair.sufficiency.sampling import trees_at
+    from mispair.sufficiency.settings import OF_ENCODERS
 
     size = skeletons.size
     width = (s.vlm_width or s.width) if task == "vlm" else s.width
@@ -429,11 +429,11 @@ def _head_step(s: Any, skeletons: Any, task: Any, arm: Any, device: str) -> floa
 
 def _step(model: Any, loss: Callable[[int], Tensor], device: str) -> float:
     """Return the mean time of a step, once it is warm; of slow ones fewer are taken."""
-    from mispair.core.training.loop import Plan, train
+    from mispair.core.training import TrainingPlan, train
 
     def run(steps: int) -> float:
         started = time.perf_counter()
-        train(model, loss, Plan(steps, 1e-4, 1e-7, 1e-3, 1.0))
+        train(model, loss, TrainingPlan(steps, 1e-4, 1e-7, 1e-3, 1.0))
         if device == "cuda":
             torch.cuda.synchronize()
         return (time.perf_counter() - started) / steps

@@ -12,11 +12,11 @@ import torch
 from bench import finetuning
 from mispair.towers.finetuning import projection
 from mispair.towers.finetuning.batches import batch_order
-from mispair.towers.finetuning.finetuning_presets import Training
+from mispair.towers.finetuning.finetuning_settings import FinetuningLength
 from tests.simulation.test_simulation_run import DEVICES
 
 SIZES = finetuning.Sizes(pairs=200, image=24, text=16, neurons=12, rates=(0.0, 0.5), seeds=2)
-TRAINING = Training(epochs=2, batch_size=64)
+TRAINING = FinetuningLength(epochs=2, batch_size=64)
 
 
 @pytest.fixture(autouse=True)
@@ -77,4 +77,4 @@ def test_operations_are_those_of_the_products() -> None:
     by_hand = 2 * (64 * 24 * 12 + 64 * 16 * 12) * 2 + 2 * 64 * 64 * 12 * 3
     assert SIZES.flops(64) == by_hand
     assert finetuning.Sizes().flops(256) == pytest.approx(872e6, rel=1e-3)
-    assert finetuning.Sizes().steps(Training(batch_size=256)) == 390 * 10 * 5 * 3
+    assert finetuning.Sizes().steps(FinetuningLength(batch_size=256)) == 390 * 10 * 5 * 3

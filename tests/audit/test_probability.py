@@ -5,11 +5,8 @@ import pytest
 from scipy.stats import norm
 from sklearn.metrics import average_precision_score, roc_auc_score
 
-from mispair.audit.peers import neighbour_disagreement, two_gaussians
-from mispair.audit.probability import (
-    probabilities,
-    reliability,
-)
+from mispair.audit.probability import probabilities, reliability
+from mispair.audit.trials import neighbour_disagreement, two_gaussians
 from tests.audit.made_up import embeddings, swapped
 
 

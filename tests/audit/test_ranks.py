@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.stats import kstest
 
-from mispair.audit.ranks import BINS, deal, rank
+from mispair.audit.score import BINS, deal, rank
 from tests.audit.made_up import embeddings, swapped
 
 

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
-from mispair.audit.ranks import BINS
 from mispair.audit.rate import (
     Rate,
     mixture_rate,
@@ -13,6 +12,7 @@ from mispair.audit.rate import (
     storey_rate,
     trusted_rate,
 )
+from mispair.audit.score import BINS
 
 
 def p_values(n, rate, shift, generator):

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from scipy import stats
 
-from mispair.audit.report import claims, estimates, figures, pages
-from mispair.audit.report import tables as printed
+from mispair.audit.report import claims, figures, pages
+from mispair.audit.report import pages as printed
 from mispair.report import questions, rules, texts
 from mispair.report.charts import Drawing, Hole
 from mispair.report.judge import Verdict, judge
@@ -160,7 +160,7 @@ def headline(tables: Tables) -> str:
 
 
 def details(tables: Tables) -> str:
-    return texts.text(Note("audit", "page_details", n=estimates.numbers(tables)))
+    return texts.text(Note("audit", "page_details", n=claims.numbers(tables)))
 
 
 def test_only_pairs_known_to_be_right_give_a_lower_limit() -> None:
@@ -176,7 +176,7 @@ def test_only_pairs_known_to_be_right_give_a_lower_limit() -> None:
 
 def test_the_size_of_what_ranks_cannot_see_is_among_the_numbers() -> None:
     tables = made_up(TRIED, limits("boilerplate", error=-0.1), limits("filtered", error=-0.05))
-    found = estimates.numbers(tables)
+    found = claims.numbers(tables)
     assert found["unseen"] == {
         "boilerplate": pytest.approx((0.7, 0.8)), "filtered": pytest.approx((0.75, 0.8))
     }  # fmt: skip
@@ -222,7 +222,7 @@ def wrong_before(share: float, *trusted: float, excess: float = 0.0) -> Tables:
 
 def test_captions_that_were_wrong_before_are_in_every_expected_share() -> None:
     tables = wrong_before(0.25, 0.25)
-    known = estimates.known_rates(tables)
+    known = claims.known_rates(tables)
     assert (known["value"] - known["true"]).abs().max() == pytest.approx(0)
     drawing = figures.audit_calibration(tables)
     assert isinstance(drawing, Drawing)
@@ -230,26 +230,26 @@ def test_captions_that_were_wrong_before_are_in_every_expected_share() -> None:
     small = figures.small_audit(tables)
     assert isinstance(small, Drawing)
     assert small.data["x"].tolist() == pytest.approx(small.data["value"].tolist())
-    assert estimates.numbers(tables)["unseen"] == {"boilerplate": pytest.approx((0.8, 0.8))}
+    assert claims.numbers(tables)["unseen"] == {"boilerplate": pytest.approx((0.8, 0.8))}
     for verdict in judged(tables).values():
         assert verdict.outcome in ("cannot tell", "not measured")
         assert not abs(verdict.effect.value) > 1e-9
     assert [note.values for note in drawing.notes] == [{"before": 0.25}]
     # A false estimate is not hidden: another share before gives errors.
-    other = estimates.known_rates(wrong_before(0.25, 0.94))
+    other = claims.known_rates(wrong_before(0.25, 0.94))
     assert (other["value"] - other["true"]).abs().max() > 0.1
 
 
 @pytest.mark.parametrize("tables", [wrong_before(0.25), wrong_before(0.25, 0.25, excess=0.1)])
 def test_without_the_share_that_was_wrong_before_no_error_is_shown(tables: Tables) -> None:
-    known = estimates.known_rates(tables)
-    assert set(known.loc[known["true"].notna(), "series"]) == {estimates.TRUSTED}
+    known = claims.known_rates(tables)
+    assert set(known.loc[known["true"].notna(), "series"]) == {claims.TRUSTED}
     assert isinstance(figures.small_audit(tables), Hole)
     assert isinstance(figures.audit_reliability(tables), Hole)
     drawing = figures.audit_calibration(tables)
     assert isinstance(drawing, Drawing)
-    assert set(drawing.data["series"]) == {estimates.TRUSTED}
-    numbers = estimates.numbers(tables)
+    assert set(drawing.data["series"]) == {claims.TRUSTED}
+    numbers = claims.numbers(tables)
     assert (numbers["unseen"], numbers["limits"]) == ({}, 0)
     assert [math.isnan(note.values["before"]) for note in drawing.notes] == [True]
     assert "was made wrong" in texts.joined(drawing.notes)

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from sklearn.metrics import average_precision_score, roc_auc_score
 
-from mispair.audit.peers import neighbour_disagreement, two_gaussians
 from mispair.audit.probability import probabilities_of, reliability
-from mispair.audit.ranks import Ranks, deal, rank
+from mispair.audit.score import Ranks, deal, rank
+from mispair.audit.trials import neighbour_disagreement, two_gaussians
 from tests.audit.made_up import embeddings, swapped
 
 

@@ -9,7 +9,7 @@ from scipy.stats import norm
 from mispair.audit.probability import probabilities
 from mispair.audit.report.gallery import Suspect, fragment
 from mispair.audit.selection import least_discoveries, likely_right, shown_kinds
-from mispair.pairs.index.uids import uids_of
+from mispair.pairs.index.books import uids_of
 
 
 def test_a_cut_leaves_out_what_is_as_likely():

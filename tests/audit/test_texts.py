@@ -11,13 +11,12 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
-from mispair.audit.report.estimates import numbers, unequal_groups
-from mispair.audit.report.tables import audit
-from mispair.audit.texts.group_rates import SCRIPT, group_rows
-from mispair.audit.texts.groups_file import columns_of, read_groups
-from mispair.audit.texts.scripts import scripts_of
-from mispair.audit.texts.suspect_texts import suspect_rows, suspects
-from mispair.audit.texts.text_checks import LABELS, MANY_PAIRS, check_rows, checked
+from mispair.audit.captions import scripts_of
+from mispair.audit.groups import SCRIPT, columns_of, group_rows, read_groups
+from mispair.audit.report.claims import numbers, unequal_groups
+from mispair.audit.report.pages import audit
+from mispair.audit.text_checks import LABELS, MANY_PAIRS, check_rows, checked
+from mispair.audit.text_results import suspect_rows, suspects
 from mispair.core.files import UserError
 from mispair.report.tables import Tables, tidy
 

@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 from mispair import cli
-from mispair.audit.weights import pair_weights
+from mispair.audit.probability import pair_weights
 from mispair.core import files
 from mispair.pairs.index.index import caption_id
 from mispair.towers.features import PairedFeatures

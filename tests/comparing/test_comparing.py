@@ -14,9 +14,8 @@ import pytest
 from scipy import stats
 
 from mispair.cli import main
-from mispair.comparing.changes import changes
+from mispair.comparing.changes import ComparedRun, changes, read
 from mispair.comparing.numbers import differences
-from mispair.comparing.runs import Run, read
 from mispair.core import files
 from mispair.report import studies
 from mispair.report.table import Cell, Number, signed, whole
@@ -128,7 +127,7 @@ def test_a_difference_of_devices_is_a_row_of_its_own(tmp_path: Path) -> None:
     assert (equal.rows, equal.remark) == ((), "")
 
 
-def verdicts(a: Run, b: Run) -> tuple[tuple[Cell, ...], ...]:
+def verdicts(a: ComparedRun, b: ComparedRun) -> tuple[tuple[Cell, ...], ...]:
     return {table.caption: table.rows for table in changes(a, b)}["Verdicts that differ"]
 
 

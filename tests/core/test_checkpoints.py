@@ -14,7 +14,7 @@ import pytest
 
 from mispair.core import files
 from mispair.core import resume as checkpoints
-from mispair.core.folders import replacing_folder
+from mispair.core.files import replacing_folder
 from mispair.core.provenance import PACKAGE
 
 STATE = {"step": np.array(3), "weights": np.arange(4.0)}
@@ -157,7 +157,7 @@ LEAVE = """
 import os, signal, sys
 from pathlib import Path
 from mispair.core.files import replacing
-from mispair.core.folders import replacing_folder
+from mispair.core.files import replacing_folder
 with replacing(Path("file")) as one, replacing_folder(Path("folder")) as other:
     one.write_text("half")
     (one.parent / ".tmpAbC").write_text("a library's own, as safetensors has it")

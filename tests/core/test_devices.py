@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from mispair import cli
-from mispair.core import gpus
+from mispair.core import devices
 from mispair.core.devices import choose_device, device_in_use, device_name, peak_memory
 from mispair.core.files import UserError
 
@@ -73,18 +73,20 @@ def test_the_memory_of_a_gpu() -> None:
 def one_gpu(monkeypatch, tmp_path):
     """Make torch and the allocator believe in a GPU, so far without CUDA's consent."""
     monkeypatch.setattr(torch.version, "cuda", "12.8")
-    monkeypatch.setattr(gpus, "on_this_machine", lambda: [gpus.Gpu("GPU-1", "GPU-1", "Card")])
-    monkeypatch.setattr(gpus, "LOCKS", tmp_path / "locks")
-    for name in (gpus.VISIBLE, gpus.RESERVED):
+    monkeypatch.setattr(devices, "on_this_machine", lambda: [devices.Gpu("GPU-1", "GPU-1", "Card")])
+    monkeypatch.setattr(devices, "LOCKS", tmp_path / "locks")
+    for name in (devices.VISIBLE, devices.RESERVED):
         monkeypatch.delenv(name, raising=False)
     yield
-    gpus.release()
+    devices.release()
 
 
 def test_a_gpu_is_reserved_before_torch_looks_for_it(monkeypatch, one_gpu) -> None:
     seen = []
     monkeypatch.setattr(
-        torch.cuda, "is_available", lambda: bool(seen.append(os.environ.get(gpus.VISIBLE)) or True)
+        torch.cuda,
+        "is_available",
+        lambda: bool(seen.append(os.environ.get(devices.VISIBLE)) or True),
     )
     assert choose_device("auto") == "cuda"
     assert seen == ["GPU-1"]
@@ -94,14 +96,14 @@ def test_a_gpu_is_reserved_before_torch_looks_for_it(monkeypatch, one_gpu) -> No
 def test_a_gpu_that_torch_cannot_use_is_given_back(monkeypatch, one_gpu) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     assert choose_device("auto") == "cpu"
-    assert gpus.held() is None
-    assert gpus.VISIBLE not in os.environ
+    assert devices.held() is None
+    assert devices.VISIBLE not in os.environ
     assert device_in_use() == device_name("cpu")
 
 
 def test_a_torch_without_cuda_waits_for_no_gpu(monkeypatch, one_gpu) -> None:
     monkeypatch.setattr(torch.version, "cuda", None)
-    monkeypatch.setattr(gpus, "reserve", lambda: pytest.fail("a GPU was reserved"))
+    monkeypatch.setattr(devices, "reserve", lambda: pytest.fail("a GPU was reserved"))
     assert choose_device("auto") == "cpu"
 
 
@@ -110,7 +112,7 @@ def test_the_cpu_needs_no_torch() -> None:
         "import sys; from mispair.core.devices import choose_device, device_in_use;"
         "print(choose_device('cpu'), device_in_use()); assert 'torch' not in sys.modules"
     )
-    given = os.environ | {"PYTHONPATH": str(Path(gpus.__file__).parents[2])}
+    given = os.environ | {"PYTHONPATH": str(Path(devices.__file__).parents[2])}
     printed = subprocess.check_output([sys.executable, "-c", code], text=True, env=given)
     assert printed.startswith("cpu cpu (")
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from mispair.core.folders import folder_name, matches, path_name, snapshot
+from mispair.core.files import folder_name, matches, path_name, snapshot
 
 COMMIT = "3f8a1c0d9e2b4f6a8c7d5e1f0a9b8c7d6e5f4a3b"
 

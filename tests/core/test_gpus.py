@@ -11,23 +11,23 @@ from pathlib import Path
 
 import pytest
 
-from mispair.core import gpus
+from mispair.core import devices
+from mispair.core.devices import Gpu
 from mispair.core.files import UserError
-from mispair.core.gpus import Gpu
 
-PACKAGE = Path(gpus.__file__).parents[2]
+PACKAGE = Path(devices.__file__).parents[2]
 TWO = [Gpu("GPU-aa11", "GPU-aa11", "Card"), Gpu("GPU-bb22", "GPU-bb22", "Card")]
 JOB = """
 import logging, os, sys, time
 from pathlib import Path
-from mispair.core import gpus
+from mispair.core import devices
 logging.basicConfig(stream=sys.stderr, level=logging.INFO)
-gpus.LOCKS, gpus.POLL = Path({locks!r}), 0.02
-gpus.on_this_machine = lambda: [gpus.Gpu(*gpu) for gpu in {machine!r}]
+devices.LOCKS, devices.POLL = Path({locks!r}), 0.02
+devices.on_this_machine = lambda: [devices.Gpu(*gpu) for gpu in {machine!r}]
 {body}
 """
 HOLD = """
-gpus.reserve()
+devices.reserve()
 print(time.monotonic(), os.environ["CUDA_VISIBLE_DEVICES"], flush=True)
 {hold}
 print(time.monotonic(), flush=True)
@@ -36,7 +36,7 @@ print(time.monotonic(), flush=True)
 
 def start(locks: Path, body: str, **environment: str) -> subprocess.Popen[str]:
     code = JOB.format(locks=str(locks), machine=[tuple(gpu) for gpu in TWO], body=body)
-    given = {key: value for key, value in os.environ.items() if key != gpus.VISIBLE}
+    given = {key: value for key, value in os.environ.items() if key != devices.VISIBLE}
     given |= {"PYTHONPATH": str(PACKAGE), **environment}
     return subprocess.Popen(
         [sys.executable, "-c", code], env=given, text=True,
@@ -112,11 +112,11 @@ def test_a_killed_job_frees_its_device_and_its_forked_children_do_not_hold_it(
 def test_processes_that_a_holder_starts_use_its_device(tmp_path: Path) -> None:
     inner = JOB.format(
         locks=str(tmp_path / "locks"), machine=[tuple(gpu) for gpu in TWO],
-        body="print(gpus.reserve())",
+        body="print(devices.reserve())",
     )  # fmt: skip
     body = (
         "import subprocess\n"
-        "gpus.reserve()\n"
+        "devices.reserve()\n"
         f"print(subprocess.check_output([sys.executable, '-c', {inner!r}], text=True))"
     )
     printed, said = start(tmp_path / "locks", body).communicate(timeout=60)
@@ -125,12 +125,12 @@ def test_processes_that_a_holder_starts_use_its_device(tmp_path: Path) -> None:
 
 @pytest.fixture
 def two(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
-    monkeypatch.setattr(gpus, "on_this_machine", lambda: TWO)
-    monkeypatch.setattr(gpus, "LOCKS", tmp_path / "locks")
-    for name in (gpus.VISIBLE, gpus.RESERVED):
+    monkeypatch.setattr(devices, "on_this_machine", lambda: TWO)
+    monkeypatch.setattr(devices, "LOCKS", tmp_path / "locks")
+    for name in (devices.VISIBLE, devices.RESERVED):
         monkeypatch.delenv(name, raising=False)
     yield
-    gpus.release()
+    devices.release()
 
 
 @pytest.mark.parametrize(
@@ -149,23 +149,23 @@ def two(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
 )
 def test_devices_are_those_that_cuda_would_see(monkeypatch, two, visible, entries) -> None:
     if visible is not None:
-        monkeypatch.setenv(gpus.VISIBLE, visible)
-    assert [gpu.entry for gpu in gpus.usable()] == entries
+        monkeypatch.setenv(devices.VISIBLE, visible)
+    assert [gpu.entry for gpu in devices.usable()] == entries
 
 
 def test_a_second_call_takes_no_second_device(two) -> None:
-    assert gpus.reserve() == gpus.reserve() == "GPU-aa11"
-    assert os.environ[gpus.VISIBLE] == "GPU-aa11"
-    gpus.release()
-    assert gpus.VISIBLE not in os.environ
-    assert gpus.reserve() == "GPU-aa11"
+    assert devices.reserve() == devices.reserve() == "GPU-aa11"
+    assert os.environ[devices.VISIBLE] == "GPU-aa11"
+    devices.release()
+    assert devices.VISIBLE not in os.environ
+    assert devices.reserve() == "GPU-aa11"
 
 
 def test_without_gpus_nothing_is_locked(monkeypatch, tmp_path) -> None:
-    monkeypatch.setattr(gpus, "on_this_machine", list)
-    monkeypatch.setattr(gpus, "LOCKS", tmp_path / "locks")
-    monkeypatch.setenv(gpus.VISIBLE, "0,1")
-    assert gpus.reserve() is None
+    monkeypatch.setattr(devices, "on_this_machine", list)
+    monkeypatch.setattr(devices, "LOCKS", tmp_path / "locks")
+    monkeypatch.setenv(devices.VISIBLE, "0,1")
+    assert devices.reserve() is None
     assert not (tmp_path / "locks").exists()
 
 
@@ -181,7 +181,7 @@ def test_a_folder_that_is_not_ours_is_not_used(monkeypatch, tmp_path, two, trap)
         locks.mkdir()
         monkeypatch.setattr(os, "getuid", lambda: 4711)
     with pytest.raises(UserError, match="MISPAIR_GPUS_RESERVED=1"):
-        gpus.reserve()
+        devices.reserve()
 
 
 def test_nvidia_smi_is_read(monkeypatch, tmp_path) -> None:
@@ -194,7 +194,7 @@ def test_nvidia_smi_is_read(monkeypatch, tmp_path) -> None:
     )
     tool.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
-    assert gpus.on_this_machine() == [
+    assert devices.on_this_machine() == [
         Gpu("GPU-c5c1-77", "GPU-c5c1-77", "NVIDIA H200"),
         Gpu("GPU-0a0b-12", "GPU-0a0b-12", "NVIDIA A100-SXM4-80GB"),
     ]

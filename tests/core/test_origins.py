@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from mispair import cli
-from mispair.core import files, origins, registry, software
-from mispair.core.folders import replacing_folder
+from mispair.core import commands, files, provenance, run_record
+from mispair.core.files import replacing_folder
 
 RESULT = Path("results/arms/x/purity.json")
 RECORD = Path("results/arms/x/purity.run.json")
@@ -88,7 +88,7 @@ def test_a_record_that_cannot_be_written_fails_no_step(folder, monkeypatch, capl
     def full(path: Path, content: object) -> None:
         raise files.UserError("the disk is full")
 
-    monkeypatch.setattr(origins.files, "write_json", full)
+    monkeypatch.setattr(run_record.files, "write_json", full)
     arguments = ["--projection", str(PROJECTION), "--purity", str(RESULT)]
     assert cli.main(["measure-purity", *arguments]) == 0
     assert RESULT.exists()
@@ -97,8 +97,8 @@ def test_a_record_that_cannot_be_written_fails_no_step(folder, monkeypatch, capl
 
 def recorded(**job: object) -> None:
     """Write each output of a made-up job inside its record."""
-    settings = registry.step_module("measure_purity").Settings()
-    with origins.recorded("measure_purity", settings, job):
+    settings = commands.step_module("measure_purity").Settings()
+    with run_record.recorded("measure_purity", settings, job):
         for key, path in job.items():
             if key == "corpus":
                 with replacing_folder(Path(str(path))) as whole:
@@ -114,12 +114,12 @@ def test_records_lie_beside_files_and_folders(folder: Path) -> None:
     pairing = Path("results/pairs/c/pairing/random~0.5.parquet")
     captions = pairing.with_suffix(".captions.parquet")
     recorded(rate=0.5, workers=3, pairing=pairing, captions=captions)
-    about = origins.read(pairing.with_name("random~0.5.run.json"))
+    about = run_record.read(pairing.with_name("random~0.5.run.json"))
     assert list(about["outputs"]) == [str(pairing), str(captions)]
     assert about["job"]["rate"] == 0.5
     assert "workers" not in about["job"]  # it follows the number of cores
     recorded(corpus=Path("results/v0.5"))
-    about = origins.read(Path("results/v0.5.run.json"))
+    about = run_record.read(Path("results/v0.5.run.json"))
     assert list(about["outputs"]) == ["results/v0.5/inside/a.txt"]
 
 
@@ -129,9 +129,9 @@ def test_a_folder_and_files_of_one_name_have_a_record_each(folder: Path) -> None
     recorded(pairing=pairing)
     for _ in range(2):
         recorded(corpus=pairing.with_suffix(""))
-    of_file = origins.read(pairing.with_name("factor.run.json"))["outputs"]
+    of_file = run_record.read(pairing.with_name("factor.run.json"))["outputs"]
     assert list(of_file) == [str(pairing)]
-    of_folder = origins.read(pairing.with_name("factor.folder.run.json"))["outputs"]
+    of_folder = run_record.read(pairing.with_name("factor.folder.run.json"))["outputs"]
     assert list(of_folder) == ["results/repair/factor/inside/a.txt"]
 
 
@@ -140,53 +140,53 @@ def test_what_is_for_people_or_differs_from_run_to_run_is_no_result(folder: Path
     # Snakemake writes those of other jobs while one runs.
     recorded(page=Path("reports/index.html"), benchmarks=Path("benchmarks/a.tsv"))
     recorded(features=Path("results/a.parquet"), record=Path("logs/a.json"))
-    assert [path.name for path in folder.rglob(f"*{origins.ENDING}")] == ["a.run.json"]
-    assert list(origins.read(Path("results/a.run.json"))["outputs"]) == ["results/a.parquet"]
+    assert [path.name for path in folder.rglob(f"*{run_record.ENDING}")] == ["a.run.json"]
+    assert list(run_record.read(Path("results/a.run.json"))["outputs"]) == ["results/a.parquet"]
 
 
 def test_states_that_another_copy_of_the_job_makes_are_no_result(folder: Path) -> None:
     result = Path("results/cs~0.4/trials~0-0.json")
     recorded(checkpoint=result.with_suffix(".checkpoint"), simulation=result)
-    (record,) = folder.rglob(f"*{origins.ENDING}")
+    (record,) = folder.rglob(f"*{run_record.ENDING}")
     assert record.name == "trials~0-0.run.json"
-    assert list(origins.read(record)["outputs"]) == [str(result)]
+    assert list(run_record.read(record)["outputs"]) == [str(result)]
 
 
 @pytest.mark.parametrize("gone", ["first", "second"])
 def test_a_job_whose_results_are_removed_leaves_no_record(folder: Path, gone: str) -> None:
     """As when Snakemake is killed, and the next one removes what the job has written by then."""
     job = {name: Path(f"results/{name}.parquet") for name in ("first", "second")}
-    settings = registry.step_module("measure_purity").Settings()
-    with origins.recorded("measure_purity", settings, job):
+    settings = commands.step_module("measure_purity").Settings()
+    with run_record.recorded("measure_purity", settings, job):
         for path in job.values():
             files.write_text(path, "x")
         job[gone].unlink()
-    assert list(folder.rglob(f"*{origins.ENDING}")) == []
+    assert list(folder.rglob(f"*{run_record.ENDING}")) == []
 
 
 def test_files_of_the_package_are_named_from_it(folder: Path) -> None:
-    shipped = origins.PACKAGE / "towers/shipped/scenes-small/tokenizer.json"
-    name = origins.portable(Path(os.path.relpath(shipped)))
+    shipped = run_record.PACKAGE / "towers/shipped/scenes-small/tokenizer.json"
+    name = run_record.portable(Path(os.path.relpath(shipped)))
     assert name == "mispair:towers/shipped/scenes-small/tokenizer.json"
-    assert origins.local_path(name).samefile(shipped)
-    assert origins.local_path(origins.portable(PROJECTION)) == PROJECTION
+    assert run_record.local_path(name).samefile(shipped)
+    assert run_record.local_path(run_record.portable(PROJECTION)) == PROJECTION
 
 
 def test_large_files_are_told_apart_by_samples(folder: Path, monkeypatch) -> None:
-    monkeypatch.setattr(origins, "BUDGET", 300_000)
+    monkeypatch.setattr(run_record, "BUDGET", 300_000)
     small, large = Path("small"), Path("large")
     small.write_bytes(b"s" * 100_000)
     content = bytearray(b"l" * 250_000)
     large.write_bytes(content)
-    facts = origins.Digests().of([small, large])
+    facts = run_record.Digests().of([small, large])
     assert "sha256" in facts["small"]
     assert list(facts["large"]) == ["bytes", "sha256_of_samples"]
-    assert origins.difference("large", facts["large"]) is None
+    assert run_record.difference("large", facts["large"]) is None
     for place in (0, 125_000, 249_999):
         large.write_bytes(content[:place] + b"x" + content[place + 1 :])
-        assert "other content" in str(origins.difference("large", facts["large"]))
+        assert "other content" in str(run_record.difference("large", facts["large"]))
     large.write_bytes(content + b"l")
-    assert "250001 bytes instead of 250000" in str(origins.difference("large", facts["large"]))
+    assert "250001 bytes instead of 250000" in str(run_record.difference("large", facts["large"]))
 
 
 def test_ancestors_are_found_by_their_records_and_strangers_are_not(folder: Path) -> None:
@@ -194,11 +194,11 @@ def test_ancestors_are_found_by_their_records_and_strangers_are_not(folder: Path
     for name, inputs in steps.items():
         job = {f"from_{one}": Path(f"results/{one}.txt") for one in inputs}
         job["to"] = Path(f"results/{name}.txt")
-        settings = registry.step_module("measure_purity").Settings()
-        with origins.recorded("measure_purity", settings, job):
+        settings = commands.step_module("measure_purity").Settings()
+        with run_record.recorded("measure_purity", settings, job):
             files.write_text(job["to"], name)
-    found = origins.ancestry([Path("results/c.txt")], Path("results"))
-    assert found == origins.ancestry(
+    found = run_record.ancestry([Path("results/c.txt")], Path("results"))
+    assert found == run_record.ancestry(
         [Path("results/c.txt"), Path("results/b.txt")], Path("results")
     )
     assert [list(one["outputs"]) for one in found] == [
@@ -262,9 +262,9 @@ def test_a_file_that_is_no_record_is_a_message(folder: Path, capsys) -> None:
 def test_versions_are_those_of_the_packages() -> None:
     from importlib.metadata import version
 
-    found = software.versions()
-    assert set(software.PACKAGES) <= found.keys()
-    for name in software.PACKAGES:
+    found = provenance.versions()
+    assert set(provenance.PACKAGES) <= found.keys()
+    for name in provenance.PACKAGES:
         assert found[name] == version(name)
 
 
@@ -285,37 +285,37 @@ def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     git("init", "-q")
     git("add", ".")
     git("commit", "-qm", "first")
-    monkeypatch.setattr(software, "CHECKOUT", tmp_path)
-    monkeypatch.setattr(software, "PACKAGE", package)
-    software.commit.cache_clear()
+    monkeypatch.setattr(provenance, "CHECKOUT", tmp_path)
+    monkeypatch.setattr(provenance, "PACKAGE", package)
+    provenance.commit.cache_clear()
     yield git
-    software.commit.cache_clear()
+    provenance.commit.cache_clear()
 
 
 def test_the_commit_and_whether_the_code_was_changed(checkout, tmp_path: Path) -> None:
     head = checkout("rev-parse", "HEAD")
-    assert software.commit() == {"commit": head, "changed": False}
-    assert software.difference() is None
+    assert provenance.commit() == {"commit": head, "changed": False}
+    assert provenance.difference() is None
     (tmp_path / "README.md").write_text("other words\n")
-    software.commit.cache_clear()
-    assert software.commit() == {"commit": head, "changed": False}
-    words = software.difference()
+    provenance.commit.cache_clear()
+    assert provenance.commit() == {"commit": head, "changed": False}
+    words = provenance.difference()
     assert words is not None
     (tmp_path / "workflow/mispair/a.py").write_text("A = 2\n")
-    software.commit.cache_clear()
-    assert software.commit() == {"commit": head, "changed": True}
-    assert software.difference() not in (None, words)
+    provenance.commit.cache_clear()
+    assert provenance.commit() == {"commit": head, "changed": True}
+    assert provenance.difference() not in (None, words)
 
 
 def test_without_git_there_is_no_commit(tmp_path: Path, monkeypatch) -> None:
-    monkeypatch.setattr(software, "CHECKOUT", tmp_path)
-    software.commit.cache_clear()
-    assert software.commit() is None
-    assert software.difference() is None
-    software.commit.cache_clear()
+    monkeypatch.setattr(provenance, "CHECKOUT", tmp_path)
+    provenance.commit.cache_clear()
+    assert provenance.commit() is None
+    assert provenance.difference() is None
+    provenance.commit.cache_clear()
 
 
 def test_what_was_made_into_a_folder_is_found_by_the_folder(folder: Path) -> None:
     recorded(corpus=Path("results/v0.5"))
-    (one,) = origins.ancestry([Path("results/v0.5")], Path("results"))
+    (one,) = run_record.ancestry([Path("results/v0.5")], Path("results"))
     assert list(one["outputs"]) == ["results/v0.5/inside/a.txt"]

@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from mispair import __version__, cli, config
-from mispair.core import files, origins, run_record
+from mispair.core import files, run_record
 from mispair.core.files import UserError
 from mispair.core.provenance import PACKAGE, code_version, fingerprint
 from mispair.dag import Dag
@@ -105,7 +105,7 @@ def test_other_data_are_refused_by_name(tmp_path: Path, monkeypatch) -> None:
     shards = [Path(f"mine/{number}.tar") for number in range(3)]
     for path in shards:
         files.write_text(path, f"shard {path}")
-    data = origins.Digests().of(shards)
+    data = run_record.Digests().of(shards)
     assert dag(record(data=data)).compare_with_record() == ""
     files.write_text(shards[1], "shard mine/X.tar")
     shards[2].unlink()
@@ -144,7 +144,7 @@ def test_results_are_compared_with_a_record(tmp_path: Path, monkeypatch, capsys)
     made = [Path("results/a.json"), Path("results/b.json")]
     for path in made:
         files.write_text(path, path.name)
-    files.write_json(Path("run.json"), {"record": {"results": origins.Digests().of(made)}})
+    files.write_json(Path("run.json"), {"record": {"results": run_record.Digests().of(made)}})
     assert cli.main(["verify", "run.json"]) == 0
     assert "all results are as recorded" in capsys.readouterr().out
     files.write_text(made[0], "x.json")
@@ -162,7 +162,7 @@ def test_a_difference_of_devices_is_a_line_of_verify(
     monkeypatch.chdir(tmp_path)
     files.write_text(Path("results/a.json"), "a")
     files.write_json(Path("results/a.run.json"), origin("simulate", [], ["a"], job={}, device=here))
-    facts = origins.Digests().of([Path("results/a.json")])
+    facts = run_record.Digests().of([Path("results/a.json")])
     recorded = {"results": facts, "steps": {"simulate": {"devices": ["cpu (x)"]}}}
     files.write_json(Path("run.json"), {"record": recorded})
     assert cli.main(["verify", "run.json"]) == 0

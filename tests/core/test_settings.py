@@ -10,7 +10,7 @@ from pydantic import Field, ValidationError
 
 from mispair.command import step_parser
 from mispair.core import settings
-from mispair.core.registry import job_parameters, step_module, step_names
+from mispair.core.commands import job_parameters, step_module, step_names
 from mispair.core.settings import NONE, command_line, is_optional, is_sweep
 
 

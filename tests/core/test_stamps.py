@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from mispair.core import stamps
+from mispair.core import provenance
 
-LARGE = bytes(range(256)) * (stamps.SMALL // 128)
+LARGE = bytes(range(256)) * (provenance.SMALL // 128)
 
 
 @pytest.fixture
 def shard(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
-    stamps.SNAKEMAKE.mkdir()
+    provenance.SNAKEMAKE.mkdir()
     path = Path("00000.tar")
     path.write_bytes(LARGE)
     return path
@@ -23,8 +23,8 @@ def shard(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def stamp(path: Path) -> str:
     """Return a stamp as a new process computes it."""
-    stamps._content.cache_clear()
-    return stamps.stamp([str(path)])
+    provenance._content.cache_clear()
+    return provenance.stamp([str(path)])
 
 
 def change(path: Path) -> None:
@@ -42,11 +42,11 @@ def refuse_to_read(path: Path) -> str:
 
 def test_an_unchanged_file_is_not_read(shard: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch:
-        patch.setattr(stamps, "file_digest", refuse_to_read)
+        patch.setattr(provenance, "file_digest", refuse_to_read)
         planned = stamp(shard)
-    stamps.remember(shard)
-    monkeypatch.setattr(stamps, "file_digest", refuse_to_read)
-    stamps.remember(shard)
+    provenance.remember(shard)
+    monkeypatch.setattr(provenance, "file_digest", refuse_to_read)
+    provenance.remember(shard)
     assert stamp(shard) == planned
 
 
@@ -54,23 +54,23 @@ def test_a_touched_file_is_read_once_and_keeps_its_stamp(
     shard: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     planned = stamp(shard)
-    stamps.remember(shard)
+    provenance.remember(shard)
     os.utime(shard)
     assert stamp(shard) == planned
     shard.rename("elsewhere")
     shard.write_bytes(LARGE)  # another inode
     assert stamp(shard) == planned
-    monkeypatch.setattr(stamps, "file_digest", refuse_to_read)
+    monkeypatch.setattr(provenance, "file_digest", refuse_to_read)
     assert stamp(shard) == planned
 
 
 def test_a_changed_file_of_equal_size_and_time_has_another_stamp(shard: Path) -> None:
     planned = stamp(shard)
-    stamps.remember(shard)
+    provenance.remember(shard)
     change(shard)
     changed = stamp(shard)
     assert changed != planned
-    stamps.remember(shard)
+    provenance.remember(shard)
     assert stamp(shard) == changed
     shard.write_bytes(LARGE)
     assert stamp(shard) == planned  # the former content, for which there may be results
@@ -81,28 +81,28 @@ def test_a_file_that_changes_between_plan_and_job_has_another_stamp_than_planned
 ) -> None:
     planned = stamp(shard)
     shard.write_bytes(LARGE[::-1])
-    stamps.remember(shard)
+    provenance.remember(shard)
     assert stamp(shard) != planned
 
 
 def test_a_small_file_needs_no_memory(shard: Path) -> None:
     shard.write_bytes(b"one")
     first = stamp(shard)
-    stamps.remember(shard)
+    provenance.remember(shard)
     os.utime(shard, (10**9, 10**9))
     assert stamp(shard) == first
     shard.write_bytes(b"two")
     assert stamp(shard) != first
-    assert not stamps.DIGESTS.exists()
+    assert not provenance.DIGESTS.exists()
 
 
 def test_a_broken_memory_is_written_again(shard: Path) -> None:
     planned = stamp(shard)
-    stamps.remember(shard)
-    (entry,) = stamps.DIGESTS.iterdir()
+    provenance.remember(shard)
+    (entry,) = provenance.DIGESTS.iterdir()
     entry.write_text("[1")
     assert stamp(shard) == planned
-    stamps.remember(shard)
+    provenance.remember(shard)
     os.utime(shard)
     assert stamp(shard) == planned
 
@@ -113,6 +113,6 @@ def test_results_have_no_stamp(shard: Path) -> None:
     made.write_bytes(LARGE)
     first = stamp(made)
     made.write_bytes(LARGE[::-1])
-    stamps.remember(made)
+    provenance.remember(made)
     assert stamp(made) == first
-    assert not stamps.DIGESTS.exists()
+    assert not provenance.DIGESTS.exists()

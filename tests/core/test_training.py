@@ -8,9 +8,9 @@ import pytest
 import torch
 from torch import nn
 
-from mispair.core.training.loop import LossOfStep, Plan, train
+from mispair.core.training import LossOfStep, TrainingPlan, train
 
-PLAN = Plan(steps=40, lr=1e-2, last_lr=1e-5, weight_decay=1e-3, clip=1.0)
+PLAN = TrainingPlan(steps=40, lr=1e-2, last_lr=1e-5, weight_decay=1e-3, clip=1.0)
 
 
 class Kept:
@@ -47,7 +47,7 @@ def start() -> tuple[nn.Module, LossOfStep]:
 
 def test_training_is_that_of_torch() -> None:
     """The same steps by torch's own AdamW and clipping, to single precision."""
-    plan = Plan(40, 1e-2, 1e-5, 0.1, 0.5, warm_up=7, betas=(0.8, 0.9))
+    plan = TrainingPlan(40, 1e-2, 1e-5, 0.1, 0.5, warm_up=7, betas=(0.8, 0.9))
     ours, loss = start()
     losses = train(ours, loss, plan)
     peer, loss = start()
@@ -65,7 +65,7 @@ def test_training_is_that_of_torch() -> None:
 
 
 def test_step_sizes_grow_and_then_follow_a_cosine() -> None:
-    plan = Plan(steps=100, lr=1.0, last_lr=0.1, weight_decay=0, clip=1, warm_up=10)
+    plan = TrainingPlan(steps=100, lr=1.0, last_lr=0.1, weight_decay=0, clip=1, warm_up=10)
     assert plan.lr_at(0) == pytest.approx(0.1)
     assert plan.lr_at(9) == pytest.approx(0.1 + 0.9 * (1 + math.cos(math.pi * 0.09)) / 2)
     assert plan.lr_at(50) == pytest.approx(0.55)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from mispair.core.files import UserError
-from mispair.emoji import fetching
+from mispair.emoji import packages
 from mispair.emoji.packages import PACKAGES, Package
 
 CONTENT = b"an archive"
@@ -36,17 +36,17 @@ def npm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_what_is_there_is_not_fetched_again(npm: Path, tmp_path: Path) -> None:
     for _ in range(2):
-        fetching.fetch(tmp_path / "packages", package("npm"))
+        packages.fetch(tmp_path / "packages", package("npm"))
     assert npm.read_text() == "pack --silent --ignore-scripts a-thing@1.0\n"
     assert [path.name for path in (tmp_path / "packages").iterdir()] == ["a-thing-1.0.tgz"]
     (tmp_path / "packages/a-thing-1.0.tgz").write_bytes(b"cut")
-    fetching.fetch(tmp_path / "packages", package("npm"))
+    packages.fetch(tmp_path / "packages", package("npm"))
     assert (tmp_path / "packages/a-thing-1.0.tgz").read_bytes() == CONTENT
 
 
 def test_another_archive_is_refused_and_not_kept(npm: Path, tmp_path: Path) -> None:
     with pytest.raises(UserError, match="is pinned"):
-        fetching.fetch(tmp_path / "packages", package("npm", b"what was pinned"))
+        packages.fetch(tmp_path / "packages", package("npm", b"what was pinned"))
     assert not [*(tmp_path / "packages").iterdir()]
 
 
@@ -57,8 +57,8 @@ def test_pip_is_the_running_python_s(tmp_path: Path, monkeypatch: pytest.MonkeyP
         wanted.append(command)
         (folder / "a-thing-1.0.tgz").write_bytes(CONTENT)
 
-    monkeypatch.setattr(fetching, "_run", run)
-    fetching.fetch(tmp_path / "packages", package("pypi"))
+    monkeypatch.setattr(packages, "_run", run)
+    packages.fetch(tmp_path / "packages", package("pypi"))
     assert wanted[0][:4] == [sys.executable, "-m", "pip", "download"]
     assert wanted[0][-1] == "a-thing==1.0"
     assert "--no-deps" in wanted[0]
@@ -67,13 +67,13 @@ def test_pip_is_the_running_python_s(tmp_path: Path, monkeypatch: pytest.MonkeyP
 def test_without_npm_the_message_names_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(UserError, match="npm is not installed"):
-        fetching.fetch(tmp_path / "packages", package("npm"))
+        packages.fetch(tmp_path / "packages", package("npm"))
 
 
 def test_a_client_that_fails_is_quoted(npm: Path, tmp_path: Path) -> None:
     (tmp_path / "bin/npm").write_text("#!/bin/sh\necho no such host >&2\nexit 1\n")
     with pytest.raises(UserError, match="no such host"):
-        fetching.fetch(tmp_path / "packages", package("npm"))
+        packages.fetch(tmp_path / "packages", package("npm"))
 
 
 def test_every_package_is_pinned() -> None:

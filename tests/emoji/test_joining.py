@@ -17,10 +17,9 @@ import torch
 from mispair.audit.seen_pairs import may_have_seen, refuse_seen
 from mispair.core.files import UserError
 from mispair.emoji import joining, regimes
-from mispair.emoji.joining import Joining, join, parts
+from mispair.emoji.joining import Joining, join, parts, read_pairs
 from mispair.emoji.packages import PACKAGES
 from mispair.emoji.packing import RETRIEVAL, SUBCATEGORIES, Packing, pack
-from mispair.emoji.pairs_of_shards import read_pairs
 from mispair.repair.captioners.vocabulary import tokenized, vocabulary_of
 from mispair.towers.checkpoints.efficientnet_lite import load_trunk, renamed
 from mispair.towers.encoding import encode_images, encode_texts

@@ -16,10 +16,9 @@ from PIL import Image
 
 from mispair.core.files import UserError
 from mispair.emoji import packages as archives
-from mispair.emoji.concepts import read_concepts
+from mispair.emoji.concepts import HELD_OUT, SOURCES, pictures, read_concepts, rendered
 from mispair.emoji.packages import PACKAGES, member
 from mispair.emoji.packing import RETRIEVAL, SUBCATEGORIES, SUBCATEGORIES_UNSEEN, Packing, pack
-from mispair.emoji.vendors import HELD_OUT, SOURCES, pictures, rendered
 from mispair.evaluation.sets import open_set
 from mispair.pairs.shards.shards import read_samples
 from mispair.verbs import sets_and_models  # noqa: F401, it declares

@@ -17,7 +17,7 @@ from mispair.emoji.regimes import Grid, LabelledFeatures, corrupted, measure, tr
 from mispair.emoji.report.figure import sign_of_change
 from mispair.evaluation.purity import neuron_overlap
 from mispair.towers.features import PairedFeatures
-from mispair.towers.finetuning.finetuning_presets import Training
+from mispair.towers.finetuning.finetuning_settings import FinetuningLength
 from mispair.towers.finetuning.projection import Projections
 
 GRID = Grid(numbers=[40, 1000], neurons=[6], rates=[0.0, 0.5], seeds=2, steps=4)
@@ -34,7 +34,7 @@ def features(monkeypatch: pytest.MonkeyPatch) -> PairedFeatures:
 
 
 def model(features: PairedFeatures, neurons: int, seed: int) -> Projections:
-    how = Training(epochs=2, batch_size=20, logit_scale="free")
+    how = FinetuningLength(epochs=2, batch_size=20, logit_scale="free")
     return train(features, neurons, how, seed).projections
 
 

@@ -11,7 +11,7 @@ import pytest
 from mispair.core import metrics
 from mispair.core.files import UserError
 from mispair.core.seeds import generator
-from mispair.evaluation.bases.measures import Inputs, measures
+from mispair.evaluation.basis_measures import Inputs, measures
 from mispair.evaluation.purity import random_rotation
 from mispair.evaluation.steps import identify_basis
 from tests.evaluation.test_step_neurons import corpus  # noqa: F401

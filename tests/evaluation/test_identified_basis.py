@@ -8,7 +8,7 @@ from scipy.stats import kurtosis
 
 from mispair.core.seeds import generator
 from mispair.evaluation import identified_basis as basis
-from mispair.evaluation.bases.searches import SEARCHES, varimax
+from mispair.evaluation.identified_basis import SEARCHES, varimax
 from mispair.evaluation.purity import random_rotation
 
 SOURCES, WIDTH, SIZE = 16, 20, 4000

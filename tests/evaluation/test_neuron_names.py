@@ -7,8 +7,8 @@ import pytest
 from sklearn.metrics import roc_auc_score
 
 from mispair.core.seeds import generator
-from mispair.evaluation.bases import names as neuron_names
-from mispair.evaluation.bases.monosemanticity import monosemanticity, scaled, unit_rows
+from mispair.evaluation import basis_measures as neuron_names
+from mispair.evaluation.basis_measures import monosemanticity, scaled, unit_rows
 
 
 def test_the_score_is_the_weighted_mean_over_all_pairs() -> None:

@@ -13,7 +13,7 @@ from mispair.evaluation import activations
 from mispair.evaluation.activations import feature_blocks, strongest
 from mispair.evaluation.purity import neuron_overlap, random_overlap, random_rotation
 from mispair.evaluation.report import neurons
-from mispair.evaluation.report.neurons import Neuron, Ranking, Sample
+from mispair.evaluation.report.neurons import Neuron, ShownNeurons, ShownSample
 from mispair.pairs.report import contact_sheet
 
 EVIL = "<script>alert(1)</script> & \"quoted\" 'text'"
@@ -163,13 +163,13 @@ def _encoded(format="JPEG", mode="RGB", side=96, seed=0, **options):
 
 
 TOWERS = {"text": _matrix(512, 4), "image": _matrix(768, 4)}
-SAMPLE = Sample("untouched projections", 1200, 34)
+SAMPLE = ShownSample("untouched projections", 1200, 34)
 
 
 def _ranking(pictures, captions=((EVIL, 0.25),), title="By the text tower"):
     overlap, rank = {"text": 0.0412, "image": 0.1}, {"text": 1, "image": 3}
     neuron = Neuron(17, overlap, rank, pictures, captions)
-    return Ranking(title, EVIL, [neuron], [neuron])
+    return ShownNeurons(title, EVIL, [neuron], [neuron])
 
 
 def _thumbnails(html):
@@ -230,7 +230,7 @@ def test_thumbnails_shrink_and_then_get_fewer_until_the_gallery_fits(monkeypatch
 def test_control_characters_are_shown_as_such() -> None:
     caption = "a\0 red \x1b[31m\tcup"
     sheet = contact_sheet.fragment(
-        [contact_sheet.Sample("k\x1b", None, caption, caption, True)], 0.5, 32
+        [contact_sheet.SheetPair("k\x1b", None, caption, caption, True)], 0.5, 32
     )
     shown = _ranking([("k\x1b", 0.5)], [(caption, 0.25)])
     for html in (sheet, neurons.fragment([shown], {}, TOWERS, SAMPLE, 32)):

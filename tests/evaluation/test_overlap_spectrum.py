@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from mispair.core.seeds import generator
-from mispair.evaluation import overlap_spectrum as spectrum
+from mispair.evaluation import purity as spectrum
 from mispair.evaluation.purity import neuron_overlap, random_rotation, unit_columns
 
 N = 40

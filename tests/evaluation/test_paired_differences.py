@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from mispair.evaluation.paired_differences import difference
+from mispair.evaluation.arm_comparison import difference
 
 
 def _answers(n, seeds, draw, *, hard=0.5, of_seed=0.0, effect=0.0):

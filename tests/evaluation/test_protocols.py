@@ -16,8 +16,8 @@ import pytest
 
 from mispair.core.files import UserError, write_json
 from mispair.evaluation import protocols
+from mispair.evaluation.datacomp import canonical
 from mispair.evaluation.protocols import Prompts, applies, prompts, protocol_files
-from mispair.evaluation.set_names import canonical
 from mispair.evaluation.sets import EvaluationSet, open_set
 from mispair.towers.loading import made_from_laion
 from tests.evaluation.test_sets import write_split

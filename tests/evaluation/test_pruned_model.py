@@ -105,7 +105,7 @@ def test_towers_whose_trunk_lies_beside_them_stay_whole(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """LaCLIP's own architecture: timm reads the trunk from the folder in which it is loaded."""
-    sizes = laclip.Sizes(
+    sizes = laclip.RecipeSizes(
         image_size=32, width=32, layers=2, heads=2, embed_dim=WHOLE, text_width=16, text_layers=1,
         text_heads=2, context_length=12,
     )  # fmt: skip

@@ -14,8 +14,8 @@ from sklearn.metrics import silhouette_score
 from mispair import cli
 from mispair.core import files, metrics, settings
 from mispair.evaluation import pruning, zeroshot
-from mispair.evaluation.encoded_sets.set_files import EncodedSet
 from mispair.evaluation.purity import random_rotation
+from mispair.evaluation.set_files import EncodedSet
 from mispair.evaluation.steps.prune_neurons import Settings
 from tests.evaluation.encoded import encoded_set
 

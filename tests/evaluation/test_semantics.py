@@ -9,14 +9,14 @@ from scipy import stats
 from mispair.core import seeds
 from mispair.evaluation import semantics
 from mispair.evaluation.purity import neuron_overlap, random_rotation
-from mispair.evaluation.semantics import Sample
+from mispair.evaluation.semantics import FeatureSample
 
 FACTORIAL = np.array(list(itertools.product([0, 1], repeat=3)) * 5, dtype=bool)
 """Three features, each in half of the sample and uncorrelated with the others."""
 
 
 def _sample(embeddings, codes, blocks=1, shuffles=()):
-    sample = Sample(embeddings.shape[1], codes.shape[1], shuffles)
+    sample = FeatureSample(embeddings.shape[1], codes.shape[1], shuffles)
     for rows in np.array_split(np.arange(len(codes)), blocks):
         sample.add_inputs(embeddings[rows], codes[rows])
     return sample

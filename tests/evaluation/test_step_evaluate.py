@@ -8,7 +8,7 @@ from sklearn.metrics import balanced_accuracy_score, f1_score, silhouette_score
 
 from mispair.core import files, metrics
 from mispair.evaluation import retrieval, zeroshot
-from mispair.evaluation.paired_differences import difference
+from mispair.evaluation.arm_comparison import difference
 from tests.image_text.test_steps_image_text import step
 
 K = 8

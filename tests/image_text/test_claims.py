@@ -10,15 +10,10 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from mispair.evaluation.overlap_spectrum import directions_of_overlap
-from mispair.evaluation.report.published_overlap import published_directions
+from mispair.evaluation.purity import directions_of_overlap
+from mispair.evaluation.report.rows import published_directions
 from mispair.image_text.report import claims, effects
-from mispair.image_text.report.construct import (
-    MEASURES,
-    SMALLEST_GAIN,
-    no_own_basis,
-    own_basis_gain,
-)
+from mispair.image_text.report.neurons import MEASURES, SMALLEST_GAIN, no_own_basis, own_basis_gain
 from mispair.report import published
 from mispair.report.claims import THIRD
 from mispair.report.judge import Verdict, judge

@@ -13,7 +13,7 @@ from mispair.evaluation.report.rows import scored
 from mispair.image_text.report.arms import named, zeroshot_series
 from mispair.image_text.report.claims import ACCURACY
 from mispair.image_text.report.figures_sweeps import panels_of_sets
-from mispair.image_text.report.notes import class_lists, limits
+from mispair.image_text.report.pages import class_lists, limits
 from mispair.image_text.report.tables import exported, of_arms, protocols, scores
 from mispair.report import studies, texts
 from mispair.report.figures import compose, printed

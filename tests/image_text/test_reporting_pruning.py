@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from mispair.image_text.report.claims import PRUNING
-from mispair.image_text.report.pruning import Spread, pruned_arm, strategy_scores
+from mispair.image_text.report.neurons import Spread, pruned_arm, strategy_scores
 from mispair.report import studies
 from mispair.report.figures import compose
 from mispair.report.judge import judge

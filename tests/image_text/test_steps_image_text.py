@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from mispair.cli import main
-from mispair.pairs.index.image_limits import ImageLimits
+from mispair.pairs.index.faults import ImageLimits
 from tests.pairs.test_index import whole, write_tar
 
 LIMITS = {**ImageLimits().model_dump(), "stall_seconds": 60.0}

@@ -14,8 +14,8 @@ from scipy import stats
 from mispair.core import files, metrics
 from mispair.laclip.report.checkpoints import flagged, pairs, published_name, reason, scores
 from mispair.laclip.report.claims import CLAIMS, QUESTIONS
+from mispair.laclip.report.pages import checkpoints, next_to_published, overlap
 from mispair.laclip.report.rows import checkpoint
-from mispair.laclip.report.tables import checkpoints, next_to_published, overlap
 from mispair.report import published, questions, rules, studies
 from mispair.report.figures import compose
 from mispair.report.judge import Verdict, judge

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from mispair.pairs.index.image_limits import ImageLimits
+from mispair.pairs.index.faults import ImageLimits
 from mispair.pairs.steps import index_shards, list_images
 
 

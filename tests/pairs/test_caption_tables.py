@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from mispair.core import files
 from mispair.core.files import UserError
 from mispair.pairs.captions import sorted_captions, user_tables
-from mispair.pairs.captions.table_files import table_files
+from mispair.pairs.captions.user_files import table_files
 from mispair.pairs.steps import read_captions
 
 Rows = list[tuple[str, list[str]]]

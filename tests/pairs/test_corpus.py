@@ -15,10 +15,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from mispair.core import provenance
+from mispair.core.commands import step_module
 from mispair.core.files import UserError
-from mispair.core.registry import step_module
+from mispair.pairs.index import corpus
 from mispair.pairs.index import corpus as corpora
-from mispair.pairs.index import duplicates
 from mispair.pairs.index.books import (
     IMAGE,
     KEY,
@@ -188,13 +188,13 @@ def test_policies_do_what_a_naive_loop_does(
     assert {reason for *_, reason in lost} >= {KEY}
 
     pairs = read(tmp_path, groups)
-    kept, table = duplicates.exclude(pairs, duplicate_keys, duplicate_images)
+    kept, table = corpus.exclude(pairs, duplicate_keys, duplicate_images)
     found = corpus_of(pairs, kept)
     assert [(row["key"], row["group"]) for row in found] == sorted(left)
     rows = [tuple(row[n] for n in ("key", "group", "shard", "reason")) for row in table.to_pylist()]
     assert sorted(rows) == sorted(lost)
     assert [row[0].encode() for row in rows] == sorted(row[0].encode() for row in rows)
-    reasons = duplicates.excluded_reasons(table)
+    reasons = corpus.excluded_reasons(table)
     assert {name: reason.count for name, reason in reasons.items()} == Counter(
         reason for *_, reason in lost
     )
@@ -206,7 +206,7 @@ def test_what_is_excluded_says_where_the_kept_one_is(tmp_path: Path) -> None:
         "0001": [pair("k", shard="y.tar"), pair("j", image="same", shard="y.tar")],
     }
     pairs = read(tmp_path, groups)
-    _, table = duplicates.exclude(pairs, "first", "first")
+    _, table = corpus.exclude(pairs, "first", "first")
     assert table.select(["key", "shard", "group", "detail"]).to_pylist() == [
         {"key": "j", "shard": "y.tar", "group": "0001",
          "detail": "the image of 'i' in 'x.tar' (group 0000)"},
@@ -221,7 +221,7 @@ def test_an_image_of_an_excluded_pair_does_not_count_as_the_first(tmp_path: Path
         "0001": [pair("k", image="other"), pair("z", image="same")],
     }
     pairs = read(tmp_path, groups)
-    kept, _ = duplicates.exclude(pairs, "drop", "first")
+    kept, _ = corpus.exclude(pairs, "drop", "first")
     assert [row["key"] for row in corpus_of(pairs, kept)] == ["z"]
 
 
@@ -231,7 +231,7 @@ def test_repeated_keys_are_refused_with_examples(tmp_path: Path) -> None:
         for group in ("0000", "0001", "0002")
     }
     with pytest.raises(UserError) as caught:
-        duplicates.exclude(read(tmp_path, groups), "refuse", "keep")
+        corpus.exclude(read(tmp_path, groups), "refuse", "keep")
     message = str(caught.value)
     assert "2 keys are in more than one shard, 6 pairs in all" in message
     assert "'m' in '0000.tar' (group 0000) and '0001.tar' (group 0001)" in message

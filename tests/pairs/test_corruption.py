@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from mispair.pairs.corruption.corruption import choose_pairs, draw_neighbours, shuffle_captions
-from mispair.pairs.corruption.key_draws import streams, uniforms
+from mispair.pairs.corruption.draws import streams, uniforms
 
 
 def _keys(n):

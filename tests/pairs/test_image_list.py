@@ -12,13 +12,12 @@ from mispair.core import files
 from mispair.core.files import UserError
 from mispair.core.provenance import code_version
 from mispair.pairs.captions import sorted_captions
-from mispair.pairs.index import image_parts, index_parts, parts
-from mispair.pairs.index.faults import Fault
-from mispair.pairs.index.image_limits import ImageLimits
+from mispair.pairs.index import index_parts, parts
+from mispair.pairs.index.faults import Fault, ImageLimits
 from mispair.pairs.index.image_list import list_images
 from mispair.pairs.index.index import index_shard
 from mispair.pairs.index.policy import Policy
-from mispair.pairs.shards.shards import Run, image_candidates, split_run
+from mispair.pairs.shards.shards import AdjacentMembers, image_candidates, split_run
 from mispair.pairs.shards.tar_members import Member
 from tests.pairs.indexing import index_group, list_group
 from tests.pairs.test_caption_joins import prepared
@@ -34,7 +33,7 @@ NAMES = (
 def test_every_pair_has_a_listed_image(damage: str) -> None:
     for size in range(1, len(NAMES) + 1):
         for names in itertools.combinations(NAMES, size):
-            run = Run("k", [Member(name, n, 1) for n, name in enumerate(names)], damage)
+            run = AdjacentMembers("k", [Member(name, n, 1) for n, name in enumerate(names)], damage)
             listed, extra = image_candidates(run)
             keys = {candidate.key for candidate in listed}
             assert not keys & extra
@@ -119,9 +118,9 @@ def test_a_shard_that_was_lost_while_it_was_listed_is_lost(tmp_path: Path) -> No
     folder.mkdir()
     planned = parts.plan({path.name: path for path in shards}, folder, [])
     for part in planned:
-        image_parts.write_part(part, lambda: None, limits=limits)
+        parts.write_part(part, lambda: None, limits=limits)
     lost = {planned[1]: "its worker was ended by SIGKILL, 2 times"}
-    image_parts.gather(planned, lost, images=images, unusable=unusable)
+    parts.gather(planned, lost, images=images, unusable=unusable)
     index, rejected = index_group(shards, tmp_path / "out")
     kept, listed = files.read_parquet(index)[0], files.read_parquet(images)[0]
     assert list(kept["key"]) == ["a0", "a1", "c0", "c1"]
@@ -140,7 +139,7 @@ def test_a_process_opens_a_caption_table_once(
     opened: list[Path] = []
     lookup = sorted_captions.lookup
     monkeypatch.setattr(sorted_captions, "lookup", lambda path: opened.append(path) or lookup(path))
-    lists = image_parts.read_lists(*list_group(shards, tmp_path))
+    lists = parts.read_lists(*list_group(shards, tmp_path))
     planned = parts.plan({path.name: path for path in shards}, tmp_path, [], lists)
     for part in planned:
         policy = Policy(table="replace")

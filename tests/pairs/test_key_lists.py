@@ -10,8 +10,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from mispair.core.files import UserError
-from mispair.pairs.captions import key_lists
-from mispair.pairs.captions.key_lists import (
+from mispair.pairs.captions import user_files
+from mispair.pairs.captions.user_files import (
     all_keys,
     as_in_corpus,
     first_keys,
@@ -122,7 +122,7 @@ def test_all_keys_of_small_shards(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     (tmp_path / "broken.tar").write_bytes(b"no tar")
     for unread in ("broken.tar", "none.tar"):
         assert all_keys(shards | {str(tmp_path / unread): ""}) is None
-    monkeypatch.setattr(key_lists, "FEW_BYTES", shard.stat().st_size)
+    monkeypatch.setattr(user_files, "FEW_BYTES", shard.stat().st_size)
     assert all_keys({str(shard): ""}) is not None
     assert all_keys(shards) is None
 

@@ -29,8 +29,7 @@ from mispair.pairs.scenes.evaluation_sets import (
     evaluation_scene,
     files_of_generated,
 )
-from mispair.pairs.scenes.scene_captions import find_mentions, read_caption
-from mispair.pairs.scenes.scene_features import (
+from mispair.pairs.scenes.scene_captions import (
     COLOURS,
     DIGITS,
     HELD_OUT_DIGIT_COLOURS,
@@ -38,6 +37,8 @@ from mispair.pairs.scenes.scene_features import (
     SHAPES,
     VOCABULARY,
     Part,
+    find_mentions,
+    read_caption,
 )
 from mispair.pairs.scenes.scenes import Scene
 from mispair.pairs.steps import make_evaluation_set

@@ -12,7 +12,7 @@ import pytest
 from PIL import Image
 
 from mispair.core.files import UserError
-from mispair.pairs.index import reading
+from mispair.pairs.index import image_list
 from mispair.pairs.index.image_list import image_id
 from mispair.pairs.index.index import caption_id, index_shard
 from mispair.pairs.index.policy import Policy
@@ -32,7 +32,7 @@ def shard(tmp_path: Path) -> Path:
 def test_nothing_but_the_images_is_read(shard: Path) -> None:
     with tarfile.open(shard) as archive:
         expected = {n: archive.extractfile(f"key{n}.jpg").read() for n in range(5)}
-    places = reading.locations(indexed(shard))
+    places = image_list.locations(indexed(shard))
     # Everything else is wiped out: headers, captions, the end of the archive.
     kept = bytearray(shard.stat().st_size)
     content = shard.read_bytes()
@@ -43,8 +43,8 @@ def test_nothing_but_the_images_is_read(shard: Path) -> None:
     order = [3, 0, 4, 0]
     wanted = [places[number] for number in order]
     assert [place.key for place in wanted] == ["key3", "key0", "key4", "key0"]
-    assert list(reading.read_encoded(shard, wanted)) == [expected[number] for number in order]
-    for image, number in zip(reading.read_images(shard, wanted), order, strict=True):
+    assert list(image_list.read_encoded(shard, wanted)) == [expected[number] for number in order]
+    for image, number in zip(image_list.read_images(shard, wanted), order, strict=True):
         reference = Image.open(io.BytesIO(expected[number])).convert("RGB")
         assert np.array_equal(np.asarray(image), np.asarray(reference))
 
@@ -66,17 +66,17 @@ def change(shard: Path, how: str) -> None:
 
 @pytest.mark.parametrize("how", ["a bit", "moved", "cut", "empty"])
 def test_a_changed_shard_is_never_taken_for_the_one_that_was_indexed(how: str, shard: Path) -> None:
-    places = reading.locations(indexed(shard))
+    places = image_list.locations(indexed(shard))
     change(shard, how)
     with pytest.raises(UserError, match=r"a\.tar: the image of 'key\d' is no longer .* changed"):
-        list(reading.read_images(shard, places))
+        list(image_list.read_images(shard, places))
 
 
 def test_a_shard_that_is_gone_is_named(shard: Path) -> None:
-    places = reading.locations(indexed(shard))
+    places = image_list.locations(indexed(shard))
     shard.unlink()
     with pytest.raises(UserError, match=r"a\.tar: cannot be read \(No such file"):
-        list(reading.read_encoded(shard, places))
+        list(image_list.read_encoded(shard, places))
 
 
 def test_the_index_has_set_the_limit_of_pixels(tmp_path: Path) -> None:
@@ -86,19 +86,19 @@ def test_the_index_has_set_the_limit_of_pixels(tmp_path: Path) -> None:
     members = [("big.png", stream.getvalue()), ("big.txt", b"x")]
     shard = write_tar(tmp_path / "a.tar", members)
     index = indexed(shard, max_image_pixels=90_000_000)
-    (image,) = reading.read_images(shard, reading.locations(index))
+    (image,) = image_list.read_images(shard, image_list.locations(index))
     assert image.size == (10_000, 9_000)
     small = index.assign(width=np.int32(9_999))
     with pytest.raises(UserError, match=r"'big' cannot be decoded .*pixels"):
-        list(reading.read_images(shard, reading.locations(small)))
+        list(image_list.read_images(shard, image_list.locations(small)))
 
 
 def test_what_is_no_image_is_named(tmp_path: Path) -> None:
     shard = tmp_path / "a.tar"
     shard.write_bytes(b"no image")
-    place = reading.Place("one", 0, 8, image_id(b"no image"), 100)
+    place = image_list.Place("one", 0, 8, image_id(b"no image"), 100)
     with pytest.raises(UserError, match=r"a\.tar: the image of 'one' cannot be decoded"):
-        list(reading.read_images(shard, [place]))
+        list(image_list.read_images(shard, [place]))
 
 
 def test_every_text_once_by_its_id() -> None:

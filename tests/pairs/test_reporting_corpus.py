@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 from mispair.core import files
-from mispair.image_text.report import notes
+from mispair.image_text.report import pages
 from mispair.image_text.report.rows import encoded
 from mispair.pairs.report import corpus
 from mispair.report import texts
@@ -169,7 +169,7 @@ def encodings(*found: dict[str, Any]) -> Tables:
 )
 def test_a_gpu_that_waits_for_data_is_a_warning(device, share, warned):
     found = encodings({"device": device, "waiting_share": share})
-    assert len(notes.waiting(found)) == warned
+    assert len(pages.waiting(found)) == warned
 
 
 def test_a_corpus_is_shown_even_if_no_arm_gave_a_result(tmp_path):
@@ -182,10 +182,10 @@ def test_a_corpus_is_shown_even_if_no_arm_gave_a_result(tmp_path):
 
 
 def test_arms_on_another_corpus_are_a_warning(whole):
-    assert notes.warnings(Tables({"provenance": whole.provenance})) == []
+    assert pages.warnings(Tables({"provenance": whole.provenance})) == []
     other = whole.provenance.copy()
     other.loc[other["artefact"] == "corpus", "text"] = "c" * 16
-    (warning,) = notes.warnings(Tables({"provenance": other}))
+    (warning,) = pages.warnings(Tables({"provenance": other}))
     assert warning.values == {"seen": 2, "kind": "pairs_fingerprint"}
 
 

@@ -23,7 +23,7 @@ from PIL import Image
 
 from mispair.core import seeds
 from mispair.pairs.corruption.draws import Draws
-from mispair.pairs.scenes import scene_features
+from mispair.pairs.scenes import scene_captions
 from mispair.pairs.scenes.scene_captions import read_caption, with_article, write_caption
 from mispair.pairs.scenes.scene_digits import FONTS, draw_digit
 from mispair.pairs.scenes.scene_images import COLOUR_VALUES, OVERSAMPLING, render
@@ -42,11 +42,11 @@ def scenes(count: int) -> list:
 
 
 def test_vocabulary_has_about_fifty_features_and_no_word_twice() -> None:
-    assert 45 <= len(scene_features.FEATURES) <= 55
-    assert len(set(scene_features.FEATURES)) == len(scene_features.FEATURES)
+    assert 45 <= len(scene_captions.FEATURES) <= 55
+    assert len(set(scene_captions.FEATURES)) == len(scene_captions.FEATURES)
     words = [
         word
-        for values in scene_features.VOCABULARY.values()
+        for values in scene_captions.VOCABULARY.values()
         for synonyms in values.values()
         for word in synonyms
     ]
@@ -56,15 +56,15 @@ def test_vocabulary_has_about_fifty_features_and_no_word_twice() -> None:
 @pytest.mark.parametrize(
     ("table", "classes"),
     [
-        (scene_features.HELD_OUT_SHAPE_COLOURS, scene_features.SHAPES),
-        (scene_features.HELD_OUT_DIGIT_COLOURS, scene_features.DIGITS),
+        (scene_captions.HELD_OUT_SHAPE_COLOURS, scene_captions.SHAPES),
+        (scene_captions.HELD_OUT_DIGIT_COLOURS, scene_captions.DIGITS),
     ],
 )
 def test_two_colours_are_held_out_for_each_class(table: dict, classes: tuple) -> None:
     assert tuple(table) == classes
     assert all(len(set(colours)) == 2 for colours in table.values())
     counts = collections.Counter(itertools.chain(*table.values()))
-    assert set(counts) == set(scene_features.COLOURS)
+    assert set(counts) == set(scene_captions.COLOURS)
     assert max(counts.values()) - min(counts.values()) <= 1
 
 
@@ -77,14 +77,14 @@ def test_training_never_shows_a_held_out_combination() -> None:
             seen.update(itertools.product(thing.get("digit", ()), colour))
     held_out = {
         (value, colour)
-        for table in (scene_features.HELD_OUT_SHAPE_COLOURS, scene_features.HELD_OUT_DIGIT_COLOURS)
+        for table in (scene_captions.HELD_OUT_SHAPE_COLOURS, scene_captions.HELD_OUT_DIGIT_COLOURS)
         for value, colours in table.items()
         for colour in colours
     }
     everything = set(
         itertools.product(
-            scene_features.SHAPES + scene_features.DIGITS,
-            scene_features.COLOURS,
+            scene_captions.SHAPES + scene_captions.DIGITS,
+            scene_captions.COLOURS,
         )
     )
     assert seen == everything - held_out
@@ -115,7 +115,7 @@ def test_pictures_do_not_depend_on_the_quality_of_captions() -> None:
 
 
 def test_missing_and_spurious_features_come_at_the_set_probability() -> None:
-    partners = scene_features.spurious_partners(0)
+    partners = scene_captions.spurious_partners(0)
     present = missing = linked = spurious = 0
     for i, scene in enumerate(scenes(4000)):
         said = set(misdescribed(scene, Draws(seeds.generator("low", i)), 0.3, partners).features)
@@ -133,8 +133,8 @@ def test_missing_and_spurious_features_come_at_the_set_probability() -> None:
 
 
 def test_partners_are_of_one_kind_fixed_by_the_seed_and_never_the_feature_itself() -> None:
-    partners = scene_features.spurious_partners(1)
-    assert partners == scene_features.spurious_partners(1) != scene_features.spurious_partners(2)
+    partners = scene_captions.spurious_partners(1)
+    assert partners == scene_captions.spurious_partners(1) != scene_captions.spurious_partners(2)
     for feature, partner in partners.items():
         assert feature != partner
         assert feature.split(":")[0] == partner.split(":")[0]
@@ -144,7 +144,7 @@ def test_partners_are_of_one_kind_fixed_by_the_seed_and_never_the_feature_itself
 def test_features_are_balanced_within_each_kind() -> None:
     counts = collections.Counter(f for scene in scenes(8000) for f in scene.features)
     for kind in ("shape", "colour", "digit", "size", "texture", "position", "background"):
-        values = [counts[f"{kind}:{value}"] for value in scene_features.VOCABULARY[kind]]
+        values = [counts[f"{kind}:{value}"] for value in scene_captions.VOCABULARY[kind]]
         # Counts of equally likely values: six standard deviations of a count hold them all.
         assert np.ptp(values) < 6 * np.sqrt(np.mean(values)), kind
 
@@ -182,7 +182,7 @@ def test_pictures_show_the_colour_at_the_centre_and_have_smooth_edges() -> None:
 
 def test_shapes_are_clearly_different() -> None:
     masks = {}
-    for shape in scene_features.SHAPES:
+    for shape in scene_captions.SHAPES:
         thing = {"shape": (shape,), "colour": ("red",), "size": ("large",)}
         draws = Draws(seeds.generator("shape"))
         picture = np.asarray(render([thing], {"background": ("white",)}, draws, 64)).astype(int)
@@ -191,7 +191,7 @@ def test_shapes_are_clearly_different() -> None:
         assert (one & other).sum() / (one | other).sum() < 0.85
 
 
-@pytest.mark.parametrize("digit", scene_features.DIGITS)
+@pytest.mark.parametrize("digit", scene_captions.DIGITS)
 def test_every_font_draws_every_digit(digit: str) -> None:
     assert len(set(FONTS)) >= 4
     seen = set()

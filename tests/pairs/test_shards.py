@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from mispair.pairs.shards.shards import (
-    Run,
+    AdjacentMembers,
     ShardReader,
     TruncatedShardError,
     damaged_key,
@@ -62,7 +62,7 @@ def padded(content: bytes) -> bytes:
     return content + bytes(-len(content) % 512)
 
 
-def runs_of(content: bytes) -> tuple[list[Run], int]:
+def runs_of(content: bytes) -> tuple[list[AdjacentMembers], int]:
     reader = ShardReader(io.BytesIO(content))
     return list(reader.runs()), reader.ignored
 
@@ -284,7 +284,7 @@ def test_names_that_are_not_utf8_keep_their_bytes() -> None:
 
 
 def keys(run_key: str, *names: str, table: tuple[str, ...] = (), damage: str = "") -> list[str]:
-    run = Run(run_key, [Member(name, 0, 1) for name in names], damage)
+    run = AdjacentMembers(run_key, [Member(name, 0, 1) for name in names], damage)
     return [c.key for c in split_run(run, "txt", table.__contains__)]
 
 
@@ -305,7 +305,7 @@ def test_a_table_s_caption_makes_an_image_a_pair() -> None:
 
 
 def test_captions_may_have_an_extension_with_a_dot() -> None:
-    run = Run("0", [Member(n, 0, 1) for n in ("0.jpg", "0.txt", "0.llava.TXT")])
+    run = AdjacentMembers("0", [Member(n, 0, 1) for n in ("0.jpg", "0.txt", "0.llava.TXT")])
     [candidate] = split_run(run, "llava.txt", lambda key: False)
     assert candidate.key == "0"
     assert candidate.caption == run.members[2]
@@ -315,7 +315,7 @@ def test_damage_spoils_the_last_stem_and_the_run_s_own_key() -> None:
     assert keys("v", "v.1.jpg", "v.1.txt", "v.2.jpg", "v.2.txt", damage="cut") == ["v.1"]
     assert keys("v", "v.jpg", "v.txt", "v.2.jpg", damage="cut") == []
     assert keys("v", damage="cut") == []
-    run = Run("v", [Member(n, 0, 1) for n in ("v.1.jpg", "v.2.jpg")], "cut")
+    run = AdjacentMembers("v", [Member(n, 0, 1) for n in ("v.1.jpg", "v.2.jpg")], "cut")
     assert damaged_key(run, "txt") == "v.2"
     run.members.insert(0, Member("v.jpg", 0, 1))
     assert damaged_key(run, "txt") == "v"
@@ -327,7 +327,9 @@ def test_damage_spoils_the_last_stem_and_the_run_s_own_key() -> None:
      (["0.jpg", "0.txt", "0.txt"], "more than one txt"), (["0.jpg", "0.txt", "0.seg.png"], "")],
 )  # fmt: skip
 def test_what_stands_there_twice_is_said(names: list[str], words: str) -> None:
-    [candidate] = split_run(Run("0", [Member(n, 0, 1) for n in names]), "txt", lambda key: False)
+    [candidate] = split_run(
+        AdjacentMembers("0", [Member(n, 0, 1) for n in names]), "txt", lambda key: False
+    )
     assert words in candidate.ambiguity
     assert bool(words) == bool(candidate.ambiguity)
 

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from mispair.pairs.neighbours import similarity
-from mispair.pairs.neighbours.nearest import NOBODY, Nearest, Neighbours, best_first
+from mispair.pairs.neighbours.similar_captions import NOBODY, Nearest, Neighbours, best_first
 from mispair.pairs.neighbours.similarity import nearest_rows, unit_rows
 from mispair.pairs.neighbours.tfidf import nearest_texts, tfidf
 

@@ -15,14 +15,12 @@ from pydantic import ValidationError
 
 from mispair import cli
 from mispair.core import files
+from mispair.pairs.corruption.draws import column, seed_of, streams, uniforms
 from mispair.pairs.corruption.effective_rate import SHARES
-from mispair.pairs.corruption.key_draws import streams, uniforms
 from mispair.pairs.corruption.scheme import schemes
-from mispair.pairs.corruption.swap_draws import column, seed_of
 from mispair.pairs.index.index import caption_id
 from mispair.pairs.neighbours.tfidf import tfidf_similarities
-from mispair.pairs.scenes.scene_captions import read_caption
-from mispair.pairs.scenes.scene_features import spurious_partners
+from mispair.pairs.scenes.scene_captions import read_caption, spurious_partners
 from mispair.pairs.steps import make_scenes
 from mispair.pairs.steps.corrupt_captions import Settings
 

@@ -12,7 +12,7 @@ import pytest
 
 from mispair.core import files
 from mispair.pairs.index.index import caption_id
-from mispair.pairs.neighbours import nearest
+from mispair.pairs.neighbours import similar_captions
 from mispair.pairs.neighbours.tfidf import tfidf
 from mispair.pairs.steps import find_similar_captions as step
 
@@ -173,7 +173,7 @@ def test_the_order_of_arguments_changes_no_byte(corpus: Path, measure: str) -> N
 
 def test_portions_are_put_together(corpus: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = find(corpus, corpus / "s1")
-    monkeypatch.setattr(nearest, "PORTION", 3)
+    monkeypatch.setattr(similar_captions, "PORTION", 3)
     pd.testing.assert_frame_equal(find(corpus, corpus / "s2"), whole)
     assert pq.ParquetFile(corpus / "s2").num_row_groups == 4
 

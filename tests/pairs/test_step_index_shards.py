@@ -30,11 +30,10 @@ from mispair.core import files
 from mispair.core.files import UserError
 from mispair.pairs.index import index as shard_index
 from mispair.pairs.index import index_parts, parts
-from mispair.pairs.index.image_limits import ImageLimits
-from mispair.pairs.index.image_list import ImageList
+from mispair.pairs.index.faults import ImageLimits
+from mispair.pairs.index.image_list import ImageList, by_name
 from mispair.pairs.index.index import ShardIndex, index_shard
 from mispair.pairs.index.policy import Policy
-from mispair.pairs.index.reading import by_name
 from mispair.pairs.shards import shard_writer
 from mispair.pairs.steps import index_shards, read_captions
 from tests.pairs.indexing import index_group, list_and_index, list_group

@@ -10,13 +10,18 @@ import pytest
 from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS, TfidfVectorizer
 
 from mispair.core import seeds
-from mispair.pairs.captions.wording import leave_out_words, reword_features, rewrite
 from mispair.pairs.corruption.changes import sample
-from mispair.pairs.corruption.draws import Draws
-from mispair.pairs.corruption.key_draws import streams, uniforms
+from mispair.pairs.corruption.draws import Draws, streams, uniforms
+from mispair.pairs.corruption.rewording import leave_out_words, reword_features, rewrite
 from mispair.pairs.neighbours.tfidf import tfidf_similarities
-from mispair.pairs.scenes.scene_captions import find_mentions, read_caption, write_caption
-from mispair.pairs.scenes.scene_features import FEATURES, VOCABULARY, spurious_partners
+from mispair.pairs.scenes.scene_captions import (
+    FEATURES,
+    VOCABULARY,
+    find_mentions,
+    read_caption,
+    spurious_partners,
+    write_caption,
+)
 from mispair.pairs.scenes.scenes import misdescribed, training_scene
 
 PARTNERS = spurious_partners(0)

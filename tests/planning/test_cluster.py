@@ -14,7 +14,7 @@ from snakemake.resources import Resources
 from mispair.core.files import UserError
 from mispair.planning import cluster
 from mispair.planning.estimates import FAR, HERE, NONE, Estimate
-from mispair.planning.recorder import Recorder, was_cancelled
+from mispair.planning.failed_run import Recorder, was_cancelled
 
 WILDCARDS = {"arm": "untouched", "corpus": "mine"}
 KEY = cluster.key_of("measure", WILDCARDS)

@@ -23,7 +23,7 @@ from mispair import cli
 from mispair.core import failures
 from mispair.dag import Dag as GraphOfFiles
 from mispair.planning import failed_run
-from mispair.planning.recorder import Recorder
+from mispair.planning.failed_run import Recorder
 from mispair.report import studies
 
 RULES = Path(__file__).parents[2] / "workflow/rules"

@@ -7,22 +7,26 @@ import pytest
 
 from bench.rates import write_rates
 from mispair.core.benchmarks import Benchmark
-from mispair.core.registry import step_names
-from mispair.core.work import Work
+from mispair.core.commands import step_names
+from mispair.core.cost import Work
 from mispair.planning import estimates
-from mispair.planning.estimates import HERE, LIKE_HERE, NONE, REFERENCE, Estimator
-from mispair.planning.jobs import Job
-from mispair.planning.rates import (
+from mispair.planning.estimates import (
+    HERE,
+    LIKE_HERE,
+    NONE,
     RATES,
+    REFERENCE,
+    Estimator,
     Measured,
-    Rate,
     Record,
+    StepRate,
     calibrate,
     fit,
     line_through,
     name_of,
     read_rates,
 )
+from mispair.planning.jobs import Job
 
 
 def record(seconds, pairs, *, step="index_shards", variant="", megabytes=100.0):
@@ -89,7 +93,7 @@ def same_speed(monkeypatch):
     monkeypatch.setattr(estimates, "calibrate", lambda: 1.0)
 
 
-LINE = Rate({"start": 1.0, "pairs": 0.1}, {"start": 50.0}, {"pairs": 2.0}, 2, {"pairs": 100.0})
+LINE = StepRate({"start": 1.0, "pairs": 0.1}, {"start": 50.0}, {"pairs": 2.0}, 2, {"pairs": 100.0})
 CPU = Measured({"device": "cpu", "calibration_seconds": 1.0}, {"index_shards": LINE})
 JOB = Job("index_shards", ("index-shards",))
 WORK_OF_JOB = Work({"pairs": 90}, {}, {"pairs": 90})
@@ -129,7 +133,7 @@ class TestSources:
         assert Estimator([CPU]).estimate(job, WORK_OF_JOB, None).is_bound
         # Far beyond what was measured the line itself is a guess, and bounds nothing.
         assert not Estimator([CPU]).estimate(job, Work({"pairs": 1e6}), None).is_bound
-        gpu = Measured({"device": "A100"}, {"index_shards": Rate({"start": 2}, {}, {}, 1, {})})
+        gpu = Measured({"device": "A100"}, {"index_shards": StepRate({"start": 2}, {}, {}, 1, {})})
         found = Estimator([CPU, gpu]).estimate(job, WORK_OF_JOB, None)
         assert (found.is_bound, found.seconds) == (False, 2)
         assert Estimator([CPU, gpu]).estimate(JOB, WORK_OF_JOB, None).seconds == 10

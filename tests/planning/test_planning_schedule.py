@@ -7,7 +7,7 @@ import random
 
 import pytest
 
-from mispair.planning.schedule import Task, levels, noticed, schedule
+from mispair.planning.jobs import Task, levels, noticed, schedule
 
 
 def chain(*seconds: float, **share) -> list[Task]:

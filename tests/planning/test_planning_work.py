@@ -12,11 +12,11 @@ import torch
 from safetensors.torch import save_file
 from torch.utils.flop_counter import FlopCounterMode
 
-from mispair.core.registry import step_names
+from mispair.core.commands import step_names
+from mispair.core.cost import Work
 from mispair.core.sizes import PAIRS_IN_A_SHARD, Sizes
-from mispair.core.work import Work
+from mispair.planning.cost import work_of
 from mispair.planning.jobs import Job
-from mispair.planning.work import work_of
 
 REPOSITORY = Path(__file__).parents[2]
 
@@ -30,7 +30,7 @@ def test_every_step_of_the_workflow_has_its_work_said():
     assert called == set(step_names())
     said = {
         name
-        for path in (REPOSITORY / "workflow/mispair").glob("*/work.py")
+        for path in (REPOSITORY / "workflow/mispair").glob("*/cost.py")
         for name in re.findall(r"^def (\w+)\(settings", path.read_text(), re.MULTILINE)
     }
     constant = {"compare_towers", "export_metrics", "laclip", "record_run", "write_report"}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from mispair.pretraining.names import BASES, CLEAN, TOWERS
+from mispair.pretraining.settings import BASES, CLEAN, TOWERS
 
 MIXING = {CLEAN: 0.0, "random": 0.001, "spurious": 0.1, "missing": -0.002}
 NOISE = (-0.002, 0.0, 0.003, -0.001)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from mispair.pairs.scenes.scene_features import FEATURES, spurious_partners
+from mispair.pairs.scenes.scene_captions import FEATURES, spurious_partners
 from mispair.pretraining.measure import embeddings_of, measure_tower, words_of_features
 from mispair.pretraining.mixing import centred_by_kind, comparisons, cross_fitted, mixing, readouts
-from mispair.pretraining.names import IDENTIFIED, LINEAR, NEURONS, PROMPTS
+from mispair.pretraining.settings import IDENTIFIED, LINEAR, NEURONS, PROMPTS
 
 KINDS = {"shape": 8, "colour": 8, "digit": 10}
 NAMES = [f"{kind}:{value}" for kind, number in KINDS.items() for value in range(number)]

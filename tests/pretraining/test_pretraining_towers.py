@@ -9,20 +9,20 @@ import torch
 from PIL import Image
 
 from mispair.core.files import UserError
-from mispair.core.training.loop import Plan, train
+from mispair.core.training import TrainingPlan, train
 from mispair.pretraining.data import held_out_rows, texts_of
 from mispair.pretraining.measure import true_features
 from mispair.pretraining.pictures import read_pictures, resized
 from mispair.pretraining.towers import (
     Batches,
-    Sizes,
     SmallTowers,
+    TowerSizes,
     features_of_pictures,
     features_of_texts,
 )
 from mispair.pretraining.words import bags, vocabulary
 
-SIZES = Sizes(crop=8, channels=3, width=10, embedding=6, words=5)
+SIZES = TowerSizes(crop=8, channels=3, width=10, embedding=6, words=5)
 
 
 def data(pairs: int = 40) -> tuple[np.ndarray, np.ndarray]:
@@ -173,7 +173,7 @@ def test_training_learns_pairs_and_random_weights_do_not_know_them():
     words = np.eye(5, dtype=np.uint8)[kinds]
     towers = SmallTowers(SIZES, 0)
     batches = Batches(pictures, words, 16, 8, 0)
-    plan = Plan(120, 5e-3, 5e-5, 0.01, 1.0)
+    plan = TrainingPlan(120, 5e-3, 5e-5, 0.01, 1.0)
     losses = train(towers, lambda step: towers.loss(*batches.of_step(step)), plan)
     # Sixteen pairs of four kinds: at best a loss of log 4 in each direction.
     assert losses[:5].mean() > 5

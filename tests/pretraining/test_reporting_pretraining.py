@@ -9,17 +9,17 @@ from typing import Any
 import pytest
 
 from mispair.core.metrics import write_metrics
-from mispair.pretraining.names import CLEAN, PROMPTS, SCHEMES
-from mispair.pretraining.report.claims import (
+from mispair.pretraining.report.pages import (
     CLAIMS,
+    PAGES,
     QUESTIONS,
     SMALLEST,
     effects,
     less_clean,
     values,
 )
-from mispair.pretraining.report.pages import PAGES
 from mispair.pretraining.report.rows import rows as of_pretraining
+from mispair.pretraining.settings import CLEAN, PROMPTS, SCHEMES
 from mispair.report import questions, rules, studies
 from mispair.report.charts import Drawing
 from mispair.report.figures import draw_of

@@ -15,7 +15,7 @@ from mispair.core.metrics import read_metrics
 from mispair.pairs.captions.caption_texts import read_texts
 from mispair.pairs.index.identities import identities
 from mispair.pairs.scenes.evaluation_sets import files_of_generated
-from mispair.pairs.scenes.scene_features import FEATURES, spurious_partners
+from mispair.pairs.scenes.scene_captions import FEATURES, spurious_partners
 from mispair.pairs.steps import (
     corrupt_captions,
     gather_index,
@@ -23,7 +23,7 @@ from mispair.pairs.steps import (
     make_scenes,
 )
 from mispair.pretraining.measure import true_features
-from mispair.pretraining.names import BASES, IDENTIFIED, PROMPTS, TOWERS
+from mispair.pretraining.settings import BASES, IDENTIFIED, PROMPTS, TOWERS
 from mispair.pretraining.steps import decode_pictures, measure_mixing, train_small_towers
 from mispair.pretraining.towers import read_towers
 from tests.pairs.indexing import list_and_index

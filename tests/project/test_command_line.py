@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from mispair import __version__, cli
-from mispair.core.registry import step_names
+from mispair.core.commands import step_names
 from mispair.verbs import completion
 from mispair.verbs.verb import GROUPS, VERBS
 

@@ -13,8 +13,8 @@ import pytest
 import yaml
 
 from mispair import config
+from mispair.core.commands import step_module, step_names
 from mispair.core.files import UserError
-from mispair.core.registry import step_module, step_names
 
 REPOSITORY = Path(__file__).parents[2]
 CONFIGS = [REPOSITORY / "config.yaml", *sorted((REPOSITORY / "config").glob("*.yaml"))]

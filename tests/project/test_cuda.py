@@ -13,8 +13,7 @@ import torch
 from PIL import Image
 
 from mispair.core.devices import upload
-from mispair.core.training.adamw import AdamW
-from mispair.core.training.loop import Plan, train
+from mispair.core.training import AdamW, TrainingPlan, train
 from mispair.pairs.neighbours import similarity
 from mispair.simulation import run as simulation
 from mispair.simulation.run import LONGER, bytes_of_trial, run_trials
@@ -22,14 +21,14 @@ from mispair.simulation.study import Study
 from mispair.simulation.training.encoder import Encoders
 from mispair.simulation.training.training import Outcome, train_side_by_side
 from mispair.sufficiency import encoders, heads, measures
-from mispair.sufficiency.names import ARMS, OF_ENCODERS, TASKS, Arm, Task
 from mispair.sufficiency.sampling import trees_at
+from mispair.sufficiency.settings import ARMS, OF_ENCODERS, TASKS, Arm, Task
 from mispair.sufficiency.trees import draw_skeletons
 from mispair.towers.dag import SHIPPED
 from mispair.towers.encoding import Encoder, Growing, encode_images, encode_texts
 from mispair.towers.encoding_record import EncodingRecord
 from mispair.towers.finetuning import projection
-from mispair.towers.finetuning.finetuning_presets import Training
+from mispair.towers.finetuning.finetuning_settings import FinetuningLength
 from mispair.towers.loading import Towers, load_towers
 from tests.fake_cuda import FakeCuda
 from tests.pairs.test_similarity import found, vectors
@@ -168,7 +167,7 @@ def tuned(device: str = "cpu", dtype: type = np.float32, **options: Any) -> proj
     )
     model = small_model(scale=4.0, dtype=np.float32)
     initial = projection.starting_point(model, [3, 8])
-    training = Training(**QUICK | {"epochs": 2} | options)
+    training = FinetuningLength(**QUICK | {"epochs": 2} | options)
     return projection.finetune_in_portions(features, initial, training, [3, 8], device)
 
 
@@ -248,7 +247,7 @@ def test_training_of_encoders(candidates: int | None, weight: float, cuda: FakeC
         loss = encoders.loss_of_step(
             model, trees, batch_size=16, candidates=candidates, seed=1, guidance_weight=weight
         )
-        return train(model, loss, Plan(6, 1e-2, 1e-4, 1e-4, 1.0)).cpu()
+        return train(model, loss, TrainingPlan(6, 1e-2, 1e-4, 1e-4, 1.0)).cpu()
 
     torch.testing.assert_close(losses("cuda"), losses("cpu"))
 
@@ -264,7 +263,7 @@ def test_training_of_heads(task: Task, arm: Arm, cuda: FakeCuda) -> None:
             task, arm, head, trees, model if arm in OF_ENCODERS else None,
             batch_size=16, sigma=1.0, guidance_weight=1e-3, seed=0,
         )  # fmt: skip
-        return train(head, loss, Plan(3, 1e-2, 1e-4, 1e-4, 1.0)).cpu()
+        return train(head, loss, TrainingPlan(3, 1e-2, 1e-4, 1e-4, 1.0)).cpu()
 
     torch.testing.assert_close(losses("cuda"), losses("cpu"))
 

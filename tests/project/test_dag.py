@@ -14,9 +14,9 @@ from snakemake.iocontainers import Wildcards
 
 from mispair.audit.dag import weighing
 from mispair.audit.seen_pairs import SHIPPED_SEED
+from mispair.core.commands import step_names
 from mispair.core.files import UserError
 from mispair.core.provenance import PACKAGE
-from mispair.core.registry import step_names
 from mispair.dag import Dag
 from mispair.pairs.steps import make_scenes
 from mispair.repair.rules import RULES

@@ -18,7 +18,7 @@ from bench import run as bench_run
 from mispair import config
 from mispair.core.files import UserError
 from mispair.evaluation import purity
-from mispair.report.study_modules import every_pages
+from mispair.report.pages.study_pages import every_pages
 
 ROOT = Path(__file__).resolve().parents[2]
 README = ROOT / "README.md"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from mispair.core.commands import step_names
 from mispair.core.provenance import code_version
-from mispair.core.registry import step_names
 
 REPORT = {
     "draw_contact_sheet", "draw_figures", "draw_neurons", "draw_suspects", "export_metrics",

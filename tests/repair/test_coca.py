@@ -14,7 +14,7 @@ from PIL import Image
 from safetensors.torch import save_file
 
 from mispair.core.files import UserError
-from mispair.pairs.corruption.key_draws import uniforms
+from mispair.pairs.corruption.draws import uniforms
 from mispair.repair.captioners.coca import CocaCaptioner, load_coca, room_of
 from mispair.repair.captioners.decoding import from_nucleus
 from mispair.repair.captioners.recaption_settings import Settings

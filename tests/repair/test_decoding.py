@@ -85,7 +85,7 @@ class Chain:
 
 def plain(row: int, room: int, how: Settings, seeds: list[int]) -> tuple[list[int], bool]:
     """Write one caption by itself."""
-    from mispair.pairs.corruption.key_draws import uniforms
+    from mispair.pairs.corruption.draws import uniforms
 
     read, last, written = 0, START, []
     for position in range(room):

@@ -14,8 +14,7 @@ from mispair.core.files import UserError
 from mispair.dag import Dag
 from mispair.repair import from_scratch as jobs
 from mispair.repair.report import figures, pages
-from mispair.repair.report.claims import CLAIMS
-from mispair.repair.report.measures import LABELS
+from mispair.repair.report.claims import CLAIMS, LABELS
 from mispair.repair.report.rows import rows
 from mispair.report.charts import Drawing, Hole
 from mispair.report.judge import Verdict, judge

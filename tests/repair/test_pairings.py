@@ -16,7 +16,7 @@ from mispair.repair.scores import cosines, wins
 from mispair.towers.features import PairedFeatures
 from mispair.towers.finetuning import projection
 from mispair.towers.finetuning.batches import fewest_kept
-from mispair.towers.finetuning.finetuning_presets import Training
+from mispair.towers.finetuning.finetuning_settings import FinetuningLength
 
 
 @pytest.fixture
@@ -149,7 +149,7 @@ def test_runs_keep_as_many_pairs_as_the_one_with_the_fewest() -> None:
         fewest_kept(chosen, [kept[0], np.zeros(100, bool)], 0)
 
 
-def _tuned(features: PairedFeatures, training: Training, scheduled: int | None = None):
+def _tuned(features: PairedFeatures, training: FinetuningLength, scheduled: int | None = None):
     draw = np.random.default_rng(2)
     initial = projection.Projections(
         np.repeat(draw.standard_normal((1, 12, 6)), 2, axis=0).astype(np.float32),
@@ -163,7 +163,7 @@ def _tuned(features: PairedFeatures, training: Training, scheduled: int | None =
 
 @pytest.mark.parametrize("scale", ["frozen", "solved"])
 def test_fewer_pairs_have_as_many_updates_and_the_same_schedule(scale: str) -> None:
-    training = Training(epochs=3, batch_size=16, warmup_epochs=1, logit_scale=scale)
+    training = FinetuningLength(epochs=3, batch_size=16, warmup_epochs=1, logit_scale=scale)
     whole = _features(160)
     some = replace(
         whole, image_features=whole.image_features[:40], text_rows=whole.text_rows[:, :40]

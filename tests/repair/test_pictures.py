@@ -16,9 +16,9 @@ from PIL import Image
 from mispair.core import files
 from mispair.core.files import UserError
 from mispair.core.resume import Checkpoints, Interrupted
+from mispair.pairs.index.image_list import by_name, locations
 from mispair.pairs.index.index import index_shard
 from mispair.pairs.index.policy import Policy
-from mispair.pairs.index.reading import by_name, locations
 from mispair.repair.captioners import faults, functions
 from mispair.repair.captioners.faults import Caption
 from mispair.repair.captioners.functions import load_function, refuse_missing_function

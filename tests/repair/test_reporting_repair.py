@@ -11,9 +11,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from mispair.evaluation.report.published_overlap import smallest_overlap
+from mispair.evaluation.report.rows import smallest_overlap
 from mispair.repair.captioners.faults import NOT_BETTER
-from mispair.repair.report import claims, figures, measures, pages
+from mispair.repair.report import claims, figures, pages
 from mispair.report import questions, rules, texts
 from mispair.report.charts import Drawing, Hole
 from mispair.report.judge import Verdict, judge
@@ -225,13 +225,13 @@ def test_controls_limit_what_needs_no_filter_or_no_new_captions() -> None:
 def test_tables_and_figures_hold_the_numbers() -> None:
     tables = made_up()
     arms, ledger = pages.PAGES.tables(tables, 0.95)
-    (row,) = (row for row in ledger.rows if row[0] == measures.LABELS["factor"])
+    (row,) = (row for row in ledger.rows if row[0] == claims.LABELS["factor"])
     cells = dict(zip(ledger.heads, row, strict=True))
     expected = {"read": 10, "kept": 4, "replaced": 6, "failed": 0, "repaired": 6, "harmed": 0}
     assert {head: cells[head] for head in expected} == {k: whole(n) for k, n in expected.items()}
     gains = {row[0]: row[-1] for row in arms.rows}
-    assert gains[measures.LABELS["raw"]] is None
-    assert gains[measures.LABELS["factor"]].value == pytest.approx(0.07, abs=0.005)
+    assert gains[claims.LABELS["raw"]] is None
+    assert gains[claims.LABELS["factor"]].value == pytest.approx(0.07, abs=0.005)
     drawing = figures.repair_by_rule(tables)
     assert isinstance(drawing, Drawing)
     means = drawing.data[drawing.data["layer"] == "mean"].set_index(["measure", "rule"])["value"]
@@ -312,7 +312,7 @@ def test_nothing_of_own_data_assumes_that_its_captions_are_right() -> None:
 def test_expected_numbers_of_own_data_are_marked() -> None:
     _, ledger, examples = pages.PAGES.tables(own_data(), 0.95)
     rows = {row[0]: dict(zip(ledger.heads, row, strict=True)) for row in ledger.rows}
-    posterior, factor = (rows[measures.LABELS[rule]] for rule in ("posterior", "factor"))
+    posterior, factor = (rows[claims.LABELS[rule]] for rule in ("posterior", "factor"))
     for state, pairs in (("wrong", 20), ("right", 5)):
         head = f"{state}, replaced (expected)"
         assert posterior[head] == whole(pairs / len(SEEDS))

@@ -14,12 +14,19 @@ from torch.nn import functional as F
 
 from mispair.core.files import UserError
 from mispair.core.resume import Checkpoints, Interrupted
-from mispair.core.training.loop import train
-from mispair.repair.captioners import trained, training
+from mispair.core.training import train
+from mispair.repair.captioners import trained
 from mispair.repair.captioners.recaption_settings import Settings
-from mispair.repair.captioners.recurrent import Reading, RecurrentDecoder
-from mispair.repair.captioners.trained import TrainedCaptioner, fit
-from mispair.repair.captioners.training import Captions, Order, loss_of_step, plan
+from mispair.repair.captioners.trained import (
+    CaptionReading,
+    LearningCaptions,
+    Order,
+    RecurrentDecoder,
+    TrainedCaptioner,
+    fit,
+    loss_of_step,
+    plan,
+)
 from mispair.towers.loading import bounded
 
 COLOURS, SHAPES = ("red", "green", "blue", "pink"), ("star", "ring", "box")
@@ -104,7 +111,7 @@ def test_token_by_token_is_the_whole_caption_at_once() -> None:
     features, tokens = torch.randn(5, 7), torch.randint(0, 11, (5, 9))
     with torch.no_grad():
         whole = decoder.logits(decoder(features, tokens))
-        reading = Reading(decoder, features)
+        reading = CaptionReading(decoder, features)
         for position in range(9):
             step = reading.step(tokens[:, position], position)
             assert torch.allclose(step, whole[:, position], atol=1e-5)
@@ -121,7 +128,7 @@ def test_training_is_that_of_torch() -> None:
     for row, length in enumerate(lengths):
         tokens[row, :length] = draws.integers(0, 7, length)
     is_cut = lengths == 5
-    captions = Captions(tokens, lengths, is_cut, draws.integers(0, 10, 30), 7, 8)
+    captions = LearningCaptions(tokens, lengths, is_cut, draws.integers(0, 10, 30), 7, 8)
     features = torch.randn(10, 4, generator=torch.Generator().manual_seed(0))
     short = plan(changed(steps=8, lr=0.01, weight_decay=0.2))
     torch.manual_seed(0)
@@ -129,7 +136,7 @@ def test_training_is_that_of_torch() -> None:
     peer.load_state_dict(ours.state_dict())
     losses = train(ours, loss_of_step(ours, features, captions, 10, 1), short)
     optimiser = torch.optim.AdamW(
-        peer.parameters(), weight_decay=short.weight_decay, betas=training.BETAS
+        peer.parameters(), weight_decay=short.weight_decay, betas=trained.BETAS
     )
     order = Order(lengths, 10, 1)
     for step in range(short.steps):
@@ -144,7 +151,7 @@ def test_training_is_that_of_torch() -> None:
         assert float(losses[step]) == pytest.approx(float(loss.detach()), rel=1e-4)
         optimiser.zero_grad()
         loss.backward()
-        torch.nn.utils.clip_grad_norm_(peer.parameters(), training.LARGEST_GRADIENT)
+        torch.nn.utils.clip_grad_norm_(peer.parameters(), trained.LARGEST_GRADIENT)
         for group in optimiser.param_groups:
             group["lr"] = short.lr_at(step)
         optimiser.step()
@@ -185,7 +192,7 @@ def test_a_training_goes_on_to_the_same_bytes(
             fitted(states, stop)
     assert fitted(states).revision == expected
     # Finished: nothing is trained again.
-    monkeypatch.setattr(training.F, "cross_entropy", None)
+    monkeypatch.setattr(trained.F, "cross_entropy", None)
     assert fitted(states).revision == expected
 
 
@@ -207,7 +214,7 @@ def test_too_few_captions_are_refused() -> None:
 
 
 def test_a_training_that_diverges_names_the_remedy() -> None:
-    captions = Captions(
+    captions = LearningCaptions(
         np.zeros((20, 2), int), np.full(20, 2), np.zeros(20, bool), np.zeros(20, int), 1, 2
     )
     features = torch.full((1, 4), torch.nan)

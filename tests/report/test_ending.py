@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from mispair.audit.report.estimates import numbers
-from mispair.report import studies, study_modules, texts
+from mispair.audit.report.claims import numbers
+from mispair.report import studies, texts
 from mispair.report.ending import ending
 from mispair.report.notes import Note
+from mispair.report.pages import study_pages
 from mispair.report.tables import Tables
 from tests.made_up_tables import gather
 from tests.report.test_reporting_page import NOTHING, make_run
@@ -41,7 +42,7 @@ def test_other_studies_end_with_their_answers_and_limits(made: tuple[Path, Table
     folder, _ = made
     for study in SHOWN[1:]:
         lines = ending(folder, [study])
-        asked = [question.text for question in study_modules.pages(study).questions]
+        asked = [question.text for question in study_pages.pages(study).questions]
         answers = [line for line in lines if not line.startswith("Limit: ")]
         assert answers
         for line in answers:

@@ -18,13 +18,13 @@ from tensorboardX.proto.event_pb2 import Event
 from mispair.core import files
 from mispair.image_text.report import exports
 from mispair.report import studies
-from mispair.report.exports.runs import Curve, Run, thinned
-from mispair.report.exports.tensorboard import EVENTS, write_runs
+from mispair.report.curves import Curve, TrainingCurves, thinned
 from mispair.report.steps import export_metrics
 from mispair.report.tables import Tables, tidy
+from mispair.report.tensorboard import EVENTS, write_runs
 from mispair.towers.features import PairedFeatures
 from mispair.towers.finetuning import projection as towers
-from mispair.towers.finetuning.finetuning_presets import Training
+from mispair.towers.finetuning.finetuning_settings import FinetuningLength
 
 ABOUT = {"start": "pretrained", "scheme": "random", "rate": 0.5}
 
@@ -163,7 +163,7 @@ def test_a_fine_tuning_that_went_on_has_every_step_once() -> None:
     )
     stack = (draw.standard_normal((1, width, 4)) for width in (6, 5))
     initial = towers.starting_point(towers.Projections(*stack, np.ones(1)), [3, 4])
-    training = Training(epochs=3, batch_size=16, warmup_epochs=1)
+    training = FinetuningLength(epochs=3, batch_size=16, warmup_epochs=1)
     keeper: Any = Keeper()
     told: list[int] = []
     with pytest.raises(KilledError):
@@ -198,7 +198,7 @@ def test_event_files_take_any_value_and_long_tags(tmp_path: Path) -> None:
     curves = [
         Curve(tag, (step,), (value,)) for step, (tag, value) in zip(steps, values, strict=True)
     ]
-    write_runs([Run("run", ABOUT, tuple(curves))], tmp_path)
+    write_runs([TrainingCurves("run", ABOUT, tuple(curves))], tmp_path)
     _, *rest = events((tmp_path / "run" / EVENTS).read_bytes())
     assert [event.step for event in rest] == [0, 2**40, 2**40]
     read = [(one.summary.value[0].tag, one.summary.value[0].simple_value) for one in rest]

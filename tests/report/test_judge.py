@@ -11,14 +11,14 @@ import pytest
 from scipy import stats
 
 from mispair.report import texts
-from mispair.report.claims import Claim, Control, Measured, Part
+from mispair.report.claims import Claim, Control, MeasuredClaim, PartEffect
 from mispair.report.judge import PRIMARY, Verdict, judge
 from mispair.report.measures import Arms, Ends, Every, Level, Trend, of_sweep, rows, share_of
 from mispair.report.pages import claims_table
 from mispair.report.pages.content import judged
+from mispair.report.pages.study_pages import every_pages
 from mispair.report.rules import OUTCOMES, decide, p_of
 from mispair.report.statistics import Effect, effect_of_interval, effect_of_mean, unknown_effect
-from mispair.report.study_modules import every_pages
 from mispair.report.tables import Tables, tidy
 
 NO_TABLES = Tables({})
@@ -28,7 +28,7 @@ def effect(value: float, error: float = 0.1, n: int = 5) -> Effect:
     return Effect(value, error, n - 1, 2 * stats.t.sf(abs(value) / error, n - 1), n, "seed")
 
 
-def claim(measured: Measured, **settings) -> Claim:
+def claim(measured: MeasuredClaim, **settings) -> Claim:
     fixed = {"key": "a-claim", "study": "image_text", "sentence": "It rises.", "paper": "here",
              "figure": "figure", "bound": 1.0}  # fmt: skip
     return (
@@ -103,7 +103,7 @@ def test_without_a_spread_nothing_is_decided():
 @pytest.mark.parametrize("primary", [False, True])
 def test_without_a_test_there_is_no_p_value(primary):
     verdict = judge(
-        claim(Measured(unknown_effect(2.0, 1, "seed")), primary=primary), NO_TABLES, 0.95
+        claim(MeasuredClaim(unknown_effect(2.0, 1, "seed")), primary=primary), NO_TABLES, 0.95
     )
     assert verdict.reason == "one replicate"
     assert math.isnan(verdict.corrected_p)
@@ -114,7 +114,7 @@ def test_without_a_test_there_is_no_p_value(primary):
 )
 def test_a_condition_is_named_where_it_leaves_the_effect_unknown(n, decided):
     """What nothing was measured of is missing, whatever the condition."""
-    measured = Measured(unknown_effect(math.nan, n, "seed"), gate="refused")
+    measured = MeasuredClaim(unknown_effect(math.nan, n, "seed"), gate="refused")
     verdict = judge(claim(measured), NO_TABLES, 0.95)
     assert (verdict.outcome, verdict.reason) == decided
 
@@ -122,7 +122,7 @@ def test_a_condition_is_named_where_it_leaves_the_effect_unknown(n, decided):
 def test_primary_claims_have_a_fixed_correction():
     """The same numbers have the same verdict, whatever else the run has; five have α / 5."""
     assert PRIMARY == sum(one.primary for pages in every_pages() for one in pages.claims) == 5
-    measured = Measured(effect(2.0, 0.55))  # p = .022
+    measured = MeasuredClaim(effect(2.0, 0.55))  # p = .022
     secondary = judge(claim(measured), NO_TABLES, 0.95)
     primary = judge(claim(measured, primary=True), NO_TABLES, 0.95)
     assert (secondary.outcome, primary.outcome) == ("direction only", "cannot tell")
@@ -136,7 +136,7 @@ def test_primary_claims_have_a_fixed_correction():
 )  # fmt: skip
 def test_verdicts_near_the_line_are_marked(value, error, near):
     """The p value is within a factor 2 of α, or estimate or deciding limit near the bound."""
-    verdict = judge(claim(Measured(effect(value, error))), NO_TABLES, 0.95)
+    verdict = judge(claim(MeasuredClaim(effect(value, error))), NO_TABLES, 0.95)
     by_p = 0.025 <= effect(value, error).p <= 0.1
     limits = effect(value, error).limits(0.05) if verdict.outcome != "cannot tell" else ()
     by_size = any(abs(abs(each) - 1) <= 0.2 for each in (value, *limits))
@@ -144,8 +144,8 @@ def test_verdicts_near_the_line_are_marked(value, error, near):
 
 
 def test_a_rate_of_the_opposite_sign_forbids_support():
-    good, bad = Part(effect(2.0)), Part(effect(-0.5))
-    supported = Measured(effect(2.0), rates={0.1: good, 0.8: good})
+    good, bad = PartEffect(effect(2.0)), PartEffect(effect(-0.5))
+    supported = MeasuredClaim(effect(2.0), rates={0.1: good, 0.8: good})
     verdict = judge(claim(supported), NO_TABLES, 0.95)
     assert verdict.outcome == "supports"
     verdict = judge(claim(replace(supported, rates={0.1: bad, 0.8: good})), NO_TABLES, 0.95)
@@ -154,23 +154,26 @@ def test_a_rate_of_the_opposite_sign_forbids_support():
 
 
 def test_a_mean_over_sets_needs_most_sets():
-    good, bad = Part(effect(3.0)), Part(effect(-1.0))
+    good, bad = PartEffect(effect(3.0)), PartEffect(effect(-1.0))
     for against, outcome in ((1, "supports"), (2, "cannot tell")):
         sets = {str(number): bad if number < against else good for number in range(4)}
-        verdict = judge(claim(Measured(effect(2.0), sets=sets)), NO_TABLES, 0.95)
+        verdict = judge(claim(MeasuredClaim(effect(2.0), sets=sets)), NO_TABLES, 0.95)
         assert verdict.outcome == outcome
 
 
 def test_a_claim_on_every_part_has_its_weakest_outcome():
-    parts = {"text": Measured(effect(0.5), first=1.0), "image": Measured(effect(3.0), first=2.0)}
-    verdict = judge(claim(Measured(parts=parts)), NO_TABLES, 0.95)
+    parts = {
+        "text": MeasuredClaim(effect(0.5), first=1.0),
+        "image": MeasuredClaim(effect(3.0), first=2.0),
+    }
+    verdict = judge(claim(MeasuredClaim(parts=parts)), NO_TABLES, 0.95)
     assert (verdict.outcome, verdict.decided_by) == ("direction only", "text")
     assert (verdict.effect.value, verdict.measured.first) == (0.5, 1.0)
     assert [part.outcome for part in verdict.parts] == ["direction only", "supports"]
 
 
 def test_a_condition_that_is_not_met_decides_nothing():
-    verdict = judge(claim(Measured(effect(2.0), gate="at chance")), NO_TABLES, 0.95)
+    verdict = judge(claim(MeasuredClaim(effect(2.0), gate="at chance")), NO_TABLES, 0.95)
     assert (verdict.outcome, verdict.reason) == ("cannot tell", "gate")
 
 
@@ -188,10 +191,12 @@ def test_a_condition_that_is_not_met_decides_nothing():
 def test_controls_compare_the_share_that_remains(least, most, value, error, finding):
     for sign in (1, -1):
         control = Control(
-            "control", lambda *_, v=sign * value: Measured(effect(v, error)), least, most
+            "control", lambda *_, v=sign * value: MeasuredClaim(effect(v, error)), least, most
         )
         judgement = judge(
-            claim(Measured(effect(sign * 2.0)), sign=sign, controls=(control,)), NO_TABLES, 0.95
+            claim(MeasuredClaim(effect(sign * 2.0)), sign=sign, controls=(control,)),
+            NO_TABLES,
+            0.95,
         )
         (found,) = judgement.controls
         assert found.finding == finding
@@ -199,18 +204,18 @@ def test_controls_compare_the_share_that_remains(least, most, value, error, find
 
 
 def test_controls_of_an_undecided_claim_are_undecided_and_keep_their_numbers():
-    control = Control("control", lambda *_: Measured(effect(0.1)))
-    verdict = judge(claim(Measured(effect(0.5, 0.6)), controls=(control,)), NO_TABLES, 0.95)
+    control = Control("control", lambda *_: MeasuredClaim(effect(0.1)))
+    verdict = judge(claim(MeasuredClaim(effect(0.5, 0.6)), controls=(control,)), NO_TABLES, 0.95)
     assert [(found.finding, round(found.share, 6)) for found in verdict.controls] == [
         ("cannot tell", 0.2)
     ]
 
 
 def test_a_control_follows_the_part_that_decides():
-    by_tower = {"text": Measured(effect(0.01, 0.02)), "image": Measured(effect(3.0))}
-    control = Control("random start", lambda *_: Measured(parts=by_tower))
-    parts = {"text": Measured(effect(0.5)), "image": Measured(effect(3.0))}
-    verdict = judge(claim(Measured(parts=parts), controls=(control,)), NO_TABLES, 0.95)
+    by_tower = {"text": MeasuredClaim(effect(0.01, 0.02)), "image": MeasuredClaim(effect(3.0))}
+    control = Control("random start", lambda *_: MeasuredClaim(parts=by_tower))
+    parts = {"text": MeasuredClaim(effect(0.5)), "image": MeasuredClaim(effect(3.0))}
+    verdict = judge(claim(MeasuredClaim(parts=parts), controls=(control,)), NO_TABLES, 0.95)
     assert (verdict.decided_by, verdict.controls[0].finding) == ("text", "limits")
 
 
@@ -316,18 +321,20 @@ def test_correlations_have_limits_on_fishers_scale():
 
 
 def test_no_field_of_a_verdict_is_a_sentence():
-    names = {field.name for field in fields(Verdict)} | {field.name for field in fields(Measured)}
+    names = {field.name for field in fields(Verdict)} | {
+        field.name for field in fields(MeasuredClaim)
+    }
     texts_in = {"outcome", "reason", "preset", "decided_by", "gate", "claim", "controls"}
-    verdict = judge(claim(Measured(effect(2.0))), NO_TABLES, 0.95)
+    verdict = judge(claim(MeasuredClaim(effect(2.0))), NO_TABLES, 0.95)
     for name in names - texts_in:
         value = getattr(verdict, name, None) or getattr(verdict.measured, name, None)
         assert not isinstance(value, str), name
 
 
 def test_claims_csv_has_every_number():
-    control = Control("control", lambda *_: Measured(effect(0.1)))
-    part = {0.8: Part(effect(2.0), 0.5)}
-    one = claim(Measured(effect(2.0), rates=part, published=3.0), controls=(control,))
+    control = Control("control", lambda *_: MeasuredClaim(effect(0.1)))
+    part = {0.8: PartEffect(effect(2.0), 0.5)}
+    one = claim(MeasuredClaim(effect(2.0), rates=part, published=3.0), controls=(control,))
     row = claims_table.frame([judge(one, NO_TABLES, 0.95)]).iloc[0]
     assert (row["effect"], row["bound"], row["published"]) == (2.0, 1.0, 3.0)
     assert json.loads(row["controls"])[0]["finding"] == "limits"
@@ -340,7 +347,9 @@ def test_every_outcome_and_reason_has_a_sentence():
     for rule in ("effect", "equivalence", "level"):
         for value in (3.0, 1.1, 0.5, 0.0, -0.5, -1.1, -3.0):
             for error in (0.01, 0.3, 3.0):
-                verdict = judge(claim(Measured(effect(value, error)), rule=rule), NO_TABLES, 0.95)
+                verdict = judge(
+                    claim(MeasuredClaim(effect(value, error)), rule=rule), NO_TABLES, 0.95
+                )
                 assert texts.shared("why", verdict)
                 assert texts.shared("effect", verdict, 0.95)
 

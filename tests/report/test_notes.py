@@ -17,10 +17,11 @@ import pytest
 from mispair.core.provenance import PACKAGE
 from mispair.dag import Dag
 from mispair.laclip.report import checkpoints
-from mispair.report import notes, studies, study_modules, texts
-from mispair.report.claims import Claim, Measured
+from mispair.report import notes, studies, texts
+from mispair.report.claims import Claim, MeasuredClaim
 from mispair.report.judge import PartVerdict, Verdict
 from mispair.report.notes import Note
+from mispair.report.pages import study_pages
 from mispair.report.statistics import Effect
 
 
@@ -97,8 +98,8 @@ def test_every_macro_is_used(path: str) -> None:
     used = defaultdict(set)
     for note in MADE:
         used[texts.path_of(note.package)].add(note.key)
-    for study in (claim.study for pages in study_modules.every_pages() for claim in pages.claims):
-        pages, keys = study_modules.pages(study), used[f"{study}/report/texts.md.j2"]
+    for study in (claim.study for pages in study_pages.every_pages() for claim in pages.claims):
+        pages, keys = study_pages.pages(study), used[f"{study}/report/texts.md.j2"]
         keys |= {f"remark_{claim.key}" for claim in pages.claims}
         keys |= {
             f"{part}_{question.key}"
@@ -160,8 +161,8 @@ def test_an_interval_is_printed_only_where_there_is_one(path: Path) -> None:
 def test_a_part_without_an_interval_names_what_is_missing() -> None:
     nan = math.nan
     alone = Effect(0.02, nan, nan, nan, 1, "seed")
-    claim = Claim("", "", "", "", "", lambda *_: Measured(), unit="points")
-    whole = Verdict(claim, "cannot tell", "one replicate", Measured(), 0.1)
+    claim = Claim("", "", "", "", "", lambda *_: MeasuredClaim(), unit="points")
+    whole = Verdict(claim, "cannot tell", "one replicate", MeasuredClaim(), 0.1)
     printed = texts.shared("brief", PartVerdict("text", alone, 0.1, "cannot tell"), whole)
     assert "not measured" not in printed
     assert "1 seed" in printed

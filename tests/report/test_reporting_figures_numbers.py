@@ -16,7 +16,7 @@ from mispair.image_text.report.rows import rows as of_image_text
 from mispair.report import studies
 from mispair.report.figures import compose
 from mispair.report.tables import Tables, tidy
-from mispair.simulation.dynamics import trajectory_errors
+from mispair.simulation.theory import trajectory_errors
 
 
 def drawn(name: str, **rows: list[dict[str, object]]) -> tuple[pd.DataFrame, str]:

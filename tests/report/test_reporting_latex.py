@@ -8,7 +8,7 @@ import pytest
 from pylatexenc.latex2text import LatexNodes2Text
 from pylatexenc.latexwalker import LatexEnvironmentNode, LatexMacroNode, LatexWalker
 
-from mispair.report.exports.latex import documents, escape, tabular
+from mispair.report.latex import documents, escape, tabular
 from mispair.report.table import Number, Table
 
 NASTY = [

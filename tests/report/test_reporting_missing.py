@@ -15,7 +15,7 @@ from mispair.dag import Dag
 from mispair.image_text.report import study as image_text
 from mispair.pretraining.report import study as pretraining
 from mispair.report import studies
-from mispair.report.pages import missing
+from mispair.report.pages import content as missing
 from mispair.report.pages.content import Content
 from mispair.report.pages.site import build
 from mispair.report.tables import Tables

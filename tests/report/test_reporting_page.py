@@ -21,8 +21,8 @@ from mispair.core import files, metrics
 from mispair.pairs.steps import draw_contact_sheet
 from mispair.report import studies
 from mispair.report.figures import compose, draw_of
+from mispair.report.pages.study_pages import every_pages
 from mispair.report.steps import record_run, write_report
-from mispair.report.study_modules import every_pages
 from mispair.report.tables import read
 from tests.browser import broken_links
 from tests.made_up_tables import TIDY, draw_all, figure_file, gather, light_pictures

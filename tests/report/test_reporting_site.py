@@ -12,8 +12,8 @@ import pytest
 
 from mispair.core import files
 from mispair.pairs.report.contact_sheet import LARGEST_SHEET
-from mispair.report import rules, studies, study_modules
-from mispair.report.pages import picture
+from mispair.report import rules, studies
+from mispair.report.pages import picture, study_pages
 from mispair.report.pages.claims_table import COLUMNS
 from mispair.report.pages.content import judged
 from mispair.report.questions import Question
@@ -40,7 +40,7 @@ def large(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[Path]]:
 
 def questions() -> list[Question]:
     """Return the questions of all studies."""
-    return [question for pages in study_modules.every_pages() for question in pages.questions]
+    return [question for pages in study_pages.every_pages() for question in pages.questions]
 
 
 def test_the_site_of_fifty_arms_on_twelve_sets_is_small(large: tuple[Path, list[Path]]) -> None:

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from mispair.core.words import duration, p_value
-from mispair.report.exports.latex import tabular
+from mispair.report.latex import tabular
 from mispair.report.table import (
     Cell,
     Number,

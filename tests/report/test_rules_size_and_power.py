@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from mispair.report.claims import Claim, Measured
+from mispair.report.claims import Claim, MeasuredClaim
 from mispair.report.judge import PRIMARY, judge
 from mispair.report.rules import (
     ABSENT,
@@ -268,7 +268,7 @@ def test_five_claims_of_equivalence_at_their_bounds(size):
 def test_a_primary_claim_is_judged_at_a_fifth_of_alpha_in_any_run(p, primary, expected):
     edge = float(stats.t.isf(p / 2, TRIALS - 1))
     effect = effect_of_estimate(edge * ERROR, ERROR, TRIALS - 1, TRIALS, 0.95, "trial")
-    claim = Claim("one", "simulation", "", "", "", lambda *_: Measured(effect),
+    claim = Claim("one", "simulation", "", "", "", lambda *_: MeasuredClaim(effect),
                   bound=edge * ERROR, primary=primary)  # fmt: skip
     verdict = judge(claim, Tables({}), 0.95)
     assert verdict.outcome == expected
@@ -278,7 +278,7 @@ def test_a_primary_claim_is_judged_at_a_fifth_of_alpha_in_any_run(p, primary, ex
 
 @pytest.mark.parametrize("primary", [False, True])
 def test_the_power_of_the_judge_is_that_of_the_t_test_at_its_level(primary):
-    claim = Claim("one", "simulation", "", "", "", lambda *_: Measured(), bound=1e-3,
+    claim = Claim("one", "simulation", "", "", "", lambda *_: MeasuredClaim(), bound=1e-3,
                   primary=primary)  # fmt: skip
     alpha = ALPHA / (PRIMARY if primary else 1)
     found = [

@@ -18,7 +18,7 @@ pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium is install
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("site")
-    sample = contact_sheet.Sample("key " + EVIL, None, EVIL, f"shuffled {EVIL}", True)
+    sample = contact_sheet.SheetPair("key " + EVIL, None, EVIL, f"shuffled {EVIL}", True)
     sheet = contact_sheet.fragment([sample], 0.5, 96)
     tables = made_up(4, ["digits", EVIL], seeds=2, trials=2, models=1)
     with light_pictures():  # the browser draws the charts itself

@@ -15,8 +15,7 @@ from mispair.core.files import UserError
 from mispair.core.provenance import code_version
 from mispair.core.settings import command_line
 from mispair.simulation import settings
-from mispair.simulation.conditions import SWITCHES, Condition, conditions
-from mispair.simulation.literal import CHANGES, STATEMENTS
+from mispair.simulation.conditions import CHANGES, STATEMENTS, SWITCHES, Condition, conditions
 from mispair.simulation.presets import AS_WRITTEN, UNSTATED
 from mispair.simulation.settings import Settings
 from mispair.simulation.study import Study

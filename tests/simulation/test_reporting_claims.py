@@ -11,7 +11,7 @@ import pytest
 from scipy import stats
 
 from mispair.report import published, questions, texts
-from mispair.report.claims import Measured
+from mispair.report.claims import MeasuredClaim
 from mispair.report.judge import ControlVerdict, PartVerdict, Verdict, judge
 from mispair.report.rules import OUTCOMES, UNMEASURED, Reason
 from mispair.report.statistics import effect_of_estimate
@@ -382,7 +382,7 @@ def test_every_outcome_has_its_sentences(question, outcome):
         (("as-run",), ("as-written", "as-run")), get_args(Reason)
     ):
         verdicts = tuple(
-            Verdict(claim, outcome, reason, Measured(effect), 0.02, 0.02, 0.1, preset=preset,
+            Verdict(claim, outcome, reason, MeasuredClaim(effect), 0.02, 0.02, 0.1, preset=preset,
                     controls=controls, rates=(PartVerdict(0.1, effect, 0.02, outcome),))
             for preset in presets
         )  # fmt: skip

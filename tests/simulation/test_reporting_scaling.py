@@ -13,7 +13,7 @@ from mispair.report.judge import Verdict, judge
 from mispair.report.tables import Tables, tidy
 from mispair.simulation.report import claims_scaling
 from mispair.simulation.report.claims_scaling import slope
-from mispair.simulation.report.tables import slopes
+from mispair.simulation.report.pages import slopes
 from tests.simulation.scaling_run import AS_STATED, DIMENSIONS, Laws, sweep
 
 CLAIMS = {claim.key: claim for claim in claims_scaling.CLAIMS}

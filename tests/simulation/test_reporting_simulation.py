@@ -16,9 +16,9 @@ from mispair.report.figures import draw_of
 from mispair.report.rows import origins
 from mispair.report.table import Number, Table, general, whole
 from mispair.report.tables import Tables, tidy, where
-from mispair.simulation.literal import STATEMENTS
+from mispair.simulation.conditions import STATEMENTS
 from mispair.simulation.presets import UNSTATED
-from mispair.simulation.report import effects, pages, selections, tables
+from mispair.simulation.report import effects, pages, selections
 from mispair.simulation.report.rows import simulated
 from mispair.simulation.study import PRESETS
 
@@ -227,7 +227,7 @@ def cells(table: Table, *keys: int) -> dict[Any, tuple[Any, ...]]:
 
 def test_the_table_of_arms_pairs_by_trial() -> None:
     own = selections.of_preset(study().simulation, "as-written")
-    rows = cells(tables.arms(own, "as-written", 0.95), 0, 1)
+    rows = cells(pages.arms(own, "as-written", 0.95), 0, 1)
     assert len(rows) == 4 + len(ARMS)  # raw, filtered, S_h alone and the oracle
     raw = of("as-written", "accuracy", "raw", 0.3)
     for label, arm, c in (("every caption replaced", "replace-all", 0.3),
@@ -242,7 +242,7 @@ def test_the_table_of_arms_pairs_by_trial() -> None:
 
 
 def test_the_grid_judges_every_cell_and_names_what_was_lost() -> None:
-    rows = cells(tables.grid(study(), 0.95), 0, 1, 2)
+    rows = cells(pages.grid(study(), 0.95), 0, 1, 2)
     assert len(rows) == 12
     assert list(dict.fromkeys(noise.value for noise, *_ in rows)) == pytest.approx(
         [0.0004, 0.005, 0.02]
@@ -269,7 +269,7 @@ def test_trainings_that_ended_early_are_named() -> None:
 def test_points_that_are_missed_are_listed_with_their_differences() -> None:
     own = selections.of_preset(study().simulation, "as-run")
     missed = [point for point in selections.points(own) if not point.within(point.mean)]
-    table = tables.not_reproduced(own, "as-run")
+    table = pages.not_reproduced(own, "as-run")
     assert len(table.rows) == len(missed) > 0
     assert [row[5].value for row in table.rows] == pytest.approx(
         [point.mean - point.published for point in missed]
@@ -277,7 +277,7 @@ def test_points_that_are_missed_are_listed_with_their_differences() -> None:
 
 
 def test_what_was_run_has_noise_and_settings_of_both_presets() -> None:
-    rows = cells(tables.setting(study().simulation), 0)
+    rows = cells(pages.setting(study().simulation), 0)
     noise, (image, text) = rows["as-written",][5:7]
     assert (noise.value, image.value, text.value) == pytest.approx((0.02, 9, 5))
     assert rows["as-run",][5].value == 0
@@ -294,12 +294,12 @@ def test_what_was_run_has_noise_and_settings_of_both_presets() -> None:
 def test_every_choice_is_printed_with_what_the_text_says_and_this_run_took() -> None:
     provenance = {"settings": {**PRESETS["as-written"], "temperature": 40.0}}
     origin = tidy("provenance", origins("simulation", provenance, "as-written"))
-    rows = cells(tables.unstated(study().replace(provenance=origin)), 0)
+    rows = cells(pages.unstated(study().replace(provenance=origin)), 0)
     assert {name for (name,) in rows} == set(UNSTATED)
     assert rows["temperature",][1:] == ("100.0", "40.0", UNSTATED["temperature"])
     for text in UNSTATED.values():
         assert text.split(":")[0] in ("open", "contradictory", "repaired")
-    assert tables.unstated(Tables({})).rows == ()
+    assert pages.unstated(Tables({})).rows == ()
 
 
 def test_statements_are_next_to_the_repaired_preset_with_the_steps_of_their_failures() -> None:
@@ -315,10 +315,10 @@ def test_statements_are_next_to_the_repaired_preset_with_the_steps_of_their_fail
     rows = of_condition("as-written", accuracy=0.8, purified_features=45)
     rows += of_condition("literal~bias", silenced_at_step=140)
     rows += of_condition("literal~codes", accuracy=0.7, purified_features=40)
-    table = tables.literal(Tables({"simulation": tidy("simulation", rows)}))
+    table = pages.literal(Tables({"simulation": tidy("simulation", rows)}))
     found = {row[0].split(":")[0]: row for row in table.rows}
     assert set(found) == {"none", *STATEMENTS}
     assert found["bias"][1:3] == (whole(3), "raw: 3 runs silenced at step 140 to 142")
     assert found["none"][2] is None
     assert found["codes"][3].value == 41
-    assert tables.literal(Tables({})).rows == ()
+    assert pages.literal(Tables({})).rows == ()

@@ -8,12 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from mispair.simulation.caption_statistics import (
-    caption_statistics,
-    decode,
-    sample_captions,
-    scale,
-)
+from mispair.simulation.theory import caption_statistics, decode, sample_captions, scale
 
 D, D1, N = 8, 30, 400
 

@@ -12,9 +12,9 @@ from torch import Tensor
 from mispair.simulation.sampling.data import (
     CodedSample,
     Dictionaries,
-    Pairs,
+    FixedSample,
+    LatentPairs,
     Population,
-    Sample,
     draw_dictionaries,
     draw_fresh_noise,
     draw_high_quality,
@@ -22,10 +22,9 @@ from mispair.simulation.sampling.data import (
     draw_pairs,
     joined,
 )
-from mispair.simulation.sampling.draws import Draws
+from mispair.simulation.sampling.draws import TrialDraws, cross_moment, draw_spurious_sets
 from mispair.simulation.sampling.held_out import draw_test_set
 from mispair.simulation.sampling.inputs import Coded, Dense
-from mispair.simulation.sampling.misalignment import cross_moment, draw_spurious_sets
 from mispair.simulation.study import Study
 
 SIZES: dict[str, Any] = {
@@ -37,8 +36,8 @@ FIXED = Study(preset="as-written", **SIZES)
 MODELS = ["caption", "partner", "groups", "random-sets", "independent"]
 
 
-def draws(trial: int = 0, seed: int = 0) -> Draws:
-    return Draws(seed=seed, trial=trial, device="cpu", dtype=torch.float32)
+def draws(trial: int = 0, seed: int = 0) -> TrialDraws:
+    return TrialDraws(seed=seed, trial=trial, device="cpu", dtype=torch.float32)
 
 
 def population(study: Study, rate: float = 0.3) -> Population:
@@ -46,7 +45,7 @@ def population(study: Study, rate: float = 0.3) -> Population:
     return Population(draws(), study, dictionaries(), spurious, rate)
 
 
-def pairs_of(study: Study, rate: float, n: int = 500, name: str = "x") -> Pairs:
+def pairs_of(study: Study, rate: float, n: int = 500, name: str = "x") -> LatentPairs:
     return draw_pairs(population(study, rate), draws().generator(name), n)
 
 
@@ -54,7 +53,7 @@ def dictionaries() -> Dictionaries:
     return draw_dictionaries(draws(), 80, 20)
 
 
-def low_quality(study: Study, rate: float = 0.3) -> Sample:
+def low_quality(study: Study, rate: float = 0.3) -> FixedSample:
     return draw_low_quality(population(study, rate))
 
 
@@ -188,7 +187,7 @@ def test_high_quality_pairs_are_aligned_and_of_their_own_draw(study: Study) -> N
     assert not torch.equal(sample.pairs.image, low_quality(study).pairs.image[:60])
 
 
-def partly_noisy() -> Sample:
+def partly_noisy() -> FixedSample:
     """Every third caption is generated: without noise, from other coefficients."""
     generator = torch.Generator().manual_seed(0)
     noise_row = torch.full((30,), -1)
@@ -200,10 +199,10 @@ def partly_noisy() -> Sample:
 
     text_rows = torch.cat([dictionaries().text, normal(25, 80)])
     nowhere = torch.full((30,), -1)
-    return Sample(
+    return FixedSample(
         CodedSample(normal(30, 20), dictionaries().image, torch.empty(0, 80), nowhere),
         CodedSample(normal(30, 45), text_rows, normal(20, 80), noise_row),
-        Pairs(normal(30, 20), normal(30, 20), noisy),
+        LatentPairs(normal(30, 20), normal(30, 20), noisy),
     )
 
 
@@ -251,7 +250,7 @@ def test_take_gathers_rows_in_order(study: Study) -> None:
 def test_images_with_noise_on_some_rows_are_refused() -> None:
     sample = partly_noisy()
     with pytest.raises(ValueError, match="image: either all"):
-        Sample(sample.text, sample.text, sample.pairs)
+        FixedSample(sample.text, sample.text, sample.pairs)
 
 
 def test_samples_join_whatever_their_form() -> None:
@@ -259,7 +258,7 @@ def test_samples_join_whatever_their_form() -> None:
     noiseless = low_quality(changed(FIXED, text_noise=0.0))
     dense = low_quality(FIXED)
     filtered = partly_noisy()
-    filtered_noisily = Sample(
+    filtered_noisily = FixedSample(
         CodedSample(
             filtered.pairs.image, dictionaries().image, torch.ones(30, 80), torch.arange(30)
         ),

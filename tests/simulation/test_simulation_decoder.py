@@ -11,16 +11,15 @@ import torch
 from torch import Tensor
 
 from mispair.simulation.sampling.data import (
+    FixedSample,
     Population,
-    Sample,
     draw_dictionaries,
     draw_high_quality,
 )
-from mispair.simulation.sampling.draws import Draws
+from mispair.simulation.sampling.draws import TrialDraws, draw_spurious_sets
 from mispair.simulation.sampling.inputs import Dense
-from mispair.simulation.sampling.misalignment import draw_spurious_sets
 from mispair.simulation.study import Study
-from mispair.simulation.training import span
+from mispair.simulation.training import decoder as span
 from mispair.simulation.training.decoder import (
     Decoder,
     fit_decoder,
@@ -30,7 +29,7 @@ from mispair.simulation.training.decoder import (
 from mispair.simulation.training.encoder import Diverged, Encoders
 from mispair.simulation.training.schedules import Phases
 
-DRAWS = Draws(seed=1, trial=0, device="cpu", dtype=torch.float64)
+DRAWS = TrialDraws(seed=1, trial=0, device="cpu", dtype=torch.float64)
 PARAMETERS = ("input_weights", "input_bias", "output_rows", "output_bias")
 SIZES = {
     "d1": 60, "d": 10, "m": 14, "classes": 5, "high_quality_pairs": 30, "batch_size": 20,
@@ -54,7 +53,7 @@ def some_encoders(kind: Any = "symmetric-relu", bias: float = 0.1) -> Encoders:
     return Encoders(kind, weights, biases if kind != "linear" else torch.zeros_like(biases))
 
 
-def high_quality(study: Study) -> Sample:
+def high_quality(study: Study) -> FixedSample:
     spurious = draw_spurious_sets(DRAWS, study)
     return draw_high_quality(Population(DRAWS, study, DICTIONARIES, spurious, 0.3))
 
@@ -160,7 +159,7 @@ def test_single_precision_agrees_with_double() -> None:
     for dtype in (torch.float64, torch.float32):
         sample = high_quality(study)
         start = start_decoder(DRAWS, some_encoders(), study)
-        sample = Sample(
+        sample = FixedSample(
             Dense(sample.image.dense().to(dtype)),
             Dense(sample.text.dense().to(dtype)),
             sample.pairs,

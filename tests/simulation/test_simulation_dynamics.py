@@ -8,11 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from mispair.simulation.dynamics import (
-    alignments_after,
-    alignments_as_printed,
-    trajectory_errors,
-)
+from mispair.simulation.theory import alignments_after, alignments_as_printed, trajectory_errors
 
 M, D = 5, 6
 PARTNERS = np.array([1, 0, 3, 2, 5, 4])

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from sklearn.metrics import silhouette_score
 
-from mispair.simulation.embedding import tsne
+from mispair.simulation.metrics import tsne
 
 
 def clusters() -> tuple[np.ndarray, np.ndarray]:

@@ -12,21 +12,20 @@ from torch import Tensor
 from mispair.simulation.sampling.data import (
     CodedSample,
     Dictionaries,
+    FixedSample,
     Population,
-    Sample,
     draw_dictionaries,
     draw_low_quality,
 )
-from mispair.simulation.sampling.draws import Draws
+from mispair.simulation.sampling.draws import TrialDraws, draw_spurious_sets
 from mispair.simulation.sampling.inputs import Coded, Dense
-from mispair.simulation.sampling.misalignment import draw_spurious_sets
 from mispair.simulation.study import Study
 from mispair.simulation.training.decoder import Decoder
 from mispair.simulation.training.encoder import Encoders
 from mispair.simulation.training.filtering import compare, only, replaced_sample, shares
 from mispair.simulation.training.transformer import draw_transformers
 
-DRAWS = Draws(seed=1, trial=0, device="cpu", dtype=torch.float32)
+DRAWS = TrialDraws(seed=1, trial=0, device="cpu", dtype=torch.float32)
 SIZES = {
     "d1": 100, "d": 20, "m": 24, "batch_size": 50, "steps_per_epoch": 8, "low_quality_pairs": 200,
     "latent_density": 0.4, "spurious_group_size": 4,
@@ -49,12 +48,12 @@ def perfect(study: Study = FRESH) -> tuple[Dictionaries, Encoders, Decoder]:
     return dictionaries, encoders, decoder
 
 
-def sample_of(study: Study, rate: float) -> Sample:
+def sample_of(study: Study, rate: float) -> FixedSample:
     spurious = draw_spurious_sets(DRAWS, study)
     return draw_low_quality(Population(DRAWS, study, perfect(study)[0], spurious, rate))
 
 
-def filtered(study: Study, rate: float, factor: float = 1.2) -> tuple[Sample, Tensor, Tensor]:
+def filtered(study: Study, rate: float, factor: float = 1.2) -> tuple[FixedSample, Tensor, Tensor]:
     _, encoders, decoder = perfect(study)
     sample = sample_of(study, rate)
     return sample, *compare(encoders, decoder, sample, factor)
@@ -74,7 +73,7 @@ def cosine(left: Tensor, right: Tensor) -> list[float]:
     return found
 
 
-def cosines(encoders: Any, sample: Sample, rivals: Tensor) -> list[Tensor]:
+def cosines(encoders: Any, sample: FixedSample, rivals: Tensor) -> list[Tensor]:
     """Cosines of images with their captions, and with other ones."""
     images = encoders.features(0, Dense(sample.image.dense()))
     texts = (sample.text.dense(), rivals)
@@ -82,7 +81,7 @@ def cosines(encoders: Any, sample: Sample, rivals: Tensor) -> list[Tensor]:
 
 
 def assert_decisive(
-    encoders: Any, decoder: Decoder, sample: Sample, original: Tensor, generated: Tensor
+    encoders: Any, decoder: Decoder, sample: FixedSample, original: Tensor, generated: Tensor
 ) -> None:
     """Each pair is decided by these cosines: the factor that is their ratio is where it turns."""
     exact = original.abs() > 1e-3  # a ratio to zero is nothing but rounding

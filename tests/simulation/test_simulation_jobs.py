@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mispair.simulation.conditions import conditions
-from mispair.simulation.jobs import ARMS, Job, jobs
+from mispair.simulation.dag import ARMS, SimulationJob, jobs
 from mispair.simulation.settings import Settings
 
 TWO = ("raw", "filtered")
@@ -18,25 +18,25 @@ EVERY = (
 )  # fmt: skip
 
 
-def run(**content: Any) -> list[Job]:
+def run(**content: Any) -> list[SimulationJob]:
     settings = Settings(**{"trials_per_job": 1, **content})
     return jobs(settings, conditions(settings))
 
 
 def test_trials_are_chunked_without_a_gap() -> None:
     assert run(trials=5, trials_per_job=2, spurious_probabilities=[0.3]) == [
-        Job("as-run", (0.3,), range(0, 2), TWO),
-        Job("as-run", (0.3,), range(2, 4), TWO),
-        Job("as-run", (0.3,), range(4, 5), TWO),
+        SimulationJob("as-run", (0.3,), range(0, 2), TWO),
+        SimulationJob("as-run", (0.3,), range(2, 4), TWO),
+        SimulationJob("as-run", (0.3,), range(4, 5), TWO),
     ]
 
 
 def test_several_probabilities_share_a_job_where_trials_and_arms_are_alike() -> None:
     found = run(trials=3, trials_per_job=3, probabilities_per_job=2, arms_trials=1,
                 spurious_probabilities=[0.1, 0.2, 0.3, 0.4])  # fmt: skip
-    assert Job("as-run", (0.1, 0.2), range(0, 3), TWO) in found
-    assert Job("as-run", (0.4,), range(0, 3), TWO) in found
-    assert Job("as-run", (0.3,), range(0, 1), EVERY) in found
+    assert SimulationJob("as-run", (0.1, 0.2), range(0, 3), TWO) in found
+    assert SimulationJob("as-run", (0.4,), range(0, 3), TWO) in found
+    assert SimulationJob("as-run", (0.3,), range(0, 1), EVERY) in found
     assert len(found) == 5
 
 
@@ -44,14 +44,14 @@ def test_arms_are_run_in_the_first_trials_and_cut_a_job_where_they_end() -> None
     found = run(trials=5, trials_per_job=3, spurious_probabilities=[0.0, 0.1, 0.3], arms_trials=1)
     found.sort(key=lambda job: (job.spurious_probabilities, job.trials.start))
     assert found == [
-        Job("as-run", (0.0,), range(0, 1), ("raw", "filtered", "high-quality-only")),
-        Job("as-run", (0.0,), range(1, 3), TWO),
-        Job("as-run", (0.0,), range(3, 5), TWO),
-        Job("as-run", (0.1,), range(0, 3), TWO),
-        Job("as-run", (0.1,), range(3, 5), TWO),
-        Job("as-run", (0.3,), range(0, 1), EVERY),
-        Job("as-run", (0.3,), range(1, 3), TWO),
-        Job("as-run", (0.3,), range(3, 5), TWO),
+        SimulationJob("as-run", (0.0,), range(0, 1), ("raw", "filtered", "high-quality-only")),
+        SimulationJob("as-run", (0.0,), range(1, 3), TWO),
+        SimulationJob("as-run", (0.0,), range(3, 5), TWO),
+        SimulationJob("as-run", (0.1,), range(0, 3), TWO),
+        SimulationJob("as-run", (0.1,), range(3, 5), TWO),
+        SimulationJob("as-run", (0.3,), range(0, 1), EVERY),
+        SimulationJob("as-run", (0.3,), range(1, 3), TWO),
+        SimulationJob("as-run", (0.3,), range(3, 5), TWO),
     ]
 
 
@@ -62,13 +62,13 @@ def test_sizes_are_run_on_both_arms_and_some_go_on_after_their_end() -> None:
         trials_per_job=2,
     )  # fmt: skip
     assert found == [
-        Job("as-written", (0.3,), range(0, 1), TWO),
+        SimulationJob("as-written", (0.3,), range(0, 1), TWO),
         *(
             job
             for d in (50, 100)
             for job in (
-                Job(f"scaling~{d}", (0.4,), range(0, 2), (*TWO, "longer")),
-                Job(f"scaling~{d}", (0.4,), range(2, 4), TWO),
+                SimulationJob(f"scaling~{d}", (0.4,), range(0, 2), (*TWO, "longer")),
+                SimulationJob(f"scaling~{d}", (0.4,), range(2, 4), TWO),
             )
         ),
     ]
@@ -76,13 +76,13 @@ def test_sizes_are_run_on_both_arms_and_some_go_on_after_their_end() -> None:
 
 def test_statements_of_the_text_bring_the_repaired_preset_with_them() -> None:
     found = run(preset="as-written", trials=2, spurious_probabilities=[0.1], literal_trials=1)
-    assert Job("as-written", (0.3,), range(0, 1), TWO) in found
-    assert Job("literal~bias", (0.3,), range(0, 1), TWO) in found
+    assert SimulationJob("as-written", (0.3,), range(0, 1), TWO) in found
+    assert SimulationJob("literal~bias", (0.3,), range(0, 1), TWO) in found
 
 
 def test_arms_bring_the_oracle_with_them() -> None:
     found = run(trials=2, spurious_probabilities=[0.3], arms_trials=1)
-    assert found[-1] == Job("as-run", (0.0,), range(0, 1), ("raw", "high-quality-only"))
+    assert found[-1] == SimulationJob("as-run", (0.0,), range(0, 1), ("raw", "high-quality-only"))
     assert len(found) == 3
 
 
@@ -92,10 +92,10 @@ def test_the_bridge_brings_its_two_ends_with_it() -> None:
         bridge_probabilities=[0.3], bridge_switches=["loss"],
     )  # fmt: skip
     assert found == [
-        Job("as-run", (0.1,), range(0, 4), TWO),
-        Job("as-run", (0.3,), range(0, 2), TWO),
-        Job("as-written", (0.3,), range(0, 2), TWO),
-        Job("bridge~loss", (0.3,), range(0, 2), TWO),
+        SimulationJob("as-run", (0.1,), range(0, 4), TWO),
+        SimulationJob("as-run", (0.3,), range(0, 2), TWO),
+        SimulationJob("as-written", (0.3,), range(0, 2), TWO),
+        SimulationJob("bridge~loss", (0.3,), range(0, 2), TWO),
     ]
 
 
@@ -103,15 +103,15 @@ def test_the_other_preset_is_not_run_twice() -> None:
     found = run(trials=3, trials_per_job=3, compare_presets=True, bridge_trials=2,
                 bridge_switches=["loss"])  # fmt: skip
     other = [job for job in found if job.condition == "as-written"]
-    assert other == [Job("as-written", (p,), range(0, 3), TWO) for p in (0.1, 0.3, 0.5)]
+    assert other == [SimulationJob("as-written", (p,), range(0, 3), TWO) for p in (0.1, 0.3, 0.5)]
 
 
 def test_the_grid_has_its_own_trials() -> None:
     found = run(trials=1, grid_trials=2, grid_probability=0.2, grid_noises=[0.02],
                 grid_misalignments=["groups"], grid_bias_schedules=["zero"])  # fmt: skip
     assert [job for job in found if job.condition != "as-run"] == [
-        Job("grid~0.02~groups~zero", (0.2,), range(0, 1), TWO),
-        Job("grid~0.02~groups~zero", (0.2,), range(1, 2), TWO),
+        SimulationJob("grid~0.02~groups~zero", (0.2,), range(0, 1), TWO),
+        SimulationJob("grid~0.02~groups~zero", (0.2,), range(1, 2), TWO),
     ]
 
 

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 import torch
 
-from mispair.simulation.sampling.draws import Draws
-from mispair.simulation.sampling.misalignment import (
+from mispair.simulation.sampling.draws import (
     SpuriousSets,
+    TrialDraws,
     cross_moment,
     draw_spurious_sets,
     misalign,
@@ -21,8 +21,8 @@ from mispair.simulation.study import Study
 PER_FEATURE = ["partner", "groups", "random-sets", "independent"]
 
 
-def draws(trial: int = 0, dtype: torch.dtype = torch.float32) -> Draws:
-    return Draws(seed=0, trial=trial, device="cpu", dtype=dtype)
+def draws(trial: int = 0, dtype: torch.dtype = torch.float32) -> TrialDraws:
+    return TrialDraws(seed=0, trial=trial, device="cpu", dtype=dtype)
 
 
 def study_of(model: str, d: int = 12, **changes: Any) -> Study:

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from mispair.simulation.mixing import mixing
+from mispair.simulation.metrics import mixing
 
 D, D1 = 6, 15
 

@@ -15,8 +15,8 @@ from mispair.core.files import UserError
 from mispair.core.metrics import read_metrics
 from mispair.simulation.run import Runner, is_arm, rows, run_trials
 from mispair.simulation.sampling.data import Dictionaries
-from mispair.simulation.sampling.draws import Draws
-from mispair.simulation.sampling.inputs import Batch, Dense, Source
+from mispair.simulation.sampling.draws import TrialDraws
+from mispair.simulation.sampling.inputs import Batch, BatchSource, Dense
 from mispair.simulation.sampling.sources import FixedSource, FreshSource
 from mispair.simulation.steps import simulate
 from mispair.simulation.study import Study
@@ -148,7 +148,7 @@ def test_the_oracle_is_the_raw_arm_without_misalignment() -> None:
 
 
 def test_arms_share_what_makes_them_comparable() -> None:
-    trial = Trial(AS_WRITTEN, 0.3, Draws(0, 0, "cpu", torch.float32))
+    trial = Trial(AS_WRITTEN, 0.3, TrialDraws(0, 0, "cpu", torch.float32))
     start = trial.pretraining().start
     assert torch.equal(start.weights, trial.pretraining_on_high_quality().start.weights)
     Runner([trial], ["raw"], unkept).run()
@@ -165,7 +165,7 @@ def test_arms_share_what_makes_them_comparable() -> None:
 
 def test_what_s4_trains_on() -> None:
     """Fixed data: S_h, filtered S_w, and raw S_w if wanted; generated-only leaves kept ones out."""
-    trial = Trial(AS_WRITTEN, 0.3, Draws(0, 0, "cpu", torch.float32))
+    trial = Trial(AS_WRITTEN, 0.3, TrialDraws(0, 0, "cpu", torch.float32))
     Runner([trial], ["raw"], unkept).run()
     replaced = int(trial.captions("filtered").replaced.sum())
     assert 0 < replaced < 300
@@ -199,7 +199,7 @@ def test_too_few_purified_features_change_the_decoder_and_the_retraining() -> No
 @pytest.mark.parametrize("weights", ["fresh", "initial", "continued"])
 def test_s4_starts_from_the_weights_it_is_told_to(weights: str) -> None:
     study = AS_WRITTEN.model_copy(update={"retrain_weights": weights})
-    trial = Trial(study, 0.3, Draws(0, 0, "cpu", torch.float32))
+    trial = Trial(study, 0.3, TrialDraws(0, 0, "cpu", torch.float32))
     Runner([trial], ["raw"], unkept).run()
     start = trial.retraining("filtered").start.weights
     same = torch.equal(start, trial.pretraining().start.weights)
@@ -313,7 +313,7 @@ def test_trials_side_by_side_go_on_together_after_an_interruption() -> None:
     """As on a GPU, where all trials of a job are one training."""
 
     def attempt(keeper: Any = unkept) -> list[Any]:
-        trials = [Trial(AS_WRITTEN, 0.3, Draws(0, n, "cpu", torch.float32)) for n in (0, 1)]
+        trials = [Trial(AS_WRITTEN, 0.3, TrialDraws(0, n, "cpu", torch.float32)) for n in (0, 1)]
         Runner(trials, ["raw", "filtered"], keeper).run()
         return [trial.rows for trial in trials]
 
@@ -327,7 +327,7 @@ def test_trials_side_by_side_end_as_they_do_alone() -> None:
     """What a GPU does, on a CPU: dense data, trials of two C_s stacked along an axis."""
     for study in (AS_WRITTEN, AS_RUN.model_copy(update={"noise_draws": "full"})):
         trials = [
-            Trial(study, spurious_probability, Draws(0, number, "cpu", torch.float32))
+            Trial(study, spurious_probability, TrialDraws(0, number, "cpu", torch.float32))
             for spurious_probability, number in ((0.2, 0), (0.2, 1), (0.4, 1))
         ]
         Runner(trials, ["raw", "filtered"], unkept).run()
@@ -346,7 +346,7 @@ def test_trials_side_by_side_end_as_they_do_alone() -> None:
 class Moved:
     """A source whose pairs lie on another device."""
 
-    def __init__(self, source: Source, device: str) -> None:
+    def __init__(self, source: BatchSource, device: str) -> None:
         self.source, self.device = source, device
         self.steps_per_epoch = source.steps_per_epoch
 
@@ -379,7 +379,7 @@ DEVICES = pytest.mark.parametrize(
 def test_devices_train_stacked_trials_alike(study: Study, device: str) -> None:
     """The same pairs and weights, dense and side by side, in float64."""
     study = study.model_copy(update={"precision": "float64", "noise_draws": "full"})
-    trials = [Trial(study, 0.2, Draws(0, number, "cpu", torch.float64)) for number in (0, 1)]
+    trials = [Trial(study, 0.2, TrialDraws(0, number, "cpu", torch.float64)) for number in (0, 1)]
     prepared = [trial.pretraining() for trial in trials]
     here = [train(one.start, one.source.batch, one.plan) for one in prepared]
     starts = [moved(one.start, device) for one in prepared]
@@ -423,16 +423,16 @@ def test_dictionaries_as_axes_are_the_same_by_rotation(monkeypatch: pytest.Monke
 
     generator = torch.Generator().manual_seed(5)
     turn = torch.linalg.qr(torch.randn(100, 100, generator=generator, dtype=torch.float64)).Q
-    original = Draws.normal
+    original = TrialDraws.normal
 
-    def turned(self: Draws, generator: torch.Generator, *shape: int) -> Tensor:
+    def turned(self: TrialDraws, generator: torch.Generator, *shape: int) -> Tensor:
         found = original(self, generator, *shape)
         return found @ turn if shape[-1] == 100 else found
 
-    def dictionaries(draws: Draws, d1: int, d: int) -> Dictionaries:
+    def dictionaries(draws: TrialDraws, d1: int, d: int) -> Dictionaries:
         return Dictionaries(turn[:d], turn[:d])
 
-    monkeypatch.setattr(Draws, "normal", turned)
+    monkeypatch.setattr(TrialDraws, "normal", turned)
     monkeypatch.setattr("mispair.simulation.trial.draw_dictionaries", dictionaries)
     in_turned_basis = run_trials(exact, [0.2], [0])[0.2, 0]
     for arm in ("raw", "filtered"):

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from mispair.simulation.study import Study
 from mispair.simulation.training.encoder import Encoders
-from mispair.simulation.training.schedules import Phases, Schedule
+from mispair.simulation.training.schedules import Phases, ThresholdSchedule
 
 M, D1, FEATURES, SCALE, ETA = 3, 4, 6, 1.2, 0.3
 
@@ -64,17 +64,19 @@ class Plain:
                 self.thresholds = anew
 
 
-def schedule(name: str, phase2_steps: int = 7, growth: float = 0.5) -> Schedule:
+def schedule(name: str, phase2_steps: int = 7, growth: float = 0.5) -> ThresholdSchedule:
     study = Study(d=FEATURES, classes=2, test_margin=1, bias_scale=SCALE,
                   phase2_steps=phase2_steps, phase2_growth=growth)  # fmt: skip
-    return Schedule(name, study)
+    return ThresholdSchedule(name, study)
 
 
 def encoders(weights: Tensor) -> Encoders:
     return Encoders("symmetric-relu", weights, torch.full_like(weights[..., 0], 9.0))
 
 
-def run(ours: Schedule, rates: list[float], steps: int, runs: int = 0) -> tuple[Tensor, list]:
+def run(
+    ours: ThresholdSchedule, rates: list[float], steps: int, runs: int = 0
+) -> tuple[Tensor, list]:
     """Return thresholds (steps, 2, [runs,] M), and the phases."""
     now = encoders(weights_at(0, rates, runs).clone())
     ours.begin(now)

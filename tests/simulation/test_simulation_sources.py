@@ -12,15 +12,14 @@ from torch.nn.functional import pad
 
 from mispair.simulation.sampling.data import (
     CodedSample,
-    Pairs,
+    FixedSample,
+    LatentPairs,
     Population,
-    Sample,
     draw_dictionaries,
     draw_high_quality,
 )
-from mispair.simulation.sampling.draws import Draws
-from mispair.simulation.sampling.inputs import Batch, Coded, Dense, Source
-from mispair.simulation.sampling.misalignment import draw_spurious_sets
+from mispair.simulation.sampling.draws import TrialDraws, draw_spurious_sets
+from mispair.simulation.sampling.inputs import Batch, BatchSource, Coded, Dense
 from mispair.simulation.sampling.sources import FixedSource, FreshSource, MixedSource
 from mispair.simulation.study import Study
 from mispair.simulation.trial import Trial
@@ -33,8 +32,8 @@ STUDY = Study(**SIZES)
 FIXED = Study(preset="as-written", **SIZES)
 
 
-def draws(trial: int = 0, seed: int = 0) -> Draws:
-    return Draws(seed=seed, trial=trial, device="cpu", dtype=torch.float32)
+def draws(trial: int = 0, seed: int = 0) -> TrialDraws:
+    return TrialDraws(seed=seed, trial=trial, device="cpu", dtype=torch.float32)
 
 
 DICTIONARIES = draw_dictionaries(draws(), 60, 10)
@@ -53,12 +52,12 @@ def fresh_source(study: Study, name: str = "raw", trial: int = 0, seed: int = 0)
     return FreshSource(population(study, trial=trial, seed=seed), name)
 
 
-def numbered(n: int, start: int = 0) -> Sample:
+def numbered(n: int, start: int = 0) -> FixedSample:
     """A sample whose pairs carry their number."""
     number = torch.arange(start, start + n, dtype=torch.float32)[:, None]
     codes = number.expand(n, 10)
-    pairs = Pairs(codes, codes, torch.zeros(n, dtype=torch.bool))
-    return Sample(Dense(number.expand(n, 60)), Dense(-number.expand(n, 60)), pairs)
+    pairs = LatentPairs(codes, codes, torch.zeros(n, dtype=torch.bool))
+    return FixedSample(Dense(number.expand(n, 60)), Dense(-number.expand(n, 60)), pairs)
 
 
 def numbers(batch: Batch) -> list[int]:
@@ -158,7 +157,7 @@ def test_a_sample_smaller_than_a_batch_is_met_whole() -> None:
         FixedSource(draws(), "raw", [numbered(0)], STUDY)
 
 
-def filtered_sample(n: int) -> tuple[Sample, np.ndarray]:
+def filtered_sample(n: int) -> tuple[FixedSample, np.ndarray]:
     """A sample as S3 leaves it, with noise on kept captions; and which were replaced."""
     generator = torch.Generator().manual_seed(0)
     replaced = torch.rand(n, generator=generator) < 0.4
@@ -173,7 +172,7 @@ def filtered_sample(n: int) -> tuple[Sample, np.ndarray]:
         torch.randn(int(kept.sum()), 60, generator=generator),
         torch.from_numpy(noise_row),
     )
-    return Sample(image, text, Pairs(codes, codes, replaced)), replaced.numpy()
+    return FixedSample(image, text, LatentPairs(codes, codes, replaced)), replaced.numpy()
 
 
 @pytest.mark.parametrize("raw_pairs", [0, 50, 110])
@@ -229,7 +228,7 @@ def test_a_mixture_too_small_for_a_batch_is_one_batch() -> None:
         MixedSource(population(STUDY), "filtered", empty, 0)
 
 
-def source_of(study: Study) -> tuple[Source, Sample, Sample]:
+def source_of(study: Study) -> tuple[BatchSource, FixedSample, FixedSample]:
     trial = Trial(study, 0.3, draws())
     return trial.pretraining().source, trial.high_quality, trial.low_quality
 

@@ -11,9 +11,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from mispair.core.arithmetic import times
+from mispair.core.training import times
 from mispair.simulation.sampling import noise
-from mispair.simulation.sampling.draws import Draws
+from mispair.simulation.sampling.draws import TrialDraws
 from mispair.simulation.sampling.inputs import Batch, Coded, Dense, FreshNoise, Inputs
 from mispair.simulation.study import Study
 from mispair.simulation.training.encoder import (
@@ -25,8 +25,8 @@ from mispair.simulation.training.encoder import (
 )
 from mispair.simulation.training.training import (
     Outcome,
-    Plan,
     Trained,
+    TrainingLength,
     train,
     train_side_by_side,
 )
@@ -45,8 +45,8 @@ RUN = Study(
 )  # fmt: skip
 
 
-def draws(dtype: torch.dtype = torch.float64) -> Draws:
-    return Draws(seed=3, trial=0, device="cpu", dtype=dtype)
+def draws(dtype: torch.dtype = torch.float64) -> TrialDraws:
+    return TrialDraws(seed=3, trial=0, device="cpu", dtype=dtype)
 
 
 @dataclass(frozen=True)
@@ -100,7 +100,7 @@ def plain_features(kind: str, a: Tensor, b: Tensor) -> Tensor:
     return (a + b).relu() if kind == "relu" else a
 
 
-def plain_thresholds(plan: Plan, weights: Tensor, step: int, memory: dict) -> Tensor:
+def plain_thresholds(plan: TrainingLength, weights: Tensor, step: int, memory: dict) -> Tensor:
     """The schedules once more, with a dictionary for a memory."""
     norms = (weights.detach() ** 2).sum(dim=2)
     both = norms.mean(dim=0)
@@ -132,7 +132,7 @@ TextOf = Callable[[int, Tensor, Tensor], Tensor]
 
 
 def plain_training(
-    begin: Encoders, images: Callable[[int], Tensor], texts: TextOf, plan: Plan
+    begin: Encoders, images: Callable[[int], Tensor], texts: TextOf, plan: TrainingLength
 ) -> tuple[Encoders, list[float], dict]:
     """Train by autograd. Captions may depend on V and on the gradient by its pre-activations."""
     weights = begin.weights.clone().requires_grad_()
@@ -219,7 +219,7 @@ TRAJECTORIES = {
 @pytest.mark.parametrize("name", TRAJECTORIES)
 def test_trajectory_equals_plain_autograd(name: str) -> None:
     study = TRAJECTORIES[name]
-    plan = Plan(study, EPOCHS, STEPS)
+    plan = TrainingLength(study, EPOCHS, STEPS)
     begin, data = start(study), Drawn()
     ours = train(begin, data.batch, plan)
     plain, losses, memory = plain_training(
@@ -279,7 +279,7 @@ def test_trajectory_on_coded_pairs_with_projected_noise_equals_autograd(
     study = TRAJECTORIES[name].model_copy(
         update={"temperature": 1.0, "lr": 0.005, "weight_penalty": 0.01}
     )
-    plan, begin = Plan(study, 2, STEPS), start(study)
+    plan, begin = TrainingLength(study, 2, STEPS), start(study)
     ours = train(begin, lambda step: coded(step, stored=stored), plan)
     plain, losses, _ = plain_training(
         begin,
@@ -301,7 +301,7 @@ def test_float32_agrees_with_float64(study: Study) -> None:
     either library, and a training that does so ends some 1e-3 away.
     """
     big = study.model_copy(update={"d1": 300, "m": 48, "batch_size": 100})
-    plan = Plan(big.model_copy(update={"lr": study.lr / 3}), 2, STEPS)
+    plan = TrainingLength(big.model_copy(update={"lr": study.lr / 3}), 2, STEPS)
     begin = start(big)
     single = Encoders(begin.kind, begin.weights.float(), begin.biases.float())
     differences = []
@@ -348,7 +348,7 @@ class Empty(Drawn):
         return Batch(found.image, Dense(found.text.dense() * (step != self.at)))
 
 
-def alone(begin: Encoders, source: Drawn, plan: Plan) -> Outcome:
+def alone(begin: Encoders, source: Drawn, plan: TrainingLength) -> Outcome:
     try:
         return train(begin, source.batch, plan)
     except (Diverged, Silenced) as failure:
@@ -358,7 +358,7 @@ def alone(begin: Encoders, source: Drawn, plan: Plan) -> Outcome:
 @pytest.mark.parametrize("name", TRAJECTORIES)
 def test_runs_side_by_side_are_those_alone(name: str) -> None:
     study = TRAJECTORIES[name]
-    plan = Plan(study, EPOCHS, STEPS)
+    plan = TrainingLength(study, EPOCHS, STEPS)
     starts = [start(study, arm) for arm in ("a", "b", "c", "d")]
     if study.encoder != "relu":
         empty: Drawn = Empty(3)
@@ -398,7 +398,7 @@ def test_nothing_more_is_drawn_once_all_runs_have_failed() -> None:
             asked.append(step)
             return super().batch(step)
 
-    plan = Plan(WRITTEN, 1, STEPS)
+    plan = TrainingLength(WRITTEN, 1, STEPS)
     found = train_side_by_side([start(WRITTEN), start(WRITTEN)], [Asked(at=2), Asked(at=4)], plan)
     assert [one.step for one in found] == [2, 4]
     assert max(asked) == 4
@@ -411,21 +411,21 @@ def test_nothing_more_is_drawn_once_all_runs_have_failed() -> None:
 @pytest.mark.parametrize("study", [WRITTEN, RUN], ids=["as written", "as run"])
 def test_divergence_is_stopped_at_its_step(study: Study, poison: float) -> None:
     with pytest.raises(Diverged, match="at step 5") as stop:
-        train(start(study), Poisoned(value=poison).batch, Plan(study, 1, STEPS))
+        train(start(study), Poisoned(value=poison).batch, TrainingLength(study, 1, STEPS))
     assert stop.value.step == 5
 
 
 def test_a_step_size_too_large_diverges_before_the_end() -> None:
     wild = WRITTEN.model_copy(update={"lr": 30.0, "bias_schedule": "zero"})
     with pytest.raises(Diverged) as stop:
-        train(start(wild), Drawn().batch, Plan(wild, 10, STEPS))
+        train(start(wild), Drawn().batch, TrainingLength(wild, 10, STEPS))
     assert 0 < stop.value.step < 200
 
 
 def test_weights_that_the_last_step_spoils_are_no_result() -> None:
     wild = WRITTEN.model_copy(update={"lr": 1e308, "bias_schedule": "zero", "start_std": 1.0})
     with pytest.raises(Diverged) as stop:
-        train(start(wild), Drawn().batch, Plan(wild, 1, 1))
+        train(start(wild), Drawn().batch, TrainingLength(wild, 1, 1))
     assert stop.value.step == 1
 
 
@@ -433,7 +433,7 @@ def test_neurons_too_long_to_be_rescaled_are_a_divergence() -> None:
     begin = start(RUN)
     begin.weights[0, 1] = 1e200  # its norm overflows, so that rescaling would leave a zero
     with pytest.raises(Diverged, match="at step 0"):
-        train(begin, Drawn().batch, Plan(RUN, 1, STEPS))
+        train(begin, Drawn().batch, TrainingLength(RUN, 1, STEPS))
 
 
 @pytest.mark.parametrize("side", ["image", "text"])
@@ -444,16 +444,16 @@ def test_a_batch_to_which_one_tower_is_silent_is_reported(side: str) -> None:
         return replace(found, **{side: nothing}) if step == 7 else found
 
     with pytest.raises(Silenced, match="at step 7") as stop:
-        train(start(WRITTEN), batch, Plan(WRITTEN, 1, STEPS))
+        train(start(WRITTEN), batch, TrainingLength(WRITTEN, 1, STEPS))
     assert stop.value.step == 7
 
 
 def test_thresholds_that_outgrow_the_weights_are_reported() -> None:
     harsh = WRITTEN.model_copy(update={"bias_scale": 50.0})
-    plan = Plan(harsh, EPOCHS, STEPS)
+    plan = TrainingLength(harsh, EPOCHS, STEPS)
     with pytest.raises(Silenced) as stop:
         train(start(harsh), Drawn().batch, plan)
-    gentle = train(start(WRITTEN), Drawn().batch, Plan(WRITTEN, EPOCHS, STEPS))
+    gentle = train(start(WRITTEN), Drawn().batch, TrainingLength(WRITTEN, EPOCHS, STEPS))
     assert stop.value.step == gentle.phases.second  # until then both have no threshold
 
 
@@ -488,7 +488,7 @@ class Interrupted(Exception):  # noqa: N818
 )
 def test_a_resumed_training_is_bit_identical(name: str) -> None:
     study = TRAJECTORIES[name]
-    plan = Plan(study, EPOCHS, STEPS)
+    plan = TrainingLength(study, EPOCHS, STEPS)
     whole = train(start(study), Drawn().batch, plan)
     shelf = Shelf()
     taken: list[int] = []
@@ -522,7 +522,7 @@ def test_a_resumed_training_is_bit_identical(name: str) -> None:
 
 def test_a_training_that_failed_is_not_kept() -> None:
     shelf = Shelf(every=2)
-    plan = Plan(WRITTEN, 1, STEPS)
+    plan = TrainingLength(WRITTEN, 1, STEPS)
     with pytest.raises(Diverged):
         train(start(WRITTEN), Poisoned().batch, plan, shelf)
     assert [int(state["step"]) for state in shelf.states] == [2, 4]
@@ -538,7 +538,7 @@ def test_step_size_decays_after_the_given_epochs(study: Study) -> None:
     def trained(epochs: int = 2, **changed: float) -> Encoders:
         update = {"lr_decay_every": 1, "unit_rows": True, **changed}
         return train(
-            start(study), data, Plan(study.model_copy(update=update), epochs, STEPS)
+            start(study), data, TrainingLength(study.model_copy(update=update), epochs, STEPS)
         ).encoders
 
     # Without decay in reach, two epochs differ from those with a decay after the first ...
@@ -553,7 +553,7 @@ def test_step_size_decays_after_the_given_epochs(study: Study) -> None:
 
 
 def test_the_watcher_meets_every_step_before_its_update() -> None:
-    plan, begin = Plan(WRITTEN, EPOCHS, STEPS), start(WRITTEN)
+    plan, begin = TrainingLength(WRITTEN, EPOCHS, STEPS), start(WRITTEN)
     seen: list[Tensor] = []
     thresholds: list[Tensor] = []
 

@@ -9,11 +9,11 @@ import pytest
 import torch
 from torch import Tensor
 
-from mispair.simulation.sampling.draws import Draws
+from mispair.simulation.sampling.draws import TrialDraws
 from mispair.simulation.sampling.inputs import Batch, Coded, Dense, FreshNoise
 from mispair.simulation.study import Study
 from mispair.simulation.training.encoder import Diverged
-from mispair.simulation.training.training import Plan, Trained
+from mispair.simulation.training.training import Trained, TrainingLength
 from mispair.simulation.training.transformer import (
     HEADS,
     TransformerEncoders,
@@ -36,8 +36,8 @@ SPECTRAL = SMALL.model_copy(
 )  # fmt: skip
 
 
-def draws(trial: int = 0) -> Draws:
-    return Draws(seed=3, trial=trial, device="cpu", dtype=torch.float64)
+def draws(trial: int = 0) -> TrialDraws:
+    return TrialDraws(seed=3, trial=trial, device="cpu", dtype=torch.float64)
 
 
 def dictionaries() -> tuple[Tensor, Tensor]:
@@ -61,7 +61,7 @@ def aligned(step: int) -> Batch:
 
 def train(study: Study, epochs: int, steps: int, keeper: Memory | None = None) -> Trained:
     start = draw_transformers(draws(), "raw", study)
-    plan = Plan(study, epochs, steps)
+    plan = TrainingLength(study, epochs, steps)
     return train_transformer(start, aligned, plan, keeper)
 
 
@@ -151,7 +151,7 @@ def plain_spectral(image: Tensor, text: Tensor, temperature: float) -> Tensor:
 @pytest.mark.parametrize("study", [SMALL, SPECTRAL], ids=["infonce, adam", "spectral, sgd"])
 def test_training_equals_autograd_through_towers_and_losses_written_out(study: Study) -> None:
     start = draw_transformers(draws(), "raw", study)
-    plan = Plan(study, 3, 2)
+    plan = TrainingLength(study, 3, 2)
     trained = train_transformer(start, aligned, plan)
 
     state = {name: value.clone().requires_grad_() for name, value in start.state().items()}
@@ -255,7 +255,9 @@ def test_divergence_is_stopped_at_its_step(poison: float) -> None:
         return good
 
     with pytest.raises(Diverged, match="at step 3") as stop:
-        train_transformer(draw_transformers(draws(), "raw", SMALL), batch, Plan(SMALL, 3, 2))
+        train_transformer(
+            draw_transformers(draws(), "raw", SMALL), batch, TrainingLength(SMALL, 3, 2)
+        )
     assert stop.value.step == 3
 
 

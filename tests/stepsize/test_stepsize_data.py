@@ -9,9 +9,9 @@ import pytest
 from scipy.optimize import linprog, minimize
 
 from mispair.core.files import UserError
-from mispair.stepsize import cifar, cifar_files
+from mispair.stepsize import cifar_files, data_sets
 from mispair.stepsize.data_sets import MADE, DataSet
-from mispair.stepsize.separation import LARGEST, separation
+from mispair.stepsize.theory import LARGEST, separation
 
 
 @pytest.mark.parametrize(
@@ -96,7 +96,7 @@ def release(folder: Path, records: int = RECORDS, label: int | None = None) -> l
 def test_cifar_is_read_byte_by_byte(tmp_path: Path) -> None:
     files = release(tmp_path)
     cifar_files.refuse_other_files(str(tmp_path), RECORDS)
-    every = cifar.read_cifar(files, 0, records=RECORDS)
+    every = data_sets.read_cifar(files, 0, records=RECORDS)
     assert every.points.shape == (20, 3072)  # four of six records in each of five files
     assert sorted(every.labels) == [-1] * 10 + [1] * 10
     assert every.radius == pytest.approx(1)
@@ -106,7 +106,7 @@ def test_cifar_is_read_byte_by_byte(tmp_path: Path) -> None:
     assert list(every.test_labels) == [1, -1, -1, 1]
     cosine = every.test_points[2] @ record / np.linalg.norm(record.astype(float))
     assert cosine == pytest.approx(np.linalg.norm(every.test_points[2]))
-    some, again = (cifar.read_cifar(files, 1, images=7, records=RECORDS) for _ in range(2))
+    some, again = (data_sets.read_cifar(files, 1, images=7, records=RECORDS) for _ in range(2))
     assert some.points.shape == (7, 3072)
     assert np.array_equal(some.points, again.points)
 
@@ -121,8 +121,8 @@ def test_other_files_than_cifars_are_refused_by_name(tmp_path: Path) -> None:
         cifar_files.refuse_other_files(str(tmp_path))
     files[2].write_bytes(files[2].read_bytes()[:-1])
     with pytest.raises(UserError, match="data_batch_3.bin: has 18,437 bytes"):
-        cifar.read_cifar(files, 0, records=RECORDS)
+        data_sets.read_cifar(files, 0, records=RECORDS)
     with pytest.raises(UserError, match=r"data_batch_1.bin: holds the label 77"):
-        cifar.read_cifar(release(tmp_path, label=77), 0, records=RECORDS)
+        data_sets.read_cifar(release(tmp_path, label=77), 0, records=RECORDS)
     with pytest.raises(UserError, match="no airplane or no automobile"):
-        cifar.read_cifar(release(tmp_path, label=1), 0, records=RECORDS)
+        data_sets.read_cifar(release(tmp_path, label=1), 0, records=RECORDS)

@@ -9,18 +9,18 @@ import numpy as np
 import pytest
 
 from bench.stepsize import naive
-from mispair.stepsize.activations import ACTIVATIONS
 from mispair.stepsize.data_sets import MADE, start_weights
-from mispair.stepsize.descent import Curves, Stack, accuracy, descend
-from mispair.stepsize.phases import first_below, phases
+from mispair.stepsize.descent import Curves, RunStack, accuracy, descend
+from mispair.stepsize.networks import ACTIVATIONS
+from mispair.stepsize.stepping import first_below, phases
 
 
 def stack(
     name: str, activation: str, width: int, stepsizes: list[float], seeds: tuple[int, ...] = (0,)
-) -> Stack:
+) -> RunStack:
     data = MADE[name](seeds[0])
     starts = [start_weights(name, width, data.points.shape[1], seed) for seed in seeds]
-    return Stack(
+    return RunStack(
         data, ACTIVATIONS[activation], np.tile(stepsizes, len(seeds)),
         np.repeat(np.stack(starts), len(stepsizes), axis=0), np.eye(data.points.shape[1])[0],
     )  # fmt: skip
@@ -52,7 +52,7 @@ def test_stacked_runs_are_those_of_a_plain_loop(
     assert np.allclose(alone.risk[:, 0], found.risk[:, 4], rtol=1e-12, atol=0)
 
 
-def _outputs(every: Stack, weights: np.ndarray) -> np.ndarray:
+def _outputs(every: RunStack, weights: np.ndarray) -> np.ndarray:
     signs = np.where(np.arange(every.width) % 2 == 0, 1, -1)
     value = every.activation.value(every.data.points @ weights.T)
     return value @ signs / every.width

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mispair.stepsize.activations import ACTIVATIONS, Constants
 from mispair.stepsize.descent import descend
-from mispair.stepsize.phases import phases
+from mispair.stepsize.networks import ACTIVATIONS, Constants
+from mispair.stepsize.stepping import phases
 from mispair.stepsize.theory import margins, thresholds, transition_time
 from tests.stepsize.stepsize_run import trained
 from tests.stepsize.test_stepsize_descent import stack

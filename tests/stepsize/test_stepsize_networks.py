@@ -7,10 +7,8 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
-from mispair.stepsize.activations import ACTIVATIONS
 from mispair.stepsize.data_sets import MADE, DataSet, output_signs, start_weights
-from mispair.stepsize.networks import Networks
-from mispair.stepsize.sharpness import DENSE, Hessian, top_eigenvalue
+from mispair.stepsize.networks import ACTIVATIONS, DENSE, Hessian, Networks, top_eigenvalue
 
 Array = NDArray[np.float64]
 NAMES = sorted(ACTIVATIONS)

@@ -20,7 +20,7 @@ from mispair.report.rules import OUTCOMES, Outcome
 from mispair.report.table import Table, general
 from mispair.report.tables import Tables, tidy
 from mispair.sufficiency.report import claims
-from mispair.sufficiency.report.checks import CHECKS, checks
+from mispair.sufficiency.report.claims import CHECKS, checks
 from mispair.sufficiency.report.pages import PAGES
 from tests.sufficiency import sufficiency_run as run
 

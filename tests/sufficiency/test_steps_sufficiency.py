@@ -15,7 +15,7 @@ from mispair.core.devices import free_memory
 from mispair.core.files import UserError
 from mispair.core.metrics import read_metrics
 from mispair.dag import Dag
-from mispair.sufficiency.names import OF_ENCODERS, TASKS
+from mispair.sufficiency.settings import OF_ENCODERS, TASKS
 from mispair.sufficiency.sizes import Size
 from mispair.sufficiency.steps import (
     draw_trees,
@@ -143,11 +143,11 @@ def test_a_job_that_is_asked_to_end_goes_on_to_the_same_bytes(
             run()
     assert list((tmp_path / "state").glob("*.safetensors"))
     seen = []
-    from mispair.core.training import loop
+    from mispair.core import training
 
-    schedule = loop.Plan.lr_at
+    schedule = training.TrainingPlan.lr_at
     monkeypatch.setattr(
-        loop.Plan, "lr_at", lambda self, step: seen.append(step) or schedule(self, step)
+        training.TrainingPlan, "lr_at", lambda self, step: seen.append(step) or schedule(self, step)
     )
     assert run() == whole
     assert seen == [2, 3]
@@ -273,10 +273,10 @@ def test_what_is_reckoned_is_what_torch_allocates() -> None:
     """Of a step of training: within a factor of two of the bytes that autograd keeps."""
     import torch
 
-    from mispair.sufficiency.transformer import Encoder
+    from mispair.sufficiency.transformer import TreeEncoder
 
     size = Size(2, 3, 10)
-    encoder = Encoder(size.leaves, size.symbols, 32, 3)
+    encoder = TreeEncoder(size.leaves, size.symbols, 32, 3)
     kept: dict[int, int] = {}
 
     def keep(tensor: torch.Tensor) -> torch.Tensor:

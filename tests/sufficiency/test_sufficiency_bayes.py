@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from mispair.sufficiency import bayes
+from mispair.sufficiency import belief_propagation
 from mispair.sufficiency.belief_propagation import (
     ancestors,
     downward,
@@ -20,10 +20,10 @@ from mispair.sufficiency.belief_propagation import (
     prefix_messages,
     upward,
 )
+from mispair.sufficiency.estimates import of_posteriors
 from mispair.sufficiency.sampling import Trees, add_noise, draw_pairs, trees_at
 from mispair.sufficiency.sizes import Size
 from mispair.sufficiency.trees import Skeletons, draw_skeletons
-from mispair.sufficiency.zero_shot import of_posteriors
 
 SIZE = Size(2, 2, 3)
 SIGMA = 0.8
@@ -89,7 +89,7 @@ def test_mean_of_the_clean_leaves(with_text: bool) -> None:
     generator = torch.Generator().manual_seed(0)
     pairs = draw_pairs(given, 20, generator)
     noisy = add_noise(pairs.image, SIGMA, generator)
-    found = bayes.denoise(given, noisy, pairs.text if with_text else None, SIGMA)
+    found = belief_propagation.denoise(given, noisy, pairs.text if with_text else None, SIGMA)
     of_text, of_image = configurations(given.text), configurations(given.image)
     for number in range(20):
         reading = noisy[number].numpy()
@@ -112,7 +112,9 @@ def test_mean_of_the_clean_leaves(with_text: bool) -> None:
 def test_next_leaf(with_image: bool) -> None:
     given = trees()
     pairs = draw_pairs(given, 30, torch.Generator().manual_seed(1))
-    found = bayes.next_words(given, pairs.text, pairs.image if with_image else None).exp()
+    found = belief_propagation.next_words(
+        given, pairs.text, pairs.image if with_image else None
+    ).exp()
     of_text, of_image = configurations(given.text), configurations(given.image)
     for number in range(30):
         text = tuple(pairs.text[number].tolist())
@@ -133,7 +135,7 @@ def test_class_of_an_image() -> None:
     given = trees()
     of_text, of_image = configurations(given.text), configurations(given.image)
     posterior = upward(given.image, LEAVES).posterior
-    found = bayes.class_probabilities(posterior, given.text)
+    found = belief_propagation.class_probabilities(posterior, given.text)
     for name in range(SIZE.symbols):
         chance = of_text[:, [leaves[0] == name for leaves in EVERY]].sum(axis=1)
         expected = (of_image.T @ chance) / of_image.sum(axis=0)
@@ -186,7 +188,7 @@ def test_beliefs_are_those_of_node_objects(size: Size, flip: float) -> None:
     draw = torch.Generator().manual_seed(9)
     pairs = draw_pairs(given, 7, draw)
     noisy = add_noise(pairs.image, 1.0, draw).double()
-    evidence = bayes.noisy_evidence(noisy, size.symbols, 1.0).exp()
+    evidence = belief_propagation.noisy_evidence(noisy, size.symbols, 1.0).exp()
     evidence[torch.rand(noisy.shape, generator=draw) < 0.3] = 1.0
     root = upward(given.text, pairs.text).root
     transitions = given.image.numpy()
@@ -260,8 +262,8 @@ def test_the_ends_of_the_range_of_p_are_no_special_cases(flip: float) -> None:
         assert torch.equal(posterior.argmax(dim=1), pairs.root)
         assert posterior.max() == 1
     noisy = add_noise(pairs.image, 1.0, torch.Generator().manual_seed(5))
-    assert bool(bayes.denoise(given, noisy, pairs.text, 1.0).isfinite().all())
-    words = bayes.next_words(given, pairs.text, pairs.image).exp()
+    assert bool(belief_propagation.denoise(given, noisy, pairs.text, 1.0).isfinite().all())
+    words = belief_propagation.next_words(given, pairs.text, pairs.image).exp()
     assert bool(words.isfinite().all())
     np.testing.assert_allclose(words.sum(dim=-1), 1.0)
 

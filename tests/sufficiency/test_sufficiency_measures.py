@@ -10,14 +10,13 @@ import pytest
 import torch
 
 from mispair.report import published
-from mispair.sufficiency import enumeration, estimates, information, measures, zero_shot
+from mispair.sufficiency import belief_propagation, estimates, measures
 from mispair.sufficiency.belief_propagation import upward
-from mispair.sufficiency.contrastive import compare
-from mispair.sufficiency.encoders import start_towers
+from mispair.sufficiency.encoders import compare, start_towers
 from mispair.sufficiency.heads import start_head
-from mispair.sufficiency.names import TASKS
-from mispair.sufficiency.report.checks import TOLERANCES
+from mispair.sufficiency.report.claims import TOLERANCES
 from mispair.sufficiency.sampling import draw_pairs
+from mispair.sufficiency.settings import TASKS
 from mispair.sufficiency.sizes import Size
 from mispair.sufficiency.trees import draw_skeletons
 
@@ -65,12 +64,10 @@ def test_bayes_risks_at_the_published_size_are_the_published_ones(flip: float) -
 
 def test_enumeration_finds_belief_propagation_right_and_a_wrong_one_wrong(monkeypatch) -> None:
     for flip in (0.05, 0.4):
-        assert max(enumeration.errors(flip, 3, 1.0, torch.float32).values()) < 1e-5
-    from mispair.sufficiency import bayes
-
-    right = bayes.from_the_left
-    monkeypatch.setattr(bayes, "from_the_left", lambda edges, up, _: right(edges, up))
-    errors = enumeration.errors(0.4, 3, 1.0, torch.float64)
+        assert max(belief_propagation.errors(flip, 3, 1.0, torch.float32).values()) < 1e-5
+    right = belief_propagation.from_the_left
+    monkeypatch.setattr(belief_propagation, "from_the_left", lambda edges, up, _: right(edges, up))
+    errors = belief_propagation.errors(0.4, 3, 1.0, torch.float64)
     assert errors["vlm"] > 0.01
     assert errors["cdm"] < 1e-12
 
@@ -83,7 +80,9 @@ def everything(flip: float) -> dict[str, np.ndarray]:
     """All texts and images of the tiny trees with their probabilities and posteriors."""
     given = setting(flip).trees()
     every = torch.cartesian_prod(*[torch.arange(3)] * 4)
-    of_text, of_image = (enumeration.table_of(edges.numpy()) for edges in (given.text, given.image))
+    of_text, of_image = (
+        belief_propagation.table_of(edges.numpy()) for edges in (given.text, given.image)
+    )
     return {
         "leaves": every.numpy(), "joint": of_image.T @ of_text / 3,
         "image": upward(given.image, every).posterior.numpy(),
@@ -200,9 +199,9 @@ def test_a_feature_that_is_the_posterior_loses_nothing_and_one_of_noise_all() ->
 
     def lost(feature: torch.Tensor) -> float:
         draw = torch.Generator().manual_seed(0)
-        return float(information.information_lost(feature, posterior, 200, draw).mean())
+        return float(estimates.information_lost(feature, posterior, 200, draw).mean())
 
-    held = float(information.information_held(posterior).mean())
+    held = float(estimates.information_held(posterior).mean())
     assert 0.3 < held < math.log(3)
     assert 0 <= lost(posterior.log()) < 0.01
     noise = torch.randn(4000, 3, generator=torch.Generator().manual_seed(1))
@@ -218,7 +217,7 @@ def test_a_feature_that_is_the_posterior_loses_nothing_and_one_of_noise_all() ->
 
 def test_prompts_are_texts_given_their_first_leaf() -> None:
     given = setting().trees()
-    prompts = zero_shot.draw_prompts(given, 4000, torch.Generator().manual_seed(0))
+    prompts = estimates.draw_prompts(given, 4000, torch.Generator().manual_seed(0))
     assert prompts.shape == (12_000, 4)
     assert prompts[:, 0].tolist() == [0] * 4000 + [1] * 4000 + [2] * 4000
     own = everything(0.2)
@@ -235,7 +234,7 @@ def test_prompts_are_texts_given_their_first_leaf() -> None:
 
 def test_log_probabilities_of_the_first_prompts_written_out() -> None:
     images, prompts = torch.randn(5, 3).double(), torch.randn(12, 3).double()
-    found = zero_shot.class_log_probabilities(zero_shot.of_features(images, prompts), 5, 3, [1, 4])
+    found = estimates.class_log_probabilities(estimates.of_features(images, prompts), 5, 3, [1, 4])
     for place, m in enumerate((1, 4)):
         for image in range(5):
             scores = [
@@ -245,7 +244,7 @@ def test_log_probabilities_of_the_first_prompts_written_out() -> None:
             expected = [math.log(score / sum(scores)) for score in scores]
             np.testing.assert_allclose(found[place, image], expected, atol=1e-9)
     labels = torch.tensor([0, 1, 2, 0, 1])
-    losses = zero_shot.losses_of(found, labels)
+    losses = estimates.losses_of(found, labels)
     assert losses.shape == (2, 5)
     assert float(losses[1, 2]) == -float(found[1, 2, 2])
 

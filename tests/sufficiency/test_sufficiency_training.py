@@ -9,18 +9,18 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from mispair.core.training.loop import Plan, train
-from mispair.sufficiency import encoders, guidance, heads
+from mispair.core.training import TrainingPlan, train
+from mispair.sufficiency import encoders, heads
 from mispair.sufficiency.belief_propagation import downward, normalised, upward
-from mispair.sufficiency.contrastive import compare, contrastive_loss
-from mispair.sufficiency.names import ARMS, OF_ENCODERS, TASKS, Arm, Task
+from mispair.sufficiency.encoders import compare, contrastive_loss
 from mispair.sufficiency.sampling import Trees, add_noise, draw_pairs, trees_at
+from mispair.sufficiency.settings import ARMS, OF_ENCODERS, TASKS, Arm, Task
 from mispair.sufficiency.sizes import Size
-from mispair.sufficiency.transformer import Block, Denoiser, Encoder, NextWord
+from mispair.sufficiency.transformer import Block, Denoiser, NextWord, TreeEncoder
 from mispair.sufficiency.trees import draw_skeletons
 
 SIZE = Size(2, 2, 4)
-PLAN = Plan(steps=40, lr=1e-2, last_lr=1e-5, weight_decay=1e-3, clip=1.0)
+PLAN = TrainingPlan(steps=40, lr=1e-2, last_lr=1e-5, weight_decay=1e-3, clip=1.0)
 
 
 def trees(flip: float = 0.1, dtype: torch.dtype = torch.float32) -> Trees:
@@ -145,13 +145,13 @@ def test_weights_are_of_the_seed_whatever_was_drawn_before() -> None:
 
 def test_guidance_draws_hidden_states_to_the_messages() -> None:
     pairs = draw_pairs(trees(), 200, draw(5))
-    targets = guidance.for_encoder(trees().image, pairs.image)
+    targets = encoders.for_encoder(trees().image, pairs.image)
 
     def distance(variant: str) -> float:
         towers, loss = start(variant)
         train(towers, loss, PLAN)
         with torch.no_grad():
-            return float(guidance.penalty(towers.image.states(pairs.image), targets))
+            return float(encoders.penalty(towers.image.states(pairs.image), targets))
 
     assert distance("guided") < 0.8 * distance("standard")
 
@@ -159,7 +159,7 @@ def test_guidance_draws_hidden_states_to_the_messages() -> None:
 def test_messages_shown_to_encoders_are_those_of_the_ancestors() -> None:
     pairs = draw_pairs(trees(), 9, draw())
     up = upward(trees().text, pairs.text)
-    first, last = guidance.for_encoder(trees().text, pairs.text)
+    first, last = encoders.for_encoder(trees().text, pairs.text)
     for leaf in range(4):
         for target, message in (
             (first[:, leaf], up.likelihoods[1][:, leaf // 2]),
@@ -174,21 +174,21 @@ def test_messages_shown_to_heads_end_in_the_answer() -> None:
     given = trees(0.3, torch.float64)
     pairs = draw_pairs(given, 9, draw())
     noisy = add_noise(pairs.image, 1.0, draw(1)).double()
-    shown = guidance.for_denoiser(given, noisy, pairs.text, 1.0)
+    shown = encoders.for_denoiser(given, noisy, pairs.text, 1.0)
     assert len(shown) == 5
     known = downward(given.image, upward(given.image, _evidence(noisy)),
                      upward(given.text, pairs.text).root)[-1]  # fmt: skip
     np.testing.assert_allclose(normalised(shown[-1][:, :4].exp()), known, atol=1e-9)
 
-    shown = guidance.for_next_word(given, pairs.text, pairs.image)
+    shown = encoders.for_next_word(given, pairs.text, pairs.image)
     assert [target.shape for target in shown] == [(9, 4 + 3, 4)] * 5
-    from mispair.sufficiency.bayes import next_words
+    from mispair.sufficiency.belief_propagation import next_words
 
     answers = next_words(given, pairs.text, pairs.image)
     np.testing.assert_allclose(shown[-1][:, 4:].log_softmax(-1), answers, atol=1e-9)
     other = pairs.text.clone()
     other[:, 2:] = (other[:, 2:] + 1) % 4
-    changed = guidance.for_next_word(given, other, pairs.image)
+    changed = encoders.for_next_word(given, other, pairs.image)
     for one, two in zip(shown, changed, strict=True):
         assert torch.equal(one[:, :6], two[:, :6])  # leaves 0 and 1 know nothing of leaf 2
     assert not torch.equal(shown[0][:, 6], changed[0][:, 6])
@@ -201,9 +201,9 @@ def _evidence(noisy: torch.Tensor) -> torch.Tensor:
 def test_too_few_blocks_or_channels_for_the_messages() -> None:
     states = [torch.zeros(2, 4, 8)]
     with pytest.raises(ValueError, match="a block for each of its 2 messages, but there are 1"):
-        guidance.penalty(states, [torch.zeros(2, 4, 4)] * 2)
+        encoders.penalty(states, [torch.zeros(2, 4, 4)] * 2)
     with pytest.raises(ValueError, match="a channel for each of 4 symbols"):
-        guidance.penalty([torch.zeros(2, 4, 3)], [torch.zeros(2, 4, 4)])
+        encoders.penalty([torch.zeros(2, 4, 3)], [torch.zeros(2, 4, 4)])
 
 
 @pytest.mark.parametrize("task", TASKS)
@@ -239,7 +239,7 @@ def test_heads_of_one_seed_meet_the_same_pairs_and_others_do_not() -> None:
 
 def test_an_encoder_mixes_all_leaves_into_a_vector_of_symbols() -> None:
     torch.manual_seed(0)
-    encoder = Encoder(4, 4, 8, 2)
+    encoder = TreeEncoder(4, 4, 8, 2)
     leaves = draw_pairs(trees(), 3, draw()).text
     tokens = encoder.states(leaves)[-1]
     expected = sum(

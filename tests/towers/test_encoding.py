@@ -22,7 +22,7 @@ from mispair.towers import encoding
 from mispair.towers.encoding import Encoder, Growing, Picture, Tower, encode_images, encode_texts
 from mispair.towers.encoding_record import EncodingRecord
 from mispair.towers.loading import Towers, load_towers
-from mispair.towers.precision import autocast
+from mispair.towers.preparation import autocast
 from tests.towers.test_loading import NATIVE, SHIPPED, build
 
 TEXTS = ["a red circle", "two", "", "a small orange ring on the left of the large blue square"]

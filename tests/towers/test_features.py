@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 from mispair.core import files
-from mispair.towers.features import Part, gather, read_part
+from mispair.towers.features import FeaturePart, gather, read_part
 
 
 def make(name, keys, captions, *, seed, crops=1, dtype=np.float32, **metadata):
@@ -23,7 +23,7 @@ def make(name, keys, captions, *, seed, crops=1, dtype=np.float32, **metadata):
             "row": [*range(0, len(keys) * crops, crops), *range(len(captions))],
         }
     )
-    return Part(
+    return FeaturePart(
         name=f"{name}.safetensors",
         rows=table.sample(frac=1, random_state=seed),
         image_features=draw.standard_normal((len(keys) * crops, 4)).astype(dtype),
@@ -97,7 +97,7 @@ def test_gather_loads_each_part_once_and_holds_one_at_a_time():
     def load(number):
         loaded.append(number)
         image, text = (np.full((rows, 1024), number, np.float16) for _ in range(2))
-        return Part(names[number], tables[number], image, text, {"towers": "T"})
+        return FeaturePart(names[number], tables[number], image, text, {"towers": "T"})
 
     table = pairing(
         *((keys[n][r], names[n], r, captions[n][r]) for r in range(rows) for n in range(parts))
@@ -208,10 +208,14 @@ def test_gather_refuses_a_table_of_other_features():
     two = make("0007", ["k3", "k1", "k5"], ["c2", "c1"], seed=1, crops=2)
     one = parts["0007"]
     # Twice the rows of half the width would fit in shape.
-    parts["0007"] = Part(one.name, one.rows, two.image_features, one.text_features, one.metadata)
+    parts["0007"] = FeaturePart(
+        one.name, one.rows, two.image_features, one.text_features, one.metadata
+    )
     with pytest.raises(ValueError, match=r"0007.* has 6 rows of images, .* lists 3 .* of 1 crops"):
         gather(loaders(parts), PAIRS)
-    parts["0007"] = Part(one.name, one.rows, one.image_features, one.image_features, one.metadata)
+    parts["0007"] = FeaturePart(
+        one.name, one.rows, one.image_features, one.image_features, one.metadata
+    )
     with pytest.raises(ValueError, match="0007.* has 3 texts, its table 2"):
         gather(loaders(parts), PAIRS)
 

@@ -21,7 +21,7 @@ from mispair.towers.encoding import encode_images, encode_texts
 from mispair.towers.features import PairedFeatures
 from mispair.towers.finetuning import projection
 from mispair.towers.finetuning.batches import batch_order
-from mispair.towers.finetuning.finetuning_presets import Training
+from mispair.towers.finetuning.finetuning_settings import FinetuningLength
 from mispair.towers.loading import load_towers
 from tests.towers.test_loading import NATIVE, SHIPPED, build
 
@@ -55,7 +55,7 @@ def _locked(folder: Path) -> tuple:
 
 
 def _train(
-    folder: Path, images: list[bytes], captions: list[str], training: Training
+    folder: Path, images: list[bytes], captions: list[str], training: FinetuningLength
 ) -> tuple[np.ndarray, np.ndarray, float, list[float]]:
     model, transform, tokenizer, image = _locked(folder)
     shares = [1.0]  # of the learning rate
@@ -99,7 +99,7 @@ def test_cached_training_equals_online_training_by_open_clip(
     folder = SHIPPED if name == "shipped" else build(tmp_path / "vit", NATIVE)
     images, captions = pairs
     order = np.random.default_rng(1).permutation(PAIRS)  # mismatched, as the study's captions are
-    training = Training(**TRAINING, logit_scale=logit_scale)
+    training = FinetuningLength(**TRAINING, logit_scale=logit_scale)
 
     towers = load_towers(folder)
     features = PairedFeatures(

@@ -7,11 +7,11 @@ import pytest
 from pydantic import ValidationError
 
 from mispair.core import settings
-from mispair.towers.finetuning.finetuning_presets import (
+from mispair.towers.finetuning.finetuning_settings import (
     PRESETS,
     STARTS,
+    FinetuningLength,
     TrainedArm,
-    Training,
     arm,
     refuse,
     resolve,
@@ -61,7 +61,7 @@ def test_large_batches_decay_as_much_in_an_epoch(preset, times):
 
 
 @pytest.mark.parametrize("preset", list(PRESETS))
-@pytest.mark.parametrize("field", [field.name for field in fields(Training)])
+@pytest.mark.parametrize("field", [field.name for field in fields(FinetuningLength)])
 def test_every_number_can_be_set_alone(preset, field):
     default = getattr(PRESETS[preset], field)
     other = {"loss": "spectral", "logit_scale": "free"}.get(field, default)
@@ -88,7 +88,7 @@ def test_a_job_is_told_the_preset_and_not_its_numbers():
 
 
 def test_controls_change_one_thing():
-    training = Training(weight_decay=0.3)
+    training = FinetuningLength(weight_decay=0.3)
     plain = TrainedArm(training)
     assert arm("pretrained", training) == plain
     controls = {
@@ -102,13 +102,13 @@ def test_controls_change_one_thing():
     for start, changed in controls.items():
         assert arm(start, training) == changed
     # A fixed scale stays fixed where training frees it.
-    assert arm("scale-5", Training(logit_scale="free")).training == Training()
+    assert arm("scale-5", FinetuningLength(logit_scale="free")).training == FinetuningLength()
     # The shipped towers have a scale of 35.5, so one frozen at 35 repeats the arm `pretrained`.
     assert {*STARTS} - {*Settings().starts} == {"scale-5", "scale-20", "scale-35"}
     with pytest.raises(ValueError, match="start 'untouched' is none of pretrained, scale-conv"):
         arm("untouched", training)
     with pytest.raises(ValueError, match="start 'scale-5' sets the logit scale; the spectral loss"):
-        arm("scale-5", Training(loss="spectral"))
+        arm("scale-5", FinetuningLength(loss="spectral"))
 
 
 @pytest.mark.parametrize(
@@ -133,6 +133,6 @@ def test_settings_refuse_trainings_that_cannot_be(values, message):
 
 def test_all_faults_are_named_at_once():
     with pytest.raises(ValueError, match="5 pairs make no .*; warmup_epochs.*; final_lr"):
-        refuse(Training(epochs=1, final_lr=1.0), 5)
-    refuse(Training(epochs=2, final_lr=1e-3), 1024)
-    refuse(Training(), None)
+        refuse(FinetuningLength(epochs=1, final_lr=1.0), 5)
+    refuse(FinetuningLength(epochs=2, final_lr=1e-3), 1024)
+    refuse(FinetuningLength(), None)

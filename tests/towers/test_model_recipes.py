@@ -28,7 +28,7 @@ from mispair.towers.loading import load_towers
 
 Weights = dict[str, torch.Tensor]
 
-SMALL = laclip.Sizes(
+SMALL = laclip.RecipeSizes(
     image_size=32,
     patch_size=16,
     width=32,
@@ -100,7 +100,7 @@ def transformer_shapes(prefix: str, width: int, layers: int) -> dict[str, tuple[
     }
 
 
-def cc_shapes(s: laclip.Sizes = SMALL, *, qk_norm: bool = True) -> dict[str, tuple[int, ...]]:
+def cc_shapes(s: laclip.RecipeSizes = SMALL, *, qk_norm: bool = True) -> dict[str, tuple[int, ...]]:
     """Return names and shapes in LaCLIP's CC files; without q/k norm, SLIP's."""
     d, head = s.width, s.width // s.heads
     block: dict[str, tuple[int, ...]] = {
@@ -192,7 +192,7 @@ def patches(images: np.ndarray, patch: int) -> np.ndarray:
     return cut.reshape(n, k * k, -1)
 
 
-def cc_images(images: np.ndarray, weights: Weights, s: laclip.Sizes) -> np.ndarray:
+def cc_images(images: np.ndarray, weights: Weights, s: laclip.RecipeSizes) -> np.ndarray:
     """Return the embeddings of images (n, 3, side, side) by a CC file's image tower."""
     w = {k: v.double().numpy() for k, v in weights.items() if k.startswith(("visual.", "image_"))}
     x = patches(images, s.patch_size) @ w["visual.patch_embed.proj.weight"].reshape(s.width, -1).T

@@ -16,8 +16,8 @@ import pytest
 import torch
 from huggingface_hub import ModelCard
 
+from mispair.core.commands import step_module
 from mispair.core.files import UserError, read_json
-from mispair.core.registry import step_module
 from mispair.towers.checkpoints import laclip, model_recipes
 from mispair.towers.checkpoints.architectures import PREPROCESS, Architecture
 from mispair.towers.checkpoints.model_spec import FORCED, ModelSpec

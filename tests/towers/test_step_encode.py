@@ -19,8 +19,8 @@ from safetensors.torch import load_file, save_file
 
 from mispair.cli import main
 from mispair.core import files
-from mispair.pairs.index import reading
-from mispair.pairs.index.image_limits import ImageLimits
+from mispair.pairs.index import image_list
+from mispair.pairs.index.faults import ImageLimits
 from mispair.pairs.index.image_list import list_images
 from mispair.pairs.index.index import caption_id
 from mispair.towers import loading, shard_features
@@ -89,14 +89,14 @@ def same(one: Path, other: Path) -> bool:
 def decoded(monkeypatch) -> list[tuple[int, int]]:
     """Sizes of the images that this process decodes."""
     sizes: list[tuple[int, int]] = []
-    decode = reading.decode_image
+    decode = image_list.decode_image
 
     def counting(encoded: bytes, *limit: int) -> Image.Image:
         image = decode(encoded, *limit)
         sizes.append(image.size)
         return image
 
-    monkeypatch.setattr(reading, "decode_image", counting)
+    monkeypatch.setattr(image_list, "decode_image", counting)
     return sizes
 
 
@@ -296,7 +296,7 @@ def test_a_worker_that_is_killed_or_stuck_is_reported(
         time.sleep(600)
 
     monkeypatch.setattr(shard_features, "STALL_SECONDS", 2)
-    monkeypatch.setattr(reading, "decode_image", failing)
+    monkeypatch.setattr(image_list, "decode_image", failing)
     assert main(command(corpus, towers, tmp_path / "out", workers=1)) == 2
     message = capsys.readouterr().err
     assert "0.tar: a process that decodes images was killed" in message

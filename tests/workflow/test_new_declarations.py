@@ -73,7 +73,7 @@ def test_a_start_is_one_entry(tmp_path: Path) -> None:
     printed = run.snakemake(*GIVEN, "--dry-run")
     assert "results/arms/scenes/scenes-small/without-warmup_random~0.5/purity.json" in printed
     code = (
-        "from mispair.towers.finetuning.finetuning_presets import AS_RUN, arm\n"
+        "from mispair.towers.finetuning.finetuning_settings import AS_RUN, arm\n"
         "print(*(arm(name, AS_RUN).training.warmup_epochs for name in"
         " ('pretrained', 'without-warmup')))"
     )

@@ -30,7 +30,7 @@ def run(settings: Settings, *, toy: Path) -> None:
 FILES = {
     "steps/measure_toy.py": STEP,
     "dag.py": "TOY = 'results/toy/toy.json'\ndef results(dag):\n    return [TOY]\n",
-    "report/study.py": """from mispair.report.study import Figure, Study, columns
+    "report/studies.py": """from mispair.report.studies import Figure, Study, columns
 
 STUDY = Study(
     key="toy", title="Toy: how high it is", about="A toy is measured.", sections=("Heights",),

@@ -305,7 +305,7 @@ def test_an_edited_simulation_reruns_no_image_text_step(run: Checkout) -> None:
 
 
 def test_an_edited_descent_reruns_the_stepsizes_alone(run: Checkout) -> None:
-    with (run.folder / "workflow/mispair/stepsize/sharpness.py").open("a") as module:
+    with (run.folder / "workflow/mispair/stepsize/networks.py").open("a") as module:
         module.write("\nANSWER = 42\n")
     assert run.planned() == {"train_two_layer": 2, **REPORT}
 

@@ -13,10 +13,9 @@ from collections.abc import Sequence
 
 from mispair import __version__
 from mispair.command import run_step, use_one_thread
-from mispair.core.commands import commands
+from mispair.core.commands import commands, step_module, step_names
 from mispair.core.devices import is_out_of_memory, peak_memory
 from mispair.core.files import UserError
-from mispair.core.registry import step_module, step_names
 from mispair.verbs import own_data, program, results, sets_and_models  # noqa: F401, they declare
 from mispair.verbs.verb import GROUPS, VERBS
 

@@ -14,10 +14,10 @@ from typing import Any, get_args, get_origin
 
 from pydantic import ValidationError
 
+from mispair.core.commands import job_parameters, step_module
 from mispair.core.files import UserError
-from mispair.core.listings import expanded
-from mispair.core.origins import recorded
-from mispair.core.registry import job_parameters, step_module
+from mispair.core.provenance import expanded
+from mispair.core.run_record import recorded
 from mispair.core.settings import NONE, Settings, is_list, is_optional, is_sweep, option, takes
 
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")

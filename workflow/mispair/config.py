@@ -28,9 +28,8 @@ from pydantic.fields import FieldInfo
 
 from mispair import config_paths
 from mispair.config_paths import Layers, is_section, model_in
-from mispair.core.files import UserError
-from mispair.core.folders import path_name
-from mispair.core.registry import step_module, step_names
+from mispair.core.commands import step_module, step_names
+from mispair.core.files import UserError, path_name
 from mispair.core.run_record import RECORD
 from mispair.core.settings import Located, is_passed_on, is_sweep
 from mispair.core.words import nearest

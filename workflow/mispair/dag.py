@@ -22,14 +22,12 @@ from mispair.audit.seen_pairs import OWN_SHARDS_AT_START, SHIPPED_SEED
 from mispair.config_paths import COMMAND_LINE, Layers
 from mispair.core import run_record
 from mispair.core.files import UserError
-from mispair.core.provenance import PACKAGE, code_version, step_module_name
+from mispair.core.provenance import PACKAGE, code_version, stamp, stamp_of_many, step_module_name
 from mispair.core.settings import NONE, Settings, command_line, option
-from mispair.core.stamps import stamp, stamp_of_many
 from mispair.evaluation.dag import Evaluation, generated_files, is_name, set_sources
-from mispair.pairs.captions.key_lists import all_keys, first_keys
-from mispair.pairs.captions.table_files import refuse_keys, table_files
+from mispair.pairs.captions.user_files import all_keys, first_keys, refuse_keys, table_files
 from mispair.pairs.corruption.scheme import Scheme, schemes
-from mispair.pairs.index.image_limits import ImageLimits
+from mispair.pairs.index.faults import ImageLimits
 from mispair.pairs.shards.shards import CAPTION_EXTENSION
 from mispair.pairs.shards.sources import describe, resolve_named, resolve_shards
 from mispair.pairs.sources.recognition import recognise
@@ -39,7 +37,7 @@ from mispair.repair import dag as repair
 from mispair.repair.from_scratch import trains_towers
 from mispair.report import studies
 from mispair.simulation.conditions import conditions
-from mispair.simulation.jobs import FIGURE_1, Job, jobs
+from mispair.simulation.dag import FIGURE_1, SimulationJob, jobs
 from mispair.stepsize.dag import Stepsize
 from mispair.sufficiency.dag import PUBLISHED, STEPS_WITH_DEVICE, Sufficiency
 from mispair.towers.arms import (
@@ -54,7 +52,7 @@ from mispair.towers.arms import (
 from mispair.towers.checkpoints.model_spec import open_clip_names
 from mispair.towers.dag import SHIPPED, TRAINED_TOWERS, Models
 from mispair.towers.pretraining.pretraining import DEFINITIONS
-from mispair.towers.pretraining.training_size import (
+from mispair.towers.pretraining.pretraining_settings import (
     refuse_too_few_pairs,
     refuse_too_few_shards,
 )
@@ -872,7 +870,7 @@ class Dag:
         """Return the results of every condition; a file has some C_s and a chunk of trials."""
         return list(self._simulations)
 
-    def _jobs_of_the_simulation(self) -> dict[str, Job]:
+    def _jobs_of_the_simulation(self) -> dict[str, SimulationJob]:
         return {
             SIMULATION.format(
                 condition=job.condition,

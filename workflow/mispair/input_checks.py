@@ -12,14 +12,14 @@ import yaml
 
 from mispair.core.files import UserError
 from mispair.evaluation import protocols, sets
-from mispair.pairs.captions.key_lists import (
+from mispair.pairs.captions.user_files import (
+    KEY,
     as_in_corpus,
     read_keys,
     refuse_other_form,
     refuse_unknown,
     refuse_unlike,
 )
-from mispair.pairs.captions.table_files import KEY
 
 if TYPE_CHECKING:
     from mispair.dag import Dag
@@ -119,7 +119,7 @@ def _refuse_evaluation_sets(dag: Dag) -> None:
 def _refuse_groups(dag: Dag) -> None:
     """Refuse a file of groups without a column of groups."""
     if paths := dag.user_file("groups"):
-        from mispair.audit.texts.groups_file import columns_of
+        from mispair.audit.groups import columns_of
 
         columns_of(Path(paths[0]), dag.config.select_pairs.group_fields)
 

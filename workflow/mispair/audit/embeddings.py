@@ -10,10 +10,37 @@ from typing import IO
 import numpy as np
 import pyarrow as pa
 
-from mispair.audit.lookup import all_places
 from mispair.core.files import UserError
 from mispair.pairs.index.identities import identities
-from mispair.towers.features import Part
+from mispair.towers.features import FeaturePart
+
+# Where values are in an array.
+
+
+def first_places(sought: np.ndarray, values: np.ndarray) -> np.ndarray:
+    """Return where each sought value is first in an array, (m,) int64; -1 where it is not."""
+    if not len(values):
+        return np.full(len(sought), -1)
+    order = np.argsort(values, kind="stable")
+    ordered = values[order]
+    position = np.minimum(np.searchsorted(ordered, sought), len(values) - 1)
+    return np.where(ordered[position] == sought, order[position], -1)
+
+
+def all_places(sought: np.ndarray, ordered: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return all places of some values in a sorted array, and which value is there.
+
+    Returns
+    -------
+    places, which : (m,) int arrays
+        Places in `ordered`, and in `sought`.
+    """
+    first, end = (np.searchsorted(ordered, sought, side) for side in ("left", "right"))
+    counts = end - first
+    owners = np.repeat(np.arange(len(sought)), counts)
+    within = np.arange(len(owners)) - np.repeat(np.cumsum(counts) - counts, counts)
+    return first[owners] + within, owners
+
 
 _ROWS = 8192
 
@@ -77,7 +104,7 @@ class PairEmbeddings:
     def blocks(
         self, dealt: Iterable[np.ndarray]
     ) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
-        """Yield blocks of pairs with both embeddings, as `mispair.audit.ranks.rank` takes them."""
+        """Yield blocks of pairs with both embeddings, as `mispair.audit.score.rank` takes them."""
         for pairs in dealt:
             yield pairs, self.images_of(pairs), self.texts_of(pairs)
             self.release()
@@ -113,7 +140,7 @@ def _unit(vectors: np.ndarray) -> np.ndarray:
 
 
 def place_images(
-    part: Part, rows: np.ndarray, keys: np.ndarray, positions: np.ndarray,
+    part: FeaturePart, rows: np.ndarray, keys: np.ndarray, positions: np.ndarray,
     projection: np.ndarray, target: Embeddings,
 ) -> None:  # fmt: skip
     """Write the embeddings of m images of a part at `positions`; `rows` and `keys` name them.
@@ -131,7 +158,7 @@ def place_images(
         target.put(positions[some], vectors)
 
 
-def images_of_index(part: Part, rows: np.ndarray, keys: np.ndarray) -> np.ndarray:
+def images_of_index(part: FeaturePart, rows: np.ndarray, keys: np.ndarray) -> np.ndarray:
     """Return the features of all images of a group, (images, crops, d), in order of the index.
 
     Parameters
@@ -159,7 +186,7 @@ def images_of_index(part: Part, rows: np.ndarray, keys: np.ndarray) -> np.ndarra
 
 
 def place_texts(
-    part: Part, captions: np.ndarray, positions: np.ndarray, projection: np.ndarray,
+    part: FeaturePart, captions: np.ndarray, positions: np.ndarray, projection: np.ndarray,
     target: Embeddings,
 ) -> None:  # fmt: skip
     """Write embeddings of the captions of a part, each for every pair that has it.

@@ -15,13 +15,13 @@ import pyarrow as pa
 from mispair.audit.embeddings import (
     Embeddings,
     PairEmbeddings,
+    all_places,
     place_images,
     place_texts,
 )
-from mispair.audit.lookup import all_places
 from mispair.core.files import UserError
 from mispair.pairs.captions.caption_texts import CaptionedPairs
-from mispair.pairs.corruption.swap_draws import column
+from mispair.pairs.corruption.draws import column
 from mispair.pairs.index.identities import hexadecimal
 from mispair.towers.features import PairedFeatures, gather, read_part
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from mispair.audit.ranks import Ranks
+from mispair.audit.embeddings import project
 from mispair.audit.rate import rate_rows
+from mispair.audit.score import Ranks, deal, rank
 from mispair.core import seeds
 from mispair.core.metrics import Row
+from mispair.towers.features import PairedFeatures
 
 FOLDS = 2
 CUTS = 2000
@@ -133,3 +135,54 @@ def reliability(probability: np.ndarray, wrong: np.ndarray) -> list[tuple[float,
         (float(probability[members].mean()), float(wrong[members].mean()), int(members.sum()))
         for members in (bins == number for number in np.unique(bins))
     ]
+
+
+# How much each pair weighs in a fine-tuning: the probability that its caption is right.
+
+
+def pair_weights(
+    features: PairedFeatures,
+    draw: int,
+    projections: tuple[np.ndarray, np.ndarray],
+    seed: int,
+    device: str = "cpu",
+    trusted: np.ndarray | None = None,
+) -> np.ndarray:
+    """Return the probability that the caption of each pair of a draw is right, float32 (n,).
+
+    Parameters
+    ----------
+    features : PairedFeatures
+        Features before the projections; of images with several crops the first is taken.
+    draw : int
+        Which draw of pairs.
+    projections : two (d, e) arrays
+        Of images and of texts, by a model that was not trained on these pairs.
+    seed : int
+        Of blocks, ties, bootstrap and folds.
+    device : {"cpu", "cuda"}
+        Where to compute.
+    trusted : (n,) bool array, optional
+        Pairs of the draw whose captions are known to be right.
+
+    Raises
+    ------
+    ValueError
+        If a feature is zero or not finite, or the audit refuses.
+    """
+    texts = features.text_rows[draw]
+    n = len(texts)
+    images = np.arange(n) if features.image_rows is None else features.image_rows[draw]
+    blocks = (
+        (
+            pairs,
+            project(features.image_features[images[pairs] * features.crops], projections[0]),
+            project(features.text_features[texts[pairs]], projections[1]),
+        )
+        for pairs in deal(n, seed)
+    )
+    ranked = rank(blocks, (images, texts), seed, device, scored=True)
+    _, refused, chance = judged(ranked, seed, trusted)
+    if refused:
+        raise ValueError(f"the audit of these pairs refuses: {refused.rstrip('.')}")
+    return (1 - chance).astype(np.float32)

@@ -1,7 +1,7 @@
 """Share of captions that belong to an unrelated picture, from the p-values of all pairs.
 
 Assumption: a wrong caption ranks like one more caption drawn at random, so its p-value is uniform
-(`mispair.audit.ranks`). p-values are then a mixture: a share of uniform ones, the rate, and those
+(`mispair.audit.score`). p-values are then a mixture: a share of uniform ones, the rate, and those
 of right captions. The share that is uniform is identified only up to right captions that rank like
 random ones, so without pairs known to be right there is an upper limit and no lower one.
 """
@@ -440,7 +440,7 @@ def rate_rows(
     Parameters
     ----------
     histograms : (2, 1 + replicates, bins) array
-        As `mispair.audit.ranks.Ranks` has them.
+        As `mispair.audit.score.Ranks` has them.
     p_values, neighbour_p_values : (n,) arrays
         Ranks among random captions and among the most similar ones; NaN where there are none.
     swapped : (m,) array

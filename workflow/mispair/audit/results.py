@@ -10,7 +10,7 @@ import pandas as pd
 import pyarrow as pa
 
 from mispair.audit.pairs import Audited
-from mispair.audit.ranks import Ranks
+from mispair.audit.score import Ranks
 from mispair.core.metrics import Row
 from mispair.pairs.index.identities import hexadecimal
 

@@ -10,16 +10,64 @@ import numpy as np
 
 from mispair.audit import probability as probabilities
 from mispair.audit.embeddings import PairEmbeddings, project
-from mispair.audit.neighbour_ranks import draw_similar, similar_ranks
-from mispair.audit.peers import neighbour_disagreement, two_gaussians
-from mispair.audit.ranks import Ranks, deal, rank
 from mispair.audit.rate import Rate, mixture_rate, similar_rate, trusted_rate, untrusted_rates
+from mispair.audit.score import Ranks, deal, draw_similar, rank, similar_ranks
 from mispair.core import seeds
 from mispair.core.metrics import Row
 from mispair.pairs.corruption.corruption import shuffle_captions
+from mispair.pairs.neighbours.similarity import nearest_rows
 from mispair.towers.features import PairedFeatures
 from mispair.towers.finetuning import projection as projections
-from mispair.towers.finetuning.finetuning_presets import FineTuning, resolve
+from mispair.towers.finetuning.finetuning_settings import FineTuning, resolve
+
+# Scores of pairs by published methods, for comparison: larger is more suspicious.
+
+NEIGHBOURS = 30
+TAU_DISTANCE, TAU_PAIR, WEIGHT = 0.1, 5.0, 5.0
+"""Hyperparameters that LEMoN states for data without labelled mismatches."""
+
+
+def two_gaussians(similarity: np.ndarray, seed: int) -> np.ndarray:
+    """Return the posterior of the component with the larger loss, (n,); loss is 1 − similarity.
+
+    A mixture of two normal distributions on losses scaled to [0, 1], as NCR separates clean pairs
+    from noisy ones (Huang et al., "Learning with noisy correspondence", NeurIPS 2021).
+    """
+    from sklearn.mixture import GaussianMixture
+
+    loss = 1 - similarity.astype(np.float64)
+    scaled = ((loss - loss.min()) / max(float(np.ptp(loss)), 1e-12))[:, None]
+    mixture = GaussianMixture(2, max_iter=10, tol=1e-2, reg_covar=5e-4, random_state=seed)
+    mixture.fit(scaled)
+    posterior: np.ndarray = mixture.predict_proba(scaled)[:, int(mixture.means_.argmax())]
+    return posterior
+
+
+def neighbour_disagreement(images: np.ndarray, texts: np.ndarray) -> np.ndarray:
+    """Return LEMoN's score, (n,): the pair's distance, and how its neighbours disagree.
+
+    For the nearest pictures: the distance of their captions to this one, with less weight for far
+    pictures and for pairs that do not fit. The same for the nearest captions (Zhang et al.,
+    "LEMoN: label error detection using multimodal neighbors", ICML 2025, equations 2 to 4).
+
+    Parameters
+    ----------
+    images, texts : (n, e) float32 arrays
+        Embeddings of length 1.
+    """
+    distance = 1 - np.einsum("ne,ne->n", images, texts)
+    k = min(NEIGHBOURS, len(images) - 1)
+    score = distance.astype(np.float64)
+    for near, opposite in ((images, texts), (texts, images)):
+        start = 0
+        for neighbours, cosines in nearest_rows(near, k):
+            rows = slice(start, start + len(neighbours))
+            apart = 1 - np.einsum("me,mke->mk", opposite[rows], opposite[neighbours])
+            weight = np.exp(-TAU_DISTANCE * (1 - cosines) - TAU_PAIR * distance[neighbours])
+            score[rows] += WEIGHT * (apart * weight).mean(axis=1)
+            start += len(neighbours)
+    return score
+
 
 STOCK = 10
 """Captions that are boilerplate in a trial."""
@@ -91,7 +139,7 @@ def injections(
 
 
 @dataclass(frozen=True)
-class Trial:
+class AuditTrial:
     """Pairs of a corpus on which the audit is tried.
 
     Attributes
@@ -133,7 +181,7 @@ def _ranks(
     return rank(blocks, (np.arange(n), texts), seed, device, scored=scored)
 
 
-def boilerplate(trial: Trial, rate: float) -> Injection:
+def boilerplate(trial: AuditTrial, rate: float) -> Injection:
     """Give a share of the judged pairs stock captions, each the one that fits its picture best.
 
     Stock captions are the `STOCK` captions of the corpus that fit its pictures best on average.
@@ -150,7 +198,7 @@ def boilerplate(trial: Trial, rate: float) -> Injection:
     return Injection("boilerplate", rate, source, texts[source] != texts)
 
 
-def filtered(trial: Trial, rate: float) -> tuple[Trial, Injection]:
+def filtered(trial: AuditTrial, rate: float) -> tuple[AuditTrial, Injection]:
     """Permute captions, and leave out pairs as a filter by cosines does.
 
     Pairs with less than the median cosine of wrong ones are left out, so about a share `rate` of
@@ -166,7 +214,7 @@ def filtered(trial: Trial, rate: float) -> tuple[Trial, Injection]:
     return remaining, replace(injection, scheme="filtered", rate=rate)
 
 
-def untouched_rows(trial: Trial, injection: Injection, trusted: int) -> list[Row]:
+def untouched_rows(trial: AuditTrial, injection: Injection, trusted: int) -> list[Row]:
     """Return rates that the untouched model estimates, with and without trusted pairs.
 
     ``mixture`` is the estimate without trusted pairs: it has an upper limit, and `low` is NaN.
@@ -194,7 +242,7 @@ def untouched_rows(trial: Trial, injection: Injection, trusted: int) -> list[Row
     return [_row(origin, name, rate) for name, rate in rates.items()]
 
 
-def compared_rows(trial: Trial, injection: Injection) -> list[Row]:
+def compared_rows(trial: AuditTrial, injection: Injection) -> list[Row]:
     """Return how well methods separate wrong pairs from right ones, and how reliable ours is."""
     from sklearn.metrics import average_precision_score, roc_auc_score
 
@@ -226,7 +274,7 @@ def compared_rows(trial: Trial, injection: Injection) -> list[Row]:
 
 
 def trained_rows(
-    trial: Trial,
+    trial: AuditTrial,
     injections: Sequence[Injection],
     features: PairedFeatures,
     model: projections.Projections,

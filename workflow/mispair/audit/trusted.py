@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from mispair.core.files import UserError
 from mispair.core.metrics import Row
-from mispair.pairs.captions.key_lists import SHOWN, as_in_corpus, read_keys, refuse_unknown
+from mispair.pairs.captions.user_files import SHOWN, as_in_corpus, read_keys, refuse_unknown
 from mispair.pairs.index.books import read_columns
 
 log = logging.getLogger(__name__)
@@ -30,7 +30,7 @@ def read_trusted(
     Parameters
     ----------
     paths : sequence of Path
-        None, or one file, as `mispair.pairs.captions.key_lists.read_keys` reads it.
+        None, or one file, as `mispair.pairs.captions.user_files.read_keys` reads it.
     keys : (n,) pyarrow array
         Keys of the corpus.
     left_out : sequence of Path, optional

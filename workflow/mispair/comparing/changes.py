@@ -5,23 +5,113 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from pathlib import PurePosixPath
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 import pandas as pd
 
 from mispair.comparing.rerun import OTHER_BYTES
-from mispair.comparing.runs import Run
-from mispair.core import run_record
+from mispair.core import files, run_record
+from mispair.core.files import UserError
+from mispair.core.run_record import RECORD
+from mispair.report import studies
 from mispair.report.pages.records import origin
+from mispair.report.studies import TidyColumns, columns
 from mispair.report.table import Cell, Table, effect_cell, whole
 from mispair.report.tables import records
+
+# A run to compare: configuration, record and tables of its report.
+
+CLAIMS = columns("claim* preset* | outcome* near* effect low high", compared=False)
+"""Columns of the table of verdicts that are compared; earlier versions have no `near`."""
+
+FILE = "run.json"
+PLACES = (f"reports/{FILE}", FILE)
+
+
+@dataclass(frozen=True)
+class ComparedRun:
+    """A run: its path, configuration, record, tables and claims (empty in earlier versions)."""
+
+    name: str
+    config: Mapping[str, Any]
+    record: Mapping[str, Any]
+    tables: Mapping[str, pd.DataFrame]
+    claims: pd.DataFrame
+
+
+def read(path: Path) -> ComparedRun:
+    """Read a run.
+
+    Parameters
+    ----------
+    path : Path
+        Its folder, the folder of its report, or the ``run.json`` in it. The tables are next to that
+        file.
+
+    Raises
+    ------
+    UserError
+        If a file is missing or broken.
+    """
+    record_file = _record_of(path)
+    content = files.read_json(record_file)
+    record = content.get(RECORD) if isinstance(content, dict) else None
+    needed = {
+        "mispair", "git", "versions", "platform", "steps", "data", "results", "unrecorded"
+    }  # fmt: skip
+    if not isinstance(record, dict) or not needed <= record.keys():
+        raise UserError(
+            f"{record_file}: is no record of a run (reports/{FILE} of a finished run is)."
+        )
+    folder = record_file.parent / "tables"
+    if not folder.is_dir():
+        raise UserError(
+            f"{folder}: does not exist, so there are no numbers to compare. A run has its tables "
+            f"next to {FILE}: copy both from the folder of the run."
+        )
+    config = {key: value for key, value in content.items() if key != RECORD}
+    tables = {
+        name: _table(folder / f"{name}.csv", columns) for name, columns in studies.tables().items()
+    }
+    claims = _table(folder / "claims.csv", CLAIMS)
+    return ComparedRun(str(path), config, record, tables, claims)
+
+
+def _record_of(path: Path) -> Path:
+    if path.is_file():
+        return path
+    for file in PLACES:
+        if (path / file).is_file():
+            return path / file
+    fault = f"has neither {' nor '.join(PLACES)}" if path.is_dir() else "does not exist"
+    raise UserError(
+        f"{path}: {fault}. Give the folder of a finished run, that of its report, or its {FILE}."
+    )
+
+
+def _table(path: Path, columns: TidyColumns) -> pd.DataFrame:
+    """Read a table; a missing one is empty."""
+    if not path.is_file():
+        return pd.DataFrame({name: pd.Series(dtype=kind) for name, kind in columns.types.items()})
+    try:
+        empty = {column: [""] for column in columns.names}
+        table = pd.read_csv(path, dtype=columns.types, keep_default_na=False, na_values=empty)
+    except (ValueError, OSError) as error:  # pandas' own are ValueErrors
+        reason = str(error).partition("\n")[0]
+        raise UserError(
+            f"{path}: cannot be read as a table of a report ({reason}). Run `snakemake "
+            "--forcerun gather_metrics` in the folder of the run, and copy it again."
+        ) from error
+    return table.reindex(columns=[*columns.names])
+
 
 DIGITS = 12
 """Digits of a digest that are printed."""
 
 
-def changes(a: Run, b: Run) -> list[Table]:
+def changes(a: ComparedRun, b: ComparedRun) -> list[Table]:
     """Return tables of both runs and their differences; one without rows means no difference."""
     return [
         Table("The two runs", ("", "A", "B"), _side_by_side(_origin(a), _origin(b), every=True)),
@@ -51,7 +141,7 @@ def _side_by_side(
     return tuple((key, a.get(key), b.get(key)) for key in keys)
 
 
-def _origin(run: Run) -> dict[str, Cell]:
+def _origin(run: ComparedRun) -> dict[str, Cell]:
     """Return the short provenance of a run."""
     return {"run": run.name, **{str(name): cell for name, cell in origin(run.record).rows}}
 
@@ -68,7 +158,7 @@ def _flat(config: Mapping[str, Any], before: str = "") -> dict[str, str]:
     return values
 
 
-def _data(run: Run) -> dict[str, str]:
+def _data(run: ComparedRun) -> dict[str, str]:
     names: dict[str, list[str]] = {}
     for what, text in run.record.get("fingerprints", []):
         names.setdefault(f"fingerprint: {what}", []).append(text)
@@ -81,15 +171,15 @@ def _facts(facts: Mapping[str, Any]) -> str:
     return f"{facts['bytes']:,} bytes, {digest[:DIGITS]}"
 
 
-def _code(run: Run) -> dict[str, str]:
+def _code(run: ComparedRun) -> dict[str, str]:
     return {name: ", ".join(step["code"]) for name, step in run.record["steps"].items()}
 
 
-def _versions(run: Run) -> dict[str, str]:
+def _versions(run: ComparedRun) -> dict[str, str]:
     return {"mispair": run.record["mispair"], **run.record["versions"]}
 
 
-def _devices(a: Run, b: Run) -> Table:
+def _devices(a: ComparedRun, b: ComparedRun) -> Table:
     """Name a difference of the types of CPU and GPU, with what it means for bytes."""
     names = (", ".join(sorted(run_record.devices(run.record))) or None for run in (a, b))
     rows = _side_by_side(*({"type of CPU or GPU": text} for text in names))

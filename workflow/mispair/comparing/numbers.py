@@ -11,7 +11,7 @@ import pandas as pd
 
 from mispair.core.words import count
 from mispair.report import studies
-from mispair.report.study import Columns
+from mispair.report.studies import TidyColumns
 from mispair.report.table import Cell, Number, Table, between, whole
 from mispair.report.tables import DETAILS, records
 
@@ -75,7 +75,9 @@ def differences(a: Mapping[str, pd.DataFrame], b: Mapping[str, pd.DataFrame]) ->
     return ordered[columns]
 
 
-def _side_by_side(name: str, columns: Columns, a: pd.DataFrame, b: pd.DataFrame) -> pd.DataFrame:
+def _side_by_side(
+    name: str, columns: TidyColumns, a: pd.DataFrame, b: pd.DataFrame
+) -> pd.DataFrame:
     a, b = _long(a, columns), _long(b, columns)
     apart = {*columns.values, "value", *REPEATED, *DETAILS, *ALONG, *REDUNDANT}
     if "towers" in a and max(table["towers"].nunique() for table in (a, b)) == 1:
@@ -97,7 +99,7 @@ def _side_by_side(name: str, columns: Columns, a: pd.DataFrame, b: pd.DataFrame)
     )
 
 
-def _long(table: pd.DataFrame, columns: Columns) -> pd.DataFrame:
+def _long(table: pd.DataFrame, columns: TidyColumns) -> pd.DataFrame:
     """Return a table with a row for each number, also if it has a column for each metric."""
     if "metric" in table:
         return table

@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from mispair.core.failures import clean
-from mispair.report.exports.plain import aligned
-from mispair.report.table import Cell, Table, printed
+from mispair.report.table import Cell, Table, aligned, printed
 
 PAGE = Path(__file__).with_name("page.html.j2")
 
@@ -38,8 +37,8 @@ def html_of(tables: Sequence[Table], title: str) -> str:
     """Return tables as a page without links to other files."""
     from markupsafe import Markup
 
-    from mispair.report.pages import markup
+    from mispair.report.pages import picture
 
-    template = markup.environment().from_string(PAGE.read_text(encoding="utf-8"))
-    style = Markup(markup.source("style.css"))
+    template = picture.environment().from_string(PAGE.read_text(encoding="utf-8"))
+    style = Markup(picture.source("style.css"))
     return template.render(tables=tables, title=title, style=style) + "\n"

@@ -7,10 +7,9 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, get_args, get_origin
 
-from mispair.core import files, origins, run_record
+from mispair.core import files, run_record
 from mispair.core.devices import device_in_use
-from mispair.core.provenance import code_version
-from mispair.core.software import versions
+from mispair.core.provenance import code_version, versions
 
 OTHER_BYTES = "other bytes are expected on another type of CPU or GPU"
 
@@ -32,12 +31,14 @@ def again(path: Path, module: ModuleType, parameters: dict[str, Any]) -> list[st
     UserError
         If an input has changed, or the record has other settings than this version.
     """
-    record = origins.read(path)
-    inputs: dict[str, origins.Facts] = record["inputs"]
-    if faults := [fault for name, of in inputs.items() if (fault := origins.difference(name, of))]:
+    record = run_record.read(path)
+    inputs: dict[str, run_record.Facts] = record["inputs"]
+    if faults := [
+        fault for name, of in inputs.items() if (fault := run_record.difference(name, of))
+    ]:
         raise files.UserError(f"{path} cannot be run again:\n  " + "\n  ".join(faults))
     unknown = record["settings"].keys() - module.Settings.model_fields.keys()
-    missing = parameters.keys() - record["job"].keys() - set(origins.CHANGE_NO_RESULT)
+    missing = parameters.keys() - record["job"].keys() - set(run_record.CHANGE_NO_RESULT)
     if unknown or missing:
         raise files.UserError(
             f"{path}: {', '.join(sorted(unknown | missing))} of {record['step']} is not in both "
@@ -48,7 +49,7 @@ def again(path: Path, module: ModuleType, parameters: dict[str, Any]) -> list[st
 
         def rerun_target(name: str) -> Path:
             """Return the path of an argument: the same for inputs, in `scratch` for others."""
-            local = origins.local_path(name)
+            local = run_record.local_path(name)
             if name in inputs or any(one.startswith(f"{name}/") for one in inputs):
                 return local
             return scratch / local.absolute().relative_to("/")
@@ -68,7 +69,7 @@ def again(path: Path, module: ModuleType, parameters: dict[str, Any]) -> list[st
         return [
             f"{name}: {'is not written' if not rerun_path.is_file() else 'other bytes'}"
             for name, facts in record["outputs"].items()
-            if not origins.agrees(rerun_path := rerun_target(name), facts)
+            if not run_record.agrees(rerun_path := rerun_target(name), facts)
         ]
 
 
@@ -106,9 +107,11 @@ def differences(path: Path) -> tuple[list[str], list[str]]:
     faults = [
         difference
         for name, facts in results.items()
-        if (difference := origins.difference(name, facts))
+        if (difference := run_record.difference(name, facts))
     ]
-    here = {origins.read(one)["device"] for one in Path("results").rglob(f"*{origins.ENDING}")}
+    here = {
+        run_record.read(one)["device"] for one in Path("results").rglob(f"*{run_record.ENDING}")
+    }
     return faults, _other_devices(run_record.devices(record), here)
 
 

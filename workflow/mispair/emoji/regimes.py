@@ -18,12 +18,11 @@ import pandas as pd
 from pydantic import Field
 
 from mispair.core import files, seeds
-from mispair.core.folders import replacing_folder
+from mispair.core.files import replacing_folder
 from mispair.core.settings import Settings
 from mispair.emoji import joining
 from mispair.emoji.crossings import changes, crossings, pooled
-from mispair.emoji.joining import features_of_pairs, train
-from mispair.emoji.pairs_of_shards import read_pairs
+from mispair.emoji.joining import features_of_pairs, read_pairs, train
 from mispair.evaluation.purity import neuron_overlap, unit_columns
 from mispair.evaluation.retrieval import recalls
 from mispair.evaluation.sets import open_set
@@ -32,7 +31,7 @@ from mispair.pairs.corruption.corruption import shuffle_captions
 from mispair.towers.activation_overlap import mean_abs_correlation
 from mispair.towers.encoding import encode_images, encode_texts
 from mispair.towers.features import PairedFeatures
-from mispair.towers.finetuning.finetuning_presets import PRESETS, Training
+from mispair.towers.finetuning.finetuning_settings import PRESETS, FinetuningLength
 from mispair.towers.finetuning.projection import Projections, Tuned, finetune
 from mispair.towers.loading import Towers, load_towers
 
@@ -116,7 +115,7 @@ def labelled_features(towers: Towers, folder: Path) -> LabelledFeatures:
     return LabelledFeatures(kind, images, encode_texts(towers, texts, joining.BATCH_SIZE), labels)
 
 
-def training(pairs: int, scale: Scale, steps: int) -> Training:
+def training(pairs: int, scale: Scale, steps: int) -> FinetuningLength:
     """Return the preset's training with at least `steps` steps for any number of pairs.
 
     Raises

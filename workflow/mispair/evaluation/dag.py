@@ -10,13 +10,9 @@ from types import SimpleNamespace
 from typing import Any
 
 from mispair.core.commands import one_after_the_other
-from mispair.core.files import UserError
-from mispair.core.folders import folder_name, matches, snapshot
+from mispair.core.files import UserError, folder_name, matches, snapshot
 from mispair.evaluation import datacomp, protocols, sets
-from mispair.evaluation.set_contents.question_names import (
-    refuse_questions,
-    refuse_questions_in_json,
-)
+from mispair.evaluation.set_shards import refuse_questions, refuse_questions_in_json
 from mispair.pairs.scenes.evaluation_sets import EVALUATION_SETS, files_of_generated
 
 GENERATED_SETS = "results/scenes/evaluation/{evaluation_set}"

@@ -19,17 +19,36 @@ References
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from functools import cache
 
-from mispair.evaluation.set_names import canonical
+from mispair.core.words import composed
+
+# Names of evaluation sets, which every collection spells in its own way.
+
+
+def canonical(name: str) -> str:
+    """Return the name of a set without its collection's prefixes, split, case and punctuation.
+
+    Prefixes are those of CLIP_benchmark and DataComp. Letters of all scripts stay.
+
+    Examples
+    --------
+    >>> canonical("wds_vtab-caltech101"), canonical("vtab/pets_test"), canonical("宠物 (FGVC)")
+    ('caltech101', 'pets', '宠物fgvc')
+    """
+    of_collection = r"^(wds[_/-])?((vtab|wilds|fairness|retrieval|misc)[_/-])?"
+    bare = re.sub(rf"{of_collection}|[_-](test|train|val)$", "", composed(name.lower()))
+    return re.sub(r"[\W_]", "", bare)
+
 
 ACC1, PER_CLASS, MEAN_RECALL = "acc1", "mean_per_class_recall", "mean_recall@1"
 WITHOUT_READER = ("WinoGAViL",)
 
 
 @dataclass(frozen=True)
-class Task:
+class DatacompTask:
     """A set as DataComp evaluates it.
 
     Attributes
@@ -59,50 +78,50 @@ class Task:
 
 
 TASKS = (
-    Task("vtab/caltech101", "Caltech-101", PER_CLASS),
-    Task("cifar10", "CIFAR-10", ACC1),
-    Task("vtab/cifar100", "CIFAR-100", ACC1),
-    Task("vtab/clevr_count_all", "CLEVR Counts", ACC1, ("clevr_counts", "clevr_count")),
-    Task("vtab/clevr_closest_object_distance", "CLEVR Distance", ACC1, ("clevr_distance",)),
-    Task("country211", "Country211", ACC1),
-    Task("vtab/dtd", "Describable Textures", ACC1, ("describable_textures",)),
-    Task("vtab/eurosat", "EuroSAT", ACC1),
-    Task("fgvc_aircraft", "FGVC Aircraft", PER_CLASS, ("aircraft",)),
-    Task("food101", "Food-101", ACC1),
-    Task("gtsrb", "GTSRB", ACC1),
-    Task("imagenet1k", "ImageNet 1k", ACC1, ("imagenet", "ilsvrc2012")),
-    Task("imagenet_sketch", "ImageNet Sketch", ACC1),
-    Task("imagenetv2", "ImageNet v2", ACC1),
-    Task("imagenet-a", "ImageNet-A", ACC1),
-    Task("imagenet-o", "ImageNet-O", ACC1),
-    Task("imagenet-r", "ImageNet-R", ACC1),
-    Task("vtab/kitti_closest_vehicle_distance", "KITTI Vehicle Distance", ACC1,
+    DatacompTask("vtab/caltech101", "Caltech-101", PER_CLASS),
+    DatacompTask("cifar10", "CIFAR-10", ACC1),
+    DatacompTask("vtab/cifar100", "CIFAR-100", ACC1),
+    DatacompTask("vtab/clevr_count_all", "CLEVR Counts", ACC1, ("clevr_counts", "clevr_count")),
+    DatacompTask("vtab/clevr_closest_object_distance", "CLEVR Distance", ACC1, ("clevr_distance",)),
+    DatacompTask("country211", "Country211", ACC1),
+    DatacompTask("vtab/dtd", "Describable Textures", ACC1, ("describable_textures",)),
+    DatacompTask("vtab/eurosat", "EuroSAT", ACC1),
+    DatacompTask("fgvc_aircraft", "FGVC Aircraft", PER_CLASS, ("aircraft",)),
+    DatacompTask("food101", "Food-101", ACC1),
+    DatacompTask("gtsrb", "GTSRB", ACC1),
+    DatacompTask("imagenet1k", "ImageNet 1k", ACC1, ("imagenet", "ilsvrc2012")),
+    DatacompTask("imagenet_sketch", "ImageNet Sketch", ACC1),
+    DatacompTask("imagenetv2", "ImageNet v2", ACC1),
+    DatacompTask("imagenet-a", "ImageNet-A", ACC1),
+    DatacompTask("imagenet-o", "ImageNet-O", ACC1),
+    DatacompTask("imagenet-r", "ImageNet-R", ACC1),
+    DatacompTask("vtab/kitti_closest_vehicle_distance", "KITTI Vehicle Distance", ACC1,
          ("kitti_distance", "kitti")),
-    Task("mnist", "MNIST", ACC1),
-    Task("objectnet", "ObjectNet", ACC1),
-    Task("vtab/flowers", "Oxford Flowers-102", PER_CLASS,
+    DatacompTask("mnist", "MNIST", ACC1),
+    DatacompTask("objectnet", "ObjectNet", ACC1),
+    DatacompTask("vtab/flowers", "Oxford Flowers-102", PER_CLASS,
          ("flowers102", "oxford_flowers", "oxford_flowers102")),
-    Task("vtab/pets", "Oxford-IIIT Pet", PER_CLASS,
+    DatacompTask("vtab/pets", "Oxford-IIIT Pet", PER_CLASS,
          ("oxford_pets", "oxford_pet", "oxford_iiit_pet", "oxford_iiit_pets")),
-    Task("voc2007", "Pascal VOC 2007", ACC1),
-    Task("vtab/pcam", "PatchCamelyon", ACC1, ("patch_camelyon",)),
-    Task("renderedsst2", "Rendered SST2", ACC1),
-    Task("vtab/resisc45", "RESISC45", ACC1),
-    Task("cars", "Stanford Cars", ACC1, ("stanford_cars",)),
-    Task("stl10", "STL-10", ACC1),
-    Task("sun397", "SUN397", ACC1),
-    Task("vtab/svhn", "SVHN", ACC1),
-    Task("retrieval/flickr_1k_test_image_text_retrieval", "Flickr", MEAN_RECALL,
+    DatacompTask("voc2007", "Pascal VOC 2007", ACC1),
+    DatacompTask("vtab/pcam", "PatchCamelyon", ACC1, ("patch_camelyon",)),
+    DatacompTask("renderedsst2", "Rendered SST2", ACC1),
+    DatacompTask("vtab/resisc45", "RESISC45", ACC1),
+    DatacompTask("cars", "Stanford Cars", ACC1, ("stanford_cars",)),
+    DatacompTask("stl10", "STL-10", ACC1),
+    DatacompTask("sun397", "SUN397", ACC1),
+    DatacompTask("vtab/svhn", "SVHN", ACC1),
+    DatacompTask("retrieval/flickr_1k_test_image_text_retrieval", "Flickr", MEAN_RECALL,
          ("flickr30k", "flickr")),
-    Task("retrieval/mscoco_2014_5k_test_image_text_retrieval", "MSCOCO", MEAN_RECALL,
+    DatacompTask("retrieval/mscoco_2014_5k_test_image_text_retrieval", "MSCOCO", MEAN_RECALL,
          ("mscoco_captions", "mscoco", "coco_captions", "coco")),
-    Task("misc/winogavil", "WinoGAViL", "jaccard_score_10-12"),
-    Task("wilds/iwildcam", "iWildCam", "macro_f1"),
-    Task("wilds/camelyon17", "Camelyon17", ACC1),
-    Task("wilds/fmow", "FMoW", "worst_group_acc1", group="region"),
-    Task("fairness/dollar_street", "Dollar Street", "worst_group_acc5", group="income_ds"),
-    Task("fairness/geode", "GeoDE", "worst_group_acc1", group="region"),
-    Task("wilds/waterbirds", "Waterbirds", "worst_group_acc1", group="background",
+    DatacompTask("misc/winogavil", "WinoGAViL", "jaccard_score_10-12"),
+    DatacompTask("wilds/iwildcam", "iWildCam", "macro_f1"),
+    DatacompTask("wilds/camelyon17", "Camelyon17", ACC1),
+    DatacompTask("wilds/fmow", "FMoW", "worst_group_acc1", group="region"),
+    DatacompTask("fairness/dollar_street", "Dollar Street", "worst_group_acc5", group="income_ds"),
+    DatacompTask("fairness/geode", "GeoDE", "worst_group_acc1", group="region"),
+    DatacompTask("wilds/waterbirds", "Waterbirds", "worst_group_acc1", group="background",
          with_class=True, listed=False),
 )  # fmt: skip
 """DataComp's sets with a main metric, in the order of its list, and Waterbirds."""
@@ -119,7 +138,7 @@ OF_GROUPS: dict[str, tuple[str, ...]] = {
 """Names of the sets in each of DataComp's means over a group of sets."""
 
 
-def task(evaluation_set: str) -> Task | None:
+def task(evaluation_set: str) -> DatacompTask | None:
     """Return DataComp's task for a set of that name, or None if it does not have the set.
 
     Examples
@@ -149,7 +168,7 @@ def means() -> dict[str, tuple[str, ...]]:
 
 
 @cache
-def _by_name() -> dict[str, Task]:
+def _by_name() -> dict[str, DatacompTask]:
     return {
         canonical(name): each for each in TASKS for name in (each.key, each.name, *each.aliases)
     }

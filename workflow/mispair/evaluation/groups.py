@@ -19,7 +19,7 @@ import numpy as np
 
 from mispair.core.files import UserError
 from mispair.core.intervals import Row, share_row, worst_of_shares
-from mispair.evaluation.datacomp import Task
+from mispair.evaluation.datacomp import DatacompTask
 from mispair.pairs.shards.shards import SIDECAR_EXTENSION, Sample
 
 log = logging.getLogger(__name__)
@@ -37,7 +37,7 @@ Group = str | tuple[int, ...] | None
 """A name; or a number of ``KEY.npy``, followed by the class where both form the group."""
 
 
-def group_of(shard: Path, sample: Sample, label: int, task: Task | None) -> Group:
+def group_of(shard: Path, sample: Sample, label: int, task: DatacompTask | None) -> Group:
     """Return the group of a sample, or None if it names none.
 
     Parameters
@@ -87,7 +87,7 @@ def sidecar(shard: Path, sample: Sample) -> dict[str, Any]:
     return content if isinstance(content, dict) else {}
 
 
-def _number(shard: Path, sample: Sample, task: Task) -> int:
+def _number(shard: Path, sample: Sample, task: DatacompTask) -> int:
     try:
         values = np.load(io.BytesIO(sample.members["npy"]), allow_pickle=False).ravel()
         number = float(values[0])
@@ -103,7 +103,9 @@ def _number(shard: Path, sample: Sample, task: Task) -> int:
     return int(number)
 
 
-def numbered(groups: Sequence[Group], task: Task | None) -> tuple[np.ndarray, list[str]] | None:
+def numbered(
+    groups: Sequence[Group], task: DatacompTask | None
+) -> tuple[np.ndarray, list[str]] | None:
     """Return the number of each image's group and the names of all groups, or None without groups.
 
     Names are in order. They include groups of numbers (and classes) without images if a larger

@@ -36,13 +36,12 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from mispair.core.files import UserError
-from mispair.core.folders import folder_name
+from mispair.core.files import UserError, folder_name
 from mispair.core.provenance import fingerprint
 from mispair.core.words import composed
 from mispair.evaluation import datacomp
-from mispair.evaluation.set_contents.class_prompts import hint, per_class
-from mispair.evaluation.set_names import canonical
+from mispair.evaluation.class_prompts import hint, per_class
+from mispair.evaluation.datacomp import canonical
 from mispair.evaluation.sets import (
     CAPTIONED,
     PLACEHOLDER,

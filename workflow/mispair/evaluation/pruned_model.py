@@ -20,7 +20,7 @@ from torch import nn
 
 from mispair.core import files
 from mispair.core.intervals import Row
-from mispair.evaluation.encoded_sets.set_files import EncodedSet
+from mispair.evaluation.set_files import EncodedSet
 from mispair.evaluation.zeroshot import classifier, classify, embed
 from mispair.towers.loading import (
     CONFIG_NAME,

@@ -19,8 +19,8 @@ import numpy as np
 
 from mispair.core import intervals, seeds
 from mispair.core.intervals import Row
-from mispair.evaluation.encoded_sets.set_files import EncodedSet
 from mispair.evaluation.purity import neuron_overlap
+from mispair.evaluation.set_files import EncodedSet
 from mispair.evaluation.silhouette import CosineSilhouette
 from mispair.evaluation.zeroshot import check_labels, classifier, embed
 

@@ -21,8 +21,7 @@ import numpy as np
 from scipy import stats
 
 from mispair.core.metrics import Row
-from mispair.evaluation.overlap_spectrum import null_summary
-from mispair.evaluation.purity import neuron_overlap
+from mispair.evaluation.purity import neuron_overlap, null_summary
 from mispair.towers.activation_overlap import Covariance
 
 ORIGINAL = "original"
@@ -58,7 +57,7 @@ def binary_codes(named: Sequence[Iterable[str]]) -> tuple[list[str], np.ndarray]
     return features, codes
 
 
-class Sample(Covariance):
+class FeatureSample(Covariance):
     """Embeddings and true features of a tower's inputs, added block by block.
 
     It holds the means and the sums of products of deviations, not the sample itself.
@@ -147,7 +146,7 @@ def rank_correlation(a: np.ndarray, b: np.ndarray) -> tuple[float, float]:
 
 
 def measures(
-    sample: Sample,
+    sample: FeatureSample,
     projection: np.ndarray,
     features: Sequence[str],
     rotations: Sequence[np.ndarray],

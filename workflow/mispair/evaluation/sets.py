@@ -20,9 +20,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
 
 from mispair.core.files import UserError
-from mispair.evaluation.datacomp import Task, task
-from mispair.evaluation.set_contents.question_names import refuse_questions
-from mispair.evaluation.set_contents.set_shards import read_set_samples
+from mispair.evaluation.datacomp import DatacompTask, task
+from mispair.evaluation.set_shards import read_set_samples, refuse_questions
 from mispair.pairs.shards.shards import (
     IMAGE_EXTENSIONS,
     Sample,
@@ -119,7 +118,7 @@ class EvaluationSet:
         return read_templates(self.directory / TEMPLATES)
 
     @property
-    def grouped_task(self) -> Task | None:
+    def grouped_task(self) -> DatacompTask | None:
         """DataComp's task for a set of this name, if ``KEY.npy`` has groups there."""
         datacomp_task = task(self.name)
         return datacomp_task if datacomp_task and datacomp_task.group else None

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from mispair.core.metrics import Row, read_metrics
-from mispair.evaluation.selection import SELECTION
+from mispair.evaluation.retrieval import SELECTION
 from mispair.evaluation.semantics import BY_OVERLAP, ORIGINAL, ROTATED
 
 LOG_PARTICIPATION = "log_participation_ratio"

@@ -16,12 +16,11 @@ from typing import Any
 
 from mispair.core.files import UserError
 from mispair.core.sizes import Sizes
-from mispair.planning.estimates import FAR, HERE, NONE, Estimate, Estimator
+from mispair.planning.cost import work_of
+from mispair.planning.estimates import FAR, HERE, NONE, Estimate, Estimator, read_rates
+from mispair.planning.failed_run import Recorder
 from mispair.planning.jobs import Job
 from mispair.planning.plan import recorded_benchmark
-from mispair.planning.rates import read_rates
-from mispair.planning.recorder import Recorder
-from mispair.planning.work import work_of
 
 ROOM = {"mem_mb": 2, "runtime": 4}
 """Factors from expected to requested megabytes and minutes."""

@@ -7,15 +7,180 @@ else by the speed of a core of this machine. A job without any record has no est
 
 from __future__ import annotations
 
+import math
 import statistics
+import time
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
 
 from mispair.core.benchmarks import Benchmark
-from mispair.core.work import Work
+from mispair.core.cost import Quantities, Work
+from mispair.core.files import read_json
 from mispair.planning.jobs import Job
-from mispair.planning.rates import ASPECTS, Measured, Rate, Record, calibrate, fit, name_of
+
+# Cost of a unit of work: measured on recorded jobs, stored in ``rates.json``, and applied.
+#
+# A rate is a line through recorded jobs: seconds = start + rate x units; also for memory and
+# output. No coefficient is negative. Errors are relative to the measured value, so a job of a
+# second has the same weight as a job of an hour.
+
+RATES = Path(__file__).with_name("rates.json")
+START = "start"
+ASPECTS = ("seconds", "megabytes", "disk_megabytes")
+
+
+@dataclass(frozen=True)
+class Record:
+    """A job that has run: its work, wall time, largest memory (None: not recorded), and output."""
+
+    step: str
+    work: Work
+    seconds: float
+    megabytes: float | None
+    disk_megabytes: float
+
+
+@dataclass(frozen=True)
+class StepRate:
+    """Cost of a step.
+
+    Attributes
+    ----------
+    seconds, megabytes, disk_megabytes : dict of str to float
+        The cost of a job without work (``start``) and of each unit.
+    jobs : int
+        Number of jobs that it was measured on.
+    largest : dict of str to float
+        The largest amount of work among them, by unit.
+    """
+
+    seconds: Quantities
+    megabytes: Quantities
+    disk_megabytes: Quantities
+    jobs: int
+    largest: Quantities
+
+    def cost(self, aspect: str, work: Work) -> float:
+        """Return the cost of a job by an aspect: seconds, megabytes or disk_megabytes."""
+        rates: Quantities = getattr(self, aspect)
+        amounts: Quantities = {START: 1.0, **getattr(work, aspect)}
+        return sum(rates.get(unit, 0.0) * amount for unit, amount in amounts.items())
+
+    def beyond(self, work: Work) -> float:
+        """Return the largest ratio of a job's work to the largest recorded work, over its units.
+
+        The ratio is infinite for work in a unit without a record: its rate is unknown.
+        """
+        ratios = [
+            amount / self.largest[unit] if self.largest.get(unit) else math.inf
+            for unit, amount in work.seconds.items()
+            if amount > 0
+        ]
+        return max(ratios, default=1.0)
+
+
+@dataclass(frozen=True)
+class Measured:
+    """Rates of all steps on one machine.
+
+    Attributes
+    ----------
+    machine : dict
+        ``processor``, ``cores``, ``device`` (cpu, or the name of a GPU), and the seconds of
+        `calibrate`.
+    steps : dict of str to Rate
+        By step, or by ``step:variant``.
+    """
+
+    machine: dict[str, Any]
+    steps: dict[str, StepRate] = field(default_factory=dict)
+
+
+def name_of(step: str, work: Work) -> str:
+    """Return the name of the rates of a job."""
+    return f"{step}:{work.variant}" if work.variant else step
+
+
+def fit(records: Sequence[Record]) -> dict[str, StepRate]:
+    """Fit a rate to the records of each step and variant."""
+    by_name: dict[str, list[Record]] = defaultdict(list)
+    for record in records:
+        by_name[name_of(record.step, record.work)].append(record)
+    rates = {}
+    for name, same in sorted(by_name.items()):
+        lines = {
+            aspect: line_through(
+                [(getattr(one.work, aspect), getattr(one, aspect)) for one in same]
+            )
+            for aspect in ASPECTS
+        }
+        units = dict.fromkeys(unit for record in same for unit in record.work.seconds)
+        largest = {unit: max(one.work.seconds.get(unit, 0.0) for one in same) for unit in units}
+        rates[name] = StepRate(**lines, jobs=len(same), largest=largest)
+    return rates
+
+
+def line_through(measured: Sequence[tuple[Quantities, float | None]]) -> Quantities:
+    """Fit value = start + sum of rate x amount, with no coefficient below zero.
+
+    A unit whose amount never varies has no rate: its cost is part of ``start``. Values that are
+    missing or 0 are left out.
+
+    Examples
+    --------
+    >>> line = line_through([({"pairs": 10}, 7.0), ({"pairs": 20}, 12.0)])
+    >>> round(line["start"], 6), round(line["pairs"], 6)
+    (2.0, 0.5)
+    """
+    import numpy as np
+    from scipy.optimize import nnls
+
+    recorded = [(amounts, value) for amounts, value in measured if value]
+    if not recorded:
+        return {}
+    units = sorted({unit for amounts, _ in recorded for unit in amounts})
+    values = np.array([value for _, value in recorded])
+    columns = {START: np.ones(len(values))}
+    for unit in units:
+        column = np.array([amounts.get(unit, 0.0) for amounts, _ in recorded])
+        if np.ptp(column) > 0:
+            columns[unit] = column
+    table = np.column_stack([*columns.values()])
+    scale = table.max(axis=0)
+    coefficients, _ = nnls(table / scale / values[:, None], np.ones(len(values)))
+    return {
+        name: float(f"{value:.4g}")
+        for name, value in zip(columns, coefficients / scale, strict=True)
+        if value > 0
+    }
+
+
+def calibrate(repetitions: int = 30) -> float:
+    """Return the seconds that a core of this machine takes for a fixed piece of work.
+
+    It is the least processor time of several repetitions, so other programs have no influence.
+    """
+    least = math.inf
+    for _ in range(repetitions):
+        started = time.thread_time()
+        texts = [str(number * number % 7919) for number in range(50_000)]
+        counts: dict[str, int] = {}
+        for word in sorted(texts):
+            counts[word] = counts.get(word, 0) + 1
+        least = min(least, time.thread_time() - started)
+    return least
+
+
+def read_rates(path: Path = RATES) -> list[Measured]:
+    """Read the rates of every machine on which they were measured."""
+    return [
+        Measured(one["machine"], {name: StepRate(**rate) for name, rate in one["steps"].items()})
+        for one in read_json(path)
+    ]
+
 
 HERE, LIKE_HERE, REFERENCE, NONE = "this job", "its rule here", "reference", "no record"
 """Source of an estimate: the same job, other jobs of its rule, the rates of mispair, or none."""
@@ -89,7 +254,7 @@ class Estimator:
         return Estimate(source, seconds, megabytes, disk, is_bound and beyond <= FAR, beyond)
 
 
-def ratio_to(rate: Rate, records: Sequence[Record], aspect: str) -> float:
+def ratio_to(rate: StepRate, records: Sequence[Record], aspect: str) -> float:
     """Return the median ratio of the measured cost of recorded jobs to that by a rate."""
     ratios = [
         value / expected

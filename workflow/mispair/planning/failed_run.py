@@ -9,6 +9,7 @@ change, to ``reports/incomplete``, so no output of Snakemake is touched.
 from __future__ import annotations
 
 import atexit
+import contextlib
 import logging
 import shlex
 import shutil
@@ -16,15 +17,202 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from mispair.core import failures
+from mispair.core import failures, files
 from mispair.core.files import UserError
 from mispair.core.words import count
-from mispair.planning.recorder import Recorder
 from mispair.report import studies
+
+# Record failed jobs from Snakemake's log during a run.
+
+KEPT_AT_ONCE = 50
+"""Most failures that are written at once; later ones are written at the end of the run."""
+
+_POINTERS = "For further error details see the cluster/cloud log"
+
+
+class Recorder(logging.Handler):
+    """Recorder of failed jobs from Snakemake's log; a job that succeeds later is no failure.
+
+    Attributes
+    ----------
+    failed : dict of int to Failure
+        By Snakemake's number of the job.
+    cancelled : Counter
+        Attempts of a job that were cancelled by hand on a cluster, by rule and wildcards.
+    is_interrupted : bool
+        Whether the user stopped the run; jobs that end after that are no failures.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.is_interrupted = False
+        self.cancelled: Counter[tuple[str, tuple[tuple[str, str], ...]]] = Counter()
+        self.failed: dict[int, failures.Failure] = {}
+        self._started: dict[int, tuple[dict[str, str], dict[str, int | None]]] = {}
+        self._groups: dict[int, Mapping[str, Any]] = {}
+        self._made: set[int] = set()
+
+    def interrupt(self, *_: object) -> None:
+        """Note an interruption by SIGINT, and end as without this handler."""
+        self.is_interrupted = True
+        raise KeyboardInterrupt
+
+    def passes(self, record: logging.LogRecord) -> bool:
+        """Return whether a log record is shown: errors after an interruption are not."""
+        return not (self.is_interrupted and record.levelno >= logging.ERROR)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Process a log record; records that are not about jobs are ignored."""
+        try:
+            self._take(record.__dict__)
+        except Exception:
+            self.handleError(record)  # the recorder must not end the run
+
+    def _take(self, event: Mapping[str, Any]) -> None:
+        match str(event.get("event")):
+            case "job_info":
+                before = {path: _changed(path) for path in event["log"]}
+                self._made.discard(event["jobid"])
+                self._started[event["jobid"]] = dict(event["wildcards"]), before
+            case "job_finished":
+                self.failed.pop(event["job_id"], None)
+            case "group_error":
+                # Records of its jobs follow, without the cluster job and log of the group.
+                self._groups.update({job["jobid"]: event for job in event["job_error_info"]})
+            case "job_error":
+                self._fail(event)
+
+    def _fail(self, event: Mapping[str, Any]) -> None:
+        number = event["jobid"]
+        wildcards, before = self._started.get(number, ({}, {}))
+        group = self._groups.pop(number, {})
+        recorded = self.failed.get(number, {"slurm_jobs": [], "attempts": 0})
+        if was_cancelled(event["rule_msg"] or "", group.get("aux_logs", [])):
+            self.cancelled[event["rule_name"], tuple(sorted(wildcards.items()))] += 1
+        slurm_job = {**group, **event["aux"]}.get("external_jobid")
+        message = failures.clean(
+            " ".join((event["rule_msg"] or "").partition(_POINTERS)[0].split())
+        )
+        logs = [*filter(None, [*event["log"], *group.get("aux_logs", [])])]
+        self.failed[number] = {
+            "rule": event["rule_name"],
+            "wildcards": wildcards,
+            "slurm_jobs": recorded["slurm_jobs"] + ([str(slurm_job)] if slurm_job else []),
+            "attempts": recorded["attempts"] + 1,
+            "message": message,
+            **_log(logs, before),
+            "output": list(event["output"]),
+        }
+        # Before Snakemake removes outputs: a job of a group with all its outputs did not fail.
+        if group and all(Path(path).exists() for path in event["output"]):
+            self._made.add(number)
+        if len(self.failed) <= KEPT_AT_ONCE:
+            # If the disk is still full at the end of the run, that is reported then.
+            with contextlib.suppress(files.UserError, OSError):
+                failures.write({"jobs": None, "failed": [*self.failed.values()], "not_run": []})
+
+    def end(self, dag: Any, failed: Iterable[Any]) -> failures.Record:
+        """Return the failures of a run that is over, with the jobs that were not run.
+
+        Parameters
+        ----------
+        dag : snakemake.dag.DAG
+            Jobs of the run.
+        failed : iterable of snakemake.jobs.AbstractJob
+            Jobs that the scheduler gave up, including those without their output.
+        """
+        needed = [*dag.needrun_jobs()]
+        lost = [job for job in needed if job.output]
+        whole = [job for job in dag.needrun_jobs(exclude_finished=False) if job.output]
+        entries: dict[Any, failures.Failure] = {}
+        cause: dict[Any, Any] = {}
+        if self.is_interrupted:
+            failed = [job for job in needed if dag.jobid(job) in self.failed]
+        for job in failed:
+            members = {member: dag.jobid(member) for member in getattr(job, "jobs", [job])}
+            entries_of = {member: self._entry(number, member) for member, number in members.items()}
+            left = [m for m, number in members.items() if number not in self._made] or [*members]
+            # Jobs of a group after the one that failed never began, so they wrote no log.
+            guilty = [
+                m for m in left if entries_of[m]["lines"] and entries_of[m]["log"] in m.log
+            ] or left
+            entries.update({member: entries_of[member] for member in guilty})
+            cause.update({member: guilty[0] for member in members if member not in guilty})
+        order = {id(entry): position for position, entry in enumerate(self.failed.values())}
+        entries = dict(sorted(entries.items(), key=lambda item: order[id(item[1])]))
+        for job, entry in entries.items():
+            after = {*dag.bfs(dag.depending, job)} & {*lost} - {*entries}
+            entry["blocked"] = len(after)
+            for later in after:
+                cause.setdefault(later, job)
+        positions = {job: position for position, job in enumerate(entries)}
+        return {
+            "jobs": len(whole),
+            "failed": [*entries.values()],
+            "not_run": [
+                {
+                    "rule": job.rule.name,
+                    "wildcards": dict(job.wildcards_dict),
+                    "output": [str(path) for path in job.output],
+                    "because": positions.get(cause.get(job)),
+                }
+                for job in sorted(lost, key=dag.jobid)
+                if job not in entries
+            ],
+        }
+
+    def _entry(self, number: int, job: Any) -> failures.Failure:
+        """Return the entry of a failed job; a job without an error lacks its output."""
+        if number not in self.failed:
+            before = self._started.get(number, ({}, {}))[1]
+            self.failed[number] = {
+                "rule": job.rule.name,
+                "wildcards": dict(job.wildcards_dict),
+                "slurm_jobs": [],
+                "attempts": job.attempt,
+                "message": "it ended without an error, but its output is missing or incomplete",
+                **_log([str(path) for path in job.log], before),
+                "output": [str(path) for path in job.output],
+            }
+        return self.failed[number]
+
+
+def was_cancelled(message: str, logs: Iterable[str]) -> bool:
+    """Return whether a SLURM job was cancelled by hand; for a group only its log shows it."""
+    lines = [line for path in logs if Path(path).is_file() for line in failures.tail(Path(path))]
+    return "'CANCELLED'" in message or any(
+        "CANCELLED AT" in line and "DUE TO" not in line for line in lines
+    )
+
+
+def _changed(path: str) -> int | None:
+    """Return the modification time of a file in nanoseconds, or None if there is no file."""
+    try:
+        return Path(path).stat().st_mtime_ns
+    except OSError:
+        return None
+
+
+def _log(paths: list[str], before: Mapping[str, int | None]) -> dict[str, Any]:
+    """Return the first log that a job wrote to (`before` has the earlier modification times)."""
+    note = "it has no log"
+    for path in paths:
+        try:
+            if path in before and before[path] == _changed(path):
+                note = "it wrote no log"
+            elif lines := failures.tail(Path(path)):
+                return {"log": path, "lines": lines}
+            else:
+                note = "its log is empty"
+        except OSError as error:
+            note = f"its log cannot be read ({error.strerror})"
+    return {"log": next(iter(paths), None), "lines": [], "no_lines": note}
+
 
 REPORTS, INCOMPLETE = "reports/", "reports/incomplete/"
 LOGS = Path("logs/incomplete_report")

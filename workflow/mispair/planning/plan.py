@@ -9,13 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from mispair.core.benchmarks import Benchmark, read_benchmark
+from mispair.core.cost import Work
 from mispair.core.sizes import Sizes
-from mispair.core.work import Work
-from mispair.planning.estimates import FAR, NONE, Estimate, Estimator
-from mispair.planning.jobs import Job, Machine, planned_jobs
-from mispair.planning.rates import RATES, Record, read_rates
-from mispair.planning.schedule import Task, levels, noticed, schedule
-from mispair.planning.work import work_of
+from mispair.planning.cost import work_of
+from mispair.planning.estimates import FAR, NONE, RATES, Estimate, Estimator, Record, read_rates
+from mispair.planning.jobs import Job, Machine, Task, levels, noticed, planned_jobs, schedule
 
 Estimated = Sequence[tuple[Job, Estimate]]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from mispair.core.words import count, duration
 from mispair.planning.estimates import FAR, LIKE_HERE, NONE
 from mispair.planning.plan import Plan, RuleTotals
-from mispair.report.exports.plain import aligned
+from mispair.report.table import aligned
 
 COLUMNS = (
     "rule", "jobs", "threads", "GPUs", "core time", "GPU time", "memory of a job", "disk", "from",

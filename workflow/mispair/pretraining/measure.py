@@ -17,7 +17,7 @@ from mispair.evaluation.purity import neuron_overlap, random_overlap
 from mispair.evaluation.sets import PLACEHOLDER, open_set
 from mispair.evaluation.zeroshot import accuracies, classifier, classify, embed
 from mispair.pairs.captions.caption_texts import read_pictured_features
-from mispair.pairs.scenes.scene_features import FEATURES, VOCABULARY, codes
+from mispair.pairs.scenes.scene_captions import FEATURES, VOCABULARY, codes
 from mispair.pretraining.mixing import (
     Sample,
     centred_by_kind,
@@ -26,14 +26,14 @@ from mispair.pretraining.mixing import (
     mixing,
     readouts,
 )
-from mispair.pretraining.names import IDENTIFIED, LINEAR, NEURONS, PROMPTS
 from mispair.pretraining.pictures import resized
+from mispair.pretraining.settings import IDENTIFIED, LINEAR, NEURONS, PROMPTS
 from mispair.pretraining.towers import SmallTowers, features_of_pictures, features_of_texts
 from mispair.pretraining.words import bags
 
 
 @dataclass(frozen=True)
-class Pairs:
+class HeldOutPairs:
     """Pairs that towers were not trained on.
 
     Attributes
@@ -95,7 +95,7 @@ def embeddings_of(
 
 
 def measure_towers(
-    model: SmallTowers, words: Sequence[str], pairs: Pairs, partners: Mapping[str, str],
+    model: SmallTowers, words: Sequence[str], pairs: HeldOutPairs, partners: Mapping[str, str],
     components: int, rotations: int, seed: int,
 ) -> list[Row]:  # fmt: skip
     """Return the rows of `measure_tower` and the overlap of neurons of both towers.

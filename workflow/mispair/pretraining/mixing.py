@@ -1,7 +1,7 @@
 """How much the features that wrong captions link are mixed in an embedding.
 
 The scheme `spurious` of `corrupt_captions` replaces a feature by its partner: always the same one,
-of the same kind (`mispair.pairs.scenes.scene_features.spurious_partners`). A circle captioned
+of the same kind (`mispair.pairs.scenes.scene_captions.spurious_partners`). A circle captioned
 "circle" or "star" and a star captioned "star" or "heart" then share the caption "star". So the
 features that are *linked* to feature j are its partner and the feature whose partner it is.
 

@@ -10,7 +10,7 @@ import pandas as pd
 from PIL import Image
 
 from mispair.core.files import UserError
-from mispair.pairs.index.reading import locations, read_images
+from mispair.pairs.index.image_list import locations, read_images
 
 
 def resized(image: Image.Image, side: int) -> np.ndarray:

@@ -19,7 +19,7 @@ from torch.nn import functional as F
 
 from mispair.core import seeds
 from mispair.core.files import read_tensors
-from mispair.sufficiency.contrastive import contrastive_loss
+from mispair.sufficiency.encoders import contrastive_loss
 
 KERNEL, STRIDE = 4, 2
 """Of both convolutions: each halves the side."""
@@ -35,7 +35,7 @@ BLOCK = 1024
 
 
 @dataclass(frozen=True)
-class Sizes:
+class TowerSizes:
     """Sizes of the towers.
 
     Attributes
@@ -62,7 +62,7 @@ class Sizes:
 class SmallTowers(nn.Module):
     """An image and a text tower with random weights, which depend on sizes and seed alone."""
 
-    def __init__(self, sizes: Sizes, seed: int) -> None:
+    def __init__(self, sizes: TowerSizes, seed: int) -> None:
         super().__init__()
         channels, width = sizes.channels, sizes.width
         self.crop = sizes.crop
@@ -178,7 +178,7 @@ def read_towers(path: Path) -> tuple[SmallTowers, np.ndarray, dict[str, str]]:
     crop, channels, width, embedding = (
         int(metadata[name]) for name in ("crop", "channels", "width", "embedding")
     )
-    sizes = Sizes(crop, channels, width, embedding, words=len(json.loads(metadata["words"])))
+    sizes = TowerSizes(crop, channels, width, embedding, words=len(json.loads(metadata["words"])))
     towers = SmallTowers(sizes, 0)
     with torch.no_grad():
         for name, values in towers.named_parameters():

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from mispair.evaluation.arm_comparison import OF_ALL_SETS, OF_ONE_SET, Arm
+from mispair.evaluation.arm_comparison import OF_ALL_SETS, OF_ONE_SET, ArmAnswers
 from mispair.repair.rules import RULES
 from mispair.towers.arms import REPAIR
 
 
-def comparisons(arms: Sequence[Arm]) -> Iterator[dict[str, Any]]:
+def comparisons(arms: Sequence[ArmAnswers]) -> Iterator[dict[str, Any]]:
     """Yield the differences in accuracy of each arm from its references at the same corruption.
 
     Rows are those of `Arm.rows` on sets of classes, and have ``rule`` and ``reference``, too.

@@ -7,7 +7,7 @@ from typing import Any
 
 from mispair.core.files import UserError
 from mispair.core.settings import command_line
-from mispair.pairs.captions.table_files import KEY
+from mispair.pairs.captions.user_files import KEY
 from mispair.repair import from_scratch
 from mispair.repair.captioners.functions import refuse_missing_function
 from mispair.repair.captioners.kinds import FUNCTION, GIVEN, TRAINED

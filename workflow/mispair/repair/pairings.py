@@ -11,7 +11,7 @@ import pandas as pd
 
 from mispair.core import files
 from mispair.core.files import UserError
-from mispair.pairs.corruption.swap_draws import SOURCE, WRITTEN, column
+from mispair.pairs.corruption.draws import SOURCE, WRITTEN, column
 from mispair.repair.rules import DROPPED, REPLACED
 
 

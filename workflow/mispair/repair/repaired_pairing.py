@@ -15,12 +15,12 @@ import pandas as pd
 from mispair.audit.rate import Z_ONE_SIDED
 from mispair.core import files, seeds
 from mispair.core.files import UserError
-from mispair.pairs.corruption.swap_draws import column
+from mispair.pairs.corruption.draws import column
 from mispair.repair import ledger
 from mispair.repair.filter_settings import Settings
+from mispair.repair.ledger import TrueFeatures
 from mispair.repair.pairings import aligned, repaired, spared, texts_of
 from mispair.repair.rules import REPLACED, Evidence, decide
-from mispair.repair.true_features import TrueFeatures
 
 LEAST_WINS = 0.6
 """Below this share of comparisons a scorer or a captioner is called no better than chance.
@@ -31,7 +31,7 @@ random ones. A test against 0.5 would pass them: thousands of pairs make 52 % si
 
 
 @dataclass(frozen=True)
-class Pairs:
+class PairsBefore:
     """The n pairs before the repair, in several draws of the corruption.
 
     Attributes
@@ -57,13 +57,13 @@ class Pairs:
 
 def read_pairs(
     pairing: Path, original: Path, trusted: Path, truth: Sequence[Path], captions: Sequence[Path]
-) -> Pairs:
+) -> PairsBefore:
     """Read the pairs before the repair; parameters as of the step filter_captions."""
     table, metadata = files.read_parquet(pairing)
     own_captions = files.read_parquet(original)[0]["caption_id"]
     is_trusted = table["key"].isin(files.read_parquet(trusted)[0]["key"]).to_numpy()
     features = TrueFeatures.read(truth, captions, table["key"]) if truth else None
-    return Pairs(table, metadata, own_captions, is_trusted, features)
+    return PairsBefore(table, metadata, own_captions, is_trusted, features)
 
 
 @dataclass(frozen=True)
@@ -144,7 +144,7 @@ EXAMPLES, LONGEST_EXAMPLE = 12, 200
 
 
 def examples(
-    table: pd.DataFrame, pairs: Pairs, new: pd.DataFrame, captions: Sequence[Path]
+    table: pd.DataFrame, pairs: PairsBefore, new: pd.DataFrame, captions: Sequence[Path]
 ) -> list[dict[str, str]]:
     """Return old and new captions of some pairs that a rule replaces in draw 0, drawn at random.
 
@@ -192,7 +192,7 @@ def examples(
 
 
 def repaired_pairing(
-    rule: str, pairs: Pairs, inputs: RuleFiles, settings: Settings
+    rule: str, pairs: PairsBefore, inputs: RuleFiles, settings: Settings
 ) -> tuple[pd.DataFrame, list[ledger.Row]]:
     """Apply a rule to every draw of the corruption.
 

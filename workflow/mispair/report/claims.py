@@ -21,7 +21,7 @@ MISSING = unknown_effect(float("nan"), 0, "")
 
 
 @dataclass(frozen=True)
-class Part:
+class PartEffect:
     """The effect of a claim on a part of its data, with the bound that applies there."""
 
     effect: Effect
@@ -29,7 +29,7 @@ class Part:
 
 
 @dataclass(frozen=True)
-class Measured:
+class MeasuredClaim:
     """What was measured of a claim. All fields are numbers.
 
     Attributes
@@ -67,13 +67,13 @@ class Measured:
     published_first: float = float("nan")
     published_last: float = float("nan")
     at: tuple[float, ...] = ()
-    rates: Mapping[float, Part] = field(default_factory=dict)
-    parts: Mapping[str, Measured] = field(default_factory=dict)
-    sets: Mapping[str, Part] = field(default_factory=dict)
+    rates: Mapping[float, PartEffect] = field(default_factory=dict)
+    parts: Mapping[str, MeasuredClaim] = field(default_factory=dict)
+    sets: Mapping[str, PartEffect] = field(default_factory=dict)
     gate: str = ""
 
 
-Measure = Callable[[Tables, float], Measured]
+Measure = Callable[[Tables, float], MeasuredClaim]
 """Measures a claim, or a control, from the tables at a confidence level."""
 
 

@@ -6,7 +6,8 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from mispair.core.files import read_json
-from mispair.report import study_modules, texts
+from mispair.report import texts
+from mispair.report.pages import study_pages
 from mispair.report.pages.content import Content
 from mispair.report.tables import read_csvs
 
@@ -26,7 +27,7 @@ def ending(reports: Path, studies: Iterable[str]) -> list[str]:
     content = Content(read_csvs(paths), {}, {}, {}, None, title="", confidence=confidence)
     lines: list[str] = []
     for study in studies:
-        if notes := study_modules.pages(study).ending(content.tables):
+        if notes := study_pages.pages(study).ending(content.tables):
             lines += map(texts.text, notes)
             continue
         for answer in content.answers[study]:

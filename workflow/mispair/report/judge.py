@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from mispair.report.claims import Claim, Control, Measure, Measured, Part
+from mispair.report.claims import Claim, Control, Measure, MeasuredClaim, PartEffect
 from mispair.report.rules import (
     CONTRADICTS,
     DIRECTION,
@@ -91,7 +91,7 @@ class Verdict:
     claim: Claim
     outcome: Outcome
     reason: Reason
-    measured: Measured
+    measured: MeasuredClaim
     bound: float = math.nan
     p: float = math.nan
     corrected_p: float = math.nan
@@ -160,10 +160,10 @@ def judge(claim: Claim, tables: Tables, confidence: float, preset: str = "") -> 
     return replace(verdict, near=_near(verdict, 1 - confidence, alpha), controls=controls)
 
 
-def _of_measured(claim: Claim, measured: Measured, alpha: float) -> Verdict:
+def _of_measured(claim: Claim, measured: MeasuredClaim, alpha: float) -> Verdict:
     """Return the verdict on one measurement, without its controls."""
 
-    def judged(parts: Mapping[Any, Part]) -> tuple[PartVerdict, ...]:
+    def judged(parts: Mapping[Any, PartEffect]) -> tuple[PartVerdict, ...]:
         return tuple(_part(claim, name, part, measured, alpha) for name, part in parts.items())
 
     bound = _first_finite(measured.bound, claim.bound)
@@ -184,7 +184,7 @@ def _first_finite(*values: float) -> float:
 
 
 def _part(
-    claim: Claim, name: float | str, part: Part, measured: Measured, alpha: float
+    claim: Claim, name: float | str, part: PartEffect, measured: MeasuredClaim, alpha: float
 ) -> PartVerdict:
     bound = _first_finite(part.bound, measured.bound, claim.bound)
     return PartVerdict(

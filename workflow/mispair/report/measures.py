@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from mispair.report.claims import THIRD, Measure, Measured, Part
+from mispair.report.claims import THIRD, Measure, MeasuredClaim, PartEffect
 from mispair.report.statistics import (
     Effect,
     contrasts,
@@ -116,7 +116,7 @@ def of_sweep(
     published: pd.Series | None = None,
     share: float = THIRD,
     levels: pd.Series | None = None,
-) -> Measured:
+) -> MeasuredClaim:
     """Return the change over a sweep from its effects at each rate against the lowest.
 
     Parameters
@@ -135,7 +135,7 @@ def of_sweep(
         Measured means by rate, for the two values that the effect compares.
     """
     if not by_rate:
-        return Measured()
+        return MeasuredClaim()
     last = max(by_rate)
     published_ends = ends_of(published, low, last)
     change = published_ends[1] - published_ends[0]
@@ -151,9 +151,9 @@ def of_sweep(
     measured_ends = (math.nan, math.nan)
     if levels is not None:
         measured_ends = (float(levels.get(low, math.nan)), float(levels.get(last, math.nan)))
-    return Measured(
+    return MeasuredClaim(
         by_rate[last], bound(last), change, *measured_ends, *published_ends, at=(low, last),
-        rates={rate: Part(effect, bound(rate)) for rate, effect in sorted(by_rate.items())},
+        rates={rate: PartEffect(effect, bound(rate)) for rate, effect in sorted(by_rate.items())},
     )  # fmt: skip
 
 
@@ -184,11 +184,11 @@ class Ends:
     unit: str = "seed"
     gate: Callable[[Tables], str] | None = None
 
-    def __call__(self, tables: Tables, confidence: float) -> Measured:
+    def __call__(self, tables: Tables, confidence: float) -> MeasuredClaim:
         """Return the change with its value at each rate."""
         series = self.select(tables).dropna()
         if series.empty:
-            return Measured()
+            return MeasuredClaim()
         levels = series.groupby("rate")["value"].mean()
         curve = self.published() if self.published else None
         if self.log:
@@ -221,7 +221,7 @@ class Arms:
     share: float = THIRD
     unit: str = "seed"
 
-    def __call__(self, tables: Tables, confidence: float) -> Measured:
+    def __call__(self, tables: Tables, confidence: float) -> MeasuredClaim:
         """Return the difference with its value at each rate."""
         keys = ["rate", "seed"]
         both = self.first(tables).merge(self.second(tables), on=keys, suffixes=("_1", "_2"))
@@ -229,7 +229,7 @@ class Arms:
         apart = both.groupby("rate")["value"].transform(lambda values: (values != 0).any())
         both = both[apart.astype(bool)]  # arms share the runs without corruption
         if both.empty:
-            return Measured()
+            return MeasuredClaim()
         curve = self.published() if self.published else None
         by_rate = {
             float(str(rate)): effect_of_mean(part["value"].tolist(), confidence, self.unit)
@@ -247,12 +247,12 @@ class Arms:
             return float(np.mean(published)) if published else math.nan
 
         whole = published_mean(by_rate if self.averaged else [max(by_rate)])
-        return Measured(
+        return MeasuredClaim(
             effect, self.share * abs(whole), whole,
             first=float(chosen["value_1"].mean()), last=float(chosen["value_2"].mean()),
             at=tuple(by_rate) if self.averaged else (max(by_rate),),
             rates={
-                rate: Part(each, self.share * abs(published_mean([rate])))
+                rate: PartEffect(each, self.share * abs(published_mean([rate])))
                 for rate, each in by_rate.items()
             },
         )  # fmt: skip
@@ -264,10 +264,10 @@ class Every:
 
     parts: Mapping[str, Measure]
 
-    def __call__(self, tables: Tables, confidence: float) -> Measured:
+    def __call__(self, tables: Tables, confidence: float) -> MeasuredClaim:
         """Return the measurement of every part."""
         parts = {name: measure(tables, confidence) for name, measure in self.parts.items()}
-        return Measured(parts=parts) if parts else Measured()
+        return MeasuredClaim(parts=parts) if parts else MeasuredClaim()
 
 
 @dataclass(frozen=True)
@@ -279,13 +279,13 @@ class Level:
     unit: str = "seed"
     published: float = math.nan
 
-    def __call__(self, tables: Tables, confidence: float) -> Measured:
+    def __call__(self, tables: Tables, confidence: float) -> MeasuredClaim:
         """Return the mean; the values of a replicate at several rates are averaged first."""
         series = self.select(tables).dropna(subset=["value"])
         if self.rate is not None:
             series = series[series["rate"] == self.rate]
         values = series.groupby("seed", dropna=False)["value"].mean()
-        return Measured(
+        return MeasuredClaim(
             effect_of_mean(values.tolist(), confidence, self.unit), published=self.published
         )
 
@@ -297,16 +297,16 @@ class Trend:
     select: Select
     unit: str = "seed"
 
-    def __call__(self, tables: Tables, confidence: float) -> Measured:
+    def __call__(self, tables: Tables, confidence: float) -> MeasuredClaim:
         """Return ρ with its two-sided p value; `n` counts the replicates."""
         series = self.select(tables).dropna(subset=["value"])
         found = trend(series["rate"].tolist(), series["value"].tolist(), series["seed"].tolist())
         effect = unknown_effect(found.rho, found.blocks, self.unit)
-        return Measured(replace(effect, p=found.p))
+        return MeasuredClaim(replace(effect, p=found.p))
 
 
-def share_of(held: int, of: int, unit: str = "run") -> Measured:
+def share_of(held: int, of: int, unit: str = "run") -> MeasuredClaim:
     """Return the share of cases that do as claimed, for the rule ``count``."""
     if not of:
-        return Measured()
-    return Measured(unknown_effect(held / of, of, unit))
+        return MeasuredClaim()
+    return MeasuredClaim(unknown_effect(held / of, of, unit))

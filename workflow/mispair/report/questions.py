@@ -39,7 +39,7 @@ class Question:
     claims : tuple of str
         Keys of the claims on it, the lead claim first.
     figure : str
-        Name of the small figure next to the answer (`mispair.report.study.Figure.small`).
+        Name of the small figure next to the answer (`mispair.report.studies.Figure.small`).
     numbers : callable
         Further numbers for its sentences.
     folded : bool

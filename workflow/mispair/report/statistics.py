@@ -124,7 +124,7 @@ class Effect:
 
 
 @dataclass(frozen=True)
-class Trend:
+class TrendTest:
     """A monotone trend: mean rank correlation within blocks, and one permutation p each way."""
 
     rho: float
@@ -281,7 +281,9 @@ def mean_interval(values: Sequence[float], confidence: float = 0.95) -> Interval
     return Interval(effect.value, effect.low, effect.high, effect.n)
 
 
-def trend(x: Sequence[float], y: Sequence[float], blocks: Sequence[object] | None = None) -> Trend:
+def trend(
+    x: Sequence[float], y: Sequence[float], blocks: Sequence[object] | None = None
+) -> TrendTest:
     """Test whether y rises or falls with x within blocks, by permutation.
 
     The statistic is the mean over blocks of Spearman's rank correlation. Under the null
@@ -313,7 +315,7 @@ def trend(x: Sequence[float], y: Sequence[float], blocks: Sequence[object] | Non
         if len(points) >= 3 and len(np.unique(points[:, 0])) > 1:
             pairs.append((_unit_ranks(points[:, 0]), _unit_ranks(points[:, 1])))
     if not pairs:
-        return Trend(math.nan, math.nan, math.nan, 0, 0)
+        return TrendTest(math.nan, math.nan, math.nan, 0, 0)
     observed = float(np.mean([a @ b for a, b in pairs]))
     number = math.prod(math.factorial(len(a)) for a, _ in pairs)
     exact = number <= PERMUTATIONS
@@ -322,7 +324,7 @@ def trend(x: Sequence[float], y: Sequence[float], blocks: Sequence[object] | Non
     rising = int((null >= observed - 1e-9).sum()) + itself
     falling = int((null <= observed + 1e-9).sum()) + itself
     total = len(null) + itself
-    return Trend(
+    return TrendTest(
         observed, rising / total, falling / total, sum(len(a) for a, _ in pairs), len(pairs)
     )
 

@@ -2,7 +2,127 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import groupby
+from typing import TYPE_CHECKING, Any
+
+from mispair.simulation.conditions import Condition, refuse
+
+if TYPE_CHECKING:
+    from mispair.simulation.settings import Settings
+
+
+# The jobs of the study: which trials of which condition, at which C_s, on which training data.
+
+FIGURE_1 = ("raw", "filtered")
+ARMS = (
+    "raw", "filtered", "replace-all", "high-quality-only", "generated-only", "random-decoder",
+    "filtered-2", "filtered-3",
+)  # fmt: skip
+"""Arms by their training data, in the order in which a job names them; the oracle is raw at 0."""
+LONGER = "longer"
+"""Not an arm: the trainings of raw and filtered continue after their end, for theorem 4.1."""
+INDEPENDENT_OF_C_S = ("raw", "high-quality-only")
+"""Arms that every C_s is compared with: raw at C_s = 0 is the oracle."""
+
+
+@dataclass(frozen=True)
+class SimulationJob:
+    """Some trials of one condition at some C_s, on the training data of each of the arms."""
+
+    condition: str
+    spurious_probabilities: tuple[float, ...]
+    trials: range
+    arms: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class _Request:
+    """The runs that one key of the configuration requests: first trials, some arms, some C_s."""
+
+    key: str
+    probabilities: Iterable[float]
+    trials: int
+    arms: Iterable[str]
+
+
+def jobs(settings: Settings, conditions: dict[str, Condition]) -> list[SimulationJob]:
+    """Return the jobs of a configuration, with each trial, C_s and arm once.
+
+    A job has at most `trials_per_job` trials at `probabilities_per_job` C_s, all on the same arms.
+    A C_s that only the arms or the bridge name is run in the base condition too, as a comparison.
+
+    Raises
+    ------
+    UserError
+        If a C_s is outside the range of a condition's model of misalignment, or a key requests
+        more trials than there are.
+    """
+    planned: list[SimulationJob] = []
+    problems: dict[str, list[str]] = {}
+    for key in ("arms_trials", "bridge_trials", "literal_trials"):
+        if (number := getattr(settings, key)) > settings.trials:
+            problems[f"simulate.{key}: {number} are more than the {settings.trials} trials"] = []
+    if settings.scaling_longer_trials > settings.scaling_trials > 0:
+        problems[
+            f"simulate.scaling_longer_trials: {settings.scaling_longer_trials} are more than the "
+            f"{settings.scaling_trials} scaling_trials"
+        ] = []
+    for condition in conditions.values():
+        arms_of: dict[float, dict[int, set[str]]] = {}
+        for request in _requests(settings, condition):
+            for probability in request.probabilities if request.trials else ():
+                reason = condition.study.refuse_spurious_probability(probability)
+                if reason:
+                    problems.setdefault(f"simulate.{request.key}: {reason}", []).append(
+                        condition.name
+                    )
+                for trial in range(request.trials):
+                    arms = arms_of.setdefault(probability, {}).setdefault(trial, set())
+                    arms.update(request.arms)
+        alike: dict[tuple[range, tuple[str, ...]], list[float]] = {}
+        for probability, trials in arms_of.items():
+            for chunk in _chunks(trials, settings.trials_per_job):
+                alike.setdefault(chunk, []).append(probability)
+        size = settings.probabilities_per_job
+        planned += [
+            SimulationJob(condition.name, tuple(every[first : first + size]), trials, arms)
+            for (trials, arms), every in alike.items()
+            for first in range(0, len(every), size)
+        ]
+    refuse(problems)
+    return planned
+
+
+def _requests(settings: Settings, condition: Condition) -> Iterator[_Request]:
+    s, kind = settings, condition.kind
+    if kind == "base" or (kind == "preset" and s.compare_presets):
+        yield _Request("spurious_probabilities", s.spurious_probabilities, s.trials, FIGURE_1)
+    if kind == "grid":
+        yield _Request("grid_probability", [s.grid_probability], s.grid_trials, FIGURE_1)
+    elif kind == "scaling":
+        at = [s.scaling_probability]
+        yield _Request("scaling_probability", at, s.scaling_trials, FIGURE_1)
+        yield _Request("scaling_probability", at, s.scaling_longer_trials, (*FIGURE_1, LONGER))
+    elif kind != "literal":
+        yield _Request("bridge_probabilities", s.bridge_probabilities, s.bridge_trials, FIGURE_1)
+    if kind in ("base", "literal"):
+        at = [s.literal_probability]
+        yield _Request("literal_probability", at, s.literal_trials, FIGURE_1)
+    if kind == "base":
+        with_every_arm = set(ARMS) - set(INDEPENDENT_OF_C_S) | {"raw"}
+        yield _Request("arms_probabilities", s.arms_probabilities, s.arms_trials, with_every_arm)
+        yield _Request("arms_trials", [0.0], s.arms_trials, INDEPENDENT_OF_C_S)
+
+
+def _chunks(trials: dict[int, set[str]], size: int) -> Iterator[tuple[range, tuple[str, ...]]]:
+    """Cut trials 0, 1, ... into jobs: at every multiple of `size`, and where the arms change."""
+    cuts = groupby(sorted(trials), lambda trial: (trial // size, trials[trial]))
+    for (_, arms_of), chunk in cuts:
+        first, *following = chunk
+        arms = tuple(arm for arm in (*ARMS, LONGER) if arm in arms_of)
+        yield range(first, first + 1 + len(following)), arms
 
 
 def results(dag: Any) -> list[str]:

@@ -11,10 +11,9 @@ import numpy as np
 from torch import Tensor
 
 from mispair.simulation import metrics
-from mispair.simulation.embedding import tsne
-from mispair.simulation.mixing import mixing
+from mispair.simulation.metrics import mixing, tsne
 from mispair.simulation.sampling.data import Dictionaries
-from mispair.simulation.sampling.draws import Draws
+from mispair.simulation.sampling.draws import TrialDraws
 from mispair.simulation.sampling.held_out import TestSet, draw_test_set
 from mispair.simulation.sampling.inputs import Dense
 from mispair.simulation.study import PRESETS, Study
@@ -48,7 +47,7 @@ class Examiner:
     """
 
     study: Study
-    draws: Draws
+    draws: TrialDraws
     dictionaries: Dictionaries
     spurious: Tensor
 

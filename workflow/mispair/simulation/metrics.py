@@ -9,6 +9,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from mispair.simulation.presets import AT_LEAST
+
 HISTOGRAM_BINS = 50
 
 
@@ -145,3 +147,108 @@ def histogram(cosines: np.ndarray) -> np.ndarray:
 
 def _unit(vectors: Tensor) -> Tensor:
     return torch.nn.functional.normalize(vectors, dim=1)
+
+
+# Which features neuron pairs learn together (Theorems 4.2 and 4.4).
+#
+# The theorems write both halves of a neuron pair with the same coefficients (Eqs. 12 and 14)::
+#
+#     w_i = Σ_j α_ij M_j + r_i,    v_i = Σ_j α_ij H_j + s_i,
+#
+# over the two features of a spurious pair on raw data, and over one feature on filtered data.
+# Given the features, |r_i|² + |s_i|² is least for α_ij = (<w_i, M_j> + <v_i, H_j>) / 2, and each
+# term then explains 2 α_ij² of |w_i|² + |v_i|², because the dictionaries are orthonormal.
+
+
+def mixing(
+    image_weights: Tensor,
+    text_weights: Tensor,
+    image_rows: Tensor,
+    text_rows: Tensor,
+    spurious: Tensor,
+) -> dict[str, float]:
+    """Return what neuron pairs have learned by their two largest |α|, by metric.
+
+    Neurons w_i and v_i are (m, d1); `image_rows` and `text_rows` are Mᵀ and Hᵀ (d, d1) with
+    orthonormal rows. `spurious` (d, d) is true where j' (column) is in the spurious set of j (row).
+    Either direction makes {j, j'} a spurious pair; the diagonal is ignored.
+
+    Returns
+    -------
+    dict of str to float
+        Shares of |w_i|² + |v_i|² are means over neuron pairs; one of zeros explains nothing (shares
+        0, residuals 1).
+
+        ``alpha_share``, ``second_alpha_share``
+            2 α² of the first and of the second feature: 1 and 0 for a purified neuron pair without
+            residual, 1/2 and 1/2 for an even mixture.
+        ``residual_share``
+            |r_i|² + |s_i|² after both terms are subtracted (Eq. 12).
+        ``residual_share_pure``
+            The same after only the first term is subtracted (Eq. 14).
+        ``mixed_neurons``
+            Share of mixed neuron pairs: the second |α| is at least `AT_LEAST` of the first, and the
+            two features are spuriously correlated. A random neuron pair nearly always has the first
+            property. The share for untrained encoders is thus the share of spurious pairs among all
+            pairs of features. NaN if there are no spurious pairs.
+        ``mixed_pairs_covered``
+            Share of spuriously correlated pairs {j, j'} that some neuron pair mixes; 1 by the last
+            sentence of Theorem 4.2. NaN if there are no such pairs.
+    """
+    alphas = (projections(image_weights, image_rows) + projections(text_weights, text_rows)) / 2
+    features = np.argsort(-np.abs(alphas), axis=1, kind="stable")[:, :2]
+    alphas = np.take_along_axis(alphas, features, axis=1)
+    energy = _energies(image_weights) + _energies(text_weights)
+    shares = 2 * alphas**2 / np.where(energy > 0, energy, 1)[:, None]
+    either = spurious.bool().cpu().numpy()
+    pairs = (either | either.T) & ~np.eye(len(either), dtype=bool)
+    first, second = np.abs(alphas).T
+    mixed = (first > 0) & (second >= AT_LEAST * first) & pairs[features[:, 0], features[:, 1]]
+    covered = np.zeros_like(pairs)
+    covered[features[mixed, 0], features[mixed, 1]] = True
+    covered |= covered.T
+    return {
+        "alpha_share": float(shares[:, 0].mean()),
+        "second_alpha_share": float(shares[:, 1].mean()),
+        "residual_share": float((1 - shares.sum(axis=1)).mean()),
+        "residual_share_pure": float((1 - shares[:, 0]).mean()),
+        "mixed_neurons": float(mixed.mean()) if pairs.any() else float("nan"),
+        "mixed_pairs_covered": float(covered.sum() / pairs.sum()) if pairs.any() else float("nan"),
+    }
+
+
+def _energies(weights: Tensor) -> np.ndarray:
+    return weights.double().square().sum(dim=1).cpu().numpy()
+
+
+# Maps of features onto the plane (figure 5).
+
+PERPLEXITY = 30.0
+
+
+def tsne(features: np.ndarray, seed: int) -> np.ndarray:
+    """Embed features (n, m) in the plane by t-SNE, as coordinates (n, 2).
+
+    t-SNE starts from the principal components, with perplexity `PERPLEXITY` or a third of the
+    number of other vectors if that is less. The scale of the features does not matter. The
+    coordinates show only which vectors are neighbours; all are 0 if all vectors are the same, as
+    those of silenced encoders are. The result repeats exactly on one thread.
+
+    Raises
+    ------
+    ValueError
+        If a feature is not finite.
+    """
+    features = np.asarray(features, dtype=np.float64)
+    if not np.isfinite(features).all():
+        raise ValueError("features hold NaN or infinite values")
+    spread = features - features[0]
+    largest = np.abs(spread).max()
+    if largest == 0:
+        return np.zeros((len(features), 2))
+    perplexity = min(PERPLEXITY, (len(features) - 1) / 3)
+    from sklearn.manifold import TSNE  # takes a second, and jobs without a map do not need it
+
+    model = TSNE(n_components=2, perplexity=perplexity, init="pca", random_state=seed)
+    # Rescale, because t-SNE's start divides by a spread that underflows for tiny features.
+    return model.fit_transform(spread / largest).astype(np.float64)

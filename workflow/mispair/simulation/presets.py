@@ -3,13 +3,19 @@
 Section 5.1 gives the sizes, noise, optimiser and test, Eq. 1 the loss, Eqs. 2 and 3 the encoders,
 Eq. 7 the decoder's loss, section 2.1 the stages. `UNSTATED` lists what the text leaves open, states
 twice, or states so that training fails; those numbers are chosen here, or are as-run's.
-`mispair.simulation.literal` has the statements themselves. The numbers of preset ``as-run`` are
+`mispair.simulation.conditions` has the statements themselves. The numbers of preset ``as-run`` are
 the defaults of `mispair.simulation.study.Study`.
 """
 
 from __future__ import annotations
 
 from typing import Any
+
+# Numbers of definitions that both the measurement and the report name.
+
+AT_LEAST = 0.5
+"""A neuron pair mixes two features if its second |α| is at least this share of its first."""
+
 
 AS_WRITTEN: dict[str, Any] = {
     "latent_values": "signed",

@@ -20,12 +20,17 @@ from mispair.core.progress import Progress
 from mispair.core.provenance import fingerprint
 from mispair.core.resume import Keeper
 from mispair.simulation.measure import Row, rows_of
-from mispair.simulation.sampling.draws import Draws
+from mispair.simulation.sampling.draws import TrialDraws
 from mispair.simulation.study import Study
 from mispair.simulation.training.encoder import Diverged, Encoders, Silenced
-from mispair.simulation.training.training import Outcome, Plan, Trained, train_side_by_side
+from mispair.simulation.training.training import (
+    Outcome,
+    Trained,
+    TrainingLength,
+    train_side_by_side,
+)
 from mispair.simulation.training.transformer import TransformerEncoders, train_transformer
-from mispair.simulation.trial import ROUND, Training, Trial, WatchingKeeper, before
+from mispair.simulation.trial import ROUND, PreparedTraining, Trial, WatchingKeeper, before
 
 log = logging.getLogger(__name__)
 
@@ -103,7 +108,7 @@ def run_trials(
 
     def run(which: Which) -> RowsOfTrials:
         group = [
-            Trial(study, probability, Draws(study.seed, trial, device, dtype))
+            Trial(study, probability, TrialDraws(study.seed, trial, device, dtype))
             for probability, trial in which
         ]
         Runner(group, arms, keepers).run()
@@ -178,8 +183,8 @@ class Runner:
             if arm in trial.trained:
                 trial.rows[arm] += trial.captions(arm).rows
 
-    def _train(self, arm: str, trainings: Sequence[tuple[Trial, Training]]) -> None:
-        by_length: dict[tuple[int, int, bool], list[tuple[Trial, Training]]] = {}
+    def _train(self, arm: str, trainings: Sequence[tuple[Trial, PreparedTraining]]) -> None:
+        by_length: dict[tuple[int, int, bool], list[tuple[Trial, PreparedTraining]]] = {}
         for trial, training in trainings:
             plan = training.plan
             length = plan.epochs, plan.steps_per_epoch, plan.holds_thresholds
@@ -201,7 +206,7 @@ class Runner:
                     _mark(trial, arm, outcome, "training")
 
     def _outcomes(
-        self, arm: str, group: Sequence[tuple[Trial, Training]], plan: Plan
+        self, arm: str, group: Sequence[tuple[Trial, PreparedTraining]], plan: TrainingLength
     ) -> list[Outcome]:
         """Train a group side by side, or transformers one after the other."""
         stacked = all(isinstance(training.start, Encoders) for _, training in group)
@@ -211,7 +216,7 @@ class Runner:
         ]
 
     def _train_stack(
-        self, arm: str, group: Sequence[tuple[Trial, Training]], plan: Plan
+        self, arm: str, group: Sequence[tuple[Trial, PreparedTraining]], plan: TrainingLength
     ) -> list[Outcome]:
         trials, sources = [trial for trial, _ in group], [training.source for _, training in group]
         cells = [(trial.spurious_probability, trial.draws.trial) for trial in trials]
@@ -236,7 +241,9 @@ class Runner:
             watches = [trial.watch for trial in watching]
             return train_side_by_side(one_layer, sources, plan, watches, keeper, progress.reach)
 
-    def _measure(self, trial: Trial, arm: str, training: Training, trained: Trained) -> list[Row]:
+    def _measure(
+        self, trial: Trial, arm: str, training: PreparedTraining, trained: Trained
+    ) -> list[Row]:
         examiner, study, encoders = trial.examiner, trial.study, trained.encoders
         rows = [*examiner.figure1(encoders), *examiner.protocols(encoders)]
         if isinstance(encoders, Encoders):
@@ -256,7 +263,9 @@ class Runner:
                 rows += examiner.embedding(encoders)
         return rows
 
-    def _loss_gap(self, trial: Trial, arm: str, training: Training, trained: Trained) -> list[Row]:
+    def _loss_gap(
+        self, trial: Trial, arm: str, training: PreparedTraining, trained: Trained
+    ) -> list[Row]:
         """Continue the run with its thresholds held, and compare with the lower of both losses."""
         if trial.study.longer_steps == 0:
             return []

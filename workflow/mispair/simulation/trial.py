@@ -15,23 +15,29 @@ import torch
 from torch import Tensor
 
 from mispair.core.resume import Keeper
-from mispair.simulation.caption_statistics import caption_statistics, decode, sample_captions, scale
-from mispair.simulation.dynamics import alignments_after, alignments_as_printed, trajectory_errors
 from mispair.simulation.measure import AnyEncoders, Examiner, Row, rows_of
 from mispair.simulation.sampling.data import (
+    FixedSample,
     Population,
-    Sample,
     draw_dictionaries,
     draw_high_quality,
     draw_low_quality,
     first_axes,
     joined,
 )
-from mispair.simulation.sampling.draws import Draws
-from mispair.simulation.sampling.inputs import Source
-from mispair.simulation.sampling.misalignment import cross_moment, draw_spurious_sets
+from mispair.simulation.sampling.draws import TrialDraws, cross_moment, draw_spurious_sets
+from mispair.simulation.sampling.inputs import BatchSource
 from mispair.simulation.sampling.sources import FixedSource, FreshSource, MixedSource
 from mispair.simulation.study import Study
+from mispair.simulation.theory import (
+    alignments_after,
+    alignments_as_printed,
+    caption_statistics,
+    decode,
+    sample_captions,
+    scale,
+    trajectory_errors,
+)
 from mispair.simulation.training.decoder import (
     Decoder,
     fit_decoder,
@@ -40,7 +46,7 @@ from mispair.simulation.training.decoder import (
 )
 from mispair.simulation.training.encoder import Encoders, draw_encoders
 from mispair.simulation.training.filtering import compare, only, replaced_sample, shares
-from mispair.simulation.training.training import Plan, Trained
+from mispair.simulation.training.training import Trained, TrainingLength
 from mispair.simulation.training.transformer import TransformerEncoders, draw_transformers
 
 ROUND = "filtered-"
@@ -54,12 +60,12 @@ PAIRED_UP = ("partner", "independent")
 
 
 @dataclass(frozen=True)
-class Training:
+class PreparedTraining:
     """A prepared training: its start, its pairs, and its plan."""
 
     start: AnyEncoders
-    source: Source
-    plan: Plan
+    source: BatchSource
+    plan: TrainingLength
 
 
 @dataclass(frozen=True)
@@ -97,7 +103,7 @@ class Trial:
 
     study: Study
     spurious_probability: float
-    draws: Draws
+    draws: TrialDraws
     rows: dict[str, list[Row]] = field(default_factory=dict)
     trained: dict[str, Trained] = field(default_factory=dict)
     watched: list[tuple[int, Tensor, Tensor]] = field(default_factory=list)
@@ -116,42 +122,42 @@ class Trial:
         )
 
     @cached_property
-    def high_quality(self) -> Sample:
+    def high_quality(self) -> FixedSample:
         """S_h."""
         return draw_high_quality(self.population)
 
     @cached_property
-    def low_quality(self) -> Sample:
+    def low_quality(self) -> FixedSample:
         """S_w; with fresh data, the pairs that S3 filters."""
         return draw_low_quality(self.population)
 
     # S1 and S4 ----------------------------------------------------------------------------------
 
-    def pretraining(self) -> Training:
+    def pretraining(self) -> PreparedTraining:
         """Prepare S1 on raw pairs."""
         study = self.study
-        source: Source
+        source: BatchSource
         if study.data == "fixed":
             source = self._fixed(self._with_high_quality(self.low_quality), "raw")
         elif study.pretrain_on_high_quality:
             source = self._mixed(self.high_quality, "raw", with_raw=True)
         else:
             source = FreshSource(self.population, "raw")
-        return Training(self._start("raw"), source, self._plan(study.epochs))
+        return PreparedTraining(self._start("raw"), source, self._plan(study.epochs))
 
-    def pretraining_on_high_quality(self) -> Training:
+    def pretraining_on_high_quality(self) -> PreparedTraining:
         """Prepare S1 on S_h alone, for as many steps as on raw pairs."""
         source = self._fixed([self.high_quality], "raw")
-        return Training(self._start("raw"), source, self._plan(self.study.epochs))
+        return PreparedTraining(self._start("raw"), source, self._plan(self.study.epochs))
 
-    def retraining(self, arm: str) -> Training:
+    def retraining(self, arm: str) -> PreparedTraining:
         """Prepare S4 on the pairs that S2 and S3 make for an arm."""
         study, captions = self.study, self.captions(arm)
         everything = torch.ones_like(captions.replaced)
         replaced = everything if arm == "replace-all" else captions.replaced
         sample = replaced_sample(self.low_quality, captions.hidden, captions.decoder, replaced)
         plan = self._plan(study.retrain_epochs)
-        source: Source
+        source: BatchSource
         if arm == "generated-only":
             source = self._fixed([self.high_quality, only(sample, replaced)], "filtered")
         elif study.data == "fixed":
@@ -162,21 +168,21 @@ class Trial:
             with_raw = study.retrain_with_raw and captions.enough
             source = self._mixed(fixed, "filtered", with_raw)
         if not captions.enough and arm != "generated-only":
-            plan = Plan(study, study.retrain_epochs_filtered_only, source.steps_per_epoch)
+            plan = TrainingLength(study, study.retrain_epochs_filtered_only, source.steps_per_epoch)
         if study.retrain_weights == "continued":
             start: AnyEncoders = self.trained["raw"].encoders
             plan = replace(plan, holds_thresholds=True)
         else:
             start = self._start("filtered" if study.retrain_weights == "fresh" else "raw")
-        return Training(start, source, plan)
+        return PreparedTraining(start, source, plan)
 
-    def longer(self, training: Training, trained: Trained) -> Training:
+    def longer(self, training: PreparedTraining, trained: Trained) -> PreparedTraining:
         """Prepare to continue a training, to see how low its loss can get (Theorem 4.1)."""
         epochs = -(-self.study.longer_steps // self.study.steps_per_epoch)
         plan = replace(self._plan(epochs), holds_thresholds=True)
-        return Training(trained.encoders, training.source, plan)
+        return PreparedTraining(trained.encoders, training.source, plan)
 
-    def loss(self, encoders: AnyEncoders, source: Source) -> float:
+    def loss(self, encoders: AnyEncoders, source: BatchSource) -> float:
         """Return the mean loss over the batches of the first epoch, without the penalty."""
         study = self.study
         loss, total = self._plan(1).loss, 0.0
@@ -190,16 +196,16 @@ class Trial:
         draw = draw_transformers if self.study.encoder == "transformer" else draw_encoders
         return draw(self.draws, name, self.study)
 
-    def _plan(self, epochs: int) -> Plan:
-        return Plan(self.study, epochs, self.study.steps_per_epoch)
+    def _plan(self, epochs: int) -> TrainingLength:
+        return TrainingLength(self.study, epochs, self.study.steps_per_epoch)
 
-    def _with_high_quality(self, sample: Sample) -> list[Sample]:
+    def _with_high_quality(self, sample: FixedSample) -> list[FixedSample]:
         return [self.high_quality, sample] if self.study.pretrain_on_high_quality else [sample]
 
-    def _fixed(self, samples: list[Sample], name: str) -> FixedSource:
+    def _fixed(self, samples: list[FixedSample], name: str) -> FixedSource:
         return FixedSource(self.draws, name, samples, self.study)
 
-    def _mixed(self, fixed: Sample, name: str, with_raw: bool) -> MixedSource:
+    def _mixed(self, fixed: FixedSample, name: str, with_raw: bool) -> MixedSource:
         capacity = self.study.steps_per_epoch * self.study.batch_size
         raw = max(0, capacity - len(fixed)) if with_raw else 0
         return MixedSource(self.population, name, fixed, raw)

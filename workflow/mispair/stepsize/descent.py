@@ -10,17 +10,9 @@ from numpy.typing import NDArray
 from scipy.special import expit
 
 from mispair.core.resume import Keeper
-from mispair.stepsize.activations import Activation
 from mispair.stepsize.data_sets import DataSet
-from mispair.stepsize.networks import Networks
-from mispair.stepsize.stepping import (
-    Report,
-    State,
-    first_state,
-    loaded,
-    steps_from,
-    stop_diverged,
-)
+from mispair.stepsize.networks import Activation, Networks
+from mispair.stepsize.stepping import Report, State, first_state, loaded, steps_from, stop_diverged
 
 Array = NDArray[np.float64]
 
@@ -31,7 +23,7 @@ Look = Callable[[Array], Array]
 
 
 @dataclass(frozen=True)
-class Stack:
+class RunStack:
     """Runs on the same data with the same activation and width.
 
     Attributes
@@ -41,7 +33,7 @@ class Stack:
     start : ndarray (R, m, d)
         The first weights.
     direction : ndarray (d,), optional
-        w* of `mispair.stepsize.separation`, along which the weights are followed.
+        w* of `mispair.stepsize.theory`, along which the weights are followed.
     """
 
     data: DataSet
@@ -91,7 +83,7 @@ class Curves:
 
 
 def descend(
-    stack: Stack,
+    stack: RunStack,
     steps: int,
     look: Look | None = None,
     look_at: Sequence[int] = (),
@@ -142,7 +134,7 @@ def descend(
 
 
 def _step(
-    stack: Stack, networks: Networks, state: State, block: slice, t: int, moves: bool
+    stack: RunStack, networks: Networks, state: State, block: slice, t: int, moves: bool
 ) -> None:
     """Log some runs at step t, and update their weights if `moves` is true."""
     weights, labels = state["weights"][block], stack.data.labels
@@ -162,7 +154,7 @@ def _step(
         weights += pull(rates * doubts * labels)
 
 
-def accuracy(stack: Stack, weights: Array) -> Array:
+def accuracy(stack: RunStack, weights: Array) -> Array:
     """Return the share (R,) of test points that the networks (R, m, d) classify correctly."""
     networks = Networks(stack.data.test_points, stack.activation, stack.width)
     shares = [

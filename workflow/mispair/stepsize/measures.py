@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mispair.stepsize.descent import Curves, Stack
-from mispair.stepsize.phases import Phases, first_below, phase_columns, phases
+from mispair.stepsize.descent import Curves, RunStack
+from mispair.stepsize.stepping import RunPhases, first_below, phase_columns, phases
 from mispair.stepsize.theory import (
     Margins,
     average_potential_bound,
@@ -54,7 +54,7 @@ class Run:
         Share of test points that are classified correctly at the end; NaN without a test set.
     """
 
-    stack: Stack
+    stack: RunStack
     index: int
     curves: Curves
     keys: Row
@@ -99,7 +99,7 @@ class Run:
         return self.separable * (1 - BELOW_MARGIN)
 
     @cached_property
-    def phases(self) -> Phases:
+    def phases(self) -> RunPhases:
         """Its two phases."""
         return phases(self.risk)
 

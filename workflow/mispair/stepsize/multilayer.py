@@ -13,16 +13,17 @@ from torch.nn import functional
 
 from mispair.core.resume import Keeper
 from mispair.stepsize.data_sets import DataSet
-from mispair.stepsize.phases import phase_columns, phases
 from mispair.stepsize.stepping import (
     Report,
     State,
     first_state,
+    kept_steps,
     loaded,
+    phase_columns,
+    phases,
     steps_from,
     stop_diverged,
 )
-from mispair.stepsize.thinning import kept_steps
 
 Row = dict[str, Any]
 Array = NDArray[np.float64]

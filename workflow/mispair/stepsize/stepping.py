@@ -2,13 +2,33 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mispair.core.resume import Keeper
+
+# Steps of a long run that are kept: all early ones, later ones evenly on a log scale.
+
+
+def kept_steps(steps: int, points: int, first: int = 0) -> NDArray[np.int64]:
+    """Return distinct steps from 0 to `steps`, both among them.
+
+    These are all steps up to `first`, and at most `points` more on a log scale.
+
+    Examples
+    --------
+    >>> kept_steps(1000, 4).tolist(), kept_steps(100, 2, first=2).tolist()
+    ([0, 1, 10, 100, 1000], [0, 1, 2, 100])
+    """
+    spread = np.rint(np.geomspace(1, steps, points)).astype(np.int64)
+    early = np.arange(min(first, steps) + 1)
+    return np.unique(np.concatenate([[0], early, spread]))
+
 
 State = dict[str, NDArray[Any]]
 """The state of a descent, updated in place: ``step``, the weights, the stepsizes ``rates`` (R,),
@@ -68,3 +88,68 @@ def stop_diverged(state: State, t: int, curves: tuple[str, ...]) -> NDArray[np.b
     for name in curves:
         state[name][t, stopped & ~lost] = np.nan
     return stopped
+
+
+# The end of a run's oscillation, and its risk until then.
+
+Array = NDArray[np.float64]
+
+RISE = 1e-12
+"""Smallest relative rise of the risk in one step that counts; less is rounding."""
+LATE = 0.99
+"""Share of the steps after which a last rise leaves open whether the run settles."""
+
+
+@dataclass(frozen=True)
+class RunPhases:
+    """The two phases of a run.
+
+    Attributes
+    ----------
+    rises : int
+        Steps at which the risk rose.
+    transition : int
+        First step from which the risk never rises again; 0 if it never rises.
+    settled : bool
+        Whether the last rise is clearly before the end, and the run did not diverge.
+    peak : float
+        Largest risk until the transition.
+    lowest_rise : float
+        Lowest risk from which the risk rises; NaN if it never rises.
+    """
+
+    rises: int
+    transition: int
+    settled: bool
+    peak: float
+    lowest_rise: float
+
+
+def phases(risk: Array) -> RunPhases:
+    """Split a curve of the risk (T + 1,); what follows a divergence is NaN."""
+    finite = risk[np.isfinite(risk)]
+    steps = len(risk) - 1
+    rose = np.flatnonzero(np.diff(finite) > RISE * finite[:-1])
+    transition = int(rose[-1]) + 1 if len(rose) else 0
+    whole = len(finite) == len(risk) and finite[-1] <= finite.max()
+    return RunPhases(
+        len(rose),
+        transition,
+        bool(whole and transition <= LATE * steps),
+        float(finite[: transition + 1].max()) if len(finite) else math.nan,
+        float(finite[rose].min()) if len(rose) else math.nan,
+    )
+
+
+def phase_columns(phase: RunPhases, diverged: int) -> dict[str, Any]:
+    """Return the columns of a run's phases; `diverged` is the step at which it was stopped."""
+    return {
+        "rises": phase.rises, "transition": phase.transition, "settled": int(phase.settled),
+        "diverged": diverged, "peak": phase.peak, "lowest_rise": phase.lowest_rise,
+    }  # fmt: skip
+
+
+def first_below(risk: Array, level: float) -> int:
+    """Return the first step with a risk of at most `level`, or −1."""
+    reached = np.flatnonzero(risk <= level)
+    return int(reached[0]) if len(reached) else -1

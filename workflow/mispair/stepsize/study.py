@@ -10,14 +10,13 @@ from numpy.typing import NDArray
 
 from mispair.core.progress import Progress
 from mispair.core.resume import Keeper
-from mispair.stepsize.activations import ACTIVATIONS
 from mispair.stepsize.data_sets import SEEDED, DataSet, output_signs, start_weights
-from mispair.stepsize.descent import Curves, Look, Stack, accuracy, descend
+from mispair.stepsize.descent import Curves, Look, RunStack, accuracy, descend
 from mispair.stepsize.measures import Run, acceleration, curve_rows, run_row, speedups
-from mispair.stepsize.separation import separation
+from mispair.stepsize.networks import ACTIVATIONS, sharpness
 from mispair.stepsize.settings import Part, TwoLayerSettings
-from mispair.stepsize.sharpness import sharpness
-from mispair.stepsize.thinning import kept_steps
+from mispair.stepsize.stepping import kept_steps
+from mispair.stepsize.theory import separation
 
 Row = dict[str, Any]
 Array = NDArray[np.float64]
@@ -46,7 +45,7 @@ def run_part(
     return rows
 
 
-def stacks(part: Part, make: Callable[[int], DataSet]) -> Iterator[tuple[str, Stack, list[int]]]:
+def stacks(part: Part, make: Callable[[int], DataSet]) -> Iterator[tuple[str, RunStack, list[int]]]:
     """Yield the stacks of a part with a name and the seed of each of their runs.
 
     Runs of the same width and data form a stack. A run's position in its stack changes its numbers
@@ -63,7 +62,7 @@ def stacks(part: Part, make: Callable[[int], DataSet]) -> Iterator[tuple[str, St
             ]
             yield (
                 f"{width}-{seeds[0]}-{seeds[-1]}",
-                Stack(
+                RunStack(
                     data,
                     ACTIVATIONS[activation],
                     np.tile(np.array(ladder), len(seeds)),
@@ -74,7 +73,7 @@ def stacks(part: Part, make: Callable[[int], DataSet]) -> Iterator[tuple[str, St
             )
 
 
-def looks(part: Part, settings: TwoLayerSettings, stack: Stack) -> tuple[list[int], Look]:
+def looks(part: Part, settings: TwoLayerSettings, stack: RunStack) -> tuple[list[int], Look]:
     """Return the steps at which the weights themselves are measured, and the measuring function.
 
     The sharpness at the start belongs to every run: it predicts the onset of oscillation.
@@ -89,7 +88,7 @@ def looks(part: Part, settings: TwoLayerSettings, stack: Stack) -> tuple[list[in
     return at, lambda w: sharpness(stack.data, stack.activation, w)[:, None]
 
 
-def neuron_margins(stack: Stack, weights: Array) -> Array:
+def neuron_margins(stack: RunStack, weights: Array) -> Array:
     """Return min_i y_i a_j φ(<w_j, x_i>) / ‖w_j‖ of each neuron, shape (R, m)."""
     inner = weights @ stack.data.points.T
     signed = output_signs(stack.width)[:, None] * stack.data.labels
@@ -98,7 +97,7 @@ def neuron_margins(stack: Stack, weights: Array) -> Array:
 
 
 def measured(
-    part: Part, settings: TwoLayerSettings, stack: Stack, seeds: Sequence[int], curves: Curves,
+    part: Part, settings: TwoLayerSettings, stack: RunStack, seeds: Sequence[int], curves: Curves,
     look_at: Sequence[int],
 ) -> list[Row]:  # fmt: skip
     """Return the rows of a finished stack."""

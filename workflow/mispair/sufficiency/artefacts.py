@@ -15,10 +15,9 @@ from mispair.core.metrics import Row, write_metrics
 from mispair.sufficiency.encoders import ROWS, UNTRAINED, load_weights
 from mispair.sufficiency.heads import Head, start_head
 from mispair.sufficiency.measures import Setting
-from mispair.sufficiency.names import Arm, Task
-from mispair.sufficiency.settings import Measuring
+from mispair.sufficiency.settings import Arm, Measuring, Task
 from mispair.sufficiency.sizes import refuse_too_large
-from mispair.sufficiency.transformer import Towers
+from mispair.sufficiency.transformer import TreeEncoders
 from mispair.sufficiency.trees import Skeletons
 
 Metadata = dict[str, str]
@@ -89,10 +88,12 @@ def _loaded(module: nn.Module, arrays: dict[str, Any], name: str, device: str) -
     return module.to(device).requires_grad_(False)
 
 
-def read_towers(path: Path, device: str, trained: bool = True) -> tuple[Towers, Metadata]:
+def read_towers(path: Path, device: str, trained: bool = True) -> tuple[TreeEncoders, Metadata]:
     """Read encoders with the weights after training, or before it, for evaluation only."""
     arrays, metadata = read_tensors(path)
-    towers = Towers(*(int(metadata[name]) for name in ("leaves", "symbols", "width", "blocks")))
+    towers = TreeEncoders(
+        *(int(metadata[name]) for name in ("leaves", "symbols", "width", "blocks"))
+    )
     return _loaded(towers, arrays, "trained" if trained else UNTRAINED, device), metadata
 
 

@@ -10,9 +10,17 @@ Results have the shape (batch, nodes, symbols); they are views of such arrays, n
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import reduce
+from itertools import product
 
+import numpy as np
 import torch
 from torch import Tensor
+
+from mispair.core import seeds
+from mispair.sufficiency.sampling import Trees, add_noise, draw_pairs, trees_at
+from mispair.sufficiency.sizes import Size
+from mispair.sufficiency.trees import draw_skeletons
 
 
 @dataclass(frozen=True)
@@ -193,3 +201,134 @@ def prefix_messages(transitions: Tensor, up: Upward) -> list[Tensor]:
             message = transitions[level][parents % branching] @ prefixes[-1]
         prefixes.append(_scaled(left * message))
     return [_batch_first(messages) for messages in prefixes]
+
+
+# The best possible predictor of each task, by belief propagation.
+
+
+def first_leaf(transitions: Tensor) -> Tensor:
+    """Return the distribution of the first leaf given the root: (symbols, symbols)."""
+    return reduce(torch.matmul, transitions[:, 0])
+
+
+def class_probabilities(image_posterior: Tensor, text_transitions: Tensor) -> Tensor:
+    """Return the distribution of the first text leaf given an image: (batch, symbols)."""
+    return image_posterior @ first_leaf(text_transitions)
+
+
+def noisy_evidence(noisy: Tensor, symbols: int, sigma: float) -> Tensor:
+    """Return the log-likelihood of each symbol of a leaf given its noisy reading.
+
+    For readings (batch, leaves) this is a view (batch, leaves, symbols) with the batch contiguous,
+    as belief propagation needs it.
+    """
+    levels = torch.arange(symbols, device=noisy.device, dtype=noisy.dtype)
+    distances = noisy.T.contiguous()[:, None] - levels[:, None]
+    return (-(distances**2) / (2 * sigma**2)).permute(2, 0, 1)
+
+
+def denoise(trees: Trees, noisy: Tensor, text: Tensor | None, sigma: float) -> Tensor:
+    """Return the posterior mean of every image leaf: (batch, leaves).
+
+    Parameters
+    ----------
+    trees : Trees
+        At the flip probabilities that the predictor assumes.
+    noisy : Tensor (batch, leaves)
+        Image with Gaussian noise.
+    text : Tensor of int (batch, leaves), or None
+        The text of the pair; None for a prediction without it.
+    sigma : float
+        Standard deviation of the noise.
+    """
+    symbols = trees.size.symbols
+    logs = noisy_evidence(noisy.to(trees.image.dtype), symbols, sigma)
+    evidence = (logs - logs.amax(dim=-1, keepdim=True)).exp()
+    external = None if text is None else upward(trees.text, text).root
+    beliefs = leaf_beliefs(trees.image, evidence, external)
+    levels = torch.arange(symbols, device=noisy.device, dtype=beliefs.dtype)
+    return (beliefs * levels).sum(dim=-1)
+
+
+def next_words(trees: Trees, text: Tensor, image: Tensor | None) -> Tensor:
+    """Return log-probabilities of the leaves 2, 3, ... of a text given those before.
+
+    Parameters
+    ----------
+    trees : Trees
+        At the flip probabilities that the predictor assumes.
+    text : Tensor of int (batch, leaves)
+        Whole texts; each position is predicted from its past alone.
+    image : Tensor of int (batch, leaves), or None
+        The image of the pair; None for a prediction without it.
+
+    Returns
+    -------
+    Tensor (batch, leaves - 1, symbols)
+        The first leaf, which has no past, is not predicted.
+    """
+    external = None if image is None else upward(trees.image, image).root
+    return from_the_left(trees.text, upward(trees.text, text), external)[-1][:, 1:].log()
+
+
+# Belief propagation checked on trees so small that every configuration can be summed over.
+
+SMALL = Size(2, 2, 3)
+
+
+def table_of(transitions: np.ndarray) -> np.ndarray:
+    """Return P(all leaves | root), (symbols, symbols**leaves), in the order of `product`."""
+    below = np.eye(transitions.shape[-1])
+    for matrices in transitions[::-1]:
+        sides = [matrix @ below for matrix in matrices]
+        below = reduce(lambda a, b: (a[:, :, None] * b[:, None]).reshape(len(a), -1), sides)
+    return below
+
+
+def errors(
+    flip: float, seed: int, sigma: float, dtype: torch.dtype, pairs: int = 50
+) -> dict[str, float]:
+    """Return the largest error of each task's best predictor on a tiny tree.
+
+    The errors are by task: clip (posterior of the root), zsc (class), cdm (mean of a leaf), vlm
+    (next leaf). The `dtype` is that of belief propagation; the sums are in double precision.
+    """
+    skeletons = draw_skeletons(seed, SMALL)
+    trees = trees_at(skeletons, flip, flip, dtype=dtype)
+    draw = seeds.torch_generator(seed, "enumeration")
+    drawn = draw_pairs(trees, pairs, draw)
+    noisy = add_noise(drawn.image, sigma, draw)
+    predicted = next_words(trees, drawn.text, drawn.image).exp()
+    image = upward(trees.image, drawn.image).posterior
+    results = {
+        "clip": image,
+        "zsc": class_probabilities(image, trees.text),
+        "cdm": denoise(trees, noisy, drawn.text, sigma),
+        "vlm": predicted.flatten(1),
+    }
+    every = np.array(list(product(range(SMALL.symbols), repeat=SMALL.leaves)))
+    of_text = table_of(skeletons.text.transitions(flip))
+    of_image = table_of(skeletons.image.transitions(flip))
+    expected: dict[str, list[np.ndarray]] = {task: [] for task in results}
+    for text, picture, reading in zip(
+        drawn.text.numpy(), drawn.image.numpy(), noisy.numpy(), strict=True
+    ):
+        given_text = of_text[:, (every == text).all(axis=1)][:, 0]
+        given_image = of_image[:, (every == picture).all(axis=1)][:, 0]
+        expected["clip"].append(given_image / given_image.sum())
+        chances = given_image @ of_text
+        classes = np.array([chances[every[:, 0] == s].sum() for s in range(SMALL.symbols)])
+        expected["zsc"].append(classes / chances.sum())
+        fits = np.exp(-((reading - every) ** 2).sum(axis=1) / (2 * sigma**2))
+        weights = (given_text @ of_image) * fits
+        expected["cdm"].append(weights @ every / weights.sum())
+        following = []
+        for length in range(1, SMALL.leaves):
+            matching = chances * (every[:, :length] == text[:length]).all(axis=1)
+            next_leaf = [matching[every[:, length] == s].sum() for s in range(SMALL.symbols)]
+            following.append(np.array(next_leaf) / matching.sum())
+        expected["vlm"].append(np.concatenate(following))
+    return {
+        task: float(np.abs(values.double().numpy() - np.array(expected[task])).max())
+        for task, values in results.items()
+    }

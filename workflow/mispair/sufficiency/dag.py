@@ -6,7 +6,7 @@ from itertools import product
 from typing import Any
 
 from mispair.core.files import UserError
-from mispair.sufficiency.names import OF_ENCODERS
+from mispair.sufficiency.settings import OF_ENCODERS
 from mispair.sufficiency.sizes import Size
 
 TREES = "results/sufficiency/{size}/tree~{tree}/trees.safetensors"

@@ -2,19 +2,273 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from mispair.core import seeds
-from mispair.core.training.loop import LossOfStep
-from mispair.sufficiency.contrastive import contrastive_loss
-from mispair.sufficiency.guidance import for_encoder, penalty
+from mispair.core.training import LossOfStep
+from mispair.sufficiency.belief_propagation import (
+    Upward,
+    ancestors,
+    downward,
+    from_the_left,
+    noisy_evidence,
+    prefix_messages,
+    upward,
+)
 from mispair.sufficiency.sampling import Trees, draw_pairs
 from mispair.sufficiency.sizes import Size
-from mispair.sufficiency.transformer import Towers
+from mispair.sufficiency.transformer import TreeEncoders
+
+# The contrastive loss, and how far a similarity is from the best one.
+#
+# In a batch of matched pairs, candidate k of pair i is the other half of pair i + k, modulo the
+# batch: k = 0 is the match, all others are independent draws.
+
+PAIRS = 256
+"""Pairs whose candidates are computed at a time."""
+
+
+def contrastive_loss(image: Tensor, text: Tensor, candidates: int | None = None) -> Tensor:
+    """Return the sum of both directions' cross-entropies, mean over the batch.
+
+    Features are (batch, symbols). Each pair has `candidates` candidates, its match among them;
+    None means the whole batch.
+
+    Raises
+    ------
+    ValueError
+        If there are more candidates than pairs.
+    """
+    if candidates is None:
+        logits = image @ text.mT
+        match = torch.arange(len(logits), device=logits.device)
+        return F.cross_entropy(logits, match) + F.cross_entropy(logits.mT, match)
+    first = torch.zeros(len(image), dtype=torch.long, device=image.device)
+    return F.cross_entropy(with_candidates(image, text, candidates), first) + F.cross_entropy(
+        with_candidates(text, image, candidates), first
+    )
+
+
+def with_candidates(
+    one: Tensor, partners: Tensor, candidates: int, first: int = 0, last: int | None = None
+) -> Tensor:
+    """Return the products of pairs from `first` to `last` with their candidates.
+
+    Candidates of neighbours overlap: one matrix product has those of all pairs, in a band next to
+    its diagonal.
+
+    Parameters
+    ----------
+    one, partners : Tensor (pairs, symbols)
+        One half of each pair, and the other half.
+    candidates : int
+        Of each pair.
+    first, last : int, optional
+        Range of pairs; all by default.
+
+    Returns
+    -------
+    Tensor (last - first, candidates)
+        The match first. It shares memory with the whole product.
+
+    Raises
+    ------
+    ValueError
+        If there are more candidates than pairs.
+    """
+    number = len(partners)
+    if not 2 <= candidates <= number:
+        raise ValueError(
+            f"{candidates} candidates are not between 2 and the {number} pairs to draw them from"
+        )
+    rows = one[first:last]
+    indices = torch.arange(first, first + len(rows) + candidates - 1, device=partners.device)
+    products = rows @ partners[indices % number].mT
+    return products.as_strided((len(rows), candidates), (products.shape[1] + 1, 1))
+
+
+@dataclass(frozen=True)
+class Direction:
+    """The risk of one direction, or the sum of both, pair by pair.
+
+    Attributes
+    ----------
+    model, bayes : Tensor (pairs,)
+        Cross-entropy of the match under the model's similarity and under the best one.
+    divergence : Tensor (pairs,)
+        KL divergence of the model's distribution over candidates from the best one's. Its mean is
+        the excess risk, with less noise.
+    """
+
+    model: Tensor
+    bayes: Tensor
+    divergence: Tensor
+
+
+def compare(
+    image: Tensor, text: Tensor, image_posterior: Tensor, text_posterior: Tensor, candidates: int
+) -> dict[str, Direction]:
+    """Compare the product of features with the log-likelihood ratio.
+
+    Parameters
+    ----------
+    image, text : Tensor (pairs, symbols)
+        Features: only their products count.
+    image_posterior, text_posterior : Tensor (pairs, symbols)
+        The root's posteriors, whose product is the ratio up to a constant.
+    candidates : int
+        Of each pair.
+
+    Returns
+    -------
+    dict of str to Direction
+        ``text_given_image``, ``image_given_text`` and their sum, ``both``.
+    """
+    text_given_image = _direction(image, text, image_posterior, text_posterior, candidates)
+    image_given_text = _direction(text, image, text_posterior, image_posterior, candidates)
+    both = Direction(
+        text_given_image.model + image_given_text.model,
+        text_given_image.bayes + image_given_text.bayes,
+        text_given_image.divergence + image_given_text.divergence,
+    )
+    return {
+        "text_given_image": text_given_image, "image_given_text": image_given_text, "both": both,
+    }  # fmt: skip
+
+
+def _direction(
+    one: Tensor, partners: Tensor, one_posterior: Tensor, other_posterior: Tensor, candidates: int
+) -> Direction:
+    triples: list[tuple[Tensor, Tensor, Tensor]] = []
+    for first in range(0, len(one), PAIRS):
+        block = candidates, first, first + PAIRS
+        model = with_candidates(one, partners, *block).log_softmax(dim=-1)
+        best = with_candidates(one_posterior, other_posterior, *block).log().log_softmax(dim=-1)
+        triples.append((-model[:, 0], -best[:, 0], (best.exp() * (best - model)).sum(dim=-1)))
+    return Direction(*(torch.cat(parts) for parts in zip(*triples, strict=True)))
+
+
+def match_losses(image: Tensor, text: Tensor, candidates: int) -> Tensor:
+    """Return the loss of each pair under posteriors of the root, both directions summed: (pairs,).
+
+    The product of the posteriors given both halves is the likelihood ratio up to a constant.
+    """
+    parts = []
+    for first in range(0, len(image), PAIRS):
+        block = candidates, first, first + PAIRS
+        ratios = [with_candidates(*pair, *block).log() for pair in ((image, text), (text, image))]
+        one, second = (ratio.log_softmax(dim=-1)[:, 0] for ratio in ratios)
+        parts.append(-one - second)
+    return torch.cat(parts)
+
+
+# Targets of guided models: the messages of belief propagation, layer by layer.
+#
+# Messages are logarithms with their largest entry shifted to zero. The targets of a model's first
+# L blocks are the upward messages of its leaves' ancestors, level by level. That of a head's next
+# block is the root given both modalities; those of its last L blocks are the downward messages. At
+# text positions of the next-word head, all of these depend on the past alone. The published code's
+# messages of the heads differ in detail.
+
+SMALLEST = 1e-20
+"""Smallest share of the largest entry that is kept: trees without noise have messages of 0."""
+
+
+def logs(messages: Tensor) -> Tensor:
+    """Return logarithms with the largest entry at zero."""
+    scaled = messages / messages.amax(dim=-1, keepdim=True)
+    return scaled.clamp_min(SMALLEST).log()
+
+
+def _at_leaves(messages: Tensor, leaves: int) -> Tensor:
+    """Repeat the message of each node for all leaves below it: (batch, leaves, symbols)."""
+    return messages.repeat_interleave(leaves // messages.shape[1], dim=1)
+
+
+def _rising(up: Upward, leaves: int) -> list[Tensor]:
+    """Return the upward messages at all leaves: of their parents first, of the root last."""
+    return [_at_leaves(logs(messages), leaves) for messages in reversed(up.likelihoods)]
+
+
+def for_encoder(transitions: Tensor, leaves: Tensor) -> list[Tensor]:
+    """Return the targets of an encoder's first blocks: (batch, leaves, symbols) each."""
+    return _rising(upward(transitions, leaves), leaves.shape[1])
+
+
+def for_denoiser(trees: Trees, noisy: Tensor, text: Tensor, sigma: float) -> list[Tensor]:
+    """Return the targets of a joint denoiser's 2 L + 1 blocks: image positions, then the text's.
+
+    In the blocks of the image's downward messages, the text's positions keep the root.
+    """
+    size = trees.size
+    read = noisy_evidence(noisy, size.symbols, sigma)
+    image = upward(trees.image, (read - read.amax(dim=-1, keepdim=True)).exp())
+    messages = upward(trees.text, text)
+    root = logs(image.root * messages.root)[:, None].expand(-1, size.leaves, -1)
+    rising = zip(_rising(image, size.leaves), _rising(messages, size.leaves), strict=True)
+    targets = [torch.cat(both, dim=1) for both in rising]
+    targets.append(torch.cat([root, root], dim=1))
+    for level, above in enumerate(downward(trees.image, image, messages.root), start=1):
+        likelihood = image.likelihoods[level] if level < size.depth else 1.0
+        falling = _at_leaves(logs(above * likelihood), size.leaves)
+        targets.append(torch.cat([falling, root], dim=1))
+    return targets
+
+
+def for_next_word(trees: Trees, text: Tensor, image: Tensor) -> list[Tensor]:
+    """Return the targets of a joint next-word head's 2 L + 1 blocks: the image's, then words'.
+
+    In the blocks of the downward messages, the image's positions keep their root.
+    """
+    size = trees.size
+    seen, text_messages = upward(trees.image, image), upward(trees.text, text)
+    past = prefix_messages(trees.text, text_messages)
+    kept = logs(seen.root)[:, None].expand(-1, size.leaves, -1)
+    targets = [
+        torch.cat([picture, logs(message[:, :-1])], dim=1)
+        for picture, message in zip(_rising(seen, size.leaves), past, strict=True)
+    ]
+    root = logs(past[-1][:, :-1] * seen.root[:, None])
+    targets.append(torch.cat([kept, root], dim=1))
+    for level, prefix in enumerate(from_the_left(trees.text, text_messages, seen.root), start=1):
+        of_next = ancestors(size.leaves, size.branching, size.depth - level)[1:]
+        targets.append(torch.cat([kept, logs(prefix[:, of_next.to(prefix.device)])], dim=1))
+    return targets
+
+
+def penalty(states: Sequence[Tensor], targets: Sequence[Tensor]) -> Tensor:
+    """Return the squared distance of the states' first channels, summed; mean over the batch.
+
+    States (batch, tokens, width) are those after each block, targets (batch, tokens, symbols) those
+    of the first blocks: further blocks are free.
+
+    Raises
+    ------
+    ValueError
+        If there are fewer blocks than targets, or fewer channels than symbols.
+    """
+    if len(states) < len(targets):
+        raise ValueError(
+            f"guidance needs a block for each of its {len(targets)} messages, but there are "
+            f"{len(states)}"
+        )
+    symbols = targets[0].shape[-1]
+    if states[0].shape[-1] < symbols:
+        raise ValueError(
+            f"guidance needs a channel for each of {symbols} symbols: increase the width"
+        )
+    distance = sum(
+        (state[..., :symbols] - target).square().sum()
+        for state, target in zip(states, targets, strict=False)
+    )
+    return torch.as_tensor(distance) / len(states[0])
+
 
 UNTRAINED = "untrained"
 """The control: the weights that the standard encoders began with."""
@@ -23,10 +277,10 @@ FLOOR = 1e-4
 """Least probability in the oracle feature."""
 
 
-def start_towers(size: Size, width: int, blocks: int, seed: int) -> Towers:
+def start_towers(size: Size, width: int, blocks: int, seed: int) -> TreeEncoders:
     """Return towers with random weights that depend only on the seed."""
     with seeded(seed, "towers"):
-        return Towers(size.leaves, size.symbols, width, blocks)
+        return TreeEncoders(size.leaves, size.symbols, width, blocks)
 
 
 @contextmanager
@@ -38,7 +292,7 @@ def seeded(*parts: object) -> Iterator[None]:
 
 
 def loss_of_step(
-    towers: Towers,
+    towers: TreeEncoders,
     trees: Trees,
     *,
     batch_size: int,

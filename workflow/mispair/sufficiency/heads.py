@@ -16,15 +16,21 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from mispair.core import seeds
-from mispair.core.training.loop import LossOfStep
-from mispair.sufficiency import bayes
+from mispair.core.training import LossOfStep
+from mispair.sufficiency import belief_propagation
 from mispair.sufficiency.belief_propagation import upward
-from mispair.sufficiency.encoders import in_parts, oracle_feature, seeded
-from mispair.sufficiency.guidance import for_denoiser, for_next_word, penalty
-from mispair.sufficiency.names import READ_LEAVES, Arm, Task
-from mispair.sufficiency.sampling import Pairs, Trees, add_noise, draw_pairs
+from mispair.sufficiency.encoders import (
+    for_denoiser,
+    for_next_word,
+    in_parts,
+    oracle_feature,
+    penalty,
+    seeded,
+)
+from mispair.sufficiency.sampling import TreePairs, Trees, add_noise, draw_pairs
+from mispair.sufficiency.settings import READ_LEAVES, Arm, Task
 from mispair.sufficiency.sizes import Size
-from mispair.sufficiency.transformer import Condition, Denoiser, NextWord, Towers
+from mispair.sufficiency.transformer import Condition, Denoiser, NextWord, TreeEncoders
 
 Head = Denoiser | NextWord
 
@@ -37,7 +43,9 @@ def start_head(task: Task, arm: Arm, size: Size, width: int, blocks: int, seed: 
         return kind(size.leaves, size.symbols, width, blocks, condition)
 
 
-def condition_of(task: Task, arm: Arm, trees: Trees, pairs: Pairs, towers: Towers | None) -> Tensor:
+def condition_of(
+    task: Task, arm: Arm, trees: Trees, pairs: TreePairs, towers: TreeEncoders | None
+) -> Tensor:
     """Return what a head reads of the other modality of some pairs.
 
     Parameters
@@ -58,16 +66,16 @@ def condition_of(task: Task, arm: Arm, trees: Trees, pairs: Pairs, towers: Tower
 
 
 def _states(
-    head: Head, pairs: Pairs, noisy: Tensor | None, given: Tensor, sigma: float
+    head: Head, pairs: TreePairs, noisy: Tensor | None, given: Tensor, sigma: float
 ) -> list[Tensor]:
     """Return the tokens of a head after each block."""
     if isinstance(head, NextWord):
         return head.states(pairs.text, given)
     assert noisy is not None
-    return head.states(bayes.noisy_evidence(noisy, head.symbols, sigma), given)
+    return head.states(belief_propagation.noisy_evidence(noisy, head.symbols, sigma), given)
 
 
-def _losses(head: Head, tokens: Tensor, pairs: Pairs) -> Tensor:
+def _losses(head: Head, tokens: Tensor, pairs: TreePairs) -> Tensor:
     """Return each pair's loss (batch,) from the tokens after the last block.
 
     Squared errors are summed over the image's leaves; cross-entropies of the next word are averaged
@@ -84,7 +92,7 @@ def loss_of_step(
     arm: Arm,
     head: Head,
     trees: Trees,
-    towers: Towers | None,
+    towers: TreeEncoders | None,
     *,
     batch_size: int,
     sigma: float,
@@ -112,7 +120,7 @@ def loss_of_step(
 
 
 def bayes_losses(
-    task: Task, trees: Trees, pairs: Pairs, noisy: Tensor | None, sigma: float,
+    task: Task, trees: Trees, pairs: TreePairs, noisy: Tensor | None, sigma: float,
     conditional: bool = True,
 ) -> Tensor:  # fmt: skip
     """Return each pair's loss of the best predictor under given trees: (batch,).
@@ -121,11 +129,11 @@ def bayes_losses(
     """
 
     def denoised(image: Tensor, reading: Tensor, text: Tensor) -> Tensor:
-        mean = bayes.denoise(trees, reading, text if conditional else None, sigma)
+        mean = belief_propagation.denoise(trees, reading, text if conditional else None, sigma)
         return (mean - image).square().sum(dim=-1)
 
     def predicted(image: Tensor, text: Tensor) -> Tensor:
-        logs = bayes.next_words(trees, text, image if conditional else None)
+        logs = belief_propagation.next_words(trees, text, image if conditional else None)
         return -logs.gather(-1, text[:, 1:, None])[..., 0].mean(dim=-1)
 
     if task == "vlm":
@@ -135,14 +143,14 @@ def bayes_losses(
 
 
 def head_losses(
-    head: Head, pairs: Pairs, noisy: Tensor | None, given: Tensor, sigma: float
+    head: Head, pairs: TreePairs, noisy: Tensor | None, given: Tensor, sigma: float
 ) -> Tensor:
     """Return each pair's loss of a trained head, some pairs at a time: (batch,)."""
 
     def losses(
         root: Tensor, text: Tensor, image: Tensor, reading: Tensor, features: Tensor
     ) -> Tensor:
-        part = Pairs(root, text, image)
+        part = TreePairs(root, text, image)
         return _losses(head, _states(head, part, reading, features, sigma)[-1], part)
 
     reading = pairs.image if noisy is None else noisy

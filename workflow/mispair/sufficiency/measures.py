@@ -11,15 +11,14 @@ import torch
 from torch import Tensor
 
 from mispair.core import seeds
-from mispair.sufficiency import bayes, information, zero_shot
+from mispair.sufficiency import belief_propagation, estimates
 from mispair.sufficiency.belief_propagation import upward
-from mispair.sufficiency.contrastive import compare, match_losses
-from mispair.sufficiency.encoders import in_parts
+from mispair.sufficiency.encoders import compare, in_parts, match_losses
 from mispair.sufficiency.estimates import estimate, fit_inverse
 from mispair.sufficiency.heads import Head, bayes_losses, condition_of, head_losses
-from mispair.sufficiency.names import TASKS, Arm, Task
-from mispair.sufficiency.sampling import Pairs, Trees, add_noise, draw_pairs, trees_at
-from mispair.sufficiency.transformer import Towers
+from mispair.sufficiency.sampling import TreePairs, Trees, add_noise, draw_pairs, trees_at
+from mispair.sufficiency.settings import TASKS, Arm, Task
+from mispair.sufficiency.transformer import TreeEncoders
 from mispair.sufficiency.trees import Skeletons
 
 Row = dict[str, Any]
@@ -58,12 +57,12 @@ class Setting:
         """Return a generator named by the parts and the seed."""
         return seeds.torch_generator(self.seed, "measure", *parts)
 
-    def pairs(self, trees: Trees, number: int, *parts: object) -> Pairs:
+    def pairs(self, trees: Trees, number: int, *parts: object) -> TreePairs:
         """Draw pairs with the generator of the parts."""
         return draw_pairs(trees, number, self.generator(*parts))
 
 
-def posteriors(trees: Trees, pairs: Pairs) -> tuple[Tensor, Tensor]:
+def posteriors(trees: Trees, pairs: TreePairs) -> tuple[Tensor, Tensor]:
     """Return the root's posteriors given the images, and given the texts."""
     image = in_parts(lambda leaves: upward(trees.image, leaves).posterior, pairs.image)
     return image, in_parts(lambda leaves: upward(trees.text, leaves).posterior, pairs.text)
@@ -87,13 +86,13 @@ def difference(
     return {**keys, "arm": arm, "metric": "difference", "reference": reference, **gap}
 
 
-def features(encoded: Towers, images: Tensor, texts: Tensor) -> tuple[Tensor, Tensor]:
+def features(encoded: TreeEncoders, images: Tensor, texts: Tensor) -> tuple[Tensor, Tensor]:
     """Return the features of images and of texts, (n, symbols) each."""
     return in_parts(encoded.image, images), in_parts(encoded.text, texts)
 
 
 def contrastive(
-    setting: Setting, towers: Mapping[str, Towers], number: int, candidates: Sequence[int]
+    setting: Setting, towers: Mapping[str, TreeEncoders], number: int, candidates: Sequence[int]
 ) -> list[Row]:
     """Return risks and divergences of each pair of encoders, for every number of candidates."""
     trees = setting.trees()
@@ -117,7 +116,7 @@ def contrastive(
 
 
 def root_information(
-    setting: Setting, towers: Mapping[str, Towers], number: int, steps: int
+    setting: Setting, towers: Mapping[str, TreeEncoders], number: int, steps: int
 ) -> list[Row]:
     """Return how much of the information of the leaves on the root each encoder loses, in nats."""
     trees = setting.trees()
@@ -126,19 +125,19 @@ def root_information(
     best = dict(zip(leaves, posteriors(trees, pairs), strict=True))
     rows = []
     for modality, values in best.items():
-        held = estimate(information.information_held(values))
+        held = estimate(estimates.information_held(values))
         keys = {"task": "clip", "part": modality}
         rows.append({**keys, "arm": BAYES, "metric": "information", **held})
         for arm, encoded in towers.items():
             read = in_parts(getattr(encoded, modality), leaves[modality])
             draw = seeds.torch_generator(setting.seed, "information", modality)
-            lost = information.information_lost(read, values, steps, draw)
+            lost = estimates.information_lost(read, values, steps, draw)
             rows.append({**keys, "arm": arm, "metric": "information_lost", **estimate(lost)})
     return rows
 
 
 def classification(
-    setting: Setting, towers: Mapping[str, Towers], number: int, per_class: Sequence[int]
+    setting: Setting, towers: Mapping[str, TreeEncoders], number: int, per_class: Sequence[int]
 ) -> list[Row]:
     """Return zero-shot risks for every number of prompts, and the fit of A / M + B."""
     losses = _zero_shot(setting, setting.flip, towers, number, per_class)
@@ -162,36 +161,42 @@ def classification(
 
 
 def _zero_shot(
-    setting: Setting, flip: float, towers: Mapping[str, Towers], number: int,
+    setting: Setting, flip: float, towers: Mapping[str, TreeEncoders], number: int,
     per_class: Sequence[int],
 ) -> dict[str, Tensor]:  # fmt: skip
     """Return each image's loss: (images,) of belief propagation, (M, images) with prompts."""
     trees, believed = setting.trees(flip, flip), setting.trees()
     pairs = setting.pairs(trees, number, "zero-shot", flip)
-    prompts = zero_shot.draw_prompts(trees, max(per_class), setting.generator("prompts", flip))
+    prompts = estimates.draw_prompts(trees, max(per_class), setting.generator("prompts", flip))
     labels = pairs.text[:, 0]
     symbols = trees.size.symbols
     image, _ = posteriors(trees, pairs)
     posterior = in_parts(lambda leaves: upward(trees.text, leaves).posterior, prompts)
 
-    def by_prompts(similarity: zero_shot.Similarity) -> Tensor:
-        logs = zero_shot.class_log_probabilities(similarity, number, symbols, per_class)
-        return zero_shot.losses_of(logs, labels)
+    def by_prompts(similarity: estimates.Similarity) -> Tensor:
+        logs = estimates.class_log_probabilities(similarity, number, symbols, per_class)
+        return estimates.losses_of(logs, labels)
 
     def by_belief(model: Trees) -> Tensor:
         belief, _ = posteriors(model, pairs)
-        return zero_shot.losses_of(bayes.class_probabilities(belief, model.text).log(), labels)
+        return estimates.losses_of(
+            belief_propagation.class_probabilities(belief, model.text).log(), labels
+        )
 
     results = {BAYES: by_belief(trees), MISSPECIFIED: by_belief(believed)}
-    results[EXACT] = by_prompts(zero_shot.of_posteriors(image, posterior))
+    results[EXACT] = by_prompts(estimates.of_posteriors(image, posterior))
     for arm, encoded in towers.items():
-        similarity = zero_shot.of_features(*features(encoded, pairs.image, prompts))
+        similarity = estimates.of_features(*features(encoded, pairs.image, prompts))
         results[arm] = by_prompts(similarity)
     return results
 
 
 def shifted_contrastive(
-    setting: Setting, towers: Mapping[str, Towers], number: int, candidates: int, flips: list[float]
+    setting: Setting,
+    towers: Mapping[str, TreeEncoders],
+    number: int,
+    candidates: int,
+    flips: list[float],
 ) -> list[Row]:
     """Return contrastive risks where both trees have other flip probabilities than in training."""
     believed = setting.trees()
@@ -213,7 +218,11 @@ def shifted_contrastive(
 
 
 def shifted_classification(
-    setting: Setting, towers: Mapping[str, Towers], number: int, per_class: int, flips: list[float]
+    setting: Setting,
+    towers: Mapping[str, TreeEncoders],
+    number: int,
+    per_class: int,
+    flips: list[float],
 ) -> list[Row]:
     """Return zero-shot risks, with prompts of the shifted trees too.
 
@@ -230,8 +239,8 @@ def shifted_classification(
 
 
 def transfer(
-    setting: Setting, task: Task, heads: Mapping[Arm, tuple[Head, Towers | None]], number: int,
-    sigma: float, flips: Sequence[float],
+    setting: Setting, task: Task, heads: Mapping[Arm, tuple[Head, TreeEncoders | None]],
+    number: int, sigma: float, flips: Sequence[float],
 ) -> list[Row]:  # fmt: skip
     """Return risks of heads on common samples, at the training's and at shifted flip probabilities.
 
@@ -268,8 +277,8 @@ def transfer(
 
 
 def _transfer(
-    setting: Setting, task: Task, heads: Mapping[Arm, tuple[Head, Towers | None]], number: int,
-    sigma: float, text_flip: float, image_flip: float,
+    setting: Setting, task: Task, heads: Mapping[Arm, tuple[Head, TreeEncoders | None]],
+    number: int, sigma: float, text_flip: float, image_flip: float,
 ) -> dict[str, Tensor]:  # fmt: skip
     trees, believed = setting.trees(text_flip, image_flip), setting.trees()
     draw = setting.generator("transfer", task, text_flip, image_flip)
@@ -297,8 +306,8 @@ def bayes_risks(setting: Setting, number: int, candidates: int, sigma: float) ->
     image, text = posteriors(trees, pairs)
     best = match_losses(image, text, candidates)
     rows = risks({BAYES: best}, {"task": "clip", "candidates": candidates}, candidates)
-    logs = bayes.class_probabilities(image, trees.text).log()
-    rows += risks({BAYES: zero_shot.losses_of(logs, pairs.text[:, 0])}, {"task": "zsc"})
+    logs = belief_propagation.class_probabilities(image, trees.text).log()
+    rows += risks({BAYES: estimates.losses_of(logs, pairs.text[:, 0])}, {"task": "zsc"})
     noisy = add_noise(pairs.image, sigma, draw)
     for task in TASKS:
         losses = {

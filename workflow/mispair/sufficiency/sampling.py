@@ -29,7 +29,7 @@ class Trees:
         return Size(*self.text.shape[:3])
 
 
-class Pairs(NamedTuple):
+class TreePairs(NamedTuple):
     """Texts and images of the same roots: roots (batch,), the others (batch, leaves), integers."""
 
     root: Tensor
@@ -50,12 +50,12 @@ def trees_at(
     return Trees(text.to(device, dtype), image.to(device, dtype))
 
 
-def draw_pairs(trees: Trees, number: int, generator: torch.Generator) -> Pairs:
+def draw_pairs(trees: Trees, number: int, generator: torch.Generator) -> TreePairs:
     """Draw independent pairs on the trees' device; the generator is on the CPU."""
     roots = torch.randint(trees.size.symbols, (number,), generator=generator)
     roots = upload(roots, trees.text.device)
     text = draw_leaves(trees.text, roots, generator)
-    return Pairs(roots, text, draw_leaves(trees.image, roots, generator))
+    return TreePairs(roots, text, draw_leaves(trees.image, roots, generator))
 
 
 def draw_leaves(transitions: Tensor, roots: Tensor, generator: torch.Generator) -> Tensor:

@@ -49,7 +49,7 @@ def _run(blocks: nn.ModuleList, tokens: Tensor, mask: Tensor | None = None) -> l
     return states
 
 
-class Encoder(nn.Module):
+class TreeEncoder(nn.Module):
     """Turn the leaves of one tree into a vector of as many numbers as there are symbols."""
 
     def __init__(self, leaves: int, symbols: int, width: int, blocks: int) -> None:
@@ -73,13 +73,13 @@ class Encoder(nn.Module):
         return self.read(self.states(leaves)[-1])
 
 
-class Towers(nn.Module):
+class TreeEncoders(nn.Module):
     """A text and an image encoder; the similarity of a pair is the product of their features."""
 
     def __init__(self, leaves: int, symbols: int, width: int, blocks: int) -> None:
         super().__init__()
-        self.text = Encoder(leaves, symbols, width, blocks)
-        self.image = Encoder(leaves, symbols, width, blocks)
+        self.text = TreeEncoder(leaves, symbols, width, blocks)
+        self.image = TreeEncoder(leaves, symbols, width, blocks)
 
 
 class _Conditioned(nn.Module):

@@ -12,7 +12,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from mispair.pairs.corruption.swap_draws import SOURCE, column
+from mispair.pairs.corruption.draws import SOURCE, column
 from mispair.pairs.index.books import read_columns
 
 

@@ -9,8 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from mispair.core.files import UserError, read_json
-from mispair.core.folders import folder_name, if_of_hub, snapshot
+from mispair.core.files import UserError, folder_name, if_of_hub, read_json, snapshot
 from mispair.core.provenance import PACKAGE
 from mispair.towers.checkpoints.model_spec import ModelSpec, open_clip_definition, open_clip_names
 

@@ -17,8 +17,7 @@ from mispair.core.devices import Precision, is_out_of_memory
 from mispair.core.files import UserError
 from mispair.core.provenance import fingerprint
 from mispair.towers.encoding_record import EncodingRecord
-from mispair.towers.precision import COMPUTED, STORED, autocast
-from mispair.towers.preparation import PixelForm
+from mispair.towers.preparation import COMPUTED, STORED, PixelForm, autocast
 
 if TYPE_CHECKING:
     from PIL import Image

@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from mispair.core import files
-from mispair.pairs.corruption.swap_draws import column
+from mispair.pairs.corruption.draws import column
 from mispair.towers.caption_choices import CaptionChoices
 
 BLOCK = 1024
@@ -20,7 +20,7 @@ BLOCK = 1024
 
 
 @dataclass(frozen=True)
-class Part:
+class FeaturePart:
     """One file of cached features, of images or of texts, and the table of its rows.
 
     Attributes
@@ -105,19 +105,19 @@ class PairedFeatures:
         )
 
 
-def read_part(features: Path, rows: Path) -> Part:
+def read_part(features: Path, rows: Path) -> FeaturePart:
     """Read a file of features and the table of its rows."""
     tensors, metadata = files.read_tensors(features)
     table, _ = files.read_parquet(rows)
     images, texts = (
         tensors.get(f"{kind}_features", np.empty((0, 0), np.float32)) for kind in ("image", "text")
     )
-    return Part(features.name, table, images, texts, metadata)
+    return FeaturePart(features.name, table, images, texts, metadata)
 
 
 def parts_of_towers(
     features: Sequence[Path], rows: Sequence[Path], towers: str | None
-) -> dict[str, Callable[[], Part]]:
+) -> dict[str, Callable[[], FeaturePart]]:
     """Return the loaders of parts for `gather`; all parts must be of the same towers.
 
     Parameters
@@ -139,7 +139,7 @@ def parts_of_towers(
             f"{sorted(unpaired)} is given as one of them only"
         )
 
-    def load(path: Path) -> Part:
+    def load(path: Path) -> FeaturePart:
         part = read_part(path, tables[path.stem])
         if part.metadata.get("towers") != towers:
             raise ValueError(
@@ -151,7 +151,7 @@ def parts_of_towers(
 
 
 def gather(
-    parts: Mapping[str, Callable[[], Part]],
+    parts: Mapping[str, Callable[[], FeaturePart]],
     pairing: pd.DataFrame,
     draws: Sequence[np.ndarray] | None = None,
     choices: CaptionChoices | None = None,
@@ -168,7 +168,7 @@ def gather(
         Loads the part of each group of shards, and those of texts.
     pairing : DataFrame
         ``key``, the ``group`` and ``row`` of its image, and for each draw ``caption_id`` and
-        ``text_changed``, in the columns that `mispair.pairs.corruption.swap_draws.column` names.
+        ``text_changed``, in the columns that `mispair.pairs.corruption.draws.column` names.
     draws : sequence of (n,) int arrays, optional
         Positions of the pairs of each draw in the pairing, ascending, as many in each; None takes
         one draw, of all pairs.
@@ -226,7 +226,7 @@ class _Collector:
         self.text = np.empty((0, 0))
         self.seen: dict[str, tuple[str, str]] = {}
 
-    def take(self, group: str, part: Part) -> None:
+    def take(self, group: str, part: FeaturePart) -> None:
         """Take what the pairing uses from a part."""
         self._refuse_what_differs("towers", part.metadata.get("towers", "none"), part.name)
         for kind, features in (("images", part.image_features), ("texts", part.text_features)):
@@ -247,7 +247,7 @@ class _Collector:
                 "run are made with one setting. Delete the file that is out of date, and run again"
             )
 
-    def _take_images(self, rows_of_pairs: np.ndarray, part: Part) -> None:
+    def _take_images(self, rows_of_pairs: np.ndarray, part: FeaturePart) -> None:
         table = part.rows[part.rows["kind"] == "image"].sort_values("row")
         first_rows = np.arange(len(table)) * part.crops
         if not np.array_equal(table["row"], first_rows) or (
@@ -282,7 +282,7 @@ class _Collector:
         )
         self.found_image[rows_of_pairs] = True
 
-    def _take_texts(self, part: Part) -> None:
+    def _take_texts(self, part: FeaturePart) -> None:
         table = part.rows[part.rows["kind"] == "text"]
         if len(table) != len(part.text_features):
             raise ValueError(

@@ -15,7 +15,7 @@ from torch.utils.data import DataLoader, Dataset
 from mispair.core.devices import usable_cores
 from mispair.core.files import UserError
 from mispair.core.provenance import fingerprint
-from mispair.pairs.index.reading import locations, read_images
+from mispair.pairs.index.image_list import locations, read_images
 from mispair.towers.encoding import Encoder, Growing, Progress
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Callable, Mapping
 
 from mispair.command import step_parser
-from mispair.core.registry import step_names
+from mispair.core.commands import step_names
 from mispair.verbs.verb import VERBS
 
 BASH = """\

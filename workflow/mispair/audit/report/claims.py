@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,19 +11,8 @@ from typing import Any
 import pandas as pd
 from scipy import stats
 
-from mispair.audit.rate import LEAST_POWER
-from mispair.audit.report.estimates import (
-    CROSS_FITTED,
-    MEMORISED,
-    TRUSTED,
-    UNTOUCHED,
-    captions_are_right,
-    estimate,
-    known_rates,
-    numbers,
-    refusal,
-)
-from mispair.report.claims import THIRD, Claim, Control, Measured, Part
+from mispair.audit.rate import LEAST_POWER, Rate
+from mispair.report.claims import THIRD, Claim, Control, MeasuredClaim, PartEffect
 from mispair.report.questions import Question
 from mispair.report.statistics import (
     Effect,
@@ -31,6 +21,189 @@ from mispair.report.statistics import (
     unknown_effect,
 )
 from mispair.report.tables import Tables, records
+
+# Estimates of the audit: of the corpus, and of trials where the true share is known.
+
+UNTOUCHED, TRUSTED = "untouched model", "with trusted pairs"
+MEMORISED, CROSS_FITTED = "memorised", "cross-fitted"
+UNSEEN = ("boilerplate", "filtered")
+"""Trials, at one share each, of errors that ranks among random captions cannot see."""
+
+NEARLY_ALL = 0.8
+"""Share of suspicious pairs."""
+
+LEAST_LOST, MORE, TIMES = 5, 0.03, 3
+"""Right captions that a group loses by a selection, by how much its share of them is above that of
+the others, and how many times that: at least."""
+
+
+def shown_rates(table: pd.DataFrame) -> pd.DataFrame:
+    """Return the estimates of the figure and its table, each with the name of its series.
+
+    An upper limit without a lower one is an interval from 0.
+    """
+    rates = table[table["metric"] == "rate"]
+    names = {
+        ("random", "untouched", "mixture"): UNTOUCHED,
+        ("random", "untouched", "trusted"): TRUSTED,
+        ("random", "memorised", "mixture"): MEMORISED,
+        ("random", "cross-fitted", "mixture"): CROSS_FITTED,
+        ("similar", "untouched", "mixture"): UNTOUCHED,
+        ("similar", "untouched", "similar"): TRUSTED,
+        **{(scheme, "untouched", "mixture"): UNTOUCHED for scheme in UNSEEN},
+        **{(scheme, "untouched", "trusted"): TRUSTED for scheme in UNSEEN},
+    }
+    keys = zip(rates["scheme"], rates["scorer"], rates["method"], strict=True)
+    series = [names.get(key, "") for key in keys]
+    return rates.assign(series=series, low=rates["low"].fillna(0)).query("series != ''")
+
+
+def captions_are_right(tables: Tables) -> bool:
+    """Return whether the captions of the corpus itself are right, as those of generated scenes."""
+    origin = tables.provenance
+    answers = origin[(origin["artefact"] == "calibration") & (origin["key"] == "right")]["text"]
+    return "False" not in set(answers)
+
+
+def wrong_before(tables: Tables) -> float:
+    """Return the share of captions that were wrong before any trial; NaN if it is not known.
+
+    It is 0 for right captions. That of the user's corpus is known from pairs known to be right,
+    unless the scores contradict these. An estimate without them is no such share: the trials would
+    then compare it with itself.
+    """
+    if captions_are_right(tables):
+        return 0.0
+    values = tables.audit.drop_duplicates("metric").set_index("metric")["value"]
+    if "trusted" not in values or values.get("trusted_excess", 0.0) > 0:
+        return math.nan
+    return float(values["trusted"])
+
+
+def known_rates(tables: Tables) -> pd.DataFrame:
+    """Return `shown_rates` with the share of all wrong captions as ``true``, and what was ``made``.
+
+    Captions that were wrong before count in every estimate without trusted pairs. They do not where
+    pairs of the trial are trusted: these have as many of them. ``true`` is NaN where the share is
+    not known: without `wrong_before`, and in a filtered corpus, whose filter takes some of them.
+    """
+    rates = shown_rates(tables.audit_calibration).rename(columns={"true": "made"})
+    before = wrong_before(tables)
+    every = rates["made"] + (1 - rates["made"]) * before
+    if before != 0:
+        every = every.mask(rates["scheme"] == "filtered")
+    return rates.assign(true=every.where(rates["series"] != TRUSTED, rates["made"]))
+
+
+def estimate(table: pd.DataFrame, metric: str) -> Rate | None:
+    """Return the row of a metric as a rate; None without one."""
+    rows = table[table["metric"] == metric]
+    if rows.empty:
+        return None
+    return Rate(*(float(rows.iloc[0][name]) for name in ("value", "low", "high")))
+
+
+def refusal(tables: Tables) -> str:
+    """Return why there is no estimate, or ""."""
+    origin = tables.provenance
+    refusals = origin[(origin["artefact"] == "audit") & (origin["key"] == "refused")]["text"]
+    text = refusals.iloc[0] if len(refusals) else ""
+    return text if isinstance(text, str) else ""
+
+
+def numbers(tables: Tables) -> Mapping[str, Any]:
+    """Return the rates of the corpus, and those of the trials, for sentences.
+
+    ``rate`` is the share of captions of unrelated pictures; only with pairs known to be right
+    (``trusted``) it has a lower limit. ``limits`` are, without such pairs, the upper limits where
+    the share is known. ``unseen`` are, of errors that ranks cannot see, the shares that were found
+    and that were made, by their names. ``excess`` above 0 states that trusted pairs and the scores
+    of all pairs contradict each other. ``pairs`` counts all pairs, ``kept`` those that are
+    kept, and ``left_out`` the keys of trusted pairs that have no pair. ``checked`` is the share of
+    pairs with conspicuous texts, and ``shared`` what nearly all suspicious pairs have in common.
+    """
+    table, rates = tables.audit, known_rates(tables)
+    without = rates[(rates["series"] == UNTOUCHED) & rates["true"].notna()]
+    last = without.sort_values("made").drop_duplicates("scheme", keep="last").set_index("scheme")
+    found = last["value"] - (1 - last["made"]) * wrong_before(tables)
+    limits = without[without["scheme"] == "random"]
+    excess = estimate(table, "trusted_excess")
+    return {
+        "refused": refusal(tables),
+        "rate": estimate(table, "wrong_captions"),
+        "trusted": estimate(table, "trusted") is not None,
+        "similar": estimate(table, "similar_captions"),
+        "wins": estimate(table, "wins_against_random"),
+        "excess": excess.value if excess else 0.0,
+        "storey": estimate(table, "storey"),
+        "pairs": _first(table, "pairs"),
+        "kept": _first(table, "pairs_kept"),
+        "left_out": _first(table, "trusted_left_out"),
+        "checked": checked_share(table),
+        "shared": shared_by_suspects(table),
+        "limits": len(limits),
+        "held": int((limits["true"] <= limits["high"]).sum()),
+        "unseen": {
+            name: (max(0.0, float(found[name])), float(last["made"][name]))
+            for name in ("similar", *UNSEEN)
+            if name in last.index
+        },
+    }
+
+
+def _first(table: pd.DataFrame, metric: str) -> float | None:
+    """Return the first value of a metric; None without one."""
+    return next(iter(table.loc[table["metric"] == metric, "value"]), None)
+
+
+def checked_share(table: pd.DataFrame) -> float:
+    """Return the share of pairs whose text meets a check."""
+    rows = table[table["metric"] == "text_check"]
+    return 0.0 if rows.empty else float(rows["value"].sum() / rows["n"].iloc[0])
+
+
+def shared_by_suspects(table: pd.DataFrame) -> Mapping[str, Any] | None:
+    """Return the text, or the word, that nearly all suspicious pairs share, and how common it is.
+
+    At least `NEARLY_ALL` of them have it, and not half as many of all pairs. If there is none among
+    as many pairs as captions are expected to be wrong, that of the first twelve counts.
+    """
+    numbers_of_pairs = sorted(table.loc[table["metric"] == "suspects", "at"], reverse=True)
+    for at, kind in itertools.product(numbers_of_pairs, ("text", "word")):
+        of_pairs = table[table["at"] == at]
+        usual = of_pairs[of_pairs["metric"] == f"corpus_{kind}"].set_index("text")["value"]
+        shared = of_pairs[of_pairs["metric"] == f"suspect_{kind}"].query("value >= @NEARLY_ALL")
+        for row in records(shared.sort_values("value", ascending=False)):
+            common = float(usual[row["text"]])
+            if common <= row["value"] / 2:
+                return {
+                    "kind": kind, "text": row["text"], "share": row["value"],
+                    "n": int(row["n"]), "usual": common,
+                }  # fmt: skip
+    return None
+
+
+def unequal_groups(values: pd.DataFrame) -> Mapping[str, Any] | None:
+    """Return the group that loses many more right captions than the others, if there is one.
+
+    Parameters
+    ----------
+    values : DataFrame
+        Metrics of `mispair.audit.groups.group_rows` by group.
+    """
+    right = values["group_pairs"] * (1 - values["group_wrong"])
+    lost = right * values["group_right_lost"]
+    others = (lost.sum() - lost) / (right.sum() - right).clip(lower=1)
+    excess = values["group_right_lost"] - others
+    many = (lost >= LEAST_LOST) & (excess >= MORE) & (values["group_right_lost"] >= TIMES * others)
+    if not many.any():
+        return None
+    lost_most = excess[many].sort_values().index[-1]
+    row = values.assign(others=others).loc[lost_most]
+    return {
+        "name": lost_most, "lost": float(row["group_right_lost"]), "others": float(row["others"])
+    }  # fmt: skip
+
 
 NEAR = 0.02
 """How near an estimate of permuted captions is to the true share."""
@@ -74,7 +247,7 @@ class Errors:
 
     scheme: str
 
-    def __call__(self, tables: Tables, confidence: float) -> Measured:
+    def __call__(self, tables: Tables, confidence: float) -> MeasuredClaim:
         """Return the error at each known share."""
         gate, parts = condition_of(tables), {}
         given = {row["injected"]: row for row in records(rates_of(tables, self.scheme, TRUSTED))}
@@ -82,13 +255,13 @@ class Errors:
             row = given.get(without["injected"], without)
             value, low, high = (float(row[name] - row["true"]) for name in ("value", "low", "high"))
             known = row is not without
-            parts[f"{row['injected']:g}"] = Measured(
+            parts[f"{row['injected']:g}"] = MeasuredClaim(
                 effect_of_interval(value, low, high, int(row["n"]), UNIT, confidence) if known
                 else unknown_effect(value, int(row["n"]), UNIT),
                 first=float(row["true"]), last=float(row["value"]),
                 gate=gate if known else "refused",
             )  # fmt: skip
-        return Measured(parts=parts)
+        return MeasuredClaim(parts=parts)
 
 
 @dataclass(frozen=True)
@@ -101,19 +274,19 @@ class Missed:
     series: str
     scheme: str = "random"
 
-    def __call__(self, tables: Tables, confidence: float) -> Measured:
+    def __call__(self, tables: Tables, confidence: float) -> MeasuredClaim:
         """Return how much of the share is missed, at each known share above 0."""
         rates = rates_of(tables, self.scheme, self.series)
         rates = rates[rates["injected"] > 0]
         if rates.empty:
-            return Measured()
+            return MeasuredClaim()
         rows = records(rates)
         effects = {float(row["injected"]): self._effect(row, confidence) for row in rows}
-        return Measured(
+        return MeasuredClaim(
             effects[float(rows[-1]["injected"])],
             first=float(rows[-1]["true"]), last=float(rows[-1]["value"]),
             at=(float(rows[-1]["injected"]),),
-            rates={share: Part(effect) for share, effect in effects.items()},
+            rates={share: PartEffect(effect) for share, effect in effects.items()},
             gate="refused" if is_weak(tables) else condition_of(tables),
         )  # fmt: skip
 
@@ -125,23 +298,23 @@ class Missed:
         return effect_of_estimate(value, error, math.inf, int(row["n"]), confidence, UNIT)
 
 
-def _found(tables: Tables, confidence: float) -> Measured:
+def _found(tables: Tables, confidence: float) -> MeasuredClaim:
     """Return the share of similar captions that ranks among random captions find.
 
     What they miss is the same, whatever was wrong before.
     """
     missed = Missed(UNTOUCHED, "similar")(tables, confidence)
     if not missed.at:
-        return Measured()
+        return MeasuredClaim()
     found, error = _made_similar(tables) - missed.effect.value, missed.effect.error
     effect = effect_of_estimate(found, error, math.inf, missed.effect.n, confidence, UNIT)
-    return Measured(effect)
+    return MeasuredClaim(effect)
 
 
-def _injected(tables: Tables, confidence: float) -> Measured:
+def _injected(tables: Tables, confidence: float) -> MeasuredClaim:
     """Return the largest known share of similar captions, which has no error."""
     missed = Missed(UNTOUCHED, "similar")(tables, confidence)
-    return Measured(unknown_effect(_made_similar(tables), missed.effect.n, UNIT))
+    return MeasuredClaim(unknown_effect(_made_similar(tables), missed.effect.n, UNIT))
 
 
 def _made_similar(tables: Tables) -> float:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import altair as alt
 
-from mispair.audit.report.estimates import (
+from mispair.audit.report.claims import (
     CROSS_FITTED,
     MEMORISED,
     TRUSTED,
@@ -15,7 +15,7 @@ from mispair.audit.report.estimates import (
     known_rates,
     wrong_before,
 )
-from mispair.report import charts, small, style
+from mispair.report import charts, small_figures, style
 from mispair.report.charts import Drawing, Hole
 from mispair.report.notes import Note
 from mispair.report.tables import Tables, where
@@ -120,7 +120,7 @@ def small_audit(tables: Tables) -> Drawing | Hole:
     if rates.empty:
         return UNKNOWN
     points = rates.rename(columns={"true": "x"})[["x", "value", "low", "high"]]
-    return Drawing(*small.scatter(
+    return Drawing(*small_figures.scatter(
         points.reset_index(drop=True), "True share of wrong captions", "Estimated share",
         colour=style.BLUE, diagonal=True,
     ))  # fmt: skip

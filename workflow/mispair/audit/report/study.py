@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from mispair.report.study import Figure, Study, columns
+from mispair.report.studies import Figure, ReportedStudy, columns
 
 CALIBRATION = "Known shares of wrong captions"
 APART = "Separation of wrong pairs from right ones"
@@ -26,7 +26,7 @@ def sections_of(rule: str, wildcards: Mapping[str, str]) -> Sequence[str]:
     return PRINTED.get(rule, ())
 
 
-STUDY = Study(
+STUDY = ReportedStudy(
     key="audit",
     title="Audit: how many captions are wrong, and which",
     about="For each picture, its caption is ranked among captions of other pairs. The assumption "

@@ -41,14 +41,13 @@ def run(
     import numpy as np
 
     from mispair.audit.captions import caption_texts, groups_of, nearest_captions
-    from mispair.audit.neighbour_ranks import similar_ranks
     from mispair.audit.pairs import Audited, embedded, refuse_unusable
     from mispair.audit.probability import judged
-    from mispair.audit.ranks import deal, rank
     from mispair.audit.rate import CONDITION, CONFIDENCE
     from mispair.audit.results import corpus_rows, pair_table
+    from mispair.audit.score import deal, rank, similar_ranks
     from mispair.audit.seen_pairs import refuse_seen
-    from mispair.audit.texts.text_results import described, text_rows
+    from mispair.audit.text_results import described, text_rows
     from mispair.audit.trusted import left_out_rows, read_trusted
     from mispair.core import files, metrics
     from mispair.core.devices import choose_device

@@ -73,7 +73,7 @@ def run(
     with embedded(
         audited, audited.image, pairs, features, feature_rows, weights, towers, scratch
     ) as embeddings:
-        trial = trials.Trial(embeddings, sample, same, nearest, seed, device)
+        trial = trials.AuditTrial(embeddings, sample, same, nearest, seed, device)
         for injection in injections:
             rows += trials.untouched_rows(trial, injection, settings.trusted)
             if injection.rate == settings.compared_rate:

@@ -29,7 +29,7 @@ def run(
     from mispair.audit.report.gallery import Suspect, fragment
     from mispair.audit.selection import shown_kinds
     from mispair.core import files
-    from mispair.pairs.index.reading import by_name, locations, read_encoded
+    from mispair.pairs.index.image_list import by_name, locations, read_encoded
 
     def rows_of(paths: list[Path], column: str, values: pd.Series) -> pd.DataFrame:
         filters = [(column, "in", values.tolist())]

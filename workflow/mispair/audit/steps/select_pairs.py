@@ -48,18 +48,19 @@ def run(
     """
     import pandas as pd
 
-    from mispair.audit.lists import dataset_card, write_lists, write_refusal
+    from mispair.audit.groups import group_rows, read_groups
     from mispair.audit.selection import (
+        dataset_card,
         least_discoveries,
         likely_right,
         nothing_left_out,
         refusal,
         selection_rows,
+        write_lists,
+        write_refusal,
     )
-    from mispair.audit.texts.group_rates import group_rows
-    from mispair.audit.texts.groups_file import read_groups
     from mispair.core import files, metrics
-    from mispair.pairs.index.uids import uids_of
+    from mispair.pairs.index.books import uids_of
 
     table, origin = files.read_parquet(audit)
     measured, _ = metrics.read_metrics(rates)

@@ -33,14 +33,14 @@ def run(
     import numpy as np
     import pyarrow as pa
 
+    from mispair.audit.probability import pair_weights
     from mispair.audit.seen_pairs import refuse_seen
     from mispair.audit.trusted import read_trusted
-    from mispair.audit.weights import pair_weights
     from mispair.core import files
     from mispair.core.devices import choose_device
     from mispair.core.progress import Progress
     from mispair.core.seeds import integer
-    from mispair.pairs.corruption.swap_draws import column
+    from mispair.pairs.corruption.draws import column
     from mispair.towers.features import gather, parts_of_towers
     from mispair.towers.finetuning.batches import subset
 

@@ -12,7 +12,7 @@ import pandas as pd
 from mispair.core.files import UserError
 from mispair.evaluation.activations import Block, Kind, strongest
 from mispair.evaluation.purity import neuron_overlap, random_overlap
-from mispair.pairs.index.reading import locations, read_encoded
+from mispair.pairs.index.image_list import locations, read_encoded
 from mispair.pairs.report.contact_sheet import LONGEST_CAPTION, template, thumbnail
 
 TOWERS: tuple[Kind, ...] = ("text", "image")
@@ -63,7 +63,7 @@ class Neuron:
 
 
 @dataclass(frozen=True)
-class Ranking:
+class ShownNeurons:
     """The two ends of an order of the neurons: title, description and neurons."""
 
     title: str
@@ -78,7 +78,7 @@ class Ranking:
 
 
 @dataclass(frozen=True)
-class Sample:
+class ShownSample:
     """The arm of the projections, and the numbers of different images and captions."""
 
     arm: str
@@ -92,7 +92,7 @@ def rankings(
     texts: Mapping[str, str],
     counts: tuple[int, int, int],
     rotation: np.ndarray | None = None,
-) -> list[Ranking]:
+) -> list[ShownNeurons]:
     """Return the ends of the rankings by either tower, and by text in a rotated basis.
 
     Parameters
@@ -132,7 +132,7 @@ def _ranking(
     blocks: Callable[[Kind], Iterable[Block]],
     texts: Mapping[str, str],
     counts: tuple[int, int, int],
-) -> Ranking:
+) -> ShownNeurons:
     kinds: dict[Kind, int] = {"image": counts[1], "text": counts[2]}
     overlap = {tower: neuron_overlap(towers[tower]) for tower in TOWERS}
     order = {tower: np.argsort(values, kind="stable") for tower, values in overlap.items()}
@@ -150,7 +150,7 @@ def _ranking(
         )
         for number, pictures, captions in zip(chosen, active["image"], active["text"], strict=True)
     ]
-    return Ranking(title, description, neurons[:ends], neurons[ends:])
+    return ShownNeurons(title, description, neurons[:ends], neurons[ends:])
 
 
 def encoded_images(paths: Mapping[str, Path], pairs: pd.DataFrame) -> dict[str, bytes]:
@@ -188,10 +188,10 @@ def arm_of(origin: Mapping[str, str]) -> str:
 
 
 def fragment(
-    shown: Sequence[Ranking],
+    shown: Sequence[ShownNeurons],
     encoded: Mapping[str, bytes],
     towers: Mapping[Kind, np.ndarray],
-    sample: Sample,
+    sample: ShownSample,
     size: int,
 ) -> str:
     """Return the gallery of rankings as an HTML fragment; all text from data is escaped.

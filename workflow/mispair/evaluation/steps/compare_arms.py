@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from mispair.core import settings
 
 if TYPE_CHECKING:
-    from mispair.evaluation.arm_comparison import Arm
+    from mispair.evaluation.arm_comparison import ArmAnswers
 
 log = logging.getLogger(__name__)
 
@@ -49,7 +49,7 @@ def run(settings: Settings, *, zeroshot_answers: list[Path], comparison: Path) -
     metrics.write_metrics(comparison, rows, origins)
 
 
-def _refuse_other_questions(one: Arm, reference: Arm) -> None:
+def _refuse_other_questions(one: ArmAnswers, reference: ArmAnswers) -> None:
     from mispair.core.files import UserError
 
     ours, base = one.fingerprints, reference.fingerprints

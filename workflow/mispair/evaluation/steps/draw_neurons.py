@@ -42,7 +42,7 @@ def run(
     from mispair.evaluation.purity import random_rotations
     from mispair.evaluation.report import neurons
     from mispair.pairs.captions.drawn_pairs import drawn_pairs
-    from mispair.pairs.index.reading import by_name
+    from mispair.pairs.index.image_list import by_name
 
     arm = read_projections(projection)
     towers = {tower: arm.tensors[f"{tower}_projection"][0] for tower in neurons.TOWERS}
@@ -63,7 +63,7 @@ def run(
             rankings = neurons.rankings(towers, blocks, texts, counts, *rotations)
     shown = {key for ranking in rankings for neuron in ranking.all for key, _ in neuron.pictures}
     encoded = neurons.encoded_images(by_name(shards, sources), pairs[pairs["key"].isin(shown)])
-    sample = neurons.Sample(neurons.arm_of(arm.origin), len(images), len(needed["text"]))
+    sample = neurons.ShownSample(neurons.arm_of(arm.origin), len(images), len(needed["text"]))
     html = neurons.fragment(rankings, encoded, towers, sample, settings.thumbnail)
     files.write_text(gallery, html)
     log.info("%d pictures of %d pairs, %d bytes", len(shown), len(pairs), len(html.encode()))

@@ -37,7 +37,7 @@ def run(
     from mispair.core import files
     from mispair.core.devices import usable_cores
     from mispair.core.progress import Progress
-    from mispair.evaluation.encoded_sets.image_facts import ImageFacts
+    from mispair.evaluation.image_facts import ImageFacts
     from mispair.evaluation.sets import open_images
     from mispair.towers.encoding_job import encoding_job
 

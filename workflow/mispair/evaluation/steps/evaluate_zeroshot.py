@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from mispair.core.intervals import Row
-    from mispair.evaluation.encoded_sets.set_files import EncodedSet
+    from mispair.evaluation.set_files import EncodedSet
 
 
 class Settings(settings.Settings):
@@ -37,9 +37,9 @@ def run(
     """
     from mispair.core import files, metrics
     from mispair.core.progress import Progress
-    from mispair.evaluation.encoded_sets.set_files import read_sets
-    from mispair.evaluation.encoded_sets.set_scores import Results
     from mispair.evaluation.projections import read_projections
+    from mispair.evaluation.set_files import read_sets
+    from mispair.evaluation.set_scores import Results
 
     stack = read_projections(projection)
     results = Results()
@@ -61,8 +61,8 @@ def _scores(
     encoded: EncodedSet, seed: int, image: np.ndarray, text: np.ndarray
 ) -> Iterator[tuple[dict[str, str], np.ndarray | None, list[Row]]]:
     """Yield for each protocol its metadata, the answers and the scores; errors name the files."""
-    from mispair.evaluation.encoded_sets.set_scores import SCORES, Asked
     from mispair.evaluation.projections import naming
+    from mispair.evaluation.set_scores import SCORES, Asked
     from mispair.evaluation.zeroshot import embed, silhouette_row
 
     path, tensors, metadata = encoded.images

@@ -43,11 +43,11 @@ def run(
 ) -> None:  # fmt: skip
     """Write the folder, and a record of its size, times and scores next to the whole model's."""
     from mispair.core import files, metrics
-    from mispair.core.folders import replacing_folder
-    from mispair.evaluation.encoded_sets.set_files import origins, read_sets
+    from mispair.core.files import replacing_folder
     from mispair.evaluation.projections import naming, read_projections
     from mispair.evaluation.pruned_model import replace_projections, scores, sizes, write_pruned
     from mispair.evaluation.pruning import PrunableModel, kept_neurons
+    from mispair.evaluation.set_files import origins, read_sets
     from mispair.towers.loading import load_towers
     from mispair.towers.model_cards import pruned_card
 

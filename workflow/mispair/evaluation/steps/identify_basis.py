@@ -35,11 +35,10 @@ def run(
     All results are of the first seed. Without ground truth there is no recovery.
     """
     from mispair.core import metrics, seeds
-    from mispair.evaluation.activations import features_by_name
-    from mispair.evaluation.bases.measures import Inputs, measures
+    from mispair.evaluation.activations import UNITS, features_by_name, with_truth
+    from mispair.evaluation.basis_measures import Inputs, measures
     from mispair.evaluation.projections import read_projections
     from mispair.evaluation.semantics import binary_codes
-    from mispair.evaluation.truth import UNITS, with_truth
     from mispair.evaluation.zeroshot import embed
     from mispair.pairs.captions.drawn_pairs import drawn_pairs
 

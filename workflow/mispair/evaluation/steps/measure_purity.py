@@ -32,9 +32,8 @@ def run(settings: Settings, *, projection: Path, covariance: Path | None, purity
     the features. Fine-tuned projections also have the logit scale and cosine gap.
     """
     from mispair.core import files, metrics
-    from mispair.evaluation.overlap_spectrum import spectral_rows
     from mispair.evaluation.projections import naming, read_projections
-    from mispair.evaluation.purity import map_rows, measures, random_rotations
+    from mispair.evaluation.purity import map_rows, measures, random_rotations, spectral_rows
     from mispair.towers.activation_overlap import mean_abs_correlation
     from mispair.towers.logit_scale import temperature_rows
 

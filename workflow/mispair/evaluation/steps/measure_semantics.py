@@ -30,11 +30,10 @@ def run(
 
     from mispair.core import metrics, seeds
     from mispair.core.progress import Progress
-    from mispair.evaluation.activations import feature_blocks
+    from mispair.evaluation.activations import UNITS, feature_blocks, with_truth
     from mispair.evaluation.projections import naming, read_projections
     from mispair.evaluation.purity import random_rotations
-    from mispair.evaluation.semantics import Sample, binary_codes, measures
-    from mispair.evaluation.truth import UNITS, with_truth
+    from mispair.evaluation.semantics import FeatureSample, binary_codes, measures
     from mispair.evaluation.zeroshot import embed
     from mispair.pairs.index.books import read_columns
 
@@ -58,7 +57,7 @@ def run(
                     seeds.generator(settings.seed, "shuffled-features", tower, shuffle)
                     for shuffle in range(settings.shuffles)
                 ]
-                sample = Sample(arm.neurons, len(named), draws)
+                sample = FeatureSample(arm.neurons, len(named), draws)
                 # Pairs of the index that a corpus leaves out have no features.
                 given = features, feature_rows, tower, row_of, arm.towers
                 with naming(f"{projection}: {tower} tower, seed {seed}"):

@@ -46,10 +46,10 @@ def run(
     """Write accuracy and silhouette of every set, strategy, ranking, basis and k."""
     from mispair.core import files, metrics
     from mispair.core.progress import Progress
-    from mispair.evaluation.encoded_sets.set_files import origins, read_sets
     from mispair.evaluation.projections import naming, read_projections
     from mispair.evaluation.pruning import PrunableModel, sweep_bases
     from mispair.evaluation.purity import random_rotations
+    from mispair.evaluation.set_files import origins, read_sets
 
     arm = read_projections(projection)
     ks = settings.kept_of(arm.neurons)

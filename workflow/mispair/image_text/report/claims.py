@@ -10,16 +10,22 @@ from typing import Any
 import pandas as pd
 
 from mispair.evaluation.arm_comparison import OF_ALL_SETS, SELECTION_OF_ALL_SETS
-from mispair.evaluation.report.published_overlap import published_directions
-from mispair.evaluation.selection import SELECTION
+from mispair.evaluation.report.rows import published_directions
+from mispair.evaluation.retrieval import SELECTION
 from mispair.evaluation.semantics import ORIGINAL, ROTATED
 from mispair.image_text.report import effects
 from mispair.image_text.report.arms import AT_CHANCE, TOWERS, at_chance
-from mispair.image_text.report.construct import SMALLEST, SMALLEST_GAIN, RankCorrelation
 from mispair.image_text.report.effects import SAME_CAPTIONS, Compared
-from mispair.image_text.report.pruning import BASELINES, RENORMALISED, Spread
+from mispair.image_text.report.neurons import (
+    BASELINES,
+    RENORMALISED,
+    SMALLEST,
+    SMALLEST_GAIN,
+    RankCorrelation,
+    Spread,
+)
 from mispair.report import published
-from mispair.report.claims import SAME, THIRD, Claim, Control, Measured
+from mispair.report.claims import SAME, THIRD, Claim, Control, MeasuredClaim
 from mispair.report.measures import Arms, Ends, Every, Rows, logged, rows
 from mispair.report.questions import Question
 from mispair.report.tables import Tables
@@ -61,7 +67,7 @@ def _both(start: str = PRETRAINED, metric: str = DIRECTIONS) -> Every:
     return Every({tower: _log_change(metric, tower, start) for tower in TOWERS})
 
 
-def of_cosine(tables: Tables, confidence: float, tower: str) -> Measured:
+def of_cosine(tables: Tables, confidence: float, tower: str) -> MeasuredClaim:
     """Return the change of mean |cos| of a tower, with the published one, to show it."""
 
     def published_cosines() -> pd.Series:

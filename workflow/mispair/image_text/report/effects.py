@@ -16,10 +16,10 @@ import pandas as pd
 from scipy import stats
 
 from mispair.evaluation.arm_comparison import OF_ALL_SETS, OF_ONE_SET
-from mispair.evaluation.selection import BLIND, OF_CATEGORY, SELECTION
+from mispair.evaluation.retrieval import BLIND, OF_CATEGORY, SELECTION
 from mispair.image_text.report.arms import AT_CHANCE, purity_series, scale_series, zeroshot_series
 from mispair.report import published
-from mispair.report.claims import Measured, Part
+from mispair.report.claims import MeasuredClaim, PartEffect
 from mispair.report.measures import Curve, Ends, Rows, at_rate, of_sweep, rows
 from mispair.report.statistics import (
     Effect,
@@ -50,7 +50,7 @@ def accuracy_contrasts(
     """Return the difference in accuracy from the reference at each rate, under the main protocol.
 
     By rate, in ascending order, for tables of one scheme (`Tables.of_scheme`). Replicates are
-    images within each set and seeds in all sets: see `mispair.evaluation.paired_differences`.
+    images within each set and seeds in all sets: see `mispair.evaluation.arm_comparison`.
 
     Parameters
     ----------
@@ -103,7 +103,7 @@ class Compared:
     by_set: bool = False
     gate: Callable[[Tables], str] | None = None
 
-    def __call__(self, tables: Tables, confidence: float) -> Measured:
+    def __call__(self, tables: Tables, confidence: float) -> MeasuredClaim:
         """Return the change with its value at each rate and on each set."""
         tables = tables.of_scheme().of_protocol()
         by_rate = accuracy_contrasts(
@@ -118,9 +118,11 @@ class Compared:
             if not by_rate:  # arms were not compared by image: over seeds alone
                 by_rate = contrasts(series, confidence)
         if not by_rate:
-            return Measured()
+            return MeasuredClaim()
         measured = of_sweep(by_rate, 0.0, published=curve, levels=levels)
-        sets = {name: Part(effect) for name, effect in self._by_set(tables, confidence).items()}
+        sets = {
+            name: PartEffect(effect) for name, effect in self._by_set(tables, confidence).items()
+        }
         return replace(measured, sets=sets, gate=self.gate(tables) if self.gate else "")
 
     def _by_set(self, tables: Tables, confidence: float) -> dict[str, Effect]:
@@ -222,13 +224,13 @@ class Converged:
     ends: Ends
     start: str
 
-    def __call__(self, tables: Tables, confidence: float) -> Measured:
+    def __call__(self, tables: Tables, confidence: float) -> MeasuredClaim:
         """Return the change between the ends of the sweep."""
         arms = tables.of_scheme()
         flags = scale_series(arms, self.start, "logit_scale_converged")
         rates = set(purity_series(arms, self.start, "text", "mean_abs_cosine")["rate"].dropna())
         if not rates <= set(flags.loc[flags["value"] >= 1, "rate"]) or (flags["value"] < 1).any():
-            return Measured()
+            return MeasuredClaim()
         return self.ends(tables, confidence)
 
 
@@ -238,17 +240,17 @@ class FineTuningAlone:
 
     rows: Rows
 
-    def __call__(self, tables: Tables, confidence: float) -> Measured:
+    def __call__(self, tables: Tables, confidence: float) -> MeasuredClaim:
         """Return the difference over the seeds of C_m 0; the untouched model has one value."""
         tuned = self.rows.select(tables)
         untouched = self.rows.but(start=UNTOUCHED).raw(tables)["value"].mean()
         if not untouched > 0 or math.isnan(at_rate(tuned, 0.0)):
-            return Measured()
+            return MeasuredClaim()
         logs = np.log(tuned.loc[tuned["rate"] == 0, "value"] / untouched)
-        return Measured(effect_of_mean(logs.tolist(), confidence, "seed"))
+        return MeasuredClaim(effect_of_mean(logs.tolist(), confidence, "seed"))
 
 
-def mediated(tables: Tables, confidence: float, tower: str = "text") -> Measured:
+def mediated(tables: Tables, confidence: float, tower: str = "text") -> MeasuredClaim:
     """Return the loss of accuracy that goes with overlap over arms at the largest C_m.
 
     The change of accuracy from C_m 0 is regressed on that of mean |cos| over arms, each the mean of
@@ -258,21 +260,21 @@ def mediated(tables: Tables, confidence: float, tower: str = "text") -> Measured
     """
     moved = changes(points(tables.of_protocol(), tower))
     if moved.empty:
-        return Measured()
+        return MeasuredClaim()
     last = moved[moved["rate"] == moved["rate"].max()]
     main = last[(last["start"] == PRETRAINED) & (last["scheme"] == main_scheme(moved))]
     arms = last.groupby(["start", "scheme"])[["overlap", "accuracy"]].mean()
     if main.empty or len(arms) < LEAST_ARMS or arms["overlap"].nunique() < 2:
-        return Measured()
+        return MeasuredClaim()
     rise, loss = (float(main[name].mean()) for name in ("overlap", "accuracy"))
     line = stats.linregress(arms["overlap"], arms["accuracy"])
     value, error = float(line.slope) * rise, abs(float(line.stderr) * rise)
     effect = effect_of_estimate(value, error, len(arms) - 2, len(arms), confidence, "arm")
     gate = no_cost(tables, confidence)
-    return Measured(effect, first=0.0, last=loss, at=(float(last["rate"].iloc[0]),), gate=gate)
+    return MeasuredClaim(effect, first=0.0, last=loss, at=(float(last["rate"].iloc[0]),), gate=gate)
 
 
-def mediated_by_image(tables: Tables, confidence: float) -> Measured:
+def mediated_by_image(tables: Tables, confidence: float) -> MeasuredClaim:
     """Return `mediated` with the overlap of image neurons."""
     return mediated(tables, confidence, "image")
 
@@ -284,7 +286,7 @@ class BySet:
     whole: Ends
     rows: Rows
 
-    def __call__(self, tables: Tables, confidence: float) -> Measured:
+    def __call__(self, tables: Tables, confidence: float) -> MeasuredClaim:
         """Return the effect; sets have the bound of the whole."""
         measured = self.whole(tables, confidence)
         names = self.rows.raw(tables)["evaluation_set"].dropna().unique()
@@ -293,7 +295,11 @@ class BySet:
             for name in sorted(names)
         }
         found = {name: each(tables, confidence).effect for name, each in single.items()}
-        sets = {name: Part(effect) for name, effect in found.items() if math.isfinite(effect.value)}
+        sets = {
+            name: PartEffect(effect)
+            for name, effect in found.items()
+            if math.isfinite(effect.value)
+        }
         return replace(measured, sets=sets)
 
 
@@ -317,16 +323,16 @@ def no_category_can_fall(tables: Tables) -> str:
     return AT_CHANCE if len(above) and not above.any() else ""
 
 
-def categories_above_chance(tables: Tables, confidence: float) -> Measured:
+def categories_above_chance(tables: Tables, confidence: float) -> MeasuredClaim:
     """Return the share of categories that are answered better than by chance."""
     above = _can_fall(tables)
     share = float(above.mean()) if len(above) else math.nan
-    return Measured(unknown_effect(share, len(above), "category"))
+    return MeasuredClaim(unknown_effect(share, len(above), "category"))
 
 
-def one(tables: Tables, confidence: float) -> Measured:
+def one(tables: Tables, confidence: float) -> MeasuredClaim:
     """Return 1: the whole of a share."""
-    return Measured(unknown_effect(1.0, 1, ""))
+    return MeasuredClaim(unknown_effect(1.0, 1, ""))
 
 
 @dataclass(frozen=True)
@@ -335,7 +341,7 @@ class AboveChance:
 
     blind: bool = False
 
-    def __call__(self, tables: Tables, confidence: float) -> Measured:
+    def __call__(self, tables: Tables, confidence: float) -> MeasuredClaim:
         """Return the mean over sets and seeds."""
         rows = tables.of_scheme().of_protocol().zeroshot_of(
             PRETRAINED, BLIND if self.blind else SELECTION
@@ -343,7 +349,7 @@ class AboveChance:
         rows = rows.dropna(subset=["value", "chance"])
         rows = rows[rows["rate"] == rows["rate"].min()]
         above = float((rows["value"] - rows["chance"]).mean())
-        return Measured(Effect(above, math.nan, math.nan, math.nan, len(rows), "set"))
+        return MeasuredClaim(Effect(above, math.nan, math.nan, math.nan, len(rows), "set"))
 
 
 def no_cost(tables: Tables, confidence: float = 0.95) -> str:

@@ -16,7 +16,15 @@ import numpy as np
 import pandas as pd
 
 from mispair.core import files
-from mispair.report.exports.runs import Curve, Run, file_name, in_order, path_of, tag_of, thinned
+from mispair.report.curves import (
+    Curve,
+    TrainingCurves,
+    file_name,
+    in_order,
+    path_of,
+    tag_of,
+    thinned,
+)
 from mispair.report.tables import CAPTIONS, LINEAR_PROBE, Tables, records
 from mispair.towers.arms import Arm
 
@@ -30,7 +38,9 @@ SCORES = {
 """Metrics of an arm and seed that are shown at the end of its training, by table."""
 
 
-def runs(tables: Tables, trained: Mapping[str, Sequence[Path]], points: int) -> list[Run]:
+def runs(
+    tables: Tables, trained: Mapping[str, Sequence[Path]], points: int
+) -> list[TrainingCurves]:
     """Return the fine-tunings, and the training of towers that this run trained."""
     return [
         *fine_tuning(map(_losses, trained.get("projection", [])), tables, points),
@@ -49,7 +59,7 @@ def _losses(path: Path) -> tuple[dict[str, Any], np.ndarray]:
 
 def fine_tuning(
     losses: Iterable[tuple[Mapping[str, Any], np.ndarray]], tables: Tables, points: int
-) -> list[Run]:
+) -> list[TrainingCurves]:
     """Return a run for each seed of each arm: the loss of its steps, and its scores after the last.
 
     Each of `losses` has an arm (``start``, ``scheme``, ``rate`` and ``seeds``) and the losses of
@@ -65,7 +75,7 @@ def fine_tuning(
             ends = [Curve(tag, (last,), (value,)) for tag, value in scored]
             name = path_of(f"fine-tuning/{arm}/seed~{seed}")
             keys = {**arm._asdict(), "seed": float(seed)}
-            runs.append(Run(name, keys, (thinned("loss", loss, points), *ends)))
+            runs.append(TrainingCurves(name, keys, (thinned("loss", loss, points), *ends)))
     return runs
 
 
@@ -81,10 +91,12 @@ def _scores(tables: Tables) -> dict[tuple[Any, ...], list[tuple[str, float]]]:
     return by_arm
 
 
-def pretraining(name: str, training: Mapping[str, Any]) -> Run:
+def pretraining(name: str, training: Mapping[str, Any]) -> TrainingCurves:
     """Return the run of towers that were trained: the loss of each epoch (``training.json``)."""
     points = {int(row["epoch"]): float(row["loss"]) for row in training["losses"]}
-    return Run(path_of(f"pretraining/{name}"), {"towers": name}, tuple(in_order({"loss": points})))
+    return TrainingCurves(
+        path_of(f"pretraining/{name}"), {"towers": name}, tuple(in_order({"loss": points}))
+    )
 
 
 # CLIP_benchmark's form

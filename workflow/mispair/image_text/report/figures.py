@@ -2,11 +2,6 @@
 
 from __future__ import annotations
 
-from mispair.image_text.report import (
-    figures_bounds,
-    figures_neurons,
-    figures_small,
-    figures_sweeps,
-)
+from mispair.image_text.report import figures_neurons, figures_sweeps
 
-MODULES = (figures_bounds, figures_neurons, figures_small, figures_sweeps)
+MODULES = (figures_neurons, figures_neurons, figures_neurons, figures_sweeps)

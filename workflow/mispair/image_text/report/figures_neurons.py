@@ -2,18 +2,80 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
+from typing import Any
+
 import altair as alt
 import pandas as pd
 
 from mispair.evaluation.semantics import ORIGINAL, ROTATED
-from mispair.image_text.report.arms import SHOWN, TOWERS
-from mispair.image_text.report.construct import measured_arm, with_basis
-from mispair.image_text.report.pruning import BASELINES, in_own_basis, pruned_arm, ranked_by_tower
-from mispair.report import charts, style
+from mispair.image_text.report.arms import COLOURS, SHOWN, TOWERS, purity_series, zeroshot_series
+from mispair.image_text.report.claims import ACCURACY, OVERLAP, of_cosine
+from mispair.image_text.report.figures_sweeps import SCHEMES, missing
+from mispair.image_text.report.neurons import (
+    BASELINES,
+    in_own_basis,
+    mean_series,
+    measured_arm,
+    pruned_arm,
+    ranked_by_tower,
+    with_basis,
+)
+from mispair.report import charts, small_figures, style
 from mispair.report.charts import Drawing, Hole
+from mispair.report.claims import THIRD
+from mispair.report.judge import PRIMARY
 from mispair.report.notes import Note
+from mispair.report.rules import decide
 from mispair.report.tables import Tables, mean_by
-from mispair.towers.arms import UNTOUCHED
+from mispair.towers.arms import PRETRAINED, UNTOUCHED
+
+# Figure of the verdicts as a function of the smallest effect of interest.
+
+SHARES = tuple(round(0.2 + 0.05 * step, 2) for step in range(7))
+"""Smallest effects of interest, as shares of the published effect."""
+
+CONFIDENCE = 0.95
+
+
+def verdict_by_bound(tables: Tables) -> Drawing | Hole:
+    """Draw the outcome of the primary claims on shuffling for each smallest effect of interest."""
+    measured = {}
+    for tower in TOWERS:
+        directions = OVERLAP.measure(tables, CONFIDENCE).parts[tower]
+        measured[f"directions, {tower}"] = (directions, -1)
+        measured[f"mean |cos|, {tower}"] = (of_cosine(tables, CONFIDENCE, tower), 1)
+    measured["accuracy"] = (ACCURACY.measure(tables, CONFIDENCE), -1)
+    alpha = (1 - CONFIDENCE) / PRIMARY
+    rows = [
+        {
+            "measure": name,
+            "share": share,
+            "outcome": decide("effect", each.effect, sign, share * each.bound / THIRD, alpha)[0],
+            "of_published": abs(each.effect.value) / each.bound * THIRD,
+        }
+        for name, (each, sign) in measured.items()
+        for share in SHARES
+        if math.isfinite(each.effect.value)
+    ]
+    if not rows:
+        return Hole(Note("image_text", "hole_bounds"))
+    data = pd.DataFrame(rows)
+    base = alt.Chart().encode(
+        x=alt.X("share:O", title="Smallest effect of interest (share of the published effect)",
+                axis=alt.Axis(labelAngle=0)),
+        y=alt.Y("measure:N", title="Effect", sort=[*measured]),
+    )  # fmt: skip
+    present = [name for name in style.OUTCOMES if name in set(data["outcome"])]
+    tiles = base.mark_rect(stroke="white").encode(
+        color=charts.colour("outcome", "Outcome", style.OUTCOMES, present),
+        tooltip=charts.tips("measure:N:measure", "share:Q:bound, share of published",
+                            "of_published:Q:effect, share of published", "outcome:N:outcome"),
+    )  # fmt: skip
+    chart = alt.layer(tiles).properties(width=320, height=30 * data["measure"].nunique())
+    return Drawing(charts.side_by_side([chart], 1, data), data)
+
 
 MOST_NEURONS = 4_000
 """Most neurons in the figure: 1,000 of each tower, and as many of a rotated basis."""
@@ -177,3 +239,81 @@ def _kept(data: pd.DataFrame, name: str) -> charts.Panel:
         parts.insert(0, charts.band(base, 0.22))
     layered = alt.layer(*parts).transform_filter(alt.FieldEqualPredicate(field="panel", equal=name))
     return layered.properties(width=charts.WIDTH, height=190, title=name)
+
+
+# Small figures next to the answers of the image-text study.
+
+X_TITLE = "Share of captions shuffled"
+MOST_SCHEMES = 3
+"""Schemes that have room in a small figure, the main one first."""
+LABELS = {"high-purity": "little", "random": "random", "low-purity": "much"}
+"""Strategies by the overlap of the neurons that are kept."""
+
+
+def _curves(
+    series: Mapping[str, pd.DataFrame], hole: Hole, x_title: str, y_title: str, **more: Any
+) -> Drawing | Hole:
+    """Draw a line for each series of runs that is not empty."""
+    runs = [each.dropna().assign(series=name) for name, each in series.items()]
+    if not sum(map(len, runs)):
+        return hole
+    table = pd.concat(runs, ignore_index=True).rename(columns={"rate": "x"})
+    return Drawing(*small_figures.curves(table, x_title, y_title, **more))
+
+
+def small_overlap(tables: Tables) -> Drawing | Hole:
+    """Draw mean |cos| of text neurons against C_m."""
+    series = {str(PRETRAINED): purity_series(tables, PRETRAINED, "text", "mean_abs_cosine")}
+    hole = missing(tables.purity, Note("image_text", "hole_fine_tuned"))
+    return _curves(series, hole, X_TITLE, "Overlap (mean |cos|)", colours=COLOURS)
+
+
+def small_mixing(tables: Tables) -> Drawing | Hole:
+    """Draw mean |r| of neurons with their best feature against C_m, by tower."""
+    series = {
+        tower: mean_series(tables.of_scheme(), tower, "mean_semantic_purity") for tower in TOWERS
+    }
+    return _curves(
+        series, no_truth(tables), X_TITLE, "|r| with best feature", colours=style.TOWERS,
+        least=small_figures.LEAST_FALL,
+    )  # fmt: skip
+
+
+def small_accuracy(tables: Tables) -> Drawing | Hole:
+    """Draw accuracy against the share of captions, one line for each scheme of corruption."""
+    series = {
+        scheme: zeroshot_series(tables.of_scheme(scheme), PRETRAINED, "acc1").dropna()
+        for scheme in tables.schemes[:MOST_SCHEMES]
+    }
+    series = {name: each for name, each in series.items() if (each["rate"] > 0).any()}
+    hole = missing(tables.zeroshot, Note("image_text", "hole_metric", metric="acc1"))
+    return _curves(
+        series, hole, "Share of captions corrupted", "Accuracy (share)", colours=SCHEMES,
+        least=small_figures.LEAST_FALL,
+    )  # fmt: skip
+
+
+def small_semantics(tables: Tables) -> Drawing | Hole:
+    """Draw |correlation| of each text neuron with its best feature against its mean |cos|."""
+    arm = measured_arm(tables)
+    rows = arm[(arm["metric"] == "best_correlation") & (arm["basis"] == ORIGINAL)]
+    rows = rows[(rows["tower"] == "text") & rows["value"].notna()]
+    if rows.empty:
+        return no_truth(tables)
+    points = rows.assign(x=rows["overlap"], value=rows["value"].abs())[["x", "value"]]
+    titles = ("Overlap of the neuron (mean |cos|)", "|r| with best feature")
+    points = points.reset_index(drop=True)
+    return Drawing(*small_figures.scatter(points, *titles, colour=style.TOWERS["text"]))
+
+
+def small_pruning(tables: Tables) -> Drawing | Hole:
+    """Draw accuracy against k, mean of the sets, neurons ranked by the text projection."""
+    arm = pruned_arm(tables.pruning)
+    arm = arm[in_own_basis(arm) & ranked_by_tower(arm, "text") & arm["strategy"].isin(PURITY)]
+    means = mean_of_sets(arm[(arm["metric"] == "acc1")].assign(panel=""))
+    means = means.rename(columns={"k": "rate"})
+    series = {str(name): rows[["rate", "value"]] for name, rows in means.groupby("strategy")}
+    return _curves(
+        series, no_pruning(tables), "Neurons kept", "Accuracy (share)", colours=style.STRATEGIES,
+        labels=LABELS, legend="Overlap", least=small_figures.LEAST_FALL,
+    )  # fmt: skip

@@ -12,8 +12,8 @@ from typing import Any
 import altair as alt
 import pandas as pd
 
-from mispair.evaluation.report.published_overlap import published_directions
-from mispair.evaluation.selection import OF_CATEGORY, SELECTION
+from mispair.evaluation.report.rows import published_directions
+from mispair.evaluation.retrieval import OF_CATEGORY, SELECTION
 from mispair.image_text.report.arms import (
     BY_SCALE,
     COLOURS,

@@ -2,19 +2,199 @@
 
 from __future__ import annotations
 
+import math
+
+import pandas as pd
 from markupsafe import Markup
 
 from mispair.evaluation.purity import DEFINITION
-from mispair.image_text.report import claims, exports, notes, tables_towers
+from mispair.image_text.report import claims, exports, tables_towers
 from mispair.image_text.report import tables as of_models
+from mispair.image_text.report.arms import KEYS, named
 from mispair.image_text.report.study import PURITY, SAMPLES
 from mispair.pairs.report import corpus
 from mispair.report import texts
 from mispair.report.notes import Note
 from mispair.report.pages.content import Content
-from mispair.report.pages.study_pages import Pages, Piece
+from mispair.report.pages.study_pages import FigureWithoutClaim, Pages, Piece
 from mispair.report.table import Table
 from mispair.report.tables import Tables
+from mispair.towers.encoding_record import MOST_WAITING
+
+# Notes on the image-text study in the report: warnings, limits and what is missing.
+
+NAMED_CLASSES = 5
+"""Most classes of a kind that are named; further ones are counted."""
+
+
+def summary(tables: Tables) -> list[Note]:
+    """Return how many arms and evaluation sets there are."""
+    counted = []
+    if tables.study("image_text"):
+        of_arms = [table[KEYS] for table in (tables.purity, tables.zeroshot, tables.pruning)]
+        arms = pd.concat(of_arms).dropna(subset=["start"]).drop_duplicates()
+        counted.append(Note("image_text", "summary_arms", arms=len(arms), model=_model(tables)))
+    with_sets = (tables.zeroshot, tables.pruning, tables.exported, tables.checkpoints)
+    if sets := {name for table in with_sets for name in table["evaluation_set"].dropna()}:
+        counted.append(Note("image_text", "summary_sets", sets=len(sets)))
+    return counted
+
+
+def _model(tables: Tables) -> str:
+    """Return the name of the model, or "" if only projections were measured."""
+    for table in (tables.zeroshot, tables.pruning, tables.exported):
+        for name in table["towers"].dropna():
+            return str(name)
+    return ""
+
+
+def warnings(tables: Tables) -> list[Note]:
+    """Return what makes results hard to compare, or numbers wrong."""
+    return [
+        *_apart(tables),
+        *corpus.warnings(tables),
+        *waiting(tables),
+        *class_lists(tables),
+    ]
+
+
+def waiting(tables: Tables) -> list[Note]:
+    """Return a warning for every GPU that waited too long for its data."""
+    table = tables.encoding
+    slow = table[(table["metric"] == "waiting_share") & (table["value"] > MOST_WAITING)]
+    slow = slow[~slow["device"].fillna("cpu").str.startswith("cpu")]
+    return [
+        Note("image_text", "warning_waiting", device=device, bound=MOST_WAITING, jobs=len(shares),
+             most=shares["value"].max())
+        for device, shares in slow.groupby("device")
+    ]  # fmt: skip
+
+
+def class_lists(tables: Tables) -> list[Note]:
+    """Return a warning for every class list that does not fit its labels, or has empty classes."""
+    found: list[Note] = []
+    for table in (tables.zeroshot, tables.checkpoints):
+        flagged = table[(table["metric"] == "label_check_flagged") & (table["value"] > 0)]
+        for key, group in flagged.groupby(["evaluation_set", "protocol"]):
+            name, protocol = map(str, key)
+            of_list = table[(table["evaluation_set"] == name) & (table["protocol"] == protocol)]
+            means = of_list.groupby("metric")["value"].mean()
+            found.append(
+                Note("image_text", "warning_class_list", name=name, protocol=named(group),
+                     listed=means.get("label_check_listed_acc1", math.nan),
+                     matched=means.get("label_check_relabelled_acc1", math.nan))
+            )  # fmt: skip
+        found += _empty_classes(table)
+    return [note for position, note in enumerate(found) if note not in found[:position]]
+
+
+def _empty_classes(table: pd.DataFrame) -> list[Note]:
+    missing = table[table["metric"] == "class_without_images"]
+    found = []
+    for set_name, rows in missing.groupby("evaluation_set"):
+        names = sorted(rows["classname"].dropna().unique())
+        shown, more = names[:NAMED_CLASSES], len(names[NAMED_CLASSES:])
+        found.append(
+            Note("image_text", "warning_empty_classes", name=set_name, classes=shown, more=more)
+        )
+    return found
+
+
+def _apart(tables: Tables) -> list[Note]:
+    """Return what makes results hard to compare: arms of different data or towers."""
+    found = []
+    # Checkpoints are other towers, and are meant to be.
+    apart = ["simulation", "checkpoint", "checkpoints"]
+    rows = tables.provenance[~tables.provenance["artefact"].isin(apart)]
+    last = rows["key"].str.rsplit(".", n=1).str[-1]
+    for kind in ("pairs_fingerprint", "towers"):
+        seen = rows.loc[last == kind, "text"].dropna().nunique()
+        if seen > 1:
+            found.append(Note("image_text", "warning_apart", seen=seen, kind=kind))
+    for kind, end in (("evaluation_sets", ".images_fingerprint"), ("protocols", ".fingerprint")):
+        start = f"{kind}."
+        same = rows["key"].str.startswith(start) & rows["key"].str.endswith(end)
+        for key, group in rows[same].groupby("key"):
+            if group["text"].nunique() > 1:
+                name = str(key).removeprefix(start).removesuffix(end)
+                found.append(Note("image_text", "warning_unequal", kind=kind, name=name))
+    return found
+
+
+def limits(tables: Tables) -> list[Note]:
+    """Return what this run cannot tell."""
+    found = []
+    if tables.study("image_text"):
+        found.append(Note("image_text", "limits_one_model"))
+    schemes, protocols = tables.schemes, tables.protocols
+    if schemes and schemes[0] != "random":
+        found.append(Note("image_text", "limits_not_random", scheme=schemes[0]))
+    if len(schemes) > 1:
+        found.append(Note("image_text", "limits_scheme", scheme=schemes[0], others=schemes[1:]))
+    if protocols:
+        main, others = protocols[0], protocols[1:]
+        found.append(Note("image_text", "limits_protocol", protocol=main, others=others))
+    return found
+
+
+def holes(tables: Tables) -> list[Note]:
+    """Return which arms, measures and runs are missing where others are there."""
+    found = []
+    for name in ("purity", "zeroshot"):
+        found += _missing_arms(tables, name)
+    for name in ("purity", "zeroshot", "pruning"):
+        table = getattr(tables, name)
+        empty = table[table["value"].isna()]
+        where = ["metric", "evaluation_set"] if "evaluation_set" in empty else ["metric", "tower"]
+        for (metric, of), group in empty.groupby(where):
+            found.append(Note("image_text", "missing_values", metric=metric, of=of, n=len(group)))
+    return found
+
+
+def _missing_arms(tables: Tables, name: str) -> list[Note]:
+    """Name the arms of a table with a pairing but no measurement, if their start has others."""
+    found = []
+    tuned = getattr(tables, name).dropna(subset=["rate"])
+    for start in sorted(tuned["start"].dropna().unique()):
+        lost: dict[str, dict[float, None]] = {}
+        for scheme in tables.schemes or [""]:
+            of_scheme = tables.of_scheme(scheme)
+            have = getattr(of_scheme, name)
+            missing = set(of_scheme.pairs["rate"].dropna()) - set(
+                have.loc[have["start"] == start, "rate"]
+            )
+            for rate in sorted(missing):
+                # The main scheme, and the arm without corruption, need no name.
+                of = scheme if rate and scheme not in tables.schemes[:1] else ""
+                lost.setdefault(of, {})[rate] = None
+        found += [
+            Note("image_text", "missing_arms", table=name, start=start, scheme=of, rates=[*rates])
+            for of, rates in lost.items()
+        ]
+    return found
+
+
+def drawings(tables: Tables) -> list[FigureWithoutClaim]:
+    """Return the figures of the paper that no claim can be measured on, with the reason."""
+    measured = tables.purity[tables.purity["metric"] == "neuron_purity"]
+    neurons = measured.groupby("tower")["neuron"].nunique().to_dict()
+    pairs = tables.of_scheme().pairs
+    swapped = pairs[(pairs["metric"] == "swapped_share") & (pairs["rate"] > 0)]
+    shares = swapped.groupby("rate")["value"].mean().to_dict()
+    apart = max((abs(share - rate) for rate, share in shares.items()), default=math.nan)
+    return [
+        FigureWithoutClaim(
+            "figure 6",
+            Note("image_text", "drawing_architecture"),
+            Note("image_text", "drawing_neurons", neurons=neurons),
+        ),
+        FigureWithoutClaim(
+            "figure 7",
+            Note("image_text", "drawing_shuffling"),
+            Note("image_text", "drawing_swapped", shares=shares, apart=apart),
+        ),
+    ]
+
 
 GALLERY = Markup('<h3 id="neurons">What the neurons respond to</h3>\n')
 
@@ -44,11 +224,11 @@ PAGES = Pages(
     questions=claims.QUESTIONS,
     tables=_tables,
     definitions={"Overlap and purity of neurons": DEFINITION},
-    summary=notes.summary,
-    warnings=notes.warnings,
-    limits=notes.limits,
-    holes=notes.holes,
-    drawings=notes.drawings,
+    summary=summary,
+    warnings=warnings,
+    limits=limits,
+    holes=holes,
+    drawings=drawings,
     pieces=_pieces,
     runs=exports.runs,
     results=exports.results,

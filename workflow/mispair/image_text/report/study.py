@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from mispair.report.study import Figure, Study, columns
+from mispair.report.studies import Figure, ReportedStudy, columns
 
 CARRIES = "What carries the effect"
 REPLICATES = "Towers as replicates"
@@ -44,7 +44,7 @@ def sections_of(rule: str, wildcards: Mapping[str, str]) -> Sequence[str]:
     return PRINTED.get(rule, ())
 
 
-STUDY = Study(
+STUDY = ReportedStudy(
     key="image_text",
     title="Image-text study: shuffled captions",
     about="The captions of a share C_m of the pairs are swapped among themselves. The two final "

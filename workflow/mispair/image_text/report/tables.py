@@ -9,7 +9,7 @@ import pandas as pd
 from mispair.core.intervals import mean_of_estimates
 from mispair.evaluation.datacomp import WITHOUT_READER, means, task, task_names
 from mispair.evaluation.protocols import DATACOMP
-from mispair.evaluation.selection import BLIND, SELECTION
+from mispair.evaluation.retrieval import BLIND, SELECTION
 from mispair.image_text.report.arms import (
     base_arm,
     change,

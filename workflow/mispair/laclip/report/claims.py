@@ -9,11 +9,11 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-from mispair.evaluation.report.published_overlap import smallest_overlap
-from mispair.evaluation.set_names import canonical
+from mispair.evaluation.datacomp import canonical
+from mispair.evaluation.report.rows import smallest_overlap
 from mispair.laclip.report.checkpoints import COLUMNS, METHODS, pairs
 from mispair.report import published
-from mispair.report.claims import THIRD, Claim, Measured, Part
+from mispair.report.claims import THIRD, Claim, MeasuredClaim, PartEffect
 from mispair.report.measures import Every
 from mispair.report.questions import Question
 from mispair.report.statistics import effect_of_mean
@@ -47,20 +47,20 @@ class Paired:
     published: float = math.nan
     log: bool = False
 
-    def __call__(self, tables: Tables, confidence: float) -> Measured:
+    def __call__(self, tables: Tables, confidence: float) -> MeasuredClaim:
         """Return the mean difference, and that on each evaluation set."""
         rows = self.apart(tables)
         if rows.empty:
-            return Measured()
+            return MeasuredClaim()
         logs = rows[["first", "last"]].map(math.log if self.log else float)
         rows = rows.assign(value=logs["last"] - logs["first"])
         of_sets = rows[rows["evaluation_set"] != ""].groupby("evaluation_set")
         means = rows.groupby("pretraining")["value"].mean()
-        return Measured(
+        return MeasuredClaim(
             effect_of_mean(means.tolist(), confidence, UNIT), published=self.published,
             first=float(rows["first"].mean()), last=float(rows["last"].mean()),
             sets={
-                str(name): Part(effect_of_mean(
+                str(name): PartEffect(effect_of_mean(
                     of_set.groupby("pretraining")["value"].mean().tolist(), confidence, UNIT
                 ))
                 for name, of_set in of_sets

@@ -10,7 +10,7 @@ import pandas as pd
 from mispair.image_text.report.arms import short
 from mispair.laclip.report.checkpoints import METHODS, scores
 from mispair.laclip.report.claims import of_overlap
-from mispair.report import charts, small, style
+from mispair.report import charts, small_figures, style
 from mispair.report.charts import Drawing, Hole
 from mispair.report.notes import Note
 from mispair.report.tables import Tables, records
@@ -118,5 +118,7 @@ def small_laclip(tables: Tables) -> Drawing | Hole:
     ).dropna()
     if runs.empty:
         return _hole(tables, Note("laclip", "hole_pairs"))
-    chart, data = small.dots(runs, "LaCLIP − CLIP, mean |cos|", colour=style.BLUE, levels=(0.0,))
+    chart, data = small_figures.dots(
+        runs, "LaCLIP − CLIP, mean |cos|", colour=style.BLUE, levels=(0.0,)
+    )
     return Drawing(chart, data)

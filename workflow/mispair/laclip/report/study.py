@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from mispair.report.study import Figure, Study, columns
+from mispair.report.studies import Figure, ReportedStudy, columns
 
 PUBLISHED = "Next to tables 2 and 3"
 SCORES = "Retrieval and choice of captions"
@@ -17,7 +17,7 @@ def sections_of(rule: str, wildcards: Mapping[str, str]) -> Sequence[str]:
     return STUDY.sections if compared else ()
 
 
-STUDY = Study(
+STUDY = ReportedStudy(
     key="laclip",
     title="CLIP against LaCLIP: tables 2 and 3",
     about="LaCLIP models are trained on captions that a language model has rewritten, CLIP "

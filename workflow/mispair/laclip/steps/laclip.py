@@ -14,8 +14,8 @@ class Settings(settings.Settings):
 def run(settings: Settings, *, tables: list[Path], text: Path) -> None:
     """Write and print the tables of the study as plain text, in the order of the report."""
     from mispair.core import files
-    from mispair.laclip.report.tables import checkpoints
-    from mispair.report.exports.plain import plain
+    from mispair.laclip.report.pages import checkpoints
+    from mispair.report.table import plain
     from mispair.report.tables import read_csvs
 
     every = checkpoints(read_csvs(tables))

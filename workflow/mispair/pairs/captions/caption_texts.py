@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 
 from mispair.core import files
 from mispair.core.files import UserError
-from mispair.pairs.corruption.key_draws import streams, uniforms
+from mispair.pairs.corruption.draws import streams, uniforms
 from mispair.pairs.index.books import read_columns
 from mispair.pairs.index.identities import caption_identities, hexadecimal, identities
 

@@ -29,7 +29,7 @@ def drawn_pairs(
     import numpy as np
     import pyarrow.parquet as pq
 
-    from mispair.pairs.corruption.key_draws import streams
+    from mispair.pairs.corruption.draws import streams
     from mispair.pairs.index.books import read_columns
 
     paths = {path.stem: path for path in index}

@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 
 from mispair.core.files import UserError
 from mispair.pairs.captions.decoding import value_at, values_at
-from mispair.pairs.captions.table_files import KEY, SHIFT, form_of, refuse_keys
+from mispair.pairs.captions.user_files import KEY, SHIFT, form_of, refuse_keys
 
 Row = tuple[str | None, str | None]
 """A value and one of its captions; None where the table has none."""

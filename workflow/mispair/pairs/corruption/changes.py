@@ -17,7 +17,7 @@ from mispair.pairs.captions.caption_texts import (
 from mispair.pairs.corruption.corrupted import STEP, Corrupted
 from mispair.pairs.corruption.effective_rate import effective_rate, named_codes, variety
 from mispair.pairs.neighbours.tfidf import MEASURE, tfidf_similarities
-from mispair.pairs.scenes.scene_features import codes
+from mispair.pairs.scenes.scene_captions import codes
 
 MOST_PAIRS = 100_000
 """Largest number of changed pairs, drawn at random, for a mean similarity."""

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from mispair.pairs.corruption.key_draws import uniforms
+from mispair.pairs.corruption.draws import uniforms
 from mispair.pairs.index.identities import identities
 
 

@@ -18,8 +18,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from mispair.pairs.scenes.scene_captions import read_caption
-from mispair.pairs.scenes.scene_features import codes
+from mispair.pairs.scenes.scene_captions import codes, read_caption
 
 SHARES = (
     "wrong_feature_share",

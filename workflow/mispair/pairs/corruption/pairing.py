@@ -11,8 +11,8 @@ from mispair.core.files import UserError
 from mispair.pairs.captions.caption_texts import CaptionedPairs
 from mispair.pairs.corruption.changes import effective_shares, mean_similarity
 from mispair.pairs.corruption.corrupted import Corrupted, Sources
+from mispair.pairs.corruption.draws import DRAWN, SOURCE, WRITTEN, column, seed_of
 from mispair.pairs.corruption.scheme import application, schemes
-from mispair.pairs.corruption.swap_draws import DRAWN, SOURCE, WRITTEN, column, seed_of
 from mispair.pairs.index.identities import hexadecimal
 
 

@@ -34,8 +34,8 @@ from mispair.pairs.shards.shards import (
     BUFFER_BYTES,
     MAX_TEXT_BYTES,
     SIDECAR_EXTENSION,
+    AdjacentMembers,
     Candidate,
-    Run,
     ShardReader,
     damaged_key,
     image_candidates,
@@ -175,7 +175,7 @@ def _verdicts(
 
 
 def _look_up(
-    runs: Iterable[Run], policy: Policy, lookup: Lookup, reader: ShardReader
+    runs: Iterable[AdjacentMembers], policy: Policy, lookup: Lookup, reader: ShardReader
 ) -> TableCaptions:
     """Look up all samples that the runs may hold."""
     samples = {

@@ -18,9 +18,8 @@ from mispair.core import files
 from mispair.pairs.captions import sorted_captions
 from mispair.pairs.captions.decoding import SIDECAR_FIELDS
 from mispair.pairs.index.faults import REASONS, Fault
-from mispair.pairs.index.image_parts import IMAGES, fields, image_list
 from mispair.pairs.index.index import JOIN_VALUE, Lookup, ShardIndex
-from mispair.pairs.index.parts import Part, named, table_of, write
+from mispair.pairs.index.parts import IMAGES, ShardPart, fields, image_list, named, table_of, write
 from mispair.pairs.index.policy import Policy
 from mispair.pairs.shards import sources
 
@@ -100,7 +99,7 @@ class Counts:
 
 
 def write_part(
-    part: Part,
+    part: ShardPart,
     alive: Callable[[], None],
     *,
     read: Callable[..., ShardIndex],
@@ -134,20 +133,20 @@ def _opened(table: Path) -> Lookup:
     return sorted_captions.lookup(table)
 
 
-def unlisted(parts: Iterable[Part]) -> dict[Part, str]:
+def unlisted(parts: Iterable[ShardPart]) -> dict[ShardPart, str]:
     """Return the cause for each shard that no worker could read when its images were listed."""
     damage = {part: image_list(*part.tables).damage for part in parts}
     return {part: why[1] for part, why in damage.items() if why and why[0] == Fault.LOST_WORKER}
 
 
-def count(part: Part) -> Counts:
+def count(part: ShardPart) -> Counts:
     """Count the samples of a finished part."""
     kept = pq.read_metadata(part.main)
     reasons = pq.read_table(part.rejected, columns=["reason"]).column("reason")
     return Counts(kept.num_rows, int(kept.metadata[b"ignored"]), Counter[str](reasons.to_pylist()))
 
 
-def total(parts: Iterable[Part], lost: Mapping[Part, str]) -> Counts:
+def total(parts: Iterable[ShardPart], lost: Mapping[ShardPart, str]) -> Counts:
     """Count the samples of all parts; a shard without a part counts as one rejected sample."""
     return sum(
         (
@@ -159,7 +158,12 @@ def total(parts: Iterable[Part], lost: Mapping[Part, str]) -> Counts:
 
 
 def gather(
-    parts: Sequence[Part], lost: Mapping[Part, str], policy: Policy, *, index: Path, rejected: Path
+    parts: Sequence[ShardPart],
+    lost: Mapping[ShardPart, str],
+    policy: Policy,
+    *,
+    index: Path,
+    rejected: Path,
 ) -> Counts:
     """Write the group's tables and return its counts: a row group for each shard.
 
@@ -180,12 +184,12 @@ def gather(
     return counts
 
 
-def _lost(part: Part, detail: str) -> pa.Table:
+def _lost(part: ShardPart, detail: str) -> pa.Table:
     row = {"key": "", "shard": part.name, "reason": Fault.LOST_WORKER, "detail": detail}
     return table_of([row], REJECTED)
 
 
-def _kept(parts: Iterable[Part], lost: Mapping[Part, str]) -> Iterator[pa.Table]:
+def _kept(parts: Iterable[ShardPart], lost: Mapping[ShardPart, str]) -> Iterator[pa.Table]:
     """Yield the kept pairs of each shard, with the rows of their images in the whole group."""
     start = 0
     for part in parts:

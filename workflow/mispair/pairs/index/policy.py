@@ -7,7 +7,7 @@ from typing import Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from mispair.pairs.index.image_limits import ImageLimits
+from mispair.pairs.index.faults import ImageLimits
 from mispair.pairs.shards.shards import (
     MAX_MEMBER_BYTES,
     MAX_TEXT_BYTES,

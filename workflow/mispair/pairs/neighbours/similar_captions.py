@@ -10,9 +10,118 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from mispair.core.files import UserError
+from mispair.core.resume import Keeper
 from mispair.pairs.index.books import read_columns
 from mispair.pairs.index.identities import hexadecimal, identities
-from mispair.pairs.neighbours.nearest import NOBODY, Neighbours
+
+# The k best others of every row, updated as scores arrive in any portions.
+
+NOBODY = 2**32 - 1
+"""Index in an empty place; it is larger than the number of any row."""
+
+Neighbours = tuple[np.ndarray, np.ndarray]
+"""Others (n, k), int64, best first, and their scores (n, k), float32; `NOBODY` has -inf."""
+
+PORTION = 1 << 16
+"""Rows whose neighbours are yielded together."""
+
+_AT_ONCE = 64
+
+
+class Nearest:
+    """Running best k of each of `n` rows: larger scores first, equal ones by smaller index.
+
+    A score and an index form one int64, larger if better. Its upper half has the bits of the
+    float32; they compare like an integer once those of negative numbers are flipped. Its lower half
+    has the index, counted down. So a plain sort breaks ties, always in the same way.
+
+    Memory is 8 k + 4 bytes a row.
+    """
+
+    def __init__(self, n: int, k: int) -> None:
+        if n >= NOBODY:
+            raise ValueError(f"{n} rows are more than 32 bits can number")
+        self.capacity = k
+        self.floor = np.full(n, -np.inf, dtype=np.float32)
+        """Score of each row's last place. A useful offer is larger, or equal with a smaller index.
+        """
+        self._keys = np.full((n, k), _EMPTY)  # ascending: the first is the next to go
+
+    def resume(self, keeper: Keeper[np.ndarray] | None) -> int:
+        """Restore the state of a keeper; return how many products had been offered by then."""
+        state = keeper.load() if keeper is not None else None
+        if state is None:
+            return 0
+        self._keys = state["keys"]
+        self.floor = _unpack(self._keys[:, 0])[1]
+        return int(state["done"])
+
+    def keep(self, keeper: Keeper[np.ndarray] | None, done: int) -> None:
+        """Give a keeper the state after `done` products, if it is due."""
+        if keeper is not None and keeper.due():
+            keeper.save({"keys": self._keys, "done": np.array(done)})
+
+    def offer(self, rows: np.ndarray, candidates: np.ndarray, scores: np.ndarray) -> None:
+        """Offer candidates for places in some rows.
+
+        Parameters
+        ----------
+        rows, candidates : (m,) int arrays
+            Rows, and the candidate for each; no candidate may be offered to one row twice.
+        scores : (m,) float array
+            Rounded to float32.
+        """
+        if not len(rows):
+            return
+        order = np.argsort(rows, kind="stable")
+        keys = _pack(scores[order], candidates[order])
+        touched, start, count = np.unique(rows[order], return_index=True, return_counts=True)
+        # In turns: one row with very many offers would make the table wide for all.
+        for done in range(0, int(count.max()), _AT_ONCE):
+            left = np.minimum(count - done, _AT_ONCE)
+            open_rows = left > 0
+            columns = np.arange(left.max())
+            source = (start[open_rows] + done)[:, None] + columns
+            offered = columns < left[open_rows, None]
+            portion = np.where(offered, keys[np.where(offered, source, 0)], _EMPTY)
+            table = np.concatenate([self._keys[touched[open_rows]], portion], axis=1)
+            table.sort(axis=1)
+            self._keys[touched[open_rows]] = table[:, -self.capacity :]
+        self.floor[touched] = _unpack(self._keys[touched, 0])[1]
+
+    def best(self, rows: slice) -> Neighbours:
+        """Return the best of some consecutive rows."""
+        return _unpack(self._keys[rows, ::-1])
+
+    def portions(self) -> Iterator[Neighbours]:
+        """Yield the best of all rows in their order, `PORTION` at a time."""
+        for start in range(0, len(self._keys), PORTION):
+            yield self.best(slice(start, start + PORTION))
+
+
+def best_first(candidates: np.ndarray, scores: np.ndarray, k: int) -> Neighbours:
+    """Return the k best of each row's candidates (n, c), in the order that `Nearest` keeps."""
+    keys = _pack(scores, candidates)
+    keys.sort(axis=1)
+    return _unpack(keys[:, ::-1][:, :k])
+
+
+def _pack(scores: np.ndarray, candidates: np.ndarray) -> np.ndarray:
+    # Adding zero turns -0 into 0: they are equal, but their bits differ.
+    bits = (scores.astype(np.float32) + np.float32(0)).view(np.int32)
+    return (_flip(bits).astype(np.int64) << 32) | (NOBODY - candidates)
+
+
+def _unpack(keys: np.ndarray) -> Neighbours:
+    return NOBODY - (keys & NOBODY), _flip((keys >> 32).astype(np.int32)).view(np.float32)
+
+
+def _flip(bits: np.ndarray) -> np.ndarray:
+    return np.where(bits < 0, bits ^ np.int32(0x7FFFFFFF), bits)
+
+
+_EMPTY = _pack(np.array([-np.inf]), np.array([NOBODY]))[0]
+
 
 SIMILAR = pa.schema(
     [

@@ -9,7 +9,7 @@ from scipy import sparse
 
 from mispair.core.resume import Keeper
 from mispair.pairs.captions.scripts import TOKEN
-from mispair.pairs.neighbours.nearest import Nearest, Neighbours
+from mispair.pairs.neighbours.similar_captions import Nearest, Neighbours
 
 MEASURE = "tfidf"
 """Name of the similarity."""

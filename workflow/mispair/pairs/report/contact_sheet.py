@@ -15,8 +15,8 @@ import pyarrow.parquet as pq
 
 from mispair.core import seeds
 from mispair.pairs.captions.decoding import CONTROL
+from mispair.pairs.index.image_list import locations, read_encoded
 from mispair.pairs.index.index import caption_id
-from mispair.pairs.index.reading import locations, read_encoded
 from mispair.pairs.shards.images import UndecodableImageError, decode_image
 from mispair.report.tables import main_first
 
@@ -28,7 +28,7 @@ LARGEST_SHEET = 150_000
 
 
 @dataclass(frozen=True)
-class Sample:
+class SheetPair:
     """A pair: its key, its encoded image (None if it is not there), its caption and its new one."""
 
     key: str
@@ -73,7 +73,7 @@ def fitted(render: Callable[[int], str], most: int) -> str:
     return html + "\n"
 
 
-def fragment(samples: Sequence[Sample], rate: float | None, size: int) -> str:
+def fragment(samples: Sequence[SheetPair], rate: float | None, size: int) -> str:
     """Return the sheet as a piece of HTML; all text from data is escaped.
 
     `rate` is the shuffle probability C_m of the new captions, None if there is no pairing; `size`
@@ -108,7 +108,7 @@ def draw_samples(
     captions: Sequence[Path],
     number: int,
     seed: int,
-) -> list[Sample]:
+) -> list[SheetPair]:
     """Draw pairs of the first shard that has kept pairs, sorted by key.
 
     Parameters
@@ -143,7 +143,7 @@ def draw_samples(
     new = new.assign(text=new["caption_id"].map(text_of)).loc[drawn["key"]]
     cells = (drawn["key"], drawn["caption"], new["text"], new["swapped"])
     return [
-        Sample(key, images[key], caption, text, bool(swapped))
+        SheetPair(key, images[key], caption, text, bool(swapped))
         for key, caption, text, swapped in zip(*cells, strict=True)
     ]
 

@@ -15,8 +15,7 @@ from functools import partial
 from typing import NamedTuple
 
 from mispair.pairs.corruption.draws import Draws
-from mispair.pairs.scenes.scene_captions import with_article
-from mispair.pairs.scenes.scene_features import (
+from mispair.pairs.scenes.scene_captions import (
     COLOURS,
     DIGITS,
     HELD_OUT_DIGIT_COLOURS,
@@ -24,6 +23,7 @@ from mispair.pairs.scenes.scene_features import (
     SHAPES,
     VOCABULARY,
     Part,
+    with_article,
 )
 from mispair.pairs.scenes.scenes import Scene, digit_alone, single_object
 
@@ -43,7 +43,7 @@ class Choice(NamedTuple):
     false: str
 
 
-class Question(NamedTuple):
+class CaptionQuestion(NamedTuple):
     """A choice with whole sentences, and its category."""
 
     scene: Scene
@@ -52,11 +52,11 @@ class Question(NamedTuple):
     category: str
 
 
-def question(category: str, draws: Draws) -> Question:
+def question(category: str, draws: Draws) -> CaptionQuestion:
     """Return a random question of a category, one of `CATEGORIES`."""
     scene, true, false = CATEGORIES[category](draws)
     opening = draws.choose(OPENINGS)
-    return Question(scene, opening + true, opening + false, category)
+    return CaptionQuestion(scene, opening + true, opening + false, category)
 
 
 def _thing(shape: str, colour: str) -> str:

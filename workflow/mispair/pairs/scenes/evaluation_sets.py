@@ -22,9 +22,8 @@ from typing import TYPE_CHECKING, Literal
 
 from mispair.core import seeds
 from mispair.pairs.corruption.draws import Draws
-from mispair.pairs.scenes.compositional import CATEGORIES, Question, question
-from mispair.pairs.scenes.scene_captions import write_caption
-from mispair.pairs.scenes.scene_features import (
+from mispair.pairs.scenes.compositional import CATEGORIES, CaptionQuestion, question
+from mispair.pairs.scenes.scene_captions import (
     COLOURS,
     DIGITS,
     HELD_OUT_DIGIT_COLOURS,
@@ -32,6 +31,7 @@ from mispair.pairs.scenes.scene_features import (
     SHAPES,
     VOCABULARY,
     features_of,
+    write_caption,
 )
 from mispair.pairs.scenes.scenes import (
     Scene,
@@ -82,7 +82,7 @@ CAPTIONS_PER_IMAGE = 5
 
 
 @dataclass(frozen=True)
-class EvaluationSet:
+class GeneratedSet:
     """What a generated set is for; class names and prompt templates (with ``{c}``); its splits."""
 
     classnames: tuple[str, ...]
@@ -91,18 +91,18 @@ class EvaluationSet:
     kind: Literal["classification", "retrieval", "image_caption_selection"] = "classification"
 
 
-EVALUATION_SETS: dict[str, EvaluationSet] = {
-    "scenes-shape": EvaluationSet(SHAPES, SHAPE_TEMPLATES, ("test", "train")),
-    "scenes-shape-heldout": EvaluationSet(SHAPES, SHAPE_TEMPLATES),
-    "scenes-shape-textured": EvaluationSet(SHAPES, SHAPE_TEMPLATES),
-    "scenes-colour": EvaluationSet(COLOURS, COLOUR_TEMPLATES),
-    "scenes-digit": EvaluationSet(
+EVALUATION_SETS: dict[str, GeneratedSet] = {
+    "scenes-shape": GeneratedSet(SHAPES, SHAPE_TEMPLATES, ("test", "train")),
+    "scenes-shape-heldout": GeneratedSet(SHAPES, SHAPE_TEMPLATES),
+    "scenes-shape-textured": GeneratedSet(SHAPES, SHAPE_TEMPLATES),
+    "scenes-colour": GeneratedSet(COLOURS, COLOUR_TEMPLATES),
+    "scenes-digit": GeneratedSet(
         DIGITS, DIGIT_TEMPLATES + GROUNDED_DIGIT_TEMPLATES, ("test", "train")
     ),
-    "scenes-digit-heldout": EvaluationSet(DIGITS, COLOURED_DIGIT_TEMPLATES),
-    "handwritten-digits": EvaluationSet(DIGITS, DIGIT_TEMPLATES),
-    "scenes-retrieval": EvaluationSet((), (), kind="retrieval"),
-    "scenes-compositional": EvaluationSet((), (), kind="image_caption_selection"),
+    "scenes-digit-heldout": GeneratedSet(DIGITS, COLOURED_DIGIT_TEMPLATES),
+    "handwritten-digits": GeneratedSet(DIGITS, DIGIT_TEMPLATES),
+    "scenes-retrieval": GeneratedSet((), (), kind="retrieval"),
+    "scenes-compositional": GeneratedSet((), (), kind="image_caption_selection"),
 }
 
 
@@ -156,7 +156,7 @@ def labelled_pictures(
     has its own draws.
     """
     if name == "handwritten-digits":
-        from mispair.pairs.scenes.digits import handwritten_digits
+        from mispair.pairs.scenes.scene_images import handwritten_digits
 
         yield from zip(*handwritten_digits(size), strict=True)
         return
@@ -192,7 +192,7 @@ def captioned_pictures(
 
 def questions(
     name: str, *, images: int, size: int, seed: int
-) -> Iterator[tuple[Image.Image, Question]]:
+) -> Iterator[tuple[Image.Image, CaptionQuestion]]:
     """Yield pictures of `size` by `size` pixels with their questions, the categories in turn."""
     categories = list(CATEGORIES)
     for number in range(images):
@@ -206,7 +206,7 @@ def _draws_of(seed: int, name: str, split: str) -> tuple[object, ...]:
     return (seed, "make_evaluation_set", name, *(() if split == "test" else (split,)))
 
 
-def write_descriptions(folder: Path, chosen: EvaluationSet) -> None:
+def write_descriptions(folder: Path, chosen: GeneratedSet) -> None:
     """Write the files of a set that are in its folder: classes and templates, or its type."""
     lines = {CLASSNAMES: chosen.classnames, TEMPLATES: chosen.templates}
     if chosen.kind != "classification":
@@ -216,7 +216,7 @@ def write_descriptions(folder: Path, chosen: EvaluationSet) -> None:
 
 
 def write_split(
-    folder: Path, pictures: Iterable[tuple[Image.Image, int | list[str] | Question]]
+    folder: Path, pictures: Iterable[tuple[Image.Image, int | list[str] | CaptionQuestion]]
 ) -> None:
     """Write a split: ``nshards.txt``, and ``0.tar`` with the samples.
 
@@ -235,10 +235,10 @@ def write_split(
             add_member(tar, f"s{number:07d}.png", buffer.getvalue())
 
 
-def _texts(known: int | list[str] | Question) -> dict[str, str]:
+def _texts(known: int | list[str] | CaptionQuestion) -> dict[str, str]:
     if isinstance(known, int):
         return {"cls": str(known)}
-    if isinstance(known, Question):
+    if isinstance(known, CaptionQuestion):
         return {
             "txt": f"{known.true}\n{known.false}",
             "json": json.dumps({"category": known.category}),

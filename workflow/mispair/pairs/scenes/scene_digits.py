@@ -8,7 +8,7 @@ import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
 from mispair.pairs.corruption.draws import Draws
-from mispair.pairs.scenes.scene_features import DIGITS
+from mispair.pairs.scenes.scene_captions import DIGITS
 
 FONTS = ("plain", "bold", "hollow", "segments", "written", "written", "blurred", "pixelated")
 """Ways to draw a digit; "written" occurs twice because handwriting varies most."""

@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from mispair.core import seeds
 from mispair.pairs.corruption.draws import Draws
-from mispair.pairs.scenes.scene_captions import write_caption
-from mispair.pairs.scenes.scene_features import (
+from mispair.pairs.scenes.scene_captions import (
     COLOURS,
     DIGITS,
     HELD_OUT_DIGIT_COLOURS,
@@ -26,6 +25,7 @@ from mispair.pairs.scenes.scene_features import (
     Part,
     features_of,
     spurious_partners,
+    write_caption,
 )
 
 if TYPE_CHECKING:

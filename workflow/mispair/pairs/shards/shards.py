@@ -58,7 +58,7 @@ class Sample:
 
 
 @dataclass
-class Run:
+class AdjacentMembers:
     """The adjacent members of one first-dot key; their content is still in the shard.
 
     In a damaged run the last member may be cut off.
@@ -176,9 +176,9 @@ class ShardReader:
     ignored: int = 0
     """Members skipped so far because they belong to no sample."""
 
-    def runs(self) -> Iterator[Run]:
+    def runs(self) -> Iterator[AdjacentMembers]:
         """Yield the runs in order; if the shard is damaged, the last one has the damage."""
-        run: Run | None = None
+        run: AdjacentMembers | None = None
         for member, damage in self._members():
             if member is not None:
                 member = member._replace(name=clean_name(member.name))
@@ -186,13 +186,13 @@ class ShardReader:
                 if run is not None and run.key != key:
                     yield run
                     run = None
-                run = run or Run(key)
+                run = run or AdjacentMembers(key)
                 run.members.append(member)
             elif run is not None and not damage:
                 yield run
                 run = None
             if damage:
-                run = run or Run("")
+                run = run or AdjacentMembers("")
                 run.damage = damage
         if run is not None:
             yield run
@@ -264,7 +264,7 @@ def read_samples(shard: Path, max_member_bytes: int = MAX_MEMBER_BYTES) -> Itera
 
 
 def split_run(
-    run: Run, caption_extension: str, has_table_caption: Callable[[str], bool]
+    run: AdjacentMembers, caption_extension: str, has_table_caption: Callable[[str], bool]
 ) -> list[Candidate]:
     """Return the keys of a run that deserve a verdict, each with its members.
 
@@ -297,7 +297,7 @@ def split_run(
     return [Candidate(run.key, everything, caption_extension)]
 
 
-def image_candidates(run: Run) -> tuple[list[Candidate], set[str]]:
+def image_candidates(run: AdjacentMembers) -> tuple[list[Candidate], set[str]]:
     """Return the stems of a run whose images are listed, and those that are extra members.
 
     Names of members alone decide, for every caption extension and caption table. If the run's own
@@ -331,13 +331,13 @@ def image_candidates(run: Run) -> tuple[list[Candidate], set[str]]:
     return [stem for stem in images if stem.key not in extra], extra
 
 
-def damaged_key(run: Run, caption_extension: str) -> str:
+def damaged_key(run: AdjacentMembers, caption_extension: str) -> str:
     """Return the key of the sample that a damaged shard broke in; empty if there is none."""
     stems = [_last_extension(member.name, caption_extension)[0] for member in run.members]
     return run.key if run.key in stems or not stems else stems[-1]
 
 
-def _whole_stems(run: Run, caption_extension: str) -> list[Candidate]:
+def _whole_stems(run: AdjacentMembers, caption_extension: str) -> list[Candidate]:
     """Return what a run holds under each stem, without the stems that damage interrupts."""
     stems: dict[str, Candidate] = {}
     for member in run.members:
@@ -348,7 +348,7 @@ def _whole_stems(run: Run, caption_extension: str) -> list[Candidate]:
     return [candidate for stem, candidate in stems.items() if stem not in half_read]
 
 
-def _half_read(run: Run, stems: dict[str, Candidate]) -> set[str]:
+def _half_read(run: AdjacentMembers, stems: dict[str, Candidate]) -> set[str]:
     """Return the stems that damage interrupts: the last one read, and the run's own."""
     if not run.damage or not run.members:
         return set()

@@ -12,8 +12,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from mispair.core.files import UserError
-from mispair.core.folders import literal_folder, matches, snapshot
+from mispair.core.files import UserError, literal_folder, matches, snapshot
 from mispair.pairs.shards.shards import IMAGE_EXTENSIONS
 
 MOST_JOBS = 150

@@ -8,8 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-from mispair.core.files import UserError
-from mispair.core.folders import snapshot
+from mispair.core.files import UserError, snapshot
 from mispair.pairs.shards.shards import IMAGE_EXTENSIONS, SIDECAR_EXTENSION
 from mispair.pairs.sources.source import (
     TEXT_ENDINGS,

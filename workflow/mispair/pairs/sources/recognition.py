@@ -9,8 +9,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from mispair.core.files import UserError
-from mispair.core.folders import literal_folder, matches, snapshot
+from mispair.core.files import UserError, literal_folder, matches, snapshot
 from mispair.pairs.shards.shards import IMAGE_EXTENSIONS
 from mispair.pairs.shards.sources import resolve_shards
 from mispair.pairs.sources import coco, folders, parquet, tables

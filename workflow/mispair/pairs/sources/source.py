@@ -19,9 +19,8 @@ from typing import Annotated, Any, NamedTuple
 from pydantic import BaseModel, ConfigDict, Field
 
 from mispair.core.files import UserError, write_text
-from mispair.core.provenance import fingerprint
+from mispair.core.provenance import SNAKEMAKE, fingerprint
 from mispair.core.settings import NONE, Located
-from mispair.core.stamps import SNAKEMAKE
 from mispair.pairs.shards.shards import IMAGE_EXTENSIONS
 
 TEXT_ENDINGS = ("txt", "caption")

@@ -33,7 +33,7 @@ def run(
 ) -> None:
     """Write a piece of HTML with pictures of the first shard that has kept pairs."""
     from mispair.core import files
-    from mispair.pairs.index.reading import by_name
+    from mispair.pairs.index.image_list import by_name
     from mispair.pairs.report.contact_sheet import draw_samples, fragment, nearest_pairing
 
     chosen, rate = nearest_pairing(pairing, settings.shuffle_rate)

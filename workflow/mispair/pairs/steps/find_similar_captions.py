@@ -73,8 +73,8 @@ def run(
             vectors = tfidf.tfidf([texts.pop(number) for number in captions.tolist()])
             portions = tfidf.nearest_texts(vectors, **search)
         else:
-            from mispair.pairs.neighbours import caption_vectors, similarity
+            from mispair.pairs.neighbours import similarity
 
-            rows = caption_vectors.gather_vectors(features, feature_rows, captions, scratch)
+            rows = similarity.gather_vectors(features, feature_rows, captions, scratch)
             portions = similarity.nearest_rows(rows, device=device, **search)
         similar_captions.write_similar(temporary, captions, portions, settings.measure)

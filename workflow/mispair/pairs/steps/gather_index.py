@@ -59,8 +59,9 @@ def run(
 
     from mispair.core import files, metrics
     from mispair.pairs.captions.caption_texts import write_captions
-    from mispair.pairs.index import books, corpus_statistics, duplicates, joins
+    from mispair.pairs.index import books, corpus_statistics, joins
     from mispair.pairs.index import corpus as corpora
+    from mispair.pairs.index import corpus as duplicates
 
     indexes, refused = books.by_group(index, rejected)
     pairs = corpora.read_pairs(indexes)

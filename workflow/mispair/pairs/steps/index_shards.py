@@ -56,10 +56,10 @@ def run(
     from mispair.core.provenance import code_version, fingerprint
     from mispair.core.resume import checkpoints
     from mispair.pairs.captions.sorted_captions import join_of
-    from mispair.pairs.captions.table_files import KEY
-    from mispair.pairs.index import image_parts, index_parts, parts
+    from mispair.pairs.captions.user_files import KEY
+    from mispair.pairs.index import index_parts, parts
+    from mispair.pairs.index.image_list import by_name
     from mispair.pairs.index.index import index_shard
-    from mispair.pairs.index.reading import by_name
 
     table = captions[0] if captions else None
     policy = Policy(
@@ -69,7 +69,7 @@ def run(
     )
     folder, code = index.with_name(f"{index.name}.parts"), code_version("index_shards")
     shared = [repr(policy), *code, *(parts.state(table) if table else [])]
-    lists = image_parts.read_lists(images, unusable)
+    lists = parts.read_lists(images, unusable)
     planned = parts.plan(by_name(shards, sources), folder, shared, lists)
     lost = index_parts.unlisted(planned)
     readable = [part for part in planned if part not in lost]

@@ -36,9 +36,9 @@ def run(
     from mispair.core.progress import Progress
     from mispair.core.provenance import code_version, fingerprint
     from mispair.core.resume import checkpoints
-    from mispair.pairs.index import image_parts, parts
-    from mispair.pairs.index.image_limits import ImageLimits
-    from mispair.pairs.index.reading import by_name
+    from mispair.pairs.index import parts
+    from mispair.pairs.index.faults import ImageLimits
+    from mispair.pairs.index.image_list import by_name
 
     limits = ImageLimits(
         max_image_pixels=max_image_pixels,
@@ -47,12 +47,12 @@ def run(
     )
     folder, code = images.with_name(f"{images.name}.parts"), code_version("list_images")
     planned = parts.plan(by_name(shards, sources), folder, [repr(limits), *code])
-    task = partial(image_parts.write_part, limits=limits)
+    task = partial(parts.write_part, limits=limits)
     with checkpoints(folder, fingerprint(code)) as states:
         with Progress("listing", len(planned), "shards") as progress:
             lost = parts.read_unfinished(
                 task, planned, workers=workers, stall_seconds=stall_seconds,
-                describe=image_parts.describe, ending=states.ending, progress=progress.reach,
+                describe=parts.describe, ending=states.ending, progress=progress.reach,
             )  # fmt: skip
-        counts = image_parts.gather(planned, lost, images=images, unusable=unusable)
+        counts = parts.gather(planned, lost, images=images, unusable=unusable)
     logging.getLogger(__name__).info("%d shards: %d images, %d faults", len(planned), *counts)

@@ -37,7 +37,7 @@ class Settings(settings.Settings):
 def run(settings: Settings, *, name: str, evaluation_set: Path) -> None:
     """Write one evaluation set, a folder in CLIP_benchmark's layout, replaced as a whole."""
     from mispair.core import files
-    from mispair.core.folders import replacing_folder
+    from mispair.core.files import replacing_folder
     from mispair.pairs.scenes.evaluation_sets import (
         EVALUATION_SETS,
         captioned_pictures,

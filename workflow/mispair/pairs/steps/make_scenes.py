@@ -38,7 +38,7 @@ def run(settings: Settings, *, corpus: Path) -> None:
     from functools import partial
     from multiprocessing import get_context
 
-    from mispair.core.folders import replacing_folder
+    from mispair.core.files import replacing_folder
     from mispair.core.progress import Progress
     from mispair.pairs.shards.supervision import end_with_the_parent
 

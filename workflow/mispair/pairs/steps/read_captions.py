@@ -7,7 +7,7 @@ from pathlib import Path
 from pydantic import Field
 
 from mispair.core import settings
-from mispair.pairs.captions.table_files import JOIN
+from mispair.pairs.captions.user_files import JOIN
 
 
 class Settings(settings.Settings):

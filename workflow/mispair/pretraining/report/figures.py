@@ -5,8 +5,7 @@ from __future__ import annotations
 import altair as alt
 import pandas as pd
 
-from mispair.pretraining.names import BASES, CLEAN, TOWERS
-from mispair.pretraining.report.claims import (
+from mispair.pretraining.report.pages import (
     MAIN,
     SMALLEST,
     captions,
@@ -15,7 +14,8 @@ from mispair.pretraining.report.claims import (
     less_clean,
     values,
 )
-from mispair.report import charts, recipes, small, style
+from mispair.pretraining.settings import BASES, CLEAN, TOWERS
+from mispair.report import charts, recipes, small_figures, style
 from mispair.report.charts import Drawing, Hole
 from mispair.report.notes import Note
 from mispair.report.tables import Tables
@@ -73,7 +73,7 @@ def small_pretraining(tables: Tables) -> Drawing | Hole:
     if apart.empty:
         return _hole(tables.pretraining)
     runs = apart.assign(label=_captions(apart))
-    chart, data = small.dots(
+    chart, data = small_figures.dots(
         runs[["label", "value"]].reset_index(drop=True), "Mixing score − clean",
         colour=style.BASES["identified"], levels=(0.0, SMALLEST),
     )  # fmt: skip

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from mispair.report.study import Figure, Study, columns
+from mispair.report.studies import Figure, ReportedStudy, columns
 
 RULES = (
     "decode_pictures", "corrupt_captions_of_draw", "train_small_towers", "measure_mixing",
@@ -17,7 +17,7 @@ def sections_of(rule: str, wildcards: Mapping[str, str]) -> Sequence[str]:
     return STUDY.sections if rule in RULES else ()
 
 
-STUDY = Study(
+STUDY = ReportedStudy(
     key="pretraining",
     title="Pre-training: which wrong captions mix features",
     about="Small image and text towers are trained from scratch on pictures of known features, "

@@ -44,9 +44,9 @@ def run(
     from mispair.core import files, metrics
     from mispair.core.provenance import fingerprint
     from mispair.evaluation.sets import CLASSNAMES
-    from mispair.pairs.scenes.scene_features import spurious_partners
+    from mispair.pairs.scenes.scene_captions import spurious_partners
     from mispair.pretraining import data, measure
-    from mispair.pretraining.names import CLEAN
+    from mispair.pretraining.settings import CLEAN
     from mispair.pretraining.towers import read_towers
 
     torch.set_num_threads(1)
@@ -57,7 +57,7 @@ def run(
     if fingerprint(table["key"]) != metadata["pairs"]:
         raise files.UserError(f"{towers}: was trained on other pairs. Delete it and run again.")
     pairs = table.iloc[held_out]
-    held = measure.Pairs(
+    held = measure.HeldOutPairs(
         images[held_out],
         data.texts_of(pairs["caption_id"].tolist(), index),
         measure.true_features(pairs["key"].tolist(), truth),

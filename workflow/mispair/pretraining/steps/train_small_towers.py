@@ -34,10 +34,9 @@ def run(
 
     from mispair.core import files, seeds
     from mispair.core.provenance import fingerprint
-    from mispair.core.training.job import training_job
-    from mispair.core.training.loop import Plan
+    from mispair.core.training import TrainingPlan, training_job
     from mispair.pretraining.data import held_out_rows, pictures_of, texts_of
-    from mispair.pretraining.towers import Batches, Sizes, SmallTowers
+    from mispair.pretraining.towers import Batches, SmallTowers, TowerSizes
     from mispair.pretraining.words import bags, vocabulary
 
     torch.set_num_threads(1)
@@ -57,12 +56,12 @@ def run(
         trained = trained[table["kept"].to_numpy(bool)[trained]] if "kept" in table else trained
         texts = texts_of(table["caption_id"][trained].tolist(), index, captions)
         words = vocabulary(texts)
-        sizes = Sizes(settings.crop, settings.channels, settings.width, settings.embedding,
+        sizes = TowerSizes(settings.crop, settings.channels, settings.width, settings.embedding,
                       len(words))  # fmt: skip
         model = SmallTowers(sizes, seed)
         batches = Batches(images[trained], bags(texts, words), settings.batch_size, settings.crop,
                           seed)  # fmt: skip
-        plan = Plan.of(settings, settings.lr, updates)
+        plan = TrainingPlan.of(settings, settings.lr, updates)
         losses = train(model, lambda step: model.loss(*batches.of_step(step)), plan)
         weights = {name: values.detach().numpy() for name, values in model.named_parameters()}
         metadata = {name: str(size) for name, size in asdict(sizes).items()} | {

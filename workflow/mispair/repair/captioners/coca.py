@@ -20,7 +20,7 @@ from mispair.core.files import UserError
 from mispair.repair.captioners.decoding import Marks, choice, decode, drafts_in_portions, room_for
 from mispair.repair.captioners.faults import Draft
 from mispair.repair.captioners.vocabulary import speller, tidy
-from mispair.towers.precision import autocast
+from mispair.towers.preparation import autocast
 
 if TYPE_CHECKING:
     from PIL import Image

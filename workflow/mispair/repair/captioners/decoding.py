@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from mispair.core.devices import in_portions, upload
-from mispair.pairs.corruption.key_draws import uniforms
+from mispair.pairs.corruption.draws import uniforms
 from mispair.repair.captioners.faults import Draft
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ KEPT_SHARE = 0.8
 """Captions that ended are dropped from the batch once at most this share continues."""
 
 
-class Decoder(Protocol):
+class CaptionDecoder(Protocol):
     """A decoder that remembers what it has read of each caption of a batch."""
 
     def step(self, tokens: Tensor, position: int) -> Tensor:
@@ -82,7 +82,12 @@ class Marks:
 
 @torch.inference_mode()
 def decode(
-    decoder: Decoder, number: int, marks: Marks, room: int, choose: Choice, device: str = "cpu"
+    decoder: CaptionDecoder,
+    number: int,
+    marks: Marks,
+    room: int,
+    choose: Choice,
+    device: str = "cpu",
 ) -> tuple[np.ndarray, np.ndarray]:
     """Write captions, all of a batch at once.
 

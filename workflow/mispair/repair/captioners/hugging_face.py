@@ -13,7 +13,7 @@ from mispair.core import seeds
 from mispair.core.files import UserError
 from mispair.repair.captioners.decoding import drafts_in_portions, room_for
 from mispair.repair.captioners.faults import Draft
-from mispair.towers.precision import autocast
+from mispair.towers.preparation import autocast
 
 if TYPE_CHECKING:
     from PIL import Image

@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mispair.core.devices import device_name
-from mispair.core.provenance import fingerprint, sampled_digest
-from mispair.core.software import versions
+from mispair.core.provenance import fingerprint, sampled_digest, versions
 from mispair.repair.captioners.faults import REASONS, Caption
 from mispair.repair.captioners.functions import module_of
 from mispair.repair.captioners.kinds import FUNCTION
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
     from mispair.repair.captioners.recaption_settings import Settings
 
 LIBRARIES = ("tokenizers", "transformers")
-"""Libraries of captioners that `mispair.core.software` does not list."""
+"""Libraries of captioners that `mispair.core.provenance` does not list."""
 
 EXAMPLES = 3
 """Refused captions that the record shows for each reason."""

@@ -20,7 +20,7 @@ import numpy as np
 from mispair.core import seeds
 from mispair.core.files import UserError
 from mispair.core.provenance import fingerprint
-from mispair.pairs.index.reading import Place, read_images
+from mispair.pairs.index.image_list import Place, read_images
 from mispair.pairs.shards.supervision import Lost, supervise
 from mispair.repair.captioners.faults import EMPTY, FAILED, Caption, Draft, check
 from mispair.repair.captioners.functions import CaptionerError
@@ -46,7 +46,7 @@ class Captioner(Protocol):
         """Return drafts for each picture, the best first; each picture has a seed of its own."""
 
 
-class Batch(NamedTuple):
+class ShardRows(NamedTuple):
     """Rows of the index that are in one shard."""
 
     shard: str
@@ -79,7 +79,7 @@ class Captioning:
     settings: Settings
     _captioner: Captioner | None = field(default=None, repr=False)
 
-    def __call__(self, batch: Batch, alive: Callable[[], None]) -> list[Caption]:
+    def __call__(self, batch: ShardRows, alive: Callable[[], None]) -> list[Caption]:
         """Return a caption for each picture of a batch.
 
         Raises
@@ -138,7 +138,7 @@ def _signs_of_life(alive: Callable[[], None]) -> Iterator[None]:
         thread.join()
 
 
-class Part:
+class CaptionedPart:
     """Captions of one shard, saved now and then, so that a killed job resumes from there.
 
     Failures are not saved, so the resumed job tries them again.
@@ -200,11 +200,11 @@ def caption_shards(
     """
     settings = captioning.settings
     parts = {
-        shard: Part(rows, states.array_keeper(_name(captioning, shard, rows, states.job)))
+        shard: CaptionedPart(rows, states.array_keeper(_name(captioning, shard, rows, states.job)))
         for shard, rows in rows_of_shards.items()
     }
     batches = [
-        Batch(shard, tuple(missing[start : start + settings.batch_size]))
+        ShardRows(shard, tuple(missing[start : start + settings.batch_size]))
         for shard, part in parts.items()
         for missing in [sorted(part.missing)]
         for start in range(0, len(missing), settings.batch_size)

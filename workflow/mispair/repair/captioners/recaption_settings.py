@@ -8,10 +8,9 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, field_validator, model_validator
 
 from mispair.core import settings
-from mispair.core.files import UserError
-from mispair.core.folders import if_of_hub
+from mispair.core.files import UserError, if_of_hub
 from mispair.pairs.captions.decoding import SIDECAR_FIELDS
-from mispair.pairs.captions.table_files import JOIN, KEY, refuse_keys, table_files
+from mispair.pairs.captions.user_files import JOIN, KEY, refuse_keys, table_files
 from mispair.repair.captioners.kinds import FUNCTION, KINDS, PATTERN, TRAINED, Kind, kind_of
 from mispair.towers.encoding_settings import EncodingSettings
 

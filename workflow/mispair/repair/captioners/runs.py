@@ -21,9 +21,9 @@ from mispair.core.devices import choose_device
 from mispair.core.files import UserError
 from mispair.core.progress import Progress
 from mispair.core.provenance import file_digest, sampled_digest
-from mispair.pairs.index.reading import by_name, locations
+from mispair.pairs.index.image_list import by_name, locations
 from mispair.pairs.shards.staging import staged
-from mispair.pretraining.names import TOWERS_FILE
+from mispair.pretraining.settings import TOWERS_FILE
 from mispair.repair.captioners import sources
 from mispair.repair.captioners.faults import (
     NOT_BETTER,
@@ -226,7 +226,7 @@ def _tokenizer_of(towers: Path) -> tuple[Tokenizer, str]:
     if small.is_file():
         from mispair.core.files import read_tensors
         from mispair.core.provenance import file_digest
-        from mispair.pretraining.tokenizer import WordTokenizer
+        from mispair.pretraining.words import WordTokenizer
 
         return WordTokenizer(json.loads(read_tensors(small)[1]["words"])), file_digest(small)
     from mispair.towers.loading import load_towers

@@ -11,12 +11,12 @@ import pandas as pd
 
 from mispair.core import files
 from mispair.core.files import UserError
-from mispair.pairs.captions.table_files import KEY
+from mispair.pairs.captions.user_files import KEY
 from mispair.pairs.captions.user_tables import Columns, read_rows
 from mispair.pairs.index.books import read_columns
 from mispair.repair.captioners.faults import Caption, Draft
 from mispair.repair.captioners.pictures import first_usable
-from mispair.towers.features import Part, parts_of_towers
+from mispair.towers.features import FeaturePart, parts_of_towers
 
 if TYPE_CHECKING:
     from mispair.repair.captioners.recaption_settings import Settings
@@ -145,7 +145,9 @@ class PictureFeatures:
         return features
 
 
-def _features_of(group: str, pairs: pd.DataFrame, load: Callable[[], Part] | None) -> np.ndarray:
+def _features_of(
+    group: str, pairs: pd.DataFrame, load: Callable[[], FeaturePart] | None
+) -> np.ndarray:
     if load is None:
         raise UserError(
             f"recaption_pairs: there are no features of group {group}. Give those of "

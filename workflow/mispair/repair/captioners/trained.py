@@ -9,16 +9,17 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
 
 from mispair.core import seeds
+from mispair.core.devices import upload
 from mispair.core.files import UserError
 from mispair.core.provenance import fingerprint
-from mispair.core.training.loop import train
-from mispair.pairs.corruption.key_draws import streams
+from mispair.core.training import LossOfStep, TrainingPlan, train
+from mispair.pairs.corruption.draws import streams
 from mispair.repair.captioners.decoding import Marks, choice, decode, room_for
 from mispair.repair.captioners.faults import Caption, Draft, check
-from mispair.repair.captioners.recurrent import Reading, RecurrentDecoder
-from mispair.repair.captioners.training import Captions, loss_of_step, plan
 from mispair.repair.captioners.vocabulary import (
     Tokenizer,
     Vocabulary,
@@ -28,8 +29,204 @@ from mispair.repair.captioners.vocabulary import (
 )
 
 if TYPE_CHECKING:
-    from mispair.core.resume import FileKeeper
     from mispair.repair.captioners.recaption_settings import Settings
+
+    pass  # merged
+    from mispair.core.resume import FileKeeper
+
+
+# A small recurrent decoder that writes captions from image features.
+#
+# The feature of a picture sets the first state of the recurrent layers, and is added to each token
+# that they read, as in Show and Tell (Vinyals et al., CVPR 2015) with gated recurrent units. A
+# transformer with the feature as prefix needs four times as long for equally good captions; see
+# ``bench/captioners.py``.
+
+
+class RecurrentDecoder(nn.Module):
+    """Predict each token of a caption from a picture's feature and the tokens before it.
+
+    Parameters
+    ----------
+    features : int
+        Length d of a picture's feature.
+    tokens : int
+        Size v of the vocabulary, with its marks.
+    width, layers : int
+        Of the recurrent layers.
+    """
+
+    mean: Tensor
+    scale: Tensor
+
+    def __init__(self, features: int, tokens: int, width: int, layers: int) -> None:
+        super().__init__()
+        self.width, self.layers = width, layers
+        self.register_buffer("mean", torch.zeros(features))
+        self.register_buffer("scale", torch.ones(features))
+        self.picture = nn.Linear(features, (layers + 1) * width)
+        self.embedding = nn.Embedding(tokens, width)
+        nn.init.normal_(self.embedding.weight, std=0.05)
+        self.recurrent = nn.GRU(width, width, layers, batch_first=True)
+        self.norm = nn.LayerNorm(width)
+        self.readout = nn.Linear(width, tokens)
+
+    def standardise(self, features: Tensor) -> None:
+        """Scale all features so that those of trusted pictures (n, d) have mean 0, deviation 1."""
+        self.mean.copy_(features.mean(dim=0))
+        self.scale.copy_(1 / (features.std(dim=0, correction=0) + 1e-6))
+
+    def begin(self, features: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the first states (layers, b, width), and the addend of tokens (b, width)."""
+        read = self.picture((features - self.mean) * self.scale)
+        states, added = read.split([self.layers * self.width, self.width], dim=-1)
+        states = states.tanh().unflatten(-1, (self.layers, self.width)).transpose(0, 1)
+        return states.contiguous(), added
+
+    def forward(self, features: Tensor, tokens: Tensor) -> Tensor:
+        """Return hidden states (b, t, width) behind each of the tokens (b, t)."""
+        states, added = self.begin(features)
+        hidden, _ = self.recurrent(self.embedding(tokens) + added[:, None], states)
+        return hidden
+
+    def logits(self, hidden: Tensor) -> Tensor:
+        """Return logits (..., v) of the token after each hidden state (..., width)."""
+        return self.readout(self.norm(hidden))
+
+
+class CaptionReading:
+    """The decoder, while it writes captions of a batch of pictures.
+
+    Parameters
+    ----------
+    decoder : RecurrentDecoder
+        A trained one.
+    features : Tensor (b, d)
+        Of the pictures.
+    """
+
+    def __init__(self, decoder: RecurrentDecoder, features: Tensor) -> None:
+        self.decoder = decoder
+        self.states, self.added = decoder.begin(features)
+
+    def step(self, tokens: Tensor, position: int) -> Tensor:
+        """Read one token (b,) of each caption; return logits (b, v) of the next one."""
+        read = (self.decoder.embedding(tokens) + self.added)[:, None]
+        hidden, self.states = self.decoder.recurrent(read, self.states)
+        logits: Tensor = self.decoder.logits(hidden[:, 0])
+        return logits
+
+    def keep(self, rows: Tensor) -> None:
+        """Continue with some of the captions only."""
+        self.states = self.states[:, rows].contiguous()
+        self.added = self.added[rows]
+
+
+# Batches of trusted captions that a decoder is trained on, their loss, and the step sizes.
+
+WARM_UP = 50
+"""Steps in which the step size grows."""
+
+LAST_SHARE = 0.02
+"""Step size of the last step, as a share of the largest."""
+
+BETAS = (0.9, 0.99)
+LARGEST_GRADIENT = 1.0
+
+
+def plan(settings: Settings) -> TrainingPlan:
+    """Return the plan of a captioner's training."""
+    lr, last = settings.lr, settings.lr * LAST_SHARE
+    return TrainingPlan(
+        settings.steps, lr, last, settings.weight_decay, LARGEST_GRADIENT, WARM_UP, BETAS
+    )
+
+
+@dataclass(frozen=True)
+class LearningCaptions:
+    """Captions to learn from.
+
+    Attributes
+    ----------
+    tokens : (n, longest) int array
+        Tokens, counted from 0; `end` after the end of a caption.
+    lengths : (n,) int64 array
+        Tokens of each caption.
+    is_cut : (n,) bool array
+        Whether the end of the caption is missing.
+    pictures : (n,) int64 array
+        Row of the feature of each caption's picture.
+    start, end : int
+        Tokens before and after each caption.
+    """
+
+    tokens: np.ndarray
+    lengths: np.ndarray
+    is_cut: np.ndarray
+    pictures: np.ndarray
+    start: int
+    end: int
+
+    def batch(self, rows: np.ndarray) -> tuple[Tensor, Tensor, Tensor]:
+        """Return the tokens to read (b, t), those to predict (b, t), and where (b, t) bool."""
+        steps = self.lengths[rows] + ~self.is_cut[rows]
+        longest = int(steps.max())
+        targets = np.full((len(rows), longest), self.end, np.int64)
+        copied = self.tokens[rows, :longest]
+        targets[:, : copied.shape[1]] = copied
+        read = np.concatenate([np.full((len(rows), 1), self.start), targets[:, :-1]], axis=1)
+        inside = np.arange(longest) < steps[:, None]
+        return torch.from_numpy(read), torch.from_numpy(targets), torch.from_numpy(inside)
+
+
+class Order:
+    """Which captions are in the batch of each step: a function of seed and step alone.
+
+    Each epoch goes through the captions in an order of its own. Captions of a batch have about
+    the same length, so that few places are filled up.
+    """
+
+    def __init__(self, lengths: np.ndarray, batch_size: int, seed: int) -> None:
+        self.lengths, self.seed = lengths, seed
+        self.size = min(batch_size, len(lengths))
+        self.batches_of_an_epoch = len(lengths) // self.size
+        self._epoch, self._batches = -1, np.empty((0, 0), np.int64)
+
+    def __call__(self, step: int) -> np.ndarray:
+        """Return the captions (b,) of a step."""
+        epoch, number = divmod(step, self.batches_of_an_epoch)
+        if epoch != self._epoch:
+            draws = seeds.generator(self.seed, "captioner", "epoch", epoch)
+            rows = draws.permutation(len(self.lengths))[: self.size * self.batches_of_an_epoch]
+            rows = rows[np.argsort(self.lengths[rows], kind="stable")]
+            batches = rows.reshape(self.batches_of_an_epoch, self.size)
+            self._epoch, self._batches = epoch, draws.permutation(batches)
+        return self._batches[number]
+
+
+def loss_of_step(
+    decoder: RecurrentDecoder,
+    features: Tensor,
+    captions: LearningCaptions,
+    batch_size: int,
+    seed: int,
+) -> LossOfStep:
+    """Return the loss of each step: the cross-entropy, in nats a token.
+
+    `features` (p, d) are those of the pictures, on the decoder's device; `batch_size` is the number
+    of captions of a batch, and `seed` that of their order.
+    """
+    order = Order(captions.lengths, batch_size, seed)
+
+    def loss(step: int) -> Tensor:
+        rows = order(step)
+        read, targets, inside = (upload(part, features.device) for part in captions.batch(rows))
+        pictures = upload(torch.from_numpy(captions.pictures[rows]), features.device)
+        hidden = decoder(features[pictures], read)[inside]
+        return F.cross_entropy(decoder.logits(hidden), targets[inside])
+
+    return loss
+
 
 log = logging.getLogger(__name__)
 
@@ -112,7 +309,7 @@ class TrainedCaptioner:
         marks = Marks(vocabulary.start, (vocabulary.end,), (vocabulary.start,))
         room = room_for(self.settings.max_words)
         choose = choice(self.settings, streams(keys, self.settings.seed, "caption", number))
-        reading = Reading(self.decoder, given)
+        reading = CaptionReading(self.decoder, given)
         tokens, lengths = decode(reading, len(keys), marks, room, choose, self.device)
         texts = vocabulary.texts(tokens, np.where(lengths < 0, room, lengths))
         return [Draft(text, bool(length < 0)) for text, length in zip(texts, lengths, strict=True)]
@@ -145,7 +342,7 @@ def fit(
     device : str
         Where the decoder computes.
     keeper, progress
-        See `mispair.core.training.loop.train`.
+        See `mispair.core.training.train`.
 
     Raises
     ------
@@ -160,7 +357,7 @@ def fit(
             f"and needs {FEWEST_CAPTIONS}. Trust more pairs, or take another captioner."
         )
     vocabulary, counted = vocabulary_of(tokenizer, tokens)
-    captions = Captions(
+    captions = LearningCaptions(
         counted[some],
         tokens.lengths[some],
         tokens.is_cut[some],

@@ -5,7 +5,7 @@ from __future__ import annotations
 import altair as alt
 import pandas as pd
 
-from mispair.repair.report.measures import (
+from mispair.repair.report.claims import (
     ARMS,
     TOWERS,
     at_rate,
@@ -16,7 +16,7 @@ from mispair.repair.report.measures import (
     values,
 )
 from mispair.repair.rules import RULES
-from mispair.report import charts, recipes, small, style
+from mispair.report import charts, recipes, small_figures, style
 from mispair.report.charts import Drawing, Hole
 from mispair.report.notes import Note
 from mispair.report.tables import Tables
@@ -75,4 +75,6 @@ def small_repair(tables: Tables) -> Drawing | Hole:
         return Hole(Note("repair", "hole_accuracy"))
     runs = table.assign(label=pd.Categorical(table["rule"].map(names), [*names.values()]))
     runs = runs.sort_values("label", kind="stable")[["label", "value"]].astype({"label": str})
-    return Drawing(*small.dots(runs.reset_index(drop=True), "Accuracy (share)", colour=style.BLUE))
+    return Drawing(
+        *small_figures.dots(runs.reset_index(drop=True), "Accuracy (share)", colour=style.BLUE)
+    )

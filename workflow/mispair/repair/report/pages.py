@@ -8,7 +8,7 @@ import pandas as pd
 
 from mispair.repair.captioners.faults import NOT_BETTER
 from mispair.repair.report import claims
-from mispair.repair.report.measures import (
+from mispair.repair.report.claims import (
     ARMS,
     FILTERS,
     LABELS,
@@ -28,13 +28,7 @@ from mispair.repair.report.study import LEARNED, LEDGER
 from mispair.report import texts
 from mispair.report.notes import Note
 from mispair.report.pages.study_pages import Pages
-from mispair.report.table import (
-    Table,
-    effect_cell,
-    mean_and_spread,
-    or_dash,
-    whole,
-)
+from mispair.report.table import Table, effect_cell, mean_and_spread, or_dash, whole
 from mispair.report.tables import Tables, where
 
 UNCHANGED = ("raw", "oracle")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from mispair.report.study import Figure, Study, columns
+from mispair.report.studies import Figure, ReportedStudy, columns
 
 LEDGER = "What became of the captions"
 ARMS = "What each rule gives back"
@@ -34,7 +34,7 @@ LEDGER_COLUMNS = columns(
     "rule* scheme* rate metric* reason* before* after* captions* seed | value n"
 )
 
-STUDY = Study(
+STUDY = ReportedStudy(
     key="repair",
     title="Repair: new captions and filters",
     about="A captioner learns from pairs whose captions are right and writes a new caption for "

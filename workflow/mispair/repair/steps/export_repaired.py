@@ -44,8 +44,8 @@ def run(
     import pandas as pd
 
     from mispair.core import files, metrics
-    from mispair.core.folders import replacing_folder
-    from mispair.pairs.index.uids import NAME, uids_of
+    from mispair.core.files import replacing_folder
+    from mispair.pairs.index.books import NAME, uids_of
     from mispair.repair.card import dataset_card
     from mispair.repair.pairings import texts_of
 

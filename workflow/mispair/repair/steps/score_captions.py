@@ -38,7 +38,7 @@ def run(
 
     from mispair.core import files, seeds
     from mispair.core.progress import Progress
-    from mispair.pairs.corruption.swap_draws import column
+    from mispair.pairs.corruption.draws import column
     from mispair.repair.pairings import aligned
     from mispair.repair.scores import cosines, wins
     from mispair.towers.features import gather, parts_of_towers

@@ -44,7 +44,7 @@ def run(
 
     from mispair.audit.trusted import read_trusted
     from mispair.core import files, seeds
-    from mispair.pairs.corruption.swap_draws import column
+    from mispair.pairs.corruption.draws import column
     from mispair.repair.pairings import texts_of
 
     table, _ = files.read_parquet(pairing)

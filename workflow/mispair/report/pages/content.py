@@ -3,19 +3,69 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from mispair.core import failures
-from mispair.report import questions, studies, study_modules
+from mispair.core.failures import Failure, Record, named, why
+from mispair.report import questions, studies
 from mispair.report.claims import Claim
 from mispair.report.judge import Verdict, judge
-from mispair.report.pages import claims_table, missing
-from mispair.report.pages.picture import Picture
-from mispair.report.study import Figure, Study
+from mispair.report.notes import SHARED, Note
+from mispair.report.pages import claims_table, study_pages
+from mispair.report.pages.picture import PageFigure
+from mispair.report.studies import Figure, ReportedStudy
 from mispair.report.table import Table
 from mispair.report.tables import Tables
+
+# Missing results of an incomplete report: their sections, and the reasons.
+
+
+@dataclass(frozen=True)
+class MissingResult:
+    """A missing result: its step with wildcards, and the reason."""
+
+    what: str
+    why: Note
+
+
+def holes(record: Record) -> dict[tuple[str, str], list[MissingResult]]:
+    """Return the results that a run did not make, by study and section of the page."""
+    by_section: defaultdict[tuple[str, str], list[MissingResult]] = defaultdict(list)
+    failed = record["failed"]
+    for job in [*failed, *record["not_run"]]:
+        hole = MissingResult(named(job), _why(job, failed))
+        for section in sections_of(job["rule"], job["wildcards"]):
+            by_section[section].append(hole)
+    return dict(by_section)
+
+
+def sections_of(rule: str, wildcards: Mapping[str, str]) -> list[tuple[str, str]]:
+    """Return the studies and sections that print the numbers of a job.
+
+    Examples
+    --------
+    >>> sections_of("simulate", {"condition": "grid~0.02~independent~zero"})
+    [('simulation', 'Sensitivity')]
+    """
+    sections = []
+    for study in studies.studies():
+        for section in study.sections_of(rule, wildcards):
+            study.refuse_unknown_section(section, f"the rule {rule}")
+            sections.append((study.key, section))
+    return sections
+
+
+def _why(job: Mapping[str, Any], failed: Sequence[Failure]) -> Note:
+    if "lines" in job:
+        return Note(SHARED, "failed", why=why(dict(job)))
+    if job["because"] is None:
+        return Note(SHARED, "stopped")
+    cause = failed[job["because"]]
+    return Note(SHARED, "not_run", cause=named(cause), why=why(cause))
+
 
 FRONT, CLAIMS = "index.html", "claims.html"
 """The landing page, and the page of all claims."""
@@ -25,7 +75,7 @@ def judged(tables: Tables, confidence: float) -> list[Verdict]:
     """Return the verdicts on the claims of all studies, those on presets side by side."""
     return [
         judge(claim, of_preset, confidence, preset)
-        for pages in study_modules.every_pages()
+        for pages in study_pages.every_pages()
         for scopes in (pages.scopes(tables),)
         for claim in pages.claims
         for preset, of_preset in scopes or [("", tables)]
@@ -57,7 +107,7 @@ class Content:
     """
 
     tables: Tables
-    pictures: Mapping[str, Picture]
+    pictures: Mapping[str, PageFigure]
     pieces: Mapping[str, str]
     benchmarks: Mapping[str, str]
     record: Mapping[str, Any] | None
@@ -76,18 +126,18 @@ class Content:
         return {
             study.key: [
                 questions.answered(study.key, question, self.judged, self.tables, self.confidence)
-                for question in study_modules.pages(study.key).questions
+                for question in study_pages.pages(study.key).questions
             ]
             for study in studies.studies()
         }
 
     @functools.cached_property
-    def lost(self) -> dict[tuple[str, str], list[missing.Hole]]:
+    def lost(self) -> dict[tuple[str, str], list[MissingResult]]:
         """What an incomplete run did not make, by study and section."""
-        return missing.holes(self.failed) if self.failed else {}
+        return holes(self.failed) if self.failed else {}
 
     @functools.cached_property
-    def lost_of_figures(self) -> dict[str, list[missing.Hole]]:
+    def lost_of_figures(self) -> dict[str, list[MissingResult]]:
         """What an incomplete run did not make for the section of each figure, by its name."""
         return {
             figure.name: self.lost.get((study.key, figure.section), [])
@@ -96,7 +146,7 @@ class Content:
         }
 
     @functools.cached_property
-    def unmeasured(self) -> list[tuple[Claim, list[missing.Hole]]]:
+    def unmeasured(self) -> list[tuple[Claim, list[MissingResult]]]:
         """The claims that no preset measured, each with the missing results of its section."""
         return [
             (claim, self.lost_of_figures.get(claim.figure.format(preset="as_run"), []))
@@ -104,7 +154,7 @@ class Content:
         ]
 
     @functools.cached_property
-    def studies(self) -> list[Study]:
+    def studies(self) -> list[ReportedStudy]:
         """The studies with a page: those with a number or a failure."""
         lost = {study for study, _ in self.lost}
         return [
@@ -124,16 +174,16 @@ class Content:
         """
         printed = {}
         for study in self.studies:
-            of = study_modules.pages(study.key).tables
+            of = study_pages.pages(study.key).tables
             tables = of(self.tables, self.confidence)
             printed[study.key] = [table for table in tables if table.rows]
             for table in printed[study.key]:
                 study.refuse_unknown_section(table.section, f"the table {table.caption!r}")
         return printed
 
-    def picture(self, figure: Figure) -> Picture:
+    def picture(self, figure: Figure) -> PageFigure:
         """Return a figure with its drawn forms, if it has any."""
-        return self.pictures.get(figure.name, Picture(figure, None, None))
+        return self.pictures.get(figure.name, PageFigure(figure, None, None))
 
     def anchor(self, figure: str) -> str:
         """Return the page and anchor of a figure or of its hole; empty if no page has it."""

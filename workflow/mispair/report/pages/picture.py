@@ -3,25 +3,100 @@
 from __future__ import annotations
 
 import base64
+import functools
+import json
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from markupsafe import Markup
+import jinja2
+import vl_convert
+from markupsafe import Markup, escape
 
 from mispair.core.files import read_json
+from mispair.core.words import count, listing, p_value, significant, to_size
 from mispair.report import studies, texts
+from mispair.report.figures import VEGA_LITE
 from mispair.report.notes import SHARED, Note
-from mispair.report.pages.markup import safe_json
-from mispair.report.study import Figure
+from mispair.report.studies import Figure
+from mispair.report.table import printed
+
+# HTML from texts and numbers of a run: escaped, with symbols, and with safe JSON.
+
+SYMBOLS = {
+    "C_m": Markup("<i>C</i><sub>m</sub>"),
+    "C_s": Markup("<i>C</i><sub>s</sub>"),
+    "S_h": Markup("<i>S</i><sub>h</sub>"),
+}
+
+_CODE = re.compile(r"`([^`\n]+)`")
+
+
+def safe_json(content: Any) -> Markup:
+    """Return JSON for a script element: no character that could end it or begin a comment."""
+    text = json.dumps(content, ensure_ascii=True, sort_keys=True, separators=(",", ":"))
+    return Markup(text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026"))
+
+
+def symbols(text: object) -> Markup:
+    """Escape a text; its C_m, C_s and S_h become letters with subscripts, its backticks code.
+
+    Examples
+    --------
+    >>> print(symbols("C_m < 1 in `config.yaml`"))
+    <i>C</i><sub>m</sub> &lt; 1 in <code>config.yaml</code>
+    """
+    html = Markup(_CODE.sub(r"<code>\1</code>", str(escape(text))))
+    for name, symbol in SYMBOLS.items():
+        html = Markup(str(html).replace(name, str(symbol)))
+    return html
+
+
+@functools.cache
+def viewer() -> str:
+    """Return Vega, Vega-Lite and vega-embed as one script."""
+    return vl_convert.javascript_bundle(vl_version=VEGA_LITE)  # type: ignore[call-arg]
+
+
+@functools.cache
+def environment() -> jinja2.Environment:
+    """Return the environment of the templates, which escape all text that is not `Markup`."""
+    created = jinja2.Environment(
+        loader=jinja2.PackageLoader("mispair.report"),
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        undefined=jinja2.StrictUndefined,
+    )
+    created.filters["symbols"] = symbols
+    created.filters["number"] = significant
+    created.filters["printed"] = printed
+    created.filters["to_size"] = to_size
+    created.filters["p_value"] = p_value
+    created.filters["in_unit"] = texts.in_unit
+    created.filters["listing"] = listing
+    created.filters["sentence"] = texts.text
+    created.globals["count"] = count
+    created.globals["shared"] = texts.shared
+    created.globals["remark"] = texts.remark
+    return created
+
+
+def source(name: str) -> str:
+    """Return a file of the templates as it is."""
+    loader = environment().loader
+    assert loader is not None
+    return loader.get_source(environment(), name)[0]
+
 
 FEWEST = 20
 """Tables with fewer rows than this are not packed."""
 
 
 @dataclass(frozen=True)
-class Picture:
+class PageFigure:
     """A figure on the page: its declaration, and its drawn forms (None: not drawn)."""
 
     figure: Figure
@@ -62,7 +137,7 @@ class Picture:
         return "data:image/svg+xml;base64," + base64.b64encode(self.svg.encode()).decode()
 
 
-def pictures_in(folders: Iterable[Path]) -> dict[str, Picture]:
+def pictures_in(folders: Iterable[Path]) -> dict[str, PageFigure]:
     """Return the drawn figures in some folders by name."""
     pictures = {}
     for figure in studies.drawn():
@@ -70,7 +145,7 @@ def pictures_in(folders: Iterable[Path]) -> dict[str, Picture]:
             svg, spec = (folder / f"{figure.name}.{form}" for form in ("svg", "vl.json"))
             if spec.is_file():
                 drawn = svg.read_text(encoding="utf-8") if svg.is_file() else None
-                pictures[figure.name] = Picture(figure, drawn, read_json(spec))
+                pictures[figure.name] = PageFigure(figure, drawn, read_json(spec))
     return pictures
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pandas as pd
 
-from mispair.core import software
+from mispair.core import provenance
 from mispair.core.benchmarks import rows_by_step
 from mispair.core.words import count, duration
 from mispair.report.table import Cell, Number, Table, or_dash, whole
@@ -80,7 +80,7 @@ def origin(record: Mapping[str, Any]) -> Table:
 def versions() -> Table:
     """Return the versions of the software that the results and the page depend on."""
     of_page = {name: metadata.version(name) for name in DRAWING}
-    rows = tuple({**software.versions(), **of_page}.items())
+    rows = tuple({**provenance.versions(), **of_page}.items())
     return Table("Versions", ("software", "version"), rows)
 
 

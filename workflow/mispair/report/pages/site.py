@@ -13,13 +13,14 @@ from typing import Any
 from markupsafe import Markup
 
 from mispair.core import failures
-from mispair.report import judge, questions, rules, studies, study_modules, texts
+from mispair.report import judge, questions, rules, studies, texts
 from mispair.report.claims import THIRD
-from mispair.report.pages import claims_table, markup, records
+from mispair.report.pages import claims_table, records, study_pages
+from mispair.report.pages import picture as markup
 from mispair.report.pages.content import CLAIMS, FRONT, Content, study_file
-from mispair.report.pages.picture import Picture
+from mispair.report.pages.picture import PageFigure
 from mispair.report.pages.study_pages import Notes, Page, Pages, Piece
-from mispair.report.study import FORMS, Study
+from mispair.report.studies import FORMS, ReportedStudy
 from mispair.report.table import Table
 from mispair.report.tables import Tables
 
@@ -121,7 +122,7 @@ def _from_all(
     content: Content, kind: Callable[[Pages], Callable[[Tables], list[Any]]]
 ) -> list[Any]:
     """Return the notes, or the tables, of one kind of all studies."""
-    return [item for pages in study_modules.every_pages() for item in kind(pages)(content.tables)]
+    return [item for pages in study_pages.every_pages() for item in kind(pages)(content.tables)]
 
 
 def _notes(content: Content, kind: Callable[[Pages], Notes]) -> list[str]:
@@ -129,13 +130,13 @@ def _notes(content: Content, kind: Callable[[Pages], Notes]) -> list[str]:
     return [texts.text(note) for note in _from_all(content, kind)]
 
 
-def _small(content: Content, answer: questions.Answer) -> Picture | None:
+def _small(content: Content, answer: questions.Answer) -> PageFigure | None:
     """Return the small figure of an answer, if it was drawn."""
     picture = content.pictures.get(answer.question.figure)
     return picture if picture is not None and picture.static and not picture.hole else None
 
 
-def _study(content: Content, study: Study) -> Page:
+def _study(content: Content, study: ReportedStudy) -> Page:
     drawn = [content.picture(figure) for figure in study.figures]
     judged = [verdict for verdict in content.judged if verdict.claim.study == study.key]
     parts = {
@@ -144,7 +145,7 @@ def _study(content: Content, study: Study) -> Page:
         "sections": _sections(content, study, drawn),
         "holes": [picture for picture in drawn if picture.hole],
         "answers": [answer for answer in content.answers[study.key] if answer.measured],
-        "answer": texts.joined(study_modules.pages(study.key).answer(content.tables)),
+        "answer": texts.joined(study_pages.pages(study.key).answer(content.tables)),
         "claims": claims_table.rows(judged),
         "with_picture": _with_picture([picture for picture in drawn if not picture.hole]),
     }
@@ -152,7 +153,7 @@ def _study(content: Content, study: Study) -> Page:
     return Page(study_file(study.key), study.title, short, "study.html.j2", parts)
 
 
-def _with_picture(drawn: list[Picture]) -> set[str]:
+def _with_picture(drawn: list[PageFigure]) -> set[str]:
     """Name the figures with a picture on the page, the smallest first, within the bound."""
     room = PICTURES
     shown = set()
@@ -163,10 +164,12 @@ def _with_picture(drawn: list[Picture]) -> set[str]:
     return shown
 
 
-def _sections(content: Content, study: Study, drawn: list[Picture]) -> list[dict[str, Any]]:
+def _sections(
+    content: Content, study: ReportedStudy, drawn: list[PageFigure]
+) -> list[dict[str, Any]]:
     """Return the content of each section; sections without content and holes are left out."""
     tables = content.tables_of_studies[study.key]
-    pieces = study_modules.pages(study.key).pieces(content)
+    pieces = study_pages.pages(study.key).pieces(content)
     sections = [
         {
             "title": title,
@@ -197,7 +200,7 @@ def _claims(content: Content) -> Page:
         "drawings": [
             drawing
             for study in content.studies
-            for drawing in study_modules.pages(study.key).drawings(content.tables)
+            for drawing in study_pages.pages(study.key).drawings(content.tables)
         ],
         "lost": content.lost_of_figures,
     }
@@ -205,7 +208,7 @@ def _claims(content: Content) -> Page:
 
 
 def _methods(content: Content) -> Page:
-    every = study_modules.every_pages()
+    every = study_pages.every_pages()
     parts = {
         "primary": judge.PRIMARY,
         "near": judge.NEAR,

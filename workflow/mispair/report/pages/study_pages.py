@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from importlib import import_module
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from markupsafe import Markup
 
+from mispair.report import studies
 from mispair.report.claims import Claim
-from mispair.report.exports.runs import Run
+from mispair.report.curves import TrainingCurves
 from mispair.report.notes import Note
 from mispair.report.questions import Question
 from mispair.report.table import Table
@@ -35,7 +38,7 @@ class Piece:
 
 
 @dataclass(frozen=True)
-class Drawing:
+class FigureWithoutClaim:
     """A figure of the paper without a claim: what it shows, and the counterpart in this run."""
 
     paper: str
@@ -115,8 +118,31 @@ class Pages:
     warnings: Notes = _none
     limits: Notes = _none
     holes: Notes = _none
-    drawings: Callable[[Tables], list[Drawing]] = _none
+    drawings: Callable[[Tables], list[FigureWithoutClaim]] = _none
     pieces: Callable[[Any], Mapping[str, Piece]] = _nothing
     settings: Callable[[Tables], list[Table]] = _none
-    runs: Callable[[Tables, Mapping[str, Sequence[Path]], int], list[Run]] = _none
+    runs: Callable[[Tables, Mapping[str, Sequence[Path]], int], list[TrainingCurves]] = _none
     results: Callable[[Tables], Mapping[str, Any]] = _nothing
+
+
+# The modules of a study that the report loads by name: rows and pages.
+
+
+def _module(study: str, part: str) -> ModuleType:
+    return import_module(studies.module_name(study, part))
+
+
+def rows(name: str) -> ModuleType:
+    """Return the module that makes rows of the study's tables from results."""
+    return _module(name, "rows")
+
+
+def every_pages() -> list[Pages]:
+    """Return the `pages` of every study, in the order of their pages."""
+    return [pages(name) for name in studies.NAMES]
+
+
+def pages(name: str) -> Pages:
+    """Return the claims and printed tables of a study, and its sentences for other pages."""
+    declared: Pages = _module(name, "pages").PAGES
+    return declared

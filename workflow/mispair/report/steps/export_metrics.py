@@ -29,14 +29,15 @@ def run(settings: Settings, *, tables: list[Path], trained: list[Path], folder: 
     """
     import json
 
-    from mispair.core.folders import replacing_folder
-    from mispair.report import studies, study_modules
-    from mispair.report.exports.tensorboard import write_runs
+    from mispair.core.files import replacing_folder
+    from mispair.report import studies
+    from mispair.report.pages import study_pages
     from mispair.report.tables import read_csvs
+    from mispair.report.tensorboard import write_runs
 
     measured = read_csvs(tables)
     with replacing_folder(folder / "clip_benchmark", durable=False) as written:
-        for pages in study_modules.every_pages():
+        for pages in study_pages.every_pages():
             for name, result in pages.results(measured).items():
                 path = written / name
                 path.parent.mkdir(exist_ok=True)
@@ -45,7 +46,7 @@ def run(settings: Settings, *, tables: list[Path], trained: list[Path], folder: 
     runs = [
         run
         for study in studies.NAMES
-        for run in study_modules.pages(study).runs(measured, of_study[study], settings.points)
+        for run in study_pages.pages(study).runs(measured, of_study[study], settings.points)
     ]
     with replacing_folder(folder / "tensorboard", durable=False) as written:
         write_runs(runs, written)

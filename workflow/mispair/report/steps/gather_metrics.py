@@ -20,20 +20,21 @@ def run(settings: Settings, *, results: list[Path], models: str, tables: Path) -
 
     ``metrics.csv`` leaves out rows that are parts of a measurement, such as single neurons.
 
-    Each of `results` belongs to a study (`mispair.report.study.Study.results`). The tables of a
+    Each of `results` belongs to a study (`mispair.report.studies.Study.results`). The tables of a
     study that was not run are empty. `models` are the compared models as in the configuration, by
     name, as JSON; `tables` is the folder to write to.
     """
     from collections import defaultdict
 
     from mispair.core import files
-    from mispair.report import studies, study_modules
+    from mispair.report import studies
+    from mispair.report.pages import study_pages
     from mispair.report.tables import Row, Tables, everything, summary, tidy
 
     of_study, compared = studies.by_study(results), json.loads(models)
     rows: defaultdict[str, list[Row]] = defaultdict(list)
     for name in studies.NAMES:
-        by_table = study_modules.rows(name).rows(of_study[name], compared)
+        by_table = study_pages.rows(name).rows(of_study[name], compared)
         for table, more in by_table.items():
             rows[table] += more
     frames = {name: tidy(name, rows[name]) for name in studies.tables()}

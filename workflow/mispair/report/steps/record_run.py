@@ -32,15 +32,19 @@ def run(
     """
     import pandas as pd
 
-    from mispair.core import files, origins, run_record
+    from mispair.core import files, run_record
     from mispair.core.benchmarks import texts_of
     from mispair.report.pages.records import fingerprints
     from mispair.report.tables import Tables
 
-    records = origins.ancestry(results, Path("results"))
+    records = run_record.ancestry(results, Path("results"))
     outputs = {output for one in records for output in one["outputs"]}
-    without = [path for path in origins.files_in(results) if origins.portable(path) not in outputs]
-    description = run_record.describe(records, origins.Digests().of(without), texts_of(benchmarks))
+    without = [
+        path for path in run_record.files_in(results) if run_record.portable(path) not in outputs
+    ]
+    description = run_record.describe(
+        records, run_record.Digests().of(without), texts_of(benchmarks)
+    )
     table = fingerprints(Tables({"provenance": pd.read_csv(provenance)}))
     description["fingerprints"] = [] if table is None else [list(row[:2]) for row in table.rows]
     files.write_json(record, {**json.loads(config), run_record.RECORD: description})

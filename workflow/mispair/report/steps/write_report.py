@@ -45,8 +45,8 @@ def run(
     """
     from mispair.core import files
     from mispair.core.benchmarks import texts_of
-    from mispair.core.folders import replacing_folder
-    from mispair.report.exports.latex import documents
+    from mispair.core.files import replacing_folder
+    from mispair.report.latex import documents
     from mispair.report.pages.claims_table import frame
     from mispair.report.pages.content import Content
     from mispair.report.pages.picture import pictures_in

@@ -14,7 +14,7 @@ from typing import Any
 import pandas as pd
 
 from mispair.report import published
-from mispair.report.claims import SAME, THIRD, Claim, Control, Measured
+from mispair.report.claims import SAME, THIRD, Claim, Control, MeasuredClaim
 from mispair.report.measures import Arms, Ends, Level
 from mispair.report.questions import Question
 from mispair.report.statistics import effect_of_mean, unknown_effect
@@ -22,7 +22,7 @@ from mispair.report.tables import Tables, where
 from mispair.simulation.report import claims_scaling, effects
 from mispair.simulation.report.effects import (
     SHOWN,
-    Arm,
+    ArmMeasure,
     Reproduced,
     Sized,
     difference,
@@ -68,9 +68,9 @@ def _gain(key: str, panel: str, sentence: str, unit: str = "", *controls: Contro
             *controls,
             Control(
                 "Right captions that the filter replaces, of the share of wrong ones",
-                Level(Arm("replaced_share_clean", "filtered"), unit="trial"),
+                Level(ArmMeasure("replaced_share_clean", "filtered"), unit="trial"),
                 least=None, most=HARMLESS,
-                of=Level(Arm("replaced_share_bad", "filtered"), unit="trial"),
+                of=Level(ArmMeasure("replaced_share_bad", "filtered"), unit="trial"),
             ),
             Control(
                 "Filtering where every caption is right",
@@ -119,20 +119,20 @@ def _gap_curve() -> pd.Series:
     return extended(gain_of_curves("accuracy"))
 
 
-def _nearly_all(tables: Tables, confidence: float) -> Measured:
+def _nearly_all(tables: Tables, confidence: float) -> MeasuredClaim:
     """Measure the count of purified features at the largest C_s of the claim.
 
     The level is `NEARLY_ALL` of the features of the runs. Equal counts have the spread of rounding.
     """
-    series = Arm(COUNTED, "filtered")(tables)
+    series = ArmMeasure(COUNTED, "filtered")(tables)
     series = series[series["rate"] <= UP_TO]
     features = float(figure1(tables.simulation)["features"].max())
     if series.empty or not features > 0:
-        return Measured()
+        return MeasuredClaim()
     rate = float(series["rate"].max())
     counts = series.loc[series["rate"] == rate, "value"].tolist()
     curve = published.figure1_curve(COUNTED, "filtered")
-    return Measured(
+    return MeasuredClaim(
         effect_of_mean(counts, confidence, "trial", resolution=1),
         NEARLY_ALL * features,
         float(curve.get(rate, float("nan"))),
@@ -140,9 +140,9 @@ def _nearly_all(tables: Tables, confidence: float) -> Measured:
     )
 
 
-def _all_pairs(tables: Tables, confidence: float) -> Measured:
+def _all_pairs(tables: Tables, confidence: float) -> MeasuredClaim:
     """Return what the share of spurious pairs is compared with: all of them."""
-    return Measured(unknown_effect(1.0, 1, "run"))
+    return MeasuredClaim(unknown_effect(1.0, 1, "run"))
 
 
 CLAIMS = (
@@ -156,7 +156,7 @@ CLAIMS = (
         "raw-degrades", "simulation",
         "Encoders trained on raw captions purify fewer features as C_s grows.",
         "figure 1(a)", FIGURE1,
-        Sized(Ends(Arm(COUNTED, "raw", zero=True), published=_raw_curve, unit="trial")),
+        Sized(Ends(ArmMeasure(COUNTED, "raw", zero=True), published=_raw_curve, unit="trial")),
         sign=-1, unit="features", needs=RUN,
     ),
     Claim(
@@ -186,7 +186,7 @@ CLAIMS = (
         bound=MIXED, unit="points", needs=PAIRS,
         controls=(
             Control("Spurious pairs that some neuron mixes, of all",
-                    Level(Arm("mixed_pairs_covered", "raw"), unit="trial"), least=0.5,
+                    Level(ArmMeasure("mixed_pairs_covered", "raw"), unit="trial"), least=0.5,
                     of=_all_pairs),
         ),
     ),

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from mispair.report.claims import SAME, Claim, Control, Measured
+from mispair.report.claims import SAME, Claim, Control, MeasuredClaim
 from mispair.report.measures import Every
 from mispair.report.statistics import Effect, effect_of_estimate, effect_of_mean, trial_means
 from mispair.report.tables import Tables, where
@@ -59,7 +59,7 @@ class OverD:
     wide: bool = False
     upper: bool = False
 
-    def __call__(self, tables: Tables, confidence: float) -> Measured:
+    def __call__(self, tables: Tables, confidence: float) -> MeasuredClaim:
         """Return the slope with the means at the smallest and the largest d."""
         table = of_sweep(tables, self.wide)
         if self.upper:
@@ -67,10 +67,10 @@ class OverD:
         fits = {} if table.empty else fitted(table, confidence)
         fit = fits.get((self.measure, self.name))
         if fit is None:
-            return Measured()
+            return MeasuredClaim()
         ends = (min(fit.means), max(fit.means))
         first, last = (fit.means[d] for d in ends)
-        return Measured(fit.effect, first=first, last=last, at=tuple(map(float, ends)))
+        return MeasuredClaim(fit.effect, first=first, last=last, at=tuple(map(float, ends)))
 
 
 @dataclass(frozen=True)
@@ -80,12 +80,12 @@ class OfCaptions:
     metric: str
     source: str
 
-    def __call__(self, tables: Tables, confidence: float) -> Measured:
+    def __call__(self, tables: Tables, confidence: float) -> MeasuredClaim:
         """Return the mean over trials and all d."""
         rows = where(of_sweep(tables), metric=self.metric, source=self.source)
         values = spurious(rows.dropna(subset=["value"]).groupby(RUN)["value"].mean())
         lacks = 1 - values if self.metric == "caption_true" else values
-        return Measured(effect_of_mean(trial_means(lacks), confidence, "trial"))
+        return MeasuredClaim(effect_of_mean(trial_means(lacks), confidence, "trial"))
 
 
 CLAIMS = (

@@ -11,7 +11,7 @@ from typing import Literal, get_args
 import pandas as pd
 
 from mispair.report import published, style
-from mispair.report.claims import THIRD, Measure, Measured, Part
+from mispair.report.claims import THIRD, Measure, MeasuredClaim, PartEffect
 from mispair.report.measures import Arms, share_of
 from mispair.report.statistics import mean_interval, trial_means
 from mispair.report.tables import Tables, where
@@ -79,7 +79,7 @@ def without_thresholds(table: pd.DataFrame) -> pd.DataFrame:
 
 
 @dataclass(frozen=True)
-class Arm:
+class ArmMeasure:
     """Selects a measure of an arm by C_s (``rate``) and trial (``seed``).
 
     Attributes
@@ -131,8 +131,8 @@ def difference(
         return gain_of_curves(metric)
 
     return Arms(
-        Arm(metric, baseline, arm, pick, zero),
-        Arm(metric, arm, baseline, pick, zero),
+        ArmMeasure(metric, baseline, arm, pick, zero),
+        ArmMeasure(metric, arm, baseline, pick, zero),
         published=published_gain if curves else None,
         averaged=True,
         unit="trial",
@@ -142,7 +142,7 @@ def difference(
 def gains(tables: Tables) -> pd.DataFrame:
     """Select the gain in accuracy by filtering, at every C_s."""
     raw, filtered = (
-        Arm("accuracy", *arms, zero=True)(tables).set_index(["rate", "seed"])["value"]
+        ArmMeasure("accuracy", *arms, zero=True)(tables).set_index(["rate", "seed"])["value"]
         for arms in (PAIR, PAIR[::-1])
     )
     return (filtered - raw).rename("value").reset_index()
@@ -178,7 +178,7 @@ class Sized:
     measure: Measure
     bound: float = math.nan
 
-    def __call__(self, tables: Tables, confidence: float) -> Measured:
+    def __call__(self, tables: Tables, confidence: float) -> MeasuredClaim:
         """Return the measurement."""
         measured = self.measure(tables, confidence)
         features = float(figure1(tables.simulation)["features"].max())
@@ -222,7 +222,7 @@ class Reproduced:
 
     what: Shown = "all"
 
-    def __call__(self, tables: Tables, confidence: float) -> Measured:
+    def __call__(self, tables: Tables, confidence: float) -> MeasuredClaim:
         """Return the share of curves."""
         within: dict[tuple[str, str], list[bool]] = {}
         by_rate: dict[float, list[bool]] = {}
@@ -234,7 +234,7 @@ class Reproduced:
                 by_rate.setdefault(point.spurious_probability, []).append(near)
         whole = share_of(sum(map(all, within.values())), len(within), "curve")
         rates = {
-            rate: Part(share_of(sum(near), len(near), "point").effect)
+            rate: PartEffect(share_of(sum(near), len(near), "point").effect)
             for rate, near in sorted(by_rate.items())
         }
         return replace(whole, rates=rates)

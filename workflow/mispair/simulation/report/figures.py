@@ -8,11 +8,11 @@ from collections.abc import Mapping
 import altair as alt
 import pandas as pd
 
-from mispair.report import charts, published, small, style
+from mispair.report import charts, published, small_figures, style
 from mispair.report.charts import Drawing, Hole
 from mispair.report.notes import Note
 from mispair.report.tables import Tables, where
-from mispair.simulation.definitions import AT_LEAST
+from mispair.simulation.presets import AT_LEAST
 from mispair.simulation.report.claims_scaling import MEASURES, PROFILE, fitted, of_sweep, values
 from mispair.simulation.report.effects import FAR_END, bridge_changes
 from mispair.simulation.report.selections import (
@@ -354,7 +354,7 @@ def _series(by_name: Mapping[str, pd.Series]) -> pd.DataFrame:
     )
 
 
-_curves = functools.partial(small.curves, x_title="Share of wrong captions")
+_curves = functools.partial(small_figures.curves, x_title="Share of wrong captions")
 
 
 def small_purified(tables: Tables) -> Drawing | Hole:
@@ -378,7 +378,9 @@ def small_filtering(tables: Tables) -> Drawing | Hole:
     if data.empty:
         return _hole(tables, Note("simulation", "hole_accuracy"))
     title = f"Accuracy ({preset})"
-    return Drawing(*_curves(data, y_title=title, colours=style.ARMS, least=small.LEAST_FALL))
+    return Drawing(
+        *_curves(data, y_title=title, colours=style.ARMS, least=small_figures.LEAST_FALL)
+    )
 
 
 def small_reproduction(tables: Tables) -> Drawing | Hole:
@@ -391,7 +393,7 @@ def small_reproduction(tables: Tables) -> Drawing | Hole:
     ]  # fmt: skip
     if not measured:
         return _hole(tables, Note("simulation", "hole_published"))
-    return Drawing(*small.dots(
+    return Drawing(*small_figures.dots(
         pd.DataFrame(measured), "Difference (in tolerances)", colour=style.BLUE,
         levels=(-1.0, 0.0, 1.0),
     ))  # fmt: skip

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from mispair.report.study import Figure, Study, columns
+from mispair.report.studies import Figure, ReportedStudy, columns
 
 CONDITIONS = {
     "bridge": "From one preset to the other",
@@ -36,7 +36,7 @@ def _figure1(preset: str, text: str) -> Figure:
     )
 
 
-STUDY = Study(
+STUDY = ReportedStudy(
     key="simulation",
     title="Simulation: sparse coding, raw against filtered captions",
     about="Images and captions share sparse latent features; with probability C_s what a "

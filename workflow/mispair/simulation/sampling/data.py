@@ -1,7 +1,7 @@
 """The generative model: dictionaries, latent codes, pairs, and the fixed samples S_h and S_w.
 
 Images are x = M z_x + noise and captions y = H z_y + noise, with orthonormal M and H (d1, d) from
-the QR factors of Gaussian matrices. `mispair.simulation.sampling.misalignment` makes z_y from z_x.
+the QR factors of Gaussian matrices. `mispair.simulation.sampling.draws` makes z_y from z_x.
 The dictionaries stay general matrices: Adam works on each coordinate by itself, so turning them
 into the first axes would change the result (for SGD it would not).
 
@@ -19,9 +19,8 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from mispair.core.devices import upload
-from mispair.simulation.sampling.draws import Draws
+from mispair.simulation.sampling.draws import SpuriousSets, TrialDraws, misalign
 from mispair.simulation.sampling.inputs import Batch, Coded, Dense, FreshNoise
-from mispair.simulation.sampling.misalignment import SpuriousSets, misalign
 from mispair.simulation.study import Study
 
 
@@ -33,7 +32,7 @@ class Dictionaries:
     text: Tensor
 
 
-def draw_dictionaries(draws: Draws, d1: int, d: int) -> Dictionaries:
+def draw_dictionaries(draws: TrialDraws, d1: int, d: int) -> Dictionaries:
     """Draw M and H as the orthonormal QR factors of Gaussian matrices."""
     rows = []
     for name in ("image", "text"):
@@ -42,7 +41,7 @@ def draw_dictionaries(draws: Draws, d1: int, d: int) -> Dictionaries:
     return Dictionaries(*rows)
 
 
-def first_axes(draws: Draws, d1: int, d: int) -> Dictionaries:
+def first_axes(draws: TrialDraws, d1: int, d: int) -> Dictionaries:
     """Return the first d axes as both dictionaries.
 
     Starting weights and noise are distributed alike in every direction, and gradient descent does
@@ -54,7 +53,7 @@ def first_axes(draws: Draws, d1: int, d: int) -> Dictionaries:
 
 
 @dataclass(frozen=True)
-class Pairs:
+class LatentPairs:
     """Latent codes of image-caption pairs.
 
     Attributes
@@ -75,40 +74,42 @@ class Pairs:
 class Population:
     """The distribution from which all pairs of one trial at one C_s are drawn."""
 
-    draws: Draws
+    draws: TrialDraws
     study: Study
     dictionaries: Dictionaries
     spurious: SpuriousSets
     spurious_probability: float
 
 
-def draw_pairs(population: Population, generator: torch.Generator, n: int) -> Pairs:
+def draw_pairs(population: Population, generator: torch.Generator, n: int) -> LatentPairs:
     """Draw `n` pairs of S_w."""
     draws, study, wrong = population.draws, population.study, population.spurious_probability
     if study.misalignment == "caption":
         codes = draws.bernoulli(generator, study.latent_density, 2, n, study.d).to(draws.dtype)
         redrawn = draws.bernoulli(generator, wrong, n)
         image, second = _with_signs(draws, generator, codes, study)
-        return Pairs(image, torch.where(redrawn[:, None], second, image), redrawn)
+        return LatentPairs(image, torch.where(redrawn[:, None], second, image), redrawn)
     image = _draw_codes(draws, generator, n, study)
     uniform = draws.uniform(generator, 2, n, study.d)
     text = misalign(image, uniform, population.spurious, wrong, study)
-    return Pairs(image, text, (text != image).any(dim=1))
+    return LatentPairs(image, text, (text != image).any(dim=1))
 
 
-def _draw_codes(draws: Draws, generator: torch.Generator, n: int, study: Study) -> Tensor:
+def _draw_codes(draws: TrialDraws, generator: torch.Generator, n: int, study: Study) -> Tensor:
     codes = draws.bernoulli(generator, study.latent_density, n, study.d).to(draws.dtype)
     return _with_signs(draws, generator, codes, study)
 
 
-def _with_signs(draws: Draws, generator: torch.Generator, codes: Tensor, study: Study) -> Tensor:
+def _with_signs(
+    draws: TrialDraws, generator: torch.Generator, codes: Tensor, study: Study
+) -> Tensor:
     if study.latent_values == "binary":
         return codes
     return codes - 2 * codes * draws.bernoulli(generator, 0.5, *codes.shape)
 
 
 def draw_fresh_noise(
-    draws: Draws, generator: torch.Generator, n: int, std: float, study: Study
+    draws: TrialDraws, generator: torch.Generator, n: int, std: float, study: Study
 ) -> tuple[FreshNoise | None, Tensor | None]:
     """Draw noise (n, d1) for one step: in projected form, in full, or neither if there is none."""
     if std == 0 or n == 0:
@@ -165,7 +166,7 @@ class CodedSample:
 
 
 @dataclass(frozen=True)
-class Sample:
+class FixedSample:
     """A fixed sample of pairs.
 
     Attributes
@@ -178,7 +179,7 @@ class Sample:
 
     image: Dense | CodedSample
     text: Dense | CodedSample
-    pairs: Pairs
+    pairs: LatentPairs
 
     def __post_init__(self) -> None:
         """Refuse images that cannot be ordered together with the captions."""
@@ -214,7 +215,7 @@ def _rows(values: Tensor, rows: Tensor) -> Tensor:
     return values.index_select(0, upload(rows, values.device))
 
 
-def joined(samples: Sequence[Sample]) -> Sample:
+def joined(samples: Sequence[FixedSample]) -> FixedSample:
     """Put samples one after the other; one sample is returned as it is.
 
     Coded captions of several widths must share the rows of the narrower ones, as generated captions
@@ -224,10 +225,10 @@ def joined(samples: Sequence[Sample]) -> Sample:
         return samples[0]
     pairs = (sample.pairs for sample in samples)
     columns = zip(*((p.image, p.text, p.misaligned) for p in pairs), strict=True)
-    return Sample(
+    return FixedSample(
         _joined([sample.image for sample in samples]),
         _joined([sample.text for sample in samples]),
-        Pairs(*(torch.cat(column) for column in columns)),
+        LatentPairs(*(torch.cat(column) for column in columns)),
     )
 
 
@@ -249,16 +250,18 @@ def _joined(parts: Sequence[Dense | CodedSample]) -> Dense | CodedSample:
     )
 
 
-def draw_high_quality(population: Population) -> Sample:
+def draw_high_quality(population: Population) -> FixedSample:
     """Draw S_h: aligned pairs (assumption 3.2)."""
     draws, study = population.draws, population.study
     generator = draws.generator("high-quality")
     codes = _draw_codes(draws, generator, study.high_quality_pairs, study)
     aligned = torch.zeros(len(codes), dtype=torch.bool, device=codes.device)
-    return _with_noise(population, generator, Pairs(codes, codes, aligned), "high_quality_noise")
+    return _with_noise(
+        population, generator, LatentPairs(codes, codes, aligned), "high_quality_noise"
+    )
 
 
-def draw_low_quality(population: Population) -> Sample:
+def draw_low_quality(population: Population) -> FixedSample:
     """Draw S_w (assumption 3.3); with fresh data, the pairs that S3 filters."""
     study = population.study
     generator = population.draws.generator("filter" if study.data == "fresh" else "low-quality")
@@ -267,16 +270,21 @@ def draw_low_quality(population: Population) -> Sample:
 
 
 def _with_noise(
-    population: Population, generator: torch.Generator, pairs: Pairs, text_noise: str
-) -> Sample:
+    population: Population, generator: torch.Generator, pairs: LatentPairs, text_noise: str
+) -> FixedSample:
     draws, study, rows = population.draws, population.study, population.dictionaries
     text = _fixed_inputs(draws, generator, pairs.text, rows.text, text_noise, study)
     image = _fixed_inputs(draws, generator, pairs.image, rows.image, "image_noise", study)
-    return Sample(image, text, pairs)
+    return FixedSample(image, text, pairs)
 
 
 def _fixed_inputs(
-    draws: Draws, generator: torch.Generator, codes: Tensor, rows: Tensor, name: str, study: Study
+    draws: TrialDraws,
+    generator: torch.Generator,
+    codes: Tensor,
+    rows: Tensor,
+    name: str,
+    study: Study,
 ) -> Dense | CodedSample:
     """Add noise; samples that are mixed with fresh pairs stay coded, like these pairs."""
     n, std = len(codes), study.std(name)

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from mispair.simulation.sampling.data import Dictionaries
-from mispair.simulation.sampling.draws import Draws
+from mispair.simulation.sampling.draws import TrialDraws
 from mispair.simulation.study import Study
 
 _MOST_DRAWS = 1000
@@ -42,7 +42,7 @@ class TestSet:
 
 
 def draw_test_set(
-    draws: Draws, dictionaries: Dictionaries, study: Study, density: float, margin: int
+    draws: TrialDraws, dictionaries: Dictionaries, study: Study, density: float, margin: int
 ) -> TestSet:
     """Draw ``study.test_images`` test images, and the prompts of the classes.
 
@@ -72,7 +72,7 @@ def _class_sums(codes: Tensor, study: Study) -> Tensor:
 
 
 def _draw_codes(
-    draws: Draws, generator: torch.Generator, study: Study, density: float, margin: int
+    draws: TrialDraws, generator: torch.Generator, study: Study, density: float, margin: int
 ) -> Tensor:
     accepted: list[Tensor] = []
     for _ in range(_MOST_DRAWS):
@@ -88,7 +88,7 @@ def _draw_codes(
     )
 
 
-def _shifted(draws: Draws, rows: Tensor, study: Study) -> Tensor:
+def _shifted(draws: TrialDraws, rows: Tensor, study: Study) -> Tensor:
     """Return (M P_1)ᵀ (d, d1), with entries of P_1 - I uniform around zero."""
     if study.test_shift == 0:
         return rows

@@ -14,8 +14,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from mispair.core.arithmetic import times
 from mispair.core.devices import upload
+from mispair.core.training import times
 from mispair.simulation.sampling import noise
 
 
@@ -209,7 +209,7 @@ class Batch:
     text: Inputs
 
 
-class Source(Protocol):
+class BatchSource(Protocol):
     """Training pairs in the order of training."""
 
     steps_per_epoch: int

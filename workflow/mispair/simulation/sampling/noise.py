@@ -20,7 +20,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from mispair.core.arithmetic import times
+from mispair.core.training import times
 
 _TOLERANCE = 100
 """Smallest square of a row's distance from the span of others, in units of rounding."""

@@ -9,13 +9,13 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from mispair.simulation.sampling.data import (
+    FixedSample,
     Population,
-    Sample,
     draw_fresh_noise,
     draw_pairs,
     joined,
 )
-from mispair.simulation.sampling.draws import Draws
+from mispair.simulation.sampling.draws import TrialDraws
 from mispair.simulation.sampling.inputs import Batch, Coded, Inputs
 from mispair.simulation.study import Study
 
@@ -56,7 +56,9 @@ class FixedSource:
     the orders.
     """
 
-    def __init__(self, draws: Draws, name: str, samples: Sequence[Sample], study: Study) -> None:
+    def __init__(
+        self, draws: TrialDraws, name: str, samples: Sequence[FixedSample], study: Study
+    ) -> None:
         self.steps_per_epoch = study.steps_per_epoch
         self._sample = joined(samples)
         if not len(self._sample):
@@ -78,7 +80,9 @@ class MixedSource:
     arm's name and the step identify the draws; the arm's name and the epoch identify the orders.
     """
 
-    def __init__(self, population: Population, name: str, fixed: Sample, raw_pairs: int) -> None:
+    def __init__(
+        self, population: Population, name: str, fixed: FixedSample, raw_pairs: int
+    ) -> None:
         rows = len(fixed) + raw_pairs
         if not rows:
             raise ValueError("there are no pairs to train on")
@@ -117,7 +121,7 @@ def _followed(fresh: Coded, fixed: Inputs) -> Coded:
 class _Orders:
     """An endless stream of permutations of the same length, on the CPU, read at any position."""
 
-    def __init__(self, draws: Draws, name: tuple[object, ...], length: int) -> None:
+    def __init__(self, draws: TrialDraws, name: tuple[object, ...], length: int) -> None:
         self.length = length
         self._draws, self._name = draws, name
         self._drawn: dict[int, Tensor] = {}

@@ -9,7 +9,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from mispair.simulation.sampling.draws import Draws
+from mispair.simulation.sampling.draws import TrialDraws
 from mispair.simulation.sampling.inputs import Inputs
 from mispair.simulation.study import Study
 
@@ -123,7 +123,7 @@ def side_by_side(encoders: Sequence[Encoders]) -> Encoders:
     )
 
 
-def draw_encoders(draws: Draws, arm: str, study: Study) -> Encoders:
+def draw_encoders(draws: TrialDraws, arm: str, study: Study) -> Encoders:
     """Draw starting weights from N(0, start_std²), and biases likewise if they are learned.
 
     Raises

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cosine_similarity
 
-from mispair.simulation.sampling.data import CodedSample, Pairs, Sample
+from mispair.simulation.sampling.data import CodedSample, FixedSample, LatentPairs
 from mispair.simulation.sampling.inputs import Dense
 from mispair.simulation.training.decoder import Decoder
 from mispair.simulation.training.encoder import Encoders
@@ -14,7 +14,7 @@ from mispair.simulation.training.transformer import TransformerEncoders
 
 
 def compare(
-    encoders: Encoders | TransformerEncoders, decoder: Decoder, sample: Sample, factor: float
+    encoders: Encoders | TransformerEncoders, decoder: Decoder, sample: FixedSample, factor: float
 ) -> tuple[Tensor, Tensor]:
     """Compare captions with generated rivals, which replace them where they fit better (S3).
 
@@ -32,7 +32,9 @@ def compare(
     return generated >= factor * original, hidden
 
 
-def replaced_sample(sample: Sample, hidden: Tensor, decoder: Decoder, replaced: Tensor) -> Sample:
+def replaced_sample(
+    sample: FixedSample, hidden: Tensor, decoder: Decoder, replaced: Tensor
+) -> FixedSample:
     """Return the same images with generated captions where `replaced`.
 
     Captions of a coded sample stay coded, over the text dictionary, the decoder's output rows and
@@ -42,22 +44,22 @@ def replaced_sample(sample: Sample, hidden: Tensor, decoder: Decoder, replaced: 
     if isinstance(sample.text, Dense):
         generated = decoder.captions(hidden)
         captions = torch.where(replaced[:, None], generated, sample.text.values)
-        return Sample(sample.image, Dense(captions), sample.pairs)
+        return FixedSample(sample.image, Dense(captions), sample.pairs)
     swap = replaced[:, None].to(hidden.dtype)
     text = sample.text
     kept = text.noise_row.masked_fill(replaced.cpu(), -1)
     rows = torch.cat([text.rows, decoder.output_rows, decoder.output_bias[None]])
     codes = torch.cat([text.codes * (1 - swap), hidden * swap, swap], dim=1)
-    return Sample(sample.image, _compacted(codes, rows, text.noise, kept), sample.pairs)
+    return FixedSample(sample.image, _compacted(codes, rows, text.noise, kept), sample.pairs)
 
 
-def only(sample: Sample, chosen: Tensor) -> Sample:
+def only(sample: FixedSample, chosen: Tensor) -> FixedSample:
     """Return the pairs of a sample that are `chosen`, a mask (n,)."""
     pairs = sample.pairs
-    return Sample(
+    return FixedSample(
         _only(sample.image, chosen),
         _only(sample.text, chosen),
-        Pairs(pairs.image[chosen], pairs.text[chosen], pairs.misaligned[chosen]),
+        LatentPairs(pairs.image[chosen], pairs.text[chosen], pairs.misaligned[chosen]),
     )
 
 

@@ -31,7 +31,7 @@ from typing import Literal, Protocol
 import torch
 from torch import Tensor
 
-from mispair.core.arithmetic import times
+from mispair.core.training import times
 
 Reduction = Literal["mean", "sum"]
 

@@ -53,7 +53,7 @@ class Phases:
 
 
 @dataclass
-class Schedule:
+class ThresholdSchedule:
     """Sets the thresholds of encoders step by step, with the constants of a study.
 
     With ``zero`` phase I never ends. With ``none`` biases are not thresholds and stay unchanged.

@@ -36,18 +36,17 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from mispair.core.arithmetic import denormals_flushed, keep_freed_memory
 from mispair.core.resume import Keeper
-from mispair.core.training.adamw import AdamW
-from mispair.simulation.sampling.inputs import Batch, Source, stacked
+from mispair.core.training import AdamW, denormals_flushed, keep_freed_memory
+from mispair.simulation.sampling.inputs import Batch, BatchSource, stacked
 from mispair.simulation.study import Study
 from mispair.simulation.training.encoder import Diverged, Encoders, Silenced, side_by_side
 from mispair.simulation.training.losses import Loss, infonce, spectral
-from mispair.simulation.training.schedules import Phases, Schedule
+from mispair.simulation.training.schedules import Phases, ThresholdSchedule
 
 
 @dataclass(frozen=True)
-class Plan:
+class TrainingLength:
     """How long to train with the settings of a study.
 
     With ``holds_thresholds``, thresholds stay as they are: phase I is over.
@@ -96,7 +95,7 @@ Outcome = Trained | Diverged | Silenced
 def train(
     start: Encoders,
     batch: Callable[[int], Batch],
-    plan: Plan,
+    plan: TrainingLength,
     keeper: Keeper[Tensor] | None = None,
     watch: Watch | None = None,
     progress: Progress = lambda step: None,
@@ -140,8 +139,8 @@ def train(
 
 def train_side_by_side(
     starts: Sequence[Encoders],
-    sources: Sequence[Source],
-    plan: Plan,
+    sources: Sequence[BatchSource],
+    plan: TrainingLength,
     watches: Sequence[Watch] = (),
     keeper: Keeper[Tensor] | None = None,
     progress: Progress = lambda step: None,
@@ -176,13 +175,13 @@ def train_side_by_side(
 class _Training:
     """A training under way, of one run or of several side by side; it changes the encoders."""
 
-    def __init__(self, encoders: Encoders, plan: Plan) -> None:
+    def __init__(self, encoders: Encoders, plan: TrainingLength) -> None:
         self.encoders, self.plan, self.step = encoders, plan, 0
         self.loss, study = plan.loss, plan.study
         optimiser = _Adam if study.optimiser == "adam" else _Descent
         self.optimiser = optimiser(encoders, study.weight_penalty)
         has_schedule = encoders.kind == "symmetric-relu" and not plan.holds_thresholds
-        self.schedule = Schedule(study.bias_schedule if has_schedule else "none", study)
+        self.schedule = ThresholdSchedule(study.bias_schedule if has_schedule else "none", study)
         self.schedule.begin(encoders)
         device, runs = encoders.weights.device, encoders.weights.shape[1:-2]
         self.losses = torch.zeros(plan.steps, *runs, dtype=torch.float64, device=device)

@@ -20,15 +20,14 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor, nn
 
-from mispair.core.arithmetic import denormals_flushed
 from mispair.core.resume import Keeper
-from mispair.core.training.adamw import AdamW
-from mispair.simulation.sampling.draws import Draws
+from mispair.core.training import AdamW, denormals_flushed
+from mispair.simulation.sampling.draws import TrialDraws
 from mispair.simulation.sampling.inputs import Batch, Inputs
 from mispair.simulation.study import Study
 from mispair.simulation.training.encoder import Diverged, FiniteSteps
 from mispair.simulation.training.schedules import Phases
-from mispair.simulation.training.training import Plan, Progress, Trained
+from mispair.simulation.training.training import Progress, Trained, TrainingLength
 
 MOST_PATCHES = 25
 """Patches that x is cut into if d1 permits: 25 of 100 coordinates at the paper's size."""
@@ -51,7 +50,7 @@ def patches_of(d1: int) -> int:
     return max(count for count in range(1, MOST_PATCHES + 1) if d1 % count == 0)
 
 
-class Tower(nn.Module):
+class TransformerTower(nn.Module):
     """From x (n, d1) to features (n, m)."""
 
     def __init__(self, d1: int, m: int) -> None:
@@ -74,8 +73,8 @@ class Tower(nn.Module):
 class TransformerEncoders:
     """The image encoder f and the text encoder h, as transformers."""
 
-    image: Tower
-    text: Tower
+    image: TransformerTower
+    text: TransformerTower
     kind: ClassVar[Literal["transformer"]] = "transformer"
 
     def clone(self) -> TransformerEncoders:
@@ -110,7 +109,7 @@ class TransformerEncoders:
             value.copy_(state[key])
 
 
-def draw_transformers(draws: Draws, arm: str, study: Study) -> TransformerEncoders:
+def draw_transformers(draws: TrialDraws, arm: str, study: Study) -> TransformerEncoders:
     """Draw starting weights.
 
     The last map, from tokens to features, starts from N(0, start_std²), so that features start as
@@ -122,9 +121,9 @@ def draw_transformers(draws: Draws, arm: str, study: Study) -> TransformerEncode
 
 
 @torch.no_grad()
-def _draw_tower(draws: Draws, generator: torch.Generator, study: Study) -> Tower:
+def _draw_tower(draws: TrialDraws, generator: torch.Generator, study: Study) -> TransformerTower:
     with torch.device("meta"):  # where torch's own initialisation touches no random state
-        tower = Tower(study.d1, study.m)
+        tower = TransformerTower(study.d1, study.m)
     tower = tower.to(draws.dtype).to_empty(device=draws.device)
     stds = {"positions": POSITION_STD, "project.weight": study.start_std}
     for name, parameter in tower.named_parameters():
@@ -139,7 +138,7 @@ def _draw_tower(draws: Draws, generator: torch.Generator, study: Study) -> Tower
 def train_transformer(
     start: TransformerEncoders,
     batch: Callable[[int], Batch],
-    plan: Plan,
+    plan: TrainingLength,
     keeper: Keeper[Tensor] | None = None,
     progress: Progress = lambda step: None,
 ) -> Trained:
@@ -154,7 +153,7 @@ def train_transformer(
     Diverged
         If the loss or a weight is not finite, naming the step.
     """
-    training = _Training(start, plan)
+    training = _TransformerTraining(start, plan)
     saved = keeper.load() if keeper is not None else None
     if saved is not None:
         training.restore(saved)
@@ -175,10 +174,10 @@ def train_transformer(
     )
 
 
-class _Training:
+class _TransformerTraining:
     """Encoders under way."""
 
-    def __init__(self, start: TransformerEncoders, plan: Plan) -> None:
+    def __init__(self, start: TransformerEncoders, plan: TrainingLength) -> None:
         self.encoders, self.plan, self.step = start.clone(), plan, 0
         self._parameters: list[Tensor] = [*self.encoders.parameters()]
         device = self._parameters[0].device

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from mispair.report.claims import SAME, THIRD, Claim, Control, Measured
+from mispair.report.claims import SAME, THIRD, Claim, Control, MeasuredClaim
 from mispair.report.measures import Every, share_of
 from mispair.report.questions import Question
 from mispair.report.statistics import effect_of_mean
@@ -115,19 +115,19 @@ def larger_steps(tables: Tables) -> pd.DataFrame:
     return pd.concat(results, ignore_index=True) if results else every.iloc[:0]
 
 
-def _starts(runs: pd.DataFrame, held: pd.Series, share: float) -> Measured:
+def _starts(runs: pd.DataFrame, held: pd.Series, share: float) -> MeasuredClaim:
     """Return the share of the starts in which at least a share of the runs do as claimed."""
     shares = held.groupby([runs[name] for name in START]).mean()
     return share_of(int((shares >= share).sum()), len(shares), "start")
 
 
-def settled(tables: Tables, confidence: float, share: float) -> Measured:
+def settled(tables: Tables, confidence: float, share: float) -> MeasuredClaim:
     """Count the starts whose oscillating runs settle; runs that diverge do not."""
     moving = oscillates(tables.stepsize_runs)
     return _starts(moving, moving["settled"] == 1, share)
 
 
-def sooner(tables: Tables, confidence: float, share: float) -> Measured:
+def sooner(tables: Tables, confidence: float, share: float) -> MeasuredClaim:
     """Count the starts whose stepsizes beyond the largest monotone one are quicker.
 
     Quicker: fewer steps to the lowest risk that the largest monotone stepsize of the same list gets
@@ -140,7 +140,7 @@ def sooner(tables: Tables, confidence: float, share: float) -> Measured:
 
 def worst(
     tables: Tables, confidence: float, ratio: Callable[[pd.DataFrame], pd.Series]
-) -> Measured:
+) -> MeasuredClaim:
     """Return the largest ratio of a quantity to its bound in theory: mean over starts.
 
     A theorem has no exceptions. So the level of 1 is tested on the largest ratio of each start,
@@ -151,7 +151,7 @@ def worst(
     runs = runs[runs["part"] != "multilayer"]
     largest = ratio(runs).groupby([runs[name] for name in START]).max().dropna()
     effect = effect_of_mean(largest.tolist(), confidence, "start")
-    return Measured(effect, gate="broken" if (largest > 1 + ROUNDING).any() else "")
+    return MeasuredClaim(effect, gate="broken" if (largest > 1 + ROUNDING).any() else "")
 
 
 def _stable(runs: pd.DataFrame) -> pd.Series:
@@ -188,7 +188,7 @@ THEOREMS = {
 """Theorems 2.2(a), 2.2(b) with lemma A.14, 3.2 with lemma C.3, and 4.1, as ratios to bounds."""
 
 
-def acceleration(tables: Tables, confidence: float) -> Measured:
+def acceleration(tables: Tables, confidence: float) -> MeasuredClaim:
     """Return the slope of log risk on log T with η ∝ T minus that with a fixed stepsize.
 
     Fixed: the largest monotone stepsize. In theory the slopes are −2 and −1.
@@ -199,16 +199,16 @@ def acceleration(tables: Tables, confidence: float) -> Measured:
         for found in by_start if {"monotone", "proportional"} <= found.keys()
     ]).reshape(-1, 2)  # fmt: skip
     if not len(pairs):
-        return Measured()
+        return MeasuredClaim()
     effect = effect_of_mean((pairs[:, 1] - pairs[:, 0]).tolist(), confidence, "start")
     fixed, proportional = pairs.mean(axis=0).tolist()
-    return Measured(
+    return MeasuredClaim(
         effect, THIRD, -1.0, first=fixed, last=proportional,
         published_first=-1.0, published_last=-2.0,
     )  # fmt: skip
 
 
-def accuracy(tables: Tables, confidence: float, part: str) -> Measured:
+def accuracy(tables: Tables, confidence: float, part: str) -> MeasuredClaim:
     """Return test accuracy, mean of stepsizes that oscillate − largest monotone one, by start."""
     gaps, seeds = [], []
     for _, same in (
@@ -220,7 +220,7 @@ def accuracy(tables: Tables, confidence: float, part: str) -> Measured:
             gaps.append(float(larger["accuracy"].mean() - reference))
             seeds.append(tuple(same[START].iloc[0]))
     means = pd.Series(gaps, dtype=float).groupby(pd.Series(seeds, dtype=object)).mean()
-    return Measured(effect_of_mean(means.tolist(), confidence, "start"))
+    return MeasuredClaim(effect_of_mean(means.tolist(), confidence, "start"))
 
 
 SWEEP = "train_two_layer: {grid: [{part: sweep, seeds: 5}]}"

@@ -8,7 +8,7 @@ import altair as alt
 import numpy as np
 import pandas as pd
 
-from mispair.report import charts, recipes, small, style
+from mispair.report import charts, recipes, small_figures, style
 from mispair.report.charts import Drawing, Hole
 from mispair.report.notes import Note
 from mispair.report.tables import Tables
@@ -157,4 +157,4 @@ def small_stepsize(tables: Tables) -> Drawing | Hole:
     lines = alt.Chart().mark_line(strokeWidth=1.6).encode(
         x=STEPS, y=charts.log_y("risk", "Risk (log scale)"), color=SHADES
     )  # fmt: skip
-    return Drawing(small.framed([lines], data), data, left_out)
+    return Drawing(small_figures.framed([lines], data), data, left_out)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from mispair.report.study import Figure, Study, columns
+from mispair.report.studies import Figure, ReportedStudy, columns
 
 OF_ALL = ("Bounds", "Runs that fail")
 PARTS: dict[str, tuple[str, ...]] = {
@@ -23,7 +23,7 @@ def sections_of(rule: str, wildcards: Mapping[str, str]) -> Sequence[str]:
     return PARTS[wildcards.get("part", "multilayer")]
 
 
-STUDY = Study(
+STUDY = ReportedStudy(
     key="stepsize",
     title="Large stepsizes: two phases of gradient descent",
     about="Two-layer networks with fixed output signs learn small data sets under the logistic "

@@ -9,18 +9,20 @@ trees of another size than the published ones can be compared with them.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import pandas as pd
 
 from mispair.report import published
-from mispair.report.claims import THIRD, Claim, Control, Measured
+from mispair.report.claims import THIRD, Claim, Control, MeasuredClaim
 from mispair.report.measures import Every, Trend
 from mispair.report.questions import Question
 from mispair.report.statistics import effect_of_mean
 from mispair.report.tables import Tables
+from mispair.sufficiency.sizes import Size
 
 PUBLISHED_SIZE = "4x3x10"
 MAIN_FLIP = 0.2
@@ -97,7 +99,7 @@ def _most(tables: Tables, task: str, counted: str) -> float:
 
 def share_of_untrained(
     tables: Tables, confidence: float, counted: str, task: str, **where: Any
-) -> Measured:
+) -> MeasuredClaim:
     """Return the gap of standard encoders as a share of that of untrained ones.
 
     It is measured with the most candidates, or prompts, which the column `counted` has.
@@ -107,10 +109,12 @@ def share_of_untrained(
         _by_run(tables, task=task, arm=arm, **{**where, counted: most})
         for arm in ("standard", "untrained")
     )
-    return Measured(effect_of_mean((standard / untrained).tolist(), confidence, "run"), at=(most,))
+    return MeasuredClaim(
+        effect_of_mean((standard / untrained).tolist(), confidence, "run"), at=(most,)
+    )
 
 
-def gained(tables: Tables, confidence: float, task: str, arm: str) -> Measured:
+def gained(tables: Tables, confidence: float, task: str, arm: str) -> MeasuredClaim:
     """Return the share of the other modality's worth that a head gains.
 
     The worth is the risk of the best predictor without the other modality minus that of the best
@@ -123,10 +127,10 @@ def gained(tables: Tables, confidence: float, task: str, arm: str) -> Measured:
     share = 1 - _by_run(tables, arm=arm, **common) / worth
     least = _by_run(tables, "low", arm="unconditional", **common)
     effect = effect_of_mean(share.tolist(), confidence, "run")
-    return Measured(effect, THIRD, gate="no worth" if (least <= 0).any() else "")
+    return MeasuredClaim(effect, THIRD, gate="no worth" if (least <= 0).any() else "")
 
 
-def closer(tables: Tables, confidence: float, near: str, far: str) -> Measured:
+def closer(tables: Tables, confidence: float, near: str, far: str) -> MeasuredClaim:
     """Return how much farther from Bayes some encoders are than others.
 
     It is the difference of the excess risks with the fewest candidates, as a share of the excess of
@@ -142,7 +146,7 @@ def closer(tables: Tables, confidence: float, near: str, far: str) -> Measured:
     share = (excess[far] - excess[near]) / excess["standard"]
     risks = published_risks("clip", MAIN_FLIP)
     published = (risks[far] - risks[near]) / (risks["standard"] - risks["bayes"])
-    return Measured(
+    return MeasuredClaim(
         effect_of_mean(share.tolist(), confidence, "run"), THIRD * abs(published), published,
         at=(least,),
     )  # fmt: skip
@@ -239,3 +243,135 @@ QUESTIONS = (
         ("feature-transfers",), numbers=_numbers,
     ),
 )  # fmt: skip
+
+
+# Checks of the sufficiency study: properties that hold whatever a training gives.
+#
+# They test the programs, and no claim: published risks are met, belief propagation is exact, and
+# no inequality between measured quantities is broken beyond three standard errors of evaluation.
+
+TOLERANCES = {"clip": (0.03, 0.0), "zsc": (0.04, 0.0), "cdm": (0.1, 0.01), "vlm": (0.008, 0.0)}
+"""By task: largest distance of a measured Bayes risk from the published one, absolute and relative;
+for ten thousand samples in both."""
+
+EXACT = 1e-5
+"""Largest error of belief propagation against sums over every configuration."""
+
+
+@dataclass(frozen=True)
+class CheckCounts:
+    """A check with the number of cases that were checked, and of those that pass."""
+
+    key: str
+    text: str
+    passed: int
+    of: int
+
+
+def checks(tables: Tables) -> list[CheckCounts]:
+    """Return all checks; one without a case was not measured."""
+    results = []
+    for key, (text, cases) in CHECKS.items():
+        passed = [bool(case) for case in cases(tables.sufficiency)]
+        results.append(CheckCounts(key, text, sum(passed), len(passed)))
+    return results
+
+
+def _error(measured: Any) -> Any:
+    """Return the standard error behind each row's 95 % interval; of a row, its own."""
+    return (measured["high"] - measured["low"]) / (2 * 1.96)
+
+
+def _anchors(table: pd.DataFrame) -> Iterator[bool]:
+    bayes = published_trees(table)
+    printed = published.sufficiency_risks()
+    for row in printed[printed["model"] == "bayes"].to_dict("records"):
+        task, risk = row["task"], row["risk"]
+        candidates = {"candidates": 4.0} if task == "clip" else {}
+        measured = rows(bayes, task=task, arm="bayes", metric="risk", **candidates)
+        absolute, relative = TOLERANCES[task]
+        for value in measured.loc[measured["flip"] == row["flip"], "value"]:
+            yield abs(value - risk) <= absolute + relative * risk
+
+
+def _enumerated(table: pd.DataFrame) -> Iterator[bool]:
+    yield from rows(table, metric="enumeration_error").groupby("task")["value"].max() <= EXACT
+
+
+def _floor(table: pd.DataFrame) -> Iterator[bool]:
+    excess = table[(table["metric"] == "difference") & (table["reference"] == "bayes")]
+    yield from excess["value"] >= -3 * _error(excess)
+
+
+def _divergence(table: pd.DataFrame) -> Iterator[bool]:
+    for _, run in trained(table).groupby(RUN):
+        divergences = run[(run["metric"] == "sufficiency") & (run["part"] == "both")]
+        for arm, group in divergences.groupby("arm"):
+            group = group.sort_values("candidates")
+            for k, divergence in zip(group["candidates"], group["value"], strict=True):
+                gap = rows(run, task="clip", arm=arm, metric="difference", reference="bayes",
+                           candidates=k)  # fmt: skip
+                yield from (gap["value"] - divergence).abs() <= 3 * _error(gap)
+            yield group["value"].is_monotonic_increasing
+
+
+def _processed(table: pd.DataFrame) -> Iterator[bool]:
+    for (size, *_), run in trained(table).groupby(RUN):
+        bounds = run[(run["metric"] == "sufficiency") & (run["part"] == "text_given_image")]
+        words = Size.of(str(size)).leaves - 1
+        for arm, group in bounds.groupby("arm"):
+            bound = group.sort_values("candidates").iloc[-1]
+            lost = run[(run["task"] == "zsc") & (run["arm"] == arm) & (run["reference"] == "exact")]
+            lost = lost.sort_values("per_class").tail(1)
+            yield from lost["value"] <= bound["value"] + 3 * (_error(lost) + _error(bound))
+            if arm == "standard":
+                head = rows(run, task="vlm", arm="frozen", metric="difference", reference="oracle")
+                most = bound["value"] + 3 * (words * _error(head) + _error(bound))
+                yield from words * head["value"] <= most
+
+
+def _shifted(table: pd.DataFrame) -> Iterator[bool]:
+    runs = trained(table)
+    shifted = runs[runs["shifted"].notna() & (runs["reference"] == "bayes")]
+    same = shifted[(shifted["arm"] == "misspecified") & (shifted["test_flip"] == shifted["flip"])]
+    yield from same["value"] == 0
+    ends = shifted[(shifted["shifted"] == "both") & (shifted["arm"] != "misspecified")]
+    ends = ends[(ends["task"] == "clip") & (ends["flip"] == MAIN_FLIP)]
+    for _, group in ends.groupby([*RUN, "arm"]):
+        by_flip = group.set_index("test_flip")["value"]
+        if {0.02, 0.4} <= set(by_flip.index):
+            yield by_flip[0.02] < by_flip[0.4]
+
+
+CHECKS: dict[str, tuple[str, Callable[[pd.DataFrame], Iterator[bool]]]] = {
+    "published": (
+        "Bayes risks at the published size are the published ones, within "
+        + ", ".join(
+            f"{absolute:g}{f' + {100 * relative:g} %' if relative else ''} ({task})"
+            for task, (absolute, relative) in TOLERANCES.items()
+        ),
+        _anchors,
+    ),
+    "exact": (
+        "On a tiny tree belief propagation agrees with sums over every configuration to 0.00001",
+        _enumerated,
+    ),
+    "least": ("No risk is below Bayes’ by more than three errors", _floor),
+    "divergence": (
+        "The divergence is the excess risk to within three errors, and does not fall with K",
+        _divergence,
+    ),
+    "processed": (
+        "Data processing: what zero-shot classes lose against the best similarity, and what a "
+        "text’s words lose against the oracle feature, is at most the divergence of texts given "
+        "images",
+        _processed,
+    ),
+    "shifted": (
+        "Misspecified belief propagation is Bayes’ at the p of the training, exactly; models lose "
+        "less at p = 0.02 than at 0.4",
+        _shifted,
+    ),
+}
+
+assert {*TOLERANCES} == {*TASKS}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import altair as alt
 import pandas as pd
 
-from mispair.report import charts, recipes, small, style
+from mispair.report import charts, recipes, small_figures, style
 from mispair.report.charts import Drawing, Hole
 from mispair.report.notes import Note
 from mispair.report.tables import Tables
@@ -106,6 +106,6 @@ def small_sufficiency(tables: Tables) -> Drawing | Hole:
     ]
     data["label"] = data["arm"].map({"standard": "trained", "untrained": "untrained"})
     points = data.dropna(subset=["label"]).sort_values("label")[["label", "value"]]
-    return Drawing(*small.dots(
+    return Drawing(*small_figures.dots(
         points.reset_index(drop=True), "Divergence from the best (nats)", colour=style.BLUE
     ))  # fmt: skip

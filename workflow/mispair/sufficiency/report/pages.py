@@ -13,12 +13,12 @@ from mispair.report.statistics import mean_interval
 from mispair.report.table import Cell, Number, Table, general, or_dash, whole
 from mispair.report.tables import Tables
 from mispair.sufficiency.report import claims
-from mispair.sufficiency.report.checks import checks
 from mispair.sufficiency.report.claims import (
     ENCODERS,
     HEAD_TASKS,
     RUN,
     TASKS,
+    checks,
     main_flip,
     published_risks,
     published_trees,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from mispair.report.study import Figure, Study, columns
+from mispair.report.studies import Figure, ReportedStudy, columns
 
 PRINTED: dict[str, tuple[str, ...]] = {
     "measure_bayes": ("At the published size", "Checks"),
@@ -21,7 +21,7 @@ def sections_of(rule: str, wildcards: Mapping[str, str]) -> Sequence[str]:
     return STUDY.sections if rule == "draw_trees" else PRINTED.get(rule, ())
 
 
-STUDY = Study(
+STUDY = ReportedStudy(
     key="sufficiency",
     title="Sufficiency: what contrastive pre-training keeps",
     about="A companion study, after Oko, Lin, Cai and Mei (2025). Text and image are the leaves "

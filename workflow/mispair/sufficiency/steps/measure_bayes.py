@@ -9,8 +9,7 @@ from pathlib import Path
 from pydantic import Field
 
 from mispair.core import settings
-from mispair.sufficiency.names import Flip
-from mispair.sufficiency.settings import Measuring
+from mispair.sufficiency.settings import Flip, Measuring
 
 log = logging.getLogger(__name__)
 
@@ -39,7 +38,7 @@ def run(settings: Settings, *, trees: Path, bayes: Path) -> None:
     from mispair.core.files import UserError
     from mispair.core.metrics import write_metrics
     from mispair.sufficiency.artefacts import read_setting, tree_columns
-    from mispair.sufficiency.enumeration import SMALL, errors
+    from mispair.sufficiency.belief_propagation import SMALL, errors
     from mispair.sufficiency.measures import bayes_risks
 
     if settings.candidates > settings.samples:

@@ -8,8 +8,7 @@ from typing import Any
 
 from pydantic import Field
 
-from mispair.sufficiency.names import OF_ENCODERS, TASKS
-from mispair.sufficiency.settings import ShiftedTests
+from mispair.sufficiency.settings import OF_ENCODERS, TASKS, ShiftedTests
 
 log = logging.getLogger(__name__)
 

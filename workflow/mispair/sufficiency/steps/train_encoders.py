@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from mispair.sufficiency.names import VARIANTS
+from mispair.sufficiency.settings import VARIANTS
 from mispair.sufficiency.settings import EncoderSettings as Settings
 
 
@@ -18,8 +18,7 @@ def run(
     is killed continues from its state in the folder `checkpoint`.
     """
     from mispair.core.files import UserError
-    from mispair.core.training.job import training_job
-    from mispair.core.training.loop import Plan
+    from mispair.core.training import TrainingPlan, training_job
     from mispair.sufficiency import artefacts
     from mispair.sufficiency import encoders as models
     from mispair.sufficiency.sampling import trees_at
@@ -47,7 +46,9 @@ def run(
             candidates=settings.candidates, seed=seed,
             guidance_weight=settings.guidance_of(variant),
         )  # fmt: skip
-        losses = train(towers, loss, Plan.of(settings, settings.lr_of(variant), settings.steps))
+        losses = train(
+            towers, loss, TrainingPlan.of(settings, settings.lr_of(variant), settings.steps)
+        )
         labels = {**metadata, "variant": variant, "flip": repr(flip), "seed": str(seed),
                  "leaves": str(size.leaves), "symbols": str(size.symbols),
                  "width": str(width), "blocks": str(blocks)}  # fmt: skip

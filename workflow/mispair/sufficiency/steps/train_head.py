@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from mispair.sufficiency.names import ARMS, OF_ENCODERS, READ_LEAVES, TASKS
+from mispair.sufficiency.settings import ARMS, OF_ENCODERS, READ_LEAVES, TASKS
 from mispair.sufficiency.settings import HeadSettings as Settings
 
 
@@ -20,8 +20,7 @@ def run(
     """
     from mispair.core.files import UserError
     from mispair.core.provenance import file_digest
-    from mispair.core.training.job import training_job
-    from mispair.core.training.loop import Plan
+    from mispair.core.training import TrainingPlan, training_job
     from mispair.sufficiency import artefacts, heads
     from mispair.sufficiency.encoders import weights_of
     from mispair.sufficiency.sampling import trees_at
@@ -60,7 +59,9 @@ def run(
             batch_size=settings.batch_size, sigma=settings.noise, seed=seed,
             guidance_weight=settings.guidance_of(task),
         )  # fmt: skip
-        losses = train(model, loss, Plan.of(settings, settings.lr_of(task, arm), settings.steps))
+        losses = train(
+            model, loss, TrainingPlan.of(settings, settings.lr_of(task, arm), settings.steps)
+        )
         labels = {**metadata, "task": task, "arm": arm, "flip": repr(flip), "seed": str(seed),
                   "width": str(width), "blocks": str(blocks),
                   "noise": repr(settings.noise)}  # fmt: skip

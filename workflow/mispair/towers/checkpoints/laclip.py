@@ -15,7 +15,7 @@ from mispair.towers.checkpoints.model_spec import LAION_MODELS
 
 
 @dataclass(frozen=True)
-class Sizes:
+class RecipeSizes:
     """Sizes of a model of the CC recipe; the defaults are those of all public files."""
 
     image_size: int = 224
@@ -31,11 +31,11 @@ class Sizes:
     vocab_size: int = 49408
 
 
-PUBLIC = Sizes()
+PUBLIC = RecipeSizes()
 
 
 @cache
-def cc(sizes: Sizes = PUBLIC, *, qk_norm: bool = True) -> Architecture:
+def cc(sizes: RecipeSizes = PUBLIC, *, qk_norm: bool = True) -> Architecture:
     """Return the architecture of the CC3M, CC12M and RedCaps files; other sizes are for tests.
 
     Without `qk_norm` it is SLIP's own CLIP, which differs in this alone and has no recipe. Loading

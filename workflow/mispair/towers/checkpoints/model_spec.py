@@ -16,7 +16,7 @@ from typing import Annotated, Literal, NamedTuple
 from pydantic import AfterValidator, Field, field_validator, model_validator
 
 from mispair.core import settings
-from mispair.core.folders import if_of_hub, path_name
+from mispair.core.files import if_of_hub, path_name
 
 Kind = Literal["folder", "recipe", "tag", "file"]
 Recipe = Literal["laclip-cc", "laclip-laion"]

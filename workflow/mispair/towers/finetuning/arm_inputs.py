@@ -11,12 +11,17 @@ import numpy as np
 import pandas as pd
 
 from mispair.core import files
-from mispair.pairs.corruption.swap_draws import column
+from mispair.pairs.corruption.draws import column
 from mispair.towers.caption_choices import CaptionChoices, read_choices
 from mispair.towers.features import PairedFeatures, gather, parts_of_towers
 from mispair.towers.finetuning.batches import fewest_kept, subset
-from mispair.towers.finetuning.finetuning_presets import Training, arm, refuse, resolve
-from mispair.towers.finetuning.finetuning_settings import Settings
+from mispair.towers.finetuning.finetuning_settings import (
+    FinetuningLength,
+    Settings,
+    arm,
+    refuse,
+    resolve,
+)
 from mispair.towers.finetuning.projection import Projections, starting_point
 
 
@@ -65,7 +70,7 @@ class ArmInputs:
     pairs: TrainingPairs
     data: PairedFeatures
     initial: Projections
-    training: Training
+    training: FinetuningLength
 
     def metadata(self, settings: Settings) -> dict[str, str]:
         """Return seeds, training and pairs, for the file of the fine-tuned projections.

@@ -2,13 +2,229 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, fields, replace
 from typing import Literal
 
 from pydantic import Field, model_validator
 
 from mispair.core import settings
-from mispair.towers.arms import PRETRAINED, STARTS, StartName
-from mispair.towers.finetuning.finetuning_presets import FineTuning, refuse, resolve
+from mispair.towers.arms import PRETRAINED, REPAIR, STARTS, WEIGHTED, StartName
+
+# How projections are fine-tuned: presets, and the control arms that change one setting.
+#
+# ``as-run`` is what the authors' public code does (repository sun-messi/feature-purity-clip, on
+# the trainer of LaCLIP). ``as-written`` is the text of the paper, section 5.2 and appendix A.2,
+# which states little. Where the text is silent, ``as-written`` takes the value of ``as-run``.
+#
+# The authors' trainer takes 256 pairs in each process and gathers the embeddings of all. Their
+# README starts four processes, so a batch has 1,024 pairs, which also sets the steps of the
+# schedule. ``as-run-one-process`` is the same code in one process, with batches of 256: for
+# corpora of tens of thousands of pairs, which leave few steps of 1,024.
+#
+# The large batches are not the authors'. For k times the batch, learning rate and weight decay are
+# multiplied by sqrt(k), the square-root scaling for Adam (Malladi et al. 2022). Their product is k
+# times as large, so an epoch of fewer steps decays the weights as much as before.
+
+Preset = Literal["as-run", "as-run-one-process", "as-written", "large-batch", "large-batch-32k"]
+
+FIRST_NEWTON_STEPS = 6
+"""Newton steps of a solved log scale before the first epoch; after each epoch one follows."""
+
+MEASURED_PAIRS = 2**16
+"""Largest number of pairs of a seed in the means of the cosine gap and of the scale's slopes."""
+
+
+@dataclass(frozen=True)
+class FinetuningLength:
+    """How projections are fine-tuned; learning rates and decay are AdamW's, lengths in epochs."""
+
+    loss: Literal["infonce", "spectral"] = "infonce"
+    spectral_temperature: float = 1.0
+    epochs: int = 10
+    batch_size: int = 1024
+    lr: float = 1e-3
+    final_lr: float = 1e-5
+    warmup_epochs: int = 1
+    warmup_lr: float = 1e-6
+    weight_decay: float = 0.5
+    logit_scale: Literal["frozen", "free", "solved"] = "frozen"
+    logit_scale_lr: float = 0.05
+
+
+AS_RUN = FinetuningLength()
+
+
+def _with_batch(size: int) -> FinetuningLength:
+    factor = (size / AS_RUN.batch_size) ** 0.5
+    scaled = {
+        key: round(factor * getattr(AS_RUN, key), 6) for key in ("lr", "final_lr", "weight_decay")
+    }
+    return replace(AS_RUN, batch_size=size, **scaled)
+
+
+PRESETS: dict[Preset, FinetuningLength] = {
+    "as-run": AS_RUN,
+    "as-run-one-process": replace(AS_RUN, batch_size=256),
+    "as-written": replace(AS_RUN, loss="infonce", logit_scale="frozen"),
+    "large-batch": _with_batch(4096),
+    "large-batch-32k": _with_batch(32768),
+}
+
+
+def _or_preset(key: str, description: str) -> str:
+    """Add to a description what null means: the value of each preset."""
+    named: dict[str, list[str]] = {}
+    for preset, training in PRESETS.items():
+        named.setdefault(str(getattr(training, key)), []).append(preset)
+    if len(named) == 1:
+        return f"{description} Null takes the presets' {next(iter(named))}."
+    values = "; ".join(f"{value} ({', '.join(presets)})" for value, presets in named.items())
+    return f"{description} Null takes the preset's: {values}."
+
+
+class FineTuning(settings.Settings):
+    """Settings of the fine-tuning itself: a preset, and values that override it."""
+
+    preset: Preset = Field(
+        "as-run-one-process",
+        description="Source of the values that are null below. as-run is what the authors' public "
+        "code does in four processes; as-run-one-process is the same with a quarter of the batch, "
+        "for corpora that leave few steps of 1,024. as-written is the paper's text, and as-run "
+        "where the text is silent, which is nearly everywhere. large-batch and large-batch-32k, "
+        "for GPUs and millions of pairs, scale lr, final_lr and weight_decay by the square root of "
+        "the batch (large-batch-32k takes 13 GB of memory a seed).",
+    )
+    loss: Literal["infonce", "spectral"] | None = Field(
+        None,
+        description=_or_preset(
+            "loss", "infonce on cosines, or the spectral loss of the paper's Eq. 1."
+        ),
+    )
+    spectral_temperature: float | None = Field(
+        None, gt=0, description=_or_preset("spectral_temperature", "Temperature tau of Eq. 1.")
+    )
+    epochs: int | None = Field(None, ge=1, description=_or_preset("epochs", "Passes over pairs."))
+    batch_size: int | None = Field(
+        None, ge=2, description=_or_preset("batch_size", "Pairs in a step.")
+    )
+    lr: float | None = Field(
+        None, gt=0, description=_or_preset("lr", "Learning rate of AdamW after the warm-up.")
+    )
+    final_lr: float | None = Field(
+        None, ge=0, description=_or_preset("final_lr", "Learning rate at the end of the cosine.")
+    )
+    warmup_epochs: int | None = Field(
+        None,
+        ge=0,
+        description=_or_preset("warmup_epochs", "Epochs of linear warm-up, of all epochs."),
+    )
+    warmup_lr: float | None = Field(
+        None, ge=0, description=_or_preset("warmup_lr", "Learning rate of the first warm-up step.")
+    )
+    weight_decay: float | None = Field(
+        None, ge=0, description=_or_preset("weight_decay", "AdamW's decay, on matrices only.")
+    )
+    logit_scale: Literal["frozen", "free", "solved"] | None = Field(
+        None,
+        description=_or_preset(
+            "logit_scale",
+            "The factor on the cosines: frozen stays as it is, free is trained by gradients, "
+            "solved is set to the minimum of the loss before the first epoch and after each one.",
+        ),
+    )
+    logit_scale_lr: float | None = Field(
+        None,
+        gt=0,
+        description=_or_preset(
+            "logit_scale_lr",
+            "Learning rate of the log of a free logit scale, at the peak of the same schedule. At "
+            "the rate of the projections a scalar does not reach its optimum.",
+        ),
+    )
+
+
+def resolve(chosen: FineTuning) -> FinetuningLength:
+    """Return the complete training: the values that are set, and the preset's for the others.
+
+    Examples
+    --------
+    >>> training = resolve(FineTuning(preset="large-batch", epochs=3))
+    >>> training.epochs, training.batch_size, training.lr
+    (3, 4096, 0.002)
+    """
+    values = {field.name: getattr(chosen, field.name) for field in fields(FinetuningLength)}
+    return replace(
+        PRESETS[chosen.preset], **{key: value for key, value in values.items() if value is not None}
+    )
+
+
+@dataclass(frozen=True)
+class TrainedArm:
+    """How an arm starts and how it is trained.
+
+    Attributes
+    ----------
+    training : Training
+        Complete.
+    random_norm : float or None
+        None starts from the model's projections; otherwise the norm of random ones, as
+        `mispair.towers.finetuning.projection.starting_point` takes it.
+    fixed_scale : float or None
+        Logit scale at the start (the factor, not its log), or None for the model's.
+    """
+
+    training: FinetuningLength
+    random_norm: float | None = None
+    fixed_scale: float | None = None
+
+
+def arm(start: str, training: FinetuningLength) -> TrainedArm:
+    """Return which projections and logit scale an arm starts from, and how it is trained.
+
+    `STARTS` declares them. ``audit-weighted`` differs from ``pretrained`` by the weights of its
+    pairs, and the arms of the study repair by their captions, which are data.
+
+    Raises
+    ------
+    ValueError
+        If there is no such arm, or the arm sets the logit scale of a loss that has none.
+    """
+    own = start == WEIGHTED or start.startswith(REPAIR)
+    declared = STARTS.get(PRETRAINED if own else start)
+    if declared is None:
+        raise ValueError(f"start {start!r} is none of {', '.join(STARTS)}")
+    if training.loss == "spectral" and "logit_scale" in declared.training:
+        raise ValueError(f"start {start!r} sets the logit scale; the spectral loss has none")
+    changed = replace(training, **declared.training)
+    return TrainedArm(changed, declared.random_norm, declared.fixed_scale)
+
+
+def refuse(training: FinetuningLength, pairs: int | None) -> None:
+    """Refuse a training that is impossible or would train nothing.
+
+    Parameters
+    ----------
+    training : Training
+        Complete.
+    pairs : int or None
+        Pairs to train on, if their number is known.
+
+    Raises
+    ------
+    ValueError
+        Naming every fault.
+    """
+    last = f"lr ({training.lr:g})"
+    faults = {
+        f"{pairs} pairs make no whole batch of batch_size {training.batch_size}, so that an epoch "
+        "has no step": pairs is not None and pairs < training.batch_size,
+        f"warmup_epochs: {training.warmup_epochs} must be fewer than epochs ({training.epochs}), "
+        "or the warm-up leaves no step of training": training.warmup_epochs >= training.epochs,
+        f"warmup_lr: {training.warmup_lr:g} is above {last}": training.warmup_lr > training.lr,
+        f"final_lr: {training.final_lr:g} is above {last}": training.final_lr > training.lr,
+    }
+    if reasons := [fault for fault, holds in faults.items() if holds]:
+        raise ValueError("; ".join(reasons))
 
 
 class Settings(FineTuning):

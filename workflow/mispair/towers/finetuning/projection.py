@@ -26,15 +26,17 @@ from torch import Tensor
 
 from mispair.core import provenance
 from mispair.core import seeds as named_seeds
-from mispair.core.arithmetic import times
 from mispair.core.devices import MEMORY_SHARE, free_memory, in_portions, upload
 from mispair.core.resume import FileKeeper
-from mispair.core.training.adamw import AdamW
+from mispair.core.training import AdamW, times
 from mispair.towers.features import PairedFeatures
 from mispair.towers.finetuning.batches import PairRows
-from mispair.towers.finetuning.finetuning_presets import FIRST_NEWTON_STEPS, Training, refuse
-from mispair.towers.finetuning.losses import infonce, spectral
-from mispair.towers.finetuning.temperature import MAX_STEP, Slopes, measure
+from mispair.towers.finetuning.finetuning_settings import (
+    FIRST_NEWTON_STEPS,
+    FinetuningLength,
+    refuse,
+)
+from mispair.towers.finetuning.losses import MAX_STEP, Slopes, infonce, measure, spectral
 
 MAX_LOGIT_SCALE = 4.6052
 """Upper clamp of the log of the scale, log(100), as CLIP's trainers have it."""
@@ -92,7 +94,7 @@ class Tuned(NamedTuple):
     drift : (s,) array
         Absolute change of the log scale over the last epoch.
     gap : (s,) array
-        Cosine gap after the last step, as `mispair.towers.finetuning.temperature.Slopes` has it.
+        Cosine gap after the last step, as `mispair.towers.finetuning.losses.Slopes` has it.
     newton_step : (s,) array
         Newton's step from the last log scale to the minimum of InfoNCE, likewise.
     """
@@ -154,7 +156,7 @@ def starting_point(
     return Projections(stack(model.image, "image"), stack(model.text, "text"), scale)
 
 
-def learning_rates(training: Training, steps_per_epoch: int) -> np.ndarray:
+def learning_rates(training: FinetuningLength, steps_per_epoch: int) -> np.ndarray:
     """Return the learning rate of every step: a linear warm-up, then half a cosine.
 
     The warm-up rises from ``warmup_lr`` to ``lr``, both included; the cosine falls from ``lr``
@@ -171,7 +173,7 @@ def learning_rates(training: Training, steps_per_epoch: int) -> np.ndarray:
     )
 
 
-def updates(training: Training, pairs: int) -> int:
+def updates(training: FinetuningLength, pairs: int) -> int:
     """Return the number of steps of a training on so many pairs."""
     return training.epochs * (pairs // training.batch_size)
 
@@ -179,7 +181,7 @@ def updates(training: Training, pairs: int) -> int:
 def finetune(
     features: PairedFeatures,
     initial: Projections,
-    training: Training,
+    training: FinetuningLength,
     seeds: Sequence[int],
     device: str = "cpu",
     keeper: FileKeeper | None = None,
@@ -223,7 +225,7 @@ def finetune(
     Raises
     ------
     ValueError
-        If the training is impossible (`mispair.towers.finetuning.finetuning_presets.refuse`).
+        If the training is impossible (`mispair.towers.finetuning.finetuning_settings.refuse`).
     FloatingPointError
         If a loss or a weight is not finite, with the number of the step.
     """
@@ -282,7 +284,7 @@ def finetune(
 def finetune_in_portions(
     features: PairedFeatures,
     initial: Projections,
-    training: Training,
+    training: FinetuningLength,
     seeds: Sequence[int],
     device: str = "cpu",
     keepers: Callable[[str], FileKeeper | None] = lambda name: None,
@@ -355,7 +357,7 @@ def bytes_on_device(features: PairedFeatures, device: str) -> int:
 
 
 def fingerprint(
-    features: PairedFeatures, initial: Projections, training: Training, seeds: Sequence[int]
+    features: PairedFeatures, initial: Projections, training: FinetuningLength, seeds: Sequence[int]
 ) -> str:
     """Return 16 hexadecimal digits that change with anything that a training depends on."""
     arrays = [features.image_features, features.text_features, features.text_rows]
@@ -375,7 +377,7 @@ class _Run:
     """Weights, optimisers and losses of stacked runs; `step` does one step of all of them."""
 
     def __init__(
-        self, images: Tensor, texts: Tensor, initial: Projections, training: Training,
+        self, images: Tensor, texts: Tensor, initial: Projections, training: FinetuningLength,
         per_epoch: int, steps: int, device: str,
     ) -> None:  # fmt: skip
         self.images, self.texts, self.training = images, texts, training

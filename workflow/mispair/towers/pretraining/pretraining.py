@@ -11,19 +11,33 @@ import hashlib
 import importlib.metadata
 import json
 import re
+import shutil
 import tarfile
 from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import reduce
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mispair.core import files
-from mispair.core.provenance import file_digest
+from mispair.core.provenance import file_digest, fingerprint
+from mispair.core.settings import command_line
 from mispair.towers.checkpoints.architectures import PREPROCESS
 from mispair.towers.checkpoints.model_spec import open_clip_names
-from mispair.towers.loading import CONFIG_NAME, refuse_what_open_clip_would_fetch
+from mispair.towers.loading import (
+    CONFIG_NAME,
+    TRUNK_NAME,
+    WEIGHTS_NAME,
+    load_towers,
+    refuse_what_open_clip_would_fetch,
+    write_configuration,
+)
 
 if TYPE_CHECKING:
+    import torch
+
     from mispair.towers.pretraining.pretraining_settings import Settings
+
 
 BYTES = 512
 """Tokens of a byte-pair vocabulary before its merges: every byte, within a word and at its end."""
@@ -235,3 +249,120 @@ def write_weights(path: Path, weights: dict[str, Any], dtype: Any = None) -> Non
     }
     with files.replacing(path) as temporary:
         save_file(written, temporary)
+
+
+# What a training begins with: a definition with random weights, or towers with theirs.
+#
+# Also the record of the training, which is written next to the trained towers.
+
+RECORDS = {CONFIG_NAME, "training.json"}
+WEIGHTS = {".safetensors", ".bin", ".pt", ".pth"}
+
+
+@dataclass(frozen=True)
+class Origin:
+    """A model before its training.
+
+    Attributes
+    ----------
+    content : dict
+        As in ``open_clip_config.json``.
+    fingerprint : str
+        Changes with the definition, and with the weights where there are some.
+    dtype : torch.dtype
+        Number format in which trained weights are written.
+    folder : Path or None
+        Folder of the weights and the vocabulary.
+    """
+
+    content: dict[str, Any]
+    fingerprint: str
+    dtype: torch.dtype
+    folder: Path | None = None
+
+    def write(self, folder: Path, final: Path | None = None) -> None:
+        """Write the model as a local open_clip folder.
+
+        `final` is the folder after weights are added and it is renamed. None keeps the folder for
+        open_clip's trainer, with the weights that training begins with, if any.
+        """
+        folder.mkdir(parents=True, exist_ok=True)
+        if self.folder is None:
+            write_definition(folder, self.content)
+            return
+        for path in self.folder.iterdir():
+            if path.is_file() and path.name not in RECORDS and path.suffix not in WEIGHTS:
+                shutil.copyfile(path, folder / path.name)
+        if (folder / TRUNK_NAME).is_file():
+            trunk = files.read_json(folder / TRUNK_NAME)
+            trunk.pop("mispair", None)  # the record of a converted checkpoint
+            files.write_json(folder / TRUNK_NAME, trunk)
+        if final is None:
+            (folder / WEIGHTS_NAME).unlink(missing_ok=True)
+            (folder / WEIGHTS_NAME).symlink_to((self.folder / WEIGHTS_NAME).resolve())
+        write_configuration(folder, self.content, final or folder)
+
+
+def origin(definition: str, start: Sequence[Path]) -> Origin:
+    """Return what a training begins with: a definition (`pretraining.read_definition`), or a start.
+
+    `start` are the files of towers, the configuration first, or none.
+
+    Raises
+    ------
+    UserError
+        If it cannot be read.
+    """
+    import torch
+    from safetensors import safe_open
+
+    if not start:
+        content = read_definition(definition)
+        identity = fingerprint([json.dumps(content, sort_keys=True)])
+        return Origin(content, identity, torch.float16)
+    folder = start[0].parent
+    identity = load_towers(folder).fingerprint
+    with safe_open(folder / WEIGHTS_NAME, framework="pt") as opened:
+        dtypes = [opened.get_tensor(name).dtype for name in opened.keys()]  # noqa: SIM118
+    # The widest, so that training with a rate of 0 returns the weights unchanged.
+    dtype = reduce(torch.promote_types, [one for one in dtypes if one.is_floating_point])
+    return Origin(files.read_json(folder / CONFIG_NAME), identity, dtype, folder)
+
+
+def recipe(
+    settings: Settings,
+    device: str,
+    origin: Origin,
+    shards: Sequence[Path],
+    samples: int,
+    losses: list[dict[str, float]],
+) -> dict[str, Any]:
+    """Return commands, settings, corpus, versions and losses of a training.
+
+    Commands name folders by what they hold, not by where they were on one machine. `samples` are
+    the pairs of an epoch, `losses` those of `pretraining.read_losses`.
+    """
+    arguments = trainer_arguments(
+        settings,
+        device,
+        model="local-dir:MODEL",
+        shards=[f"SHARDS/{shard.name}" for shard in shards],
+        samples=samples,
+        logs="LOGS",
+    )
+    start = "" if origin.folder is None else "--start START/* "
+    return {
+        "command": f"python -m mispair pretrain-towers {command_line(settings)} "
+        f"--shards SHARDS/*.tar {start}--towers TOWERS",
+        "trainer": ["python", "-m", "open_clip_train.main", *arguments],
+        "settings": settings.model_dump(),
+        "start": None if origin.folder is None else origin.fingerprint,
+        "definition": origin.content,
+        "corpus": {
+            "fingerprint": corpus_fingerprint(shards),
+            "pairs": samples,
+            "shards": [shard.name for shard in shards],
+        },
+        "versions": versions(),
+        "losses": losses,
+    }

@@ -34,8 +34,7 @@ def run(settings: Settings, *, spec: str, checkpoint: list[Path], towers: Path) 
     from pydantic import ValidationError
 
     from mispair.core.cards import UNKNOWN
-    from mispair.core.files import UserError, write_text
-    from mispair.core.folders import replacing_folder
+    from mispair.core.files import UserError, replacing_folder, write_text
     from mispair.core.provenance import file_digest
     from mispair.towers.checkpoints import model_recipes
     from mispair.towers.checkpoints.model_spec import ModelSpec

@@ -47,7 +47,7 @@ def run(
     from mispair.core import files
     from mispair.core.progress import Progress
     from mispair.core.provenance import fingerprint
-    from mispair.pairs.index.reading import by_name
+    from mispair.pairs.index.image_list import by_name
     from mispair.pairs.shards.staging import staged
     from mispair.towers.encoding_job import encoding_job
     from mispair.towers.preparation import preparation

@@ -23,19 +23,19 @@ def run(settings: Settings, *, shards: list[Path], start: list[Path], towers: Pa
 
     from mispair.core import files
     from mispair.core.devices import choose_device
-    from mispair.core.folders import replacing_folder
+    from mispair.core.files import replacing_folder
     from mispair.core.provenance import code_version, fingerprint
     from mispair.core.resume import Checkpoints, only_copy
     from mispair.pairs.shards.staging import staged
     from mispair.towers.loading import WEIGHTS_NAME
-    from mispair.towers.pretraining import pretraining, trainer, training_origin, training_size
+    from mispair.towers.pretraining import pretraining, pretraining_settings, trainer
 
     shards = sorted(shards)
-    training_size.refuse_too_few_shards(settings, len(shards))
+    pretraining_settings.refuse_too_few_shards(settings, len(shards))
     device = choose_device(settings.device)
-    origin = training_origin.origin(settings.definition, start)
+    origin = pretraining.origin(settings.definition, start)
     pairs = None if settings.train_num_samples else pretraining.count_pairs(shards)
-    training_size.refuse_too_few_pairs(settings, pairs or [])
+    pretraining_settings.refuse_too_few_pairs(settings, pairs or [])
     samples = settings.train_num_samples or sum(pairs or [])
 
     job = [settings.model_dump_json(), device, origin.fingerprint, *pretraining.versions().values()]
@@ -61,6 +61,6 @@ def run(settings: Settings, *, shards: list[Path], start: list[Path], towers: Pa
             weights = pretraining.trained_weights(trainer.latest_checkpoint(logs))
             pretraining.write_weights(folder / WEIGHTS_NAME, weights, origin.dtype)
             losses = pretraining.read_losses((logs / trainer.NAME / "out.log").read_text("utf-8"))
-            record = training_origin.recipe(settings, device, origin, shards, samples, losses)
+            record = pretraining.recipe(settings, device, origin, shards, samples, losses)
             files.write_json(folder / "training.json", record)
         Checkpoints(parts, "").remove()

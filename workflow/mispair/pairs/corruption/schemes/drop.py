@@ -22,8 +22,7 @@ def apply(pairs: CaptionedPairs, rate: float, seed: int, sources: Sources) -> Co
     """Leave out each content word with the probability `rate`; one always stays."""
     from functools import partial
 
-    from mispair.pairs.captions.wording import leave_out_words
-    from mispair.pairs.corruption.rewording import reword
+    from mispair.pairs.corruption.rewording import leave_out_words, reword
 
     return reword(
         pairs, "drop", seed, sources, partial(leave_out_words, rate=rate),

@@ -26,7 +26,7 @@ def apply(pairs: CaptionedPairs, rate: float, seed: int, sources: Sources) -> Co
     """Draw a similar caption for each chosen pair; those without one keep theirs."""
     from mispair.pairs.corruption.corrupted import STEP, Corrupted, rounding, subset
     from mispair.pairs.corruption.corruption import choose_pairs, draw_neighbours
-    from mispair.pairs.corruption.key_draws import streams
+    from mispair.pairs.corruption.draws import streams
     from mispair.pairs.neighbours.similar_captions import read_similar
 
     if len(sources.similar) != 1:

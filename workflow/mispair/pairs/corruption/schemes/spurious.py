@@ -24,9 +24,8 @@ def apply(pairs: CaptionedPairs, rate: float, seed: int, sources: Sources) -> Co
     """Replace each feature that a caption names with the probability `rate`."""
     from functools import partial
 
-    from mispair.pairs.captions.wording import reword_features
-    from mispair.pairs.corruption.rewording import reword
-    from mispair.pairs.scenes.scene_features import spurious_partners
+    from mispair.pairs.corruption.rewording import reword, reword_features
+    from mispair.pairs.scenes.scene_captions import spurious_partners
 
     return reword(
         pairs, "spurious", seed, sources,

@@ -1,1 +1,0 @@
-"""Training of small networks: AdamW, the loop, and the job of one training."""

@@ -1,1 +1,0 @@
-"""Bases of an embedding: searches for one, and their measures."""

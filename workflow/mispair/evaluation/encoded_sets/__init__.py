@@ -1,1 +1,0 @@
-"""Evaluation sets as features of images and prompts, with metadata and scores."""

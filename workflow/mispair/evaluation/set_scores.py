@@ -1,0 +1,181 @@
+"""The scores of sets from the embeddings of their images and texts, and the results of all sets.
+
+How a set is scored depends on its kind.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import math
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from mispair.core.intervals import Row
+from mispair.evaluation.groups import WORST, group_rows
+from mispair.evaluation.label_check import check
+from mispair.evaluation.protocols import DATACOMP, MACRO_F1
+from mispair.evaluation.retrieval import Questions, recalls, selections
+from mispair.evaluation.set_files import EncodedSet, origins
+from mispair.evaluation.zeroshot import accuracies, classifier_of, classify, macro_f1_row
+
+log = logging.getLogger(__name__)
+
+Scored = tuple[np.ndarray | None, list[Row]]
+"""Answers, if they can be compared image by image, and scores, the main one first."""
+
+
+class Asked(NamedTuple):
+    """The embeddings of a set and of its texts, of one seed, with the metadata of both."""
+
+    key: str
+    """Set, protocol and seed, for messages."""
+    images: np.ndarray
+    of_images: Mapping[str, np.ndarray]
+    """Labels, groups or pictures."""
+    facts: Mapping[str, str]
+    """Metadata of the images."""
+    texts: np.ndarray
+    of_texts: Mapping[str, np.ndarray]
+    """Class of each prompt, or image of each caption."""
+    protocol: Mapping[str, str]
+    """Metadata of the texts."""
+
+
+def classification(asked: Asked) -> Scored:
+    """Return the answers and the scores, and warn of a class list that does not fit.
+
+    Raises
+    ------
+    ValueError
+        If a class has no prompt, or the headline needs groups that the images lack.
+    """
+    classnames, labels = json.loads(asked.protocol["classnames"]), asked.of_images["labels"]
+    classes = classifier_of(asked.texts, asked.of_texts["prompt_classes"])
+    if len(classnames) != len(classes):
+        raise ValueError(f"only {len(classes)} of {len(classnames)} classes have prompts")
+    answers, ranks = classify(asked.images, classes, labels)
+    checked = check(answers, labels, len(classes))
+    if checked.flagged:
+        log.warning("%s: %s.", asked.key, checked.described(classnames))
+    rows = accuracies(ranks, labels, len(classes))
+    for row in rows:
+        if "class" in row:
+            row["classname"] = classnames[row.pop("class")]
+    if asked.protocol["protocol"] == DATACOMP or asked.protocol["metric"] == MACRO_F1:
+        rows.append(macro_f1_row(answers, labels, len(classes)))
+    rows += _of_groups(asked, ranks, len(classes))
+    return answers.astype(np.int32), [*rows, *checked.rows()]
+
+
+def _of_groups(asked: Asked, ranks: np.ndarray, classes: int) -> list[Row]:
+    """Return the accuracies of groups of images; raise ValueError if the headline lacks them."""
+    names = json.loads(asked.facts.get("groups", "[]"))
+    rows = group_rows(ranks, asked.of_images["groups"], names, classes) if names else []
+    metric = asked.protocol["metric"]
+    if metric.startswith(WORST) and metric not in {row["metric"] for row in rows}:
+        has = f"only one group, {rows[0]['classname']!r}" if rows else "no groups"
+        raise ValueError(
+            f"protocol {asked.protocol['protocol']} needs {metric}, but the images have {has}. "
+            "Give every sample its group, the field `group` of KEY.json or, in sets of DataComp's, "
+            "a column of KEY.npy, or leave the protocol out"
+        )
+    return rows
+
+
+def retrieval(asked: Asked) -> Scored:
+    """Return the recalls; there are no answers to compare."""
+    return None, recalls(asked.images, asked.texts, asked.of_texts["prompt_classes"])
+
+
+def selection(asked: Asked) -> Scored:
+    """Return the credits of the answers (not classes), and the scores."""
+    names, of_texts = tuple(json.loads(asked.protocol["categories"])), asked.of_texts
+    questions = Questions(
+        of_texts["prompt_classes"], of_texts["categories"], names, of_texts["pairs"]
+    )
+    credit, rows = selections(asked.images, asked.texts, questions, asked.of_images["pictures"])
+    return credit.astype(np.float32), rows
+
+
+SCORES = {
+    "classification": classification,
+    "retrieval": retrieval,
+    "image_caption_selection": selection,
+}
+"""Function that scores a set, by its kind."""
+
+
+class Results:
+    """Scores and answers of one pair of projections, collected set by set.
+
+    Attributes
+    ----------
+    rows : list of dict
+        Scores with ``evaluation_set``, ``protocol``, ``seed`` and the fingerprint of the prompts.
+    answers : dict of str to array
+        ``SET|labels`` or ``SET|pictures``, and ``SET|PROTOCOL|SEED``.
+    """
+
+    def __init__(self) -> None:
+        self.rows: list[Row] = []
+        self.answers: dict[str, np.ndarray] = {}
+        self._chances: dict[str, float] = {}
+        self._origins = origins([])
+
+    def add_set(self, encoded: EncodedSet) -> None:
+        """Add the metadata and targets of a set, and the metadata of its prompts."""
+        for key, metadata in origins([encoded]).items():
+            self._origins[key] |= metadata
+        tensors = encoded.images.tensors
+        for about_images in ("labels", "pictures"):
+            if about_images in tensors:
+                self.answers[f"{encoded.name}|{about_images}"] = tensors[about_images]
+
+    def add(
+        self,
+        name: str,
+        protocol: Mapping[str, str],
+        seed: int,
+        answers: np.ndarray | None,
+        scores: list[Row],
+    ) -> None:
+        """Add and log the scores of a seed on a set by a protocol, the main one first."""
+        of_set = f"{name}|{protocol['protocol']}"
+        if answers is not None:
+            self.answers[f"{of_set}|{seed}"] = answers
+            self._chances[of_set] = scores[0]["chance"]
+        keys = {"evaluation_set": name, "protocol": protocol["protocol"], "seed": seed}
+        keys["fingerprint"] = protocol["fingerprint"]
+        self.rows += [{**keys, **row} for row in scores]
+        _log(f"{of_set}|{seed}", scores)
+
+    def provenance(self) -> dict[str, Any]:
+        """Return the sets and prompts of the scores, and the headline metric of each protocol."""
+        headline = {
+            name: {protocol: metadata["metric"] for protocol, metadata in of_set.items()}
+            for name, of_set in self._origins["protocols"].items()
+        }
+        return {**self._origins, "headline": headline}
+
+    def metadata(self, origin: Mapping[str, str]) -> dict[str, str]:
+        """Return the metadata of the answers of projections of that origin."""
+        sets, of_protocols = self._origins["evaluation_sets"], self._origins["protocols"]
+        of_images = {name: facts["images_fingerprint"] for name, facts in sets.items()}
+        of_prompts = {
+            f"{name}|{protocol}": metadata["fingerprint"]
+            for name, of_set in of_protocols.items()
+            for protocol, metadata in of_set.items()
+        }
+        sources = {"sets": of_images, "protocols": of_prompts, "chances": self._chances}
+        return {key: json.dumps(one) for key, one in {"projection": origin, **sources}.items()}
+
+
+def _log(key: str, rows: list[Row]) -> None:
+    for row in rows:
+        if math.isnan(row["value"]):
+            log.warning("%s: no silhouette (images of one class, or one image a class)", key)
+        elif "classname" not in row:
+            log.info("%s: %s %.4f (n = %d)", key, row["metric"], row["value"], row["n"])

@@ -1,0 +1,456 @@
+"""A user's list of keys, in any form in which people save one, compared with keys of the shards."""
+
+from __future__ import annotations
+
+import csv
+import glob
+import json
+import os
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from mispair.core.files import UserError
+from mispair.core.words import composed
+from mispair.pairs.shards.shards import IMAGE_EXTENSIONS, clean_name, split_name
+from mispair.pairs.shards.sources import expand_braces
+from mispair.pairs.shards.tar_members import BrokenTarError, read_members
+
+# The files of a caption table that a configuration names, before any of them is read.
+
+KEY = "key"
+"""The join by keys."""
+
+JOIN = r"^(key|url|sha256|json:.+)$"
+"""Regular expression of what joins a table to pairs."""
+
+FORMS = ".parquet, .csv, .tsv, .jsonl or .txt (a list by position); text may be gzipped (.csv.gz)"
+
+SHIFT = (
+    "A list by position is only right if it has exactly one line for each key: one image that is "
+    "missing shifts the captions of all images after it."
+)
+
+
+def table_files(key: str, given: str | Sequence[str]) -> list[Path]:
+    """Return the files that paths, globs, brace patterns and folders name, in their order.
+
+    Of a folder and of a glob, files that are no tables are left out. `key` is the setting that
+    names the files, for messages.
+
+    Raises
+    ------
+    UserError
+        If a source matches no table or tables of several forms, or a file is named twice.
+    """
+    found = [path for source in ([given] if isinstance(given, str) else given)
+             for path in _tables_of(key, source)]  # fmt: skip
+    if not found:
+        raise UserError(f"{key}: the list is empty. Name at least one table.")
+    forms = sorted({form_of(path) for path in found})
+    if len(forms) > 1 or (forms == ["txt"] and len(found) > 1):
+        raise UserError(
+            f"{key}: names {len(found)} tables of the forms {', '.join(forms)}. Name tables of one "
+            "form, and at most one text file by position."
+        )
+    repeated = sorted({str(path) for path in found if found.count(path) > 1})
+    if repeated:
+        raise UserError(f"{key}: {repeated[0]} is named more than once.")
+    return found
+
+
+def _tables_of(key: str, source: str) -> list[Path]:
+    if "://" in source:
+        raise UserError(
+            f"{key}: {source} is not on this machine. Fetch it first (`hf download`, curl), then "
+            "give its path."
+        )
+    path = Path(source).expanduser()
+    if path.is_file():
+        form_of(path)
+        return [path]
+    if path.is_dir():
+        found = _usable(path / name for name in sorted(os.listdir(path)))
+        if found:
+            return found
+        raise UserError(
+            f"{key}: the folder {path.absolute()} holds no table of captions. Name tables in "
+            f"subfolders by a glob, such as {path}/**/*.parquet."
+        )
+    found = []
+    for pattern in _expanded(key, str(path)):
+        named = Path(pattern)
+        matched = [named] if named.is_file() else _usable(
+            map(Path, sorted(glob.glob(pattern, recursive=True)))
+        )  # fmt: skip
+        if not matched:
+            raise UserError(
+                f"{key}: there is no file {named.absolute()}. Give a table, a folder of tables, a "
+                "glob, a brace pattern, or a list of these, on this machine."
+            )
+        found += matched
+    return found
+
+
+def _expanded(key: str, pattern: str) -> list[str]:
+    if "{" not in pattern:
+        return [pattern]
+    try:
+        return expand_braces(pattern)
+    except UserError as error:
+        raise UserError(str(error).replace("shards:", f"{key}:", 1)) from error
+
+
+def _usable(paths: Iterable[Path]) -> list[Path]:
+    """Return the tables among some paths; text files only if there are no others."""
+    tables = [path for path in paths if path.is_file() and _is_table(path)]
+    return [path for path in tables if form_of(path) != "txt"] or tables
+
+
+def _is_table(path: Path) -> bool:
+    try:
+        form_of(path)
+    except UserError:
+        return False
+    return not path.name.startswith((".", "_"))
+
+
+def form_of(table: Path) -> str:
+    """Return the form of a caption table by its name: parquet, csv, tsv, jsonl or txt.
+
+    Raises
+    ------
+    UserError
+        If the name has another ending.
+    """
+    name = table.name.lower()
+    plain = name.removesuffix(".gz")
+    form = plain.rpartition(".")[2]
+    if form == "ndjson":
+        form = "jsonl"
+    if form not in ("parquet", "csv", "tsv", "jsonl", "txt") or (
+        form == "parquet" and plain != name
+    ):
+        raise UserError(f"{table}: a caption table ends in {FORMS}.")
+    return form
+
+
+def refuse_keys(table: Path, keys: Path | None) -> None:
+    """Refuse a list of keys for a table that has keys, and a list of captions without keys.
+
+    Raises
+    ------
+    UserError
+        If so.
+    """
+    is_list = form_of(table) == "txt"
+    if is_list and keys is None:
+        raise UserError(
+            f"{table}: holds captions without keys. {SHIFT} Give caption_keys, a text file with "
+            "the key of each line, or a table with a column of keys (.parquet, .csv, .jsonl)."
+        )
+    if keys is not None and not is_list:
+        raise UserError(
+            f"{keys}: keys are given for a list of captions by position only, and {table} has keys "
+            "of its own. Set caption_keys to null."
+        )
+
+
+COLUMN = "key"
+MEMBERS = 300
+"""Members at the start of a shard whose names are compared with a list of keys."""
+FEW_BYTES = 1 << 28
+"""Bytes of shards up to which all of their names are read before any job."""
+LARGEST_UNKNOWN_SHARE = 0.05
+"""Largest share of keys that may be neither in the corpus nor among the pairs it left out."""
+SHOWN = 3
+"""Examples of such keys in a message."""
+
+_PACKED = (b"PK\x03\x04", b"\xd0\xcf\x11\xe0")
+"""First bytes of Excel's and LibreOffice's files, new and old."""
+_QUOTED = re.compile(r"""^(["'])(.*)\1[,;]?$""")
+_ROUNDED = re.compile(r"^\d[.,]\d+[eE]\+?\d+$")
+_FILE = re.compile(rf"\.({'|'.join((*IMAGE_EXTENSIONS, 'txt', 'json', 'cls'))})$", re.IGNORECASE)
+
+
+def read_keys(path: Path, setting: str) -> list[str]:
+    """Return the keys of a list, in its order.
+
+    A list is text with a key a line (quoted or not, with or without a first line ``key``); a table
+    with a column ``key``, separated by commas, semicolons or tabs; Parquet with such a column; or
+    JSON: a list, or an object a line.
+
+    Raises
+    ------
+    UserError
+        If the file cannot be read, has no column of keys, or names no key.
+    """
+    try:
+        keys = [*_keys(path, setting)]
+    except (OSError, ValueError, RecursionError, csv.Error) as error:
+        reason = " ".join(str(error).split())
+        raise UserError(
+            f"{setting}: {path} cannot be read ({reason}). Give a text file with a key a line, or "
+            f"CSV or Parquet with a column {COLUMN}."
+        ) from error
+    if not keys:
+        raise UserError(f"{setting}: {path} names no key. Give a key a line.")
+    return keys
+
+
+def _keys(path: Path, setting: str) -> Iterator[str]:
+    suffix = path.suffix.lower()
+    if suffix == ".parquet":
+        return _of_parquet(path, setting)
+    content = path.read_bytes()
+    if content.startswith(_PACKED):
+        raise UserError(
+            f"{setting}: {path} is a spreadsheet, which mispair does not read. Format the column "
+            f"{COLUMN} as text, so that keys keep their leading zeros, and save the sheet as CSV."
+        )
+    wide = content.startswith((b"\xff\xfe", b"\xfe\xff"))
+    lines = content.decode("utf-16" if wide else "utf-8-sig").splitlines()
+    if suffix == ".json":
+        return _of_objects(json.loads("\n".join(lines)), path, setting)
+    if suffix in (".jsonl", ".ndjson"):
+        return _of_objects([json.loads(line) for line in lines if line.strip()], path, setting)
+    header = next((line for line in lines if line.strip()), "")
+    for delimiter in ",;\t":
+        names = next(csv.reader([header], delimiter=delimiter))
+        if (column := _column(names)) is not None:
+            return _of_rows(csv.reader(lines, delimiter=delimiter), column)
+    if suffix in (".csv", ".tsv"):
+        raise _without_column(path, setting, re.split("[,;\t]", header))
+    return (_bare(line) for line in lines if line.strip())
+
+
+def _of_rows(rows: Iterator[list[str]], column: int) -> Iterator[str]:
+    next(row for row in rows if row)
+    return (row[column].strip() for row in rows if len(row) > column and row[column].strip())
+
+
+def _bare(line: str) -> str:
+    quoted = _QUOTED.match(line.strip())
+    return quoted[2] if quoted else line.strip()
+
+
+def _column(names: Sequence[str]) -> int | None:
+    """Return the position of the column of keys, in any case of letters; None if there is none."""
+    cleaned = [name.strip().strip("\"'") for name in names]
+    if COLUMN in cleaned:
+        return cleaned.index(COLUMN)
+    lowered = [name.lower() for name in cleaned]
+    return lowered.index(COLUMN) if lowered.count(COLUMN) == 1 else None
+
+
+def _of_parquet(path: Path, setting: str) -> Iterator[str]:
+    # Not at the top: the plan of a workflow needs no tables.
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    schema = pq.read_schema(path)
+    column = _column(schema.names)
+    if column is None:
+        raise _without_column(path, setting, schema.names)
+    name = schema.names[column]
+    values = pq.read_table(path, columns=[name])[name]
+    if pa.types.is_dictionary(values.type):
+        values = values.cast(values.type.value_type)
+    if not pa.types.is_null(values.type) and not _is_text(values.type):
+        raise _no_text(path, setting, name, str(values.type))
+    return (key for key in values.to_pylist() if key)
+
+
+def _is_text(kind: Any) -> bool:
+    return str(kind) in ("string", "large_string", "string_view")
+
+
+def _of_objects(rows: Any, path: Path, setting: str) -> Iterator[str]:
+    if not isinstance(rows, list):
+        raise UserError(f"{setting}: {path} is not a list of keys. Write one as JSON: a list.")
+    for row in rows:
+        if isinstance(row, Mapping):
+            column = _column([*row])
+            if column is None:
+                raise _without_column(path, setting, [*row])
+            row = [*row.values()][column]
+        if not isinstance(row, str):
+            raise _no_text(path, setting, COLUMN, type(row).__name__)
+        yield row
+
+
+def _without_column(path: Path, setting: str, names: Iterable[str]) -> UserError:
+    shown = ", ".join(repr(name[:40]) for name in islice(names, 8))
+    return UserError(
+        f"{setting}: {path} has no column {COLUMN!r}, only {shown}. Name the column of keys so in "
+        "the first line, or give a text file (.txt) with a key a line."
+    )
+
+
+def _no_text(path: Path, setting: str, column: str, kind: str) -> UserError:
+    return UserError(
+        f"{setting}: the column {column!r} of {path} holds values of type {kind}, not text. Write "
+        "keys as text: 00012 and 12 differ."
+    )
+
+
+def as_in_corpus(keys: Iterable[str], corpus: Iterable[str]) -> dict[str, str]:
+    """Return the key of the corpus for keys that differ from it by Unicode composition alone.
+
+    Keys of pairs are compared byte by byte. A key that is none of the corpus stands for the one
+    that has the same composed form, unless several have it.
+
+    Examples
+    --------
+    >>> as_in_corpus(["cre\u0302pe", "b"], ["cr\u00eape", "a"]) == {"cre\u0302pe": "cr\u00eape"}
+    True
+    """
+    wanted = {key: composed(key) for key in keys if not key.isascii()}
+    found: dict[str, list[str]] = {form: [] for form in wanted.values()}
+    for key in corpus if wanted else ():
+        if not key.isascii() and (form := composed(key)) in found:
+            found[form].append(key)
+    return {key: found[form][0] for key, form in wanted.items() if len(found[form]) == 1}
+
+
+def refuse_unknown(setting: str, path: Path, named: int, unknown: Sequence[str]) -> None:
+    """Refuse a list of which more than `LARGEST_UNKNOWN_SHARE` is in no corpus.
+
+    Parameters
+    ----------
+    setting, path : str, Path
+        For the message.
+    named : int
+        Distinct keys of the list.
+    unknown : sequence of str
+        Those of them that the corpus does not have.
+
+    Raises
+    ------
+    UserError
+        If there are too many.
+    """
+    if len(unknown) > LARGEST_UNKNOWN_SHARE * named:
+        shown = ", ".join(repr(key) for key in unknown[:SHOWN])
+        raise UserError(
+            f"{setting}: {path} names {len(unknown)} keys of {named} that the corpus does not "
+            f"have, such as {shown}. Keys are those of the shards, or of the column key of "
+            "results/pairs/CORPUS/corpus.parquet."
+        )
+
+
+def all_keys(shards: Mapping[str, str]) -> set[str] | None:
+    """Return the keys of all shards if these are small and can be read, otherwise None.
+
+    `shards` are those of `first_keys`.
+    """
+    try:
+        if sum(os.path.getsize(shard) for shard in shards) > FEW_BYTES:
+            return None
+        return {key for shard, source in shards.items() for key in _keys_of(shard, source)}
+    except (OSError, BrokenTarError):  # index_shards says why
+        return None
+
+
+def _keys_of(shard: str, source: str, members: int | None = None) -> Iterator[str]:
+    prefix = f"{source}/" if source else ""
+    with Path(shard).open("rb") as opened:
+        for member in islice(read_members(opened), members):
+            yield prefix + split_name(clean_name(member.name))[0]
+
+
+def first_keys(shards: Mapping[str, str]) -> list[str]:
+    """Return keys at the start of shards, as far as these can be read.
+
+    `shards` are paths with the name of each shard's source (or nothing), which begins its keys.
+    """
+    keys: list[str] = []
+    for shard, source in shards.items():
+        with suppress(OSError, BrokenTarError):  # index_shards says why
+            keys += dict.fromkeys(_keys_of(shard, source, MEMBERS))
+    return keys
+
+
+def refuse_unlike(setting: str, path: Path, keys: Sequence[str], examples: Sequence[str]) -> None:
+    """Refuse keys whose form is none of this corpus: file names, or numbers without their zeros.
+
+    Parameters
+    ----------
+    setting, path : str, Path
+        For the message.
+    keys : sequence of str
+        Keys of the list, at least one.
+    examples : sequence of str
+        Keys of the corpus, as `first_keys` returns them.
+
+    Raises
+    ------
+    UserError
+        If the keys cannot be those of the shards.
+    """
+    if rounded := next((key for key in keys if _ROUNDED.match(key)), None):
+        raise UserError(
+            f"{setting}: {path} holds {rounded!r}, a number that a spreadsheet has rounded. Format "
+            "the column as text and export the list again from its source."
+        )
+    of_corpus = {*examples}
+    if not examples or not of_corpus.isdisjoint(keys):
+        return
+    files = [key for key in keys if _FILE.search(key)]
+    if 2 * len(files) > len(keys):
+        raise UserError(
+            f"{setting}: {path} holds names of files such as {files[0]!r}, not keys. A key is the "
+            f"name in the shard without its ending, such as {examples[0]!r}."
+        )
+    sources = {key.partition("/")[0] for key in examples if "/" in key}
+    if len(sources) and not any("/" in key for key in keys) and all("/" in k for k in examples):
+        raise UserError(
+            f"{setting}: {path} holds keys such as {keys[0]!r}, but keys of this corpus begin with "
+            f"the name of a source or folder, such as {examples[0]!r}. Write it before each key."
+        )
+    _refuse_lost_zeros(setting, path, keys, examples)
+
+
+def refuse_other_form(
+    setting: str, path: Path, keys: Sequence[str], examples: Sequence[str]
+) -> None:
+    """Refuse keys of a caption table in another form of Unicode, which would join no pair.
+
+    Parameters
+    ----------
+    setting, path, keys, examples
+        Those of `refuse_unlike`.
+
+    Raises
+    ------
+    UserError
+        If a key is that of a pair but for its form.
+    """
+    of_corpus = {*examples}
+    meant = as_in_corpus([key for key in keys if key not in of_corpus], of_corpus)
+    for key, of_pair in meant.items():
+        raise UserError(
+            f"{setting}: {path} holds the key {key!a}, and a pair has {of_pair!a}: the same text "
+            "in two forms of Unicode, which caption tables do not join. Write its keys with "
+            f"unicodedata.normalize({'NFC' if of_pair == composed(key) else 'NFD'!r}, key)."
+        )
+
+
+def _refuse_lost_zeros(
+    setting: str, path: Path, keys: Sequence[str], examples: Sequence[str]
+) -> None:
+    lengths = {len(key) for key in examples}
+    padded = len(lengths) == 1 and all(key.isdecimal() for key in examples)
+    if not padded or not any(key.startswith("0") for key in examples):
+        return
+    (length,) = lengths
+    numbers = [re.sub(r"\.0+$", "", key) for key in keys]  # a spreadsheet's 12.0
+    if all(key.isdecimal() and len(key) < length for key in numbers):
+        raise UserError(
+            f"{setting}: {path} holds keys such as {keys[0]!r}, but keys of this corpus have "
+            f"{length} digits, such as {examples[0]!r}: their leading zeros are lost. Write the "
+            f"column as text, filled with zeros to {length} digits."
+        )

@@ -1,1 +1,0 @@
-"""The report's tables in forms for other tools."""
