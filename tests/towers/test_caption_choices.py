@@ -157,7 +157,7 @@ def test_each_step_is_that_of_the_plain_twin_with_the_captions_drawn(options, we
     if weighted:
         weights = np.random.default_rng(1).random((2, n)).astype(np.float32)
         features = replace(features, weights=weights)
-    model, training = _model(), projection.Training(**{**QUICK, **options})
+    model, training = _model(), projection.FinetuningLength(**{**QUICK, **options})
     steps, batch = n // training.batch_size, training.batch_size
     tuned = projection.finetune(
         features, projection.starting_point(model, [11, 5]), training, [11, 5]
@@ -183,7 +183,7 @@ def test_one_epoch_is_that_of_a_pairing_with_the_captions_drawn(logit_scale: str
         for step, pairs in enumerate(batch_order(320, 10, 32, [seed], 0)):
             rows[number, pairs] = captions(0, step, pairs)
     fixed = replace(features, text_rows=rows, choices=None)
-    training = projection.Training(
+    training = projection.FinetuningLength(
         **{**QUICK, "epochs": 1, "warmup_epochs": 0}, logit_scale=logit_scale
     )
     initial = projection.starting_point(_model(), [11, 5])
@@ -198,7 +198,7 @@ def test_one_epoch_is_that_of_a_pairing_with_the_captions_drawn(logit_scale: str
 
 def test_seeds_draw_alike_alone_and_in_portions(monkeypatch: pytest.MonkeyPatch) -> None:
     features, _ = _with_choices(_features(), 3)
-    training, names = projection.Training(**QUICK, logit_scale="solved"), [3, 8, 1]
+    training, names = projection.FinetuningLength(**QUICK, logit_scale="solved"), [3, 8, 1]
     initial = projection.starting_point(_model(), names)
     stacked = projection.finetune_in_portions(features, initial, training, names)
     monkeypatch.setattr(projection, "bytes_of_seed", lambda *sizes: 10**18)
@@ -213,7 +213,10 @@ def test_seeds_draw_alike_alone_and_in_portions(monkeypatch: pytest.MonkeyPatch)
 
 def test_a_state_is_of_one_set_of_choices() -> None:
     features, _ = _with_choices(_features(), 2)
-    initial, training = projection.starting_point(_model(), [1, 2]), projection.Training(**QUICK)
+    initial, training = (
+        projection.starting_point(_model(), [1, 2]),
+        projection.FinetuningLength(**QUICK),
+    )
     assert features.choices is not None
     choices = features.choices
     fewer, turned = np.minimum(choices.counts, 3), choices.captions[::-1]

@@ -120,7 +120,7 @@ def _learning_rate(training, step, per_epoch):
 def test_every_seed_of_a_stack_equals_the_plain_twin(options):
     n = 300 if options.get("loss") != "spectral" else 120  # Eq. 1 as loops is slow
     features, model = _features(n), _model()
-    training = towers.Training(**{**QUICK, **options})
+    training = towers.FinetuningLength(**{**QUICK, **options})
     seeds = [11, 5]
     initial = towers.starting_point(model, seeds)
     tuned, loss, scales, *_ = towers.finetune(features, initial, training, seeds)
@@ -146,7 +146,7 @@ def test_weighted_pairs_train_as_the_plain_twin_weighs_them(loss):
     draw = np.random.default_rng(4)
     weights = np.where(draw.random((1, 120)) < 0.3, 0, draw.random((1, 120))).astype(np.float32)
     weighted = replace(features, weights=weights)
-    training = towers.Training(**{**QUICK, "batch_size": 8, "epochs": 2}, loss=loss)
+    training = towers.FinetuningLength(**{**QUICK, "batch_size": 8, "epochs": 2}, loss=loss)
     initial = towers.starting_point(model, [11])
     tuned, losses, *_ = towers.finetune(weighted, initial, training, [11])
     image, text, _, expected = _twin(weighted, model, training, 11)
@@ -164,7 +164,7 @@ def test_weighted_pairs_train_as_the_plain_twin_weighs_them(loss):
 @pytest.mark.parametrize("random_norm", [None, 1.0])
 def test_a_seed_alone_equals_the_seed_in_a_stack(random_norm, loss):
     features, model = _features(dtype=np.float32), _model(dtype=np.float32)
-    training = towers.Training(**QUICK, loss=loss)
+    training = towers.FinetuningLength(**QUICK, loss=loss)
 
     def tune(seeds):
         initial = towers.starting_point(model, seeds, random_norm)
@@ -186,7 +186,7 @@ def test_epochs_see_the_crops_of_an_image_in_turn(crops):
     seen = [plain.image_features + draw.standard_normal((300, 24)) for _ in range(crops)]
     stored = np.stack(seen, axis=1).reshape(300 * crops, 24)
     features = PairedFeatures(stored, plain.text_features, plain.text_rows, crops)
-    training = towers.Training(**{**QUICK, "epochs": 2 * crops + 1})
+    training = towers.FinetuningLength(**{**QUICK, "epochs": 2 * crops + 1})
     initial = towers.starting_point(model, [11, 5])
     tuned, loss, *_ = towers.finetune(features, initial, training, [11, 5])
     for number, seed in enumerate([11, 5]):
@@ -213,7 +213,7 @@ def test_half_precision_trains_as_its_widened_values_do():
     plain, model = _features(dtype=np.float16), _model(dtype=np.float32)
     wide = [array.astype(np.float32) for array in (plain.image_features, plain.text_features)]
     initial = towers.starting_point(model, [0, 1])
-    training = towers.Training(**QUICK)
+    training = towers.FinetuningLength(**QUICK)
     half, loss, *_ = towers.finetune(plain, initial, training, [0, 1])
     full, other, *_ = towers.finetune(
         PairedFeatures(*wide, plain.text_rows), initial, training, [0, 1]
@@ -238,7 +238,7 @@ def test_infonce_survives_the_largest_scale():
 
 def test_logit_scale_is_clamped():
     features, model = _features(), _model(scale=4.6)
-    training = towers.Training(**{**QUICK, "lr": 0.05}, logit_scale="free")
+    training = towers.FinetuningLength(**{**QUICK, "lr": 0.05}, logit_scale="free")
     # Pairs that can be told apart push the scale up and up.
     easy = PairedFeatures(
         features.text_features[:96], features.text_features[:96], np.arange(96)[None]
@@ -247,7 +247,7 @@ def test_logit_scale_is_clamped():
     tuned, *_ = towers.finetune(easy, model, training, [0])
     assert tuned.logit_scale[0] <= towers.MAX_LOGIT_SCALE
     with_larger = towers.Projections(model.image, model.text, np.full(1, 9.0))
-    tuned, *_ = towers.finetune(easy, with_larger, towers.Training(**QUICK), [0])
+    tuned, *_ = towers.finetune(easy, with_larger, towers.FinetuningLength(**QUICK), [0])
     assert tuned.logit_scale[0] == towers.MAX_LOGIT_SCALE
 
 
@@ -278,7 +278,7 @@ def test_what_is_not_finite_stops_with_the_step():
     # and makes them grow a thousandfold each step.
     features = _features(dtype=np.float32)
     initial = _model(dtype=np.float32)
-    training = towers.Training(
+    training = towers.FinetuningLength(
         epochs=4, batch_size=32, warmup_epochs=0, lr=1.0, final_lr=1.0, weight_decay=1e3
     )
     with pytest.raises(FloatingPointError, match=r"loss of step (\d+)") as caught:
@@ -287,16 +287,16 @@ def test_what_is_not_finite_stops_with_the_step():
     assert 8 <= step <= 14
     features.image_features[:] = np.nan
     with pytest.raises(FloatingPointError, match="loss of step 0 "):
-        towers.finetune(features, initial, towers.Training(batch_size=32), [0])
+        towers.finetune(features, initial, towers.FinetuningLength(batch_size=32), [0])
 
 
 def test_too_few_pairs_or_no_training_after_the_warm_up():
     features, model = _features(n=20), _model()
     with pytest.raises(ValueError, match="20 pairs make no whole batch of batch_size 32"):
-        towers.finetune(features, model, towers.Training(batch_size=32), [0])
+        towers.finetune(features, model, towers.FinetuningLength(batch_size=32), [0])
     with pytest.raises(ValueError, match="warmup_epochs: 3 must be fewer than epochs .3."):
         towers.finetune(
-            features, model, towers.Training(batch_size=8, epochs=3, warmup_epochs=3), [0]
+            features, model, towers.FinetuningLength(batch_size=8, epochs=3, warmup_epochs=3), [0]
         )
 
 
@@ -304,7 +304,7 @@ def test_too_few_pairs_or_no_training_after_the_warm_up():
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no CUDA device")
 def test_cuda_trains_as_the_cpu_does():
     features, model = _features(), _model()
-    training = towers.Training(**QUICK, logit_scale="free")
+    training = towers.FinetuningLength(**QUICK, logit_scale="free")
     initial = towers.starting_point(model, [0, 1])
     here, loss, *_ = towers.finetune(features, initial, training, [0, 1])
     there, other, *_ = towers.finetune(features, initial, training, [0, 1], "cuda")

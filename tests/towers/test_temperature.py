@@ -52,7 +52,9 @@ def test_a_solved_scale_is_at_the_minimum_of_the_loss_and_a_slow_one_is_not():
     long = {**QUICK, "epochs": 30}
 
     def tune(**options):
-        return towers.finetune(features, initial, towers.Training(**long, **options), [3, 8])
+        return towers.finetune(
+            features, initial, towers.FinetuningLength(**long, **options), [3, 8]
+        )
 
     solved, slow = tune(logit_scale="solved"), tune(logit_scale="free", logit_scale_lr=1e-6)
     assert converged(solved.drift, solved.newton_step).all()
@@ -134,7 +136,7 @@ def test_a_seed_is_trained_on_its_own_draw_of_pairs_and_captions():
     draw = np.random.default_rng(2)
     images = np.stack([np.sort(draw.permutation(400)[:200]) for _ in range(2)])
     texts = np.stack([draw.permutation(features.text_rows[0, rows]) for rows in images])
-    training = towers.Training(**QUICK)
+    training = towers.FinetuningLength(**QUICK)
     arrays = (features.image_features, features.text_features)
     both = PairedFeatures(*arrays, texts, image_rows=images)
     initial = towers.starting_point(model, [11, 5])

@@ -45,9 +45,9 @@ def in_unit(value: float, verdict: Verdict, sign: bool = True, named: bool = Tru
 
     Examples
     --------
-    >>> from mispair.report.claims import Claim, Measured
-    >>> claim = Claim("", "", "", "", "", lambda *_: Measured(), unit="points")
-    >>> in_unit(-0.0316, Verdict(claim, "supports", "size shown", Measured(), 0.02))
+    >>> from mispair.report.claims import Claim, MeasuredClaim
+    >>> claim = Claim("", "", "", "", "", lambda *_: MeasuredClaim(), unit="points")
+    >>> in_unit(-0.0316, Verdict(claim, "supports", "size shown", MeasuredClaim(), 0.02))
     '−3.2 points'
     """
     if not math.isfinite(value):
@@ -68,9 +68,9 @@ def bound(verdict: Verdict) -> str:
 
     Examples
     --------
-    >>> from mispair.report.claims import Claim, Measured
-    >>> claim = Claim("", "", "", "", "", lambda *_: Measured(), unit="log")
-    >>> bound(Verdict(claim, "supports", "size shown", Measured(), 0.455))
+    >>> from mispair.report.claims import Claim, MeasuredClaim
+    >>> claim = Claim("", "", "", "", "", lambda *_: MeasuredClaim(), unit="log")
+    >>> bound(Verdict(claim, "supports", "size shown", MeasuredClaim(), 0.455))
     'a factor of 1.58'
     """
     if not math.isfinite(verdict.bound):

@@ -23,7 +23,7 @@ class Start:
     colour : str
         In figures: a key of `mispair.report.style.PALETTE`.
     training : mapping of str to object
-        Values of `mispair.towers.finetuning.finetuning_settings.Training` that differ.
+        Values of `mispair.towers.finetuning.finetuning_settings.FinetuningLength` that differ.
     random_norm : float or None
         None starts from the model's projections; otherwise random ones, with this factor on the
         standard deviation of open_clip's initial projections.

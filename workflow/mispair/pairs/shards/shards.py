@@ -278,7 +278,8 @@ def split_run(
     --------
     >>> def keys(*names):
     ...     members = [Member(name, 0, 0) for name in names]
-    ...     return [c.key for c in split_run(Run("000", members), "txt", lambda key: False)]
+    ...     run = AdjacentMembers("000", members)
+    ...     return [c.key for c in split_run(run, "txt", lambda key: False)]
     >>> keys("000.jpg", "000.seg.png", "000.txt")  # an extra member of 000
     ['000']
     >>> keys("000.final.jpg", "000.final.txt", "000.draft.jpg")  # names with dots
@@ -307,7 +308,8 @@ def image_candidates(run: AdjacentMembers) -> tuple[list[Candidate], set[str]]:
     Examples
     --------
     >>> def keys(*names):
-    ...     listed, extra = image_candidates(Run("000", [Member(name, 0, 0) for name in names]))
+    ...     run = AdjacentMembers("000", [Member(name, 0, 0) for name in names])
+    ...     listed, extra = image_candidates(run)
     ...     return [c.key for c in listed], extra
     >>> keys("000.jpg", "000.seg.png", "000.txt")
     (['000'], {'000.seg'})

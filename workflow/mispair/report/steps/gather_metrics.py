@@ -20,9 +20,9 @@ def run(settings: Settings, *, results: list[Path], models: str, tables: Path) -
 
     ``metrics.csv`` leaves out rows that are parts of a measurement, such as single neurons.
 
-    Each of `results` belongs to a study (`mispair.report.studies.Study.results`). The tables of a
-    study that was not run are empty. `models` are the compared models as in the configuration, by
-    name, as JSON; `tables` is the folder to write to.
+    Each of `results` belongs to a study (`mispair.report.studies.ReportedStudy.results`). The
+    tables of a study that was not run are empty. `models` are the compared models as in the
+    configuration, by name, as JSON; `tables` is the folder to write to.
     """
     from collections import defaultdict
 
