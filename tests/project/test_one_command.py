@@ -212,6 +212,57 @@ def test_mistakes_are_named_before_anything_is_written(
     assert [path.name for path in here.iterdir()] == ["photos"]
 
 
+def test_other_mistakes_are_named_before_anything_is_written(
+    here: Path, words: list[list[str]], capsys
+) -> None:
+    (here / "a.jpg").touch()
+    (here / "of.tar").touch()
+    (here / "run" / SETTINGS).mkdir(parents=True)  # a folder in the place of the file
+    before = {*here.rglob("*")}
+    for arguments, told in (
+        (["photos", "--out", "a.jpg"], "a.jpg/mispair.yaml: cannot be"),
+        (["photos", "--out", "/proc/none"], "/proc/none/mispair.yaml: cannot be"),
+        (["photos", "--out", "run"], "run/mispair.yaml: cannot be"),
+        (["of.tar", "a.jpg"], "a.jpg has none"),
+        (["of.tar", "photos"], "photos has none"),
+        (["photos", "--cores", "0"], "--cores 0"),
+        (["photos", "--cores", "-1"], "--cores -1"),
+        (["photos", "--cores", "many"], "--cores many"),
+        (["photos", "--towers", "ViT-B-16:opennai"], "no tag 'opennai'. It has openai"),
+    ):
+        assert cli.main(["audit", "--towers=shipped", *arguments]) == 2
+        assert told in capsys.readouterr().err
+    assert cli.main(["init", "a.jpg", "--towers", "shipped"]) == 2
+    assert words == []
+    assert {*here.rglob("*")} == before
+
+
+def test_settings_of_a_refused_run_are_removed_again(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(words: list[str]) -> None:
+        raise SystemExit("trusted: names no key")
+
+    def fail(words: list[str]) -> None:
+        Path(option(words, "--directory"), ".snakemake").mkdir()
+        raise SystemExit(1)
+
+    (here / "mine").mkdir()
+    audit = ["audit", "photos", "--towers", "shipped", "--out"]
+    monkeypatch.setattr("snakemake.cli.main", refuse)
+    for folder in ("new", "mine"):
+        with pytest.raises(SystemExit):
+            cli.main([*audit, folder])
+    assert {path.name for path in here.rglob("*")} == {"photos", "mine"}
+    monkeypatch.setattr("snakemake.cli.main", fail)
+    assert cli.main([*audit, "new"]) == 1
+    written = (here / "new" / SETTINGS).read_text()
+    monkeypatch.setattr("snakemake.cli.main", refuse)
+    with pytest.raises(SystemExit):
+        cli.main([*audit, "new"])  # it was there before
+    assert (here / "new" / SETTINGS).read_text() == written
+
+
 # The model ---------------------------------------------------------------------------------------
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from mispair.core.files import UserError
 from mispair.core.words import nearest
-from mispair.towers.checkpoints.model_spec import open_clip_names
+from mispair.towers.checkpoints.model_spec import ModelSpec, open_clip_names
 from mispair.towers.dag import SHIPPED
 
 MODEL, TAG = "ViT-B-32", "laion2b_s34b_b79k"
@@ -33,7 +33,7 @@ def towers_of(word: str) -> Any:
     Raises
     ------
     UserError
-        If the word names no model.
+        If the word names no model, or a tag that open_clip does not have.
     """
     if word in SHIPPED:
         return word
@@ -48,7 +48,12 @@ def towers_of(word: str) -> Any:
     model, _, tag = word.partition(":")
     names = open_clip_names()
     if tag and model in names:
-        return {"name": f"{model}-{tag}", "model": model, "pretrained": tag}
+        towers = {"name": f"{model}-{tag}", "model": model, "pretrained": tag}
+        if word != f"{MODEL}:{TAG}":  # the table of tags takes seconds to import
+            from mispair.towers.checkpoints.model_recipes import pretrained_cfg
+
+            pretrained_cfg(ModelSpec(**towers))
+        return towers
     near = nearest(model, [*names, *SHIPPED])
     if model in names:
         near = f" Its tag is missing, as in {MODEL}:{TAG}."

@@ -105,7 +105,7 @@ def init(options: Namespace) -> int:
     from mispair.verbs.running import SETTINGS
     from mispair.verbs.settings_file import written
 
-    if (options.folder / SETTINGS).exists():
+    if os.path.exists(options.folder / SETTINGS):
         raise UserError(f"{options.folder / SETTINGS} exists; it is not replaced.")
     if options.pairs is None and options.towers is None:
         options.towers = "shipped"
@@ -158,14 +158,15 @@ def _one_command(name: str, options: Namespace) -> int:
     """Write or continue the settings of a folder, run Snakemake there, and print the answer."""
     from mispair.planning.failed_run import report_of_this_process
     from mispair.verbs.running import SETTINGS, run_snakemake, snakefile
-    from mispair.verbs.settings_file import name_of, written
+    from mispair.verbs.settings_file import name_of, remove_refused, written
 
     _refuse_fixed(name, options.rest)
+    _refuse_cores(options.cores)
     if options.out is None and not options.pairs:
         raise UserError("Name the pairs: a folder, files or a pattern of names.")
     pairs = [*map(os.path.abspath, options.pairs)]
     folder = options.out or Path(f"mispair-{name_of(pairs)}")
-    is_new = not (folder / SETTINGS).exists()
+    is_new, is_made = not os.path.exists(folder / SETTINGS), not os.path.exists(folder)
     if is_new and not options.pairs:
         raise UserError(f"{folder} has no {SETTINGS} to continue with. Name the pairs as PATH.")
     print(written(folder, name, _given(options, is_new=is_new)), file=sys.stderr)
@@ -175,7 +176,12 @@ def _one_command(name: str, options: Namespace) -> int:
         f"--configfile={folder / SETTINGS}",
     ]
     given = [*options.rest, *([f"--cores={options.cores}"] if options.cores else [])]
-    code = run_snakemake(words, given)
+    code = 1
+    try:
+        code = run_snakemake(words, given)
+    finally:
+        if code and is_new:
+            remove_refused(folder, is_made)
     page = report_of_this_process()
     if code == 0 and page is not None:
         _print_answers(page.parent)
@@ -191,6 +197,8 @@ def _given(options: Namespace, is_new: bool = True) -> dict[str, Any]:
     if options.pairs:
         paths = tuple(map(os.path.abspath, options.pairs))
         _refuse_missing("PATH", [path for path in paths if not set("*?[{") & set(path)])
+        if len(paths) > 1:
+            _refuse_other_than_shards(paths)
         given["pairs"] = paths if len(paths) > 1 else paths[0]
     if options.captions is not None:
         given |= _with_captions(given.get("pairs"), options.captions)
@@ -249,6 +257,24 @@ def _refuse_missing(option: str, paths: list[str]) -> None:
     for path in paths:
         if not os.path.exists(path):
             raise UserError(f"{option}: there is no file or folder {path}.")
+
+
+def _refuse_other_than_shards(paths: tuple[str, ...]) -> None:
+    """Refuse several paths that are not all tar shards, such as `photos/*` from a shell."""
+    from mispair.pairs.sources.recognition import Place
+    from mispair.pairs.sources.source import named_of
+
+    for path in paths:
+        if os.path.exists(path) and not Place(named_of(path)).with_ending("tar"):
+            raise UserError(
+                f"PATH: of several paths each has tar shards, and {path} has none. Name one folder "
+                "of pictures, or one table."
+            )
+
+
+def _refuse_cores(cores: str | None) -> None:
+    if cores is not None and cores != "all" and not (cores.isdecimal() and int(cores)):
+        raise UserError(f"--cores {cores}: give a number from 1, or `all`.")
 
 
 def _refuse_fixed(name: str, rest: list[str]) -> None:

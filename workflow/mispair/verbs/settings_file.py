@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from typing import Any
 import yaml
 
 from mispair.core.files import UserError, path_name
+from mispair.core.provenance import SNAKEMAKE
 from mispair.pairs.sources.source import TEXT_ENDINGS
 from mispair.towers.dag import SHIPPED
 from mispair.verbs.running import SETTINGS
@@ -156,15 +158,18 @@ def written(folder: Path, verb: str, given: Mapping[str, Any]) -> str:
     Raises
     ------
     UserError
-        If the file has other settings than the command line, and was edited or has results.
+        If the file has other settings than the command line, and was edited or has results; or if
+        it cannot be read or written.
     """
     path = folder / SETTINGS
-    if not path.exists():
+    if not os.path.exists(path):
         start = Start(STUDIES[verb], **given)
-        folder.mkdir(parents=True, exist_ok=True)
-        path.write_text(start.text, encoding="utf-8")
+        with _named(path):
+            folder.mkdir(parents=True, exist_ok=True)
+            path.write_text(start.text, encoding="utf-8")
         return f"{path}: written; it has the settings of this run"
-    text = path.read_text(encoding="utf-8", errors="replace")
+    with _named(path):
+        text = path.read_text(encoding="utf-8", errors="replace")
     try:
         content = yaml.safe_load(text)
     except yaml.YAMLError:
@@ -179,7 +184,8 @@ def written(folder: Path, verb: str, given: Mapping[str, Any]) -> str:
         return f"{path}: the settings of this run, as they are there"
     is_ours = old.text == text
     if is_ours and (changed == ["studies"] or not (folder / "results").exists()):
-        path.write_text(new.text, encoding="utf-8")
+        with _named(path):
+            path.write_text(new.text, encoding="utf-8")
         return f"{path}: written again, with other {', '.join(changed)}"
     keys = {"pairs": _key(old.pairs), "sets": "evaluation_sets"}
     lines = [
@@ -191,6 +197,25 @@ def written(folder: Path, verb: str, given: Mapping[str, Any]) -> str:
         "\n".join([f"{path} has other settings than this command:", *lines])
         + "\nEdit the file and leave them out here, or name another folder with --out."
     )
+
+
+@contextmanager
+def _named(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise UserError(
+            f"{path}: cannot be read or written ({error.strerror}). Name another folder, or give "
+            "access to this one."
+        ) from error
+
+
+def remove_refused(folder: Path, with_folder: bool) -> None:
+    """Remove settings that were just written, if the run was refused before it wrote anything."""
+    if not (folder / SNAKEMAKE).exists():
+        (folder / SETTINGS).unlink()
+        if with_folder:
+            folder.rmdir()
 
 
 def _key(pairs: Any) -> str:
