@@ -237,6 +237,47 @@ def test_other_mistakes_are_named_before_anything_is_written(
     assert {*here.rglob("*")} == before
 
 
+@pytest.mark.parametrize(
+    ("content", "key"),
+    [
+        (b"studies: audit\n", "studies"),
+        (b"studies:\n", "studies"),
+        (b"pairs: 3\n", "pairs"),
+        (b"pairs: {captions: 3}\n", "pairs.path"),
+        (b"trusted: [a]\n", "trusted"),
+        (b"cut: 0.4\n", "select_pairs.cut"),
+    ],
+)
+def test_mistakes_in_an_edited_file_are_named(
+    content: bytes, key: str, here: Path, words: list[list[str]], capsys
+) -> None:
+    (here / "run").mkdir()
+    (here / "run" / SETTINGS).write_bytes(content)
+    assert cli.main(["audit", "photos", "--out", "run"]) == 2
+    told = capsys.readouterr().err
+    assert f"run/{SETTINGS} has" in told
+    assert f"  {key}: " in told or f"It is {key};" in told
+    assert (here / "run" / SETTINGS).read_bytes() == content
+
+
+@pytest.mark.parametrize("content", [b"", b"- a\n", b"a: [\n", b"corpus: caf\xe9\n"])
+def test_a_file_that_is_no_configuration_is_left_to_the_start_of_snakemake(
+    content: bytes, here: Path, words: list[list[str]]
+) -> None:
+    (here / "run").mkdir()
+    (here / "run" / SETTINGS).write_bytes(content)
+    assert cli.main(["audit", "photos", "--out", "run"]) == 0
+    assert len(words) == 1
+    assert (here / "run" / SETTINGS).read_bytes() == content
+
+
+def test_an_edited_file_may_have_shards_with_names(here: Path, words: list[list[str]]) -> None:
+    (here / "run").mkdir()
+    (here / "run" / SETTINGS).write_text("studies: [audit]\nshards: {a: x.tar, b: [y.tar]}\n")
+    assert cli.main(["audit", "--out", "run"]) == 0
+    assert cli.main(["repair", "--out", "run"]) == 2  # other studies than in the edited file
+
+
 def test_settings_of_a_refused_run_are_removed_again(
     here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

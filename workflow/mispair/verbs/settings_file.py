@@ -12,6 +12,7 @@ from typing import Any
 
 import yaml
 
+from mispair import config
 from mispair.core.files import UserError, path_name
 from mispair.core.provenance import SNAKEMAKE
 from mispair.pairs.sources.source import TEXT_ENDINGS
@@ -130,7 +131,8 @@ def name_of(pairs: str | Sequence[str] | Mapping[str, str]) -> str:
     >>> name_of("/data/my photos"), name_of("/data/cc3m/{00000..00331}.tar"), name_of("a/mine.csv")
     ('my-photos', 'cc3m', 'mine')
     """
-    pairs = pairs["path"] if isinstance(pairs, Mapping) else pairs
+    if isinstance(pairs, Mapping):
+        pairs = pairs.get("path") or next(iter(pairs.values()))  # or shards with names
     first = Path(pairs if isinstance(pairs, str) else pairs[0])
     patterns = [path for path in (first, *first.parents) if set("*?[{") & set(path.name)]
     first = patterns[-1].parent if patterns else first
@@ -158,8 +160,8 @@ def written(folder: Path, verb: str, given: Mapping[str, Any]) -> str:
     Raises
     ------
     UserError
-        If the file has other settings than the command line, and was edited or has results; or if
-        it cannot be read or written.
+        If the file has other settings than the command line, and was edited or has results; if it
+        has mistakes; or if it cannot be read or written.
     """
     path = folder / SETTINGS
     if not os.path.exists(path):
@@ -169,12 +171,16 @@ def written(folder: Path, verb: str, given: Mapping[str, Any]) -> str:
             path.write_text(start.text, encoding="utf-8")
         return f"{path}: written; it has the settings of this run"
     with _named(path):
-        text = path.read_text(encoding="utf-8", errors="replace")
+        stored = path.read_bytes()
     try:
+        text = stored.decode()
         content = yaml.safe_load(text)
-    except yaml.YAMLError:
+    except (UnicodeDecodeError, yaml.YAMLError):
+        content = None
+    if not isinstance(content, dict):
         return f"{path}: the settings of this run"  # Snakemake's start explains the mistake
-    old = Start.read(content if isinstance(content, dict) else {}, folder)
+    config.validate(content, str(path))
+    old = Start.read(content, folder)
     if isinstance(old.pairs, Mapping) and given.get("pairs") == old.pairs.get("path"):
         given = {key: value for key, value in given.items() if key != "pairs"}
     both = tuple(dict.fromkeys([*old.studies, *STUDIES[verb]]))
