@@ -1,4 +1,4 @@
-"""The captions of pairs: which have the same words, and which are most similar."""
+"""The captions of pairs: same words, most similar ones, and the script that they are written in."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How likely each caption is wrong: the local false discovery rate of its score."""
+"""How likely each caption is wrong, by the local false discovery rate, and how much pairs weigh."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Score of a pair: its cosine, less the level of its surroundings, and how its neighbours agree.
+"""Score of a pair, by its cosine, its surroundings and its neighbours, and ranks of its caption.
 
 A cosine is high for a picture that is near all captions, and for a caption that fits all pictures:
 the mean cosine with the nearest ones is that level (cross-domain similarity local scaling, CSLS).
@@ -6,7 +6,7 @@ Captions of similar pictures should be alike, and pictures of similar captions (
 each counts is chosen on the corpus itself, by how often pairs score above random captions: wrong
 captions lower this alike for all weights, so none has to be known.
 
-Neighbours are those in the block of `mispair.audit.score`, so memory grows with the pairs alone.
+Neighbours are those in the block in which pairs are ranked, so memory grows with the pairs alone.
 """
 
 from __future__ import annotations
@@ -159,8 +159,8 @@ class Ranks:
         Cosines of the picture with captions of other pairs, drawn at random; NaN where the draw is
         no other pair's.
     score, reference_score : (n,), (n, r) float32 arrays
-        What pairs are ordered by, and the same of the captions of other pairs: by
-        `mispair.audit.score`, or the cosines.
+        What pairs are ordered by, and the same of the captions of other pairs: `combined`, or the
+        cosines.
     score_weights : tuple of float
         Of level and agreement in the score.
     histograms : (2, 1 + replicates, bins) float64 array

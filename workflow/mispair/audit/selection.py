@@ -1,4 +1,4 @@
-"""Which pairs are kept and shown, by the probability that their caption is wrong."""
+"""Which pairs are kept and shown, by the probability that their caption is wrong; their lists."""
 
 from __future__ import annotations
 

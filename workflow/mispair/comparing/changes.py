@@ -1,4 +1,4 @@
-"""Differences between two runs, except numbers: configuration, data, code, versions, verdicts."""
+"""Two runs, and their differences except numbers: configuration, data, code, versions, verdicts."""
 
 from __future__ import annotations
 

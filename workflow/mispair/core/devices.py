@@ -1,4 +1,4 @@
-"""Devices on which steps compute: choice, names, memory."""
+"""Devices on which steps compute: choice, reservation, names, memory."""
 
 from __future__ import annotations
 
@@ -210,7 +210,7 @@ Precision = Literal["fp32", "bf16", "fp16"]
 def choose_device(requested: str) -> str:
     """Return ``cpu`` or ``cuda`` for ``auto``, ``cpu`` or ``cuda``, and reserve a GPU.
 
-    Waits while other jobs use all GPUs of the machine (`mispair.core.devices`). Call it before
+    Waits while other jobs use all GPUs of the machine (`reserve`). Call it before
     anything touches CUDA.
 
     Raises

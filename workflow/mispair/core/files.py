@@ -1,4 +1,4 @@
-"""Reading and writing of whole files, and one clear message for each kind of failure."""
+"""Whole files and folders: how they are named, read and written, and clear messages of failures."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Provenance of a result: the code of its step, and fingerprints of its data."""
+"""Provenance of a result: code of its step, versions of software, digests and lists of its data."""
 
 from __future__ import annotations
 

@@ -254,7 +254,7 @@ def describe(
     Parameters
     ----------
     origins_of_results : iterable of mapping
-        The records (`mispair.core.run_record.ancestry`).
+        The records (`ancestry`).
     unrecorded : mapping
         Facts of results that have no record.
     benchmarks : mapping of str to str

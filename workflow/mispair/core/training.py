@@ -1,4 +1,4 @@
-"""The job of one training: its resume state, its progress, and its error messages."""
+"""Training of small networks: optimiser, loop, and a job with resume state and messages."""
 
 from __future__ import annotations
 

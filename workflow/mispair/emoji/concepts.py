@@ -1,4 +1,4 @@
-"""The concepts of the emoji corpus: names and keywords of emoji."""
+"""The concepts of the emoji corpus: names and keywords of emoji, and the vendors' pictures."""
 
 from __future__ import annotations
 

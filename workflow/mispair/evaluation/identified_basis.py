@@ -31,8 +31,6 @@ from scipy.optimize import linear_sum_assignment
 from mispair.evaluation.purity import random_rotation
 
 # Searches among the rotations of whitened components: varimax and independent components.
-#
-# See `mispair.evaluation.identified_basis` for their purpose.
 
 ITERATIONS = 500
 """Most iterations of a search."""

@@ -3,8 +3,8 @@
 A neuron is a column of a final projection. Its impurity is the mean absolute cosine with all
 other neurons: low is pure. Similarities of embeddings do not change when both projections are
 multiplied by one orthogonal matrix, so similarities do not identify neurons. The mean absolute
-cosine does change, but little: `mispair.evaluation.purity` separates the effect of the
-spectrum from that of the basis.
+cosine does change, but little: `spectral_measures` separates the effect of the spectrum from that
+of the basis.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Retrieval of images by captions and of captions by images: recall at 1, 5 and 10."""
+"""Retrieval (recall at 1, 5 and 10), and the choice of an image's true caption."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The jobs that Snakemake would run, from the log events of a dry run."""
+"""The jobs that Snakemake would run, from the log events of a dry run, and their schedule."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Captions as bags of words: which words a caption has, without their order."""
+"""Words of captions: bags of words, without their order, and tokens."""
 
 from __future__ import annotations
 

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
     from mispair.repair.pairings import Draw
 
-    pass  # merged
-
 
 # Features of generated pictures, and features that captions name.
 

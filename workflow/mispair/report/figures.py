@@ -1,4 +1,4 @@
-"""The forms of a figure: pictures, a table and an interactive chart."""
+"""The forms of a figure: pictures, PDF with fixed bytes, a table and an interactive chart."""
 
 from __future__ import annotations
 

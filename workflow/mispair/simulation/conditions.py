@@ -1,7 +1,7 @@
 """The conditions of the study: the preset, the other one, and those between and around them.
 
-Only the rules import this module, no step does: an edit of it reruns only those jobs whose
-settings it changes.
+No step of the study imports this module: an edit of it reruns the report, and only those jobs
+whose settings it changes.
 """
 
 from __future__ import annotations

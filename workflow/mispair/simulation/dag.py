@@ -1,4 +1,4 @@
-"""Files of results of the study, from which the report is made."""
+"""Jobs of the study, and the files of results from which the report is made."""
 
 from __future__ import annotations
 

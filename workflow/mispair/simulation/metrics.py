@@ -1,4 +1,4 @@
-"""Measures of trained encoders: figure 1's four numbers and the cosines of figures 3 and 4."""
+"""Measures of trained encoders: numbers and cosines of figures 1, 3 and 4, mixing, and maps."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Data sets of the study: a few points, generated clouds and handwritten digits, all offline."""
+"""Data sets of the study: a few points, generated clouds, handwritten digits, a local CIFAR-10."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Two-layer networks with fixed output signs, many of one width side by side.
+"""Two-layer networks with fixed output signs, their activations, and the sharpness of their risk.
 
 f(w; x) = (1/m) Σ_j a_j φ(<w_j, x>) with a_j = ±1 in turn; only the first layer w is trained. All
 networks of a stack see the same data, so their forward passes are one product of matrices.
@@ -65,7 +65,7 @@ class Activation:
         The constants as printed, and the smallest valid ones.
     linear, softplus : float
         φ(z) = linear · z + softplus · log(1 + e^z), if softplus is not 0. Sums of such an
-        activation are faster (`mispair.stepsize.networks`).
+        activation are faster (`Networks`).
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""Steps of gradient descent on a stack of runs, from a resume state, and runs that diverge."""
+"""Steps of gradient descent on a stack of runs: resumed, kept, diverged, and its phases."""
 
 from __future__ import annotations
 

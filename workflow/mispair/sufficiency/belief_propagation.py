@@ -1,4 +1,4 @@
-"""Exact belief propagation on a tree, for a whole batch and a whole level at a time.
+"""Exact belief propagation on a tree by levels, the best predictors, and their check by sums.
 
 Messages are probabilities up to a factor: each is divided by its largest entry, so that no product
 of siblings underflows as a whole. The children of node u are the nodes branching * u, ...,

@@ -1,4 +1,4 @@
-"""The contrastive encoders: first weights, loss, oracle feature, evaluation in parts."""
+"""Contrastive encoders: loss, targets by layer, first weights, oracle feature, evaluation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Means with intervals, and the fit of a risk against the number of prompts."""
+"""Means with intervals, information that a feature holds, and classification by prompts."""
 
 from __future__ import annotations
 

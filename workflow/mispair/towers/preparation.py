@@ -1,4 +1,4 @@
-"""Preparation of pictures for an image tower: the model's own way, or random crops."""
+"""Number formats of towers, and preparation of pictures: the model's own way, or random crops."""
 
 from __future__ import annotations
 

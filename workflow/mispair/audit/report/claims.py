@@ -230,7 +230,7 @@ def is_weak(tables: Tables) -> bool:
 def rates_of(tables: Tables, scheme: str, series: str) -> pd.DataFrame:
     """Return a series of estimates, with the shares that they should find, in ascending order.
 
-    These include the captions that were wrong before (`estimates.known_rates`).
+    These include the captions that were wrong before (`known_rates`).
     """
     rates = known_rates(tables)
     rates = rates[(rates["scheme"] == scheme) & (rates["series"] == series)]

@@ -1,4 +1,4 @@
-"""Questions from the files of public sets, checked before anything is written."""
+"""Questions from the files of public sets: checked, then written as an evaluation set."""
 
 from __future__ import annotations
 

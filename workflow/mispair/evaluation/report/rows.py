@@ -1,4 +1,4 @@
-"""Rows of measurements on models: the headline metric of each, and classes without images."""
+"""Rows of measurements on models: headline metrics, classes without images, published overlaps."""
 
 from __future__ import annotations
 

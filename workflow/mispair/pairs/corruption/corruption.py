@@ -151,7 +151,7 @@ def draw_neighbours(
     alternatives : (k, a) uint64 array
         Further captions of each pair's own picture. They describe it, so they are not drawn.
     starts : (k,) uint64 array
-        Streams of the pairs' draws (`key_draws.streams`).
+        Streams of the pairs' draws (`draws.streams`).
 
     Returns
     -------

@@ -1,4 +1,4 @@
-"""Many small random choices at little cost, from one NumPy generator."""
+"""Many small random choices at little cost: from one NumPy generator, or from a stream by key."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ from mispair.pairs.scenes.scene_captions import (
 # The schemes by feature apply C_s of the theory (Eq. 5) to texts. `spurious` is its first event:
 # the text names the feature's linked partner instead. `missing` is its second event: the text does
 # not name a feature of the picture. Partners are those of generated low-quality captions
-# (`scene_features.spurious_partners`). A feature always has the same partner: neurons mix features
+# (`scene_captions.spurious_partners`). A feature always has the same partner: neurons mix features
 # that always occur together.
 #
 # The rest of a sentence stays word for word. Each feature or word has its own draw in [0, 1),
@@ -67,7 +67,7 @@ def reword_features(
     captions : sequence of str
         The n sentences.
     starts : (n,) uint64 array
-        Streams of draws (`key_draws.streams`).
+        Streams of draws (`draws.streams`).
     rate : float
         Probability of each feature.
     partners : mapping of str to str or None
@@ -174,7 +174,7 @@ def leave_out_words(captions: Sequence[str], starts: np.ndarray, rate: float) ->
     White space separates words; in scripts without blanks, each letter is a word. A content word
     is none of scikit-learn's English stop words, no single letter of another script and no mark. If
     all content words of a caption are drawn, the one with the largest draw stays, so no caption
-    becomes empty. `starts` are (n,) streams of draws (`key_draws.streams`).
+    becomes empty. `starts` are (n,) streams of draws (`draws.streams`).
     """
     words = [pieces(caption) for caption in captions]
     counts = np.fromiter(map(len, words), np.int64, len(words))
@@ -207,7 +207,7 @@ def _has_content(word: str) -> bool:
 
 
 Edit = Callable[[list[str], np.ndarray], Reworded]
-"""From captions and their streams of draws (`key_draws.streams`) to new captions."""
+"""From captions and their streams of draws (`draws.streams`) to new captions."""
 
 
 def reword(

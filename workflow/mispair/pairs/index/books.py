@@ -1,4 +1,4 @@
-"""The books of a run: read = kept + rejected + excluded, and how much may be lost."""
+"""The books of a run: read = kept + rejected + excluded; how much may be lost; DataComp's uids."""
 
 from __future__ import annotations
 

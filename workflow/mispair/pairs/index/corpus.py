@@ -1,4 +1,4 @@
-"""The corpus of a run: the kept pairs of all groups of shards, sorted by key.
+"""The corpus of a run: the kept pairs of all shards, sorted by key, without repeated ones.
 
 All functions work on columns, so that twelve million pairs take hundreds of megabytes and not tens
 of gigabytes: identities of captions and images (16 hexadecimal digits) are held as 64-bit

@@ -1,4 +1,4 @@
-"""The closed set of reasons for which a pair is rejected."""
+"""The closed set of reasons for which a pair is rejected, and the limits of its image."""
 
 from __future__ import annotations
 

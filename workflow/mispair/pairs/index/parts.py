@@ -1,4 +1,4 @@
-"""One finished part on disk for each shard of a job, so that a killed job can resume."""
+"""Finished parts on disk, one for each shard of a job, to resume it; the images of a group."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The table of each caption's most similar others."""
+"""The best others of every row as scores arrive, and the table of captions' most similar others."""
 
 from __future__ import annotations
 

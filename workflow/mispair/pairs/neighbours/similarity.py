@@ -1,4 +1,4 @@
-"""The most similar others of every vector, exactly: cosines of all pairs, block by block."""
+"""Vectors of captions, and the most similar others of each, exactly: cosines, block by block."""
 
 from __future__ import annotations
 

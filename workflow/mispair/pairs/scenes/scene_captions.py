@@ -1,4 +1,4 @@
-"""Sentences about generated scenes, and the way back from a sentence to its features."""
+"""Vocabulary of generated scenes, sentences about them, and the features that a sentence names."""
 
 from __future__ import annotations
 

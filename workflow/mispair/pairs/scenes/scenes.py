@@ -50,7 +50,7 @@ class Scene:
 
     @property
     def features(self) -> list[str]:
-        """Features of the picture (z_x), in the order of `scene_features.FEATURES`."""
+        """Features of the picture (z_x), in the order of `scene_captions.FEATURES`."""
         return features_of([*self.objects, self.whole])
 
     def picture(self, draws: Draws, size: int) -> Image.Image:

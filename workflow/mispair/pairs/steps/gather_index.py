@@ -61,12 +61,11 @@ def run(
     from mispair.pairs.captions.caption_texts import write_captions
     from mispair.pairs.index import books, corpus_statistics, joins
     from mispair.pairs.index import corpus as corpora
-    from mispair.pairs.index import corpus as duplicates
 
     indexes, refused = books.by_group(index, rejected)
     pairs = corpora.read_pairs(indexes)
-    kept, table = duplicates.exclude(pairs, settings.duplicate_keys, settings.duplicate_images)
-    counts = books.read_books(indexes, refused).with_excluded(duplicates.excluded_reasons(table))
+    kept, table = corpora.exclude(pairs, settings.duplicate_keys, settings.duplicate_images)
+    counts = books.read_books(indexes, refused).with_excluded(corpora.excluded_reasons(table))
     log.info("%s", counts)
     joined = joins.join_rows(caption_table, settings.min_joined_share, indexes, pairs, kept, counts)
     books.check_loss(counts, settings.max_quarantined_share, rejected[0].parent)

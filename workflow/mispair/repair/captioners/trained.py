@@ -29,10 +29,8 @@ from mispair.repair.captioners.vocabulary import (
 )
 
 if TYPE_CHECKING:
-    from mispair.repair.captioners.recaption_settings import Settings
-
-    pass  # merged
     from mispair.core.resume import FileKeeper
+    from mispair.repair.captioners.recaption_settings import Settings
 
 
 # A small recurrent decoder that writes captions from image features.

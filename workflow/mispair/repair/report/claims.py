@@ -183,7 +183,7 @@ class Gain:
     rule, reference : str
         Both rules; "" is the first of `FILTERS` that was run.
     measure : str
-        One of `measures.MEASURES`.
+        One of `MEASURES`.
     table : str
         Of fine-tuned projections, or of towers trained from scratch.
     cost : int

@@ -1,4 +1,4 @@
-"""Content of the pages of a report."""
+"""Content of the pages of a report, and what an incomplete one lacks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A figure on a page: its chart with packed numbers, its picture, and why it may be missing."""
+"""HTML of texts and numbers, and a figure on a page: its chart, picture, and why it is missing."""
 
 from __future__ import annotations
 

@@ -16,9 +16,8 @@ from mispair.core import failures
 from mispair.report import judge, questions, rules, studies, texts
 from mispair.report.claims import THIRD
 from mispair.report.pages import claims_table, records, study_pages
-from mispair.report.pages import picture as markup
 from mispair.report.pages.content import CLAIMS, FRONT, Content, study_file
-from mispair.report.pages.picture import PageFigure
+from mispair.report.pages.picture import PageFigure, environment, source, viewer
 from mispair.report.pages.study_pages import Notes, Page, Pages, Piece
 from mispair.report.studies import FORMS, ReportedStudy
 from mispair.report.table import Table
@@ -53,8 +52,8 @@ def build(content: Content, folder: str = "pages") -> Site:
         front=_html(content, pages, pages[0], here=f"{folder}/", root=""),
         files={
             **{page.file: _html(content, pages, page, here="", root="../") for page in pages},
-            "assets/vega.js": markup.viewer(),
-            "assets/page.js": markup.source("page.js"),
+            "assets/vega.js": viewer(),
+            "assets/page.js": source("page.js"),
         },
     )
 
@@ -82,8 +81,7 @@ def _html(content: Content, pages: list[Page], page: Page, *, here: str, root: s
             return f"#{anchor}"
         return target if file == FRONT else here + target
 
-    environment = markup.environment()
-    return environment.get_template(page.template).render(
+    return environment().get_template(page.template).render(
         page=page,
         title=f"Incomplete: {content.title}" if content.failed else content.title,
         pages=pages,
@@ -94,7 +92,7 @@ def _html(content: Content, pages: list[Page], page: Page, *, here: str, root: s
         forms=FORMS,
         alpha=f"{1 - content.confidence:g}",
         confidence=content.confidence,
-        style=Markup(markup.source("style.css")),
+        style=Markup(source("style.css")),
         **page.parts,
     ) + "\n"  # fmt: skip
 

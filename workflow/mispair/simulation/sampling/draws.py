@@ -1,4 +1,4 @@
-"""The random draws of one trial, each from a named generator."""
+"""The random draws of one trial, each from a named generator, and the misalignment of captions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Contrastive losses on cosines, with their gradients written out by hand; seeds are stacked."""
+"""Contrastive losses on cosines with gradients by hand, for stacked seeds; the best logit scale."""
 
 from __future__ import annotations
 

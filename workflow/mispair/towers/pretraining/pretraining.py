@@ -1,4 +1,4 @@
-"""Input and output of open_clip's own trainer, and the form of towers on disk.
+"""Input, output and record of open_clip's own trainer, and the form of towers on disk.
 
 A model definition is an ``open_clip_config.json`` without weights. Its vocabulary is the first
 part of CLIP's byte-pair merges: merges are ordered, so any first part is a vocabulary of its own.

@@ -1,17 +1,14 @@
-"""Settings of pre-training image and text towers."""
+"""Settings of pre-training, and the least size of a corpus for them."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
 from mispair.core import settings
 from mispair.core.files import UserError
-
-if TYPE_CHECKING:
-    pass  # merged
 
 
 class Settings(settings.Settings):

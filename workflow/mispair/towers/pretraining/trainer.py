@@ -162,8 +162,6 @@ def train(arguments: list[str], logs: Path, *, seed: int) -> None:
         return model.to(memory_format=torch.channels_last), *transforms
 
     def get_resumable_data(args: Any, *rest: Any, epoch: int, **kwargs: Any) -> Any:
-        pass  # merged
-
         data = load(args, *rest, epoch=epoch, **kwargs)
         path = random_states(logs, epoch) if epoch else None
         loader = ResumableLoader(data["train"].dataloader, args.workers, shuffle, path)
