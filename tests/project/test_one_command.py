@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import sys
 from pathlib import Path
@@ -276,6 +277,22 @@ def test_an_edited_file_may_have_shards_with_names(here: Path, words: list[list[
     (here / "run" / SETTINGS).write_text("studies: [audit]\nshards: {a: x.tar, b: [y.tar]}\n")
     assert cli.main(["audit", "--out", "run"]) == 0
     assert cli.main(["repair", "--out", "run"]) == 2  # other studies than in the edited file
+
+
+def test_a_path_in_another_encoding_is_refused(here: Path, words: list[list[str]], capsys) -> None:
+    other = os.fsdecode(b"caf\xe9")
+    try:
+        (here / other).mkdir()
+    except OSError:
+        pytest.skip("this file system takes names in UTF-8 only")
+    audit = ["audit", "--towers", "shipped"]
+    assert cli.main([*audit, other, "--out", "run"]) == 2
+    assert cli.main([*audit, "photos", "--out", f"{other}/run"]) == 2
+    told = capsys.readouterr().err
+    assert told.count("UTF-8") == 2
+    assert "pairs: " in told and "corpus: " not in told  # the line, and not the whole file
+    assert words == []
+    assert {path.name for path in here.rglob("*")} == {"photos", other}
 
 
 def test_settings_of_a_refused_run_are_removed_again(

@@ -165,10 +165,10 @@ def written(folder: Path, verb: str, given: Mapping[str, Any]) -> str:
     """
     path = folder / SETTINGS
     if not os.path.exists(path):
-        start = Start(STUDIES[verb], **given)
+        start = _encoded(path, Start(STUDIES[verb], **given))
         with _named(path):
             folder.mkdir(parents=True, exist_ok=True)
-            path.write_text(start.text, encoding="utf-8")
+            path.write_bytes(start)
         return f"{path}: written; it has the settings of this run"
     with _named(path):
         stored = path.read_bytes()
@@ -190,8 +190,9 @@ def written(folder: Path, verb: str, given: Mapping[str, Any]) -> str:
         return f"{path}: the settings of this run, as they are there"
     is_ours = old.text == text
     if is_ours and (changed == ["studies"] or not (folder / "results").exists()):
+        start = _encoded(path, new)
         with _named(path):
-            path.write_text(new.text, encoding="utf-8")
+            path.write_bytes(start)
         return f"{path}: written again, with other {', '.join(changed)}"
     keys = {"pairs": _key(old.pairs), "sets": "evaluation_sets"}
     lines = [
@@ -203,6 +204,19 @@ def written(folder: Path, verb: str, given: Mapping[str, Any]) -> str:
         "\n".join([f"{path} has other settings than this command:", *lines])
         + "\nEdit the file and leave them out here, or name another folder with --out."
     )
+
+
+def _encoded(path: Path, start: Start) -> bytes:
+    """Return the content of the file at a path, both in UTF-8, which YAML and Snakemake need."""
+    try:
+        os.path.abspath(path).encode()
+        return start.text.encode()
+    except UnicodeEncodeError as error:
+        line = error.object[: error.end].rpartition("\n")[2]
+        raise UserError(
+            f"{SETTINGS}: a path is not text in UTF-8 ({line!a}). Rename the folder or file whose "
+            "name has another encoding."
+        ) from error
 
 
 @contextmanager
