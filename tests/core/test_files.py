@@ -71,6 +71,12 @@ def test_a_broken_file_is_named(tmp_path: Path, reader, content: bytes | None) -
         reader(path)
 
 
+def test_a_missing_json_file_is_not_to_be_deleted(tmp_path: Path) -> None:
+    with pytest.raises(files.UserError, match="there is no such file") as raised:
+        files.read_json(tmp_path / "run.json")
+    assert "Delete" not in str(raised.value)
+
+
 def test_metrics_have_no_nan(tmp_path: Path) -> None:
     rows = [{"metric": "acc1", "value": np.float32(0.5), "n": np.int64(3)},
             {"metric": "silhouette", "value": float("nan")}]  # fmt: skip

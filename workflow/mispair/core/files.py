@@ -180,6 +180,8 @@ def read_json(path: Path) -> Any:
     """
     try:
         return json.loads(Path(path).read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        raise UserError(f"{path}: there is no such file.") from error
     except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
         raise UserError(
             f"{path}: cannot be read as JSON ({error}). Delete it and run again."
