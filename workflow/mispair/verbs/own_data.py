@@ -225,7 +225,7 @@ def _with_captions(pairs: Any, captions: str) -> dict[str, Any]:
         captions = os.path.abspath(captions)
     if isinstance(pairs, tuple) or not os.path.exists(pairs):  # several shards, or a pattern
         return {"captions": captions}
-    if Place(named_of(pairs)).with_ending("tar"):
+    if Place(named_of({"path": pairs, "captions": captions})).has_shards:
         return {"captions": captions}
     return {"pairs": {"path": pairs, "captions": captions}}
 
