@@ -500,6 +500,12 @@ MISTAKES: dict[str, tuple[Callable[[Path], Any], list[str]]] = {
     "another JSON": (lambda f: written(f, "p.json", b'{"a": 1}'), ["no source of pairs"]),
     "half a COCO": (lambda f: written(f, "p.json", b'{"annotations": [{"caption": "x"}]}'),
                     ["COCO", "images"]),
+    "a number as file_name": (lambda f: written(f, "p.json", json.dumps(
+        {"images": [{"id": 1, "file_name": 5}], "annotations": [{"image_id": 1, "caption": "a"}]}
+    ).encode()), ["COCO", "5"]),
+    "a name that is too long": (lambda f: f / ("x" * 300), ["matches no file"]),
+    "several tables in braces": (lambda f: f"{both(f, 'csv', 'tsv')}/pairs.{{csv,tsv}}",
+                                 ["no source of pairs"]),
     "half a Parquet": (lambda f: written(f, "p.parquet", b"PAR1"), ["as Parquet"]),
     "columns of a folder": (lambda f: {"path": str(texts(f)), "image_column": "x"},
                             ["pairs.image_column", "no columns"]),
@@ -517,6 +523,43 @@ def test_a_mistake_is_one_message_before_any_job(name: str, tmp_path: Path) -> N
     message = str(refusal.value)
     assert [word for word in words if word not in message] == []
     assert message.count("\n") == 0
+
+
+def test_a_folder_that_cannot_be_read_is_one_message(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mine, path = texts(tmp_path / "mine"), tmp_path / "other/pairs.csv"
+    path.parent.mkdir()
+    write_csv(path, ("filepath", "title"))
+    scandir, listdir = os.scandir, os.listdir
+
+    def refusing(function: Callable[..., Any], closed: Path) -> Callable[..., Any]:
+        def refuse(path: Any = ".") -> Any:
+            if Path(path) == closed:
+                raise PermissionError(13, "Permission denied")
+            return function(path)
+
+        return refuse
+
+    for closed in (mine, mine / "b c"):
+        monkeypatch.setattr(os, "scandir", refusing(scandir, closed))
+        with pytest.raises(UserError, match="cannot be read"):
+            recognise(str(mine))
+    monkeypatch.setattr(os, "listdir", refusing(listdir, tmp_path))
+    with pytest.raises(UserError, match="none of the first 4 pictures"):
+        recognise(str(path))
+
+
+def test_a_parquet_file_without_rows_is_no_shard(tmp_path: Path) -> None:
+    given = hub_parquet(tmp_path / "mine")
+    schema = pq.read_schema(tmp_path / "mine/train-00000-of-00002.parquet")
+    pq.write_table(schema.empty_table(), tmp_path / "mine/none.parquet")
+    assert [part.pairs for part in recognise(given).divided(10)] == [2, 2]
+
+
+def test_pictures_that_are_not_next_to_the_table_are_named(tmp_path: Path) -> None:
+    path = flickr(tmp_path / "mine")
+    assert f" in {path / 'Images'}" in recognise(str(path)).words
 
 
 def test_what_a_run_writes_is_no_picture(tmp_path: Path) -> None:

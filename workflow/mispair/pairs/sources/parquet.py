@@ -80,7 +80,8 @@ def of_parquet(paths: Sequence[Path], named: Named) -> Source:
                 f"{', '.join(filter(None, columns))}. Name files of one form."
             )
         rows = int(pq.read_metadata(path).num_rows)
-        entries.append(Entry(path.stem, (str(path),), pairs=rows))
+        if rows:  # a shard has at least one sample
+            entries.append(Entry(path.stem, (str(path),), pairs=rows))
     names = [entry.key for entry in entries]
     if repeated := [name for name, number in Counter(names).items() if number > 1]:
         first, second = [path for path in paths if path.stem == repeated[0]][:2]

@@ -19,6 +19,7 @@ from mispair.pairs.sources.source import (
     Named,
     Source,
     counted,
+    inside_of,
     named_of,
     refuse_ambiguous,
 )
@@ -48,22 +49,22 @@ class Place:
     @cached_property
     def files(self) -> list[Path]:
         """The file that is named, those of a pattern, or those in a folder but not below."""
-        if not self.path.is_dir():
-            return [self.path] if self.path.is_file() else self._matched
+        if not os.path.isdir(self.path):
+            return [self.path] if os.path.isfile(self.path) else self._matched
         folder = snapshot(self.path)
-        names = sorted(name for name in os.listdir(folder) if not name.startswith("."))
-        return [folder / name for name in names if (folder / name).is_file()]
+        inside = [entry for entry in inside_of(folder) if not entry.name.startswith(".")]
+        return [Path(entry.path) for entry in inside if os.path.isfile(entry.path)]
 
     @cached_property
     def _matched(self) -> list[Path]:
         if any(sign in literal_folder(self.named.path)[1] for sign in "*?[{"):
-            return [path for path in matches(str(self.path)) if path.is_file()]
+            return [path for path in matches(str(self.path)) if os.path.isfile(path)]
         return []
 
     @cached_property
     def tree(self) -> Tree | None:
         """All files below a folder, or None if the path is none."""
-        return folders.tree_of(self.path) if self.path.is_dir() else None
+        return folders.tree_of(self.path) if os.path.isdir(self.path) else None
 
     def with_ending(self, *endings: str) -> list[Path]:
         """Return those of the files that have one of some endings."""
@@ -151,6 +152,8 @@ def _shards(place: Place) -> Source | None:
         shards = resolve_shards(place.named.path)
     except UserError as error:
         raise UserError(str(error).replace("shards:", "pairs:", 1)) from error
+    if not any(ending_of(path.name) == "tar" for path in shards):
+        return None
     return Source("shards", counted(len(shards), "tar shard"), shards=tuple(shards))
 
 
@@ -193,12 +196,12 @@ def _table(place: Place) -> Source | None:
             _refuse_other_json(place.captions)
         return tables.of_table(place.captions, place.path, place.named)
     if place.tree is None:
-        (file, *others) = place.files or [place.path]
-        if others or not (form_of(file.name) in (*TABLE_ENDINGS, "txt") or tables.is_list(file)):
+        if len(place.files) != 1 or _has_pictures(place):
             return None
-        if _has_pictures(place):
+        (file,) = place.files
+        if form_of(file.name) not in (*TABLE_ENDINGS, "txt") and not tables.is_list(file):
             return None
-        return tables.of_table(place.files[0], None, place.named)
+        return tables.of_table(file, None, place.named)
     if not place.table_files or place.named.captions is not None:
         return None
     refuse_ambiguous(place.path, place.own_captions)
@@ -296,7 +299,7 @@ def _refuse_what_is_not_there(place: Place) -> None:
         )
     if any("\ud800" <= character <= "\udfff" for character in path):
         raise UserError(f"pairs: the path {path!r} is not UTF-8. Rename the folder.")
-    if place.captions is not None and not place.captions.is_file():
+    if place.captions is not None and not os.path.isfile(place.captions):
         raise UserError(f"pairs.captions: there is no file {place.captions.absolute()}.")
     if not place.files and place.tree is None and "{" not in path:
         raise UserError(

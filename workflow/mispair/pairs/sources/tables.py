@@ -397,10 +397,11 @@ def of_table(path: Path, folder: Path | None, named: Named) -> Source:
     UserError
         If the table cannot be read, lacks a column, or none of its pictures is found.
     """
-    columns, rows = entries_of(path, columns_in(named), pictures_of(path, named, folder))
+    pictures = pictures_of(path, named, folder)
+    columns, rows = entries_of(path, columns_in(named), pictures)
     entries = merged(rows)
     words = f"{counted(len(entries), 'picture')} of {path.name} "
-    words += f"(columns {columns.image}, {columns.caption})"
+    words += f"(columns {columns.image}, {columns.caption}){elsewhere(pictures, path)}"
     return Source(
         "table", with_captions(words, entries), entries, (path,), captions_in="json:captions"
     )
@@ -417,6 +418,20 @@ def pictures_of(path: Path, named: Named, folder: Path | None) -> Pictures:
     columns = chosen_columns(path, header_of(path), columns_in(named))
     first = [row[columns.image] for _, row in islice(_rows(path, columns), TRIED)]
     return located(path, [image for image in first if isinstance(image, str) and image], folder)
+
+
+def _folders_in(folder: Path) -> list[Path]:
+    """Return the folders in a folder, or none if it cannot be read."""
+    try:
+        names = sorted(os.listdir(folder))
+    except (OSError, ValueError):
+        return []
+    return [folder / name for name in names if os.path.isdir(folder / name)]
+
+
+def elsewhere(pictures: Pictures, path: Path) -> str:
+    """Return the folder of the pictures of a table, if it is not the table's, for a sentence."""
+    return f" in {pictures.folder}" * (pictures.folder != path.parent)
 
 
 def with_captions(words: str, entries: Sequence[Entry]) -> str:
@@ -441,8 +456,7 @@ def located(path: Path, images: Sequence[str], folder: Path | None) -> Pictures:
     starts = [folder] if folder else [path.parent, path.parent.parent]
     tried: dict[Path, int] = {}
     for start in starts:
-        inside = sorted(one for one in start.iterdir() if one.is_dir()) if start.is_dir() else []
-        for one in [start, *inside]:
+        for one in [start, *_folders_in(start)]:
             pictures = Pictures(one)
             tried.setdefault(one, sum(1 for image in images if pictures.find(image)))
         if any(tried.values()):
