@@ -509,6 +509,8 @@ MISTAKES: dict[str, tuple[Callable[[Path], Any], list[str]]] = {
     "half a Parquet": (lambda f: written(f, "p.parquet", b"PAR1"), ["as Parquet"]),
     "columns of a folder": (lambda f: {"path": str(texts(f)), "image_column": "x"},
                             ["pairs.image_column", "no columns"]),
+    "another ending": (lambda f: {"path": str(texts(f)), "captions": ".caption"},
+                       ["pairs.captions", ".caption"]),
     "a missing table": (lambda f: {"path": str(texts(f)), "captions": "nowhere.csv"},
                         ["pairs.captions", "nowhere.csv"]),
 }  # fmt: skip

@@ -84,7 +84,7 @@ def with_texts(tree: Tree, named: Named) -> Source | None:
     Raises
     ------
     UserError
-        If there are captions with several endings.
+        If there are captions with several endings, or none with the named one.
     """
     named_ending = (named.captions or "").removeprefix(".")
     if named.captions and named_ending not in TEXT_ENDINGS:
@@ -97,6 +97,11 @@ def with_texts(tree: Tree, named: Named) -> Source | None:
     ]  # fmt: skip
     if named_ending:
         endings = [named_ending]
+        if pictured and named_ending not in beside:
+            raise UserError(
+                f"pairs.captions: none of the pictures in {tree.folder}, such as {pictures[0]!r}, "
+                f"has a .{named_ending} next to it. Name captions that it has, or leave it out."
+            )
     else:
         endings = beside
         refuse_ambiguous(tree.folder, [f".{ending}" for ending in endings])

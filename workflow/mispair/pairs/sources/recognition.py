@@ -21,6 +21,7 @@ from mispair.pairs.sources.source import (
     counted,
     inside_of,
     named_of,
+    refuse_address,
     refuse_ambiguous,
 )
 from mispair.pairs.sources.tables import TABLE_ENDINGS, ending_of, form_of
@@ -292,11 +293,7 @@ def recognise(given: str | Mapping[str, Any] | Named) -> Source:
 
 def _refuse_what_is_not_there(place: Place) -> None:
     path = place.named.path
-    if "://" in path:
-        raise UserError(
-            f"pairs: {path} is not on this machine. Fetch it first (img2dataset, `hf download`, "
-            "curl), then give its folder."
-        )
+    refuse_address("pairs", path)
     if any("\ud800" <= character <= "\udfff" for character in path):
         raise UserError(f"pairs: the path {path!r} is not UTF-8. Rename the folder.")
     if place.captions is not None and not os.path.isfile(place.captions):

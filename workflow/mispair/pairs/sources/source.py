@@ -265,6 +265,21 @@ def counted(number: int, noun: str) -> str:
     return f"{number:,} {noun}{'s' * (number != 1)}"
 
 
+def refuse_address(option: str, path: str) -> None:
+    """Refuse an address where a path is expected.
+
+    Raises
+    ------
+    UserError
+        If the path is one.
+    """
+    if "://" in path:
+        raise UserError(
+            f"{option}: {path} is not on this machine. Fetch it first (img2dataset, `hf download`, "
+            "curl), then give its folder."
+        )
+
+
 def refuse_ambiguous(path: Path, candidates: Iterable[str | Path]) -> None:
     """Refuse a folder with captions in several places.
 
