@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import gzip
 import io
 import json
 import os
@@ -116,6 +117,41 @@ def open_clip(folder: Path) -> Path:
     return write_csv(folder / "train.csv", ("filepath", "title"), "\t", start="\ufeff")
 
 
+def flickr30k(folder: Path) -> Path:
+    """As its authors wrote it: bars, a blank after each, and one row without a bar."""
+    write_pictures(folder / "flickr30k_images")
+    lines = [f"{key}.jpg| 0| {text}" for key, text in CAPTIONS.items()]
+    lines.append("a/1.jpg| 4   A dog runs across the grass .")
+    (folder / "results.csv").write_text("image_name| comment_number| comment\n" + "\n".join(lines))
+    return folder
+
+
+def compressed(folder: Path) -> Path:
+    path = table("csv", ("Image Path", "en_caption"))(folder)
+    (folder / "pairs.csv.gz").write_bytes(gzip.compress(path.read_bytes()))
+    path.unlink()
+    return folder
+
+
+def json_list(folder: Path) -> Path:
+    write_pictures(folder)
+    path = folder / "pairs.json"
+    path.write_text(json.dumps(rows("image", "caption"), indent=1), encoding="utf-8")
+    return path
+
+
+def metadata_of_a_subfolder(folder: Path) -> Path:
+    write_pictures(folder / "images")
+    write_csv(folder / "metadata.csv", ("file_name", "text"))
+    return folder
+
+
+def archived(folder: Path) -> dict[str, str]:
+    """Pictures with captions, and the archive that they came in."""
+    (texts(folder) / "photos.tar").write_bytes(b"")
+    return {"path": str(folder), "captions": ".txt"}
+
+
 def flickr(folder: Path) -> Path:
     write_pictures(folder / "Images")
     write_csv(folder / "captions.txt", ("image", "caption"))
@@ -169,6 +205,10 @@ FORMATS: dict[str, tuple[str, Callable[[Path], Any]]] = {
     "parquet": ("table", table("parquet", ("path", "caption"))),
     "open_clip": ("table", open_clip),
     "flickr": ("table", flickr),
+    "flickr30k": ("table", flickr30k),
+    "csv.gz": ("table", compressed),
+    "a list in JSON": ("table", json_list),
+    "an archive": ("folder", archived),
     "coco": ("coco", coco),
     "hub parquet": ("parquet", hub_parquet),
     "img2dataset parquet": ("parquet", img2dataset_parquet),
@@ -326,6 +366,32 @@ def test_rows_without_pictures_and_pictures_without_rows(tmp_path: Path) -> None
                        "b c/it's": "no-caption"}  # fmt: skip
 
 
+def test_metadata_may_name_pictures_of_a_subfolder(tmp_path: Path) -> None:
+    kept, refused = indexed(metadata_of_a_subfolder(tmp_path / "mine"), tmp_path / "packed")
+    assert kept.keys() == {f"images/{key}" for key in CAPTIONS}
+    assert refused == {}
+
+
+def test_a_picture_that_is_written_in_two_ways_is_one(tmp_path: Path) -> None:
+    write_pictures(tmp_path)
+    (tmp_path / "pairs.csv").write_text("filepath,title\na/1.jpg,one\n./a//1.jpg,two\n")
+    kept, refused = indexed(tmp_path / "pairs.csv", tmp_path / "packed")
+    assert (kept["a/1"]["more_captions"], refused) == (["two"], {})
+
+
+def test_rows_that_lack_what_others_have(tmp_path: Path) -> None:
+    write_pictures(tmp_path)
+    (tmp_path / "metadata.jsonl").write_text(
+        '{"file_name": "a/1.jpg"}\n{"file_name": "a/2.jpg", "text": "two"}\n'
+    )
+    kept, refused = indexed(tmp_path, tmp_path / "packed")
+    assert kept.keys() == {"a/2"}
+    assert refused["a/1"] == "no-caption"
+    (tmp_path / "pairs.csv").write_text("filepath,title,n\na/1.jpg\na/2.jpg,two\n")
+    kept, refused = indexed(tmp_path / "pairs.csv", tmp_path / "packed-2")
+    assert ([*kept], refused) == (["a/2"], {"a/1": "no-caption"})
+
+
 def test_a_key_of_two_pictures_is_ambiguous(tmp_path: Path) -> None:
     write_pictures(tmp_path)
     lines = ["id,filepath,title", "1,a/1.jpg,one", "1,a/2.jpg,two", "2,b c/3.jpg,three"]
@@ -370,10 +436,46 @@ def written(folder: Path, name: str, content: bytes, pictures: bool = True) -> P
     return folder / name
 
 
+def two_forms(folder: Path) -> Path:
+    metadata("csv")(folder / "train")
+    (metadata("csv")(folder / "test") / "metadata.csv").write_text("image,caption\na/1.jpg,one\n")
+    return folder
+
+
+def same_names(folder: Path) -> Path:
+    for name in ("a", "b"):
+        (folder / name).mkdir(parents=True)
+        cells = pa.table({"image": [picture(1)], "text": ["one"]})
+        pq.write_table(cells, folder / name / "one.parquet")
+    return folder
+
+
+def instances(folder: Path) -> dict[str, str]:
+    return {"path": str(coco(folder)),
+            "captions": str(folder / "annotations/instances_val2017.json")}  # fmt: skip
+
+
 MISTAKES: dict[str, tuple[Callable[[Path], Any], list[str]]] = {
     "two tables": (lambda f: both(f, "metadata.csv", "metadata.jsonl"), ["csv", "jsonl"]),
     "table and texts": (lambda f: both(f, "metadata.csv", "txt"), ["metadata.csv", ".txt"]),
     "two endings": (lambda f: both(f, "txt", "caption"), [".txt", ".caption", "captions:"]),
+    "tar files and texts": (lambda f: archived(f)["path"], ["photos.tar", "captions: .txt"]),
+    "two columns of one name": (lambda f: written(f, "p.csv", b"filepath,title,title\n1,a,b\n"),
+                                ["pairs.caption_column", "two columns 'title'"]),
+    "metadata of two forms": (two_forms, ["file_name and text", "image and caption"]),
+    "two Parquet files of one name": (same_names, ["one.parquet", "Name one of the folders"]),
+    "several tables": (lambda f: f"{both(f, 'csv', 'tsv')}/*.?sv", ["2 tables", "Give one"]),
+    "a table below": (lambda f: table("csv", ("filepath", "title"))(f / "t").parents[1],
+                      ["captions: ", "t/pairs.csv"]),
+    "instances of COCO": (instances, ["pairs.captions", "instances"]),
+    "line ends of an old Mac": (lambda f: written(f, "p.csv", b"filepath,title\ra/1.jpg,a\r"),
+                                ["p.csv", "line 1", "end lines"]),
+    "UTF-16": (lambda f: written(f, "p.csv", "filepath\ttitle\n".encode("utf-16")),
+               ["line 1", "iconv -f UTF-16"]),
+    "addresses as paths": (lambda f: written(f, "p.csv", b"image,caption\nhttp://x.invalid/1,a\n"),
+                           ["addresses", "img2dataset"]),
+    "a cut caption": (lambda f: written(f, "p.csv", b"filepath,text,n\na/1.jpg,a\nb,1\n"),
+                      ["line 3", "2 fields"]),
     "two lists": (lambda f: both(f, "flickr", "metadata.csv"), ["captions.txt", "metadata.csv"]),
     "no captions": (without_captions, ["4 pictures", "a/1.txt", "captions: TABLE"]),
     "an empty folder": (empty, ["no file"]),
@@ -398,9 +500,17 @@ MISTAKES: dict[str, tuple[Callable[[Path], Any], list[str]]] = {
     "another JSON": (lambda f: written(f, "p.json", b'{"a": 1}'), ["no source of pairs"]),
     "half a COCO": (lambda f: written(f, "p.json", b'{"annotations": [{"caption": "x"}]}'),
                     ["COCO", "images"]),
+    "a number as file_name": (lambda f: written(f, "p.json", json.dumps(
+        {"images": [{"id": 1, "file_name": 5}], "annotations": [{"image_id": 1, "caption": "a"}]}
+    ).encode()), ["COCO", "5"]),
+    "a name that is too long": (lambda f: f / ("x" * 300), ["matches no file"]),
+    "several tables in braces": (lambda f: f"{both(f, 'csv', 'tsv')}/pairs.{{csv,tsv}}",
+                                 ["no source of pairs"]),
     "half a Parquet": (lambda f: written(f, "p.parquet", b"PAR1"), ["as Parquet"]),
     "columns of a folder": (lambda f: {"path": str(texts(f)), "image_column": "x"},
                             ["pairs.image_column", "no columns"]),
+    "another ending": (lambda f: {"path": str(texts(f)), "captions": ".caption"},
+                       ["pairs.captions", ".caption"]),
     "a missing table": (lambda f: {"path": str(texts(f)), "captions": "nowhere.csv"},
                         ["pairs.captions", "nowhere.csv"]),
 }  # fmt: skip
@@ -415,6 +525,43 @@ def test_a_mistake_is_one_message_before_any_job(name: str, tmp_path: Path) -> N
     message = str(refusal.value)
     assert [word for word in words if word not in message] == []
     assert message.count("\n") == 0
+
+
+def test_a_folder_that_cannot_be_read_is_one_message(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mine, path = texts(tmp_path / "mine"), tmp_path / "other/pairs.csv"
+    path.parent.mkdir()
+    write_csv(path, ("filepath", "title"))
+    scandir, listdir = os.scandir, os.listdir
+
+    def refusing(function: Callable[..., Any], closed: Path) -> Callable[..., Any]:
+        def refuse(path: Any = ".") -> Any:
+            if Path(path) == closed:
+                raise PermissionError(13, "Permission denied")
+            return function(path)
+
+        return refuse
+
+    for closed in (mine, mine / "b c"):
+        monkeypatch.setattr(os, "scandir", refusing(scandir, closed))
+        with pytest.raises(UserError, match="cannot be read"):
+            recognise(str(mine))
+    monkeypatch.setattr(os, "listdir", refusing(listdir, tmp_path))
+    with pytest.raises(UserError, match="none of the first 4 pictures"):
+        recognise(str(path))
+
+
+def test_a_parquet_file_without_rows_is_no_shard(tmp_path: Path) -> None:
+    given = hub_parquet(tmp_path / "mine")
+    schema = pq.read_schema(tmp_path / "mine/train-00000-of-00002.parquet")
+    pq.write_table(schema.empty_table(), tmp_path / "mine/none.parquet")
+    assert [part.pairs for part in recognise(given).divided(10)] == [2, 2]
+
+
+def test_pictures_that_are_not_next_to_the_table_are_named(tmp_path: Path) -> None:
+    path = flickr(tmp_path / "mine")
+    assert f" in {path / 'Images'}" in recognise(str(path)).words
 
 
 def test_what_a_run_writes_is_no_picture(tmp_path: Path) -> None:

@@ -189,6 +189,12 @@ def test_several_paths_and_patterns_are_named_by_their_folder() -> None:
     assert name_of(["/data/one.tar"]) == "one"
 
 
+def test_a_folder_with_brackets_is_no_pattern(here: Path) -> None:
+    assert name_of(str(here / "b[1]")) == name_of(str(here))
+    (here / "b[1]").mkdir()
+    assert name_of(str(here / "b[1]")) == "b-1"
+
+
 def test_init_writes_settings_that_are_valid_and_replaces_none(here: Path, capsys) -> None:
     assert cli.main(["init", "runs/trial"]) == 0
     assert settings(here / "runs/trial")["pairs"] == "generated"
@@ -202,6 +208,7 @@ def test_mistakes_are_named_before_anything_is_written(
 ) -> None:
     for arguments, told in (
         (["audit", "photoz", "--towers", "shipped"], f"PATH: there is no file or folder {here}"),
+        (["audit", "https://x.invalid/a.csv", "--towers", "shipped"], "PATH: https://x.invalid/a"),
         (["audit"], "Name the pairs"),
         (["audit", "--out", "run"], "Name the pairs as PATH"),
         (["audit", "photos", "--towers", "shipped", "--checked", "a.txt"], "--checked: there is"),

@@ -190,11 +190,14 @@ def _one_command(name: str, options: Namespace) -> int:
 
 def _given(options: Namespace, is_new: bool = True) -> dict[str, Any]:
     """Return the settings that the command line gives; the model, too, if there is no file yet."""
+    from mispair.pairs.sources.source import refuse_address
     from mispair.towers.dag import SHIPPED
     from mispair.verbs.naming_towers import default_towers, towers_of
 
     given: dict[str, Any] = {}
     if options.pairs:
+        for path in options.pairs:
+            refuse_address("PATH", path)
         paths = tuple(map(os.path.abspath, options.pairs))
         _refuse_missing("PATH", [path for path in paths if not set("*?[{") & set(path)])
         if len(paths) > 1:
@@ -233,7 +236,7 @@ def _with_captions(pairs: Any, captions: str) -> dict[str, Any]:
         captions = os.path.abspath(captions)
     if isinstance(pairs, tuple) or not os.path.exists(pairs):  # several shards, or a pattern
         return {"captions": captions}
-    if Place(named_of(pairs)).with_ending("tar"):
+    if Place(named_of({"path": pairs, "captions": captions})).has_shards:
         return {"captions": captions}
     return {"pairs": {"path": pairs, "captions": captions}}
 

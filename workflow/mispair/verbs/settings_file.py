@@ -135,7 +135,8 @@ def name_of(pairs: str | Sequence[str] | Mapping[str, str]) -> str:
         pairs = pairs.get("path") or next(iter(pairs.values()))  # or shards with names
     first = Path(pairs if isinstance(pairs, str) else pairs[0])
     patterns = [path for path in (first, *first.parents) if set("*?[{") & set(path.name)]
-    first = patterns[-1].parent if patterns else first
+    if patterns and not os.path.exists(first):
+        first = patterns[-1].parent
     several = not isinstance(pairs, str) and len(pairs) > 1
     return path_name(first.parent.name if several else first.stem)
 

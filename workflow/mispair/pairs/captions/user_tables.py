@@ -99,6 +99,10 @@ def _numbered_rows(table: Path, keys: Path | None, columns: Columns) -> Iterator
     return _csv(table, "\t" if form == "tsv" else ",", columns)
 
 
+_UTF_16 = (b"\xff\xfe", b"\xfe\xff")
+"""Beginnings of a file in UTF-16, as spreadsheets write "Unicode text"."""
+
+
 def lines(path: Path) -> Iterator[str]:
     """Yield the lines of a UTF-8 file with their ends; only a line feed ends a line."""
     opener: Any = gzip.open if path.suffix.lower() == ".gz" else open
@@ -110,7 +114,7 @@ def lines(path: Path) -> Iterator[str]:
     except UnicodeDecodeError as error:
         raise UserError(
             f"{path}: line {number} is not UTF-8 ({error.reason}). Convert the file, for example "
-            "with `iconv -f LATIN1 -t UTF-8`."
+            f"with `iconv -f {'UTF-16' if error.object[:2] in _UTF_16 else 'CP1252'} -t UTF-8`."
         ) from error
     except (EOFError, zlib.error, OSError) as error:  # OSError includes gzip.BadGzipFile
         raise UserError(

@@ -8,7 +8,7 @@ from typing import Any
 
 from mispair.core.files import UserError
 from mispair.pairs.sources.source import Entry, Source, counted, member_key, merged
-from mispair.pairs.sources.tables import TRIED, ending_of, located, with_captions
+from mispair.pairs.sources.tables import TRIED, elsewhere, ending_of, located, with_captions
 
 HEAD = 65_536
 """Bytes at both ends of a file by which COCO's JSON is recognised."""
@@ -41,6 +41,8 @@ def of_coco(path: Path, folder: Path | None) -> Source:
     try:
         content = json.loads(path.read_bytes().decode("utf-8-sig"))
         names = {image["id"]: image["file_name"] for image in content["images"]}
+        if wrong := [name for name in names.values() if not isinstance(name, str)]:
+            raise TypeError(f"the file_name {wrong[0]!r:.80} is no text")
         captions: dict[Any, list[str]] = {identity: [] for identity in names}
         lost: list[tuple[Any, str]] = []
         for annotation in content["annotations"]:
@@ -64,5 +66,6 @@ def of_coco(path: Path, folder: Path | None) -> Source:
         entries.append(Entry(key, files, captions=tuple(captions[identity])))
     entries += [Entry(member_key(f"image {one}"), captions=(text,)) for one, text in lost]
     whole = merged(entries)
-    words = with_captions(f"{counted(len(names), 'picture')} of {path.name}", whole)
+    words = f"{counted(len(names), 'picture')} of {path.name}{elsewhere(pictures, path)}"
+    words = with_captions(words, whole)
     return Source("coco", words, whole, (path,), captions_in="json:captions")

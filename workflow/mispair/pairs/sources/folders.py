@@ -22,7 +22,15 @@ from mispair.pairs.sources.source import (
     refuse_ambiguous,
     walk,
 )
-from mispair.pairs.sources.tables import TABLE_ENDINGS, Pictures, columns_in, ending_of, entries_of
+from mispair.pairs.sources.tables import (
+    TABLE_ENDINGS,
+    Pictures,
+    columns_in,
+    ending_of,
+    entries_of,
+    pictures_of,
+    with_captions,
+)
 
 METADATA = "metadata"
 """Name of the tables that Hugging Face's `imagefolder` reads."""
@@ -76,7 +84,7 @@ def with_texts(tree: Tree, named: Named) -> Source | None:
     Raises
     ------
     UserError
-        If there are captions with several endings.
+        If there are captions with several endings, or none with the named one.
     """
     named_ending = (named.captions or "").removeprefix(".")
     if named.captions and named_ending not in TEXT_ENDINGS:
@@ -89,6 +97,11 @@ def with_texts(tree: Tree, named: Named) -> Source | None:
     ]  # fmt: skip
     if named_ending:
         endings = [named_ending]
+        if pictured and named_ending not in beside:
+            raise UserError(
+                f"pairs.captions: none of the pictures in {tree.folder}, such as {pictures[0]!r}, "
+                f"has a .{named_ending} next to it. Name captions that it has, or leave it out."
+            )
     else:
         endings = beside
         refuse_ambiguous(tree.folder, [f".{ending}" for ending in endings])
@@ -177,13 +190,21 @@ def with_metadata(tree: Tree, tables: Sequence[str], named: Named) -> Source:
     Raises
     ------
     UserError
-        If a table cannot be read or lacks a column.
+        If a table cannot be read, lacks a column, or has no picture, or their columns differ.
     """
     entries: list[Entry] = []
     columns = columns_in(named)
     for name in tables:
         table = Path(tree.path(name))
-        columns, rows = entries_of(table, columns, Pictures(table.parent, tree.folder))
+        pictures = Pictures(pictures_of(table, named, table.parent).folder, tree.folder)
+        own, rows = entries_of(table, columns_in(named), pictures)
+        if entries and own != columns:
+            raise UserError(
+                f"pairs: {table} has the columns {own.image} and {own.caption}, and "
+                f"{tree.path(tables[0])} has {columns.image} and {columns.caption}. Name one "
+                f"folder, or one of the tables: pairs: {{path: {table.parent}}}."
+            )
+        columns = own
         entries += rows
     listed = {os.path.normpath(path) for entry in entries for path in entry.pictures}
     left = [name for name in tree.pictures if os.path.normpath(tree.path(name)) not in listed]
@@ -194,9 +215,11 @@ def with_metadata(tree: Tree, tables: Sequence[str], named: Named) -> Source:
     words += " and ".join(tables[:3]) + (f" and {len(tables) - 3} more" if len(tables) > 3 else "")
     if left:
         words += f", {len(left):,} of them without"
+    whole = merged(entries)
     return Source(
-        "imagefolder", words, merged(entries), tuple(Path(tree.path(name)) for name in tables),
-        boundary_of(tree.folder), captions_in="json:captions",
+        "imagefolder", with_captions(words, whole), whole,
+        tuple(Path(tree.path(name)) for name in tables), boundary_of(tree.folder),
+        captions_in="json:captions",
     )  # fmt: skip
 
 
@@ -215,11 +238,12 @@ def refuse_without_captions(tree: Tree) -> None:
             "followed). Name a folder of pictures with captions, a table, or tar shards."
         )
     if pictures:
+        tables = [tree.path(name) for name in tree.of(TABLE_ENDINGS)]
         raise UserError(
             f"pairs: the folder {tree.folder.absolute()} has {counted(len(pictures), 'picture')}, "
             f"such as {pictures[0]!r}, and no captions: neither {picture_key(pictures[0])}.txt "
             "next to it, nor metadata.csv. Name a table of paths and captions: pairs: {path: ..., "
-            "captions: TABLE}."
+            f"captions: {tables[0] if tables else 'TABLE'}}}."
         )
     raise UserError(
         f"pairs: the folder {tree.folder.absolute()} has no pictures, tar shards, or Parquet files "

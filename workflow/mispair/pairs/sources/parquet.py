@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -79,10 +80,15 @@ def of_parquet(paths: Sequence[Path], named: Named) -> Source:
                 f"{', '.join(filter(None, columns))}. Name files of one form."
             )
         rows = int(pq.read_metadata(path).num_rows)
-        entries.append(Entry(path.stem, (str(path),), pairs=rows))
+        if rows:  # a shard has at least one sample
+            entries.append(Entry(path.stem, (str(path),), pairs=rows))
     names = [entry.key for entry in entries]
-    if repeated := [name for name in names if names.count(name) > 1]:
-        raise UserError(f"pairs: two Parquet files are called {repeated[0]}. Rename one.")
+    if repeated := [name for name, number in Counter(names).items() if number > 1]:
+        first, second = [path for path in paths if path.stem == repeated[0]][:2]
+        raise UserError(
+            f"pairs: two Parquet files are called {first.name}, in {first.parent} and in "
+            f"{second.parent}. Name one of the folders."
+        )
     total = sum(entry.pairs for entry in entries)
     words = f"{counted(total, 'picture')} in {counted(len(paths), 'Parquet file')} "
     words += f"(columns {columns.image}, {columns.caption})"

@@ -19,10 +19,12 @@ from mispair.pairs.sources.source import (
     Named,
     Source,
     counted,
+    inside_of,
     named_of,
+    refuse_address,
     refuse_ambiguous,
 )
-from mispair.pairs.sources.tables import TABLE_ENDINGS, ending_of
+from mispair.pairs.sources.tables import TABLE_ENDINGS, ending_of, form_of
 
 
 class Place:
@@ -48,26 +50,42 @@ class Place:
     @cached_property
     def files(self) -> list[Path]:
         """The file that is named, those of a pattern, or those in a folder but not below."""
-        if not self.path.is_dir():
-            return [self.path] if self.path.is_file() else self._matched
+        if not os.path.isdir(self.path):
+            return [self.path] if os.path.isfile(self.path) else self._matched
         folder = snapshot(self.path)
-        names = sorted(name for name in os.listdir(folder) if not name.startswith("."))
-        return [folder / name for name in names if (folder / name).is_file()]
+        inside = [entry for entry in inside_of(folder) if not entry.name.startswith(".")]
+        return [Path(entry.path) for entry in inside if os.path.isfile(entry.path)]
 
     @cached_property
     def _matched(self) -> list[Path]:
         if any(sign in literal_folder(self.named.path)[1] for sign in "*?[{"):
-            return [path for path in matches(str(self.path)) if path.is_file()]
+            return [path for path in matches(str(self.path)) if os.path.isfile(path)]
         return []
 
     @cached_property
     def tree(self) -> Tree | None:
         """All files below a folder, or None if the path is none."""
-        return folders.tree_of(self.path) if self.path.is_dir() else None
+        return folders.tree_of(self.path) if os.path.isdir(self.path) else None
 
     def with_ending(self, *endings: str) -> list[Path]:
         """Return those of the files that have one of some endings."""
         return [path for path in self.files if ending_of(path.name) in endings]
+
+    @property
+    def tables(self) -> list[Path]:
+        """Those of the files that have the ending of a table."""
+        return [path for path in self.files if form_of(path.name) in TABLE_ENDINGS]
+
+    @cached_property
+    def has_shards(self) -> bool:
+        """Whether tar files are the pairs, and not an archive of pictures with captions."""
+        has_tar = bool(self.with_ending("tar"))
+        return has_tar and not (self.named.captions is not None and self.has_pictures)
+
+    @property
+    def has_pictures(self) -> bool:
+        """Whether this is a folder with pictures as files."""
+        return self.tree is not None and bool(self.tree.pictures)
 
     @cached_property
     def own_captions(self) -> list[str]:
@@ -90,7 +108,7 @@ class Place:
         """Tables of paths and captions in a folder; of texts, Flickr's only."""
         given = tables.columns_in(self.named)
         named = [path for path in self.files if path.name.lower() == FLICKR]
-        candidates = [*self.with_ending(*TABLE_ENDINGS), *named]
+        candidates = [*self.tables, *named]
         return [
             path for path in candidates
             if not path.name.startswith(f"{folders.METADATA}.") and tables.is_table(path, given)
@@ -122,8 +140,9 @@ FLICKR = "captions.txt"
 
 def _shards(place: Place) -> Source | None:
     is_pattern = "{" in place.named.path and not place.files
-    if not place.with_ending("tar") and not is_pattern:
+    if not place.has_shards and not is_pattern:
         return None
+    _refuse_pictures_and_shards(place)
     _refuse_columns(place, "tar shards")
     if place.named.captions is not None:
         raise UserError(
@@ -134,6 +153,8 @@ def _shards(place: Place) -> Source | None:
         shards = resolve_shards(place.named.path)
     except UserError as error:
         raise UserError(str(error).replace("shards:", "pairs:", 1)) from error
+    if not any(ending_of(path.name) == "tar" for path in shards):
+        return None
     return Source("shards", counted(len(shards), "tar shard"), shards=tuple(shards))
 
 
@@ -172,18 +193,31 @@ def _imagefolder(place: Place) -> Source | None:
 
 def _table(place: Place) -> Source | None:
     if place.captions is not None:
+        if form_of(place.captions.name) not in (*TABLE_ENDINGS, "txt"):
+            _refuse_other_json(place.captions)
         return tables.of_table(place.captions, place.path, place.named)
     if place.tree is None:
-        if len(place.files) != 1 or ending_of(place.files[0].name) not in (*TABLE_ENDINGS, "txt"):
+        if len(place.files) != 1 or _has_pictures(place):
             return None
-        if _has_pictures(place):
+        (file,) = place.files
+        if form_of(file.name) not in (*TABLE_ENDINGS, "txt") and not tables.is_list(file):
             return None
-        return tables.of_table(place.files[0], None, place.named)
+        return tables.of_table(file, None, place.named)
     if not place.table_files or place.named.captions is not None:
         return None
     refuse_ambiguous(place.path, place.own_captions)
     _refuse_texts(place, str(place.table_files[0]))
     return tables.of_table(place.table_files[0], place.path, place.named)
+
+
+def _refuse_other_json(path: Path) -> None:
+    """Refuse a file that is no table, unless it is JSON with a list."""
+    if not tables.is_list(path):
+        raise UserError(
+            f"pairs.captions: {path} is no table of paths and captions. Give CSV, TSV, JSONL, "
+            "Parquet, a list of objects in JSON, or COCO's captions_*.json; COCO's files of "
+            "instances and of keypoints have none."
+        )
 
 
 def _folder(place: Place) -> Source | None:
@@ -241,7 +275,12 @@ def recognise(given: str | Mapping[str, Any] | Named) -> Source:
             if not source.shards and not source.pairs:
                 raise UserError(f"pairs: {place.path.absolute()} has no row. Fetch it again.")
             return source
-    for table in place.with_ending(*TABLE_ENDINGS):
+    if place.tree is None and len(place.tables) > 1:
+        raise UserError(
+            f"pairs: {place.named.path} names {counted(len(place.tables), 'table')}, such as "
+            f"{place.tables[0]}. Give one of them, or one table with the rows of all."
+        )
+    for table in place.tables:
         # It explains which column is missing.
         tables.chosen_columns(table, tables.header_of(table), tables.columns_in(place.named))
     if place.tree is not None:
@@ -254,14 +293,10 @@ def recognise(given: str | Mapping[str, Any] | Named) -> Source:
 
 def _refuse_what_is_not_there(place: Place) -> None:
     path = place.named.path
-    if "://" in path:
-        raise UserError(
-            f"pairs: {path} is not on this machine. Fetch it first (img2dataset, `hf download`, "
-            "curl), then give its folder."
-        )
+    refuse_address("pairs", path)
     if any("\ud800" <= character <= "\udfff" for character in path):
         raise UserError(f"pairs: the path {path!r} is not UTF-8. Rename the folder.")
-    if place.captions is not None and not place.captions.is_file():
+    if place.captions is not None and not os.path.isfile(place.captions):
         raise UserError(f"pairs.captions: there is no file {place.captions.absolute()}.")
     if not place.files and place.tree is None and "{" not in path:
         raise UserError(
@@ -288,9 +323,24 @@ def _refuse_columns(place: Place, what: str) -> None:
 
 def _refuse_texts(place: Place, table: str) -> None:
     """Refuse a folder with a table and with captions next to pictures."""
+    refuse_ambiguous(place.path, [table, *_endings_of_texts(place)])
+
+
+def _endings_of_texts(place: Place) -> list[str]:
+    """Return the endings of the captions next to pictures of a folder."""
     tree = place.tree
-    assert tree is not None
-    texts = folders.with_texts(tree, Named(path=place.named.path))
-    if texts is not None:
-        endings = {ending_of(name) for entry in texts.entries for name in entry.texts}
-        refuse_ambiguous(place.path, [table, *(f".{e}" for e in TEXT_ENDINGS if e in endings)])
+    texts = None if tree is None else folders.with_texts(tree, Named(path=place.named.path))
+    names = [] if texts is None else [name for entry in texts.entries for name in entry.texts]
+    endings = {*map(ending_of, names)}
+    return [f".{ending}" for ending in TEXT_ENDINGS if ending in endings]
+
+
+def _refuse_pictures_and_shards(place: Place) -> None:
+    """Refuse a folder with tar files and with pictures that have captions."""
+    captions = place.has_pictures and [*place.own_captions, *_endings_of_texts(place)]
+    if captions:
+        raise UserError(
+            f"pairs: {place.path} has tar files, such as {place.with_ending('tar')[0].name}, and "
+            f"pictures with captions in {captions[0]}. Name one of them: pairs: {{path: "
+            f"{place.path}, captions: {captions[0]}}}, or pairs: {place.path / '*.tar'}."
+        )

@@ -265,6 +265,21 @@ def counted(number: int, noun: str) -> str:
     return f"{number:,} {noun}{'s' * (number != 1)}"
 
 
+def refuse_address(option: str, path: str) -> None:
+    """Refuse an address where a path is expected.
+
+    Raises
+    ------
+    UserError
+        If the path is one.
+    """
+    if "://" in path:
+        raise UserError(
+            f"{option}: {path} is not on this machine. Fetch it first (img2dataset, `hf download`, "
+            "curl), then give its folder."
+        )
+
+
 def refuse_ambiguous(path: Path, candidates: Iterable[str | Path]) -> None:
     """Refuse a folder with captions in several places.
 
@@ -281,6 +296,24 @@ def refuse_ambiguous(path: Path, candidates: Iterable[str | Path]) -> None:
         )
 
 
+def inside_of(folder: str | Path) -> list[os.DirEntry[str]]:
+    """Return what is in a folder, sorted.
+
+    Raises
+    ------
+    UserError
+        If it cannot be read.
+    """
+    try:
+        with os.scandir(folder) as opened:
+            return sorted(opened, key=lambda entry: entry.name)
+    except OSError as error:
+        raise UserError(
+            f"pairs: the folder {folder} cannot be read ({error.strerror}). Give read access to "
+            "it, or move it away."
+        ) from error
+
+
 def walk(folder: Path) -> Iterator[os.DirEntry[str]]:
     """Yield the files below a folder, sorted; hidden ones and linked folders are left out.
 
@@ -293,15 +326,7 @@ def walk(folder: Path) -> Iterator[os.DirEntry[str]]:
     """
     waiting = [str(folder)]
     while waiting:
-        current = waiting.pop()
-        try:
-            with os.scandir(current) as opened:
-                inside = sorted(opened, key=lambda entry: entry.name)
-        except OSError as error:
-            raise UserError(
-                f"pairs: the folder {current} cannot be read ({error.strerror}). Give read access "
-                "to it, or move it away."
-            ) from error
+        inside = inside_of(waiting.pop())
         folders = []
         own = WRITTEN if any(entry.name == SNAKEMAKE.name for entry in inside) else ()
         for entry in inside:

@@ -7,6 +7,7 @@ import json
 import os
 import unicodedata
 from collections.abc import Iterator, Sequence
+from itertools import islice, zip_longest
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -23,15 +24,20 @@ from mispair.pairs.sources.source import (
 )
 
 TABLE_ENDINGS = ("csv", "tsv", "jsonl", "ndjson", "parquet")
+OBJECTS = ("jsonl", "ndjson", "json")
+"""Endings of tables of objects; JSON has them in a list."""
 IMAGE_COLUMNS = (
-    "filepath", "file_name", "filename", "image_path", "image_file", "img_path", "image", "img",
-    "path", "picture", "photo", "file",
+    "filepath", "file_name", "image_path", "image_file_name", "image_filename", "image_name",
+    "image_file", "img_path", "img_file", "local_path", "image", "img", "path", "picture", "photo",
+    "file", "fname",
 )  # fmt: skip
 """Names of columns of picture paths, the most certain first."""
 CAPTION_COLUMNS = (
     "caption", "title", "text", "captions", "texts", "caption_text", "description", "alt_text",
-    "comment", "sentence",
+    "comment", "sentence", "alt", "prompt",
 )  # fmt: skip
+"""Names of columns of captions; else it is the only column whose name ends in one of the first."""
+DELIMITED = ("csv", "tsv", "txt")
 ADDRESS_COLUMNS = ("url", "image_url", "img_url")
 DELIMITERS = ",\t;|"
 FIELDS = ("url", "status", "sha256", "licence", "license", "LICENSE", "attribution", "uid")
@@ -51,6 +57,12 @@ class Columns(NamedTuple):
 def columns_in(named: Named) -> Columns:
     """Return the columns that a configuration names."""
     return Columns(named.image_column or "", named.caption_column or "", named.key_column or "")
+
+
+def form_of(name: str) -> str:
+    """Return the ending of a table's name in lower case; that before `.gz` if it is compressed."""
+    ending = ending_of(name)
+    return ending_of(name[: -len(".gz")]) if ending == "gz" else ending
 
 
 def ending_of(name: str) -> str:
@@ -82,6 +94,8 @@ class Pictures:
         """
         for written in dict.fromkeys((path, path.strip())):
             whole = os.path.join(self.folder, written)
+            if "./" in whole or "//" in whole:
+                whole = str(Path(whole))  # a picture has one path, or it would be two
             parent, name = os.path.split(whole)
             names, composed = self._in(parent)
             if name in names:
@@ -127,25 +141,43 @@ def chosen_columns(path: Path, has: Sequence[str], given: Columns) -> Columns:
 
 
 def usual(has: Sequence[str], names: Sequence[str]) -> str | None:
-    """Return the first of some names that a table has as a column, in any case of letters."""
-    lowered = {column.strip().lower(): column for column in reversed(has)}
-    return next((lowered[name] for name in names if name in lowered), None)
+    """Return the first of some names that a table has as a column.
+
+    The case of letters, blanks and punctuation do not matter.
+
+    Examples
+    --------
+    >>> usual(["id", "Image Path"], ["file_name", "image_path"]), usual(["a"], ["b"])
+    ('Image Path', None)
+    """
+    columns = {_letters(column): column for column in reversed(has)}
+    return next((columns[one] for one in map(_letters, names) if one in columns), None)
+
+
+def _letters(name: str) -> str:
+    return "".join(filter(str.isalnum, name)).lower()
+
+
+def _usual_end(has: Sequence[str], setting: str) -> str | None:
+    """Return the only column of captions by the end of its name, such as `en_caption`."""
+    ends = ("caption", "captions") if setting == "caption_column" else ()
+    ending = [column for column in has if _letters(column).endswith(ends)]
+    return ending[0] if len(ending) == 1 else None
 
 
 def _column(path: Path, has: Sequence[str], named: str, setting: str, names: Sequence[str]) -> str:
-    if named and list(has).count(named) != 1:
-        fault = "has two columns" if named in has else "has no column"
-        raise UserError(
-            f"pairs.{setting}: {path} {fault} {named!r}, only {_shown(has)}.{nearest(named, has)}"
-        )
-    found = named or usual(has, names)
     if not has:
         raise UserError(f"pairs: {path} is empty. Its first line has to name the columns.")
-    if not found and setting == "image_column" and (address := usual(has, ADDRESS_COLUMNS)):
+    found = named or usual(has, names) or _usual_end(has, setting)
+    if found and found not in has:
         raise UserError(
-            f"pairs: {path} has addresses of pictures ({address}) and no column of paths. Fetch "
-            "the pictures first: img2dataset --url_list TABLE --output_format webdataset."
+            f"pairs.{setting}: {path} has no column {found!r}, only {_shown(has)}."
+            f"{nearest(found, has)}"
         )
+    if found and list(has).count(found) != 1:
+        raise UserError(f"pairs.{setting}: {path} has two columns {found!r}. Rename one of them.")
+    if not found and setting == "image_column" and (address := usual(has, ADDRESS_COLUMNS)):
+        raise UserError(_addresses(path, address))
     if not found and names:
         what = "picture paths" if setting == "image_column" else "captions"
         raise UserError(
@@ -154,6 +186,13 @@ def _column(path: Path, has: Sequence[str], named: str, setting: str, names: Seq
             "COLUMN}."
         )
     return found or ""
+
+
+def _addresses(path: Path, where: str) -> str:
+    return (
+        f"pairs: {path} has addresses of pictures ({where}) and no column of paths. Fetch the "
+        "pictures first: img2dataset --url_list TABLE --output_format webdataset."
+    )
 
 
 def _shown(has: Sequence[str]) -> str:
@@ -177,15 +216,14 @@ def header_of(path: Path) -> list[str]:
     UserError
         If it cannot be read.
     """
-    ending = ending_of(path.name)
-    if ending == "parquet":
+    form = form_of(path.name)
+    if form == "parquet":
         return parquet_schema(path).names
-    from mispair.pairs.captions.user_tables import lines
-
-    if ending in ("jsonl", "ndjson"):
-        return next(([*row] for _, row in _objects(path)), [])
-    first = next(lines(path), "")
-    return next(csv.reader([first], delimiter=_delimiter(path, first)), [])
+    if form in OBJECTS:
+        # A row may lack what others have.
+        rows = (row for _, row in islice(_objects(path), TRIED))
+        return [*dict.fromkeys(name for row in rows for name in row)]
+    return next(_cells(path), (1, []))[1]
 
 
 def parquet_schema(path: Path) -> Any:
@@ -209,7 +247,7 @@ def parquet_schema(path: Path) -> Any:
 
 def _delimiter(path: Path, header: str) -> str:
     """Return what separates the fields of a table: open_clip's default in .csv is a tab."""
-    if ending_of(path.name) == "tsv":
+    if form_of(path.name) == "tsv":
         return "\t"
     counts = {delimiter: header.count(delimiter) for delimiter in DELIMITERS}
     return max(DELIMITERS, key=lambda delimiter: counts[delimiter])
@@ -223,7 +261,8 @@ def entries_of(path: Path, given: Columns, pictures: Pictures) -> tuple[Columns,
     UserError
         If the table cannot be read, or lacks a column.
     """
-    columns, rows = chosen_columns(path, header_of(path), given), []
+    has = header_of(path)
+    columns, rows = chosen_columns(path, has, given), []
     for number, row in _rows(path, columns):
         image, captions = row[columns.image], _captions(path, number, row[columns.caption])
         if image is not None and not isinstance(image, str):
@@ -232,6 +271,10 @@ def entries_of(path: Path, given: Columns, pictures: Pictures) -> tuple[Columns,
                 "which is no path. Name the column of paths: pairs.image_column."
             )
         found = pictures.find(image) if image else None
+        if not found and None in row.values() and form_of(path.name) in DELIMITED:
+            # A short row is a picture without a caption, or the rest of a caption with a line end.
+            cells = sum(cell is not None for cell in row.values())
+            raise UserError(_wrong_number(path, number, cells, len(has)))
         key = row[columns.key] if columns.key else None
         if key is None or key == "":
             key = pictures.key(image, found) if image else f"row {number}"
@@ -258,8 +301,8 @@ def _captions(path: Path, number: int, cell: Any) -> tuple[str, ...]:
 
 def _rows(path: Path, columns: Columns) -> Iterator[tuple[int, dict[str, Any]]]:
     """Yield the number of each row of a table, and its cells by column."""
-    ending = ending_of(path.name)
-    if ending == "parquet":
+    form = form_of(path.name)
+    if form == "parquet":
         import pyarrow.parquet as pq
 
         names = parquet_schema(path).names
@@ -270,50 +313,80 @@ def _rows(path: Path, columns: Columns) -> Iterator[tuple[int, dict[str, Any]]]:
                 for row in batch.to_pylist():
                     number += 1
                     yield number, row
-    elif ending in ("jsonl", "ndjson"):
+    elif form in OBJECTS:
         for number, row in _objects(path):
             yield number, {name: None for name in columns if name} | row
     else:
         yield from _csv_rows(path)
 
 
+def is_list(path: Path) -> bool:
+    """Return whether a file is JSON with a list, by its first bytes."""
+    if ending_of(path.name) != "json":
+        return False
+    try:
+        with path.open("rb") as opened:
+            return opened.read(4096).removeprefix(b"\xef\xbb\xbf").lstrip().startswith(b"[")
+    except OSError:
+        return False
+
+
 def _objects(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Yield the number of each object of a table, and the object."""
     from mispair.pairs.captions.user_tables import lines
 
-    for number, line in enumerate(lines(path), 1):
+    is_whole = form_of(path.name) == "json"
+    for number, line in enumerate(["".join(lines(path))] if is_whole else lines(path), 1):
         if not line.strip():
             continue
         try:
-            row = json.loads(line)
+            content = json.loads(line)
         except (ValueError, RecursionError) as error:
-            raise UserError(f"pairs: {path}: line {number} is not JSON ({error}).") from error
-        if not isinstance(row, dict):
-            raise UserError(f"pairs: {path}: line {number} is not a JSON object.")
-        yield number, row
+            where = path if is_whole else f"{path}: line {number}"
+            raise UserError(
+                f"pairs: {where} is not JSON ({error}). Each line of JSONL is one object; a list "
+                "of objects is a file with the ending .json."
+            ) from error
+        for position, row in enumerate(content if is_whole else [content], number):
+            if not isinstance(row, dict):
+                where = "object" if is_whole else "line"
+                raise UserError(f"pairs: {path}: {where} {position} is not a JSON object.")
+            yield position, row
 
 
 def _csv_rows(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Yield the line of each row, and its cells; those that a short row lacks are None."""
+    cells = _cells(path)
+    _, header = next(cells, (1, []))
+    for line, row in cells:
+        if len(row) > len(header):
+            raise UserError(_wrong_number(path, line, len(row), len(header)))
+        if row:
+            yield line, dict(zip_longest(header, row))
+
+
+def _cells(path: Path) -> Iterator[tuple[int, list[str]]]:
     from mispair.pairs.captions.user_tables import lines
 
     csv.field_size_limit(1 << 27)
-    first = next(lines(path), "")
-    reader = csv.reader(lines(path), delimiter=_delimiter(path, first), strict=True)
+    delimiter = _delimiter(path, next(lines(path), ""))
+    reader = csv.reader(lines(path), delimiter=delimiter, strict=True)
     try:
-        header = next(reader, [])
         for row in reader:
-            if row and len(row) != len(header):
-                raise UserError(
-                    f"pairs: {path}: the row that ends in line {reader.line_num} has {len(row)} "
-                    f"fields, but the first line names {len(header)}. Quote captions that hold "
-                    f"{reader.dialect.delimiter!r}."
-                )
-            if row:
-                yield reader.line_num, dict(zip(header, row, strict=True))
+            yield reader.line_num, row
     except csv.Error as error:
         raise UserError(
             f"pairs: {path}: line {reader.line_num} is not valid ({error}). Write a caption with "
-            'a quotation mark as "so, ""quoted"" and closed", or use Parquet or JSONL.'
+            'a quotation mark as "so, ""quoted"" and closed" and end lines as Unix or Windows '
+            "does, or use Parquet or JSONL."
         ) from error
+
+
+def _wrong_number(path: Path, line: int, number: int, expected: int) -> str:
+    return (
+        f"pairs: {path}: the row that ends in line {line} has {number} fields, but the first line "
+        f"names {expected}. Quote captions that hold the separator or a line end."
+    )
 
 
 def of_table(path: Path, folder: Path | None, named: Named) -> Source:
@@ -324,21 +397,41 @@ def of_table(path: Path, folder: Path | None, named: Named) -> Source:
     UserError
         If the table cannot be read, lacks a column, or none of its pictures is found.
     """
-    given = columns_in(named)
-    columns = chosen_columns(path, header_of(path), given)
-    first = [row[columns.image] for _, row in _first(_rows(path, columns))]
-    pictures = located(path, [image for image in first if isinstance(image, str)], folder)
-    columns, rows = entries_of(path, given, pictures)
+    pictures = pictures_of(path, named, folder)
+    columns, rows = entries_of(path, columns_in(named), pictures)
     entries = merged(rows)
     words = f"{counted(len(entries), 'picture')} of {path.name} "
-    words += f"(columns {columns.image}, {columns.caption})"
+    words += f"(columns {columns.image}, {columns.caption}){elsewhere(pictures, path)}"
     return Source(
         "table", with_captions(words, entries), entries, (path,), captions_in="json:captions"
     )
 
 
-def _first(rows: Iterator[tuple[int, dict[str, Any]]]) -> list[tuple[int, dict[str, Any]]]:
-    return [row for row, _ in zip(rows, range(TRIED), strict=False)]
+def pictures_of(path: Path, named: Named, folder: Path | None) -> Pictures:
+    """Return the pictures of a table by its first rows (`located`).
+
+    Raises
+    ------
+    UserError
+        If the table cannot be read, lacks a column, or none of these pictures is found.
+    """
+    columns = chosen_columns(path, header_of(path), columns_in(named))
+    first = [row[columns.image] for _, row in islice(_rows(path, columns), TRIED)]
+    return located(path, [image for image in first if isinstance(image, str) and image], folder)
+
+
+def _folders_in(folder: Path) -> list[Path]:
+    """Return the folders in a folder, or none if it cannot be read."""
+    try:
+        names = sorted(os.listdir(folder))
+    except (OSError, ValueError):
+        return []
+    return [folder / name for name in names if os.path.isdir(folder / name)]
+
+
+def elsewhere(pictures: Pictures, path: Path) -> str:
+    """Return the folder of the pictures of a table, if it is not the table's, for a sentence."""
+    return f" in {pictures.folder}" * (pictures.folder != path.parent)
 
 
 def with_captions(words: str, entries: Sequence[Entry]) -> str:
@@ -363,13 +456,14 @@ def located(path: Path, images: Sequence[str], folder: Path | None) -> Pictures:
     starts = [folder] if folder else [path.parent, path.parent.parent]
     tried: dict[Path, int] = {}
     for start in starts:
-        inside = sorted(one for one in start.iterdir() if one.is_dir()) if start.is_dir() else []
-        for one in [start, *inside]:
+        for one in [start, *_folders_in(start)]:
             pictures = Pictures(one)
             tried.setdefault(one, sum(1 for image in images if pictures.find(image)))
         if any(tried.values()):
             break
     best = max(tried, key=lambda one: tried[one], default=path.parent)
+    if images and not tried.get(best) and "://" in images[0]:
+        raise UserError(_addresses(path, images[0]))
     if images and not tried.get(best):
         raise UserError(
             f"pairs: none of the first {len(images)} pictures of {path}, such as {images[0]!r}, "
