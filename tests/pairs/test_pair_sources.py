@@ -325,6 +325,14 @@ def test_every_pair_of_a_folder_has_a_verdict(tmp_path: Path) -> None:
     assert refused == faults | {"\\udcff": "undecodable-key"}
 
 
+def test_texts_about_a_folder_are_captions_only_of_a_picture_of_that_name(tmp_path: Path) -> None:
+    for name in ("README.txt", "b c/License.txt"):
+        (texts(tmp_path) / name).write_text("fetched in May", encoding="utf-8")
+    assert {entry.key for entry in recognise(str(tmp_path)).entries} == {*CAPTIONS}
+    (tmp_path / "README.jpg").write_bytes(picture(5))
+    assert {entry.key for entry in recognise(str(tmp_path)).entries} == {*CAPTIONS, "README"}
+
+
 def test_a_file_that_cannot_be_read_has_a_verdict(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

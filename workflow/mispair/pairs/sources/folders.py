@@ -34,6 +34,8 @@ from mispair.pairs.sources.tables import (
 
 METADATA = "metadata"
 """Name of the tables that Hugging Face's `imagefolder` reads."""
+ABOUT_THE_FOLDER = ("readme", "license", "licence", "copying")
+"""Names of texts that are no captions, unless a picture has the same name."""
 
 
 class Tree:
@@ -137,6 +139,9 @@ def _entries_with_texts(tree: Tree, ending: str) -> Iterator[Entry]:
     for stem in sorted(texts.keys() - pictures.keys()) if composed else ():
         if picture := composed.pop(_composed(stem), None):
             texts[picture] = texts.pop(stem)
+    for stem in [*texts.keys() - pictures.keys()]:
+        if stem.rpartition("/")[2].casefold() in ABOUT_THE_FOLDER:
+            del texts[stem]
     for stem in sorted(pictures.keys() | texts.keys()):
         files = [*texts.get(stem, ()), *(sidecars.get(stem, ()) if stem in pictures else ())]
         yield Entry(
