@@ -30,9 +30,9 @@ def run(settings: Settings, *, toy: Path) -> None:
 FILES = {
     "steps/measure_toy.py": STEP,
     "dag.py": "TOY = 'results/toy/toy.json'\ndef results(dag):\n    return [TOY]\n",
-    "report/studies.py": """from mispair.report.studies import Figure, Study, columns
+    "report/study.py": """from mispair.report.studies import Figure, ReportedStudy, columns
 
-STUDY = Study(
+STUDY = ReportedStudy(
     key="toy", title="Toy: how high it is", about="A toy is measured.", sections=("Heights",),
     tables={"toys": columns("metric* seed | value")}, results={"results/toy/*.json": "toy"},
     figures=(Figure("toy_heights", "Heights", "Each toy is a point.", section="Heights"),),

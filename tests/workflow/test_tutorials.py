@@ -42,7 +42,7 @@ def install(checkout: Checkout) -> None:
     """Give a checkout the files of make, and a .venv whose programs are those of the tests."""
     programs = checkout.folder / ".venv" / "bin"
     programs.mkdir(parents=True)
-    for name in ("Makefile", "pyproject.toml"):
+    for name in ("Makefile", "pyproject.toml", "setup.py"):
         shutil.copy2(REPOSITORY / name, checkout.folder)
     modules = {"python": "", "snakemake": "-m snakemake", "mispair": "-m mispair"}
     for name, module in modules.items():
