@@ -32,7 +32,7 @@ from mispair.core.commands import step_module, step_names
 from mispair.core.files import UserError, path_name
 from mispair.core.run_record import RECORD
 from mispair.core.settings import Located, is_passed_on, is_sweep
-from mispair.core.words import nearest
+from mispair.core.words import count, nearest
 from mispair.evaluation.protocols import BUILT_IN
 from mispair.pairs.scenes.evaluation_sets import EVALUATION_SETS
 from mispair.pairs.sources.recognition import KINDS
@@ -301,7 +301,7 @@ def explain(
 
     `content` is what the user gave: of sections that have a misplaced key, one in it is meant.
     """
-    lines = [f"{source} has {_count(error.error_count(), 'mistake')}:"]
+    lines = [f"{source} has {count(error.error_count(), 'mistake')}:"]
     for fault in error.errors(include_url=False):
         key, owner, field = _place(model, fault["loc"])
         if fault["type"] == "extra_forbidden":
@@ -440,10 +440,6 @@ def _table(model: type[BaseModel], sections: bool = True) -> list[str]:
 def _shown(part: BaseModel) -> dict[str, Any]:
     """Return the keys that a user would write of a model that is part of a default."""
     return part.model_dump(mode="json", exclude_defaults=True)
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}" + ("" if number == 1 else "s")
 
 
 def _place(

@@ -24,6 +24,7 @@ from mispair.core import run_record
 from mispair.core.files import UserError
 from mispair.core.provenance import PACKAGE, code_version, stamp, stamp_of_many, step_module_name
 from mispair.core.settings import NONE, Settings, command_line, option
+from mispair.core.words import count
 from mispair.evaluation.dag import Evaluation, generated_files, is_name, set_sources
 from mispair.pairs.captions.user_files import all_keys, first_keys, refuse_keys, table_files
 from mispair.pairs.corruption.scheme import Scheme, schemes
@@ -31,7 +32,7 @@ from mispair.pairs.index.faults import ImageLimits
 from mispair.pairs.shards.shards import CAPTION_EXTENSION
 from mispair.pairs.shards.sources import describe, resolve_named, resolve_shards
 from mispair.pairs.sources.recognition import recognise
-from mispair.pairs.sources.source import Source, counted, keep_listings, named_of
+from mispair.pairs.sources.source import Source, keep_listings, named_of
 from mispair.pretraining.dag import Pretraining
 from mispair.repair import dag as repair
 from mispair.repair.from_scratch import trains_towers
@@ -326,7 +327,7 @@ class Dag:
         if self._is_generated or not self.groups:
             return ""
         if self._is_packed:
-            number = counted(len(self.groups), "shard")
+            number = count(len(self.groups), "shard")
             return f"pairs: {self.source.words}; packed into {number}"
         repeated = Counter(self._sources.values()).items()
         counts = "".join(f"; {name}: {number:,}" for name, number in repeated)

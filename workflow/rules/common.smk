@@ -19,8 +19,7 @@ from mispair.evaluation.dag import FEATURES, making
 from mispair.input_checks import refuse_missing_programs, refuse_unusable, warn_of_missing_programs
 from mispair.towers.dag import CONVERTED_TOWERS, TOWERS_OF_SEED, TRAINED_TOWERS
 from mispair.core.files import UserError, refuse_full_or_read_only
-from mispair.core.provenance import code_version
-from mispair.core.provenance import MADE
+from mispair.core.provenance import MADE, code_version
 from mispair.planning import user_files
 from mispair.repair.captioners.functions import look_beside
 from mispair.report.studies import NAMES as STUDIES

@@ -226,8 +226,7 @@ def _given(options: Namespace, is_new: bool = True) -> dict[str, Any]:
 def _with_captions(pairs: Any, captions: str) -> dict[str, Any]:
     """Return the settings for captions of their own: of tar shards a key, of others a part."""
     from mispair.pairs.sources.recognition import Place
-    from mispair.pairs.sources.source import named_of
-    from mispair.verbs.settings_file import is_ending
+    from mispair.pairs.sources.source import is_ending, named_of
 
     if pairs is None:
         raise UserError("--captions: name the pairs that they belong to, too, as PATH.")

@@ -13,16 +13,15 @@ from typing import Any
 import yaml
 
 from mispair import config
+from mispair.config import GENERATED
 from mispair.core.files import UserError, path_name
 from mispair.core.provenance import SNAKEMAKE
-from mispair.pairs.sources.source import TEXT_ENDINGS
+from mispair.pairs.sources.source import is_ending
 from mispair.towers.dag import SHIPPED
 from mispair.verbs.running import SETTINGS
 
 STUDIES = {"audit": ("audit",), "repair": ("audit", "repair"), "study": ("image_text",)}
 """The studies of each verb."""
-
-GENERATED = "generated"
 
 BEGINNING = """\
 # The settings of this run, written by mispair. Edit them as you like: `mispair run` in this folder
@@ -254,11 +253,6 @@ def _pairs(value: Any, folder: Path) -> Any:
         else item
         for key, item in value.items()
     }
-
-
-def is_ending(captions: Any) -> bool:
-    """Return whether captions are the ending of files next to pictures, such as `.txt`."""
-    return isinstance(captions, str) and captions.removeprefix(".") in TEXT_ENDINGS
 
 
 def _absolute(value: Any, folder: Path) -> Any:

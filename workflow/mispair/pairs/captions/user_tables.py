@@ -137,9 +137,14 @@ def _positional(table: Path, keys: Path) -> Iterator[NumberedRow]:
     )
 
 
-def _csv(table: Path, delimiter: str, columns: Columns) -> Iterator[NumberedRow]:
+def csv_reader(table: Path, delimiter: str) -> Any:
+    """Return a reader of the rows of a table with long cells; a wrong row is a `csv.Error`."""
     csv.field_size_limit(1 << 27)
-    reader = csv.reader(lines(table), delimiter=delimiter, strict=True)
+    return csv.reader(lines(table), delimiter=delimiter, strict=True)
+
+
+def _csv(table: Path, delimiter: str, columns: Columns) -> Iterator[NumberedRow]:
+    reader = csv_reader(table, delimiter)
     try:
         header = next(reader, None)
         if header is None:

@@ -7,24 +7,27 @@ from pathlib import Path
 from typing import Any
 
 from mispair.core.files import UserError
-from mispair.pairs.sources.source import Entry, Source, counted, member_key, merged
-from mispair.pairs.sources.tables import TRIED, elsewhere, ending_of, located, with_captions
-
-HEAD = 65_536
-"""Bytes at both ends of a file by which COCO's JSON is recognised."""
+from mispair.core.words import count
+from mispair.pairs.sources.source import Entry, Source, member_key, merged
+from mispair.pairs.sources.tables import (
+    HEAD,
+    TRIED,
+    elsewhere,
+    located,
+    start_of_json,
+    with_captions,
+)
 
 
 def is_coco(path: Path) -> bool:
-    """Return whether a file is COCO's JSON, by its first bytes; `of_coco` reads it."""
-    if ending_of(path.name) != "json":
+    """Return whether a file is COCO's JSON, by its first and last bytes; `of_coco` reads it."""
+    start = start_of_json(path)
+    if not start.startswith(b"{"):
         return False
     try:
         with path.open("rb") as opened:
-            head = opened.read(HEAD).removeprefix(b"\xef\xbb\xbf").lstrip()
-            if not head.startswith(b"{"):
-                return False
             opened.seek(max(0, path.stat().st_size - HEAD))
-            ends = head + opened.read()
+            ends = start + opened.read()
     except OSError:
         return False
     return all(f'"{name}"'.encode() in ends for name in ("annotations", "caption"))
@@ -66,6 +69,6 @@ def of_coco(path: Path, folder: Path | None) -> Source:
         entries.append(Entry(key, files, captions=tuple(captions[identity])))
     entries += [Entry(member_key(f"image {one}"), captions=(text,)) for one, text in lost]
     whole = merged(entries)
-    words = f"{counted(len(names), 'picture')} of {path.name}{elsewhere(pictures, path)}"
+    words = f"{count(len(names), 'picture')} of {path.name}{elsewhere(pictures, path)}"
     words = with_captions(words, whole)
     return Source("coco", words, whole, (path,), captions_in="json:captions")

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import os
-import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from mispair.core.files import UserError, snapshot
+from mispair.core.words import composed, count
 from mispair.pairs.shards.shards import IMAGE_EXTENSIONS, SIDECAR_EXTENSION
 from mispair.pairs.sources.source import (
     TEXT_ENDINGS,
     Entry,
     Named,
     Source,
-    counted,
+    is_ending,
     member_key,
     merged,
     picture_key,
@@ -88,14 +88,14 @@ def with_texts(tree: Tree, named: Named) -> Source | None:
     UserError
         If there are captions with several endings, or none with the named one.
     """
-    named_ending = (named.captions or "").removeprefix(".")
-    if named.captions and named_ending not in TEXT_ENDINGS:
+    if named.captions and not is_ending(named.captions):
         return None
+    named_ending = (named.captions or "").removeprefix(".")
     pictures = tree.pictures
-    pictured = {_composed(_stem(name)) for name in pictures}
+    pictured = {composed(_stem(name)) for name in pictures}
     beside = [
         ending for ending in TEXT_ENDINGS
-        if any(_composed(_stem(name)) in pictured for name in tree.of([ending]))
+        if any(composed(_stem(name)) in pictured for name in tree.of([ending]))
     ]  # fmt: skip
     if named_ending:
         endings = [named_ending]
@@ -112,17 +112,12 @@ def with_texts(tree: Tree, named: Named) -> Source | None:
     entries = tuple(_entries_with_texts(tree, endings[0]))
     captioned = sum(any(ending_of(text) == endings[0] for text in e.texts) for e in entries)
     lost = sum(not entry.pictures for entry in entries)
-    words = f"{counted(len(pictures), 'picture')} with .{endings[0]} captions"
+    words = f"{count(len(pictures), 'picture')} with .{endings[0]} captions"
     if without := len(entries) - captioned:
         words += f", {without:,} without"
     if lost:
-        words += f", {counted(lost, 'caption')} without a picture"
+        words += f", {count(lost, 'caption')} without a picture"
     return Source("folder", words, entries, boundary=boundary_of(tree.folder))
-
-
-def _composed(name: str) -> str:
-    """Return a name in Unicode's NFC: one program writes é as one character, another as two."""
-    return unicodedata.normalize("NFC", name)
 
 
 def _stem(name: str) -> str:
@@ -135,9 +130,9 @@ def _entries_with_texts(tree: Tree, ending: str) -> Iterator[Entry]:
     pictures, texts, sidecars = (
         _by_stem(tree.of(endings)) for endings in (IMAGE_EXTENSIONS, [ending], [SIDECAR_EXTENSION])
     )
-    composed = _by_composed_name(pictures.keys() - texts.keys())
-    for stem in sorted(texts.keys() - pictures.keys()) if composed else ():
-        if picture := composed.pop(_composed(stem), None):
+    by_form = _by_composed_name(pictures.keys() - texts.keys())
+    for stem in sorted(texts.keys() - pictures.keys()) if by_form else ():
+        if picture := by_form.pop(composed(stem), None):
             texts[picture] = texts.pop(stem)
     for stem in [*texts.keys() - pictures.keys()]:
         if stem.rpartition("/")[2].casefold() in ABOUT_THE_FOLDER:
@@ -160,7 +155,7 @@ def _by_stem(names: Iterable[str]) -> dict[str, list[str]]:
 
 def _by_composed_name(stems: Iterable[str]) -> dict[str, str]:
     """Return stems by their NFC form, without those that share one."""
-    forms = [(_composed(stem), stem) for stem in stems]
+    forms = [(composed(stem), stem) for stem in stems]
     times = Counter(form for form, _ in forms)
     return {form: stem for form, stem in forms if times[form] == 1}
 
@@ -216,7 +211,7 @@ def with_metadata(tree: Tree, tables: Sequence[str], named: Named) -> Source:
     entries += [
         Entry(member_key(picture_key(name)), (tree.path(name),), captions=()) for name in left
     ]
-    words = f"{counted(len(tree.pictures), 'picture')} with {columns.caption} of "
+    words = f"{count(len(tree.pictures), 'picture')} with {columns.caption} of "
     words += " and ".join(tables[:3]) + (f" and {len(tables) - 3} more" if len(tables) > 3 else "")
     if left:
         words += f", {len(left):,} of them without"
@@ -245,13 +240,13 @@ def refuse_without_captions(tree: Tree) -> None:
     if pictures:
         tables = [tree.path(name) for name in tree.of(TABLE_ENDINGS)]
         raise UserError(
-            f"pairs: the folder {tree.folder.absolute()} has {counted(len(pictures), 'picture')}, "
+            f"pairs: the folder {tree.folder.absolute()} has {count(len(pictures), 'picture')}, "
             f"such as {pictures[0]!r}, and no captions: neither {picture_key(pictures[0])}.txt "
             "next to it, nor metadata.csv. Name a table of paths and captions: pairs: {path: ..., "
             f"captions: {tables[0] if tables else 'TABLE'}}}."
         )
     raise UserError(
         f"pairs: the folder {tree.folder.absolute()} has no pictures, tar shards, or Parquet files "
-        f"with pictures; the first of its {counted(len(names), 'file')} is "
+        f"with pictures; the first of its {count(len(names), 'file')} is "
         f"{names[0]!r}. Name the folder that has them."
     )

@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from mispair.core.files import UserError
+from mispair.core.words import count
 from mispair.pairs.sources.source import (
     Entry,
     Named,
     Source,
-    counted,
     picture_key,
 )
 from mispair.pairs.sources.tables import (
@@ -90,7 +90,7 @@ def of_parquet(paths: Sequence[Path], named: Named) -> Source:
             f"{second.parent}. Name one of the folders."
         )
     total = sum(entry.pairs for entry in entries)
-    words = f"{counted(total, 'picture')} in {counted(len(paths), 'Parquet file')} "
+    words = f"{count(total, 'picture')} in {count(len(paths), 'Parquet file')} "
     words += f"(columns {columns.image}, {columns.caption})"
     return Source(
         "parquet", words, tuple(entries), columns=tuple(columns),

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from mispair.core.files import UserError, literal_folder, matches, snapshot
+from mispair.core.words import count
 from mispair.pairs.shards.shards import IMAGE_EXTENSIONS
 from mispair.pairs.shards.sources import resolve_shards
 from mispair.pairs.sources import coco, folders, parquet, tables
@@ -18,8 +19,8 @@ from mispair.pairs.sources.source import (
     TEXT_ENDINGS,
     Named,
     Source,
-    counted,
     inside_of,
+    is_ending,
     named_of,
     refuse_address,
     refuse_ambiguous,
@@ -44,7 +45,7 @@ class Place:
         self.named = named
         self.path = Path(named.path).expanduser()
         given = named.captions
-        is_file = given is not None and given.removeprefix(".") not in TEXT_ENDINGS
+        is_file = given is not None and not is_ending(given)
         self.captions = Path(str(given)).expanduser() if is_file else None
 
     @cached_property
@@ -155,7 +156,7 @@ def _shards(place: Place) -> Source | None:
         raise UserError(str(error).replace("shards:", "pairs:", 1)) from error
     if not any(ending_of(path.name) == "tar" for path in shards):
         return None
-    return Source("shards", counted(len(shards), "tar shard"), shards=tuple(shards))
+    return Source("shards", count(len(shards), "tar shard"), shards=tuple(shards))
 
 
 def _coco(place: Place) -> Source | None:
@@ -277,7 +278,7 @@ def recognise(given: str | Mapping[str, Any] | Named) -> Source:
             return source
     if place.tree is None and len(place.tables) > 1:
         raise UserError(
-            f"pairs: {place.named.path} names {counted(len(place.tables), 'table')}, such as "
+            f"pairs: {place.named.path} names {count(len(place.tables), 'table')}, such as "
             f"{place.tables[0]}. Give one of them, or one table with the rows of all."
         )
     for table in place.tables:
@@ -305,7 +306,7 @@ def _refuse_what_is_not_there(place: Place) -> None:
         )
     if pictures := place.with_ending(*IMAGE_EXTENSIONS) if place.tree is None else []:
         raise UserError(
-            f"pairs: {path} names {counted(len(pictures), 'picture')}, such as "
+            f"pairs: {path} names {count(len(pictures), 'picture')}, such as "
             f"{pictures[0].name!r}. Give the folder that has them and their captions, "
             f"{pictures[0].parent}."
         )

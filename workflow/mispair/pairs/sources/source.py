@@ -254,17 +254,6 @@ def merged(entries: Iterable[Entry]) -> tuple[Entry, ...]:
     return tuple(by_key.values())
 
 
-def counted(number: int, noun: str) -> str:
-    """Return a number and its noun.
-
-    Examples
-    --------
-    >>> counted(1, "picture"), counted(2000, "picture")
-    ('1 picture', '2,000 pictures')
-    """
-    return f"{number:,} {noun}{'s' * (number != 1)}"
-
-
 def refuse_address(option: str, path: str) -> None:
     """Refuse an address where a path is expected.
 
@@ -337,6 +326,11 @@ def walk(folder: Path) -> Iterator[os.DirEntry[str]]:
             elif not (entry.is_symlink() and entry.is_dir()):
                 yield entry
         waiting += reversed(folders)
+
+
+def is_ending(captions: Any) -> bool:
+    """Return whether captions are the ending of files next to pictures, such as `.txt`."""
+    return isinstance(captions, str) and captions.removeprefix(".") in TEXT_ENDINGS
 
 
 def named_of(given: str | Mapping[str, Any] | Named) -> Named:

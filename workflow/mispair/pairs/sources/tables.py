@@ -5,19 +5,17 @@ from __future__ import annotations
 import csv
 import json
 import os
-import unicodedata
 from collections.abc import Iterator, Sequence
 from itertools import islice, zip_longest
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from mispair.core.files import UserError
-from mispair.core.words import nearest
+from mispair.core.words import composed, count, nearest
 from mispair.pairs.sources.source import (
     Entry,
     Named,
     Source,
-    counted,
     member_key,
     merged,
     picture_key,
@@ -42,6 +40,8 @@ ADDRESS_COLUMNS = ("url", "image_url", "img_url")
 DELIMITERS = ",\t;|"
 FIELDS = ("url", "status", "sha256", "licence", "license", "LICENSE", "attribution", "uid")
 """Columns that packed pairs keep, as img2dataset's JSON has them."""
+HEAD = 65_536
+"""Bytes at the start of a JSON file by which its form is recognised."""
 TRIED = 100
 """Rows whose pictures are looked for in each folder where they may be."""
 
@@ -97,10 +97,10 @@ class Pictures:
             if "./" in whole or "//" in whole:
                 whole = str(Path(whole))  # a picture has one path, or it would be two
             parent, name = os.path.split(whole)
-            names, composed = self._in(parent)
+            names, by_form = self._in(parent)
             if name in names:
                 return whole
-            if name and (same := composed.get(unicodedata.normalize("NFC", name))):
+            if name and (same := by_form.get(composed(name))):
                 return os.path.join(parent, same)
         return None
 
@@ -120,8 +120,8 @@ class Pictures:
                 names = os.listdir(folder or ".")
             except (OSError, ValueError):
                 names = []
-            composed = {unicodedata.normalize("NFC", name): name for name in sorted(names)}
-            self._names[folder] = ({*names}, composed)
+            by_form = {composed(name): name for name in sorted(names)}
+            self._names[folder] = ({*names}, by_form)
         return self._names[folder]
 
 
@@ -322,13 +322,18 @@ def _rows(path: Path, columns: Columns) -> Iterator[tuple[int, dict[str, Any]]]:
 
 def is_list(path: Path) -> bool:
     """Return whether a file is JSON with a list, by its first bytes."""
+    return start_of_json(path).startswith(b"[")
+
+
+def start_of_json(path: Path) -> bytes:
+    """Return the first bytes of a JSON file after blanks; of others and unreadable ones, none."""
     if ending_of(path.name) != "json":
-        return False
+        return b""
     try:
         with path.open("rb") as opened:
-            return opened.read(4096).removeprefix(b"\xef\xbb\xbf").lstrip().startswith(b"[")
+            return opened.read(HEAD).removeprefix(b"\xef\xbb\xbf").lstrip()
     except OSError:
-        return False
+        return b""
 
 
 def _objects(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
@@ -366,11 +371,9 @@ def _csv_rows(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
 
 
 def _cells(path: Path) -> Iterator[tuple[int, list[str]]]:
-    from mispair.pairs.captions.user_tables import lines
+    from mispair.pairs.captions.user_tables import csv_reader, lines
 
-    csv.field_size_limit(1 << 27)
-    delimiter = _delimiter(path, next(lines(path), ""))
-    reader = csv.reader(lines(path), delimiter=delimiter, strict=True)
+    reader = csv_reader(path, _delimiter(path, next(lines(path), "")))
     try:
         for row in reader:
             yield reader.line_num, row
@@ -400,7 +403,7 @@ def of_table(path: Path, folder: Path | None, named: Named) -> Source:
     pictures = pictures_of(path, named, folder)
     columns, rows = entries_of(path, columns_in(named), pictures)
     entries = merged(rows)
-    words = f"{counted(len(entries), 'picture')} of {path.name} "
+    words = f"{count(len(entries), 'picture')} of {path.name} "
     words += f"(columns {columns.image}, {columns.caption}){elsewhere(pictures, path)}"
     return Source(
         "table", with_captions(words, entries), entries, (path,), captions_in="json:captions"
@@ -440,7 +443,7 @@ def with_captions(words: str, entries: Sequence[Entry]) -> str:
     if captions > len(entries):
         words += f", {captions:,} captions"
     missing = sum(1 for entry in entries if not entry.pictures)
-    return words + f", {counted(missing, 'picture')} missing" * bool(missing)
+    return words + f", {count(missing, 'picture')} missing" * bool(missing)
 
 
 def located(path: Path, images: Sequence[str], folder: Path | None) -> Pictures:
