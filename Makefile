@@ -10,7 +10,7 @@ TOOLS := .venv/set-up-tools
 SNAKEFILES := Snakefile workflow/Snakefile workflow/rules
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help venv tools demo emoji test slurm-test lint format bench scale rates schema docs pictures readme readme-check lock clean
+.PHONY: help venv tools demo emoji test slurm-test lint format bench scale rates schema docs docs-pages pictures readme readme-check lock clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' Makefile
@@ -88,8 +88,11 @@ schema: venv ## Write the schema and the reference page of config.yaml from the 
 	@mkdir -p workflow/schemas
 	$(BIN)/mispair schema > workflow/schemas/.schema.part
 	mv workflow/schemas/.schema.part workflow/schemas/config.schema.yaml
-	$(BIN)/mispair reference > workflow/schemas/.reference.part
-	mv workflow/schemas/.reference.part workflow/schemas/config.md
+	$(BIN)/mispair reference > docs/reference/.config.part
+	mv docs/reference/.config.part docs/reference/config.md
+
+docs-pages: tools ## Write what the pages of docs take from the program: lists, definitions, the picture of the rules
+	PYTHONPATH=workflow:. $(BIN)/python bench/docs_pages.py
 
 docs: tools ## Build the documentation site into build/site, without a network
 	NO_MKDOCS_2_WARNING=1 PYTHONPATH=workflow $(BIN)/python -m mkdocs build

@@ -1,16 +1,12 @@
-"""What MkDocs does beyond Markdown: text of the program, files of the repository, measurements."""
+"""What MkDocs does beyond Markdown: files of the repository, and every page of measurements."""
 
 from __future__ import annotations
 
 import re
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from mkdocs.structure.files import File
-
-FROM_PROGRAM = re.compile(r"^<!-- from ([\w.]+):(\w+) -->$", re.MULTILINE)
-"""A line that a text of the program replaces, such as that of ``mispair.cli:usage``."""
 
 LINK = re.compile(r"(?<=\]\()\.\./[^)#\s]+")
 """The target of a link or picture that may be outside the folder of pages."""
@@ -26,7 +22,7 @@ def on_config(config: Any) -> Any:
 
 
 def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
-    """Insert texts of the program; take files outside the folder of pages into the site."""
+    """Take files outside the folder of pages into the site."""
     folder = Path(config.docs_dir)
 
     def link(match: re.Match[str]) -> str:
@@ -38,12 +34,5 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
             files.append(File.generated(config, name, abs_src_path=str(path)))
         return "../" * page.file.src_uri.count("/") + name
 
-    return LINK.sub(link, FROM_PROGRAM.sub(_text, markdown))
+    return LINK.sub(link, markdown)
 
-
-def _text(match: re.Match[str]) -> str:
-    value = getattr(import_module(match[1]), match[2])
-    value = value() if callable(value) else value
-    if isinstance(value, dict):
-        return "\n\n".join(f"{name.capitalize()}\n:   {text}" for name, text in value.items())
-    return f"```text\n{value}\n```" if "\n" in value else value

@@ -24,7 +24,7 @@ CONFIGS = [REPOSITORY / "config.yaml", *sorted((REPOSITORY / "config").glob("*.y
     ("path", "text"),
     [
         ("workflow/schemas/config.schema.yaml", config.schema_text),
-        ("workflow/schemas/config.md", config.reference_text),
+        ("docs/reference/config.md", config.reference_text),
     ],
 )
 def test_generated_files_are_in_step(path: str, text) -> None:

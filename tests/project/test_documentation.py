@@ -13,12 +13,13 @@ from pathlib import Path
 import pytest
 import yaml
 
-from bench import page, readme
+from bench import docs_pages, page, readme
 from bench import run as bench_run
 from mispair import config
 from mispair.core.files import UserError
 from mispair.evaluation import purity
 from mispair.report.pages.study_pages import every_pages
+from tests.browser import window
 
 ROOT = Path(__file__).resolve().parents[2]
 README = ROOT / "README.md"
@@ -88,6 +89,19 @@ def test_no_placeholder_is_left(path: Path) -> None:
     assert not re.findall(r"@[A-Z_]+@", path.read_text())
 
 
+@pytest.mark.parametrize("path", PAGES, ids=name)
+def test_texts_of_the_program_are_in_step(path: Path) -> None:
+    text = path.read_text()
+    assert docs_pages.filled(text) == text, "run `make docs-pages` and commit the result"
+    assert text.count("<!-- from ") == text.count("<!-- /from -->") and "--8<--" not in text
+
+
+@pytest.mark.parametrize("path", PAGES, ids=name)
+def test_a_title_fits_the_menu(path: Path) -> None:
+    title, *_ = path.read_text().splitlines()
+    assert title.startswith("# ") and len(title.split()) <= 6
+
+
 EXAMPLES = [
     (path, text)
     for path in PROSE
@@ -138,4 +152,14 @@ def test_texts_of_the_program_and_files_of_the_repository_are_part_of_the_site(s
     assert "measure-purity" in (site / "reference" / "commands.html").read_text()
     assert "finetune_projection" in (site / "reference" / "config.html").read_text()
     assert (site / "files/config/cc12m.yaml").exists()
-    assert not [path for path in site.rglob("*.html") if "<!-- from " in path.read_text()]
+
+
+def test_search_works_from_the_disk(site: Path) -> None:
+    with window() as opened:
+        page = opened.open(site / "index.html", drawn=False)
+        box = page.locator("input.md-search__input")
+        box.focus()
+        box.press_sequentially("participation")
+        found = page.wait_for_selector(".md-search-result__link", timeout=30_000)
+        assert str(found.get_attribute("href")).endswith(".html")
+        assert opened.complaints == [] and opened.requests == []
