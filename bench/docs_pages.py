@@ -67,7 +67,7 @@ def packages(folder: Path = ROOT / "workflow" / "rules") -> dict[str, str]:
 
 
 def rule_graph(printed: str) -> nx.DiGraph:
-    """Return the graph of rules that ``snakemake --rulegraph mermaid-js`` prints, without targets."""
+    """Return the graph that ``snakemake --rulegraph mermaid-js`` prints, without the targets."""
     names = dict(re.findall(r"(id\d+)\[(\w+)\]", printed))
     graph = nx.DiGraph()
     graph.add_nodes_from(sorted(set(names.values())))
@@ -121,7 +121,9 @@ def picture(rules: nx.DiGraph, package: dict[str, str]) -> str:
     tall = max(sum(heights.get(name, 0) + GAP for name in part) - GAP for part in parts)
     width = len(parts) * (BOX + GAP) - GAP + 2 * MARGIN
     height = tall + 2 * MARGIN
-    place, shapes, texts = {}, [], []
+    place: dict[str, Box] = {}
+    shapes: list[str] = []
+    texts: list[str] = []
     for at, part in enumerate(parts):
         x = MARGIN + at * (BOX + GAP)
         y = MARGIN + (tall - sum(heights.get(name, 0) + GAP for name in part) + GAP) / 2
@@ -145,7 +147,8 @@ def picture(rules: nx.DiGraph, package: dict[str, str]) -> str:
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height:g}" role="img" '
         f'aria-label="{label}">\n<style>\n{STYLE}</style>\n<defs><marker id="tip" '
         'viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" orient="auto">'
-        '<path d="M0 0 8 4 0 8z" style="fill:#52606d;stroke:none;marker-end:none"/></marker></defs>\n'
+        '<path d="M0 0 8 4 0 8z" style="fill:#52606d;stroke:none;marker-end:none"/></marker>'
+        "</defs>\n"
         f'<rect class="paper" width="{width}" height="{height:g}"/>\n{body}\n</svg>\n'
     )
 

@@ -35,4 +35,3 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
         return "../" * page.file.src_uri.count("/") + name
 
     return LINK.sub(link, markdown)
-

@@ -93,13 +93,15 @@ def test_no_placeholder_is_left(path: Path) -> None:
 def test_texts_of_the_program_are_in_step(path: Path) -> None:
     text = path.read_text()
     assert docs_pages.filled(text) == text, "run `make docs-pages` and commit the result"
-    assert text.count("<!-- from ") == text.count("<!-- /from -->") and "--8<--" not in text
+    assert text.count("<!-- from ") == text.count("<!-- /from -->")
+    assert "--8<--" not in text
 
 
 @pytest.mark.parametrize("path", PAGES, ids=name)
 def test_a_title_fits_the_menu(path: Path) -> None:
     title, *_ = path.read_text().splitlines()
-    assert title.startswith("# ") and len(title.split()) <= 6
+    assert title.startswith("# ")
+    assert len(title.split()) <= 6
 
 
 EXAMPLES = [
@@ -162,4 +164,5 @@ def test_search_works_from_the_disk(site: Path) -> None:
         box.press_sequentially("participation")
         found = page.wait_for_selector(".md-search-result__link", timeout=30_000)
         assert str(found.get_attribute("href")).endswith(".html")
-        assert opened.complaints == [] and opened.requests == []
+        assert opened.complaints == []
+        assert opened.requests == []
