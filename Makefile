@@ -7,6 +7,8 @@ BIN := .venv/bin
 # removed by `make clean` only.
 SET_UP := .venv/set-up
 TOOLS := .venv/set-up-tools
+# Pages with the numbers of the demo, and those of the run over five pairs of towers.
+NUMBERED := README.md docs/index.md --towers docs/measurements/five-towers.csv
 SNAKEFILES := Snakefile workflow/Snakefile workflow/rules
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
@@ -98,13 +100,13 @@ docs: tools ## Build the documentation site into build/site, without a network
 	NO_MKDOCS_2_WARNING=1 PYTHONPATH=workflow $(BIN)/python -m mkdocs build
 
 pictures: tools ## Make the pictures of README and docs from the figures of the last run
-	PYTHONPATH=workflow $(BIN)/python bench/pictures.py reports/figures workflow/report/readme
+	PYTHONPATH=workflow:. $(BIN)/python bench/pictures.py reports/figures workflow/report/readme
 
-readme: tools ## Write README's numbers from the last demo, if its pages keep their budgets of words
-	PYTHONPATH=workflow:. $(BIN)/python bench/readme.py README.md .
+readme: tools ## Write the numbers of README and of the start page from the last demo
+	PYTHONPATH=workflow:. $(BIN)/python bench/readme.py $(NUMBERED)
 
-readme-check: tools ## Fail if README's table is not that of the last demo
-	PYTHONPATH=workflow:. $(BIN)/python bench/readme.py README.md . --check
+readme-check: tools ## Fail if a table of README or of the start page is not that of the last demo
+	PYTHONPATH=workflow:. $(BIN)/python bench/readme.py $(NUMBERED) --check
 
 # On Linux x86-64 with the oldest supported Python, so that every pin suits the newer ones too.
 # torch brings CUDA libraries on Linux only: their lines get a marker.

@@ -1,17 +1,19 @@
-"""Pictures of README and the documentation: some figures of the last run, made small.
+"""Pictures of README and the documentation: some figures of the last run, and its first page.
 
-Run as ``python bench/pictures.py FIGURES PICTURES``, with the folders of both.
+Run as ``python bench/pictures.py FIGURES PICTURES``, with the folders of both. Needs Chromium.
 """
 
 from __future__ import annotations
 
 import sys
+import tempfile
 from pathlib import Path
 
 from PIL import Image
 
 from mispair.core import files
 from mispair.report.figures import few_colours
+from tests.browser import window
 
 PICTURES = {
     "purity": "purity_by_shuffling",
@@ -50,17 +52,30 @@ def make_pictures(figures: Path, pictures: Path) -> list[str]:
         ):
             missing.append(name)
             continue
-        with Image.open(source) as drawn:
-            size = (WIDTH, round(drawn.height * WIDTH / drawn.width))
-            small = drawn.convert("RGB").resize(size, Image.Resampling.LANCZOS)
-        with files.replacing(pictures / f"{name}.png") as part:
-            few_colours(small).save(part, "PNG", optimize=True)
+        _make_small(source, pictures / f"{name}.png")
     return missing
+
+
+def photograph(page: Path, picture: Path) -> None:
+    """Write a small PNG of what a reader sees first of a page."""
+    with tempfile.TemporaryDirectory() as folder, window(1080, 1000) as opened:
+        taken = Path(folder) / "page.png"
+        opened.open(page.resolve()).screenshot(path=taken)
+        _make_small(taken, picture)
+
+
+def _make_small(source: Path, picture: Path) -> None:
+    with Image.open(source) as drawn:
+        size = (WIDTH, round(drawn.height * WIDTH / drawn.width))
+        small = drawn.convert("RGB").resize(size, Image.Resampling.LANCZOS)
+    with files.replacing(picture) as part:
+        few_colours(small).save(part, "PNG", optimize=True)
 
 
 if __name__ == "__main__":
     try:
         not_drawn = make_pictures(Path(sys.argv[1]), Path(sys.argv[2]))
+        photograph(Path(sys.argv[1]).parent / "index.html", Path(sys.argv[2]) / "report.png")
     except files.UserError as error:
         sys.exit(f"error: {error}")
     for name in not_drawn:

@@ -1,7 +1,7 @@
 """README's numbers: the verdicts on the main claims and the minutes of the last demo.
 
-Run as ``python bench/readme.py README RUN``, with the folder in which the demo ran. A part
-of README between ``<!-- NAME -->`` and ``<!-- /NAME -->`` is written by this program alone. With
+Run as ``python bench/readme.py PAGE... --run RUN``, with the folder in which the demo ran. A part
+of a page between ``<!-- NAME -->`` and ``<!-- /NAME -->`` is written by this program alone. With
 ``--check`` nothing is written, and a table that is not that of the demo is an error.
 """
 
@@ -13,6 +13,7 @@ import math
 import os
 import re
 import sys
+from importlib.metadata import distributions
 from pathlib import Path
 from typing import NamedTuple
 
@@ -185,8 +186,37 @@ def minutes(benchmarks: Path, cores: int) -> str:
         )
     return (
         f"The demo takes about {max(1, round(wall / 60))} minutes on {cores} cores "
-        f"({len(ends)} jobs), after the installation."
+        f"({len(ends)} jobs)."
     )
+
+
+def installation(environment: Path, lock: Path) -> str:
+    """Return the sentence on the size and time of what `make venv` installed.
+
+    The size is that of the files that the packages of the lock list as their own. Without
+    an environment by `make venv` there is no sentence.
+    """
+    done = environment / "set-up"
+    if not done.exists():
+        return ""
+    wall = done.stat().st_mtime - (environment / "pyvenv.cfg").stat().st_mtime
+    pinned = {_name(line) for line in lock.read_text().splitlines() if "==" in line}
+    places = [str(path) for path in environment.glob("lib/*/site-packages")]
+    size = sum(
+        path.stat().st_size
+        for package in distributions(path=places)
+        if _name(package.name) in pinned
+        for path in map(Path, map(package.locate_file, package.files or ()))
+        if path.exists()
+    )
+    return (
+        f"The installation takes about {max(1, round(wall / 60))} minutes with a fast network, and "
+        f"{size / 1e9:.1f} GB. "
+    )
+
+
+def _name(requirement: str) -> str:
+    return re.sub(r"[-_.]+", "-", requirement.partition("==")[0]).strip().lower()
 
 
 def filled(text: str, name: str, content: str) -> str:
@@ -239,9 +269,16 @@ def fill(
     devices = run_record.devices(files.read_json(record)[run_record.RECORD])
     of_towers = None if towers is None else pd.read_csv(towers)
     before = readme.read_text()
-    text = filled(before, "numbers", numbers(pd.read_csv(table), devices, of_towers))
+    content = numbers(pd.read_csv(table), devices, of_towers)
+    if readme.parent.name == "docs":
+        content = content.replace("](docs/", "](")
+    text = filled(before, "numbers", content)
     if not check:
-        files.write_text(readme, filled(text, "minutes", minutes(run / "benchmarks", cores)))
+        times = installation(run / ".venv", run / "envs" / "run.lock")
+        times += minutes(run / "benchmarks", cores)
+        if "<!-- minutes -->" in text:
+            text = filled(text, "minutes", times)
+        files.write_text(readme, text)
     elif text != before:
         lines = difflib.ndiff(before.splitlines(), text.splitlines())
         changed = "\n".join(line for line in lines if line.startswith(("- ", "+ ")))
@@ -254,14 +291,15 @@ def fill(
 def main() -> None:
     """Write or check README's numbers."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("readme", type=Path)
-    parser.add_argument("run", type=Path, help="folder of a finished demo")
+    parser.add_argument("pages", type=Path, nargs="+", help="README, or a page of docs")
+    parser.add_argument("--run", type=Path, default=".", help="folder of a finished demo")
     parser.add_argument("--towers", type=Path, help="a table of the claims over pairs of towers")
     parser.add_argument("--check", action="store_true", help="write nothing, fail if it differs")
     options = parser.parse_args()
     cores = len(os.sched_getaffinity(0))
     try:
-        fill(options.readme, options.run, cores, options.towers, check=options.check)
+        for page in options.pages:
+            fill(page, options.run, cores, options.towers, check=options.check)
     except files.UserError as error:
         sys.exit(f"error: {error}")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import re
 import subprocess
@@ -9,9 +10,11 @@ import sys
 import tomllib
 from datetime import date
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import yaml
+from mkdocs.exceptions import PluginError
 
 from bench import docs_pages, page, readme
 from bench import run as bench_run
@@ -19,7 +22,7 @@ from mispair import config
 from mispair.core.files import UserError
 from mispair.evaluation import purity
 from mispair.report.pages.study_pages import every_pages
-from tests.browser import window
+from tests.browser import broken_links, window
 
 ROOT = Path(__file__).resolve().parents[2]
 README = ROOT / "README.md"
@@ -166,3 +169,25 @@ def test_search_works_from_the_disk(site: Path) -> None:
         assert str(found.get_attribute("href")).endswith(".html")
         assert opened.complaints == []
         assert opened.requests == []
+
+
+def test_the_last_report_is_an_example_without_its_tables(tmp_path: Path) -> None:
+    spec = importlib.util.spec_from_file_location("hooks", ROOT / "docs" / "hooks.py")
+    hooks = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(hooks)
+    site, report = tmp_path / "site", tmp_path / "reports"
+    config = SimpleNamespace(docs_dir=str(tmp_path / "docs"), site_dir=str(site))
+    hooks.on_post_build(config)
+    assert not site.exists()
+    (report / "pages").mkdir(parents=True)
+    (report / "table.csv").write_text("a,b")
+    (report / "index.html").write_text('<a href="pages/one.html#x">1</a><a href="table.csv">2</a>')
+    (report / "pages" / "one.html").write_text('<a href="../index.html">0</a><a href="#x">x</a>')
+    hooks.on_post_build(config)
+    pages = sorted((site / "example").rglob("*.*"))
+    assert [page.name for page in pages] == ["index.html", "one.html"]
+    assert broken_links(site / "example", pages) == ["index.html: pages/one.html#x"]  # no such id
+    assert 'href="table.csv"' not in pages[0].read_text()
+    (report / "large.png").write_bytes(bytes(hooks.MOST_BYTES))
+    with pytest.raises(PluginError, match=r"6\.0 MB"):
+        hooks.on_post_build(config)
