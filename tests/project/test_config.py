@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Iterator
 from datetime import date
 from itertools import pairwise
 from pathlib import Path
@@ -15,6 +16,7 @@ import yaml
 from mispair import config
 from mispair.core.commands import step_module, step_names
 from mispair.core.files import UserError
+from mispair.core.settings import Settings, command_line
 
 REPOSITORY = Path(__file__).parents[2]
 CONFIGS = [REPOSITORY / "config.yaml", *sorted((REPOSITORY / "config").glob("*.yaml"))]
@@ -270,3 +272,45 @@ def test_a_mistake_names_the_source_that_has_it(
     sources = config.locate(content, {Path("mine.yaml"): mine}, command_line)
     with pytest.raises(UserError, match=f"^{source} has 1 mistake"):
         config.validate(content, sources)
+
+
+def _settings(model: Settings, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
+    for key in type(model).model_fields:
+        value = getattr(model, key)
+        if isinstance(value, Settings):
+            yield from _settings(value, (*path, key))
+        else:
+            yield (*path, key), value
+
+
+def _spellings(value: Any) -> list[Any]:
+    """Return other ways to write a number, or a list of numbers, in YAML."""
+    if isinstance(value, bool):
+        return [value]
+    if isinstance(value, int):
+        return [value, float(value), str(value)]
+    if isinstance(value, float):
+        whole = [int(value)] if value == int(value) else []
+        return [value, repr(value), f"{value:.17e}", *whole]
+    if isinstance(value, list | tuple) and all(isinstance(one, int | float) for one in value):
+        return [[*spelling] for spelling in zip(*map(_spellings, value), strict=False)]
+    return [value] if isinstance(value, str | None) else []
+
+
+def test_equal_values_are_equal_settings_however_they_are_written() -> None:
+    """So `200.0` for 200, `0.001` for 1e-3, and a default that is written out rerun nothing."""
+    default = config.Config()
+    tried = 0
+    for path, value in _settings(default):
+        section = default if len(path) == 1 else getattr(default, path[0])
+        for spelling in _spellings(value):
+            content: Any = spelling
+            for key in reversed(path):
+                content = {key: content}
+            given = config.validate(content, "x")
+            written = given if len(path) == 1 else getattr(given, path[0])
+            assert given == default, (path, spelling)
+            if isinstance(section, Settings):
+                assert command_line(written) == command_line(section), (path, spelling)
+            tried += 1
+    assert tried > 500

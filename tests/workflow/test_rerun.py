@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from mispair.core import copied
 from tests.workflow.conftest import ONE_ARM, REPOSITORY, Checkout, counts, new_checkout
 
 SCHEMES = yaml.safe_load((REPOSITORY / "config/smoke.yaml").read_text())["corrupt_captions"][
@@ -51,6 +52,26 @@ def messages(run: Checkout, beginning: str) -> list[str]:
 
 def test_a_second_run_does_nothing(run: Checkout) -> None:
     assert "Nothing to be done" in run.snakemake()
+
+
+def test_the_record_of_a_run_as_its_configuration_does_nothing(run: Checkout) -> None:
+    assert run.planned("--configfile", "reports/run.json") == {}
+
+
+def test_a_copy_with_new_times_reruns_what_has_other_bytes(run: Checkout, tmp_path: Path) -> None:
+    copy = Checkout(tmp_path / "copy")
+    shutil.copytree(run.folder, copy.folder, copy_function=shutil.copyfile, symlinks=True)
+    files = [path for path in (copy.folder / "results").rglob("*") if path.is_file()]
+    for age, path in enumerate(sorted(files, key=lambda path: path.stat().st_mtime_ns)):
+        os.utime(path, (1_000_000_000 - age, 1_000_000_000 - age))  # results before what they read
+    little = ("--max-checksum-file-size", "1000")  # as if all results were large
+    assert "Nothing to be done" in copy.snakemake("--dry-run", *little)
+    index = next((copy.folder / "results/pairs").glob("*/index/0000.parquet"))
+    index.write_bytes(index.read_bytes() + b" ")
+    (copy.folder / copied.PLACE).unlink()
+    planned = copy.planned(*little)
+    assert {"list_files", "gather_index", "write_report"} <= planned.keys()
+    assert "simulate" not in planned
 
 
 def test_a_moved_or_freshly_touched_checkout_does_nothing(run: Checkout, tmp_path: Path) -> None:

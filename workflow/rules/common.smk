@@ -18,6 +18,7 @@ from mispair.dag import SCENES_OF_TOWERS, SHOWN_GROUPS, Dag, use_this_python
 from mispair.evaluation.dag import FEATURES, making
 from mispair.input_checks import refuse_missing_programs, refuse_unusable, warn_of_missing_programs
 from mispair.towers.dag import CONVERTED_TOWERS, TOWERS_OF_SEED, TRAINED_TOWERS
+from mispair.core.copied import restore_times
 from mispair.core.files import UserError, refuse_full_or_read_only
 from mispair.core.provenance import MADE, code_version
 from mispair.planning import user_files
@@ -50,6 +51,10 @@ if set(WORKFLOW) & {"{", "}"}:
 try:
     if workflow.is_main_process:
         refuse_full_or_read_only(".snakemake")  # even a dry run writes there
+        if copied := restore_times():
+            logger.info(
+                f"results: this folder is new, so the times of {copied} files follow their bytes"
+            )
     given = {path: load_configfile(path) for path in workflow.config_settings.configfiles}
     look_beside(given)
     dag = Dag(config, locate(config, given, workflow.config_settings.config))

@@ -19,7 +19,10 @@ NONE = "none"
 class Settings(BaseModel):
     """Base of all settings: unknown keys, booleans for numbers and repeated sweep values fail."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+    # A default has the form of a written value: 200.0 where the setting is a float.
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, allow_inf_nan=False, validate_default=True
+    )
 
     @model_validator(mode="before")
     @classmethod
