@@ -59,7 +59,7 @@ def test_the_record_of_a_run_as_its_configuration_does_nothing(run: Checkout) ->
 
 
 def test_a_copy_with_new_times_reruns_what_has_other_bytes(run: Checkout, tmp_path: Path) -> None:
-    copy = Checkout(tmp_path / "copy")
+    copy = Checkout(tmp_path / "elsewhere")
     shutil.copytree(run.folder, copy.folder, copy_function=shutil.copyfile, symlinks=True)
     files = [path for path in (copy.folder / "results").rglob("*") if path.is_file()]
     for age, path in enumerate(sorted(files, key=lambda path: path.stat().st_mtime_ns)):
