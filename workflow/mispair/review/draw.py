@@ -2,12 +2,25 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
+from mispair.core import files
+from mispair.core.files import UserError
+from mispair.pairs.captions.caption_texts import CaptionedPairs
 from mispair.pairs.corruption.draws import streams, uniforms
+from mispair.pairs.index.books import read_columns
+from mispair.pairs.index.identities import hexadecimal, identities
+
+DESIGN = "design"
+"""Metadata of a sample: corpus, size, seed, strata and digest, as JSON."""
 
 STRATA = 8
 """Strata of the probability of a wrong caption."""
@@ -121,3 +134,51 @@ def draw(
     sample.insert(3, "order", np.arange(len(sample)))
     counts = [{"pairs": int(a), "drawn": int(b)} for a, b in zip(pairs, drawn, strict=True)]
     return sample, counts
+
+
+# The files that a sample is drawn from, and its own.
+
+
+def probabilities(audit: Path | None, pairs: CaptionedPairs) -> np.ndarray:
+    """Return the probability that the caption of each of n pairs is wrong, (n,); NaN without one.
+
+    `audit` is a table of ``key``, ``caption_id`` and ``probability``, sorted by key, with every
+    caption of every picture.
+    """
+    if audit is None:
+        return np.full(len(pairs.caption_ids), np.nan)
+    table, _ = read_columns(audit, ["key", "caption_id", "probability"])
+    keys = table["key"].combine_chunks()
+    begins = pc.not_equal(keys[1:], keys[:-1]).to_numpy(zero_copy_only=False).astype(bool)
+    picture = np.concatenate([[0], np.cumsum(begins)])
+    drawn = identities(table["caption_id"]) == pairs.caption_ids[picture]
+    found = np.full(len(pairs.caption_ids), np.nan)
+    found[picture[drawn]] = table["probability"].to_numpy()[drawn].astype(float)
+    return found
+
+
+def texts(captions: Sequence[Path], caption_ids: np.ndarray) -> list[str]:
+    """Return the texts of captions; only their rows of the tables are read."""
+    ids = hexadecimal(caption_ids).to_pylist()
+    found: dict[str, str] = {}
+    for path in captions:
+        table = pq.read_table(path, filters=[("caption_id", "in", ids)])
+        found |= zip(table["caption_id"].to_pylist(), table["caption"].to_pylist(), strict=True)
+    return [found[name] for name in ids]
+
+
+def read_kept(path: Path) -> tuple[pd.DataFrame, dict[str, Any]]:
+    """Return the sample and the design of a file that `draw_review` wrote.
+
+    Raises
+    ------
+    UserError
+        If the file is none.
+    """
+    table, metadata = files.read_parquet(path)
+    if DESIGN not in metadata or not {"key", "stratum", "order", "share"} <= {*table.columns}:
+        raise UserError(
+            f"draw_review.kept: {path} is no sample of mispair. Give a copy of "
+            "results/review/CORPUS/TOWERS/sample.parquet."
+        )
+    return table, json.loads(metadata[DESIGN])

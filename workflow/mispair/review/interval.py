@@ -49,8 +49,8 @@ def interval(pairs: ArrayLike, labelled: ArrayLike, wrong: ArrayLike, z: float =
 
     with λ > 0 below the estimate and λ < 0 above it. m_h = n_h (N_h - 1) / (N_h - n_h) is the
     effective number, which corrects for the finite stratum. Each end is found by `HALVINGS`
-    halvings of log |λ| between `LOWEST` and `HIGHEST`. With one stratum, or equal shares of all strata
-    sampled, this is Wilson's interval of all labels; it does not vanish where no label is wrong.
+    halvings of log |λ| between `LOWEST` and `HIGHEST`. With one stratum, or the same part of each
+    stratum sampled, this is Wilson's interval of all labels; it has a width where none is wrong.
 
     A stratum without a label counts as all right in the lower limit and as all wrong in the upper
     one; the estimate is that of the other strata.
