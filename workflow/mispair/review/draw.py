@@ -22,11 +22,11 @@ from mispair.pairs.index.identities import hexadecimal, identities
 DESIGN = "design"
 """Metadata of a sample: corpus, size, seed, strata and digest, as JSON."""
 
-STRATA = 8
+STRATA = 10
 """Strata of the probability of a wrong caption."""
 FLOOR = 4
 """Pairs that are drawn of each stratum first."""
-PROPORTIONAL = 0.8
+PROPORTIONAL = 0.85
 """Part of the sample that is spread by the size of the strata; the rest by their spread, too.
 
 `STRATA`, `FLOOR` and `PROPORTIONAL` were chosen by simulation (``python -m bench.review``): with

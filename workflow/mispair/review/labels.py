@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-
-import pandas as pd
+from typing import TYPE_CHECKING
 
 from mispair.core.files import UserError
 from mispair.pairs.captions.user_files import as_in_corpus, lines_of_text
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 RIGHT, WRONG, UNSURE = "right", "wrong", "unsure"
 LABELS = (RIGHT, WRONG, UNSURE)
@@ -33,8 +35,8 @@ def has_labels(path: Path) -> bool:
 
 def read_labels(
     path: Path, setting: str = SETTING, allowed: Sequence[str] = LABELS
-) -> pd.DataFrame:
-    """Return ``key``, ``label`` and ``how`` of each label of a file, in its order.
+) -> dict[str, tuple[str, str]]:
+    """Return label and ``how`` of each key of a file, in its order.
 
     The file is CSV with these columns, ``how`` being optional and then "". A spreadsheet may have
     saved it: with semicolons or tabs, marks of the encoding, upper case, quotation marks, empty
@@ -98,12 +100,11 @@ def read_labels(
                 f"{found[key][0]} and {label} in line {number}. Delete one of the two lines."
             )
         found.setdefault(key, (number, label, how))
-    table = [(key, label, how) for key, (_, label, how) in found.items()]
-    if not table:
+    if not found:
         raise UserError(
             f"{setting}: {path} has no label. Open reports/review.html, label pairs and save them."
         )
-    return pd.DataFrame(table, columns=[*COLUMNS])
+    return {key: (label, how) for key, (_, label, how) in found.items()}
 
 
 def _delimiter(first: str) -> str:
@@ -114,7 +115,9 @@ def _names(first: str, delimiter: str) -> list[str]:
     return [name.strip().lower() for name in next(csv.reader([first], delimiter=delimiter), [])]
 
 
-def of_sample(labels: pd.DataFrame, sample: pd.DataFrame) -> tuple[pd.DataFrame, dict[str, int]]:
+def of_sample(
+    labels: Mapping[str, tuple[str, str]], sample: pd.DataFrame
+) -> tuple[pd.DataFrame, dict[str, int]]:
     """Return the sample with a column ``label``, and counts of what enters no estimate.
 
     Within a stratum the labelled pairs are those up to the last one that was labelled as drawn, in
@@ -123,7 +126,7 @@ def of_sample(labels: pd.DataFrame, sample: pd.DataFrame) -> tuple[pd.DataFrame,
 
     Parameters
     ----------
-    labels : DataFrame
+    labels : mapping
         From `read_labels`. Without ``how``, a key of the sample was drawn, and another one chosen.
     sample : DataFrame
         ``key``, ``stratum`` and ``order``.
@@ -136,20 +139,21 @@ def of_sample(labels: pd.DataFrame, sample: pd.DataFrame) -> tuple[pd.DataFrame,
         Labels that were ``chosen``, keys of drawn labels ``not_drawn`` (of another sample), and
         pairs that were ``skipped``.
     """
-    known_as = as_in_corpus(labels["key"], sample["key"])
-    given = labels.assign(key=[known_as.get(key, key) for key in labels["key"]])
-    given = given.drop_duplicates("key").set_index("key")
+    known_as = as_in_corpus(labels, sample["key"])
+    given = {known_as.get(key, key): answer for key, answer in labels.items()}
     sample = sample.sort_values("order", ignore_index=True)
-    label = sample["key"].map(given["label"]).fillna("").astype(str)
-    how = sample["key"].map(given["how"]).fillna("").astype(str)
+    answers = [given.get(key, ("", "")) for key in sample["key"]]
+    label, how = (sample["key"].copy() for _ in range(2))
+    label[:], how[:] = [answer[0] for answer in answers], [answer[1] for answer in answers]
     drawn = (label != "") & (how != CHOSEN)
     last = sample["order"].where(drawn, -1).groupby(sample["stratum"]).transform("max")
     shown = sample["order"] <= last
     skipped = shown & (label == "")
-    within = given.index.isin(sample["key"])
+    drawn_keys = {*sample["key"]}
+    of_others = [of for key, (_, of) in given.items() if key not in drawn_keys]
     counts = {
-        "chosen": int((~within & (given["how"] != DRAWN)).sum() + ((label != "") & ~shown).sum()),
-        "not_drawn": int((~within & (given["how"] == DRAWN)).sum()),
+        "chosen": len(of_others) - of_others.count(DRAWN) + int(((label != "") & ~shown).sum()),
+        "not_drawn": of_others.count(DRAWN),
         "skipped": int(skipped.sum()),
     }
     return sample.assign(label=label.where(shown, "").mask(skipped, UNSURE)), counts

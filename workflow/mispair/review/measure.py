@@ -21,6 +21,9 @@ FOLDS = 5
 PRIOR = 1.0
 """Weight, in labels, of the probabilities as they are, where labels recalibrate them."""
 
+LEAST_LEFT_OUT = 5
+"""Labels of pairs beyond a cut that is recommended, at least."""
+
 LEAST_CERTAIN = 1e-4
 """Probabilities are at least this far from 0 and 1 before their logarithm is taken."""
 
@@ -214,15 +217,15 @@ def cut_rows(
     found = _at(sample, strata, cut)
     n = int((sample["label"] != "").sum())
     rows = [_row(f"checked_{name}", share, n, at=cut) for name, share in found.items()]
-    tried = (round(0.01 * step, 2) for step in range(1, 100))
-    best = next((at for at in tried if _precision(sample, strata, at) >= precision), None)
-    wanted = [{"metric": "checked_cut", "at": precision, "value": best}]
-    return [*rows, *(wanted if best is not None else [])]
-
-
-def _precision(sample: pd.DataFrame, strata: Sequence[Mapping[str, int]], cut: float) -> float:
-    found = _at(sample, strata, cut)
-    return found["precision"].estimate if "precision" in found else math.nan
+    pairs, counts = counted(sample, strata)
+    each = (pairs / np.maximum(counts.sum(axis=1), 1))[sample["stratum"]]
+    weight = np.where(sample["label"] != "", each, 0.0)
+    chance, wrong = sample["probability"].to_numpy(float), sample["label"].to_numpy() == WRONG
+    for at in (round(0.01 * step, 2) for step in range(1, 100)):
+        out = weight * (chance >= at)
+        if np.count_nonzero(out) >= LEAST_LEFT_OUT and out @ wrong >= precision * out.sum():
+            return [*rows, {"metric": "checked_cut", "at": precision, "value": at}]
+    return rows
 
 
 def _at(sample: pd.DataFrame, strata: Sequence[Mapping[str, int]], cut: float) -> dict[str, Share]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-import numpy as np
 import pandas as pd
 
 from mispair.pairs.captions.caption_texts import read_pictured_features
@@ -14,7 +13,7 @@ from mispair.pairs.scenes.scene_captions import codes
 from mispair.review.labels import DRAWN, RIGHT, WRONG
 
 
-def by_truth(sample: pd.DataFrame, truth: Sequence[Path]) -> pd.DataFrame:
+def by_truth(sample: pd.DataFrame, truth: Sequence[Path]) -> dict[str, tuple[str, str]]:
     """Return labels that the known features of generated pictures give, for a demonstration.
 
     A caption is right that names something, and nothing that the picture lacks.
@@ -22,6 +21,7 @@ def by_truth(sample: pd.DataFrame, truth: Sequence[Path]) -> pd.DataFrame:
     pictured = read_pictured_features(truth)
     shown, named = codes([pictured[key] for key in sample["key"]]), named_codes(sample["caption"])
     right = named.any(axis=1) & ~(named & ~shown).any(axis=1)
-    return pd.DataFrame(
-        {"key": sample["key"], "label": np.where(right, RIGHT, WRONG), "how": DRAWN}
-    )
+    return {
+        key: (RIGHT if fits else WRONG, DRAWN)
+        for key, fits in zip(sample["key"], right, strict=True)
+    }

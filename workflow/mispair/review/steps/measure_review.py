@@ -61,7 +61,10 @@ def run(
             "sample.parquet (draw_review.kept).", counts["not_drawn"], reviewed[0],
         )  # fmt: skip
     if number < FEW:
-        log.warning("reviewed: %d labels of the sample are few: label %d at least.", number, FEW)
+        log.warning(
+            "reviewed: %d labels are of pairs of %s, which are few. Label %d of them at least.",
+            number, sample, FEW,
+        )  # fmt: skip
     table = pd.DataFrame({"key": [], "caption_id": [], "probability": []})
     if number:
         rows += measure.share_rows(labelled, strata)
