@@ -49,7 +49,7 @@ def test_limits_are_those_of_the_score_test() -> None:
 
 
 def test_all_pairs_labelled_leave_no_doubt() -> None:
-    assert interval([30, 50], [30, 50], [3, 4]) == pytest.approx((7 / 80,) * 3)
+    assert interval([30, 50], [30, 50], [3, 4]) == pytest.approx((7 / 80,) * 3, abs=1e-6)
 
 
 def test_a_stratum_without_labels_counts_both_ways() -> None:

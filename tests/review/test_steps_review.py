@@ -162,6 +162,77 @@ def test_the_truth_of_scenes_plays_the_person(tmp_path: Path) -> None:
     assert answers == {"a": "right", "b": "wrong", "c": "wrong"}
 
 
+def test_labels_of_replaced_captions(tmp_path: Path) -> None:
+    n = 300
+    old, new = ([f"{kind} {number}" for number in range(n)] for kind in ("old", "new"))
+    ids = {name: [caption_id(text) for text in of] for name, of in (("old", old), ("new", new))}
+    keys = [f"{number:03d}" for number in range(n)]
+    texts = pd.DataFrame({"caption_id": ids["old"] + ids["new"], "caption": old + new})
+    files.write_parquet(tmp_path / "texts.parquet", texts)
+    before = pd.DataFrame({"key": keys, "caption_id": ids["old"]})
+    files.write_parquet(tmp_path / "before.parquet", before)
+    given = [ids["new" if number % 2 else "old"][number] for number in range(n)]
+    kept = np.arange(n) % 10 != 1
+    after = pd.DataFrame({"key": keys, "caption_id": given, "kept": kept})
+    files.write_parquet(tmp_path / "after.parquet", after)
+
+    def draw_replaced(size: int) -> pd.DataFrame:
+        assert cli.main([
+            "draw-replaced", "--pairing", f"{tmp_path}/before.parquet", "--repaired",
+            f"{tmp_path}/after.parquet", "--captions", f"{tmp_path}/texts.parquet", "--sample",
+            f"{tmp_path}/replaced.parquet", "--size", str(size),
+        ]) == 0  # fmt: skip
+        return pd.read_parquet(tmp_path / "replaced.parquet")
+
+    small, sample = draw_replaced(20), draw_replaced(60)
+    assert small["key"].tolist() == sample["key"].tolist()[:20]
+    assert sample["order"].tolist() == [*range(60)]
+    for row in sample.itertuples():
+        assert (row.old, row.new) == (f"old {int(row.key)}", f"new {int(row.key)}")
+        assert int(row.key) % 2 == 1
+        assert kept[int(row.key)]
+    answers = ["new"] * 25 + ["old"] * 5 + ["both", "", "neither", "new"]
+    lines = [f"{key},{answer}" for key, answer in zip(sample["key"], answers, strict=False)]
+    (tmp_path / "repairs.csv").write_text("\n".join(["key,label", *lines]))
+    assert cli.main([
+        "measure-replaced", "--sample", f"{tmp_path}/replaced.parquet", "--reviewed",
+        f"{tmp_path}/repairs.csv", "--replaced", f"{tmp_path}/replaced.json",
+    ]) == 0  # fmt: skip
+    rows, provenance = metrics.read_metrics(tmp_path / "replaced.json")
+    found = {row["metric"]: row for row in rows}
+    assert provenance["replaced"] == 120
+    assert found["compared_labels"]["value"] == 33
+    assert found["compared_improved"]["value"] == pytest.approx(26 / 34)
+    assert found["compared_harmed"]["value"] == pytest.approx(5 / 34)
+    assert found["compared_harmed"]["low"] < 5 / 34 < found["compared_harmed"]["high"] < 0.3
+
+
+@pytest.mark.parametrize("listed", [False, True])
+def test_labels_correct_the_trusted_pairs(tmp_path: Path, listed: bool) -> None:
+    keys = [f"{number:03d}" for number in range(100)]
+    ids = [caption_id(key) for key in keys]
+    files.write_parquet(
+        tmp_path / "pairing.parquet", pd.DataFrame({"key": keys, "caption_id": ids})
+    )
+    files.write_parquet(
+        tmp_path / "texts.parquet", pd.DataFrame({"caption_id": ids, "caption": keys})
+    )
+    (tmp_path / "trusted.txt").write_text("\n".join(keys[:50]))
+    answers = ["wrong"] * 60 + ["right"] * 20 + ["unsure"] * 20
+    lines = [f"{key},{answer}" for key, answer in zip(keys, answers, strict=True)]
+    (tmp_path / "review.csv").write_text("\n".join(["key,label", *lines]))
+    given = [f"{tmp_path}/trusted.txt"] if listed else []
+    assert cli.main([
+        "trust-pairs", "--pairing", f"{tmp_path}/pairing.parquet", "--draw", "0", "--captions",
+        f"{tmp_path}/texts.parquet", "--trusted-keys", *given, "--reviewed",
+        f"{tmp_path}/review.csv", "--trusted", f"{tmp_path}/out.parquet", "--share", "0.5",
+    ]) == 0  # fmt: skip
+    trusted = set(pd.read_parquet(tmp_path / "out.parquet")["key"])
+    assert not trusted & set(keys[:60])
+    assert trusted >= set(keys[60:80])
+    assert len(trusted) == 20 or not listed
+
+
 def test_the_design_is_also_in_the_sample(made: Files, tmp_path: Path) -> None:
     _, strata = draw(made, tmp_path)
     _, metadata = files.read_parquet(tmp_path / "sample.parquet")

@@ -139,6 +139,12 @@ class _General(BaseModel):
         "columns key and label (right, wrong or unsure), as reports/review.html saves it. Those of "
         "the random sample measure the share of wrong captions, whatever the kind of error.",
     )
+    reviewed_repairs: Annotated[str | None, Located()] = Field(
+        None,
+        description="Labels of replaced captions that a person compared with the new ones, for the "
+        "study repair: CSV with the columns key and label (old, new, both or neither: what fits). "
+        "They measure what the repair improved and harmed.",
+    )
     groups: Annotated[str | None, Located()] = Field(
         None,
         description="Groups of pairs, for the study audit: CSV or Parquet with a column key and "

@@ -162,7 +162,7 @@ class Dag:
             self._refuse_towers_of_this_corpus()
         self._refuse_seen_pairs()
         if self.encodes:
-            for key in ("trusted", "reviewed", "caption_keys", "groups"):
+            for key in ("trusted", "reviewed", "reviewed_repairs", "caption_keys", "groups"):
                 self.user_file(key)  # raises before any job if the file is missing
             review.kept(self)
             self.caption_tables()

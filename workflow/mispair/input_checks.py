@@ -20,7 +20,7 @@ from mispair.pairs.captions.user_files import (
     refuse_unknown,
     refuse_unlike,
 )
-from mispair.review.labels import read_labels
+from mispair.review.labels import OF_REPAIRS, read_labels
 
 if TYPE_CHECKING:
     from mispair.dag import Dag
@@ -61,6 +61,11 @@ def refuse_unusable(dag: Dag) -> None:
         labelled = read_labels(path)
         refuse_unlike("reviewed", path, [*labelled], examples)
         _refuse_unknown("reviewed", path, {*labelled}, dag.own_keys())
+    for path in map(Path, dag.user_file("reviewed_repairs")):
+        compared = read_labels(path, "reviewed_repairs", OF_REPAIRS)
+        refuse_unlike("reviewed_repairs", path, [*compared], examples)
+        if dag.runs("repair"):
+            _ = dag.repair.compared  # raises if no rule replaces captions
     _refuse_caption_tables(dag, examples)
 
 

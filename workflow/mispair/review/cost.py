@@ -13,6 +13,11 @@ def draw_review(settings: Any, job: Any, sizes: Sizes) -> Work:
     return Work(pairs, pairs)
 
 
+def draw_replaced(settings: Any, job: Any, sizes: Sizes) -> Work:
+    pairs = {"pairs": sizes.rows(job.pairing)}
+    return Work(pairs, pairs)
+
+
 def measure_review(settings: Any, job: Any, sizes: Sizes) -> Work:
     pairs = {"pairs": sizes.rows(job.audit[0]) if job.audit else 0}
     return Work(pairs, pairs, pairs)

@@ -8,6 +8,7 @@ from typing import Any
 from mispair.core.files import UserError
 
 REVIEW = "results/review/{corpus}/{towers}"
+REPLACED = f"{REVIEW}/replaced.json"
 
 
 def files(dag: Any) -> list[str]:

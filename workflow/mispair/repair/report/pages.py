@@ -28,7 +28,15 @@ from mispair.repair.report.study import LEARNED, LEDGER
 from mispair.report import texts
 from mispair.report.notes import Note
 from mispair.report.pages.study_pages import Pages
-from mispair.report.table import Table, effect_cell, mean_and_spread, or_dash, whole
+from mispair.report.table import (
+    Number,
+    Table,
+    between,
+    effect_cell,
+    mean_and_spread,
+    or_dash,
+    whole,
+)
 from mispair.report.tables import Tables, where
 
 UNCHANGED = ("raw", "oracle")
@@ -58,6 +66,7 @@ def _tables(tables: Tables, confidence: float) -> list[Table]:
         *(_arms(tables, ARMS, rate, confidence, OF_ARMS) for rate in rates_of(tables)),
         *(_ledger(tables.repairs, rate) for rate in rates_of(tables)),
         *_examples(tables.repair_examples),
+        *_compared(tables.repairs_compared),
         *(_arms(tables, TOWERS, rate, confidence, LEARNED) for rate in rates_of(tables, TOWERS)),
     ]
 
@@ -126,6 +135,27 @@ def _examples(table: pd.DataFrame) -> list[Table]:
             texts.text(Note("repair", "table_examples")), section=LEDGER,
         )
     ]  # fmt: skip
+
+
+ANSWERS = {
+    "compared_improved": "improved: the new caption alone fits",
+    "compared_harmed": "harmed: the old caption alone fits",
+    "compared_both_fit": "both fit",
+    "compared_neither_fits": "neither fits",
+}
+
+
+def _compared(table: pd.DataFrame) -> list[Table]:
+    """Return what a person found of replaced captions; none without labels."""
+    shown = table[table["metric"].isin(ANSWERS)].dropna(subset="value").set_index("metric")
+    rows = tuple(
+        (label, Number(shown.at[metric, "value"], texts.percent),
+         between(shown.at[metric, "low"], shown.at[metric, "high"]))
+        for metric, label in ANSWERS.items() if metric in shown.index
+    )  # fmt: skip
+    heads = "captions that were replaced", "share", "95 % interval"
+    remark = texts.text(Note("repair", "table_compared", n=float(shown["n"].max()))) if rows else ""
+    return [Table("Replaced captions, by eye", heads, rows, remark, section=LEDGER)] if rows else []
 
 
 def _ran(tables: Tables) -> list[Note]:
