@@ -66,7 +66,9 @@ rule measure_review:
 def of_compared(files):
     """Return a function that names files of the repaired pairs that are compared."""
     return alone(
-        lambda wildcards: files(Wildcards(fromdict={**dict(wildcards.items()), **dag.repair.compared}))
+        lambda wildcards: files(
+            Wildcards(fromdict={**dict(wildcards.items()), **dag.repair.compared})
+        )
     )
 
 
