@@ -81,7 +81,7 @@ def draws(
         yield from zip(*interval(pairs, drawn, found), strict=True)
 
 
-def cell(case: str, share: float, number: int = 400, auroc: float = 0.95) -> Cell:
+def cell(case: str, share: float, number: int = 2000, auroc: float = 0.95) -> Cell:
     """Return coverage, width and error of a situation and a share."""
     found = np.array([*draws(case, share, auroc, number)])
     covered = (found[:, 1] <= share + 1e-9) & (found[:, 2] >= share - 1e-9)

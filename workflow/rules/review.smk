@@ -1,7 +1,5 @@
 # Checked by eye: a random sample of pairs for a person, and what the labels measure. No label is an
 # input of the draw or of the audit, whose probabilities are its strata.
-from snakemake.io import Wildcards
-
 from mispair.audit.dag import AUDIT, texts
 from mispair.repair.dag import OF_RATE
 from mispair.review import dag as review
@@ -67,7 +65,7 @@ def of_compared(files):
     """Return a function that names files of the repaired pairs that are compared."""
     return alone(
         lambda wildcards: files(
-            Wildcards(fromdict={**dict(wildcards.items()), **dag.repair.compared})
+            type(wildcards)(fromdict={**dict(wildcards.items()), **dag.repair.compared})
         )
     )
 
