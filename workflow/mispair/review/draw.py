@@ -125,7 +125,7 @@ def draw(
     sample = pd.DataFrame(
         {
             "row": rows,
-            "key": [keys[row] for row in rows],
+            "key": [keys[row] for row in rows.tolist()],
             "stratum": stratum,
             "probability": probability[rows],
             "share": drawn[stratum] / pairs[stratum],

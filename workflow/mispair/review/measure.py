@@ -86,7 +86,7 @@ def effective(weights: np.ndarray) -> float:
 def further_labels(
     sample: pd.DataFrame, strata: Sequence[Mapping[str, int]], half_width: float
 ) -> int | None:
-    """Return how many more labels an interval of ± `half_width` needs; None if no number reaches it.
+    """Return how many more labels an interval of ± `half_width` needs; None if none suffice.
 
     Labels of all strata are multiplied by one factor, with the shares that were found, up to all
     pairs.

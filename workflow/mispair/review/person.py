@@ -19,7 +19,10 @@ def by_truth(sample: pd.DataFrame, truth: Sequence[Path]) -> dict[str, tuple[str
     A caption is right that names something, and nothing that the picture lacks.
     """
     pictured = read_pictured_features(truth)
-    shown, named = codes([pictured[key] for key in sample["key"]]), named_codes(sample["caption"])
+    shown, named = (
+        codes([pictured[key] for key in sample["key"]]),
+        named_codes(sample["caption"].tolist()),
+    )
     right = named.any(axis=1) & ~(named & ~shown).any(axis=1)
     return {
         key: (RIGHT if fits else WRONG, DRAWN)

@@ -37,7 +37,7 @@ from mispair.report.table import (
     or_dash,
     whole,
 )
-from mispair.report.tables import Tables, where
+from mispair.report.tables import Tables, records, where
 
 UNCHANGED = ("raw", "oracle")
 """Rules that change no caption."""
@@ -147,15 +147,17 @@ ANSWERS = {
 
 def _compared(table: pd.DataFrame) -> list[Table]:
     """Return what a person found of replaced captions; none without labels."""
-    shown = table[table["metric"].isin(ANSWERS)].dropna(subset="value").set_index("metric")
+    shown = records(table[table["metric"].isin(ANSWERS)].dropna(subset="value"))
+    if not shown:
+        return []
     rows = tuple(
-        (label, Number(shown.at[metric, "value"], texts.percent),
-         between(shown.at[metric, "low"], shown.at[metric, "high"]))
-        for metric, label in ANSWERS.items() if metric in shown.index
+        (ANSWERS[row["metric"]], Number(row["value"], texts.percent),
+         between(row["low"], row["high"]))
+        for row in shown
     )  # fmt: skip
     heads = "captions that were replaced", "share", "95 % interval"
-    remark = texts.text(Note("repair", "table_compared", n=float(shown["n"].max()))) if rows else ""
-    return [Table("Replaced captions, by eye", heads, rows, remark, section=LEDGER)] if rows else []
+    remark = texts.text(Note("repair", "table_compared", n=shown[0]["n"]))
+    return [Table("Replaced captions, by eye", heads, rows, remark, section=LEDGER)]
 
 
 def _ran(tables: Tables) -> list[Note]:

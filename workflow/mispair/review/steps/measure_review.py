@@ -36,7 +36,6 @@ def run(
     of select_pairs. `pairs` has ``key``, ``caption_id`` and ``probability``, with no row where
     there are no probabilities or no labels of both kinds.
     """
-    import numpy as np
     import pandas as pd
     import pyarrow.parquet as pq
 
@@ -83,8 +82,6 @@ def run(
     origin = {"person": person, "digest": design["digest"], "seed": design["seed"]}
     files.write_parquet(pairs, table, {key: str(value) for key, value in origin.items()})
     metrics.write_metrics(review, rows, origin)
-    shares = [row for row in rows if row["metric"] == "checked_share"]
-    log.info("%d labels%s", number, "".join(
-        f"; wrong: {row['value']:.4f} ({row['low']:.4f} to {row['high']:.4f})" for row in shares
-        if np.isfinite(row["value"])
-    ))  # fmt: skip
+    shares = [(row["value"], row["low"], row["high"]) for row in rows
+              if row["metric"] == "checked_share"]  # fmt: skip
+    log.info("%d labels, wrong: %s", number, shares)
