@@ -150,6 +150,7 @@ def _compared(table: pd.DataFrame) -> list[Table]:
     shown = records(table[table["metric"].isin(ANSWERS)].dropna(subset="value"))
     if not shown:
         return []
+    shown.sort(key=lambda row: [*ANSWERS].index(row["metric"]))
     rows = tuple(
         (ANSWERS[row["metric"]], Number(row["value"], texts.percent),
          between(row["low"], row["high"]))
