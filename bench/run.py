@@ -30,6 +30,7 @@ from bench import (  # noqa: E402
     finetuning,
     page,
     pruning,
+    review,
     silhouette,
     similar_captions,
     simulation,
@@ -41,6 +42,7 @@ from bench.readme import filled  # noqa: E402
 
 BENCHES = {
     "audit": audit.measure,
+    "review": review.measure,
     "finetuning": finetuning.measure,
     "simulation": simulation.measure,
     "cpu_types": cpu_types.measure,

@@ -43,6 +43,10 @@ def test_a_good_configuration_is_checked_silently(folder: Path) -> None:
         ("trusted", "t.csv", "image,ok\n1,1\n", ["no column", "t.csv"]),
         ("trusted", "t.csv", "key\n2\n", ["zeros", "t.csv"]),
         ("trusted", "t.txt", "00000/000000002.jpg\n", ["names of files", "t.txt"]),
+        ("reviewed", "r.csv", "key\n000000002\n", ["'label'", "r.csv"]),
+        ("reviewed", "r.csv", "key;label\n2;right\n", ["zeros", "r.csv"]),
+        ("reviewed", "r.csv", "key,label\na,right\na,wrong\n", ["two labels", "'a'"]),
+        ("reviewed_repairs", "r.csv", "key,label\n000000002,right\n", ["neither", "line 2"]),
         ("captions", "c.csv", "image_id,text\n1,a\n", ["'image_id'", "read_captions.key_column"]),
         ("captions", "c.jsonl", '{"key": "1"}\n', ["no column 'caption'"]),
         ("captions", "c.csv", "key,caption\n2,a text\n", ["captions", "zeros"]),
@@ -66,11 +70,14 @@ def test_unknown_trusted_keys_of_a_small_corpus(folder: Path, unknown: int, refu
     write_tar(folder / "00000.tar", members)
     keys = [f"{number:09d}" for number in range(unknown, 100)] + [f"x{n}" for n in range(unknown)]
     (folder / "t.txt").write_text("\n".join(keys))
+    (folder / "r.csv").write_text("\n".join(["key,label", *(f"{key},right" for key in keys)]))
     if not refused:
-        check(trusted="t.txt")
+        check(trusted="t.txt", reviewed="r.csv")
         return
     with pytest.raises(UserError, match=rf"trusted: t.txt names {unknown} keys of 100"):
         check(trusted="t.txt")
+    with pytest.raises(UserError, match=rf"reviewed: r.csv names {unknown} keys of 100"):
+        check(reviewed="r.csv")
 
 
 def test_keys_in_another_form_of_unicode(folder: Path) -> None:

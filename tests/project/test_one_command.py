@@ -86,6 +86,20 @@ def test_a_verb_writes_valid_settings_and_runs_them(
     assert called[-2:] == ["--dry-run", "--cores=3"]
 
 
+def test_labels_are_added_to_a_run_that_has_results(here: Path, words: list[list[str]]) -> None:
+    """A person labels after the first run; a list of keys alone is one of trusted pairs."""
+    (here / "review.csv").write_text("Key;Label\na;right\n")
+    assert cli.main(["audit", "photos", "--towers", "shipped"]) == 0
+    folder = here / "mispair-photos"
+    (folder / "results").mkdir()
+    assert settings(folder).get("reviewed") is None
+    assert cli.main(["audit", "photos", "--checked", "review.csv"]) == 0
+    content = settings(folder)
+    assert content["reviewed"] == str(here / "review.csv")
+    assert "trusted" not in content
+    assert len(words) == 2
+
+
 def test_the_second_call_continues_with_an_edited_file(here: Path, words: list[list[str]]) -> None:
     assert cli.main(["audit", "photos", "--towers", "shipped"]) == 0
     file = here / "mispair-photos" / SETTINGS

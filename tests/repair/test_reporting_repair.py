@@ -351,3 +351,18 @@ def test_a_captioner_that_was_not_used_is_reported() -> None:
     (note,) = pages.PAGES.limits(made.replace(repairs=table))
     assert note.values == {"captioner": 0.043, "typical": 0.192, "pairs": 30}
     assert "use_if_not_better" in texts.text(note)
+
+
+def test_labels_of_replaced_captions_are_a_table() -> None:
+    rows = [
+        {"metric": "compared_labels", "value": 40, "n": 100},
+        {"metric": "compared_improved", "value": 0.7, "low": 0.55, "high": 0.82, "n": 40},
+        {"metric": "compared_harmed", "value": 0.05, "low": 0.01, "high": 0.16, "n": 40},
+    ]
+    (table,) = pages._compared(tidy("repairs_compared", rows))
+    assert [(row[1].value, row[2].low, row[2].high) for row in table.rows] == [
+        (0.7, 0.55, 0.82), (0.05, 0.01, 0.16)
+    ]  # fmt: skip
+    assert pages._compared(tidy("repairs_compared", [])) == []
+    unanswered = [{"metric": "compared_improved", "value": None, "n": 0}]
+    assert pages._compared(tidy("repairs_compared", unanswered)) == []

@@ -18,6 +18,7 @@ TINY = {
     "calibrate_audit": {"rates": [0.0, 0.3], "pairs": 1000, "trusted": 100},
 }
 FOLDER = Path("results/audit/scenes/scenes-small")
+REVIEW = Path("results/review/scenes/scenes-small")
 REPORT = {
     "draw_suspects": 1, "gather_metrics": 1, "draw_figures": 1, "export_metrics": 1,
     "write_report": 1, "record_run": 1,
@@ -39,10 +40,10 @@ def audited(tmp_path_factory: pytest.TempPathFactory) -> Checkout:
 
 def test_the_page_begins_with_the_answer(audited: Checkout) -> None:
     page = (audited.folder / "reports/pages/audit.html").read_text()
-    assert "of the captions belong to an unrelated picture" in page
+    assert "the truth of the generated pictures plays the person" in page
     assert page.count("data:image/jpeg") >= 12  # the gallery
     front = (audited.folder / "reports/index.html").read_text()
-    assert "of the captions belong to an unrelated picture" in front
+    assert "the truth of the generated pictures plays the person" in front
     for name in ("audit_p_values", "audit_calibration", "audit_reliability"):
         figure = audited.folder / f"reports/figures/audit/{name}.vl.json"
         assert "hole" not in json.loads(figure.read_text())["usermeta"]["mispair"], name
@@ -75,19 +76,56 @@ def test_a_second_run_does_nothing(audited: Checkout) -> None:
 def test_another_cut_selects_again_and_audits_nothing(audited: Checkout) -> None:
     options = configure(audited, select_pairs={"cut": 0.9})
     report = {name: jobs for name, jobs in REPORT.items() if name != "draw_suspects"}
-    assert audited.planned(*options) == {"select_pairs": 1, **report}
+    assert audited.planned(*options) == {"select_pairs": 1, "measure_review": 1, **report}
 
 
 def test_trusted_pairs_rerun_the_audit_alone(audited: Checkout) -> None:
     keys = pd.read_parquet(audited.folder / FOLDER / "audit.parquet")["key"]
     (audited.folder / "trusted.txt").write_text("\n".join(keys[:100]))
     planned = audited.planned(*configure(audited, trusted="trusted.txt"))
-    assert planned == {"audit_pairs": 1, "select_pairs": 1, **REPORT}
+    review = {"draw_review": 1, "measure_review": 1}
+    assert planned == {"audit_pairs": 1, "select_pairs": 1, **review, **REPORT}
 
 
 def test_its_target_makes_its_results_without_a_report(audited: Checkout) -> None:
     options = configure(audited, select_pairs={"cut": 0.9})
-    assert audited.planned("audit", *options) == {"select_pairs": 1, "audit": 1}
+    assert audited.planned("audit", *options) == {
+        "select_pairs": 1, "measure_review": 1, "audit": 1
+    }  # fmt: skip
+
+
+def test_a_person_labels_the_sample(audited: Checkout) -> None:
+    """The truth plays the person; with labels of a person it does not, and nothing else reruns."""
+    folder = audited.folder / REVIEW
+    rows = json.loads((folder / "review.json").read_text())["rows"]
+    found = {row["metric"]: row for row in rows}
+    assert (found["checked_labels"]["value"], found["checked_wrong"]["value"]) == (200, 0)
+    assert found["checked_share"]["low"] == 0
+    assert found["checked_share"]["high"] < 0.03
+    sample = pd.read_parquet(folder / "sample.parquet")
+    assert (
+        sum(of["pairs"] for of in json.loads((folder / "strata.json").read_text())["strata"])
+        == 1200
+    )
+    sample.assign(label="right").to_csv(audited.folder / "review.csv", columns=["key", "label"])
+    report = {name: jobs for name, jobs in REPORT.items() if name != "draw_suspects"}
+    planned = audited.planned(*configure(audited, reviewed="review.csv"))
+    assert planned == {"measure_review": 1, **report}
+
+
+@pytest.mark.parametrize(
+    ("content", "named"),
+    [
+        ("key,label\n000000,right\n000000,wrong\n", "has two labels"),
+        ("key,label\n000000,fine\n", "which takes right, wrong, unsure"),
+    ],
+)
+def test_labels_that_cannot_be_used_stop_before_any_job(
+    audited: Checkout, content: str, named: str
+) -> None:
+    (audited.folder / "labels.csv").write_text(content)
+    options = configure(audited, reviewed="labels.csv")
+    assert named in audited.snakemake("--dry-run", *options, check=False)
 
 
 def test_a_missing_list_of_trusted_pairs_stops_before_any_job(audited: Checkout) -> None:

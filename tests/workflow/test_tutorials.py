@@ -87,11 +87,15 @@ def test_audit_and_repair_find_the_wrong_captions_of_the_tutorial(tmp_path: Path
     checkout = new_checkout(tmp_path / "mispair")
     install(checkout)
     (checkout.folder / "tiny.yaml").write_text(yaml.safe_dump(TINY))
-    assert len(follow("audit-and-repair.md", checkout, SMALLER)) == 6
+    assert len(follow("audit-and-repair.md", checkout, SMALLER)) == 8
     results = checkout.folder / "data/mine/results"
     rows = read_json(results / "audit/mine/scenes-small/audit.json")["rows"]
     rate = next(row for row in rows if row["metric"] == "wrong_captions")
     assert rate["value"] == pytest.approx(0.3, abs=0.05)
+    rows = read_json(results / "review/mine/scenes-small/review.json")["rows"]
+    measured = next(row for row in rows if row["metric"] == "checked_share")
+    assert measured["n"] == 200
+    assert measured["low"] < 0.3 < measured["high"]
     repaired = pd.read_parquet(
         results / "repair/mine/scenes-small/random~0/factor/captions.parquet"
     ).set_index("key")["caption"]

@@ -133,6 +133,18 @@ class _General(BaseModel):
         "column key. With them the judging model may be weak, and captions swapped for similar "
         "ones are counted, too.",
     )
+    reviewed: Annotated[str | None, Located()] = Field(
+        None,
+        description="Labels of pairs that a person checked, for the study audit: CSV with the "
+        "columns key and label (right, wrong or unsure), as reports/review.html saves it. Those of "
+        "the random sample measure the share of wrong captions, whatever the kind of error.",
+    )
+    reviewed_repairs: Annotated[str | None, Located()] = Field(
+        None,
+        description="Labels of replaced captions that a person compared with the new ones, for the "
+        "study repair: CSV with the columns key and label (old, new, both or neither: what fits). "
+        "They measure what the repair improved and harmed.",
+    )
     groups: Annotated[str | None, Located()] = Field(
         None,
         description="Groups of pairs, for the study audit: CSV or Parquet with a column key and "

@@ -37,6 +37,7 @@ from mispair.pretraining.dag import Pretraining
 from mispair.repair import dag as repair
 from mispair.repair.from_scratch import trains_towers
 from mispair.report import studies
+from mispair.review import dag as review
 from mispair.simulation.conditions import conditions
 from mispair.simulation.dag import FIGURE_1, SimulationJob, jobs
 from mispair.stepsize.dag import Stepsize
@@ -161,8 +162,9 @@ class Dag:
             self._refuse_towers_of_this_corpus()
         self._refuse_seen_pairs()
         if self.encodes:
-            for key in ("trusted", "caption_keys", "groups"):
+            for key in ("trusted", "reviewed", "reviewed_repairs", "caption_keys", "groups"):
                 self.user_file(key)  # raises before any job if the file is missing
+            review.kept(self)
             self.caption_tables()
 
     @property

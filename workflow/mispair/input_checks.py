@@ -20,6 +20,7 @@ from mispair.pairs.captions.user_files import (
     refuse_unknown,
     refuse_unlike,
 )
+from mispair.review.labels import OF_REPAIRS, read_labels
 
 if TYPE_CHECKING:
     from mispair.dag import Dag
@@ -55,7 +56,16 @@ def refuse_unusable(dag: Dag) -> None:
     for path in map(Path, dag.user_file("trusted")):
         keys = read_keys(path, "trusted")
         refuse_unlike("trusted", path, keys, examples)
-        _refuse_unknown(path, {*keys}, dag.own_keys())
+        _refuse_unknown("trusted", path, {*keys}, dag.own_keys())
+    for path in map(Path, dag.user_file("reviewed")):
+        labelled = read_labels(path)
+        refuse_unlike("reviewed", path, [*labelled], examples)
+        _refuse_unknown("reviewed", path, {*labelled}, dag.own_keys())
+    for path in map(Path, dag.user_file("reviewed_repairs")):
+        compared = read_labels(path, "reviewed_repairs", OF_REPAIRS)
+        refuse_unlike("reviewed_repairs", path, [*compared], examples)
+        if dag.runs("repair"):
+            _ = dag.repair.compared  # raises if no rule replaces captions
     _refuse_caption_tables(dag, examples)
 
 
@@ -124,12 +134,12 @@ def _refuse_groups(dag: Dag) -> None:
         columns_of(Path(paths[0]), dag.config.select_pairs.group_fields)
 
 
-def _refuse_unknown(path: Path, named: set[str], corpus: set[str] | None) -> None:
-    """Refuse trusted keys that the corpus does not have, as far as its keys are known by now."""
+def _refuse_unknown(setting: str, path: Path, named: set[str], corpus: set[str] | None) -> None:
+    """Refuse keys of a list that the corpus does not have, as far as its keys are known by now."""
     if corpus:
         unknown = sorted(named - corpus)
         meant = as_in_corpus(unknown, corpus)
-        refuse_unknown("trusted", path, len(named), [key for key in unknown if key not in meant])
+        refuse_unknown(setting, path, len(named), [key for key in unknown if key not in meant])
 
 
 def _refuse_caption_tables(dag: Dag, examples: Sequence[str]) -> None:

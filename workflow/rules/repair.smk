@@ -15,6 +15,7 @@ rule trust_pairs:
         pairing=dag.repair.original(),
         captions=dag.repair.corpus_texts(),
         trusted_keys=steady(dag.user_file("trusted")),
+        reviewed=steady(dag.user_file("reviewed")),
         excluded="results/pairs/{corpus}/excluded.parquet",
         rejected="results/pairs/{corpus}/index/rejected.parquet.sha256",
     output:
@@ -27,14 +28,14 @@ rule trust_pairs:
         "../../envs/environment.yaml"
     params:
         *code_version("trust_pairs"),
-        stamps=dag.stamps(dag.user_file("trusted")),
+        stamps=dag.stamps(dag.user_file("trusted"), dag.user_file("reviewed")),
         draw=0,
         flags=literal(dag.flags("trust_pairs")),
     message:
         "Choose the pairs of {wildcards.corpus} whose captions count as right"
     shell:
         "python -m mispair trust-pairs --pairing {input.pairing:q} --draw {params.draw}"
-        " --captions {input.captions:q} --trusted-keys {input.trusted_keys:q}"
+        " --captions {input.captions:q} --trusted-keys {input.trusted_keys:q} --reviewed {input.reviewed:q}"
         " --left-out {input.excluded:q} @{input.rejected:q} --trusted {output.trusted:q} {params.flags} > {log:q} 2>&1"
 
 
@@ -143,6 +144,7 @@ use rule trust_pairs as trust_repaired with:
             f"{repair.FOLDER}/recaption_texts.parquet",
         ],
         trusted_keys=[],
+        reviewed=[],
         excluded="results/pairs/{corpus}/excluded.parquet",
         rejected="results/pairs/{corpus}/index/rejected.parquet.sha256",
     output:

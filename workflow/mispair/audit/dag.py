@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from mispair.core.files import UserError
+from mispair.review import dag as review
 
 AUDIT = "results/audit/{corpus}/{towers}"
 
@@ -26,7 +27,8 @@ def files(dag: Any) -> list[str]:
     if dag.config.select_pairs.false_discovery_rate is not None and not dag.user_file("trusted"):
         raise UserError(RATE_NEEDS_TRUSTED)
     folder = AUDIT.format(corpus=dag.corpus, towers=dag.towers)
-    return [f"{folder}/{name}.json" for name in ("audit", "calibration", "selection")]
+    own = [f"{folder}/{name}.json" for name in ("audit", "calibration", "selection")]
+    return [*own, *review.files(dag)]
 
 
 def texts(dag: Any) -> list[str]:

@@ -13,6 +13,7 @@ from mispair.repair.captioners.functions import refuse_missing_function
 from mispair.repair.captioners.kinds import FUNCTION, GIVEN, TRAINED
 from mispair.repair.from_scratch import of_job
 from mispair.repair.rules import RULES
+from mispair.review.dag import REPLACED
 from mispair.towers.arms import REPAIR, UNTOUCHED, Arm, corruption
 
 FOLDER = "results/repair/{corpus}/{towers}"
@@ -40,6 +41,8 @@ class Repair:
         """Return all files of results, of a corpus that is encoded."""
         self._dag.refuse_unencoded("repair")
         paths = self._of_projections() if "projections" in self._filter.trains else []
+        if self._dag.user_file("reviewed_repairs"):
+            paths.append(REPLACED.format(corpus=self._dag.corpus, towers=self._dag.towers))
         if "towers" in self._filter.trains:
             paths += from_scratch.results(self._dag, self._rates)
         return paths
@@ -124,6 +127,27 @@ class Repair:
         """Return the tables of the texts of the corpus."""
         folder = f"results/pairs/{self._dag.corpus}"
         return [f"{folder}/{part}.parquet" for part in self._dag.caption_parts]
+
+    @property
+    def compared(self) -> dict[str, str]:
+        """Wildcards of the repaired pairs that a person compares with the captions before.
+
+        They are of the first rule that replaces captions, at the smallest rate.
+
+        Raises
+        ------
+        UserError
+            If there is none.
+        """
+        arms = self._arms if "projections" in self._filter.trains else []
+        for arm in arms:
+            if (rule := RULES[rule_of(arm.start)]).replaces and rule.changes:
+                rate = str(arm).rpartition("~")[2]
+                return {"repair": rule_of(arm.start), "scheme": str(arm.scheme), "rate": rate}
+        raise UserError(
+            "reviewed_repairs: no rule of filter_captions.rules replaces captions at the rates of "
+            "this run. Add factor, or leave the key out."
+        )
 
     @property
     def _sees_pictures(self) -> bool:

@@ -31,7 +31,10 @@ def _of_settings(parser: ArgumentParser) -> None:
         "open_clip folder, or `shipped`. Default: ViT-B-32:laion2b_s34b_b79k",
     )
     parser.add_argument(
-        "--checked", metavar="FILE", help="keys of pairs whose captions are known to be right"
+        "--checked",
+        metavar="FILE",
+        help="labels that reports/review.html saved, or keys of pairs "
+        "whose captions are known to be right",
     )
     parser.add_argument(
         "--evaluate", metavar="FOLDER", nargs="+", help="sets in CLIP_benchmark's layout, for "
@@ -207,7 +210,10 @@ def _given(options: Namespace, is_new: bool = True) -> dict[str, Any]:
         given |= _with_captions(given.get("pairs"), options.captions)
     if options.checked is not None:
         _refuse_missing("--checked", [options.checked])
-        given["trusted"] = os.path.abspath(options.checked)
+        from mispair.review.labels import has_labels
+
+        key = "reviewed" if has_labels(Path(options.checked)) else "trusted"
+        given[key] = os.path.abspath(options.checked)
     if options.evaluate:
         given["sets"] = tuple(_set(name) for name in options.evaluate)
     if options.towers is not None:

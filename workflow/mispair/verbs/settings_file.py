@@ -46,6 +46,9 @@ towers: {towers}
 # A file with the keys of some hundred pairs whose captions you checked and found right, drawn at
 # random. Without it the share of wrong captions has an upper limit, and no lower one.
 {trusted}
+# Labels of pairs that you checked by eye, as reports/review.html saves them. They measure the share
+# of wrong captions, whatever the kind of error.
+{reviewed}
 """
 
 REPLACED = """
@@ -84,6 +87,7 @@ class Start:
     captions: str | None = None
     towers: Any = "shipped"
     trusted: str | None = None
+    reviewed: str | None = None
     sets: tuple[str, ...] = ("handwritten-digits",)
 
     @classmethod
@@ -96,6 +100,7 @@ class Start:
             captions=_absolute(content.get("captions"), folder),
             towers=_absolute(towers, folder),
             trusted=_absolute(content.get("trusted"), folder),
+            reviewed=_absolute(content.get("reviewed"), folder),
             sets=_absolute(tuple(content.get("evaluation_sets", cls.sets)), folder),
         )
 
@@ -110,6 +115,7 @@ class Start:
                 captions="" if self.captions is None else REPLACED.format(_yaml(self.captions)),
                 towers=_yaml(self.towers),
                 trusted=_optional("trusted", self.trusted, "checked.txt"),
+                reviewed=_optional("reviewed", self.reviewed, "review.csv"),
             )
         ]
         evaluated, shuffled = "repair" in self.studies, "image_text" in self.studies
@@ -189,7 +195,9 @@ def written(folder: Path, verb: str, given: Mapping[str, Any]) -> str:
     if not changed:
         return f"{path}: the settings of this run, as they are there"
     is_ours = old.text == text
-    if is_ours and (changed == ["studies"] or not (folder / "results").exists()):
+    # These settings add results, and change none of those that are there.
+    adds = {*changed} <= {"studies", "reviewed"}
+    if is_ours and (adds or not (folder / "results").exists()):
         start = _encoded(path, new)
         with _named(path):
             path.write_bytes(start)

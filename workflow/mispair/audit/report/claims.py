@@ -21,6 +21,7 @@ from mispair.report.statistics import (
     unknown_effect,
 )
 from mispair.report.tables import Tables, records
+from mispair.review.report import checked
 
 # Estimates of the audit: of the corpus, and of trials where the true share is known.
 
@@ -121,6 +122,7 @@ def numbers(tables: Tables) -> Mapping[str, Any]:
     of all pairs contradict each other. ``pairs`` counts all pairs, ``kept`` those that are
     kept, and ``left_out`` the keys of trusted pairs that have no pair. ``checked`` is the share of
     pairs with conspicuous texts, and ``shared`` what nearly all suspicious pairs have in common.
+    ``by_eye`` is what labels of a person measure, if there are any.
     """
     table, rates = tables.audit, known_rates(tables)
     without = rates[(rates["series"] == UNTOUCHED) & rates["true"].notna()]
@@ -141,6 +143,7 @@ def numbers(tables: Tables) -> Mapping[str, Any]:
         "left_out": _first(table, "trusted_left_out"),
         "checked": checked_share(table),
         "shared": shared_by_suspects(table),
+        "by_eye": by_eye(tables),
         "limits": len(limits),
         "held": int((limits["true"] <= limits["high"]).sum()),
         "unseen": {
@@ -149,6 +152,12 @@ def numbers(tables: Tables) -> Mapping[str, Any]:
             if name in last.index
         },
     }
+
+
+def by_eye(tables: Tables) -> Mapping[str, Any] | None:
+    """Return the numbers of the labels of a person; None without labels."""
+    found = checked.numbers(tables)
+    return found if found and found["labels"] else None
 
 
 def _first(table: pd.DataFrame, metric: str) -> float | None:

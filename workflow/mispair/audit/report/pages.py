@@ -18,7 +18,7 @@ from mispair.audit.report.claims import (
     unequal_groups,
     wrong_before,
 )
-from mispair.audit.report.study import APART, CALIBRATION, LISTS, SUSPECTS, TEXTS
+from mispair.audit.report.study import APART, CALIBRATION, CHECKED, LISTS, SUSPECTS, TEXTS
 from mispair.audit.text_checks import LABELS
 from mispair.report import texts
 from mispair.report.notes import Note
@@ -26,6 +26,7 @@ from mispair.report.pages.study_pages import Pages, Piece
 from mispair.report.table import Cell, Number, Table, between, general, whole
 from mispair.report.tables import Tables, records
 from mispair.report.texts import percent
+from mispair.review.report import checked
 
 # The printed tables of the audit, in the order of its page.
 
@@ -41,6 +42,7 @@ def audit(tables: Tables, confidence: float) -> list[Table]:
     """Return the study's tables."""
     groups = tables.audit[tables.audit["metric"].str.startswith("group_")]
     return [
+        *checked.printed(tables, CHECKED),
         conspicuous_texts(tables.audit),
         *(pairs_by(field, rows) for field, rows in groups.groupby("word", sort=False)),
         known_shares(tables),
@@ -138,13 +140,15 @@ def separation(tables: Tables) -> Table:
 def headline(tables: Tables) -> list[Note]:
     """Return what the page begins with; nothing if the audit did not run."""
     found = numbers(tables)
-    return [Note("audit", "page_headline", n=found)] if found["rate"] or found["refused"] else []
+    known = found["rate"] or found["refused"] or found["by_eye"]
+    return [Note("audit", "page_headline", n=found)] if known else []
 
 
 def _ending(tables: Tables) -> list[Note]:
     """Return the headline and what it holds under; a refusal has no such condition."""
     found = numbers(tables)
-    conditions = [Note("audit", "condition", n=found)] if found["rate"] else []
+    has_condition = found["rate"] or found["by_eye"]
+    conditions = [Note("audit", "condition", n=found)] if has_condition else []
     return [*headline(tables), *conditions]
 
 
@@ -157,6 +161,7 @@ def _pieces(content: Any) -> Mapping[str, Piece]:
         notes.append(Note("audit", "piece_no_gallery", failed=bool(content.failed)))
     return {
         "": Piece(texts.text(Note("audit", "page_details", n=numbers(content.tables)))),
+        CHECKED: Piece(checked.piece(content.tables)),
         SUSPECTS: Piece(texts.joined(notes), Markup(gallery) if gallery else None),
     }
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from mispair.core.files import read_json
 from mispair.core.metrics import read_metrics
 from mispair.report.rows import Rows, origins
 
@@ -14,6 +15,7 @@ TABLES = {
     "audit": "audit",
     "selection": "audit",
     "calibration": "audit_calibration",
+    "review": "audit",
 }
 """Table of each kind of results."""
 
@@ -26,4 +28,6 @@ def rows(results: Mapping[str, Sequence[Path]], models: Mapping[str, Any]) -> Ro
             measured, provenance = read_metrics(path)
             by_table["provenance"] += origins(kind, provenance)
             by_table[table] += measured
+    for path in results.get("sample", []):
+        by_table["audit"].append({"metric": "checked_sample", "value": read_json(path)["size"]})
     return by_table

@@ -11,12 +11,15 @@ APART = "Separation of wrong pairs from right ones"
 LISTS = "What is kept"
 TEXTS = "Conspicuous texts"
 SUSPECTS = "Suspicious pairs"
+CHECKED = "Checked by eye"
 
 PRINTED: dict[str, tuple[str, ...]] = {
     "audit_pairs": ("", TEXTS, SUSPECTS, LISTS),
     "draw_suspects": (SUSPECTS,),
     "calibrate_audit": (CALIBRATION, APART),
     "select_pairs": (LISTS,),
+    "draw_review": (CHECKED,),
+    "measure_review": ("", CHECKED),
 }
 """Sections that print what a step writes."""
 
@@ -37,7 +40,7 @@ STUDY = ReportedStudy(
     "pairs known to be right the share has an upper limit and no lower one. "
     "Captions of similar pictures are another kind of wrong caption, which these ranks do not "
     "detect; they are counted if pairs known to be right are given (the key trusted).",
-    sections=("", TEXTS, SUSPECTS, CALIBRATION, APART, LISTS),
+    sections=("", CHECKED, TEXTS, SUSPECTS, CALIBRATION, APART, LISTS),
     tables={
         "audit": columns("metric* at word* text* | value n low high tail"),
         "audit_calibration": columns(
@@ -48,7 +51,10 @@ STUDY = ReportedStudy(
         "results/audit/*/*/audit.json": "audit",
         "results/audit/*/*/selection.json": "selection",
         "results/audit/*/*/calibration.json": "calibration",
+        "results/review/*/*/review.json": "review",
+        "results/review/*/*/strata.json": "sample",
     },
+    describing=("sample",),
     sections_of=sections_of,
     figures=(
         Figure(

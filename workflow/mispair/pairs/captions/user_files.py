@@ -205,14 +205,7 @@ def _keys(path: Path, setting: str) -> Iterator[str]:
     suffix = path.suffix.lower()
     if suffix == ".parquet":
         return _of_parquet(path, setting)
-    content = path.read_bytes()
-    if content.startswith(_PACKED):
-        raise UserError(
-            f"{setting}: {path} is a spreadsheet, which mispair does not read. Format the column "
-            f"{COLUMN} as text, so that keys keep their leading zeros, and save the sheet as CSV."
-        )
-    wide = content.startswith((b"\xff\xfe", b"\xfe\xff"))
-    lines = content.decode("utf-16" if wide else "utf-8-sig").splitlines()
+    lines = lines_of_text(path, setting)
     if suffix == ".json":
         return _of_objects(json.loads("\n".join(lines)), path, setting)
     if suffix in (".jsonl", ".ndjson"):
@@ -225,6 +218,26 @@ def _keys(path: Path, setting: str) -> Iterator[str]:
     if suffix in (".csv", ".tsv"):
         raise _without_column(path, setting, re.split("[,;\t]", header))
     return (_bare(line) for line in lines if line.strip())
+
+
+def lines_of_text(path: Path, setting: str) -> list[str]:
+    """Return the lines of a user's file, in UTF-8 or UTF-16, with or without a mark of this.
+
+    Raises
+    ------
+    UserError
+        If it is a spreadsheet.
+    OSError, ValueError
+        If it cannot be read, or has another encoding.
+    """
+    content = path.read_bytes()
+    if content.startswith(_PACKED):
+        raise UserError(
+            f"{setting}: {path} is a spreadsheet, which mispair does not read. Format the column "
+            f"{COLUMN} as text, so that keys keep their leading zeros, and save the sheet as CSV."
+        )
+    wide = content.startswith((b"\xff\xfe", b"\xfe\xff"))
+    return content.decode("utf-16" if wide else "utf-8-sig").splitlines()
 
 
 def _of_rows(rows: Iterator[list[str]], column: int) -> Iterator[str]:

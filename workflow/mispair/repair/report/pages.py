@@ -28,8 +28,16 @@ from mispair.repair.report.study import LEARNED, LEDGER
 from mispair.report import texts
 from mispair.report.notes import Note
 from mispair.report.pages.study_pages import Pages
-from mispair.report.table import Table, effect_cell, mean_and_spread, or_dash, whole
-from mispair.report.tables import Tables, where
+from mispair.report.table import (
+    Number,
+    Table,
+    between,
+    effect_cell,
+    mean_and_spread,
+    or_dash,
+    whole,
+)
+from mispair.report.tables import Tables, records, where
 
 UNCHANGED = ("raw", "oracle")
 """Rules that change no caption."""
@@ -58,6 +66,7 @@ def _tables(tables: Tables, confidence: float) -> list[Table]:
         *(_arms(tables, ARMS, rate, confidence, OF_ARMS) for rate in rates_of(tables)),
         *(_ledger(tables.repairs, rate) for rate in rates_of(tables)),
         *_examples(tables.repair_examples),
+        *_compared(tables.repairs_compared),
         *(_arms(tables, TOWERS, rate, confidence, LEARNED) for rate in rates_of(tables, TOWERS)),
     ]
 
@@ -126,6 +135,30 @@ def _examples(table: pd.DataFrame) -> list[Table]:
             texts.text(Note("repair", "table_examples")), section=LEDGER,
         )
     ]  # fmt: skip
+
+
+ANSWERS = {
+    "compared_improved": "improved: the new caption alone fits",
+    "compared_harmed": "harmed: the old caption alone fits",
+    "compared_both_fit": "both fit",
+    "compared_neither_fits": "neither fits",
+}
+
+
+def _compared(table: pd.DataFrame) -> list[Table]:
+    """Return what a person found of replaced captions; none without labels."""
+    shown = records(table[table["metric"].isin(ANSWERS)].dropna(subset="value"))
+    if not shown:
+        return []
+    shown.sort(key=lambda row: [*ANSWERS].index(row["metric"]))
+    rows = tuple(
+        (ANSWERS[row["metric"]], Number(row["value"], texts.percent),
+         between(row["low"], row["high"]))
+        for row in shown
+    )  # fmt: skip
+    heads = "captions that were replaced", "share", "95 % interval"
+    remark = texts.text(Note("repair", "table_compared", n=shown[0]["n"]))
+    return [Table("Replaced captions, by eye", heads, rows, remark, section=LEDGER)]
 
 
 def _ran(tables: Tables) -> list[Note]:

@@ -33,6 +33,8 @@ def rows(results: Mapping[str, Sequence[Path]], models: Mapping[str, Any]) -> Ro
         training = "{repair}, {scheme}~{rate}/draw~{draw}".format_map(trained)
         by_table["provenance"] += origins("repaired_towers", provenance, training)
         by_table["repaired_towers"] += [{**row, **keys} for row in measured]
+    for path in results.get("replaced", []):
+        by_table["repairs_compared"] += read_metrics(path)[0]
     for path in results.get("differences", []):
         by_table["repair_differences"] += read_metrics(path)[0]
     for kind in ("purity", "semantics", "zeroshot"):

@@ -17,6 +17,7 @@ PRINTED: dict[str, tuple[str, ...]] = {
     "measure_arm": (ARMS,),
     "filter_captions_of_draw": ("", LEARNED),
     "recaption_pairs_of_draw": ("", LEARNED),
+    "measure_replaced": (LEDGER,),
     "train_repaired_towers": ("", LEARNED),
     "measure_repaired_towers": ("", LEARNED),
 }
@@ -54,6 +55,7 @@ STUDY = ReportedStudy(
             "rule* scheme* rate seed tower* basis* evaluation_set* protocol* metric* | value n low "
             "high chance"
         ),
+        "repairs_compared": columns("metric* | value n low high"),
         "repair_differences": columns(
             "rule* reference* scheme* rate evaluation_set* protocol* metric* | value n seeds "
             "error freedom low high p"
@@ -62,6 +64,7 @@ STUDY = ReportedStudy(
     results={
         "results/repair/*/*/*/*.json": "ledger",
         "results/repair/*/*/comparison.json": "differences",
+        "results/review/*/*/replaced.json": "replaced",
         "results/repair/*/from-scratch/*/*/*.json": "tower_ledger",
         "results/repair/*/from-scratch/*/*/*/mixing.json": "towers",
         "results/arms/*/*/repair-*/purity.json": "purity",

@@ -30,14 +30,16 @@ def run(
     captions: list[Path],
     trusted_keys: list[Path],
     trusted: Path,
+    reviewed: list[Path] | None = None,
     left_out: list[Path] | None = None,
 ) -> None:
     """Write key, caption_id and caption of each trusted pair, sorted by key.
 
     `pairing` is one without corruption, or a repaired one, whose captions count as right in the
     second round; `draw` is a draw of it. `captions` are tables of the texts. `trusted_keys` is the
-    user's file of trusted keys; without one a share is drawn. `left_out` are tables of rejected and
-    excluded samples.
+    user's file of trusted keys; without one a share is drawn. `reviewed` is the user's file of
+    labels: pairs that a person found right are trusted, too, and those found wrong are not.
+    `left_out` are tables of rejected and excluded samples.
     """
     import numpy as np
     import pyarrow as pa
@@ -46,6 +48,7 @@ def run(
     from mispair.core import files, seeds
     from mispair.pairs.corruption.draws import column
     from mispair.repair.pairings import texts_of
+    from mispair.review.labels import RIGHT, WRONG, read_labels
 
     table, _ = files.read_parquet(pairing)
     if column("kept", draw) in table:
@@ -58,6 +61,14 @@ def run(
         drawn = seeds.generator(settings.seed, "trust-pairs").permutation(len(table))[:number]
         chosen, source = np.zeros(len(table), bool), f"a share of {settings.share:g}, drawn"
         chosen[drawn] = True
+    if reviewed:
+        labels = read_labels(reviewed[0])
+        found = {
+            label: table["key"].isin([key for key, (of, _) in labels.items() if of == label])
+            for label in (RIGHT, WRONG)
+        }
+        chosen = (chosen | found[RIGHT].to_numpy(bool)) & ~found[WRONG].to_numpy(bool)
+        source = f"{source}, with labels of {reviewed[0]}"
     columns = {"key": "key", column("caption_id", draw): "caption_id"}
     kept = table.loc[chosen, [*columns]].rename(columns=columns).reset_index(drop=True)
     kept["caption"] = texts_of(captions, kept["caption_id"])

@@ -1,0 +1,108 @@
+"""Labels of a person on the page of the audit: its headline, its numbers, its tables."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+
+from mispair.audit.report import claims, pages
+from mispair.report import texts
+from mispair.report.tables import Tables, tidy
+from mispair.review.report import checked
+
+
+def reported(
+    labels: int = 200, share: tuple[float, ...] = (0.2, 0.16, 0.25), unsure: int = 0,
+    model: tuple[float, ...] | None = (0.13, math.nan, 0.15), person: str = "labels",
+    **more: float,
+) -> Tables:  # fmt: skip
+    counts = {"sample": 200, "labels": labels, "unsure": unsure, **more}
+    rows: list[dict[str, Any]] = [
+        {"metric": f"checked_{name}", "value": value} for name, value in counts.items()
+    ]
+    if labels:
+        value, low, high = share
+        limits = {"value": value, "low": low, "high": high, "n": labels}
+        rows.append({"metric": "checked_share", **limits})
+        rows.append({"metric": "checked_share_most", **limits, "high": high + unsure / labels})
+        rows.append({"metric": "checked_further", "at": 0.02, "value": 700})
+        rows.append({"metric": "checked_reliability", "at": 0.7, **limits})
+    if model:
+        value, low, high = model
+        rows.append({"metric": "wrong_captions", "value": value, "low": low, "high": high})
+    origin = [
+        {"artefact": "review", "key": "person", "text": person},
+        {"artefact": "audit", "key": "refused", "text": "" if model else "Refused."},
+    ]
+    return Tables({"audit": tidy("audit", rows), "audit_calibration": tidy("audit_calibration", []),
+                   "provenance": tidy("provenance", origin)})  # fmt: skip
+
+
+def headline(tables: Tables) -> str:
+    return texts.joined(pages.headline(tables))
+
+
+def test_with_labels_the_headline_is_their_interval() -> None:
+    text = headline(reported())
+    assert ("16 %" in text, "25 %" in text, "200 labels" in text, "15 %" in text) == (
+        True, True, True, False
+    )  # fmt: skip
+    assert "15 %" in headline(reported(labels=0))
+    assert "16 %" in headline(reported(model=None))  # also where the audit refuses
+    assert headline(reported(labels=0, model=None)) == "Refused."
+    assert "truth" in headline(reported(person="truth"))
+
+
+def test_unsure_ones_widen_the_interval_upwards() -> None:
+    found = checked.numbers(reported(unsure=20))
+    assert found is not None
+    assert (found["low"], found["high"]) == pytest.approx((0.16, 0.35))
+
+
+@pytest.mark.parametrize(
+    ("model", "above", "below"),
+    [
+        ((0.13, math.nan, 0.15), True, False),  # labels find more than the model's upper limit
+        ((0.13, 0.1, 0.17), False, False),
+        ((0.4, 0.3, 0.5), False, True),
+        ((0.4, math.nan, 0.5), False, False),  # an upper limit alone contradicts nothing below
+        (None, False, False),
+    ],
+)
+def test_a_model_that_disagrees_is_named(model: Any, above: bool, below: bool) -> None:
+    tables = reported(model=model)
+    found = checked.numbers(tables)
+    assert found is not None
+    assert (found["above"], found["below"]) == (above, below)
+    assert ("Believe the labels" in checked.piece(tables)) == (above or below)
+
+
+def test_every_state_has_a_sentence() -> None:
+    section = checked.piece
+    assert "review.html" in section(reported(labels=0))
+    assert "label more" in section(reported(labels=5))
+    assert "draw_review.kept" in section(reported(not_drawn=7))
+    assert "chosen" in section(reported(chosen=3))
+    assert "no label" in section(reported(skipped=2, unsure=2))
+    assert "half as wide" in section(reported(width=0.97))
+    assert "half as wide" not in section(reported(width=0.5))
+    assert "700" in section(reported())
+    assert "recalibrated" in section(reported(error=0.2, error_recalibrated=0.1))
+    for tables in (reported(), reported(labels=0), reported(labels=5, unsure=2, chosen=1)):
+        assert section(tables).endswith(".")
+        assert " ." not in section(tables)
+    empty = Tables({"audit": tidy("audit", []), "provenance": tidy("provenance", [])})
+    assert checked.numbers(empty) is None
+    assert section(empty) == ""
+
+
+def test_tables_are_printed_with_labels_only() -> None:
+    assert checked.printed(reported(labels=0), "Checked") == []
+    shares, model, by_probability = checked.printed(reported(), "Checked")
+    assert [row[2].value for row in shares.rows] == [0.2, 0.2, 0.13]
+    assert model.rows == ()
+    assert by_probability.rows[0][0].value == 0.7
+    assert {table.section for table in (shares, model, by_probability)} == {"Checked"}
+    assert claims.numbers(reported())["by_eye"]["labels"] == 200

@@ -1,0 +1,1 @@
+"""A person checks a random sample of pairs, and the labels measure the share of wrong captions."""

@@ -1,0 +1,23 @@
+"""How much work the steps of this package have: see `mispair.core.cost`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mispair.core.cost import Work
+from mispair.core.sizes import Sizes
+
+
+def draw_review(settings: Any, job: Any, sizes: Sizes) -> Work:
+    pairs = {"pairs": sizes.rows(job.corpus)}
+    return Work(pairs, pairs)
+
+
+def draw_replaced(settings: Any, job: Any, sizes: Sizes) -> Work:
+    pairs = {"pairs": sizes.rows(job.pairing)}
+    return Work(pairs, pairs)
+
+
+def measure_review(settings: Any, job: Any, sizes: Sizes) -> Work:
+    pairs = {"pairs": sizes.rows(job.audit[0]) if job.audit else 0}
+    return Work(pairs, pairs, pairs)

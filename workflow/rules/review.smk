@@ -1,0 +1,123 @@
+# Checked by eye: a random sample of pairs for a person, and what the labels measure. No label is an
+# input of the draw or of the audit, whose probabilities are its strata.
+from mispair.audit.dag import AUDIT, texts
+from mispair.repair.dag import OF_RATE
+from mispair.review import dag as review
+
+
+rule draw_review:
+    input:
+        corpus="results/pairs/{corpus}/corpus.parquet",
+        captions=texts(dag),
+        audit=review.audited(dag, f"{AUDIT}/audit.parquet"),
+        kept=steady(review.kept(dag)),
+    output:
+        sample=f"{review.REVIEW}/sample.parquet",
+        strata=f"{review.REVIEW}/strata.json",
+    log:
+        "logs/draw_review/{corpus}/{towers}.log",
+    benchmark:
+        "benchmarks/draw_review/{corpus}/{towers}.tsv"
+    conda:
+        "../../envs/environment.yaml"
+    params:
+        *code_version("draw_review"),
+        stamps=dag.stamps(review.kept(dag)),
+        flags=literal(dag.flags("draw_review")),
+    message:
+        "Draw pairs of {wildcards.corpus} that a person checks"
+    shell:
+        "python -m mispair draw-review --corpus {input.corpus:q} --captions {input.captions:q}"
+        " --audit {input.audit:q} --kept {input.kept:q} --sample {output.sample:q}"
+        " --strata {output.strata:q} {params.flags} > {log:q} 2>&1"
+
+
+rule measure_review:
+    input:
+        sample=f"{review.REVIEW}/sample.parquet",
+        reviewed=steady(dag.user_file("reviewed")),
+        truth=steady(review.truth(dag)),
+        audit=review.audited(dag, f"{AUDIT}/audit.parquet"),
+    output:
+        review=f"{review.REVIEW}/review.json",
+        pairs=f"{review.REVIEW}/pairs.parquet",
+    log:
+        "logs/measure_review/{corpus}/{towers}.log",
+    benchmark:
+        "benchmarks/measure_review/{corpus}/{towers}.tsv"
+    conda:
+        "../../envs/environment.yaml"
+    params:
+        *code_version("measure_review"),
+        stamps=dag.stamps(dag.user_file("reviewed")),
+        cut=dag.config.select_pairs.cut,
+        flags=literal(dag.flags("measure_review")),
+    message:
+        "Measure the share of wrong captions of {wildcards.corpus} by labels"
+    shell:
+        "python -m mispair measure-review --sample {input.sample:q} --reviewed {input.reviewed:q}"
+        " --truth {input.truth:q} --audit {input.audit:q} --cut {params.cut}"
+        " --review {output.review:q} --pairs {output.pairs:q} {params.flags} > {log:q} 2>&1"
+
+
+# What a repair did to captions, by a person who compares old and new ones.
+def of_compared(files):
+    """Return a function that names files of the repaired pairs that are compared."""
+    return alone(
+        lambda wildcards: files(
+            type(wildcards)(fromdict={**dict(wildcards.items()), **dag.repair.compared})
+        )
+    )
+
+
+rule draw_replaced:
+    input:
+        pairing=of_compared(
+            lambda of: f"results/pairs/{of.corpus}/pairing/{of.scheme}~{of.rate}.parquet"
+        ),
+        repaired=of_compared(lambda of: (OF_RATE + "/{repair}.parquet").format(**dict(of.items()))),
+        captions=of_compared(dag.repair.texts),
+    output:
+        sample=f"{review.REVIEW}/replaced.parquet",
+    log:
+        "logs/draw_replaced/{corpus}/{towers}.log",
+    benchmark:
+        "benchmarks/draw_replaced/{corpus}/{towers}.tsv"
+    conda:
+        "../../envs/environment.yaml"
+    params:
+        *code_version("draw_replaced"),
+        flags=literal(dag.flags("draw_replaced")),
+    message:
+        "Draw replaced captions of {wildcards.corpus} that a person compares"
+    shell:
+        "python -m mispair draw-replaced --pairing {input.pairing:q} --repaired {input.repaired:q}"
+        " --captions {input.captions:q} --sample {output.sample:q} {params.flags} > {log:q} 2>&1"
+
+
+rule measure_replaced:
+    input:
+        sample=f"{review.REVIEW}/replaced.parquet",
+        reviewed=steady(dag.user_file("reviewed_repairs")),
+    output:
+        replaced=review.REPLACED,
+    log:
+        "logs/measure_replaced/{corpus}/{towers}.log",
+    benchmark:
+        "benchmarks/measure_replaced/{corpus}/{towers}.tsv"
+    conda:
+        "../../envs/environment.yaml"
+    params:
+        *code_version("measure_replaced"),
+        stamps=dag.stamps(dag.user_file("reviewed_repairs")),
+    message:
+        "Measure what the repair of {wildcards.corpus} improved and harmed, by labels"
+    shell:
+        "python -m mispair measure-replaced --sample {input.sample:q} --reviewed {input.reviewed:q}"
+        " --replaced {output.replaced:q} > {log:q} 2>&1"
+
+
+# The sample, and what its labels measure, without the report.
+rule review:
+    input:
+        alone(lambda wildcards: review.files(dag)),
