@@ -35,6 +35,7 @@ from bench import (  # noqa: E402
     similar_captions,
     simulation,
     slurm,
+    start,
     stepsize,
     sufficiency,
 )
@@ -56,6 +57,7 @@ BENCHES = {
     "dag": dag.measure,
     "faults": faults.measure,
     "slurm": slurm.measure,
+    "start": start.measure,
     "demo": demo.measure,
 }
 

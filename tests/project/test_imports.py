@@ -1,4 +1,4 @@
-"""Modules import one another in one direction only."""
+"""Modules import one another in one direction only, and small steps import no large library."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
+
+from mispair.core.provenance import step_module_name
 
 ROOT = Path(__file__).parents[2] / "workflow"
 
@@ -103,3 +105,66 @@ def test_a_cycle_is_named(line: str, tmp_path: Path) -> None:
     (folder / "a.py").write_text("from p import b\n")
     (folder / "b.py").write_text(f"{line}\n")
     assert cycle(imports(tmp_path)) in (["p.a", "p.b", "p.a"], ["p.b", "p.a", "p.b"])
+
+
+def at_start(module: str, whole: bool = False) -> set[str]:
+    """Return what a module imports when it is imported; with `whole` also in its functions."""
+    path = ROOT.joinpath(*module.split("."))
+    source = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
+    waiting: list[ast.AST] = [ast.parse(source.read_text("utf-8"))]
+    names = set()
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            names |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
+        elif isinstance(node, ast.FunctionDef) and not whole:
+            continue
+        elif not (isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"):
+            waiting += ast.iter_child_nodes(node)
+    return names
+
+
+def libraries(step: str) -> set[str]:
+    """Return what a step imports before it computes, by the modules that its ``run`` imports."""
+    found: set[str] = set()
+    waiting = at_start(step_module_name(step), whole=True)
+    while waiting:
+        name = waiting.pop()
+        if name not in found:
+            found.add(name)
+            source = ROOT.joinpath(*name.split(".")) if name.startswith("mispair.") else None
+            if source and (source.is_dir() or source.with_suffix(".py").is_file()):
+                waiting |= at_start(name)
+    return found
+
+
+LARGE = (
+    "torch", "open_clip", "transformers", "sklearn", "scipy.stats", "altair", "pandas", "pyarrow",
+    "PIL",
+)  # fmt: skip
+"""Libraries that take longer to import than a small step computes."""
+
+
+@pytest.mark.parametrize(
+    ("step", "needed"),
+    [
+        ("evaluate_zeroshot", set()),
+        ("measure_purity", set()),
+        ("fit_linear_probe", set()),
+        ("extract_projection", set()),
+        ("compare_arms", set()),
+        ("measure_semantics", {"pandas", "pyarrow"}),
+        ("gather_metrics", {"pandas"}),
+        ("draw_figures", {"pandas", "altair", "PIL"}),
+        ("write_report", {"pandas", "altair", "PIL"}),
+        ("finetune_projection", {"torch", "pandas", "pyarrow"}),
+        ("encode_prompts", {"torch", "open_clip"}),
+    ],
+)
+def test_small_steps_import_what_they_need_alone(step: str, needed: set[str]) -> None:
+    """Most jobs of the demo take as long to start as to compute."""
+    names = libraries(step)
+    assert {"numpy", "mispair.core.files"} <= names
+    assert {one for one in LARGE if any(f"{n}.".startswith(f"{one}.") for n in names)} == needed

@@ -14,6 +14,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from altair.utils.schemapi import validate_jsonschema
+from altair.vegalite.v6.schema.core import load_schema
 from PIL import Image
 
 from bench import pictures as gallery
@@ -88,6 +90,8 @@ def views(node: Any, encoding: dict[str, Any] | None = None) -> Iterator[tuple[A
 @pytest.mark.parametrize("name", FIGURES | OTHERS)
 def test_a_figure_has_hover_values_titled_axes_and_few_points(name):
     spec, data = composed(name)
+    # Altair would check each part when it is made, at each drawing.
+    validate_jsonschema({key: spec[key] for key in spec.keys() - {"datasets"}}, load_schema())
     assert "hole" not in meta(spec), meta(spec)
     assert not (said := meta(spec)["sentence"]) or said.endswith(".")
     assert 0 < len(data) <= 10_000

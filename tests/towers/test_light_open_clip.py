@@ -13,7 +13,7 @@ from pathlib import Path
 {first}
 import mispair.towers.encoding_job, mispair.towers.loading as loading
 folder = Path(loading.__file__).parent / "shipped" / "scenes-small"
-loading.load_towers(folder)
+assert loading.load_towers(folder).tokenizer(['a red circle']).any()
 print([name in sys.modules for name in ("transformers", "torch._dynamo")])
 import torch, torch._dynamo, transformers
 doubled = torch.compile(lambda x: 2 * x, backend="eager")(torch.ones(1)).item()

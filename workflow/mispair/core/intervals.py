@@ -93,12 +93,12 @@ def worst_of_shares(
     confidence : float
         Least probability that the interval covers the smallest share, if Wilson's intervals hold.
     """
-    from scipy.stats import norm
+    from mispair.core.distributions import normal_quantile
 
     tail = (1 - confidence) / 2
-    low, _ = wilson(successes, trials, float(norm.isf(tail)))
+    low, _ = wilson(successes, trials, -normal_quantile(tail))
     tail_of_each = -np.expm1(np.log1p(-tail) / len(trials))
-    _, high = wilson(successes, trials, float(norm.isf(tail_of_each)))
+    _, high = wilson(successes, trials, -normal_quantile(tail_of_each))
     return float(low.min()), float(high.min())
 
 

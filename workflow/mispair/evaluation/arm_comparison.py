@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from scipy import stats
 
+from mispair.core.distributions import t_quantile, t_tail
 from mispair.towers.arms import PRETRAINED, WEIGHTED
 
 # Compare two arms on the same images, with images and seeds both as random samples.
@@ -123,12 +123,12 @@ def difference(
         of_set**2 / max(1, each.n - 1) for of_set, each in zip(images, sets, strict=True)
     )
     value, error, freedom = float(by_seed.mean()), math.sqrt(variance), variance**2 / squares
-    half = float(stats.t.ppf((1 + CONFIDENCE) / 2, freedom)) * error
+    half = t_quantile((1 + CONFIDENCE) / 2, freedom) * error
     return Difference(
         value=value,
         low=value - half,
         high=value + half,
-        p=float(2 * stats.t.sf(abs(value) / error, freedom)),
+        p=2 * t_tail(abs(value) / error, freedom),
         n=sum(each.n for each in sets),
         seeds=number,
         error=error,

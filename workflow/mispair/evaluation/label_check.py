@@ -136,7 +136,8 @@ def check(answers: np.ndarray, labels: np.ndarray, classes: int) -> LabelCheck:
         Number of classes k.
     """
     from scipy.optimize import linear_sum_assignment
-    from scipy.stats import binom
+
+    from mispair.core.distributions import binomial_at_least
 
     fitted, held_out = _confusions(answers, labels, classes)
     numbers = np.arange(classes)
@@ -152,7 +153,7 @@ def check(answers: np.ndarray, labels: np.ndarray, classes: int) -> LabelCheck:
         n=int(held_out.sum()),
         hits=int(old.sum()),
         relabelled_hits=int(new.sum()),
-        p_value=float(binom.sf(only_new - 1, only_new + only_old, 0.5)),
+        p_value=binomial_at_least(only_new, only_new + only_old, 0.5),
         shift_p_value=_p_of_shift(fitted + held_out),
         assignment=order,
         moved=np.flatnonzero(moves & (new > old)),
@@ -191,11 +192,11 @@ def _p_of_shift(confusion: np.ndarray) -> float:
     variance ``sum(D^2) / (k - 1)``, with D the confusions C less the means of their rows and
     columns, and is nearly normal (Hoeffding 1951, Annals of Mathematical Statistics 22, 558).
     """
-    from scipy.stats import norm
+    from mispair.core.distributions import normal_tail
 
     k = len(confusion)
     centred = confusion - confusion.mean(axis=0) - confusion.mean(axis=1)[:, None]
     centred += confusion.mean()
     deviation = np.sqrt((centred**2).sum() / (k - 1))
     most = _shifts(confusion)[1:].max() - confusion.sum() / k
-    return min(1.0, float((k - 1) * norm.sf(most / deviation))) if deviation > 0 else 1.0
+    return min(1.0, (k - 1) * normal_tail(most / deviation)) if deviation > 0 else 1.0

@@ -18,8 +18,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 import numpy as np
-from scipy import stats
 
+from mispair.core import distributions
 from mispair.core.metrics import Row
 from mispair.evaluation.purity import neuron_overlap, null_summary
 from mispair.towers.activation_overlap import Covariance
@@ -141,8 +141,7 @@ def rank_correlation(a: np.ndarray, b: np.ndarray) -> tuple[float, float]:
     """
     if len(a) < 3 or np.ptp(a) == 0 or np.ptp(b) == 0:
         return np.nan, np.nan
-    spearman = stats.spearmanr(a, b)
-    return float(spearman.statistic), float(spearman.pvalue)
+    return distributions.rank_correlation(a, b)
 
 
 def measures(

@@ -133,12 +133,14 @@ def first_on_top(data: pd.DataFrame, field: str, names: Mapping[str, str]) -> pd
 
 def band(base: alt.Chart, shown: float = 0.16) -> alt.Chart:
     """Return the area between the limits, for data that have some (`limited`)."""
-    return base.mark_area(clip=True).encode(y="low:Q", y2="high:Q", opacity=fade(shown))
+    return base.mark_area(clip=True).encode(
+        y=alt.Y("low:Q"), y2=alt.Y2("high:Q"), opacity=fade(shown)
+    )
 
 
 def hovered(line: alt.Chart, tooltip: list[alt.Tooltip]) -> alt.LayerChart:
     """Return a line without points, and invisible points on it that carry its hover values."""
-    points = line.mark_point(size=80).encode(opacity=alt.value(0), tooltip=tooltip)
+    points = line.mark_point(size=80).encode(opacity=alt.OpacityValue(0), tooltip=tooltip)
     points.name = alt.Undefined
     return alt.LayerChart(layer=[line, points])
 
@@ -179,10 +181,9 @@ TOGGLE = "shown"
 """Name of the selection that a click in the legend sets."""
 
 
-def fade(shown: float) -> Any:
+def fade(shown: float) -> alt.OpacityValue:
     """Return an opacity: `shown`, and nearly 0 for values that are not selected in the legend."""
-    chosen = alt.selection_point(name=TOGGLE)
-    return alt.when(chosen).then(alt.value(shown)).otherwise(alt.value(shown * 0.08))
+    return alt.OpacityValue(shown * 0.08, condition=[{"param": TOGGLE, "value": shown}])
 
 
 def add_toggle(spec: dict[str, Any], field: str) -> None:

@@ -41,11 +41,11 @@ def sweep(
             parts.append(charts.only(base, "dashed").mark_line(strokeDash=DASHES, strokeWidth=1.2))
         if _limited(rows):
             bars = solid.transform_filter("isValid(datum.low)").mark_rule(strokeWidth=1.2)
-            parts.append(bars.encode(y=_of("low", y), y2="high:Q"))
+            parts.append(bars.encode(y=_of("low", y), y2=alt.Y2("high:Q")))
         if (rows["layer"] == "mark").any():
             # In one colour: points with a scale of colours would turn its legend into points.
             circles = charts.only(base, "mark").mark_point(size=45, filled=True, stroke="white")
-            parts.append(circles.encode(color=alt.value(style.INK)))
+            parts.append(circles.encode(color=alt.ColorValue(style.INK)))
         return parts
 
     return _panels(data, draw, width=width)
@@ -76,7 +76,7 @@ def forest(
             parts.append(charts.only(base, "mean").mark_tick(thickness=2.5, size=13).encode(x=x))
         if _limited(rows):
             bars = base.transform_filter("isValid(datum.low)").mark_rule(strokeWidth=1.6)
-            parts.append(bars.encode(x=_of("low", x), x2="high:Q"))
+            parts.append(bars.encode(x=_of("low", x), x2=alt.X2("high:Q")))
         return [*parts, *(_level(x=alt.datum(value)) for value in levels)]
 
     height = step * len(parts_of_name) * len(order) + 10
@@ -102,7 +102,7 @@ def bars(
 
 
 def _base(colour: Any, tips: Sequence[str], toggle: bool, shown: float) -> alt.Chart:
-    opacity = charts.fade(shown) if toggle else alt.value(shown)
+    opacity = charts.fade(shown) if toggle else alt.OpacityValue(shown)
     return alt.Chart().encode(color=colour, tooltip=charts.tips(*tips), opacity=opacity)
 
 

@@ -10,8 +10,7 @@ from __future__ import annotations
 import math
 from typing import Literal, get_args
 
-from scipy import stats
-
+from mispair.core.distributions import binomial_at_least, binomial_at_most, t_tail
 from mispair.report.statistics import Effect
 
 Outcome = Literal[
@@ -134,9 +133,9 @@ def _count(effect: Effect, needed: float, alpha: float) -> Decision:
     if effect.n < LEAST_RUNS:
         return UNDECIDED, "one replicate"
     held = round(effect.value * effect.n)
-    if stats.binom.sf(held - 1, effect.n, needed) <= alpha:
+    if binomial_at_least(held, effect.n, needed) <= alpha:
         return SUPPORTS, "as claimed"
-    if stats.binom.cdf(held, effect.n, needed) <= alpha:
+    if binomial_at_most(held, effect.n, needed) <= alpha:
         return CONTRADICTS, "against"
     return UNDECIDED, "open"
 
@@ -156,9 +155,10 @@ def p_of(rule: Rule, effect: Effect, sign: int, bound: float) -> float:
     if rule in ("effect", "trend"):
         return effect.p
     if rule == "count":
-        held = round(effect.value * effect.n) if effect.n else 0
-        tails = (stats.binom.sf(held - 1, effect.n, bound), stats.binom.cdf(held, effect.n, bound))
-        return float(min(tails)) if effect.n >= LEAST_RUNS else math.nan
+        if effect.n < LEAST_RUNS:
+            return math.nan
+        held = round(effect.value * effect.n)
+        return min(tail(held, effect.n, bound) for tail in (binomial_at_least, binomial_at_most))
     if not effect.known:
         return math.nan
     if rule == "level":
@@ -175,7 +175,7 @@ def _tail(effect: Effect, value: float) -> float:
     apart = abs(effect.value - value)
     if effect.fisher:
         apart = abs(math.atanh(effect.value) - math.atanh(value)) if abs(value) < 1 else math.inf
-    return float(stats.t.sf(apart / error, effect.freedom))
+    return t_tail(apart / error, effect.freedom)
 
 
 def opposite(effect: Effect, sign: int, alpha: float) -> bool:

@@ -43,7 +43,7 @@ def curves(
         x=charts.x_axis("x", x_title, sorted(data["x"].unique())),
         y=alt.Y("value:Q", title=y_title, scale=span([*data["value"]], least),
                 axis=alt.Axis(tickCount=4)),
-        color=colour if len(present) > 1 else alt.value(colours[present[0]]),
+        color=colour if len(present) > 1 else alt.ColorValue(colours[present[0]]),
     )  # fmt: skip
     parts = [
         charts.only(base, "run").mark_circle(size=18, opacity=0.45),
@@ -75,7 +75,7 @@ def scatter(
     marks = [base.mark_circle(size=26, color=colour, opacity=0.7)]
     if charts.limited(points.assign(layer="point"), layer="point"):
         bars = base.transform_filter("isValid(datum.low)").mark_rule(color=colour, strokeWidth=1.5)
-        marks.append(bars.encode(y=alt.Y("low:Q", title=y_title), y2="high:Q"))
+        marks.append(bars.encode(y=alt.Y("low:Q", title=y_title), y2=alt.Y2("high:Q")))
     if diagonal:
         same = alt.Chart().mark_line(color=style.GREY, strokeDash=[5, 4])
         marks.append(same.encode(x="x:Q", y=alt.Y("x:Q", title=y_title)))

@@ -10,9 +10,8 @@ from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
-from scipy import stats
 
-from mispair.core import seeds
+from mispair.core import distributions, seeds
 from mispair.core.words import count
 
 IMAGE_AND_SEED = "image and seed"
@@ -81,7 +80,7 @@ class Effect:
         """Return two one-sided limits, each of which errs with the probability `tail`."""
         if not math.isfinite(self.error):
             return math.nan, math.nan
-        quantile = float(stats.t.ppf(1 - tail, self.freedom))
+        quantile = distributions.t_quantile(1 - tail, self.freedom)
         below = quantile * self.error
         above = quantile * (self.error_above if math.isfinite(self.error_above) else self.error)
         if self.fisher:
@@ -193,7 +192,7 @@ def effect_of_estimate(
     """Return the effect of an estimate with its standard error and degrees of freedom."""
     if not (math.isfinite(error) and error > 0 and freedom > 0):
         return unknown_effect(value, n, unit)
-    p = float(2 * stats.t.sf(abs(value) / error, freedom))
+    p = 2 * distributions.t_tail(abs(value) / error, freedom)
     return Effect(value, error, freedom, p, n, unit, confidence)
 
 
@@ -214,9 +213,9 @@ def effect_of_interval(
     """
     if not (math.isfinite(low) and math.isfinite(high)):
         return unknown_effect(value, n, unit)
-    quantile = float(stats.norm.ppf((1 + confidence) / 2))
+    quantile = distributions.normal_quantile((1 + confidence) / 2)
     below, above = (max(side, 1e-12) / quantile for side in (value - low, high - value))
-    p = float(2 * stats.norm.sf(abs(value) / (below if value > 0 else above)))
+    p = 2 * distributions.normal_tail(abs(value) / (below if value > 0 else above))
     return Effect(value, below, math.inf, p, n, unit, confidence, error_above=above)
 
 
@@ -330,7 +329,7 @@ def trend(
 
 
 def _unit_ranks(values: np.ndarray) -> np.ndarray:
-    ranks = stats.rankdata(values) - (len(values) + 1) / 2
+    ranks = distributions.ranks(values) - (len(values) + 1) / 2
     norm = float(np.linalg.norm(ranks))
     return ranks / norm if norm else ranks
 

@@ -357,8 +357,12 @@ def _merges(directory: Path, config: dict[str, Any]) -> Path | None:
 
 def _tokenizer(directory: Path, config: dict[str, Any]) -> Tokenizer:
     """Return the tokenizer, with the vocabulary in the folder of the towers."""
+    from mispair.towers import own_vocabulary
     from mispair.towers.light_open_clip import open_clip
 
+    text = config["model_cfg"]["text_cfg"]
+    if own_vocabulary.is_own(directory, text):
+        return bounded(own_vocabulary.Tokenizer(directory, text["context_length"]))
     merges = _merges(directory, config)
     extra = {"bpe_path": str(merges)} if merges else {}
     tokenizer = open_clip.get_tokenizer(f"local-dir:{directory}", **extra)

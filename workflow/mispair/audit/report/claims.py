@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import pandas as pd
-from scipy import stats
 
 from mispair.audit.rate import LEAST_POWER, Rate
+from mispair.core.distributions import normal_quantile
 from mispair.report.claims import THIRD, Claim, Control, MeasuredClaim, PartEffect
 from mispair.report.questions import Question
 from mispair.report.statistics import (
@@ -301,7 +301,7 @@ class Missed:
 
     @staticmethod
     def _effect(row: Mapping[Any, Any], confidence: float) -> Effect:
-        above = float(row["high"] - row["value"]) / float(stats.norm.ppf(0.95))
+        above = float(row["high"] - row["value"]) / normal_quantile(0.95)
         error = max(above, math.sqrt(row["true"] * (1 - row["true"]) / row["n"]))
         value = float(row["true"] - row["value"])
         return effect_of_estimate(value, error, math.inf, int(row["n"]), confidence, UNIT)

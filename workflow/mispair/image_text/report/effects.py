@@ -13,8 +13,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas as pd
-from scipy import stats
 
+from mispair.core.distributions import line
 from mispair.evaluation.arm_comparison import OF_ALL_SETS, OF_ONE_SET
 from mispair.evaluation.retrieval import BLIND, OF_CATEGORY, SELECTION
 from mispair.image_text.report.arms import AT_CHANCE, purity_series, scale_series, zeroshot_series
@@ -267,8 +267,8 @@ def mediated(tables: Tables, confidence: float, tower: str = "text") -> Measured
     if main.empty or len(arms) < LEAST_ARMS or arms["overlap"].nunique() < 2:
         return MeasuredClaim()
     rise, loss = (float(main[name].mean()) for name in ("overlap", "accuracy"))
-    line = stats.linregress(arms["overlap"], arms["accuracy"])
-    value, error = float(line.slope) * rise, abs(float(line.stderr) * rise)
+    slope, error_of_slope = line(arms["overlap"], arms["accuracy"])
+    value, error = slope * rise, abs(error_of_slope * rise)
     effect = effect_of_estimate(value, error, len(arms) - 2, len(arms), confidence, "arm")
     gate = no_cost(tables, confidence)
     return MeasuredClaim(effect, first=0.0, last=loss, at=(float(last["rate"].iloc[0]),), gate=gate)

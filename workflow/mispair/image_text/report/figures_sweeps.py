@@ -262,9 +262,9 @@ def _panel(
         parts.append(runs.encode(opacity=charts.fade(0.4), tooltip=tips))
     if layers & {*LEVELS}:
         level = alt.Chart().transform_filter(alt.FieldOneOfPredicate("layer", [*LEVELS]))
-        solid = alt.when("datum.layer == 'untouched'").then(alt.value([1, 0]))
+        solid = {"test": "datum.layer == 'untouched'", "value": [1, 0]}
         rule = level.mark_rule(clip=True, color=style.INK, strokeWidth=1.3).encode(
-            y="value:Q", strokeDash=solid.otherwise(alt.value([1, 3])),
+            y=alt.Y("value:Q"), strokeDash=alt.StrokeDashValue([1, 3], condition=[solid]),
             tooltip=charts.tips("layer:N:what", "value:Q:value"),
         )  # fmt: skip
         parts.append(rule)

@@ -274,7 +274,7 @@ def _changes(data: pd.DataFrame, metric: str, title: str, order: list[str]) -> c
         x=alt.X("value:Q", title=heading), opacity=charts.fade(1)
     )
     interval = base.mark_rule(strokeWidth=1.6).encode(
-        x=alt.X("low:Q", title=heading), x2="high:Q", opacity=charts.fade(0.8)
+        x=alt.X("low:Q", title=heading), x2=alt.X2("high:Q"), opacity=charts.fade(0.8)
     )
     intervals = [interval] if charts.limited(data, metric=metric) else []
     layered = alt.layer(zero, *intervals, point.properties(name=f"{charts.VIEW}{metric}"))

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 from mispair.core import files
 from mispair.core.provenance import file_digest, fingerprint
 from mispair.core.settings import command_line
+from mispair.towers import own_vocabulary
 from mispair.towers.checkpoints.architectures import PREPROCESS
 from mispair.towers.checkpoints.model_spec import open_clip_names
 from mispair.towers.loading import (
@@ -38,12 +39,6 @@ if TYPE_CHECKING:
 
     from mispair.towers.pretraining.pretraining_settings import Settings
 
-
-BYTES = 512
-"""Tokens of a byte-pair vocabulary before its merges: every byte, within a word and at its end."""
-
-PADDING = "<PAD>"
-"""Fills up rows, where open_clip then writes 0. No text has it, because texts are lower case."""
 
 PACKAGES = ("open_clip_torch", "timm", "torch", "torchvision", "webdataset")
 
@@ -80,52 +75,6 @@ def read_definition(name: str) -> dict[str, Any]:
     return definition
 
 
-def write_vocabulary(folder: Path, merges: int) -> None:
-    """Write the first `merges` byte-pair merges of CLIP's vocabulary, the same bytes every time.
-
-    The form is that of transformers, because open_clip looks for files of its own tokenizer in the
-    working directory and for those of transformers in the folder of the model. The tokens are
-    those of open_clip's tokenizer with these merges, except for characters that the Unicode
-    versions of the two regular expressions class differently.
-    """
-    from tokenizers import AddedToken, Regex, Tokenizer, models, pre_tokenizers, processors
-
-    from mispair.towers.light_open_clip import open_clip
-
-    whole = open_clip.SimpleTokenizer()
-    start, end = whole.all_special_ids
-    special = [whole.decoder[start], whole.decoder[end]]
-    vocabulary = [*[*whole.encoder][: BYTES + merges], *special]
-    tokenizer = Tokenizer(
-        models.BPE(
-            vocab={token: number for number, token in enumerate(vocabulary)},
-            merges=[*whole.bpe_ranks][:merges],
-            end_of_word_suffix="</w>",
-        )
-    )
-    letters = r"(?i)'s|'t|'re|'ve|'m|'ll|'d|\p{L}+|\p{N}|[^\s\p{L}\p{N}]+"
-    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
-        [
-            pre_tokenizers.Split(Regex(letters), "removed", invert=True),
-            pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
-        ]
-    )
-    tokenizer.post_processor = processors.TemplateProcessing(
-        single=f"{special[0]} $A {special[1]}",
-        special_tokens=[(token, BYTES + merges + number) for number, token in enumerate(special)],
-    )
-    tokenizer.add_special_tokens(
-        [AddedToken(token, normalized=False) for token in [*special, PADDING]]
-    )
-    (folder / "tokenizer.json").write_text(tokenizer.to_str(), encoding="utf-8")
-    names = ("bos_token", "eos_token", "pad_token", "sep_token")
-    settings = dict(zip(names, [*special, PADDING, PADDING], strict=True))
-    files.write_json(
-        folder / "tokenizer_config.json",
-        {"tokenizer_class": "PreTrainedTokenizerFast", **settings},
-    )
-
-
 def write_definition(folder: Path, definition: dict[str, Any]) -> None:
     """Write a model without weights: ``open_clip_config.json`` and the vocabulary.
 
@@ -135,10 +84,9 @@ def write_definition(folder: Path, definition: dict[str, Any]) -> None:
     content = json.loads(json.dumps(definition))
     text = content["model_cfg"]["text_cfg"]
     if text.get("tokenizer_kwargs", {}).pop("bpe_path", None):
-        write_vocabulary(folder, text["vocab_size"] - BYTES - 2)
-        text["hf_tokenizer_name"] = "."
-        # Lower case, as open_clip's tokenizer; rows filled up with 0, which is no padding token.
-        text["tokenizer_kwargs"] |= {"clean": "lower", "strip_sep_token": True}
+        written = own_vocabulary.write(folder, text["vocab_size"])
+        written["tokenizer_kwargs"] = text["tokenizer_kwargs"] | written["tokenizer_kwargs"]
+        text |= written
     files.write_json(folder / CONFIG_NAME, content)
 
 

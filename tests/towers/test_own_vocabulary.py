@@ -1,0 +1,60 @@
+"""The vocabulary of trained towers, read without transformers, against open_clip's own reader."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import open_clip
+import pytest
+import torch
+
+from mispair.towers import loading, own_vocabulary
+
+SHIPPED = Path(loading.__file__).parent / "shipped"
+TEXTS = [
+    "", " ", "a red circle", "A  Red\nCIRCLE!", "it's don't I'LL", "naïve café ½ № ﬁ Ⅷ",
+    "日本語 한국어 العربية", "🙂👍🏽 ok", "&lt;b&gt; &amp;amp;", "<pad> cut", "1234567 3.14",
+    "<start_of_text> a <end_of_text> <PAD>", "a" * 400, "word " * 60, "\0\ufeff\u200b x", "ſtraße",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ["scenes-small", "scenes-small-1"])
+@pytest.mark.parametrize("length", [None, 3, 40])
+def test_tokens_are_those_of_open_clip(name: str, length: int | None) -> None:
+    config = json.loads((SHIPPED / name / loading.CONFIG_NAME).read_text())
+    text = config["model_cfg"]["text_cfg"]
+    assert own_vocabulary.is_own(SHIPPED / name, text)
+    own = own_vocabulary.Tokenizer(SHIPPED / name, text["context_length"])
+    theirs = open_clip.get_tokenizer(f"local-dir:{SHIPPED / name}")
+    assert torch.equal(own(TEXTS, length), theirs(TEXTS, length))
+    assert torch.equal(own("a red circle", length), theirs("a red circle", length))
+    assert own([]).shape == (0, text["context_length"])
+    assert own.tokenizer.get_vocab() == theirs.tokenizer.get_vocab()
+
+
+def test_what_is_written_is_what_is_shipped(tmp_path: Path) -> None:
+    folder = SHIPPED / "scenes-small"
+    text = json.loads((folder / loading.CONFIG_NAME).read_text())["model_cfg"]["text_cfg"]
+    assert own_vocabulary.write(tmp_path, text["vocab_size"]).items() <= text.items()
+    written = (tmp_path / own_vocabulary.TOKENS).read_bytes()
+    assert written == (folder / own_vocabulary.TOKENS).read_bytes()
+    assert own_vocabulary.is_own(tmp_path, text)
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [("hf_tokenizer_name", "bert-base-uncased"), ("tokenizer_kwargs", {"clean": "whitespace"})],
+)
+def test_other_settings_are_left_to_open_clip(key: str, value: object) -> None:
+    text = {**own_vocabulary.TEXT_SETTINGS, key: value}
+    assert not own_vocabulary.is_own(SHIPPED / "scenes-small", text)
+
+
+def test_another_form_of_the_files_is_left_to_open_clip(tmp_path: Path) -> None:
+    own_vocabulary.write(tmp_path, 600)
+    settings = tmp_path / own_vocabulary.SETTINGS
+    settings.write_text(json.dumps({**own_vocabulary.FORM, "padding_side": "left"}))
+    assert not own_vocabulary.is_own(tmp_path, own_vocabulary.TEXT_SETTINGS)
+    settings.unlink()
+    assert not own_vocabulary.is_own(tmp_path, own_vocabulary.TEXT_SETTINGS)
