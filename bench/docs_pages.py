@@ -120,7 +120,7 @@ def picture(rules: nx.DiGraph, package: dict[str, str]) -> str:
     heights = {name: (len(members[name]) + 2) * LINE for name in members}
     tall = max(sum(heights.get(name, 0) + GAP for name in part) - GAP for part in parts)
     width = len(parts) * (BOX + GAP) - GAP + 2 * MARGIN
-    height = tall + 2 * MARGIN
+    height = tall + 2 * MARGIN + LINE
     place: dict[str, Box] = {}
     shapes: list[str] = []
     texts: list[str] = []
@@ -140,7 +140,7 @@ def picture(rules: nx.DiGraph, package: dict[str, str]) -> str:
                 texts += lines
             y += high + GAP
     arrows = [_arrow(place, one, other) for one, other in sorted(graph.edges)]
-    arrows += [_back(place[one], place[other]) for one, other in back]
+    arrows += [_back(place[one], place[other], height - MARGIN) for one, other in back]
     label = "Packages with their rules; an arrow leads from results to the package that reads them"
     body = "\n".join(shapes + arrows + texts)
     return (
@@ -174,15 +174,14 @@ def _arrow(place: dict[str, Box], one: str, other: str) -> str:
     return f'<path d="{path}"/>'
 
 
-def _back(start: Box, end: Box) -> str:
-    """Return the path of an arrow back, from the left side of a package."""
+def _back(start: Box, end: Box, low: float) -> str:
+    """Return the path of an arrow back: between two of a column, or below all packages."""
     (x0, y0, h0), (x1, y1, h1) = start, end
     if x0 == x1:
         out, into, bend = y0 + 0.75 * h0, y1 + 0.25 * h1, x0 - 0.6 * GAP
         path = f"M{x0} {out:g}C{bend:g} {out:g} {bend:g} {into:g} {x1 - 3} {into:g}"
     else:
-        out = y0 + 0.85 * h0
-        path = f"M{x0} {out:g}H{x1 + BOX / 2:g}V{y1 + h1 + 3 if out > y1 else y1 - 3:g}"
+        path = f"M{x0} {y0 + 0.85 * h0:g}H{x0 - GAP / 3:g}V{low:g}H{x1 + BOX / 2:g}V{y1 + h1 + 3:g}"
     return f'<path class="back" d="{path}"/>'
 
 
