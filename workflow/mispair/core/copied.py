@@ -7,7 +7,7 @@ files only. A copy (``cp -r``, ``scp``, an object store) gives all files new tim
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -23,14 +23,15 @@ SECOND = 1_000_000_000
 
 def restore_times(
     results: Path = Path("results"),
+    others: Sequence[Path] = (Path("logs"), Path("reports")),
     report: Path = Path("reports/run.json"),
     place: Path = PLACE,
 ) -> int:
-    """Give results in a copied folder times by which only what has changed runs again.
+    """Give files in a copied folder times by which only what has changed runs again.
 
-    All files get one time, but outputs whose record names other bytes of an input get an earlier
-    one, so their jobs run. The time is that of the oldest file if the report was made of these
-    results, and that of the newest file if not. Ends at once in a folder that is not a copy.
+    All files get the time of the newest one. Outputs whose record names other bytes of an input
+    get an earlier one, and so do all pages of the report if it was made of other results. Ends at
+    once in a folder that is not a copy.
 
     Returns
     -------
@@ -41,7 +42,6 @@ def restore_times(
     here = f"{place.parent.resolve()} {place.parent.stat().st_ino}"
     if place.exists() and place.read_text() == here:
         return 0
-    times = {path: path.stat().st_mtime_ns for path in results.rglob("*") if path.is_file()}
     agrees = cache(lambda name, facts: run_record.agrees(run_record.local_path(name), dict(facts)))
 
     def same(listed: Mapping[str, Mapping[str, Any]]) -> bool:
@@ -51,20 +51,22 @@ def restore_times(
             if Path(name).is_relative_to(results)
         )
 
+    made = [path for path in results.rglob("*") if path.is_file()]
     outdated: set[Path] = set()
-    for path in times:
+    for path in made:
         record = _read(path, run_record.read) if path.name.endswith(run_record.ENDING) else {}
         if record and not same(record["inputs"]):
             outdated |= {Path(name) for name in record["outputs"]}
     reported = _read(report, files.read_json).get(run_record.RECORD, {}).get("results")
-    is_current = reported is not None and not outdated and same(reported)
-    if times:
-        time = min(times.values()) if is_current else max(times.values())
-        for path in times:
-            own = time - SECOND if path in outdated else time
-            os.utime(path, ns=(own, own))
+    pages = [path for folder in others for path in folder.rglob("*") if path.is_file()]
+    if reported is None or outdated or not same(reported):
+        outdated |= {path for path in pages if path.is_relative_to(report.parent)}
+    time = max((path.stat().st_mtime_ns for path in [*made, *pages]), default=0)
+    for path in [*made, *pages]:
+        own = time - SECOND if path in outdated else time
+        os.utime(path, ns=(own, own))
     files.write_text(place, here)
-    return len(times)
+    return len(made) + len(pages)
 
 
 def _read(path: Path, reader: Any) -> dict[str, Any]:
