@@ -23,7 +23,13 @@ from mispair.pairs.index.policy import Policy
 from mispair.pairs.shards.shards import read_samples
 from mispair.pairs.sources.packing import pack
 from mispair.pairs.sources.recognition import KINDS, recognise
-from mispair.pairs.sources.source import Source, keep_listings, kept_listing, member_key
+from mispair.pairs.sources.source import (
+    Source,
+    keep_listings,
+    kept_listing,
+    member_key,
+    picture_key,
+)
 from mispair.pairs.steps import pack_pairs
 
 CAPTIONS = {
@@ -362,6 +368,89 @@ def test_a_repository_in_a_cache_of_the_hub_has_links_to_its_blobs(tmp_path: Pat
     for number, named in enumerate((folder, commit)):
         kept, refused = indexed(named, tmp_path / f"packed-{number}")
         assert ([*kept], refused) == ([*CAPTIONS], {})
+
+
+def as_table(folder: Path, names: list[str]) -> dict[str, str]:
+    rows = [json.dumps({"filepath": name, "title": "a text"}) + "\n" for name in names]
+    (folder / "pairs.jsonl").write_text("".join(rows))
+    return {"path": str(folder / "pairs.jsonl")}
+
+
+def as_metadata(folder: Path, names: list[str]) -> dict[str, str]:
+    rows = [json.dumps({"file_name": name, "text": "a text"}) + "\n" for name in names]
+    (folder / "metadata.jsonl").write_text("".join(rows))
+    return {"path": str(folder)}
+
+
+def as_coco(folder: Path, names: list[str]) -> dict[str, str]:
+    content = {
+        "images": [{"id": n, "file_name": name} for n, name in enumerate(names)],
+        "annotations": [{"image_id": n, "caption": "a text"} for n, _ in enumerate(names)],
+    }
+    (folder / "captions.json").write_text(json.dumps(content))
+    return {"path": str(folder), "captions": str(folder / "captions.json")}
+
+
+@pytest.mark.parametrize("write", [as_table, as_metadata, as_coco])
+def test_paths_and_links_out_of_the_folder_have_a_verdict(
+    write: Callable[[Path, list[str]], dict[str, str]], tmp_path: Path
+) -> None:
+    mine, other = tmp_path / "mine", tmp_path / "other"
+    write_pictures(mine)
+    write_pictures(other)
+    (mine / "in.jpg").symlink_to("a/2.jpg")
+    (mine / "out.jpg").symlink_to(other / "a/1.jpg")
+    (mine / "far").symlink_to(other)
+    given = str(other / "b c/3.jpg")  # in full, on purpose
+    outside = ["out.jpg", "far/a/2.jpg", "../other/b c/it's.jpg"]
+    source = recognise(named := write(mine, ["a/1.jpg", "in.jpg", given, *outside]))
+    assert f'3 paths out of {mine}, such as "../other' in source.words
+    assert "missing" not in source.words
+    kept, refused = indexed(named, tmp_path / "packed")
+    listed = {"a/1", "in", picture_key(given)}
+    left = {"a/2", "b c/3", "b c/it's"} if write is as_metadata else set()
+    assert kept.keys() == listed
+    keys = {member_key(picture_key(path)) for path in outside}
+    assert refused == dict.fromkeys(keys, "no-image") | dict.fromkeys(left, "no-caption")
+
+
+@pytest.mark.parametrize("write", [as_table, as_coco])
+def test_a_table_whose_pictures_are_all_outside_is_refused(
+    write: Callable[[Path, list[str]], dict[str, str]], tmp_path: Path
+) -> None:
+    write_pictures(tmp_path / "other")
+    mine = tmp_path / "mine"
+    mine.mkdir()
+    (mine / "images").symlink_to(tmp_path / "other")
+    for names, remedy in (
+        (["images/a/1.jpg", "images/a/2.jpg"], "full paths"),
+        (["a/1.jpg", "a/2.jpg"], f"path: {mine / 'images'}, captions: "),
+    ):
+        with pytest.raises(UserError, match="lead out of") as refusal:
+            recognise(write(mine, names))
+        assert remedy in str(refusal.value)
+    table = as_table(mine, ["a/1.jpg", "a/2.jpg"])["path"]
+    named = {"path": str(mine / "images"), "captions": table}
+    assert indexed(named, tmp_path / "packed")[0].keys() == {"a/1", "a/2"}
+
+
+def test_pictures_next_to_the_folder_of_their_table_are_inside(tmp_path: Path) -> None:
+    write_pictures(tmp_path / "images")
+    (tmp_path / "lists").mkdir()
+    table = as_table(tmp_path / "lists", ["../images/a/1.jpg", "../images/a/2.jpg"])
+    kept, refused = indexed(table, tmp_path / "packed")
+    assert ([*kept], refused) == (["../images/a/1", "../images/a/2"], {})
+    named = {"path": str(tmp_path), "captions": table["path"]}
+    assert recognise(named).boundary == tmp_path
+
+
+def test_links_of_a_folder_are_counted(tmp_path: Path) -> None:
+    mine = texts(tmp_path / "mine")
+    (mine / "out.jpg").symlink_to(texts(tmp_path / "other") / "a/1.jpg")
+    (mine / "more").symlink_to(tmp_path / "other")
+    words = recognise(str(mine)).words
+    assert f"1 path out of {mine}, such as 'out.jpg'" in words
+    assert "1 link to a folder left out (more)" in words
 
 
 def test_rows_without_pictures_and_pictures_without_rows(tmp_path: Path) -> None:

@@ -15,9 +15,12 @@ from mispair.pairs.sources.source import (
     Entry,
     Named,
     Source,
+    boundary_of,
     is_ending,
+    links_out,
     member_key,
     merged,
+    outside_words,
     picture_key,
     refuse_ambiguous,
     walk,
@@ -41,11 +44,20 @@ ABOUT_THE_FOLDER = ("readme", "license", "licence", "copying")
 class Tree:
     """The files below a folder, as paths relative to it, by their endings in lower case."""
 
-    def __init__(self, folder: Path, names: Iterable[str]):
+    def __init__(self, folder: Path, entries: Iterable[os.DirEntry[str]]):
         self.folder = folder
+        self.boundary = boundary_of(folder)
         self._start = os.path.join(folder, "")
         self.names: dict[str, list[str]] = {}
-        for name in names:
+        self.links: list[str] = []
+        self.linked_folders: list[str] = []
+        for entry in entries:
+            name = entry.path[len(self._start) :]
+            if entry.is_symlink():
+                if entry.is_dir():
+                    self.linked_folders.append(name)
+                    continue
+                self.links.append(name)
             self.names.setdefault(ending_of(name), []).append(name)
 
     @property
@@ -61,6 +73,15 @@ class Tree:
         """Return the path of a file."""
         return self._start + name
 
+    def link_words(self, *endings: str) -> str:
+        """Return which links are no pairs, for the line of a source: out of it, or to folders."""
+        links = [name for name in self.links if ending_of(name) in endings]
+        outside = [name for name in links if links_out(self.path(name), self.boundary)]
+        words = outside_words(outside, self.boundary)
+        if folders := self.linked_folders:
+            words += f", {count(len(folders), 'link')} to a folder left out ({folders[0]})"
+        return words
+
 
 def tree_of(folder: Path) -> Tree:
     """List the files below a folder; of a repository in a hub's cache, those of its commit.
@@ -71,13 +92,7 @@ def tree_of(folder: Path) -> Tree:
         If a folder cannot be read.
     """
     folder = snapshot(folder)
-    start = len(os.path.join(folder, ""))
-    return Tree(folder, (entry.path[start:] for entry in walk(folder)))
-
-
-def boundary_of(folder: Path) -> Path:
-    """Return the folder that links must not lead out of: a hub's cache links to its blobs."""
-    return folder.parents[1] if folder.parent.name == "snapshots" else folder
+    return Tree(folder, walk(folder))
 
 
 def with_texts(tree: Tree, named: Named) -> Source | None:
@@ -117,7 +132,8 @@ def with_texts(tree: Tree, named: Named) -> Source | None:
         words += f", {without:,} without"
     if lost:
         words += f", {count(lost, 'caption')} without a picture"
-    return Source("folder", words, entries, boundary=boundary_of(tree.folder))
+    words += tree.link_words(*IMAGE_EXTENSIONS, endings[0])
+    return Source("folder", words, entries, boundary=tree.boundary)
 
 
 def _stem(name: str) -> str:
@@ -193,10 +209,12 @@ def with_metadata(tree: Tree, tables: Sequence[str], named: Named) -> Source:
         If a table cannot be read, lacks a column, or has no picture, or their columns differ.
     """
     entries: list[Entry] = []
+    looked_up: list[Pictures] = []
     columns = columns_in(named)
     for name in tables:
         table = Path(tree.path(name))
-        pictures = Pictures(pictures_of(table, named, table.parent).folder, tree.folder)
+        found = pictures_of(table, named, table.parent, tree.boundary)
+        pictures = Pictures(found.folder, tree.boundary, tree.folder)
         own, rows = entries_of(table, columns_in(named), pictures)
         if entries and own != columns:
             raise UserError(
@@ -206,6 +224,7 @@ def with_metadata(tree: Tree, tables: Sequence[str], named: Named) -> Source:
             )
         columns = own
         entries += rows
+        looked_up.append(pictures)
     listed = {os.path.normpath(path) for entry in entries for path in entry.pictures}
     left = [name for name in tree.pictures if os.path.normpath(tree.path(name)) not in listed]
     entries += [
@@ -216,10 +235,10 @@ def with_metadata(tree: Tree, tables: Sequence[str], named: Named) -> Source:
     if left:
         words += f", {len(left):,} of them without"
     whole = merged(entries)
+    words = with_captions(words, whole, *looked_up)
     return Source(
-        "imagefolder", with_captions(words, whole), whole,
-        tuple(Path(tree.path(name)) for name in tables), boundary_of(tree.folder),
-        captions_in="json:captions",
+        "imagefolder", words, whole, tuple(Path(tree.path(name)) for name in tables),
+        tree.boundary, captions_in="json:captions",
     )  # fmt: skip
 
 

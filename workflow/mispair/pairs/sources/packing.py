@@ -19,7 +19,7 @@ from mispair.pairs.shards.shards import (
 )
 from mispair.pairs.shards.tar_members import PIPE, SYMBOLIC_LINK, UNREADABLE
 from mispair.pairs.sources import parquet
-from mispair.pairs.sources.source import Source, member_key
+from mispair.pairs.sources.source import Source, links_out, member_key
 from mispair.pairs.sources.tables import Columns, ending_of
 
 PLAIN = tarfile.REGTYPE
@@ -97,10 +97,8 @@ def _text(path: str, boundary: Path | None) -> Member:
 def _read(path: str, boundary: Path | None) -> tuple[bytes, bytes]:
     """Return the content of a file, and its type: that of what has no content is not plain."""
     try:
-        if boundary is not None and os.path.islink(path):
-            target = os.path.realpath(path, strict=True)
-            if not Path(target).is_relative_to(os.path.realpath(boundary)):
-                return b"", SYMBOLIC_LINK
+        if boundary is not None and links_out(path, boundary):
+            return b"", SYMBOLIC_LINK
         with open(path, "rb", buffering=0, opener=_without_waiting) as opened:
             status = os.fstat(opened.fileno())
             if not stat.S_ISREG(status.st_mode):

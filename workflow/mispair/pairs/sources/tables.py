@@ -16,8 +16,12 @@ from mispair.pairs.sources.source import (
     Entry,
     Named,
     Source,
+    boundary_of,
+    is_inside,
+    links_out,
     member_key,
     merged,
+    outside_words,
     picture_key,
 )
 
@@ -78,20 +82,45 @@ class Pictures:
     ----------
     folder : Path
         Where relative paths start.
+    boundary : Path
+        Folder that relative paths and links must not lead out of.
     root : Path, optional
         Folder that keys are relative to; `folder` by default.
+
+    Attributes
+    ----------
+    refused, linked : list of str
+        Relative paths that were looked up and lead out of the boundary, and those that do by a link.
     """
 
-    def __init__(self, folder: Path, root: Path | None = None):
+    def __init__(self, folder: Path, boundary: Path, root: Path | None = None):
         self.folder = folder
+        self.boundary = boundary
         self.root = root or folder
+        self.refused: list[str] = []
+        self.linked: list[str] = []
+        self._is_inside = is_inside(folder, boundary)
         self._names: dict[str, tuple[set[str], dict[str, str]]] = {}
 
     def find(self, path: str) -> str | None:
         """Return the path of a file that a table names, or None if there is none.
 
-        A name with other Unicode characters for the same letters (NFC, NFD) is found as well.
+        A name with other Unicode characters for the same letters (NFC, NFD) is found as well. None
+        is returned for a relative path that leads out of the boundary. A link that does is
+        returned, and refused where it is read; of a path that is given in full, it is not.
         """
+        found = self._found(path)
+        if found is None:
+            return None
+        leaves = (".." in path or not self._is_inside) and not os.path.isabs(path.strip())
+        if leaves and not is_inside(found, self.boundary):
+            self.refused.append(path)
+            return None
+        if links_out(found, self.boundary):
+            self.linked.append(path)
+        return found
+
+    def _found(self, path: str) -> str | None:
         for written in dict.fromkeys((path, path.strip())):
             whole = os.path.join(self.folder, written)
             if "./" in whole or "//" in whole:
@@ -405,12 +434,15 @@ def of_table(path: Path, folder: Path | None, named: Named) -> Source:
     entries = merged(rows)
     words = f"{count(len(entries), 'picture')} of {path.name} "
     words += f"(columns {columns.image}, {columns.caption}){elsewhere(pictures, path)}"
+    words = with_captions(words, entries, pictures)
     return Source(
-        "table", with_captions(words, entries), entries, (path,), captions_in="json:captions"
-    )
+        "table", words, entries, (path,), pictures.boundary, captions_in="json:captions"
+    )  # fmt: skip
 
 
-def pictures_of(path: Path, named: Named, folder: Path | None) -> Pictures:
+def pictures_of(
+    path: Path, named: Named, folder: Path | None, boundary: Path | None = None
+) -> Pictures:
     """Return the pictures of a table by its first rows (`located`).
 
     Raises
@@ -420,7 +452,8 @@ def pictures_of(path: Path, named: Named, folder: Path | None) -> Pictures:
     """
     columns = chosen_columns(path, header_of(path), columns_in(named))
     first = [row[columns.image] for _, row in islice(_rows(path, columns), TRIED)]
-    return located(path, [image for image in first if isinstance(image, str) and image], folder)
+    images = [image for image in first if isinstance(image, str) and image]
+    return located(path, images, folder, boundary)
 
 
 def _folders_in(folder: Path) -> list[Path]:
@@ -437,34 +470,45 @@ def elsewhere(pictures: Pictures, path: Path) -> str:
     return f" in {pictures.folder}" * (pictures.folder != path.parent)
 
 
-def with_captions(words: str, entries: Sequence[Entry]) -> str:
-    """Add the number of captions where pictures have several, and that of missing pictures."""
+def with_captions(words: str, entries: Sequence[Entry], *pictures: Pictures) -> str:
+    """Add the number of captions where pictures have several, and those of pictures without file.
+
+    These are missing, or outside of the folder that `pictures` may be in.
+    """
     captions = sum(len(entry.captions or ()) for entry in entries)
     if captions > len(entries):
         words += f", {captions:,} captions"
-    missing = sum(1 for entry in entries if not entry.pictures)
-    return words + f", {count(missing, 'picture')} missing" * bool(missing)
+    refused = [path for one in pictures for path in one.refused]
+    missing = sum(1 for entry in entries if not entry.pictures) - len(refused)
+    words += f", {count(missing, 'picture')} missing" * (missing > 0)
+    return words + outside_words(
+        [*refused, *(path for one in pictures for path in one.linked)], pictures[0].boundary
+    )
 
 
-def located(path: Path, images: Sequence[str], folder: Path | None) -> Pictures:
+def located(
+    path: Path, images: Sequence[str], folder: Path | None, boundary: Path | None = None
+) -> Pictures:
     """Return the pictures of a table in the folder that has most of its first ones.
 
-    They are looked for in the named folder and those in it, or next to the table.
+    They are looked for in the named folder, those in it and that of the table, or next to the
+    table. Relative paths and links must stay in `boundary`: by default the named folder, or that of
+    the table, or the one above it if the first pictures are there.
 
     Raises
     ------
     UserError
-        If there is none.
+        If there is none, or all of the first ones are outside.
     """
     starts = [folder] if folder else [path.parent, path.parent.parent]
-    tried: dict[Path, int] = {}
+    tried: dict[Path, list[str]] = {}
     for start in starts:
-        for one in [start, *_folders_in(start)]:
-            pictures = Pictures(one)
-            tried.setdefault(one, sum(1 for image in images if pictures.find(image)))
+        for one in [start, *_folders_in(start), *([path.parent] if folder else [])]:
+            pictures = Pictures(one, Path("/"))
+            tried.setdefault(one, [*filter(None, map(pictures.find, images))])
         if any(tried.values()):
             break
-    best = max(tried, key=lambda one: tried[one], default=path.parent)
+    best = max(tried, key=lambda one: len(tried[one]), default=path.parent)
     if images and not tried.get(best) and "://" in images[0]:
         raise UserError(_addresses(path, images[0]))
     if images and not tried.get(best):
@@ -473,4 +517,21 @@ def located(path: Path, images: Sequence[str], folder: Path | None) -> Pictures:
             f"is below {starts[0].absolute()}. Name the folder of the pictures: pairs: {{path: "
             f"FOLDER, captions: {path}}}."
         )
-    return Pictures(best)
+    found = tried.get(best, [])
+    if boundary is None:
+        starts = starts[:1] if folder else [path.parent, path.parent.parent]
+        holding = (one for one in starts if any(is_inside(picture, one) for picture in found))
+        boundary = boundary_of(next(holding, starts[0]))
+    bounded = Pictures(best, boundary)
+    for image in images:
+        bounded.find(image)
+    outside = [*bounded.refused, *bounded.linked]
+    if found and len(outside) == len(found):
+        is_linked = links_out(os.path.join(best, ""), boundary)
+        raise UserError(
+            f"pairs: all of the first {len(images)} pictures of {path}, such as "
+            f"{outside[0]!r}, lead out of {boundary.absolute()}. "
+            + (f"Name their folder: pairs: {{path: {best}, captions: {path}}}." if is_linked
+               else "Write their full paths into it.")
+        )  # fmt: skip
+    return Pictures(best, boundary)
