@@ -661,6 +661,27 @@ def test_pictures_that_are_not_next_to_the_table_are_named(tmp_path: Path) -> No
     assert f" in {path / 'Images'}" in recognise(str(path)).words
 
 
+HEIC = b"\0\0\0\x18ftypheic" + bytes(200)
+
+
+def test_pictures_in_heic_have_a_verdict_or_are_refused(tmp_path: Path) -> None:
+    mine = texts(tmp_path / "mine")
+    (mine / "a/1.heic").write_bytes(HEIC)  # next to a/1.jpg
+    for name in ("phone", "other"):
+        (mine / f"{name}.HEIC").write_bytes(HEIC)
+        (mine / f"{name}.txt").write_text("a text")
+    assert "6 pictures with .txt captions, 2 in HEIC" in recognise(str(mine)).words
+    kept, refused = indexed(mine, tmp_path / "packed")
+    assert kept.keys() == CAPTIONS.keys()
+    assert refused == dict.fromkeys(("phone", "other"), "undecodable-image")
+    kept, refused = indexed(as_table(mine, ["a/1.heic", "a/2.jpg"]), tmp_path / "packed-2")
+    assert ([*kept], refused) == (["a/2"], {"a/1": "undecodable-image"})
+    for path in mine.rglob("*.jpg"):
+        path.unlink()
+    with pytest.raises(UserError, match="in HEIC"):
+        recognise({"path": str(mine), "captions": ".txt"})
+
+
 def test_what_a_run_writes_is_no_picture(tmp_path: Path) -> None:
     mine = texts(tmp_path / "mine")
     for folder in (".snakemake", "reports/figures", "results"):

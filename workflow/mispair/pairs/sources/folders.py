@@ -12,6 +12,7 @@ from mispair.core.words import composed, count
 from mispair.pairs.shards.shards import IMAGE_EXTENSIONS, SIDECAR_EXTENSION
 from mispair.pairs.sources.source import (
     TEXT_ENDINGS,
+    UNREAD,
     Entry,
     Named,
     Source,
@@ -62,8 +63,15 @@ class Tree:
 
     @property
     def pictures(self) -> list[str]:
-        """The pictures, by their endings."""
-        return self.of(IMAGE_EXTENSIONS)
+        """The pictures, by their endings; of a format that is not read, those with no other one."""
+        read = self.of(IMAGE_EXTENSIONS)
+        stems = {*map(_stem, read)} if self.unread else {}
+        return sorted(read + [name for name in self.unread if _stem(name) not in stems])
+
+    @property
+    def unread(self) -> list[str]:
+        """The pictures of formats that are not read."""
+        return self.of(UNREAD)
 
     def of(self, endings: Iterable[str]) -> list[str]:
         """Return the files with one of some endings."""
@@ -73,13 +81,18 @@ class Tree:
         """Return the path of a file."""
         return self._start + name
 
-    def link_words(self, *endings: str) -> str:
-        """Return which links are no pairs, for the line of a source: out of it, or to folders."""
+    def left_words(self, *endings: str) -> str:
+        """Return what is no pair, for the line of a source: links, and formats that are not read.
+
+        Links are counted if they lead out of the folder and have some endings, or to folders.
+        """
         links = [name for name in self.links if ending_of(name) in endings]
         outside = [name for name in links if links_out(self.path(name), self.boundary)]
         words = outside_words(outside, self.boundary)
         if folders := self.linked_folders:
             words += f", {count(len(folders), 'link')} to a folder left out ({folders[0]})"
+        if unread := len({*self.unread} & {*self.pictures} if self.unread else ()):
+            words += f", {unread:,} in HEIC, to be converted to JPEG"
         return words
 
 
@@ -124,6 +137,11 @@ def with_texts(tree: Tree, named: Named) -> Source | None:
         refuse_ambiguous(tree.folder, [f".{ending}" for ending in endings])
     if not pictured or not endings:
         return None
+    if not tree.of(IMAGE_EXTENSIONS):
+        raise UserError(
+            f"pairs: the pictures in {tree.folder}, such as {pictures[0]!r}, are in HEIC, which is "
+            "not read. Convert them to JPEG: magick mogrify -format jpg *.heic."
+        )
     entries = tuple(_entries_with_texts(tree, endings[0]))
     captioned = sum(any(ending_of(text) == endings[0] for text in e.texts) for e in entries)
     lost = sum(not entry.pictures for entry in entries)
@@ -132,7 +150,7 @@ def with_texts(tree: Tree, named: Named) -> Source | None:
         words += f", {without:,} without"
     if lost:
         words += f", {count(lost, 'caption')} without a picture"
-    words += tree.link_words(*IMAGE_EXTENSIONS, endings[0])
+    words += tree.left_words(*IMAGE_EXTENSIONS, endings[0])
     return Source("folder", words, entries, boundary=tree.boundary)
 
 
@@ -143,9 +161,8 @@ def _stem(name: str) -> str:
 
 def _entries_with_texts(tree: Tree, ending: str) -> Iterator[Entry]:
     """Yield the pictures and the captions below a folder by the names that they share."""
-    pictures, texts, sidecars = (
-        _by_stem(tree.of(endings)) for endings in (IMAGE_EXTENSIONS, [ending], [SIDECAR_EXTENSION])
-    )
+    pictures = _by_stem(tree.pictures)
+    texts, sidecars = (_by_stem(tree.of([one])) for one in (ending, SIDECAR_EXTENSION))
     by_form = _by_composed_name(pictures.keys() - texts.keys())
     for stem in sorted(texts.keys() - pictures.keys()) if by_form else ():
         if picture := by_form.pop(composed(stem), None):

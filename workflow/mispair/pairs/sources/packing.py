@@ -14,6 +14,7 @@ from mispair.core import files
 from mispair.pairs.shards.shard_writer import add_member
 from mispair.pairs.shards.shards import (
     CAPTION_EXTENSION,
+    IMAGE_EXTENSIONS,
     MAX_MEMBER_BYTES,
     SIDECAR_EXTENSION,
 )
@@ -84,8 +85,9 @@ def _captions(texts: Iterable[Any] | None, fields: dict[str, str]) -> list[Membe
 
 def _picture(path: str, boundary: Path | None) -> Member:
     content, kind = _read(path, boundary)
-    ending = ending_of(path) or parquet.ending_by_content(content)
-    return ending, content, kind
+    ending = ending_of(path)
+    is_known = ending in IMAGE_EXTENSIONS
+    return ending if is_known else parquet.ending_by_content(content), content, kind
 
 
 def _text(path: str, boundary: Path | None) -> Member:

@@ -9,11 +9,11 @@ from typing import Any
 
 from mispair.core.files import UserError
 from mispair.core.words import count
+from mispair.pairs.shards.shards import IMAGE_EXTENSIONS
 from mispair.pairs.sources.source import (
     Entry,
     Named,
     Source,
-    picture_key,
 )
 from mispair.pairs.sources.tables import (
     FIELDS,
@@ -138,11 +138,14 @@ def samples(path: Path, columns: Columns) -> Iterator[tuple[str, str, bytes | No
 
 def _ending(name: str, picture: bytes | None) -> str:
     """Return the ending of a picture by its name, or else by its first bytes."""
-    return ending_of(name) if picture_key(name) != name else ending_by_content(picture or b"")
+    ending = ending_of(name)
+    return ending if ending in IMAGE_EXTENSIONS else ending_by_content(picture or b"")
 
 
 def ending_by_content(picture: bytes) -> str:
     """Return the ending of a picture by its first bytes; that of JPEG if they are of no picture."""
     if picture[:4] == b"RIFF" and picture[8:12] == b"WEBP":
         return "webp"
+    if picture[4:12] in (b"ftypavif", b"ftypavis"):
+        return "avif"
     return next((ending for mark, ending in SIGNATURES if picture.startswith(mark)), "jpg")

@@ -24,6 +24,8 @@ from mispair.core.settings import NONE, Located
 from mispair.core.words import count
 from mispair.pairs.shards.shards import IMAGE_EXTENSIONS
 
+UNREAD = ("heic", "heif")
+"""Endings of pictures that Pillow has no reader for."""
 TEXT_ENDINGS = ("txt", "caption")
 """Endings of files with the caption of the picture next to them."""
 MOST_SHARDS = 64
@@ -228,11 +230,11 @@ def picture_key(path: str) -> str:
 
     Examples
     --------
-    >>> picture_key("a/b.JPG"), picture_key("a/b.heic"), picture_key("/a/b.png")
-    ('a/b', 'a/b.heic', 'a/b')
+    >>> picture_key("a/b.JPG"), picture_key("a/b.raw"), picture_key("/a/b.heic")
+    ('a/b', 'a/b.raw', 'a/b')
     """
     stem, dot, ending = path.rpartition(".")
-    is_picture = dot and ending.lower() in IMAGE_EXTENSIONS
+    is_picture = dot and ending.lower() in (*IMAGE_EXTENSIONS, *UNREAD)
     return (stem if is_picture else path).lstrip("/")
 
 

@@ -90,7 +90,7 @@ class Pictures:
     Attributes
     ----------
     refused, linked : list of str
-        Relative paths that were looked up and lead out of the boundary, and those that do by a link.
+        Relative paths that were looked up and lead out of the boundary, and those by a link.
     """
 
     def __init__(self, folder: Path, boundary: Path, root: Path | None = None):
