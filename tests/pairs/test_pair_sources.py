@@ -158,6 +158,51 @@ def archived(folder: Path) -> dict[str, str]:
     return {"path": str(folder), "captions": ".txt"}
 
 
+def without_names(folder: Path) -> Path:
+    """As Flickr8k.token.txt: no names of columns, and numbers of captions."""
+    write_pictures(folder / "Images")
+    lines = [f"{key}.jpg#0\t{caption}" for key, caption in CAPTIONS.items()]
+    (folder / "Flickr8k.token.txt").write_text("\n".join(lines), encoding="utf-8")
+    return folder / "Flickr8k.token.txt"
+
+
+def spreadsheet(folder: Path) -> Path:
+    """As Excel exports: semicolons, a first line that names them, Windows line ends."""
+    write_pictures(folder)
+    path = write_csv(folder / "pairs.csv", ("Photo", "Description"), ";", start="sep=;\n")
+    path.write_bytes(path.read_bytes().replace(b"\n", b"\r\n").replace(b"\r\r", b"\r"))
+    return path
+
+
+def nested(folder: Path) -> Path:
+    write_pictures(folder)
+    rows = [{"image": {"path": f"{key}.jpg"}, "meta": {"en": {"caption": text}}}
+            for key, text in CAPTIONS.items()]  # fmt: skip
+    path = folder / "pairs.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+def nested_parquet(folder: Path) -> dict[str, str]:
+    write_pictures(folder)
+    cells = [{"path": f"{key}.jpg", "text": text} for key, text in CAPTIONS.items()]
+    pq.write_table(pa.table({"pair": cells}), folder / "pairs.parquet")
+    return {"path": str(folder / "pairs.parquet"), "image_column": "pair.path",
+            "caption_column": "pair.text"}  # fmt: skip
+
+
+def glob_of_tables(folder: Path) -> str:
+    """A table in each of two folders, next to its pictures."""
+    write_pictures(folder)
+    for part in ("a", "b c"):
+        names = [key.split("/")[1] for key in CAPTIONS if key.startswith(part)]
+        with (folder / part / "pairs.csv").open("w", encoding="utf-8", newline="") as opened:
+            rows = csv.writer(opened)
+            rows.writerow(("image", "caption"))
+            rows.writerows((f"{name}.jpg", CAPTIONS[f"{part}/{name}"]) for name in names)
+    return f"{folder}/*/pairs.csv"
+
+
 def flickr(folder: Path) -> Path:
     write_pictures(folder / "Images")
     write_csv(folder / "captions.txt", ("image", "caption"))
@@ -215,6 +260,11 @@ FORMATS: dict[str, tuple[str, Callable[[Path], Any]]] = {
     "csv.gz": ("table", compressed),
     "a list in JSON": ("table", json_list),
     "an archive": ("folder", archived),
+    "without names": ("table", without_names),
+    "spreadsheet": ("table", spreadsheet),
+    "nested": ("table", nested),
+    "nested parquet": ("table", nested_parquet),
+    "glob": ("table", glob_of_tables),
     "coco": ("coco", coco),
     "hub parquet": ("parquet", hub_parquet),
     "img2dataset parquet": ("parquet", img2dataset_parquet),
@@ -498,6 +548,17 @@ def test_a_key_of_two_pictures_is_ambiguous(tmp_path: Path) -> None:
     assert ([*kept], refused) == (["2"], {"1": "ambiguous-key"})
 
 
+def test_a_table_of_labels_is_no_list_of_captions(tmp_path: Path) -> None:
+    mine = texts(tmp_path / "mine")
+    (mine / "labels.csv").write_text("a/1.jpg,cat\na/2.jpg,dog\n")
+    assert recognise(str(mine)).kind == "folder"
+    (mine / "labels.csv").write_text("a/1.jpg,7,a red cup\n")
+    with pytest.raises(UserError, match="'image', '2', '3'"):
+        recognise(str(mine / "labels.csv"))
+    named = {"path": str(mine / "labels.csv"), "caption_column": "3"}
+    assert indexed(named, tmp_path / "packed")[0].keys() == {"a/1"}
+
+
 def test_names_in_other_characters_than_on_disk_are_found(tmp_path: Path) -> None:
     (tmp_path / "caf\u00e9.jpg").write_bytes(picture(1))
     (tmp_path / "pairs.csv").write_text("filepath,title\ncafe\u0301.jpg,a text\n")
@@ -561,7 +622,8 @@ MISTAKES: dict[str, tuple[Callable[[Path], Any], list[str]]] = {
                                 ["pairs.caption_column", "two columns 'title'"]),
     "metadata of two forms": (two_forms, ["file_name and text", "image and caption"]),
     "two Parquet files of one name": (same_names, ["one.parquet", "Name one of the folders"]),
-    "several tables": (lambda f: f"{both(f, 'csv', 'tsv')}/*.?sv", ["2 tables", "Give one"]),
+    "several tables": (lambda f: f"{both(f, 'csv', 'tsv')}/*.?sv",
+                       ["Image and Text", "image_path and caption", "pairs.image_column"]),
     "a table below": (lambda f: table("csv", ("filepath", "title"))(f / "t").parents[1],
                       ["captions: ", "t/pairs.csv"]),
     "instances of COCO": (instances, ["pairs.captions", "instances"]),

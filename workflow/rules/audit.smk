@@ -1,5 +1,13 @@
 # The audit: how many captions are wrong, and which; tried with known shares on the same corpus.
-from mispair.audit.dag import AUDIT, corpus as audited_corpus, files as audit_files, shown, similar, texts, weighing
+from mispair.audit.dag import (
+    AUDIT,
+    corpus as audited_corpus,
+    files as audit_files,
+    shown,
+    similar,
+    texts,
+    weighing,
+)
 
 
 rule audit_pairs:

@@ -124,8 +124,13 @@ def run(options: Namespace) -> int:
     folder, unless --configfile names another. All cores are used, unless --cores is given. All
     options and targets are Snakemake's.
     """
-    from mispair.verbs.running import defaults, run_snakemake
+    from mispair.verbs.running import SETTINGS, defaults, has_settings, run_snakemake
 
+    if not has_settings(options.rest):
+        _say(
+            f"There is no {SETTINGS} in this folder and no --configfile: this is the demo, on "
+            "generated pictures. `mispair init .` writes settings for your own pairs."
+        )
     return run_snakemake(defaults(options.rest), options.rest)
 
 

@@ -31,8 +31,8 @@ from mispair.pairs.sources.tables import (
     Pictures,
     columns_in,
     ending_of,
-    entries_of,
     pictures_of,
+    rows_of,
     with_captions,
 )
 
@@ -225,23 +225,11 @@ def with_metadata(tree: Tree, tables: Sequence[str], named: Named) -> Source:
     UserError
         If a table cannot be read, lacks a column, or has no picture, or their columns differ.
     """
-    entries: list[Entry] = []
-    looked_up: list[Pictures] = []
-    columns = columns_in(named)
-    for name in tables:
-        table = Path(tree.path(name))
+    looked_up = {}
+    for table in map(Path, map(tree.path, tables)):
         found = pictures_of(table, named, table.parent, tree.boundary)
-        pictures = Pictures(found.folder, tree.boundary, tree.folder)
-        own, rows = entries_of(table, columns_in(named), pictures)
-        if entries and own != columns:
-            raise UserError(
-                f"pairs: {table} has the columns {own.image} and {own.caption}, and "
-                f"{tree.path(tables[0])} has {columns.image} and {columns.caption}. Name one "
-                f"folder, or one of the tables: pairs: {{path: {table.parent}}}."
-            )
-        columns = own
-        entries += rows
-        looked_up.append(pictures)
+        looked_up[table] = Pictures(found.folder, tree.boundary, tree.folder)
+    columns, entries = rows_of(looked_up, columns_in(named))
     listed = {os.path.normpath(path) for entry in entries for path in entry.pictures}
     left = [name for name in tree.pictures if os.path.normpath(tree.path(name)) not in listed]
     entries += [
@@ -252,11 +240,10 @@ def with_metadata(tree: Tree, tables: Sequence[str], named: Named) -> Source:
     if left:
         words += f", {len(left):,} of them without"
     whole = merged(entries)
-    words = with_captions(words, whole, *looked_up)
+    words = with_captions(words, whole, *looked_up.values())
     return Source(
-        "imagefolder", words, whole, tuple(Path(tree.path(name)) for name in tables),
-        tree.boundary, captions_in="json:captions",
-    )  # fmt: skip
+        "imagefolder", words, whole, (*looked_up,), tree.boundary, captions_in="json:captions"
+    )
 
 
 def refuse_without_captions(tree: Tree) -> None:

@@ -21,6 +21,8 @@ from mispair.pairs.sources.tables import (
     chosen_columns,
     columns_in,
     ending_of,
+    flat,
+    header_of,
     parquet_schema,
     usual,
 )
@@ -103,7 +105,7 @@ def _columns(path: Path, named: Named) -> Columns:
     given = columns_in(named)
     image = given.image or usual(bytes_columns(schema), BYTES_COLUMNS) or ""
     key = given.key or (KEY if KEY in schema.names else "")
-    return chosen_columns(path, schema.names, Columns(image, given.caption, key))
+    return chosen_columns(path, header_of(path), Columns(image, given.caption, key))
 
 
 def samples(path: Path, columns: Columns) -> Iterator[tuple[str, str, bytes | None, Any, dict]]:
@@ -114,13 +116,13 @@ def samples(path: Path, columns: Columns) -> Iterator[tuple[str, str, bytes | No
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    names = parquet_schema(path).names
+    names = header_of(path)
     wanted = dict.fromkeys([*filter(None, columns), *(name for name in FIELDS if name in names)])
     number = -1
     try:
         with pq.ParquetFile(path) as opened:
             for batch in opened.iter_batches(ROWS, columns=[*wanted]):
-                for row in batch.to_pylist():
+                for row in map(flat, batch.to_pylist()):
                     number += 1
                     cell = row[columns.image]
                     picture = cell.get("bytes") if isinstance(cell, dict) else cell

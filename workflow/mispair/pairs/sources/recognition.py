@@ -196,19 +196,21 @@ def _table(place: Place) -> Source | None:
     if place.captions is not None:
         if form_of(place.captions.name) not in (*TABLE_ENDINGS, "txt"):
             _refuse_other_json(place.captions)
-        return tables.of_table(place.captions, place.path, place.named)
+        return tables.of_tables([place.captions], place.path, place.named)
     if place.tree is None:
-        if len(place.files) != 1 or _has_pictures(place):
+        files = place.files
+        if not files or _has_pictures(place):
             return None
-        (file,) = place.files
-        if form_of(file.name) not in (*TABLE_ENDINGS, "txt") and not tables.is_list(file):
-            return None
-        return tables.of_table(file, None, place.named)
+        if not all(
+            form_of(one.name) in (*TABLE_ENDINGS, "txt") or tables.is_list(one) for one in files
+        ):
+            return None  # fmt: skip
+        return tables.of_tables(files, None, place.named)
     if not place.table_files or place.named.captions is not None:
         return None
     refuse_ambiguous(place.path, place.own_captions)
     _refuse_texts(place, str(place.table_files[0]))
-    return tables.of_table(place.table_files[0], place.path, place.named)
+    return tables.of_tables(place.table_files[:1], place.path, place.named)
 
 
 def _refuse_other_json(path: Path) -> None:
@@ -276,11 +278,6 @@ def recognise(given: str | Mapping[str, Any] | Named) -> Source:
             if not source.shards and not source.pairs:
                 raise UserError(f"pairs: {place.path.absolute()} has no row. Fetch it again.")
             return source
-    if place.tree is None and len(place.tables) > 1:
-        raise UserError(
-            f"pairs: {place.named.path} names {count(len(place.tables), 'table')}, such as "
-            f"{place.tables[0]}. Give one of them, or one table with the rows of all."
-        )
     for table in place.tables:
         # It explains which column is missing.
         tables.chosen_columns(table, tables.header_of(table), tables.columns_in(place.named))

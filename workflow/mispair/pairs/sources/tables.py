@@ -5,13 +5,15 @@ from __future__ import annotations
 import csv
 import json
 import os
-from collections.abc import Iterator, Sequence
-from itertools import islice, zip_longest
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain, islice, zip_longest
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from mispair.core.files import UserError
 from mispair.core.words import composed, count, nearest
+from mispair.pairs.shards.shards import IMAGE_EXTENSIONS
 from mispair.pairs.sources.source import (
     Entry,
     Named,
@@ -46,6 +48,11 @@ FIELDS = ("url", "status", "sha256", "licence", "license", "LICENSE", "attributi
 """Columns that packed pairs keep, as img2dataset's JSON has them."""
 HEAD = 65_536
 """Bytes at the start of a JSON file by which its form is recognised."""
+_PICTURE_FIRST = re.compile(
+    rf'^"?[^"]+?\.(?:{"|".join(IMAGE_EXTENSIONS)})(?:#\d+)?"?([{DELIMITERS}])', re.IGNORECASE
+)
+_NUMBER = re.compile(r"#\d+$")
+_SPREADSHEET = re.compile(r"^sep=(.)\s*$")
 TRIED = 100
 """Rows whose pictures are looked for in each folder where they may be."""
 
@@ -229,12 +236,16 @@ def _shown(has: Sequence[str]) -> str:
 
 
 def is_table(path: Path, given: Columns) -> bool:
-    """Return whether a file has columns of paths and captions, named or with usual names."""
+    """Return whether a file has columns of paths and captions, named or with usual names.
+
+    Without names the second cell has to be of several words: it could be a label.
+    """
     try:
         chosen_columns(path, header_of(path), given)
+        first = next(_cells(path), (1, []))[1] if form_of(path.name) in DELIMITED else []
     except UserError:
         return False
-    return True
+    return not _is_pair(first) or " " in first[-1].strip()
 
 
 def header_of(path: Path) -> list[str]:
@@ -247,12 +258,45 @@ def header_of(path: Path) -> list[str]:
     """
     form = form_of(path.name)
     if form == "parquet":
-        return parquet_schema(path).names
+        return _names_in(parquet_schema(path))
     if form in OBJECTS:
         # A row may lack what others have.
-        rows = (row for _, row in islice(_objects(path), TRIED))
+        rows = (flat(row) for _, row in islice(_objects(path), TRIED))
         return [*dict.fromkeys(name for row in rows for name in row)]
-    return next(_cells(path), (1, []))[1]
+    return _names_of(next(_cells(path), (1, []))[1])
+
+
+def _names_in(fields: Any) -> list[str]:
+    """Return the names of the columns of a schema, and those in its objects (``meta.caption``)."""
+    import pyarrow as pa
+
+    objects = [field for field in fields if pa.types.is_struct(field.type)]
+    inside = [f"{one.name}.{name}" for one in objects for name in _names_in(one.type)]
+    return [*(field.name for field in fields), *inside]
+
+
+def flat(row: dict[str, Any]) -> dict[str, Any]:
+    """Return the cells of a row, and those of objects in it.
+
+    Examples
+    --------
+    >>> flat({"a": "x", "meta": {"caption": "y"}})
+    {'a': 'x', 'meta': {'caption': 'y'}, 'meta.caption': 'y'}
+    """
+    objects = [(name, flat(cell)) for name, cell in row.items() if isinstance(cell, dict)]
+    return row | {f"{name}.{key}": one for name, cells in objects for key, one in cells.items()}
+
+
+def _is_pair(row: Sequence[str]) -> bool:
+    """Return whether the first row of a table has no names: it begins with a picture."""
+    return len(row) > 1 and ending_of(_NUMBER.sub("", row[0])) in IMAGE_EXTENSIONS
+
+
+def _names_of(row: Sequence[str]) -> list[str]:
+    """Return the names of columns, by the first row of a table; without names, by position."""
+    if not _is_pair(row):
+        return [*row]
+    return ["image", "caption"] if len(row) == 2 else ["image", *map(str, range(2, len(row) + 1))]
 
 
 def parquet_schema(path: Path) -> Any:
@@ -278,6 +322,8 @@ def _delimiter(path: Path, header: str) -> str:
     """Return what separates the fields of a table: open_clip's default in .csv is a tab."""
     if form_of(path.name) == "tsv":
         return "\t"
+    if first := _SPREADSHEET.match(header) or _PICTURE_FIRST.match(header):
+        return first.group(1)
     counts = {delimiter: header.count(delimiter) for delimiter in DELIMITERS}
     return max(DELIMITERS, key=lambda delimiter: counts[delimiter])
 
@@ -334,17 +380,17 @@ def _rows(path: Path, columns: Columns) -> Iterator[tuple[int, dict[str, Any]]]:
     if form == "parquet":
         import pyarrow.parquet as pq
 
-        names = parquet_schema(path).names
+        names = header_of(path)
         wanted = [name for name in dict.fromkeys((*columns, *FIELDS)) if name in names]
         with pq.ParquetFile(path) as opened:
             number = 0
             for batch in opened.iter_batches(columns=wanted):
                 for row in batch.to_pylist():
                     number += 1
-                    yield number, row
+                    yield number, flat(row)
     elif form in OBJECTS:
         for number, row in _objects(path):
-            yield number, {name: None for name in columns if name} | row
+            yield number, {name: None for name in columns if name} | flat(row)
     else:
         yield from _csv_rows(path)
 
@@ -391,8 +437,11 @@ def _objects(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
 def _csv_rows(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
     """Yield the line of each row, and its cells; those that a short row lacks are None."""
     cells = _cells(path)
-    _, header = next(cells, (1, []))
-    for line, row in cells:
+    first = next(cells, (1, []))
+    header, is_pair = _names_of(first[1]), _is_pair(first[1])
+    for line, row in chain([first], cells) if is_pair else cells:
+        if is_pair and row:  # Flickr8k.token.txt numbers the captions of a picture
+            row[0] = _NUMBER.sub("", row[0])
         if len(row) > len(header):
             raise UserError(_wrong_number(path, line, len(row), len(header)))
         if row:
@@ -402,8 +451,11 @@ def _csv_rows(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
 def _cells(path: Path) -> Iterator[tuple[int, list[str]]]:
     from mispair.pairs.captions.user_tables import csv_reader, lines
 
-    reader = csv_reader(path, _delimiter(path, next(lines(path), "")))
+    first = next(lines(path), "")
+    reader = csv_reader(path, _delimiter(path, first))
     try:
+        if _SPREADSHEET.match(first):
+            next(reader)
         for row in reader:
             yield reader.line_num, row
     except csv.Error as error:
@@ -421,23 +473,51 @@ def _wrong_number(path: Path, line: int, number: int, expected: int) -> str:
     )
 
 
-def of_table(path: Path, folder: Path | None, named: Named) -> Source:
-    """Return the pairs of a table of paths and captions; `folder` has the pictures, if named.
+def of_tables(paths: Sequence[Path], folder: Path | None, named: Named) -> Source:
+    """Return the pairs of tables of paths and captions; `folder` has the pictures, if named.
 
     Raises
     ------
     UserError
-        If the table cannot be read, lacks a column, or none of its pictures is found.
+        If a table cannot be read, lacks a column, has other columns than the first one, or none of
+        its pictures is found.
     """
-    pictures = pictures_of(path, named, folder)
-    columns, rows = entries_of(path, columns_in(named), pictures)
-    entries = merged(rows)
-    words = f"{count(len(entries), 'picture')} of {path.name} "
-    words += f"(columns {columns.image}, {columns.caption}){elsewhere(pictures, path)}"
-    words = with_captions(words, entries, pictures)
-    return Source(
-        "table", words, entries, (path,), pictures.boundary, captions_in="json:captions"
-    )  # fmt: skip
+    pictures = {path: pictures_of(path, named, folder) for path in paths}
+    if len({one.folder for one in pictures.values()}) > 1:
+        root = Path(os.path.commonpath([one.folder.absolute() for one in pictures.values()]))
+        pictures = {path: Pictures(p.folder, p.boundary, root) for path, p in pictures.items()}
+    columns, rows = rows_of(pictures, columns_in(named))
+    entries, first = merged(rows), paths[0]
+    several = f" and {count(len(paths) - 1, 'more table')}" * (len(paths) > 1)
+    words = f"{count(len(entries), 'picture')} of {first.name}{several} "
+    words += f"(columns {columns.image}, {columns.caption}){elsewhere(pictures[first], first)}"
+    words = with_captions(words, entries, *pictures.values())
+    boundaries = [os.path.abspath(one.boundary) for one in pictures.values()]
+    boundary = Path(os.path.commonpath(boundaries))
+    return Source("table", words, entries, (*paths,), boundary, captions_in="json:captions")
+
+
+def rows_of(tables: Mapping[Path, Pictures], given: Columns) -> tuple[Columns, list[Entry]]:
+    """Return the columns of tables, and an entry for each of their rows.
+
+    Raises
+    ------
+    UserError
+        If a table cannot be read or lacks a column, or their columns differ.
+    """
+    entries: list[Entry] = []
+    columns, first = given, next(iter(tables))
+    for table, pictures in tables.items():
+        own, rows = entries_of(table, given, pictures)
+        if table != first and own != columns:
+            raise UserError(
+                f"pairs: {table} has the columns {own.image} and {own.caption}, and {first} has "
+                f"{columns.image} and {columns.caption}. Name one of the tables, or columns that "
+                "all have: pairs.image_column, pairs.caption_column."
+            )
+        columns = own
+        entries += rows
+    return columns, entries
 
 
 def pictures_of(
