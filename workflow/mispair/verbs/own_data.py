@@ -281,7 +281,7 @@ def _refuse_other_than_shards(paths: tuple[str, ...]) -> None:
         if os.path.exists(path) and not Place(named_of(path)).with_ending("tar"):
             raise UserError(
                 f"PATH: of several paths each has tar shards, and {path} has none. Name one folder "
-                "of pictures, or one table."
+                "of pictures, one table, or several tables by a quoted pattern ('lists/*.csv')."
             )
 
 
