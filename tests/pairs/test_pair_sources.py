@@ -7,6 +7,7 @@ import gzip
 import io
 import json
 import os
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -183,6 +184,29 @@ def nested(folder: Path) -> Path:
     return path
 
 
+def by_picture(folder: Path) -> Path:
+    write_pictures(folder)
+    captions = {f"{key}.jpg": text for key, text in CAPTIONS.items()}
+    (folder / "captions.json").write_text(json.dumps(captions), encoding="utf-8")
+    return folder
+
+
+def windows_paths(folder: Path) -> Path:
+    path = table("csv", ("image", "caption"))(folder)
+    path.write_text(re.sub(r"(?m)^(a|b c)/", r"\1\\", path.read_text("utf-8")), encoding="utf-8")
+    return path
+
+
+def whole_names(folder: Path) -> Path:
+    for path in texts(folder).rglob("*.txt"):
+        path.rename(f"{path.with_suffix('')}.jpg.txt")
+    return folder
+
+
+def captions_of_subfolders(folder: Path) -> Path:
+    return Path(glob_of_tables(folder)).parents[1]
+
+
 def nested_parquet(folder: Path) -> dict[str, str]:
     write_pictures(folder)
     cells = [{"path": f"{key}.jpg", "text": text} for key, text in CAPTIONS.items()]
@@ -265,6 +289,10 @@ FORMATS: dict[str, tuple[str, Callable[[Path], Any]]] = {
     "nested": ("table", nested),
     "nested parquet": ("table", nested_parquet),
     "glob": ("table", glob_of_tables),
+    "captions by picture": ("table", by_picture),
+    "paths of Windows": ("table", windows_paths),
+    "tables in subfolders": ("tables", captions_of_subfolders),
+    "NAME.jpg.txt": ("folder", whole_names),
     "coco": ("coco", coco),
     "hub parquet": ("parquet", hub_parquet),
     "img2dataset parquet": ("parquet", img2dataset_parquet),
@@ -613,6 +641,13 @@ def instances(folder: Path) -> dict[str, str]:
             "captions": str(folder / "annotations/instances_val2017.json")}  # fmt: skip
 
 
+def texts_elsewhere(folder: Path) -> Path:
+    write_pictures(folder)
+    (folder / "captions").mkdir()
+    (folder / "captions/1.txt").write_text("a text")
+    return folder
+
+
 MISTAKES: dict[str, tuple[Callable[[Path], Any], list[str]]] = {
     "two tables": (lambda f: both(f, "metadata.csv", "metadata.jsonl"), ["csv", "jsonl"]),
     "table and texts": (lambda f: both(f, "metadata.csv", "txt"), ["metadata.csv", ".txt"]),
@@ -624,8 +659,7 @@ MISTAKES: dict[str, tuple[Callable[[Path], Any], list[str]]] = {
     "two Parquet files of one name": (same_names, ["one.parquet", "Name one of the folders"]),
     "several tables": (lambda f: f"{both(f, 'csv', 'tsv')}/*.?sv",
                        ["Image and Text", "image_path and caption", "pairs.image_column"]),
-    "a table below": (lambda f: table("csv", ("filepath", "title"))(f / "t").parents[1],
-                      ["captions: ", "t/pairs.csv"]),
+    "tables below": (lambda f: both(f / "t", "csv", "tsv").parent, ["captions: ", "t/pairs.csv"]),
     "instances of COCO": (instances, ["pairs.captions", "instances"]),
     "line ends of an old Mac": (lambda f: written(f, "p.csv", b"filepath,title\ra/1.jpg,a\r"),
                                 ["p.csv", "line 1", "end lines"]),
@@ -663,6 +697,8 @@ MISTAKES: dict[str, tuple[Callable[[Path], Any], list[str]]] = {
         {"images": [{"id": 1, "file_name": 5}], "annotations": [{"image_id": 1, "caption": "a"}]}
     ).encode()), ["COCO", "5"]),
     "a name that is too long": (lambda f: f / ("x" * 300), ["matches no file"]),
+    "a spreadsheet": (lambda f: written(f, "p.xlsx", b"PK"), ["spreadsheet", "CSV"]),
+    "texts elsewhere": (lambda f: texts_elsewhere(f), ["other names", "captions/1.txt"]),
     "several tables in braces": (lambda f: f"{both(f, 'csv', 'tsv')}/pairs.{{csv,tsv}}",
                                  ["no source of pairs"]),
     "half a Parquet": (lambda f: written(f, "p.parquet", b"PAR1"), ["as Parquet"]),

@@ -120,7 +120,7 @@ def with_texts(tree: Tree, named: Named) -> Source | None:
         return None
     named_ending = (named.captions or "").removeprefix(".")
     pictures = tree.pictures
-    pictured = {composed(_stem(name)) for name in pictures}
+    pictured = {composed(_stem(name)) for name in pictures} | {*map(composed, pictures)}
     beside = [
         ending for ending in TEXT_ENDINGS
         if any(composed(_stem(name)) in pictured for name in tree.of([ending]))
@@ -163,6 +163,8 @@ def _entries_with_texts(tree: Tree, ending: str) -> Iterator[Entry]:
     """Yield the pictures and the captions below a folder by the names that they share."""
     pictures = _by_stem(tree.pictures)
     texts, sidecars = (_by_stem(tree.of([one])) for one in (ending, SIDECAR_EXTENSION))
+    for stem in sorted(texts.keys() & {*tree.pictures} - pictures.keys()):  # a.jpg.txt
+        texts.setdefault(_stem(stem), []).extend(texts.pop(stem))
     by_form = _by_composed_name(pictures.keys() - texts.keys())
     for stem in sorted(texts.keys() - pictures.keys()) if by_form else ():
         if picture := by_form.pop(composed(stem), None):
@@ -259,6 +261,12 @@ def refuse_without_captions(tree: Tree) -> None:
         raise UserError(
             f"pairs: the folder {tree.folder.absolute()} has no file (links to folders are not "
             "followed). Name a folder of pictures with captions, a table, or tar shards."
+        )
+    if pictures and (texts := tree.of(TEXT_ENDINGS)):
+        raise UserError(
+            f"pairs: the folder {tree.folder.absolute()} has {count(len(pictures), 'picture')}, "
+            f"such as {pictures[0]!r}, and texts of other names, such as {texts[0]!r}. Give "
+            f"captions the names of their pictures: {picture_key(pictures[0])}.txt."
         )
     if pictures:
         tables = [tree.path(name) for name in tree.of(TABLE_ENDINGS)]

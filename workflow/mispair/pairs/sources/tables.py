@@ -51,6 +51,9 @@ HEAD = 65_536
 _PICTURE_FIRST = re.compile(
     rf'^"?[^"]+?\.(?:{"|".join(IMAGE_EXTENSIONS)})(?:#\d+)?"?([{DELIMITERS}])', re.IGNORECASE
 )
+_BY_PICTURE = re.compile(
+    rf'\{{\s*"[^"]+\.(?:{"|".join(IMAGE_EXTENSIONS)})"\s*:'.encode(), re.IGNORECASE
+)
 _NUMBER = re.compile(r"#\d+$")
 _SPREADSHEET = re.compile(r"^sep=(.)\s*$")
 TRIED = 100
@@ -128,7 +131,7 @@ class Pictures:
         return found
 
     def _found(self, path: str) -> str | None:
-        for written in dict.fromkeys((path, path.strip())):
+        for written in dict.fromkeys((path, path.strip(), path.strip().replace("\\", "/"))):
             whole = os.path.join(self.folder, written)
             if "./" in whole or "//" in whole:
                 whole = str(Path(whole))  # a picture has one path, or it would be two
@@ -395,9 +398,10 @@ def _rows(path: Path, columns: Columns) -> Iterator[tuple[int, dict[str, Any]]]:
         yield from _csv_rows(path)
 
 
-def is_list(path: Path) -> bool:
-    """Return whether a file is JSON with a list, by its first bytes."""
-    return start_of_json(path).startswith(b"[")
+def is_json(path: Path) -> bool:
+    """Return whether JSON is a list, or has captions by picture, by its first bytes."""
+    start = start_of_json(path)
+    return start.startswith(b"[") or _BY_PICTURE.match(start) is not None
 
 
 def start_of_json(path: Path) -> bytes:
@@ -427,11 +431,18 @@ def _objects(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
                 f"pairs: {where} is not JSON ({error}). Each line of JSONL is one object; a list "
                 "of objects is a file with the ending .json."
             ) from error
+        if is_whole and isinstance(content, dict):
+            content = [_of_picture(name, value) for name, value in content.items()]
         for position, row in enumerate(content if is_whole else [content], number):
             if not isinstance(row, dict):
                 where = "object" if is_whole else "line"
                 raise UserError(f"pairs: {path}: {where} {position} is not a JSON object.")
             yield position, row
+
+
+def _of_picture(name: str, value: Any) -> dict[str, Any]:
+    """Return an entry of JSON with captions by picture as a row."""
+    return {"image": name} | (value if isinstance(value, dict) else {"caption": value})
 
 
 def _csv_rows(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
@@ -484,7 +495,7 @@ def of_tables(paths: Sequence[Path], folder: Path | None, named: Named) -> Sourc
     """
     pictures = {path: pictures_of(path, named, folder) for path in paths}
     if len({one.folder for one in pictures.values()}) > 1:
-        root = Path(os.path.commonpath([one.folder.absolute() for one in pictures.values()]))
+        root = Path(os.path.commonpath([one.folder for one in pictures.values()]))
         pictures = {path: Pictures(p.folder, p.boundary, root) for path, p in pictures.items()}
     columns, rows = rows_of(pictures, columns_in(named))
     entries, first = merged(rows), paths[0]
