@@ -469,6 +469,57 @@ def as_coco(folder: Path, names: list[str]) -> dict[str, str]:
     return {"path": str(folder), "captions": str(folder / "captions.json")}
 
 
+def as_csv(folder: Path, names: list[str]) -> dict[str, str]:
+    """With Windows line ends and a byte order mark."""
+    with (folder / "pairs.csv").open("w", encoding="utf-8-sig", newline="") as opened:
+        rows = csv.writer(opened, lineterminator="\r\n")
+        rows.writerow(("filepath", "title"))
+        rows.writerows((name, "a text") for name in names)
+    return {"path": str(folder / "pairs.csv")}
+
+
+def as_table_in_parquet(folder: Path, names: list[str]) -> dict[str, str]:
+    cells = pa.table({"filepath": names, "title": ["a text"] * len(names)})
+    pq.write_table(cells, folder / "pairs.parquet")
+    return {"path": str(folder / "pairs.parquet")}
+
+
+def as_texts(folder: Path, names: list[str]) -> dict[str, str]:
+    for name in names:
+        (folder / name).with_suffix(".txt").write_text("a text")
+    return {"path": str(folder)}
+
+
+def as_hub_parquet(folder: Path, names: list[str]) -> dict[str, str]:
+    pictures = [(folder / name).read_bytes() if (folder / name).exists() else None
+                for name in names]  # fmt: skip
+    columns = {"image": [{"bytes": one, "path": name} for one, name in zip(pictures, names,
+                                                                           strict=True)],
+               "text": ["a text"] * len(names), "id": [name[:-4] for name in names]}  # fmt: skip
+    shutil.rmtree(folder)
+    folder.mkdir()
+    pq.write_table(pa.table(columns), folder / "pairs.parquet")
+    return {"path": str(folder), "key_column": "id"}
+
+
+@pytest.mark.parametrize(
+    "write",
+    [as_texts, as_csv, as_table, as_table_in_parquet, as_metadata, as_coco, as_hub_parquet],
+)
+def test_names_of_any_characters_and_lost_pictures_are_the_same_in_each_kind(
+    write: Callable[[Path, list[str]], dict[str, str]], tmp_path: Path
+) -> None:
+    mine = tmp_path / "mine"
+    mine.mkdir()
+    names = ["a b.jpg", 'q"uote.jpg', "it's.jpg", "new\nline.jpg", "cafe\u0301.jpg", "\u00e9.JPG",
+             "50%.jpg", "-x.jpg", "{br}.jpg", "a,b;c|d.jpg", "\u732b.jpg"]  # fmt: skip
+    for number, name in enumerate(names):
+        (mine / name).write_bytes(picture(number % 6) + bytes([number]))
+    kept, refused = indexed(write(mine, [*names, "lost.jpg"]), tmp_path / "packed")
+    assert kept.keys() == {member_key(name[:-4]) for name in names}
+    assert refused == {"lost": "no-image"}
+
+
 @pytest.mark.parametrize("write", [as_table, as_metadata, as_coco])
 def test_paths_and_links_out_of_the_folder_have_a_verdict(
     write: Callable[[Path, list[str]], dict[str, str]], tmp_path: Path
