@@ -191,6 +191,24 @@ def by_picture(folder: Path) -> Path:
     return folder
 
 
+def karpathy(folder: Path) -> Path:
+    write_pictures(folder / "images")
+    pictures = [{"filepath": key.split("/")[0], "filename": f"{key.split('/')[1]}.jpg",
+                 "sentences": [{"raw": text, "tokens": []}], "split": "train"}
+                for key, text in CAPTIONS.items()]  # fmt: skip
+    (folder / "dataset.json").write_text(json.dumps({"images": pictures, "dataset": "mine"}))
+    return folder
+
+
+def hub_sentences(folder: Path) -> dict[str, str]:
+    folder.mkdir()
+    cells = [{"bytes": one, "path": None} for one in PICTURES.values()]
+    texts = [[{"raw": text, "sentid": 1}] for text in CAPTIONS.values()]
+    columns = {"image": cells, "sentences": texts, "id": [*CAPTIONS]}
+    pq.write_table(pa.table(columns), folder / "train.parquet")
+    return {"path": str(folder), "key_column": "id"}
+
+
 def windows_paths(folder: Path) -> Path:
     path = table("csv", ("image", "caption"))(folder)
     path.write_text(re.sub(r"(?m)^(a|b c)/", r"\1\\", path.read_text("utf-8")), encoding="utf-8")
@@ -290,6 +308,8 @@ FORMATS: dict[str, tuple[str, Callable[[Path], Any]]] = {
     "nested parquet": ("table", nested_parquet),
     "glob": ("table", glob_of_tables),
     "captions by picture": ("table", by_picture),
+    "Karpathy's split": ("table", karpathy),
+    "sentences": ("parquet", hub_sentences),
     "paths of Windows": ("table", windows_paths),
     "tables in subfolders": ("tables", captions_of_subfolders),
     "NAME.jpg.txt": ("folder", whole_names),

@@ -20,6 +20,7 @@ from mispair.pairs.sources.tables import (
     Columns,
     chosen_columns,
     columns_in,
+    columns_to_read,
     ending_of,
     flat,
     header_of,
@@ -116,12 +117,11 @@ def samples(path: Path, columns: Columns) -> Iterator[tuple[str, str, bytes | No
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    names = header_of(path)
-    wanted = dict.fromkeys([*filter(None, columns), *(name for name in FIELDS if name in names)])
+    wanted = columns_to_read(path, (*columns, *FIELDS))
     number = -1
     try:
         with pq.ParquetFile(path) as opened:
-            for batch in opened.iter_batches(ROWS, columns=[*wanted]):
+            for batch in opened.iter_batches(ROWS, columns=wanted):
                 for row in map(flat, batch.to_pylist()):
                     number += 1
                     cell = row[columns.image]

@@ -6,7 +6,7 @@ import csv
 import json
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain, islice, zip_longest
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -38,7 +38,7 @@ IMAGE_COLUMNS = (
 """Names of columns of picture paths, the most certain first."""
 CAPTION_COLUMNS = (
     "caption", "title", "text", "captions", "texts", "caption_text", "description", "alt_text",
-    "comment", "sentence", "alt", "prompt",
+    "comment", "sentence", "sentences_raw", "alt", "prompt",
 )  # fmt: skip
 """Names of columns of captions; else it is the only column whose name ends in one of the first."""
 DELIMITED = ("csv", "tsv", "txt")
@@ -273,21 +273,39 @@ def _names_in(fields: Any) -> list[str]:
     """Return the names of the columns of a schema, and those in its objects (``meta.caption``)."""
     import pyarrow as pa
 
-    objects = [field for field in fields if pa.types.is_struct(field.type)]
-    inside = [f"{one.name}.{name}" for one in objects for name in _names_in(one.type)]
-    return [*(field.name for field in fields), *inside]
+    names = [field.name for field in fields]
+    for field in fields:
+        kind = field.type.value_type if pa.types.is_list(field.type) else field.type
+        if pa.types.is_struct(kind):
+            names += [f"{field.name}.{name}" for name in _names_in(kind)]
+    return names
 
 
 def flat(row: dict[str, Any]) -> dict[str, Any]:
-    """Return the cells of a row, and those of objects in it.
+    """Return the cells of a row, and those of objects and of lists of objects in it.
 
     Examples
     --------
-    >>> flat({"a": "x", "meta": {"caption": "y"}})
-    {'a': 'x', 'meta': {'caption': 'y'}, 'meta.caption': 'y'}
+    >>> flat({"meta": {"caption": "y"}})
+    {'meta': {'caption': 'y'}, 'meta.caption': 'y'}
+    >>> flat({"sentences": [{"raw": "x"}, {"raw": "y"}]})["sentences.raw"]
+    ['x', 'y']
     """
-    objects = [(name, flat(cell)) for name, cell in row.items() if isinstance(cell, dict)]
-    return row | {f"{name}.{key}": one for name, cells in objects for key, one in cells.items()}
+    inside: dict[str, Any] = {}
+    for name, cell in row.items():
+        if isinstance(cell, dict):
+            inside |= {f"{name}.{key}": one for key, one in flat(cell).items()}
+        elif isinstance(cell, list) and cell and all(isinstance(one, dict) for one in cell):
+            for key in dict.fromkeys(key for one in cell for key in one):
+                inside[f"{name}.{key}"] = [one.get(key) for one in cell]
+    return row | inside
+
+
+def columns_to_read(path: Path, names: Iterable[str]) -> list[str]:
+    """Return the columns of a Parquet file that have some names, those in objects among them."""
+    has = parquet_schema(path).names
+    whole = (name if name in has else name.partition(".")[0] for name in names)
+    return [name for name in dict.fromkeys(whole) if name in has]
 
 
 def _is_pair(row: Sequence[str]) -> bool:
@@ -383,8 +401,7 @@ def _rows(path: Path, columns: Columns) -> Iterator[tuple[int, dict[str, Any]]]:
     if form == "parquet":
         import pyarrow.parquet as pq
 
-        names = header_of(path)
-        wanted = [name for name in dict.fromkeys((*columns, *FIELDS)) if name in names]
+        wanted = columns_to_read(path, (*columns, *FIELDS))
         with pq.ParquetFile(path) as opened:
             number = 0
             for batch in opened.iter_batches(columns=wanted):
@@ -399,9 +416,13 @@ def _rows(path: Path, columns: Columns) -> Iterator[tuple[int, dict[str, Any]]]:
 
 
 def is_json(path: Path) -> bool:
-    """Return whether JSON is a list, or has captions by picture, by its first bytes."""
+    """Return whether JSON is a list, or has captions by picture, by its first bytes.
+
+    Karpathy's splits have lists of sentences in a list of pictures.
+    """
     start = start_of_json(path)
-    return start.startswith(b"[") or _BY_PICTURE.match(start) is not None
+    is_split = start.startswith(b"{") and b'"images"' in start and b'"sentences"' in start
+    return is_split or start.startswith(b"[") or _BY_PICTURE.match(start) is not None
 
 
 def start_of_json(path: Path) -> bytes:
@@ -432,12 +453,23 @@ def _objects(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
                 "of objects is a file with the ending .json."
             ) from error
         if is_whole and isinstance(content, dict):
-            content = [_of_picture(name, value) for name, value in content.items()]
+            content = (
+                [*map(_of_split, content["images"])] if isinstance(content.get("images"), list)
+                else [_of_picture(name, value) for name, value in content.items()]
+            )  # fmt: skip
         for position, row in enumerate(content if is_whole else [content], number):
             if not isinstance(row, dict):
                 where = "object" if is_whole else "line"
                 raise UserError(f"pairs: {path}: {where} {position} is not a JSON object.")
             yield position, row
+
+
+def _of_split(picture: Any) -> Any:
+    """Return a picture of Karpathy's splits as a row."""
+    if not isinstance(picture, dict) or not isinstance(picture.get("filename"), str):
+        return picture
+    path = os.path.join(str(picture.get("filepath", "")), picture["filename"])
+    return {"image": path, "captions": flat(picture).get("sentences.raw")}
 
 
 def _of_picture(name: str, value: Any) -> dict[str, Any]:
