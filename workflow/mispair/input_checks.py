@@ -135,9 +135,7 @@ def _refuse_groups(dag: Dag) -> None:
         columns_of(Path(paths[0]), dag.config.select_pairs.group_fields)
 
 
-def _refuse_keys(
-    setting: str, path: Path, keys: Sequence[str], examples: Sequence[str]
-) -> None:
+def _refuse_keys(setting: str, path: Path, keys: Sequence[str], examples: Sequence[str]) -> None:
     """Refuse a list of keys whose form is none of the corpus; paths of pictures stand for keys."""
     meant = as_in_corpus(keys, examples)
     refuse_unlike(setting, path, [meant.get(key, key) for key in keys], examples)
