@@ -13,8 +13,9 @@ import pytest
 from mispair.emoji import regimes
 from mispair.emoji.crossings import changes, crossing, crossings, pooled
 from mispair.emoji.joining import train
-from mispair.emoji.regimes import Grid, LabelledFeatures, corrupted, measure, training
+from mispair.emoji.regimes import LabelledFeatures, corrupted, measure, training
 from mispair.emoji.report.figure import sign_of_change
+from mispair.emoji.training_settings import SCALES, Grid
 from mispair.evaluation.purity import neuron_overlap
 from mispair.towers.features import PairedFeatures
 from mispair.towers.finetuning.finetuning_settings import FinetuningLength
@@ -96,7 +97,7 @@ def test_rows_are_those_of_the_trainings(features: PairedFeatures) -> None:
     classes /= np.linalg.norm(classes, axis=1, keepdims=True)
     answers = (images @ projections.image[0] @ classes.T).argmax(1)
     assert untouched["value"]["acc1_a"] == np.mean(answers == np.arange(20))
-    for scale in regimes.SCALES:
+    for scale in SCALES:
         assert (6, 40.0, scale, 0.0, 0, "learned_share") not in one.index
         assert 0 <= one[6, 40.0, scale, 0.5, 0, "learned_share"] <= 1
         assert one[6, 40.0, scale, 0.5, 0, "loss"] > 0

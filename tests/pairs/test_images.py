@@ -185,7 +185,9 @@ def test_an_animation_shows_its_first_frame(image_format: str) -> None:
     assert corners(decode_image(content)) == [RED] * 4
 
 
-@pytest.mark.parametrize("image_format", ["JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF", "PPM"])
+@pytest.mark.parametrize(
+    "image_format", ["JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF", "PPM", "AVIF"]
+)
 @pytest.mark.parametrize("share", [0.0, 0.02, 0.5, 0.9])
 def test_a_truncated_image_is_refused_in_both_places(image_format: str, share: float) -> None:
     content = encoded(noise(), image_format)
@@ -203,6 +205,12 @@ def test_a_truncated_image_is_refused_in_both_places(image_format: str, share: f
 def test_other_files_are_not_opened_whatever_pillow_can_read(content: bytes) -> None:
     with pytest.raises(UndecodableImageError, match="none of JPEG"):
         image_size(content + bytes(500))
+
+
+@pytest.mark.parametrize(("brand", "name"), [(b"heic", "HEIC"), (b"mif1", "HEIF")])
+def test_a_format_without_a_reader_is_named(brand: bytes, name: str) -> None:
+    with pytest.raises(UndecodableImageError, match=f"is {name}, .* convert it to JPEG"):
+        image_size(b"\0\0\0\x18ftyp" + brand + bytes(500))
 
 
 def test_ghostscript_is_never_started(monkeypatch: pytest.MonkeyPatch) -> None:

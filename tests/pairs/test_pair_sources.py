@@ -7,6 +7,7 @@ import gzip
 import io
 import json
 import os
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -23,7 +24,13 @@ from mispair.pairs.index.policy import Policy
 from mispair.pairs.shards.shards import read_samples
 from mispair.pairs.sources.packing import pack
 from mispair.pairs.sources.recognition import KINDS, recognise
-from mispair.pairs.sources.source import Source, keep_listings, kept_listing, member_key
+from mispair.pairs.sources.source import (
+    Source,
+    keep_listings,
+    kept_listing,
+    member_key,
+    picture_key,
+)
 from mispair.pairs.steps import pack_pairs
 
 CAPTIONS = {
@@ -152,6 +159,92 @@ def archived(folder: Path) -> dict[str, str]:
     return {"path": str(folder), "captions": ".txt"}
 
 
+def without_names(folder: Path) -> Path:
+    """As Flickr8k.token.txt: no names of columns, and numbers of captions."""
+    write_pictures(folder / "Images")
+    lines = [f"{key}.jpg#0\t{caption}" for key, caption in CAPTIONS.items()]
+    (folder / "Flickr8k.token.txt").write_text("\n".join(lines), encoding="utf-8")
+    return folder / "Flickr8k.token.txt"
+
+
+def spreadsheet(folder: Path) -> Path:
+    """As Excel exports: semicolons, a first line that names them, Windows line ends."""
+    write_pictures(folder)
+    path = write_csv(folder / "pairs.csv", ("Photo", "Description"), ";", start="sep=;\n")
+    path.write_bytes(path.read_bytes().replace(b"\n", b"\r\n").replace(b"\r\r", b"\r"))
+    return path
+
+
+def nested(folder: Path) -> Path:
+    write_pictures(folder)
+    rows = [{"image": {"path": f"{key}.jpg"}, "meta": {"en": {"caption": text}}}
+            for key, text in CAPTIONS.items()]  # fmt: skip
+    path = folder / "pairs.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+def by_picture(folder: Path) -> Path:
+    write_pictures(folder)
+    captions = {f"{key}.jpg": text for key, text in CAPTIONS.items()}
+    (folder / "captions.json").write_text(json.dumps(captions), encoding="utf-8")
+    return folder
+
+
+def karpathy(folder: Path) -> Path:
+    write_pictures(folder / "images")
+    pictures = [{"filepath": key.split("/")[0], "filename": f"{key.split('/')[1]}.jpg",
+                 "sentences": [{"raw": text, "tokens": []}], "split": "train"}
+                for key, text in CAPTIONS.items()]  # fmt: skip
+    (folder / "dataset.json").write_text(json.dumps({"images": pictures, "dataset": "mine"}))
+    return folder
+
+
+def hub_sentences(folder: Path) -> dict[str, str]:
+    folder.mkdir()
+    cells = [{"bytes": one, "path": None} for one in PICTURES.values()]
+    texts = [[{"raw": text, "sentid": 1}] for text in CAPTIONS.values()]
+    columns = {"image": cells, "sentences": texts, "id": [*CAPTIONS]}
+    pq.write_table(pa.table(columns), folder / "train.parquet")
+    return {"path": str(folder), "key_column": "id"}
+
+
+def windows_paths(folder: Path) -> Path:
+    path = table("csv", ("image", "caption"))(folder)
+    path.write_text(re.sub(r"(?m)^(a|b c)/", r"\1\\", path.read_text("utf-8")), encoding="utf-8")
+    return path
+
+
+def whole_names(folder: Path) -> Path:
+    for path in texts(folder).rglob("*.txt"):
+        path.rename(f"{path.with_suffix('')}.jpg.txt")
+    return folder
+
+
+def captions_of_subfolders(folder: Path) -> Path:
+    return Path(glob_of_tables(folder)).parents[1]
+
+
+def nested_parquet(folder: Path) -> dict[str, str]:
+    write_pictures(folder)
+    cells = [{"path": f"{key}.jpg", "text": text} for key, text in CAPTIONS.items()]
+    pq.write_table(pa.table({"pair": cells}), folder / "pairs.parquet")
+    return {"path": str(folder / "pairs.parquet"), "image_column": "pair.path",
+            "caption_column": "pair.text"}  # fmt: skip
+
+
+def glob_of_tables(folder: Path) -> str:
+    """A table in each of two folders, next to its pictures."""
+    write_pictures(folder)
+    for part in ("a", "b c"):
+        names = [key.split("/")[1] for key in CAPTIONS if key.startswith(part)]
+        with (folder / part / "pairs.csv").open("w", encoding="utf-8", newline="") as opened:
+            rows = csv.writer(opened)
+            rows.writerow(("image", "caption"))
+            rows.writerows((f"{name}.jpg", CAPTIONS[f"{part}/{name}"]) for name in names)
+    return f"{folder}/*/pairs.csv"
+
+
 def flickr(folder: Path) -> Path:
     write_pictures(folder / "Images")
     write_csv(folder / "captions.txt", ("image", "caption"))
@@ -209,6 +302,17 @@ FORMATS: dict[str, tuple[str, Callable[[Path], Any]]] = {
     "csv.gz": ("table", compressed),
     "a list in JSON": ("table", json_list),
     "an archive": ("folder", archived),
+    "without names": ("table", without_names),
+    "spreadsheet": ("table", spreadsheet),
+    "nested": ("table", nested),
+    "nested parquet": ("table", nested_parquet),
+    "glob": ("table", glob_of_tables),
+    "captions by picture": ("table", by_picture),
+    "Karpathy's split": ("table", karpathy),
+    "sentences": ("parquet", hub_sentences),
+    "paths of Windows": ("table", windows_paths),
+    "tables in subfolders": ("tables", captions_of_subfolders),
+    "NAME.jpg.txt": ("folder", whole_names),
     "coco": ("coco", coco),
     "hub parquet": ("parquet", hub_parquet),
     "img2dataset parquet": ("parquet", img2dataset_parquet),
@@ -364,6 +468,140 @@ def test_a_repository_in_a_cache_of_the_hub_has_links_to_its_blobs(tmp_path: Pat
         assert ([*kept], refused) == ([*CAPTIONS], {})
 
 
+def as_table(folder: Path, names: list[str]) -> dict[str, str]:
+    rows = [json.dumps({"filepath": name, "title": "a text"}) + "\n" for name in names]
+    (folder / "pairs.jsonl").write_text("".join(rows))
+    return {"path": str(folder / "pairs.jsonl")}
+
+
+def as_metadata(folder: Path, names: list[str]) -> dict[str, str]:
+    rows = [json.dumps({"file_name": name, "text": "a text"}) + "\n" for name in names]
+    (folder / "metadata.jsonl").write_text("".join(rows))
+    return {"path": str(folder)}
+
+
+def as_coco(folder: Path, names: list[str]) -> dict[str, str]:
+    content = {
+        "images": [{"id": n, "file_name": name} for n, name in enumerate(names)],
+        "annotations": [{"image_id": n, "caption": "a text"} for n, _ in enumerate(names)],
+    }
+    (folder / "captions.json").write_text(json.dumps(content))
+    return {"path": str(folder), "captions": str(folder / "captions.json")}
+
+
+def as_csv(folder: Path, names: list[str]) -> dict[str, str]:
+    """With Windows line ends and a byte order mark."""
+    with (folder / "pairs.csv").open("w", encoding="utf-8-sig", newline="") as opened:
+        rows = csv.writer(opened, lineterminator="\r\n")
+        rows.writerow(("filepath", "title"))
+        rows.writerows((name, "a text") for name in names)
+    return {"path": str(folder / "pairs.csv")}
+
+
+def as_table_in_parquet(folder: Path, names: list[str]) -> dict[str, str]:
+    cells = pa.table({"filepath": names, "title": ["a text"] * len(names)})
+    pq.write_table(cells, folder / "pairs.parquet")
+    return {"path": str(folder / "pairs.parquet")}
+
+
+def as_texts(folder: Path, names: list[str]) -> dict[str, str]:
+    for name in names:
+        (folder / name).with_suffix(".txt").write_text("a text")
+    return {"path": str(folder)}
+
+
+def as_hub_parquet(folder: Path, names: list[str]) -> dict[str, str]:
+    pictures = [(folder / name).read_bytes() if (folder / name).exists() else None
+                for name in names]  # fmt: skip
+    columns = {"image": [{"bytes": one, "path": name} for one, name in zip(pictures, names,
+                                                                           strict=True)],
+               "text": ["a text"] * len(names), "id": [name[:-4] for name in names]}  # fmt: skip
+    shutil.rmtree(folder)
+    folder.mkdir()
+    pq.write_table(pa.table(columns), folder / "pairs.parquet")
+    return {"path": str(folder), "key_column": "id"}
+
+
+@pytest.mark.parametrize(
+    "write",
+    [as_texts, as_csv, as_table, as_table_in_parquet, as_metadata, as_coco, as_hub_parquet],
+)
+def test_names_of_any_characters_and_lost_pictures_are_the_same_in_each_kind(
+    write: Callable[[Path, list[str]], dict[str, str]], tmp_path: Path
+) -> None:
+    mine = tmp_path / "mine"
+    mine.mkdir()
+    names = ["a b.jpg", 'q"uote.jpg', "it's.jpg", "new\nline.jpg", "cafe\u0301.jpg", "\u00e9.JPG",
+             "50%.jpg", "-x.jpg", "{br}.jpg", "a,b;c|d.jpg", "\u732b.jpg"]  # fmt: skip
+    for number, name in enumerate(names):
+        (mine / name).write_bytes(picture(number % 6) + bytes([number]))
+    kept, refused = indexed(write(mine, [*names, "lost.jpg"]), tmp_path / "packed")
+    assert kept.keys() == {member_key(name[:-4]) for name in names}
+    assert refused == {"lost": "no-image"}
+
+
+@pytest.mark.parametrize("write", [as_table, as_metadata, as_coco])
+def test_paths_and_links_out_of_the_folder_have_a_verdict(
+    write: Callable[[Path, list[str]], dict[str, str]], tmp_path: Path
+) -> None:
+    mine, other = tmp_path / "mine", tmp_path / "other"
+    write_pictures(mine)
+    write_pictures(other)
+    (mine / "in.jpg").symlink_to("a/2.jpg")
+    (mine / "out.jpg").symlink_to(other / "a/1.jpg")
+    (mine / "far").symlink_to(other)
+    given = str(other / "b c/3.jpg")  # in full, on purpose
+    outside = ["out.jpg", "far/a/2.jpg", "../other/b c/it's.jpg"]
+    source = recognise(named := write(mine, ["a/1.jpg", "in.jpg", given, *outside]))
+    assert f'3 paths out of {mine}, such as "../other' in source.words
+    assert "missing" not in source.words
+    kept, refused = indexed(named, tmp_path / "packed")
+    listed = {"a/1", "in", picture_key(given)}
+    left = {"a/2", "b c/3", "b c/it's"} if write is as_metadata else set()
+    assert kept.keys() == listed
+    keys = {member_key(picture_key(path)) for path in outside}
+    assert refused == dict.fromkeys(keys, "no-image") | dict.fromkeys(left, "no-caption")
+
+
+@pytest.mark.parametrize("write", [as_table, as_coco])
+def test_a_table_whose_pictures_are_all_outside_is_refused(
+    write: Callable[[Path, list[str]], dict[str, str]], tmp_path: Path
+) -> None:
+    write_pictures(tmp_path / "other")
+    mine = tmp_path / "mine"
+    mine.mkdir()
+    (mine / "images").symlink_to(tmp_path / "other")
+    for names, remedy in (
+        (["images/a/1.jpg", "images/a/2.jpg"], "full paths"),
+        (["a/1.jpg", "a/2.jpg"], f"path: {mine / 'images'}, captions: "),
+    ):
+        with pytest.raises(UserError, match="lead out of") as refusal:
+            recognise(write(mine, names))
+        assert remedy in str(refusal.value)
+    table = as_table(mine, ["a/1.jpg", "a/2.jpg"])["path"]
+    named = {"path": str(mine / "images"), "captions": table}
+    assert indexed(named, tmp_path / "packed")[0].keys() == {"a/1", "a/2"}
+
+
+def test_pictures_next_to_the_folder_of_their_table_are_inside(tmp_path: Path) -> None:
+    write_pictures(tmp_path / "images")
+    (tmp_path / "lists").mkdir()
+    table = as_table(tmp_path / "lists", ["../images/a/1.jpg", "../images/a/2.jpg"])
+    kept, refused = indexed(table, tmp_path / "packed")
+    assert ([*kept], refused) == (["../images/a/1", "../images/a/2"], {})
+    named = {"path": str(tmp_path), "captions": table["path"]}
+    assert recognise(named).boundary == tmp_path
+
+
+def test_links_of_a_folder_are_counted(tmp_path: Path) -> None:
+    mine = texts(tmp_path / "mine")
+    (mine / "out.jpg").symlink_to(texts(tmp_path / "other") / "a/1.jpg")
+    (mine / "more").symlink_to(tmp_path / "other")
+    words = recognise(str(mine)).words
+    assert f"1 path out of {mine}, such as 'out.jpg'" in words
+    assert "1 link to a folder left out (more)" in words
+
+
 def test_rows_without_pictures_and_pictures_without_rows(tmp_path: Path) -> None:
     mine = tmp_path / "mine"
     write_pictures(mine)
@@ -407,6 +645,17 @@ def test_a_key_of_two_pictures_is_ambiguous(tmp_path: Path) -> None:
     given = {"path": str(tmp_path / "pairs.csv"), "key_column": "id"}
     kept, refused = indexed(given, tmp_path / "packed")
     assert ([*kept], refused) == (["2"], {"1": "ambiguous-key"})
+
+
+def test_a_table_of_labels_is_no_list_of_captions(tmp_path: Path) -> None:
+    mine = texts(tmp_path / "mine")
+    (mine / "labels.csv").write_text("a/1.jpg,cat\na/2.jpg,dog\n")
+    assert recognise(str(mine)).kind == "folder"
+    (mine / "labels.csv").write_text("a/1.jpg,7,a red cup\n")
+    with pytest.raises(UserError, match="'image', '2', '3'"):
+        recognise(str(mine / "labels.csv"))
+    named = {"path": str(mine / "labels.csv"), "caption_column": "3"}
+    assert indexed(named, tmp_path / "packed")[0].keys() == {"a/1"}
 
 
 def test_names_in_other_characters_than_on_disk_are_found(tmp_path: Path) -> None:
@@ -463,6 +712,13 @@ def instances(folder: Path) -> dict[str, str]:
             "captions": str(folder / "annotations/instances_val2017.json")}  # fmt: skip
 
 
+def texts_elsewhere(folder: Path) -> Path:
+    write_pictures(folder)
+    (folder / "captions").mkdir()
+    (folder / "captions/1.txt").write_text("a text")
+    return folder
+
+
 MISTAKES: dict[str, tuple[Callable[[Path], Any], list[str]]] = {
     "two tables": (lambda f: both(f, "metadata.csv", "metadata.jsonl"), ["csv", "jsonl"]),
     "table and texts": (lambda f: both(f, "metadata.csv", "txt"), ["metadata.csv", ".txt"]),
@@ -472,9 +728,9 @@ MISTAKES: dict[str, tuple[Callable[[Path], Any], list[str]]] = {
                                 ["pairs.caption_column", "two columns 'title'"]),
     "metadata of two forms": (two_forms, ["file_name and text", "image and caption"]),
     "two Parquet files of one name": (same_names, ["one.parquet", "Name one of the folders"]),
-    "several tables": (lambda f: f"{both(f, 'csv', 'tsv')}/*.?sv", ["2 tables", "Give one"]),
-    "a table below": (lambda f: table("csv", ("filepath", "title"))(f / "t").parents[1],
-                      ["captions: ", "t/pairs.csv"]),
+    "several tables": (lambda f: f"{both(f, 'csv', 'tsv')}/*.?sv",
+                       ["Image and Text", "image_path and caption", "pairs.image_column"]),
+    "tables below": (lambda f: both(f / "t", "csv", "tsv").parent, ["captions: ", "t/pairs.csv"]),
     "instances of COCO": (instances, ["pairs.captions", "instances"]),
     "line ends of an old Mac": (lambda f: written(f, "p.csv", b"filepath,title\ra/1.jpg,a\r"),
                                 ["p.csv", "line 1", "end lines"]),
@@ -512,6 +768,8 @@ MISTAKES: dict[str, tuple[Callable[[Path], Any], list[str]]] = {
         {"images": [{"id": 1, "file_name": 5}], "annotations": [{"image_id": 1, "caption": "a"}]}
     ).encode()), ["COCO", "5"]),
     "a name that is too long": (lambda f: f / ("x" * 300), ["matches no file"]),
+    "a spreadsheet": (lambda f: written(f, "p.xlsx", b"PK"), ["spreadsheet", "CSV"]),
+    "texts elsewhere": (lambda f: texts_elsewhere(f), ["other names", "captions/1.txt"]),
     "several tables in braces": (lambda f: f"{both(f, 'csv', 'tsv')}/pairs.{{csv,tsv}}",
                                  ["no source of pairs"]),
     "half a Parquet": (lambda f: written(f, "p.parquet", b"PAR1"), ["as Parquet"]),
@@ -570,6 +828,27 @@ def test_a_parquet_file_without_rows_is_no_shard(tmp_path: Path) -> None:
 def test_pictures_that_are_not_next_to_the_table_are_named(tmp_path: Path) -> None:
     path = flickr(tmp_path / "mine")
     assert f" in {path / 'Images'}" in recognise(str(path)).words
+
+
+HEIC = b"\0\0\0\x18ftypheic" + bytes(200)
+
+
+def test_pictures_in_heic_have_a_verdict_or_are_refused(tmp_path: Path) -> None:
+    mine = texts(tmp_path / "mine")
+    (mine / "a/1.heic").write_bytes(HEIC)  # next to a/1.jpg
+    for name in ("phone", "other"):
+        (mine / f"{name}.HEIC").write_bytes(HEIC)
+        (mine / f"{name}.txt").write_text("a text")
+    assert "6 pictures with .txt captions, 2 in HEIC" in recognise(str(mine)).words
+    kept, refused = indexed(mine, tmp_path / "packed")
+    assert kept.keys() == CAPTIONS.keys()
+    assert refused == dict.fromkeys(("phone", "other"), "undecodable-image")
+    kept, refused = indexed(as_table(mine, ["a/1.heic", "a/2.jpg"]), tmp_path / "packed-2")
+    assert ([*kept], refused) == (["a/2"], {"a/1": "undecodable-image"})
+    for path in mine.rglob("*.jpg"):
+        path.unlink()
+    with pytest.raises(UserError, match="in HEIC"):
+        recognise({"path": str(mine), "captions": ".txt"})
 
 
 def test_what_a_run_writes_is_no_picture(tmp_path: Path) -> None:

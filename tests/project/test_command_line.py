@@ -61,6 +61,16 @@ def test_the_help_is_there_at_once() -> None:
     assert [name for name in loaded if ".steps." in name] == []
 
 
+def test_completion_imports_no_large_library() -> None:
+    """A shell waits for it at its start."""
+    asked = (
+        "import sys; from mispair import cli; cli.main(['completion', 'zsh']); print(*sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", asked], capture_output=True, text=True, check=True)
+    loaded = {name.split(".")[0] for name in done.stdout.splitlines()[-1].split()}
+    assert loaded & {"open_clip", "pandas", "scipy", "snakemake", "torch"} == set()
+
+
 def completed(*words: str) -> list[str]:
     """Return what bash offers for the last of some words."""
     typed = " ".join(shlex.quote(word) for word in words)

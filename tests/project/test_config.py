@@ -77,6 +77,7 @@ def test_every_step_with_settings_is_a_section() -> None:
             {"studies": ["audit"], "rates": [0.5]},
             ["have it: calibrate_audit.rates, corrupt_captions"],
         ),
+        ({"pairs": ["a", "b"]}, ["pairs: it names one source", "glob", "key `shards`"]),
         ({"elephants": 1}, ["elephants", "allowed here: caption_keys, captions,"]),
         ({"corrupt_captions": {"rates": 0.5}}, ["corrupt_captions.rates", "[a, b]", "given: 0.5"]),
         ({"corrupt_captions": {"towers": "shipped"}}, ["general key", "at the left"]),

@@ -6,12 +6,14 @@ import io
 import re
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from PIL import Image
 
 from mispair import input_checks
+from mispair.audit import dag as audit_dag
 from mispair.core.files import UserError
 from mispair.dag import Dag
 from mispair.towers.dag import SHIPPED, TOWER_CONFIG, TOWER_WEIGHTS
@@ -35,6 +37,21 @@ def test_a_good_configuration_is_checked_silently(folder: Path) -> None:
     (folder / "t.csv").write_text("key;ok\n000000002;1\n")
     (folder / "c.csv").write_text("key,caption\n000000002,a text\n")
     check(trusted="t.csv", captions="c.csv")
+
+
+def test_a_corpus_of_few_pairs_is_refused_before_the_audit(folder: Path) -> None:
+    dag = Dag({"studies": ["audit"], "corpus": "mine", "shards": "00000.tar"}, "mine.yaml")
+    with pytest.raises(UserError, match="3 pairs"):
+        audit_dag.corpus(dag)(SimpleNamespace(corpus="mine"))
+    several = [member for number in range(200) for member in whole(f"{number:09d}")]
+    write_tar(folder / "00000.tar", several)
+    path = audit_dag.corpus(dag)(SimpleNamespace(corpus="mine"))
+    assert path == "results/pairs/mine/corpus.parquet"
+
+
+def test_trusted_pairs_may_be_paths_of_pictures(folder: Path) -> None:
+    (folder / "t.txt").write_text("./000000002.jpg")
+    check(trusted="t.txt")
 
 
 @pytest.mark.parametrize(
@@ -74,7 +91,7 @@ def test_unknown_trusted_keys_of_a_small_corpus(folder: Path, unknown: int, refu
     if not refused:
         check(trusted="t.txt", reviewed="r.csv")
         return
-    with pytest.raises(UserError, match=rf"trusted: t.txt names {unknown} keys of 100"):
+    with pytest.raises(UserError, match=rf"trusted .--checked.: t.txt names {unknown} keys of 100"):
         check(trusted="t.txt")
     with pytest.raises(UserError, match=rf"reviewed: r.csv names {unknown} keys of 100"):
         check(reviewed="r.csv")

@@ -440,8 +440,9 @@ def test_the_exit_code_is_that_of_snakemake(
     assert run_snakemake([], []) == (code or 0)
 
 
-def test_run_takes_the_settings_of_this_folder(here: Path, words: list[list[str]]) -> None:
+def test_run_takes_the_settings_of_this_folder(here: Path, words: list[list[str]], capsys) -> None:
     assert cli.main(["run", "--dry-run"]) == 0
+    assert "this is the demo" in capsys.readouterr().err
     assert not [word for word in words[0] if word.startswith("--configfile")]
     (here / SETTINGS).write_text("studies: [audit]\n")
     assert cli.main(["run", "audit"]) == 0
@@ -449,6 +450,7 @@ def test_run_takes_the_settings_of_this_folder(here: Path, words: list[list[str]
     assert cli.main(["run", "--configfile", "other.yaml"]) == 0
     assert words[2][-2:] == ["--configfile", "other.yaml"]
     assert f"--configfile={SETTINGS}" not in words[2]
+    assert capsys.readouterr().err == ""
 
 
 def test_the_workflow_of_an_installed_package_precedes_what_surrounds_it(

@@ -32,6 +32,11 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
         shutil.copy2(REPOSITORY / name, folder)
     for name in FOLDERS:
         shutil.copytree(REPOSITORY / name, folder / name, ignore=ignore)
+    git = ["git", "-c", "user.name=a", "-c", "user.email=a@b.invalid"]
+    for words in (["init", "--quiet"], ["add", "."], ["commit", "--quiet", "--message=a"]):
+        subprocess.run([*git, *words], cwd=folder, check=True)
+    head = subprocess.run([*git, "rev-parse", "HEAD"], cwd=folder, capture_output=True, check=True)
+    (folder / "head").write_bytes(head.stdout)
     _build("sdist", folder)
     (source,) = (folder / "dist").glob("*.tar.gz")
     with tarfile.open(source) as archive:
@@ -89,6 +94,7 @@ def test_both_forms_hold_every_file_of_the_package(built: Path) -> None:
 def test_the_wheel_has_the_workflow_as_it_is_in_a_checkout(installed: Path) -> None:
     folder = installed / "mispair/workflow_files"
     copied = {path.relative_to(folder) for path in folder.rglob("*") if path.is_file()}
+    copied.remove(Path("commit.json"))
     for path in copied:
         assert (folder / path).read_bytes() == (REPOSITORY / path).read_bytes()
     needed = [
@@ -104,8 +110,21 @@ def test_the_wheel_has_the_workflow_as_it_is_in_a_checkout(installed: Path) -> N
     assert {path.relative_to(REPOSITORY) for path in needed} <= copied
 
 
+def test_the_wheel_has_the_commit_that_it_was_built_from(built: Path, installed: Path) -> None:
+    asked = "from mispair.core import provenance; print(provenance.commit()['commit'])"
+    done = subprocess.run(
+        [sys.executable, "-c", asked], env={**os.environ, "PYTHONPATH": str(installed)},
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert done.stdout == (built.parent / "head").read_text()
+    stored = json.loads((installed / "mispair/workflow_files/commit.json").read_text())
+    assert stored["changed"] is False
+
+
 @pytest.mark.slow
-def test_the_wheel_audits_pairs_in_a_foreign_folder(installed: Path, tmp_path: Path) -> None:
+def test_the_wheel_audits_pairs_in_a_foreign_folder(
+    built: Path, installed: Path, tmp_path: Path
+) -> None:
     """From an empty folder to the sentence, through Ctrl-C; then again, with nothing to do."""
     make = ["make-scenes", "--corpus", "pairs", "--shards", "2", "--pairs-per-shard", "200"]
     assert ended(mispair(installed, tmp_path, *make, "--seed", "7"))[0] == 0
@@ -126,7 +145,7 @@ def test_the_wheel_audits_pairs_in_a_foreign_folder(installed: Path, tmp_path: P
     folder = tmp_path / "mispair-pairs"
     assert told.rstrip().endswith(f"The report: {(folder / 'reports/index.html').as_uri()}")
     record = json.loads((folder / "reports/run.json").read_text())
-    assert record["record"]["git"].get("commit") is None
+    assert record["record"]["git"]["commit"] == (built.parent / "head").read_text().strip()
     audited = json.loads((folder / "results/audit/pairs/scenes-small/audit.json").read_text())
     rates = {row["metric"]: row for row in audited["rows"]}
     sentence, limit = printed.strip().splitlines()

@@ -199,6 +199,17 @@ class _General(BaseModel):
         "SET.templates.txt, SET.classnames.txt or SET.json (prompts by class).",
     )
 
+    @field_validator("pairs", mode="before")
+    @classmethod
+    def _no_list(cls, value: Any) -> Any:
+        if isinstance(value, list):
+            raise ValueError(
+                "it names one source. Several tables of the same columns are a glob "
+                "(lists/*.csv), several tar shards a list under the key `shards`, and several "
+                "folders the folder that has them"
+            )
+        return value
+
     @field_validator("shards")
     @classmethod
     def _one_source(cls, value: Any, info: ValidationInfo) -> Any:

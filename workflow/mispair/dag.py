@@ -495,6 +495,15 @@ class Dag:
             return None if self.source.columns else {entry.key for entry in self.source.entries}
         return all_keys(self.own_shards())
 
+    def listed_pairs(self) -> int | None:
+        """Return the number of the user's pairs, some of which a job may reject, if it is known."""
+        if self._is_generated:
+            return None
+        if self._is_packed:
+            return self.source.pairs
+        keys = self.own_keys()
+        return None if keys is None else len(keys)
+
     def first_shards(self) -> dict[str, str]:
         """Return the user's first shard of each source, with the name of the source."""
         first = {source: shard for shard, source in reversed(self.own_shards().items())}

@@ -14,6 +14,7 @@ from mispair.core.files import UserError
 from mispair.evaluation import protocols, sets
 from mispair.pairs.captions.user_files import (
     KEY,
+    TRUSTED,
     as_in_corpus,
     read_keys,
     refuse_other_form,
@@ -54,16 +55,16 @@ def refuse_unusable(dag: Dag) -> None:
     _refuse_groups(dag)
     examples = dag.example_keys()
     for path in map(Path, dag.user_file("trusted")):
-        keys = read_keys(path, "trusted")
-        refuse_unlike("trusted", path, keys, examples)
-        _refuse_unknown("trusted", path, {*keys}, dag.own_keys())
+        keys = read_keys(path, TRUSTED)
+        _refuse_keys(TRUSTED, path, keys, examples)
+        _refuse_unknown(TRUSTED, path, {*keys}, dag.own_keys())
     for path in map(Path, dag.user_file("reviewed")):
         labelled = read_labels(path)
-        refuse_unlike("reviewed", path, [*labelled], examples)
+        _refuse_keys("reviewed", path, [*labelled], examples)
         _refuse_unknown("reviewed", path, {*labelled}, dag.own_keys())
     for path in map(Path, dag.user_file("reviewed_repairs")):
         compared = read_labels(path, "reviewed_repairs", OF_REPAIRS)
-        refuse_unlike("reviewed_repairs", path, [*compared], examples)
+        _refuse_keys("reviewed_repairs", path, [*compared], examples)
         if dag.runs("repair"):
             _ = dag.repair.compared  # raises if no rule replaces captions
     _refuse_caption_tables(dag, examples)
@@ -132,6 +133,12 @@ def _refuse_groups(dag: Dag) -> None:
         from mispair.audit.groups import columns_of
 
         columns_of(Path(paths[0]), dag.config.select_pairs.group_fields)
+
+
+def _refuse_keys(setting: str, path: Path, keys: Sequence[str], examples: Sequence[str]) -> None:
+    """Refuse a list of keys whose form is none of the corpus; paths of pictures stand for keys."""
+    meant = as_in_corpus(keys, examples)
+    refuse_unlike(setting, path, [meant.get(key, key) for key in keys], examples)
 
 
 def _refuse_unknown(setting: str, path: Path, named: set[str], corpus: set[str] | None) -> None:

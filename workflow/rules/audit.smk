@@ -1,10 +1,18 @@
 # The audit: how many captions are wrong, and which; tried with known shares on the same corpus.
-from mispair.audit.dag import AUDIT, files as audit_files, shown, similar, texts, weighing
+from mispair.audit.dag import (
+    AUDIT,
+    corpus as audited_corpus,
+    files as audit_files,
+    shown,
+    similar,
+    texts,
+    weighing,
+)
 
 
 rule audit_pairs:
     input:
-        corpus="results/pairs/{corpus}/corpus.parquet",
+        corpus=alone(audited_corpus(dag)),
         captions=texts(dag),
         features="results/features/{corpus}/{towers}/safetensors.sha256",
         rows="results/features/{corpus}/{towers}/parquet.sha256",

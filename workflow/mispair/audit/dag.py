@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
+from mispair.audit.steps.audit_pairs import LEAST_PAIRS
 from mispair.core.files import UserError
 from mispair.review import dag as review
 
@@ -29,6 +31,24 @@ def files(dag: Any) -> list[str]:
     folder = AUDIT.format(corpus=dag.corpus, towers=dag.towers)
     own = [f"{folder}/{name}.json" for name in ("audit", "calibration", "selection")]
     return [*own, *review.files(dag)]
+
+
+def corpus(dag: Any) -> Callable[[Any], str]:
+    """Return a function of wildcards that returns the corpus, or refuses one with too few pairs.
+
+    It raises a UserError if the number of pairs is known before any job.
+    """
+    listed = dag.listed_pairs()
+
+    def path(wildcards: Any) -> str:
+        if listed is not None and listed < LEAST_PAIRS:
+            raise UserError(
+                f"pairs: {dag.corpus} has {listed} pairs, too few for a useful interval of the "
+                f"share of wrong captions. Give at least {LEAST_PAIRS}."
+            )
+        return f"results/pairs/{wildcards.corpus}/corpus.parquet"
+
+    return path
 
 
 def texts(dag: Any) -> list[str]:

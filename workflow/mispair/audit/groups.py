@@ -142,7 +142,7 @@ def read_groups(path: Path, fields: Sequence[str], keys: pd.Series) -> dict[str,
     ----------
     path : Path
         CSV or Parquet with a column ``key``; of a key that is repeated, the first row counts. Of a
-        key in another form of Unicode see `as_in_corpus`.
+        key in another form see `as_in_corpus`.
     fields : sequence of str
         Columns to read, as far as they exist.
     keys : (n,) Series of str

@@ -25,9 +25,6 @@ from mispair.pairs.corruption.draws import column
 from mispair.pairs.index.identities import hexadecimal
 from mispair.towers.features import PairedFeatures, gather, read_part
 
-LEAST_PAIRS = 200
-"""With fewer pairs an interval is too wide to be of use."""
-
 
 @dataclass(frozen=True)
 class Audited:
@@ -138,20 +135,21 @@ def embedded(
         yield embeddings
 
 
-def refuse_unusable(corpus: Path, texts: np.ndarray) -> None:
+def refuse_unusable(corpus: Path, texts: np.ndarray, least: int) -> None:
     """Refuse a corpus of too few pairs, or of captions that are all the same words.
 
-    `texts` (n,) are numbers from `text_groups`; `corpus` is for the message.
+    `texts` (n,) are numbers from `text_groups`, and `least` is the least number of pairs; `corpus`
+    is for the message.
 
     Raises
     ------
     UserError
         If an audit would have no result.
     """
-    if len(texts) < LEAST_PAIRS:
+    if len(texts) < least:
         raise UserError(
             f"audit_pairs: {corpus} holds {len(texts)} pairs, too few for a useful interval. Give "
-            f"at least {LEAST_PAIRS}."
+            f"at least {least}."
         )
     if len(np.unique(texts)) < 2:
         raise UserError(

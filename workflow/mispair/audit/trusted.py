@@ -13,7 +13,14 @@ import pyarrow.compute as pc
 
 from mispair.core.files import UserError
 from mispair.core.metrics import Row
-from mispair.pairs.captions.user_files import SHOWN, as_in_corpus, read_keys, refuse_unknown
+from mispair.pairs.captions.user_files import (
+    SHOWN,
+    TRUSTED,
+    as_in_corpus,
+    forms_of,
+    read_keys,
+    refuse_unknown,
+)
 from mispair.pairs.index.books import read_columns
 
 log = logging.getLogger(__name__)
@@ -25,7 +32,7 @@ def read_trusted(
     """Return which keys of the corpus are trusted, (n,) bool; none without a file.
 
     Keys of pairs that were rejected or excluded are left out, and so are a few unknown ones; both
-    are counted in the log. Of a key in another form of Unicode see `as_in_corpus`.
+    are counted in the log. Of a key in another form see `as_in_corpus`.
 
     Parameters
     ----------
@@ -61,11 +68,12 @@ def left_out_rows(paths: Sequence[Path], keys: Any) -> list[Row]:
 
 def _named(path: Path, keys: Any) -> tuple[pa.Array, pa.Array]:
     """Return the distinct keys of a file, and those of them that are no keys of the corpus."""
-    corpus, listed = _text(keys), read_keys(path, "trusted")
-    other = corpus.filter(pc.invert(pc.string_is_ascii(corpus)))
+    corpus, listed = _text(keys), read_keys(path, TRUSTED)
     given = pa.array(listed, pa.large_string())
-    absent = given.filter(pc.invert(pc.is_in(given, value_set=corpus)))
-    known_as = as_in_corpus(absent.to_pylist(), other.to_pylist())
+    absent = given.filter(pc.invert(pc.is_in(given, value_set=corpus))).to_pylist()
+    forms = pa.array([form for key in absent for form in forms_of(key)], pa.large_string())
+    similar = pc.or_(pc.invert(pc.string_is_ascii(corpus)), pc.is_in(corpus, value_set=forms))
+    known_as = as_in_corpus(absent, corpus.filter(similar).to_pylist())
     named = pc.unique(pa.array([known_as.get(key, key) for key in listed], pa.large_string()))
     return named, named.filter(pc.invert(pc.is_in(named, value_set=corpus)))
 
@@ -78,10 +86,10 @@ def _count_missing(path: Path, missing: pa.Array, named: int, left_out: Sequence
         unknown = unknown.filter(pc.invert(pc.is_in(unknown, value_set=known)))
     rejected = len(missing) - len(unknown)
     shown = ", ".join(repr(key) for key in unknown[:SHOWN].to_pylist())
-    refuse_unknown("trusted", path, named, unknown.to_pylist())
+    refuse_unknown(TRUSTED, path, named, unknown.to_pylist())
     if len(missing) == named:
         raise UserError(
-            f"trusted: all {named} pairs that {path} names were rejected or excluded. Name pairs "
+            f"{TRUSTED}: all {named} pairs that {path} names were rejected or excluded. Name pairs "
             "of results/pairs/CORPUS/corpus.parquet."
         )
     log.warning(

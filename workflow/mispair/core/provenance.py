@@ -12,6 +12,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterable
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -208,7 +209,13 @@ def _normal(name: str) -> str:
 
 @cache
 def commit() -> dict[str, Any] | None:
-    """Return the commit of this checkout and whether the package has changed since, or None."""
+    """Return the commit of this checkout and whether the package has changed since, or None.
+
+    That of an installed package was written when it was built.
+    """
+    with suppress(OSError):
+        built: dict[str, Any] = json.loads((PACKAGE / "workflow_files/commit.json").read_bytes())
+        return built
     status = _git("status", "--porcelain=v2", "--branch", "--", str(PACKAGE))
     match = re.search(r"^# branch\.oid (\w+)$", status or "", re.MULTILINE)
     if status is None or match is None:

@@ -17,13 +17,12 @@ from typing import Any, NamedTuple, overload
 
 import numpy as np
 import torch
-from pydantic import Field
 
 from mispair.core import files, seeds
 from mispair.core.files import replacing_folder
 from mispair.core.provenance import file_digest
-from mispair.core.settings import Settings
 from mispair.emoji.packages import PACKAGES, member
+from mispair.emoji.training_settings import Joining
 from mispair.pairs.captions.user_tables import Columns, read_rows
 from mispair.pairs.index.faults import Fault
 from mispair.pairs.index.index import index_shard
@@ -151,17 +150,6 @@ BATCH_OF_TRAINING = 256
 """Pairs of a step."""
 BATCH_SIZE = 64
 """Pictures or texts of a forward pass."""
-
-
-class Joining(Settings):
-    """How two towers are joined."""
-
-    neurons: int = Field(128, ge=1, description="Width e of the embeddings.")
-    epochs: int = Field(10, ge=1, description="Passes over the pairs.")
-    image_size: int = Field(
-        128, ge=1, description="Side of the pictures that the image tower sees, in pixels."
-    )
-    seed: int = Field(0, ge=0, description="Seed of the start and of the order of pairs.")
 
 
 def training(epochs: int) -> FinetuningLength:

@@ -11,18 +11,17 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple, get_args
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import pandas as pd
-from pydantic import Field
 
 from mispair.core import files, seeds
 from mispair.core.files import replacing_folder
-from mispair.core.settings import Settings
 from mispair.emoji import joining
 from mispair.emoji.crossings import changes, crossings, pooled
 from mispair.emoji.joining import features_of_pairs, read_pairs, train
+from mispair.emoji.training_settings import Grid, Scale
 from mispair.evaluation.purity import neuron_overlap, unit_columns
 from mispair.evaluation.retrieval import recalls
 from mispair.evaluation.sets import open_set
@@ -35,8 +34,6 @@ from mispair.towers.finetuning.finetuning_settings import PRESETS, FinetuningLen
 from mispair.towers.finetuning.projection import Projections, Tuned, finetune
 from mispair.towers.loading import Towers, load_towers
 
-Scale = Literal["frozen", "converged"]
-SCALES: tuple[Scale, ...] = get_args(Scale)
 Row = dict[str, Any]
 
 ROWS, CHANGES, CROSSINGS, POOLED = "regimes.csv", "changes.csv", "crossings.csv", "pooled.csv"
@@ -44,40 +41,6 @@ ROWS, CHANGES, CROSSINGS, POOLED = "regimes.csv", "changes.csv", "crossings.csv"
 PRESET = PRESETS["as-run-one-process"]
 WARMUP_SHARE = 0.1
 """Share of the epochs in which the learning rate rises, as in the preset."""
-
-
-class Grid(Settings):
-    """What is trained."""
-
-    numbers: list[Annotated[int, Field(ge=1)]] = Field(
-        [500, 1000, 2000, 4000, 1_000_000],
-        min_length=1,
-        description="Numbers of pairs; one above that of the corpus takes all.",
-    )
-    neurons: list[Annotated[int, Field(ge=1)]] = Field(
-        [16, 32, 128, 512], min_length=1, description="Widths e of the embeddings."
-    )
-    scales: list[Scale] = Field(
-        [*SCALES],
-        min_length=1,
-        description="Logit scale: frozen stays, converged is set to the minimum of the loss after "
-        "each epoch.",
-    )
-    rates: list[Annotated[float, Field(ge=0, le=1)]] = Field(
-        [0.0, 0.1, 0.3, 0.5, 0.8], min_length=1, description="Shuffle probabilities C_m, with 0."
-    )
-    seeds: int = Field(
-        3,
-        ge=1,
-        description="Independent runs of each, with their own model, pairs, swaps and order of "
-        "batches.",
-    )
-    steps: int = Field(390, ge=1, description="Batches of each fine-tuning, at least.")
-    epochs: int = Field(
-        joining.Joining().epochs,
-        ge=1,
-        description="Passes over all pairs of the models that fine-tuning starts from.",
-    )
 
 
 class LabelledFeatures(NamedTuple):

@@ -124,8 +124,13 @@ def run(options: Namespace) -> int:
     folder, unless --configfile names another. All cores are used, unless --cores is given. All
     options and targets are Snakemake's.
     """
-    from mispair.verbs.running import defaults, run_snakemake
+    from mispair.verbs.running import SETTINGS, defaults, has_settings, run_snakemake
 
+    if not has_settings(options.rest):
+        _say(
+            f"There is no {SETTINGS} in this folder and no --configfile: this is the demo, on "
+            "generated pictures. `mispair init .` writes settings for your own pairs."
+        )
     return run_snakemake(defaults(options.rest), options.rest)
 
 
@@ -276,7 +281,7 @@ def _refuse_other_than_shards(paths: tuple[str, ...]) -> None:
         if os.path.exists(path) and not Place(named_of(path)).with_ending("tar"):
             raise UserError(
                 f"PATH: of several paths each has tar shards, and {path} has none. Name one folder "
-                "of pictures, or one table."
+                "of pictures, one table, or several tables by a quoted pattern ('lists/*.csv')."
             )
 
 

@@ -41,6 +41,11 @@ def defaults(given: Sequence[str]) -> list[str]:
     return words
 
 
+def has_settings(given: Sequence[str]) -> bool:
+    """Return whether a configuration is in this folder, or among some options of Snakemake."""
+    return Path(SETTINGS).is_file() or _has(given, "--configfile")
+
+
 def run_snakemake(options: Sequence[str], given: Sequence[str]) -> int:
     """Run Snakemake; return its exit code.
 

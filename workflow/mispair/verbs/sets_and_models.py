@@ -99,8 +99,7 @@ def pack_emoji(options: Namespace) -> int:
 
 
 def _of_join_towers(parser: ArgumentParser) -> None:
-    use_one_thread()  # before a numerical library is imported
-    from mispair.emoji.joining import Joining
+    from mispair.emoji.training_settings import Joining
 
     parser.add_argument("--packages", type=Path, required=True, metavar="FOLDER")
     parser.add_argument("--pairs", type=Path, required=True, metavar="FOLDER", help="of shards")
@@ -135,10 +134,12 @@ def join_towers(options: Namespace) -> int:
     tower that averages word embeddings, and projections that are trained on pairs whose captions
     are right. Both towers stay as they are.
     """
+    use_one_thread()  # before a numerical library is imported
     import pyarrow as pa
 
     from mispair.audit.trusted import read_trusted
-    from mispair.emoji.joining import Joining, join, read_pairs
+    from mispair.emoji.joining import join, read_pairs
+    from mispair.emoji.training_settings import Joining
 
     values = vars(options)
     packages, folder, target = (values.pop(name) for name in ("packages", "pairs", "to"))
@@ -154,8 +155,7 @@ def join_towers(options: Namespace) -> int:
 
 
 def _of_measure_regimes(parser: ArgumentParser) -> None:
-    use_one_thread()  # before a numerical library is imported
-    from mispair.emoji.regimes import Grid
+    from mispair.emoji.training_settings import Grid
 
     parser.add_argument("--pairs", type=Path, required=True, metavar="FOLDER", help="of shards")
     parser.add_argument("--towers", type=Path, required=True, metavar="FOLDER")
@@ -177,11 +177,13 @@ def measure_regimes(options: Namespace) -> int:
     overlap with its interval (changes.csv), where it crosses zero (crossings.csv, pooled.csv), and
     a figure (change.svg). Half an hour of one core on the emoji corpus.
     """
+    use_one_thread()  # before a numerical library is imported
     import pandas as pd
 
     from mispair.core.files import write_text
-    from mispair.emoji.regimes import CHANGES, Grid, run
+    from mispair.emoji.regimes import CHANGES, run
     from mispair.emoji.report.figure import sign_of_change
+    from mispair.emoji.training_settings import Grid
 
     values = vars(options)
     pairs, towers, sets, target = (values.pop(name) for name in ("pairs", "towers", "sets", "to"))

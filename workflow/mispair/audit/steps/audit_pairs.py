@@ -12,6 +12,9 @@ from mispair.core import settings
 
 log = logging.getLogger(__name__)
 
+LEAST_PAIRS = 200
+"""With fewer pairs an interval is too wide to be of use."""
+
 
 class Settings(settings.Settings):
     seed: int = Field(0, ge=0, description="Seed of blocks, ties and bootstrap.")
@@ -59,7 +62,7 @@ def run(
     audited = Audited.of(pairs)
     texts, text_of_pair = caption_texts(captions, audited.caption_ids)
     same = audited.image, groups_of(texts)[text_of_pair]
-    refuse_unusable(corpus, same[1])
+    refuse_unusable(corpus, same[1], LEAST_PAIRS)
     is_trusted = read_trusted(trusted, pairs.table["key"], left_out)[audited.image]
     of_texts = described(texts, text_of_pair)
     is_prose = of_texts["text_check"] == ""

@@ -18,11 +18,15 @@ from mispair.core.words import composed
 from mispair.pairs.shards.shards import IMAGE_EXTENSIONS, clean_name, split_name
 from mispair.pairs.shards.sources import expand_braces
 from mispair.pairs.shards.tar_members import BrokenTarError, read_members
+from mispair.pairs.sources.source import member_key, picture_key
 
 # The files of a caption table that a configuration names, before any of them is read.
 
 KEY = "key"
 """The join by keys."""
+
+TRUSTED = "trusted (--checked)"
+"""The setting of pairs that are known to be right, in messages: as in a file and as an option."""
 
 JOIN = r"^(key|url|sha256|json:.+)$"
 """Regular expression of what joins a table to pairs."""
@@ -311,22 +315,37 @@ def _no_text(path: Path, setting: str, column: str, kind: str) -> UserError:
 
 
 def as_in_corpus(keys: Iterable[str], corpus: Iterable[str]) -> dict[str, str]:
-    """Return the key of the corpus for keys that differ from it by Unicode composition alone.
+    """Return the key of the corpus for keys that differ from it in their form alone.
 
     Keys of pairs are compared byte by byte. A key that is none of the corpus stands for the one
-    that has the same composed form, unless several have it.
+    that has the same composed form of Unicode, or is the key of a picture of that path, with or
+    without its ending; unless several are.
 
     Examples
     --------
     >>> as_in_corpus(["cre\u0302pe", "b"], ["cr\u00eape", "a"]) == {"cre\u0302pe": "cr\u00eape"}
     True
+    >>> as_in_corpus(["./a/b.v1.jpg", "a/b.v2"], ["a/b%2Ev1", "a/b%2Ev2"])
+    {'./a/b.v1.jpg': 'a/b%2Ev1', 'a/b.v2': 'a/b%2Ev2'}
     """
-    wanted = {key: composed(key) for key in keys if not key.isascii()}
-    found: dict[str, list[str]] = {form: [] for form in wanted.values()}
+    wanted = {key: forms_of(key) for key in keys}
+    found: dict[str, list[str]] = {form: [] for forms in wanted.values() for form in forms}
     for key in corpus if wanted else ():
-        if not key.isascii() and (form := composed(key)) in found:
+        if (form := composed(key)) in found:
             found[form].append(key)
-    return {key: found[form][0] for key, form in wanted.items() if len(found[form]) == 1}
+    meant = {}
+    for key, forms in wanted.items():
+        of_corpus = next((found[form] for form in forms if found[form]), [])
+        if len(of_corpus) == 1 and of_corpus != [key]:
+            meant[key] = of_corpus[0]
+    return meant
+
+
+def forms_of(key: str) -> list[str]:
+    """Return the composed forms that the key of a pair may have, the most certain first."""
+    path = key.removeprefix("./")
+    forms = (key, member_key(path), member_key(picture_key(path)))
+    return [*dict.fromkeys(map(composed, forms))]
 
 
 def refuse_unknown(setting: str, path: Path, named: int, unknown: Sequence[str]) -> None:
@@ -445,6 +464,12 @@ def refuse_other_form(
     of_corpus = {*examples}
     meant = as_in_corpus([key for key in keys if key not in of_corpus], of_corpus)
     for key, of_pair in meant.items():
+        if composed(key) != composed(of_pair):
+            raise UserError(
+                f"{setting}: {path} holds the key {key!r}, and a pair has {of_pair!r}: caption "
+                "tables join equal keys only. Write those of the column key of "
+                "results/pairs/CORPUS/corpus.parquet."
+            )
         raise UserError(
             f"{setting}: {path} holds the key {key!a}, and a pair has {of_pair!a}: the same text "
             "in two forms of Unicode, which caption tables do not join. Write its keys with "

@@ -13,8 +13,14 @@ from PIL import Image, ImageOps, UnidentifiedImageError
 
 from mispair.pairs.shards.shards import MAX_ASPECT_RATIO, MAX_PIXELS
 
-FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF", "PPM")
+FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF", "PPM", "AVIF")
 """Formats that Pillow may open, for any file extension: its reader of EPS starts Ghostscript."""
+
+UNREAD = {
+    b"ftypheic": "HEIC", b"ftypheix": "HEIC", b"ftyphevc": "HEIC", b"ftyphevx": "HEIC",
+    b"ftypmif1": "HEIF", b"ftypmsf1": "HEIF", b"JXL \r\n\x87\n": "JPEG XL",
+}  # fmt: skip
+"""Formats of pictures that Pillow has no reader for, by their fifth to twelfth byte."""
 
 MODES = (
     *("1", "L", "LA", "La", "P", "PA", "RGB", "RGBA", "RGBa", "RGBX", "CMYK", "YCbCr"),
@@ -92,7 +98,14 @@ def image_size(
 def _open(encoded: bytes, max_pixels: int, max_ratio: float) -> Image.Image:
     if not encoded:
         raise UndecodableImageError("is empty (0 bytes)")
-    image = Image.open(io.BytesIO(encoded), formats=FORMATS)
+    try:
+        image = Image.open(io.BytesIO(encoded), formats=FORMATS)
+    except UnidentifiedImageError as error:
+        name = UNREAD.get(encoded[4:12])
+        raise UndecodableImageError(
+            f"is {name}, which is not read: convert it to JPEG (magick mogrify -format jpg)"
+            if name else f"is none of {', '.join(FORMATS)}"
+        ) from error  # fmt: skip
     width, height = image.size
     if width * height > max_pixels:
         raise TooManyPixelsError(f"{width} x {height} pixels are over the limit of {max_pixels}")
@@ -161,8 +174,6 @@ def _pillow_faults(max_pixels: int) -> Iterator[None]:
             raise TooManyPixelsError(
                 f"{pixels.group() if pixels else 'its'} pixels are over the limit of {max_pixels}"
             ) from error
-        except UnidentifiedImageError as error:
-            raise UndecodableImageError(f"is none of {', '.join(FORMATS)}") from error
         except Exception as error:
             # Pillow's decoders raise OSError, SyntaxError, ValueError, struct.error and more.
             raise UndecodableImageError(_words(error)) from error

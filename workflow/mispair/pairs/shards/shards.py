@@ -15,7 +15,7 @@ from mispair.pairs.shards.tar_members import BrokenTarError, Member, TrailingDat
 
 IMAGE_EXTENSIONS = (
     *("jpg", "jpeg", "jpe", "jfif", "png", "webp", "gif", "bmp", "tif", "tiff"),
-    *("ppm", "pgm", "pbm", "pnm"),
+    *("ppm", "pgm", "pbm", "pnm", "avif"),
 )
 _ENDINGS_OF_IMAGES = tuple(f".{extension}" for extension in IMAGE_EXTENSIONS)
 CAPTION_EXTENSION = "txt"

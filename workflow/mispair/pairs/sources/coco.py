@@ -70,5 +70,5 @@ def of_coco(path: Path, folder: Path | None) -> Source:
     entries += [Entry(member_key(f"image {one}"), captions=(text,)) for one, text in lost]
     whole = merged(entries)
     words = f"{count(len(names), 'picture')} of {path.name}{elsewhere(pictures, path)}"
-    words = with_captions(words, whole)
-    return Source("coco", words, whole, (path,), captions_in="json:captions")
+    words = with_captions(words, whole, pictures)
+    return Source("coco", words, whole, (path,), pictures.boundary, captions_in="json:captions")

@@ -12,12 +12,16 @@ from mispair.core.words import composed, count
 from mispair.pairs.shards.shards import IMAGE_EXTENSIONS, SIDECAR_EXTENSION
 from mispair.pairs.sources.source import (
     TEXT_ENDINGS,
+    UNREAD,
     Entry,
     Named,
     Source,
+    boundary_of,
     is_ending,
+    links_out,
     member_key,
     merged,
+    outside_words,
     picture_key,
     refuse_ambiguous,
     walk,
@@ -27,8 +31,8 @@ from mispair.pairs.sources.tables import (
     Pictures,
     columns_in,
     ending_of,
-    entries_of,
     pictures_of,
+    rows_of,
     with_captions,
 )
 
@@ -41,17 +45,33 @@ ABOUT_THE_FOLDER = ("readme", "license", "licence", "copying")
 class Tree:
     """The files below a folder, as paths relative to it, by their endings in lower case."""
 
-    def __init__(self, folder: Path, names: Iterable[str]):
+    def __init__(self, folder: Path, entries: Iterable[os.DirEntry[str]]):
         self.folder = folder
+        self.boundary = boundary_of(folder)
         self._start = os.path.join(folder, "")
         self.names: dict[str, list[str]] = {}
-        for name in names:
+        self.links: list[str] = []
+        self.linked_folders: list[str] = []
+        for entry in entries:
+            name = entry.path[len(self._start) :]
+            if entry.is_symlink():
+                if entry.is_dir():
+                    self.linked_folders.append(name)
+                    continue
+                self.links.append(name)
             self.names.setdefault(ending_of(name), []).append(name)
 
     @property
     def pictures(self) -> list[str]:
-        """The pictures, by their endings."""
-        return self.of(IMAGE_EXTENSIONS)
+        """The pictures, by their endings; of a format that is not read, those with no other one."""
+        read = self.of(IMAGE_EXTENSIONS)
+        stems = {*map(_stem, read)} if self.unread else {}
+        return sorted(read + [name for name in self.unread if _stem(name) not in stems])
+
+    @property
+    def unread(self) -> list[str]:
+        """The pictures of formats that are not read."""
+        return self.of(UNREAD)
 
     def of(self, endings: Iterable[str]) -> list[str]:
         """Return the files with one of some endings."""
@@ -60,6 +80,20 @@ class Tree:
     def path(self, name: str) -> str:
         """Return the path of a file."""
         return self._start + name
+
+    def left_words(self, *endings: str) -> str:
+        """Return what is no pair, for the line of a source: links, and formats that are not read.
+
+        Links are counted if they lead out of the folder and have some endings, or to folders.
+        """
+        links = [name for name in self.links if ending_of(name) in endings]
+        outside = [name for name in links if links_out(self.path(name), self.boundary)]
+        words = outside_words(outside, self.boundary)
+        if folders := self.linked_folders:
+            words += f", {count(len(folders), 'link')} to a folder left out ({folders[0]})"
+        if unread := len({*self.unread} & {*self.pictures} if self.unread else ()):
+            words += f", {unread:,} in HEIC, to be converted to JPEG"
+        return words
 
 
 def tree_of(folder: Path) -> Tree:
@@ -71,13 +105,7 @@ def tree_of(folder: Path) -> Tree:
         If a folder cannot be read.
     """
     folder = snapshot(folder)
-    start = len(os.path.join(folder, ""))
-    return Tree(folder, (entry.path[start:] for entry in walk(folder)))
-
-
-def boundary_of(folder: Path) -> Path:
-    """Return the folder that links must not lead out of: a hub's cache links to its blobs."""
-    return folder.parents[1] if folder.parent.name == "snapshots" else folder
+    return Tree(folder, walk(folder))
 
 
 def with_texts(tree: Tree, named: Named) -> Source | None:
@@ -92,7 +120,7 @@ def with_texts(tree: Tree, named: Named) -> Source | None:
         return None
     named_ending = (named.captions or "").removeprefix(".")
     pictures = tree.pictures
-    pictured = {composed(_stem(name)) for name in pictures}
+    pictured = {composed(_stem(name)) for name in pictures} | {*map(composed, pictures)}
     beside = [
         ending for ending in TEXT_ENDINGS
         if any(composed(_stem(name)) in pictured for name in tree.of([ending]))
@@ -109,6 +137,11 @@ def with_texts(tree: Tree, named: Named) -> Source | None:
         refuse_ambiguous(tree.folder, [f".{ending}" for ending in endings])
     if not pictured or not endings:
         return None
+    if not tree.of(IMAGE_EXTENSIONS):
+        raise UserError(
+            f"pairs: the pictures in {tree.folder}, such as {pictures[0]!r}, are in HEIC, which is "
+            "not read. Convert them to JPEG: magick mogrify -format jpg *.heic."
+        )
     entries = tuple(_entries_with_texts(tree, endings[0]))
     captioned = sum(any(ending_of(text) == endings[0] for text in e.texts) for e in entries)
     lost = sum(not entry.pictures for entry in entries)
@@ -117,7 +150,8 @@ def with_texts(tree: Tree, named: Named) -> Source | None:
         words += f", {without:,} without"
     if lost:
         words += f", {count(lost, 'caption')} without a picture"
-    return Source("folder", words, entries, boundary=boundary_of(tree.folder))
+    words += tree.left_words(*IMAGE_EXTENSIONS, endings[0])
+    return Source("folder", words, entries, boundary=tree.boundary)
 
 
 def _stem(name: str) -> str:
@@ -127,9 +161,10 @@ def _stem(name: str) -> str:
 
 def _entries_with_texts(tree: Tree, ending: str) -> Iterator[Entry]:
     """Yield the pictures and the captions below a folder by the names that they share."""
-    pictures, texts, sidecars = (
-        _by_stem(tree.of(endings)) for endings in (IMAGE_EXTENSIONS, [ending], [SIDECAR_EXTENSION])
-    )
+    pictures = _by_stem(tree.pictures)
+    texts, sidecars = (_by_stem(tree.of([one])) for one in (ending, SIDECAR_EXTENSION))
+    for stem in sorted(texts.keys() & {*tree.pictures} - pictures.keys()):  # a.jpg.txt
+        texts.setdefault(_stem(stem), []).extend(texts.pop(stem))
     by_form = _by_composed_name(pictures.keys() - texts.keys())
     for stem in sorted(texts.keys() - pictures.keys()) if by_form else ():
         if picture := by_form.pop(composed(stem), None):
@@ -192,20 +227,11 @@ def with_metadata(tree: Tree, tables: Sequence[str], named: Named) -> Source:
     UserError
         If a table cannot be read, lacks a column, or has no picture, or their columns differ.
     """
-    entries: list[Entry] = []
-    columns = columns_in(named)
-    for name in tables:
-        table = Path(tree.path(name))
-        pictures = Pictures(pictures_of(table, named, table.parent).folder, tree.folder)
-        own, rows = entries_of(table, columns_in(named), pictures)
-        if entries and own != columns:
-            raise UserError(
-                f"pairs: {table} has the columns {own.image} and {own.caption}, and "
-                f"{tree.path(tables[0])} has {columns.image} and {columns.caption}. Name one "
-                f"folder, or one of the tables: pairs: {{path: {table.parent}}}."
-            )
-        columns = own
-        entries += rows
+    looked_up = {}
+    for table in map(Path, map(tree.path, tables)):
+        found = pictures_of(table, named, table.parent, tree.boundary)
+        looked_up[table] = Pictures(found.folder, tree.boundary, tree.folder)
+    columns, entries = rows_of(looked_up, columns_in(named))
     listed = {os.path.normpath(path) for entry in entries for path in entry.pictures}
     left = [name for name in tree.pictures if os.path.normpath(tree.path(name)) not in listed]
     entries += [
@@ -216,11 +242,10 @@ def with_metadata(tree: Tree, tables: Sequence[str], named: Named) -> Source:
     if left:
         words += f", {len(left):,} of them without"
     whole = merged(entries)
+    words = with_captions(words, whole, *looked_up.values())
     return Source(
-        "imagefolder", with_captions(words, whole), whole,
-        tuple(Path(tree.path(name)) for name in tables), boundary_of(tree.folder),
-        captions_in="json:captions",
-    )  # fmt: skip
+        "imagefolder", words, whole, (*looked_up,), tree.boundary, captions_in="json:captions"
+    )
 
 
 def refuse_without_captions(tree: Tree) -> None:
@@ -236,6 +261,12 @@ def refuse_without_captions(tree: Tree) -> None:
         raise UserError(
             f"pairs: the folder {tree.folder.absolute()} has no file (links to folders are not "
             "followed). Name a folder of pictures with captions, a table, or tar shards."
+        )
+    if pictures and (texts := tree.of(TEXT_ENDINGS)):
+        raise UserError(
+            f"pairs: the folder {tree.folder.absolute()} has {count(len(pictures), 'picture')}, "
+            f"such as {pictures[0]!r}, and texts of other names, such as {texts[0]!r}. Give "
+            f"captions the names of their pictures: {picture_key(pictures[0])}.txt."
         )
     if pictures:
         tables = [tree.path(name) for name in tree.of(TABLE_ENDINGS)]

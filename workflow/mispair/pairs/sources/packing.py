@@ -14,12 +14,13 @@ from mispair.core import files
 from mispair.pairs.shards.shard_writer import add_member
 from mispair.pairs.shards.shards import (
     CAPTION_EXTENSION,
+    IMAGE_EXTENSIONS,
     MAX_MEMBER_BYTES,
     SIDECAR_EXTENSION,
 )
 from mispair.pairs.shards.tar_members import PIPE, SYMBOLIC_LINK, UNREADABLE
 from mispair.pairs.sources import parquet
-from mispair.pairs.sources.source import Source, member_key
+from mispair.pairs.sources.source import Source, links_out, member_key
 from mispair.pairs.sources.tables import Columns, ending_of
 
 PLAIN = tarfile.REGTYPE
@@ -84,8 +85,9 @@ def _captions(texts: Iterable[Any] | None, fields: dict[str, str]) -> list[Membe
 
 def _picture(path: str, boundary: Path | None) -> Member:
     content, kind = _read(path, boundary)
-    ending = ending_of(path) or parquet.ending_by_content(content)
-    return ending, content, kind
+    ending = ending_of(path)
+    is_known = ending in IMAGE_EXTENSIONS
+    return ending if is_known else parquet.ending_by_content(content), content, kind
 
 
 def _text(path: str, boundary: Path | None) -> Member:
@@ -97,10 +99,8 @@ def _text(path: str, boundary: Path | None) -> Member:
 def _read(path: str, boundary: Path | None) -> tuple[bytes, bytes]:
     """Return the content of a file, and its type: that of what has no content is not plain."""
     try:
-        if boundary is not None and os.path.islink(path):
-            target = os.path.realpath(path, strict=True)
-            if not Path(target).is_relative_to(os.path.realpath(boundary)):
-                return b"", SYMBOLIC_LINK
+        if boundary is not None and links_out(path, boundary):
+            return b"", SYMBOLIC_LINK
         with open(path, "rb", buffering=0, opener=_without_waiting) as opened:
             status = os.fstat(opened.fileno())
             if not stat.S_ISREG(status.st_mode):

@@ -9,18 +9,21 @@ from typing import Any
 
 from mispair.core.files import UserError
 from mispair.core.words import count
+from mispair.pairs.shards.shards import IMAGE_EXTENSIONS
 from mispair.pairs.sources.source import (
     Entry,
     Named,
     Source,
-    picture_key,
 )
 from mispair.pairs.sources.tables import (
     FIELDS,
     Columns,
     chosen_columns,
     columns_in,
+    columns_to_read,
     ending_of,
+    flat,
+    header_of,
     parquet_schema,
     usual,
 )
@@ -103,7 +106,7 @@ def _columns(path: Path, named: Named) -> Columns:
     given = columns_in(named)
     image = given.image or usual(bytes_columns(schema), BYTES_COLUMNS) or ""
     key = given.key or (KEY if KEY in schema.names else "")
-    return chosen_columns(path, schema.names, Columns(image, given.caption, key))
+    return chosen_columns(path, header_of(path), Columns(image, given.caption, key))
 
 
 def samples(path: Path, columns: Columns) -> Iterator[tuple[str, str, bytes | None, Any, dict]]:
@@ -114,13 +117,12 @@ def samples(path: Path, columns: Columns) -> Iterator[tuple[str, str, bytes | No
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    names = parquet_schema(path).names
-    wanted = dict.fromkeys([*filter(None, columns), *(name for name in FIELDS if name in names)])
+    wanted = columns_to_read(path, (*columns, *FIELDS))
     number = -1
     try:
         with pq.ParquetFile(path) as opened:
-            for batch in opened.iter_batches(ROWS, columns=[*wanted]):
-                for row in batch.to_pylist():
+            for batch in opened.iter_batches(ROWS, columns=wanted):
+                for row in map(flat, batch.to_pylist()):
                     number += 1
                     cell = row[columns.image]
                     picture = cell.get("bytes") if isinstance(cell, dict) else cell
@@ -138,11 +140,14 @@ def samples(path: Path, columns: Columns) -> Iterator[tuple[str, str, bytes | No
 
 def _ending(name: str, picture: bytes | None) -> str:
     """Return the ending of a picture by its name, or else by its first bytes."""
-    return ending_of(name) if picture_key(name) != name else ending_by_content(picture or b"")
+    ending = ending_of(name)
+    return ending if ending in IMAGE_EXTENSIONS else ending_by_content(picture or b"")
 
 
 def ending_by_content(picture: bytes) -> str:
     """Return the ending of a picture by its first bytes; that of JPEG if they are of no picture."""
     if picture[:4] == b"RIFF" and picture[8:12] == b"WEBP":
         return "webp"
+    if picture[4:12] in (b"ftypavif", b"ftypavis"):
+        return "avif"
     return next((ending for mark, ending in SIGNATURES if picture.startswith(mark)), "jpg")

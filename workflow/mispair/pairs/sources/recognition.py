@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -109,7 +109,8 @@ class Place:
         """Tables of paths and captions in a folder; of texts, Flickr's only."""
         given = tables.columns_in(self.named)
         named = [path for path in self.files if path.name.lower() == FLICKR]
-        candidates = [*self.tables, *named]
+        json = [path for path in self.with_ending("json") if tables.is_json(path)]
+        candidates = [*self.tables, *named, *json]
         return [
             path for path in candidates
             if not path.name.startswith(f"{folders.METADATA}.") and tables.is_table(path, given)
@@ -137,6 +138,7 @@ class Kind:
 
 
 FLICKR = "captions.txt"
+SPREADSHEETS = ("xls", "xlsx", "ods")
 
 
 def _shards(place: Place) -> Source | None:
@@ -196,24 +198,26 @@ def _table(place: Place) -> Source | None:
     if place.captions is not None:
         if form_of(place.captions.name) not in (*TABLE_ENDINGS, "txt"):
             _refuse_other_json(place.captions)
-        return tables.of_table(place.captions, place.path, place.named)
+        return tables.of_tables([place.captions], place.path, place.named)
     if place.tree is None:
-        if len(place.files) != 1 or _has_pictures(place):
+        files = place.files
+        if not files or _has_pictures(place):
             return None
-        (file,) = place.files
-        if form_of(file.name) not in (*TABLE_ENDINGS, "txt") and not tables.is_list(file):
+        if not all(
+            form_of(one.name) in (*TABLE_ENDINGS, "txt") or tables.is_json(one) for one in files
+        ):
             return None
-        return tables.of_table(file, None, place.named)
+        return tables.of_tables(files, None, place.named)
     if not place.table_files or place.named.captions is not None:
         return None
     refuse_ambiguous(place.path, place.own_captions)
     _refuse_texts(place, str(place.table_files[0]))
-    return tables.of_table(place.table_files[0], place.path, place.named)
+    return tables.of_tables(place.table_files[:1], place.path, place.named)
 
 
 def _refuse_other_json(path: Path) -> None:
-    """Refuse a file that is no table, unless it is JSON with a list."""
-    if not tables.is_list(path):
+    """Refuse a file that is no table."""
+    if not tables.is_json(path):
         raise UserError(
             f"pairs.captions: {path} is no table of paths and captions. Give CSV, TSV, JSONL, "
             "Parquet, a list of objects in JSON, or COCO's captions_*.json; COCO's files of "
@@ -228,6 +232,23 @@ def _folder(place: Place) -> Source | None:
     if source is not None:
         _refuse_columns(place, "a folder with a caption next to each picture")
     return source
+
+
+def _tables_below(place: Place) -> Source | None:
+    """Return the pairs of tables of one name in subfolders, next to their pictures."""
+    if place.tree is None or place.named.captions is not None:
+        return None
+    names = place.tree.of((*TABLE_ENDINGS, "txt"))
+    below = [Path(place.tree.path(name)) for name in names if "/" in name]
+    given = tables.columns_in(place.named)
+    below = [path for path in below
+             if form_of(path.name) in TABLE_ENDINGS or path.name.lower() == FLICKR]  # fmt: skip
+    if not below or len({path.name for path in below}) > 1:
+        return None
+    if not all(tables.is_table(path, given) for path in below):
+        return None
+    source = tables.of_tables(below, None, place.named)
+    return replace(source, kind="tables")
 
 
 def _parquet(place: Place) -> Source | None:
@@ -252,6 +273,7 @@ KINDS = (
     Kind("table", "a CSV, TSV, JSONL or Parquet table of paths and captions", _table),
     Kind("folder", "a folder of pictures with NAME.txt or NAME.caption next to each", _folder),
     Kind("parquet", "Parquet files with the bytes of pictures", _parquet),
+    Kind("tables", "a folder with tables of one name in its subfolders", _tables_below),
 )
 """All kinds, in the order in which they are tried."""
 
@@ -276,11 +298,6 @@ def recognise(given: str | Mapping[str, Any] | Named) -> Source:
             if not source.shards and not source.pairs:
                 raise UserError(f"pairs: {place.path.absolute()} has no row. Fetch it again.")
             return source
-    if place.tree is None and len(place.tables) > 1:
-        raise UserError(
-            f"pairs: {place.named.path} names {count(len(place.tables), 'table')}, such as "
-            f"{place.tables[0]}. Give one of them, or one table with the rows of all."
-        )
     for table in place.tables:
         # It explains which column is missing.
         tables.chosen_columns(table, tables.header_of(table), tables.columns_in(place.named))
@@ -295,6 +312,11 @@ def recognise(given: str | Mapping[str, Any] | Named) -> Source:
 def _refuse_what_is_not_there(place: Place) -> None:
     path = place.named.path
     refuse_address("pairs", path)
+    if ending_of(path) in SPREADSHEETS:
+        raise UserError(
+            f"pairs: {path} is a spreadsheet, which mispair does not read. Save its table of paths "
+            "and captions as CSV in UTF-8, next to the pictures."
+        )
     if any("\ud800" <= character <= "\udfff" for character in path):
         raise UserError(f"pairs: the path {path!r} is not UTF-8. Rename the folder.")
     if place.captions is not None and not os.path.isfile(place.captions):

@@ -12,7 +12,7 @@ import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
@@ -21,8 +21,11 @@ from pydantic import BaseModel, ConfigDict, Field
 from mispair.core.files import UserError, write_text
 from mispair.core.provenance import SNAKEMAKE, fingerprint
 from mispair.core.settings import NONE, Located
+from mispair.core.words import count
 from mispair.pairs.shards.shards import IMAGE_EXTENSIONS
 
+UNREAD = ("heic", "heif")
+"""Endings of pictures that Pillow has no reader for."""
 TEXT_ENDINGS = ("txt", "caption")
 """Endings of files with the caption of the picture next to them."""
 MOST_SHARDS = 64
@@ -95,7 +98,7 @@ class Source:
     tables : tuple of Path
         Files with the captions, apart from those next to pictures.
     boundary : Path or None
-        Folder that links of pictures must not lead out of.
+        Folder that links must not lead out of.
     columns : tuple of str
         Columns of pictures, captions and keys in Parquet with pictures.
     shards : tuple of Path
@@ -227,11 +230,11 @@ def picture_key(path: str) -> str:
 
     Examples
     --------
-    >>> picture_key("a/b.JPG"), picture_key("a/b.heic"), picture_key("/a/b.png")
-    ('a/b', 'a/b.heic', 'a/b')
+    >>> picture_key("a/b.JPG"), picture_key("a/b.raw"), picture_key("/a/b.heic")
+    ('a/b', 'a/b.raw', 'a/b')
     """
     stem, dot, ending = path.rpartition(".")
-    is_picture = dot and ending.lower() in IMAGE_EXTENSIONS
+    is_picture = dot and ending.lower() in (*IMAGE_EXTENSIONS, *UNREAD)
     return (stem if is_picture else path).lstrip("/")
 
 
@@ -303,10 +306,50 @@ def inside_of(folder: str | Path) -> list[os.DirEntry[str]]:
         ) from error
 
 
-def walk(folder: Path) -> Iterator[os.DirEntry[str]]:
-    """Yield the files below a folder, sorted; hidden ones and linked folders are left out.
+def boundary_of(folder: Path) -> Path:
+    """Return the folder that paths and links must not lead out of: a hub's cache has blobs."""
+    for parent in folder.parents:
+        if parent.name == "snapshots" and (parent.parent / "blobs").is_dir():
+            return parent.parent
+    return folder
 
-    So is what mispair writes where it runs.
+
+def is_inside(path: str | Path, folder: str | Path) -> bool:
+    """Return whether a path begins with that of a folder; links are not followed."""
+    return Path(os.path.abspath(path)).is_relative_to(os.path.abspath(folder))
+
+
+def links_out(path: str, boundary: Path) -> bool:
+    """Return whether a path in a folder leads out of it by a link, of a file or of a folder.
+
+    A path that does not begin with that of the folder was given in full, on purpose.
+    """
+    parent = os.path.dirname(path)
+    if not os.path.islink(path):
+        return _leads_out(parent, boundary)
+    return is_inside(path, boundary) and not _is_really_inside(path, boundary)
+
+
+@lru_cache(4096)
+def _leads_out(folder: str, boundary: Path) -> bool:
+    return is_inside(folder, boundary) and not _is_really_inside(folder, boundary)
+
+
+def _is_really_inside(path: str, boundary: Path) -> bool:
+    return Path(os.path.realpath(path)).is_relative_to(os.path.realpath(boundary))
+
+
+def outside_words(outside: Sequence[str], boundary: Path) -> str:
+    """Return how many paths of a source lead out of its folder, for its line."""
+    if not outside:
+        return ""
+    return f", {count(len(outside), 'path')} out of {boundary}, such as {outside[0]!r}"
+
+
+def walk(folder: Path) -> Iterator[os.DirEntry[str]]:
+    """Yield the files and links below a folder, sorted; linked folders are not entered.
+
+    Hidden ones are left out, and so is what mispair writes where it runs.
 
     Raises
     ------
@@ -323,7 +366,7 @@ def walk(folder: Path) -> Iterator[os.DirEntry[str]]:
                 continue
             if entry.is_dir(follow_symlinks=False):
                 folders.append(entry.path)
-            elif not (entry.is_symlink() and entry.is_dir()):
+            else:
                 yield entry
         waiting += reversed(folders)
 

@@ -5,19 +5,25 @@ from __future__ import annotations
 import csv
 import json
 import os
-from collections.abc import Iterator, Sequence
-from itertools import islice, zip_longest
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain, islice, zip_longest
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from mispair.core.files import UserError
 from mispair.core.words import composed, count, nearest
+from mispair.pairs.shards.shards import IMAGE_EXTENSIONS
 from mispair.pairs.sources.source import (
     Entry,
     Named,
     Source,
+    boundary_of,
+    is_inside,
+    links_out,
     member_key,
     merged,
+    outside_words,
     picture_key,
 )
 
@@ -32,7 +38,7 @@ IMAGE_COLUMNS = (
 """Names of columns of picture paths, the most certain first."""
 CAPTION_COLUMNS = (
     "caption", "title", "text", "captions", "texts", "caption_text", "description", "alt_text",
-    "comment", "sentence", "alt", "prompt",
+    "comment", "sentence", "sentences_raw", "alt", "prompt",
 )  # fmt: skip
 """Names of columns of captions; else it is the only column whose name ends in one of the first."""
 DELIMITED = ("csv", "tsv", "txt")
@@ -42,6 +48,14 @@ FIELDS = ("url", "status", "sha256", "licence", "license", "LICENSE", "attributi
 """Columns that packed pairs keep, as img2dataset's JSON has them."""
 HEAD = 65_536
 """Bytes at the start of a JSON file by which its form is recognised."""
+_PICTURE_FIRST = re.compile(
+    rf'^"?[^"]+?\.(?:{"|".join(IMAGE_EXTENSIONS)})(?:#\d+)?"?([{DELIMITERS}])', re.IGNORECASE
+)
+_BY_PICTURE = re.compile(
+    rf'\{{\s*"[^"]+\.(?:{"|".join(IMAGE_EXTENSIONS)})"\s*:'.encode(), re.IGNORECASE
+)
+_NUMBER = re.compile(r"#\d+$")
+_SPREADSHEET = re.compile(r"^sep=(.)\s*$")
 TRIED = 100
 """Rows whose pictures are looked for in each folder where they may be."""
 
@@ -78,21 +92,46 @@ class Pictures:
     ----------
     folder : Path
         Where relative paths start.
+    boundary : Path
+        Folder that relative paths and links must not lead out of.
     root : Path, optional
         Folder that keys are relative to; `folder` by default.
+
+    Attributes
+    ----------
+    refused, linked : list of str
+        Relative paths that were looked up and lead out of the boundary, and those by a link.
     """
 
-    def __init__(self, folder: Path, root: Path | None = None):
+    def __init__(self, folder: Path, boundary: Path, root: Path | None = None):
         self.folder = folder
+        self.boundary = boundary
         self.root = root or folder
+        self.refused: list[str] = []
+        self.linked: list[str] = []
+        self._is_inside = is_inside(folder, boundary)
         self._names: dict[str, tuple[set[str], dict[str, str]]] = {}
 
     def find(self, path: str) -> str | None:
         """Return the path of a file that a table names, or None if there is none.
 
-        A name with other Unicode characters for the same letters (NFC, NFD) is found as well.
+        A name with other Unicode characters for the same letters (NFC, NFD) is found as well. None
+        is returned for a relative path that leads out of the boundary. A link that does is
+        returned, and refused where it is read; of a path that is given in full, it is not.
         """
-        for written in dict.fromkeys((path, path.strip())):
+        found = self._found(path)
+        if found is None:
+            return None
+        leaves = (".." in path or not self._is_inside) and not os.path.isabs(path.strip())
+        if leaves and not is_inside(found, self.boundary):
+            self.refused.append(path)
+            return None
+        if links_out(found, self.boundary):
+            self.linked.append(path)
+        return found
+
+    def _found(self, path: str) -> str | None:
+        for written in dict.fromkeys((path, path.strip(), path.strip().replace("\\", "/"))):
             whole = os.path.join(self.folder, written)
             if "./" in whole or "//" in whole:
                 whole = str(Path(whole))  # a picture has one path, or it would be two
@@ -200,12 +239,16 @@ def _shown(has: Sequence[str]) -> str:
 
 
 def is_table(path: Path, given: Columns) -> bool:
-    """Return whether a file has columns of paths and captions, named or with usual names."""
+    """Return whether a file has columns of paths and captions, named or with usual names.
+
+    Without names the second cell has to be of several words: it could be a label.
+    """
     try:
         chosen_columns(path, header_of(path), given)
+        first = next(_cells(path), (1, []))[1] if form_of(path.name) in DELIMITED else []
     except UserError:
         return False
-    return True
+    return not _is_pair(first) or " " in first[-1].strip()
 
 
 def header_of(path: Path) -> list[str]:
@@ -218,12 +261,63 @@ def header_of(path: Path) -> list[str]:
     """
     form = form_of(path.name)
     if form == "parquet":
-        return parquet_schema(path).names
+        return _names_in(parquet_schema(path))
     if form in OBJECTS:
         # A row may lack what others have.
-        rows = (row for _, row in islice(_objects(path), TRIED))
+        rows = (flat(row) for _, row in islice(_objects(path), TRIED))
         return [*dict.fromkeys(name for row in rows for name in row)]
-    return next(_cells(path), (1, []))[1]
+    return _names_of(next(_cells(path), (1, []))[1])
+
+
+def _names_in(fields: Any) -> list[str]:
+    """Return the names of the columns of a schema, and those in its objects (``meta.caption``)."""
+    import pyarrow as pa
+
+    names = [field.name for field in fields]
+    for field in fields:
+        kind = field.type.value_type if pa.types.is_list(field.type) else field.type
+        if pa.types.is_struct(kind):
+            names += [f"{field.name}.{name}" for name in _names_in(kind)]
+    return names
+
+
+def flat(row: dict[str, Any]) -> dict[str, Any]:
+    """Return the cells of a row, and those of objects and of lists of objects in it.
+
+    Examples
+    --------
+    >>> flat({"meta": {"caption": "y"}})
+    {'meta': {'caption': 'y'}, 'meta.caption': 'y'}
+    >>> flat({"sentences": [{"raw": "x"}, {"raw": "y"}]})["sentences.raw"]
+    ['x', 'y']
+    """
+    inside: dict[str, Any] = {}
+    for name, cell in row.items():
+        if isinstance(cell, dict):
+            inside |= {f"{name}.{key}": one for key, one in flat(cell).items()}
+        elif isinstance(cell, list) and cell and all(isinstance(one, dict) for one in cell):
+            for key in dict.fromkeys(key for one in cell for key in one):
+                inside[f"{name}.{key}"] = [one.get(key) for one in cell]
+    return row | inside
+
+
+def columns_to_read(path: Path, names: Iterable[str]) -> list[str]:
+    """Return the columns of a Parquet file that have some names, those in objects among them."""
+    has = parquet_schema(path).names
+    whole = (name if name in has else name.partition(".")[0] for name in names)
+    return [name for name in dict.fromkeys(whole) if name in has]
+
+
+def _is_pair(row: Sequence[str]) -> bool:
+    """Return whether the first row of a table has no names: it begins with a picture."""
+    return len(row) > 1 and ending_of(_NUMBER.sub("", row[0])) in IMAGE_EXTENSIONS
+
+
+def _names_of(row: Sequence[str]) -> list[str]:
+    """Return the names of columns, by the first row of a table; without names, by position."""
+    if not _is_pair(row):
+        return [*row]
+    return ["image", "caption"] if len(row) == 2 else ["image", *map(str, range(2, len(row) + 1))]
 
 
 def parquet_schema(path: Path) -> Any:
@@ -249,6 +343,8 @@ def _delimiter(path: Path, header: str) -> str:
     """Return what separates the fields of a table: open_clip's default in .csv is a tab."""
     if form_of(path.name) == "tsv":
         return "\t"
+    if first := _SPREADSHEET.match(header) or _PICTURE_FIRST.match(header):
+        return first.group(1)
     counts = {delimiter: header.count(delimiter) for delimiter in DELIMITERS}
     return max(DELIMITERS, key=lambda delimiter: counts[delimiter])
 
@@ -305,24 +401,28 @@ def _rows(path: Path, columns: Columns) -> Iterator[tuple[int, dict[str, Any]]]:
     if form == "parquet":
         import pyarrow.parquet as pq
 
-        names = parquet_schema(path).names
-        wanted = [name for name in dict.fromkeys((*columns, *FIELDS)) if name in names]
+        wanted = columns_to_read(path, (*columns, *FIELDS))
         with pq.ParquetFile(path) as opened:
             number = 0
             for batch in opened.iter_batches(columns=wanted):
                 for row in batch.to_pylist():
                     number += 1
-                    yield number, row
+                    yield number, flat(row)
     elif form in OBJECTS:
         for number, row in _objects(path):
-            yield number, {name: None for name in columns if name} | row
+            yield number, {name: None for name in columns if name} | flat(row)
     else:
         yield from _csv_rows(path)
 
 
-def is_list(path: Path) -> bool:
-    """Return whether a file is JSON with a list, by its first bytes."""
-    return start_of_json(path).startswith(b"[")
+def is_json(path: Path) -> bool:
+    """Return whether JSON is a list, or has captions by picture, by its first bytes.
+
+    Karpathy's splits have lists of sentences in a list of pictures.
+    """
+    start = start_of_json(path)
+    is_split = start.startswith(b"{") and b'"images"' in start and b'"sentences"' in start
+    return is_split or start.startswith(b"[") or _BY_PICTURE.match(start) is not None
 
 
 def start_of_json(path: Path) -> bytes:
@@ -352,6 +452,11 @@ def _objects(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
                 f"pairs: {where} is not JSON ({error}). Each line of JSONL is one object; a list "
                 "of objects is a file with the ending .json."
             ) from error
+        if is_whole and isinstance(content, dict):
+            content = (
+                [*map(_of_split, content["images"])] if isinstance(content.get("images"), list)
+                else [_of_picture(name, value) for name, value in content.items()]
+            )  # fmt: skip
         for position, row in enumerate(content if is_whole else [content], number):
             if not isinstance(row, dict):
                 where = "object" if is_whole else "line"
@@ -359,11 +464,27 @@ def _objects(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
             yield position, row
 
 
+def _of_split(picture: Any) -> Any:
+    """Return a picture of Karpathy's splits as a row."""
+    if not isinstance(picture, dict) or not isinstance(picture.get("filename"), str):
+        return picture
+    path = os.path.join(str(picture.get("filepath", "")), picture["filename"])
+    return {"image": path, "captions": flat(picture).get("sentences.raw")}
+
+
+def _of_picture(name: str, value: Any) -> dict[str, Any]:
+    """Return an entry of JSON with captions by picture as a row."""
+    return {"image": name} | (value if isinstance(value, dict) else {"caption": value})
+
+
 def _csv_rows(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
     """Yield the line of each row, and its cells; those that a short row lacks are None."""
     cells = _cells(path)
-    _, header = next(cells, (1, []))
-    for line, row in cells:
+    first = next(cells, (1, []))
+    header, is_pair = _names_of(first[1]), _is_pair(first[1])
+    for line, row in chain([first], cells) if is_pair else cells:
+        if is_pair and row:  # Flickr8k.token.txt numbers the captions of a picture
+            row[0] = _NUMBER.sub("", row[0])
         if len(row) > len(header):
             raise UserError(_wrong_number(path, line, len(row), len(header)))
         if row:
@@ -373,8 +494,11 @@ def _csv_rows(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
 def _cells(path: Path) -> Iterator[tuple[int, list[str]]]:
     from mispair.pairs.captions.user_tables import csv_reader, lines
 
-    reader = csv_reader(path, _delimiter(path, next(lines(path), "")))
+    first = next(lines(path), "")
+    reader = csv_reader(path, _delimiter(path, first))
     try:
+        if _SPREADSHEET.match(first):
+            next(reader)
         for row in reader:
             yield reader.line_num, row
     except csv.Error as error:
@@ -392,25 +516,56 @@ def _wrong_number(path: Path, line: int, number: int, expected: int) -> str:
     )
 
 
-def of_table(path: Path, folder: Path | None, named: Named) -> Source:
-    """Return the pairs of a table of paths and captions; `folder` has the pictures, if named.
+def of_tables(paths: Sequence[Path], folder: Path | None, named: Named) -> Source:
+    """Return the pairs of tables of paths and captions; `folder` has the pictures, if named.
 
     Raises
     ------
     UserError
-        If the table cannot be read, lacks a column, or none of its pictures is found.
+        If a table cannot be read, lacks a column, has other columns than the first one, or none of
+        its pictures is found.
     """
-    pictures = pictures_of(path, named, folder)
-    columns, rows = entries_of(path, columns_in(named), pictures)
-    entries = merged(rows)
-    words = f"{count(len(entries), 'picture')} of {path.name} "
-    words += f"(columns {columns.image}, {columns.caption}){elsewhere(pictures, path)}"
-    return Source(
-        "table", with_captions(words, entries), entries, (path,), captions_in="json:captions"
-    )
+    pictures = {path: pictures_of(path, named, folder) for path in paths}
+    if len({one.folder for one in pictures.values()}) > 1:
+        root = Path(os.path.commonpath([one.folder for one in pictures.values()]))
+        pictures = {path: Pictures(p.folder, p.boundary, root) for path, p in pictures.items()}
+    columns, rows = rows_of(pictures, columns_in(named))
+    entries, first = merged(rows), paths[0]
+    several = f" and {count(len(paths) - 1, 'more table')}" * (len(paths) > 1)
+    words = f"{count(len(entries), 'picture')} of {first.name}{several} "
+    words += f"(columns {columns.image}, {columns.caption}){elsewhere(pictures[first], first)}"
+    words = with_captions(words, entries, *pictures.values())
+    boundaries = [os.path.abspath(one.boundary) for one in pictures.values()]
+    boundary = Path(os.path.commonpath(boundaries))
+    return Source("table", words, entries, (*paths,), boundary, captions_in="json:captions")
 
 
-def pictures_of(path: Path, named: Named, folder: Path | None) -> Pictures:
+def rows_of(tables: Mapping[Path, Pictures], given: Columns) -> tuple[Columns, list[Entry]]:
+    """Return the columns of tables, and an entry for each of their rows.
+
+    Raises
+    ------
+    UserError
+        If a table cannot be read or lacks a column, or their columns differ.
+    """
+    entries: list[Entry] = []
+    columns, first = given, next(iter(tables))
+    for table, pictures in tables.items():
+        own, rows = entries_of(table, given, pictures)
+        if table != first and own != columns:
+            raise UserError(
+                f"pairs: {table} has the columns {own.image} and {own.caption}, and {first} has "
+                f"{columns.image} and {columns.caption}. Name one of the tables, or columns that "
+                "all have: pairs.image_column, pairs.caption_column."
+            )
+        columns = own
+        entries += rows
+    return columns, entries
+
+
+def pictures_of(
+    path: Path, named: Named, folder: Path | None, boundary: Path | None = None
+) -> Pictures:
     """Return the pictures of a table by its first rows (`located`).
 
     Raises
@@ -420,7 +575,8 @@ def pictures_of(path: Path, named: Named, folder: Path | None) -> Pictures:
     """
     columns = chosen_columns(path, header_of(path), columns_in(named))
     first = [row[columns.image] for _, row in islice(_rows(path, columns), TRIED)]
-    return located(path, [image for image in first if isinstance(image, str) and image], folder)
+    images = [image for image in first if isinstance(image, str) and image]
+    return located(path, images, folder, boundary)
 
 
 def _folders_in(folder: Path) -> list[Path]:
@@ -437,34 +593,45 @@ def elsewhere(pictures: Pictures, path: Path) -> str:
     return f" in {pictures.folder}" * (pictures.folder != path.parent)
 
 
-def with_captions(words: str, entries: Sequence[Entry]) -> str:
-    """Add the number of captions where pictures have several, and that of missing pictures."""
+def with_captions(words: str, entries: Sequence[Entry], *pictures: Pictures) -> str:
+    """Add the number of captions where pictures have several, and those of pictures without file.
+
+    These are missing, or outside of the folder that `pictures` may be in.
+    """
     captions = sum(len(entry.captions or ()) for entry in entries)
     if captions > len(entries):
         words += f", {captions:,} captions"
-    missing = sum(1 for entry in entries if not entry.pictures)
-    return words + f", {count(missing, 'picture')} missing" * bool(missing)
+    refused = [path for one in pictures for path in one.refused]
+    missing = sum(1 for entry in entries if not entry.pictures) - len(refused)
+    words += f", {count(missing, 'picture')} missing" * (missing > 0)
+    return words + outside_words(
+        [*refused, *(path for one in pictures for path in one.linked)], pictures[0].boundary
+    )
 
 
-def located(path: Path, images: Sequence[str], folder: Path | None) -> Pictures:
+def located(
+    path: Path, images: Sequence[str], folder: Path | None, boundary: Path | None = None
+) -> Pictures:
     """Return the pictures of a table in the folder that has most of its first ones.
 
-    They are looked for in the named folder and those in it, or next to the table.
+    They are looked for in the named folder, those in it and that of the table, or next to the
+    table. Relative paths and links must stay in `boundary`: by default the named folder, or that of
+    the table, or the one above it if the first pictures are there.
 
     Raises
     ------
     UserError
-        If there is none.
+        If there is none, or all of the first ones are outside.
     """
     starts = [folder] if folder else [path.parent, path.parent.parent]
-    tried: dict[Path, int] = {}
+    tried: dict[Path, list[str]] = {}
     for start in starts:
-        for one in [start, *_folders_in(start)]:
-            pictures = Pictures(one)
-            tried.setdefault(one, sum(1 for image in images if pictures.find(image)))
+        for one in [start, *_folders_in(start), *([path.parent] if folder else [])]:
+            pictures = Pictures(one, Path("/"))
+            tried.setdefault(one, [*filter(None, map(pictures.find, images))])
         if any(tried.values()):
             break
-    best = max(tried, key=lambda one: tried[one], default=path.parent)
+    best = max(tried, key=lambda one: len(tried[one]), default=path.parent)
     if images and not tried.get(best) and "://" in images[0]:
         raise UserError(_addresses(path, images[0]))
     if images and not tried.get(best):
@@ -473,4 +640,21 @@ def located(path: Path, images: Sequence[str], folder: Path | None) -> Pictures:
             f"is below {starts[0].absolute()}. Name the folder of the pictures: pairs: {{path: "
             f"FOLDER, captions: {path}}}."
         )
-    return Pictures(best)
+    found = tried.get(best, [])
+    if boundary is None:
+        starts = starts[:1] if folder else [path.parent, path.parent.parent]
+        holding = (one for one in starts if any(is_inside(picture, one) for picture in found))
+        boundary = boundary_of(next(holding, starts[0]))
+    bounded = Pictures(best, boundary)
+    for image in images:
+        bounded.find(image)
+    outside = [*bounded.refused, *bounded.linked]
+    if found and len(outside) == len(found):
+        is_linked = links_out(os.path.join(best, ""), boundary)
+        raise UserError(
+            f"pairs: all of the first {len(images)} pictures of {path}, such as "
+            f"{outside[0]!r}, lead out of {boundary.absolute()}. "
+            + (f"Name their folder: pairs: {{path: {best}, captions: {path}}}." if is_linked
+               else "Write their full paths into it.")
+        )  # fmt: skip
+    return Pictures(best, boundary)
