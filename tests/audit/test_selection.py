@@ -115,6 +115,9 @@ def test_a_gallery_escapes_captions_and_says_what_is_missing():
     assert "<script>" not in html
     assert "&lt;script&gt;" in html
     assert "image not available" in html
-    assert "No pair is of this kind" in html
+    none = [line for line in html.splitlines() if "note none" in line]
+    assert [" hidden" in line for line in none] == [True, False]
     assert "0.50" in html
-    assert "probability" not in fragment({"wrong": [Suspect("k", None, "c", float("nan"))]}, 32)
+    unknown = fragment({"wrong": [Suspect("k", None, "c", float("nan"))]}, 32)
+    assert "with probability" not in unknown
+    assert 'data-probability=""' in unknown

@@ -60,7 +60,7 @@ BELOW = {
 }
 """What each package may import. Planning, and modules in no package, may import everything."""
 
-FOR_PEOPLE = {"draw_contact_sheet", "draw_neurons", "draw_suspects", "laclip"}
+FOR_PEOPLE = {"draw_contact_sheet", "draw_neurons", "draw_suspects", "laclip", "write_review"}
 """Steps of studies that compute nothing: they draw or print."""
 
 

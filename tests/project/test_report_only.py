@@ -9,7 +9,7 @@ from mispair.core.provenance import code_version
 
 REPORT = {
     "draw_contact_sheet", "draw_figures", "draw_neurons", "draw_suspects", "export_metrics",
-    "gather_metrics", "laclip", "record_run", "write_report",
+    "gather_metrics", "laclip", "record_run", "write_report", "write_review",
 }  # fmt: skip
 """Steps that compute nothing new: `laclip` prints a table."""
 

@@ -10,7 +10,7 @@ import pytest
 
 from mispair.core import files
 from mispair.repair import pairings
-from mispair.repair.repaired_pairing import RuleFiles
+from mispair.repair.repaired_pairing import PairsBefore, RuleFiles, examples
 from mispair.repair.rules import DROPPED, KEPT, REPLACED
 from mispair.repair.scores import cosines, wins
 from mispair.towers.features import PairedFeatures
@@ -135,6 +135,35 @@ def test_the_ledger_states_which_model_is_no_better_than_chance(tmp_path, wins_o
     assert power["no_better_than_chance"] == weak
     assert power["scorer_wins"] == (None if np.isnan(wins_of[0]) else pytest.approx(wins_of[0]))
     assert RuleFiles([], [], [], []).power() == {}
+
+
+def test_examples_are_a_random_dozen_the_best_and_the_worst_by_the_scorer(tmp_path) -> None:
+    number = 40
+    keys = pd.Series([f"k{row}" for row in range(number)])
+    old, new = keys.str.replace("k", "old"), keys.str.replace("k", "new")
+    drawn = pd.DataFrame({"key": keys, "caption_id": old, "swapped": False, "text_changed": False})
+    pairs = PairsBefore(drawn, {}, old, np.zeros(number, bool), None)
+    replaced = np.arange(number) < 30
+    table = pd.DataFrame({"key": keys, "caption_id": np.where(replaced, new, old), "kept": True})
+    texts, made, scores = (tmp_path / name for name in ("texts", "made", "scores"))
+    words = pd.concat([old, new], ignore_index=True)
+    files.write_parquet(texts, pd.DataFrame({"caption_id": words, "caption": words + "<b>"}))
+    files.write_parquet(made, pd.DataFrame({"key": keys, "caption_id": new, "reason": None}))
+    gain = np.random.default_rng(0).permutation(number).astype(np.float32)[None]
+    gain[0, 3] = np.nan
+    files.write_tensors(scores, {"old": np.ones_like(gain), "new": 1 + gain}, {})
+    shown = examples(table, pairs, RuleFiles([made], [scores], [], []), [texts])
+    of = {name: [int(one["key"][1:]) for one in shown if one["sample"] == name]
+          for name in ("random", "best", "worst")}  # fmt: skip
+    order = sorted((row for row in range(30) if row != 3), key=lambda row: -gain[0, row])
+    assert (of["best"], of["worst"]) == (order[:6], order[:-7:-1])
+    assert len(of["random"]) == len(set(of["random"])) == 12
+    assert max(of["random"]) < 30
+    for one in shown:
+        row = one["key"][1:]
+        assert (one["old"], one["new"]) == (f"old{row}<b>", f"new{row}<b>")
+    without = examples(table, pairs, RuleFiles([made], [], [], []), [texts])
+    assert without == [one for one in shown if one["sample"] == "random"]
 
 
 def test_runs_keep_as_many_pairs_as_the_one_with_the_fewest() -> None:

@@ -278,7 +278,8 @@ def own_data(rate: float = 0.0, accuracy: Mapping[str, float] = OWN) -> Tables:
             ("right", "kept", 4.0),
         )
     ]  # fmt: skip
-    examples = [{**here, "key": "1", "old": "<b>a|b</b>", "new": "a dog", "action": "replaced"}]
+    shown = {**here, "old": "<b>a|b</b>", "new": "a dog", "action": "replaced"}
+    examples = [{**shown, "sample": sample, "key": sample[0]} for sample in pages.SAMPLES]
     return made.replace(
         repairs=pd.concat([made.repairs, tidy("repairs", rows)], ignore_index=True),
         repair_examples=tidy("repair_examples", examples),
@@ -310,14 +311,16 @@ def test_nothing_of_own_data_assumes_that_its_captions_are_right() -> None:
 
 
 def test_expected_numbers_of_own_data_are_marked() -> None:
-    _, ledger, examples = pages.PAGES.tables(own_data(), 0.95)
+    _, ledger, *examples = pages.PAGES.tables(own_data(), 0.95)
     rows = {row[0]: dict(zip(ledger.heads, row, strict=True)) for row in ledger.rows}
     posterior, factor = (rows[claims.LABELS[rule]] for rule in ("posterior", "factor"))
     for state, pairs in (("wrong", 20), ("right", 5)):
         head = f"{state}, replaced (expected)"
         assert posterior[head] == whole(pairs / len(SEEDS))
         assert factor[head] is None
-    assert examples.rows == (("1", "<b>a|b</b>", "a dog", "replaced"),)
+    assert [table.rows for table in examples] == [
+        ((key, "<b>a|b</b>", "a dog", "replaced"),) for key in ("r", "b", "w")
+    ]
     plain = made_up(OWN, {}, rate=0.0, known=False)
     assert pages.PAGES.tables(plain, 0.95)[1].heads[-1] == "failed"
 

@@ -257,7 +257,14 @@ def make_repair(folder: Path) -> dict[str, list[Path]]:
                     "scheme": "random",
                     "nominal": "0.8",
                     "examples": [
-                        {"key": EVIL, "old": EVIL, "new": f"new {EVIL}", "action": "replaced"},
+                        {
+                            "sample": sample,
+                            "key": EVIL,
+                            "old": EVIL,
+                            "new": f"new {EVIL}",
+                            "action": "replaced",
+                        }
+                        for sample in ("random", "best", "worst")
                     ],
                 },
             ),

@@ -42,6 +42,8 @@ def test_the_page_begins_with_the_answer(audited: Checkout) -> None:
     page = (audited.folder / "reports/pages/audit.html").read_text()
     assert "the truth of the generated pictures plays the person" in page
     assert page.count("data:image/jpeg") >= 12  # the gallery
+    review = (audited.folder / "reports/review.html").read_text()
+    assert review.count("data:image/jpeg") == 200
     front = (audited.folder / "reports/index.html").read_text()
     assert "the truth of the generated pictures plays the person" in front
     for name in ("audit_p_values", "audit_calibration", "audit_reliability"):
@@ -83,7 +85,7 @@ def test_trusted_pairs_rerun_the_audit_alone(audited: Checkout) -> None:
     keys = pd.read_parquet(audited.folder / FOLDER / "audit.parquet")["key"]
     (audited.folder / "trusted.txt").write_text("\n".join(keys[:100]))
     planned = audited.planned(*configure(audited, trusted="trusted.txt"))
-    review = {"draw_review": 1, "measure_review": 1}
+    review = {"draw_review": 1, "write_review": 1, "measure_review": 1}
     assert planned == {"audit_pairs": 1, "select_pairs": 1, **review, **REPORT}
 
 

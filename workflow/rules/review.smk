@@ -117,7 +117,36 @@ rule measure_replaced:
         " --replaced {output.replaced:q} > {log:q} 2>&1"
 
 
-# The sample, and what its labels measure, without the report.
+rule write_review:
+    input:
+        sample=review.of_corpus(dag, "sample.parquet"),
+        strata=review.of_corpus(dag, "strata.json"),
+        replaced=review.replaced(dag),
+        index=dag.index(),
+        shards=steady(dag.shards_of_first(len(dag.groups))),
+        templates=dated(
+            dag.report_files(*(f"review/report/page.{kind}" for kind in ("css", "html.j2", "js")))
+        ),
+    output:
+        page="reports/review.html",
+    log:
+        "logs/write_review.log",
+    benchmark:
+        "benchmarks/write_review.tsv"
+    conda:
+        "../../envs/environment.yaml"
+    params:
+        *code_version("write_review"),
+        sources=dag.sources_of_shards(dag.shards_of_first(len(dag.groups))),
+    message:
+        "Write the page on which a person checks pairs: reports/review.html"
+    shell:
+        "python -m mispair write-review --sample {input.sample:q} --strata {input.strata:q}"
+        " --replaced {input.replaced:q} --index {input.index:q} --shards {input.shards:q} --sources {params.sources:q}"
+        " --page {output.page:q} > {log:q} 2>&1"
+
+
+# The sample, its page, and what its labels measure, without the report.
 rule review:
     input:
-        alone(lambda wildcards: review.files(dag)),
+        alone(lambda wildcards: [*review.files(dag), "reports/review.html"]),

@@ -139,14 +139,15 @@ class RuleFiles:
         return Evidence(trusted, new["caption_id"].notna().to_numpy(), old, fresh, wrong)
 
 
-EXAMPLES, LONGEST_EXAMPLE = 12, 200
-"""Pairs whose old and new captions the report shows, and the letters of a caption at most."""
+EXAMPLES, ENDS, LONGEST_EXAMPLE = 12, 6, 200
+"""Pairs whose old and new captions the report shows, those with the largest and with the smallest
+gain of the scorer's cosine, and the letters of a caption at most."""
 
 
 def examples(
-    table: pd.DataFrame, pairs: PairsBefore, new: pd.DataFrame, captions: Sequence[Path]
+    table: pd.DataFrame, pairs: PairsBefore, inputs: RuleFiles, captions: Sequence[Path]
 ) -> list[dict[str, str]]:
-    """Return old and new captions of some pairs that a rule replaces in draw 0, drawn at random.
+    """Return old and new captions of some pairs that a rule replaces in draw 0.
 
     Parameters
     ----------
@@ -154,27 +155,38 @@ def examples(
         The repaired pairing.
     pairs : Pairs
         Before the repair.
-    new : DataFrame
-        New captions of the draw.
+    inputs : RuleFiles
+        With the new captions, and with their scores if the rule has them.
     captions : sequence of Path
         Texts of old and new captions.
 
     Returns
     -------
     list of dict
-        ``key``, ``old``, ``new`` and ``action``. Of a rule that replaces none, captions that it
-        keeps are shown.
+        ``key``, ``old``, ``new``, ``action``, and ``sample``: random, best and worst by the scorer.
+        Of a rule that replaces none, captions that it keeps are shown.
     """
+    new = inputs.new_captions(table["key"], 0)
     before = spared(pairs.table, pairs.original, pairs.trusted, 0).caption_ids
     after = table[column("caption_id", 0)].to_numpy(object)
     has_new = new["caption_id"].notna().to_numpy()
     replaced = has_new & (after == new["caption_id"].to_numpy(object)) & (after != before)
-    chosen = np.flatnonzero(replaced if replaced.any() else has_new & ~pairs.trusted)
-    chosen = np.sort(
-        seeds.generator(0, "filter-captions", "examples").permutation(chosen)[:EXAMPLES]
-    )
-    if not len(chosen):
+    every = np.flatnonzero(replaced if replaced.any() else has_new & ~pairs.trusted)
+    if not len(every):
         return []
+    drawn = seeds.generator(0, "filter-captions", "examples").permutation(every)[:EXAMPLES]
+    evidence = inputs.evidence(pairs.trusted, new, 0)
+    gain = np.asarray(evidence.new - evidence.old)
+    judged = every[np.isfinite(gain[every])]
+    order = judged[np.argsort(-gain[judged], kind="stable")]
+    half = (len(order) + 1) // 2
+    samples = {
+        "random": np.sort(drawn),
+        "best": order[:half][:ENDS],
+        "worst": order[half:][::-1][:ENDS],
+    }
+    chosen = np.concatenate([*samples.values()])
+    sample = np.repeat([*samples], [len(rows) for rows in samples.values()]).tolist()
     old, fresh = (
         texts_of(captions, pd.Series(ids[chosen]))
         for ids in (before, new["caption_id"].to_numpy(object))
@@ -182,12 +194,13 @@ def examples(
     dropped = ~table[column("kept", 0)].to_numpy(bool)
     return [
         {
+            "sample": name,
             "key": str(pairs.table["key"].iloc[pair]),
             "old": first[:LONGEST_EXAMPLE],
             "new": second[:LONGEST_EXAMPLE],
             "action": "replaced" if replaced[pair] else "dropped" if dropped[pair] else "kept",
         }
-        for pair, first, second in zip(chosen.tolist(), old, fresh, strict=True)
+        for name, pair, first, second in zip(sample, chosen.tolist(), old, fresh, strict=True)
     ]
 
 

@@ -21,3 +21,7 @@ def draw_replaced(settings: Any, job: Any, sizes: Sizes) -> Work:
 def measure_review(settings: Any, job: Any, sizes: Sizes) -> Work:
     pairs = {"pairs": sizes.rows(job.audit[0]) if job.audit else 0}
     return Work(pairs, pairs, pairs)
+
+
+def write_review(settings: Any, job: Any, sizes: Sizes) -> Work:
+    return Work({"pairs": sizes.rows(job.sample)})

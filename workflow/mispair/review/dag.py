@@ -18,6 +18,27 @@ def files(dag: Any) -> list[str]:
     return [f"{folder}/strata.json", *measured]
 
 
+def of_corpus(dag: Any, name: str) -> list[str]:
+    """Return a file of the draw, if the corpus is encoded."""
+    folder = REVIEW.format(corpus=dag.corpus, towers=dag.towers)
+    return [f"{folder}/{name}"] if dag.encodes else []
+
+
+def replaced(dag: Any) -> list[str]:
+    """Return the sample of replaced captions, if a repair replaces some."""
+    try:
+        is_drawn = dag.runs("repair") and dag.repair.compared
+    except UserError:
+        return []
+    return of_corpus(dag, "replaced.parquet") if is_drawn else []
+
+
+def pages(dag: Any) -> list[str]:
+    """Return the page on which a person labels pairs, of runs that measure captions."""
+    wanted = dag.encodes and (dag.runs("audit") or bool(replaced(dag)))
+    return ["reports/review.html"] if wanted else []
+
+
 def truth(dag: Any) -> list[str]:
     """Return the known features that answer in place of a person; none if there are labels."""
     known: list[str] = [] if dag.user_file("reviewed") else dag.truth_of_all()

@@ -129,6 +129,41 @@ def compare(options: Namespace) -> int:
     return int(numbers["finding"].isin([BEYOND, ONLY_A, ONLY_B]).any())
 
 
+def _of_review(parser: ArgumentParser) -> None:
+    parser.add_argument(
+        "path", nargs="?", type=Path, default=Path(), metavar="PATH",
+        help="the folder of a run, or its reports/review.html. Default: this folder",
+    )  # fmt: skip
+    parser.add_argument(
+        "--labels", type=Path, metavar="FILE", help="the CSV of labels, which is continued. "
+        "Default: review.csv in the folder of the run",
+    )  # fmt: skip
+    parser.add_argument(
+        "--port", type=int, default=0, metavar="N", help="of the address. Default: a free one"
+    )
+
+
+@verb(AFTER_A_RUN, "mispair review mispair-photos --labels review.csv", _of_review)
+def review(options: Namespace) -> int:
+    """Show the page on which you label drawn pairs, and write each label into a CSV.
+
+    It prints the address of the page, which opens on this machine alone, and runs until Ctrl-C. The
+    CSV is written with each answer; its other rows and columns stay. Answers about repaired
+    captions are in a second file, review-repairs.csv next to review.csv.
+    """
+    from mispair.review.labels import LABELS, OF_REPAIRS
+    from mispair.review.server import LabelFile, page_in, serve
+
+    page, folder = page_in(options.path)
+    path = options.labels or folder / "review.csv"
+    labels = {
+        "captions": LabelFile(path, LABELS),
+        "repairs": LabelFile(path.with_name(f"{path.stem}-repairs{path.suffix}"), OF_REPAIRS),
+    }
+    serve(page, labels, options.port)
+    return 0
+
+
 def _say(path: Path, praise: str, faults: Sequence[str], reasons: Sequence[str]) -> int:
     print(f"{path}: {'they differ' if faults else praise}")
     for fault in faults:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -21,6 +22,8 @@ class Suspect:
 def fragment(groups: Mapping[str, Sequence[Suspect]], size: int) -> str:
     """Return the gallery as a piece of HTML; all text from data is escaped.
 
+    ``templates/page.js`` adds filters and labels; without it the gallery is a list.
+
     Parameters
     ----------
     groups : mapping of str to sequence of Suspect
@@ -29,12 +32,15 @@ def fragment(groups: Mapping[str, Sequence[Suspect]], size: int) -> str:
         Longer side of a thumbnail, in pixels.
     """
     gallery = template("suspects")
+    # Browsers keep labels of the pairs of this gallery.
+    pairs = [(one.key, one.caption) for suspects in groups.values() for one in suspects]
+    digest = hashlib.sha256(repr(pairs).encode("utf-8", "backslashreplace")).hexdigest()[:16]
 
     def render(most: int) -> str:
         shown = {
             kind: [(suspect, thumbnail(suspect.image, size)) for suspect in suspects[:most]]
             for kind, suspects in groups.items()
         }
-        return gallery.render(groups=shown, longest=LONGEST_CAPTION)
+        return gallery.render(groups=shown, longest=LONGEST_CAPTION, digest=digest)
 
     return fitted(render, max(map(len, groups.values()), default=0))

@@ -29,23 +29,17 @@ def run(
     from mispair.audit.report.gallery import Suspect, fragment
     from mispair.audit.selection import shown_kinds
     from mispair.core import files
-    from mispair.pairs.index.image_list import by_name, locations, read_encoded
-
-    def rows_of(paths: list[Path], column: str, values: pd.Series) -> pd.DataFrame:
-        filters = [(column, "in", values.tolist())]
-        return pd.concat([pq.read_table(path, filters=filters).to_pandas() for path in paths])
+    from mispair.pairs.report.contact_sheet import images_of
 
     columns = ["key", "caption_id", "probability", "similarity"]
     table = pq.read_table(audit, columns=columns).to_pandas()
     chance, similarity = (table[name].to_numpy(float) for name in ("probability", "similarity"))
     kinds = shown_kinds(chance, similarity, settings.samples)
     chosen = table.iloc[np.unique(np.concatenate([*kinds.values()]).astype(int))]
-    texts = rows_of(captions, "caption_id", chosen["caption_id"])
+    filters = [("caption_id", "in", chosen["caption_id"].tolist())]
+    texts = pd.concat([pq.read_table(path, filters=filters).to_pandas() for path in captions])
     text_of = dict(zip(texts["caption_id"], texts["caption"], strict=True))
-    named, images = by_name(shards, sources), dict[str, bytes]()
-    for shard, rows in rows_of(index, "key", chosen["key"]).groupby("shard"):
-        encoded = read_encoded(named[str(shard)], locations(rows))
-        images |= dict(zip(rows["key"], encoded, strict=True))
+    images = images_of(chosen["key"].tolist(), index, shards, sources)
     groups = {
         kind: [
             Suspect(row.key, images.get(row.key), text_of[row.caption_id], row.probability)

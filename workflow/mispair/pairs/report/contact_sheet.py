@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 
 from mispair.core import seeds
 from mispair.pairs.captions.decoding import CONTROL
-from mispair.pairs.index.image_list import locations, read_encoded
+from mispair.pairs.index.image_list import by_name, locations, read_encoded
 from mispair.pairs.index.index import caption_id
 from mispair.pairs.shards.images import UndecodableImageError, decode_image
 from mispair.report.tables import main_first
@@ -146,6 +146,29 @@ def draw_samples(
         SheetPair(key, images[key], caption, text, bool(swapped))
         for key, caption, text, swapped in zip(*cells, strict=True)
     ]
+
+
+def images_of(
+    keys: Sequence[str], index: Sequence[Path], shards: Sequence[Path], sources: Sequence[str]
+) -> dict[str, bytes]:
+    """Return the encoded images of pairs by key; nothing else is read from the shards.
+
+    Parameters
+    ----------
+    keys : sequence of str
+        Of the pairs.
+    index : sequence of Path
+        The index of each group.
+    shards : sequence of Path
+        All shards of the groups.
+    sources : sequence of str
+        Of `mispair.pairs.index.image_list.by_name`.
+    """
+    named, images = by_name(shards, sources), dict[str, bytes]()
+    for shard, rows in _rows(index, "key", list(keys)).groupby("shard"):
+        encoded = read_encoded(named[str(shard)], locations(rows))
+        images |= dict(zip(rows["key"], encoded, strict=True))
+    return images
 
 
 def _rows(paths: Iterable[Path], column: str, values: list[str]) -> pd.DataFrame:

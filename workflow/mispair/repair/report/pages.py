@@ -117,6 +117,10 @@ def _ledger(ledgers: pd.DataFrame, rate: float) -> Table:
     )  # fmt: skip
 
 
+SAMPLES = {"random": "drawn at random", "best": "the best", "worst": "the worst"}
+"""Words for the samples of old and new captions."""
+
+
 def _examples(table: pd.DataFrame) -> list[Table]:
     """Return old and new captions of pairs of the first filter that replaced some."""
     if table.empty:
@@ -126,14 +130,17 @@ def _examples(table: pd.DataFrame) -> list[Table]:
     rate = float(table["rate"].min())
     table = where(table, rate=rate)
     rule = next(rule for rule in (*FILTERS, *LABELS) if rule in set(table["rule"]))
-    shown = where(table, rule=rule)[["key", "old", "new", "action"]]
+    shown = where(table, rule=rule)
+    columns = ["key", "old", "new", "action"]
     return [
         Table(
-            f"Old and new captions by the rule {rule}, {at_rate(rate)}",
+            f"Old and new captions by the rule {rule}, {at_rate(rate)}: {words}",
             ("pair", "old caption", "new caption", "old one"),
-            tuple(shown.itertuples(index=False, name=None)),
-            texts.text(Note("repair", "table_examples")), section=LEDGER,
+            tuple(where(shown, sample=sample)[columns].itertuples(index=False, name=None)),
+            texts.text(Note("repair", "table_examples", sample=sample)), section=LEDGER,
         )
+        for sample, words in SAMPLES.items()
+        if sample in set(shown["sample"])
     ]  # fmt: skip
 
 

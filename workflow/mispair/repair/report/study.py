@@ -45,7 +45,9 @@ STUDY = ReportedStudy(
     sections=("", LEDGER, ARMS, LEARNED),
     tables={
         "repairs": LEDGER_COLUMNS,
-        "repair_examples": columns("rule* scheme* rate key* old* new* action* |", compared=False),
+        "repair_examples": columns(
+            "rule* scheme* rate sample* key* old* new* action* |", compared=False
+        ),
         "repaired_arms": columns(
             "rule* scheme* rate tower* basis* evaluation_set* protocol* metric* seed headline* "
             "fingerprint* | value n low high chance"

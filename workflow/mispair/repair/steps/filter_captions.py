@@ -54,7 +54,7 @@ def run(
     files.write_parquet(repaired, table, metadata)
     numbers = settings.model_dump(include={*RULES[rule].numbers}, mode="json")
     power = inputs.power()
-    shown = examples(table, pairs, inputs.new_captions(table["key"], 0), captions)
+    shown = examples(table, pairs, inputs, captions)
     found = {**power, **inputs.held_out(), "examples": shown}
     metrics.write_metrics(ledger, rows, {**metadata, **numbers, **found})
     if weak := power.get("no_better_than_chance"):

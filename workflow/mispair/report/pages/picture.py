@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import functools
-import json
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -20,10 +19,11 @@ from mispair.core.words import count, listing, p_value, significant, to_size
 from mispair.report import studies, texts
 from mispair.report.figures import VEGA_LITE
 from mispair.report.notes import SHARED, Note
+from mispair.report.script_json import safe_json
 from mispair.report.studies import Figure
 from mispair.report.table import printed
 
-# HTML from texts and numbers of a run: escaped, with symbols, and with safe JSON.
+# HTML from texts and numbers of a run: escaped, and with symbols.
 
 SYMBOLS = {
     "C_m": Markup("<i>C</i><sub>m</sub>"),
@@ -32,12 +32,6 @@ SYMBOLS = {
 }
 
 _CODE = re.compile(r"`([^`\n]+)`")
-
-
-def safe_json(content: Any) -> Markup:
-    """Return JSON for a script element: no character that could end it or begin a comment."""
-    text = json.dumps(content, ensure_ascii=True, sort_keys=True, separators=(",", ":"))
-    return Markup(text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026"))
 
 
 def symbols(text: object) -> Markup:

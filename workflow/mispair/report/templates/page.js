@@ -101,6 +101,68 @@
     [study, outcome].forEach((one) => one.addEventListener("change", shown));
   }
 
+  // The gallery of suspects: filters, and labels of pairs that are chosen here, which a button saves as CSV.
+  const gallery = document.querySelector(".suspects");
+  if (gallery) {
+    const place = `mispair suspects ${gallery.dataset.digest}`;
+    const labels = new Map();
+    try {
+      (JSON.parse(localStorage.getItem(place)) || []).forEach(([key, label]) => labels.set(key, label));
+    } catch { /* the browser keeps nothing, or something else */ }
+    const picker = gallery.querySelector(".picker");
+    const [least, words] = picker.querySelectorAll("input");
+    const status = picker.querySelector("[role=status]");
+    const suspects = [...gallery.querySelectorAll("li")];
+    const plain = (text) => text.toLowerCase().normalize("NFC");
+    const pick = () => {
+      const wanted = plain(words.value).split(/\s+/).filter(Boolean);
+      suspects.forEach((one) => {
+        const caption = plain(one.querySelector(".caption").textContent);
+        const unlikely = Number(least.value) > 0 && !(parseFloat(one.dataset.probability) >= Number(least.value));
+        one.hidden = unlikely || !wanted.every((word) => caption.includes(word));
+      });
+      gallery.querySelectorAll("section").forEach((section) => {
+        section.querySelector(".none").hidden = Boolean(section.querySelector("li:not([hidden])"));
+      });
+      status.textContent = `${suspects.filter((one) => !one.hidden).length || "none"} shown, ${labels.size || "none"} labelled`;
+    };
+    const mark = () => gallery.querySelectorAll("li button").forEach((button) => {
+      button.setAttribute("aria-pressed", String(labels.get(button.closest("li").dataset.key) === button.value));
+    });
+    suspects.forEach((one) => {
+      const { key } = one.dataset;
+      const group = document.createElement("div");
+      group.setAttribute("role", "group");
+      group.setAttribute("aria-label", `Label of pair ${key}`);
+      group.append(...["wrong", "unsure", "right"].map((value) => {
+        const button = Object.assign(document.createElement("button"), { type: "button", value, textContent: value });
+        button.addEventListener("click", () => {
+          if (labels.get(key) === value) labels.delete(key);
+          else labels.set(key, value);
+          try {
+            localStorage.setItem(place, JSON.stringify([...labels]));
+          } catch { /* the button saves them */ }
+          mark();
+          pick();
+        });
+        return button;
+      }));
+      one.append(group);
+    });
+    picker.querySelector("button").addEventListener("click", () => {
+      const rows = [...labels].map(([key, label]) => `"${key.replaceAll('"', '""')}",${label},chosen\n`);
+      const link = document.createElement("a");
+      link.href = URL.createObjectURL(new Blob(["key,label,how\n", ...rows], { type: "text/csv" }));
+      link.download = "chosen.csv";
+      link.click();
+      setTimeout(() => URL.revokeObjectURL(link.href), 60_000);
+    });
+    [least, words].forEach((one) => one.addEventListener("input", pick));
+    picker.hidden = false;
+    mark();
+    pick();
+  }
+
   // On a narrow window the list of contents is folded, so that the page begins with its text.
   if (window.innerWidth < 1100) {
     document.querySelectorAll(".contents details").forEach((one) => { one.open = false; });
