@@ -89,6 +89,16 @@ def test_every_form_holds_the_same(form: str, tmp_path: Path) -> None:
     assert read(tmp_path / form, tmp_path) == dict(ROWS)
 
 
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("write", [json.dumps, str])
+def test_a_text_that_is_a_list_is_several_captions(
+    form: str, write: Callable[[Any], str], tmp_path: Path
+) -> None:
+    rows = [(f"k{number}", ['a "cat"', f"it's pet {number}"]) for number in range(3)]
+    FORMS[form](tmp_path / form, [(key, [write(texts)]) for key, texts in rows])
+    assert read(tmp_path / form, tmp_path) == dict(rows)
+
+
 def test_several_rows_of_a_key_repeats_and_nulls(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -259,7 +269,7 @@ def test_lists_in_cells_are_several_captions(
 
 def test_a_list_as_numpy_prints_it_is_refused(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text("key,caption\n12,\"['a' 'b']\"\n")
-    with pytest.raises(UserError, match="line 2.*numpy"):
+    with pytest.raises(UserError, match="row 2.*numpy"):
         read(tmp_path / "t.csv", tmp_path)
 
 
