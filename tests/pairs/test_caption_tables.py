@@ -69,6 +69,9 @@ FORMS: dict[str, Callable[[Path, Rows], None]] = {
     "t.csv": separated(",", "\n"),
     "dos.CSV": separated(",", "\r\n"),
     "t.tsv": separated("\t", "\n"),
+    "tabs.csv": separated("\t", "\n"),
+    "semicolons.csv": separated(";", "\n"),
+    "bars.csv.gz": separated("|", "\n", gzip.open),
     "t.csv.gz": separated(",", "\n", gzip.open),
     "t.jsonl": as_jsonl,
 }
@@ -186,6 +189,7 @@ def test_a_list_by_position_needs_as_many_keys(tmp_path: Path) -> None:
         ("t.jsonl", b'{"key": "1", "caption": "\xff"}\n', "line 1 is not UTF-8"),
         ("t.parquet", b"", "cannot be read as Parquet"),
         ("t.parquet", b"PAR1 and then nothing", "cannot be read as Parquet"),
+        ("t.csv", b"PK\x03\x04\xff", "spreadsheet"),
         ("t.xlsx", b"PK", "a caption table ends in .parquet, .csv"),
         ("t.parquet.gz", b"PK", "a caption table ends in"),
         ("t", b"PK", "a caption table ends in"),

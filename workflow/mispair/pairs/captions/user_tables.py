@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 
 from mispair.core.files import UserError
 from mispair.pairs.captions.decoding import listed_texts, value_at, values_at
-from mispair.pairs.captions.user_files import KEY, SHIFT, form_of, refuse_keys
+from mispair.pairs.captions.user_files import KEY, PACKED, SHIFT, form_of, refuse_keys
 
 Row = tuple[str | None, str | None]
 """A value and one of its captions; None where the table has none."""
@@ -29,6 +29,9 @@ NumberedRow = tuple[int, Any, str | None]
 """Number of a row for messages, its value as the table has it, and one of its texts."""
 
 BATCH_ROWS = 65_536
+
+DELIMITERS = ",\t;|"
+"""Separators of fields; open_clip's default in .csv is a tab."""
 
 
 @dataclass(frozen=True)
@@ -97,7 +100,7 @@ def _numbered_rows(table: Path, keys: Path | None, columns: Columns) -> Iterator
         return _parquet(table, columns)
     if form == "jsonl":
         return _jsonl(table, columns)
-    return _csv(table, "\t" if form == "tsv" else ",", columns)
+    return _csv(table, delimiter_of(table), columns)
 
 
 _UTF_16 = (b"\xff\xfe", b"\xfe\xff")
@@ -111,6 +114,11 @@ def lines(path: Path) -> Iterator[str]:
     try:
         with opener(path, "rb") as opened:
             for number, line in enumerate(opened, 1):
+                if number == 1 and line.startswith(PACKED):
+                    raise UserError(
+                        f"{path}: is a spreadsheet, which mispair does not read. Format the column "
+                        f"{KEY} as text, so that keys keep their leading zeros, and save as CSV."
+                    )
                 yield line.decode("utf-8-sig" if number == 1 else "utf-8")
     except UnicodeDecodeError as error:
         raise UserError(
@@ -136,6 +144,13 @@ def _positional(table: Path, keys: Path) -> Iterator[NumberedRow]:
         (number, key.rstrip("\r\n"), caption.rstrip("\r\n"))
         for number, (key, caption) in enumerate(zip(lines(keys), lines(table), strict=True), 1)
     )
+
+
+def delimiter_of(table: Path) -> str:
+    """Return what separates the fields of a table: what its first line has most often."""
+    if table.name.lower().removesuffix(".gz").endswith(".tsv"):
+        return "\t"
+    return max(DELIMITERS, key=next(lines(table), "").count)
 
 
 def csv_reader(table: Path, delimiter: str) -> Any:

@@ -37,7 +37,6 @@ CAPTION_COLUMNS = (
 """Names of columns of captions; else it is the only column whose name ends in one of the first."""
 DELIMITED = ("csv", "tsv", "txt")
 ADDRESS_COLUMNS = ("url", "image_url", "img_url")
-DELIMITERS = ",\t;|"
 FIELDS = ("url", "status", "sha256", "licence", "license", "LICENSE", "attribution", "uid")
 """Columns that packed pairs keep, as img2dataset's JSON has them."""
 HEAD = 65_536
@@ -245,14 +244,6 @@ def parquet_schema(path: Path) -> Any:
         ) from error
 
 
-def _delimiter(path: Path, header: str) -> str:
-    """Return what separates the fields of a table: open_clip's default in .csv is a tab."""
-    if form_of(path.name) == "tsv":
-        return "\t"
-    counts = {delimiter: header.count(delimiter) for delimiter in DELIMITERS}
-    return max(DELIMITERS, key=lambda delimiter: counts[delimiter])
-
-
 def entries_of(path: Path, given: Columns, pictures: Pictures) -> tuple[Columns, list[Entry]]:
     """Return the columns of a table, and an entry for each of its rows.
 
@@ -371,9 +362,9 @@ def _csv_rows(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
 
 
 def _cells(path: Path) -> Iterator[tuple[int, list[str]]]:
-    from mispair.pairs.captions.user_tables import csv_reader, lines
+    from mispair.pairs.captions.user_tables import csv_reader, delimiter_of
 
-    reader = csv_reader(path, _delimiter(path, next(lines(path), "")))
+    reader = csv_reader(path, delimiter_of(path))
     try:
         for row in reader:
             yield reader.line_num, row
