@@ -315,6 +315,7 @@ def test_separations_are_not_corrected_where_the_share_or_the_ranks_are_not_know
     share = {"metric": "trusted", "value": 0.2, "low": 0.2, "high": 0.2}
     tables = made_up(tried, right=False)
     assert claims.separations(tables)["corrected"].isna().all()
+    assert len(printed.separation(tables).heads) == len(printed.separation(tables).rows[0]) == 5
     known = claims.separations(tables.replace(audit=tidy("audit", [share])))
     assert known["corrected"].tolist() == pytest.approx([0.875, math.nan], nan_ok=True)
 

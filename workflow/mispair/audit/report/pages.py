@@ -120,8 +120,9 @@ def known_shares(tables: Tables) -> Table:
 def separation(tables: Tables) -> Table:
     """Return how well each score separates wrong pairs from right ones."""
     right, areas = captions_are_right(tables), ("auroc", "auprc")
-    shown = ("value",) if right else ("value", "corrected")
     scores = separations(tables).query("metric in @areas")
+    is_corrected = not right and bool(scores["corrected"].notna().any())
+    shown = ("value", "corrected") if is_corrected else ("value",)
     rows: list[tuple[Cell, ...]] = []
     for (scheme, rate), of in scores.groupby(["scheme", "injected"], sort=False):
         by_name = of.set_index(["method", "metric"])
@@ -131,7 +132,7 @@ def separation(tables: Tables) -> Table:
                for column in shown for metric in areas))
             for name, label in SCORES.items()
         ]  # fmt: skip
-    corrected = () if right else ("AUROC, corrected", "AUPRC, corrected")
+    corrected = ("AUROC, corrected", "AUPRC, corrected") if is_corrected else ()
     own = Note("audit", "table_apart", before=wrong_before(tables))
     return Table(
         "How well wrong pairs are separated from right ones",
