@@ -77,6 +77,7 @@ def read_rows(tables: Sequence[Path], keys: Path | None, columns: Columns) -> It
     """
     for table in tables:
         for number, value, cell in _numbered_rows(table, keys, columns):
+            joined: str | None
             if columns.join == KEY:
                 joined = _key(value, keys or table, number)
             elif value is None or isinstance(value, str):
