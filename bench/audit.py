@@ -107,12 +107,12 @@ def _errors(rows: list[dict[str, float]], scheme: str, scorer: str, method: str)
            (scheme, scorer, method)]  # fmt: skip
     means = []
     for rate in sorted({row["injected"] for row in own}):
-        errors = [row["value"] - row["true"] for row in own if row["injected"] == rate]
+        errors = [row["value"] - row["made"] for row in own if row["injected"] == rate]
         worst = max(map(abs, errors))
         means.append(f"{rate:g}: {np.mean(errors):+.4f}, worst {worst:.3f}")
     # Without a lower limit `low` is NaN.
     covered = sum(
-        row["true"] <= row["high"] + 1e-9 and not row["low"] > row["true"] + 1e-9 for row in own
+        row["made"] <= row["high"] + 1e-9 and not row["low"] > row["made"] + 1e-9 for row in own
     )
     return (
         f"audit of scenes, {scheme} captions, {scorer}, {method}",

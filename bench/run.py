@@ -21,6 +21,7 @@ sys.path[:0] = [str(REPOSITORY), str(REPOSITORY / "workflow")]
 
 from bench import (  # noqa: E402
     audit,
+    audit_scores,
     captioners,
     cpu_types,
     dag,
@@ -44,6 +45,7 @@ from bench.readme import filled  # noqa: E402
 BENCHES = {
     "audit": audit.measure,
     "review": review.measure,
+    "audit_scores": audit_scores.measure,
     "finetuning": finetuning.measure,
     "simulation": simulation.measure,
     "cpu_types": cpu_types.measure,

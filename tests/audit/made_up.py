@@ -32,6 +32,45 @@ def swapped(n: int, rate: float, seed: int = 1) -> tuple[np.ndarray, np.ndarray]
     return source, source != np.arange(n)
 
 
+def unit(x: np.ndarray) -> np.ndarray:
+    """Return rows of length 1."""
+    return (x / np.linalg.norm(x, axis=1, keepdims=True)).astype(np.float32)
+
+
+def photographs(
+    n: int, seed: int, apart: float = 1.2, noise: float = 2.2, topics: int = 120
+) -> tuple[np.ndarray, ...]:
+    """Return embeddings as of towers that were joined on few photographs.
+
+    Pictures and captions have many topics, of which some are frequent. Each kind of embedding
+    orders its own kind well; `apart` is how far their common space is out of line, and all pictures
+    are on one side of it.
+    """
+    generator = np.random.default_rng(seed)
+    normal = generator.standard_normal
+    topic = generator.choice(topics, n, p=generator.dirichlet(np.ones(topics)))
+    meaning = normal((topics, 24))[topic] + 0.7 * normal((n, 24))
+    common, own = normal((24, 64)) / 24**0.5, normal((24, 64)) / 24**0.5
+    bent = np.tanh(meaning @ normal((24, 24)) / 3)
+    images = meaning @ common + apart * bent @ own + 0.6 * noise * normal((n, 64))
+    texts = meaning @ common + 0.8 * noise * normal((n, 64))
+    side = 0.3 * normal(64)
+    return unit(images + side), unit(texts - side)
+
+
+def degenerate(texts: np.ndarray, chosen: np.ndarray, kinds: int = 6) -> np.ndarray:
+    """Return embeddings in which the chosen texts are names of files and the like.
+
+    They are a few kinds, each near the mean of all texts and near each other.
+    """
+    normal = np.random.default_rng(3).standard_normal
+    e, m = texts.shape[1], int(chosen.sum())
+    centres = unit(texts.mean(axis=0) + 0.5 * unit(normal((kinds, e))))
+    held = texts.copy()
+    held[chosen] = unit(centres[np.arange(m) % kinds] + 0.4 * unit(normal((m, e))))
+    return held
+
+
 class Files:
     """Files that the steps of the audit read, of n pairs in two groups."""
 

@@ -6,9 +6,12 @@ import math
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
-from scipy import stats
+from scipy import special, stats
+from sklearn.metrics import average_precision_score, roc_auc_score
 
+from mispair.audit.probability import reliability
 from mispair.audit.report import claims, figures, pages
 from mispair.audit.report import pages as printed
 from mispair.report import questions, rules, texts
@@ -25,7 +28,7 @@ def rates(
     error: float = 0.0, width: float = 0.01,
 ) -> list[dict[str, Any]]:  # fmt: skip
     return [
-        {"scheme": scheme, "injected": share, "true": share, "scorer": scorer, "method": method,
+        {"scheme": scheme, "injected": share, "made": share, "scorer": scorer, "method": method,
          "metric": "rate", "value": share + error, "low": share + error - width,
          "high": share + error + width, "n": 10_000}
         for share in SHARES
@@ -78,7 +81,7 @@ def test_an_estimate_is_near_if_its_interval_is(error: float, width: float, outc
 
 
 def test_the_share_with_the_largest_error_decides() -> None:
-    worse = [{**row, "value": 0.9, "low": 0.88, "high": 0.92} if row["true"] == 0.8 else row
+    worse = [{**row, "value": 0.9, "low": 0.88, "high": 0.92} if row["made"] == 0.8 else row
              for row in rates()]  # fmt: skip
     verdict = judged(made_up(worse, limits()))["audit-estimates"]
     assert verdict.outcome == "contradicts"
@@ -269,6 +272,52 @@ def test_trusted_pairs_that_the_scores_contradict_are_on_the_page(low: float, to
     contradicted = corpus(**given, trusted_excess=(0.18, math.nan, math.nan))
     assert told in details(contradicted)
     assert told not in details(corpus(**given, trusted_excess=(0.0, math.nan, math.nan)))
+
+
+@pytest.mark.parametrize("before", [0.0, 0.2, 0.5])
+def test_separations_count_captions_that_were_wrong_before(before: float) -> None:
+    """Where all wrong captions are known, corrected numbers are those of all of them."""
+    generator, n, made = np.random.default_rng(0), 40_000, 0.3
+    was_wrong, was_made = generator.random(n) < before, generator.random(n) < made
+    wrong = was_wrong | was_made
+    chance = special.expit(generator.standard_normal(n) + 2 * wrong - 1)
+
+    def rows(truth: np.ndarray) -> list[dict[str, Any]]:
+        origin = {"scheme": "random", "injected": made, "made": was_made.mean(), "n": n}
+        areas = {"auroc": roc_auc_score(truth, chance),
+                 "auprc": average_precision_score(truth, chance)}  # fmt: skip
+        return [
+            *({**origin, "metric": metric, "method": "probability", "value": value}
+              for metric, value in areas.items()),
+            *({**origin, "metric": "reliability", "at": at, "value": value, "n": members}
+              for at, value, members in reliability(chance, truth)),
+        ]  # fmt: skip
+
+    share = {"metric": "trusted", "value": before, "low": before, "high": before}
+    tables = made_up(rows(was_made), right=False).replace(audit=tidy("audit", [share]))
+    of_all = claims.separations(made_up(rows(wrong)))
+    of_made = claims.separations(tables)
+    np.testing.assert_allclose(of_made["corrected"], of_all["value"], atol=0.02)
+    np.testing.assert_array_equal(of_all["corrected"], of_all["value"])
+    printed_numbers = [[cell.value for cell in row[3:]] for row in printed.separation(tables).rows]
+    areas = of_made[of_made["metric"] != "reliability"].sort_values("metric", ascending=False)
+    assert printed_numbers[0] == [*areas["value"], *areas["corrected"]]
+    drawing = figures.audit_reliability(tables)
+    assert isinstance(drawing, Drawing)
+    diagram = of_made[of_made["metric"] == "reliability"]
+    assert drawing.data["value"].tolist() == diagram["corrected"].tolist()
+    assert [note.values for note in drawing.notes] == [{"before": before}]
+
+
+def test_separations_are_not_corrected_where_the_share_or_the_ranks_are_not_known() -> None:
+    origin = {"injected": 0.3, "made": 0.3, "metric": "auroc", "value": 0.8}
+    tried = [{**origin, "scheme": scheme, "method": "cosine"} for scheme in ("random", "similar")]
+    share = {"metric": "trusted", "value": 0.2, "low": 0.2, "high": 0.2}
+    tables = made_up(tried, right=False)
+    assert claims.separations(tables)["corrected"].isna().all()
+    assert len(printed.separation(tables).heads) == len(printed.separation(tables).rows[0]) == 5
+    known = claims.separations(tables.replace(audit=tidy("audit", [share])))
+    assert known["corrected"].tolist() == pytest.approx([0.875, math.nan], nan_ok=True)
 
 
 def test_tables_have_the_numbers_of_the_trials() -> None:

@@ -195,13 +195,17 @@ def test_a_group_that_loses_more_right_captions_is_named() -> None:
     assert group_rows(table.assign(key="k").drop(columns=SCRIPT), chance >= 0.5) == []
 
 
-@pytest.mark.parametrize("form", ["csv", "parquet"])
+@pytest.mark.parametrize("form", ["csv", "csv ;", "csv |", "tsv \t", "csv \t", "parquet"])
 def test_groups_are_read_by_key(tmp_path: Path, form: str) -> None:
+    form, _, separator = form.partition(" ")
     path = tmp_path / f"groups.{form}"
     table = pd.DataFrame(
         {"key": ["0001", "0002", "0002"], "language": ["de", None, "fr"], "year": [1, 2, 3]}
     )
-    table.to_csv(path, index=False) if form == "csv" else table.to_parquet(path)
+    if form == "parquet":
+        table.to_parquet(path)
+    else:
+        table.to_csv(path, index=False, sep=separator or ",")
     found = read_groups(path, ["language", "source"], pd.Series(["0002", "0001", "0003"]))
     assert {name: groups.tolist() for name, groups in found.items()} == {
         "group_language": ["not given", "de", "not given"]
@@ -221,11 +225,11 @@ def test_a_group_of_a_key_in_another_form_of_unicode(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "content", [b"", b"PAR1 no table", b"\xff\xfe\x00", b"key,language\n1,2,3\n"]
+    "content", [b"", b"PAR1 no table", b"\xff\xfe\x00", b"key,language\n1,2,3\n", b"PK\x03\x04"]
 )
 @pytest.mark.parametrize("name", ["groups.csv", "groups.parquet"])
 def test_broken_groups_are_refused_by_name(tmp_path: Path, name: str, content: bytes) -> None:
     path = tmp_path / name
     path.write_bytes(content)
-    with pytest.raises(UserError, match=r"groups: .*key"):
+    with pytest.raises(UserError, match=r"groups: .*(key|iconv)"):
         read_groups(path, ["language"], pd.Series(["1"]))

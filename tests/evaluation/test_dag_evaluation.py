@@ -48,6 +48,7 @@ PREFIXED = ["age:0 to 9", "age:10 to 49", "gender:male", "gender:female"]
     [
         ("classnames.txt", PREFIXED),
         ("classnames.txt", [line.replace(":", ": ") for line in PREFIXED]),
+        ("classnames.txt", [line.replace(":", "：") for line in PREFIXED]),
         ("classnames.txt", ["toxic:kind", "toxic:rude", "no question"]),
         ("zeroshot_classification_templates.txt", ["age:a photo of {c}", "a {c}"]),
         ("own/faces.classnames.txt", PREFIXED),

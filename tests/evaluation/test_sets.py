@@ -80,6 +80,13 @@ def test_a_retrieval_set_has_no_classes(retrieval: Path) -> None:
     assert files_of_texts(retrieval) == files_of(retrieval)
 
 
+def test_texts_with_a_byte_order_mark(directory: Path, retrieval: Path) -> None:
+    write_split(directory, "test", ("cls", b"\xef\xbb\xbf1"))
+    assert [example.label for example in open_set(directory).samples()] == [1]
+    write_split(retrieval, "test", ("txt", b"\xef\xbb\xbfa cat"))
+    assert [example.captions for example in open_set(retrieval).samples()] == [("a cat",)]
+
+
 def test_shards_follow_one_another(directory: Path) -> None:
     shutil.copy(directory / "train" / "0.tar", directory / "test" / "1.tar")
     (directory / "test" / "nshards.txt").write_text("2")

@@ -69,6 +69,9 @@ FORMS: dict[str, Callable[[Path, Rows], None]] = {
     "t.csv": separated(",", "\n"),
     "dos.CSV": separated(",", "\r\n"),
     "t.tsv": separated("\t", "\n"),
+    "tabs.csv": separated("\t", "\n"),
+    "semicolons.csv": separated(";", "\n"),
+    "bars.csv.gz": separated("|", "\n", gzip.open),
     "t.csv.gz": separated(",", "\n", gzip.open),
     "t.jsonl": as_jsonl,
 }
@@ -87,6 +90,16 @@ def read(table: Path, folder: Path, keys: Path | None = None, **columns: str) ->
 def test_every_form_holds_the_same(form: str, tmp_path: Path) -> None:
     FORMS[form](tmp_path / form, ROWS)
     assert read(tmp_path / form, tmp_path) == dict(ROWS)
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("write", [json.dumps, str])
+def test_a_text_that_is_a_list_is_several_captions(
+    form: str, write: Callable[[Any], str], tmp_path: Path
+) -> None:
+    rows = [(f"k{number}", ['a "cat"', f"it's pet {number}"]) for number in range(3)]
+    FORMS[form](tmp_path / form, [(key, [write(texts)]) for key, texts in rows])
+    assert read(tmp_path / form, tmp_path) == dict(rows)
 
 
 def test_several_rows_of_a_key_repeats_and_nulls(
@@ -176,6 +189,7 @@ def test_a_list_by_position_needs_as_many_keys(tmp_path: Path) -> None:
         ("t.jsonl", b'{"key": "1", "caption": "\xff"}\n', "line 1 is not UTF-8"),
         ("t.parquet", b"", "cannot be read as Parquet"),
         ("t.parquet", b"PAR1 and then nothing", "cannot be read as Parquet"),
+        ("t.csv", b"PK\x03\x04\xff", "spreadsheet"),
         ("t.xlsx", b"PK", "a caption table ends in .parquet, .csv"),
         ("t.parquet.gz", b"PK", "a caption table ends in"),
         ("t", b"PK", "a caption table ends in"),
@@ -259,7 +273,7 @@ def test_lists_in_cells_are_several_captions(
 
 def test_a_list_as_numpy_prints_it_is_refused(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text("key,caption\n12,\"['a' 'b']\"\n")
-    with pytest.raises(UserError, match="line 2.*numpy"):
+    with pytest.raises(UserError, match="row 2.*numpy"):
         read(tmp_path / "t.csv", tmp_path)
 
 

@@ -74,12 +74,21 @@ def test_a_json_without_a_caption_says_why(content: bytes, reason: str) -> None:
         ({"sentences": [{"raw": "a"}, {"raw": "b"}]}, "sentences.raw", ["a", "b"]),
         (["a", "b"], "", ["a", "b"]),
         ("a", "", ["a"]),
+        ({"captions": '["a", "b"]'}, "captions", ["a", "b"]),  # as a column of a table has it
+        ({"captions": ["['a', 'b']", "c"]}, "captions", ["a", "b", "c"]),
     ],
 )
 def test_fields_may_be_lists_and_inside_of_others(
     content: object, field: str, captions: list[str]
 ) -> None:
     assert decode_captions(json.dumps(content).encode(), field) == captions
+
+
+def test_a_text_file_may_hold_a_list() -> None:
+    assert decode_captions(b'["a cat", "a pet"]\n') == ["a cat", "a pet"]
+    assert decode_captions(b"['sic'] a cat") == ["['sic'] a cat"]
+    with pytest.raises(RejectedError, match="numpy"):
+        decode_captions(b"['a cat' 'a pet']")
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -57,6 +59,33 @@ def test_keys_of_a_parquet_table(tmp_path: Path) -> None:
     pq.write_table(pa.table({"key": [20, 21, 22]}), path)
     with pytest.raises(UserError, match="not text"):
         read_keys(path, "trusted")
+
+
+@pytest.mark.parametrize("form", ["csv", "tsv", "json", "jsonl", "parquet"])
+@pytest.mark.parametrize(
+    ("verdicts", "refused"),
+    [
+        (["yes", "no", "yes"], True), (["1", "1", "0"], True), (["x", "", "x"], True),
+        ([True, False, True], True), (["right", "wrong", "Right "], True),
+        (["yes", "Yes", "yes"], False), ([1, 1, 1], False), (["a", "no", "b"], False),
+        (["", "", ""], False),
+    ],
+)  # fmt: skip
+def test_keys_that_were_judged_wrong_are_in_no_list(
+    form: str, verdicts: list[Any], refused: bool, tmp_path: Path
+) -> None:
+    table, path = pd.DataFrame({"Key": ["0", "1", "2"], "ok": verdicts}), tmp_path / f"list.{form}"
+    if form == "parquet":
+        table.to_parquet(path)
+    elif form in ("csv", "tsv"):
+        table.to_csv(path, index=False, sep="\t" if form == "tsv" else ",")
+    else:
+        table.to_json(path, orient="records", lines=form == "jsonl")
+    if refused:
+        with pytest.raises(UserError, match=r"^trusted: .*'ok' of 1 key"):
+            read_keys(path, "trusted")
+    else:
+        assert read_keys(path, "trusted") == ["0", "1", "2"]
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import re
+from contextlib import chdir
 from pathlib import Path
 
 import pytest
@@ -22,6 +24,8 @@ def test_a_file_dated_ahead_is_refused_with_the_difference(tmp_path: Path, link:
     refuse_dated_ahead([str(present), str(tmp_path / "missing")], now)
     with pytest.raises(UserError, match=r"b: is dated 2:03:04 .*ahead"):
         refuse_dated_ahead([str(present), str(ahead)], now)
+    with chdir(tmp_path), pytest.raises(UserError, match=f"^{re.escape(str(ahead))}: "):
+        refuse_dated_ahead(["b"], now)
 
 
 def test_braces_of_a_marked_input_are_no_wildcards(monkeypatch: pytest.MonkeyPatch) -> None:

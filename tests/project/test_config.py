@@ -166,6 +166,11 @@ def located(folder: Path, given: dict, **changes: Any) -> dict[str, Any]:
     return content
 
 
+def test_no_value_for_a_text_is_to_be_quoted() -> None:
+    with pytest.raises(UserError, match=r"corpus.*given: None.*null.*quote it"):
+        config.validate({"corpus": None}, "mine.yaml")
+
+
 @pytest.mark.parametrize("value", [202411, 20.5, date(2024, 11, 2), False])
 @pytest.mark.parametrize("key", ["corpus", "captions", "protocols"])
 def test_what_yaml_reads_as_no_text_is_to_be_quoted(key: str, value: Any) -> None:

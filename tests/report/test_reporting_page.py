@@ -217,13 +217,13 @@ def make_audit(folder: Path) -> dict[str, list[Path]]:
                             ("right_lost", lost))
     ]  # fmt: skip
     trials = [
-        {"scheme": scheme, "injected": rate, "true": rate, "scorer": scorer, "method": method,
+        {"scheme": scheme, "injected": rate, "made": rate, "scorer": scorer, "method": method,
          "metric": "rate", "value": rate, "low": rate - 0.01, "high": rate + 0.01, "n": 1000}
         for scheme in ("random", "similar") for rate in (0.1, 0.3)
         for scorer, method in (("untouched", "mixture"), ("untouched", "similar"),
                                ("memorised", "mixture"), ("cross-fitted", "mixture"))
     ]  # fmt: skip
-    told = {"scheme": "random", "injected": 0.3, "scorer": "untouched", "n": 1000, "true": 0.3}
+    told = {"scheme": "random", "injected": 0.3, "scorer": "untouched", "n": 1000, "made": 0.3}
     trials += [
         {**told, "metric": metric, "method": method, "value": 0.9}
         for metric in ("auroc", "auprc") for method in ("probability", "cosine", EVIL)

@@ -273,6 +273,26 @@ def test_other_sizes_are_settings_and_are_named_as_the_cause(
     assert (model.visual.image_size[0], model.context_length) in ((48, 12), (32, 20))
 
 
+@pytest.mark.parametrize("trunk", ["test_vit", "test_vit2"])  # with a token of the class, without
+def test_another_size_of_a_timm_trunk_is_a_setting_too(
+    trunk: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    vision = {"image_size": 160, "timm_model_name": trunk, "timm_pool": "avg"}
+    config = {**NATIVE, "vision_cfg": {**vision, "timm_proj": "linear"}}
+    monkeypatch.setattr(open_clip, "get_model_config", lambda _: json.loads(json.dumps(config)))
+    shapes = dict(Architecture("a", config, PREPROCESS["openai"]).shapes)
+    _, tokens, width = shapes["visual.trunk.pos_embed"]
+    shapes["visual.trunk.pos_embed"] = (1, tokens - 10**2 + 14**2, width)
+    path = tmp_path / "own.pt"
+    torch.save({name: torch.ones(shape) for name, shape in shapes.items()}, path)
+    with pytest.raises(UserError, match="add `force_image_size: 224` to the model's entry"):
+        convert(OWN, [path], tmp_path / "towers")
+    folder = convert({**OWN, "force_image_size": 224}, [path], tmp_path / "towers")
+    moved = folder.rename(tmp_path / "moved")
+    features = load_towers(moved).image_features(torch.zeros(1, 3, 224, 224))
+    assert features.shape == (1, width)
+
+
 @pytest.mark.usefixtures("own")
 def test_another_vocabulary_is_named_as_the_cause(tmp_path: Path) -> None:
     torch.save({**TRAINED, "token_embedding.weight": torch.ones(99, 16)}, tmp_path / "own.pt")

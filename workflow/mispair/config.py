@@ -343,8 +343,8 @@ def explain(
         message = _FORMS.get(fault["type"], fault["msg"]).removeprefix("Value error, ")
         value = fault["input"]
         shown = "" if isinstance(value, dict | BaseModel) else f" (given: {value!r})"
-        if fault["type"] == "string_type" and isinstance(value, bool | int | float | date):
-            shown += f". YAML reads an unquoted {_yaml_type(value)}: quote it ('...')"
+        if fault["type"] == "string_type" and isinstance(value, bool | int | float | date | None):
+            shown += f". YAML reads {_yaml_type(value)}: quote it ('...')"
         lines.append(f"  {key + ': ' if key else ''}{message}{shown}")
         if field is not None and field.description and not is_section(field.annotation):
             bare = key.rpartition("[")[0] if key.endswith("]") else key
@@ -355,10 +355,12 @@ def explain(
     return "\n".join(lines)
 
 
-def _yaml_type(value: bool | int | float | date) -> str:
+def _yaml_type(value: bool | int | float | date | None) -> str:
+    if value is None:
+        return "~, null and nothing as no value"
     if isinstance(value, bool):
-        return "yes, no, on, off, true or false as a truth value"
-    return "date" if isinstance(value, date) else "number"
+        return "an unquoted yes, no, on, off, true or false as a truth value"
+    return "an unquoted date" if isinstance(value, date) else "an unquoted number"
 
 
 def _allowed(owner: type[BaseModel]) -> str:

@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 from mispair.core.files import UserError
 from mispair.core.metrics import Row
 from mispair.pairs.captions.user_files import as_in_corpus
+from mispair.pairs.captions.user_tables import delimiter_of
 
 # Wrong captions and what a selection leaves out, by groups such as scripts and sources.
 
@@ -111,6 +112,13 @@ def _readable(path: Path) -> Iterator[None]:
         ) from error
 
 
+def _separated(path: Path) -> pyarrow.csv.ParseOptions:
+    try:
+        return pyarrow.csv.ParseOptions(delimiter=delimiter_of(path))
+    except UserError as error:
+        raise UserError(f"groups: {error}") from error
+
+
 def columns_of(path: Path, fields: Sequence[str]) -> list[str]:
     """Return which of the fields the table has; only its head is read.
 
@@ -123,7 +131,7 @@ def columns_of(path: Path, fields: Sequence[str]) -> list[str]:
         if path.suffix == ".parquet":
             names = pq.read_schema(path).names
         else:
-            with pyarrow.csv.open_csv(path) as opened:
+            with pyarrow.csv.open_csv(path, parse_options=_separated(path)) as opened:
                 names = opened.schema.names
     present = [field for field in fields if field in names]
     if "key" not in names or not present:
@@ -141,8 +149,8 @@ def read_groups(path: Path, fields: Sequence[str], keys: pd.Series) -> dict[str,
     Parameters
     ----------
     path : Path
-        CSV or Parquet with a column ``key``; of a key that is repeated, the first row counts. Of a
-        key in another form see `as_in_corpus`.
+        CSV with any usual separator, or Parquet, with a column ``key``; of a key that is repeated,
+        the first row counts. Of a key in another form see `as_in_corpus`.
     fields : sequence of str
         Columns to read, as far as they exist.
     keys : (n,) Series of str
@@ -161,7 +169,7 @@ def read_groups(path: Path, fields: Sequence[str], keys: pd.Series) -> dict[str,
             text = pyarrow.csv.ConvertOptions(
                 include_columns=columns, column_types=dict.fromkeys(columns, pa.string())
             )
-            table = pyarrow.csv.read_csv(path, convert_options=text)
+            table = pyarrow.csv.read_csv(path, parse_options=_separated(path), convert_options=text)
         texts = pa.table({name: table[name].cast(pa.string()) for name in columns}).to_pandas()
     unused = texts["key"][~texts["key"].isin(keys) & texts["key"].notna()]
     if meant := as_in_corpus(unused, keys):

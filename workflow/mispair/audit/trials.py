@@ -325,7 +325,7 @@ def trained_rows(
 
 def _origin(injection: Injection, wrong: np.ndarray, scorer: str) -> Row:
     return {
-        "scheme": injection.scheme, "injected": injection.rate, "true": float(wrong.mean()),
+        "scheme": injection.scheme, "injected": injection.rate, "made": float(wrong.mean()),
         "scorer": scorer, "n": len(wrong),
     }  # fmt: skip
 

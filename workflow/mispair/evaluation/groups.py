@@ -81,7 +81,7 @@ def sidecar(shard: Path, sample: Sample) -> dict[str, Any]:
         If it is not JSON.
     """
     try:
-        content = json.loads(sample.members.get(SIDECAR_EXTENSION, b"{}").decode("utf-8"))
+        content = json.loads(sample.members.get(SIDECAR_EXTENSION, b"{}").decode("utf-8-sig"))
     except (ValueError, RecursionError) as error:
         raise UserError(f"{shard}: {sample.key}.json is not JSON ({error}).") from error
     return content if isinstance(content, dict) else {}

@@ -34,7 +34,7 @@ from mispair.pairs.shards.tar_members import BrokenTarError
 # template, such as ``age:0 to 9``, and the answers in ``KEY.npy``. As classes of one question they
 # would give an accuracy of zero.
 
-_QUESTION = re.compile(r"\s*([^\W\d][\w -]{0,30}?)\s*:(\s*)\S")
+_QUESTION = re.compile(r"\s*([^\W\d][\w -]{0,30}?)\s*[:：](\s*)\S")
 
 
 def refuse_questions(path: Path, classnames: Sequence[str], templates: Iterable[str] = ()) -> None:

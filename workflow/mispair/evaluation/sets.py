@@ -441,7 +441,7 @@ def _label(shard: Path, sample: Sample, classes: int) -> int:
             f"{shard}: sample {sample.key} has no {sample.key}.cls{has}. Write the number of its "
             "line of the class list there, counted from 0."
         )
-    text = sample.members["cls"].decode("utf-8", errors="replace").strip()
+    text = sample.members["cls"].decode("utf-8-sig", errors="replace").strip()
     label = _whole_number(text)
     if label is None:
         raise UserError(
@@ -473,7 +473,7 @@ def _refuse_unlike_groups(first: Example, second: Example) -> None:
 def _captions(shard: Path, sample: Sample) -> tuple[str, ...]:
     """Return the captions of an image; empty lines are ignored."""
     try:
-        text = (sample.caption or b"").decode("utf-8")
+        text = (sample.caption or b"").decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise UserError(f"{shard}: sample {sample.key} has a caption that is not UTF-8.") from error
     captions = tuple(line.strip() for line in text.splitlines() if line.strip())

@@ -36,7 +36,7 @@ def refuse_dated_ahead(paths: Iterable[str], now: float) -> None:
     UserError
         With the first such file, and how far it is ahead.
     """
-    for path in map(Path, paths):
+    for path in map(Path, map(os.path.abspath, paths)):
         try:
             ahead = max(path.stat().st_mtime, path.lstat().st_mtime) - now
         except OSError:

@@ -82,18 +82,38 @@ def wrong_before(tables: Tables) -> float:
 
 
 def known_rates(tables: Tables) -> pd.DataFrame:
-    """Return `shown_rates` with the share of all wrong captions as ``true``, and what was ``made``.
+    """Return `shown_rates` with the share of all wrong captions as ``true``, next to ``made``.
 
     Captions that were wrong before count in every estimate without trusted pairs. They do not where
     pairs of the trial are trusted: these have as many of them. ``true`` is NaN where the share is
     not known: without `wrong_before`, and in a filtered corpus, whose filter takes some of them.
     """
-    rates = shown_rates(tables.audit_calibration).rename(columns={"true": "made"})
+    rates = shown_rates(tables.audit_calibration)
     before = wrong_before(tables)
     every = rates["made"] + (1 - rates["made"]) * before
     if before != 0:
         every = every.mask(rates["scheme"] == "filtered")
     return rates.assign(true=every.where(rates["series"] != TRUSTED, rates["made"]))
+
+
+def separations(tables: Tables) -> pd.DataFrame:
+    """Return AUROC, AUPRC and reliability with all wrong captions counted as wrong.
+
+    The trials count a share c of the other captions as right that were wrong before. If these rank
+    like the permuted ones, of a share m, every number has a closed form: AUROC was
+    (1 - c) AUROC + c / 2; precisions and shares of wrong captions were m / (m + c (1 - m)) times
+    what they are. The ``corrected`` value is NaN where c is not known (`wrong_before`), and, unless
+    c is 0, for captions of similar pictures, which rank otherwise.
+    """
+    table = tables.audit_calibration
+    rows = table[table["metric"].isin(["auroc", "auprc", "reliability"])]
+    before, made = wrong_before(tables), rows["made"]
+    if before == 0:
+        return rows.assign(corrected=rows["value"])
+    area = (rows["value"] - before / 2) / (1 - before)
+    share = rows["value"] * (made + before * (1 - made)) / made
+    corrected = area.where(rows["metric"] == "auroc", share).clip(0, 1)
+    return rows.assign(corrected=corrected.where(rows["scheme"] == "random"))
 
 
 def estimate(table: pd.DataFrame, metric: str) -> Rate | None:

@@ -13,6 +13,7 @@ from mispair.audit.report.claims import (
     captions_are_right,
     estimate,
     known_rates,
+    separations,
     wrong_before,
 )
 from mispair.report import charts, small_figures, style
@@ -94,10 +95,11 @@ def audit_calibration(tables: Tables) -> Drawing | Hole:
 
 def audit_reliability(tables: Tables) -> Drawing | Hole:
     """Draw the share of wrong captions in bins of their probability."""
-    data = where(tables.audit_calibration, metric="reliability")[["at", "value", "n"]]
+    data = where(separations(tables), metric="reliability")[["at", "corrected", "n"]]
+    data = data.rename(columns={"corrected": "value"})
     if data.empty:
         return NOT_RUN
-    if not captions_are_right(tables):
+    if data["value"].isna().all():
         return UNKNOWN
     title = "Share of wrong captions"
     points = alt.Chart().mark_point(color=style.BLUE, filled=True, opacity=0.8).encode(
@@ -108,7 +110,9 @@ def audit_reliability(tables: Tables) -> Drawing | Hole:
     )  # fmt: skip
     chart = alt.layer(_equal("at:Q", title), points)
     chart = chart.properties(width=charts.WIDTH, height=charts.WIDTH * 0.75)
-    return Drawing(charts.side_by_side([chart], 1, data), data)
+    own = Note("audit", "figure_reliable", before=wrong_before(tables))
+    notes = () if captions_are_right(tables) else (own,)
+    return Drawing(charts.side_by_side([chart], 1, data), data, notes)
 
 
 def small_audit(tables: Tables) -> Drawing | Hole:

@@ -14,6 +14,7 @@ from mispair.audit.report.claims import (
     captions_are_right,
     known_rates,
     numbers,
+    separations,
     shared_by_suspects,
     unequal_groups,
     wrong_before,
@@ -118,21 +119,26 @@ def known_shares(tables: Tables) -> Table:
 
 def separation(tables: Tables) -> Table:
     """Return how well each score separates wrong pairs from right ones."""
-    table = tables.audit_calibration
-    scores = table[table["metric"].isin(["auroc", "auprc"])]
+    right, areas = captions_are_right(tables), ("auroc", "auprc")
+    scores = separations(tables).query("metric in @areas")
+    is_corrected = not right and bool(scores["corrected"].notna().any())
+    shown = ("value", "corrected") if is_corrected else ("value",)
     rows: list[tuple[Cell, ...]] = []
     for (scheme, rate), of in scores.groupby(["scheme", "injected"], sort=False):
-        by_name = of.set_index(["method", "metric"])["value"]
+        by_name = of.set_index(["method", "metric"])
         rows += [
             (str(scheme), general(rate), label,
-             *(Number(by_name.get((name, metric)), 4) for metric in ("auroc", "auprc")))
+             *(Number(by_name[column].get((name, metric)), 4)
+               for column in shown for metric in areas))
             for name, label in SCORES.items()
         ]  # fmt: skip
+    corrected = ("AUROC, corrected", "AUPRC, corrected") if is_corrected else ()
+    own = Note("audit", "table_apart", before=wrong_before(tables))
     return Table(
         "How well wrong pairs are separated from right ones",
-        ("captions", "share wrong", "score", "AUROC", "AUPRC"),
+        ("captions", "made wrong", "score", "AUROC", "AUPRC", *corrected),
         tuple(rows),
-        "" if captions_are_right(tables) else texts.text(Note("audit", "table_apart")),
+        "" if right else texts.text(own),
         section=APART,
     )
 

@@ -44,7 +44,7 @@ STUDY = ReportedStudy(
     tables={
         "audit": columns("metric* at word* text* | value n low high tail"),
         "audit_calibration": columns(
-            "scheme* injected scorer* method* metric* at | value n low high true trusted"
+            "scheme* injected scorer* method* metric* at | value n low high made trusted"
         ),
     },
     results={

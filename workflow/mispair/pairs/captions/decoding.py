@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import re
 import unicodedata
+from collections.abc import Callable
 from typing import Any
 
 from mispair.pairs.captions.scripts import count_words, is_blank
@@ -30,6 +32,8 @@ CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
 def decode_captions(content: bytes, field: str | None = None) -> list[str]:
     r"""Decode a caption file: the text itself, or the texts under a field of its JSON.
 
+    Each text may be several, as `listed_texts` returns them.
+
     Parameters
     ----------
     content : bytes
@@ -51,7 +55,7 @@ def decode_captions(content: bytes, field: str | None = None) -> list[str]:
     """
     if field is None:
         try:
-            return [content.decode("utf-8-sig")]
+            return _listed([content.decode("utf-8-sig")])
         except UnicodeDecodeError as error:
             raise RejectedError(
                 Fault.UNDECODABLE_CAPTION, f"is not UTF-8: {error.reason}"
@@ -82,7 +86,41 @@ def decode_captions(content: bytes, field: str | None = None) -> list[str]:
             raise RejectedError(
                 Fault.UNDECODABLE_CAPTION, f"{name} is {type(value).__name__}, not text"
             )
-    return texts
+    return _listed(texts)
+
+
+def _listed(texts: list[str]) -> list[str]:
+    try:
+        return [text for every in texts for text in listed_texts(every)]
+    except ValueError as error:
+        raise RejectedError(Fault.UNDECODABLE_CAPTION, f"is {error}") from error
+
+
+def listed_texts(text: str) -> list[str]:
+    """Return the texts of a list in the notation of JSON or Python, or the text if it is none.
+
+    numpy writes lists without commas, which Python reads as one long text: a ValueError.
+
+    Examples
+    --------
+    >>> listed_texts('["a cat", "a pet"]'), listed_texts("a cat"), listed_texts("['sic'] a cat")
+    (['a cat', 'a pet'], ['a cat'], ["['sic'] a cat"])
+    """
+    bare = text.strip()
+    if not (bare[:2] in ('["', "['") and bare[-2:] in ('"]', "']")):
+        return [text]
+    readers: tuple[Callable[[str], Any], ...] = (json.loads, ast.literal_eval)
+    for read in readers:
+        try:
+            texts = read(bare)
+        except (ValueError, SyntaxError, RecursionError, MemoryError):
+            continue
+        if not isinstance(texts, list) or not all(isinstance(part, str) for part in texts):
+            continue
+        if read is ast.literal_eval and str(texts) != bare:
+            raise ValueError("a list without commas, as numpy prints it")
+        return texts
+    return [text]
 
 
 def values_at(node: Any, path: str) -> list[Any]:

@@ -9,12 +9,12 @@ import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from itertools import islice
+from itertools import islice, zip_longest
 from pathlib import Path
 from typing import Any
 
 from mispair.core.files import UserError
-from mispair.core.words import composed
+from mispair.core.words import composed, count
 from mispair.pairs.shards.shards import IMAGE_EXTENSIONS, clean_name, split_name
 from mispair.pairs.shards.sources import expand_braces
 from mispair.pairs.shards.tar_members import BrokenTarError, read_members
@@ -164,6 +164,11 @@ def refuse_keys(table: Path, keys: Path | None) -> None:
 
 
 COLUMN = "key"
+YES = frozenset(
+    ("yes", "y", "true", "t", "1", "1.0", "ok", "right", "correct", "good", "match", "matches", "x")
+)
+NO = frozenset(("", "no", "n", "false", "f", "0", "0.0", "wrong", "incorrect", "bad", "mismatch"))
+"""Verdicts on a pair, in lower case; a missing one is no yes."""
 MEMBERS = 300
 """Members at the start of a shard whose names are compared with a list of keys."""
 FEW_BYTES = 1 << 28
@@ -173,7 +178,7 @@ LARGEST_UNKNOWN_SHARE = 0.05
 SHOWN = 3
 """Examples of such keys in a message."""
 
-_PACKED = (b"PK\x03\x04", b"\xd0\xcf\x11\xe0")
+PACKED = (b"PK\x03\x04", b"\xd0\xcf\x11\xe0")
 """First bytes of Excel's and LibreOffice's files, new and old."""
 _QUOTED = re.compile(r"""^(["'])(.*)\1[,;]?$""")
 _ROUNDED = re.compile(r"^\d[.,]\d+[eE]\+?\d+$")
@@ -218,7 +223,10 @@ def _keys(path: Path, setting: str) -> Iterator[str]:
     for delimiter in ",;\t":
         names = next(csv.reader([header], delimiter=delimiter))
         if (column := _column(names)) is not None:
-            return _of_rows(csv.reader(lines, delimiter=delimiter), column)
+            rows = [row for row in csv.reader(lines, delimiter=delimiter) if row][1:]
+            cells = zip(names, zip_longest(*rows, fillvalue=""), strict=False)
+            _refuse_verdicts({**dict(cells), names[column]: ()}, path, setting)
+            return filter(None, (row[column].strip() for row in rows if len(row) > column))
     if suffix in (".csv", ".tsv"):
         raise _without_column(path, setting, re.split("[,;\t]", header))
     return (_bare(line) for line in lines if line.strip())
@@ -235,7 +243,7 @@ def lines_of_text(path: Path, setting: str) -> list[str]:
         If it cannot be read, or has another encoding.
     """
     content = path.read_bytes()
-    if content.startswith(_PACKED):
+    if content.startswith(PACKED):
         raise UserError(
             f"{setting}: {path} is a spreadsheet, which mispair does not read. Format the column "
             f"{COLUMN} as text, so that keys keep their leading zeros, and save the sheet as CSV."
@@ -244,9 +252,17 @@ def lines_of_text(path: Path, setting: str) -> list[str]:
     return content.decode("utf-16" if wide else "utf-8-sig").splitlines()
 
 
-def _of_rows(rows: Iterator[list[str]], column: int) -> Iterator[str]:
-    next(row for row in rows if row)
-    return (row[column].strip() for row in rows if len(row) > column and row[column].strip())
+def _refuse_verdicts(columns: Mapping[str, Iterable[Any]], path: Path, setting: str) -> None:
+    """Refuse a list with a column of verdicts of which some are no, or missing."""
+    for name, values in columns.items():
+        verdicts = ["" if value is None else str(value).strip().lower() for value in values]
+        others = [verdict for verdict in verdicts if verdict in NO]
+        if others and any(verdicts) and {*verdicts} <= YES | NO:
+            raise UserError(
+                f"{setting}: {path} has {others[0]!r} in the column {name!r} of "
+                f"{count(len(others), 'key')}, and every key of the list counts. Leave out the "
+                "rows that are not meant, and this column."
+            )
 
 
 def _bare(line: str) -> str:
@@ -273,12 +289,18 @@ def _of_parquet(path: Path, setting: str) -> Iterator[str]:
     if column is None:
         raise _without_column(path, setting, schema.names)
     name = schema.names[column]
+    few = [one.name for one in schema if one.name != name and _may_be_verdict(one.type)]
+    _refuse_verdicts(pq.read_table(path, columns=few).to_pydict(), path, setting)
     values = pq.read_table(path, columns=[name])[name]
     if pa.types.is_dictionary(values.type):
         values = values.cast(values.type.value_type)
     if not pa.types.is_null(values.type) and not _is_text(values.type):
         raise _no_text(path, setting, name, str(values.type))
     return (key for key in values.to_pylist() if key)
+
+
+def _may_be_verdict(kind: Any) -> bool:
+    return _is_text(kind) or str(kind).startswith(("bool", "int", "uint", "dictionary"))
 
 
 def _is_text(kind: Any) -> bool:
@@ -288,6 +310,10 @@ def _is_text(kind: Any) -> bool:
 def _of_objects(rows: Any, path: Path, setting: str) -> Iterator[str]:
     if not isinstance(rows, list):
         raise UserError(f"{setting}: {path} is not a list of keys. Write one as JSON: a list.")
+    tables = [row for row in rows if isinstance(row, Mapping)]
+    names = [*tables[0]] if tables else []
+    columns = {name: [row.get(name) for row in tables] for name in names if name.lower() != COLUMN}
+    _refuse_verdicts(columns, path, setting)
     for row in rows:
         if isinstance(row, Mapping):
             column = _column([*row])

@@ -6,12 +6,11 @@ such as ``url``. A *value* is what a row and a pair then have in common.
 
 from __future__ import annotations
 
-import ast
 import csv
 import gzip
 import json
 import zlib
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,16 +19,19 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from mispair.core.files import UserError
-from mispair.pairs.captions.decoding import value_at, values_at
-from mispair.pairs.captions.user_files import KEY, SHIFT, form_of, refuse_keys
+from mispair.pairs.captions.decoding import listed_texts, value_at, values_at
+from mispair.pairs.captions.user_files import KEY, PACKED, SHIFT, form_of, refuse_keys
 
 Row = tuple[str | None, str | None]
 """A value and one of its captions; None where the table has none."""
 
 NumberedRow = tuple[int, Any, str | None]
-"""Number of a row for messages, its value as the table has it, and one of its captions."""
+"""Number of a row for messages, its value as the table has it, and one of its texts."""
 
 BATCH_ROWS = 65_536
+
+DELIMITERS = ",\t;|"
+"""Separators of fields; open_clip's default in .csv is a tab."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +62,7 @@ def read_rows(tables: Sequence[Path], keys: Path | None, columns: Columns) -> It
     ----------
     tables : sequence of Path
         Each Parquet, CSV, TSV or JSONL with a column of keys (text) and one of captions: a text, or
-        a list of texts, which CSV and TSV have in the notation of JSON or Python. Or one text file
+        a list of texts, which a text may hold in the notation of JSON or Python. Or one text file
         with a caption a line.
     keys : Path or None
         Text file with the key of each line of a text file; needed there, refused elsewhere.
@@ -74,15 +76,18 @@ def read_rows(tables: Sequence[Path], keys: Path | None, columns: Columns) -> It
         keys of a positional list differ in number.
     """
     for table in tables:
-        for number, value, caption in _numbered_rows(table, keys, columns):
+        for number, value, cell in _numbered_rows(table, keys, columns):
+            joined: str | None
             if columns.join == KEY:
-                yield _key(value, keys or table, number), caption
+                joined = _key(value, keys or table, number)
             elif value is None or isinstance(value, str):
-                yield (value or "").strip() or None, caption
+                joined = (value or "").strip() or None
             else:
                 raise UserError(
                     f"{table}: row {number} has {value!r} as {columns.key}, which is no text."
                 )
+            for caption in [None] if cell is None else texts_of(table, number, cell):
+                yield joined, caption
 
 
 def _numbered_rows(table: Path, keys: Path | None, columns: Columns) -> Iterator[NumberedRow]:
@@ -96,7 +101,7 @@ def _numbered_rows(table: Path, keys: Path | None, columns: Columns) -> Iterator
         return _parquet(table, columns)
     if form == "jsonl":
         return _jsonl(table, columns)
-    return _csv(table, "\t" if form == "tsv" else ",", columns)
+    return _csv(table, delimiter_of(table), columns)
 
 
 _UTF_16 = (b"\xff\xfe", b"\xfe\xff")
@@ -110,6 +115,11 @@ def lines(path: Path) -> Iterator[str]:
     try:
         with opener(path, "rb") as opened:
             for number, line in enumerate(opened, 1):
+                if number == 1 and line.startswith(PACKED):
+                    raise UserError(
+                        f"{path}: is a spreadsheet, which mispair does not read. Format the column "
+                        f"{KEY} as text, so that keys keep their leading zeros, and save as CSV."
+                    )
                 yield line.decode("utf-8-sig" if number == 1 else "utf-8")
     except UnicodeDecodeError as error:
         raise UserError(
@@ -135,6 +145,13 @@ def _positional(table: Path, keys: Path) -> Iterator[NumberedRow]:
         (number, key.rstrip("\r\n"), caption.rstrip("\r\n"))
         for number, (key, caption) in enumerate(zip(lines(keys), lines(table), strict=True), 1)
     )
+
+
+def delimiter_of(table: Path) -> str:
+    """Return what separates the fields of a table: what its first line has most often."""
+    if table.name.lower().removesuffix(".gz").endswith(".tsv"):
+        return "\t"
+    return max(DELIMITERS, key=next(lines(table), "").count)
 
 
 def csv_reader(table: Path, delimiter: str) -> Any:
@@ -163,8 +180,8 @@ def _csv(table: Path, delimiter: str, columns: Columns) -> Iterator[NumberedRow]
                     f"but the first line names {len(header)}. Quote captions that hold "
                     f"{delimiter!r}."
                 )
-            for caption in texts_of(table, reader.line_num, row[caption_at]) if row else ():
-                yield reader.line_num, row[key_at], caption
+            if row:
+                yield reader.line_num, row[key_at], row[caption_at]
     except csv.Error as error:
         raise UserError(
             f"{table}: line {reader.line_num} is not valid ({error}). Write a caption with a "
@@ -173,27 +190,14 @@ def _csv(table: Path, delimiter: str, columns: Columns) -> Iterator[NumberedRow]
 
 
 def texts_of(table: Path, number: int, cell: str) -> list[str]:
-    """Return the texts of a cell, which is a text or a list of texts as JSON or Python writes it.
-
-    numpy writes lists without commas, which Python reads as one long text, so they are refused.
-    """
-    if not (cell[:2] in ('["', "['") and cell[-2:] in ('"]', "']")):
-        return [cell]
-    readers: tuple[Callable[[str], Any], ...] = (json.loads, ast.literal_eval)
-    for read in readers:
-        try:
-            texts = read(cell)
-        except (ValueError, SyntaxError, RecursionError, MemoryError):
-            continue
-        if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
-            continue
-        if read is ast.literal_eval and str(texts) != cell:
-            raise UserError(
-                f"{table}: line {number}: the caption {cell[:80]!r} is a list without commas, as "
-                "numpy prints it. Write the table as Parquet or JSONL, with a list of texts."
-            )
-        return texts
-    return [cell]
+    """Return the texts of a cell, as `listed_texts`; raise a UserError if it is no list."""
+    try:
+        return listed_texts(cell)
+    except ValueError as error:
+        raise UserError(
+            f"{table}: row {number}: the caption {cell[:80]!r} is {error}. Write the table as "
+            "Parquet or JSONL, with a list of texts."
+        ) from error
 
 
 def _jsonl(table: Path, columns: Columns) -> Iterator[NumberedRow]:

@@ -43,13 +43,12 @@ CAPTION_COLUMNS = (
 """Names of columns of captions; else it is the only column whose name ends in one of the first."""
 DELIMITED = ("csv", "tsv", "txt")
 ADDRESS_COLUMNS = ("url", "image_url", "img_url")
-DELIMITERS = ",\t;|"
 FIELDS = ("url", "status", "sha256", "licence", "license", "LICENSE", "attribution", "uid")
 """Columns that packed pairs keep, as img2dataset's JSON has them."""
 HEAD = 65_536
 """Bytes at the start of a JSON file by which its form is recognised."""
 _PICTURE_FIRST = re.compile(
-    rf'^"?[^"]+?\.(?:{"|".join(IMAGE_EXTENSIONS)})(?:#\d+)?"?([{DELIMITERS}])', re.IGNORECASE
+    rf'^"?[^"]+?\.(?:{"|".join(IMAGE_EXTENSIONS)})(?:#\d+)?"?([,\t;|])', re.IGNORECASE
 )
 _BY_PICTURE = re.compile(
     rf'\{{\s*"[^"]+\.(?:{"|".join(IMAGE_EXTENSIONS)})"\s*:'.encode(), re.IGNORECASE
@@ -339,16 +338,6 @@ def parquet_schema(path: Path) -> Any:
         ) from error
 
 
-def _delimiter(path: Path, header: str) -> str:
-    """Return what separates the fields of a table: open_clip's default in .csv is a tab."""
-    if form_of(path.name) == "tsv":
-        return "\t"
-    if first := _SPREADSHEET.match(header) or _PICTURE_FIRST.match(header):
-        return first.group(1)
-    counts = {delimiter: header.count(delimiter) for delimiter in DELIMITERS}
-    return max(DELIMITERS, key=lambda delimiter: counts[delimiter])
-
-
 def entries_of(path: Path, given: Columns, pictures: Pictures) -> tuple[Columns, list[Entry]]:
     """Return the columns of a table, and an entry for each of its rows.
 
@@ -492,10 +481,14 @@ def _csv_rows(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
 
 
 def _cells(path: Path) -> Iterator[tuple[int, list[str]]]:
-    from mispair.pairs.captions.user_tables import csv_reader, lines
+    from mispair.pairs.captions.user_tables import csv_reader, delimiter_of, lines
 
     first = next(lines(path), "")
-    reader = csv_reader(path, _delimiter(path, first))
+    named = _SPREADSHEET.match(first) or _PICTURE_FIRST.match(first)
+    if named and form_of(path.name) != "tsv":
+        reader = csv_reader(path, named.group(1))
+    else:
+        reader = csv_reader(path, delimiter_of(path))
     try:
         if _SPREADSHEET.match(first):
             next(reader)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import math
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, get_args
 
@@ -13,7 +14,6 @@ from mispair.towers.checkpoints import laclip
 from mispair.towers.checkpoints.architectures import (
     PREPROCESS,
     Architecture,
-    Misfit,
     name_before_custom_text,
     name_of_custom_text,
 )
@@ -23,6 +23,13 @@ from mispair.towers.taking_apart import take_apart
 
 Shapes = Mapping[str, tuple[int, ...]]
 """Shapes of weights by their names in a file."""
+
+TRUNK_POSITIONS = "visual.trunk.pos_embed"
+PATCHES = {
+    "visual.positional_embedding": "visual.conv1.weight",
+    TRUNK_POSITIONS: "visual.trunk.patch_embed.proj.weight",
+}
+"""Positions of an image tower, and the weights whose last size is that of a patch."""
 
 
 def candidates(spec: ModelSpec) -> list[Architecture]:
@@ -51,7 +58,8 @@ def candidates(spec: ModelSpec) -> list[Architecture]:
         preprocess, source = PREPROCESS[spec.preprocess], ""
         config["quick_gelu"] = spec.quick_gelu
         _force(config, spec)
-    return list(_by_open_clip(spec.model, config, preprocess, source))
+    size = spec.force_image_size
+    return list(_by_open_clip(spec.model, config, preprocess, source, size))
 
 
 def _force(config: dict[str, Any], spec: ModelSpec) -> None:
@@ -77,7 +85,7 @@ def choose(spec: ModelSpec, weights: Shapes, path: Path) -> Architecture:
     misfit = best[0].misfit(weights)
     if not misfit.size:
         return best[0]
-    if cause := _cause(spec, weights, misfit):
+    if cause := _cause(spec, weights, best[0]):
         raise UserError(f"{path}: does not fit {best[0].name}. {cause}")
     raise UserError(f"{path}: does not fit {best[0].name}. {misfit} {_nearest(weights, best[0])}")
 
@@ -142,17 +150,31 @@ def _config(model: str) -> dict[str, Any]:
 
 
 def _by_open_clip(
-    model: str, config: dict[str, Any], preprocess: Mapping[str, Any], source: str = ""
-) -> Iterator[Architecture]:
+    model: str, config: dict[str, Any], preprocess: Mapping[str, Any], source: str = "",
+    size: int | None = None,
+) -> Iterator[Architecture]:  # fmt: skip
     """Yield an architecture of open_clip, once for each naming of its weights."""
     name = f"open_clip's {model}{source}"
     named = Architecture(name, config, preprocess)
+    if size and TRUNK_POSITIONS in named.shapes:
+        named = _with_trunk_of(named, size)
     take_apart(named.skeleton)
     yield named
     other = name_before_custom_text if config.get("custom_text") else name_of_custom_text
-    twin = Architecture(name, config, preprocess, name_in_file=other)
+    twin = replace(named, name_in_file=other)
     vars(twin)["skeleton"] = named.skeleton  # it takes time, and only the names differ
     yield twin
+
+
+def _with_trunk_of(named: Architecture, size: int) -> Architecture:
+    """Return the architecture with a timm trunk for pictures of this size.
+
+    open_clip builds a trunk for the size of its name alone.
+    """
+    vision = named.model_cfg["vision_cfg"]
+    trunk = {"architecture": vision["timm_model_name"], "model_args": {"img_size": size}}
+    resized = {**vision, "timm_model_name": "local-dir:."}
+    return replace(named, model_cfg={**named.model_cfg, "vision_cfg": resized}, trunk=trunk)
 
 
 def _preprocess(tag: Mapping[str, Any]) -> dict[str, Any]:
@@ -183,15 +205,29 @@ def _refuse_another_activation(
     )
 
 
-def _cause(spec: ModelSpec, weights: Shapes, misfit: Misfit) -> str:
+def _side(name: str, weights: Shapes, fitting: Architecture) -> int | None:
+    """Return the side of the pictures of these positions; None if the name is of no positions.
+
+    Tokens that are no patches, such as that of the class, are as many as in the nearest
+    architecture.
+    """
+    size = fitting.model_cfg["vision_cfg"].get("image_size")
+    if PATCHES.get(name) not in weights or not isinstance(size, int):
+        return None
+    patch = weights[PATCHES[name]][-1]
+    others = fitting.shapes[name][-2] - (size // patch) ** 2
+    return math.isqrt(max(weights[name][-2] - others, 0)) * patch
+
+
+def _cause(spec: ModelSpec, weights: Shapes, fitting: Architecture) -> str:
     """Return why weights of the right names have other shapes, and the remedy; empty if unknown."""
+    misfit = fitting.misfit(weights)
     if misfit.missing or misfit.unexpected:
         return ""
     names = [entry.partition(" ")[0] for entry in misfit.shapes]
     remedies = {}
     for name in names:
-        if name == "visual.positional_embedding" and "visual.conv1.weight" in weights:
-            side = math.isqrt(weights[name][0] - 1) * weights["visual.conv1.weight"][-1]
+        if side := _side(name, weights, fitting):
             remedies["force_image_size"] = side
         elif name.removeprefix("text.") == "positional_embedding":
             remedies["force_context_length"] = weights[name][0]
