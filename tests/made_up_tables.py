@@ -11,11 +11,23 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
+from mispair.audit import paths as audit
 from mispair.core import files
+from mispair.core.paths import WILDCARD, fill
+from mispair.evaluation import paths as evaluation
+from mispair.image_text import paths as image_text
+from mispair.laclip import paths as laclip
+from mispair.pairs import paths as pairs
 from mispair.pairs.corruption.scheme import schemes
+from mispair.pretraining.paths import MIXING
+from mispair.repair import paths as repair
 from mispair.report import studies
 from mispair.report.steps import draw_figures, gather_metrics, write_report
 from mispair.report.tables import Tables, read, tidy
+from mispair.simulation.paths import SIMULATION
+from mispair.stepsize.paths import TWO_LAYER
+from mispair.sufficiency.paths import TRANSFER
+from mispair.towers import paths as towers
 
 EVIL = "<script>window.hit = 1</script><b onclick='x'>\"&amp;"
 SCHEMES = tuple(schemes())
@@ -31,34 +43,19 @@ TIDY = [f"{name}.csv" for name in studies.tables()]
 """Files of tidy tables."""
 
 PLACES = {
-    **{kind: f"results/arms/made-up/{{towers}}/{{number}}/{name}.json" for kind, name in {
-        "purity": "purity", "zeroshot": "zeroshot", "probes": "probe", "pruning": "pruning",
-        "semantics": "semantics", "bases": "basis",
-    }.items()},
-    "comparisons": "results/arms/made-up/{towers}/comparison.json",
-    "exported": "logs/export_pruned/made-up/{towers}/{number}/{name}.json",
-    "statistics": "results/pairs/made-up/statistics.json",
-    "pairings": "results/pairs/made-up/pairing/{number}.parquet",
-    "index": "results/pairs/made-up/index/{number}.parquet",
-    "rejected": "results/pairs/made-up/index/{number}.rejected.parquet",
-    "excluded": "results/pairs/made-up/excluded.parquet",
-    "records": "logs/encode_features/made-up/towers/{name}.json",
-    "simulation": "results/simulation/condition/cs/{number}.json",
-    "sufficiency": "results/sufficiency/size/tree/{number}.json",
-    "stepsize": "results/stepsize/part/data/{number}.json",
-    "audit": "results/audit/made-up/towers/audit.json",
-    "selection": "results/audit/made-up/towers/selection.json",
-    "calibration": "results/audit/made-up/towers/calibration.json",
-    "ledger": "results/repair/made-up/towers/rate/{number}.json",
-    "tower_ledger": "results/repair/made-up/from-scratch/rate/draw~0/{number}.json",
-    "learned": "results/repair/made-up/from-scratch/rate/draw~0/{number}/mixing.json",
-    "repair_differences": "results/repair/made-up/towers/comparison.json",
-    "repair_purity": "results/arms/made-up/{towers}/repair-{number}/purity.json",
-    "repair_zeroshot": "results/arms/made-up/{towers}/repair-{number}/zeroshot.json",
-    "pretraining": "results/pretraining/made-up/scheme/draw/{number}.json",
-    "checkpoint_zeroshot": "results/arms/checkpoints/{towers}/untouched/zeroshot.json",
-    "checkpoint_purity": "results/arms/checkpoints/{towers}/untouched/purity.json",
-    "checkpoint_origins": "results/checkpoints/{folder}/config.json",
+    "purity": evaluation.PURITY, "zeroshot": evaluation.ZEROSHOT, "probes": evaluation.PROBE,
+    "pruning": evaluation.PRUNING, "semantics": evaluation.SEMANTICS, "bases": evaluation.BASIS,
+    "comparisons": image_text.COMPARISON, "exported": evaluation.PRUNED_RECORD,
+    "statistics": pairs.STATISTICS, "pairings": pairs.PAIRING, "index": pairs.INDEX,
+    "rejected": pairs.REJECTED, "excluded": pairs.EXCLUDED, "records": towers.IMAGE_RECORD,
+    "simulation": SIMULATION, "sufficiency": TRANSFER, "stepsize": TWO_LAYER,
+    "audit": audit.RATES, "selection": audit.SELECTION, "calibration": audit.CALIBRATION,
+    "ledger": repair.LEDGER, "tower_ledger": repair.LEDGER_OF_DRAW,
+    "learned": repair.MIXING_OF_DRAW, "repair_differences": repair.COMPARISON,
+    "repair_purity": fill(evaluation.PURITY, arm="repair-{number}"),
+    "repair_zeroshot": fill(evaluation.ZEROSHOT, arm="repair-{number}"),
+    "pretraining": MIXING, "checkpoint_zeroshot": laclip.ZEROSHOT,
+    "checkpoint_purity": laclip.PURITY, "checkpoint_origins": towers.CONVERTED_RECORD,
 }  # fmt: skip
 """Where a run has each kind of result."""
 
@@ -68,9 +65,10 @@ def gather(run: dict[str, list[Path]], folder: Path, models: str = "{}") -> Tabl
     results = []
     for kind, paths in run.items():
         for number, path in enumerate(paths):
-            towers = path.parent.parent.name
-            names = {"number": number, "name": path.stem, "folder": path.parent.name}
-            results.append(folder / PLACES[kind].format(towers=towers, **names))
+            wildcards = WILDCARD.findall(PLACES[kind])
+            values = {**dict.fromkeys(wildcards, "made-up"), wildcards[-1]: number}
+            values |= {"corpus": "made-up", "towers": path.parent.parent.name}
+            results.append(folder / fill(PLACES[kind], **values | {"model": path.parent.name}))
             results[-1].parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(path, results[-1])
     tables = folder / "tables"

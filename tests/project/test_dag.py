@@ -18,8 +18,11 @@ from mispair.core.commands import step_names
 from mispair.core.files import UserError
 from mispair.core.provenance import PACKAGE
 from mispair.dag import Dag
+from mispair.evaluation import paths as evaluation
+from mispair.pairs import paths as pairs
 from mispair.pairs.steps import make_scenes
 from mispair.repair.rules import RULES
+from mispair.towers import paths as towers
 from mispair.towers.dag import SHIPPED
 from mispair.towers.pretraining.pretraining import corpus_fingerprint
 
@@ -151,7 +154,8 @@ def test_other_pairs_are_packed_and_captions_of_tables_are_in_json(tmp_path: Pat
 
 def test_a_study_that_is_not_run_needs_none_of_its_files() -> None:
     dag = Dag({"studies": ["simulation"], "shards": "nowhere/*.tar", "towers": "nowhere"}, "x")
-    assert dag.measured("purity") == dag.answers() == dag.pairings() == dag.pieces() == []
+    assert dag.measured(evaluation.PURITY) == dag.every(pairs.INDEX) == dag.pieces() == []
+    assert dag.every(towers.IMAGE_FEATURES) == dag.results("image_text") == []
 
 
 def test_two_sets_of_one_name(tmp_path: Path) -> None:
@@ -181,7 +185,7 @@ def test_towers_that_are_no_folder() -> None:
 def test_every_path_is_relative() -> None:
     """An absolute path in the DAG would rerun everything in a moved checkout."""
     dag = Dag({"protocols": ["clip_benchmark", "laclip"], "evaluation_sets": ["scenes-digit"]}, "x")
-    paths = [*dag.models.files("scenes-small"), *dag.index(), *dag.all_features("parquet")]
+    paths = [*dag.models.files("scenes-small"), *dag.results()]
     paths += [*dag.simulations(), *dag.evaluation.prompts("scenes-small")]
     laclip = SimpleNamespace(evaluation_set="scenes-digit", protocol="laclip")
     paths += dag.evaluation.protocol_files(laclip)
@@ -346,12 +350,12 @@ def test_own_data_are_compared_without_right_captions():
 
 def test_an_audit_alone_encodes_the_corpus_and_trains_no_arm() -> None:
     dag = Dag({"studies": ["audit"]}, "config.yaml")
-    assert dag.features("safetensors")
+    assert dag.every(towers.IMAGE_FEATURES)
     assert dag.results() == dag.results("audit") == [
         f"results/audit/scenes/scenes-small/{name}.json"
         for name in ("audit", "calibration", "selection")
     ]  # fmt: skip
-    assert not dag.measured("purity")
+    assert not dag.measured(evaluation.PURITY)
     assert "suspects" in "".join(dag.pieces())
 
 
@@ -394,7 +398,7 @@ def test_caption_tables_are_found_before_any_job(given, names, tmp_path, monkeyp
     section = {"captioner": "given", "model": given, "join": "json:a.b"}
     dag = Dag({"studies": ["repair"], "recaption_pairs": section}, "x")
     assert [Path(path).name for path in dag.repair.captioner_files()] == names
-    assert dag.repair.index_of_part(None) == dag.index()
+    assert dag.repair.index_of_part(None) == dag.every(pairs.INDEX)
     assert "--json-fields json:a.b" in dag.flags("index_shards")
 
 

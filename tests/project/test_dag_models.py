@@ -11,7 +11,10 @@ import pytest
 
 from mispair.core.files import UserError
 from mispair.dag import Dag
+from mispair.evaluation.paths import PURITY, ZEROSHOT
+from mispair.pairs.paths import INDEX
 from mispair.towers.checkpoints.model_spec import ModelSpec
+from mispair.towers.paths import IMAGE_ROWS, TEXT_ROWS
 
 
 @pytest.fixture
@@ -38,7 +41,7 @@ def test_models_are_compared_as_they_are(checkpoint: str, folder: str) -> None:
         {"name": "b", "folder": folder},
         {"name": "c", "model": "ViT-B-32", "pretrained": "laion2b_s34b_b79k"},
     )
-    assert dag.checkpoints() == [
+    assert dag.results("laclip")[:3] == [
         f"results/arms/checkpoints/{name}/untouched/zeroshot.json" for name in "abc"
     ]
     assert dag.models.files("a")[0] == "results/checkpoints/a/open_clip_config.json"
@@ -49,7 +52,7 @@ def test_models_are_compared_as_they_are(checkpoint: str, folder: str) -> None:
     assert dag.models.checkpoint(SimpleNamespace(model="a")) == [checkpoint]
     assert dag.models.checkpoint(SimpleNamespace(model="c")) == []
     # No other study is asked for, and none of its files.
-    assert dag.index() == dag.measured("purity") == dag.simulations() == []
+    assert dag.every(INDEX) == dag.measured(PURITY) == dag.simulations() == []
 
 
 def test_labels_do_not_convert_a_model_again(checkpoint: str) -> None:
@@ -67,7 +70,7 @@ def test_a_model_can_be_fine_tuned_too(checkpoint: str, folder: str) -> None:
     spec = {"name": "mine", "recipe": "laclip-cc", "checkpoint": checkpoint}
     dag = Dag({"studies": ["image_text"], "towers": spec}, "x")
     assert dag.tower_files(SimpleNamespace(towers="mine")) == dag.models.files("mine")
-    assert all(path.startswith("results/arms/scenes/mine/") for path in dag.measured("zeroshot"))
+    assert all(path.startswith("results/arms/scenes/mine/") for path in dag.measured(ZEROSHOT))
     dag = Dag({"studies": ["image_text"], "towers": {"name": "mine", "folder": folder}}, "x")
     assert Path(dag.models.files("mine")[0]).name == "open_clip_config.json"
 
@@ -157,14 +160,15 @@ def test_every_arm_is_measured_on_each_pair_of_towers() -> None:
     dag = replicates("shipped", "shipped-1", 2)
     assert dag.models.replicates == ["scenes-small", "scenes-small-1", "trained-2"]
     # The main towers are one of the pairs, so their files exist once.
-    assert dag.of_replicates("purity")[: len(dag.arms)] == dag.measured("purity")
-    assert len(dag.of_replicates("zeroshot")) == 3 * len(dag.arms)
-    assert dag.compared_towers() == ["results/arms/scenes/towers.json"]
-    assert dag.compared_towers()[0] in dag.results()
+    purity = dag.measured(PURITY, towers=dag.models.replicates)
+    assert purity[: len(dag.arms)] == dag.measured(PURITY)
+    assert len(purity) == 3 * len(dag.arms)
+    assert "results/arms/scenes/towers.json" in dag.results()
     of_seed = dag.tower_files(SimpleNamespace(towers="trained-2"))
     assert of_seed[0] == "results/towers/trained-2/open_clip_config.json"
-    features = dag.all_features("parquet", "trained-2")
-    assert all(path.startswith("results/features/scenes/trained-2/") for path in features)
+    features = dag.of_towers(IMAGE_ROWS, TEXT_ROWS)(SimpleNamespace(towers="trained-2"))
+    assert {str(Path(path).parent) for path in features} == {"results/features/scenes/trained-2"}
+    assert len(features) == len(dag.groups) + len(dag.caption_parts)
 
 
 def test_towers_of_seeds_differ_in_their_seed_and_learn_from_other_scenes() -> None:
@@ -179,7 +183,8 @@ def test_towers_of_seeds_differ_in_their_seed_and_learn_from_other_scenes() -> N
 
 def test_no_pair_of_towers_is_compared_by_default(folder: str) -> None:
     for dag in (Dag({}, "x"), replicates(), replicates(2, 3, studies=["audit"])):
-        assert dag.compared_towers() == dag.of_replicates("purity") == []
+        assert not [path for path in dag.results() if path.endswith("/towers.json")]
+        assert dag.measured(PURITY, towers=dag.models.replicates) == []
 
 
 def test_towers_that_cannot_be_compared_are_refused(tmp_path: Path) -> None:

@@ -29,12 +29,14 @@ def run(settings: Settings, *, toy: Path) -> None:
 '''
 FILES = {
     "steps/measure_toy.py": STEP,
-    "dag.py": "TOY = 'results/toy/toy.json'\ndef results(dag):\n    return [TOY]\n",
+    "paths.py": "TOY = 'results/toy/toy.json'\n",
+    "dag.py": "from mispair.toy.paths import TOY\ndef results(dag):\n    return [TOY]\n",
     "report/study.py": """from mispair.report.studies import Figure, ReportedStudy, columns
+from mispair.toy.paths import TOY
 
 STUDY = ReportedStudy(
     key="toy", title="Toy: how high it is", about="A toy is measured.", sections=("Heights",),
-    tables={"toys": columns("metric* seed | value")}, results={"results/toy/*.json": "toy"},
+    tables={"toys": columns("metric* seed | value")}, results={TOY: "toy"},
     figures=(Figure("toy_heights", "Heights", "Each toy is a point.", section="Heights"),),
 )
 """,
@@ -85,7 +87,7 @@ def printed(tables, confidence):
 PAGES = Pages(claims=(claims.HIGH,), questions=claims.QUESTIONS, tables=printed)
 """,
 }
-RULES = """from mispair.toy.dag import TOY
+RULES = """from mispair.toy.paths import TOY
 
 
 rule measure_toy:

@@ -11,21 +11,26 @@ import os
 import shlex
 import sys
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from functools import cached_property
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from mispair import config as configuration
+from mispair.audit import paths as audit
 from mispair.audit import seen_pairs
 from mispair.audit.seen_pairs import OWN_SHARDS_AT_START, SHIPPED_SEED
 from mispair.config_paths import COMMAND_LINE, Layers
 from mispair.core import run_record
 from mispair.core.files import UserError
+from mispair.core.paths import every, fill, of_job
 from mispair.core.provenance import PACKAGE, code_version, stamp, stamp_of_many, step_module_name
 from mispair.core.settings import NONE, Settings, command_line, option
 from mispair.core.words import count
+from mispair.evaluation import paths as evaluation
 from mispair.evaluation.dag import Evaluation, generated_files, is_name, set_sources
+from mispair.pairs import paths as pairs
 from mispair.pairs.captions.user_files import all_keys, first_keys, refuse_keys, table_files
 from mispair.pairs.corruption.scheme import Scheme, schemes
 from mispair.pairs.index.faults import ImageLimits
@@ -36,12 +41,16 @@ from mispair.pairs.sources.source import Source, keep_listings, named_of
 from mispair.pretraining.dag import Pretraining
 from mispair.repair import dag as repair
 from mispair.repair.from_scratch import trains_towers
+from mispair.repair.paths import RECAPTION_TEXTS
+from mispair.report import paths as reports
 from mispair.report import studies
 from mispair.review import dag as review
 from mispair.simulation.conditions import conditions
 from mispair.simulation.dag import FIGURE_1, SimulationJob, jobs
+from mispair.simulation.paths import SIMULATION
 from mispair.stepsize.dag import Stepsize
 from mispair.sufficiency.dag import PUBLISHED, STEPS_WITH_DEVICE, Sufficiency
+from mispair.towers import paths as towers
 from mispair.towers.arms import (
     CONVERGED,
     PRETRAINED,
@@ -49,28 +58,19 @@ from mispair.towers.arms import (
     UNTOUCHED,
     WEIGHTED,
     Arm,
-    corruption,
 )
 from mispair.towers.checkpoints.model_spec import open_clip_names
-from mispair.towers.dag import SHIPPED, TRAINED_TOWERS, Models
+from mispair.towers.dag import SHIPPED, Models
 from mispair.towers.pretraining.pretraining import DEFINITIONS
 from mispair.towers.pretraining.pretraining_settings import (
     refuse_too_few_pairs,
     refuse_too_few_shards,
 )
 
-SCENES = "results/scenes/shards"
-SCENES_OF_TOWERS = "results/scenes/shards-of-towers"
-"""Scenes of another seed, on which towers are trained that are compared."""
-PACKED = "results/pairs/{corpus}/packed"
-"""Shards into which pairs of other sources are packed."""
-COMPARED = "checkpoints"
-"""Replaces the corpus in paths of models that are compared as they are."""
 SHOWN_GROUPS = 4
 """Largest number of groups of shards from which the gallery of neurons takes pictures."""
 GROUPS_PER_PART = 8
 """Approximate groups of shards per part of captions: texts are encoded faster than images."""
-SIMULATION = "results/simulation/{condition}/cs~{probabilities}/trials~{first}-{last}.json"
 
 
 def use_this_python() -> None:
@@ -290,7 +290,7 @@ class Dag:
     @property
     def generated_shards(self) -> list[str]:
         """The shards that make_scenes writes."""
-        return [f"{SCENES}/{name}.tar" for name in self.generated_shard_names]
+        return [f"{pairs.SCENES}/{name}.tar" for name in self.generated_shard_names]
 
     @property
     def generated_shard_names(self) -> list[str]:
@@ -306,7 +306,7 @@ class Dag:
             if not self.source.shards:
                 self._parts = self.source.divided(self.config.pack_pairs.pairs_per_shard)
                 return {
-                    f"{number:04d}": [f"{PACKED.format(corpus=self.corpus)}/{number:04d}.tar"]
+                    f"{number:04d}": [fill(pairs.PACKED, corpus=self.corpus, group=f"{number:04d}")]
                     for number in range(len(self._parts))
                 }
             shards = [*map(str, self.source.shards)]
@@ -358,7 +358,7 @@ class Dag:
     def replaced_report(self) -> str:
         """Return a warning if `reports` holds the report of other data, models or studies."""
         try:
-            former = json.loads(Path("reports/run.json").read_text(encoding="utf-8"))
+            former = json.loads(Path(reports.RUN).read_text(encoding="utf-8"))
         except (OSError, ValueError):
             return ""
         content = self.config.model_dump(mode="json")
@@ -644,26 +644,17 @@ class Dag:
 
     def weights(self, wildcards: Any) -> list[str]:
         """Return the weights of the pairs that an arm is trained on, if it has any."""
-        if wildcards.start != WEIGHTED:
-            return []
-        pattern = "results/audit/{corpus}/{towers}/weights/{scheme}~{rate}.safetensors"
-        return [pattern.format(**dict(wildcards.items()))]
+        return of_job(wildcards, audit.WEIGHTS) if wildcards.start == WEIGHTED else []
 
     def corpus_of_draws(self, wildcards: Any) -> list[str]:
         """Return the corpus if the fine-tuning draws captions at each step."""
-        if self.config.finetune_projection.draw_captions == "once":
-            return []
-        return [f"results/pairs/{wildcards.corpus}/corpus.parquet"]
+        draws = self.config.finetune_projection.draw_captions != "once"
+        return of_job(wildcards, pairs.CORPUS) if draws else []
 
     @property
     def draws(self) -> int:
         """Draws of swaps in a pairing: one for each seed of the fine-tuning."""
         return int(self.config.finetune_projection.seeds)
-
-    @property
-    def corruptions(self) -> list[str]:
-        """Every scheme at every rate, by its name in paths of results."""
-        return [corruption(scheme, rate) for scheme, rate in self._schemes_and_rates]
 
     @property
     def _schemes_and_rates(self) -> list[tuple[str, float]]:
@@ -687,24 +678,38 @@ class Dag:
         ends = {Arm(start, first, rate) for start in starts for rate in (min(rates), max(rates))}
         return [arm for arm in self.arms if arm == Arm(UNTOUCHED) or arm in ends]
 
-    def index(self, kind: str = "parquet") -> list[str]:
-        """Return the index of every group, or its rejected pairs (``rejected.parquet``)."""
-        return [f"results/pairs/{self.corpus}/index/{group}.{kind}" for group in self.groups]
+    @cached_property
+    def _tables(self) -> dict[str, Iterable[Any]]:
+        """The values of the wildcards of paths in this configuration, for `every`.
 
-    def features(self, kind: str, towers: str | None = None) -> list[str]:
-        """Return the feature files (``safetensors``) or their rows (``parquet``) of every group."""
-        folder = f"results/features/{self.corpus}/{towers or self.towers}"
-        groups = self.groups if self.encodes else ()
-        return [f"{folder}/{group}.{kind}" for group in groups]
+        There are no towers if no study encodes the corpus.
+        """
+        return {
+            "corpus": [self.corpus],
+            "towers": [self.towers] if self.encodes else [],
+            "group": self.groups,
+            "texts": self.caption_parts,
+            "arm": self.arms,
+            "scheme rate": [(scheme, f"{rate:g}") for scheme, rate in self._schemes_and_rates],
+            "study": self.config.studies,
+        }
+
+    def every(self, template: str, **chosen: Iterable[Any]) -> list[str]:
+        """Return the paths of a template for every group, part of the captions, arm and so on.
+
+        `chosen` are other values of a wildcard than those of the configuration.
+        """
+        return every(template, self._tables | chosen)
+
+    def of_towers(self, *templates: str) -> Callable[[Any], list[str]]:
+        """Return a function that returns all paths of templates for the towers of a job."""
+        return lambda wildcards: [
+            path for each in templates for path in self.every(each, towers=[wildcards.towers])
+        ]
 
     def captions(self) -> list[str]:
         """Return the user's captions as read_captions writes them, if there are any."""
-        given = self.config.captions is not None
-        return [f"results/pairs/{self.corpus}/captions.parquet"] if given else []
-
-    def gathered(self, name: str) -> list[str]:
-        """Return a file of gather_index, when its study runs."""
-        return [f"results/pairs/{self.corpus}/{name}"] if self.runs("image_text") else []
+        return self.every(pairs.CAPTION_TABLE) if self.config.captions is not None else []
 
     @property
     def caption_parts(self) -> list[str]:
@@ -713,51 +718,27 @@ class Dag:
 
     def texts(self, wildcards: Any) -> str:
         """Return the captions of a part of the corpus, or those that a scheme wrote."""
-        folder, texts = f"results/pairs/{wildcards.corpus}", wildcards.texts
+        corpus, texts = wildcards.corpus, wildcards.texts
         if texts.startswith("captions-"):
-            return f"{folder}/{texts}.parquet"
+            return fill(pairs.CAPTIONS, corpus=corpus, texts=texts)
         if texts == "recaptions":
             # Other towers, which only score, encode the captions that are scored.
-            folder = repair.FOLDER.format(corpus=wildcards.corpus, towers=self.towers)
-            return f"{folder}/recaption_texts.parquet"
+            return fill(RECAPTION_TEXTS, corpus=corpus, towers=self.towers)
         if texts.startswith("second~"):
-            return repair.texts_again(texts, corpus=wildcards.corpus, towers=wildcards.towers)
-        return f"{folder}/pairing/{texts}.captions.parquet"
+            return repair.texts_again(texts, corpus=corpus, towers=wildcards.towers)
+        scheme, rate = texts.split("~")
+        return fill(pairs.WRITTEN, corpus=corpus, scheme=scheme, rate=rate)
 
-    def caption_features(self, kind: str, towers: str | None = None) -> list[str]:
-        """Return the features of the captions of the corpus, or their rows."""
-        folder = f"results/features/{self.corpus}/{towers or self.towers}"
-        parts = self.caption_parts if self.encodes else []
-        return [f"{folder}/{part}.{kind}" for part in parts]
-
-    def records(self) -> list[str]:
-        """Return the record of every encoding of images, and of captions of the corpus."""
-        if not self.runs("image_text"):
-            return []
-        of = {"encode_features": [*self.groups], "encode_captions": self.caption_parts}
-        return [
-            f"logs/{step}/{self.corpus}/{self.towers}/{name}.json"
-            for step, names in of.items()
-            for name in names
-        ]
-
-    def pairings(self, kind: str = "parquet") -> list[str]:
-        """Return the pairing of every scheme and rate."""
-        if not self.runs("image_text"):
-            return []
-        return [f"results/pairs/{self.corpus}/pairing/{name}.{kind}" for name in self.corruptions]
-
-    def compared_features(self, kind: str) -> list[str]:
+    def compared_features(self, template: str) -> list[str]:
         """Return the features by which captions are compared, if they are not by their words."""
         features = self.config.find_similar_captions.measure == "features"
-        return self.caption_features(kind) if features else []
+        return self.every(template) if features else []
 
     def similar_captions(self, wildcards: Any) -> list[str]:
         """Return the captions most similar to each, for the scheme that needs them."""
         scheme = _scheme(wildcards)
-        if scheme is None or "similar" not in scheme.reads:
-            return []
-        return [f"results/pairs/{wildcards.corpus}/similar.parquet"]
+        needed = scheme is not None and "similar" in scheme.reads
+        return of_job(wildcards, pairs.SIMILAR) if needed else []
 
     def truth(self, wildcards: Any) -> list[str]:
         """Return the known features of the pictures, which schemes name and are measured by."""
@@ -765,76 +746,44 @@ class Dag:
         named = scheme is not None and "truth" in scheme.reads
         return self._beside(self._shards, ".parquet") if self._is_generated or named else []
 
-    def written(self, kind: str) -> Callable[[Any], list[str]]:
+    @staticmethod
+    def written(template: str) -> Callable[[Any], list[str]]:
         """Return a function that names the features of the captions that a scheme wrote."""
 
         def files(wildcards: Any) -> list[str]:
             scheme = _scheme(wildcards)
-            if scheme is None or not scheme.writes:
-                return []
-            pattern = "results/features/{corpus}/{towers}/{scheme}~{rate}"
-            return [f"{pattern.format(**dict(wildcards.items()))}.{kind}"]
+            return of_job(wildcards, template) if scheme is not None and scheme.writes else []
 
         return files
 
-    def measured(self, what: str, towers: str | None = None) -> list[str]:
-        """Return the metrics (``purity``, ``zeroshot``, ...) of every arm that has them."""
+    def measured(self, template: str, **chosen: Iterable[Any]) -> list[str]:
+        """Return the metrics (``evaluation.PURITY``, ...) of every arm that has them."""
         arms = {
-            "pruning": lambda: self.arms_from("prune_neurons"),
-            "probe": lambda: self.arms_from("fit_linear_probe") if self._has_probes else [],
-            "semantics": lambda: self._ends(PRETRAINED) if self._is_generated else [],
-            "basis": lambda: self._ends(PRETRAINED, "reinitialised"),
-        }.get(what, lambda: self.arms)()
-        return [self._of_arm(arm, f"{what}.json", towers) for arm in arms]
-
-    def of_replicates(self, what: str) -> list[str]:
-        """Return the metrics of every arm of each pair of towers that is compared."""
-        return [path for name in self.models.replicates for path in self.measured(what, name)]
-
-    def compared_towers(self) -> list[str]:
-        """Return the comparison of pairs of towers, if there are several."""
-        return [f"results/arms/{self.corpus}/towers.json"] if self.models.replicates else []
-
-    def answers(self) -> list[str]:
-        """Return the answers of every arm, when their study runs."""
-        return [self._of_arm(arm, "answers.safetensors") for arm in self.arms]
-
-    def compared(self) -> list[str]:
-        """Return the differences between arms, when their study runs."""
-        folder = f"results/arms/{self.corpus}/{self.towers}"
-        return [f"{folder}/comparison.json"] if self.runs("image_text") else []
-
-    def _of_arm(self, arm: Arm, file: str, towers: str | None = None) -> str:
-        return f"results/arms/{self.corpus}/{towers or self.towers}/{arm}/{file}"
+            evaluation.PRUNING: lambda: self.arms_from("prune_neurons"),
+            evaluation.PROBE: lambda: (
+                self.arms_from("fit_linear_probe") if self._has_probes else []
+            ),
+            evaluation.SEMANTICS: lambda: self._ends(PRETRAINED) if self._is_generated else [],
+            evaluation.BASIS: lambda: self._ends(PRETRAINED, "reinitialised"),
+        }.get(template, lambda: self.arms)()
+        return self.every(template, arm=arms, **chosen)
 
     @property
     def _has_probes(self) -> bool:
         return bool(self.evaluation.images(self.towers, "train"))
 
-    def checkpoints(self, file: str = "zeroshot.json") -> list[str]:
-        """Return the zero-shot metrics, or another result, of every model compared as it is."""
-        return [
-            f"results/arms/{COMPARED}/{name}/{UNTOUCHED}/{file}" for name in self.models.compared
-        ]
-
-    def exported(self) -> list[str]:
-        """Return the record of every pruned model that is written."""
-        return [f"logs/export_pruned/{name}.json" for name in self._pruned_names]
-
-    def pruned(self) -> list[str]:
-        """Return the folder of every pruned model that is written."""
-        return [f"results/pruned/{name}" for name in self._pruned_names]
-
-    @property
-    def _pruned_names(self) -> list[str]:
+    def pruned(self, template: str = evaluation.PRUNED) -> list[str]:
+        """Return the folder, or the record, of every pruned model that is written."""
         settings = self.config.export_pruned
-        return [
-            f"{self.corpus}/{self.towers}/{arm}/{strategy}~{ranking}~{k}"
+        models = [
+            (arm, strategy, ranking, k)
             for arm in self.arms_from("export_pruned")
             for strategy in settings.strategies
             for ranking in (["none"] if strategy == "random" else settings.rankings)
             for k in self._exported_ks
         ]
+        tables = {"corpus": [self.corpus], "towers": [self.towers]}
+        return every(template, tables | {"arm strategy ranking k": models})
 
     @property
     def _exported_ks(self) -> list[int]:
@@ -857,22 +806,12 @@ class Dag:
                     f"{self.towers}; allowed are 1 to {self._neurons}."
                 )
 
-    def untouched_projection(self) -> list[str]:
-        """Return the projections that the gallery shows, when its study runs."""
-        is_needed = self.runs("image_text")
-        return [self._of_arm(Arm(UNTOUCHED), "projection.safetensors")] if is_needed else []
-
-    def all_features(self, kind: str, towers: str | None = None) -> list[str]:
-        """Return the features of all images and captions of the corpus, or their rows."""
-        return self.features(kind, towers) + self.caption_features(kind, towers)
-
     def covariance(self, wildcards: Any) -> list[str]:
         """Return the covariance of the features of the corpus, if the model encodes it."""
         measures = self.runs("image_text") or self.runs("repair")
         if wildcards.corpus != self.corpus or not measures:
             return []
-        folder = f"results/features/{wildcards.corpus}/{wildcards.towers}"
-        return [f"{folder}/covariance/features.safetensors"]
+        return of_job(wildcards, towers.COVARIANCE)
 
     def truth_of_all(self) -> list[str]:
         """Return the known features of the pictures of the generated corpus."""
@@ -884,7 +823,8 @@ class Dag:
 
     def _jobs_of_the_simulation(self) -> dict[str, SimulationJob]:
         return {
-            SIMULATION.format(
+            fill(
+                SIMULATION,
                 condition=job.condition,
                 probabilities="+".join(f"{p:g}" for p in job.spurious_probabilities),
                 first=job.trials[0],
@@ -903,7 +843,7 @@ class Dag:
 
         From the wildcards alone: Snakemake compares no params that are derived from the output.
         """
-        job = self._simulations.get(SIMULATION.format(**dict(wildcards.items())))
+        job = self._simulations.get(fill(SIMULATION, **dict(wildcards.items())))
         return " ".join(job.arms if job else FIGURE_1)
 
     @staticmethod
@@ -926,7 +866,8 @@ class Dag:
         measured = [path for path in self.results() if path.startswith("results/")]
         kept = [path for path in measured if studies.is_measurement(path)]
         exported = [*self.pruned(), *self.repair.exports()]
-        return [*kept, *self.gathered("statistics.json"), *exported]
+        statistics = self.every(pairs.STATISTICS) if self.runs("image_text") else []
+        return [*kept, *statistics, *exported]
 
     # Report ---------------------------------------------------------------------------------
 
@@ -941,11 +882,7 @@ class Dag:
     def tables(self) -> list[str]:
         """Return the tidy tables of the report."""
         names = [*(f"{name}.csv" for name in studies.tables()), "metrics.parquet", "metrics.csv"]
-        return [f"reports/tables/{name}" for name in names]
-
-    def figures(self) -> list[str]:
-        """Return the folders of the figures of the studies that run."""
-        return [f"reports/figures/{study}" for study in self.config.studies]
+        return [f"{reports.TABLES}/{name}" for name in names]
 
     @staticmethod
     def code_of(first: str, *others: str) -> list[str]:
@@ -988,20 +925,13 @@ class Dag:
         if not self.runs("image_text"):
             return []
         arms = [arm for arm in self.arms if arm.start != UNTOUCHED]
-        tuned = [self._of_arm(arm, "projection.safetensors") for arm in arms]
-        towers = TRAINED_TOWERS if self._trains_towers else []
-        return [*tuned, *(path for path in towers if path.endswith("training.json"))]
-
-    @staticmethod
-    def exports() -> list[str]:
-        """Return the folders for other tools."""
-        return ["reports/clip_benchmark", "reports/tensorboard"]
+        record = [towers.TRAINING_RECORD] if self._trains_towers else []
+        return [*self.every(towers.PROJECTION, arm=arms), *record]
 
     def pieces(self) -> list[str]:
         """Return the contact sheet and the galleries, if their studies run."""
-        names = ["contact_sheet", "neurons"] if self.runs("image_text") else []
-        names += ["suspects"] if self.runs("audit") else []
-        return [f"reports/figures/{name}.html" for name in names]
+        galleries = [pairs.CONTACT_SHEET, evaluation.NEURONS] if self.runs("image_text") else []
+        return galleries + ([audit.SUSPECTS] if self.runs("audit") else [])
 
     @staticmethod
     def category(wildcards: Any) -> str:

@@ -1,31 +1,23 @@
 # The audit: how many captions are wrong, and which; tried with known shares on the same corpus.
-from mispair.audit.dag import (
-    AUDIT,
-    corpus as audited_corpus,
-    files as audit_files,
-    shown,
-    similar,
-    texts,
-    weighing,
-)
+from mispair.audit.dag import corpus as audited_corpus, files as audit_files, similar, weighing
 
 
 rule audit_pairs:
     input:
         corpus=alone(audited_corpus(dag)),
-        captions=texts(dag),
-        features="results/features/{corpus}/{towers}/safetensors.sha256",
-        rows="results/features/{corpus}/{towers}/parquet.sha256",
-        projection="results/arms/{corpus}/{towers}/untouched/projection.safetensors",
+        captions=dag.every(pairs.CAPTIONS),
+        features=towers.FEATURES_LIST,
+        rows=towers.ROWS_LIST,
+        projection=towers.UNTOUCHED_PROJECTION,
         similar=similar(dag),
         trusted=steady(dag.user_file("trusted")),
-        excluded="results/pairs/{corpus}/excluded.parquet",
-        rejected="results/pairs/{corpus}/index/rejected.parquet.sha256",
+        excluded=pairs.EXCLUDED,
+        rejected=pairs.REJECTED_LIST,
         training=steady(dag.training_record()),
         shards=steady(dag.shards_to_compare()),
     output:
-        audit=f"{AUDIT}/audit.parquet",
-        rates=f"{AUDIT}/audit.json",
+        audit=audit.AUDIT,
+        rates=audit.RATES,
     log:
         "logs/audit_pairs/{corpus}/{towers}.log",
     benchmark:
@@ -51,17 +43,17 @@ rule audit_pairs:
 
 rule calibrate_audit:
     input:
-        corpus="results/pairs/{corpus}/corpus.parquet",
-        captions=texts(dag),
-        features="results/features/{corpus}/{towers}/safetensors.sha256",
-        rows="results/features/{corpus}/{towers}/parquet.sha256",
-        projection="results/arms/{corpus}/{towers}/untouched/projection.safetensors",
-        similar="results/pairs/{corpus}/similar.parquet",
+        corpus=pairs.CORPUS,
+        captions=dag.every(pairs.CAPTIONS),
+        features=towers.FEATURES_LIST,
+        rows=towers.ROWS_LIST,
+        projection=towers.UNTOUCHED_PROJECTION,
+        similar=pairs.SIMILAR,
         truth=steady(dag.truth_of_all()),
         training=steady(dag.training_record()),
         shards=steady(dag.shards_to_compare()),
     output:
-        calibration=f"{AUDIT}/calibration.json",
+        calibration=audit.CALIBRATION,
     log:
         "logs/calibrate_audit/{corpus}/{towers}.log",
     benchmark:
@@ -85,14 +77,14 @@ rule calibrate_audit:
 
 rule select_pairs:
     input:
-        audit=f"{AUDIT}/audit.parquet",
-        rates=f"{AUDIT}/audit.json",
-        captions=texts(dag),
-        index="results/pairs/{corpus}/index/parquet.sha256",
+        audit=audit.AUDIT,
+        rates=audit.RATES,
+        captions=dag.every(pairs.CAPTIONS),
+        index=pairs.INDEX_LIST,
         groups=steady(dag.user_file("groups")),
     output:
-        lists=directory(f"{AUDIT}/lists"),
-        selection=f"{AUDIT}/selection.json",
+        lists=directory(audit.LISTS),
+        selection=audit.SELECTION,
     log:
         "logs/select_pairs/{corpus}/{towers}.log",
     benchmark:
@@ -114,13 +106,13 @@ rule select_pairs:
 
 rule draw_suspects:
     input:
-        audit=shown(dag),
-        captions=texts(dag),
-        index=dag.index(),
+        audit=dag.every(audit.AUDIT),
+        captions=dag.every(pairs.CAPTIONS),
+        index=dag.every(pairs.INDEX),
         shards=steady(dag.shards_of_first(len(dag.groups))),
         template=dated(dag.report_files("report/templates/suspects.html.j2")),
     output:
-        suspects="reports/figures/suspects.html",
+        suspects=audit.SUSPECTS,
     log:
         "logs/draw_suspects.log",
     benchmark:
@@ -141,19 +133,19 @@ rule draw_suspects:
 
 rule weigh_pairs:
     input:
-        pairing="results/pairs/{corpus}/pairing/{scheme}~{rate}.parquet",
-        features="results/features/{corpus}/{towers}/safetensors.sha256",
-        rows="results/features/{corpus}/{towers}/parquet.sha256",
-        written_features=dag.written("safetensors"),
-        written_rows=dag.written("parquet"),
-        untouched="results/arms/{corpus}/{towers}/untouched/projection.safetensors",
+        pairing=pairs.PAIRING,
+        features=towers.FEATURES_LIST,
+        rows=towers.ROWS_LIST,
+        written_features=dag.written(towers.WRITTEN_FEATURES),
+        written_rows=dag.written(towers.WRITTEN_ROWS),
+        untouched=towers.UNTOUCHED_PROJECTION,
         trusted=steady(dag.user_file("trusted")),
-        excluded="results/pairs/{corpus}/excluded.parquet",
-        rejected="results/pairs/{corpus}/index/rejected.parquet.sha256",
+        excluded=pairs.EXCLUDED,
+        rejected=pairs.REJECTED_LIST,
         training=steady(dag.training_record()),
         shards=steady(dag.shards_to_compare()),
     output:
-        weights=f"{AUDIT}/weights/{{scheme}}~{{rate}}.safetensors",
+        weights=audit.WEIGHTS,
     log:
         "logs/weigh_pairs/{corpus}/{towers}/{scheme}~{rate}.log",
     benchmark:

@@ -14,16 +14,31 @@ from snakemake.logging import logger
 
 from mispair.towers.arms import REPAIR, STARTS, WEIGHTED
 from mispair.config import locate
-from mispair.dag import SCENES_OF_TOWERS, SHOWN_GROUPS, Dag, use_this_python
-from mispair.evaluation.dag import FEATURES, making
+from mispair.dag import SHOWN_GROUPS, Dag, use_this_python
+from mispair.evaluation.dag import making
 from mispair.input_checks import refuse_missing_programs, refuse_unusable, warn_of_missing_programs
-from mispair.towers.dag import CONVERTED_TOWERS, TOWERS_OF_SEED, TRAINED_TOWERS
 from mispair.core.copied import restore_times
 from mispair.core.files import UserError, refuse_full_or_read_only
+from mispair.core.paths import every, fill, of_job
 from mispair.core.provenance import MADE, code_version
 from mispair.planning import user_files
 from mispair.repair.captioners.functions import look_beside
 from mispair.report.studies import NAMES as STUDIES
+
+# The templates of all paths of results, by package.
+from mispair.audit import paths as audit
+from mispair.evaluation import paths as evaluation
+from mispair.image_text import paths as image_text
+from mispair.laclip import paths as laclip
+from mispair.pairs import paths as pairs
+from mispair.pretraining import paths as pretraining
+from mispair.repair import paths as repair
+from mispair.report import paths as reports
+from mispair.review import paths as review
+from mispair.simulation import paths as simulation
+from mispair.stepsize import paths as stepsize
+from mispair.sufficiency import paths as sufficiency
+from mispair.towers import paths as towers
 
 use_this_python()
 

@@ -5,11 +5,13 @@
 use rule make_scenes as make_scenes_of_towers with:
     output:
         shards=expand(
-            f"{SCENES_OF_TOWERS}/{{name}}.{{kind}}",
+            f"{pairs.SCENES_OF_TOWERS}/{{name}}.{{kind}}",
             name=dag.generated_shard_names,
             kind=["tar", "parquet"],
         ),
-        statistics=expand(f"{SCENES_OF_TOWERS}/{{name}}_stats.json", name=dag.generated_shard_names),
+        statistics=expand(
+            f"{pairs.SCENES_OF_TOWERS}/{{name}}_stats.json", name=dag.generated_shard_names
+        ),
     log:
         "logs/make_scenes_of_towers.log",
     benchmark:
@@ -22,11 +24,11 @@ use rule make_scenes as make_scenes_of_towers with:
 
 use rule pretrain_towers as pretrain_towers_of_seed with:
     input:
-        shards=expand(f"{SCENES_OF_TOWERS}/{{name}}.tar", name=dag.generated_shard_names),
+        shards=expand(f"{pairs.SCENES_OF_TOWERS}/{{name}}.tar", name=dag.generated_shard_names),
         definition=steady(dag.tower_definition),
         start=steady(dag.models.start),
     output:
-        towers=TOWERS_OF_SEED,
+        towers=towers.TOWERS_OF_SEED,
     log:
         "logs/pretrain_towers_of_seed/{seed}.log",
     benchmark:
@@ -42,11 +44,11 @@ use rule pretrain_towers as pretrain_towers_of_seed with:
 
 rule compare_towers:
     input:
-        purity=dag.of_replicates("purity"),
-        zeroshot=dag.of_replicates("zeroshot"),
-        semantics=dag.of_replicates("semantics"),
+        purity=dag.measured(evaluation.PURITY, towers=dag.models.replicates),
+        zeroshot=dag.measured(evaluation.ZEROSHOT, towers=dag.models.replicates),
+        semantics=dag.measured(evaluation.SEMANTICS, towers=dag.models.replicates),
     output:
-        comparison="results/arms/{corpus}/towers.json",
+        comparison=image_text.COMPARED_TOWERS,
     log:
         "logs/compare_towers/{corpus}.log",
     benchmark:

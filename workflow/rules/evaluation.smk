@@ -6,14 +6,14 @@
 # Logs and benchmarks of a rule with several steps are in a folder with the names of all.
 rule measure_arm:
     input:
-        projection="results/arms/{corpus}/{towers}/{arm}/projection.safetensors",
+        projection=towers.PROJECTION,
         covariance=dag.covariance,
         images=dag.test_images,
         prompts=dag.prompts,
     output:
-        purity="results/arms/{corpus}/{towers}/{arm}/purity.json",
-        zeroshot="results/arms/{corpus}/{towers}/{arm}/zeroshot.json",
-        answers="results/arms/{corpus}/{towers}/{arm}/answers.safetensors",
+        purity=evaluation.PURITY,
+        zeroshot=evaluation.ZEROSHOT,
+        answers=evaluation.ANSWERS,
     log:
         "logs/evaluate_zeroshot+measure_purity/{corpus}/{towers}/{arm}.log",
     benchmark:
@@ -37,13 +37,13 @@ rule measure_arm:
 
 rule measure_semantics:
     input:
-        projection="results/arms/{corpus}/{towers}/{arm}/projection.safetensors",
-        index=dag.index(),
-        features=lambda wildcards: dag.all_features("safetensors", wildcards.towers),
-        rows=lambda wildcards: dag.all_features("parquet", wildcards.towers),
+        projection=towers.PROJECTION,
+        index=dag.every(pairs.INDEX),
+        features=dag.of_towers(towers.IMAGE_FEATURES, towers.TEXT_FEATURES),
+        rows=dag.of_towers(towers.IMAGE_ROWS, towers.TEXT_ROWS),
         truth=steady(dag.truth_of_all()),
     output:
-        semantics="results/arms/{corpus}/{towers}/{arm}/semantics.json",
+        semantics=evaluation.SEMANTICS,
     log:
         "logs/measure_semantics/{corpus}/{towers}/{arm}.log",
     benchmark:
@@ -63,11 +63,11 @@ rule measure_semantics:
 
 rule prune_neurons:
     input:
-        projection="results/arms/{corpus}/{towers}/{arm}/projection.safetensors",
+        projection=towers.PROJECTION,
         images=dag.test_images,
         prompts=dag.prompts,
     output:
-        pruning="results/arms/{corpus}/{towers}/{arm}/pruning.json",
+        pruning=evaluation.PRUNING,
     log:
         "logs/prune_neurons/{corpus}/{towers}/{arm}.log",
     benchmark:
@@ -88,13 +88,13 @@ rule prune_neurons:
 rule export_pruned:
     input:
         towers=steady(dag.tower_files),
-        projection="results/arms/{corpus}/{towers}/{arm}/projection.safetensors",
+        projection=towers.PROJECTION,
         images=dag.test_images,
         prompts=dag.prompts,
     output:
-        pruned=directory("results/pruned/{corpus}/{towers}/{arm}/{strategy}~{ranking}~{k}"),
+        pruned=directory(evaluation.PRUNED),
         # Sizes, scores and times differ from run to run, so they are no results.
-        record="logs/export_pruned/{corpus}/{towers}/{arm}/{strategy}~{ranking}~{k}.json",
+        record=evaluation.PRUNED_RECORD,
     log:
         "logs/export_pruned/{corpus}/{towers}/{arm}/{strategy}~{ranking}~{k}.log",
     benchmark:
@@ -116,16 +116,16 @@ rule export_pruned:
 
 rule identify_basis:
     input:
-        projection="results/arms/{corpus}/{towers}/{arm}/projection.safetensors",
-        index=dag.index()[:SHOWN_GROUPS],
-        features=dag.features("safetensors")[:SHOWN_GROUPS],
-        rows=dag.features("parquet")[:SHOWN_GROUPS],
-        caption_features=dag.caption_features("safetensors"),
-        caption_rows=dag.caption_features("parquet"),
-        corpus=dag.gathered("corpus.parquet"),
+        projection=towers.PROJECTION,
+        index=dag.every(pairs.INDEX)[:SHOWN_GROUPS],
+        features=dag.every(towers.IMAGE_FEATURES)[:SHOWN_GROUPS],
+        rows=dag.every(towers.IMAGE_ROWS)[:SHOWN_GROUPS],
+        caption_features=dag.every(towers.TEXT_FEATURES),
+        caption_rows=dag.every(towers.TEXT_ROWS),
+        corpus=dag.every(pairs.CORPUS),
         truth=steady(dag.truth_of_all()),
     output:
-        basis="results/arms/{corpus}/{towers}/{arm}/basis.json",
+        basis=evaluation.BASIS,
     log:
         "logs/identify_basis/{corpus}/{towers}/{arm}.log",
     benchmark:
@@ -151,7 +151,7 @@ rule encode_evaluation:
         evaluation_set=steady(dag.evaluation.images_of),
         towers=steady(dag.tower_files),
     output:
-        FEATURES.replace("{file}", "{split}"),
+        evaluation.SET_FEATURES,
     log:
         "logs/encode_evaluation/{towers}/{evaluation_set}/{split}.log",
     benchmark:
@@ -191,7 +191,7 @@ rule encode_prompts:
         protocol=steady(dag.evaluation.protocol_files),
         towers=steady(dag.tower_files),
     output:
-        FEATURES.replace("{file}", "prompts~{protocol}"),
+        evaluation.PROMPTS,
     log:
         "logs/encode_prompts/{towers}/{evaluation_set}/{protocol}.log",
     benchmark:
@@ -226,11 +226,11 @@ use rule encode_prompts as encode_generated_prompts with:
 
 rule fit_linear_probe:
     input:
-        projection="results/arms/{corpus}/{towers}/{arm}/projection.safetensors",
+        projection=towers.PROJECTION,
         train=lambda wildcards: dag.evaluation.images(wildcards.towers, "train"),
         images=dag.test_images,
     output:
-        probe="results/arms/{corpus}/{towers}/{arm}/probe.json",
+        probe=evaluation.PROBE,
     log:
         "logs/fit_linear_probe/{corpus}/{towers}/{arm}.log",
     benchmark:
@@ -249,9 +249,9 @@ rule fit_linear_probe:
 
 rule compare_arms:
     input:
-        answers=dag.answers(),
+        answers=dag.every(evaluation.ANSWERS),
     output:
-        comparison="results/arms/{corpus}/{towers}/comparison.json",
+        comparison=image_text.COMPARISON,
     log:
         "logs/compare_arms/{corpus}/{towers}.log",
     benchmark:
@@ -270,17 +270,17 @@ rule compare_arms:
 
 rule draw_neurons:
     input:
-        projection=dag.untouched_projection(),
-        index=dag.index()[:SHOWN_GROUPS],
+        projection=dag.every(towers.UNTOUCHED_PROJECTION),
+        index=dag.every(pairs.INDEX)[:SHOWN_GROUPS],
         shards=steady(dag.shards_of_first(SHOWN_GROUPS)),
-        features=dag.features("safetensors")[:SHOWN_GROUPS],
-        rows=dag.features("parquet")[:SHOWN_GROUPS],
-        caption_features=dag.caption_features("safetensors"),
-        caption_rows=dag.caption_features("parquet"),
-        corpus=dag.gathered("corpus.parquet"),
+        features=dag.every(towers.IMAGE_FEATURES)[:SHOWN_GROUPS],
+        rows=dag.every(towers.IMAGE_ROWS)[:SHOWN_GROUPS],
+        caption_features=dag.every(towers.TEXT_FEATURES),
+        caption_rows=dag.every(towers.TEXT_ROWS),
+        corpus=dag.every(pairs.CORPUS),
         template=dated(dag.report_files("report/templates/neurons.html.j2")),
     output:
-        gallery="reports/figures/neurons.html",
+        gallery=evaluation.NEURONS,
     log:
         "logs/draw_neurons.log",
     benchmark:

@@ -4,9 +4,9 @@
 rule laclip:
     input:
         tables=dag.tables(),
-        page="reports/index.html",
+        page=reports.PAGE,
     output:
-        text="reports/laclip.txt",
+        text=laclip.TEXT,
     log:
         "logs/laclip.log",
     benchmark:

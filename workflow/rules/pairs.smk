@@ -9,11 +9,11 @@ BEFORE_ENCODING = 1
 rule make_scenes:
     output:
         shards=expand(
-            "results/scenes/shards/{name}.{kind}",
+            f"{pairs.SCENES}/{{name}}.{{kind}}",
             name=dag.generated_shard_names,
             kind=["tar", "parquet"],
         ),
-        statistics=expand("results/scenes/shards/{name}_stats.json", name=dag.generated_shard_names),
+        statistics=expand(f"{pairs.SCENES}/{{name}}_stats.json", name=dag.generated_shard_names),
     log:
         "logs/make_scenes.log",
     benchmark:
@@ -36,7 +36,7 @@ rule pack_pairs:
     input:
         tables=steady(dag.tables_of_pairs()),
     output:
-        shard="results/pairs/{corpus}/packed/{group}.tar",
+        shard=pairs.PACKED,
     log:
         "logs/pack_pairs/{corpus}/{group}.log",
     benchmark:
@@ -60,7 +60,7 @@ rule read_captions:
         table=steady(dag.caption_tables()),
         key_list=steady(dag.user_file("caption_keys")),
     output:
-        captions="results/pairs/{corpus}/captions.parquet",
+        captions=pairs.CAPTION_TABLE,
     log:
         "logs/read_captions/{corpus}.log",
     benchmark:
@@ -85,8 +85,8 @@ rule list_images:
     input:
         shards=steady(dag.shards_of),
     output:
-        images="results/pairs/{corpus}/index/{group}.images.parquet",
-        unusable="results/pairs/{corpus}/index/{group}.unusable.parquet",
+        images=pairs.IMAGES,
+        unusable=pairs.UNUSABLE,
     log:
         "logs/list_images/{corpus}/{group}.log",
     benchmark:
@@ -115,12 +115,12 @@ rule index_shards:
     input:
         shards=steady(dag.shards_of),
         downloads=steady(dag.downloads_of),
-        images="results/pairs/{corpus}/index/{group}.images.parquet",
-        unusable="results/pairs/{corpus}/index/{group}.unusable.parquet",
+        images=pairs.IMAGES,
+        unusable=pairs.UNUSABLE,
         captions=dag.captions(),
     output:
-        index="results/pairs/{corpus}/index/{group}.parquet",
-        rejected="results/pairs/{corpus}/index/{group}.rejected.parquet",
+        index=pairs.INDEX,
+        rejected=pairs.REJECTED,
     log:
         "logs/index_shards/{corpus}/{group}.log",
     benchmark:
@@ -146,11 +146,9 @@ rule index_shards:
 # One file lists the files of many jobs, so that Snakemake looks for fewer files.
 rule list_files:
     input:
-        files=dag.index() + dag.index("rejected.parquet"),
+        files=dag.every(pairs.INDEX) + dag.every(pairs.REJECTED),
     output:
-        listings=expand(
-            "results/pairs/{{corpus}}/index/{kind}.sha256", kind=["parquet", "rejected.parquet"]
-        ),
+        listings=[pairs.INDEX_LIST, pairs.REJECTED_LIST],
     log:
         "logs/list_files/{corpus}.log",
     benchmark:
@@ -169,17 +167,15 @@ rule list_files:
 
 rule gather_index:
     input:
-        index=f"results/pairs/{dag.corpus}/index/parquet.sha256",
-        rejected=f"results/pairs/{dag.corpus}/index/rejected.parquet.sha256",
+        index=fill(pairs.INDEX_LIST, corpus=dag.corpus),
+        rejected=fill(pairs.REJECTED_LIST, corpus=dag.corpus),
         caption_table=dag.captions(),
     output:
-        corpus=f"results/pairs/{dag.corpus}/corpus.parquet",
+        corpus=fill(pairs.CORPUS, corpus=dag.corpus),
         # No wildcard: each lookup of a file below results/pairs tries all patterns that have one.
-        captions=expand(
-            "results/pairs/{corpus}/{part}.parquet", corpus=dag.corpus, part=dag.caption_parts
-        ),
-        excluded=f"results/pairs/{dag.corpus}/excluded.parquet",
-        statistics=f"results/pairs/{dag.corpus}/statistics.json",
+        captions=dag.every(pairs.CAPTIONS),
+        excluded=fill(pairs.EXCLUDED, corpus=dag.corpus),
+        statistics=fill(pairs.STATISTICS, corpus=dag.corpus),
     log:
         f"logs/gather_index/{dag.corpus}.log",
     benchmark:
@@ -200,12 +196,12 @@ rule gather_index:
 
 rule find_similar_captions:
     input:
-        corpus="results/pairs/{corpus}/corpus.parquet",
-        index=dag.index(),
-        features=dag.compared_features("safetensors"),
-        rows=dag.compared_features("parquet"),
+        corpus=pairs.CORPUS,
+        index=dag.every(pairs.INDEX),
+        features=dag.compared_features(towers.TEXT_FEATURES),
+        rows=dag.compared_features(towers.TEXT_ROWS),
     output:
-        similar="results/pairs/{corpus}/similar.parquet",
+        similar=pairs.SIMILAR,
     log:
         "logs/find_similar_captions/{corpus}.log",
     benchmark:
@@ -227,13 +223,13 @@ rule find_similar_captions:
 
 rule corrupt_captions:
     input:
-        corpus="results/pairs/{corpus}/corpus.parquet",
-        index="results/pairs/{corpus}/index/parquet.sha256",
+        corpus=pairs.CORPUS,
+        index=pairs.INDEX_LIST,
         similar=dag.similar_captions,
         truth=steady(dag.truth),
     output:
-        pairing="results/pairs/{corpus}/pairing/{scheme}~{rate}.parquet",
-        captions="results/pairs/{corpus}/pairing/{scheme}~{rate}.captions.parquet",
+        pairing=pairs.PAIRING,
+        captions=pairs.WRITTEN,
     log:
         "logs/corrupt_captions/{corpus}/{scheme}~{rate}.log",
     benchmark:
@@ -277,12 +273,12 @@ rule make_evaluation_set:
 rule draw_contact_sheet:
     input:
         shards=steady(dag.shards_of_first(1)),
-        index=dag.index(),
-        pairing=dag.pairings(),
-        captions=dag.pairings("captions.parquet"),
+        index=dag.every(pairs.INDEX),
+        pairing=dag.every(pairs.PAIRING),
+        captions=dag.every(pairs.WRITTEN),
         template=dated(dag.report_files("report/templates/contact_sheet.html.j2")),
     output:
-        contact_sheet="reports/figures/contact_sheet.html",
+        contact_sheet=pairs.CONTACT_SHEET,
     log:
         "logs/draw_contact_sheet.log",
     benchmark:

@@ -1,19 +1,15 @@
 # Small towers trained from scratch on wrong captions: each seed with a draw of the corruption.
-from mispair.pretraining.dag import PICTURES
-from mispair.pretraining.dag import TRAINING as DRAWN
-
-
 wildcard_constraints:
     draw="[0-9]+",
 
 
 rule decode_pictures:
     input:
-        corpus="results/pairs/{corpus}/corpus.parquet",
-        index=dag.index(),
+        corpus=pairs.CORPUS,
+        index=dag.every(pairs.INDEX),
         shards=steady(dag.shards_of_first(len(dag.groups))),
     output:
-        pictures=PICTURES,
+        pictures=pretraining.PICTURES,
     log:
         "logs/decode_pictures/{corpus}.log",
     benchmark:
@@ -33,8 +29,8 @@ rule decode_pictures:
 # The same step with a seed and a job for each draw, so that a further draw repeats no training.
 use rule corrupt_captions as corrupt_captions_of_draw with:
     output:
-        pairing=f"{DRAWN}/pairing.parquet",
-        captions=f"{DRAWN}/captions.parquet",
+        pairing=pretraining.PAIRING,
+        captions=pretraining.CAPTIONS,
     log:
         "logs/corrupt_captions_of_draw/{corpus}/{scheme}~{rate}/draw~{draw}.log",
     benchmark:
@@ -50,12 +46,12 @@ use rule corrupt_captions as corrupt_captions_of_draw with:
 
 rule train_small_towers:
     input:
-        pictures=PICTURES,
-        index=dag.index(),
-        pairing=f"{DRAWN}/pairing.parquet",
-        captions=f"{DRAWN}/captions.parquet",
+        pictures=pretraining.PICTURES,
+        index=dag.every(pairs.INDEX),
+        pairing=pretraining.PAIRING,
+        captions=pretraining.CAPTIONS,
     output:
-        towers=f"{DRAWN}/towers.safetensors",
+        towers=pretraining.TOWERS,
     log:
         "logs/train_small_towers/{corpus}/{scheme}~{rate}/draw~{draw}.log",
     benchmark:
@@ -78,14 +74,14 @@ rule train_small_towers:
 
 rule measure_mixing:
     input:
-        towers=f"{DRAWN}/towers.safetensors",
-        pictures=PICTURES,
-        corpus="results/pairs/{corpus}/corpus.parquet",
-        index=dag.index(),
+        towers=pretraining.TOWERS,
+        pictures=pretraining.PICTURES,
+        corpus=pairs.CORPUS,
+        index=dag.every(pairs.INDEX),
         truth=steady(dag.truth_of_all()),
         evaluation_sets=dag.pretraining.evaluation_sets(),
     output:
-        mixing=f"{DRAWN}/mixing.json",
+        mixing=pretraining.MIXING,
     log:
         "logs/measure_mixing/{corpus}/{scheme}~{rate}/draw~{draw}.log",
     benchmark:

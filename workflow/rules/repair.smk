@@ -1,6 +1,5 @@
 # The repair: new captions for the pictures of a corpus, rules that decide which captions are taken,
 # and a fine-tuning on the result of each. The arms are measured by the rules of evaluation.smk.
-from mispair.repair import dag as repair
 
 
 wildcard_constraints:
@@ -13,13 +12,13 @@ wildcard_constraints:
 rule trust_pairs:
     input:
         pairing=dag.repair.original(),
-        captions=dag.repair.corpus_texts(),
+        captions=dag.every(pairs.CAPTIONS),
         trusted_keys=steady(dag.user_file("trusted")),
         reviewed=steady(dag.user_file("reviewed")),
-        excluded="results/pairs/{corpus}/excluded.parquet",
-        rejected="results/pairs/{corpus}/index/rejected.parquet.sha256",
+        excluded=pairs.EXCLUDED,
+        rejected=pairs.REJECTED_LIST,
     output:
-        trusted="results/repair/{corpus}/trusted.parquet",
+        trusted=repair.TRUSTED,
     log:
         "logs/trust_pairs/{corpus}.log",
     benchmark:
@@ -41,18 +40,18 @@ rule trust_pairs:
 
 rule recaption_pairs:
     input:
-        corpus="results/pairs/{corpus}/corpus.parquet",
-        features=dag.repair.of_trained(repair.FEATURES.format(kind="safetensors")),
-        rows=dag.repair.of_trained(repair.FEATURES.format(kind="parquet")),
-        trusted=dag.repair.of_trained("results/repair/{corpus}/trusted.parquet"),
+        corpus=pairs.CORPUS,
+        features=dag.repair.of_trained(towers.FEATURES_LIST),
+        rows=dag.repair.of_trained(towers.ROWS_LIST),
+        trusted=dag.repair.of_trained(repair.TRUSTED),
         towers=steady(dag.tower_files),
         index=dag.repair.index_of_part,
         shards=steady(dag.repair.shards_of_part),
         model=steady(dag.repair.captioner_files()),
     output:
-        recaptions=f"{repair.FOLDER}/recaptions/{{part}}.parquet",
+        recaptions=repair.RECAPTIONS_OF_PART,
         # The speed differs from run to run, so it is no result.
-        record="logs/recaption_pairs/{corpus}/{towers}/{part}.json",
+        record=repair.RECAPTION_RECORD,
     log:
         "logs/recaption_pairs/{corpus}/{towers}/{part}.log",
     benchmark:
@@ -82,8 +81,8 @@ rule gather_recaptions:
     input:
         parts=dag.repair.recaption_parts(),
     output:
-        recaptions=f"{repair.FOLDER}/recaptions.parquet",
-        texts=f"{repair.FOLDER}/recaption_texts.parquet",
+        recaptions=repair.RECAPTIONS,
+        texts=repair.RECAPTION_TEXTS,
     log:
         "logs/gather_recaptions/{corpus}/{towers}.log",
     benchmark:
@@ -101,18 +100,18 @@ rule gather_recaptions:
 
 rule score_captions:
     input:
-        pairing=f"{repair.OF_RATE}/raw.parquet",
-        recaptions=f"{repair.FOLDER}/recaptions.parquet",
-        features=dag.repair.scorer(repair.FEATURES.format(kind="safetensors")),
-        rows=dag.repair.scorer(repair.FEATURES.format(kind="parquet")),
-        written_features=dag.repair.written_for_scorer("safetensors"),
-        written_rows=dag.repair.written_for_scorer("parquet"),
-        new_features=dag.repair.scorer("results/features/{corpus}/{towers}/recaptions.safetensors"),
-        new_rows=dag.repair.scorer("results/features/{corpus}/{towers}/recaptions.parquet"),
-        projection=dag.repair.scorer("results/arms/{corpus}/{towers}/{arm}/projection.safetensors"),
-        trusted="results/repair/{corpus}/trusted.parquet",
+        pairing=repair.RAW,
+        recaptions=repair.RECAPTIONS,
+        features=dag.repair.scorer(towers.FEATURES_LIST),
+        rows=dag.repair.scorer(towers.ROWS_LIST),
+        written_features=dag.repair.written_for_scorer(towers.WRITTEN_FEATURES),
+        written_rows=dag.repair.written_for_scorer(towers.WRITTEN_ROWS),
+        new_features=dag.repair.scorer(repair.NEW_FEATURES),
+        new_rows=dag.repair.scorer(repair.NEW_ROWS),
+        projection=dag.repair.scorer(towers.PROJECTION),
+        trusted=repair.TRUSTED,
     output:
-        scores=f"{repair.OF_RATE}/scores~{{scorer}}.safetensors",
+        scores=repair.SCORES,
     log:
         "logs/score_captions/{corpus}/{towers}/{scheme}~{rate}~{scorer}.log",
     benchmark:
@@ -137,18 +136,18 @@ rule score_captions:
 # the model that was fine-tuned on these is the scorer.
 use rule trust_pairs as trust_repaired with:
     input:
-        pairing=f"{repair.OF_RATE}/factor.parquet",
+        pairing=repair.FIRST_ROUND,
         captions=[
-            *dag.repair.corpus_texts(),
-            "results/pairs/{corpus}/pairing/{scheme}~{rate}.captions.parquet",
-            f"{repair.FOLDER}/recaption_texts.parquet",
+            *dag.every(pairs.CAPTIONS),
+            pairs.WRITTEN,
+            repair.RECAPTION_TEXTS,
         ],
         trusted_keys=[],
         reviewed=[],
-        excluded="results/pairs/{corpus}/excluded.parquet",
-        rejected="results/pairs/{corpus}/index/rejected.parquet.sha256",
+        excluded=pairs.EXCLUDED,
+        rejected=pairs.REJECTED_LIST,
     output:
-        trusted=f"{repair.SECOND}/{{draw}}.trusted.parquet",
+        trusted=repair.TRUSTED_AGAIN,
     log:
         "logs/trust_repaired/{corpus}/{towers}/{scheme}~{rate}/{draw}.log",
     benchmark:
@@ -161,17 +160,17 @@ use rule trust_pairs as trust_repaired with:
 
 use rule recaption_pairs as recaption_again with:
     input:
-        corpus="results/pairs/{corpus}/corpus.parquet",
-        features=[repair.FEATURES.format(kind="safetensors")],
-        rows=[repair.FEATURES.format(kind="parquet")],
-        trusted=f"{repair.SECOND}/{{draw}}.trusted.parquet",
+        corpus=pairs.CORPUS,
+        features=[towers.FEATURES_LIST],
+        rows=[towers.ROWS_LIST],
+        trusted=repair.TRUSTED_AGAIN,
         towers=steady(dag.tower_files),
         index=[],
         shards=[],
         model=[],
     output:
-        recaptions=f"{repair.SECOND}/{{draw}}.all.parquet",
-        record="logs/recaption_again/{corpus}/{towers}/{scheme}~{rate}/{draw}.json",
+        recaptions=repair.RECAPTIONS_OF_ALL,
+        record=repair.RECAPTION_AGAIN_RECORD,
     log:
         "logs/recaption_again/{corpus}/{towers}/{scheme}~{rate}/{draw}.log",
     benchmark:
@@ -189,10 +188,10 @@ use rule recaption_pairs as recaption_again with:
 
 use rule gather_recaptions as gather_again with:
     input:
-        parts=f"{repair.SECOND}/{{draw}}.all.parquet",
+        parts=repair.RECAPTIONS_OF_ALL,
     output:
-        recaptions=f"{repair.SECOND}/{{draw}}.parquet",
-        texts=f"{repair.SECOND}/{{draw}}.texts.parquet",
+        recaptions=repair.RECAPTIONS_AGAIN,
+        texts=repair.TEXTS_AGAIN,
     log:
         "logs/gather_again/{corpus}/{towers}/{scheme}~{rate}/{draw}.log",
     benchmark:
@@ -201,18 +200,18 @@ use rule gather_recaptions as gather_again with:
 
 use rule score_captions as score_again with:
     input:
-        pairing=f"{repair.OF_RATE}/factor.parquet",
-        recaptions=dag.repair.captions_again(),
-        features="results/features/{corpus}/{towers}/safetensors.sha256",
-        rows="results/features/{corpus}/{towers}/parquet.sha256",
-        written_features=dag.written("safetensors"),
-        written_rows=dag.written("parquet"),
-        new_features=dag.repair.features_again("safetensors"),
-        new_rows=dag.repair.features_again("parquet"),
-        projection="results/arms/{corpus}/{towers}/repair-factor_{scheme}~{rate}/projection.safetensors",
-        trusted="results/repair/{corpus}/trusted.parquet",
+        pairing=repair.FIRST_ROUND,
+        recaptions=dag.repair.again(repair.RECAPTIONS_AGAIN),
+        features=towers.FEATURES_LIST,
+        rows=towers.ROWS_LIST,
+        written_features=dag.written(towers.WRITTEN_FEATURES),
+        written_rows=dag.written(towers.WRITTEN_ROWS),
+        new_features=[repair.NEW_FEATURES, *dag.repair.again(repair.FEATURES_AGAIN)],
+        new_rows=[repair.NEW_ROWS, *dag.repair.again(repair.ROWS_AGAIN)],
+        projection=towers.TUNED_PROJECTION.replace("{start}", "repair-factor"),
+        trusted=repair.TRUSTED,
     output:
-        scores=f"{repair.OF_RATE}/scores~second.safetensors",
+        scores=repair.SCORES_AGAIN,
     log:
         "logs/score_again/{corpus}/{towers}/{scheme}~{rate}.log",
     benchmark:
@@ -224,19 +223,19 @@ use rule score_captions as score_again with:
 # The audit of all pairs of each draw, for the rule that decides by it.
 use rule weigh_pairs as judge_pairs with:
     input:
-        pairing=f"{repair.OF_RATE}/raw.parquet",
-        features="results/features/{corpus}/{towers}/safetensors.sha256",
-        rows="results/features/{corpus}/{towers}/parquet.sha256",
-        written_features=dag.written("safetensors"),
-        written_rows=dag.written("parquet"),
-        untouched="results/arms/{corpus}/{towers}/untouched/projection.safetensors",
+        pairing=repair.RAW,
+        features=towers.FEATURES_LIST,
+        rows=towers.ROWS_LIST,
+        written_features=dag.written(towers.WRITTEN_FEATURES),
+        written_rows=dag.written(towers.WRITTEN_ROWS),
+        untouched=towers.UNTOUCHED_PROJECTION,
         trusted=steady(dag.user_file("trusted")),
-        excluded="results/pairs/{corpus}/excluded.parquet",
-        rejected="results/pairs/{corpus}/index/rejected.parquet.sha256",
+        excluded=pairs.EXCLUDED,
+        rejected=pairs.REJECTED_LIST,
         training=steady(dag.training_record()),
         shards=steady(dag.shards_to_compare()),
     output:
-        weights=f"{repair.OF_RATE}/weights.safetensors",
+        weights=repair.WEIGHTS,
     log:
         "logs/judge_pairs/{corpus}/{towers}/{scheme}~{rate}.log",
     benchmark:
@@ -249,9 +248,9 @@ use rule weigh_pairs as judge_pairs with:
 
 rule filter_captions:
     input:
-        pairing="results/pairs/{corpus}/pairing/{scheme}~{rate}.parquet",
+        pairing=pairs.PAIRING,
         original=dag.repair.original(),
-        trusted="results/repair/{corpus}/trusted.parquet",
+        trusted=repair.TRUSTED,
         recaptions=dag.repair.new_captions,
         scores=dag.repair.scores,
         first=dag.repair.first_round,
@@ -259,8 +258,8 @@ rule filter_captions:
         captions=dag.repair.texts,
         truth=steady(dag.truth_of_all()),
     output:
-        repaired=f"{repair.OF_RATE}/{{repair}}.parquet",
-        ledger=f"{repair.OF_RATE}/{{repair}}.json",
+        repaired=repair.REPAIRED,
+        ledger=repair.LEDGER,
     log:
         "logs/filter_captions/{corpus}/{towers}/{scheme}~{rate}/{repair}.log",
     benchmark:
@@ -285,7 +284,7 @@ rule compare_repairs:
     input:
         answers=dag.repair.answers(),
     output:
-        comparison=f"{repair.FOLDER}/comparison.json",
+        comparison=repair.COMPARISON,
     log:
         "logs/compare_repairs/{corpus}/{towers}.log",
     benchmark:
@@ -303,12 +302,12 @@ rule compare_repairs:
 
 rule export_repaired:
     input:
-        repaired=f"{repair.OF_RATE}/{{repair}}.parquet",
-        ledger=f"{repair.OF_RATE}/{{repair}}.json",
+        repaired=repair.REPAIRED,
+        ledger=repair.LEDGER,
         captions=dag.repair.texts,
-        index="results/pairs/{corpus}/index/parquet.sha256",
+        index=pairs.INDEX_LIST,
     output:
-        export=directory(f"{repair.OF_RATE}/{{repair}}"),
+        export=directory(repair.EXPORT),
     log:
         "logs/export_repaired/{corpus}/{towers}/{scheme}~{rate}/{repair}.log",
     benchmark:

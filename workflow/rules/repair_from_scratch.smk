@@ -1,26 +1,22 @@
 # Towers trained from scratch on the captions of each rule of the repair. In each draw of the
 # corruption, captioner and scorer use towers that were trained from scratch on its raw captions.
-from mispair.pretraining.dag import PICTURES
-from mispair.pretraining.dag import TRAINING as DRAWN
 from mispair.repair import from_scratch
-from mispair.repair.from_scratch import FOLDER as SCRATCH
-from mispair.repair.from_scratch import RAW
 
 
 use rule filter_captions as filter_captions_of_draw with:
     input:
-        pairing=f"{DRAWN}/pairing.parquet",
+        pairing=pretraining.PAIRING,
         original=from_scratch.original(dag),
-        trusted="results/repair/{corpus}/trusted.parquet",
+        trusted=repair.TRUSTED,
         recaptions=from_scratch.recaptions,
         scores=from_scratch.scores,
         first=[],
         audits=[],
-        captions=from_scratch.texts(dag.repair.corpus_texts()),
+        captions=from_scratch.texts(dag.every(pairs.CAPTIONS)),
         truth=steady(dag.truth_of_all()),
     output:
-        repaired=f"{SCRATCH}/{{repair}}.parquet",
-        ledger=f"{SCRATCH}/{{repair}}.json",
+        repaired=repair.REPAIRED_OF_DRAW,
+        ledger=repair.LEDGER_OF_DRAW,
     log:
         "logs/filter_captions_of_draw/{corpus}/{scheme}~{rate}/draw~{draw}/{repair}.log",
     benchmark:
@@ -31,12 +27,12 @@ use rule filter_captions as filter_captions_of_draw with:
 
 use rule train_small_towers as train_repaired_towers with:
     input:
-        pictures=PICTURES,
-        index=dag.index(),
-        pairing=f"{SCRATCH}/{{repair}}.parquet",
+        pictures=pretraining.PICTURES,
+        index=dag.every(pairs.INDEX),
+        pairing=repair.REPAIRED_OF_DRAW,
         captions=from_scratch.written,
     output:
-        towers=f"{SCRATCH}/{{repair}}/towers.safetensors",
+        towers=repair.TOWERS_OF_DRAW,
     log:
         "logs/train_repaired_towers/{corpus}/{scheme}~{rate}/draw~{draw}/{repair}.log",
     benchmark:
@@ -47,14 +43,14 @@ use rule train_small_towers as train_repaired_towers with:
 
 use rule measure_mixing as measure_repaired_towers with:
     input:
-        towers=f"{SCRATCH}/{{repair}}/towers.safetensors",
-        pictures=PICTURES,
-        corpus="results/pairs/{corpus}/corpus.parquet",
-        index=dag.index(),
+        towers=repair.TOWERS_OF_DRAW,
+        pictures=pretraining.PICTURES,
+        corpus=pairs.CORPUS,
+        index=dag.every(pairs.INDEX),
         truth=steady(dag.truth_of_all()),
         evaluation_sets=dag.pretraining.evaluation_sets(),
     output:
-        mixing=f"{SCRATCH}/{{repair}}/mixing.json",
+        mixing=repair.MIXING_OF_DRAW,
     log:
         "logs/measure_repaired_towers/{corpus}/{scheme}~{rate}/draw~{draw}/{repair}.log",
     benchmark:
@@ -65,16 +61,16 @@ use rule measure_mixing as measure_repaired_towers with:
 
 rule encode_small_towers:
     input:
-        towers=f"{RAW}/towers.safetensors",
-        pictures=PICTURES,
-        corpus="results/pairs/{corpus}/corpus.parquet",
-        captions=[*dag.repair.corpus_texts(), f"{DRAWN}/captions.parquet"],
+        towers=repair.RAW_TOWERS,
+        pictures=pretraining.PICTURES,
+        corpus=pairs.CORPUS,
+        captions=[*dag.every(pairs.CAPTIONS), pretraining.CAPTIONS],
     output:
-        image_features=from_scratch.features(dag, "safetensors"),
-        image_rows=from_scratch.features(dag, "parquet"),
-        text_features=f"{RAW}/features/captions.safetensors",
-        text_rows=f"{RAW}/features/captions.parquet",
-        projection=f"{RAW}/projection.safetensors",
+        image_features=every(repair.RAW_IMAGE_FEATURES, {"group": dag.groups}),
+        image_rows=every(repair.RAW_IMAGE_ROWS, {"group": dag.groups}),
+        text_features=repair.RAW_TEXT_FEATURES,
+        text_rows=repair.RAW_TEXT_ROWS,
+        projection=repair.RAW_PROJECTION,
     log:
         "logs/encode_small_towers/{corpus}/{scheme}~{rate}/draw~{draw}.log",
     benchmark:
@@ -95,16 +91,16 @@ rule encode_small_towers:
 
 use rule recaption_pairs as recaption_pairs_of_draw with:
     input:
-        corpus="results/pairs/{corpus}/corpus.parquet",
-        features=from_scratch.features(dag, "safetensors"),
-        rows=from_scratch.features(dag, "parquet"),
-        trusted="results/repair/{corpus}/trusted.parquet",
-        towers=f"{RAW}/towers.safetensors",
+        corpus=pairs.CORPUS,
+        features=every(repair.RAW_IMAGE_FEATURES, {"group": dag.groups}),
+        rows=every(repair.RAW_IMAGE_ROWS, {"group": dag.groups}),
+        trusted=repair.TRUSTED,
+        towers=repair.RAW_TOWERS,
         index=[],
         shards=[],
     output:
-        recaptions=f"{RAW}/recaptions/all.parquet",
-        record="logs/recaption_pairs_of_draw/{corpus}/{scheme}~{rate}/draw~{draw}.json",
+        recaptions=repair.RAW_RECAPTIONS_OF_ALL,
+        record=repair.RAW_RECAPTION_RECORD,
     log:
         "logs/recaption_pairs_of_draw/{corpus}/{scheme}~{rate}/draw~{draw}.log",
     benchmark:
@@ -122,10 +118,10 @@ use rule recaption_pairs as recaption_pairs_of_draw with:
 
 use rule gather_recaptions as gather_recaptions_of_draw with:
     input:
-        parts=f"{RAW}/recaptions/all.parquet",
+        parts=repair.RAW_RECAPTIONS_OF_ALL,
     output:
-        recaptions=f"{RAW}/recaptions.parquet",
-        texts=f"{RAW}/recaption_texts.parquet",
+        recaptions=repair.RAW_RECAPTIONS,
+        texts=repair.RAW_RECAPTION_TEXTS,
     log:
         "logs/gather_recaptions_of_draw/{corpus}/{scheme}~{rate}/draw~{draw}.log",
     benchmark:
@@ -134,15 +130,15 @@ use rule gather_recaptions as gather_recaptions_of_draw with:
 
 use rule encode_small_towers as encode_recaptions_of_draw with:
     input:
-        towers=f"{RAW}/towers.safetensors",
+        towers=repair.RAW_TOWERS,
         pictures=[],
         corpus=[],
-        captions=f"{RAW}/recaption_texts.parquet",
+        captions=repair.RAW_RECAPTION_TEXTS,
     output:
         image_features=[],
         image_rows=[],
-        text_features=f"{RAW}/features/recaptions.safetensors",
-        text_rows=f"{RAW}/features/recaptions.parquet",
+        text_features=repair.RAW_NEW_FEATURES,
+        text_rows=repair.RAW_NEW_ROWS,
         projection=[],
     log:
         "logs/encode_recaptions_of_draw/{corpus}/{scheme}~{rate}/draw~{draw}.log",
@@ -154,21 +150,21 @@ use rule encode_small_towers as encode_recaptions_of_draw with:
 
 use rule score_captions as score_captions_of_draw with:
     input:
-        pairing=f"{SCRATCH}/raw.parquet",
-        recaptions=f"{RAW}/recaptions.parquet",
+        pairing=repair.RAW_OF_DRAW,
+        recaptions=repair.RAW_RECAPTIONS,
         features=[
-            *from_scratch.features(dag, "safetensors"),
-            f"{RAW}/features/captions.safetensors",
+            *every(repair.RAW_IMAGE_FEATURES, {"group": dag.groups}),
+            repair.RAW_TEXT_FEATURES,
         ],
-        rows=[*from_scratch.features(dag, "parquet"), f"{RAW}/features/captions.parquet"],
+        rows=[*every(repair.RAW_IMAGE_ROWS, {"group": dag.groups}), repair.RAW_TEXT_ROWS],
         written_features=[],
         written_rows=[],
-        new_features=f"{RAW}/features/recaptions.safetensors",
-        new_rows=f"{RAW}/features/recaptions.parquet",
-        projection=f"{RAW}/projection.safetensors",
-        trusted="results/repair/{corpus}/trusted.parquet",
+        new_features=repair.RAW_NEW_FEATURES,
+        new_rows=repair.RAW_NEW_ROWS,
+        projection=repair.RAW_PROJECTION,
+        trusted=repair.TRUSTED,
     output:
-        scores=f"{RAW}/scores.safetensors",
+        scores=repair.RAW_SCORES,
     log:
         "logs/score_captions_of_draw/{corpus}/{scheme}~{rate}/draw~{draw}.log",
     benchmark:

@@ -32,7 +32,7 @@ rule export_metrics:
         tables=dag.tables(),
         trained=dag.trained(),
     output:
-        folders=[directory(folder) for folder in dag.exports()],
+        folders=[directory(folder) for folder in reports.EXPORTS],
     log:
         "logs/export_metrics.log",
     benchmark:
@@ -53,9 +53,9 @@ rule export_metrics:
 rule record_run:
     input:
         results=dag.ends(),
-        provenance="reports/tables/provenance.csv",
+        provenance=reports.PROVENANCE,
     output:
-        record="reports/run.json",
+        record=reports.RUN,
     log:
         "logs/record_run.log",
     benchmark:
@@ -81,7 +81,7 @@ rule draw_figures:
         texts=lambda wildcards: dated(dag.texts_of(wildcards.study)),
     output:
         figures=report(
-            directory("reports/figures/{study}"),
+            directory(reports.FIGURES),
             patterns=["{figure}.svg"],
             category="Figures",
             caption="../report/figures.rst",
@@ -107,24 +107,24 @@ rule draw_figures:
 rule write_report:
     input:
         tables=dag.tables(),
-        figures=dag.figures(),
-        record="reports/run.json",
+        figures=dag.every(reports.FIGURES),
+        record=reports.RUN,
         pieces=dag.pieces(),
         published=dated(dag.report_files("report/published/*.csv")),
         templates=dated(dag.report_files("report/templates/*", "*/report/texts.md.j2")),
     output:
-        page="reports/index.html",
+        page=reports.PAGE,
         # Patterns keep the pages and what they share in one folder of Snakemake's report. A single
         # file would be in a folder of its own, away from what it links.
         pages=report(
-            directory("reports/pages"),
+            directory(reports.PAGES),
             patterns=["{page}.html", "assets/{script}.js"],
             category=lambda wildcards: dag.category(wildcards),
             labels=lambda wildcards: dag.labels(wildcards),
             caption="../report/page.rst",
         ),
-        latex=directory("reports/latex"),
-        claims="reports/tables/claims.csv",
+        latex=directory(reports.LATEX),
+        claims=reports.CLAIMS,
     log:
         "logs/write_report.log",
     benchmark:

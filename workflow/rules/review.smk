@@ -1,19 +1,17 @@
 # Checked by eye: a random sample of pairs for a person, and what the labels measure. No label is an
 # input of the draw or of the audit, whose probabilities are its strata.
-from mispair.audit.dag import AUDIT, texts
-from mispair.repair.dag import OF_RATE
-from mispair.review import dag as review
+from mispair.review.dag import audited, files as review_files, kept, pages as pages_of_review, replaced, truth
 
 
 rule draw_review:
     input:
-        corpus="results/pairs/{corpus}/corpus.parquet",
-        captions=texts(dag),
-        audit=review.audited(dag, f"{AUDIT}/audit.parquet"),
-        kept=steady(review.kept(dag)),
+        corpus=pairs.CORPUS,
+        captions=dag.every(pairs.CAPTIONS),
+        audit=audited(dag, audit.AUDIT),
+        kept=steady(kept(dag)),
     output:
-        sample=f"{review.REVIEW}/sample.parquet",
-        strata=f"{review.REVIEW}/strata.json",
+        sample=review.SAMPLE,
+        strata=review.STRATA,
     log:
         "logs/draw_review/{corpus}/{towers}.log",
     benchmark:
@@ -22,7 +20,7 @@ rule draw_review:
         "../../envs/environment.yaml"
     params:
         *code_version("draw_review"),
-        stamps=dag.stamps(review.kept(dag)),
+        stamps=dag.stamps(kept(dag)),
         flags=literal(dag.flags("draw_review")),
     message:
         "Draw pairs of {wildcards.corpus} that a person checks"
@@ -34,13 +32,13 @@ rule draw_review:
 
 rule measure_review:
     input:
-        sample=f"{review.REVIEW}/sample.parquet",
+        sample=review.SAMPLE,
         reviewed=steady(dag.user_file("reviewed")),
-        truth=steady(review.truth(dag)),
-        audit=review.audited(dag, f"{AUDIT}/audit.parquet"),
+        truth=steady(truth(dag)),
+        audit=audited(dag, audit.AUDIT),
     output:
-        review=f"{review.REVIEW}/review.json",
-        pairs=f"{review.REVIEW}/pairs.parquet",
+        review=review.REVIEW,
+        pairs=review.PAIRS,
     log:
         "logs/measure_review/{corpus}/{towers}.log",
     benchmark:
@@ -72,13 +70,11 @@ def of_compared(files):
 
 rule draw_replaced:
     input:
-        pairing=of_compared(
-            lambda of: f"results/pairs/{of.corpus}/pairing/{of.scheme}~{of.rate}.parquet"
-        ),
-        repaired=of_compared(lambda of: (OF_RATE + "/{repair}.parquet").format(**dict(of.items()))),
+        pairing=of_compared(lambda of: of_job(of, pairs.PAIRING)),
+        repaired=of_compared(lambda of: of_job(of, repair.REPAIRED)),
         captions=of_compared(dag.repair.texts),
     output:
-        sample=f"{review.REVIEW}/replaced.parquet",
+        sample=review.REPLACED_SAMPLE,
     log:
         "logs/draw_replaced/{corpus}/{towers}.log",
     benchmark:
@@ -97,7 +93,7 @@ rule draw_replaced:
 
 rule measure_replaced:
     input:
-        sample=f"{review.REVIEW}/replaced.parquet",
+        sample=review.REPLACED_SAMPLE,
         reviewed=steady(dag.user_file("reviewed_repairs")),
     output:
         replaced=review.REPLACED,
@@ -119,16 +115,16 @@ rule measure_replaced:
 
 rule write_review:
     input:
-        sample=review.of_corpus(dag, "sample.parquet"),
-        strata=review.of_corpus(dag, "strata.json"),
-        replaced=review.replaced(dag),
-        index=dag.index(),
+        sample=dag.every(review.SAMPLE),
+        strata=dag.every(review.STRATA),
+        replaced=replaced(dag),
+        index=dag.every(pairs.INDEX),
         shards=steady(dag.shards_of_first(len(dag.groups))),
         templates=dated(
             dag.report_files(*(f"review/report/page.{kind}" for kind in ("css", "html.j2", "js")))
         ),
     output:
-        page="reports/review.html",
+        page=review.PAGE,
     log:
         "logs/write_review.log",
     benchmark:
@@ -149,4 +145,4 @@ rule write_review:
 # The sample, its page, and what its labels measure, without the report.
 rule review:
     input:
-        alone(lambda wildcards: [*review.files(dag), "reports/review.html"]),
+        alone(lambda wildcards: [*review_files(dag), review.PAGE]),

@@ -1,8 +1,6 @@
 # The sparse-coding study: a job has some trials of one condition, at one C_s or at several.
 import re
 
-from mispair.dag import SIMULATION
-
 
 wildcard_constraints:
     first="[0-9]+",
@@ -12,7 +10,7 @@ wildcard_constraints:
 
 rule simulate:
     output:
-        simulation=SIMULATION,
+        simulation=simulation.SIMULATION,
     log:
         "logs/simulate/{condition}/cs~{probabilities}/trials~{first}-{last}.log",
     benchmark:

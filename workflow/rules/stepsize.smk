@@ -1,7 +1,4 @@
 # The stepsize study: a job has all stepsizes, seeds and widths of one data set and activation.
-from mispair.stepsize.dag import MULTILAYER, TWO_LAYER
-
-
 wildcard_constraints:
     part="[a-z]+",
     activation="[a-z_]+",
@@ -12,7 +9,7 @@ rule train_two_layer:
     input:
         cifar=steady(dag.stepsize.cifar),
     output:
-        measurements=TWO_LAYER,
+        measurements=stepsize.TWO_LAYER,
     log:
         "logs/train_two_layer/{part}/{data_set}/{activation}.log",
     benchmark:
@@ -40,7 +37,7 @@ rule train_multilayer:
     input:
         cifar=steady(dag.stepsize.cifar),
     output:
-        measurements=MULTILAYER,
+        measurements=stepsize.MULTILAYER,
     log:
         "logs/train_multilayer/{data_set}.log",
     benchmark:

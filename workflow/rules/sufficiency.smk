@@ -1,7 +1,4 @@
 # The joint generative hierarchical model: contrastive pre-training as approximate sufficiency.
-from mispair.sufficiency.dag import BAYES, TRAINING, TREES
-
-
 wildcard_constraints:
     flip="[0-9.e-]+",
     head="frozen|shallow|untrained|oracle|joint|guided",
@@ -14,7 +11,7 @@ wildcard_constraints:
 
 rule draw_trees:
     output:
-        trees=TREES,
+        trees=sufficiency.TREES,
     log:
         "logs/draw_trees/{size}/tree~{tree}.log",
     benchmark:
@@ -33,9 +30,9 @@ rule draw_trees:
 
 rule measure_bayes:
     input:
-        trees=TREES,
+        trees=sufficiency.TREES,
     output:
-        bayes=BAYES,
+        bayes=sufficiency.BAYES,
     log:
         "logs/measure_bayes/{size}/tree~{tree}.log",
     benchmark:
@@ -56,9 +53,9 @@ rule measure_bayes:
 
 rule train_encoders:
     input:
-        trees=TREES,
+        trees=sufficiency.TREES,
     output:
-        encoders=f"{TRAINING}/encoders-{{variant}}.safetensors",
+        encoders=sufficiency.ENCODERS,
     log:
         "logs/train_encoders/{size}/tree~{tree}/p~{flip}/seed~{seed}/{variant}.log",
     benchmark:
@@ -82,10 +79,10 @@ rule train_encoders:
 
 rule measure_sufficiency:
     input:
-        trees=TREES,
+        trees=sufficiency.TREES,
         encoders=dag.sufficiency.encoders_of,
     output:
-        sufficiency=f"{TRAINING}/sufficiency.json",
+        sufficiency=sufficiency.SUFFICIENCY,
     log:
         "logs/measure_sufficiency/{size}/tree~{tree}/p~{flip}/seed~{seed}.log",
     benchmark:
@@ -107,10 +104,10 @@ rule measure_sufficiency:
 
 rule train_head:
     input:
-        trees=TREES,
+        trees=sufficiency.TREES,
         encoders=dag.sufficiency.encoders_of_head,
     output:
-        head=f"{TRAINING}/{{task}}-{{head}}.safetensors",
+        head=sufficiency.HEAD,
     log:
         "logs/train_head/{size}/tree~{tree}/p~{flip}/seed~{seed}/{task}-{head}.log",
     benchmark:
@@ -135,11 +132,11 @@ rule train_head:
 
 rule measure_transfer:
     input:
-        trees=TREES,
+        trees=sufficiency.TREES,
         encoders=dag.sufficiency.encoders_of_heads,
         heads=dag.sufficiency.heads_of,
     output:
-        transfer=f"{TRAINING}/transfer.json",
+        transfer=sufficiency.TRANSFER,
     log:
         "logs/measure_transfer/{size}/tree~{tree}/p~{flip}/seed~{seed}.log",
     benchmark:

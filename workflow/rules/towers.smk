@@ -6,7 +6,7 @@ rule convert_checkpoint:
     input:
         checkpoint=steady(dag.models.checkpoint),
     output:
-        CONVERTED_TOWERS,
+        towers.CONVERTED_TOWERS,
     log:
         "logs/convert_checkpoint/{model}.log",
     benchmark:
@@ -31,7 +31,7 @@ rule pretrain_towers:
         definition=steady(dag.tower_definition),
         start=steady(dag.models.start),
     output:
-        towers=TRAINED_TOWERS,
+        towers=towers.TRAINED_TOWERS,
     log:
         "logs/pretrain_towers.log",
     benchmark:
@@ -57,13 +57,13 @@ rule encode_features:
     input:
         shards=steady(dag.shards_of),
         # No caption is among these inputs or theirs, so corrected captions encode no image again.
-        images="results/pairs/{corpus}/index/{group}.images.parquet",
+        images=pairs.IMAGES,
         towers=steady(dag.tower_files),
     output:
-        features="results/features/{corpus}/{towers}/{group}.safetensors",
-        rows="results/features/{corpus}/{towers}/{group}.parquet",
+        features=towers.IMAGE_FEATURES,
+        rows=towers.IMAGE_ROWS,
         # The speed differs from run to run, so it is no result.
-        record="logs/encode_features/{corpus}/{towers}/{group}.json",
+        record=towers.IMAGE_RECORD,
     log:
         "logs/encode_features/{corpus}/{towers}/{group}.log",
     benchmark:
@@ -91,9 +91,9 @@ rule encode_captions:
         captions=dag.texts,
         towers=steady(dag.tower_files),
     output:
-        features="results/features/{corpus}/{towers}/{texts}.safetensors",
-        rows="results/features/{corpus}/{towers}/{texts}.parquet",
-        record="logs/encode_captions/{corpus}/{towers}/{texts}.json",
+        features=towers.TEXT_FEATURES,
+        rows=towers.TEXT_ROWS,
+        record=towers.TEXT_RECORD,
     log:
         "logs/encode_captions/{corpus}/{towers}/{texts}.log",
     benchmark:
@@ -116,15 +116,11 @@ rule encode_captions:
 
 use rule list_files as list_features with:
     input:
-        files=lambda wildcards: [
-            path
-            for kind in ("safetensors", "parquet")
-            for path in dag.all_features(kind, wildcards.towers)
-        ],
-    output:
-        listings=expand(
-            "results/features/{{corpus}}/{{towers}}/{kind}.sha256", kind=["safetensors", "parquet"]
+        files=dag.of_towers(
+            towers.IMAGE_FEATURES, towers.TEXT_FEATURES, towers.IMAGE_ROWS, towers.TEXT_ROWS
         ),
+    output:
+        listings=[towers.FEATURES_LIST, towers.ROWS_LIST],
     log:
         "logs/list_files/{corpus}/{towers}.log",
     benchmark:
@@ -136,7 +132,7 @@ rule extract_projection:
     input:
         towers=steady(dag.tower_files),
     output:
-        projection="results/arms/{corpus}/{towers}/untouched/projection.safetensors",
+        projection=towers.UNTOUCHED_PROJECTION,
     log:
         "logs/extract_projection/{corpus}/{towers}.log",
     benchmark:
@@ -156,17 +152,17 @@ rule extract_projection:
 rule finetune_projection:
     input:
         pairing=dag.repair.pairing,
-        features="results/features/{corpus}/{towers}/safetensors.sha256",
-        rows="results/features/{corpus}/{towers}/parquet.sha256",
-        written_features=dag.written("safetensors"),
-        written_rows=dag.written("parquet"),
-        new_features=dag.repair.features("safetensors"),
-        new_rows=dag.repair.features("parquet"),
-        untouched="results/arms/{corpus}/{towers}/untouched/projection.safetensors",
+        features=towers.FEATURES_LIST,
+        rows=towers.ROWS_LIST,
+        written_features=dag.written(towers.WRITTEN_FEATURES),
+        written_rows=dag.written(towers.WRITTEN_ROWS),
+        new_features=dag.repair.features(repair.NEW_FEATURES, repair.FEATURES_AGAIN),
+        new_rows=dag.repair.features(repair.NEW_ROWS, repair.ROWS_AGAIN),
+        untouched=towers.UNTOUCHED_PROJECTION,
         weights=dag.weights,
         corpus=dag.corpus_of_draws,
     output:
-        projection="results/arms/{corpus}/{towers}/{start}_{scheme}~{rate}/projection.safetensors",
+        projection=towers.TUNED_PROJECTION,
     log:
         "logs/finetune_projection/{corpus}/{towers}/{start}_{scheme}~{rate}.log",
     benchmark:
@@ -191,9 +187,9 @@ rule finetune_projection:
 
 rule measure_covariance:
     input:
-        features=lambda wildcards: dag.all_features("safetensors", wildcards.towers),
+        features=dag.of_towers(towers.IMAGE_FEATURES, towers.TEXT_FEATURES),
     output:
-        covariance="results/features/{corpus}/{towers}/covariance/features.safetensors",
+        covariance=towers.COVARIANCE,
     log:
         "logs/measure_covariance/{corpus}/{towers}.log",
     benchmark:

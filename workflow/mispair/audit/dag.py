@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from mispair.audit import paths
 from mispair.audit.steps.audit_pairs import LEAST_PAIRS
 from mispair.core.files import UserError
+from mispair.core.paths import of_job
+from mispair.pairs.paths import CORPUS, SIMILAR
 from mispair.review import dag as review
-
-AUDIT = "results/audit/{corpus}/{towers}"
 
 RATE_NEEDS_TRUSTED = (
     "select_pairs.false_discovery_rate can only be kept with pairs known to be right, because "
@@ -28,8 +29,8 @@ def files(dag: Any) -> list[str]:
     dag.refuse_unencoded("audit")
     if dag.config.select_pairs.false_discovery_rate is not None and not dag.user_file("trusted"):
         raise UserError(RATE_NEEDS_TRUSTED)
-    folder = AUDIT.format(corpus=dag.corpus, towers=dag.towers)
-    own = [f"{folder}/{name}.json" for name in ("audit", "calibration", "selection")]
+    templates = (paths.RATES, paths.CALIBRATION, paths.SELECTION)
+    own = [path for template in templates for path in dag.every(template)]
     return [*own, *review.files(dag)]
 
 
@@ -46,20 +47,10 @@ def corpus(dag: Any) -> Callable[[Any], str]:
                 f"pairs: {dag.corpus} has {listed} pairs, too few for a useful interval of the "
                 f"share of wrong captions. Give at least {LEAST_PAIRS}."
             )
-        return f"results/pairs/{wildcards.corpus}/corpus.parquet"
+        (corpus,) = of_job(wildcards, CORPUS)
+        return corpus
 
     return path
-
-
-def texts(dag: Any) -> list[str]:
-    """Return the tables of the texts of all captions."""
-    return [f"results/pairs/{dag.corpus}/{part}.parquet" for part in dag.caption_parts]
-
-
-def shown(dag: Any) -> list[str]:
-    """Return the probabilities of the pairs that the gallery shows, if the corpus is encoded."""
-    folder = AUDIT.format(corpus=dag.corpus, towers=dag.towers)
-    return [f"{folder}/audit.parquet"] if dag.encodes else []
 
 
 def weighing(dag: Any) -> str:
@@ -73,4 +64,4 @@ def weighing(dag: Any) -> str:
 
 def similar(dag: Any) -> list[str]:
     """Return the most similar captions, which the audit uses only with trusted pairs."""
-    return [f"results/pairs/{dag.corpus}/similar.parquet"] if dag.user_file("trusted") else []
+    return dag.every(SIMILAR) if dag.user_file("trusted") else []

@@ -17,6 +17,7 @@ from mispair.core.files import UserError
 from mispair.core.run_record import RECORD
 from mispair.report import studies
 from mispair.report.pages.records import origin
+from mispair.report.paths import RUN
 from mispair.report.studies import TidyColumns, columns
 from mispair.report.table import Cell, Table, effect_cell, whole
 from mispair.report.tables import records
@@ -26,8 +27,8 @@ from mispair.report.tables import records
 CLAIMS = columns("claim* preset* | outcome* near* effect low high", compared=False)
 """Columns of the table of verdicts that are compared; earlier versions have no `near`."""
 
-FILE = "run.json"
-PLACES = (f"reports/{FILE}", FILE)
+FILE = Path(RUN).name
+PLACES = (RUN, FILE)
 
 
 @dataclass(frozen=True)
@@ -62,9 +63,7 @@ def read(path: Path) -> ComparedRun:
         "mispair", "git", "versions", "platform", "steps", "data", "results", "unrecorded"
     }  # fmt: skip
     if not isinstance(record, dict) or not needed <= record.keys():
-        raise UserError(
-            f"{record_file}: is no record of a run (reports/{FILE} of a finished run is)."
-        )
+        raise UserError(f"{record_file}: is no record of a run ({RUN} of a finished run is).")
     folder = record_file.parent / "tables"
     if not folder.is_dir():
         raise UserError(

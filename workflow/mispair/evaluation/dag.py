@@ -11,17 +11,17 @@ from typing import Any
 
 from mispair.core.commands import one_after_the_other
 from mispair.core.files import UserError, folder_name, matches, snapshot
+from mispair.core.paths import every, fill
 from mispair.evaluation import datacomp, protocols, sets
+from mispair.evaluation.paths import PROMPTS, SET_FEATURES
 from mispair.evaluation.set_shards import refuse_questions, refuse_questions_in_json
+from mispair.pairs.paths import GENERATED_SET
 from mispair.pairs.scenes.evaluation_sets import EVALUATION_SETS, files_of_generated
-
-GENERATED_SETS = "results/scenes/evaluation/{evaluation_set}"
-FEATURES = "results/evaluation/{towers}/{evaluation_set}/{file}.safetensors"
 
 
 def generated_files(name: str) -> list[str]:
     """Return the files of a generated set; the first is in its folder."""
-    folder = GENERATED_SETS.format(evaluation_set=name)
+    folder = fill(GENERATED_SET, evaluation_set=name)
     return [f"{folder}/{file}" for file in files_of_generated(name)]
 
 
@@ -122,7 +122,7 @@ class Evaluation:
 
     def is_generated(self, name: str) -> bool:
         """Return whether mispair writes a set itself."""
-        return self.folders[name].parent == Path(GENERATED_SETS).parent
+        return self.folders[name].parent == Path(GENERATED_SET).parent
 
     def _refuse_missing_pieces(self) -> None:
         templates = not self.protocols.keys().isdisjoint(protocols.OF_FOLDER)
@@ -287,14 +287,11 @@ class Evaluation:
         names = [name for name in self.folders if split in self.splits(name)]
         if split == "train":
             names = [name for name in names if self.kind(name) == "classification"]
-        return [FEATURES.format(towers=towers, evaluation_set=name, file=split) for name in names]
+        return every(SET_FEATURES, {"towers": [towers], "evaluation_set": names, "split": [split]})
 
     def prompts(self, towers: str) -> list[str]:
         """Return the prompt features of every set under every protocol that applies to it."""
-        return [
-            FEATURES.format(towers=towers, evaluation_set=name, file=f"prompts~{protocol}")
-            for name, protocol in self.pairs
-        ]
+        return every(PROMPTS, {"towers": [towers], "evaluation_set protocol": self.pairs})
 
 
 def set_sources(sets: Sequence[str] | Mapping[str, str]) -> list[str]:
@@ -322,7 +319,7 @@ def _named_folders(sets: Sequence[str] | Mapping[str, str]) -> Iterator[tuple[st
 def _folders(source: str) -> list[Path]:
     """Return the folder of a set, or the folders that a glob matches."""
     if source in EVALUATION_SETS:
-        return [Path(GENERATED_SETS.format(evaluation_set=source))]
+        return [Path(fill(GENERATED_SET, evaluation_set=source))]
     if Path(source).is_dir():
         return [snapshot(Path(os.path.normpath(source)))]
     if folders := [path for path in matches(source) if path.is_dir()]:

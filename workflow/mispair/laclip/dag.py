@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from mispair.core.paths import every
+from mispair.laclip.paths import PURITY, ZEROSHOT
+from mispair.towers.arms import UNTOUCHED
+
 
 def results(dag: Any) -> list[str]:
     """Return all files of results; none if the study does not run.
@@ -13,4 +17,5 @@ def results(dag: Any) -> list[str]:
     dag : mispair.dag.Dag
         The checked configuration.
     """
-    return [*dag.checkpoints(), *dag.checkpoints("purity.json"), *dag.models.origins()]
+    arms = {"towers": dag.models.compared, "arm": [UNTOUCHED]}
+    return [*every(ZEROSHOT, arms), *every(PURITY, arms), *dag.models.origins()]

@@ -6,12 +6,12 @@ from itertools import product
 from typing import Any
 
 from mispair.core.files import UserError
+from mispair.core.paths import every, fill
 from mispair.core.settings import command_line
-from mispair.evaluation.dag import GENERATED_SETS, set_sources
+from mispair.evaluation.dag import set_sources
+from mispair.pairs.paths import GENERATED_SET
 from mispair.pairs.scenes.evaluation_sets import EVALUATION_SETS, files_of_generated
-
-PICTURES = "results/pretraining/{corpus}/pictures.safetensors"
-TRAINING = "results/pretraining/{corpus}/{scheme}~{rate}/draw~{draw}"
+from mispair.pretraining.paths import MIXING
 
 
 class Pretraining:
@@ -71,16 +71,14 @@ class Pretraining:
 
     def results(self) -> list[str]:
         """Return what is measured of every training of the study pretraining."""
-        folders = [
-            TRAINING.format(corpus=self._config.corpus, scheme=scheme, rate=f"{rate:g}", draw=draw)
-            for (scheme, rate), draw in product(self.corruptions, range(self._towers.seeds))
-        ]
-        return [f"{folder}/mixing.json" for folder in folders]
+        corruptions = [(scheme, f"{rate:g}") for scheme, rate in self.corruptions]
+        tables = {"scheme rate": corruptions, "draw": range(self._towers.seeds)}
+        return every(MIXING, {"corpus": [self._config.corpus], **tables})
 
     def evaluation_sets(self) -> list[str]:
         """Return the files of the test splits of the sets for classification."""
         return [
-            f"{GENERATED_SETS.format(evaluation_set=name)}/{file}"
+            f"{fill(GENERATED_SET, evaluation_set=name)}/{file}"
             for name in self._sets
             for file in files_of_generated(name, ["test"])
         ]

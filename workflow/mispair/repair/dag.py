@@ -6,22 +6,18 @@ from collections.abc import Callable
 from typing import Any
 
 from mispair.core.files import UserError
+from mispair.core.paths import every, fill, of_job
 from mispair.core.settings import command_line
+from mispair.evaluation import paths as evaluation
+from mispair.pairs import paths as pairs
 from mispair.pairs.captions.user_files import KEY
-from mispair.repair import from_scratch
+from mispair.repair import from_scratch, paths
 from mispair.repair.captioners.functions import refuse_missing_function
 from mispair.repair.captioners.kinds import FUNCTION, GIVEN, TRAINED
-from mispair.repair.from_scratch import of_job
 from mispair.repair.rules import RULES
-from mispair.review.dag import REPLACED
-from mispair.towers.arms import REPAIR, UNTOUCHED, Arm, corruption
+from mispair.review.paths import REPLACED
+from mispair.towers.arms import REPAIR, UNTOUCHED, Arm
 
-FOLDER = "results/repair/{corpus}/{towers}"
-FEATURES = "results/features/{{corpus}}/{{towers}}/{kind}.sha256"
-OF_TEXTS = "results/features/{corpus}/{towers}"
-"""Features of texts that are no captions of the corpus."""
-OF_RATE = f"{FOLDER}/{{scheme}}~{{rate}}"
-SECOND = f"{OF_RATE}/second"
 RAW, AGAIN = "raw", "second-round"
 
 Files = Callable[[Any], list[str]]
@@ -40,26 +36,29 @@ class Repair:
     def files(self) -> list[str]:
         """Return all files of results, of a corpus that is encoded."""
         self._dag.refuse_unencoded("repair")
-        paths = self._of_projections() if "projections" in self._filter.trains else []
+        files = self._of_projections() if "projections" in self._filter.trains else []
         if self._dag.user_file("reviewed_repairs"):
-            paths.append(REPLACED.format(corpus=self._dag.corpus, towers=self._dag.towers))
+            files += self._dag.every(REPLACED)
         if "towers" in self._filter.trains:
-            paths += from_scratch.results(self._dag, self._rates)
-        return paths
+            files += from_scratch.results(self._dag, self._rates)
+        return files
 
     def _of_projections(self) -> list[str]:
         if AGAIN in self._filter.rules:
             self._refuse_no_second_captioner()
-        of_arms = f"results/arms/{self._dag.corpus}/{self._dag.towers}"
-        kinds = ["purity", "zeroshot"]
-        kinds += ["probe"] if "probe" in self._filter.measures else []
+        templates = [evaluation.PURITY, evaluation.ZEROSHOT]
+        templates += [evaluation.PROBE] if "probe" in self._filter.measures else []
         if "semantics" in self._filter.measures and self._dag.truth_of_all():
-            kinds.append("semantics")
+            templates.append(evaluation.SEMANTICS)
         return [
-            *(f"{of_arms}/{arm}/{kind}.json" for arm in self._arms for kind in kinds),
-            *(f"{self._repaired(arm)}.json" for arm in self._arms),
-            f"{self._folder}/comparison.json",
+            *(path for arm in self._arms for each in templates for path in self._of_arm(each, arm)),
+            *self._repaired(paths.LEDGER, self._arms),
+            *self._dag.every(paths.COMPARISON),
         ]
+
+    def _of_arm(self, template: str, arm: Arm) -> list[str]:
+        files: list[str] = self._dag.every(template, arm=[arm])
+        return files
 
     def _refuse_no_second_captioner(self) -> None:
         """Refuse a second round of a captioner that does not learn from the first."""
@@ -79,15 +78,14 @@ class Repair:
         if not self._dag.runs("repair") or "projections" not in self._filter.trains:
             return []
         rules = self._config.export_repaired.rules
-        return [self._repaired(arm) for arm in self._arms if rule_of(arm.start) in rules]
+        exported = [arm for arm in self._arms if rule_of(arm.start) in rules]
+        return self._repaired(paths.EXPORT, exported)
 
-    @property
-    def _folder(self) -> str:
-        return FOLDER.format(corpus=self._dag.corpus, towers=self._dag.towers)
-
-    def _repaired(self, arm: Arm) -> str:
-        """Return the path of an arm's repaired corpus, without an ending."""
-        return f"{self._folder}/{str(arm).partition('_')[2]}/{rule_of(arm.start)}"
+    def _repaired(self, template: str, arms: list[Arm]) -> list[str]:
+        """Return files of the repaired corpora of arms."""
+        folder = fill(template, corpus=self._dag.corpus, towers=self._dag.towers)
+        rules = [(arm.scheme, f"{arm.rate:g}", rule_of(arm.start)) for arm in arms]
+        return every(folder, {"scheme rate repair": rules})
 
     @property
     def _rates(self) -> list[float]:
@@ -113,20 +111,13 @@ class Repair:
     @staticmethod
     def pairing(wildcards: Any) -> list[str]:
         """Return the pairing that a fine-tuning is trained on."""
-        pattern = "results/pairs/{corpus}/pairing/{scheme}~{rate}.parquet"
         if wildcards.start.startswith(REPAIR):
-            pattern = f"{OF_RATE}/{rule_of(wildcards.start)}.parquet"
-        return of_job(wildcards, pattern)
+            return of_job(wildcards, fill(paths.REPAIRED, repair=rule_of(wildcards.start)))
+        return of_job(wildcards, pairs.PAIRING)
 
     def original(self) -> str:
         """Return the pairing without corruption."""
-        name = corruption(self._config.corrupt_captions.schemes[0], 0.0)
-        return f"results/pairs/{{corpus}}/pairing/{name}.parquet"
-
-    def corpus_texts(self) -> list[str]:
-        """Return the tables of the texts of the corpus."""
-        folder = f"results/pairs/{self._dag.corpus}"
-        return [f"{folder}/{part}.parquet" for part in self._dag.caption_parts]
+        return fill(pairs.PAIRING, scheme=self._config.corrupt_captions.schemes[0], rate=0)
 
     @property
     def compared(self) -> dict[str, str]:
@@ -157,18 +148,19 @@ class Repair:
     def recaption_parts(self) -> list[str]:
         """Return the captions of each group of shards, or of the whole corpus at once."""
         parts = [*self._dag.groups] if self._sees_pictures else ["all"]
-        return [f"{FOLDER}/recaptions/{part}.parquet" for part in parts]
+        return every(paths.RECAPTIONS_OF_PART, {"part": parts})
 
-    def of_trained(self, *paths: str) -> list[str]:
+    def of_trained(self, *files: str) -> list[str]:
         """Return files that the captioner `trained` alone reads."""
-        return [*paths] if self._captioner.captioner == TRAINED else []
+        return [*files] if self._captioner.captioner == TRAINED else []
 
     def index_of_part(self, wildcards: Any) -> list[str]:
         """Return the index of a group whose pictures are captioned, or of all pairs to join."""
         if self._joins:
-            return [*self._dag.index()]
-        path = "results/pairs/{corpus}/index/{part}.parquet"
-        return of_job(wildcards, path) if self._sees_pictures else []
+            return [*self._dag.every(pairs.INDEX)]
+        if not self._sees_pictures:
+            return []
+        return of_job(wildcards, fill(pairs.INDEX, group=wildcards.part))
 
     @property
     def _joins(self) -> bool:
@@ -206,22 +198,18 @@ class Repair:
         if "new" not in RULES[wildcards.repair].reads:
             return []
         if wildcards.repair == AGAIN:
-            return of_job(wildcards, *self.captions_again())
-        return of_job(wildcards, f"{FOLDER}/recaptions.parquet")
+            return of_job(wildcards, *self.again(paths.RECAPTIONS_AGAIN))
+        return of_job(wildcards, paths.RECAPTIONS)
 
-    def captions_again(self, kind: str = "parquet") -> list[str]:
-        """Return the captions of the second round, a file for each draw."""
-        return [f"{SECOND}/{draw}.{kind}" for draw in range(self._dag.draws)]
-
-    def features_again(self, kind: str) -> list[str]:
-        """Return the features of new captions of both rounds, or their rows."""
-        again = [f"second~{{scheme}}~{{rate}}~{draw}" for draw in range(self._dag.draws)]
-        return [f"{OF_TEXTS}/{name}.{kind}" for name in ("recaptions", *again)]
+    def again(self, *templates: str) -> list[str]:
+        """Return files of the second round, one for each draw."""
+        draws = {"draw": range(self._dag.draws)}
+        return [path for each in templates for path in every(each, draws)]
 
     @staticmethod
     def first_round(wildcards: Any) -> list[str]:
         """Return the result of the first round, for the second one."""
-        return of_job(wildcards, f"{OF_RATE}/factor.parquet") if wildcards.repair == AGAIN else []
+        return of_job(wildcards, paths.FIRST_ROUND) if wildcards.repair == AGAIN else []
 
     @property
     def audits_draws(self) -> bool:
@@ -236,7 +224,7 @@ class Repair:
         if "cosines" not in rule.reads:
             return []
         scorer = rule.scorer or self._dag.models.scorer or self._filter.scorer
-        return of_job(wildcards, f"{OF_RATE}/scores~{scorer}.safetensors")
+        return of_job(wildcards, fill(paths.SCORES, scorer=scorer))
 
     def audits(self, wildcards: Any) -> list[str]:
         """Return the probabilities of the audit, where a rule needs them.
@@ -247,7 +235,7 @@ class Repair:
         expects = self.audits_draws and not self._dag.truth_of_all()
         rule = RULES[wildcards.repair]
         needs = "audit" in rule.reads or (expects and rule.changes)
-        return of_job(wildcards, f"{OF_RATE}/weights.safetensors") if needs else []
+        return of_job(wildcards, paths.WEIGHTS) if needs else []
 
     def deciding(self, wildcards: Any) -> str:
         """Return the flags that a rule decides by, and no other setting.
@@ -275,37 +263,34 @@ class Repair:
             if wildcards.scorer == RAW:
                 arm = f"{REPAIR}{RAW}_{wildcards.scheme}~{wildcards.rate}"
             towers = wildcards.towers if own_towers else wildcards.scorer
-            return [pattern.format(**{**dict(wildcards.items()), "towers": towers, "arm": arm})]
+            return [fill(pattern, **{**dict(wildcards.items()), "towers": towers, "arm": arm})]
 
         return files
 
-    def written_for_scorer(self, kind: str) -> Files:
+    def written_for_scorer(self, template: str) -> Files:
         """Return the function that names a scoring model's features of captions of a scheme."""
-        named = self.scorer(f"{OF_TEXTS}/{{scheme}}~{{rate}}.{kind}")
-        written = self._dag.written(kind)
+        named, written = self.scorer(template), self._dag.written(template)
         return lambda wildcards: named(wildcards) if written(wildcards) else []
 
-    def features(self, kind: str) -> Files:
-        """Return the function that names features of new captions (``safetensors``), or rows."""
+    def features(self, first: str, second: str) -> Files:
+        """Return the function that names features, or rows, of new captions of both rounds."""
 
         def files(wildcards: Any) -> list[str]:
             rule = rule_of(wildcards.start)
             if not wildcards.start.startswith(REPAIR) or not RULES[rule].replaces:
                 return []
-            if rule == AGAIN:
-                return of_job(wildcards, *self.features_again(kind))
-            return of_job(wildcards, f"{OF_TEXTS}/recaptions.{kind}")
+            return of_job(wildcards, first, *(self.again(second) if rule == AGAIN else []))
 
         return files
 
     def texts(self, wildcards: Any) -> list[str]:
         """Return the texts of all captions that a rule may give."""
-        paths = ["results/pairs/{corpus}/pairing/{scheme}~{rate}.captions.parquet"]
+        templates = [pairs.WRITTEN]
         if "new" in RULES[wildcards.repair].reads:
-            paths.append(f"{FOLDER}/recaption_texts.parquet")
+            templates.append(paths.RECAPTION_TEXTS)
         if wildcards.repair == AGAIN:
-            paths += self.captions_again("texts.parquet")
-        return [*self.corpus_texts(), *of_job(wildcards, *paths)]
+            templates += self.again(paths.TEXTS_AGAIN)
+        return [*self._dag.every(pairs.CAPTIONS), *of_job(wildcards, *templates)]
 
     def judging(self) -> str:
         """Return the flags of weigh_pairs, which judges all pairs of each draw here."""
@@ -316,9 +301,8 @@ class Repair:
 
     def answers(self) -> list[str]:
         """Return the answers of every arm of the study."""
-        folder = f"results/arms/{self._dag.corpus}/{self._dag.towers}"
-        arms = self._arms if self._dag.encodes else []
-        return [f"{folder}/{arm}/answers.safetensors" for arm in arms]
+        files: list[str] = self._dag.every(evaluation.ANSWERS, arm=self._arms)
+        return files
 
 
 def results(dag: Any) -> list[str]:
@@ -341,4 +325,4 @@ def texts_again(name: str, **wildcards: str) -> str:
     'results/repair/scenes/small/random~0.8/second/1.texts.parquet'
     """
     _, scheme, rate, draw = name.split("~")
-    return f"{SECOND}/{draw}.texts.parquet".format(scheme=scheme, rate=rate, **wildcards)
+    return fill(paths.TEXTS_AGAIN, scheme=scheme, rate=rate, draw=draw, **wildcards)

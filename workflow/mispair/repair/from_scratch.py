@@ -12,13 +12,11 @@ from collections.abc import Callable
 from typing import Any
 
 from mispair.core.files import UserError
-from mispair.pretraining.dag import TRAINING as DRAWN
+from mispair.core.paths import every, fill, of_job
+from mispair.pretraining.paths import CAPTIONS, PAIRING
+from mispair.repair import paths
 from mispair.repair.captioners.kinds import TRAINED
 from mispair.repair.rules import RULES
-
-FOLDER = "results/repair/{corpus}/from-scratch/{scheme}~{rate}/draw~{draw}"
-RAW = f"{FOLDER}/raw"
-"""Towers that were trained on the raw captions, with their features, captions and cosines."""
 
 Files = Callable[[Any], list[str]]
 
@@ -45,39 +43,34 @@ def results(dag: Any, rates: list[float]) -> list[str]:
         )
     scheme = dag.config.corrupt_captions.schemes[0]
     chosen_rules = ("raw", *dag.config.filter_captions.rules)
-    folders = [
-        (FOLDER.format(corpus=dag.corpus, scheme=scheme, rate=f"{rate:g}", draw=draw), name)
+    jobs = [
+        (f"{rate:g}", draw, name)
         for rate in rates
         for draw in range(dag.config.train_small_towers.seeds)
         for name, rule in RULES.items()
         if rule.from_scratch and name in chosen_rules and (rate > 0 or not rule.own_captions)
     ]
-    ledgers = [f"{folder}/{rule}.json" for folder, rule in folders]
-    return [*ledgers, *(f"{folder}/{rule}/mixing.json" for folder, rule in folders)]
-
-
-def features(dag: Any, kind: str) -> list[str]:
-    """Return the features of pictures by the raw towers (``safetensors``), or their rows."""
-    return [f"{RAW}/features/{group}.{kind}" for group in dag.groups]
+    tables = {"corpus": [dag.corpus], "scheme": [scheme], "rate draw repair": jobs}
+    return [*every(paths.LEDGER_OF_DRAW, tables), *every(paths.MIXING_OF_DRAW, tables)]
 
 
 def recaptions(wildcards: Any) -> list[str]:
     """Return the new captions that a rule decides on."""
     reads = RULES[wildcards.repair].reads
-    return of_job(wildcards, f"{RAW}/recaptions.parquet") if "new" in reads else []
+    return of_job(wildcards, paths.RAW_RECAPTIONS) if "new" in reads else []
 
 
 def scores(wildcards: Any) -> list[str]:
     """Return the cosines that a rule decides by."""
     reads = RULES[wildcards.repair].reads
-    return of_job(wildcards, f"{RAW}/scores.safetensors") if "cosines" in reads else []
+    return of_job(wildcards, paths.RAW_SCORES) if "cosines" in reads else []
 
 
 def written(wildcards: Any) -> list[str]:
     """Return the texts that a rule may give and the corpus does not have."""
     reads = RULES[wildcards.repair].reads
-    fresh = [f"{RAW}/recaption_texts.parquet"] if "new" in reads else []
-    return of_job(wildcards, f"{DRAWN}/captions.parquet", *fresh)
+    fresh = [paths.RAW_RECAPTION_TEXTS] if "new" in reads else []
+    return of_job(wildcards, CAPTIONS, *fresh)
 
 
 def texts(corpus_texts: list[str]) -> Files:
@@ -87,10 +80,4 @@ def texts(corpus_texts: list[str]) -> Files:
 
 def original(dag: Any) -> str:
     """Return the pairing of a draw without corruption."""
-    scheme = dag.config.corrupt_captions.schemes[0]
-    return f"{DRAWN.replace('{scheme}~{rate}', f'{scheme}~0')}/pairing.parquet"
-
-
-def of_job(wildcards: Any, *patterns: str) -> list[str]:
-    """Return paths of one job, from patterns that have its wildcards."""
-    return [pattern.format(**dict(wildcards.items())) for pattern in patterns]
+    return fill(PAIRING, scheme=dag.config.corrupt_captions.schemes[0], rate=0)

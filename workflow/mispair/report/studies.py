@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Literal, get_args
 
 from mispair.core.files import UserError
+from mispair.core.paths import pattern
 
 # Declarations of a study for the report.
 #
@@ -99,7 +100,7 @@ class ReportedStudy:
     tables : mapping of str to Columns
         Its tidy tables.
     results : mapping of str to str
-        Kind of each file of results by the pattern of its path.
+        Kind of each file of results by the template of its path (`mispair.core.paths`).
     figures : tuple of Figure
         In the order of the page.
     small : tuple of Figure
@@ -205,14 +206,14 @@ def tables() -> dict[str, TidyColumns]:
 def _patterns() -> list[tuple[re.Pattern[str], ReportedStudy, str]]:
     """Return the patterns of all results, the fewest wildcards first, then the longest."""
     every = [
-        (pattern, declared, kind)
+        (pattern(template), declared, kind)
         for declared in studies()
-        for pattern, kind in declared.results.items()
+        for template, kind in declared.results.items()
     ]
-    every.sort(key=lambda declaration: (declaration[0].count("*"), -len(declaration[0])))
+    every.sort(key=lambda known: (known[0].count("*"), -len(known[0])))
     return [
-        (re.compile("(.*/)?" + "[^/]*".join(map(re.escape, pattern.split("*")))), declared, kind)
-        for pattern, declared, kind in every
+        (re.compile("(.*/)?" + "[^/]*".join(map(re.escape, path.split("*")))), declared, kind)
+        for path, declared, kind in every
     ]
 
 
@@ -224,8 +225,8 @@ def of_result(path: str) -> tuple[ReportedStudy, str]:
     UserError
         If it belongs to no study.
     """
-    for pattern, declared, kind in _patterns():
-        if pattern.fullmatch(path):
+    for compiled, declared, kind in _patterns():
+        if compiled.fullmatch(path):
             return declared, kind
     raise UserError(f"{path}: is a result of no study. Leave it out of --results.")
 

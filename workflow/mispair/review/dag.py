@@ -6,22 +6,13 @@ from pathlib import Path
 from typing import Any
 
 from mispair.core.files import UserError
-
-REVIEW = "results/review/{corpus}/{towers}"
-REPLACED = f"{REVIEW}/replaced.json"
+from mispair.review.paths import PAGE, REPLACED_SAMPLE, REVIEW, STRATA
 
 
 def files(dag: Any) -> list[str]:
     """Return the sample of an encoded corpus, and what is measured if there is a person."""
-    folder = REVIEW.format(corpus=dag.corpus, towers=dag.towers)
-    measured = [f"{folder}/review.json"] if dag.user_file("reviewed") or truth(dag) else []
-    return [f"{folder}/strata.json", *measured]
-
-
-def of_corpus(dag: Any, name: str) -> list[str]:
-    """Return a file of the draw, if the corpus is encoded."""
-    folder = REVIEW.format(corpus=dag.corpus, towers=dag.towers)
-    return [f"{folder}/{name}"] if dag.encodes else []
+    measured = dag.every(REVIEW) if dag.user_file("reviewed") or truth(dag) else []
+    return [*dag.every(STRATA), *measured]
 
 
 def replaced(dag: Any) -> list[str]:
@@ -30,13 +21,13 @@ def replaced(dag: Any) -> list[str]:
         is_drawn = dag.runs("repair") and dag.repair.compared
     except UserError:
         return []
-    return of_corpus(dag, "replaced.parquet") if is_drawn else []
+    return dag.every(REPLACED_SAMPLE) if is_drawn else []
 
 
 def pages(dag: Any) -> list[str]:
     """Return the page on which a person labels pairs, of runs that measure captions."""
     wanted = dag.encodes and (dag.runs("audit") or bool(replaced(dag)))
-    return ["reports/review.html"] if wanted else []
+    return [PAGE] if wanted else []
 
 
 def truth(dag: Any) -> list[str]:

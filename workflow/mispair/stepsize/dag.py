@@ -5,11 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from mispair.core.files import UserError
+from mispair.core.paths import fill
 from mispair.stepsize.cifar_files import CIFAR, cifar_files, refuse_other_files
+from mispair.stepsize.paths import MULTILAYER, TWO_LAYER
 from mispair.stepsize.settings import Part
-
-TWO_LAYER = "results/stepsize/{part}/{data_set}/{activation}.json"
-MULTILAYER = "results/stepsize/multilayer/{data_set}.json"
 
 
 class Stepsize:
@@ -26,7 +25,7 @@ class Stepsize:
     def _parts(self) -> dict[str, Part]:
         """The parts of the study by the file of their results."""
         return {
-            TWO_LAYER.format(part=part.part, data_set=part.data_set, activation=activation): part
+            fill(TWO_LAYER, part=part.part, data_set=part.data_set, activation=activation): part
             for part in self._two_layer.grid
             for activation in part.activations
             if self._has_files(part.data_set)
@@ -43,7 +42,7 @@ class Stepsize:
         if self._cifar_dir is not None:
             refuse_other_files(self._cifar_dir)
         deep = [
-            MULTILAYER.format(data_set=name)
+            fill(MULTILAYER, data_set=name)
             for name in self._multilayer.data_sets
             if self._multilayer.stepsizes and self._has_files(name)
         ]
@@ -51,7 +50,7 @@ class Stepsize:
 
     def part_flags(self, wildcards: Any) -> str:
         """Return what a job trains as one string of flags; empty for a file of no part."""
-        part = self._parts.get(TWO_LAYER.format(**dict(wildcards.items())))
+        part = self._parts.get(fill(TWO_LAYER, **dict(wildcards.items())))
         if part is None:
             return ""
         flags = {

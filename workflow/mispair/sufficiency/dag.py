@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from itertools import product
 from typing import Any
 
 from mispair.core.files import UserError
+from mispair.core.paths import every, fill, of_job
+from mispair.sufficiency.paths import BAYES, ENCODERS, HEAD, SUFFICIENCY, TRANSFER
 from mispair.sufficiency.settings import OF_ENCODERS
 from mispair.sufficiency.sizes import Size
 
-TREES = "results/sufficiency/{size}/tree~{tree}/trees.safetensors"
-BAYES = "results/sufficiency/{size}/tree~{tree}/bayes.json"
-TRAINING = "results/sufficiency/{size}/tree~{tree}/p~{flip}/seed~{seed}"
 STEPS_WITH_DEVICE = (
     "measure_bayes", "train_encoders", "measure_sufficiency", "train_head", "measure_transfer",
 )  # fmt: skip
@@ -60,16 +58,15 @@ class Sufficiency:
         trees = [(self.size, seed) for seed in self._trees.seeds]
         if self._bayes.published:
             trees = list(dict.fromkeys([*trees, PUBLISHED]))
-        return [BAYES.format(size=size, tree=seed) for size, seed in trees]
+        return every(BAYES, {"size tree": trees})
 
     def measured(self) -> list[str]:
         """Return what is measured of the encoders of every training."""
-        return [f"{folder}/sufficiency.json" for folder in self._trainings(self._encoders.flips)]
+        return self._trainings(SUFFICIENCY, self._encoders.flips)
 
     def transferred(self) -> list[str]:
         """Return what is measured of the heads of every training."""
-        folders = self._trainings(self._heads.flips) if self._heads.arms else []
-        return [f"{folder}/transfer.json" for folder in folders]
+        return self._trainings(TRANSFER, self._heads.flips) if self._heads.arms else []
 
     def results(self) -> list[str]:
         """Return all files of results.
@@ -82,12 +79,14 @@ class Sufficiency:
         self._refuse_too_small()
         return [*self.bayes(), *self.measured(), *self.transferred()]
 
-    def _trainings(self, flips: list[float]) -> list[str]:
-        every = product(self._trees.seeds, flips, self._encoders.seeds)
-        return [
-            TRAINING.format(size=self.size, tree=tree, flip=f"{flip:g}", seed=seed)
-            for tree, flip, seed in every
-        ]
+    def _trainings(self, template: str, flips: list[float]) -> list[str]:
+        return every(
+            template,
+            {
+                "size": [self.size], "tree": self._trees.seeds,
+                "flip": [f"{flip:g}" for flip in flips], "seed": self._encoders.seeds,
+            },
+        )  # fmt: skip
 
     def encoders_of(self, wildcards: Any) -> list[str]:
         """Return the encoders of every variant of a training, the standard ones first."""
@@ -95,31 +94,29 @@ class Sufficiency:
         further = [variant for variant in self._encoders.variants if variant != "standard"]
         if flips is not None and float(wildcards.flip) not in flips:
             further = []
-        return [_encoders(wildcards, variant) for variant in ("standard", *further)]
+        return _encoders(wildcards, "standard", *further)
 
     def heads_of(self, wildcards: Any) -> list[str]:
         """Return the heads of every task and arm of a training."""
-        folder = TRAINING.format(**dict(wildcards.items()))
-        return [
-            f"{folder}/{task}-{arm}.safetensors"
-            for task, arm in product(self._heads.tasks, self._heads.arms)
-        ]
+        (head,) = of_job(wildcards, HEAD)
+        return every(head, {"task": self._heads.tasks, "head": self._heads.arms})
 
     def encoders_of_heads(self, wildcards: Any) -> list[str]:
         """Return the standard encoders of a training, if any of its heads reads them."""
         reads = set(self._heads.arms) & set(OF_ENCODERS)
-        return [_encoders(wildcards, "standard")] if reads else []
+        return _encoders(wildcards, "standard") if reads else []
 
     @staticmethod
     def encoders_of_head(wildcards: Any) -> list[str]:
         """Return the encoders that one head reads, if it reads any."""
         reads = wildcards.head in OF_ENCODERS
-        return [_encoders(wildcards, "standard")] if reads else []
+        return _encoders(wildcards, "standard") if reads else []
 
 
-def _encoders(wildcards: Any, variant: str) -> str:
-    folder = TRAINING.format(**{**dict(wildcards.items()), "variant": variant})
-    return f"{folder}/encoders-{variant}.safetensors"
+def _encoders(wildcards: Any, *variants: str) -> list[str]:
+    return [
+        path for variant in variants for path in of_job(wildcards, fill(ENCODERS, variant=variant))
+    ]
 
 
 def results(dag: Any) -> list[str]:

@@ -10,28 +10,25 @@ from pathlib import Path
 from typing import Any
 
 from mispair.core.files import UserError, folder_name, if_of_hub, read_json, snapshot
+from mispair.core.paths import fill
 from mispair.core.provenance import PACKAGE
 from mispair.towers.checkpoints.model_spec import ModelSpec, open_clip_definition, open_clip_names
+from mispair.towers.paths import (
+    CONVERTED_RECORD,
+    CONVERTED_TOWERS,
+    TOWER_CONFIG,
+    TOWER_WEIGHTS,
+    TOWERS_OF_SEED,
+    TRAINED_TOWERS,
+)
 
 SHIPPED = {
     "shipped": PACKAGE / "towers" / "shipped" / "scenes-small",
     "shipped-1": PACKAGE / "towers" / "shipped" / "scenes-small-1",
 }
 """Towers that are part of mispair, by name; those of one recipe differ in their seed."""
-TOWER_CONFIG = "open_clip_config.json"
-TOWER_WEIGHTS = "open_clip_model.safetensors"
 OTHER_WEIGHTS = (".bin", ".pt", ".pth", ".ckpt", ".safetensors", ".msgpack", ".h5", ".index")
 """Endings of files that hold weights in other forms, or under another name."""
-TRAINED_TOWERS = [
-    f"results/towers/trained/{name}" for name in (TOWER_CONFIG, TOWER_WEIGHTS, "training.json")
-]
-"""Files of `pretrain_towers`; those with its model's vocabulary are next to them."""
-TOWERS_OF_SEED = [path.replace("trained/", "trained-{seed}/") for path in TRAINED_TOWERS]
-"""The same of one seed of ``compare_towers.towers``."""
-CONVERTED_TOWERS = [
-    f"results/checkpoints/{{model}}/{name}" for name in (TOWER_CONFIG, TOWER_WEIGHTS, "config.json")
-]
-"""Files of `convert_checkpoint`; the configuration comes first."""
 LABELS = {"pretraining", "method"}
 """Keys of a model that name it in the report and change nothing that is computed."""
 
@@ -86,7 +83,7 @@ class Models:
     def _replicate(self, towers: int | str) -> str:
         key = "compare_towers.towers"
         if isinstance(towers, int):
-            files = [path.format(seed=towers) for path in TOWERS_OF_SEED]
+            files = [fill(path, seed=towers) for path in TOWERS_OF_SEED]
         else:
             files = _of_folder(towers, key)
         name = folder_name(Path(files[0]).parent)
@@ -115,7 +112,7 @@ class Models:
                 f"{key}.checkpoint: there is no file {Path(spec.checkpoint).absolute()}."
                 f"{if_of_hub(spec.checkpoint)}"
             )
-        self._files[spec.name] = [path.format(model=spec.name) for path in CONVERTED_TOWERS]
+        self._files[spec.name] = [fill(path, model=spec.name) for path in CONVERTED_TOWERS]
 
     def files(self, name: str) -> list[str]:
         """Return the files of a model's towers; the configuration comes first."""
@@ -142,7 +139,7 @@ class Models:
     def origins(self) -> list[str]:
         """Return the ``config.json`` of each compared model that convert_checkpoint converts."""
         converted = [name for name in self.compared if self.specs[name].folder is None]
-        return [CONVERTED_TOWERS[2].format(model=name) for name in converted]
+        return [fill(CONVERTED_RECORD, model=name) for name in converted]
 
     def neurons(self, definition: str) -> int | None:
         """Return the width of the main model's embedding; None if only its weights decide.

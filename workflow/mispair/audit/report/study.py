@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from mispair.audit import paths
 from mispair.report.studies import Figure, ReportedStudy, columns
+from mispair.review.paths import REVIEW, STRATA
 
 CALIBRATION = "Known shares of wrong captions"
 APART = "Separation of wrong pairs from right ones"
@@ -48,11 +50,11 @@ STUDY = ReportedStudy(
         ),
     },
     results={
-        "results/audit/*/*/audit.json": "audit",
-        "results/audit/*/*/selection.json": "selection",
-        "results/audit/*/*/calibration.json": "calibration",
-        "results/review/*/*/review.json": "review",
-        "results/review/*/*/strata.json": "sample",
+        paths.RATES: "audit",
+        paths.SELECTION: "selection",
+        paths.CALIBRATION: "calibration",
+        REVIEW: "review",
+        STRATA: "sample",
     },
     describing=("sample",),
     sections_of=sections_of,

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from mispair.evaluation import paths as evaluation
+from mispair.image_text.paths import COMPARED_TOWERS, COMPARISON
+from mispair.pairs import paths as pairs
 from mispair.report.studies import Figure, ReportedStudy, columns
+from mispair.towers import paths as towers
 
 CARRIES = "What carries the effect"
 REPLICATES = "Towers as replicates"
@@ -107,24 +111,24 @@ STUDY = ReportedStudy(
         "encoding": columns("group* device* precision* metric* | value", compared=False),
     },
     results={
-        "results/arms/*/*/*/purity.json": "purity",
-        "results/arms/*/*/*/zeroshot.json": "zeroshot",
-        "results/arms/*/*/*/probe.json": "zeroshot",
-        "results/arms/*/*/*/pruning.json": "pruning",
-        "results/arms/*/*/*/semantics.json": "semantics",
-        "results/arms/*/*/*/basis.json": "bases",
-        "results/arms/*/*/comparison.json": "comparisons",
-        "results/arms/*/towers.json": "towers",
-        "logs/export_pruned/*/*/*/*.json": "exported",
-        "results/arms/*/*/*/projection.safetensors": "projection",
-        "results/towers/trained/training.json": "training",
-        "results/pairs/*/statistics.json": "corpus",
-        "results/pairs/*/pairing/*.parquet": "pairing",
-        "results/pairs/*/index/*.rejected.parquet": "rejected",
-        "results/pairs/*/index/*.parquet": "index",
-        "results/pairs/*/excluded.parquet": "excluded",
-        "logs/encode_features/*/*/*.json": "encoding",
-        "logs/encode_captions/*/*/*.json": "encoding",
+        evaluation.PURITY: "purity",
+        evaluation.ZEROSHOT: "zeroshot",
+        evaluation.PROBE: "zeroshot",
+        evaluation.PRUNING: "pruning",
+        evaluation.SEMANTICS: "semantics",
+        evaluation.BASIS: "bases",
+        COMPARISON: "comparisons",
+        COMPARED_TOWERS: "towers",
+        evaluation.PRUNED_RECORD: "exported",
+        towers.PROJECTION: "projection",
+        towers.TRAINING_RECORD: "training",
+        pairs.STATISTICS: "corpus",
+        pairs.PAIRING: "pairing",
+        pairs.REJECTED: "rejected",
+        pairs.INDEX: "index",
+        pairs.EXCLUDED: "excluded",
+        towers.IMAGE_RECORD: "encoding",
+        towers.TEXT_RECORD: "encoding",
     },
     describing=("corpus", "pairing", "index", "rejected", "excluded", "encoding"),
     measures=("purity", "zeroshot", "pruning"),

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from mispair.laclip.paths import PURITY, ZEROSHOT
 from mispair.report.studies import Figure, ReportedStudy, columns
+from mispair.towers.paths import CONVERTED_RECORD
 
 PUBLISHED = "Next to tables 2 and 3"
 SCORES = "Retrieval and choice of captions"
@@ -37,9 +39,9 @@ STUDY = ReportedStudy(
         ),
     },
     results={
-        "results/arms/checkpoints/*/*/zeroshot.json": "zeroshot",
-        "results/arms/checkpoints/*/*/purity.json": "purity",
-        "results/checkpoints/*/config.json": "origin",
+        ZEROSHOT: "zeroshot",
+        PURITY: "purity",
+        CONVERTED_RECORD: "origin",
     },
     sections_of=sections_of,
     describing=("origin",),

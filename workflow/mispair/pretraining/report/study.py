@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from mispair.pretraining.paths import MIXING
 from mispair.report.studies import Figure, ReportedStudy, columns
 
 RULES = (
@@ -34,7 +35,9 @@ STUDY = ReportedStudy(
             "high chance"
         ),
     },
-    results={"results/pretraining/*/*/*/*.json": "pretraining"},
+    results={
+        MIXING: "pretraining",
+    },
     sections_of=sections_of,
     figures=(
         Figure(

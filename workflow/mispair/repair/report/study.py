@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from mispair.core.paths import fill
+from mispair.evaluation import paths as evaluation
+from mispair.repair import paths
 from mispair.report.studies import Figure, ReportedStudy, columns
+from mispair.review.paths import REPLACED
+from mispair.towers.arms import REPAIR
 
 LEDGER = "What became of the captions"
 ARMS = "What each rule gives back"
@@ -35,6 +40,8 @@ LEDGER_COLUMNS = columns(
     "rule* scheme* rate metric* reason* before* after* captions* seed | value n"
 )
 
+OF_REPAIR = f"{REPAIR}{{rule}}_{{scheme}}~{{rate}}"
+
 STUDY = ReportedStudy(
     key="repair",
     title="Repair: new captions and filters",
@@ -64,15 +71,15 @@ STUDY = ReportedStudy(
         ),
     },
     results={
-        "results/repair/*/*/*/*.json": "ledger",
-        "results/repair/*/*/comparison.json": "differences",
-        "results/review/*/*/replaced.json": "replaced",
-        "results/repair/*/from-scratch/*/*/*.json": "tower_ledger",
-        "results/repair/*/from-scratch/*/*/*/mixing.json": "towers",
-        "results/arms/*/*/repair-*/purity.json": "purity",
-        "results/arms/*/*/repair-*/semantics.json": "semantics",
-        "results/arms/*/*/repair-*/zeroshot.json": "zeroshot",
-        "results/arms/*/*/repair-*/probe.json": "zeroshot",
+        paths.LEDGER: "ledger",
+        paths.COMPARISON: "differences",
+        REPLACED: "replaced",
+        paths.LEDGER_OF_DRAW: "tower_ledger",
+        paths.MIXING_OF_DRAW: "towers",
+        fill(evaluation.PURITY, arm=OF_REPAIR): "purity",
+        fill(evaluation.SEMANTICS, arm=OF_REPAIR): "semantics",
+        fill(evaluation.ZEROSHOT, arm=OF_REPAIR): "zeroshot",
+        fill(evaluation.PROBE, arm=OF_REPAIR): "zeroshot",
     },
     measures=("repaired_arms", "repaired_towers"),
     sections_of=sections_of,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from mispair.report.studies import Figure, ReportedStudy, columns
+from mispair.simulation.paths import SIMULATION
 
 CONDITIONS = {
     "bridge": "From one preset to the other",
@@ -69,7 +70,9 @@ STUDY = ReportedStudy(
             compared=False,
         ),
     },
-    results={"results/simulation/*/*/*.json": "simulation"},
+    results={
+        SIMULATION: "simulation",
+    },
     measures=("simulation",),
     sections_of=sections_of,
     figures=(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from mispair.report.studies import Figure, ReportedStudy, columns
+from mispair.stepsize.paths import MULTILAYER, TWO_LAYER
 
 OF_ALL = ("Bounds", "Runs that fail")
 PARTS: dict[str, tuple[str, ...]] = {
@@ -68,8 +69,8 @@ STUDY = ReportedStudy(
         ),
     },
     results={
-        "results/stepsize/*/*/*.json": "stepsize",
-        "results/stepsize/multilayer/*.json": "stepsize",
+        TWO_LAYER: "stepsize",
+        MULTILAYER: "stepsize",
     },
     measures=("stepsize_runs",),
     sections_of=sections_of,

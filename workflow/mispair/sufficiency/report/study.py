@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from mispair.report.studies import Figure, ReportedStudy, columns
+from mispair.sufficiency.paths import BAYES, SUFFICIENCY, TRANSFER
 
 PRINTED: dict[str, tuple[str, ...]] = {
     "measure_bayes": ("At the published size", "Checks"),
@@ -45,8 +46,9 @@ STUDY = ReportedStudy(
         ),
     },
     results={
-        "results/sufficiency/*/*/*.json": "sufficiency",
-        "results/sufficiency/*/*/*/*/*.json": "sufficiency",
+        BAYES: "sufficiency",
+        SUFFICIENCY: "sufficiency",
+        TRANSFER: "sufficiency",
     },
     sections_of=sections_of,
     figures=(

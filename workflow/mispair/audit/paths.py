@@ -1,0 +1,13 @@
+"""Paths of the audit; see `mispair.core.paths`."""
+
+from __future__ import annotations
+
+FOLDER = "results/audit/{corpus}/{towers}"
+AUDIT = f"{FOLDER}/audit.parquet"
+RATES = f"{FOLDER}/audit.json"
+CALIBRATION = f"{FOLDER}/calibration.json"
+LISTS = f"{FOLDER}/lists"
+SELECTION = f"{FOLDER}/selection.json"
+WEIGHTS = f"{FOLDER}/weights/{{scheme}}~{{rate}}.safetensors"
+
+SUSPECTS = "reports/figures/suspects.html"

@@ -1,0 +1,70 @@
+"""Templates of paths of results, and the paths that follow from them.
+
+The module ``paths`` of each package declares the template of each of its files once. Rules, the
+report and the page of files in the documentation take them from there.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from itertools import chain, product
+from typing import Any
+
+WILDCARD = re.compile(r"\{(\w+)\}")
+
+
+def fill(template: str, **values: object) -> str:
+    """Return a template with some of its wildcards filled; the others remain.
+
+    Examples
+    --------
+    >>> fill("results/{corpus}/{scheme}~{rate}.json", corpus="scenes", rate=0)
+    'results/scenes/{scheme}~0.json'
+    """
+
+    def filled(match: re.Match[str]) -> str:
+        return str(values[match[1]]) if match[1] in values else match[0]
+
+    return WILDCARD.sub(filled, template)
+
+
+def every(template: str, tables: Mapping[str, Iterable[Any]]) -> list[str]:
+    """Return a template's paths for all combinations of rows of the tables that it uses.
+
+    A table has the names of its columns, and rows: values, or tuples where there are several
+    columns. The first wildcard varies slowest. Wildcards of no table remain. A table without rows
+    gives no path.
+
+    Examples
+    --------
+    >>> every("{corpus}/{k}/{scheme}~{rate}", {"scheme rate": [("drop", 1)], "k": [2, 3]})
+    ['{corpus}/2/drop~1', '{corpus}/3/drop~1']
+    """
+    wildcards = WILDCARD.findall(template)
+    used = []
+    for names, rows in tables.items():
+        columns = names.split()
+        if first := [wildcards.index(name) for name in columns if name in wildcards]:
+            values = [row if len(columns) > 1 else (row,) for row in rows]
+            used.append((min(first), [[*zip(columns, row, strict=True)] for row in values]))
+    return [
+        fill(template, **dict(chain.from_iterable(combination)))
+        for combination in product(*(rows for _, rows in sorted(used, key=lambda table: table[0])))
+    ]
+
+
+def of_job(wildcards: Any, *templates: str) -> list[str]:
+    """Return the paths of one job of Snakemake, from templates that have its wildcards."""
+    return [fill(template, **dict(wildcards.items())) for template in templates]
+
+
+def pattern(template: str) -> str:
+    """Return a template as a pattern of file names, with at most one ``*`` in each folder's name.
+
+    Examples
+    --------
+    >>> pattern("results/{corpus}/{scheme}~{rate}/draw~{draw}/purity.json")
+    'results/*/*/draw~*/purity.json'
+    """
+    return re.sub(r"\{[^/]*\}", "*", template)

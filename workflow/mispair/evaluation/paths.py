@@ -1,0 +1,20 @@
+"""Paths of encoded evaluation sets and of what is measured of an arm; see `mispair.core.paths`."""
+
+from __future__ import annotations
+
+from mispair.towers.paths import ARM
+
+SET_FEATURES = "results/evaluation/{towers}/{evaluation_set}/{split}.safetensors"
+PROMPTS = "results/evaluation/{towers}/{evaluation_set}/prompts~{protocol}.safetensors"
+
+PURITY = f"{ARM}/purity.json"
+ZEROSHOT = f"{ARM}/zeroshot.json"
+ANSWERS = f"{ARM}/answers.safetensors"
+PROBE = f"{ARM}/probe.json"
+PRUNING = f"{ARM}/pruning.json"
+SEMANTICS = f"{ARM}/semantics.json"
+BASIS = f"{ARM}/basis.json"
+PRUNED = "results/pruned/{corpus}/{towers}/{arm}/{strategy}~{ranking}~{k}"
+PRUNED_RECORD = "logs/export_pruned/{corpus}/{towers}/{arm}/{strategy}~{ranking}~{k}.json"
+
+NEURONS = "reports/figures/neurons.html"

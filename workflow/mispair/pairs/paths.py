@@ -1,0 +1,30 @@
+"""Paths of image-text pairs, their captions and pairings; see `mispair.core.paths`."""
+
+from __future__ import annotations
+
+SCENES = "results/scenes/shards"
+SCENES_OF_TOWERS = "results/scenes/shards-of-towers"
+"""Scenes of another seed, on which towers are trained that are compared."""
+GENERATED_SET = "results/scenes/evaluation/{evaluation_set}"
+
+FOLDER = "results/pairs/{corpus}"
+PACKED = f"{FOLDER}/packed/{{group}}.tar"
+"""Shards into which pairs of other sources are packed."""
+CAPTION_TABLE = f"{FOLDER}/captions.parquet"
+"""The user's captions, as read_captions writes them."""
+IMAGES = f"{FOLDER}/index/{{group}}.images.parquet"
+UNUSABLE = f"{FOLDER}/index/{{group}}.unusable.parquet"
+INDEX = f"{FOLDER}/index/{{group}}.parquet"
+REJECTED = f"{FOLDER}/index/{{group}}.rejected.parquet"
+INDEX_LIST = f"{FOLDER}/index/parquet.sha256"
+REJECTED_LIST = f"{FOLDER}/index/rejected.parquet.sha256"
+CORPUS = f"{FOLDER}/corpus.parquet"
+CAPTIONS = f"{FOLDER}/{{texts}}.parquet"
+EXCLUDED = f"{FOLDER}/excluded.parquet"
+STATISTICS = f"{FOLDER}/statistics.json"
+SIMILAR = f"{FOLDER}/similar.parquet"
+PAIRING = f"{FOLDER}/pairing/{{scheme}}~{{rate}}.parquet"
+WRITTEN = f"{FOLDER}/pairing/{{scheme}}~{{rate}}.captions.parquet"
+"""Captions that a scheme wrote."""
+
+CONTACT_SHEET = "reports/figures/contact_sheet.html"
