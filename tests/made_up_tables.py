@@ -15,6 +15,7 @@ from mispair.audit import paths as audit
 from mispair.core import files
 from mispair.core.paths import WILDCARD, fill
 from mispair.evaluation import paths as evaluation
+from mispair.evaluation.pruning import RANKED
 from mispair.image_text import paths as image_text
 from mispair.laclip import paths as laclip
 from mispair.pairs import paths as pairs
@@ -33,7 +34,6 @@ EVIL = "<script>window.hit = 1</script><b onclick='x'>\"&amp;"
 SCHEMES = tuple(schemes())
 STARTS = ("pretrained", "scale-converged", "reinitialised", "without-decay")
 PROTOCOLS = ("clip_benchmark", "single-prompt")
-STRATEGIES = ("high-purity", "low-purity", "high-variance", "low-variance", "high-norm", "low-norm")
 CLASSES = (EVIL, "7", "null", *(f"class {number}" for number in range(7)))
 
 Row = dict[str, Any]
@@ -169,7 +169,7 @@ def _pruning(sets: list[str]) -> list[Row]:
                 "basis": basis, "k": k, "metric": metric, "normalised": "masked",
                 "protocol": "clip_benchmark" if metric == "acc1" else None}  # fmt: skip
         for (rank, strategy), tower in itertools.product(
-            enumerate(STRATEGIES), ("text", "image", "both")
+            enumerate(RANKED), ("text", "image", "both")
         ):
             about = {"strategy": strategy, "ranked_by": tower, "draw": 0}
             rows.append({**here, **about, "value": 0.5 + k / 200 + 0.01 * rank})

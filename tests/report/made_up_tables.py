@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from mispair.evaluation.pruning import RANKED
 from mispair.image_text.report.arms import COLOURS
 from mispair.report import style
 from mispair.report.tables import Tables, tidy
@@ -77,18 +78,7 @@ def chosen(rates: int, seeds: int) -> list[dict[str, Any]]:
 
 def pruned(sets: list[str], draws: int) -> list[dict[str, Any]]:
     rng = np.random.default_rng(2)
-    ranked = [
-        (strategy, tower, 0)
-        for strategy in (
-            "high-purity",
-            "low-purity",
-            "high-variance",
-            "low-variance",
-            "high-norm",
-            "low-norm",
-        )
-        for tower in ("text", "image", "both")
-    ]
+    ranked = [(strategy, tower, 0) for strategy in RANKED for tower in ("text", "image", "both")]
     ranked += [("random", "none", draw) for draw in range(draws)]
     return [
         {"start": "untouched", "evaluation_set": name, "protocol": "clip_benchmark" if metric ==

@@ -18,6 +18,7 @@ from markupsafe import escape
 from PIL import Image
 
 from mispair.core import files, metrics
+from mispair.evaluation.pruning import RANKED
 from mispair.pairs.steps import draw_contact_sheet
 from mispair.report import studies
 from mispair.report.figures import compose, draw_of
@@ -100,9 +101,6 @@ def _protocols() -> dict[str, Any]:
     return {"protocols": known, "headline": headline}
 
 
-STRATEGIES = ("high-purity", "low-purity", "high-variance", "low-variance", "high-norm", "low-norm")
-
-
 def _pruning() -> list[dict[str, Any]]:
     rows = []
     for name in SETS:
@@ -120,7 +118,7 @@ def _pruning() -> list[dict[str, Any]]:
                         "normalised": normalised,
                         "protocol": "clip_benchmark" if metric == "acc1" else None,
                     }
-                    for rank, strategy in enumerate(STRATEGIES):
+                    for rank, strategy in enumerate(RANKED):
                         for tower in ("text", "image", "both"):
                             value = 0.8 if k == 64 else 0.6 + 0.01 * rank
                             about = {"strategy": strategy, "ranked_by": tower, "draw": 0}

@@ -131,19 +131,25 @@ rule draw_suspects:
         " --suspects {output.suspects:q} {params.flags} > {log:q} 2>&1"
 
 
+# What judges a pairing reads besides it.
+READ_WITH_A_PAIRING = dict(
+    features=towers.FEATURES_LIST,
+    rows=towers.ROWS_LIST,
+    written_features=dag.written(towers.WRITTEN_FEATURES),
+    written_rows=dag.written(towers.WRITTEN_ROWS),
+    untouched=towers.UNTOUCHED_PROJECTION,
+    trusted=steady(dag.user_file("trusted")),
+    excluded=pairs.EXCLUDED,
+    rejected=pairs.REJECTED_LIST,
+    training=steady(dag.training_record()),
+    shards=steady(dag.shards_to_compare()),
+)
+
+
 rule weigh_pairs:
     input:
+        **READ_WITH_A_PAIRING,
         pairing=pairs.PAIRING,
-        features=towers.FEATURES_LIST,
-        rows=towers.ROWS_LIST,
-        written_features=dag.written(towers.WRITTEN_FEATURES),
-        written_rows=dag.written(towers.WRITTEN_ROWS),
-        untouched=towers.UNTOUCHED_PROJECTION,
-        trusted=steady(dag.user_file("trusted")),
-        excluded=pairs.EXCLUDED,
-        rejected=pairs.REJECTED_LIST,
-        training=steady(dag.training_record()),
-        shards=steady(dag.shards_to_compare()),
     output:
         weights=audit.WEIGHTS,
     log:

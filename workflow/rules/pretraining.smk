@@ -36,8 +36,6 @@ use rule corrupt_captions as corrupt_captions_of_draw with:
     benchmark:
         "benchmarks/corrupt_captions_of_draw/{corpus}/{scheme}~{rate}/draw~{draw}.tsv"
     params:
-        *code_version("corrupt_captions"),
-        stamps=dag.stamps(dag.truth),
         flags=dag.pretraining.corruption_flags,
         draws=1,
     message:

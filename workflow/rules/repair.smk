@@ -153,7 +153,6 @@ use rule trust_pairs as trust_repaired with:
     benchmark:
         "benchmarks/trust_repaired/{corpus}/{towers}/{scheme}~{rate}/{draw}.tsv"
     params:
-        *code_version("trust_pairs"),
         draw=lambda wildcards: wildcards.draw,
         flags="--share 1",
 
@@ -176,12 +175,8 @@ use rule recaption_pairs as recaption_again with:
     benchmark:
         "benchmarks/recaption_again/{corpus}/{towers}/{scheme}~{rate}/{draw}.tsv"
     params:
-        *code_version("recaption_pairs"),
         stamps=dag.stamps(dag.tower_files),
         sources=[],
-        features=lambda wildcards, input: " ".join(f"@{path}" for path in input.features),
-        rows=lambda wildcards, input: " ".join(f"@{path}" for path in input.rows),
-        flags=literal(dag.flags("recaption_pairs")),
     message:
         "Write captions for the second round: {wildcards.scheme}, rate {wildcards.rate}, draw {wildcards.draw}"
 
@@ -223,17 +218,8 @@ use rule score_captions as score_again with:
 # The audit of all pairs of each draw, for the rule that decides by it.
 use rule weigh_pairs as judge_pairs with:
     input:
+        **READ_WITH_A_PAIRING,
         pairing=repair.RAW,
-        features=towers.FEATURES_LIST,
-        rows=towers.ROWS_LIST,
-        written_features=dag.written(towers.WRITTEN_FEATURES),
-        written_rows=dag.written(towers.WRITTEN_ROWS),
-        untouched=towers.UNTOUCHED_PROJECTION,
-        trusted=steady(dag.user_file("trusted")),
-        excluded=pairs.EXCLUDED,
-        rejected=pairs.REJECTED_LIST,
-        training=steady(dag.training_record()),
-        shards=steady(dag.shards_to_compare()),
     output:
         weights=repair.WEIGHTS,
     log:
@@ -241,8 +227,6 @@ use rule weigh_pairs as judge_pairs with:
     benchmark:
         "benchmarks/judge_pairs/{corpus}/{towers}/{scheme}~{rate}.tsv"
     params:
-        *code_version("weigh_pairs"),
-        stamps=dag.stamps(dag.user_file("trusted")),
         flags=dag.repair.judging(),
 
 

@@ -106,12 +106,10 @@ use rule recaption_pairs as recaption_pairs_of_draw with:
     benchmark:
         "benchmarks/recaption_pairs_of_draw/{corpus}/{scheme}~{rate}/draw~{draw}.tsv"
     params:
-        *code_version("recaption_pairs"),
         stamps="",
         sources=[],
         features=lambda wildcards, input: " ".join(input.features),
         rows=lambda wildcards, input: " ".join(input.rows),
-        flags=literal(dag.flags("recaption_pairs")),
     message:
         "Write new captions for the pictures of {wildcards.corpus}: rate {wildcards.rate}, draw {wildcards.draw}"
 
@@ -170,7 +168,6 @@ use rule score_captions as score_captions_of_draw with:
     benchmark:
         "benchmarks/score_captions_of_draw/{corpus}/{scheme}~{rate}/draw~{draw}.tsv"
     params:
-        *code_version("score_captions"),
         features=lambda wildcards, input: " ".join(input.features),
         rows=lambda wildcards, input: " ".join(input.rows),
     message:
