@@ -66,7 +66,7 @@ def gather(run: dict[str, list[Path]], folder: Path, models: str = "{}") -> Tabl
     for kind, paths in run.items():
         for number, path in enumerate(paths):
             wildcards = WILDCARD.findall(PLACES[kind])
-            values = {**dict.fromkeys(wildcards, "made-up"), wildcards[-1]: number}
+            values = {**dict.fromkeys(wildcards, "made-up"), "draw": 0, wildcards[-1]: number}
             values |= {"corpus": "made-up", "towers": path.parent.parent.name}
             results.append(folder / fill(PLACES[kind], **values | {"model": path.parent.name}))
             results[-1].parent.mkdir(parents=True, exist_ok=True)

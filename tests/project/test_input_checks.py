@@ -16,7 +16,8 @@ from mispair import input_checks
 from mispair.audit import dag as audit_dag
 from mispair.core.files import UserError
 from mispair.dag import Dag
-from mispair.towers.dag import SHIPPED, TOWER_CONFIG, TOWER_WEIGHTS
+from mispair.towers.dag import SHIPPED
+from mispair.towers.paths import TOWER_CONFIG, TOWER_WEIGHTS
 from tests.pairs.test_index import whole, write_tar
 
 
