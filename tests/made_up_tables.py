@@ -47,7 +47,8 @@ PLACES = {
     "pruning": evaluation.PRUNING, "semantics": evaluation.SEMANTICS, "bases": evaluation.BASIS,
     "comparisons": image_text.COMPARISON, "exported": evaluation.PRUNED_RECORD,
     "statistics": pairs.STATISTICS, "pairings": pairs.PAIRING, "index": pairs.INDEX,
-    "rejected": pairs.REJECTED, "excluded": pairs.EXCLUDED, "records": towers.IMAGE_RECORD,
+    "rejected": pairs.REJECTED, "excluded": pairs.EXCLUDED,
+    "records": fill(towers.IMAGE_RECORD, group="{name}"),
     "simulation": SIMULATION, "sufficiency": TRANSFER, "stepsize": TWO_LAYER,
     "audit": audit.RATES, "selection": audit.SELECTION, "calibration": audit.CALIBRATION,
     "ledger": repair.LEDGER, "tower_ledger": repair.LEDGER_OF_DRAW,
@@ -68,7 +69,8 @@ def gather(run: dict[str, list[Path]], folder: Path, models: str = "{}") -> Tabl
             wildcards = WILDCARD.findall(PLACES[kind])
             values = {**dict.fromkeys(wildcards, "made-up"), "draw": 0, wildcards[-1]: number}
             values |= {"corpus": "made-up", "towers": path.parent.parent.name}
-            results.append(folder / fill(PLACES[kind], **values | {"model": path.parent.name}))
+            names = {"model": path.parent.name, "name": path.stem}
+            results.append(folder / fill(PLACES[kind], **values | names))
             results[-1].parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(path, results[-1])
     tables = folder / "tables"
