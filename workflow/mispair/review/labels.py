@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from mispair.core.files import UserError
 from mispair.pairs.captions.user_files import as_in_corpus, lines_of_text
+from mispair.review.paths import PAGE
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -101,9 +102,7 @@ def read_labels(
             )
         found.setdefault(key, (number, label, how))
     if not found:
-        raise UserError(
-            f"{setting}: {path} has no label. Open reports/review.html, label pairs and save them."
-        )
+        raise UserError(f"{setting}: {path} has no label. Open {PAGE}, label pairs and save them.")
     return {key: (label, how) for key, (_, label, how) in found.items()}
 
 
