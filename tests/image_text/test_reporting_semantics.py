@@ -44,7 +44,7 @@ def drawn(found: Tables) -> Any:
 
 def test_every_neuron_is_a_point_with_its_absolute_correlation():
     _, data = drawn(tables(rows(-0.8, 0.01)))
-    own = data[data["where"] == "own basis"].sort_values("neuron")
+    own = data[data["basis"] == "own basis"].sort_values("neuron")
     assert own["semantic"].tolist() == pytest.approx([0.9, 0.8, 0.3, 0.1])
     assert own["overlap"].tolist() == pytest.approx(OVERLAP)
     assert len(data) == 8

@@ -12,6 +12,9 @@ from mispair.report import charts, recipes, style
 COLOUR = charts.colour("arm", "Arm", style.ARMS, ["raw", "filtered"])
 
 
+LINES = {"mean": recipes.SOLID, "bound": recipes.DASHED, "level": recipes.LONG}
+
+
 def table(**columns: Any) -> pd.DataFrame:
     rows = {"panel": ["a's", "a's", "b", "b"], "arm": ["raw", "filtered"] * 2, "x": [1, 10, 1, 10]}
     return pd.DataFrame({**rows, "value": [1.0, 2.0, 3.0, 4.0], **columns})
@@ -30,11 +33,53 @@ def swept(data: pd.DataFrame, **settings: Any) -> alt.ConcatChart:
 
 def test_a_panel_has_the_layers_that_its_rows_need() -> None:
     assert marks(swept(table())) == [["line"], ["line"]]
-    layers = ["run", "dashed", "run", "mark"]
     limits = {"low": [0.5, None, None, None], "high": [1.5, None, None, None]}
-    assert marks(swept(table(layer=layers, **limits))) == [
-        ["line", "line", "rule"], ["line", "point"],
-    ]  # fmt: skip
+    assert marks(swept(table(**limits))) == [["line", "rule"], ["line"]]
+    layers = ["mean", "bound", "run", "mark"]
+    chart = swept(table(layer=layers, **limits), lines=LINES)
+    assert marks(chart) == [["line", "area"], ["line", "circle", "point"]]
+
+
+def test_a_legend_explains_the_dashes_that_are_drawn_and_a_row_without_x_is_a_level() -> None:
+    data = table(layer=["mean", "bound", "mean", "level"], x=[1, 10, 1, None])
+    chart = swept(data, lines=LINES | {"published": [2, 3]})
+    assert marks(chart) == [["line"], ["line", "rule"]]
+    for panel in chart.to_dict(validate=False)["concat"]:
+        scale = panel["layer"][-1]["encoding"]["strokeDash"]["scale"]
+        assert dict(zip(scale["domain"], scale["range"], strict=True)) == LINES
+    alone = swept(table()).to_dict(validate=False)["concat"][0]["layer"][0]["encoding"]
+    assert alone["strokeDash"]["legend"] is None
+
+
+def test_axes_of_equal_titles_have_equal_ranges_that_a_clipped_level_does_not_widen() -> None:
+    def ranges(data: pd.DataFrame) -> list[tuple[str, list[float]]]:
+        panels = swept(data, lines=LINES, clipped=["level"]).to_dict(validate=False)["concat"]
+        axes = [panel["layer"][0]["encoding"]["y"] for panel in panels]
+        return [(axis["title"], axis["scale"]["domain"]) for axis in axes]
+
+    assert ranges(table(layer="mean")) == [("Risk", [1.0, 4.0])] * 2
+    apart = table(layer="mean", y=["acc1", "acc1", "recall", "recall"])
+    assert ranges(apart) == [("Acc1", [1.0, 2.0]), ("Recall", [3.0, 4.0])]
+    low = pd.DataFrame({"panel": ["b"], "layer": ["level"], "value": [-9.0]})
+    assert ranges(pd.concat([table(layer="mean"), low])) == [("Risk", [1.0, 4.0])] * 2
+
+
+def test_bars_of_a_histogram_begin_at_zero_in_all_panels_alike() -> None:
+    data = table(bin_low=[0, 0.5] * 2, bin_high=[0.5, 1] * 2, low=0.5, high=6.0)
+    y = alt.Y("value:Q", title="Share", scale=alt.Scale(type="sqrt"))
+    chart = recipes.histogram(data, alt.X("bin_low:Q", title="|cos|"), y, COLOUR, (), level=1.0)
+    assert marks(chart) == [["bar", "rule", "rule"]] * 2
+    for panel in chart.to_dict(validate=False)["concat"]:
+        assert panel["layer"][0]["encoding"]["y"]["scale"]["domain"] == [0, 6.0]
+
+
+def test_points_have_a_line_of_a_slope() -> None:
+    axes = alt.X("x:Q", title="first"), alt.Y("value:Q", title="second")
+    assert marks(recipes.scatter(table(), *axes, COLOUR, ())) == [["circle"], ["circle"]]
+    chart = recipes.scatter(table(low=0.5, high=6.0), *axes, COLOUR, (), slope=0.5)
+    assert marks(chart) == [["circle", "rule", "rule"]] * 2
+    line = chart.to_dict(validate=False)["concat"][0]["layer"][2]["encoding"]
+    assert (line["x2"]["datum"], line["y2"]["datum"]) == (1, 0.5)
 
 
 def test_titles_of_panels_may_have_any_character_and_select_their_rows() -> None:

@@ -6,24 +6,14 @@ import itertools
 import math
 
 import numpy as np
-import pandas as pd
 import pytest
 
 from mispair.core import metrics
 from mispair.evaluation.purity import overlap_map
 from mispair.image_text.report.rows import of_ends
 from mispair.image_text.report.rows import rows as of_image_text
-from mispair.report import studies
-from mispair.report.figures import compose
-from mispair.report.tables import Tables, tidy
+from mispair.report.tables import tidy
 from mispair.simulation.theory import trajectory_errors
-
-
-def drawn(name: str, **rows: list[dict[str, object]]) -> tuple[pd.DataFrame, str]:
-    figure = next(figure for figure in studies.figures() if figure.name == name)
-    tables = Tables({table: tidy(table, own) for table, own in rows.items()})
-    spec, data = compose(figure, tables, 12, 10_000)
-    return data, spec["usermeta"]["mispair"].get("sentence", "")
 
 
 def plain_cosine(one: np.ndarray, other: np.ndarray) -> float:
@@ -74,25 +64,6 @@ def test_alignments_are_sorted_by_the_feature_that_a_neuron_ends_with():
     assert values["alignment_true", 8, "eq34"] == pytest.approx(11)
     for name in ("true", "spurious", "other"):
         assert values[f"alignment_{name}", 0, "measured"] == pytest.approx(0.25)
-
-
-def test_growth_is_drawn_at_the_ends_of_c_s_with_the_spread_of_what_was_measured():
-    rows = [
-        {"condition": "as-written", "kind": "preset", "preset": "as-written", "trained_on": "raw",
-         "metric": f"alignment_{name}", "source": source, "step": step, "trial": trial,
-         "spurious_probability": c, "value": level * (1 + step + trial) * (1 + c)}
-        for name, level in (("true", 1.0), ("spurious", 0.4), ("other", 0.1))
-        for source in ("measured", "eq34") for step in (0, 8) for trial in (0, 1)
-        for c in (0.0, 0.2, 0.3)
-    ]  # fmt: skip
-    data, _ = drawn("simulation_dynamics", simulation=rows)
-    assert set(data["spurious_probability"]) == {0.0, 0.3}
-    own = data[(data["feature"] == "spurious") & (data["step"] == 8)
-               & (data["spurious_probability"] == 0.3)].set_index("source")  # fmt: skip
-    pair = [0.4 * 9 * 1.3, 0.4 * 10 * 1.3]
-    assert own.loc["measured", "value"] == pytest.approx(np.mean(pair))
-    assert own.loc["measured", "low"] == pytest.approx(np.mean(pair) - np.std(pair, ddof=1))
-    assert math.isnan(own.loc["Eq. 34", "low"])
 
 
 def test_maps_of_hundreds_of_arms_are_kept_at_the_ends_alone():

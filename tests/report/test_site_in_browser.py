@@ -60,6 +60,27 @@ def test_every_chart_is_drawn_and_every_link_leads_somewhere(folder: Path, opene
     assert broken <= set(lacking)
 
 
+def test_panels_are_below_each_other_on_a_phone(folder: Path, opened: Window) -> None:
+    panels = "#figure-purity_by_shuffling svg .role-scope[class*=concat_]"
+    tops = f"""() => [...document.querySelectorAll('{panels}')]
+      .map((panel) => panel.getBoundingClientRect().top)"""
+    usual = opened.page.viewport_size
+    opened.page.set_viewport_size({"width": 420, "height": 800})
+    try:
+        page = opened.open(folder / "pages" / "image_text.html")
+        places = page.evaluate(tops)
+        drawn = page.locator("#figure-purity_by_shuffling svg").first
+        svg = drawn.bounding_box()
+        scale = svg["width"] / drawn.evaluate("(svg) => svg.viewBox.baseVal.width")
+    finally:
+        opened.page.set_viewport_size(usual)
+    assert places == sorted(places)
+    assert places[-1] - places[0] > 5 * 150
+    assert svg["width"] <= 420
+    assert 12 * scale >= 9, "pixels of letters"
+    assert opened.complaints == []
+
+
 def test_no_rule_of_accessibility_is_broken(folder: Path, opened: Window) -> None:
     for path in sorted((folder / "pages").glob("*.html")):
         page = opened.open(path)

@@ -182,7 +182,7 @@ def test_the_switch_of_the_definition_is_measured_in_its_own() -> None:
 
 
 def test_figure_1_shows_the_best_two_thirds_of_each_measure_and_arm() -> None:
-    found = drawn("simulation_figure1_as_written").data.query("layer == 'best'")
+    found = drawn("simulation_figure1_as_written").data.query("layer == 'best two thirds'")
     found = found.set_index(["metric", "trained_on", "spurious_probability"])["value"]
     assert len(found) == len(MEASURES) * len(PROBABILITIES) * 2
     for (metric, arm, c), value in found.items():
@@ -193,7 +193,7 @@ def test_figure_1_shows_the_best_two_thirds_of_each_measure_and_arm() -> None:
 def test_one_trial_makes_a_figure_without_empty_layers() -> None:
     drawing = drawn("simulation_figure1_as_written", study(1))
     assert set(drawing.data["layer"]) == {"run", "mean", "published"}
-    assert "datum.layer == 'best'" not in drawing.chart.to_json()
+    assert "best two thirds" not in drawing.chart.to_json()
 
 
 def test_other_figures_have_the_neurons_at_the_largest_c_s() -> None:

@@ -180,7 +180,7 @@ def test_another_colour_reruns_the_report(run: Checkout) -> None:
     ("module", "old"),
     [
         ("stepsize/report/figures.py", "Step t"),
-        ("image_text/report/figures_sweeps.py", "Silhouette (cosine)"),
+        ("image_text/report/figures.py", "Ranked by text, silhouette"),
         ("simulation/report/figures.py", "Change of"),
     ],
 )

@@ -138,13 +138,6 @@ def band(base: alt.Chart, shown: float = 0.16) -> alt.Chart:
     )
 
 
-def hovered(line: alt.Chart, tooltip: list[alt.Tooltip]) -> alt.LayerChart:
-    """Return a line without points, and invisible points on it that carry its hover values."""
-    points = line.mark_point(size=80).encode(opacity=alt.OpacityValue(0), tooltip=tooltip)
-    points.name = alt.Undefined
-    return alt.LayerChart(layer=[line, points])
-
-
 def only(chart: alt.Chart, layer: str) -> alt.Chart:
     """Keep the rows of one layer."""
     return chart.transform_filter(f"datum.layer == '{layer}'")

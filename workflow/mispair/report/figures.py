@@ -145,8 +145,6 @@ def compose(
 def draw_of(figure: str) -> Callable[[Tables], Drawing | Hole]:
     """Return the function that draws a figure: that of its name in its study's ``figures``.
 
-    If that module has ``MODULES``, one of these has the function.
-
     Raises
     ------
     LookupError
@@ -156,11 +154,10 @@ def draw_of(figure: str) -> Callable[[Tables], Drawing | Hole]:
         name for name in studies.NAMES if figure in {each.name for each in studies.drawn(name)}
     )
     module = import_module(studies.module_name(study, "figures"))
-    for part in getattr(module, "MODULES", (module,)):
-        if figure in vars(part):
-            draw: Callable[[Tables], Drawing | Hole] = vars(part)[figure]
-            return draw
-    raise LookupError(f"{module.__name__}: no function {figure} draws the figure of that name")
+    if figure not in vars(module):
+        raise LookupError(f"{module.__name__}: no function {figure} draws the figure of that name")
+    draw: Callable[[Tables], Drawing | Hole] = vars(module)[figure]
+    return draw
 
 
 def printed(spec: dict[str, Any], font_size: int) -> dict[str, bytes]:

@@ -9,7 +9,7 @@ With `toggle`, a click in the legend selects values of a colour, whose field the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import altair as alt
@@ -17,38 +17,90 @@ import pandas as pd
 
 from mispair.report import charts, style
 
-DASHES = [4, 4]
+SOLID, DASHED, DOTTED, LONG = [1, 0], [6, 4], [2, 3], [12, 3]
+"""Dashes of lines, in pixels."""
 
 
 def sweep(
     data: pd.DataFrame, x: alt.X, y: alt.Y, colour: alt.Color, tips: Sequence[str], *,
-    points: bool = False, runs: Sequence[str] = (), toggle: bool = False,
-    width: int = charts.WIDTH,
+    lines: Mapping[str, Sequence[int]] | None = None, points: bool = False,
+    runs: Sequence[str] = (), clipped: Sequence[str] = (), toggle: bool = False,
 ) -> alt.ConcatChart:  # fmt: skip
-    """Return curves over a swept variable, such as steps.
+    """Return curves over a swept variable, such as steps or a share of captions.
 
-    Rows of the layer ``dashed`` are a dashed curve, such as a bound, a threshold or a published
-    one; those of ``mark`` are circles on the curves; all others a solid curve, with a point for
-    each row if `points`. `runs` are fields that separate curves of one colour, such as the seed.
+    `lines` are the layers that are curves, and their dashes, which a legend explains; without it
+    all rows are one solid curve. A line of the layer ``mean`` has a band between its limits, others
+    have bars. A row without a value of `x` is a level. Further layers are ``run``, a faint point
+    each, and ``mark``, circles on the curves. With `points`, curves have a point for each row.
+    `runs` are fields that separate curves of one colour, such as the seed.
+
+    A column ``y``, if there is one, is the title of the vertical axis of its panel. Axes with equal
+    titles have equal ranges. Layers in `clipped`, such as a low level of chance, widen none.
     """
-    detail = [f"{field}:N" for field in runs]
+    dashes = {name: [*of] for name, of in (lines or {"": SOLID}).items()}
+    data = (data if "layer" in data else data.assign(layer="")).assign(
+        y=data["y"] if "y" in data else str(y["title"])
+    )
+    drawn = [name for name in dashes if name in set(data["layer"])]
+    legend = alt.Legend(
+        orient="bottom", symbolType="stroke", symbolSize=350, symbolStrokeColor=style.INK
+    )
+    dash = alt.StrokeDash(
+        "layer:N", title=None, legend=legend if len(drawn) > 1 else None,
+        scale=alt.Scale(domain=drawn, range=[dashes[name] for name in drawn]),
+    )  # fmt: skip
+    field, value = (str(axis["shorthand"]).partition(":")[0] for axis in (x, y))
+    ranges = {
+        title: _span(rows[~rows["layer"].isin(clipped)], y)
+        for title, rows in data[data["layer"] != "mark"].groupby("y")
+    }
 
     def draw(rows: pd.DataFrame, number: int) -> list[alt.Chart]:
-        base = _base(colour, tips, toggle, 1).encode(x=x, y=y, detail=detail)
-        solid = base.transform_filter("datum.layer != 'dashed' && datum.layer != 'mark'")
-        parts = [solid.mark_line(strokeWidth=1.6, point=points)]
-        if (rows["layer"] == "dashed").any():
-            parts.append(charts.only(base, "dashed").mark_line(strokeDash=DASHES, strokeWidth=1.2))
-        if _limited(rows):
-            bars = solid.transform_filter("isValid(datum.low)").mark_rule(strokeWidth=1.2)
-            parts.append(bars.encode(y=_of("low", y), y2=alt.Y2("high:Q")))
-        if (rows["layer"] == "mark").any():
+        (title,) = rows["y"].unique()
+        upright = y.copy()
+        upright["title"], upright["scale"] = title[:1].upper() + title[1:], ranges[title]
+        base = _base(colour, tips, toggle, 1).encode(
+            x=x, y=upright, detail=[alt.Detail(f"{f}:N") for f in runs]
+        )
+        placed, layers = rows[rows[field].notna()], {*rows["layer"]}
+        # One filter for each mark: Vega-Lite gives up on merging longer chains.
+        line = f"isValid(datum['{field}']) && datum.layer != 'run' && datum.layer != 'mark'"
+        curves = base.transform_filter(line)
+        mark: Any = alt.OverlayMarkDef(size=40) if points else False
+        parts = [curves.mark_line(clip=True, point=mark).encode(strokeDash=dash)]
+        if _limited(placed[placed["layer"] == "mean"]):
+            parts.append(charts.band(charts.only(base, "mean")).encode(tooltip=alt.Undefined))
+        if _limited(placed[placed["layer"] != "mean"]):
+            bars = base.transform_filter("isValid(datum.low) && datum.layer != 'mean'")
+            parts.append(
+                bars.mark_rule(strokeWidth=1.2).encode(y=_of("low", upright), y2=alt.Y2("high:Q"))
+            )
+        if "run" in layers:
+            faint = charts.fade(0.4) if toggle else alt.OpacityValue(0.4)
+            parts.append(charts.only(base, "run").mark_circle(size=22).encode(opacity=faint))
+        if "mark" in layers:
             # In one colour: points with a scale of colours would turn its legend into points.
             circles = charts.only(base, "mark").mark_point(size=45, filled=True, stroke="white")
             parts.append(circles.encode(color=alt.ColorValue(style.INK)))
+        if rows[field].isna().any():
+            levels = alt.Chart().transform_filter(f"!isValid(datum['{field}'])")
+            parts.append(levels.mark_rule(clip=True, color=style.INK, strokeWidth=1.3).encode(
+                y=upright, strokeDash=dash, tooltip=charts.tips("layer:N:", f"{value}:Q:value")
+            ))  # fmt: skip
         return parts
 
-    return _panels(data, draw, width=width)
+    return _panels(data, draw)
+
+
+def _span(rows: pd.DataFrame, y: alt.Y) -> Any:
+    """Return the scale of an axis from the least to the largest value and limit of some rows."""
+    scale = alt.Scale() if y["scale"] is alt.Undefined else y["scale"].copy()
+    fields = {str(y["shorthand"]).partition(":")[0], "low", "high"} & {*rows}
+    levels = pd.Series(rows[[*fields]].to_numpy(dtype=float).ravel()).dropna()
+    if levels.nunique() > 1:
+        scale["domain"], scale["zero"] = [float(levels.min()), float(levels.max())], alt.Undefined
+        scale["nice"] = alt.Undefined if scale["type"] == "log" else 5
+    return scale
 
 
 def forest(
@@ -80,16 +132,36 @@ def forest(
         return [*parts, *(_level(x=alt.datum(value)) for value in levels)]
 
     height = step * len(parts_of_name) * len(order) + 10
-    return _panels(data, draw, width=charts.WIDTH - 90, height=height, gap=32)
+    return _panels(data, draw, size=(charts.WIDTH - 90, height), gap=32)
 
 
 def scatter(
-    data: pd.DataFrame, x: alt.X, y: alt.Y, colour: alt.Color, tips: Sequence[str], *,
-    toggle: bool = False,
+    data: pd.DataFrame, x: alt.X, y: alt.Y, colour: Any, tips: Sequence[str], *,
+    slope: float | None = None, size: Any = alt.Undefined, toggle: bool = False,
 ) -> alt.ConcatChart:  # fmt: skip
-    """Return a point for each row."""
-    base = _base(colour, tips, toggle, 0.9).encode(x=x, y=y)
-    return _panels(data, lambda rows, number: [base.mark_circle(size=50)])
+    """Return a point for each row, with its limits, and a dashed line from the origin to x = 1.
+
+    `slope` is that of the line; 1 marks equal numbers. `size` is the channel of the points' areas.
+    """
+    base = _base(colour, tips, toggle, 0.8).encode(x=x)
+
+    def draw(rows: pd.DataFrame, number: int) -> list[alt.Chart]:
+        mark: dict[str, Any] = {} if size is not alt.Undefined else {"size": 45}
+        parts = [base.mark_circle(**mark).encode(y=y, size=size)]
+        if _limited(rows):
+            bars = base.transform_filter("isValid(datum.low)").mark_rule(strokeWidth=1.6)
+            parts.append(bars.encode(y=_of("low", y), y2=alt.Y2("high:Q")))
+        if slope is not None:
+            ends = {
+                "x": alt.datum(0),
+                "y": alt.datum(0),
+                "x2": alt.datum(1),
+                "y2": alt.datum(slope),
+            }
+            parts.append(_level(**ends))
+        return parts
+
+    return _panels(data, draw)
 
 
 def bars(
@@ -101,20 +173,59 @@ def bars(
     return _panels(data, lambda rows, number: [upright, _level(y=alt.datum(level))])
 
 
+def histogram(
+    data: pd.DataFrame, x: alt.X, y: alt.Y, colour: Any, tips: Sequence[str], *,
+    level: float | None = None,
+) -> alt.ConcatChart:  # fmt: skip
+    """Return a bar from ``bin_low`` to ``bin_high`` for each row, with its limits.
+
+    A dashed line is drawn at `level`. Panels have equal ranges, two side by side.
+    """
+    base, y = _base(colour, tips, False, 1).encode(x=x), y.copy()
+    tops = data[[*{"value", "high"} & {*data}]].max()
+    y["scale"] = alt.Scale(**{**y["scale"].to_dict(), "domain": [0, float(tops.max())]})
+
+    def draw(rows: pd.DataFrame, number: int) -> list[alt.Chart]:
+        parts = [base.mark_bar(binSpacing=0).encode(x2=alt.X2("bin_high:Q"), y=y, y2=alt.datum(0))]
+        if _limited(rows):
+            # Bars of errors begin at zero: a square root has no negative values.
+            middle = base.transform_calculate(
+                floor="max(datum.low, 0)", middle="(datum.bin_low + datum.bin_high) / 2"
+            )
+            spread = middle.mark_rule(strokeWidth=0.8).encode(x=alt.X("middle:Q", title=x["title"]))
+            spread = spread.encode(
+                color=alt.ColorValue(style.INK), y=_of("floor", y), y2=alt.Y2("high:Q")
+            )
+            parts.append(spread)
+        return parts if level is None else [*parts, _level(y=alt.datum(level))]
+
+    width = charts.WIDTH if data["panel"].nunique() > 1 else 2 * charts.WIDTH
+    return _panels(data, draw, size=(width, 150))
+
+
 def _base(colour: Any, tips: Sequence[str], toggle: bool, shown: float) -> alt.Chart:
     opacity = charts.fade(shown) if toggle else alt.OpacityValue(shown)
     return alt.Chart().encode(color=colour, tooltip=charts.tips(*tips), opacity=opacity)
 
 
+SIZES = {1: (1, 2 * charts.WIDTH), 2: (2, charts.WIDTH), 4: (2, charts.WIDTH)}
+"""Columns, and the width of a panel in pixels, by the number of panels."""
+
+
 def _panels(
     data: pd.DataFrame, draw: Callable[[pd.DataFrame, int], list[alt.Chart]], *,
-    width: int = charts.WIDTH, height: int = charts.HEIGHT, gap: int = 72,
+    size: tuple[int, int] | None = None, gap: int = 72,
 ) -> alt.ConcatChart:  # fmt: skip
-    """Lay out a panel for each title in ``panel``, in the order of the rows, two side by side.
+    """Lay out a panel for each title in ``panel``, in the order of the rows.
 
-    The first view of each panel is named, so that the legend can be its toggle.
+    Panels of a given `size` are two side by side. The first view of each panel is named, so that
+    the legend can be its toggle.
     """
     of_panel = (data if "layer" in data else data.assign(layer="")).groupby("panel", sort=False)
+    columns, width = SIZES.get(len(of_panel), (3, 260))
+    height = charts.HEIGHT if len(of_panel) <= 3 else 190
+    if size is not None:
+        columns, (width, height) = 2, size
     panels = []
     for number, (title, rows) in enumerate(of_panel):
         first, *others = draw(rows, number)
@@ -122,13 +233,13 @@ def _panels(
         chosen = alt.FieldEqualPredicate(field="panel", equal=str(title))
         panel = layered.transform_filter(chosen)
         panels.append(panel.properties(width=width, height=height, title=str(title)))
-    return charts.side_by_side(panels, 2, data, gap)
+    return charts.side_by_side(panels, columns, data, gap)
 
 
 def _level(**at: Any) -> alt.Chart:
-    """Return a line at a value, which is drawn once, not for every row."""
+    """Return a line between values, which is drawn once, not for every row."""
     once = alt.Chart().transform_aggregate(rows="count()")
-    return once.mark_rule(color=style.QUIET, strokeDash=DASHES).encode(**at)
+    return once.mark_rule(color=style.QUIET, strokeDash=DASHED).encode(**at)
 
 
 def _limited(rows: pd.DataFrame) -> bool:

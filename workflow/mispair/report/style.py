@@ -50,22 +50,11 @@ SUFFICIENCY = {
 """Predictors of the sufficiency study, the best first."""
 
 CHANGES = {"raw": ORANGE, "filtered": BLUE, "gain": INK}
-FEATURES = {"true": BLUE, "spurious": ORANGE, "other": GREY}
-"""Features in relation to a neuron: its own, those spuriously correlated with it, and others."""
 METHODS = {"CLIP": ORANGE, "LaCLIP": BLUE}
 """Trained on raw captions and on rewritten ones."""
 TOWERS = {"text": GREEN, "image": VIOLET}
 BASES = {"identified": BLUE, "linear": VIOLET, "neurons": GREY, "prompts": AMBER}
 """Bases of an embedding in which features may be mixed."""
-
-OUTCOMES = {
-    "supports": BLUE,
-    "direction only": SKY,
-    "contradicts": ORANGE,
-    "no such effect": GREY,
-    "cannot tell": AMBER,
-}
-"""Outcomes of claims, where they are drawn."""
 
 STRATEGIES = {
     "high-purity": BLUE,
@@ -86,6 +75,6 @@ MEASURES = {
 }
 """The four measures of figure 1, in its order, with their units."""
 
-CM = "Shuffle probability C_m (share of pairs)"
-CM_SHORT = "C_m (share of pairs)"
-CS = "Spurious probability C_s (share of captions)"
+# A picture cannot print letters with an index: its axes have words for C_m and C_s.
+CM = "Share of shuffled pairs"
+CS = "Share of captions with wrong features"

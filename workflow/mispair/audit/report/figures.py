@@ -16,7 +16,7 @@ from mispair.audit.report.claims import (
     separations,
     wrong_before,
 )
-from mispair.report import charts, small_figures, style
+from mispair.report import charts, recipes, small_figures, style
 from mispair.report.charts import Drawing, Hole
 from mispair.report.notes import Note
 from mispair.report.tables import Tables, where
@@ -34,32 +34,22 @@ COLOURS = {
 """Estimates of the figure of known shares."""
 
 
-def _equal(field: str, title: str) -> alt.Chart:
-    """Return the dashed line on which both axes are equal."""
-    line = alt.Chart().mark_line(color=style.GREY, strokeDash=[5, 4])
-    return line.encode(x=alt.X(field, scale=SHARE), y=alt.Y(field, title=title))
-
-
 def audit_p_values(tables: Tables) -> Drawing | Hole:
     """Draw the density of p-values."""
     data = where(tables.audit, metric="p_value_density")[["at", "value"]]
     if data.empty:
         return NOT_RUN
-    width = 1 / len(data)
-    data = data.assign(low=data["at"] - width / 2, high=data["at"] + width / 2)
-    bars = alt.Chart().mark_bar(color=style.BLUE, opacity=0.75).encode(
-        x=alt.X("low:Q", title="p-value of the caption among random captions", scale=SHARE),
-        x2="high:Q",
-        y=alt.Y("value:Q", title="Pairs, relative to random captions",
-                scale=alt.Scale(type="symlog", constant=0.1)),
-        y2=alt.datum(0),
-        tooltip=charts.tips("at:Q:p-value", "value:Q:density"),
-    )  # fmt: skip
+    half = 0.5 / len(data)
     rate = estimate(tables.audit, "wrong_captions")
-    dashed = alt.Chart(alt.InlineData(values=[{}])).mark_rule(color=style.INK, strokeDash=[5, 4])
-    lines = [dashed.encode(y=alt.datum(rate.value))] if rate else []
-    chart = alt.layer(bars, *lines).properties(width=2 * charts.WIDTH, height=charts.HEIGHT)
-    return Drawing(charts.side_by_side([chart], 1, data), data)
+    chart = recipes.histogram(
+        data.assign(panel="All pairs", bin_low=data["at"] - half, bin_high=data["at"] + half),
+        alt.X("bin_low:Q", title="p-value of the caption among random captions", scale=SHARE),
+        alt.Y("value:Q", title="Pairs, relative to random captions",
+              scale=alt.Scale(type="symlog", constant=0.1)),
+        alt.value(style.BLUE), ("at:Q:p-value", "value:Q:density"),
+        level=rate.value if rate else None,
+    )  # fmt: skip
+    return Drawing(chart, data)
 
 
 def audit_calibration(tables: Tables) -> Drawing | Hole:
@@ -71,26 +61,16 @@ def audit_calibration(tables: Tables) -> Drawing | Hole:
     data = data[data["true"].notna()].drop(columns="made")
     if data.empty:
         return UNKNOWN
-    base = alt.Chart().encode(
-        x=alt.X("true:Q", title="True share of wrong captions", scale=SHARE),
-        color=charts.colour("series", "Estimate", COLOURS, sorted(set(data["series"]))),
-        tooltip=charts.tips("series:N:estimate", "true:Q:true share", "value:Q:estimated",
-                            "low:Q:from", "high:Q:to"),
+    chart = recipes.scatter(
+        data.assign(panel="Captions: " + data["scheme"]),
+        alt.X("true:Q", title="True share of wrong captions", scale=SHARE),
+        alt.Y("value:Q", title="Estimated share", scale=SHARE),
+        charts.colour("series", "Estimate", COLOURS, sorted(set(data["series"]))),
+        ("series:N:estimate", "true:Q:true share", "value:Q:estimated", "low:Q:from", "high:Q:to"),
+        slope=1,
     )  # fmt: skip
-    title = "Estimated share"
-    intervals = base.mark_rule(strokeWidth=2).encode(y=alt.Y("low:Q", title=title), y2="high:Q")
-    points = base.mark_point(size=50, filled=True).encode(
-        y=alt.Y("value:Q", title=title, scale=SHARE)
-    )
-    panels = [
-        alt.layer(_equal("true:Q", title), intervals, points)
-        .transform_filter(f"datum.scheme == '{scheme}'")
-        .properties(width=charts.WIDTH, height=charts.WIDTH * 0.75, title=f"Captions: {scheme}")
-        for scheme in dict.fromkeys(data["scheme"])
-    ]
     own = Note("audit", "figure_known", before=wrong_before(tables))
-    notes = () if captions_are_right(tables) else (own,)
-    return Drawing(charts.side_by_side(panels, 2, data), data, notes)
+    return Drawing(chart, data, () if captions_are_right(tables) else (own,))
 
 
 def audit_reliability(tables: Tables) -> Drawing | Hole:
@@ -101,18 +81,16 @@ def audit_reliability(tables: Tables) -> Drawing | Hole:
         return NOT_RUN
     if data["value"].isna().all():
         return UNKNOWN
-    title = "Share of wrong captions"
-    points = alt.Chart().mark_point(color=style.BLUE, filled=True, opacity=0.8).encode(
-        x=alt.X("at:Q", title="Mean probability of the bin", scale=SHARE),
-        y=alt.Y("value:Q", title=title, scale=SHARE),
+    chart = recipes.scatter(
+        data.assign(panel="Pairs with permuted captions"),
+        alt.X("at:Q", title="Mean probability of the bin", scale=SHARE),
+        alt.Y("value:Q", title="Share of wrong captions", scale=SHARE), alt.value(style.BLUE),
+        ("at:Q:probability", "value:Q:share wrong", "n:Q:pairs"),
+        slope=1,
         size=alt.Size("n:Q", title="Pairs", scale=alt.Scale(type="sqrt", range=[30, 400])),
-        tooltip=charts.tips("at:Q:probability", "value:Q:share wrong", "n:Q:pairs"),
     )  # fmt: skip
-    chart = alt.layer(_equal("at:Q", title), points)
-    chart = chart.properties(width=charts.WIDTH, height=charts.WIDTH * 0.75)
     own = Note("audit", "figure_reliable", before=wrong_before(tables))
-    notes = () if captions_are_right(tables) else (own,)
-    return Drawing(charts.side_by_side([chart], 1, data), data, notes)
+    return Drawing(chart, data, () if captions_are_right(tables) else (own,))
 
 
 def small_audit(tables: Tables) -> Drawing | Hole:

@@ -7,12 +7,11 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-import altair as alt
 import pandas as pd
 
 from mispair.core.words import listing
 from mispair.report import style
-from mispair.report.tables import Tables, mean_by, protocols, records, remembered, where
+from mispair.report.tables import Tables, mean_by, protocols, records, remembered
 from mispair.towers.arms import CONVERGED, FIXED_SCALES, OTHER_ARMS, PRETRAINED, STARTS
 
 TOWERS = ("text", "image")
@@ -116,15 +115,6 @@ def named(rows: pd.DataFrame) -> str:
     single = hashed["fingerprint"].iloc[0] if len(fingerprints) == 1 else None
     text = hashlib.sha256("\n".join(fingerprints).encode()).hexdigest()
     return f"{listing(names)} {short(single or text)}"
-
-
-def set_title(tables: Tables, metric: str, evaluation_set: str) -> alt.TitleParams:
-    """Return the title of an evaluation set's panel, with its main protocol below, if any."""
-    if metric == "silhouette":
-        return alt.TitleParams(text=evaluation_set)
-    rows = where(tables.main_zeroshot, metric=metric, evaluation_set=evaluation_set)
-    below = f"{metric}, {named(rows[rows['classname'].isna()])}"
-    return alt.TitleParams(text=evaluation_set, subtitle=below, subtitleColor=style.QUIET)
 
 
 def base_arm(table: pd.DataFrame) -> pd.DataFrame:

@@ -137,37 +137,24 @@ STUDY = ReportedStudy(
         Figure(
             "purity_by_shuffling",
             "Overlap of neurons against shuffling",
-            "Points: seeds; band: mean ± 1 standard deviation. Dashed: the same projections in "
-            "randomly rotated bases. Black: the untouched model; dotted: random vectors. The "
-            "published curve is of another model: its shape can be compared, its level cannot.",
-            "figure 2(d)",
-        ),
-        Figure(
-            "verdict_by_bound",
-            "Verdicts against the smallest effect of interest",
-            "What the rule of effects decides if the smallest effect of interest is another share "
-            "of the published effect. Directions (the participation ratio, in logs) are judged; "
-            "mean |cos| is next to them, because it depends on the number of neurons.",
-        ),
-        Figure(
-            "participation_by_shuffling",
-            "Participation ratio of the projections against shuffling",
-            "The number of directions that neurons share, on which overlap is judged. Right: what "
-            "the published mean |cos| of 512 neurons implies.",
+            "Top: mean |cos|, which depends on the number of neurons; below: the directions that "
+            "neurons share, on which overlap is judged. Points: seeds; band: mean ± 1 standard "
+            "deviation. The published curves are of another model: shapes can be compared, levels "
+            "cannot.",
             "figure 2(d)",
         ),
         Figure(
             "accuracy_by_shuffling",
             "Zero-shot accuracy against shuffling",
-            "acc1 on each evaluation set. Black: the untouched model; dotted: chance, where the "
-            "axis reaches it.",
+            "acc1 on each evaluation set; each has its own range. Chance is drawn where the axis "
+            "reaches it.",
             "table 4",
         ),
         Figure(
             "silhouette_by_shuffling",
             "Silhouette of the classes against shuffling",
-            "Cosine silhouette of the image embeddings by class on each evaluation set. Black: the "
-            "untouched model.",
+            "Cosine silhouette of the image embeddings by class on each evaluation set; each has "
+            "its own range.",
             "table 4",
         ),
         Figure(
@@ -191,7 +178,8 @@ STUDY = ReportedStudy(
             "semantics_by_shuffling",
             "What neurons stand for against shuffling",
             "Mean over neurons of the |correlation| with the feature that each follows best. "
-            "Points: seeds in the model’s own basis; bars: 95 % of randomly rotated bases.",
+            "Points: seeds in the model’s own basis; grey band: 95 % of randomly rotated bases, in "
+            "which the model computes the same.",
             section=PURITY,
         ),
         Figure(
@@ -205,16 +193,15 @@ STUDY = ReportedStudy(
             "compositional_by_shuffling",
             "Choice of the true caption against shuffling",
             "Share of images for which the true caption is more similar than the false one, in "
-            "which something is added, replaced or exchanged; ties count half. Dotted: chance, "
-            "the level of a model that does not bind words to things.",
+            "which something is added, replaced or exchanged; ties count half. Chance is the level "
+            "of a model that does not bind words to things.",
             section=SCORES,
         ),
         Figure(
             "purity_by_scheme",
             "Overlap and accuracy by scheme of corruption",
-            "All schemes share the arm at 0. Dashed: the published comparison of random captions "
-            "with one of the ten most similar, of another model: shapes can be compared, levels "
-            "cannot.",
+            "All schemes share the arm at 0. The published comparison, of random captions with one "
+            "of the ten most similar, is of another model: shapes can be compared, levels cannot.",
             "public review",
             SCHEMES,
             every_scheme=True,

@@ -13,6 +13,16 @@
     }
     return Object.fromEntries(Object.entries(node).map(([key, value]) => [key, unpack(value)]));
   };
+  // On a narrow window panels are below each other, and each has the names of its rows.
+  const stacked = (spec) => {
+    if (window.innerWidth >= 700 || !spec.concat) return spec;
+    spec.columns = 1;
+    spec.config.legend.columns = 2;
+    spec.concat.flatMap((panel) => panel.layer || []).forEach(({ encoding }) => {
+      if (encoding?.y?.axis?.labels === false) encoding.y.axis.labels = true;
+    });
+    return spec;
+  };
   const draw = async (plot) => {
     if (plot.dataset.drawn) return;
     plot.dataset.drawn = "begun";
@@ -20,7 +30,7 @@
     place.className = "chart";
     try {
       const spec = document.getElementById(`spec-${plot.dataset.figure}`);
-      await window.vegaEmbed(place, unpack(JSON.parse(spec.textContent)), { actions: false, renderer: "svg" });
+      await window.vegaEmbed(place, stacked(unpack(JSON.parse(spec.textContent))), { actions: false, renderer: "svg" });
       plot.replaceChildren(place);
       plot.dataset.drawn = "yes";
     } catch (error) {

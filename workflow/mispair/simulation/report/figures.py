@@ -8,7 +8,7 @@ from collections.abc import Mapping
 import altair as alt
 import pandas as pd
 
-from mispair.report import charts, published, small_figures, style
+from mispair.report import charts, published, recipes, small_figures, style
 from mispair.report.charts import Drawing, Hole
 from mispair.report.notes import Note
 from mispair.report.tables import Tables, where
@@ -27,18 +27,14 @@ from mispair.simulation.report.selections import (
     runs,
 )
 
-LOG = alt.Scale(type="log", nice=False, padding=8)
+TRAINED_ON = charts.colour("trained_on", "Trained on", style.ARMS, list(PAIR))
+LINES = {"mean": recipes.SOLID, "best two thirds": recipes.DASHED, "published": recipes.DOTTED}
 CLAIMED = ("failure", "residual", "wrong", "missing", "gap", "unpurified")
 """Measures over d that have a panel."""
 
 SWEEPS = {"raw": style.ORANGE, "filtered": style.BLUE, "generated": style.VIOLET,
           "filtered, more neurons": style.SKY}  # fmt: skip
 """Arms and sources of captions; the sweep with more neurons has the filtered arm only."""
-
-ALIGNED = {f"alignment_{name}": name for name in style.FEATURES}
-SOURCES = {"measured": [1, 0], "eq34": [7, 3], "eq35": [2, 2]}
-"""Dashes of alignments as measured and by the equations."""
-EQUATIONS = {"measured": "measured", "eq34": "Eq. 34", "eq35": "Eqs. 35-36"}
 
 
 def _hole(tables: Tables, reason: Note) -> Hole:
@@ -47,24 +43,14 @@ def _hole(tables: Tables, reason: Note) -> Hole:
 
 
 def _at_largest(table: pd.DataFrame, **columns: object) -> pd.DataFrame:
-    """Return the rows of presets that match `columns`, at the largest C_s of each."""
+    """Return the rows of presets that match `columns`, at the largest C_s of each.
+
+    Their ``panel`` names condition and tower.
+    """
     rows = where(table, kind="preset", **columns)
-    largest = rows.groupby("condition")["spurious_probability"].transform("max")
-    return rows[rows["spurious_probability"] == largest]
-
-
-def _titles(data: pd.DataFrame) -> pd.Series:
-    """Return condition and C_s of each row, as the title of its panel."""
-    return data["condition"] + ", C_s = " + data["spurious_probability"].map("{:g}".format)
-
-
-def _unit(title: str) -> str:
-    """Return the title of an axis below a heading that names the measure: its unit."""
-    name, _, unit = title.rstrip(")").partition(" (")
-    return f"{unit[:1].upper()}{unit[1:]}" or name
-
-
-# Figure 1 ---------------------------------------------------------------------------------------
+    c_s = rows["spurious_probability"]
+    rows = rows[c_s == c_s.groupby(rows["condition"]).transform("max")]
+    return rows.assign(panel=rows["condition"] + ": " + rows["tower"] + " neurons")
 
 
 def simulation_figure1_as_written(tables: Tables) -> Drawing | Hole:
@@ -85,56 +71,29 @@ def _figure1(tables: Tables, preset: str) -> Drawing | Hole:
         ran = preset in presets(tables.simulation)
         return _hole(tables, Note("simulation", "hole_preset", preset=preset, ran=ran))
     keys = ["metric", "trained_on", "spurious_probability"]
-    printed = published.figure1().melt(
-        ["spurious_probability", "trained_on"], list(style.MEASURES), "metric", "value"
-    )
+    printed = published.figure1().melt(keys[:0:-1], [*style.MEASURES], "metric")
     chosen = each.groupby(keys)["value"].agg(best).dropna().reset_index()
     data = charts.layers(
-        each[[*keys, "trial", "value"]], keys, chosen.assign(layer="best"),
+        each[[*keys, "trial", "value"]], keys, chosen.assign(layer="best two thirds"),
         printed.assign(layer="published"),
     )  # fmt: skip
     data, left_out = charts.within(data, "spurious_probability")
-    panels = [
-        _measure(data, metric, f"({letter}) {title.split(' (')[0]}", _unit(title))
-        for (metric, title), letter in zip(style.MEASURES.items(), "abcd", strict=True)
-    ]
-    return Drawing(charts.side_by_side(panels, 2, data), data, left_out, "trained_on")
-
-
-def _measure(data: pd.DataFrame, metric: str, heading: str, unit: str) -> charts.Panel:
-    base = alt.Chart().encode(
-        x=charts.x_axis("spurious_probability", style.CS),
-        y=charts.y_axis(unit),
-        color=charts.colour("trained_on", "Trained on", style.ARMS, list(PAIR)),
-        tooltip=charts.tips(
-            "trained_on:N:trained on", "spurious_probability:Q:C_s", "value:Q:value", "n:Q:runs",
-            "trial:Q:trial", "layer:N:what",
+    titles = data["metric"].map(style.MEASURES).map(_title_and_unit)
+    chart = recipes.sweep(
+        data.assign(panel=titles.str[0], y=titles.str[1]).sort_values(
+            "metric", key=lambda names: names.map([*style.MEASURES].index), kind="stable"
         ),
+        charts.x_axis("spurious_probability", style.CS), charts.y_axis(""), TRAINED_ON,
+        ("trained_on:N:trained on", "spurious_probability:Q:share", "value:Q:value",
+         "n:Q:runs", "trial:Q:trial"),
+        lines=LINES, points=True, toggle=True,
     )  # fmt: skip
-    dotted = alt.OverlayMarkDef(shape="diamond", size=42, filled=False)
-    dashed = alt.OverlayMarkDef(shape="triangle-up", size=48, filled=False)
-    layers = {
-        "run": base.mark_circle(size=22).encode(opacity=charts.fade(0.3)),
-        "published": base.mark_line(strokeDash=[2, 3], strokeWidth=1.2, point=dotted).encode(
-            opacity=charts.fade(0.9)
-        ),
-        "best": base.mark_line(strokeDash=[7, 3], strokeWidth=1.4, point=dashed).encode(
-            opacity=charts.fade(0.9)
-        ),
-        "mean": base.mark_line(point=alt.OverlayMarkDef(size=50))
-        .encode(opacity=charts.fade(1))
-        .properties(name=f"{charts.VIEW}{metric}"),
-    }
-    # A layer without rows would cause a browser warning about an empty axis.
-    drawn = set(where(data, metric=metric)["layer"])
-    parts = [charts.only(chart, layer) for layer, chart in layers.items() if layer in drawn]
-    if charts.limited(data, metric=metric):
-        parts.insert(0, charts.band(charts.only(base, "mean")))
-    panel = alt.layer(*parts).transform_filter(f"datum.metric == '{metric}'")
-    return panel.properties(width=charts.WIDTH, height=charts.HEIGHT, title=heading)
+    return Drawing(chart, data, left_out, "trained_on")
 
 
-# What neurons learn -----------------------------------------------------------------------------
+def _title_and_unit(measure: str) -> tuple[str, str]:
+    name, _, unit = measure.rstrip(")").partition(" (")
+    return name, f"{unit[:1].upper()}{unit[1:]}" or name
 
 
 def simulation_cosines(tables: Tables) -> Drawing | Hole:
@@ -143,39 +102,22 @@ def simulation_cosines(tables: Tables) -> Drawing | Hole:
     rows = rows.dropna(subset=["value"])
     if rows.empty:
         return _hole(tables, Note("simulation", "hole_histogram"))
-    panel = ["condition", "tower", "trained_on"]
-    share = rows["value"] / rows.groupby([*panel, "trial"])["value"].transform("sum")
-    data = charts.summary(
-        rows.assign(value=share), [*panel, "spurious_probability", "bin_low", "bin_high"]
-    )
-    data["panel"] = _titles(data) + ": " + data["tower"] + " neurons, " + data["trained_on"]
+    rows["panel"] += ", " + rows["trained_on"]
+    share = rows["value"] / rows.groupby(["panel", "trial"])["value"].transform("sum")
+    keys = ["condition", "tower", "trained_on", "spurious_probability", "bin_low", "bin_high"]
+    data = charts.summary(rows.assign(value=share), ["panel", *keys])
     # Raw and filtered of one preset are side by side.
-    order = data.sort_values(panel, ascending=[True, False, False])["panel"].unique().tolist()
-    tips = charts.tips("panel:N:", "bin_low:Q:from", "bin_high:Q:to", "value:Q:share of pairs",
-                       "low:Q:−1 s.d.", "high:Q:+1 s.d.", "n:Q:trials")  # fmt: skip
-    bars = alt.Chart().mark_bar(binSpacing=0).encode(
-        x=alt.X("bin_low:Q", title="|cos| of neuron and feature", bin="binned",
-                axis=alt.Axis(values=[0, 0.2, 0.4, 0.6, 0.8, 1], format="~g")),
-        x2="bin_high:Q",
-        y=alt.Y("value:Q", title="Share of pairs", axis=alt.Axis(format="~%"),
-                scale=alt.Scale(type="sqrt")),
-        color=charts.colour("trained_on", "Trained on", style.ARMS, list(PAIR)),
-        tooltip=tips,
+    data = data.sort_values(keys, ascending=[True, False, False, True, True, True])
+    chart = recipes.histogram(
+        data,
+        alt.X("bin_low:Q", title="|cos| of neuron and feature", scale=alt.Scale(domain=[0, 1])),
+        alt.Y("value:Q", title="Share of pairs (square root)", scale=alt.Scale(type="sqrt"),
+              axis=alt.Axis(format="~%")),
+        TRAINED_ON,
+        ("bin_low:Q:from", "bin_high:Q:to", "value:Q:share of pairs", "low:Q:−1 s.d.",
+         "high:Q:+1 s.d.", "n:Q:trials"),
     )  # fmt: skip
-    spread = alt.Chart().mark_rule(color=style.INK, strokeWidth=0.8).encode(
-        x="middle:Q", y="floor:Q", y2="high:Q", tooltip=tips
-    ).transform_calculate(
-        floor="max(datum.low, 0)", middle="(datum.bin_low + datum.bin_high) / 2"
-    )  # fmt: skip
-    parts = [bars, spread] if charts.limited(data) else [bars]
-    chart = _faceted(alt.layer(*parts, data=charts.values(data)), 140, order)
-    return Drawing(chart.resolve_axis(x="independent"), data.drop(columns="panel"))
-
-
-def _faceted(chart: charts.Panel, height: float, order: list[str]) -> alt.FacetChart:
-    """Repeat a chart for each value of ``panel``, two side by side."""
-    facet = alt.Facet("panel:N", title=None, sort=order)
-    return chart.properties(width=charts.WIDTH, height=height).facet(facet=facet, columns=2)
+    return Drawing(chart, data.drop(columns="panel"))
 
 
 def simulation_mixing(tables: Tables) -> Drawing | Hole:
@@ -186,68 +128,16 @@ def simulation_mixing(tables: Tables) -> Drawing | Hole:
     if rows.empty:
         return _hole(tables, Note("simulation", "hole_neurons"))
     columns = ["condition", "spurious_probability", "trial", "tower", "trained_on", "neuron"]
-    data = rows[[*columns, "x", "y"]]
-    panel = _titles(data) + ": " + data["tower"] + " neurons"
-    shown = data[["trained_on", "neuron", "x", "y"]].assign(panel=panel)
+    data = rows[["panel", *columns, "x", "y"]].sort_values("panel", kind="stable")
     scale = alt.Scale(domain=[0, 1])
-    x = alt.X("x:Q", title="Largest |cos| with a feature", scale=scale)
-    y = alt.Y("y:Q", title="Second largest |cos|", scale=scale)
-    half = (
-        alt.Chart()
-        .mark_rule(color=style.GREY, strokeDash=[4, 4])
-        .transform_aggregate(n="count()", groupby=["panel"])
-        .encode(x=alt.datum(0), y=alt.datum(0), x2=alt.datum(1), y2=alt.datum(AT_LEAST))
-    )
-    neurons = alt.Chart().mark_circle(size=36, opacity=0.6).encode(
-        x=x, y=y, color=charts.colour("trained_on", "Trained on", style.ARMS, list(PAIR)),
-        tooltip=charts.tips("trained_on:N:trained on", "neuron:Q:neuron", "x:Q:largest",
-                            "y:Q:second"),
+    chart = recipes.scatter(
+        data[["panel", "trained_on", "neuron", "x", "y"]],
+        alt.X("x:Q", title="Largest |cos| with a feature", scale=scale),
+        alt.Y("y:Q", title="Second largest |cos|", scale=scale), TRAINED_ON,
+        ("trained_on:N:trained on", "neuron:Q:neuron", "x:Q:largest", "y:Q:second"),
+        slope=AT_LEAST,
     )  # fmt: skip
-    layers = alt.layer(neurons, half, data=charts.values(shown, 4))
-    return Drawing(_faceted(layers, charts.HEIGHT, sorted(set(panel))), data)
-
-
-def simulation_dynamics(tables: Tables) -> Drawing | Hole:
-    """Draw alignments with true, spurious and other features by step, and by the equations."""
-    rows = where(tables.simulation, kind="preset", metric=ALIGNED, source=SOURCES)
-    rows = rows.dropna(subset=["value"])
-    if rows.empty:
-        return _hole(tables, Note("simulation", "hole_alignments"))
-    c_s = rows.groupby("condition")["spurious_probability"]
-    ends = [rows["spurious_probability"] == c_s.transform(end) for end in ("min", "max")]
-    rows = rows[ends[0] | ends[1]].replace({"metric": ALIGNED, "source": EQUATIONS})
-    rows = rows.rename(columns={"metric": "feature"})
-    data = charts.summary(rows, ["condition", "spurious_probability", "feature", "source", "step"])
-    # The spread of the equations is that of their starts, which are the measured ones.
-    data.loc[(data["source"] != "measured") | (data["low"] <= 0), ["low", "high"]] = float("nan")
-    data, left_out = charts.within(data.assign(panel=_titles(data)), "step")
-    panels = [_alignments(data, panel) for panel in sorted(set(data["panel"]))]
-    chart = charts.side_by_side(panels, 2, data)
-    return Drawing(chart, data.drop(columns="panel"), left_out, "feature")
-
-
-def _alignments(data: pd.DataFrame, panel: str) -> charts.Panel:
-    dashes = alt.Scale(domain=list(EQUATIONS.values()), range=list(SOURCES.values()))
-    base = alt.Chart().encode(
-        x=alt.X("step:Q", title="Training step", scale=alt.Scale(zero=False, nice=False)),
-        y=alt.Y("value:Q", title="|Alignment| (log scale)", scale=LOG),
-        color=charts.colour("feature", "Features", style.FEATURES, list(style.FEATURES)),
-    )
-    tips = charts.tips("feature:N:feature", "source:N:", "step:Q:step", "value:Q:mean |alignment|",
-                       "low:Q:−1 s.d.", "high:Q:+1 s.d.", "n:Q:trials")  # fmt: skip
-    legend = alt.Legend(symbolType="stroke", symbolSize=400, symbolOpacity=1)
-    name = charts.VIEW + "".join(filter(str.isalnum, panel))
-    line = base.mark_line().encode(
-        strokeDash=alt.StrokeDash("source:N", title="Alignments", legend=legend, scale=dashes),
-        opacity=charts.fade(1),
-    )
-    band = [charts.band(base)] if charts.limited(data, panel=panel) else []
-    curves = charts.hovered(line.properties(name=name), tips)
-    layered = alt.layer(*band, curves).transform_filter(f"datum.panel == '{panel}'")
-    return layered.properties(width=charts.WIDTH, height=charts.HEIGHT, title=panel)
-
-
-# Conditions around the presets ------------------------------------------------------------------
+    return Drawing(chart, data.drop(columns="panel"))
 
 
 def simulation_bridge(tables: Tables) -> Drawing | Hole:
@@ -255,32 +145,16 @@ def simulation_bridge(tables: Tables) -> Drawing | Hole:
     data = bridge_changes(tables)
     if data.empty:
         return _hole(tables, Note("simulation", "hole_bridge"))
-    order = sorted(set(data["switch"]), key=lambda name: (name == FAR_END, name))
-    panels = [_changes(data, metric, title, order) for metric, title in style.MEASURES.items()]
-    return Drawing(charts.side_by_side(panels, 2, data, gap=116), data, toggle="trained_on")
-
-
-def _changes(data: pd.DataFrame, metric: str, title: str, order: list[str]) -> charts.Panel:
-    heading = f"Change ({_unit(title).lower()})"
-    base = alt.Chart().encode(
-        y=alt.Y("switch:N", title="Switch", sort=order, axis=alt.Axis(labelLimit=150)),
-        yOffset=alt.YOffset("trained_on:N", sort=list(style.CHANGES)),
-        color=charts.colour("trained_on", "Change of", style.CHANGES, list(style.CHANGES)),
-        tooltip=charts.tips("switch:N:switch", "trained_on:N:change of", "value:Q:change",
-                            "low:Q:from", "high:Q:to", "n:Q:pairs"),
+    data["panel"] = data["metric"].map(style.MEASURES)
+    order = sorted({*data["switch"]}, key=lambda name: (name == FAR_END, name))
+    chart = recipes.forest(
+        data, "Change", alt.Y("switch:N", title="Switch", sort=order),
+        charts.colour("trained_on", "Change of", style.CHANGES, [*style.CHANGES]),
+        ("switch:N:switch", "trained_on:N:change of", "value:Q:change", "low:Q:from",
+         "high:Q:to", "n:Q:pairs"),
+        offset="trained_on", levels=(0.0,), toggle=True, step=12,
     )  # fmt: skip
-    zero = alt.Chart().mark_rule(color=style.GREY).encode(x=alt.datum(0))
-    point = base.mark_circle(size=34).encode(
-        x=alt.X("value:Q", title=heading), opacity=charts.fade(1)
-    )
-    interval = base.mark_rule(strokeWidth=1.6).encode(
-        x=alt.X("low:Q", title=heading), x2=alt.X2("high:Q"), opacity=charts.fade(0.8)
-    )
-    intervals = [interval] if charts.limited(data, metric=metric) else []
-    layered = alt.layer(zero, *intervals, point.properties(name=f"{charts.VIEW}{metric}"))
-    return layered.transform_filter(f"datum.metric == '{metric}'").properties(
-        width=charts.WIDTH - 110, height=34 * len(order), title=title.split(" (")[0]
-    )
+    return Drawing(chart, data.drop(columns="panel"), toggle="trained_on")
 
 
 def simulation_scaling(tables: Tables) -> Drawing | Hole:
@@ -290,8 +164,17 @@ def simulation_scaling(tables: Tables) -> Drawing | Hole:
     )
     if data.empty:
         return _hole(tables, Note("simulation", "hole_scaling", profile=PROFILE))
-    panels = [_over_d(data, measure) for measure in CLAIMED if measure in set(data["measure"])]
-    return Drawing(charts.side_by_side(panels, 2, data), data, toggle="of")
+    data = data.sort_values("measure", key=lambda names: names.map(CLAIMED.index), kind="stable")
+    titles = data["measure"].map(MEASURES).map(_title_and_unit)
+    chart = recipes.sweep(
+        data.assign(panel=titles.str[0], y=titles.str[1] + " (log scale)"),
+        charts.log_x("features", "Number of features d (log scale)", ticks=data["features"]),
+        charts.log_y("value", ""), charts.colour("of", "Of", SWEEPS, [*SWEEPS]),
+        ("of:N:of", "features:Q:d", "value:Q:mean", "low:Q:−1 s.d.", "high:Q:+1 s.d.",
+         "n:Q:trials", "bound:N:upper bound"),
+        points=True, toggle=True,
+    )  # fmt: skip
+    return Drawing(chart, data, toggle="of")
 
 
 def _means_over_d(table: pd.DataFrame, wide: bool) -> list[dict[str, object]]:
@@ -313,25 +196,6 @@ def _means_over_d(table: pd.DataFrame, wide: bool) -> list[dict[str, object]]:
                     "n": len(counts), "bound": d in bounds,
                 })  # fmt: skip
     return rows
-
-
-def _over_d(data: pd.DataFrame, measure: str) -> charts.Panel:
-    ticks = alt.Axis(values=[20, 30, 50, 80, 120])
-    base = alt.Chart().encode(
-        x=alt.X("features:Q", title="Number of features d (log scale)", scale=LOG, axis=ticks),
-        y=alt.Y("value:Q", title=f"{MEASURES[measure].split(' (')[0]} (log scale)", scale=LOG),
-        color=charts.colour("of", "Of", SWEEPS, list(SWEEPS)),
-        tooltip=charts.tips("of:N:of", "features:Q:d", "value:Q:mean", "low:Q:−1 s.d.",
-                            "high:Q:+1 s.d.", "n:Q:trials", "bound:N:upper bound"),
-    )  # fmt: skip
-    # Points are a layer of their own: the legend's selection names one view of each panel.
-    parts = [base.mark_line(), base.mark_circle(size=50).properties(name=charts.VIEW + measure)]
-    if charts.limited(data, measure=measure):
-        bars = base.mark_rule(strokeWidth=1.2, opacity=0.6).encode(y="low:Q", y2="high:Q")
-        parts.insert(0, bars.transform_filter("isValid(datum.low)"))
-    return alt.layer(*parts).transform_filter(f"datum.measure == '{measure}'").properties(
-        title=MEASURES[measure], width=charts.WIDTH, height=charts.HEIGHT
-    )  # fmt: skip
 
 
 # Small figures ----------------------------------------------------------------------------------

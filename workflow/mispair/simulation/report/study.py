@@ -28,10 +28,9 @@ def _figure1(preset: str, text: str) -> Figure:
     return Figure(
         f"simulation_figure1_{preset.replace('-', '_')}",
         f"Raw against filtered captions: the four measures, {preset}",
-        f"Settings: {text}. Every run is a faint point; solid line and band are the mean ± 1 "
-        "standard deviation of all runs. Triangles on dashed lines: mean of the best two thirds "
-        "of the runs, chosen for each measure and arm, as the published points were. "
-        "Diamonds on dotted lines are published: means of the best ten of fifteen runs.",
+        f"Settings: {text}. Every run is a faint point; the band is the mean ± 1 standard "
+        "deviation of all runs. The best two thirds of the runs are chosen for each measure and "
+        "arm, as the published points were: means of the best ten of fifteen runs.",
         "figure 1(a-d)",
         "Figure 1",
     )
@@ -51,7 +50,6 @@ STUDY = ReportedStudy(
         "Figure 1",
         "What neurons learn",
         "Arms",
-        "Theory of training",
         "From one preset to the other",
         "As written, literally",
         "Sensitivity",
@@ -95,17 +93,6 @@ STUDY = ReportedStudy(
             "largest C_s.",
             "theorems 4.2 and 4.4",
             "What neurons learn",
-        ),
-        Figure(
-            "simulation_dynamics",
-            "What neurons grow towards: own and spurious features",
-            "Mean |alignment| of neurons, both encoders, with their own feature (that of their "
-            "largest alignment at the last step followed), with the features spuriously "
-            "correlated with it, and with all others. Solid: measured, with the mean ± 1 standard "
-            "deviation over trials; dashed and dotted: the equations from the same start. At the "
-            "lowest and the highest C_s.",
-            "Eqs. 34-36, theorem 4.2",
-            "Theory of training",
         ),
         Figure(
             "simulation_bridge",

@@ -51,15 +51,17 @@ def stepsize_risk(tables: Tables) -> Drawing | Hole:
         return _hole(tables, "sweep")
     ended = runs[(runs["transition"] > 0) & (runs["settled"] == 1)]
     of_layer = [
-        curves.assign(layer="run"),
+        curves.assign(layer="risk"),
         ended.assign(t=ended["transition"], risk=ended["transition_risk"], layer="mark"),
-        *(runs.assign(t=end, risk=runs["stable_threshold"], layer="dashed")
+        *(runs.assign(t=end, risk=runs["stable_threshold"], layer="threshold")
           for end in (1, runs["steps"])),
     ]  # fmt: skip
     data = pd.concat(of_layer, ignore_index=True)[["panel", "stepsize", "t", "risk", "layer"]]
     data = data[data["risk"] > 0]
     risk = charts.log_y("risk", "Risk L")
-    return Drawing(recipes.sweep(data, STEPS, risk, SHADES, (*TIPS, "risk:Q:risk")), data)
+    lines = {"risk": recipes.SOLID, "threshold": recipes.DASHED}
+    tips = (*TIPS, "risk:Q:risk")
+    return Drawing(recipes.sweep(data, STEPS, risk, SHADES, tips, lines=lines), data)
 
 
 def stepsize_speedup(tables: Tables) -> Drawing | Hole:
@@ -104,9 +106,9 @@ def stepsize_acceleration(tables: Tables) -> Drawing | Hole:
 
 QUANTITIES = {
     "average_risk": ("average risk", "measured"),
-    "risk_bound": ("average risk", "dashed"),
+    "risk_bound": ("average risk", "bound"),
     "average_potential": ("average gradient potential", "measured"),
-    "potential_bound": ("average gradient potential", "dashed"),
+    "potential_bound": ("average gradient potential", "bound"),
 }
 """What is averaged, and the layer, of each column of the curves."""
 
@@ -126,7 +128,8 @@ def stepsize_bounds(tables: Tables) -> Drawing | Hole:
     data = data.drop(columns="column").sort_values("panel", kind="stable", ignore_index=True)
     value = charts.log_y("value", "Average of steps 1 to t")
     tips = (*TIPS, "layer:N:", "value:Q:value")
-    return Drawing(recipes.sweep(data, STEPS, value, SHADES, tips), data)
+    lines = {"measured": recipes.SOLID, "bound": recipes.DASHED}
+    return Drawing(recipes.sweep(data, STEPS, value, SHADES, tips, lines=lines), data)
 
 
 def stepsize_accuracy(tables: Tables) -> Drawing | Hole:

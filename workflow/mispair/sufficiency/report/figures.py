@@ -65,12 +65,13 @@ def sufficiency_prompts(tables: Tables) -> Drawing | Hole:
     if data.empty:
         return _hole(runs, Note("sufficiency", "hole_classified"))
     data["panel"] = _at(data["flip"])
-    data["layer"] = data["arm"].map({"bayes": "dashed"}).fillna("trained")
+    data["layer"] = data["arm"].map({"bayes": "the best possible"}).fillna("trained")
     chart = recipes.sweep(
         data,
         charts.log_x("per_class", "Prompts M for each class (log scale)", ticks=data["per_class"]),
         charts.y_axis("Zero-shot risk (nats)"), _colour(data), (*TIPS, "per_class:Q:M"),
-        points=True, runs=("tree", "seed"), toggle=True, width=2 * charts.WIDTH,
+        lines={"trained": recipes.SOLID, "the best possible": recipes.DASHED},
+        points=True, runs=("tree", "seed"), toggle=True,
     )  # fmt: skip
     return Drawing(chart, data.drop(columns=["panel", "layer"]), toggle="arm")
 
