@@ -352,8 +352,9 @@ def test_an_audit_alone_encodes_the_corpus_and_trains_no_arm() -> None:
     dag = Dag({"studies": ["audit"]}, "config.yaml")
     assert dag.every(towers.IMAGE_FEATURES)
     assert dag.results() == dag.results("audit") == [
-        f"results/audit/scenes/scenes-small/{name}.json"
-        for name in ("audit", "calibration", "selection")
+        f"results/{name}.json".replace("*", "scenes/scenes-small")
+        for name in ("audit/*/audit", "audit/*/calibration", "audit/*/selection",
+                     "review/*/strata", "review/*/review")
     ]  # fmt: skip
     assert not dag.measured(evaluation.PURITY)
     assert "suspects" in "".join(dag.pieces())

@@ -11,12 +11,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import torch
-
 from mispair.core import files
 
 if TYPE_CHECKING:
     import tokenizers
+    import torch
 
 BYTES = 512
 """Tokens of a byte-pair vocabulary before its merges: every byte, within a word and at its end."""
@@ -107,6 +106,8 @@ class Tokenizer:
 
     def __call__(self, texts: str | Sequence[str], length: int | None = None) -> torch.Tensor:
         """Return the tokens of n texts, then zeros; a longer text is cut before its end token."""
+        import torch
+
         length = length or self.context_length
         self.tokenizer.enable_truncation(length)
         texts = [texts] if isinstance(texts, str) else texts
