@@ -56,6 +56,15 @@ TOWERS = {"text": GREEN, "image": VIOLET}
 BASES = {"identified": BLUE, "linear": VIOLET, "neurons": GREY, "prompts": AMBER}
 """Bases of an embedding in which features may be mixed."""
 
+OUTCOMES = {
+    "supports": BLUE,
+    "direction only": SKY,
+    "contradicts": ORANGE,
+    "no such effect": GREY,
+    "cannot tell": AMBER,
+}
+"""Outcomes of claims, where they are drawn."""
+
 STRATEGIES = {
     "high-purity": BLUE,
     "random": GREY,
