@@ -467,8 +467,8 @@ def rate_rows(
                 f"Captions beat random ones in {wins:.1%} of comparisons, and right captions in "
                 f"an estimated {power.value:.0%}, of which {power.low:.0%} are certain "
                 f"({LEAST_POWER:.0%} are needed): either nearly all captions are wrong, or the "
-                "model cannot judge this corpus. Give pairs known to be right (the key trusted), "
-                "or another model (the key towers)."
+                "model cannot judge this corpus. Check a sample by eye (reports/review.html), give "
+                "pairs known to be right (the key trusted), or another model (the key towers)."
             )
         return [*rows, _row("wrong_captions", reported, n)], ""
     try:
