@@ -101,7 +101,7 @@ def test_every_state_has_a_sentence() -> None:
 def test_tables_are_printed_with_labels_only() -> None:
     assert checked.printed(reported(labels=0), "Checked") == []
     shares, model, by_probability = checked.printed(reported(), "Checked")
-    assert [row[2].value for row in shares.rows] == [0.2, 0.2, 0.13]
+    assert [row[1].value for row in shares.rows] == [0.2, 0.2, 0.13]
     assert model.rows == ()
     assert by_probability.rows[0][0].value == 0.7
     assert {table.section for table in (shares, model, by_probability)} == {"Checked"}

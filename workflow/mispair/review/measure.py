@@ -54,7 +54,7 @@ def share_rows(sample: pd.DataFrame, strata: Sequence[Mapping[str, int]]) -> lis
         Metrics ``checked_share`` (unsure ones count as right), ``checked_share_most`` (as wrong),
         ``checked_unsure_share``, ``checked_share_unaided`` (Horvitz and Thompson's estimate, with
         Wilson's interval of Kish's effective number of labels), ``checked_width`` (width of the
-        interval over that of a uniform sample of as many labels with this share).
+        interval over that of a uniform sample of as many of these pairs with this share).
     """
     pairs, counts = counted(sample, strata)
     labelled, (_, wrong, unsure) = counts.sum(axis=1), counts.T
@@ -68,8 +68,8 @@ def share_rows(sample: pd.DataFrame, strata: Sequence[Mapping[str, int]]) -> lis
     worth = effective(np.repeat(pairs / np.maximum(labelled, 1), labelled.astype(int)))
     low, high = wilson(share["value"] * worth, worth)
     rows.append(_row("checked_share_unaided", Share(share["value"], low.item(), high.item()), n))
-    low, high = wilson(share["value"] * n, n)
-    width = (share["high"] - share["low"]) / (high - low).item()
+    uniform = interval([pairs.sum()], [n], [share["value"] * n])
+    width = (share["high"] - share["low"]) / (uniform.high - uniform.low)
     return [*rows, {"metric": "checked_width", "value": width, "n": n}]
 
 

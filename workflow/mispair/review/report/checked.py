@@ -118,11 +118,12 @@ def by_probability(table: pd.DataFrame) -> Table:
 def _table(
     table: pd.DataFrame, named: Mapping[str, str], caption: str, head: str, remark: str
 ) -> Table:
+    found = {label: row for metric, label in named.items() if (row := interval_of(table, metric))}
+    has_cuts = any(math.isfinite(row["at"]) for row in found.values())
     rows: list[tuple[Cell, ...]] = []
-    for metric, label in named.items():
-        row = interval_of(table, metric)
-        if row:
-            limits = between(row["low"], row["high"]) if not math.isnan(row["high"]) else None
-            rows.append((label, Number(row["at"]), Number(row["value"], 4), limits))
-    heads = "", "at", head, "95 % interval"
+    for label, row in found.items():
+        at = (Number(row["at"]) if math.isfinite(row["at"]) else "",) if has_cuts else ()
+        limits = between(row["low"], row["high"]) if not math.isnan(row["high"]) else None
+        rows.append((label, *at, Number(row["value"], 4), limits))
+    heads = ("", *(("at",) if has_cuts else ()), head, "95 % interval")
     return Table(caption, heads, tuple(rows), texts.text(Note("review", remark)))
