@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
-from mispair.dag import SCENES
+from mispair.pairs.paths import SCENES
 from tests.workflow.conftest import REPOSITORY, Checkout, new_checkout
 
 PLACES = ("README.md", "LICENSE", ".test", ".snakemake-workflow-catalog.yml")

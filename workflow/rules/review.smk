@@ -1,6 +1,14 @@
 # Checked by eye: a random sample of pairs for a person, and what the labels measure. No label is an
 # input of the draw or of the audit, whose probabilities are its strata.
-from mispair.review.dag import audited, files as review_files, kept, pages as pages_of_review, replaced, truth
+from mispair.review.dag import (
+    audited,
+    files as review_files,
+    kept,
+    of_compared,
+    pages as pages_of_review,
+    replaced,
+    truth,
+)
 
 
 rule draw_review:
@@ -59,20 +67,11 @@ rule measure_review:
 
 
 # What a repair did to captions, by a person who compares old and new ones.
-def of_compared(files):
-    """Return a function that names files of the repaired pairs that are compared."""
-    return alone(
-        lambda wildcards: files(
-            type(wildcards)(fromdict={**dict(wildcards.items()), **dag.repair.compared})
-        )
-    )
-
-
 rule draw_replaced:
     input:
-        pairing=of_compared(lambda of: of_job(of, pairs.PAIRING)),
-        repaired=of_compared(lambda of: of_job(of, repair.REPAIRED)),
-        captions=of_compared(dag.repair.texts),
+        pairing=alone(of_compared(dag, lambda of: of_job(of, pairs.PAIRING))),
+        repaired=alone(of_compared(dag, lambda of: of_job(of, repair.REPAIRED))),
+        captions=alone(of_compared(dag, dag.repair.texts)),
     output:
         sample=review.REPLACED_SAMPLE,
     log:

@@ -23,7 +23,7 @@ SECOND = 1_000_000_000
 
 def restore_times(
     results: Path = Path("results"),
-    others: Sequence[Path] = (Path("logs"), Path("reports")),
+    others: Sequence[Path] = (Path("logs"), Path("benchmarks"), Path("reports")),
     report: Path = Path("reports/run.json"),
     place: Path = PLACE,
 ) -> int:

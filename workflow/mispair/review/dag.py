@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,13 @@ def replaced(dag: Any) -> list[str]:
     except UserError:
         return []
     return dag.every(REPLACED_SAMPLE) if is_drawn else []
+
+
+def of_compared(dag: Any, files: Callable[[Any], list[str]]) -> Callable[[Any], list[str]]:
+    """Return a function that names files of the repaired pairs that are compared."""
+    return lambda wildcards: files(
+        type(wildcards)(fromdict={**dict(wildcards.items()), **dag.repair.compared})
+    )
 
 
 def pages(dag: Any) -> list[str]:

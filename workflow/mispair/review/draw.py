@@ -161,7 +161,7 @@ def texts(captions: Sequence[Path], caption_ids: np.ndarray) -> list[str]:
     """Return the texts of captions; only their rows of the tables are read."""
     ids = hexadecimal(caption_ids).to_pylist()
     found: dict[str, str] = {}
-    for path in captions:
+    for path in captions if ids else ():
         table = pq.read_table(path, filters=[("caption_id", "in", ids)])
         found |= zip(table["caption_id"].to_pylist(), table["caption"].to_pylist(), strict=True)
     return [found[name] for name in ids]
