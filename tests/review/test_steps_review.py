@@ -206,6 +206,10 @@ def test_labels_of_replaced_captions(tmp_path: Path) -> None:
     assert found["compared_harmed"]["value"] == pytest.approx(5 / 34)
     assert found["compared_harmed"]["low"] < 5 / 34 < found["compared_harmed"]["high"] < 0.3
 
+    files.write_parquet(tmp_path / "after.parquet", before.assign(kept=True))
+    assert list(draw_replaced(20).columns) == list(sample.columns)
+    assert draw_replaced(20).empty
+
 
 @pytest.mark.parametrize("listed", [False, True])
 def test_labels_correct_the_trusted_pairs(tmp_path: Path, listed: bool) -> None:
