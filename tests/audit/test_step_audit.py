@@ -389,6 +389,9 @@ def test_a_false_discovery_rate_without_trusted_pairs_is_refused_before_any_job(
         def user_file(self, key):
             return self.files.get(key, [])
 
+        def every(self, template):
+            return [template]
+
     Dag.files = {}
     with pytest.raises(files.UserError, match=r"select_pairs\.false_discovery_rate.*trusted"):
         audit_files(Dag())

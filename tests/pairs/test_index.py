@@ -181,7 +181,7 @@ def test_rejections_have_a_row_of_their_own_form(tmp_path: Path) -> None:
     assert result.rejected == [
         {"key": "a", "shard": "a.tar", "reason": "no-image", "detail": "members: txt"},
         {"key": "b", "shard": "a.tar", "reason": "undecodable-image",
-         "detail": "is none of JPEG, PNG, WEBP, GIF, BMP, TIFF, PPM"},
+         "detail": "is none of JPEG, PNG, WEBP, GIF, BMP, TIFF, PPM, AVIF"},
     ]  # fmt: skip
 
 

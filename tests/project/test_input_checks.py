@@ -6,11 +6,11 @@ import io
 import re
 import sys
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from PIL import Image
+from snakemake.io import Wildcards
 
 from mispair import input_checks
 from mispair.audit import dag as audit_dag
@@ -43,10 +43,10 @@ def test_a_good_configuration_is_checked_silently(folder: Path) -> None:
 def test_a_corpus_of_few_pairs_is_refused_before_the_audit(folder: Path) -> None:
     dag = Dag({"studies": ["audit"], "corpus": "mine", "shards": "00000.tar"}, "mine.yaml")
     with pytest.raises(UserError, match="3 pairs"):
-        audit_dag.corpus(dag)(SimpleNamespace(corpus="mine"))
+        audit_dag.corpus(dag)(Wildcards(fromdict={"corpus": "mine"}))
     several = [member for number in range(200) for member in whole(f"{number:09d}")]
     write_tar(folder / "00000.tar", several)
-    path = audit_dag.corpus(dag)(SimpleNamespace(corpus="mine"))
+    path = audit_dag.corpus(dag)(Wildcards(fromdict={"corpus": "mine"}))
     assert path == "results/pairs/mine/corpus.parquet"
 
 

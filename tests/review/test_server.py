@@ -157,11 +157,19 @@ def test_faults_of_the_user_are_named(tmp_path: Path, server: Server) -> None:
 def test_ctrl_c_ends_the_verb_with_the_number_of_labels(tmp_path: Path) -> None:
     (tmp_path / "review.html").write_text(PAGE)
     (tmp_path / "review.csv").write_text("key,label\na,right\nb,unsure\n")
-    command = [sys.executable, "-m", "mispair", "review", str(tmp_path)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env={**os.environ}) as run:
+    # A test that runs in the background inherits that SIGINT is ignored.
+    heard = (
+        "import runpy, signal; signal.signal(signal.SIGINT, signal.default_int_handler);"
+        "runpy.run_module('mispair', run_name='__main__', alter_sys=True)"
+    )
+    command = [sys.executable, "-c", heard, "review", str(tmp_path)]
+    run = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env={**os.environ})
+    try:
         assert run.stdout is not None
         assert run.stdout.readline().startswith("http://127.0.0.1:")
         run.send_signal(signal.SIGINT)
-        rest = run.stdout.read()
+        rest, _ = run.communicate(timeout=60)
+    finally:
+        run.kill()
     assert run.returncode == 0
     assert f"{tmp_path / 'review.csv'}: 2 labels" in rest

@@ -326,7 +326,8 @@ def test_jobs_of_the_study() -> None:
     assert len(study.encoders_of(job("0.1"))) == 1
     assert len(study.encoders_of_head(job("0.2"))) == 1
     assert study.encoders_of_head(job("0.2", "joint")) == []
-    assert [Path(path).name for path in study.heads_of(job("0.2"))] == [
+    of_all = Wildcards(fromdict={key: value for key, value in job("0.2").items() if key != "head"})
+    assert [Path(path).name for path in study.heads_of(of_all)] == [
         "cdm-frozen.safetensors", "cdm-joint.safetensors",
         "vlm-frozen.safetensors", "vlm-joint.safetensors",
     ]  # fmt: skip

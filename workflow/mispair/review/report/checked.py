@@ -88,7 +88,7 @@ def shares(table: pd.DataFrame) -> Table:
         "checked_share_unaided": "by the labels alone (Horvitz-Thompson, Wilson)",
         "wrong_captions": "by the model alone (audit)",
     }
-    return _table(table, named, "Share of wrong captions", "share", "table_shares")
+    return _table(table, named, "Share of wrong captions", "share", Note("review", "table_shares"))
 
 
 def of_model(table: pd.DataFrame) -> Table:
@@ -101,7 +101,13 @@ def of_model(table: pd.DataFrame) -> Table:
         "checked_recall": "wrong ones that the cut leaves out (recall)",
         "checked_cut": "cut for the wanted precision",
     }
-    return _table(table, named, "The model and its lists, by the labels", "value", "table_model")
+    return _table(
+        table,
+        named,
+        "The model and its lists, by the labels",
+        "value",
+        Note("review", "table_model"),
+    )
 
 
 def by_probability(table: pd.DataFrame) -> Table:
@@ -116,7 +122,7 @@ def by_probability(table: pd.DataFrame) -> Table:
 
 
 def _table(
-    table: pd.DataFrame, named: Mapping[str, str], caption: str, head: str, remark: str
+    table: pd.DataFrame, named: Mapping[str, str], caption: str, head: str, remark: Note
 ) -> Table:
     found = {label: row for metric, label in named.items() if (row := interval_of(table, metric))}
     has_cuts = any(math.isfinite(row["at"]) for row in found.values())
@@ -126,4 +132,4 @@ def _table(
         limits = between(row["low"], row["high"]) if not math.isnan(row["high"]) else None
         rows.append((label, *at, Number(row["value"], 4), limits))
     heads = ("", *(("at",) if has_cuts else ()), head, "95 % interval")
-    return Table(caption, heads, tuple(rows), texts.text(Note("review", remark)))
+    return Table(caption, heads, tuple(rows), texts.text(remark))
