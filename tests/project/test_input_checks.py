@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from PIL import Image
-from snakemake.io import Wildcards
+from snakemake.iocontainers import Wildcards
 
 from mispair import input_checks
 from mispair.audit import dag as audit_dag

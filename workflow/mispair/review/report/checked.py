@@ -37,8 +37,8 @@ def numbers(tables: Tables) -> Mapping[str, Any] | None:
     """Return the numbers for sentences; None without a sample.
 
     ``low`` and ``high`` are limits of the share with unsure ones once as right and once as wrong,
-    and NaN without labels. ``model`` is the interval of the audit, and ``above`` and ``below`` are
-    true where that of the labels is beyond it.
+    and NaN without labels, where ``known`` is false. ``model`` is the interval of the audit, and
+    ``above`` and ``below`` are true where that of the labels is beyond it.
     """
     table, of = tables.audit, counts(tables.audit)
     if "sample" not in of:
@@ -52,7 +52,8 @@ def numbers(tables: Tables) -> Mapping[str, Any] | None:
     return {
         **{name: int(of.get(name, 0)) for name in
            ("sample", "labels", "unsure", "chosen", "not_drawn", "skipped")},
-        "low": low, "high": high, "share": share["value"] if share else math.nan,
+        "known": math.isfinite(low), "low": low, "high": high,
+        "share": share["value"] if share else math.nan,
         "is_truth": "truth" in set(person),
         "few": 0 < of.get("labels", 0) < FEW,
         "model": limits,
