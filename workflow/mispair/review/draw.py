@@ -10,14 +10,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from mispair.core import files
 from mispair.core.files import UserError
 from mispair.pairs.captions.caption_texts import CaptionedPairs
 from mispair.pairs.corruption.draws import streams, uniforms
 from mispair.pairs.index.books import read_columns
-from mispair.pairs.index.identities import hexadecimal, identities
+from mispair.pairs.index.identities import identities
 
 DESIGN = "design"
 """Metadata of a sample: corpus, size, seed, strata and digest, as JSON."""
@@ -155,16 +154,6 @@ def probabilities(audit: Path | None, pairs: CaptionedPairs) -> np.ndarray:
     found = np.full(len(pairs.caption_ids), np.nan)
     found[picture[drawn]] = table["probability"].to_numpy()[drawn].astype(float)
     return found
-
-
-def texts(captions: Sequence[Path], caption_ids: np.ndarray) -> list[str]:
-    """Return the texts of captions; only their rows of the tables are read."""
-    ids = hexadecimal(caption_ids).to_pylist()
-    found: dict[str, str] = {}
-    for path in captions if ids else ():
-        table = pq.read_table(path, filters=[("caption_id", "in", ids)])
-        found |= zip(table["caption_id"].to_pylist(), table["caption"].to_pylist(), strict=True)
-    return [found[name] for name in ids]
 
 
 def read_kept(path: Path) -> tuple[pd.DataFrame, dict[str, Any]]:

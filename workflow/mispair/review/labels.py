@@ -31,7 +31,7 @@ def has_labels(path: Path) -> bool:
         first = next((line for line in lines_of_text(path, SETTING) if line.strip()), "")
     except (OSError, ValueError):
         return False
-    return {*COLUMNS[:2]} <= {*_names(first, _delimiter(first))}
+    return {*COLUMNS[:2]} <= {*_names(first, delimiter_of(first))}
 
 
 def read_labels(
@@ -53,7 +53,7 @@ def read_labels(
     try:
         lines = lines_of_text(path, setting)
         first = next((line for line in lines if line.strip()), "")
-        delimiter = _delimiter(first)
+        delimiter = delimiter_of(first)
         names = _names(first, delimiter)
         for name in COLUMNS[:2]:
             if names.count(name) != 1:
@@ -106,7 +106,8 @@ def read_labels(
     return {key: (label, how) for key, (_, label, how) in found.items()}
 
 
-def _delimiter(first: str) -> str:
+def delimiter_of(first: str) -> str:
+    """Return what separates the cells of a file of labels, by its first line."""
     return max(",;\t", key=first.count)
 
 

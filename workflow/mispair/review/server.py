@@ -18,7 +18,7 @@ from typing import Any
 
 from mispair.core import files
 from mispair.core.files import UserError
-from mispair.review.labels import CHOSEN, DRAWN
+from mispair.review.labels import CHOSEN, DRAWN, delimiter_of
 
 ADDRESS = "127.0.0.1"
 NAMES = (ADDRESS, "localhost")
@@ -102,7 +102,7 @@ class LabelFile:
             ) from error
         if not text.strip():
             return ["key", "label", "how"], [], ","
-        delimiter = max(",;\t", key=text.partition("\n")[0].count)
+        delimiter = delimiter_of(text.partition("\n")[0])
         names, *rows = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter)
         if not {"key", "label"} <= {*map(_plain, names)}:
             raise UserError(

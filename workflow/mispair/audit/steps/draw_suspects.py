@@ -23,12 +23,12 @@ def run(
 ) -> None:  # fmt: skip
     """Write a piece of HTML with pictures of the pairs; only their images are read from shards."""
     import numpy as np
-    import pandas as pd
     import pyarrow.parquet as pq
 
     from mispair.audit.report.gallery import Suspect, fragment
     from mispair.audit.selection import shown_kinds
     from mispair.core import files
+    from mispair.pairs.captions.caption_texts import texts_by_id
     from mispair.pairs.report.contact_sheet import images_of
 
     columns = ["key", "caption_id", "probability", "similarity"]
@@ -36,9 +36,7 @@ def run(
     chance, similarity = (table[name].to_numpy(float) for name in ("probability", "similarity"))
     kinds = shown_kinds(chance, similarity, settings.samples)
     chosen = table.iloc[np.unique(np.concatenate([*kinds.values()]).astype(int))]
-    filters = [("caption_id", "in", chosen["caption_id"].tolist())]
-    texts = pd.concat([pq.read_table(path, filters=filters).to_pandas() for path in captions])
-    text_of = dict(zip(texts["caption_id"], texts["caption"], strict=True))
+    text_of = texts_by_id(captions, chosen["caption_id"].tolist())
     images = images_of(chosen["key"].tolist(), index, shards, sources)
     groups = {
         kind: [

@@ -195,6 +195,18 @@ def write_captions(parts: Sequence[Path], index: Iterable[Path], needed: np.ndar
                 writer.write_table(pa.table(columns, schema=CAPTIONS))
 
 
+def texts_by_id(captions: Iterable[Path], ids: Sequence[str]) -> dict[str, str]:
+    """Look up captions by identity, as hexadecimal digits, in tables that `write_captions` wrote.
+
+    Only their rows are read. An identity that is in no table is left out.
+    """
+    found: dict[str, str] = {}
+    for path in captions if len(ids) else ():
+        table = pq.read_table(path, filters=[("caption_id", "in", [*ids])])
+        found |= zip(table["caption_id"].to_pylist(), table["caption"].to_pylist(), strict=True)
+    return found
+
+
 def _isin(numbers: np.ndarray, members: np.ndarray) -> np.ndarray:
     """Return which numbers are in a sorted array; `numpy.isin` would sort it at every call."""
     positions = np.searchsorted(members, numbers)

@@ -180,6 +180,10 @@ SHOWN = 3
 
 PACKED = (b"PK\x03\x04", b"\xd0\xcf\x11\xe0")
 """First bytes of Excel's and LibreOffice's files, new and old."""
+SPREADSHEET = (
+    f"is a spreadsheet, which mispair does not read. Format the column {COLUMN} as text, so that "
+    "keys keep their leading zeros, and save the sheet as CSV."
+)
 _QUOTED = re.compile(r"""^(["'])(.*)\1[,;]?$""")
 _ROUNDED = re.compile(r"^\d[.,]\d+[eE]\+?\d+$")
 _FILE = re.compile(rf"\.({'|'.join((*IMAGE_EXTENSIONS, 'txt', 'json', 'cls'))})$", re.IGNORECASE)
@@ -244,10 +248,7 @@ def lines_of_text(path: Path, setting: str) -> list[str]:
     """
     content = path.read_bytes()
     if content.startswith(PACKED):
-        raise UserError(
-            f"{setting}: {path} is a spreadsheet, which mispair does not read. Format the column "
-            f"{COLUMN} as text, so that keys keep their leading zeros, and save the sheet as CSV."
-        )
+        raise UserError(f"{setting}: {path} {SPREADSHEET}")
     wide = content.startswith((b"\xff\xfe", b"\xfe\xff"))
     return content.decode("utf-16" if wide else "utf-8-sig").splitlines()
 

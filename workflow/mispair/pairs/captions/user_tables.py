@@ -20,7 +20,14 @@ import pyarrow.parquet as pq
 
 from mispair.core.files import UserError
 from mispair.pairs.captions.decoding import listed_texts, value_at, values_at
-from mispair.pairs.captions.user_files import KEY, PACKED, SHIFT, form_of, refuse_keys
+from mispair.pairs.captions.user_files import (
+    KEY,
+    PACKED,
+    SHIFT,
+    SPREADSHEET,
+    form_of,
+    refuse_keys,
+)
 
 Row = tuple[str | None, str | None]
 """A value and one of its captions; None where the table has none."""
@@ -116,10 +123,7 @@ def lines(path: Path) -> Iterator[str]:
         with opener(path, "rb") as opened:
             for number, line in enumerate(opened, 1):
                 if number == 1 and line.startswith(PACKED):
-                    raise UserError(
-                        f"{path}: is a spreadsheet, which mispair does not read. Format the column "
-                        f"{KEY} as text, so that keys keep their leading zeros, and save as CSV."
-                    )
+                    raise UserError(f"{path}: {SPREADSHEET}")
                 yield line.decode("utf-8-sig" if number == 1 else "utf-8")
     except UnicodeDecodeError as error:
         raise UserError(

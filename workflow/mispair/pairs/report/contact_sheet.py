@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import jinja2
 import pandas as pd
@@ -19,6 +20,9 @@ from mispair.pairs.index.image_list import by_name, locations, read_encoded
 from mispair.pairs.index.index import caption_id
 from mispair.pairs.shards.images import UndecodableImageError, decode_image
 from mispair.report.tables import main_first
+
+if TYPE_CHECKING:
+    from PIL import Image
 
 LONGEST_CAPTION = 280
 """Characters of a caption that are shown."""
@@ -40,15 +44,25 @@ class SheetPair:
 
 def thumbnail(encoded: bytes | None, size: int) -> str | None:
     """Return an image as a JPEG data URI of longer side `size`; None if it cannot be decoded."""
+    image = decoded(encoded)
+    return jpeg_uri(image, size, quality=82) if image else None
+
+
+def decoded(encoded: bytes | None) -> Image.Image | None:
+    """Return an image; None if there is none, or it cannot be decoded."""
     if encoded is None:
         return None
     try:
-        image = decode_image(encoded)
+        return decode_image(encoded)
     except UndecodableImageError:
         return None
+
+
+def jpeg_uri(image: Image.Image, size: int, **options: Any) -> str:
+    """Shrink an image to a longer side of at most `size`; return it as a JPEG data URI."""
     image.thumbnail((size, size))
     buffer = io.BytesIO()
-    image.save(buffer, "JPEG", quality=82)
+    image.save(buffer, "JPEG", **options)
     return "data:image/jpeg;base64," + base64.b64encode(buffer.getvalue()).decode()
 
 

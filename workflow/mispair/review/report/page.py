@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import io
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
@@ -14,7 +13,7 @@ import jinja2
 import pandas as pd
 from markupsafe import Markup
 
-from mispair.pairs.shards.images import UndecodableImageError, decode_image
+from mispair.pairs.report.contact_sheet import decoded, jpeg_uri
 from mispair.report.script_json import safe_json
 from mispair.review.labels import LABELS, OF_REPAIRS
 
@@ -184,18 +183,12 @@ def picture(encoded: bytes | None, most: int) -> str | None:
 
     None if there is no image, or it cannot be decoded.
     """
-    if encoded is None:
-        return None
-    try:
-        image = decode_image(encoded)
-    except UndecodableImageError:
+    image = decoded(encoded)
+    if image is None:
         return None
     uri = ""
     for side, quality in LADDER:
-        image.thumbnail((side, side))
-        buffer = io.BytesIO()
-        image.save(buffer, "JPEG", quality=quality, optimize=True)
-        uri = "data:image/jpeg;base64," + base64.b64encode(buffer.getvalue()).decode()
+        uri = jpeg_uri(image, side, quality=quality, optimize=True)
         if len(uri) <= most:
             break
     return uri

@@ -29,12 +29,10 @@ def run(
     both. The metadata of `sample` has how many captions the rule replaced (``replaced``).
     """
     import numpy as np
-    import pyarrow as pa
 
     from mispair.core import files
+    from mispair.pairs.captions.caption_texts import texts_by_id
     from mispair.pairs.corruption.draws import streams
-    from mispair.pairs.index.identities import identities
-    from mispair.review.draw import texts
 
     before, after = (files.read_parquet(path)[0] for path in (pairing, repaired))
     new = after.loc[after["kept"], ["key", "caption_id"]].rename(columns={"caption_id": "new"})
@@ -44,7 +42,8 @@ def run(
     order = np.argsort(streams(both["key"], settings.seed, "replaced"), kind="stable")
     table = both.iloc[order[: settings.size]].reset_index(drop=True)
     table.insert(1, "order", range(len(table)))
+    text_of = texts_by_id(captions, [*table["old"], *table["new"]])
     for name in ("old", "new"):
-        table[name] = texts(captions, identities(pa.chunked_array([table[name].tolist()])))
+        table[name] = table[name].map(text_of)
     files.write_parquet(sample, table, {"replaced": str(len(both))})
     log.info("%d of %d replaced captions are drawn", len(table), len(both))

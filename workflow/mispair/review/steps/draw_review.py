@@ -43,9 +43,11 @@ def run(
     import json
 
     import numpy as np
+    import pandas as pd
 
     from mispair.core import files, provenance
-    from mispair.pairs.captions.caption_texts import read_captioned_pairs
+    from mispair.pairs.captions.caption_texts import read_captioned_pairs, texts_by_id
+    from mispair.pairs.index.identities import hexadecimal
     from mispair.review import draw
 
     pairs = read_captioned_pairs(corpus, 0)
@@ -62,7 +64,8 @@ def run(
             pairs.table["key"].to_pylist(), probability, settings.size, settings.seed
         )
         rows = drawn.pop("row").to_numpy()
-        drawn["caption"] = draw.texts(captions, pairs.caption_ids[rows])
+        ids = hexadecimal(pairs.caption_ids[rows]).to_pylist()
+        drawn["caption"] = pd.Series(ids).map(texts_by_id(captions, ids))
         drawn = drawn[["key", "stratum", "order", "probability", "caption", "share"]]
         digest = provenance.fingerprint([*drawn["key"], *map(str, drawn["stratum"])])
         design = {
