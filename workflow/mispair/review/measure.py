@@ -163,14 +163,13 @@ def model_rows(of: pd.DataFrame) -> list[Row]:
     ``checked_error`` and ``checked_error_recalibrated`` (Brier's score; the second one on labels
     that the recalibration did not use, in `FOLDS` folds).
     """
+    from sklearn.metrics import roc_auc_score
+
     wrong = of["wrong"].to_numpy() > 0
     if not wrong.any() or wrong.all():
         return []
     p, y, weight = (of[name].to_numpy(float) for name in ("probability", "wrong", "weight"))
-    beats = (p[wrong][:, None] > p[~wrong]) + 0.5 * (p[wrong][:, None] == p[~wrong])
-    area = float(
-        weight[wrong] @ beats @ weight[~wrong] / weight[wrong].sum() / weight[~wrong].sum()
-    )
+    area = float(roc_auc_score(wrong, p, sample_weight=weight))
     first, second = effective(weight[wrong]), effective(weight[~wrong])
     variance = area * (1 - area) + (first - 1) * (area / (2 - area) - area**2)
     variance += (second - 1) * (2 * area**2 / (1 + area) - area**2)
