@@ -6,14 +6,16 @@ import logging
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 import yaml
 from snakemake.resources import Resources
 
+from mispair.core.cost import Work
 from mispair.core.files import UserError
 from mispair.planning import cluster
-from mispair.planning.estimates import FAR, HERE, NONE, Estimate
+from mispair.planning.estimates import FAR, HERE, NONE, Estimate, Estimator
 from mispair.planning.failed_run import Recorder, was_cancelled
 
 WILDCARDS = {"arm": "untouched", "corpus": "mine"}
@@ -156,3 +158,33 @@ def test_a_cluster_without_accounts_says_so_once(commands: Path) -> None:
         command(commands, name, "", code=1)
     with pytest.raises(UserError, match="take the line out if the cluster has no accounts"):
         refuse(commands, slurm_account="my-lab")
+
+
+@pytest.mark.parametrize(
+    ("device", "gpus", "pairs", "warns"),
+    [
+        ("auto", 0, 3_000_000, True),
+        ("auto", 0, 100, False),
+        ("auto", 1, 3_000_000, False),
+        ("cpu", 0, 3_000_000, False),
+    ],
+)
+def test_hours_of_gpu_work_on_cpus_are_said_before_the_first_job(
+    requests: cluster.Requests,
+    device: str,
+    gpus: int,
+    pairs: int,
+    warns: bool,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Time is made to be a second for ten pairs: how work is counted is tested elsewhere."""
+    command = f"python -m mispair encode-features --device {device} --towers t > log 2>&1"
+    nothing = dict.fromkeys(("input", "output", "log"), ())
+    job = Mock(
+        shellcmd=command, benchmark=None, resources={"gpu": gpus}, wildcards_dict={}, **nothing
+    )
+    dag = SimpleNamespace(needrun_jobs=lambda: [job], toposorted=lambda jobs: [list(jobs)])
+    monkeypatch.setattr(cluster, "work_of", lambda command, sizes: Work())
+    monkeypatch.setattr(Estimator, "estimate", lambda *_: Estimate("reference", seconds=pairs / 10))
+    requests.plan(dag)
+    assert ("encode_features" in requests.gpu_work_on_cpus()) is warns

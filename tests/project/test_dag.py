@@ -8,16 +8,18 @@ import subprocess
 import sys
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from snakemake.iocontainers import Wildcards
+from snakemake.settings.types import ResourceSettings
 
 from mispair.audit.dag import weighing
 from mispair.audit.seen_pairs import SHIPPED_SEED
 from mispair.core.commands import step_names
 from mispair.core.files import UserError
 from mispair.core.provenance import PACKAGE
-from mispair.dag import Dag
+from mispair.dag import Dag, names_gpus
 from mispair.evaluation import paths as evaluation
 from mispair.pairs import paths as pairs
 from mispair.pairs.steps import make_scenes
@@ -252,6 +254,28 @@ def test_small_jobs_and_word_counts_ask_for_no_gpu(monkeypatch: pytest.MonkeyPat
     assert Dag({"simulate": {"device": "cuda"}}, "x").gpus("simulate", one_trial) == 1
     compared = Dag({"find_similar_captions": {"measure": "features", "device": "cuda"}}, "x")
     assert compared.gpus("find_similar_captions") == 1
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        ({"nodes": 50, "default_resources": {"gpu_model": "a100"}}, True),
+        ({"nodes": 50, "overwrite_resources": {"encode_features": {"gpu_model": "v100"}}}, True),
+        ({"nodes": 50, "default_resources": {"gpu_model": ""}}, False),
+        ({"nodes": 50, "default_resources": {"slurm_account": "lab"}}, False),
+        ({"nodes": 50}, False),
+        ({"cores": 2, "default_resources": {"gpu_model": "a100"}}, False),
+    ],
+)
+def test_auto_follows_the_kind_of_gpu_that_a_cluster_profile_names(
+    settings: dict[str, Any], expected: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mispair.dag.has_gpu", lambda: False)
+    assert names_gpus(ResourceSettings(**settings)) is expected
+    large = Dag({"draw_trees": {"depth": 4, "branching": 3}}, "x", expected)
+    demo = Dag({}, "x", expected)
+    assert demo.gpus("train_encoders") == 0
+    assert large.gpus("train_encoders") == expected
 
 
 def test_large_jobs_take_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -97,6 +97,22 @@ def has_gpu() -> bool:
     return any(Path("/dev").glob("nvidia[0-9]*"))
 
 
+def names_gpus(settings: Any) -> bool:
+    """Return whether the profile of a cluster names a kind of GPU.
+
+    Its nodes have GPUs then, whatever the machine has on which Snakemake runs.
+
+    Parameters
+    ----------
+    settings : snakemake.settings.types.ResourceSettings
+        Of the run; a run on one machine has no number of jobs.
+    """
+    if settings.nodes is None:
+        return False
+    of_rules = [settings.default_resources, *settings.overwrite_resources.values()]
+    return any(resources and resources.get("gpu_model") for resources in of_rules)
+
+
 class Dag:
     """A checked configuration, and the files, arms and flags that follow from it.
 
@@ -106,6 +122,8 @@ class Dag:
         ``config.yaml`` merged with the command line.
     source : str or mapping
         Its name, or all of its sources by name, for messages.
+    nodes_have_gpus : bool
+        Whether jobs run elsewhere, on nodes with GPUs.
 
     Raises
     ------
@@ -113,7 +131,10 @@ class Dag:
         If a key is wrong or a file that it names is missing; nothing has run by then.
     """
 
-    def __init__(self, content: dict[str, Any], source: str | Layers):
+    def __init__(
+        self, content: dict[str, Any], source: str | Layers, nodes_have_gpus: bool = False
+    ):
+        self._nodes_have_gpus = nodes_have_gpus
         self.config = configuration.validate(content, source)
         self._has_file = isinstance(source, str) or any(name != COMMAND_LINE for name in source)
         self._record = content.get(run_record.RECORD)
@@ -281,9 +302,9 @@ class Dag:
         return "cpu" if small and device == "auto" else device
 
     def gpus(self, step: str, wildcards: Any = None) -> int:
-        """Return how many GPUs a step takes here: a CPU-only machine must not queue for one."""
+        """Return how many GPUs a step takes: a CPU-only machine must not queue for one."""
         device = self.device(step, wildcards)
-        return int(device == "cuda" or (device == "auto" and has_gpu()))
+        return int(device == "cuda" or (device == "auto" and (self._nodes_have_gpus or has_gpu())))
 
     # Inputs ---------------------------------------------------------------------------------
 

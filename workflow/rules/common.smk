@@ -14,7 +14,7 @@ from snakemake.logging import logger
 
 from mispair.towers.arms import REPAIR, STARTS, WEIGHTED
 from mispair.config import locate
-from mispair.dag import SHOWN_GROUPS, Dag, use_this_python
+from mispair.dag import SHOWN_GROUPS, Dag, names_gpus, use_this_python
 from mispair.evaluation.dag import making
 from mispair.input_checks import refuse_missing_programs, refuse_unusable, warn_of_missing_programs
 from mispair.core.copied import restore_times
@@ -72,7 +72,11 @@ try:
             )
     given = {path: load_configfile(path) for path in workflow.config_settings.configfiles}
     look_beside(given)
-    dag = Dag(config, locate(config, given, workflow.config_settings.config))
+    dag = Dag(
+        config,
+        locate(config, given, workflow.config_settings.config),
+        names_gpus(workflow.resource_settings),
+    )
     dag.ends()  # raises here, and not in the middle of a rule, if settings do not fit
     # Jobs on a cluster read the Snakefile again; once is enough.
     if workflow.is_main_process:
@@ -156,6 +160,8 @@ onstart:
                 workflow.dag, workflow.executor_settings, logger
             )
             requests.plan(workflow.dag)
+            if warning := requests.gpu_work_on_cpus():
+                logger.warning(warning)
     except UserError as error:
         stop(error)
 

@@ -10,7 +10,9 @@ from __future__ import annotations
 import math
 import re
 import subprocess
+from collections import defaultdict
 from collections.abc import Iterable, Mapping
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +29,9 @@ ROOM = {"mem_mb": 2, "runtime": 4}
 LEAST = {"mem_mb": 1000, "runtime": 15}
 """Least megabytes and minutes of a request: Snakemake starts twice, and disks may be slow."""
 
+MOST_HOURS = 1
+"""Hours of work for GPUs that a run sends to CPUs without a warning."""
+
 Key = tuple[str, tuple[tuple[str, str], ...]]
 """A job: its rule and its wildcards."""
 
@@ -37,6 +42,7 @@ class Requests:
     def __init__(self, recorder: Recorder) -> None:
         self._recorder = recorder
         self._planned: dict[Key, dict[str, int]] = {}
+        self._hours_on_cpus: dict[str, float] = defaultdict(float)
 
     def limit(self, rules: Iterable[Any]) -> None:
         """Let the rules of a workflow request less than their profile gives them.
@@ -76,6 +82,23 @@ class Requests:
             estimate = estimator.estimate(planned, work_of(planned.command, sizes), benchmark)
             if request := request_for(estimate, planned.gpus):
                 self._planned[key_of(job.rule.name, job.wildcards_dict)] = request
+            # Settings write `auto` only for work that is worth a GPU (`Dag.device`).
+            if not planned.gpus and ("--device", "auto") in pairwise(planned.command):
+                self._hours_on_cpus[planned.step] += estimate.seconds / 3600
+
+    def gpu_work_on_cpus(self) -> str:
+        """Return a warning if planned work for GPUs takes more than an hour on CPUs."""
+        total = sum(self._hours_on_cpus.values())
+        if total <= MOST_HOURS:
+            return ""
+        longest = sorted(self._hours_on_cpus.items(), key=lambda step: -step[1])[:3]
+        steps = ", ".join(f"{step} {hours:,.0f} h" for step, hours in longest)
+        return (
+            f"device: auto sends work for GPUs to CPUs, about {total:,.0f} hours of it "
+            f"({steps}), as neither this machine nor your profile has a GPU. If your cluster has "
+            "some, name their kind in your profile (default-resources: gpu_model), or say device: "
+            "cuda in the sections of these steps."
+        )
 
 
 def key_of(rule: str, wildcards: Mapping[str, str]) -> Key:
