@@ -261,7 +261,6 @@ def test_small_jobs_and_word_counts_ask_for_no_gpu(monkeypatch: pytest.MonkeyPat
     [
         ({"nodes": 50, "default_resources": {"gpu_model": "a100"}}, True),
         ({"nodes": 50, "overwrite_resources": {"encode_features": {"gpu_model": "v100"}}}, True),
-        ({"nodes": 50, "default_resources": {"gpu_model": ""}}, False),
         ({"nodes": 50, "default_resources": {"slurm_account": "lab"}}, False),
         ({"nodes": 50}, False),
         ({"cores": 2, "default_resources": {"gpu_model": "a100"}}, False),

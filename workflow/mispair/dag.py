@@ -110,7 +110,7 @@ def names_gpus(settings: Any) -> bool:
     if settings.nodes is None:
         return False
     of_rules = [settings.default_resources, *settings.overwrite_resources.values()]
-    return any(resources and resources.get("gpu_model") for resources in of_rules)
+    return any("gpu_model" in (resources or ()) for resources in of_rules)
 
 
 class Dag:
