@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import partial
 
 import numpy as np
@@ -227,7 +227,7 @@ class Kept:
     def due(self) -> bool:
         return True
 
-    def save(self, state: dict[str, np.ndarray]) -> None:
+    def save(self, state: Mapping[str, np.ndarray]) -> None:
         self.blocks += 1
         self.state = {name: array.copy() for name, array in state.items()}
         if self.blocks == self.stop:

@@ -260,3 +260,12 @@ def test_a_corpus_without_further_captions_may_leave_their_type_open(corpus: Pat
     files.write_parquet(corpus / "corpus.parquet", table, metadata)
     found = find(corpus, corpus / "s.parquet")
     assert found["caption_id"].tolist() == sorted({caption_id(text) for text in TEXTS})
+
+
+def test_visits_write_their_recall(corpus: Path) -> None:
+    write_features(corpus / "f")
+    given = {"measure": "features", "device": "cpu", "neighbours": 3}
+    exact = find(corpus, corpus / "s1", **given)
+    pd.testing.assert_frame_equal(find(corpus, corpus / "s2", search="visits", **given), exact)
+    assert pq.read_schema(corpus / "s2").metadata[b"recall"] == b"1.0000"
+    assert b"recall" not in pq.read_schema(corpus / "s1").metadata

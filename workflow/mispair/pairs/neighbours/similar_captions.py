@@ -89,9 +89,9 @@ class Nearest:
             self._keys[touched[open_rows]] = table[:, -self.capacity :]
         self.floor[touched] = _unpack(self._keys[touched, 0])[1]
 
-    def best(self, rows: slice) -> Neighbours:
-        """Return the best of some consecutive rows."""
-        return _unpack(self._keys[rows, ::-1])
+    def best(self, rows: slice | np.ndarray) -> Neighbours:
+        """Return the best of some rows."""
+        return _unpack(self._keys[rows][:, ::-1])
 
     def portions(self) -> Iterator[Neighbours]:
         """Yield the best of all rows in their order, `PORTION` at a time."""
@@ -154,14 +154,14 @@ def read_distinct_captions(corpus: Path) -> np.ndarray:
 
 
 def write_similar(
-    path: Path, captions: np.ndarray, portions: Iterable[Neighbours], measure: str
+    path: Path, captions: np.ndarray, portions: Iterable[Neighbours], facts: dict[str, str]
 ) -> None:
-    """Write the table as Parquet, portion by portion, with the measure in its metadata.
+    """Write the table as Parquet, portion by portion, with facts of the search as its metadata.
 
     `captions` are the (n,) uint64 identities. A portion holds the neighbours of consecutive
     captions, as positions in `captions`, and their similarities.
     """
-    schema = SIMILAR.with_metadata({"measure": measure})
+    schema = SIMILAR.with_metadata(facts)
     start = 0
     # Most identities of a portion differ: a dictionary would be built and thrown away.
     with pq.ParquetWriter(path, schema, compression="zstd", use_dictionary=False) as writer:

@@ -111,8 +111,13 @@ def nearest_rows(
             best.keep(keeper, number)
         if number > done:
             progress(1 - (max(n - start - side, 0) / n) ** 2)
-    for start in range(0, n, PORTION):
-        yield _judged(rows, best, slice(start, min(start + PORTION, n)), k)
+    yield from judged_portions(rows, best, k)
+
+
+def judged_portions(rows: np.ndarray, best: Nearest, k: int) -> Iterator[Neighbours]:
+    """Yield the k best of the candidates of all rows, in the order of their exact cosines."""
+    for start in range(0, len(rows), PORTION):
+        yield _judged(rows, best, slice(start, min(start + PORTION, len(rows))), k)
 
 
 def _side(width: int, kept: int, memory: int, device: str) -> int:

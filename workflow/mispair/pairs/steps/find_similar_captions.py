@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import tempfile
 from pathlib import Path
 from typing import Any, Literal
@@ -10,6 +11,11 @@ from pydantic import Field
 
 from mispair.core import settings
 from mispair.core.settings import command_line
+
+log = logging.getLogger(__name__)
+
+LARGE = 150_000
+"""Captions from which on visits take less time than the comparison of all with all."""
 
 
 class Settings(settings.Settings):
@@ -22,12 +28,26 @@ class Settings(settings.Settings):
     neighbours: int = Field(
         10, ge=1, le=100, description="Most similar other captions kept for each caption."
     )
+    search: Literal["auto", "exact", "visits"] = Field(
+        "auto",
+        description="How features are compared: exact, all with all; visits, each with those of "
+        "near cells until 0.98 of the nearest of 2,000 captions are found, for which the exact "
+        "search is done too. auto is visits from 150,000 captions on, and exact on a GPU. Words "
+        "are always compared exactly.",
+    )
     memory_megabytes: int = Field(
         256, ge=16, description="Largest size of the blocks that compare captions, in megabytes."
     )
     device: Literal["auto", "cpu", "cuda"] = Field(
         "auto", description="Device that compares features; auto is a GPU if there is one."
     )
+
+
+def visits_cells(settings: Settings, captions: int, device: str) -> bool:
+    """Return whether a search among so many captions visits cells."""
+    by_features = settings.measure == "features"
+    is_large = device != "cuda" and captions >= LARGE
+    return by_features and (settings.search == "visits" or (settings.search == "auto" and is_large))
 
 
 def run(
@@ -43,6 +63,7 @@ def run(
 
     `similar` has ``caption_id``, ``neighbour_ids`` and ``similarities`` (lists, best first, equal
     ones by identity), sorted by caption_id. Captions without words or features have empty lists.
+    Its metadata has the measure and, if not all were compared with all, the measured recall.
     """
     from mispair.core import files, resume
     from mispair.core.devices import choose_device
@@ -57,6 +78,7 @@ def run(
     job: list[str | bytes] = [captions.tobytes(), command_line(settings), device]
     job += [*map(file_digest, features), *code_version("find_similar_captions")]
     pairs = len(captions) * (len(captions) - 1) // 2
+    facts: dict[str, str] = {"measure": settings.measure}
     with (
         resume.checkpoints(similar.with_name(f"{similar.name}.parts"), fingerprint(job)) as states,
         files.replacing(similar) as temporary,
@@ -73,8 +95,15 @@ def run(
             vectors = tfidf.tfidf([texts.pop(number) for number in captions.tolist()])
             portions = tfidf.nearest_texts(vectors, **search)
         else:
-            from mispair.pairs.neighbours import similarity
+            from mispair.pairs.neighbours import approximate, similarity
 
             rows = similarity.gather_vectors(features, feature_rows, captions, scratch)
-            portions = similarity.nearest_rows(rows, device=device, **search)
-        similar_captions.write_similar(temporary, captions, portions, settings.measure)
+            if visits_cells(settings, len(captions), device):
+                found = approximate.nearest_by_cells(rows, **search)
+                portions = found.portions
+                facts |= {"recall": f"{found.recall:.4f}", "visits": str(found.visits)}
+                log.info("recall %.4f on %d captions after %d visits",
+                         found.recall, found.queries, found.visits)  # fmt: skip
+            else:
+                portions = similarity.nearest_rows(rows, device=device, **search)
+        similar_captions.write_similar(temporary, captions, portions, facts)
