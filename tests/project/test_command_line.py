@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 import shutil
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -100,6 +101,21 @@ def test_the_script_for_zsh_has_the_same_words() -> None:
         assert f"{name}) found={shlex.quote(' '.join(options))} ;;" in script
     if zsh := shutil.which("zsh"):
         subprocess.run([zsh, "-n"], input=script, text=True, check=True)
+
+
+def test_an_interruption_during_the_imports_has_no_traceback() -> None:
+    interrupted = """
+import os, runpy, signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a test in the background inherits none
+class Finder:
+    def find_spec(self, name, *rest):
+        if name == "mispair.verbs":
+            os.kill(os.getpid(), signal.SIGINT)
+sys.meta_path.insert(0, Finder())
+runpy.run_module("mispair", run_name="__main__")
+"""
+    run = subprocess.run([sys.executable, "-c", interrupted, "--help"], capture_output=True)
+    assert (run.returncode, run.stdout, run.stderr) == (-signal.SIGINT, b"", b"")
 
 
 def test_a_reader_who_has_enough_is_no_fault() -> None:
