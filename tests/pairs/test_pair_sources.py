@@ -21,6 +21,7 @@ from PIL import Image
 from mispair.core.files import UserError
 from mispair.pairs.index.index import index_shard
 from mispair.pairs.index.policy import Policy
+from mispair.pairs.shards.packed_keys import key_of_member, member_key
 from mispair.pairs.shards.shards import read_samples
 from mispair.pairs.sources.packing import pack
 from mispair.pairs.sources.recognition import KINDS, recognise
@@ -28,7 +29,6 @@ from mispair.pairs.sources.source import (
     Source,
     keep_listings,
     kept_listing,
-    member_key,
     picture_key,
 )
 from mispair.pairs.steps import pack_pairs
@@ -221,6 +221,78 @@ def whole_names(folder: Path) -> Path:
     return folder
 
 
+def own_folder(folder: Path) -> Path:
+    """Captions in a folder of their own, with the paths of the pictures."""
+    write_pictures(folder)
+    for key, caption in CAPTIONS.items():
+        path = folder / f"captions/{key}.txt"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(caption, encoding="utf-8")
+    return folder
+
+
+def without_endings(folder: Path) -> Path:
+    for path in texts(folder).rglob("*.jpg"):
+        path.rename(path.with_suffix(""))
+    (folder / "README").write_text("about")
+    return folder
+
+
+def identities(folder: Path) -> Path:
+    """Kaggle's: numbers of rows, and pictures without their endings."""
+    write_pictures(folder / "images")
+    with (folder / "train.csv").open("w", encoding="utf-8", newline="") as opened:
+        rows = csv.writer(opened)
+        rows.writerow(("", "image_id", "caption"))
+        rows.writerows((number, *pair) for number, pair in enumerate(CAPTIONS.items()))
+    return folder
+
+
+def by_name(folder: Path) -> Path:
+    write_pictures(folder / "images")
+    (folder / "captions.json").write_text(json.dumps(CAPTIONS), encoding="utf-8")
+    return folder / "captions.json"
+
+
+def conversations(folder: Path) -> Path:
+    """As LLaVA has them; a question comes before the caption."""
+    write_pictures(folder / "images")
+    rows = [{"id": key, "image": f"{key}.jpg", "conversations": turns_of(text)}
+            for key, text in CAPTIONS.items()]  # fmt: skip
+    (folder / "chat.json").write_text(json.dumps(rows))
+    return folder
+
+
+def turns_of(text: str) -> list[dict[str, str]]:
+    return [{"from": "human", "value": "What is it?\n<image>"}, {"from": "gpt", "value": text},
+            {"from": "human", "value": "And?"}, {"from": "gpt", "value": "Nothing."}]  # fmt: skip
+
+
+def conversations_in_parquet(folder: Path) -> dict[str, str]:
+    folder.mkdir()
+    cells = [{"bytes": one, "path": None} for one in PICTURES.values()]
+    talks = [turns_of(text) for text in CAPTIONS.values()]
+    columns = {"image": cells, "conversations": talks, "id": [*CAPTIONS]}
+    pq.write_table(pa.table(columns), folder / "train.parquet")
+    return {"path": str(folder), "key_column": "id"}
+
+
+def one_list(folder: Path) -> Path:
+    """As TextCaps: a list among other fields."""
+    write_pictures(folder / "train_images")
+    rows = [{"image_id": key, "caption_str": text} for key, text in CAPTIONS.items()]
+    content = {"dataset_name": "textcaps", "dataset_version": "0.1", "data": rows}
+    (folder / "train.json").write_text(json.dumps(content))
+    return folder / "train.json"
+
+
+def token(folder: Path) -> Path:
+    """As Flickr30k's first release."""
+    path = without_names(folder)
+    path.rename(folder / "results_20130124.token")
+    return folder
+
+
 def captions_of_subfolders(folder: Path) -> Path:
     return Path(glob_of_tables(folder)).parents[1]
 
@@ -313,6 +385,14 @@ FORMATS: dict[str, tuple[str, Callable[[Path], Any]]] = {
     "paths of Windows": ("table", windows_paths),
     "tables in subfolders": ("tables", captions_of_subfolders),
     "NAME.jpg.txt": ("folder", whole_names),
+    "a folder of captions": ("folder", own_folder),
+    "pictures without endings": ("folder", without_endings),
+    "identities": ("table", identities),
+    "captions by name": ("table", by_name),
+    "conversations": ("table", conversations),
+    "conversations in parquet": ("parquet", conversations_in_parquet),
+    "one list in JSON": ("table", one_list),
+    "token": ("table", token),
     "coco": ("coco", coco),
     "hub parquet": ("parquet", hub_parquet),
     "img2dataset parquet": ("parquet", img2dataset_parquet),
@@ -332,10 +412,12 @@ def indexed(given: Any, folder: Path) -> tuple[dict[str, dict[str, Any]], dict[s
     """Return kept rows by key, and the reason of each key that is rejected."""
     source = recognise(given if isinstance(given, dict) else str(given))
     policy = Policy(caption_from=source.captions_in)
-    shards = [index_shard(shard, policy) for shard in packed(source, folder)]
+    shards = [index_shard(shard, policy) for shard in source.shards or packed(source, folder)]
     kept = {row["key"]: row for shard in shards for row in shard.kept}
     refused = {row["key"]: row["reason"] for shard in shards for row in shard.rejected}
-    assert sum(shard.read for shard in shards) == len(kept) + len(refused) == source.pairs
+    read = sum(shard.read for shard in shards)
+    assert read == len(kept) + len(refused)
+    assert source.shards or source.columns or read == source.pairs
     return kept, refused
 
 
@@ -365,6 +447,19 @@ def test_the_same_pairs_in_each_format_give_the_same_index(
 
 def test_each_kind_has_a_format_in_this_test() -> None:
     assert {kind for kind, _ in FORMATS.values()} | {"shards"} == {kind.name for kind in KINDS}
+
+
+def test_a_folder_of_captions_is_named_or_next_to_that_of_pictures(tmp_path: Path) -> None:
+    mine = folders_of_captions(tmp_path / "mine", "texts")
+    for number, given in enumerate(
+        (str(mine), {"path": str(mine), "captions": str(mine / "texts")})
+    ):
+        kept, refused = indexed(given, tmp_path / f"packed-{number}")
+        assert kept.keys() == {"images/a/1"}
+        assert refused == {f"images/{key}": "no-caption" for key in [*CAPTIONS][1:]}
+    folders_of_captions(tmp_path / "mine", "more")
+    named = {"path": str(mine), "captions": str(mine / "more")}
+    assert indexed(named, tmp_path / "packed-2")[0].keys() == {"images/a/1"}
 
 
 def test_several_captions_of_a_picture_are_alternatives(tmp_path: Path) -> None:
@@ -424,7 +519,7 @@ def test_every_pair_of_a_folder_has_a_verdict(tmp_path: Path) -> None:
     (mine / "folder").symlink_to(other)
     (mine / ".hidden.jpg").write_bytes(good)
     kept, refused = indexed(mine, tmp_path / "packed")
-    assert kept.keys() == {member_key(n) for n in (*names, "UP", "mixed\u00e9", "linked")}
+    assert kept.keys() == {*names, "UP", "mixed\u00e9", "linked"}
     assert kept["UP"]["caption"] == "with a mark"
     assert refused == faults | {"\\udcff": "undecodable-key"}
 
@@ -536,7 +631,7 @@ def test_names_of_any_characters_and_lost_pictures_are_the_same_in_each_kind(
     for number, name in enumerate(names):
         (mine / name).write_bytes(picture(number % 6) + bytes([number]))
     kept, refused = indexed(write(mine, [*names, "lost.jpg"]), tmp_path / "packed")
-    assert kept.keys() == {member_key(name[:-4]) for name in names}
+    assert kept.keys() == {name[:-4] for name in names}
     assert refused == {"lost": "no-image"}
 
 
@@ -559,7 +654,7 @@ def test_paths_and_links_out_of_the_folder_have_a_verdict(
     listed = {"a/1", "in", picture_key(given)}
     left = {"a/2", "b c/3", "b c/it's"} if write is as_metadata else set()
     assert kept.keys() == listed
-    keys = {member_key(picture_key(path)) for path in outside}
+    keys = {picture_key(path) for path in outside}
     assert refused == dict.fromkeys(keys, "no-image") | dict.fromkeys(left, "no-caption")
 
 
@@ -712,6 +807,19 @@ def instances(folder: Path) -> dict[str, str]:
             "captions": str(folder / "annotations/instances_val2017.json")}  # fmt: skip
 
 
+def folders_of_captions(folder: Path, *names: str) -> Path:
+    write_pictures(folder / "images")
+    for name in names:
+        (folder / name / "a").mkdir(parents=True)
+        (folder / name / "a/1.txt").write_text("a text")
+    return folder
+
+
+def with_pictures(folder: Path, name: str, content: bytes) -> Path:
+    written(folder, name, content)
+    return folder
+
+
 def texts_elsewhere(folder: Path) -> Path:
     write_pictures(folder)
     (folder / "captions").mkdir()
@@ -769,6 +877,24 @@ MISTAKES: dict[str, tuple[Callable[[Path], Any], list[str]]] = {
     ).encode()), ["COCO", "5"]),
     "a name that is too long": (lambda f: f / ("x" * 300), ["matches no file"]),
     "a spreadsheet": (lambda f: written(f, "p.xlsx", b"PK"), ["spreadsheet", "CSV"]),
+    "a spreadsheet next to pictures": (lambda f: with_pictures(f, "captions.xlsx", b"PK"),
+                                       ["captions.xlsx is a spreadsheet", "CSV"]),
+    "an archive": (lambda f: written(f, "photos.zip", b"PK\3\4"), ["an archive", "Unpack"]),
+    "a compressed archive": (lambda f: written(f, "photos.tar.gz", b"\x1f\x8b", False).parent,
+                             ["photos.tar.gz is an archive"]),
+    "save_to_disk": (lambda f: written(f, "data-00000-of-00001.arrow", b"", False).parent,
+                     ["load_from_disk", "to_parquet"]),
+    "vector graphics": (lambda f: written(f, "a.svg", b"<svg/>", False).parent, ["a.svg", "PNG"]),
+    "addresses without names": (lambda f: written(f, "p.tsv", b"a bus\thttp://x.invalid/1\n"),
+                                ["addresses", "img2dataset"]),
+    "a table of another name": (
+        lambda f: with_pictures(f, "one.token.txt", b"a/1.jpg#0\ttwo words\n"),
+        ["If ", "one.token.txt"]),
+    "two folders of captions": (lambda f: folders_of_captions(f, "long", "short"),
+                                ["mine/long/", "mine/short/", "captions:"]),
+    "a folder of captions outside": (
+        lambda f: {"path": str(folders_of_captions(f, "texts") / "images"),
+                   "captions": str(f / "texts")}, ["pairs.captions", "mine, captions:"]),
     "texts elsewhere": (lambda f: texts_elsewhere(f), ["other names", "captions/1.txt"]),
     "several tables in braces": (lambda f: f"{both(f, 'csv', 'tsv')}/pairs.{{csv,tsv}}",
                                  ["no source of pairs"]),
@@ -872,6 +998,7 @@ def test_keys_are_names_of_members_one_to_one() -> None:
     keys = ["a", "a.b", "a%2Eb", "./a", "%2E/a", "", "%_", "x/", "x/%_", "a\0", "a%00", ".a",
             "__MACOSX/a", "%5F_MACOSX/a", "a/./b", "..", "../a"]  # fmt: skip
     assert len({member_key(key) for key in keys}) == len(keys)
+    assert all(key_of_member(member_key(key)) == key for key in keys if "\0" not in key)
     assert all("." not in member_key(key).rpartition("/")[2] for key in keys)
 
 

@@ -145,7 +145,7 @@ def test_other_pairs_are_packed_and_captions_of_tables_are_in_json(tmp_path: Pat
     (tmp_path / "pairs.csv").write_text("filepath,title\na.jpg,one\n")
     folder = Dag({"pairs": {"path": str(tmp_path), "captions": ".txt"}, "corpus": "mine"}, "x")
     assert folder.groups == {"0000": ["results/pairs/mine/packed/0000.tar"]}
-    assert folder.example_keys() == ["a", "b%2Ec"]
+    assert folder.example_keys() == ["a", "b.c"]
     assert "--caption-from txt" in folder.flags("index_shards")
     table = Dag({"pairs": str(tmp_path / "pairs.csv")}, "x")
     assert "--caption-from json:captions" in table.flags("index_shards")

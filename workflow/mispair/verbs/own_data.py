@@ -281,7 +281,8 @@ def _refuse_other_than_shards(paths: tuple[str, ...]) -> None:
         if os.path.exists(path) and not Place(named_of(path)).with_ending("tar"):
             raise UserError(
                 f"PATH: of several paths each has tar shards, and {path} has none. Name one folder "
-                "of pictures, one table, or several tables by a quoted pattern ('lists/*.csv')."
+                "of pictures, or the folder that has them all, one table, or several tables by a "
+                "quoted pattern ('lists/*.csv')."
             )
 
 

@@ -15,10 +15,11 @@ from typing import Any
 
 from mispair.core.files import UserError
 from mispair.core.words import composed, count
+from mispair.pairs.shards.packed_keys import key_of_member
 from mispair.pairs.shards.shards import IMAGE_EXTENSIONS, clean_name, split_name
 from mispair.pairs.shards.sources import expand_braces
 from mispair.pairs.shards.tar_members import BrokenTarError, read_members
-from mispair.pairs.sources.source import member_key, picture_key
+from mispair.pairs.sources.source import picture_key
 
 # The files of a caption table that a configuration names, before any of them is read.
 
@@ -345,15 +346,15 @@ def as_in_corpus(keys: Iterable[str], corpus: Iterable[str]) -> dict[str, str]:
     """Return the key of the corpus for keys that differ from it in their form alone.
 
     Keys of pairs are compared byte by byte. A key that is none of the corpus stands for the one
-    that has the same composed form of Unicode, or is the key of a picture of that path, with or
-    without its ending; unless several are.
+    that has the same composed form of Unicode, or is the key of a picture of that path, or of the
+    members of that name in a packed shard; unless several are.
 
     Examples
     --------
     >>> as_in_corpus(["cre\u0302pe", "b"], ["cr\u00eape", "a"]) == {"cre\u0302pe": "cr\u00eape"}
     True
-    >>> as_in_corpus(["./a/b.v1.jpg", "a/b.v2"], ["a/b%2Ev1", "a/b%2Ev2"])
-    {'./a/b.v1.jpg': 'a/b%2Ev1', 'a/b.v2': 'a/b%2Ev2'}
+    >>> as_in_corpus(["./a/b.v1.jpg", "a/b%2Ev2"], ["a/b.v1", "a/b.v2"])
+    {'./a/b.v1.jpg': 'a/b.v1', 'a/b%2Ev2': 'a/b.v2'}
     """
     wanted = {key: forms_of(key) for key in keys}
     found: dict[str, list[str]] = {form: [] for forms in wanted.values() for form in forms}
@@ -371,7 +372,7 @@ def as_in_corpus(keys: Iterable[str], corpus: Iterable[str]) -> dict[str, str]:
 def forms_of(key: str) -> list[str]:
     """Return the composed forms that the key of a pair may have, the most certain first."""
     path = key.removeprefix("./")
-    forms = (key, member_key(path), member_key(picture_key(path)))
+    forms = (key, path, picture_key(path), key_of_member(path))
     return [*dict.fromkeys(map(composed, forms))]
 
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO
 
+from mispair.pairs.shards.packed_keys import is_packed, key_of_member
 from mispair.pairs.shards.tar_members import BrokenTarError, Member, TrailingDataError, read_members
 
 IMAGE_EXTENSIONS = (
@@ -68,6 +69,8 @@ class AdjacentMembers:
     members: list[Member] = field(default_factory=list)
     damage: str = ""
     """Why the shard cannot be read beyond these members; empty if it can."""
+    is_packed: bool = False
+    """Whether names of members are keys that mispair escaped."""
 
 
 @dataclass
@@ -175,6 +178,8 @@ class ShardReader:
     opened: BinaryIO
     ignored: int = 0
     """Members skipped so far because they belong to no sample."""
+    is_packed: bool = False
+    """Whether the keys are escaped, once reading began."""
 
     def runs(self) -> Iterator[AdjacentMembers]:
         """Yield the runs in order; if the shard is damaged, the last one has the damage."""
@@ -182,11 +187,12 @@ class ShardReader:
         for member, damage in self._members():
             if member is not None:
                 member = member._replace(name=clean_name(member.name))
-                key, _ = split_name(member.name)
+                key = split_name(member.name)[0]
+                key = key_of_member(key) if self.is_packed else key
                 if run is not None and run.key != key:
                     yield run
                     run = None
-                run = run or AdjacentMembers(key)
+                run = run or AdjacentMembers(key, is_packed=self.is_packed)
                 run.members.append(member)
             elif run is not None and not damage:
                 yield run
@@ -200,6 +206,7 @@ class ShardReader:
     def _members(self) -> Iterator[tuple[Member | None, str]]:
         """Yield the members of samples, and last any damage; (None, "") ends a whole last run."""
         try:
+            self.is_packed = is_packed(self.opened)
             for member in read_members(self.opened):
                 if belongs_to_no_sample(member):
                     self.ignored += 1
@@ -335,7 +342,7 @@ def image_candidates(run: AdjacentMembers) -> tuple[list[Candidate], set[str]]:
 
 def damaged_key(run: AdjacentMembers, caption_extension: str) -> str:
     """Return the key of the sample that a damaged shard broke in; empty if there is none."""
-    stems = [_last_extension(member.name, caption_extension)[0] for member in run.members]
+    stems = [_stem_of(run, member, caption_extension)[0] for member in run.members]
     return run.key if run.key in stems or not stems else stems[-1]
 
 
@@ -343,7 +350,7 @@ def _whole_stems(run: AdjacentMembers, caption_extension: str) -> list[Candidate
     """Return what a run holds under each stem, without the stems that damage interrupts."""
     stems: dict[str, Candidate] = {}
     for member in run.members:
-        stem, extension = _last_extension(member.name, caption_extension)
+        stem, extension = _stem_of(run, member, caption_extension)
         candidate = stems.setdefault(stem, Candidate(stem, [], caption_extension))
         candidate.members.append((extension, member))
     half_read = _half_read(run, stems)
@@ -356,6 +363,11 @@ def _half_read(run: AdjacentMembers, stems: dict[str, Candidate]) -> set[str]:
         return set()
     last = run.members[-1]
     return {run.key} | {s for s, c in stems.items() if any(m is last for _, m in c.members)}
+
+
+def _stem_of(run: AdjacentMembers, member: Member, caption_extension: str) -> tuple[str, str]:
+    stem, extension = _last_extension(member.name, caption_extension)
+    return key_of_member(stem) if run.is_packed else stem, extension
 
 
 def _last_extension(name: str, caption_extension: str) -> tuple[str, str]:

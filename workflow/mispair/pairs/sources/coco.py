@@ -8,7 +8,7 @@ from typing import Any
 
 from mispair.core.files import UserError
 from mispair.core.words import count
-from mispair.pairs.sources.source import Entry, Source, member_key, merged
+from mispair.pairs.sources.source import Entry, Source, merged
 from mispair.pairs.sources.tables import (
     HEAD,
     TRIED,
@@ -65,9 +65,9 @@ def of_coco(path: Path, folder: Path | None) -> Source:
     for identity, name in names.items():
         found = pictures.find(name)
         files = (found,) if found else ()
-        key = member_key(pictures.key(name, found))
+        key = pictures.key(name, found)
         entries.append(Entry(key, files, captions=tuple(captions[identity])))
-    entries += [Entry(member_key(f"image {one}"), captions=(text,)) for one, text in lost]
+    entries += [Entry(f"image {one}", captions=(text,)) for one, text in lost]
     whole = merged(entries)
     words = f"{count(len(names), 'picture')} of {path.name}{elsewhere(pictures, path)}"
     words = with_captions(words, whole, pictures)

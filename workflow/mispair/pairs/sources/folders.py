@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from functools import cached_property
 from pathlib import Path
 
 from mispair.core.files import UserError, snapshot
@@ -19,7 +20,6 @@ from mispair.pairs.sources.source import (
     boundary_of,
     is_ending,
     links_out,
-    member_key,
     merged,
     outside_words,
     picture_key,
@@ -28,9 +28,14 @@ from mispair.pairs.sources.source import (
 )
 from mispair.pairs.sources.tables import (
     TABLE_ENDINGS,
+    TRIED,
+    Columns,
     Pictures,
     columns_in,
     ending_of,
+    form_of,
+    is_json,
+    is_table,
     pictures_of,
     rows_of,
     with_captions,
@@ -64,9 +69,15 @@ class Tree:
     @property
     def pictures(self) -> list[str]:
         """The pictures, by their endings; of a format that is not read, those with no other one."""
-        read = self.of(IMAGE_EXTENSIONS)
+        read = self.of(IMAGE_EXTENSIONS) + self.unnamed
         stems = {*map(_stem, read)} if self.unread else {}
         return sorted(read + [name for name in self.unread if _stem(name) not in stems])
+
+    @cached_property
+    def unnamed(self) -> list[str]:
+        """The files without an ending that have a caption next to them."""
+        texts = {*map(_stem, self.of(TEXT_ENDINGS))}
+        return [name for name in self.of([""]) if name in texts and not _is_about(name)]
 
     @property
     def unread(self) -> list[str]:
@@ -80,6 +91,13 @@ class Tree:
     def path(self, name: str) -> str:
         """Return the path of a file."""
         return self._start + name
+
+    def inside(self, path: str) -> str | None:
+        """Return a folder below, as a relative path with a slash; None if it is none."""
+        whole = os.path.abspath(os.path.expanduser(path))
+        start = os.path.join(os.path.abspath(self.folder), "")
+        is_below = whole.startswith(start) and os.path.isdir(whole)
+        return whole[len(start) :] + "/" if is_below else None
 
     def left_words(self, *endings: str) -> str:
         """Return what is no pair, for the line of a source: links, and formats that are not read.
@@ -111,20 +129,25 @@ def tree_of(folder: Path) -> Tree:
 def with_texts(tree: Tree, named: Named) -> Source | None:
     """Return the pictures below a folder that have a caption next to them; None if none has.
 
+    If none has, the captions may be in a folder of their own with the paths of the pictures in
+    theirs: ``captions/a/1.txt`` of ``images/a/1.jpg``.
+
     Raises
     ------
     UserError
-        If there are captions with several endings, or none with the named one.
+        If there are captions with several endings or in several folders, or none as named.
     """
-    if named.captions and not is_ending(named.captions):
+    folder = tree.inside(named.captions) if named.captions else None
+    named_ending = (named.captions or "").removeprefix(".") if is_ending(named.captions) else ""
+    if named.captions and not named_ending and folder is None:
         return None
-    named_ending = (named.captions or "").removeprefix(".")
     pictures = tree.pictures
     pictured = {composed(_stem(name)) for name in pictures} | {*map(composed, pictures)}
-    beside = [
-        ending for ending in TEXT_ENDINGS
-        if any(composed(_stem(name)) in pictured for name in tree.of([ending]))
-    ]  # fmt: skip
+    move = ("", "")
+    beside = _endings(tree, pictured, move) if folder is None else []
+    if not beside and pictures:
+        move = _move_of(tree, pictured, folder)
+        beside = _endings(tree, pictured, move)
     if named_ending:
         endings = [named_ending]
         if pictured and named_ending not in beside:
@@ -137,15 +160,16 @@ def with_texts(tree: Tree, named: Named) -> Source | None:
         refuse_ambiguous(tree.folder, [f".{ending}" for ending in endings])
     if not pictured or not endings:
         return None
-    if not tree.of(IMAGE_EXTENSIONS):
+    if {*pictures} <= {*tree.unread}:
         raise UserError(
             f"pairs: the pictures in {tree.folder}, such as {pictures[0]!r}, are in HEIC, which is "
             "not read. Convert them to JPEG: magick mogrify -format jpg *.heic."
         )
-    entries = tuple(_entries_with_texts(tree, endings[0]))
+    entries = tuple(_entries_with_texts(tree, endings[0], move))
     captioned = sum(any(ending_of(text) == endings[0] for text in e.texts) for e in entries)
     lost = sum(not entry.pictures for entry in entries)
     words = f"{count(len(pictures), 'picture')} with .{endings[0]} captions"
+    words += f" of {move[0]}" if move[0] else ""
     if without := len(entries) - captioned:
         words += f", {without:,} without"
     if lost:
@@ -155,14 +179,68 @@ def with_texts(tree: Tree, named: Named) -> Source | None:
 
 
 def _stem(name: str) -> str:
-    """Return the path of a file with an ending without it."""
-    return name[: name.rindex(".")]
+    """Return the path of a file without its ending, if it has one."""
+    return name[: -len(ending) - 1] if (ending := ending_of(name)) else name
 
 
-def _entries_with_texts(tree: Tree, ending: str) -> Iterator[Entry]:
+def _is_about(name: str) -> bool:
+    """Return whether a text of this name, without its ending, describes a folder."""
+    return name.rpartition("/")[2].casefold() in ABOUT_THE_FOLDER
+
+
+def _texts(tree: Tree, ending: str, move: tuple[str, str]) -> dict[str, list[str]]:
+    """Return the texts with an ending by the path of their picture without its ending.
+
+    A path that starts with the first of `move` starts there with the second one.
+    """
+    old, new = move
+    texts: dict[str, list[str]] = {}
+    for name in tree.of([ending]):
+        stem = _stem(name)
+        stem = new + stem[len(old) :] if stem.startswith(old) else stem
+        texts.setdefault(stem, []).append(name)
+    return texts
+
+
+def _endings(tree: Tree, pictured: set[str], move: tuple[str, str]) -> list[str]:
+    """Return the endings of texts that belong to pictures."""
+    return [ending for ending in TEXT_ENDINGS
+            if any(composed(stem) in pictured for stem in _texts(tree, ending, move))]  # fmt: skip
+
+
+def _move_of(tree: Tree, pictured: set[str], folder: str | None) -> tuple[str, str]:
+    """Return the folder of texts, and that of pictures with the same paths; nothing if none is.
+
+    The folder of texts is `folder`, or one next to a folder that has all pictures.
+
+    Raises
+    ------
+    UserError
+        If several are.
+    """
+    names = tree.of(TEXT_ENDINGS)
+    pictures = os.path.commonpath([os.path.dirname(name) for name in tree.pictures])
+    while True:
+        start, above = os.path.join(pictures, ""), os.path.join(os.path.dirname(pictures), "")
+        texts = set()
+        for name in names:
+            near = above + name[len(above) :].partition("/")[0] + "/"
+            of_texts = near if folder is None else folder
+            picture = composed(start + _stem(name[len(of_texts) :]))
+            if name.startswith(of_texts) and of_texts != start and picture in pictured:
+                texts.add(of_texts)
+        refuse_ambiguous(tree.folder, map(tree.path, sorted(texts)))
+        if texts:
+            return texts.pop(), start
+        if not pictures:
+            return "", ""
+        pictures = os.path.dirname(pictures)
+
+
+def _entries_with_texts(tree: Tree, ending: str, move: tuple[str, str]) -> Iterator[Entry]:
     """Yield the pictures and the captions below a folder by the names that they share."""
-    pictures = _by_stem(tree.pictures)
-    texts, sidecars = (_by_stem(tree.of([one])) for one in (ending, SIDECAR_EXTENSION))
+    pictures, sidecars = _by_stem(tree.pictures), _by_stem(tree.of([SIDECAR_EXTENSION]))
+    texts = _texts(tree, ending, move)
     for stem in sorted(texts.keys() & {*tree.pictures} - pictures.keys()):  # a.jpg.txt
         texts.setdefault(_stem(stem), []).extend(texts.pop(stem))
     by_form = _by_composed_name(pictures.keys() - texts.keys())
@@ -170,12 +248,12 @@ def _entries_with_texts(tree: Tree, ending: str) -> Iterator[Entry]:
         if picture := by_form.pop(composed(stem), None):
             texts[picture] = texts.pop(stem)
     for stem in [*texts.keys() - pictures.keys()]:
-        if stem.rpartition("/")[2].casefold() in ABOUT_THE_FOLDER:
+        if _is_about(stem):
             del texts[stem]
     for stem in sorted(pictures.keys() | texts.keys()):
         files = [*texts.get(stem, ()), *(sidecars.get(stem, ()) if stem in pictures else ())]
         yield Entry(
-            member_key(stem),
+            stem,
             tuple(tree.path(name) for name in pictures.get(stem, ())),
             tuple(tree.path(name) for name in files),
         )
@@ -234,9 +312,7 @@ def with_metadata(tree: Tree, tables: Sequence[str], named: Named) -> Source:
     columns, entries = rows_of(looked_up, columns_in(named))
     listed = {os.path.normpath(path) for entry in entries for path in entry.pictures}
     left = [name for name in tree.pictures if os.path.normpath(tree.path(name)) not in listed]
-    entries += [
-        Entry(member_key(picture_key(name)), (tree.path(name),), captions=()) for name in left
-    ]
+    entries += [Entry(picture_key(name), (tree.path(name),), captions=()) for name in left]
     words = f"{count(len(tree.pictures), 'picture')} with {columns.caption} of "
     words += " and ".join(tables[:3]) + (f" and {len(tables) - 3} more" if len(tables) > 3 else "")
     if left:
@@ -262,6 +338,17 @@ def refuse_without_captions(tree: Tree) -> None:
             f"pairs: the folder {tree.folder.absolute()} has no file (links to folders are not "
             "followed). Name a folder of pictures with captions, a table, or tar shards."
         )
+    beside = {*pictures, *map(_stem, pictures)}
+    may_be_tables = [one for one in tree.of((*TABLE_ENDINGS, "txt", "json")) if pictures]
+    may_be_tables = [one for one in may_be_tables if _stem(one) not in beside]
+    for table in (Path(tree.path(name)) for name in may_be_tables[:TRIED]):
+        is_object = is_json(table, named=True)
+        if (is_object or form_of(table.name) != "json") and is_table(table, Columns()):
+            raise UserError(
+                f"pairs: the folder {tree.folder.absolute()} has {count(len(pictures), 'picture')} "
+                f"and no captions next to them. If {table} has these, name it: pairs: {{path: "
+                f"{tree.folder}, captions: {table}}}."
+            )
     if pictures and (texts := tree.of(TEXT_ENDINGS)):
         raise UserError(
             f"pairs: the folder {tree.folder.absolute()} has {count(len(pictures), 'picture')}, "
@@ -269,12 +356,11 @@ def refuse_without_captions(tree: Tree) -> None:
             f"captions the names of their pictures: {picture_key(pictures[0])}.txt."
         )
     if pictures:
-        tables = [tree.path(name) for name in tree.of(TABLE_ENDINGS)]
         raise UserError(
             f"pairs: the folder {tree.folder.absolute()} has {count(len(pictures), 'picture')}, "
             f"such as {pictures[0]!r}, and no captions: neither {picture_key(pictures[0])}.txt "
             "next to it, nor metadata.csv. Name a table of paths and captions: pairs: {path: ..., "
-            f"captions: {tables[0] if tables else 'TABLE'}}}."
+            "captions: TABLE}."
         )
     raise UserError(
         f"pairs: the folder {tree.folder.absolute()} has no pictures, tar shards, or Parquet files "

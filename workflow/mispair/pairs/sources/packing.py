@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from mispair.core import files
+from mispair.pairs.shards.packed_keys import MARK, member_key
 from mispair.pairs.shards.shard_writer import add_member
 from mispair.pairs.shards.shards import (
     CAPTION_EXTENSION,
@@ -20,7 +21,7 @@ from mispair.pairs.shards.shards import (
 )
 from mispair.pairs.shards.tar_members import PIPE, SYMBOLIC_LINK, UNREADABLE
 from mispair.pairs.sources import parquet
-from mispair.pairs.sources.source import Source, links_out, member_key
+from mispair.pairs.sources.source import Source, links_out
 from mispair.pairs.sources.tables import Columns, ending_of
 
 PLAIN = tarfile.REGTYPE
@@ -35,13 +36,16 @@ def pack(source: Source, shard: Path, packed: Callable[[], None]) -> None:
     of the folder, a pipe and a file that cannot be read are members without content. The same
     pairs give the same bytes. `packed` is called after each sample.
     """
-    with files.replacing(shard) as temporary, tarfile.open(
-        temporary, "w", format=tarfile.GNU_FORMAT, encoding="utf-8", errors="surrogateescape"
-    ) as tar:  # fmt: skip
-        for key, members in _samples(source):
-            for ending, content, kind in members:
-                add_member(tar, _writable(f"{key}.{ending}"), content, kind)
-            packed()
+    with files.replacing(shard) as temporary, temporary.open("wb") as opened:
+        opened.write(MARK)
+        with tarfile.open(
+            fileobj=opened, mode="w", format=tarfile.GNU_FORMAT, encoding="utf-8",
+            errors="surrogateescape",
+        ) as tar:  # fmt: skip
+            for key, members in _samples(source):
+                for ending, content, kind in members:
+                    add_member(tar, _writable(f"{member_key(key)}.{ending}"), content, kind)
+                packed()
 
 
 def _writable(name: str) -> str:
@@ -67,7 +71,7 @@ def _of_parquet(path: Path, columns: Columns) -> Iterator[tuple[str, list[Member
     for key, ending, picture, captions, fields in parquet.samples(path, columns):
         texts = captions if isinstance(captions, list) else [captions]
         members = [] if picture is None else [(ending, picture, PLAIN)]
-        yield member_key(key), [*members, *_captions(texts, fields)]
+        yield key, [*members, *_captions(texts, fields)]
 
 
 def _captions(texts: Iterable[Any] | None, fields: dict[str, str]) -> list[Member]:

@@ -24,6 +24,7 @@ from mispair.pairs.sources.source import (
     named_of,
     refuse_address,
     refuse_ambiguous,
+    refuse_unreadable,
 )
 from mispair.pairs.sources.tables import TABLE_ENDINGS, ending_of, form_of
 
@@ -46,7 +47,8 @@ class Place:
         self.path = Path(named.path).expanduser()
         given = named.captions
         is_file = given is not None and not is_ending(given)
-        self.captions = Path(str(given)).expanduser() if is_file else None
+        captions = Path(str(given)).expanduser()
+        self.captions = captions if is_file and not captions.is_dir() else None
 
     @cached_property
     def files(self) -> list[Path]:
@@ -138,7 +140,21 @@ class Kind:
 
 
 FLICKR = "captions.txt"
-SPREADSHEETS = ("xls", "xlsx", "ods")
+UNREAD_FORMS = (
+    (("xls", "xlsx", "ods"), "a spreadsheet",
+     "Save its table of paths and captions as CSV in UTF-8, next to the pictures."),
+    (("zip", "7z", "rar", "tgz", "gz", "bz2", "xz", "zst"), "an archive",
+     "Unpack it, then give the folder."),
+    (("arrow",), "a file of Hugging Face's `save_to_disk`", "Write it as Parquet, in Python: "
+     "datasets.load_from_disk(FOLDER).to_parquet('pairs.parquet'), for each split."),
+    (("h5", "hdf5", "pkl", "npy", "npz", "db", "sqlite", "mdb", "lance"), "a store of arrays or "
+     "rows", "Write its pairs as Parquet, with the bytes of pictures in a column image, or as "
+     "files."),
+    (("svg", "cr2", "cr3", "nef", "arw", "dng", "psd", "eps", "pdf", "jxl"), "a picture of "
+     "another format", "Convert the pictures to JPEG or PNG."),
+    (("mp4", "webm", "mov", "avi", "mkv"), "a video", "Write frames of it as JPEG."),
+)  # fmt: skip
+"""Endings of files that are not read, what they are, and the remedy; spreadsheets first."""
 
 
 def _shards(place: Place) -> Source | None:
@@ -176,6 +192,7 @@ def _coco(place: Place) -> Source | None:
     if not place.coco_files or place.named.captions is not None:
         return None
     refuse_ambiguous(place.path, place.own_captions)
+    _refuse_texts(place, place.own_captions[0])
     return coco.of_coco(place.coco_files[0], place.path)
 
 
@@ -204,7 +221,8 @@ def _table(place: Place) -> Source | None:
         if not files or _has_pictures(place):
             return None
         if not all(
-            form_of(one.name) in (*TABLE_ENDINGS, "txt") or tables.is_json(one) for one in files
+            form_of(one.name) in (*TABLE_ENDINGS, "txt") or tables.is_json(one, named=True)
+            for one in files
         ):
             return None
         return tables.of_tables(files, None, place.named)
@@ -217,7 +235,7 @@ def _table(place: Place) -> Source | None:
 
 def _refuse_other_json(path: Path) -> None:
     """Refuse a file that is no table."""
-    if not tables.is_json(path):
+    if not tables.is_json(path, named=True):
         raise UserError(
             f"pairs.captions: {path} is no table of paths and captions. Give CSV, TSV, JSONL, "
             "Parquet, a list of objects in JSON, or COCO's captions_*.json; COCO's files of "
@@ -301,6 +319,7 @@ def recognise(given: str | Mapping[str, Any] | Named) -> Source:
     for table in place.tables:
         # It explains which column is missing.
         tables.chosen_columns(table, tables.header_of(table), tables.columns_in(place.named))
+    _refuse_forms(place)
     if place.tree is not None:
         folders.refuse_without_captions(place.tree)
     raise UserError(
@@ -312,26 +331,42 @@ def recognise(given: str | Mapping[str, Any] | Named) -> Source:
 def _refuse_what_is_not_there(place: Place) -> None:
     path = place.named.path
     refuse_address("pairs", path)
-    if ending_of(path) in SPREADSHEETS:
-        raise UserError(
-            f"pairs: {path} is a spreadsheet, which mispair does not read. Save its table of paths "
-            "and captions as CSV in UTF-8, next to the pictures."
-        )
     if any("\ud800" <= character <= "\udfff" for character in path):
         raise UserError(f"pairs: the path {path!r} is not UTF-8. Rename the folder.")
     if place.captions is not None and not os.path.isfile(place.captions):
         raise UserError(f"pairs.captions: there is no file {place.captions.absolute()}.")
+    captions = place.named.captions
+    is_folder = captions is not None and not is_ending(captions) and place.captions is None
+    if is_folder and (place.tree is None or place.tree.inside(str(captions)) is None):
+        above = os.path.commonpath([*map(os.path.abspath, (path, str(captions)))])
+        raise UserError(
+            f"pairs.captions: {captions} is a folder outside of {path}. Give the folder that has "
+            f"both: pairs: {{path: {above}, captions: {captions}}}."
+        )
     if not place.files and place.tree is None and "{" not in path:
         raise UserError(
             f"pairs: {place.path.absolute()} matches no file and no folder. Relative paths in a "
             "--configfile start at the folder of that file."
         )
+    for named in (*(place.files if place.tree is None else ()), *filter(None, [place.captions])):
+        refuse_unreadable(named)
     if pictures := place.with_ending(*IMAGE_EXTENSIONS) if place.tree is None else []:
         raise UserError(
             f"pairs: {path} names {count(len(pictures), 'picture')}, such as "
             f"{pictures[0].name!r}. Give the folder that has them and their captions, "
             f"{pictures[0].parent}."
         )
+
+
+def _refuse_forms(place: Place) -> None:
+    """Refuse files of a form that is not read; in a folder with pictures, spreadsheets alone."""
+    tree = place.tree
+    for endings, what, remedy in UNREAD_FORMS:
+        inside = place.files if tree is None else [Path(tree.path(one)) for one in tree.of(endings)]
+        if files := [path for path in inside if ending_of(path.name) in endings]:
+            raise UserError(f"pairs: {files[0]} is {what}, which mispair does not read. {remedy}")
+        if place.has_pictures:
+            return
 
 
 def _refuse_columns(place: Place, what: str) -> None:

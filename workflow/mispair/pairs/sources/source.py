@@ -9,7 +9,6 @@ import hashlib
 import json
 import math
 import os
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
@@ -50,7 +49,8 @@ class Named(BaseModel):
     captions: Annotated[str | None, Located(rf"\.({'|'.join(TEXT_ENDINGS)})")] = Field(
         None,
         description="Where the captions of a folder of pictures are, if it has several or they are "
-        "elsewhere: a table, COCO's JSON, or the ending of files next to the pictures (`.txt`).",
+        "elsewhere: a table, COCO's JSON, a folder of texts with the paths of the pictures, or the "
+        "ending of files next to the pictures (`.txt`).",
     )
     image_column: str | None = Field(None, description="The column of picture paths, or bytes.")
     caption_column: str | None = Field(None, description="The column of captions.")
@@ -71,7 +71,7 @@ class Entry(NamedTuple):
     """A pair as a source lists it; or, in Parquet with pictures, a file of many pairs."""
 
     key: str
-    """Name of the members in a shard (`member_key`)."""
+    """Path without ending, or the table's own."""
     pictures: tuple[str, ...] = ()
     """Paths of files; more than one is a fault of the source."""
     texts: tuple[str, ...] = ()
@@ -195,36 +195,6 @@ def _entry(row: list[Any]) -> Entry:
     return Entry(key, tuple(pictures), tuple(texts), own, tuple(map(tuple, fields)), pairs)
 
 
-_UNUSUAL = re.compile(r"[.%\0]")
-_UNUSUAL_FOLDER = re.compile(r"[%\0]|^\.|__MACOSX")
-
-
-def member_key(key: str) -> str:
-    r"""Return a key as the names of members of a shard begin.
-
-    Dots in the file name would end the key there, so they are escaped, and so is what webdataset's
-    readers skip. Different keys stay different.
-
-    Examples
-    --------
-    >>> member_key("a.b/c d"), member_key("a.b/img.v2"), member_key("50%")
-    ('a.b/c d', 'a.b/img%2Ev2', '50%25')
-    >>> member_key("./a"), member_key(""), member_key("a\0b")
-    ('%2E/a', '%_', 'a%00b')
-    """
-    folder, slash, base = key.rpartition("/")
-    if base and not _UNUSUAL.search(base) and not _UNUSUAL_FOLDER.search(folder):
-        return key
-    key = key.replace("%", "%25").replace("\0", "%00")
-    folder, slash, base = key.rpartition("/")
-    folder = "/".join(
-        part.replace("__", "%5F_", 1) if part == "__MACOSX" else part for part in folder.split("/")
-    )
-    if folder == "." or folder.startswith("./"):
-        folder = "%2E" + folder[1:]
-    return folder + slash + (base.replace(".", "%2E") or "%_")
-
-
 def picture_key(path: str) -> str:
     """Return the key of a picture: its path without the ending of a picture.
 
@@ -270,6 +240,23 @@ def refuse_address(option: str, path: str) -> None:
             f"{option}: {path} is not on this machine. Fetch it first (img2dataset, `hf download`, "
             "curl), then give its folder."
         )
+
+
+def refuse_unreadable(path: Path) -> None:
+    """Refuse a file of captions that cannot be read.
+
+    Raises
+    ------
+    UserError
+        If it cannot.
+    """
+    try:
+        path.open("rb").close()
+    except OSError as error:
+        raise UserError(
+            f"pairs: {path} cannot be read ({error.strerror}). Give read access to it, or move it "
+            "away."
+        ) from error
 
 
 def refuse_ambiguous(path: Path, candidates: Iterable[str | Path]) -> None:

@@ -21,27 +21,27 @@ from mispair.pairs.sources.source import (
     boundary_of,
     is_inside,
     links_out,
-    member_key,
     merged,
     outside_words,
     picture_key,
+    refuse_unreadable,
 )
 
-TABLE_ENDINGS = ("csv", "tsv", "jsonl", "ndjson", "parquet")
+TABLE_ENDINGS = ("csv", "tsv", "token", "jsonl", "ndjson", "parquet")
 OBJECTS = ("jsonl", "ndjson", "json")
 """Endings of tables of objects; JSON has them in a list."""
 IMAGE_COLUMNS = (
     "filepath", "file_name", "image_path", "image_file_name", "image_filename", "image_name",
     "image_file", "img_path", "img_file", "local_path", "image", "img", "path", "picture", "photo",
-    "file", "fname",
+    "file", "fname", "image_id", "img_id",
 )  # fmt: skip
 """Names of columns of picture paths, the most certain first."""
 CAPTION_COLUMNS = (
     "caption", "title", "text", "captions", "texts", "caption_text", "description", "alt_text",
-    "comment", "sentence", "sentences_raw", "alt", "prompt",
+    "comment", "sentence", "sentences_raw", "caption_str", "alt", "prompt", "conversations_gpt",
 )  # fmt: skip
 """Names of columns of captions; else it is the only column whose name ends in one of the first."""
-DELIMITED = ("csv", "tsv", "txt")
+DELIMITED = ("csv", "tsv", "token", "txt")
 ADDRESS_COLUMNS = ("url", "image_url", "img_url")
 FIELDS = ("url", "status", "sha256", "licence", "license", "LICENSE", "attribution", "uid")
 """Columns that packed pairs keep, as img2dataset's JSON has them."""
@@ -53,7 +53,10 @@ _PICTURE_FIRST = re.compile(
 _BY_PICTURE = re.compile(
     rf'\{{\s*"[^"]+\.(?:{"|".join(IMAGE_EXTENSIONS)})"\s*:'.encode(), re.IGNORECASE
 )
+_BY_NAME = re.compile(rb'\{\s*"[^"]*"\s*:\s*["\[{]')
 _NUMBER = re.compile(r"#\d+$")
+TURN = {"from", "value"}
+"""Fields of a turn in a conversation, whose first answer is the caption (LLaVA)."""
 _SPREADSHEET = re.compile(r"^sep=(.)\s*$")
 TRIED = 100
 """Rows whose pictures are looked for in each folder where they may be."""
@@ -114,9 +117,10 @@ class Pictures:
     def find(self, path: str) -> str | None:
         """Return the path of a file that a table names, or None if there is none.
 
-        A name with other Unicode characters for the same letters (NFC, NFD) is found as well. None
-        is returned for a relative path that leads out of the boundary. A link that does is
-        returned, and refused where it is read; of a path that is given in full, it is not.
+        A name with other Unicode characters for the same letters (NFC, NFD), or without the ending
+        of the picture, is found as well. None is returned for a relative path that leads out of the
+        boundary. A link that does is returned, and refused where it is read; of a path that is
+        given in full, it is not.
         """
         found = self._found(path)
         if found is None:
@@ -158,7 +162,8 @@ class Pictures:
                 names = os.listdir(folder or ".")
             except (OSError, ValueError):
                 names = []
-            by_form = {composed(name): name for name in sorted(names)}
+            by_form = {composed(picture_key(name)): name for name in sorted(names)}
+            by_form |= {composed(name): name for name in sorted(names)}
             self._names[folder] = ({*names}, by_form)
         return self._names[folder]
 
@@ -214,8 +219,10 @@ def _column(path: Path, has: Sequence[str], named: str, setting: str, names: Seq
         )
     if found and list(has).count(found) != 1:
         raise UserError(f"pairs.{setting}: {path} has two columns {found!r}. Rename one of them.")
-    if not found and setting == "image_column" and (address := usual(has, ADDRESS_COLUMNS)):
-        raise UserError(_addresses(path, address))
+    if not found and setting == "image_column":
+        addresses = (name for name in has if "://" in name)  # a table without names of columns
+        if address := usual(has, ADDRESS_COLUMNS) or next(addresses, None):
+            raise UserError(_addresses(path, address))
     if not found and names:
         what = "picture paths" if setting == "image_column" else "captions"
         raise UserError(
@@ -241,7 +248,13 @@ def is_table(path: Path, given: Columns) -> bool:
     """Return whether a file has columns of paths and captions, named or with usual names.
 
     Without names the second cell has to be of several words: it could be a label.
+
+    Raises
+    ------
+    UserError
+        If it cannot be read.
     """
+    refuse_unreadable(path)
     try:
         chosen_columns(path, header_of(path), given)
         first = next(_cells(path), (1, []))[1] if form_of(path.name) in DELIMITED else []
@@ -276,7 +289,9 @@ def _names_in(fields: Any) -> list[str]:
     for field in fields:
         kind = field.type.value_type if pa.types.is_list(field.type) else field.type
         if pa.types.is_struct(kind):
-            names += [f"{field.name}.{name}" for name in _names_in(kind)]
+            inside = _names_in(kind)
+            inside += ["gpt"] if {*inside} >= TURN else []
+            names += [f"{field.name}.{name}" for name in inside]
     return names
 
 
@@ -289,6 +304,8 @@ def flat(row: dict[str, Any]) -> dict[str, Any]:
     {'meta': {'caption': 'y'}, 'meta.caption': 'y'}
     >>> flat({"sentences": [{"raw": "x"}, {"raw": "y"}]})["sentences.raw"]
     ['x', 'y']
+    >>> flat({"talk": [{"from": "human", "value": "?"}, {"from": "gpt", "value": "x"}]})["talk.gpt"]
+    'x'
     """
     inside: dict[str, Any] = {}
     for name, cell in row.items():
@@ -297,6 +314,9 @@ def flat(row: dict[str, Any]) -> dict[str, Any]:
         elif isinstance(cell, list) and cell and all(isinstance(one, dict) for one in cell):
             for key in dict.fromkeys(key for one in cell for key in one):
                 inside[f"{name}.{key}"] = [one.get(key) for one in cell]
+            if cell[0].keys() >= TURN:
+                answers = (one.get("value") for one in cell if one.get("from") == "gpt")
+                inside[f"{name}.gpt"] = next(answers, None)
     return row | inside
 
 
@@ -364,7 +384,7 @@ def entries_of(path: Path, given: Columns, pictures: Pictures) -> tuple[Columns,
         if key is None or key == "":
             key = pictures.key(image, found) if image else f"row {number}"
         fields = tuple((name, row[name]) for name in FIELDS if isinstance(row.get(name), str))
-        rows.append(Entry(member_key(str(key)), (found,) if found else (), (), captions, fields))
+        rows.append(Entry(str(key), (found,) if found else (), (), captions, fields))
     return columns, rows
 
 
@@ -404,14 +424,17 @@ def _rows(path: Path, columns: Columns) -> Iterator[tuple[int, dict[str, Any]]]:
         yield from _csv_rows(path)
 
 
-def is_json(path: Path) -> bool:
+def is_json(path: Path, named: bool = False) -> bool:
     """Return whether JSON is a list, or has captions by picture, by its first bytes.
 
-    Karpathy's splits have lists of sentences in a list of pictures.
+    Karpathy's splits have lists of sentences in a list of pictures. A file that is `named` may have
+    pictures without their endings, or one list among other fields, as TextCaps has.
     """
     start = start_of_json(path)
-    is_split = start.startswith(b"{") and b'"images"' in start and b'"sentences"' in start
-    return is_split or start.startswith(b"[") or _BY_PICTURE.match(start) is not None
+    if b'"images"' in start and start.startswith(b"{"):
+        return b'"sentences"' in start
+    form = _BY_NAME if named else _BY_PICTURE
+    return start.startswith(b"[") or form.match(start) is not None
 
 
 def start_of_json(path: Path) -> bytes:
@@ -442,8 +465,10 @@ def _objects(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
                 "of objects is a file with the ending .json."
             ) from error
         if is_whole and isinstance(content, dict):
+            lists = [one for one in content.values() if isinstance(one, list) and one
+                     and isinstance(one[0], dict)]  # fmt: skip
             content = (
-                [*map(_of_split, content["images"])] if isinstance(content.get("images"), list)
+                [*map(_of_split, lists[0])] if len(lists) == 1
                 else [_of_picture(name, value) for name, value in content.items()]
             )  # fmt: skip
         for position, row in enumerate(content if is_whole else [content], number):
