@@ -33,9 +33,9 @@ def indexed(tmp_path_factory: pytest.TempPathFactory) -> Checkout:
     photos = checkout.folder / "photos/a folder"
     photos.mkdir(parents=True)
     for number in range(24):
-        (photos / f"it's {number}.jpg").write_bytes(picture(number % 6) + bytes([number]))
-        (photos / f"it's {number}.txt").write_text(f"text {number}")
-    (photos / "it's 0.txt").unlink()
+        (photos / f"it's 1.{number}.jpg").write_bytes(picture(number % 6) + bytes([number]))
+        (photos / f"it's 1.{number}.txt").write_text(f"text {number}")
+    (photos / "it's 1.0.txt").unlink()
     printed = checkout.snakemake(*TARGET)
     assert "24 pictures with .txt captions, 1 without; packed into 4 shards" in printed
     return checkout
@@ -43,13 +43,14 @@ def indexed(tmp_path_factory: pytest.TempPathFactory) -> Checkout:
 
 def test_the_books_of_a_folder_balance(indexed: Checkout) -> None:
     keys = pq.read_table(indexed.folder / TARGET[0])["key"].to_pylist()
-    assert keys == sorted(f"a folder/it's {number}" for number in range(1, 24))
+    assert keys == sorted(f"a folder/it's 1.{number}" for number in range(1, 24))
     rejected = [
         row
         for path in (indexed.folder / "results/pairs/mine/index").glob("*.rejected.parquet")
         for row in pq.read_table(path).to_pylist()
     ]
-    assert [(row["key"], row["reason"]) for row in rejected] == [("a folder/it's 0", "no-caption")]
+    reasons = {row["key"]: row["reason"] for row in rejected}
+    assert reasons == {"a folder/it's 1.0": "no-caption"}
 
 
 def touch(photos: Path) -> None:
@@ -59,7 +60,7 @@ def touch(photos: Path) -> None:
 
 def correct(photos: Path) -> None:
     """Change a letter of a caption; size and time stay."""
-    path = photos / "it's 7.txt"
+    path = photos / "it's 1.7.txt"
     status = path.stat()
     path.write_text("tent 7")
     os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
@@ -71,9 +72,9 @@ def correct(photos: Path) -> None:
         (lambda photos: None, {}),
         (touch, {}),
         (correct, ONE_SHARD),
-        (lambda photos: (photos / "it's 7.jpg").write_bytes(picture(3)), ONE_SHARD),
-        (lambda photos: (photos / "it's 0.txt").write_text("a text"), ONE_SHARD),
-        (lambda photos: (photos / "it's 9.txt").unlink(), ONE_SHARD),
+        (lambda photos: (photos / "it's 1.7.jpg").write_bytes(picture(3)), ONE_SHARD),
+        (lambda photos: (photos / "it's 1.0.txt").write_text("a text"), ONE_SHARD),
+        (lambda photos: (photos / "it's 1.9.txt").unlink(), ONE_SHARD),
         (lambda photos: (photos / "new.jpg").write_bytes(picture(2)), ONE_SHARD),
     ],
     ids=["nothing", "touched", "letter", "picture", "caption-added", "caption-removed", "new"],

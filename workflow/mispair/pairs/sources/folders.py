@@ -76,8 +76,9 @@ class Tree:
     @cached_property
     def unnamed(self) -> list[str]:
         """The files without an ending that have a caption next to them."""
-        texts = {*map(_stem, self.of(TEXT_ENDINGS))}
-        return [name for name in self.of([""]) if name in texts and not _is_about(name)]
+        names = self.of([""])
+        texts = {*map(_stem, self.of(TEXT_ENDINGS))} if names else ()
+        return [name for name in names if name in texts and not _is_about(name)]
 
     @property
     def unread(self) -> list[str]:
@@ -180,7 +181,8 @@ def with_texts(tree: Tree, named: Named) -> Source | None:
 
 def _stem(name: str) -> str:
     """Return the path of a file without its ending, if it has one."""
-    return name[: -len(ending) - 1] if (ending := ending_of(name)) else name
+    stem, dot, ending = name.rpartition(".")
+    return stem if dot and "/" not in ending else name
 
 
 def _is_about(name: str) -> bool:
