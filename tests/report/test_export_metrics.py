@@ -6,6 +6,7 @@ import json
 import math
 import socket
 import struct
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -221,3 +222,12 @@ def test_neither_the_network_nor_tensorboard_is_used(
     reports = export(tmp_path)
     made = sorted(path.name for path in reports.iterdir())
     assert made == ["clip_benchmark", "tensorboard"]
+
+
+def test_a_run_without_trainings_does_not_import_torch(tmp_path: Path) -> None:
+    program = (
+        "import sys; from pathlib import Path; from mispair.report.tensorboard import write_runs; "
+        f"write_runs([], Path({str(tmp_path)!r})); print('torch' in sys.modules)"
+    )
+    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert run.stdout == "False\n", run.stderr

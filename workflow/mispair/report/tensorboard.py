@@ -1,4 +1,4 @@
-"""Event files for TensorBoard, which tensorboardX writes without TensorBoard or torch."""
+"""Event files for TensorBoard, which tensorboardX writes without TensorBoard."""
 
 from __future__ import annotations
 
@@ -7,10 +7,6 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby
 from operator import itemgetter
 from pathlib import Path
-
-from tensorboardX.proto.event_pb2 import Event
-from tensorboardX.proto.summary_pb2 import Summary
-from tensorboardX.record_writer import RecordWriter
 
 from mispair.report.curves import TrainingCurves
 
@@ -31,6 +27,12 @@ def by_step(run: TrainingCurves) -> Iterator[tuple[int, list[tuple[str, float]]]
 
 def write_runs(runs: Sequence[TrainingCurves], folder: Path) -> None:
     """Write an event file for each run; a step counts as a second, so that the bytes repeat."""
+    if not runs:  # tensorboardX imports torch, which takes seconds
+        return
+    from tensorboardX.proto.event_pb2 import Event
+    from tensorboardX.proto.summary_pb2 import Summary
+    from tensorboardX.record_writer import RecordWriter
+
     for run in runs:
         path = folder / run.name / EVENTS
         path.parent.mkdir(parents=True)
