@@ -19,13 +19,14 @@ Row = tuple[str, str, str, str]
 
 REPOSITORY = Path(__file__).parents[1]
 PHOTOGRAPHS, SIZE = 2000, (360, 280)
-SMALL, SMALL_SIZE = 10_000, (80, 80)
+FEW, SMALL, SMALL_SIZE = 300, 10_000, (80, 80)
+UNTIL = ("--until", "pack_pairs")
 COLOURS = ("red", "green", "blue", "white", "black", "yellow", "orange", "purple")
 SHAPES = ("ellipse", "rectangle", "line")
 
 
 def measure() -> Iterator[Row]:
-    """Run the audit of a folder of photographs, and index a folder of small pictures."""
+    """Run the audit of a folder of photographs, and pack folders of small pictures."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         make(folder / "photographs", PHOTOGRAPHS, SIZE)
@@ -36,12 +37,15 @@ def measure() -> Iterator[Row]:
         what = f"{PHOTOGRAPHS:,} JPEGs of 0.1 megapixels"
         yield ("folder, audit but encoding", f"{whole - encoding:.0f} s of a core",
                f"{encoding:.0f} s of encoding by the shipped towers", what)  # fmt: skip
-        make(folder / "small", SMALL, SMALL_SIZE)
-        settings = ["--out", str(folder / "indexed"), "--towers", "shipped", "--cores", "1"]
-        words = ["audit", str(folder / "small"), *settings, "--until", "index_shards"]
-        seconds = run(words)
-        yield ("folder, indexing", f"{SMALL / seconds:,.0f} pictures/s of a core",
-               f"{seconds:.0f} s", f"{SMALL:,} JPEGs of {SMALL_SIZE[0]} pixels")  # fmt: skip
+        seconds = []
+        for name, number in (("few", FEW), ("small", SMALL)):
+            make(folder / name, number, SMALL_SIZE)
+            words = ["audit", str(folder / name), "--out", str(folder / f"packed-{name}")]
+            seconds.append(run([*words, "--towers", "shipped", "--cores", "1", *UNTIL]))
+        few, many = seconds
+        yield ("folder, packing", f"{(SMALL - FEW) / (many - few):,.0f} pictures/s of a core",
+               f"{many:.1f} s, less {few:.1f} s for {FEW} pictures",
+               f"{SMALL:,} JPEGs of {SMALL_SIZE[0]} pixels")  # fmt: skip
 
 
 def run(words: list[str]) -> float:
