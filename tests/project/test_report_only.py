@@ -8,8 +8,8 @@ from mispair.core.commands import step_names
 from mispair.core.provenance import code_version
 
 REPORT = {
-    "draw_contact_sheet", "draw_figures", "draw_neurons", "draw_suspects", "export_metrics",
-    "gather_metrics", "laclip", "record_run", "write_report", "write_review",
+    "draw_contact_sheet", "draw_examples", "draw_figures", "draw_neurons", "draw_suspects",
+    "export_metrics", "gather_metrics", "laclip", "record_run", "write_report", "write_review",
 }  # fmt: skip
 """Steps that compute nothing new: `laclip` prints a table."""
 

@@ -12,8 +12,9 @@ import pandas as pd
 import pytest
 
 from mispair.evaluation.report.rows import smallest_overlap
+from mispair.pairs.report.contact_sheet import LARGEST_SHEET
 from mispair.repair.captioners.faults import NOT_BETTER
-from mispair.repair.report import claims, figures, pages
+from mispair.repair.report import claims, figures, gallery, pages
 from mispair.report import questions, rules, texts
 from mispair.report.charts import Drawing, Hole
 from mispair.report.judge import Verdict, judge
@@ -21,6 +22,7 @@ from mispair.report.notes import Note
 from mispair.report.table import printed as shown
 from mispair.report.table import whole
 from mispair.report.tables import Tables, tidy
+from tests.review.made_up_draw import jpeg
 
 ACCURACY = {"raw": 0.80, "oracle": 0.89, "factor": 0.87, "drop": 0.81, "all": 0.86}
 DIRECTIONS = {"raw": 40.0, "oracle": 52.0, "factor": 50.0, "drop": 42.0, "all": 48.0}
@@ -278,12 +280,7 @@ def own_data(rate: float = 0.0, accuracy: Mapping[str, float] = OWN) -> Tables:
             ("right", "kept", 4.0),
         )
     ]  # fmt: skip
-    shown = {**here, "old": "<b>a|b</b>", "new": "a dog", "action": "replaced"}
-    examples = [{**shown, "sample": sample, "key": sample[0]} for sample in pages.SAMPLES]
-    return made.replace(
-        repairs=pd.concat([made.repairs, tidy("repairs", rows)], ignore_index=True),
-        repair_examples=tidy("repair_examples", examples),
-    )
+    return made.replace(repairs=pd.concat([made.repairs, tidy("repairs", rows)], ignore_index=True))
 
 
 EXPECTED = texts.text(Note("repair", "table_ledger", kind="expected"))
@@ -307,20 +304,48 @@ def test_nothing_of_own_data_assumes_that_its_captions_are_right() -> None:
     for word in ("rate 0", "swapped", "own", "right captions", "cost nothing", "shuffled"):
         assert word not in text.replace("known", ""), word
     assert "posterior 60" in text
-    assert "<b>a|b</b>" in text  # the template escapes cells
+
+
+def ledger_of(rule: str, action: str, nominal: str = "0", number: int = 12) -> dict[str, Any]:
+    """Return the metadata of a ledger with old and new captions."""
+    samples = ["random"] * number + ["best"] * 6 + ["worst"] * 6
+    shown = [
+        {"sample": sample, "key": f"k{place}", "old": "<b>a|b</b>", "new": rule, "action": action}
+        for place, sample in enumerate(samples)
+    ]
+    return {"repair": rule, "nominal": nominal, "examples": shown}
+
+
+def test_examples_are_those_of_the_first_filter_that_replaced_captions() -> None:
+    kept, late = ledger_of("factor", "kept"), ledger_of("all", "replaced", "0.5")
+    assert gallery.chosen([kept, late]).rule == "all"
+    first = gallery.chosen([late, ledger_of("all", "replaced"), ledger_of("factor", "replaced")])
+    assert (first.rule, first.rate) == ("factor", 0.0)
+    assert gallery.chosen([kept, {"repair": "raw", "nominal": "0"}]).rule == "factor"
+    assert gallery.chosen([{"repair": "raw", "nominal": "0", "examples": []}]) is None
+
+
+def test_every_example_has_its_picture_whatever_the_pictures_weigh() -> None:
+    shown = gallery.chosen([ledger_of("factor", "replaced")])
+    images = {f"k{place}": jpeg(200, place) for place in range(1, 24)}
+    html = gallery.fragment(shown, images)
+    assert len(html.encode()) <= LARGEST_SHEET
+    assert html.count('<img src="data:image/jpeg') == 23
+    assert html.count("noimage") == 1
+    assert html.count("&lt;b&gt;a|b&lt;/b&gt;") == 24
+    assert "<b>a|b" not in html
+    assert html.count("<section") == 3
+    assert "hole" in gallery.fragment(None, {})
 
 
 def test_expected_numbers_of_own_data_are_marked() -> None:
-    _, ledger, *examples = pages.PAGES.tables(own_data(), 0.95)
+    _, ledger = pages.PAGES.tables(own_data(), 0.95)
     rows = {row[0]: dict(zip(ledger.heads, row, strict=True)) for row in ledger.rows}
     posterior, factor = (rows[claims.LABELS[rule]] for rule in ("posterior", "factor"))
     for state, pairs in (("wrong", 20), ("right", 5)):
         head = f"{state}, replaced (expected)"
         assert posterior[head] == whole(pairs / len(SEEDS))
         assert factor[head] is None
-    assert [table.rows for table in examples] == [
-        ((key, "<b>a|b</b>", "a dog", "replaced"),) for key in ("r", "b", "w")
-    ]
     plain = made_up(OWN, {}, rate=0.0, known=False)
     assert pages.PAGES.tables(plain, 0.95)[1].heads[-1] == "failed"
 

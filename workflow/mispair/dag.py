@@ -952,7 +952,8 @@ class Dag:
     def pieces(self) -> list[str]:
         """Return the contact sheet and the galleries, if their studies run."""
         galleries = [pairs.CONTACT_SHEET, evaluation.NEURONS] if self.runs("image_text") else []
-        return galleries + ([audit.SUSPECTS] if self.runs("audit") else [])
+        suspects = [audit.SUSPECTS] if self.runs("audit") else []
+        return [*galleries, *suspects, *self.repair.pieces()]
 
     @staticmethod
     def category(wildcards: Any) -> str:

@@ -284,6 +284,31 @@ rule compare_repairs:
         " --comparison {output.comparison:q} > {log:q} 2>&1"
 
 
+rule draw_examples:
+    input:
+        ledgers=dag.repair.ledgers(),
+        index=dag.every(pairs.INDEX),
+        shards=steady(dag.shards_of_first(len(dag.groups))),
+        template=dated(dag.report_files("report/templates/examples.html.j2")),
+    output:
+        examples=repair.EXAMPLES,
+    log:
+        "logs/draw_examples.log",
+    benchmark:
+        "benchmarks/draw_examples.tsv"
+    conda:
+        "../../envs/environment.yaml"
+    params:
+        *code_version("draw_examples"),
+        sources=dag.sources_of_shards(dag.shards_of_first(len(dag.groups))),
+    message:
+        "Lay out old and new captions"
+    shell:
+        "python -m mispair draw-examples --ledgers {input.ledgers:q} --index {input.index:q}"
+        " --shards {input.shards:q} --sources {params.sources:q}"
+        " --examples {output.examples:q} > {log:q} 2>&1"
+
+
 rule export_repaired:
     input:
         repaired=repair.REPAIRED,

@@ -218,7 +218,7 @@ REPORTS, INCOMPLETE = "reports/", "reports/incomplete/"
 LOGS = Path("logs/incomplete_report")
 STEPS = (
     "gather_metrics", "record_run", "draw_figures", "draw_contact_sheet", "draw_neurons",
-    "draw_suspects", "write_report",
+    "draw_suspects", "draw_examples", "write_report",
 )  # fmt: skip
 """The steps of the report, in the order in which they run."""
 

@@ -29,6 +29,10 @@ def filter_captions(settings: Any, job: Any, sizes: Sizes) -> Work:
     return Work(pairs, pairs, pairs)
 
 
+def draw_examples(settings: Any, job: Any, sizes: Sizes) -> Work:
+    return Work({"pairs": sizes.total(job.index)})
+
+
 def compare_repairs(settings: Any, job: Any, sizes: Sizes) -> Work:
     answers = {"answers": sizes.total(job.answers)}
     return Work(answers, answers)

@@ -52,7 +52,7 @@ class Repair:
             templates.append(evaluation.SEMANTICS)
         return [
             *(path for arm in self._arms for each in templates for path in self._of_arm(each, arm)),
-            *self._repaired(paths.LEDGER, self._arms),
+            *self.ledgers(),
             *self._dag.every(paths.COMPARISON),
         ]
 
@@ -80,6 +80,15 @@ class Repair:
         rules = self._config.export_repaired.rules
         exported = [arm for arm in self._arms if rule_of(arm.start) in rules]
         return self._repaired(paths.EXPORT, exported)
+
+    def ledgers(self) -> list[str]:
+        """Return what became of the captions by each rule."""
+        return self._repaired(paths.LEDGER, self._arms)
+
+    def pieces(self) -> list[str]:
+        """Return the gallery of old and new captions, if projections learn from new ones."""
+        runs = self._dag.runs("repair") and "projections" in self._filter.trains
+        return [paths.EXAMPLES] if runs else []
 
     def _repaired(self, template: str, arms: list[Arm]) -> list[str]:
         """Return files of the repaired corpora of arms."""

@@ -15,6 +15,7 @@ NEW_ROWS = f"{FEATURES_FOLDER}/recaptions.parquet"
 FEATURES_AGAIN = f"{FEATURES_FOLDER}/second~{{scheme}}~{{rate}}~{{draw}}.safetensors"
 ROWS_AGAIN = f"{FEATURES_FOLDER}/second~{{scheme}}~{{rate}}~{{draw}}.parquet"
 COMPARISON = f"{FOLDER}/comparison.json"
+EXAMPLES = "reports/figures/examples.html"
 
 OF_RATE = f"{FOLDER}/{{scheme}}~{{rate}}"
 RAW = f"{OF_RATE}/raw.parquet"

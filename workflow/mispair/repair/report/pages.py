@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import pandas as pd
+from markupsafe import Markup
 
 from mispair.repair.captioners.faults import NOT_BETTER
 from mispair.repair.report import claims
 from mispair.repair.report.claims import (
     ARMS,
-    FILTERS,
     LABELS,
     NOT_RIGHT,
     TOWERS,
@@ -27,7 +28,7 @@ from mispair.repair.report.study import ARMS as OF_ARMS
 from mispair.repair.report.study import LEARNED, LEDGER
 from mispair.report import texts
 from mispair.report.notes import Note
-from mispair.report.pages.study_pages import Pages
+from mispair.report.pages.study_pages import Pages, Piece
 from mispair.report.table import (
     Number,
     Table,
@@ -65,7 +66,6 @@ def _tables(tables: Tables, confidence: float) -> list[Table]:
     return [
         *(_arms(tables, ARMS, rate, confidence, OF_ARMS) for rate in rates_of(tables)),
         *(_ledger(tables.repairs, rate) for rate in rates_of(tables)),
-        *_examples(tables.repair_examples),
         *_compared(tables.repairs_compared),
         *(_arms(tables, TOWERS, rate, confidence, LEARNED) for rate in rates_of(tables, TOWERS)),
     ]
@@ -117,33 +117,6 @@ def _ledger(ledgers: pd.DataFrame, rate: float) -> Table:
     )  # fmt: skip
 
 
-SAMPLES = {"random": "drawn at random", "best": "the best", "worst": "the worst"}
-"""Words for the samples of old and new captions."""
-
-
-def _examples(table: pd.DataFrame) -> list[Table]:
-    """Return old and new captions of pairs of the first filter that replaced some."""
-    if table.empty:
-        return []
-    replaced = where(table, action="replaced")
-    table = table if replaced.empty else replaced
-    rate = float(table["rate"].min())
-    table = where(table, rate=rate)
-    rule = next(rule for rule in (*FILTERS, *LABELS) if rule in set(table["rule"]))
-    shown = where(table, rule=rule)
-    columns = ["key", "old", "new", "action"]
-    return [
-        Table(
-            f"Old and new captions by the rule {rule}, {at_rate(rate)}: {words}",
-            ("pair", "old caption", "new caption", "old one"),
-            tuple(where(shown, sample=sample)[columns].itertuples(index=False, name=None)),
-            texts.text(Note("repair", "table_examples", sample=sample)), section=LEDGER,
-        )
-        for sample, words in SAMPLES.items()
-        if sample in set(shown["sample"])
-    ]  # fmt: skip
-
-
 ANSWERS = {
     "compared_improved": "improved: the new caption alone fits",
     "compared_harmed": "harmed: the old caption alone fits",
@@ -166,6 +139,11 @@ def _compared(table: pd.DataFrame) -> list[Table]:
     heads = "captions that were replaced", "share", "95 % interval"
     remark = texts.text(Note("repair", "table_compared", n=shown[0]["n"]))
     return [Table("Replaced captions, by eye", heads, rows, remark, section=LEDGER)]
+
+
+def _pieces(content: Any) -> Mapping[str, Piece]:
+    gallery = content.pieces.get("examples")
+    return {LEDGER: Piece("", Markup(gallery))} if gallery else {}
 
 
 def _ran(tables: Tables) -> list[Note]:
@@ -194,4 +172,5 @@ PAGES = Pages(
     tables=_tables,
     summary=_ran,
     limits=_limits,
+    pieces=_pieces,
 )
