@@ -7,8 +7,12 @@ from typing import Any
 
 import pytest
 
-from mispair.audit.report import claims, pages
+from bench import review as bench
+from mispair.audit.report import claims, figures, pages
 from mispair.report import texts
+from mispair.report.charts import Drawing, Hole
+from mispair.report.judge import judge
+from mispair.report.pages import claims_table
 from mispair.report.tables import Tables, tidy
 from mispair.review.report import checked
 
@@ -55,6 +59,38 @@ def test_with_labels_the_headline_is_their_interval() -> None:
     assert "truth" in headline(reported(person="truth"))
 
 
+@pytest.mark.parametrize(
+    ("share", "model", "outcome"),
+    [
+        ((0.2, 0.16, 0.25), (0.2, math.nan, 0.3), "supports"),
+        ((0.2, 0.16, 0.25), (0.13, math.nan, 0.15), "contradicts"),
+        ((0.2, 0.16, 0.25), (0.2, 0.15, 0.22), "cannot tell"),
+        ((0.2, 0.16, 0.25), None, "cannot tell"),  # the audit refuses
+        ((0.0, 0.0, 0.019), (0.01, math.nan, 0.02), "supports"),
+    ],
+)
+def test_the_measured_share_is_a_claim_as_data(share: Any, model: Any, outcome: str) -> None:
+    (claim,) = (one for one in claims.CLAIMS if one.key == "audit-by-eye")
+    verdict = judge(claim, reported(share=share, model=model), 0.95)
+    assert verdict.outcome == outcome
+    row = claims_table.frame([verdict]).iloc[0]
+    assert (row["effect"], row["low"], row["high"], row["n"]) == pytest.approx((*share, 200))
+    assert row["bound"] == pytest.approx(model[2] if model else math.nan, nan_ok=True)
+    assert judge(claim, reported(labels=0), 0.95).outcome == "not measured"
+
+
+def test_the_reliability_by_labels_is_drawn() -> None:
+    drawn = figures.audit_by_eye(reported())
+    assert isinstance(drawn, Drawing)
+    assert drawn.data[["at", "value", "low", "high"]].iloc[0].tolist() == [0.7, 0.2, 0.16, 0.25]
+    assert isinstance(figures.audit_by_eye(reported(labels=0)), Hole)
+
+
+def test_the_width_of_a_good_model_is_that_of_the_bench() -> None:
+    for share, width in checked.GOOD_MODEL.items():
+        assert bench.cell("random", share, 200).width == pytest.approx(width, abs=0.06)
+
+
 def test_unsure_ones_widen_the_interval_upwards() -> None:
     found = checked.numbers(reported(unsure=20))
     assert found is not None
@@ -76,6 +112,8 @@ def test_a_model_that_disagrees_is_named(model: Any, above: bool, below: bool) -
     found = checked.numbers(tables)
     assert found is not None
     assert (found["above"], found["below"]) == (above, below)
+    if above:
+        assert found["unseen"] == pytest.approx(0.16 - model[2])
     assert ("Believe the labels" in checked.piece(tables)) == (above or below)
 
 
@@ -86,8 +124,8 @@ def test_every_state_has_a_sentence() -> None:
     assert "draw_review.kept" in section(reported(not_drawn=7))
     assert "chosen" in section(reported(chosen=3))
     assert "no label" in section(reported(skipped=2, unsure=2))
-    assert "half as wide" in section(reported(width=0.97))
-    assert "half as wide" not in section(reported(width=0.5))
+    assert "further model that" in section(reported(width=0.97))
+    assert "further model would hardly" in section(reported(width=0.6))
     assert "700" in section(reported())
     assert "recalibrated" in section(reported(error=0.2, error_recalibrated=0.1))
     for tables in (reported(), reported(labels=0), reported(labels=5, unsure=2, chosen=1)):

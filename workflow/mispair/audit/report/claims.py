@@ -351,6 +351,22 @@ def _made_similar(tables: Tables) -> float:
     return float(rates_of(tables, "similar", UNTOUCHED)["made"].max())
 
 
+def _by_labels(tables: Tables, confidence: float) -> MeasuredClaim:
+    """Return the share of wrong captions by labels, to compare it with the model's upper limit.
+
+    Unsure ones are right in the lower limit and wrong in the upper one.
+    """
+    found, model = by_eye(tables), estimate(tables.audit, "wrong_captions")
+    if not found or not found["known"]:
+        return MeasuredClaim()
+    share, n = found["share"], found["labels"]
+    effect = effect_of_interval(share, found["low"], found["high"], n, "label", confidence)
+    return MeasuredClaim(
+        effect, model.high if model else math.nan, first=share,
+        last=model.value if model else math.nan, gate="" if model else "refused",
+    )  # fmt: skip
+
+
 CLAIMS = (
     Claim(
         "audit-estimates", "audit",
@@ -380,6 +396,12 @@ CLAIMS = (
         controls=(
             Control("Ranks among random captions", _found, least=None, most=0.1, of=_injected),
         ),
+    ),
+    Claim(
+        "audit-by-eye", "audit",
+        "By the labels of a person, no more captions are wrong than the model's upper limit.",
+        "not in the paper", "audit_by_eye",
+        _by_labels, "level", sign=-1, unit="points", needs="reviewed: review.csv",
     ),
 )  # fmt: skip
 

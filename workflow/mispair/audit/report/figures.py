@@ -23,7 +23,9 @@ from mispair.report.tables import Tables, where
 
 NOT_RUN = Hole(Note("audit", "hole_not_run"))
 UNKNOWN = Hole(Note("audit", "hole_unknown"))
+UNLABELLED = Hole(Note("audit", "hole_unlabelled"))
 SHARE = alt.Scale(domain=[0, 1])
+POINT_SIZE = alt.Size("n:Q", title="Pairs", scale=alt.Scale(type="sqrt", range=[30, 400]))
 
 COLOURS = {
     UNTOUCHED: style.BLUE,
@@ -86,11 +88,25 @@ def audit_reliability(tables: Tables) -> Drawing | Hole:
         alt.X("at:Q", title="Mean probability of the bin", scale=SHARE),
         alt.Y("value:Q", title="Share of wrong captions", scale=SHARE), alt.value(style.BLUE),
         ("at:Q:probability", "value:Q:share wrong", "n:Q:pairs"),
-        slope=1,
-        size=alt.Size("n:Q", title="Pairs", scale=alt.Scale(type="sqrt", range=[30, 400])),
+        slope=1, size=POINT_SIZE.copy(),
     )  # fmt: skip
     own = Note("audit", "figure_reliable", before=wrong_before(tables))
     return Drawing(chart, data, () if captions_are_right(tables) else (own,))
+
+
+def audit_by_eye(tables: Tables) -> Drawing | Hole:
+    """Draw the share of wrong captions by a person's labels in strata of the probability."""
+    data = where(tables.audit, metric="checked_reliability")[["at", "value", "n", "low", "high"]]
+    if data.empty:
+        return UNLABELLED
+    chart = recipes.scatter(
+        data.assign(panel="Labelled pairs"),
+        alt.X("at:Q", title="Mean probability of the stratum", scale=SHARE),
+        alt.Y("value:Q", title="Share of wrong captions", scale=SHARE), alt.value(style.BLUE),
+        ("at:Q:probability", "value:Q:share wrong", "low:Q:from", "high:Q:to", "n:Q:labels"),
+        slope=1, size=POINT_SIZE.copy(),
+    )  # fmt: skip
+    return Drawing(chart, data)
 
 
 def small_audit(tables: Tables) -> Drawing | Hole:

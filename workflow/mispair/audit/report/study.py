@@ -83,6 +83,14 @@ STUDY = ReportedStudy(
             "the number of pairs.",
             section=APART,
         ),
+        Figure(
+            "audit_by_eye",
+            "Share of wrong captions by the labels against their probability",
+            "Each point is a stratum of the random sample, with the 95 % interval of its share of "
+            "wrong captions by the labels. On the dashed line the probability equals the share. "
+            "The size of a point is the number of labels.",
+            section=CHECKED,
+        ),
     ),
     small=(Figure("small_audit", "Estimated against true shares of wrong captions"),),
 )
