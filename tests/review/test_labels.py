@@ -22,8 +22,10 @@ ROWS = ["00001,right", "00002,wrong", "00003,unsure"]
         "\n".join(['"KEY","LABEL"', *(row.upper() for row in ROWS), "", ",,", "00009,"]).encode(),
         "label\tkey\nright\t00001\nwrong\t00002\nunsure\t00003\n".encode("utf-16"),
         "\n".join(["key,label", *ROWS, *ROWS]).encode(),
+        "\n".join(["sep=;", "key;label", *(row.replace(",", ";") for row in ROWS)]).encode(),
+        "\r".join(['"key",label,date', *(f'"{row[:5]}"{row[5:]},"1\n2"' for row in ROWS)]).encode(),
     ],
-    ids=["plain", "semicolons", "capitals", "wide", "twice"],
+    ids=["plain", "semicolons", "capitals", "wide", "twice", "excel", "quoted"],
 )  # fmt: skip
 def test_files_as_spreadsheets_save_them(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "review.csv"
@@ -37,6 +39,8 @@ def test_files_as_spreadsheets_save_them(tmp_path: Path, content: bytes) -> None
     [
         ("key,label\na,right\nb,wrong\na,wrong\n", ["'a'", "line 2", "line 4"]),
         ("key,label\na,good\n", ["line 2", "'good'", "unsure"]),
+        ("sep=,\nkey,label\na,1\n", ["line 3", "'1'", "unsure"]),
+        ("key,label\n27.11.2026,y\n", ["line 2", "'y'"]),
         ("key,label\n,right\n", ["line 2", "key"]),
         ("key,label,how\na,right,both\n", ["line 2", "'both'", "chosen"]),
         ("key\na\n", ["'label'"]),

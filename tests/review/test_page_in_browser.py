@@ -322,6 +322,15 @@ def test_a_server_writes_answers_as_they_come(browser: Window, path: Path) -> No
             "key;label;note", "12;Wrong;see", "foreign;right;kept", "__proto__;unsure;",
             '"a,""b;c";right;',
         ]  # fmt: skip
+        loaded(page, "key,label,how\n12,right,chosen\nelsewhere,wrong,drawn\nlast,?,\n")
+        for _ in range(100):
+            if "elsewhere" in csv.read_text(encoding="utf-8"):
+                break
+            page.wait_for_timeout(50)
+        assert csv.read_text(encoding="utf-8").splitlines() == [
+            "key;label;note;how", "12;Wrong;see;", "foreign;right;kept;", "__proto__;unsure;;",
+            '"a,""b;c";right;;', "12;right;;chosen", "elsewhere;wrong;;drawn",
+        ]  # fmt: skip
         page.reload()
         page.wait_for_function("document.getElementById('counter').textContent.startsWith('3 of')")
         server.shutdown()

@@ -64,7 +64,7 @@ def ask(
     return answer.status, content
 
 
-def post(server: Server, *rows: tuple[str, str], to: str = "captions", **given: str) -> int:
+def post(server: Server, *rows: tuple[str, ...], to: str = "captions", **given: str) -> int:
     return ask(server, f"labels/{to}", json.dumps(rows).encode(), **given)[0]
 
 
@@ -123,6 +123,16 @@ def test_rows_of_others_stay_in_the_file(server: Server) -> None:
         ";b;right;chosen", "y;strange;perhaps", ';"q;""";right;drawn', "z;late;right;drawn",
     ]  # fmt: skip
     assert {one.name for one in path.parent.iterdir()} == {"reports", "review.csv"}
+    # Labels of chosen pairs, and of another sample, come from a loaded file.
+    foreign = [("z", "right", "chosen"), ("b", "wrong", "chosen"), ("late", "wrong", "")]
+    assert [post(server, *foreign) for _ in range(2)] == [200, 200]
+    assert path.read_text().splitlines()[1:] == [*lines[1:], ";z;right;chosen"]
+    path.write_text("key,label\na,right,more,cells\nb\n")
+    assert post(server, ("z", "wrong", "chosen"), ("c", "right")) == 200
+    assert path.read_text().splitlines() == [
+        "key,label,how", "a,right,,more,cells", "b,,", "c,right,drawn", "z,wrong,chosen",
+    ]  # fmt: skip
+    assert post(server, ("z", "", "chosen")) == post(server, ("z", "wrong", "odd")) == 400
     path.write_text("no labels")
     assert post(server, ("a", "right")) == 500
     assert path.read_text() == "no labels"

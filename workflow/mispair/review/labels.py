@@ -28,7 +28,7 @@ SETTING = "reviewed"
 def has_labels(path: Path) -> bool:
     """Return whether a file has columns key and label, and not keys alone."""
     try:
-        first = next((line for line in lines_of_text(path, SETTING) if line.strip()), "")
+        first = first_line(lines_of_text(path, SETTING))
     except (OSError, ValueError):
         return False
     return {*COLUMNS[:2]} <= {*_names(first, delimiter_of(first))}
@@ -41,8 +41,8 @@ def read_labels(
 
     The file is CSV with these columns, ``how`` being optional and then "". A spreadsheet may have
     saved it: with semicolons or tabs, marks of the encoding, upper case, quotation marks, empty
-    rows and further columns. A row without a label is left out, and one that repeats a key and its
-    label counts once.
+    rows, a first line ``sep=;`` and further columns. A row without a label is left out, and one
+    that repeats a key and its label counts once.
 
     Raises
     ------
@@ -52,7 +52,7 @@ def read_labels(
     """
     try:
         lines = lines_of_text(path, setting)
-        first = next((line for line in lines if line.strip()), "")
+        first = first_line(lines)
         delimiter = delimiter_of(first)
         names = _names(first, delimiter)
         for name in COLUMNS[:2]:
@@ -71,7 +71,7 @@ def read_labels(
     found: dict[str, tuple[int, str, str]] = {}
     begun = False
     for number, row in enumerate(rows, 1):
-        if not any(cell.strip() for cell in row):
+        if not any(cell.strip() for cell in row) or (not begun and is_note(row[0])):
             continue
         if not begun:  # the names of the columns
             begun = True
@@ -104,6 +104,16 @@ def read_labels(
     if not found:
         raise UserError(f"{setting}: {path} has no label. Open {PAGE}, label pairs and save them.")
     return {key: (label, how) for key, (_, label, how) in found.items()}
+
+
+def first_line(lines: Sequence[str]) -> str:
+    """Return the line with the names of columns; "" without any."""
+    return next((line for line in lines if line.strip() and not is_note(line)), "")
+
+
+def is_note(line: str) -> bool:
+    """Return whether a line before the names states what separates cells, as Excel's ``sep=;``."""
+    return line.strip().lower().startswith("sep=")
 
 
 def delimiter_of(first: str) -> str:

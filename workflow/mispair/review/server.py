@@ -18,7 +18,7 @@ from typing import Any
 
 from mispair.core import files
 from mispair.core.files import UserError
-from mispair.review.labels import CHOSEN, DRAWN, delimiter_of
+from mispair.review.labels import CHOSEN, DRAWN, delimiter_of, first_line, is_note
 
 ADDRESS = "127.0.0.1"
 NAMES = (ADDRESS, "localhost")
@@ -73,10 +73,19 @@ class LabelFile:
             and not _is_chosen(row, names)
         ]
 
-    def change(self, labels: Mapping[str, str]) -> None:
-        """Write labels by key; "" removes the label of a key."""
+    def change(self, labels: Mapping[str, str], others: Sequence[Sequence[str]] = ()) -> None:
+        """Write labels by key; "" removes the label of a key.
+
+        `others` are key, label and ``how`` of pairs that the page does not show, or that were
+        chosen. Those that are not in the file are added.
+        """
         with self._lock:
             names, rows, delimiter = self._read()
+            if others and "how" not in map(_plain, names):
+                width = len(names)
+                rows = [[*row[:width], *[""] * (width + 1 - len(row[:width])), *row[width:]]
+                        for row in rows]  # fmt: skip
+                names = [*names, "how"]
             left, kept = dict(labels), []
             for row in rows:
                 key = cell(row, names, "key")
@@ -85,6 +94,11 @@ class LabelFile:
                 elif label := left.pop(key, ""):
                     kept.append(_changed(row, names, label))
             kept += [_changed([], names, label, key) for key, label in left.items() if label]
+            there = {_key_and_kind(row, names) for row in kept}
+            for key, label, how in others:
+                row = _changed([], names, label, key, how)
+                if _key_and_kind(row, names) not in there:
+                    kept.append(row)
             text = io.StringIO()
             csv.writer(text, delimiter=delimiter, lineterminator="\n").writerows([names, *kept])
             files.write_text(self.path, text.getvalue())
@@ -102,8 +116,9 @@ class LabelFile:
             ) from error
         if not text.strip():
             return ["key", "label", "how"], [], ","
-        delimiter = delimiter_of(text.partition("\n")[0])
-        names, *rows = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter)
+        lines = [*io.StringIO(text, newline="")]
+        delimiter = delimiter_of(first_line(lines))
+        names, *rows = csv.reader(lines[is_note(lines[0]) :], delimiter=delimiter)
         if not {"key", "label"} <= {*map(_plain, names)}:
             raise UserError(
                 f"{self.path}: its first line is not key,label. Correct it, or name another file "
@@ -126,11 +141,16 @@ def _is_chosen(row: Sequence[str], names: Sequence[str]) -> bool:
     return _plain(cell(row, names, "how")) == CHOSEN
 
 
+def _key_and_kind(row: Sequence[str], names: Sequence[str]) -> tuple[str, bool]:
+    return cell(row, names, "key"), _is_chosen(row, names)
+
+
 def _changed(
-    row: Sequence[str], names: Sequence[str], label: str, key: str | None = None
-) -> list[str]:
+    row: Sequence[str], names: Sequence[str], label: str, key: str | None = None,
+    how: str = DRAWN,
+) -> list[str]:  # fmt: skip
     """Return a row with its label, and with its key if it is new."""
-    given = {"label": label, "how": DRAWN} | ({} if key is None else {"key": key})
+    given = {"label": label, "how": how} | ({} if key is None else {"key": key})
     old = [*row, *[""] * (len(names) - len(row))]
     new = [given.get(_plain(name), was) for name, was in zip(names, old, strict=False)]
     return [*new, *old[len(names) :]]
@@ -244,22 +264,27 @@ class _Handler(BaseHTTPRequestHandler):
             raise _RefusedError(HTTPStatus.LENGTH_REQUIRED)
         if int(length) > LARGEST_BODY:
             raise _RefusedError(HTTPStatus.REQUEST_ENTITY_TOO_LARGE)
-        labels = _parsed(self.rfile.read(int(length)), {*file.takes, ""})
-        file.change(labels)
-        return "application/json", json.dumps(len(labels)).encode()
+        rows = _parsed(self.rfile.read(int(length)), {*file.takes, ""})
+        labels = {row[0]: row[1] for row in rows if len(row) == 2}
+        file.change(labels, [row for row in rows if len(row) == 3])
+        return "application/json", json.dumps(len(rows)).encode()
 
 
-def _parsed(body: bytes, takes: set[str]) -> dict[str, str]:
-    """Return labels by key; refuse what is no list of both."""
+def _parsed(body: bytes, takes: set[str]) -> list[list[str]]:
+    """Return rows of key and label, or of key, label and ``how``; refuse everything else."""
     try:
-        labels = dict(json.loads(body))
-        "".join(labels).encode()  # keys that are no texts, or cannot be written, raise an error
-        known = {*labels.values()} <= takes
-    except (ValueError, TypeError, RecursionError) as error:
+        rows = [[*row] for row in json.loads(body)]
+        "".join(row[0] for row in rows).encode()  # other keys than texts that can be written fail
+        kinds = [""], [DRAWN], [CHOSEN]
+        known = all(
+            row[1] in takes and (len(row) == 2 or (row[1] != "" and row[2:] in kinds))
+            for row in rows
+        )
+    except (ValueError, TypeError, IndexError, RecursionError) as error:
         raise _RefusedError(HTTPStatus.BAD_REQUEST) from error
     if not known:
         raise _RefusedError(HTTPStatus.BAD_REQUEST)
-    return labels
+    return rows
 
 
 def page_in(path: Path) -> tuple[Path, Path]:

@@ -42,7 +42,7 @@ const interval = (strata, z = 1.959963984540054) => {
     labels: new Map(), // by key
     done: [], // keys in the order of the answers, for undo
     others: [], // rows of loaded files that are not of this page: key, label, how
-    unsent: new Map(), // answers that the server does not have
+    unsent: new Map(), // rows that the server does not have: key and label, and how for others
     known: new Map(part.pairs.map((pair) => [plain(pair.key), pair.key])),
   });
   const parts = data.parts.map((part) => ({ ...part, ...state(part) }));
@@ -70,7 +70,8 @@ const interval = (strata, z = 1.959963984540054) => {
       if (!found) return;
       const labels = new Map(found.labels.filter(fits(of)));
       const done = found.done.filter((key) => labels.has(key));
-      Object.assign(of, { labels, done, others: [...found.others], unsent: new Map(found.unsent) });
+      const unsent = new Map(found.unsent.filter(([, row]) => Array.isArray(row)));
+      Object.assign(of, { labels, done, others: [...found.others], unsent });
     } catch {
       kept = false;
     }
@@ -88,8 +89,9 @@ const interval = (strata, z = 1.959963984540054) => {
     const rows = [...of.unsent];
     if (!rows.length) return;
     try {
-      await ask(of, { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(rows) });
-      rows.forEach(([key, label]) => of.unsent.get(key) === label && of.unsent.delete(key));
+      const body = JSON.stringify(rows.map(([, row]) => row));
+      await ask(of, { method: "POST", headers: { "Content-Type": "application/json" }, body });
+      rows.forEach(([id, row]) => of.unsent.get(id) === row && of.unsent.delete(id));
       keep(of);
       failed = false;
     } catch {
@@ -97,10 +99,10 @@ const interval = (strata, z = 1.959963984540054) => {
     }
     warn();
   };
-  const send = (key, label) => {
+  const send = (key, label, ...how) => {
     if (!served) return;
     const of = part;
-    of.unsent.set(key, label);
+    of.unsent.set(JSON.stringify([key, ...how]), [key, label, ...how]);
     queue = queue.then(() => flush(of));
   };
   const warn = () => {
@@ -233,7 +235,7 @@ const interval = (strata, z = 1.959963984540054) => {
       else if (!quoted && letter === "\n") rows.push([""]);
       else row[row.length - 1] += letter;
     }
-    return rows.filter((row) => row.some((one) => one.trim() !== ""));
+    return rows.filter((row, number) => row.some((one) => one.trim() !== "") && (number || !/^sep=/i.test(row[0])));
   };
   const csv = () => {
     const ours = part.pairs.filter((pair) => part.labels.has(pair.key)).map((pair) => [pair.key, part.labels.get(pair.key), "drawn"]);
@@ -266,6 +268,7 @@ const interval = (strata, z = 1.959963984540054) => {
       } else if (["chosen", "odd", "unknown"].includes(kind)) {
         const foreign = [name, given, origin];
         if (!part.others.some((one) => one.join("\n") === foreign.join("\n"))) part.others.push(foreign);
+        if (part.takes.includes(given) && ["", "drawn", "chosen"].includes(origin)) send(...foreign);
       }
     }
     const words = {
@@ -273,7 +276,8 @@ const interval = (strata, z = 1.959963984540054) => {
       unknown: "of keys that are not on this page", odd: "with another label", chosen: "of chosen pairs",
     };
     const kinds = Object.entries(counts).filter(([, number]) => number).map(([kind, number]) => `${number} ${words[kind]}`);
-    return `${rows.length} rows read: ${kinds.join(", ")}. No row is lost: those of no pair here are saved again.`;
+    const rest = served ? "are in the file as well, and those with another label are in a saved CSV" : "are saved again";
+    return `${rows.length} rows read: ${kinds.join(", ")}. No row is lost: those of no pair here ${rest}.`;
   };
   $("load").addEventListener("change", async () => {
     const [file] = $("load").files;
@@ -336,7 +340,8 @@ const interval = (strata, z = 1.959963984540054) => {
       queue = queue.then(async () => {
         try {
           const rows = (await ask(of)).map(([key, label]) => [of.known.get(plain(key)) ?? key, label]);
-          of.labels = new Map([...new Map([...rows, ...of.unsent])].filter(fits(of)));
+          const own = [...of.unsent.values()].filter((row) => row.length === 2);
+          of.labels = new Map([...new Map([...rows, ...own])].filter(fits(of)));
           of.done = of.done.filter((key) => of.labels.has(key));
         } catch {
           failed = true;
