@@ -202,6 +202,7 @@ def make_audit(folder: Path) -> dict[str, list[Path]]:
                             ("wins_against_random", 0.9))
     ]  # fmt: skip
     rates += [{"metric": "p_value_density", "at": at, "value": 0.2 / at} for at in (0.25, 0.75)]
+    rates.append({**rates[0], "metric": "checked_reliability", "at": 0.2})
     rates += [
         {"metric": metric, "word": "short", "text": EVIL, "at": 12, "value": value, "n": 1000}
         for metric, value in (("text_check", 8), ("text_example", 8), ("suspects", 12),

@@ -5,16 +5,17 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from scipy.optimize import minimize
-from scipy.stats import hypergeom
+from scipy.stats import chi2, hypergeom
 
 from bench import review as bench
 from mispair.core.intervals import Z95, wilson
 from mispair.review.interval import interval
+from tests.review import ppi_reference
 
 LARGE = 10**12
 
 
-@pytest.mark.parametrize("wrong", [0, 1, 7, 100, 200])
+@pytest.mark.parametrize("wrong", [0, 4, 7, 100, 200])
 def test_one_stratum_has_wilsons_interval(wrong: int) -> None:
     found = interval([LARGE], [200], [wrong])
     assert found.estimate == wrong / 200
@@ -23,15 +24,33 @@ def test_one_stratum_has_wilsons_interval(wrong: int) -> None:
     )
 
 
-def test_equal_shares_in_equally_sampled_strata_are_wilsons() -> None:
+@pytest.mark.parametrize("wrong", [1, 2, 3])
+def test_few_wrong_ones_have_the_modified_interval_of_wilson(wrong: int) -> None:
+    """Brown, Cai and DasGupta 2001, equation (10); the same for few right ones."""
+    found, mirrored = (interval([LARGE], [200], [of]) for of in (wrong, 200 - wrong))
+    low, high = chi2.ppf(0.05, 2 * wrong) / 2 / 200, float(wilson(wrong, 200)[1])
+    assert found[1:] == pytest.approx((low, high), abs=1e-6)
+    assert mirrored[1:] == pytest.approx((1 - high, 1 - low), abs=1e-6)
+
+
+def test_no_limit_contradicts_the_labelled_pairs() -> None:
+    found = interval([100, 50], [98, 49], [1, 1])
+    assert 2 / 150 <= found.low <= found.high <= 1 - 145 / 150
+
+
+def test_equal_shares_in_equally_sampled_strata_are_nearly_wilsons() -> None:
+    """The shares of two strata are fitted, which a little fewer labels stand for."""
     found = interval([LARGE, 3 * LARGE], [50, 150], [5, 15])
-    assert found[1:] == pytest.approx([float(x) for x in wilson(20, 200)], abs=1e-6)
+    fewer = 1 - (12 / 200) ** 2 * 1.5 / 200
+    expected = wilson(20 * fewer, 200 * fewer)
+    assert found[1:] == pytest.approx([float(x) for x in expected], abs=1e-6)
 
 
 def test_limits_are_those_of_the_score_test() -> None:
     """At a limit, the most likely shares with this mean are exactly z standard errors away."""
     pairs, n, wrong = np.array([900.0, 60.0, 40.0]), np.array([40, 12, 9]), np.array([1, 3, 8])
     weight, m = pairs / pairs.sum(), n * (pairs - 1) / (pairs - n)
+    m *= 1 - (18 / n.sum()) ** 2 * (3 - 1 / 3) / n.sum()
 
     def statistic(theta: float) -> float:
         def cost(p: np.ndarray) -> float:
@@ -81,16 +100,21 @@ def test_a_small_population_is_covered_exactly() -> None:
         assert of.pmf(samples[:, 0])[holds].sum() > 0.92
 
 
-def test_with_a_good_model_it_is_as_narrow_as_ppi() -> None:
-    """PPI++ of a calibrated model, by its formula: the two differ in width by less than a third."""
-    generator = np.random.default_rng(0)
-    truth, probability = bench.population("random", 0.2, 0.99, generator)
-    chosen = generator.permutation(len(truth))[:200]
-    y, f = truth[chosen].astype(float), probability[chosen]
-    power = np.cov(y, f)[0, 1] / probability.var() / (1 + 200 / len(truth))
-    variance = np.var(y - power * f) / 200 + power**2 * probability.var() / len(truth)
-    width = np.mean([high - low for _, low, high in bench.draws("random", 0.2, 0.99, 20)])
-    assert width == pytest.approx(2 * Z95 * np.sqrt(variance), rel=0.34)
+@pytest.mark.parametrize("auroc", ppi_reference.AUROCS)
+def test_it_is_about_as_narrow_as_that_of_ppi_python(auroc: float) -> None:
+    """Its authors' package has intervals of uniform samples; the formula below is PPI++."""
+    widths = []
+    for seed, (low, high) in zip(ppi_reference.SEEDS, ppi_reference.INTERVALS[auroc], strict=True):
+        y, f, others = ppi_reference.sample(auroc, seed)
+        n, m = len(y), len(others)
+        pooled = np.concatenate([f, others])
+        power = np.cov(y, f)[0, 1] / ((1 + n / m) * pooled.var(ddof=1))
+        value = y.mean() + power * (others.mean() - f.mean())
+        half = Z95 * np.sqrt((y - power * f).var() / n + power**2 * others.var() / m)
+        assert (low, high) == pytest.approx((value - half, value + half), abs=0.004)
+        widths.append(high - low)
+    ours = np.mean([high - low for _, low, high in bench.draws("random", 0.2, auroc, 40)])
+    assert ours == pytest.approx(np.mean(widths), rel=0.15)
 
 
 @pytest.mark.parametrize("case", bench.CASES)
@@ -99,6 +123,12 @@ def test_it_covers_in_every_situation(case: str) -> None:
     for share in bench.SHARES:
         found = bench.cell(case, share, 120)
         assert found.covered >= 0.89, (case, share, found)
+
+
+@pytest.mark.parametrize(("pairs", "size"), bench.SAMPLES[:3])
+def test_it_covers_in_small_corpora_and_samples(pairs: int, size: int) -> None:
+    (case, share), found = bench.least(bench.FURTHER_SHARES, 200, pairs=pairs, size=size)
+    assert found.covered >= 0.915, (case, share, found)
 
 
 def test_width_follows_from_the_model() -> None:

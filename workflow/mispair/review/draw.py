@@ -80,6 +80,16 @@ def allocation(pairs: np.ndarray, spread: np.ndarray, size: int) -> np.ndarray:
     return np.bincount(taken, minlength=len(pairs))
 
 
+def sizes(of: np.ndarray, probability: np.ndarray, size: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return the pairs of each stratum, and how many of them are drawn, two (H,) int arrays.
+
+    `of` and `probability` are stratum and probability of each pair; `size` pairs are drawn.
+    """
+    pairs = np.bincount(of)
+    mean = np.bincount(of, np.nan_to_num(probability)) / pairs
+    return pairs, allocation(pairs, np.sqrt(mean * (1 - mean) + SPREAD**2), size)
+
+
 def draw(
     keys: Sequence[str], probability: np.ndarray, size: int, seed: int
 ) -> tuple[pd.DataFrame, list[dict[str, int]]]:
@@ -110,9 +120,7 @@ def draw(
         Of each stratum ``pairs`` and ``drawn``.
     """
     of = strata(probability)
-    pairs = np.bincount(of)
-    mean = np.bincount(of, np.nan_to_num(probability)) / pairs
-    drawn = allocation(pairs, np.sqrt(mean * (1 - mean) + SPREAD**2), size)
+    pairs, drawn = sizes(of, probability, size)
     starts = streams(keys, seed, "review")
     order = np.lexsort((starts, of))
     rank = np.empty(len(of), np.int64)

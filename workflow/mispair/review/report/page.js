@@ -8,8 +8,11 @@ const interval = (strata, z = 1.959963984540054) => {
   if (!sampled.length) return [NaN, 0, 1];
   const every = sum(sampled.map(([pairs]) => pairs));
   const part = every / sum(strata.map(([pairs]) => pairs));
+  const sparse = sampled.filter(([pairs, labelled]) => labelled < pairs);
+  const [free, number] = [sparse.length, Math.max(sum(sparse.map(([, labelled]) => labelled)), 1)];
+  const fitted = (Math.min(1, (6 * free) / number) ** 2 * Math.max(free - 1 / Math.max(free, 1), 0)) / number;
   const of = sampled.map(([pairs, n, hits]) => ({
-    weight: pairs / every, y: hits / n, m: pairs > n ? (n * (pairs - 1)) / (pairs - n) : 1e12,
+    weight: pairs / every, y: hits / n, m: pairs > n ? (n * (1 - fitted) * (pairs - 1)) / (pairs - n) : 1e12,
   }));
   const estimate = sum(of.map(({ weight, y }) => weight * y));
   const most = (multiplier) => of.map(({ weight, y, m }) => {
@@ -30,7 +33,12 @@ const interval = (strata, z = 1.959963984540054) => {
     }
     return mean(most(sign * Math.exp(high)));
   };
-  return [estimate, part * Math.min(end(1), estimate), part * Math.max(end(-1), estimate) + 1 - part];
+  const [labelled, found] = [1, 2].map((column) => sum(sampled.map((row) => row[column])));
+  const rare = (count) => [1, 0.0512932944, 0.1776807553, 0.2725638157][count] ?? 1;
+  const low = Math.max(Math.min(end(1), estimate * rare(found)), found / every);
+  const right = labelled - found;
+  const high = Math.min(Math.max(end(-1), 1 - (1 - estimate) * rare(right)), 1 - right / every);
+  return [estimate, part * low, part * high + 1 - part];
 };
 
 (() => {
