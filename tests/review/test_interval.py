@@ -125,10 +125,12 @@ def test_it_covers_in_every_situation(case: str) -> None:
         assert found.covered >= 0.89, (case, share, found)
 
 
-@pytest.mark.parametrize(("pairs", "size"), bench.SAMPLES[:3])
-def test_it_covers_in_small_corpora_and_samples(pairs: int, size: int) -> None:
-    (case, share), found = bench.least(bench.FURTHER_SHARES, 200, pairs=pairs, size=size)
-    assert found.covered >= 0.915, (case, share, found)
+@pytest.mark.parametrize(
+    ("case", "share"), [("ties", 0.002), ("chance", 0.01), ("one-value", 0.99), ("chance", 0.2)]
+)
+def test_few_labels_and_few_wrong_ones_cover(case: str, share: float) -> None:
+    """A score interval alone covers in 90 to 92 of 100 draws here."""
+    assert bench.cell(case, share, 1200, size=50).covered >= 0.925
 
 
 def test_width_follows_from_the_model() -> None:
