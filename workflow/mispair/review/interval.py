@@ -91,8 +91,8 @@ def interval(pairs: ArrayLike, labelled: ArrayLike, wrong: ArrayLike, z: float =
     weight = every[sampled] / every[sampled].sum()
     n, y = taken[sampled], hits[..., sampled] / taken[sampled]
     left = every[sampled] - n
-    free, number = np.count_nonzero(left), max(float(n[left > 0].sum()), 1.0)
-    fitted = min(1.0, FEW * free / number) ** 2 * max(free - 1 / max(free, 1), 0) / number
+    free, number = max(float((left > 0).sum()), 1.0), max(float(n[left > 0].sum()), 1.0)
+    fitted = min(1.0, FEW * free / number) ** 2 * (free - 1 / free) / number
     m = n * (1 - fitted) * (every[sampled] - 1) / np.maximum(left, 1e-9)
     m = np.where(left > 0, m, 1e12)
     estimate, found = y @ weight, hits[..., sampled].sum(axis=-1)

@@ -9,8 +9,8 @@ const interval = (strata, z = 1.959963984540054) => {
   const every = sum(sampled.map(([pairs]) => pairs));
   const part = every / sum(strata.map(([pairs]) => pairs));
   const sparse = sampled.filter(([pairs, labelled]) => labelled < pairs);
-  const [free, number] = [sparse.length, Math.max(sum(sparse.map(([, labelled]) => labelled)), 1)];
-  const fitted = (Math.min(1, (6 * free) / number) ** 2 * Math.max(free - 1 / Math.max(free, 1), 0)) / number;
+  const [free, number] = [sparse.length, sum(sparse.map(([, labelled]) => labelled))].map((one) => Math.max(one, 1));
+  const fitted = (Math.min(1, (6 * free) / number) ** 2 * (free - 1 / free)) / number;
   const of = sampled.map(([pairs, n, hits]) => ({
     weight: pairs / every, y: hits / n, m: pairs > n ? (n * (1 - fitted) * (pairs - 1)) / (pairs - n) : 1e12,
   }));
