@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from mispair.audit.captions import scripts_of
-from mispair.audit.groups import SCRIPT, columns_of, group_rows, read_groups
+from mispair.audit.groups import SCRIPT, columns_of, first_rows, group_rows, read_groups
 from mispair.audit.report.claims import numbers, unequal_groups
 from mispair.audit.report.pages import audit
 from mispair.audit.text_checks import LABELS, MANY_PAIRS, check_rows, checked
@@ -195,22 +195,26 @@ def test_a_group_that_loses_more_right_captions_is_named() -> None:
     assert group_rows(table.assign(key="k").drop(columns=SCRIPT), chance >= 0.5) == []
 
 
+@pytest.mark.parametrize("head", ["", "sep=,\n"])
+@pytest.mark.parametrize("key", ["key", "Key"])
 @pytest.mark.parametrize("form", ["csv", "csv ;", "csv |", "tsv \t", "csv \t", "parquet"])
-def test_groups_are_read_by_key(tmp_path: Path, form: str) -> None:
+def test_groups_are_read_by_key(tmp_path: Path, form: str, key: str, head: str) -> None:
     form, _, separator = form.partition(" ")
     path = tmp_path / f"groups.{form}"
     table = pd.DataFrame(
-        {"key": ["0001", "0002", "0002"], "language": ["de", None, "fr"], "year": [1, 2, 3]}
+        {key: ["0001", "0002", "0002"], "language": ["de", None, "fr"], "year": [1, 2, 3]}
     )
     if form == "parquet":
         table.to_parquet(path)
     else:
-        table.to_csv(path, index=False, sep=separator or ",")
+        separator = separator or ","
+        path.write_text(head.replace(",", separator) + table.to_csv(index=False, sep=separator))
     found = read_groups(path, ["language", "source"], pd.Series(["0002", "0001", "0003"]))
     assert {name: groups.tolist() for name, groups in found.items()} == {
         "group_language": ["not given", "de", "not given"]
     }
-    assert columns_of(path, ["year", "language"]) == ["year", "language"]
+    assert columns_of(path, ["year", "language"]) == [key, "year", "language"]
+    assert first_rows(path, ["year"], 2) == ["0001", "0002"]
     assert read_groups(path, ["year"], pd.Series(["0001"]))["group_year"].tolist() == ["1"]
     for fields, keys, part in ((["source"], ["0001"], "group_fields"), (["year"], ["x"], "'x'")):
         with pytest.raises(UserError, match=part):

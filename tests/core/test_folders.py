@@ -26,6 +26,13 @@ def test_a_name_is_one_word(name: str, word: str) -> None:
     assert path_name(name) == word
 
 
+def test_a_long_name_has_room_for_endings() -> None:
+    long = [path_name(f"{'é' * 300}{number}") for number in range(2)]
+    assert len({*long}) == 2
+    assert all(len(name.encode()) <= 150 for name in long)
+    assert path_name(long[0]) == long[0]
+
+
 @pytest.mark.parametrize(
     ("folder", "name"),
     [

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from mispair.core import provenance
+from mispair.core.copied import date_back
 
 LARGE = bytes(range(256)) * (provenance.SMALL // 128)
 
@@ -19,6 +20,20 @@ def shard(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     path = Path("00000.tar")
     path.write_bytes(LARGE)
     return path
+
+
+def test_results_that_are_dated_ahead_are_dated_now(shard: Path) -> None:
+    """Snakemake would delete what is made from them."""
+    now = shard.stat().st_mtime
+    folder = Path("results/a")
+    folder.mkdir(parents=True)
+    for name, seconds in (("past", -5.0), ("soon", 0.5), ("ahead", 7200.0), (".mark", 9.0)):
+        (folder / name).touch()
+        os.utime(folder / name, (now + seconds, now + seconds))
+    assert date_back(now) == 2
+    ages = {path.name: path.stat().st_mtime - now for path in folder.iterdir()}
+    assert ages == pytest.approx({"past": -5, "soon": 0.5, "ahead": 0, ".mark": 0}, abs=1e-3)
+    assert date_back(now) == 0
 
 
 def stamp(path: Path) -> str:

@@ -247,6 +247,11 @@ def test_own_pairs_a_table_trusted_keys_and_broken_samples(
     pairs = read_pairs(tmp_path / "own", table)
     assert pairs.captions == ["kind", "sort"]
     assert "'no-image': 1, 'undecodable-image': 1" in caplog.text
+    (tmp_path / "tables").mkdir()
+    (tmp_path / "tables/a.csv").write_text("sep=;\nkey;caption\nv1.a;kind\n")
+    (tmp_path / "tables/b.csv").write_text("key,caption\nv1.b,sort\n")
+    for own in ("own/0.tar", "own/*.tar"):
+        assert read_pairs(tmp_path / own, tmp_path / "tables").captions == ["kind", "sort"]
     left = read_pairs(tmp_path / "own", table, lambda keys: np.array(keys) == "v1.b")
     assert left.captions == ["kind"]
     join(fetched, pairs, tmp_path / "towers", JOINING)  # the batch is cut to two pairs

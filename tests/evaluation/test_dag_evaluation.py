@@ -50,6 +50,8 @@ PREFIXED = ["age:0 to 9", "age:10 to 49", "gender:male", "gender:female"]
         ("classnames.txt", [line.replace(":", ": ") for line in PREFIXED]),
         ("classnames.txt", [line.replace(":", "：") for line in PREFIXED]),
         ("classnames.txt", ["toxic:kind", "toxic:rude", "no question"]),
+        ("classnames.txt", ["Toxic:kind", "TOXIC:rude", "no question"]),
+        ("classnames.txt", ["age:young", "gender:male"]),
         ("zeroshot_classification_templates.txt", ["age:a photo of {c}", "a {c}"]),
         ("own/faces.classnames.txt", PREFIXED),
         ("own/faces.templates.txt", ["gender:a {c}"]),
@@ -77,6 +79,10 @@ def test_a_colon_is_no_question(tmp_path: Path) -> None:
     (tmp_path / "films/classnames.txt").write_text(
         "Alien\nStar Wars: A New Hope\nRatio 1:2\nRatio 1:3\n"
     )
+    (tmp_path / "verses").mkdir()
+    other = write_set(tmp_path / "verses")
+    (tmp_path / "verses/classnames.txt").write_text("John 3:16\nJohn 3:17\n")
+    assert len(Evaluation([other], ["clip_benchmark"]).pairs) == 1
     templates = tmp_path / "films/zeroshot_classification_templates.txt"
     templates.write_text("art: {c}\na photo at 10:30 of {c}\n")
     assert len(Evaluation([source], ["clip_benchmark"]).pairs) == 1
@@ -245,3 +251,31 @@ def test_generated_sets_are_encoded_in_one_job_and_those_of_users_in_jobs_of_the
     assert {str(path.parents[1]) for path in encoded[1]["evaluation_set"]} <= {
         pictures, str(Path(pictures).parent)
     }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("sources", "names"),
+    [
+        (["sets/*"], ["a", "b"]),
+        (["sets/{b,a}"], ["b", "a"]),
+        (["s*/{a..a}"], "nor"),
+        (["sets/{a,c}"], r"no folder .*sets/c\)"),
+        (["none/*"], "no folder"),
+        (["sets/*", "sets/a"], "sets/a is named twice"),
+        (["sets"], r"name.* by a glob: sets/\*"),
+        (["sets/a/test"], "name the folder that it is in"),
+        (["org/pets"], "hf download org/pets --repo-type dataset"),
+        (["https://hub.example/datasets/org/pets"], "hf download org/pets --repo-type dataset"),
+    ],
+)
+def test_patterns_and_addresses_of_sets(
+    sources: list[str], names: list[str] | str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("a", "b"):
+        write_set(Path("sets") / name)
+    if isinstance(names, list):
+        assert [*Evaluation(sources, ["clip_benchmark"]).folders] == names
+        return
+    with pytest.raises(UserError, match=names):
+        Evaluation(sources, ["clip_benchmark"])

@@ -85,6 +85,15 @@ def test_texts_with_a_byte_order_mark(directory: Path, retrieval: Path) -> None:
     assert [example.label for example in open_set(directory).samples()] == [1]
     write_split(retrieval, "test", ("txt", b"\xef\xbb\xbfa cat"))
     assert [example.captions for example in open_set(retrieval).samples()] == [("a cat",)]
+    for file in ("test/nshards.txt", DATASET_TYPE):
+        (retrieval / file).write_text((retrieval / file).read_text(), encoding="utf-8-sig")
+    assert [example.captions for example in open_set(retrieval).samples()] == [("a cat",)]
+
+
+@pytest.mark.parametrize("text", ['["a cat", "a pet"]', "['a cat', 'a pet']", "a cat\n\na pet\n"])
+def test_captions_are_a_list_or_lines(retrieval: Path, text: str) -> None:
+    write_split(retrieval, "test", ("txt", text.encode()))
+    assert [example.captions for example in open_set(retrieval).samples()] == [("a cat", "a pet")]
 
 
 def test_shards_follow_one_another(directory: Path) -> None:

@@ -47,9 +47,12 @@ def as_flat_parquet(path: Path, rows: Rows) -> None:
     pq.write_table(table.set_column(1, "key", table["key"].dictionary_encode()), path)
 
 
-def separated(delimiter: str, end: str, opener: Callable[..., Any] = open) -> Callable[..., None]:
+def separated(
+    delimiter: str, end: str, opener: Callable[..., Any] = open, head: str = ""
+) -> Callable[..., None]:
     def write(path: Path, rows: Rows) -> None:
         with opener(path, "wt", newline="", encoding="utf-8-sig") as opened:
+            opened.write(head)
             writer = csv.writer(opened, delimiter=delimiter, lineterminator=end)
             writer.writerow(["url", "caption", "key"])
             writer.writerows(("u", caption, key) for key, texts in rows for caption in texts)
@@ -72,6 +75,8 @@ FORMS: dict[str, Callable[[Path, Rows], None]] = {
     "tabs.csv": separated("\t", "\n"),
     "semicolons.csv": separated(";", "\n"),
     "bars.csv.gz": separated("|", "\n", gzip.open),
+    "excel.csv": separated(";", "\r\n", head="sep=;\r\n"),
+    "hash.csv": separated("#", "\n", head="sep=#\n"),
     "t.csv.gz": separated(",", "\n", gzip.open),
     "t.jsonl": as_jsonl,
 }
@@ -209,6 +214,7 @@ def test_what_is_refused(name: str, content: bytes, words: str, tmp_path: Path) 
         ({"key": ["12"], "caption": [3.0]}, "'caption' is of type double, not text"),
         ({"key": ["12"], "caption": [[3]]}, "'caption' is of type list"),
         ({"key": ["12"], "caption": [b"x"]}, "binary.*read_captions.caption_column.*cast"),
+        ({"key": ["12"], "caption": [[b"x"]]}, "binary.*caption_column.*cast.'list<item: string>"),
         ({"key": ["12"], "caption": [{"a": "x"}]}, "read_captions.caption_column.*caption.a"),
         ({"key": ["12"], "caption": [True]}, "bool, not text. Set read_captions.caption_column"),
         ({"key": [b"12"], "caption": ["x"]}, "'key' is of type binary.*key_column.*cast"),
@@ -261,6 +267,13 @@ def test_columns_inside_of_others(tmp_path: Path) -> None:
         ("[a] b", ["[a] b"]),
         ("['a'", ["['a'"]),
         ("['a', 'b'", ["['a', 'b'"]),
+        ('["a", null, "b"]', ["a", "b"]),
+        ("[None, 'a']", ["a"]),
+        ('[["a"], ["b", "c"]]', ["a", "b", "c"]),
+        ("('a', 'b')", ["a", "b"]),
+        ("('a red cup')", ["('a red cup')"]),
+        ("[ 'a' , \"it's 'b' 'c'\" ]", ["a", "it's 'b' 'c'"]),
+        ('["a", 5]', ['["a", 5]']),
     ],
 )
 def test_lists_in_cells_are_several_captions(
@@ -271,9 +284,10 @@ def test_lists_in_cells_are_several_captions(
     assert read(tmp_path / "t.csv", tmp_path) == {"12": captions}
 
 
-def test_a_list_as_numpy_prints_it_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "t.csv").write_text("key,caption\n12,\"['a' 'b']\"\n")
-    with pytest.raises(UserError, match="row 2.*numpy"):
+@pytest.mark.parametrize("cell", ["['a' 'b']", "['a, b' 'c']", "['a'\n 'b']", "[['a' 'b']]"])
+def test_a_list_as_numpy_prints_it_is_refused(cell: str, tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text(f'key,caption\n12,"{cell}"\n')
+    with pytest.raises(UserError, match="row [23].*numpy"):
         read(tmp_path / "t.csv", tmp_path)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 from pathlib import Path
 from typing import Any
@@ -42,6 +43,13 @@ CORPUS = [f"{number:09d}" for number in range(9)]
         ("list.json", json.dumps(KEYS)),
         ("rows.jsonl", "\n".join(json.dumps({"key": key, "ok": 1}) for key in KEYS)),
         ("no-ending", "\n\n".join(KEYS)),
+        ("excel.csv", "sep=;\r\n" + "".join(f"{key};1\r\n" for key in ["key", *KEYS])),
+        ("excel.csv", "sep=,,\n" + "".join(f"{key},1\n" for key in ["key", *KEYS])),
+        ("bar.csv", "".join(f"{key}|1\n" for key in ["key", *KEYS])),
+        ("line.txt", ", ".join(KEYS)),
+        ("quoted-line.txt", ";".join(f"'{key}'" for key in KEYS)),
+        ("plain.txt.gz", gzip.compress("\n".join(KEYS).encode())),
+        ("comma.CSV.GZ", gzip.compress("".join(f"{key},1\n" for key in ["key", *KEYS]).encode())),
     ],
 )
 def test_lists_of_keys_in_any_form(tmp_path: Path, name: str, content: str | bytes) -> None:
@@ -100,6 +108,8 @@ def test_keys_that_were_judged_wrong_are_in_no_list(
         ("broken.json", b"[", "cannot be read"),
         ("latin.txt", b"\xe9\xff", "cannot be read"),
         ("empty.csv", b"key\n", "names no key"),
+        ("cut.txt.gz", gzip.compress(b"000000020\n" * 99)[:30], "cut off"),
+        ("other.csv.gz", gzip.compress(b"image_id,ok\n1,1\n"), "'image_id'"),
     ],
 )
 def test_lists_that_cannot_be_read(tmp_path: Path, name: str, content: bytes, reason: str) -> None:

@@ -278,3 +278,14 @@ def test_pictures_and_tables_are_named_as_such(
     with pytest.raises(UserError) as error:
         resolve_shards(str(tmp_path / source))
     assert all(word in str(error.value) for word in ["shards: ", *words]), error.value
+
+
+@pytest.mark.parametrize("name", ["~t", "$x"])
+def test_a_folder_whose_name_begins_like_that_of_a_home(
+    name: str, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(folder)
+    shard = Path(name) / "a.tar"
+    shard.parent.mkdir()
+    shard.touch()
+    assert resolve_shards(name) == resolve_shards(f"{name}/*.tar") == [shard]

@@ -176,6 +176,8 @@ def test_no_value_for_a_text_is_to_be_quoted() -> None:
 def test_what_yaml_reads_as_no_text_is_to_be_quoted(key: str, value: Any) -> None:
     with pytest.raises(UserError, match=rf"{key}.*given: .*quote it"):
         config.validate({key: [value] if key == "protocols" else value}, "mine.yaml")
+    with pytest.raises(UserError, match=r"1 mistake.*\n.*shards.*quote it"):
+        config.validate({"shards": {"a": value}}, "mine.yaml")
 
 
 def test_variables_and_home_in_paths_are_expanded(
@@ -200,6 +202,12 @@ def test_variables_and_home_in_paths_are_expanded(
     for value in ("$NOWHERE/a", "${NOWHERE}", "a/$NOWHERE", "~nobody-here/a"):
         with pytest.raises(UserError, match=r"recaption_pairs\.model: there is no (env|home)"):
             located(tmp_path, {"recaption_pairs": {"model": value}})
+    monkeypatch.setenv("EMPTY", "")
+    for value in ("$EMPTY/a", "${EMPTY}/a"):
+        with pytest.raises(UserError, match=r"trusted: the environment variable .* is empty"):
+            located(tmp_path, {"trusted": value})
+    with pytest.raises(UserError, match=r"variable \$\{NOWHERE:-a\}"):
+        located(tmp_path, {"trusted": "${NOWHERE:-a}/b"})
     (tmp_path / "$NOWHERE").mkdir()
     assert located(tmp_path, {"shards": "$NOWHERE/a.tar"})["shards"] == "$NOWHERE/a.tar"
 

@@ -70,6 +70,10 @@ def test_trusted_pairs_may_be_paths_of_pictures(folder: Path) -> None:
         ("captions", "c.csv", "key,caption\n2,a text\n", ["captions", "zeros"]),
         ("captions", "c.txt", "a text\n", ["caption_keys"]),
         ("captions", "c.csv", "key,caption\nhttps://a/2.jpg,a text\n", ["read_captions.join"]),
+        ("captions", "c.csv", "key,caption\nx1,a text\nx2,a text\n", ["none", "'x1'"]),
+        ("groups", "g.csv", "key,language\nx1,de\n", ["none", "'x1'", "'000000000'"]),
+        ("groups", "g.csv", "Key;language\n2;de\n", ["zeros", "g.csv"]),
+        ("groups", "g.csv", "sep=;\nkey;colour\n000000002;red\n", ["group_fields", "colour"]),
     ],
 )
 def test_files_in_the_wrong_form(
@@ -192,6 +196,33 @@ def test_weights_in_another_form_are_named_with_a_command(folder: Path, name: st
         check(towers="towers")
     (towers / name).write_bytes(b"")
     with pytest.raises(UserError, match=f"{re.escape(name)}.*torch.load"):
+        check(towers="towers")
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (b"", "is empty"),
+        (b"<!DOCTYPE html><html>", "web page"),
+        (b"version https://git-lfs.github.com/spec/v1\n", "git lfs pull"),
+        ((1 << 40).to_bytes(8, "little") + b"{", "cut short"),
+        (b"PK\x03\x04 cut", "cut short"),
+        (b"weights", "no file of weights"),
+    ],
+)
+def test_files_that_hold_no_weights(folder: Path, content: bytes, reason: str) -> None:
+    (folder / "w.pt").write_bytes(content)
+    spec = {
+        "name": "a", "model": "ViT-B-32", "checkpoint": "w.pt", "quick_gelu": False,
+        "preprocess": "openai",
+    }  # fmt: skip
+    with pytest.raises(UserError, match=f"w.pt.*{reason}"):
+        check(towers=spec)
+    towers = folder / "towers"
+    towers.mkdir()
+    (towers / TOWER_CONFIG).write_bytes((SHIPPED["shipped"] / TOWER_CONFIG).read_bytes())
+    (towers / TOWER_WEIGHTS).write_bytes(content)
+    with pytest.raises(UserError, match=f"{TOWER_WEIGHTS}.*{reason}"):
         check(towers="towers")
 
 

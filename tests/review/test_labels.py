@@ -24,8 +24,12 @@ ROWS = ["00001,right", "00002,wrong", "00003,unsure"]
         "\n".join(["key,label", *ROWS, *ROWS]).encode(),
         "\n".join(["sep=;", "key;label", *(row.replace(",", ";") for row in ROWS)]).encode(),
         "\r".join(['"key",label,date', *(f'"{row[:5]}"{row[5:]},"1\n2"' for row in ROWS)]).encode(),
+        "\r\n".join(["sep=,", "key,label", *ROWS]).encode(),
+        "\n".join(["key,label", *ROWS]).replace(",", "|").encode(),
     ],
-    ids=["plain", "semicolons", "capitals", "wide", "twice", "excel", "quoted"],
+    ids=[
+        "plain", "semicolons", "capitals", "wide", "twice", "excel", "quoted", "commas", "bars",
+    ],
 )  # fmt: skip
 def test_files_as_spreadsheets_save_them(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "review.csv"

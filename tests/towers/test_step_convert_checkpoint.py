@@ -178,6 +178,11 @@ IDLE = {
     "visual.bn.num_batches_tracked": torch.tensor(3),
     "text_model.position_ids": torch.arange(3),
     "loss.weight": torch.ones(2),
+    "clip_loss.labels": torch.arange(2),
+    "train_acc.total": torch.ones(()),
+    "log_temperature": torch.ones(()),
+    "queue_image": torch.ones(2, 2),
+    "dino_center": torch.ones(2),
 }
 STATES = {
     "state_dict": TRAINED,

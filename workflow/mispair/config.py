@@ -67,7 +67,6 @@ REMOVED = {
 
 SourceName = Annotated[str, StringConstraints(pattern=r"^[^/\s-]([^/\n]*[^/\s])?$")]
 SetsByName = dict[Annotated[str, AfterValidator(path_name)], str]
-Sources = str | list[str] | dict[SourceName, str | list[str]]
 
 
 def _form(towers: Any) -> str:
@@ -78,6 +77,23 @@ def _form(towers: Any) -> str:
 def _form_of_sets(sets: Any) -> str:
     """Distinguish sets with names from a list."""
     return "names" if isinstance(sets, dict) else "a list"
+
+
+def _form_of_sources(sources: Any) -> str:
+    """Distinguish one source from a list, and from sources with names."""
+    return {dict: "names", list: "a list"}.get(type(sources), "a word")
+
+
+Paths = Annotated[
+    Annotated[str, Tag("a word")] | Annotated[list[str], Tag("a list")],
+    Discriminator(_form_of_sources),
+]
+Sources = Annotated[
+    Annotated[str, Tag("a word")]
+    | Annotated[list[str], Tag("a list")]
+    | Annotated[dict[SourceName, Paths], Tag("names")],
+    Discriminator(_form_of_sources),
+]
 
 
 class _General(BaseModel):
@@ -114,7 +130,7 @@ class _General(BaseModel):
         "Sources with names (`{a: ..., b: ...}`) may have equal file names and keys: the keys of "
         "`a` then begin with `a/`, in a caption table too.",
     )
-    captions: Annotated[str | list[str] | None, Located()] = Field(
+    captions: Annotated[Paths | None, Located()] = Field(
         None,
         description="Captions that replace the shards' own, or are added to them "
         "(index_shards.table_captions): a table of key and caption in Parquet, CSV or JSONL, as a "

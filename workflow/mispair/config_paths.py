@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
+from os.path import expandvars
 from pathlib import Path
 from typing import Any, get_args
 
@@ -120,20 +121,25 @@ def _started(folder: Path | None, value: Any, field: FieldInfo, setting: str) ->
     return _from_here(folder / value)
 
 
+_VARIABLE = re.compile(r"\$\{[^}]*\}?|\$[A-Za-z_]\w*")
+"""An environment variable in a path."""
+
+
 def _expanded(folder: Path, path: str, setting: str) -> str:
     """Expand environment variables and ``~`` in a path, unless there is such a file or folder."""
     parts = path.split("/")
     marked = [i for i, part in enumerate(parts) if "$" in part or (not i and part[:1] == "~")]
     if not marked or (folder / "/".join(parts[: marked[0] + 1])).exists():
         return path
-    expanded = os.path.expandvars(os.path.expanduser(path))
-    unset = re.search(r"\$\{?[A-Za-z_]\w*\}?|^~[^/]*", expanded)
-    if unset is None:
+    empty = [name for name in _VARIABLE.findall(path) if not expandvars(name)]
+    expanded = expandvars(os.path.expanduser(path))
+    unset = empty or _VARIABLE.findall(expanded) or re.findall(r"^~[^/]*", expanded)
+    if not unset:
         return expanded
     what = "home folder" if unset[0].startswith("~") else "environment variable"
+    lacks = f"the {what} {unset[0]} is empty" if empty else f"there is no {what} {unset[0]}"
     raise UserError(
-        f"{setting}: there is no {what} {unset[0]} for the path {path!r}. Define it, or write the "
-        "whole path."
+        f"{setting}: {lacks}, for the path {path!r}. Define it, or write the whole path."
     )
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import cache
 from itertools import islice, pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,6 +15,7 @@ from mispair.core.files import UserError
 from mispair.evaluation import protocols, sets
 from mispair.pairs.captions.user_files import (
     KEY,
+    MOST_LETTERS,
     TRUSTED,
     as_in_corpus,
     read_keys,
@@ -22,9 +24,13 @@ from mispair.pairs.captions.user_files import (
     refuse_unlike,
 )
 from mispair.review.labels import OF_REPAIRS, read_labels
+from mispair.towers.checkpoints.weight_files import kind_of
 
 if TYPE_CHECKING:
     from mispair.dag import Dag
+
+Corpus = Callable[[], set[str] | None]
+"""Returns all keys of the user's pairs, or None if they are not known before any job."""
 
 SLURM_PROGRAMS = ("sbatch", "squeue", "sacct", "scancel")
 """Programs by which Snakemake's plugin for SLURM starts jobs and follows them."""
@@ -49,25 +55,27 @@ def refuse_unusable(dag: Dag) -> None:
         If an input cannot be used.
     """
     _refuse_evaluation_sets(dag)
+    for path in dag.models.given_weights():
+        kind_of(path)  # raises if these are no weights
     dag.repair.captioner_files()
     if not dag.encodes:
         return
-    _refuse_groups(dag)
-    examples = dag.example_keys()
+    examples, corpus = dag.example_keys(), cache(dag.own_keys)
+    _refuse_groups(dag, examples, corpus)
     for path in map(Path, dag.user_file("trusted")):
         keys = read_keys(path, TRUSTED)
         _refuse_keys(TRUSTED, path, keys, examples)
-        _refuse_unknown(TRUSTED, path, {*keys}, dag.own_keys())
+        _refuse_unknown(TRUSTED, path, {*keys}, corpus())
     for path in map(Path, dag.user_file("reviewed")):
         labelled = read_labels(path)
         _refuse_keys("reviewed", path, [*labelled], examples)
-        _refuse_unknown("reviewed", path, {*labelled}, dag.own_keys())
+        _refuse_unknown("reviewed", path, {*labelled}, corpus())
     for path in map(Path, dag.user_file("reviewed_repairs")):
         compared = read_labels(path, "reviewed_repairs", OF_REPAIRS)
         _refuse_keys("reviewed_repairs", path, [*compared], examples)
         if dag.runs("repair"):
             _ = dag.repair.compared  # raises if no rule replaces captions
-    _refuse_caption_tables(dag, examples)
+    _refuse_caption_tables(dag, examples, corpus)
 
 
 def refuse_missing_programs(programs: Sequence[str] = SLURM_PROGRAMS) -> None:
@@ -127,12 +135,14 @@ def _refuse_evaluation_sets(dag: Dag) -> None:
                 protocols.prompts(opened, protocol, custom)
 
 
-def _refuse_groups(dag: Dag) -> None:
-    """Refuse a file of groups without a column of groups."""
-    if paths := dag.user_file("groups"):
-        from mispair.audit.groups import columns_of
+def _refuse_groups(dag: Dag, examples: Sequence[str], corpus: Corpus) -> None:
+    """Refuse a file of groups without a column of groups, or with none of the keys."""
+    for path in map(Path, dag.user_file("groups")):
+        from mispair.audit.groups import first_rows
 
-        columns_of(Path(paths[0]), dag.config.select_pairs.group_fields)
+        keys = first_rows(path, dag.config.select_pairs.group_fields, ROWS)
+        _refuse_keys("groups", path, keys, examples)
+        _refuse_strange("groups", path, keys, corpus)
 
 
 def _refuse_keys(setting: str, path: Path, keys: Sequence[str], examples: Sequence[str]) -> None:
@@ -149,7 +159,17 @@ def _refuse_unknown(setting: str, path: Path, named: set[str], corpus: set[str] 
         refuse_unknown(setting, path, len(named), [key for key in unknown if key not in meant])
 
 
-def _refuse_caption_tables(dag: Dag, examples: Sequence[str]) -> None:
+def _refuse_strange(setting: str, path: Path, keys: Sequence[str], corpus: Corpus) -> None:
+    """Refuse a small table that has none of the keys of the corpus, if these are known by now."""
+    known = corpus() if 0 < len(keys) < ROWS else None
+    if known and known.isdisjoint(keys) and not as_in_corpus(keys, known):
+        raise UserError(
+            f"{setting}: {path} has none of the keys of the corpus. Its keys are such as "
+            f"{keys[0][:MOST_LETTERS]!r}, and those of the corpus such as {min(known)!r}."
+        )
+
+
+def _refuse_caption_tables(dag: Dag, examples: Sequence[str], corpus: Corpus) -> None:
     """Read the columns and first rows of the tables of captions and of recaptions."""
     config = dag.config
     lists = [Path(path) for path in dag.user_file("caption_keys")]
@@ -160,11 +180,12 @@ def _refuse_caption_tables(dag: Dag, examples: Sequence[str]) -> None:
         refuse_other_form("caption_keys", path, keys, examples)
     reading = config.read_captions
     columns = reading.key_column, reading.caption_column, reading.join, "read_captions"
-    _refuse_tables("captions", dag.caption_tables(), lists, columns, examples)
+    _refuse_tables("captions", dag.caption_tables(), lists, columns, examples, corpus)
     giving = config.recaption_pairs
     if dag.runs("repair") and giving.kind.model == "tables":
         columns = giving.key_column, giving.caption_column, giving.join, "recaption_pairs"
-        _refuse_tables("recaption_pairs.model", dag.repair.captioner_files(), [], columns, examples)
+        tables = dag.repair.captioner_files()
+        _refuse_tables("recaption_pairs.model", tables, [], columns, examples, corpus)
 
 
 def _refuse_tables(
@@ -173,6 +194,7 @@ def _refuse_tables(
     lists: Sequence[Path],
     columns: tuple[str, str, str, str],
     examples: Sequence[str],
+    corpus: Corpus,
 ) -> None:
     """Read the first rows of caption tables, and compare the keys that join them."""
     if not tables:
@@ -194,3 +216,5 @@ def _refuse_tables(
             )
         refuse_unlike(key, path, values, examples)
         refuse_other_form(key, path, values, examples)
+        if len(tables) == 1:
+            _refuse_strange(key, path, values, corpus)

@@ -17,7 +17,7 @@ from mispair.config import locate
 from mispair.dag import SHOWN_GROUPS, Dag, names_gpus, use_this_python
 from mispair.evaluation.dag import making
 from mispair.input_checks import refuse_missing_programs, refuse_unusable, warn_of_missing_programs
-from mispair.core.copied import restore_times
+from mispair.core.copied import date_back, restore_times
 from mispair.core.files import UserError, refuse_full_or_read_only
 from mispair.core.paths import every, fill, of_job
 from mispair.core.provenance import MADE, code_version
@@ -63,12 +63,18 @@ if set(WORKFLOW) & {"{", "}"}:
     )
 
 
+clock = None
 try:
     if workflow.is_main_process:
         refuse_full_or_read_only(".snakemake")  # even a dry run writes there
-        if copied := restore_times():
+        clock = user_files.time_of_new_files()
+        if copied := restore_times(now=clock):
             logger.info(
                 f"results: this folder is new, so the times of {copied} files follow their bytes"
+            )
+        if ahead := date_back(clock):
+            logger.warning(
+                f"results: {ahead} files were dated ahead of this machine's clock, and are dated now"
             )
     given = {path: load_configfile(path) for path in workflow.config_settings.configfiles}
     look_beside(given)
@@ -84,7 +90,6 @@ try:
         dag.keep_listings()
     if workflow.is_main_process and (differs := dag.compare_with_record()):
         logger.warning(differs)
-    clock = user_files.time_of_new_files() if workflow.is_main_process else None
 except UserError as error:
     stop(error)
 

@@ -16,8 +16,8 @@ import pyarrow.parquet as pq
 
 from mispair.core.files import UserError
 from mispair.core.metrics import Row
-from mispair.pairs.captions.user_files import as_in_corpus
-from mispair.pairs.captions.user_tables import delimiter_of
+from mispair.pairs.captions.user_files import SEPARATOR_LINE, as_in_corpus, key_column
+from mispair.pairs.captions.user_tables import delimiter_of, lines
 
 # Wrong captions and what a selection leaves out, by groups such as scripts and sources.
 
@@ -112,15 +112,21 @@ def _readable(path: Path) -> Iterator[None]:
         ) from error
 
 
-def _separated(path: Path) -> pyarrow.csv.ParseOptions:
+def _separated(path: Path) -> dict[str, Any]:
+    """Return pyarrow's options for a table of cells."""
     try:
-        return pyarrow.csv.ParseOptions(delimiter=delimiter_of(path))
+        delimiter = delimiter_of(path)
+        begins = bool(SEPARATOR_LINE.match(next(lines(path), "")))
     except UserError as error:
         raise UserError(f"groups: {error}") from error
+    return {
+        "parse_options": pyarrow.csv.ParseOptions(delimiter=delimiter),
+        "read_options": pyarrow.csv.ReadOptions(skip_rows=int(begins)),
+    }
 
 
 def columns_of(path: Path, fields: Sequence[str]) -> list[str]:
-    """Return which of the fields the table has; only its head is read.
+    """Return the column of keys, and which of the fields the table has; only its head is read.
 
     Raises
     ------
@@ -128,19 +134,49 @@ def columns_of(path: Path, fields: Sequence[str]) -> list[str]:
         If it cannot be read, or has no column ``key`` or none of the fields.
     """
     with _readable(path):
-        if path.suffix == ".parquet":
+        if path.suffix.lower() == ".parquet":
             names = pq.read_schema(path).names
         else:
-            with pyarrow.csv.open_csv(path, parse_options=_separated(path)) as opened:
+            with pyarrow.csv.open_csv(path, **_separated(path)) as opened:
                 names = opened.schema.names
     present = [field for field in fields if field in names]
-    if "key" not in names or not present:
+    keys = key_column(names)
+    if keys is None or not present:
         raise UserError(
             f"groups: {path} has the columns {', '.join(names)}. It needs a column key and at "
             f"least one of select_pairs.group_fields ({', '.join(fields)}): set these to its "
             "columns."
         )
-    return present
+    return [names[keys], *present]
+
+
+def first_rows(path: Path, fields: Sequence[str], most: int) -> list[str]:
+    """Return the first keys of the table.
+
+    Raises
+    ------
+    UserError
+        As `columns_of`.
+    """
+    keys: list[str] = []
+    with _readable(path):
+        for table in _batches(path, columns_of(path, fields)):
+            keys += filter(None, table.column(0).cast(pa.string()).to_pylist())
+            if len(keys) >= most:
+                break
+    return keys[:most]
+
+
+def _batches(path: Path, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of some columns, in their order; those of a table of cells are texts."""
+    if path.suffix.lower() == ".parquet":
+        with pq.ParquetFile(path) as opened:
+            yield from (batch.select(columns) for batch in opened.iter_batches(columns=columns))
+        return
+    text = pyarrow.csv.ConvertOptions(
+        include_columns=columns, column_types=dict.fromkeys(columns, pa.string())
+    )
+    yield from pyarrow.csv.open_csv(path, **_separated(path), convert_options=text)
 
 
 def read_groups(path: Path, fields: Sequence[str], keys: pd.Series) -> dict[str, Any]:
@@ -161,16 +197,12 @@ def read_groups(path: Path, fields: Sequence[str], keys: pd.Series) -> dict[str,
     UserError
         As `columns_of`, and if the table has none of the keys.
     """
-    columns = ["key", *columns_of(path, fields)]
+    columns = columns_of(path, fields)
+    schema = pa.schema([(name, pa.string()) for name in ("key", *columns[1:])])
     with _readable(path):
-        if path.suffix == ".parquet":
-            table = pq.read_table(path, columns=columns)
-        else:
-            text = pyarrow.csv.ConvertOptions(
-                include_columns=columns, column_types=dict.fromkeys(columns, pa.string())
-            )
-            table = pyarrow.csv.read_csv(path, parse_options=_separated(path), convert_options=text)
-        texts = pa.table({name: table[name].cast(pa.string()) for name in columns}).to_pandas()
+        batches = [batch.rename_columns(schema.names).cast(schema) for batch in
+                   _batches(path, columns)]  # fmt: skip
+    texts = pa.Table.from_batches(batches, schema).to_pandas()
     unused = texts["key"][~texts["key"].isin(keys) & texts["key"].notna()]
     if meant := as_in_corpus(unused, keys):
         texts["key"] = texts["key"].map(lambda key: meant.get(key, key))

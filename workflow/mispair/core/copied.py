@@ -17,6 +17,8 @@ from mispair.core import files, run_record
 PLACE = Path(".snakemake") / "mispair-place"
 """Names the folder that it is in; in a copy it names another one."""
 
+TOLERANCE = 1.0
+"""Seconds that a file may be dated ahead: every job takes longer."""
 SECOND = 1_000_000_000
 """In nanoseconds."""
 
@@ -26,12 +28,13 @@ def restore_times(
     others: Sequence[Path] = (Path("logs"), Path("benchmarks"), Path("reports")),
     report: Path = Path("reports/run.json"),
     place: Path = PLACE,
+    now: float | None = None,
 ) -> int:
     """Give files in a copied folder times by which only what has changed runs again.
 
-    All files get the time of the newest one. Outputs whose record names other bytes of an input
-    get an earlier one, and so do all pages of the report if it was made of other results. Ends at
-    once in a folder that is not a copy.
+    All files get the time of the newest one, but none later than `now`. Outputs whose record names
+    other bytes of an input get an earlier one, and so do all pages of the report if it was made of
+    other results. Ends at once in a folder that is not a copy.
 
     Returns
     -------
@@ -61,12 +64,31 @@ def restore_times(
     pages = [path for folder in others for path in folder.rglob("*") if path.is_file()]
     if reported is None or outdated or not same(reported):
         outdated |= {path for path in pages if path.is_relative_to(report.parent)}
-    time = max((path.stat().st_mtime_ns for path in [*made, *pages]), default=0)
+    latest = [] if now is None else [int(now * SECOND)]
+    time = min([max((path.stat().st_mtime_ns for path in [*made, *pages]), default=0), *latest])
     for path in [*made, *pages]:
         own = time - SECOND if path in outdated else time
         os.utime(path, ns=(own, own))
     files.write_text(place, here)
     return len(made) + len(pages)
+
+
+def date_back(now: float, folder: Path = Path("results")) -> int:
+    """Give files that are dated ahead of the clock its time; return how many.
+
+    Snakemake deletes an output that is older than one of its inputs. The results of a machine whose
+    clock was wrong would be such inputs of all further jobs.
+
+    Parameters
+    ----------
+    now : float
+        Time of a file that is written now.
+    """
+    latest = now + TOLERANCE
+    ahead = [p for p in folder.rglob("*") if p.is_file() and p.stat().st_mtime > latest]
+    for path in ahead:
+        os.utime(path, (now, now))
+    return len(ahead)
 
 
 def _read(path: Path, reader: Any) -> dict[str, Any]:

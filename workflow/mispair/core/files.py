@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import glob
+import hashlib
 import json
 import os
 import re
@@ -281,10 +282,15 @@ _IN_HUB = re.compile(r"(?:^|/)(?:models|datasets|spaces)--(?:[^/]*--)?([^/]+)/sn
 _ADDRESS = re.compile(r"(?P<scheme>hf-hub:|local-dir:|hf://|https?://[^/]+/)(?P<rest>.+)")
 
 
+MOST_BYTES = 150
+"""Bytes of a name in paths, at most: names of files have room for 255, endings included."""
+
+
 def path_name(name: str) -> str:
     """Return a name as one word without characters of a shell or of Snakemake's patterns.
 
-    Letters of all scripts stay.
+    Letters of all scripts stay. A name that is too long for files that are called after it ends in
+    a fingerprint.
 
     Examples
     --------
@@ -292,7 +298,12 @@ def path_name(name: str) -> str:
     ('my-set', '2024-run-v2', 'naïve-café')
     """
     composed = unicodedata.normalize("NFC", name)
-    return re.sub(r"[^\w.,+@=]+", "-", composed).strip("-.") or "unnamed"
+    word = re.sub(r"[^\w.,+@=]+", "-", composed).strip("-.") or "unnamed"
+    whole = word.encode()
+    if len(whole) <= MOST_BYTES:
+        return word
+    short = whole[: MOST_BYTES - 9].decode(errors="ignore").rstrip("-.")
+    return f"{short}-{hashlib.sha256(whole).hexdigest()[:8]}"
 
 
 def folder_name(folder: str | os.PathLike[str]) -> str:
@@ -316,13 +327,15 @@ def snapshot(folder: Path) -> Path:
     return folder / "snapshots" / branch.read_text(encoding="utf-8", errors="replace").strip()
 
 
-def if_of_hub(source: str) -> str:
-    """Return a sentence on how to get a model that is named by its address in a hub, or nothing.
+def if_of_hub(source: str, kind: str = "model") -> str:
+    """Return a sentence on how to get what is named by its address in a hub, or nothing.
 
     Parameters
     ----------
     source : str
         A text that names no existing file or folder.
+    kind : {"model", "dataset"}
+        What it is to be.
 
     Examples
     --------
@@ -330,6 +343,8 @@ def if_of_hub(source: str) -> str:
     'fetch it with `hf download org/clip --local-dir FOLDER`.'
     >>> if_of_hub("../towers/clip"), if_of_hub("local-dir:/models/clip")
     ('', ' Write the folder alone, /models/clip.')
+    >>> if_of_hub("https://hub.example/datasets/org/pets", "dataset")[44:]
+    'fetch it with `hf download org/pets --repo-type dataset --local-dir FOLDER`.'
     """
     address = _ADDRESS.match(source)
     if address and address["scheme"] == "local-dir:":
@@ -338,13 +353,15 @@ def if_of_hub(source: str) -> str:
     is_path = source.startswith(".") or path.parent.exists() or not path.parent.parent.exists()
     if address is None and is_path:
         return ""
-    parts = address["rest"].strip("/").split("/")[:2] if address else path.parts[-2:]
+    rest = address["rest"].removeprefix(f"{kind}s/").strip("/") if address else ""
+    parts = rest.split("/")[:2] if address else path.parts[-2:]
     if len(parts) < 2:
-        return " Fetch it first: models are local files and folders here."
-    fetches = f"fetch it with `hf download {'/'.join(parts)} --local-dir FOLDER`."
+        return f" Fetch it first: {kind}s are local files and folders here."
+    option = "" if kind == "model" else f" --repo-type {kind}"
+    fetches = f"fetch it with `hf download {'/'.join(parts)}{option} --local-dir FOLDER`."
     if address is None:
-        return f" If {'/'.join(parts)} is a model of a hub, {fetches}"
-    return f" A model of a hub is a local folder here: {fetches}"
+        return f" If {'/'.join(parts)} is a {kind} of a hub, {fetches}"
+    return f" A {kind} of a hub is a local folder here: {fetches}"
 
 
 def literal_folder(pattern: str) -> tuple[str, str]:

@@ -23,11 +23,13 @@ from mispair.core.files import replacing_folder
 from mispair.core.provenance import file_digest
 from mispair.emoji.packages import PACKAGES, member
 from mispair.emoji.training_settings import Joining
+from mispair.pairs.captions.user_files import table_files
 from mispair.pairs.captions.user_tables import Columns, read_rows
 from mispair.pairs.index.faults import Fault
 from mispair.pairs.index.index import index_shard
 from mispair.pairs.index.policy import Policy
 from mispair.pairs.shards.images import UndecodableImageError, decode_image
+from mispair.pairs.shards.sources import resolve_shards
 from mispair.towers import joined
 from mispair.towers.checkpoints import efficientnet_lite
 from mispair.towers.checkpoints.state_dicts import read_state_dict
@@ -86,14 +88,15 @@ def read_pairs(
     captions: Path | None = None,
     trusted: Callable[[list[str]], np.ndarray] | None = None,
 ) -> EncodedPairs:
-    """Return the whole pairs of the shards of a folder; others are counted in the log.
+    """Return the whole pairs of some shards; others are counted in the log.
 
     Parameters
     ----------
     folder : Path
-        Folder of shards.
+        Folder of shards, one of them, or a pattern.
     captions : Path, optional
-        A table with the columns ``key`` and ``caption``, which replaces the captions of the shards.
+        A table with the columns ``key`` and ``caption``, or a folder or pattern of such tables,
+        which replace the captions of the shards.
     trusted : callable, optional
         From all keys to those that are left out, bool.
 
@@ -102,14 +105,16 @@ def read_pairs(
     UserError
         If there is no shard or no pair, or a shard is damaged.
     """
-    shards = sorted(folder.glob("*.tar"))
-    if not shards:
+    try:
+        shards = resolve_shards(str(folder))
+    except files.UserError as error:
         raise files.UserError(
-            f"{folder}: holds no shard, KEY.tar. Give a folder of shards (`mispair pack-emoji` "
-            "writes those of the emoji)."
-        )
+            f"--pairs: {str(error).removeprefix('shards: ')} `mispair pack-emoji` writes those of "
+            "the emoji."
+        ) from error
+    tables = table_files("--captions", str(captions)) if captions else []
     table: dict[str, list[str]] = {}
-    for key, caption in read_rows([captions], None, Columns()) if captions else ():
+    for key, caption in read_rows(tables, None, Columns()):
         if key is not None and caption is not None:
             table.setdefault(key, []).append(caption)
     policy = Policy(table="replace" if captions else "none")

@@ -10,13 +10,21 @@ from types import SimpleNamespace
 from typing import Any
 
 from mispair.core.commands import one_after_the_other
-from mispair.core.files import UserError, folder_name, matches, snapshot
+from mispair.core.files import (
+    UserError,
+    folder_name,
+    if_of_hub,
+    literal_folder,
+    matches,
+    snapshot,
+)
 from mispair.core.paths import every, fill
 from mispair.evaluation import datacomp, protocols, sets
 from mispair.evaluation.paths import PROMPTS, SET_FEATURES
 from mispair.evaluation.set_shards import refuse_questions, refuse_questions_in_json
 from mispair.pairs.paths import GENERATED_SET
 from mispair.pairs.scenes.evaluation_sets import EVALUATION_SETS, files_of_generated
+from mispair.pairs.shards.sources import expand_braces
 
 
 def generated_files(name: str) -> list[str]:
@@ -70,6 +78,8 @@ class Evaluation:
             raise UserError("protocols: two of them have the same name; rename a folder.")
         self.folders: dict[str, Path] = {}
         for name, folder in _named_folders(sources):
+            if self.folders.get(name) == folder:
+                raise UserError(f"evaluation_sets: {folder} is named twice. Name it once.")
             if name in self.folders:
                 raise UserError(
                     f"evaluation_sets: two sets are called {name!r} ({self.folders[name]}, "
@@ -317,18 +327,34 @@ def _named_folders(sets: Sequence[str] | Mapping[str, str]) -> Iterator[tuple[st
 
 
 def _folders(source: str) -> list[Path]:
-    """Return the folder of a set, or the folders that a glob matches."""
+    """Return the folder of a set, or the folders that a glob or a brace pattern matches."""
     if source in EVALUATION_SETS:
         return [Path(fill(GENERATED_SET, evaluation_set=source))]
     if Path(source).is_dir():
         return [snapshot(Path(os.path.normpath(source)))]
-    if folders := [path for path in matches(source) if path.is_dir()]:
-        return folders
+    folders = {pattern: [path for path in matches(pattern) if path.is_dir()] for pattern in
+               _expanded(source)}  # fmt: skip
+    empty = [pattern for pattern, matched in folders.items() if not matched]
+    if not empty:
+        return [folder for matched in folders.values() for folder in matched]
+    looked = f"(looked for {Path(empty[0]).absolute()})"
+    if not {*"*?[{"}.isdisjoint(source):
+        raise UserError(f"evaluation_sets: {source!r} matches no folder {looked}.")
     from mispair.core.words import nearest
 
-    hint = nearest(Path(source).name, EVALUATION_SETS) if "*" not in source else ""
+    hint = if_of_hub(source, "dataset") or nearest(Path(source).name, EVALUATION_SETS)
     raise UserError(
         f"evaluation_sets: {source!r} is neither a generated set "
-        f"({', '.join(EVALUATION_SETS)}) nor a folder or a glob of folders "
-        f"(looked for {Path(source).absolute()}).{hint}"
+        f"({', '.join(EVALUATION_SETS)}) nor a folder or a pattern of folders {looked}.{hint}"
     )
+
+
+def _expanded(source: str) -> list[str]:
+    """Return the patterns that a brace pattern stands for."""
+    folder, pattern = literal_folder(source)
+    if "{" not in pattern:
+        return [source]
+    try:
+        return [folder + part for part in expand_braces(pattern)]
+    except UserError as error:
+        raise UserError(str(error).replace("shards", "evaluation_sets")) from error

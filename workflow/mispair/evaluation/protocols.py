@@ -360,7 +360,7 @@ def _custom(opened: EvaluationSet, protocol: str, custom: Sequence[Path]) -> Pro
 
 
 def _metric(path: Path) -> str:
-    content = path.read_text(encoding="utf-8", errors="replace").strip()
+    content = path.read_text(encoding="utf-8-sig", errors="replace").strip()
     if content not in METRICS:
         raise UserError(f"{path}: must hold {' or '.join(METRICS)}, found {content[:40]!r}.")
     return content

@@ -34,14 +34,16 @@ from mispair.pairs.shards.tar_members import BrokenTarError
 # template, such as ``age:0 to 9``, and the answers in ``KEY.npy``. As classes of one question they
 # would give an accuracy of zero.
 
-_QUESTION = re.compile(r"\s*([^\W\d][\w -]{0,30}?)\s*[:：](\s*)\S")
+_QUESTION = re.compile(r"\s*([^\W\d][\w -]{0,30}?)\s*(?!(?<=\d):\d)[:：](\s*)\S")
+"""The name of a question before a colon, which is none between two numbers."""
 
 
 def refuse_questions(path: Path, classnames: Sequence[str], templates: Iterable[str] = ()) -> None:
     """Refuse class names or templates that have the name of a question before a colon.
 
-    A name counts if two classes share it without a blank after the colon, if it is before all
-    classes and two share it, or if it is before a template without a blank or before a class too.
+    A name counts if two classes share it without a blank after the colon, if all classes have one
+    and two share it or none has a blank, or if it is before a template without a blank or before a
+    class too. Case does not count.
 
     Parameters
     ----------
@@ -56,15 +58,20 @@ def refuse_questions(path: Path, classnames: Sequence[str], templates: Iterable[
         If there is one; the message has the first.
     """
     matches = [(name, _QUESTION.match(name)) for name in classnames]
-    close = Counter(match[1] for _, match in matches if match and _is_close(match))
-    questions = Counter(match[1] for _, match in matches if match)
-    every = bool(matches) and all(match for _, match in matches)
+    found = [match for _, match in matches if match]
+    close = Counter(match[1].casefold() for match in found if _is_close(match))
+    questions = Counter(match[1].casefold() for match in found)
+    every = bool(matches) and len(found) == len(matches)
     for name, match in matches:
-        if match and (close[match[1]] > 1 or (every and questions[match[1]] > 1)):
+        question = match[1].casefold() if match else ""
+        if match and (
+            close[question] > 1
+            or (every and (questions[question] > 1 or close.total() == len(found)))
+        ):
             _refuse(path, "class", name, match[1])
     for template in templates:
         match = _QUESTION.match(template)
-        if match and (_is_close(match) or match[1] in questions):
+        if match and (_is_close(match) or match[1].casefold() in questions):
             _refuse(path, "template", template, match[1])
 
 

@@ -187,7 +187,7 @@ def kind_of(directory: Path) -> Kind:
     path = Path(directory) / DATASET_TYPE
     if not path.is_file():
         return "classification"
-    content = path.read_text(encoding="utf-8", errors="replace").strip().lower()
+    content = path.read_text(encoding="utf-8-sig", errors="replace").strip().lower()
     if not content:
         return "classification"
     for kind in KINDS:
@@ -269,6 +269,11 @@ def explain_missing(missing: dict[str, list[str]]) -> str:
             " Templates are needed by clip_benchmark and datacomp only: a set without them can be "
             "evaluated with other protocols."
         )
+    for folder in map(Path, missing):
+        if any(folder.glob(f"*/*/{COUNTER}")):
+            remedy += f" Sets in subfolders are named by a glob: {folder}/*."
+        elif (folder / COUNTER).is_file():
+            remedy += f" {folder} is a split of a set: name the folder that it is in."
     return "\n".join([*lines, remedy]) if len(lines) > 1 else f"{lines[0]} {remedy}"
 
 
@@ -400,7 +405,7 @@ def _of_split(directory: Path, split: str) -> list[Path]:
     counter = directory / split / COUNTER
     if not counter.is_file():
         return [counter]
-    text = counter.read_text(encoding="utf-8", errors="replace").strip()
+    text = counter.read_text(encoding="utf-8-sig", errors="replace").strip()
     shards = _whole_number(text)
     if not shards:
         raise UserError(f"{counter}: must hold the number of shards, found {text[:40]!r}.")
@@ -471,12 +476,19 @@ def _refuse_unlike_groups(first: Example, second: Example) -> None:
 
 
 def _captions(shard: Path, sample: Sample) -> tuple[str, ...]:
-    """Return the captions of an image; empty lines are ignored."""
+    """Return the captions of an image, one a line or all in a list; empty lines are ignored."""
     try:
         text = (sample.caption or b"").decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise UserError(f"{shard}: sample {sample.key} has a caption that is not UTF-8.") from error
-    captions = tuple(line.strip() for line in text.splitlines() if line.strip())
+    from mispair.pairs.captions.decoding import listed_texts  # the workflow's plan needs no texts
+
+    try:
+        listed = listed_texts(text)
+    except ValueError as error:
+        raise UserError(f"{shard}: the caption of sample {sample.key} is {error}.") from error
+    lines = text.splitlines() if listed == [text] else listed
+    captions = tuple(line.strip() for line in lines if line.strip())
     if not captions:
         raise UserError(
             f"{shard}: sample {sample.key} has no caption. KEY.txt must be next to each image, "

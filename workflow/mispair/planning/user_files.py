@@ -10,12 +10,11 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+from mispair.core.copied import TOLERANCE
 from mispair.core.files import UserError
 
 LITERAL = "mispair-literal"
 """Flag of an input whose braces are no wildcards."""
-TOLERANCE = 1.0
-"""Seconds that a file may be dated ahead: every job takes longer."""
 
 
 def time_of_new_files(folder: Path = Path()) -> float:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mispair.core.files import UserError
-from mispair.pairs.captions.user_files import as_in_corpus, lines_of_text
+from mispair.pairs.captions.user_files import SEPARATORS, as_in_corpus, lines_of_text
 from mispair.review.paths import PAGE
 
 if TYPE_CHECKING:
@@ -118,7 +118,7 @@ def is_note(line: str) -> bool:
 
 def delimiter_of(first: str) -> str:
     """Return what separates the cells of a file of labels, by its first line."""
-    return max(",;\t", key=first.count)
+    return max(SEPARATORS, key=first.count)
 
 
 def _names(first: str, delimiter: str) -> list[str]:

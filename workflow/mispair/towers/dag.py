@@ -123,6 +123,13 @@ class Models:
         checkpoint = self.specs[wildcards.model].checkpoint
         return [] if checkpoint is None else [checkpoint]
 
+    def given_weights(self) -> list[Path]:
+        """Return the files of weights that exist before any job."""
+        checkpoints = [spec.checkpoint for spec in self.specs.values() if spec.checkpoint]
+        weights = [file for files in self._files.values() for file in files]
+        named = [*checkpoints, *(file for file in weights if Path(file).name == TOWER_WEIGHTS)]
+        return [path for path in map(Path, dict.fromkeys(named)) if path.is_file()]
+
     def spec(self, wildcards: Any) -> str:
         """Return the entry of a model, as one word of a command line."""
         spec = self.specs[wildcards.model]

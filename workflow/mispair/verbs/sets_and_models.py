@@ -102,7 +102,9 @@ def _of_join_towers(parser: ArgumentParser) -> None:
     from mispair.emoji.training_settings import Joining
 
     parser.add_argument("--packages", type=Path, required=True, metavar="FOLDER")
-    parser.add_argument("--pairs", type=Path, required=True, metavar="FOLDER", help="of shards")
+    parser.add_argument(
+        "--pairs", type=Path, required=True, metavar="FOLDER", help="of shards, or a pattern"
+    )
     parser.add_argument("--to", type=Path, required=True, metavar="FOLDER", help="replaced")
     parser.add_argument(
         "--captions",

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import ast
+import io
 import json
 import re
+import tokenize
 import unicodedata
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Any
 
 from mispair.pairs.captions.scripts import count_words, is_blank
@@ -99,28 +102,50 @@ def _listed(texts: list[str]) -> list[str]:
 def listed_texts(text: str) -> list[str]:
     """Return the texts of a list in the notation of JSON or Python, or the text if it is none.
 
-    numpy writes lists without commas, which Python reads as one long text: a ValueError.
+    Lists in the list are part of it, and null is left out. numpy writes lists without commas, which
+    Python reads as one long text: a ValueError.
 
     Examples
     --------
     >>> listed_texts('["a cat", "a pet"]'), listed_texts("a cat"), listed_texts("['sic'] a cat")
     (['a cat', 'a pet'], ['a cat'], ["['sic'] a cat"])
+    >>> listed_texts('[["a cat"], null, ["a pet"]]'), listed_texts("('a cat', 'a pet')")
+    (['a cat', 'a pet'], ['a cat', 'a pet'])
     """
     bare = text.strip()
-    if not (bare[:2] in ('["', "['") and bare[-2:] in ('"]', "']")):
+    if not _LISTED.match(bare) or bare[-1] not in "])":
         return [text]
     readers: tuple[Callable[[str], Any], ...] = (json.loads, ast.literal_eval)
     for read in readers:
         try:
-            texts = read(bare)
+            found = read(bare)
         except (ValueError, SyntaxError, RecursionError, MemoryError):
             continue
-        if not isinstance(texts, list) or not all(isinstance(part, str) for part in texts):
+        texts = _flat(found)
+        if not isinstance(found, list | tuple) or not all(isinstance(t, str) for t in texts):
             continue
-        if read is ast.literal_eval and str(texts) != bare:
+        if read is ast.literal_eval and str(found) != bare and _has_adjacent_texts(bare):
             raise ValueError("a list without commas, as numpy prints it")
-        return texts
+        return texts or [text]
     return [text]
+
+
+_LISTED = re.compile(r"""[\[(]\s*(\[|["']|null\b|None\b)""")
+"""Beginning of a list of texts in the notation of JSON or Python."""
+
+
+def _has_adjacent_texts(code: str) -> bool:
+    """Return whether a text in Python's notation follows another without a comma."""
+    tokens = tokenize.generate_tokens(io.StringIO(code).readline)
+    kinds = [token.type for token in tokens if token.type != tokenize.NL]
+    return any(pair == (tokenize.STRING, tokenize.STRING) for pair in pairwise(kinds))
+
+
+def _flat(node: Any) -> list[Any]:
+    """Return the items of lists in lists, without null."""
+    if isinstance(node, list | tuple):
+        return [item for each in node for item in _flat(each)]
+    return [] if node is None else [node]
 
 
 def values_at(node: Any, path: str) -> list[Any]:

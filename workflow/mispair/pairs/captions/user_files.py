@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import csv
 import glob
+import gzip
 import json
 import os
 import re
+import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from itertools import islice, zip_longest
@@ -73,7 +75,7 @@ def _tables_of(key: str, source: str) -> list[Path]:
             f"{key}: {source} is not on this machine. Fetch it first (`hf download`, curl), then "
             "give its path."
         )
-    path = Path(source).expanduser()
+    path = Path(os.path.expanduser(source))
     if path.is_file():
         form_of(path)
         return [path]
@@ -176,8 +178,8 @@ FEW_BYTES = 1 << 28
 """Bytes of shards up to which all of their names are read before any job."""
 LARGEST_UNKNOWN_SHARE = 0.05
 """Largest share of keys that may be neither in the corpus nor among the pairs it left out."""
-SHOWN = 3
-"""Examples of such keys in a message."""
+SHOWN, MOST_LETTERS = 3, 80
+"""Examples of such keys in a message, and letters of one."""
 
 PACKED = (b"PK\x03\x04", b"\xd0\xcf\x11\xe0")
 """First bytes of Excel's and LibreOffice's files, new and old."""
@@ -185,6 +187,9 @@ SPREADSHEET = (
     f"is a spreadsheet, which mispair does not read. Format the column {COLUMN} as text, so that "
     "keys keep their leading zeros, and save the sheet as CSV."
 )
+SEPARATOR_LINE = re.compile(r"^sep=(.)[,;\t|]*\s*$", re.IGNORECASE)
+"""First line by which Excel states the separator of the cells."""
+SEPARATORS = ",;\t|"
 _QUOTED = re.compile(r"""^(["'])(.*)\1[,;]?$""")
 _ROUNDED = re.compile(r"^\d[.,]\d+[eE]\+?\d+$")
 _FILE = re.compile(rf"\.({'|'.join((*IMAGE_EXTENSIONS, 'txt', 'json', 'cls'))})$", re.IGNORECASE)
@@ -216,7 +221,7 @@ def read_keys(path: Path, setting: str) -> list[str]:
 
 
 def _keys(path: Path, setting: str) -> Iterator[str]:
-    suffix = path.suffix.lower()
+    suffix = Path(path.name.lower().removesuffix(".gz")).suffix
     if suffix == ".parquet":
         return _of_parquet(path, setting)
     lines = lines_of_text(path, setting)
@@ -225,20 +230,25 @@ def _keys(path: Path, setting: str) -> Iterator[str]:
     if suffix in (".jsonl", ".ndjson"):
         return _of_objects([json.loads(line) for line in lines if line.strip()], path, setting)
     header = next((line for line in lines if line.strip()), "")
-    for delimiter in ",;\t":
+    for delimiter in SEPARATORS:
         names = next(csv.reader([header], delimiter=delimiter))
-        if (column := _column(names)) is not None:
+        if (column := key_column(names)) is not None:
             rows = [row for row in csv.reader(lines, delimiter=delimiter) if row][1:]
             cells = zip(names, zip_longest(*rows, fillvalue=""), strict=False)
             _refuse_verdicts({**dict(cells), names[column]: ()}, path, setting)
             return filter(None, (row[column].strip() for row in rows if len(row) > column))
     if suffix in (".csv", ".tsv"):
-        raise _without_column(path, setting, re.split("[,;\t]", header))
-    return (_bare(line) for line in lines if line.strip())
+        raise _without_column(path, setting, re.split(f"[{SEPARATORS}]", header))
+    keys = [line for line in lines if line.strip()]
+    if len(keys) == 1:  # all keys in one line
+        keys = [key for key in re.split(r"[,;]", keys[0]) if key.strip()]
+    return map(_bare, keys)
 
 
 def lines_of_text(path: Path, setting: str) -> list[str]:
     """Return the lines of a user's file, in UTF-8 or UTF-16, with or without a mark of this.
+
+    The file may be gzipped. Excel's first line ``sep=;`` becomes an empty one.
 
     Raises
     ------
@@ -248,10 +258,16 @@ def lines_of_text(path: Path, setting: str) -> list[str]:
         If it cannot be read, or has another encoding.
     """
     content = path.read_bytes()
+    if path.suffix.lower() == ".gz":
+        try:
+            content = gzip.decompress(content)
+        except (EOFError, zlib.error) as error:
+            raise ValueError(f"is cut off: {error}") from error
     if content.startswith(PACKED):
         raise UserError(f"{setting}: {path} {SPREADSHEET}")
     wide = content.startswith((b"\xff\xfe", b"\xfe\xff"))
-    return content.decode("utf-16" if wide else "utf-8-sig").splitlines()
+    lines = content.decode("utf-16" if wide else "utf-8-sig").splitlines()
+    return ["", *lines[1:]] if lines and SEPARATOR_LINE.match(lines[0]) else lines
 
 
 def _refuse_verdicts(columns: Mapping[str, Iterable[Any]], path: Path, setting: str) -> None:
@@ -272,7 +288,7 @@ def _bare(line: str) -> str:
     return quoted[2] if quoted else line.strip()
 
 
-def _column(names: Sequence[str]) -> int | None:
+def key_column(names: Sequence[str]) -> int | None:
     """Return the position of the column of keys, in any case of letters; None if there is none."""
     cleaned = [name.strip().strip("\"'") for name in names]
     if COLUMN in cleaned:
@@ -287,7 +303,7 @@ def _of_parquet(path: Path, setting: str) -> Iterator[str]:
     import pyarrow.parquet as pq
 
     schema = pq.read_schema(path)
-    column = _column(schema.names)
+    column = key_column(schema.names)
     if column is None:
         raise _without_column(path, setting, schema.names)
     name = schema.names[column]
@@ -318,7 +334,7 @@ def _of_objects(rows: Any, path: Path, setting: str) -> Iterator[str]:
     _refuse_verdicts(columns, path, setting)
     for row in rows:
         if isinstance(row, Mapping):
-            column = _column([*row])
+            column = key_column([*row])
             if column is None:
                 raise _without_column(path, setting, [*row])
             row = [*row.values()][column]
@@ -394,7 +410,7 @@ def refuse_unknown(setting: str, path: Path, named: int, unknown: Sequence[str])
         If there are too many.
     """
     if len(unknown) > LARGEST_UNKNOWN_SHARE * named:
-        shown = ", ".join(repr(key) for key in unknown[:SHOWN])
+        shown = ", ".join(repr(key[:MOST_LETTERS]) for key in unknown[:SHOWN])
         raise UserError(
             f"{setting}: {path} names {len(unknown)} keys of {named} that the corpus does not "
             f"have, such as {shown}. Keys are those of the shards, or of the column key of "

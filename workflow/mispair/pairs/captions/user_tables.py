@@ -23,6 +23,8 @@ from mispair.pairs.captions.decoding import listed_texts, value_at, values_at
 from mispair.pairs.captions.user_files import (
     KEY,
     PACKED,
+    SEPARATOR_LINE,
+    SEPARATORS,
     SHIFT,
     SPREADSHEET,
     form_of,
@@ -36,9 +38,6 @@ NumberedRow = tuple[int, Any, str | None]
 """Number of a row for messages, its value as the table has it, and one of its texts."""
 
 BATCH_ROWS = 65_536
-
-DELIMITERS = ",\t;|"
-"""Separators of fields; open_clip's default in .csv is a tab."""
 
 
 @dataclass(frozen=True)
@@ -152,10 +151,13 @@ def _positional(table: Path, keys: Path) -> Iterator[NumberedRow]:
 
 
 def delimiter_of(table: Path) -> str:
-    """Return what separates the fields of a table: what its first line has most often."""
+    """Return what separates the fields of a table: what its first line has most often, or names."""
+    first = next(lines(table), "")
+    if named := SEPARATOR_LINE.match(first):
+        return named[1]
     if table.name.lower().removesuffix(".gz").endswith(".tsv"):
         return "\t"
-    return max(DELIMITERS, key=next(lines(table), "").count)
+    return max(SEPARATORS, key=first.count)
 
 
 def csv_reader(table: Path, delimiter: str) -> Any:
@@ -168,6 +170,8 @@ def _csv(table: Path, delimiter: str, columns: Columns) -> Iterator[NumberedRow]
     reader = csv_reader(table, delimiter)
     try:
         header = next(reader, None)
+        if header and SEPARATOR_LINE.match(delimiter.join(header)):
+            header = next(reader, None)
         if header is None:
             return
         example = (
@@ -282,8 +286,9 @@ def _text_column(table: Path, schema: pa.Schema, name: str, columns: Columns) ->
     remedy = f"Set {setting} to a column of texts"
     if pa.types.is_struct(_item(kind)):
         remedy = f"Set {setting} to one of its fields, such as {name}.{_item(kind).field(0).name}"
-    elif any(test(kind) for test in _BINARY):
-        remedy += ", or write it as text: `table[name].cast('string')` of pyarrow"
+    elif any(test(_item(kind)) for test in _BINARY):
+        written = "string" if kind is _item(kind) else "list<item: string>"
+        remedy += f", or write it as text: `table[name].cast('{written}')` of pyarrow"
     elif is_key:
         remedy = "Write it as text: the keys 00012 and 12 differ"
     raise UserError(f"{table}: the column {name!r} is of type {kind}, not text. {remedy}.")

@@ -147,7 +147,7 @@ def _matches(source: str) -> list[Path]:
             f"shards: {source!r} names nothing. Give a tar file, a glob, a brace pattern or a "
             "folder."
         )
-    path = Path(source).expanduser()
+    path = Path(os.path.expanduser(source))
     if path.is_dir():
         return _in_folder(snapshot(path))
     if path.is_file():

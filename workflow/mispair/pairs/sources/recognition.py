@@ -44,10 +44,10 @@ class Place:
 
     def __init__(self, named: Named):
         self.named = named
-        self.path = Path(named.path).expanduser()
+        self.path = Path(os.path.expanduser(named.path))
         given = named.captions
         is_file = given is not None and not is_ending(given)
-        captions = Path(str(given)).expanduser()
+        captions = Path(os.path.expanduser(str(given)))
         self.captions = captions if is_file and not captions.is_dir() else None
 
     @cached_property

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from mispair.core.files import UserError
 from mispair.core.words import composed, count, nearest
+from mispair.pairs.captions.user_files import SEPARATOR_LINE
 from mispair.pairs.shards.shards import IMAGE_EXTENSIONS
 from mispair.pairs.sources.source import (
     Entry,
@@ -57,7 +58,6 @@ _BY_NAME = re.compile(rb'\{\s*"[^"]*"\s*:\s*["\[{]')
 _NUMBER = re.compile(r"#\d+$")
 TURN = {"from", "value"}
 """Fields of a turn in a conversation, whose first answer is the caption (LLaVA)."""
-_SPREADSHEET = re.compile(r"^sep=(.)\s*$")
 TRIED = 100
 """Rows whose pictures are looked for in each folder where they may be."""
 
@@ -509,13 +509,10 @@ def _cells(path: Path) -> Iterator[tuple[int, list[str]]]:
     from mispair.pairs.captions.user_tables import csv_reader, delimiter_of, lines
 
     first = next(lines(path), "")
-    named = _SPREADSHEET.match(first) or _PICTURE_FIRST.match(first)
-    if named and form_of(path.name) != "tsv":
-        reader = csv_reader(path, named.group(1))
-    else:
-        reader = csv_reader(path, delimiter_of(path))
+    named = _PICTURE_FIRST.match(first) if form_of(path.name) != "tsv" else None
+    reader = csv_reader(path, named[1] if named else delimiter_of(path))
     try:
-        if _SPREADSHEET.match(first):
+        if SEPARATOR_LINE.match(first):
             next(reader)
         for row in reader:
             yield reader.line_num, row

@@ -39,9 +39,10 @@ _AVERAGES = re.compile(r"ema|averag|swa|shadow", re.IGNORECASE)
 _COUNTERS = "num_batches_tracked"
 """Ending of the counters of batch normalisation: they enter no features after the training."""
 _IDLE = re.compile(
-    r"(^(loss|loss_fn|loss_func|criterion|metrics?|\w+_metrics?)\.)|((^|\.)("
+    r"(^(\w*loss(_\w+)?|criterion\w*|(\w+_)?(metrics?|acc|accuracy))\.)|((^|\.)("
     r"logit_bias|num_batches_tracked|(input_|)position_ids|(causal_|attn_|attention_)?mask"
-    r"|\w*queue(_ptr)?|n_averaged|num_updates|decay|initted|(global_)?steps?|epoch"
+    r"|\w*queue(_\w+)?|n_averaged|num_updates|decay|initted|(global_)?steps?|epoch"
+    r"|(\w+_)?temp(erature)?|(\w+_)?centers?|(clip_)?labels|_metadata|_extra_state"
     r"|input_resolution|context_length|vocab_size)$)"
 )
 """Names of entries that enter no features, unless an architecture has them."""
