@@ -3,25 +3,27 @@
 On scenes that the shipped towers have not seen, encoded by them, and on embeddings that are made up
 like those of towers that were joined on few photographs (`tests.audit.made_up.photographs`). Wrong
 captions are exchanged among pairs, or are degenerate: names of files, addresses, placeholders and
-texts that are cut off after two words.
+texts that are cut off after two words. The checks of texts are those of the audit; made-up
+embeddings have no texts, so there the degenerate ones count as found.
 """
 
 from __future__ import annotations
 
-import functools
 import io
 from collections.abc import Callable, Iterator
 
 import numpy as np
+import pyarrow as pa
 
 from mispair.audit.probability import probabilities_of
 from mispair.audit.rate import untrusted_rates
 from mispair.audit.score import deal, rank
+from mispair.audit.text_checks import checked, is_empty
 from mispair.audit.trials import neighbour_disagreement, two_gaussians
 from tests.audit.made_up import degenerate, photographs, swapped
 
 Row = tuple[str, str, str, str]
-Replaced = Callable[[np.ndarray], np.ndarray]
+Replaced = Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]
 
 PAIRS = 2000
 SHARES = (0.03, 0.12, 0.3, 0.5)
@@ -35,7 +37,10 @@ def measure() -> Iterator[Row]:
     different = np.arange(PAIRS)
     for name, apart, noise in (("", 1.2, 2.2), (", further apart", 2.5, 1.4)):
         images, texts = photographs(PAIRS, 0, apart, noise)
-        empty = functools.partial(degenerate, texts)
+
+        def empty(chosen: np.ndarray, texts: np.ndarray = texts) -> tuple[np.ndarray, np.ndarray]:
+            return degenerate(texts, chosen), chosen
+
         yield from rows(f"photographs{name}", images, texts, different, empty)
 
 
@@ -53,25 +58,28 @@ def rows(
     words : (n,) int array
         Captions with the same words have the same number.
     empty : callable
-        Returns the embeddings of all captions, of which the chosen ones, (n,) bool, are degenerate.
+        Returns the embeddings of all captions, of which the chosen ones, (n,) bool, are degenerate,
+        and which of them the checks of texts find.
     """
     for kind in ("exchanged", "degenerate"):
         for share in SHARES:
             source, _ = swapped(len(images), share)
             wrong = words[source] != words
-            held = words[source] if kind == "exchanged" else words
-            captions = texts[source] if kind == "exchanged" else empty(wrong)
+            held, captions, found = words[source], texts[source], np.zeros(len(wrong), bool)
+            if kind == "degenerate":
+                held, (captions, found) = words, empty(wrong)
             what = f"AUROC, AUPRC: {name}, {kind} captions, {share:g} wrong"
-            yield _row(what, images, captions, held, wrong)
+            yield _row(what, images, captions, held, wrong, found)
 
 
 def _row(
-    what: str, images: np.ndarray, texts: np.ndarray, words: np.ndarray, wrong: np.ndarray
-) -> Row:
+    what: str, images: np.ndarray, texts: np.ndarray, words: np.ndarray, wrong: np.ndarray,
+    empty: np.ndarray,
+) -> Row:  # fmt: skip
     from sklearn.metrics import average_precision_score, roc_auc_score
 
     blocks = ((block, images[block], texts[block]) for block in deal(len(images), 0))
-    ranked = rank(blocks, (np.arange(len(images)), words), 0, scored=True)
+    ranked = rank(blocks, (np.arange(len(images)), words), 0, scored=True, empty=empty)
     rate = untrusted_rates(ranked.histograms)[1].value
     scores = {
         "mispair": probabilities_of(ranked, rate, 0),
@@ -132,12 +140,14 @@ def scenes(pairs: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, Replaced]:
     ]
     images = project(torch.cat(parts).numpy(), towers.image_projection.numpy())
 
-    def empty(chosen: np.ndarray) -> np.ndarray:
+    def empty(chosen: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         held = [
             _degenerate(number, text) if wrong else text
             for number, (text, wrong) in enumerate(zip(captions, chosen, strict=True))
         ]
-        return of_texts(held)
+        distinct, of_pair = np.unique(held, return_inverse=True)
+        names = checked(pa.array(distinct), np.bincount(of_pair))
+        return of_texts(held), is_empty(names)[of_pair]
 
     _, words = np.unique(captions, return_inverse=True)
     return images, of_texts(captions), words, empty

@@ -5,15 +5,15 @@ import pytest
 from sklearn.metrics import average_precision_score, roc_auc_score
 
 from mispair.audit.probability import probabilities_of, reliability
-from mispair.audit.score import Ranks, deal, rank
+from mispair.audit.score import Ranks, _right, deal, rank
 from mispair.audit.trials import neighbour_disagreement, two_gaussians
 from tests.audit.made_up import degenerate, embeddings, photographs, swapped
 
 
-def scored(images, texts, source, scored=True) -> Ranks:
+def scored(images, texts, source, scored=True, empty=None) -> Ranks:
     blocks = ((block, images[block], texts[block]) for block in deal(len(images), 0))
     names = np.arange(len(images)), source
-    return rank(blocks, names, 0, replicates=2, scored=scored)
+    return rank(blocks, names, 0, replicates=2, scored=scored, empty=empty)
 
 
 @pytest.mark.parametrize(
@@ -33,15 +33,14 @@ def test_no_peer_separates_better(make, share, without_meaning):
     source, wrong = swapped(len(images), share)
     empty = wrong & (np.random.default_rng(9).random(len(wrong)) < without_meaning)
     texts = degenerate(texts[source], empty)
-    ranked = scored(images, texts, source)
+    ranked = scored(images, texts, source, empty=empty)
     chance = probabilities_of(ranked, share, 0)
     peers = (
         -ranked.similarity, two_gaussians(ranked.similarity, 0),
         neighbour_disagreement(images, texts),
     )  # fmt: skip
-    close = 0.005 if empty.any() else 0.002
     for area in (roc_auc_score, average_precision_score):
-        assert area(wrong, chance) >= max(area(wrong, peer) for peer in peers) - close
+        assert area(wrong, chance) >= max(area(wrong, peer) for peer in peers) - 0.002
     if not empty.any():
         assert sum(
             n * abs(mean - found) for mean, found, n in reliability(chance, wrong)
@@ -55,6 +54,31 @@ def test_neighbours_of_photographs_separate_better_than_cosines():
     cosine = average_precision_score(wrong, -ranked.similarity)
     assert average_precision_score(wrong, -ranked.score) > cosine + 0.05
     assert min(ranked.score_weights) > 0
+
+
+def test_texts_that_are_found_empty_count_as_wrong():
+    images, texts = photographs(2000, 0, apart=2.5, noise=1.4)
+    source = np.arange(2000)
+    _, wrong = swapped(2000, 0.3)
+    texts = degenerate(texts, wrong)
+    unknown, known, nearly_all = (
+        scored(images, texts, source, empty=empty)
+        for empty in (None, wrong, np.arange(2000) % 20 > 0)
+    )
+    areas = [average_precision_score(wrong, -ranked.score) for ranked in (unknown, known)]
+    assert areas[1] > areas[0] + 0.003
+    np.testing.assert_array_equal(known.p_value, unknown.p_value)
+    assert nearly_all.score_weights == unknown.score_weights
+
+
+def test_how_likely_a_pair_is_right_by_how_often_it_wins():
+    generator = np.random.default_rng(0)
+    wins = np.concatenate([generator.random(3000), generator.uniform(0.95, 1, 7000)])
+    right, wrong = _right(wins)
+    assert wrong == pytest.approx(0.3, abs=0.02)
+    assert right.mean() == pytest.approx(0.7, abs=0.02)
+    assert right[3000:].mean() > 0.95
+    assert right[:3000][wins[:3000] < 0.9].mean() < 0.1
 
 
 def test_a_random_caption_scores_as_a_wrong_one():

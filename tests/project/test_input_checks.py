@@ -148,6 +148,22 @@ def test_a_table_of_recaptions_in_the_wrong_form(folder: Path) -> None:
         )  # fmt: skip
 
 
+@pytest.mark.parametrize(
+    ("join", "refused"),
+    [("url", False), ("json:meta.id", False), ("sha256", True), ("json:x", True)],
+)
+def test_a_join_by_a_field_that_no_sample_has(folder: Path, join: str, refused: bool) -> None:
+    sidecar = b'{"url": "u", "meta": {"id": "i"}, "sha256": null}'
+    write_tar(folder / "00000.tar", [*whole("a"), ("a.json", sidecar)])
+    (folder / "c.csv").write_text("url,caption\nu,a text\n")
+    settings = {"captions": "c.csv", "read_captions": {"join": join, "key_column": "url"}}
+    if not refused:
+        check(**settings)
+        return
+    with pytest.raises(UserError, match=r"read_captions\.join.*url, meta"):
+        check(**settings)
+
+
 def test_programs_that_are_missing() -> None:
     input_checks.refuse_missing_programs([sys.executable])
     with pytest.raises(UserError, match="no-such-program"):

@@ -18,6 +18,7 @@ from mispair.pairs.captions.user_files import (
     MOST_LETTERS,
     TRUSTED,
     as_in_corpus,
+    first_sidecars,
     read_keys,
     refuse_other_form,
     refuse_unknown,
@@ -180,15 +181,36 @@ def _refuse_caption_tables(dag: Dag, examples: Sequence[str], corpus: Corpus) ->
         refuse_other_form("caption_keys", path, keys, examples)
     reading = config.read_captions
     columns = reading.key_column, reading.caption_column, reading.join, "read_captions"
-    _refuse_tables("captions", dag.caption_tables(), lists, columns, examples, corpus)
+    _refuse_tables(dag, "captions", dag.caption_tables(), lists, columns, examples, corpus)
     giving = config.recaption_pairs
     if dag.runs("repair") and giving.kind.model == "tables":
         columns = giving.key_column, giving.caption_column, giving.join, "recaption_pairs"
         tables = dag.repair.captioner_files()
-        _refuse_tables("recaption_pairs.model", tables, [], columns, examples, corpus)
+        _refuse_tables(dag, "recaption_pairs.model", tables, [], columns, examples, corpus)
+
+
+def _refuse_join(dag: Dag, join: str, setting: str) -> None:
+    """Refuse a join by a field that no sample at the start of the shards has in its JSON."""
+    from mispair.pairs.captions.decoding import parse_json, sidecar_text
+
+    if join == KEY:
+        return
+    field = join.removeprefix("json:")
+    sidecars = [*first_sidecars(dag.first_shards())]
+    if not sidecars or any(sidecar_text(content, field) for content in sidecars):
+        return
+    try:
+        has = ", ".join(parse_json(sidecars[0]))
+    except ValueError:
+        return
+    raise UserError(
+        f"{setting}: no sample at the start of the shards has a text as {field!r} in its JSON. "
+        f"It has {has[:MOST_LETTERS]}."
+    )
 
 
 def _refuse_tables(
+    dag: Dag,
     key: str,
     tables: Sequence[str],
     lists: Sequence[Path],
@@ -202,6 +224,7 @@ def _refuse_tables(
     from mispair.pairs.captions.user_tables import Columns, read_rows
 
     named = Columns(*columns)
+    _refuse_join(dag, named.join, f"{named.section}.join")
     for path in map(Path, tables):
         if path.suffix.lower() in (".txt", ".gz") and lists:
             continue  # by position: both files are read to their ends, which a job does

@@ -3,8 +3,10 @@
 A cosine is high for a picture that is near all captions, and for a caption that fits all pictures:
 the mean cosine with the nearest ones is that level (cross-domain similarity local scaling, CSLS).
 Captions of similar pictures should be alike, and pictures of similar captions (LEMoN). How much
-each counts is chosen on the corpus itself, by how often pairs score above random captions: wrong
-captions lower this alike for all weights, so none has to be known.
+each counts is chosen on the corpus itself, by how often right captions score above wrong ones.
+Wrong ones are like random captions, as many as cosines let expect, and like texts that checks of
+the text alone find empty, such as names of files. Pairs count as right by their cosines, alike for
+all weights, so no mismatch has to be known.
 
 Neighbours are those in the block in which pairs are ranked, so memory grows with the pairs alone.
 """
@@ -35,6 +37,12 @@ AGREEMENTS = (0.0, 0.15, 0.3, 0.6, 1.0)
 
 JUDGED = 20_000
 """Pairs on which weights are tried, at most."""
+
+MOST_EMPTY = 0.9
+"""Share of pairs whose text describes nothing, at most."""
+
+STEPS = 20
+"""Bins of how often pairs win, between 0 and 1."""
 
 
 def evidence(
@@ -92,14 +100,34 @@ def _agreement(near: Tensor, opposite: Tensor, scores: Tensor, apart: Tensor) ->
 
 
 def combined(
-    similarity: np.ndarray, level: np.ndarray, agreement: np.ndarray
+    similarity: np.ndarray,
+    level: np.ndarray,
+    agreement: np.ndarray,
+    empty: np.ndarray | None = None,
 ) -> tuple[np.ndarray, tuple[float, float]]:
     """Return scores (n, m), and the weights of level and agreement that were chosen.
 
-    All arrays are (n, m): the first column is the pairs, the others are random captions for the
-    same pictures, NaN where there is none.
+    Parameters
+    ----------
+    similarity, level, agreement : (n, m) arrays
+        The first column is the pairs, the others are random captions for the same pictures, NaN
+        where there is none.
+    empty : (n,) bool array, optional
+        Pairs whose text describes nothing. They count as wrong as far as their cosine lets expect.
+        If they are nearly all pairs, they count like others: random captions are like them.
     """
     some = slice(None, None, -(-len(similarity) // JUDGED))
+    is_empty = np.zeros(len(similarity), bool) if empty is None else empty
+    is_empty = is_empty[some] & (is_empty[some].mean() < MOST_EMPTY)
+    wins = _wins(similarity[some])
+    right, wrong_share = _right(wins[~is_empty])
+    wrong = 1 - _right(wins)[0][is_empty]
+    numbers = wrong_share * len(right) + 1, wrong.sum()
+
+    def separation(scores: np.ndarray) -> float:
+        over_random = _average(_wins(scores)[~is_empty], right)
+        over_empty = _average(_above(scores[~is_empty, 0], scores[is_empty, 0], wrong), right)
+        return float(np.average([over_random, over_empty], weights=numbers))
 
     def scored(weights: tuple[float, float], rows: slice) -> np.ndarray:
         lifted = similarity[rows] - np.float32(weights[0]) * level[rows]
@@ -107,16 +135,40 @@ def combined(
         scale = max(float(np.nanstd(random)), 1e-12) if np.isfinite(random).any() else 1.0
         return lifted + np.float32(weights[1] * scale) * agreement[rows]
 
-    weights = max(product(LEVELS, AGREEMENTS), key=lambda tried: _wins(scored(tried, some)))
+    weights = max(product(LEVELS, AGREEMENTS), key=lambda tried: separation(scored(tried, some)))
     return scored(weights, slice(None)), weights
 
 
-def _wins(scores: np.ndarray) -> float:
-    """Return how often pairs score above random captions; 0 without any."""
-    random = np.sort(scores[:, 1:][np.isfinite(scores[:, 1:])])
-    if not len(random):
-        return 0.0
-    return float(np.searchsorted(random, scores[:, 0], "left").mean()) / len(random)
+def _wins(scores: np.ndarray) -> np.ndarray:
+    """Return the share of random captions above which each pair scores, (n,); 0 without any."""
+    random = scores[:, 1:][np.isfinite(scores[:, 1:])]
+    return _above(scores[:, 0], random, np.ones(len(random)))
+
+
+def _above(scores: np.ndarray, others: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    """Return the weight of the others below each score, as a share; 0 without any."""
+    order = np.argsort(others, kind="stable")
+    below = np.concatenate([[0.0], np.cumsum(weights[order])])
+    places = np.searchsorted(others[order], scores, "left")
+    return np.asarray(below[places] / max(below[-1], 1e-12))
+
+
+def _right(wins: np.ndarray) -> tuple[np.ndarray, float]:
+    """Return how likely each pair is right by how often it wins, (n,), and the share of wrong ones.
+
+    Wrong pairs win as often as not, so twice the share of those that win less often is wrong.
+    """
+    if not len(wins):
+        return np.zeros(0), 0.0
+    wrong = min(1.0, 2 * float((wins < 0.5).mean()))
+    bins = np.minimum((wins * STEPS).astype(int), STEPS - 1)
+    density = np.bincount(bins, minlength=STEPS) * STEPS / len(wins)
+    return np.maximum(0.0, 1 - wrong / density[bins]), wrong
+
+
+def _average(values: np.ndarray, weights: np.ndarray) -> float:
+    """Return a weighted mean; the plain one if all weights are 0."""
+    return float(np.average(values, weights=weights + (weights.sum() <= 0)))
 
 
 # Rank of a caption among captions drawn at random, for the same picture.
@@ -195,6 +247,7 @@ def rank(
     replicates: int = REPLICATES,
     progress: Callable[[int], None] = lambda pairs: None,
     scored: bool = False,
+    empty: np.ndarray | None = None,
 ) -> Ranks:
     """Rank the caption of each pair among those of its block.
 
@@ -215,6 +268,8 @@ def rank(
         Receives the number of pairs that are ranked.
     scored : bool
         Whether scores have more than cosines.
+    empty : (n,) bool array, optional
+        Pairs whose text describes nothing, as `combined` takes them.
     """
     n = len(same[0])
     cosines = np.empty((n, 1 + REFERENCES), np.float32)  # of the pair, and of random captions
@@ -261,7 +316,7 @@ def rank(
         p_value[pairs], picture_p_value[pairs] = p_values[:, 0].cpu(), of_pictures.cpu()
         done += b
         progress(done)
-    score, chosen = combined(cosines, *surroundings) if scored else (cosines, (0.0, 0.0))
+    score, chosen = combined(cosines, *surroundings, empty) if scored else (cosines, (0.0, 0.0))
     return Ranks(
         cosines[:, 0], p_value, picture_p_value, cosines[:, 1:],
         score[:, 0], score[:, 1:], chosen,

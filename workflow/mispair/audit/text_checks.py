@@ -313,6 +313,14 @@ CHECKS = (
 LABELS = {check.name: check.label for check in CHECKS}
 
 
+def is_empty(names: np.ndarray) -> np.ndarray:
+    """Return which texts are likely to describe nothing, by the check that each meets; (t,) bool.
+
+    Texts of many pairs are not among them, as the name of a class is right for many pictures.
+    """
+    return (names != "") & (names != "repeated")
+
+
 def checked(texts: pa.Array, pairs: np.ndarray) -> np.ndarray:
     """Return the name of the first of `CHECKS` that each text meets, (t,) array of str, or "".
 

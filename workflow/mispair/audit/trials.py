@@ -156,6 +156,8 @@ class AuditTrial:
         Of all draws.
     device : {"cpu", "cuda"}
         Where to compute.
+    empty : (n,) bool array, optional
+        Pairs whose own text describes nothing.
     """
 
     embeddings: PairEmbeddings
@@ -164,21 +166,24 @@ class AuditTrial:
     nearest: np.ndarray
     seed: int
     device: str
+    empty: np.ndarray | None = None
 
     def ranks(self, injection: Injection, scored: bool = False) -> Ranks:
         """Return ranks of the sample under an injection, by the untouched model."""
         captions = injection.source[self.sample]
         images, texts = self.embeddings.images_of(self.sample), self.embeddings.texts_of(captions)
-        return _ranks(images, texts, self.same[1][captions], self.seed, self.device, scored)
+        empty = None if self.empty is None else self.empty[captions]
+        same = self.same[1][captions]
+        return _ranks(images, texts, same, self.seed, self.device, scored, empty)
 
 
 def _ranks(
     images: np.ndarray, captions: np.ndarray, texts: np.ndarray, seed: int, device: str,
-    scored: bool = False,
+    scored: bool = False, empty: np.ndarray | None = None,
 ) -> Ranks:  # fmt: skip
     n = len(images)
     blocks = ((block, images[block], captions[block]) for block in deal(n, seed))
-    return rank(blocks, (np.arange(n), texts), seed, device, scored=scored)
+    return rank(blocks, (np.arange(n), texts), seed, device, scored=scored, empty=empty)
 
 
 def boilerplate(trial: AuditTrial, rate: float) -> Injection:

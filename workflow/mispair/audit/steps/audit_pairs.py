@@ -50,6 +50,7 @@ def run(
     from mispair.audit.results import corpus_rows, pair_table
     from mispair.audit.score import deal, rank, similar_ranks
     from mispair.audit.seen_pairs import refuse_seen
+    from mispair.audit.text_checks import is_empty
     from mispair.audit.text_results import described, text_rows
     from mispair.audit.trusted import left_out_rows, read_trusted
     from mispair.core import files, metrics
@@ -77,8 +78,9 @@ def run(
         Progress("ranking captions", len(audited), "pairs") as progress,
     ):  # fmt: skip
         ranked = rank(
-            embeddings.blocks(blocks), same, seed, device, progress=progress.reach, scored=True
-        )
+            embeddings.blocks(blocks), same, seed, device, progress=progress.reach, scored=True,
+            empty=is_empty(of_texts["text_check"]),
+        )  # fmt: skip
         if similar and (is_trusted & is_prose).any():
             nearest = nearest_captions(similar[0], audited.caption_ids)
             # Conspicuous texts, such as cut-off ones, rank like captions of similar pictures.

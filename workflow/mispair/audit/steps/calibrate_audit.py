@@ -49,9 +49,11 @@ def run(
     import numpy as np
 
     from mispair.audit import trials
-    from mispair.audit.captions import nearest_captions, text_groups
+    from mispair.audit.captions import caption_texts, groups_of, nearest_captions
     from mispair.audit.pairs import Audited, embedded, features_of_sample
     from mispair.audit.seen_pairs import refuse_seen
+    from mispair.audit.text_checks import is_empty
+    from mispair.audit.text_results import described
     from mispair.core import files, metrics, seeds
     from mispair.core.devices import choose_device
     from mispair.pairs.captions.caption_texts import read_captioned_pairs
@@ -61,7 +63,9 @@ def run(
     (tensors, model), seed = files.read_tensors(projection), settings.seed
     pairs = read_captioned_pairs(corpus, seed)
     audited = Audited(np.arange(len(pairs.table)), pairs.caption_ids)
-    texts = text_groups(captions, pairs.caption_ids)
+    distinct, of_pair = caption_texts(captions, pairs.caption_ids)
+    texts = groups_of(distinct)[of_pair]
+    empty = is_empty(described(distinct, of_pair)["text_check"])
     nearest = nearest_captions(similar, pairs.caption_ids)
     order = seeds.generator(seed, "calibrate-audit", "pairs").permutation(len(texts))
     sample = np.sort(order[: settings.pairs])
@@ -73,7 +77,7 @@ def run(
     with embedded(
         audited, audited.image, pairs, features, feature_rows, weights, towers, scratch
     ) as embeddings:
-        trial = trials.AuditTrial(embeddings, sample, same, nearest, seed, device)
+        trial = trials.AuditTrial(embeddings, sample, same, nearest, seed, device, empty)
         for injection in injections:
             rows += trials.untouched_rows(trial, injection, settings.trusted)
             if injection.rate == settings.compared_rate:

@@ -18,7 +18,13 @@ from typing import Any
 from mispair.core.files import UserError
 from mispair.core.words import composed, count
 from mispair.pairs.shards.packed_keys import key_of_member
-from mispair.pairs.shards.shards import IMAGE_EXTENSIONS, clean_name, split_name
+from mispair.pairs.shards.shards import (
+    IMAGE_EXTENSIONS,
+    MAX_TEXT_BYTES,
+    ShardReader,
+    clean_name,
+    split_name,
+)
 from mispair.pairs.shards.sources import expand_braces
 from mispair.pairs.shards.tar_members import BrokenTarError, read_members
 from mispair.pairs.sources.source import picture_key
@@ -174,6 +180,8 @@ NO = frozenset(("", "no", "n", "false", "f", "0", "0.0", "wrong", "incorrect", "
 """Verdicts on a pair, in lower case; a missing one is no yes."""
 MEMBERS = 300
 """Members at the start of a shard whose names are compared with a list of keys."""
+SAMPLES = 20
+"""Samples at the start of a shard whose JSON is read before any job."""
 FEW_BYTES = 1 << 28
 """Bytes of shards up to which all of their names are read before any job."""
 LARGEST_UNKNOWN_SHARE = 0.05
@@ -448,6 +456,17 @@ def first_keys(shards: Mapping[str, str]) -> list[str]:
         with suppress(OSError, BrokenTarError):  # index_shards says why
             keys += dict.fromkeys(_keys_of(shard, source, MEMBERS))
     return keys
+
+
+def first_sidecars(shards: Iterable[str]) -> Iterator[bytes]:
+    """Yield img2dataset's JSON of the first samples of shards, as far as these can be read."""
+    for shard in shards:
+        with suppress(OSError, BrokenTarError), Path(shard).open("rb") as opened:
+            reader = ShardReader(opened)
+            for run in islice(reader.runs(), SAMPLES):
+                for member in run.members:
+                    if member.name.endswith(".json") and member.size <= MAX_TEXT_BYTES:
+                        yield reader.read(member)
 
 
 def refuse_unlike(setting: str, path: Path, keys: Sequence[str], examples: Sequence[str]) -> None:
