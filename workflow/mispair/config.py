@@ -81,7 +81,7 @@ def _form_of_sets(sets: Any) -> str:
 
 def _form_of_sources(sources: Any) -> str:
     """Distinguish one source from a list, and from sources with names."""
-    return {dict: "names", list: "a list"}.get(type(sources), "a word")
+    return _form_of_sets(sources) if isinstance(sources, dict | list) else "a word"
 
 
 Paths = Annotated[

@@ -316,7 +316,10 @@ def rank(
         p_value[pairs], picture_p_value[pairs] = p_values[:, 0].cpu(), of_pictures.cpu()
         done += b
         progress(done)
-    score, chosen = combined(cosines, *surroundings, empty) if scored else (cosines, (0.0, 0.0))
+    score, chosen = cosines, (0.0, 0.0)
+    if scored:
+        level, agreement = surroundings
+        score, chosen = combined(cosines, level, agreement, empty)
     return Ranks(
         cosines[:, 0], p_value, picture_p_value, cosines[:, 1:],
         score[:, 0], score[:, 1:], chosen,
