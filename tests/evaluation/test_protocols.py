@@ -254,8 +254,6 @@ def test_prompts_of_each_class(opened: EvaluationSet, custom: Path) -> None:
     assert found.texts == ["it purrs", "it barks", "a dog", "in a bun"]
     assert found.classes.tolist() == [0, 1, 1, 2]
     assert (found.templates, found.metric) == (None, "acc1")
-    content["cat"] = "one {c}"  # type: ignore[assignment]
-    assert prompts(opened, "mine", give(custom, json=json.dumps(content))).texts[0] == "one cat"
 
 
 def test_cupls_own_file(tmp_path: Path, custom: Path) -> None:

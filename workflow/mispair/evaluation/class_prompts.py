@@ -16,7 +16,7 @@ from mispair.evaluation.sets import PLACEHOLDER
 
 
 def per_class(path: Path, classnames: Sequence[str], set_name: str) -> list[list[str]]:
-    """Read prompts for each class from JSON, ``{class name: [prompt, ...]}``, or one text.
+    """Read prompts for each class from JSON, ``{class name: [prompt, ...]}``.
 
     CuPL's files of CLIP_benchmark have such tables of several sets, by the names of the sets.
 
@@ -61,7 +61,7 @@ def per_class(path: Path, classnames: Sequence[str], set_name: str) -> list[list
     if unknown:
         raise UserError(f"{path}: {some(unknown)} is no class of the set.{hint(unknown[0], names)}")
     for name in names:
-        texts = content[name] = [content[name]] if isinstance(content[name], str) else content[name]
+        texts = content[name]
         usable = isinstance(texts, list) and all(isinstance(t, str) and t.strip() for t in texts)
         if not usable or not texts:
             raise UserError(f"{path}: {name!r} must have a list of at least one prompt.")
