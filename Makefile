@@ -12,7 +12,7 @@ NUMBERED := README.md docs/index.md --towers docs/measurements/five-towers.csv
 SNAKEFILES := Snakefile workflow/Snakefile workflow/rules
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help venv tools demo emoji test slurm-test lint format bench scale rates schema docs docs-pages pictures readme readme-check lock clean
+.PHONY: help venv tools demo emoji test slurm-test lint format bench scale rates schema docs docs-pages pictures readme readme-check release lock clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' Makefile
@@ -107,6 +107,11 @@ readme: tools ## Write the numbers of README and of the start page from the last
 
 readme-check: tools ## Fail if a table of README or of the start page is not that of the last demo
 	PYTHONPATH=workflow:. $(BIN)/python bench/readme.py $(NUMBERED) --check
+
+# The table of README is checked first: if it is not that of the last demo, nothing is changed.
+release: readme-check ## Set VERSION in all places, and print the commands of git: make release VERSION=1.2.3
+	@PYTHONPATH=workflow:. $(BIN)/python bench/release.py $(or $(VERSION),$(error Name the version: make release VERSION=1.2.3))
+	@$(MAKE) --no-print-directory docs-pages
 
 # On Linux x86-64 with the oldest supported Python, so that every pin suits the newer ones too.
 # torch brings CUDA libraries on Linux only: their lines get a marker.

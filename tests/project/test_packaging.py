@@ -16,6 +16,9 @@ from pathlib import Path
 import pytest
 import yaml
 
+from bench.release import PLACES, release, steps
+from mispair.core.files import UserError
+
 REPOSITORY = Path(__file__).parents[2]
 PACKAGE = REPOSITORY / "workflow" / "mispair"
 PLUGIN = REPOSITORY / "workflow" / "snakemake_logger_plugin_mispair"
@@ -167,10 +170,37 @@ def test_what_is_told_to_others_agrees() -> None:
     assert archived["title"] == citation["title"]
     assert archived["license"] == citation["license"]
     assert archived["keywords"] == citation["keywords"]
+    assert archived["description"] == citation["abstract"].strip()
+    assert archived["creators"] == citation["authors"]
+    catalogue = yaml.safe_load((REPOSITORY / ".snakemake-workflow-catalog.yml").read_text())
+    told, rules = catalogue["usage"], [*(REPOSITORY / "workflow/rules").glob("*.smk")]
+    needed = {"conda": "    conda:\n", "report": "report("}
+    for name, directive in needed.items():
+        used = any(directive in path.read_text() for path in rules)
+        assert told["software-stack-deployment"][name] == used, name
+    assert told["report"] == told["software-stack-deployment"]["report"]
     from mispair import __version__
 
     assert citation["version"] == __version__
+    assert f"mispair {__version__}\n" in (REPOSITORY / "docs/reference/commands.md").read_text()
     release = (REPOSITORY / ".github/workflows/release.yaml").read_text()
     assert yaml.safe_load(release)["jobs"].keys() == {"build", "publish", "image", "release"}
     first = (PACKAGE / "__init__.py").read_text()
     assert f'__version__ = "{__version__}"' in first.splitlines()
+
+
+def test_a_release_sets_the_version_in_all_places_once(tmp_path: Path) -> None:
+    for name in (*PLACES, "CHANGELOG.md"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(REPOSITORY / name, tmp_path / name)
+    release(tmp_path, "12.3.4", "2030-01-02")
+    assert yaml.safe_load((tmp_path / "CITATION.cff").read_text())["version"] == "12.3.4"
+    assert '__version__ = "12.3.4"' in (tmp_path / "workflow/mispair/__init__.py").read_text()
+    open_notes, notes = (tmp_path / "CHANGELOG.md").read_text().split("## [12.3.4] - 2030-01-02\n")
+    assert open_notes.endswith("## [Unreleased]\n\n")
+    assert notes in (REPOSITORY / "CHANGELOG.md").read_text()
+    assert "v12.3.4" in steps("12.3.4")
+    for refused in ("12.3.4", "12.3.3", "1.2", "v1.2.3"):
+        with pytest.raises(UserError, match=re.escape(refused)):
+            release(tmp_path, refused, "2030-01-03")
+    assert "2030-01-03" not in (tmp_path / "CHANGELOG.md").read_text()
