@@ -6,7 +6,7 @@ from typing import Any
 
 import html5lib
 
-LANDING, STUDY = 700, 2_500
+LANDING, STUDY = 600, 2_500
 """Most visible words of the landing page and of the page of a study."""
 
 UNSEEN = {"script", "style", "head", "template", "option"}

@@ -127,6 +127,11 @@ def test_primary_claims_have_a_fixed_correction():
     primary = judge(claim(measured, primary=True), NO_TABLES, 0.95)
     assert (secondary.outcome, primary.outcome) == ("direction only", "cannot tell")
     assert primary.corrected_p == pytest.approx(5 * secondary.corrected_p)
+    assert primary.alone == secondary.outcome == secondary.alone
+    assert texts.shared("correction", secondary) == ""
+    named = texts.shared("correction", primary)
+    assert named.startswith(secondary.outcome)
+    assert f" {PRIMARY} " in named
 
 
 @pytest.mark.parametrize(
@@ -324,7 +329,7 @@ def test_no_field_of_a_verdict_is_a_sentence():
     names = {field.name for field in fields(Verdict)} | {
         field.name for field in fields(MeasuredClaim)
     }
-    texts_in = {"outcome", "reason", "preset", "decided_by", "gate", "claim", "controls"}
+    texts_in = {"outcome", "alone", "reason", "preset", "decided_by", "gate", "claim", "controls"}
     verdict = judge(claim(MeasuredClaim(effect(2.0))), NO_TABLES, 0.95)
     for name in names - texts_in:
         value = getattr(verdict, name, None) or getattr(verdict.measured, name, None)

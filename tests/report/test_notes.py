@@ -104,7 +104,7 @@ def test_every_macro_is_used(path: str) -> None:
         keys |= {
             f"{part}_{question.key}"
             for question in pages.questions
-            for part in ("answer", "limit", "advice")
+            for part in ("answer", "finding", "limit", "advice")
         }
     constants = ast.walk(ast.parse(Path(checkpoints.__file__).read_text("utf-8")))
     reasons = {str(node.value) for node in constants if isinstance(node, ast.Constant)}

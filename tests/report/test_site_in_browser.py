@@ -81,10 +81,14 @@ def test_panels_are_below_each_other_on_a_phone(folder: Path, opened: Window) ->
     assert opened.complaints == []
 
 
-def test_no_rule_of_accessibility_is_broken(folder: Path, opened: Window) -> None:
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_no_rule_of_accessibility_is_broken(folder: Path, opened: Window, scheme: str) -> None:
+    opened.page.emulate_media(color_scheme=scheme)
     for path in sorted((folder / "pages").glob("*.html")):
         page = opened.open(path)
         page.evaluate("document.querySelectorAll('details').forEach((one) => { one.open = true })")
+        paper = page.evaluate("getComputedStyle(document.body).backgroundColor")
+        assert (paper == "rgb(255, 255, 255)") == (scheme == "light")
         # The page forbids scripts that are not its own; the driver's are let in.
         # A chart counts as one picture with a name; its thousands of marks take axe a minute.
         results = Axe().run(
@@ -98,3 +102,38 @@ def test_no_rule_of_accessibility_is_broken(folder: Path, opened: Window) -> Non
         ]
         assert broken == [], path.name
         assert len(results.response["passes"]) > 10
+    opened.page.emulate_media(color_scheme="light")
+
+
+def test_the_keyboard_reaches_and_leaves_every_figure(folder: Path, opened: Window) -> None:
+    """Each figure of open parts has the focus once, in the order of the page."""
+    page = opened.open(folder / "pages" / "image_text.html")
+    page.evaluate("document.querySelectorAll('details').forEach((one) => { one.open = true })")
+    plots = "[...document.querySelectorAll('.plot')]"
+    asked = page.evaluate(f"{plots}.map((one) => one.dataset.figure)")
+    stops = page.evaluate("document.querySelectorAll('a, summary, [tabindex]').length")
+    reached = []
+    for _ in range(stops):
+        page.keyboard.press("Tab")
+        name = page.evaluate("document.activeElement.dataset.figure")
+        reached += [name] if name else []
+    assert reached == asked
+    labels = page.locator(".plot").evaluate_all("(all) => all.map((one) => one.ariaLabel)")
+    assert all(label.startswith("Chart: ") and label.endswith(".") for label in labels)
+
+
+def test_closed_parts_stay_closed_in_print_and_anchors_are_below_the_menu(
+    folder: Path, opened: Window
+) -> None:
+    page = opened.open(folder / "pages" / "image_text.html")
+    printed = "document.querySelectorAll('details[open]').length"
+    before = page.evaluate(printed)
+    page.evaluate("window.dispatchEvent(new Event('beforeprint'))")
+    assert page.evaluate(printed) == before
+    page = opened.open(folder / "pages" / "claims.html", drawn=False)
+    anchor = page.locator("[id^=claim-]").last.get_attribute("id")
+    page.evaluate("(anchor) => { window.location.hash = anchor }", anchor)
+    place = page.locator(f"[id='{anchor}']")
+    place.wait_for()
+    menu = page.locator(".top").bounding_box()
+    assert place.bounding_box()["y"] >= menu["y"] + menu["height"]

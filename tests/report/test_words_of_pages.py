@@ -55,8 +55,9 @@ def test_pages_keep_their_budgets_of_words(made: Path) -> None:
 def test_the_landing_page_has_no_card_of_a_study_that_was_not_run(made: Path) -> None:
     html = (made / "index.html").read_text()
     assert html.count('<div class="card') >= len(DEFAULT)
-    # Each card names its claim in words.
+    # Each card names its claim in words, and its picture leads to the full figure.
     assert html.count('class="judged">') == html.count('<div class="card')
+    assert html.count("#figure-") == html.count('<div class="card with-picture') > 0
     for declared in studies.studies():
         if declared.key not in DEFAULT:
             assert declared.title not in html

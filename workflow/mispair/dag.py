@@ -24,6 +24,7 @@ from mispair.audit.seen_pairs import OWN_SHARDS_AT_START, SHIPPED_SEED
 from mispair.config_paths import COMMAND_LINE, Layers
 from mispair.core import run_record
 from mispair.core.files import UserError
+from mispair.core.own_corpus import GENERATED
 from mispair.core.paths import every, fill, of_job
 from mispair.core.provenance import PACKAGE, code_version, stamp, stamp_of_many, step_module_name
 from mispair.core.settings import NONE, Settings, command_line, option
@@ -322,7 +323,7 @@ class Dag:
         given = self.config.shards
         if self._is_generated:
             shards = self.generated_shards
-        elif self.config.pairs != configuration.GENERATED:
+        elif self.config.pairs != GENERATED:
             self.source = recognise(self.config.pairs)
             if not self.source.shards:
                 self._parts = self.source.divided(self.config.pack_pairs.pairs_per_shard)
@@ -421,7 +422,7 @@ class Dag:
 
     @property
     def _is_generated(self) -> bool:
-        return bool(self.config.shards == configuration.GENERATED == self.config.pairs)
+        return bool(self.config.shards == GENERATED == self.config.pairs)
 
     @property
     def _is_packed(self) -> bool:

@@ -269,12 +269,14 @@ def config(font_size: int) -> dict[str, Any]:
         },
         "legend": sizes | {
             "titleFontWeight": "normal", "labelColor": style.INK, "titleColor": style.QUIET,
+            "titlePadding": 12,
             "orient": "top", "direction": "horizontal", "titleOrient": "left", "titleLimit": 300,
             "labelLimit": 300, "symbolStrokeWidth": 2.5,
         },
         "header": sizes | {"labelColor": style.INK, "labelFontWeight": "bold", "title": None},
         "title": {
             "fontSize": font_size + 1, "subtitleFontSize": font_size - 1, "anchor": "start",
+            "frame": "group",
             "color": style.INK, "fontWeight": "bold", "offset": 8,
         },
         "text": {"fontSize": font_size - 1},

@@ -82,6 +82,8 @@ class Verdict:
         The same rule at each rate, on each part, on each evaluation set.
     controls : tuple of ControlVerdict
         In the order of the declaration.
+    alone : str
+        The outcome if the claim were the only one that is tested: without the correction.
     decided_by : str
         The part with the weakest outcome, if the claim has parts.
     preset : str
@@ -100,6 +102,7 @@ class Verdict:
     parts: tuple[PartVerdict, ...] = ()
     sets: tuple[PartVerdict, ...] = ()
     controls: tuple[ControlVerdict, ...] = ()
+    alone: Outcome = UNMEASURED
     decided_by: str = ""
     preset: str = ""
 
@@ -157,7 +160,13 @@ def judge(claim: Claim, tables: Tables, confidence: float, preset: str = "") -> 
     corrected_p = p if math.isnan(p) else min(1.0, p * tests)
     verdict = replace(verdict, p=p, corrected_p=corrected_p)
     controls = tuple(_control(control, verdict, tables, confidence) for control in claim.controls)
-    return replace(verdict, near=_near(verdict, 1 - confidence, alpha), controls=controls)
+    alone = min(
+        (_of_measured(claim, part, 1 - confidence).outcome
+         for part in (measured.parts or {"": measured}).values()),
+        key=STRENGTH.index,
+    )  # fmt: skip
+    near = _near(verdict, 1 - confidence, alpha)
+    return replace(verdict, near=near, controls=controls, alone=alone)
 
 
 def _of_measured(claim: Claim, measured: MeasuredClaim, alpha: float) -> Verdict:

@@ -13,7 +13,7 @@ from typing import Any
 
 from mispair.report import texts
 from mispair.report.judge import Verdict
-from mispair.report.rules import OUTCOMES, UNMEASURED, Outcome
+from mispair.report.rules import OUTCOMES, UNDECIDED, UNMEASURED, Outcome
 from mispair.report.tables import Tables
 
 Numbers = Callable[[Tables, float], Mapping[str, Any]]
@@ -31,9 +31,9 @@ class Question:
     Attributes
     ----------
     key : str
-        Its name; the macros ``answer_KEY``, ``limit_KEY`` and ``advice_KEY`` of the study's
-        template are its sentences. Each is called with the `Answer`, if the lead claim was
-        measured; one that is not defined takes the shared macro, or is empty.
+        Its name; the macros ``answer_KEY``, ``finding_KEY``, ``limit_KEY`` and ``advice_KEY`` of
+        the study's template are its sentences. Each is called with the `Answer`, if the lead claim
+        was measured; one that is not defined takes the shared macro, or is empty.
     text : str
         The question.
     claims : tuple of str
@@ -82,6 +82,11 @@ class Answer:
         return self._text("answer")
 
     @property
+    def finding(self) -> str:
+        """The finding in a sentence that can be quoted without the question."""
+        return self._text("finding")
+
+    @property
     def limit(self) -> str:
         """The strongest finding against a wider reading of the answer."""
         return self._text("limit")
@@ -116,6 +121,36 @@ def answered(
         question.numbers(tables, confidence) if lead else {},
         confidence,
     )
+
+
+QUOTED = 3
+"""Most findings in the paragraph that a report opens with."""
+
+
+def strongest(answers: Sequence[Answer], first: bool) -> list[Answer]:
+    """Return the findings that a report opens with, in the order of its cards.
+
+    They are the first ones that are decided, those near the line last. With `first` the first
+    answer is among them, whatever is decided: it is the one that the run was made for.
+    """
+
+    def weakness(number: int) -> tuple[bool, bool]:
+        verdict = answers[number].lead[0]
+        return not (first and number == 0), verdict.near
+
+    decided = [
+        number
+        for number, answer in enumerate(answers)
+        if (first and number == 0) or answer.lead[0].outcome != UNDECIDED
+    ]
+    return [answers[number] for number in sorted(sorted(decided, key=weakness)[:QUOTED])]
+
+
+def strongest_limit(found: Iterable[Answer]) -> str:
+    """Return the first limit of some answers that a control shows, or else the first one."""
+    limited = [answer for answer in found if answer.limit]
+    limited.sort(key=lambda answer: not answer.lead[0].limited)
+    return limited[0].limit if limited else ""
 
 
 def keys(questions: Iterable[Question]) -> list[str]:

@@ -120,7 +120,7 @@ def forest(
     def draw(rows: pd.DataFrame, number: int) -> list[alt.Chart]:
         names, left = y.copy(), number % 2 == 0
         names["axis"] = alt.Axis(labels=left, labelLimit=320)
-        names["scale"], names["title"] = alt.Scale(domain=order), y["title"] if left else None
+        names["scale"], names["title"] = alt.Scale(domain=order), None  # the names are words
         base = _base(colour, tips, toggle, 0.7).encode(y=names, yOffset=below)
         runs = base.transform_filter("datum.layer != 'mean'").mark_circle(size=45)
         parts = [runs.encode(x=x)]

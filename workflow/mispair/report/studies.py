@@ -142,17 +142,20 @@ class ReportedStudy:
 
 Name = Literal[
     "image_text",
-    "audit",
     "repair",
-    "simulation",
+    "audit",
     "laclip",
+    "pretraining",
     "sufficiency",
     "stepsize",
-    "pretraining",
+    "simulation",
 ]
-"""Packages of the studies, in the order of their pages."""
+"""Packages of the studies, in the order of their pages: the paper first, its simulation last."""
 
 NAMES: tuple[Name, ...] = get_args(Name)
+
+OF_DATA: tuple[Name, ...] = ("audit", "repair")
+"""Those that are about the data, which come first if the pairs are a user's own."""
 
 PROVENANCE = columns("artefact* condition* start* scheme* rate key* text* |", compared=False)
 """Columns of the table ``provenance``, which all studies share."""

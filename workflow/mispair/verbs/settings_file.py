@@ -13,8 +13,8 @@ from typing import Any
 import yaml
 
 from mispair import config
-from mispair.config import GENERATED
 from mispair.core.files import UserError, path_name
+from mispair.core.own_corpus import GENERATED
 from mispair.core.provenance import SNAKEMAKE
 from mispair.pairs.sources.source import is_ending
 from mispair.towers.dag import SHIPPED

@@ -46,7 +46,7 @@ def audit_p_values(tables: Tables) -> Drawing | Hole:
     chart = recipes.histogram(
         data.assign(panel="All pairs", bin_low=data["at"] - half, bin_high=data["at"] + half),
         alt.X("bin_low:Q", title="p-value of the caption among random captions", scale=SHARE),
-        alt.Y("value:Q", title="Pairs, relative to random captions",
+        alt.Y("value:Q", title="Pairs ÷ random captions",
               scale=alt.Scale(type="symlog", constant=0.1)),
         alt.value(style.BLUE), ("at:Q:p-value", "value:Q:density"),
         level=rate.value if rate else None,

@@ -173,14 +173,17 @@ def _pieces(content: Any) -> Mapping[str, Piece]:
 
 
 def _summary(tables: Tables) -> list[Note]:
-    # The share stands in the answer, where there is one.
-    brief = not tables.audit_calibration.empty
-    return [Note("audit", "summary", n=numbers(tables), brief=brief)] if headline(tables) else []
+    return [Note("audit", "summary", n=numbers(tables))] if headline(tables) else []
+
+
+def _title(tables: Tables, corpus: str) -> list[Note]:
+    return [Note("audit", "title", corpus=corpus, n=numbers(tables))] if headline(tables) else []
 
 
 PAGES = Pages(
     claims=claims.CLAIMS,
     questions=claims.QUESTIONS,
+    title=_title,
     answer=headline,
     ending=_ending,
     tables=audit,

@@ -45,7 +45,7 @@ from mispair.report.judge import PRIMARY
 from mispair.report.notes import Note
 from mispair.report.rules import decide
 from mispair.report.tables import Tables, mean_by, where
-from mispair.towers.arms import PRETRAINED, UNTOUCHED
+from mispair.towers.arms import CONVERGED, PRETRAINED, UNTOUCHED
 
 SCHEMES = {name: style.PALETTE[scheme.colour] for name, scheme in schemes().items()}
 LEVEL, CHANCE, PUBLISHED = "untouched model", "chance", "published"
@@ -413,6 +413,8 @@ def mean_of_sets(rows: pd.DataFrame) -> pd.DataFrame:
 X_TITLE = "Share of captions shuffled"
 MOST_SCHEMES = 3
 """Schemes that have room in a small figure, the main one first."""
+SCALES = {str(PRETRAINED): "frozen", str(CONVERGED): "at its optimum"}
+"""Starts that are compared in a small figure, by what becomes of the logit scale."""
 KEPT = {"high-purity": "little", "random": "random", "low-purity": "much"}
 """Strategies by the overlap of the neurons that are kept."""
 
@@ -429,10 +431,15 @@ def _curves(
 
 
 def small_overlap(tables: Tables) -> Drawing | Hole:
-    """Draw mean |cos| of text neurons against C_m."""
-    series = {str(PRETRAINED): purity_series(tables, PRETRAINED, "text", "mean_abs_cosine")}
+    """Draw the participation ratio of text neurons against C_m, by logit scale."""
+    series = {
+        start: purity_series(tables, start, "text", "participation_ratio") for start in SCALES
+    }
     hole = missing(tables.purity, Note("image_text", "hole_fine_tuned"))
-    return _curves(series, hole, X_TITLE, "Overlap (mean |cos|)", colours=COLOURS)
+    return _curves(
+        series, hole, X_TITLE, DIRECTIONS.capitalize(), colours=COLOURS, labels=SCALES,
+        legend="Logit scale",
+    )  # fmt: skip
 
 
 def small_mixing(tables: Tables) -> Drawing | Hole:

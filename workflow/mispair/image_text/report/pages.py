@@ -19,6 +19,7 @@ from mispair.report.pages.content import Content
 from mispair.report.pages.study_pages import FigureWithoutClaim, Pages, Piece
 from mispair.report.table import Table
 from mispair.report.tables import Tables
+from mispair.towers.arms import PRETRAINED
 from mispair.towers.encoding_record import MOST_WAITING
 
 # Notes on the image-text study in the report: warnings, limits and what is missing.
@@ -28,16 +29,12 @@ NAMED_CLASSES = 5
 
 
 def summary(tables: Tables) -> list[Note]:
-    """Return how many arms and evaluation sets there are."""
-    counted = []
-    if tables.study("image_text"):
-        of_arms = [table[KEYS] for table in (tables.purity, tables.zeroshot, tables.pruning)]
-        arms = pd.concat(of_arms).dropna(subset=["start"]).drop_duplicates()
-        counted.append(Note("image_text", "summary_arms", arms=len(arms), model=_model(tables)))
-    with_sets = (tables.zeroshot, tables.pruning, tables.exported, tables.checkpoints)
-    if sets := {name for table in with_sets for name in table["evaluation_set"].dropna()}:
-        counted.append(Note("image_text", "summary_sets", sets=len(sets)))
-    return counted
+    """Return how many arms there are, and of which model."""
+    if not tables.study("image_text"):
+        return []
+    of_arms = [table[KEYS] for table in (tables.purity, tables.zeroshot, tables.pruning)]
+    arms = pd.concat(of_arms).dropna(subset=["start"]).drop_duplicates()
+    return [Note("image_text", "summary_arms", arms=len(arms), model=_model(tables))]
 
 
 def _model(tables: Tables) -> str:
@@ -152,7 +149,11 @@ def holes(tables: Tables) -> list[Note]:
 
 
 def _missing_arms(tables: Tables, name: str) -> list[Note]:
-    """Name the arms of a table with a pairing but no measurement, if their start has others."""
+    """Name the arms of a table with a pairing but no measurement, if their start has others.
+
+    A control has few rates by its settings: one that was measured at no rate of a scheme, or only
+    at the lowest and the largest one, lacks nothing.
+    """
     found = []
     tuned = getattr(tables, name).dropna(subset=["rate"])
     for start in sorted(tuned["start"].dropna().unique()):
@@ -160,10 +161,10 @@ def _missing_arms(tables: Tables, name: str) -> list[Note]:
         for scheme in tables.schemes or [""]:
             of_scheme = tables.of_scheme(scheme)
             have = getattr(of_scheme, name)
-            missing = set(of_scheme.pairs["rate"].dropna()) - set(
-                have.loc[have["start"] == start, "rate"]
-            )
-            for rate in sorted(missing):
+            rates = {*of_scheme.pairs["rate"].dropna()}
+            measured = {*have.loc[have["start"] == start, "rate"]}
+            by_settings = measured <= {min(rates, default=0.0), max(rates, default=0.0)}
+            for rate in sorted(set() if by_settings and start != PRETRAINED else rates - measured):
                 # The main scheme, and the arm without corruption, need no name.
                 of = scheme if rate and scheme not in tables.schemes[:1] else ""
                 lost.setdefault(of, {})[rate] = None

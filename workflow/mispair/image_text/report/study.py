@@ -215,7 +215,7 @@ STUDY = ReportedStudy(
         ),
     ),
     small=(
-        Figure("small_overlap", "Overlap of text neurons against shuffling"),
+        Figure("small_overlap", "Directions of text neurons against shuffling"),
         Figure("small_mixing", "What neurons stand for against shuffling"),
         Figure("small_accuracy", "Accuracy against the share of wrong captions", every_scheme=True),
         Figure("small_semantics", "What neurons stand for against how much they overlap"),

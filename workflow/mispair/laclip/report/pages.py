@@ -167,14 +167,9 @@ def _summary(measured: Tables) -> list[Note]:
     return [Note("laclip", "summary_models", models=len(compared))] if compared else []
 
 
-def _limits(measured: Tables) -> list[Note]:
-    return [] if measured.study("laclip") else [Note("laclip", "limits_not_run")]
-
-
 PAGES = Pages(
     claims=claims.CLAIMS,
     questions=claims.QUESTIONS,
     tables=_tables,
     summary=_summary,
-    limits=_limits,
 )

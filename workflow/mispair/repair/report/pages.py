@@ -21,7 +21,6 @@ from mispair.repair.report.claims import (
     measures_of,
     rates_of,
     rules_of,
-    shares_changed,
     values,
 )
 from mispair.repair.report.study import ARMS as OF_ARMS
@@ -39,9 +38,6 @@ from mispair.report.table import (
     whole,
 )
 from mispair.report.tables import Tables, records, where
-
-UNCHANGED = ("raw", "oracle")
-"""Rules that change no caption."""
 
 COUNTS = ("read", "kept", "replaced", "dropped", "failed")
 
@@ -151,9 +147,7 @@ def _ran(tables: Tables) -> list[Note]:
     read = tables.repairs[tables.repairs["metric"] == "read"]
     if read.empty:
         return []
-    changed = shares_changed(tables, float(read["rate"].max()))
-    shown = {rule: share for rule, share in changed.items() if rule not in UNCHANGED}
-    return [Note("repair", "summary_ran", pairs=float(read["value"].max()), changed=shown)]
+    return [Note("repair", "summary_ran", pairs=float(read["value"].max()))]
 
 
 def _limits(tables: Tables) -> list[Note]:

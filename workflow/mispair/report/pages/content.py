@@ -10,7 +10,7 @@ from typing import Any
 
 from mispair.core import failures
 from mispair.core.failures import Failure, Record, named, why
-from mispair.report import questions, studies
+from mispair.report import questions, studies, texts
 from mispair.report.claims import Claim
 from mispair.report.judge import Verdict, judge
 from mispair.report.notes import SHARED, Note
@@ -99,7 +99,9 @@ class Content:
     record : mapping of str to object, or None
         Record of the run (`mispair.core.run_record`).
     title : str
-        Heading of the site.
+        Heading of the site; "" for one by what was measured.
+    corpus : str
+        Name of the pairs if they are the user's own, otherwise "".
     confidence : float
         Of all intervals and tests, between 0 and 1.
     failed : mapping or None
@@ -113,7 +115,22 @@ class Content:
     record: Mapping[str, Any] | None
     title: str
     confidence: float
+    corpus: str = ""
     failed: failures.Record | None = None
+
+    @functools.cached_property
+    def heading(self) -> str:
+        """The heading of the site."""
+        if self.title:
+            return self.title
+        if not self.corpus:
+            return texts.text(Note(SHARED, "title"))
+        declared = (
+            note
+            for study in self.studies
+            for note in study_pages.pages(study.key).title(self.tables, self.corpus)
+        )
+        return texts.text(next(declared, Note(SHARED, "title_of", corpus=self.corpus)))
 
     @functools.cached_property
     def judged(self) -> list[Verdict]:
@@ -147,19 +164,23 @@ class Content:
 
     @functools.cached_property
     def unmeasured(self) -> list[tuple[Claim, list[MissingResult]]]:
-        """The claims that no preset measured, each with the missing results of its section."""
+        """The claims of the studies of this run that no preset measured, each with what is lost."""
+        of = {study.key for study in self.studies or studies.studies()}
         return [
             (claim, self.lost_of_figures.get(claim.figure.format(preset="as_run"), []))
             for claim in claims_table.unmeasured(self.judged)
+            if claim.study in of
         ]
 
     @functools.cached_property
     def studies(self) -> list[ReportedStudy]:
-        """The studies with a page: those with a number or a failure."""
+        """The studies with a page: those with a number or a failure, the most important first."""
         lost = {study for study, _ in self.lost}
+        first = studies.OF_DATA if self.corpus else ()
+        ordered = dict.fromkeys([*first, *studies.NAMES])
         return [
             study
-            for study in studies.studies()
+            for study in map(studies.study, ordered)
             if study.key in lost or any(not self.tables.frames[name].empty for name in study.tables)
         ]
 

@@ -27,6 +27,10 @@ PICTURES = 250_000
 """Most bytes of pictures on a study's page; the script alone draws the charts of larger ones."""
 
 
+MOST_CARDS = 7
+"""Most answers on the landing page that are not folded, the most important first."""
+
+
 @dataclass(frozen=True)
 class Site:
     """The landing page for the folder above the pages, and all files of their folder by name."""
@@ -83,7 +87,7 @@ def _html(content: Content, pages: list[Page], page: Page, *, here: str, root: s
 
     return environment().get_template(page.template).render(
         page=page,
-        title=f"Incomplete: {content.title}" if content.failed else content.title,
+        title=f"Incomplete: {content.heading}" if content.failed else content.heading,
         pages=pages,
         link=link,
         here=here,
@@ -100,7 +104,15 @@ def _html(content: Content, pages: list[Page], page: Page, *, here: str, root: s
 def _landing(content: Content) -> Page:
     """Return the page with an answer, and its limit, to each question of the studies."""
     failed = content.failed
-    answers = [answer for study in content.studies for answer in content.answers[study.key]]
+    answers = [
+        answer
+        for study in content.studies
+        for answer in content.answers[study.key]
+        if answer.measured
+    ]
+    answers.sort(key=lambda answer: answer.question.folded)
+    shown = sum(not answer.question.folded for answer in answers)
+    quoted = questions.strongest(answers, first=bool(content.corpus))
     parts = {
         "failed": failed and {
             "heading": failures.heading(failed),
@@ -108,7 +120,10 @@ def _landing(content: Content) -> Page:
         },
         "warnings": _notes(content, lambda pages: pages.warnings),
         "summary": _notes(content, lambda pages: pages.summary),
-        "answers": [(answer, _small(content, answer)) for answer in answers if answer.measured],
+        "quoted": quoted,
+        "shown": min(shown or len(answers), MOST_CARDS),
+        "strongest_limit": questions.strongest_limit(quoted or answers),
+        "answers": [(answer, _small(content, answer)) for answer in answers],
         "missing": content.unmeasured,
         "limits": _notes(content, lambda pages: pages.limits),
         "holes": _notes(content, lambda pages: pages.holes),
@@ -201,16 +216,24 @@ def _claims(content: Content) -> Page:
             for drawing in study_pages.pages(study.key).drawings(content.tables)
         ],
         "lost": content.lost_of_figures,
+        "has_presets": _has_presets(content),
     }
     return Page(CLAIMS, "Every claim and its verdict", "Claims", "claims.html.j2", parts)
 
 
+def _has_presets(content: Content) -> bool:
+    """Return whether the simulation ran, whose presets need an explanation."""
+    return any(verdict.preset for verdict in content.judged)
+
+
 def _methods(content: Content) -> Page:
-    every = study_pages.every_pages()
+    every = [study_pages.pages(study.key) for study in content.studies]
+    every = every or study_pages.every_pages()
     parts = {
         "primary": judge.PRIMARY,
         "near": judge.NEAR,
         "third": THIRD,
+        "has_presets": _has_presets(content),
         "claims": [claim for pages in every for claim in pages.claims],
         "definitions": [item for pages in every for item in pages.definitions.items()],
         "limits": _notes(content, lambda pages: pages.limits),

@@ -80,6 +80,8 @@ class Pages:
         Its claims, in the order of the pages.
     questions : tuple of Question
         Questions that its claims answer.
+    title : callable
+        The heading of a report on a corpus of the user's own, from the tables and its name.
     answer : callable
         The sentences that its page begins with.
     ending : callable
@@ -110,6 +112,7 @@ class Pages:
     claims: tuple[Claim, ...]
     questions: tuple[Question, ...]
     tables: Printed
+    title: Callable[[Tables, str], list[Note]] = _none
     answer: Notes = _none
     ending: Notes = _none
     scopes: Scopes = _whole

@@ -14,7 +14,9 @@ log = logging.getLogger(__name__)
 
 class Settings(settings.Settings):
     title: str = Field(
-        "What mismatched captions do to CLIP", min_length=1, description="Heading of the report."
+        "",
+        description="Heading of the report; empty for one by what was measured: with your own "
+        "pairs their name and the share of wrong captions.",
     )
     confidence: float = Field(
         0.95, gt=0.5, lt=1, description="Confidence level of intervals and tests, a probability."
@@ -46,6 +48,7 @@ def run(
     from mispair.core import files
     from mispair.core.benchmarks import texts_of
     from mispair.core.files import replacing_folder
+    from mispair.core.own_corpus import own_corpus
     from mispair.report.latex import documents
     from mispair.report.pages.claims_table import frame
     from mispair.report.pages.content import Content
@@ -54,10 +57,12 @@ def run(
     from mispair.report.tables import read_csvs
 
     pictures = pictures_in(figures)
+    run = files.read_json(record[0]) if record else {}
     content = Content(
         read_csvs(tables), pictures, {path.stem: path.read_text("utf-8") for path in pieces},
-        texts_of(benchmarks), files.read_json(record[0])["record"] if record else None,
+        texts_of(benchmarks), run.get("record"),
         title=settings.title, confidence=settings.confidence,
+        corpus=own_corpus(run),
         failed=files.read_json(failures) if failures else None,
     )  # fmt: skip
     site = build(content, pages.name)

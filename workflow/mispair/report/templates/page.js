@@ -61,15 +61,7 @@
   };
   idle(next);
 
-  // Folded parts are printed as well.
-  const closed = () => [...document.querySelectorAll("main details:not([open])")];
-  let opened = [];
-  window.addEventListener("beforeprint", () => {
-    opened = closed();
-    opened.forEach((one) => { one.open = true; });
-    plots.forEach(draw);
-  });
-  window.addEventListener("afterprint", () => opened.forEach((one) => { one.open = false; }));
+  window.addEventListener("beforeprint", () => plots.forEach(draw));
 
   // A link to a place inside closed parts opens them.
   const reveal = () => {

@@ -45,12 +45,13 @@ def _hole(tables: Tables, reason: Note) -> Hole:
 def _at_largest(table: pd.DataFrame, **columns: object) -> pd.DataFrame:
     """Return the rows of presets that match `columns`, at the largest C_s of each.
 
-    Their ``panel`` names condition and tower.
+    Their ``panel`` names the tower, and the condition if there are several.
     """
     rows = where(table, kind="preset", **columns)
     c_s = rows["spurious_probability"]
     rows = rows[c_s == c_s.groupby(rows["condition"]).transform("max")]
-    return rows.assign(panel=rows["condition"] + ": " + rows["tower"] + " neurons")
+    of = rows["condition"] + ": " if rows["condition"].nunique() > 1 else ""
+    return rows.assign(panel=of + rows["tower"].str.capitalize() + " neurons")
 
 
 def simulation_figure1_as_written(tables: Tables) -> Drawing | Hole:
@@ -241,10 +242,9 @@ def small_filtering(tables: Tables) -> Drawing | Hole:
     data = _series({arm: wide[arm] for arm in PAIR})
     if data.empty:
         return _hole(tables, Note("simulation", "hole_accuracy"))
-    title = f"Accuracy ({preset})"
-    return Drawing(
-        *_curves(data, y_title=title, colours=style.ARMS, least=small_figures.LEAST_FALL)
-    )
+    return Drawing(*_curves(
+        data, y_title="Accuracy (share)", colours=style.ARMS, least=small_figures.LEAST_FALL
+    ))  # fmt: skip
 
 
 def small_reproduction(tables: Tables) -> Drawing | Hole:
@@ -258,6 +258,6 @@ def small_reproduction(tables: Tables) -> Drawing | Hole:
     if not measured:
         return _hole(tables, Note("simulation", "hole_published"))
     return Drawing(*small_figures.dots(
-        pd.DataFrame(measured), "Difference (in tolerances)", colour=style.BLUE,
+        pd.DataFrame(measured), "Difference ÷ its tolerance", colour=style.BLUE,
         levels=(-1.0, 0.0, 1.0),
     ))  # fmt: skip

@@ -27,8 +27,8 @@ def sections_of(rule: str, wildcards: Mapping[str, str]) -> Sequence[str]:
 def _figure1(preset: str, text: str) -> Figure:
     return Figure(
         f"simulation_figure1_{preset.replace('-', '_')}",
-        f"Raw against filtered captions: the four measures, {preset}",
-        f"Settings: {text}. Every run is a faint point; the band is the mean ± 1 standard "
+        f"Raw against filtered captions: {text}",
+        "Every run is a faint point; the band is the mean ± 1 standard "
         "deviation of all runs. The best two thirds of the runs are chosen for each measure and "
         "arm, as the published points were: means of the best ten of fifteen runs.",
         "figure 1(a-d)",
@@ -74,8 +74,8 @@ STUDY = ReportedStudy(
     measures=("simulation",),
     sections_of=sections_of,
     figures=(
-        _figure1("as-written", "what the paper's text says, repaired so that it trains"),
-        _figure1("as-run", "what the authors' public code does"),
+        _figure1("as-written", "as the paper's text says"),
+        _figure1("as-run", "as the public code does"),
         Figure(
             "simulation_cosines",
             "Cosines of neurons with the true features",
