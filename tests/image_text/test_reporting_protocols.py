@@ -13,9 +13,9 @@ from mispair.evaluation.report.rows import scored
 from mispair.image_text.report.arms import named, zeroshot_series
 from mispair.image_text.report.claims import ACCURACY
 from mispair.image_text.report.figures import panels_of_sets
-from mispair.image_text.report.pages import class_lists, limits
+from mispair.image_text.report.pages import empty_classes, limits
 from mispair.image_text.report.tables import exported, of_arms, protocols, scores
-from mispair.report import studies, texts
+from mispair.report import studies
 from mispair.report.figures import compose
 from mispair.report.judge import judge
 from mispair.report.table import Number, Table, general, whole
@@ -130,22 +130,8 @@ def test_rows_of_an_evaluation_get_towers_headline_and_one_silhouette():
     assert [(row["classname"], row["protocol"], row["n"]) for row in empty] == [
         ("dog", "laclip", 0)
     ]
-    (warning,) = class_lists(tables(zeroshot=found))
+    (warning,) = empty_classes(tables(zeroshot=found))
     assert warning.values == {"name": "pets", "classes": ["dog"], "more": 0}
-
-
-def test_a_class_list_that_does_not_fit_is_a_warning_with_its_numbers():
-    here = {"evaluation_set": "pets", "protocol": "laclip", "seed": 0, "fingerprint": "9" * 16}
-    checks = {"flagged": 1, "listed_acc1": 0.031, "relabelled_acc1": 0.874}
-    rows = [
-        {**here, "start": "untouched", "metric": f"label_check_{name}", "value": value}
-        for name, value in checks.items()
-    ]
-    (warning,) = class_lists(tables(zeroshot=rows))
-    assert (warning.key, warning.values["protocol"]) == ("warning_class_list", "laclip #99999999")
-    assert "87.4 % instead of 3.1 %" in texts.text(warning)
-    assert class_lists(tables(checkpoints=rows)) == [warning]
-    assert class_lists(tables(zeroshot=[{**row, "value": 0} for row in rows])) == []
 
 
 def test_other_scores_are_next_to_chance_or_the_zero_shot_accuracy():

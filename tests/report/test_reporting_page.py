@@ -77,7 +77,6 @@ def _zeroshot(rate: float | None, seeds: list[int]) -> list[dict[str, Any]]:
             },
             {"metric": "class_recall", **here, "classname": EVIL, "value": value},
             {"metric": "class_recall", **here, "classname": "7", "value": value},
-            {"metric": "label_check_flagged", **here, "value": 0},
         ]
     captions = {
         "evaluation_set": "pictures",

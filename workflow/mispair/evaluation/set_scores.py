@@ -15,7 +15,6 @@ import numpy as np
 
 from mispair.core.intervals import Row
 from mispair.evaluation.groups import WORST, group_rows
-from mispair.evaluation.label_check import check
 from mispair.evaluation.protocols import DATACOMP, MACRO_F1
 from mispair.evaluation.retrieval import Questions, recalls, selections
 from mispair.evaluation.set_files import EncodedSet, origins
@@ -28,10 +27,8 @@ Scored = tuple[np.ndarray | None, list[Row]]
 
 
 class Asked(NamedTuple):
-    """The embeddings of a set and of its texts, of one seed, with the metadata of both."""
+    """The embeddings of a set and of its texts, with the metadata of both."""
 
-    key: str
-    """Set, protocol and seed, for messages."""
     images: np.ndarray
     of_images: Mapping[str, np.ndarray]
     """Labels, groups or pictures."""
@@ -45,7 +42,7 @@ class Asked(NamedTuple):
 
 
 def classification(asked: Asked) -> Scored:
-    """Return the answers and the scores, and warn of a class list that does not fit.
+    """Return the answers and the scores.
 
     Raises
     ------
@@ -57,9 +54,6 @@ def classification(asked: Asked) -> Scored:
     if len(classnames) != len(classes):
         raise ValueError(f"only {len(classes)} of {len(classnames)} classes have prompts")
     answers, ranks = classify(asked.images, classes, labels)
-    checked = check(answers, labels, len(classes))
-    if checked.flagged:
-        log.warning("%s: %s.", asked.key, checked.described(classnames))
     rows = accuracies(ranks, labels, len(classes))
     for row in rows:
         if "class" in row:
@@ -67,7 +61,7 @@ def classification(asked: Asked) -> Scored:
     if asked.protocol["protocol"] == DATACOMP or asked.protocol["metric"] == MACRO_F1:
         rows.append(macro_f1_row(answers, labels, len(classes)))
     rows += _of_groups(asked, ranks, len(classes))
-    return answers.astype(np.int32), [*rows, *checked.rows()]
+    return answers.astype(np.int32), rows
 
 
 def _of_groups(asked: Asked, ranks: np.ndarray, classes: int) -> list[Row]:

@@ -30,8 +30,8 @@ def run(
 ) -> None:
     """Write scores of every set, protocol and seed, and the answers that they were computed from.
 
-    Classification sets have accuracies, recalls, silhouette and the check of the class list, and
-    the accuracies of groups if their images have groups. Sets of captioned pictures have the
+    Classification sets have accuracies, recalls and silhouette, and the accuracies of groups if
+    their images have groups. Sets of captioned pictures have the
     recalls of retrieval or the shares of right choices. A file of prompts belongs to the file of
     images in its folder.
     """
@@ -49,7 +49,7 @@ def run(
         for encoded in read_sets(images, prompts, stack.towers):
             results.add_set(encoded)
             for seed, image, text in stack.of_seeds():
-                for protocol, of_images, scores in _scores(encoded, seed, image, text):
+                for protocol, of_images, scores in _scores(encoded, image, text):
                     results.add(encoded.name, protocol, seed, of_images, scores)
                 progress.advance()
     provenance = {"projection": stack.origin, **results.provenance()}
@@ -58,7 +58,7 @@ def run(
 
 
 def _scores(
-    encoded: EncodedSet, seed: int, image: np.ndarray, text: np.ndarray
+    encoded: EncodedSet, image: np.ndarray, text: np.ndarray
 ) -> Iterator[tuple[dict[str, str], np.ndarray | None, list[Row]]]:
     """Yield for each protocol its metadata, the answers and the scores; errors name the files."""
     from mispair.evaluation.projections import naming
@@ -72,8 +72,7 @@ def _scores(
     for source, texts, protocol in encoded.prompts:
         with naming(source):
             prompted = embed(texts["prompt_features"], text)
-        key = f"{encoded.name}|{protocol['protocol']}|{seed}"
-        query = Asked(key, embeddings, tensors, metadata, prompted, texts, protocol)
+        query = Asked(embeddings, tensors, metadata, prompted, texts, protocol)
         with naming(f"{path} with {source}"):
             answers, scores = SCORES[metadata["kind"]](query)
         yield protocol, answers, [*scores, *silhouette]

@@ -10,7 +10,7 @@ from markupsafe import Markup
 from mispair.evaluation.purity import DEFINITION
 from mispair.image_text.report import claims, exports, tables_towers
 from mispair.image_text.report import tables as of_models
-from mispair.image_text.report.arms import KEYS, named
+from mispair.image_text.report.arms import KEYS
 from mispair.image_text.report.study import PURITY, SAMPLES
 from mispair.pairs.report import corpus
 from mispair.report import texts
@@ -51,7 +51,7 @@ def warnings(tables: Tables) -> list[Note]:
         *_apart(tables),
         *corpus.warnings(tables),
         *waiting(tables),
-        *class_lists(tables),
+        *empty_classes(tables),
     ]
 
 
@@ -67,34 +67,18 @@ def waiting(tables: Tables) -> list[Note]:
     ]  # fmt: skip
 
 
-def class_lists(tables: Tables) -> list[Note]:
-    """Return a warning for every class list that does not fit its labels, or has empty classes."""
-    found: list[Note] = []
+def empty_classes(tables: Tables) -> list[Note]:
+    """Return a warning for every evaluation set with classes without images."""
+    missing: dict[str, set[str]] = {}
     for table in (tables.zeroshot, tables.checkpoints):
-        flagged = table[(table["metric"] == "label_check_flagged") & (table["value"] > 0)]
-        for key, group in flagged.groupby(["evaluation_set", "protocol"]):
-            name, protocol = map(str, key)
-            of_list = table[(table["evaluation_set"] == name) & (table["protocol"] == protocol)]
-            means = of_list.groupby("metric")["value"].mean()
-            found.append(
-                Note("image_text", "warning_class_list", name=name, protocol=named(group),
-                     listed=means.get("label_check_listed_acc1", math.nan),
-                     matched=means.get("label_check_relabelled_acc1", math.nan))
-            )  # fmt: skip
-        found += _empty_classes(table)
-    return [note for position, note in enumerate(found) if note not in found[:position]]
-
-
-def _empty_classes(table: pd.DataFrame) -> list[Note]:
-    missing = table[table["metric"] == "class_without_images"]
-    found = []
-    for set_name, rows in missing.groupby("evaluation_set"):
-        names = sorted(rows["classname"].dropna().unique())
-        shown, more = names[:NAMED_CLASSES], len(names[NAMED_CLASSES:])
-        found.append(
-            Note("image_text", "warning_empty_classes", name=set_name, classes=shown, more=more)
-        )
-    return found
+        rows = table[table["metric"] == "class_without_images"]
+        for name, classes in rows.groupby("evaluation_set")["classname"]:
+            missing.setdefault(str(name), set()).update(classes.dropna())
+    return [
+        Note("image_text", "warning_empty_classes", name=name,
+             classes=sorted(classes)[:NAMED_CLASSES], more=max(0, len(classes) - NAMED_CLASSES))
+        for name, classes in missing.items()
+    ]  # fmt: skip
 
 
 def _apart(tables: Tables) -> list[Note]:
