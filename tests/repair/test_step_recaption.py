@@ -304,22 +304,6 @@ def test_a_captioner_of_which_nothing_is_usable_stops(
     assert not list((pictures / "out").glob("*.parts/*.safetensors"))
 
 
-@pytest.mark.slow
-def test_coca(pictures: Path) -> None:
-    from tests.repair.test_coca import build
-
-    folder = build(pictures / "coca")
-    settings = ["--captioner", "coca", "--model", str(folder), "--max-words", "6"]
-    for out in ("out", "again"):
-        assert run(pictures, *settings, pictures=True, out=out) == 0
-    table, _, _ = read(pictures)
-    assert table["reason"].isna().any()
-    assert table.equals(read(pictures, "again")[0])
-    assert len(Settings(captioner="coca", model=str(folder)).captioner_files()) == 2
-    (folder / "open_clip_model.safetensors").write_bytes(b"other")
-    assert run(pictures, *settings, pictures=True, out="third") == 2
-
-
 def test_shards_that_are_not_those_of_the_index(
     pictures: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -340,11 +324,11 @@ def test_shards_that_are_not_those_of_the_index(
     "values",
     [
         {"captioner": "given"},
-        {"captioner": "coca"},
+        {"captioner": "transformers"},
         {"captioner": "trained", "model": "a"},
         {"captioner": "a.b:c", "model": "a"},
         {"captioner": "somebody"},
-        {"captioner": "coca", "model": ["a", "b"]},
+        {"captioner": "transformers", "model": ["a", "b"]},
         {"captioner": "trained", "join": "url"},
         {"captioner": "given", "model": "a", "join": "name"},
         {"captioner": "a.b:c d"},
@@ -364,10 +348,9 @@ def test_files_of_a_model(tmp_path: Path) -> None:
         return Settings(captioner=captioner, model=model).captioner_files()
 
     assert files_of("trained", None) == files_of("a.b:c", None) == []
-    assert files_of("coca", "coca_ViT-B-32@laion2b_s13b_b90k") == []
     (tmp_path / "sub").mkdir()
     (tmp_path / "sub" / "weights").write_bytes(b"1")
     assert files_of("transformers", str(tmp_path)) == [str(tmp_path / "sub" / "weights")]
-    for captioner, model in [("given", str(tmp_path)), ("coca", "nothing")]:
+    for captioner, model in [("given", str(tmp_path)), ("transformers", "nothing")]:
         with pytest.raises(files.UserError, match="model"):
             files_of(captioner, model)

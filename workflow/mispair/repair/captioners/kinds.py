@@ -20,21 +20,17 @@ class Kind:
         that read no pictures have a function of their own in `mispair.repair.captioners.runs`.
     model : str
         What the setting ``model`` names: nothing, ``a model``, or ``tables``.
-    downloads : bool
-        Whether a model may be ``ARCHITECTURE@TAG``, which is downloaded.
     """
 
     effect: str
     load: str = ""
     model: Literal["", "a model", "tables"] = ""
-    downloads: bool = False
 
 
 TRAINED, GIVEN = "trained", "given"
 
 KINDS: dict[str, Kind] = {
     TRAINED: Kind("a small decoder that learns from trusted pairs and reads cached features"),
-    "coca": Kind("of open_clip", "coca.load_coca", "a model", downloads=True),
     "transformers": Kind(
         "BLIP, BLIP-2, GIT, Florence-2", "hugging_face.load_hugging_face", "a model"
     ),

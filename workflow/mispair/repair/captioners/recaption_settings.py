@@ -25,12 +25,11 @@ class Settings(EncodingSettings):
         f"{', '.join(f'{name} ({kind.effect})' for name, kind in KINDS.items())} or "
         f"{FUNCTION.effect}.",
     )
-    model: Annotated[str | list[str] | None, settings.Located(r"[^/]+@[^/]+")] = Field(
+    model: Annotated[str | list[str] | None, settings.Located()] = Field(
         None,
-        description="For coca: a folder of open_clip, or ARCHITECTURE@TAG, which is downloaded "
-        "when it is needed. For transformers: a folder of a model and its processor. For given: "
-        "the table of captions in Parquet, CSV, TSV or JSONL, as a path, a glob, a brace pattern, "
-        "a folder, or a list of these. For others: null.",
+        description="For transformers: a folder of a model and its processor. For given: the table "
+        "of captions in Parquet, CSV, TSV or JSONL, as a path, a glob, a brace pattern, a folder, "
+        "or a list of these. For others: null.",
     )
     prompt: str = Field(
         "",
@@ -103,7 +102,7 @@ class Settings(EncodingSettings):
     batch_size: int = Field(
         64,
         ge=1,
-        description="For coca, transformers and functions: pictures that are captioned at once.",
+        description="For transformers and functions: pictures that are captioned at once.",
     )
     stall_seconds: float = Field(
         600, gt=0, description="Time in seconds after which a batch of pictures has failed."
@@ -152,7 +151,7 @@ class Settings(EncodingSettings):
         return name if name in (KEY, *SIDECAR_FIELDS) else f"json:{name}"
 
     def captioner_files(self) -> list[str]:
-        """Return the files of the model or table that a job reads; none of a tag.
+        """Return the files of the model or table that a job reads.
 
         Raises
         ------
@@ -168,7 +167,5 @@ class Settings(EncodingSettings):
         path = Path(str(self.model))
         if path.is_dir():
             return sorted(str(file) for file in path.rglob("*") if file.is_file())
-        if self.kind.downloads and "@" in str(self.model):
-            return []
         hint = if_of_hub(str(self.model))
         raise UserError(f"recaption_pairs: model: there is no {path.absolute()}.{hint}")
