@@ -44,7 +44,7 @@ TIDY = [f"{name}.csv" for name in studies.tables()]
 
 PLACES = {
     "purity": evaluation.PURITY, "zeroshot": evaluation.ZEROSHOT, "probes": evaluation.PROBE,
-    "pruning": evaluation.PRUNING, "semantics": evaluation.SEMANTICS, "bases": evaluation.BASIS,
+    "pruning": evaluation.PRUNING, "semantics": evaluation.SEMANTICS,
     "comparisons": image_text.COMPARISON, "exported": evaluation.PRUNED_RECORD,
     "statistics": pairs.STATISTICS, "pairings": pairs.PAIRING, "index": pairs.INDEX,
     "rejected": pairs.REJECTED, "excluded": pairs.EXCLUDED,

@@ -330,7 +330,7 @@ def _beside(folder: Path) -> dict[str, list[Path]]:
         for metric in ("mean_semantic_purity", "semantic_purity_by_overlap")
     ]  # fmt: skip
     made = {"pruning": _pruning(), "probes": probes, "comparisons": differences,
-            "exported": exported, "semantics": semantics, "bases": []}  # fmt: skip
+            "exported": exported, "semantics": semantics}  # fmt: skip
     for name, rows in made.items():
         metrics.write_metrics(folder / f"{name}.json", rows, untouched)
     return {name: [folder / f"{name}.json"] for name in made}
@@ -463,7 +463,6 @@ NOTHING: dict[str, list[Path]] = {
     name: []
     for name in [
         "purity",
-        "bases",
         "zeroshot",
         "pruning",
         "simulation",

@@ -163,7 +163,7 @@ def test_weights_of_the_audit_are_an_arm_whose_gain_is_judged(
             "batch_size": 64,
         },
         measure_purity={"rotations": 1}, measure_semantics={"rotations": 1},
-        identify_basis={"rotations": 2}, prune_neurons={"ks": [16], "draws": 1},
+        prune_neurons={"ks": [16], "draws": 1},
         export_pruned={"ks": []},
     )  # fmt: skip
     planned = run.planned(*options)

@@ -41,7 +41,7 @@ def test_emoji_run_from_packages_to_the_report(packed: Checkout) -> None:
         "--configfile", CONFIGURATION
     ).keys()
     content = yaml.safe_load(path.read_text("utf-8"))
-    fewer = {**ONE_ARM, "export_pruned": {"ks": [16]}, "identify_basis": {"components": 8}}
+    fewer = {**ONE_ARM, "export_pruned": {"ks": [16]}}
     fewer["studies"] = ["image_text", "repair"]
     fewer["filter_captions"] = {"rules": ["raw", "factor"]}
     fewer["recaption_pairs"] = {"steps": 20, "width": 16}

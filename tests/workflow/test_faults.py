@@ -21,7 +21,7 @@ from tests.workflow.conftest import (
 )
 
 KILLED = (
-    "simulate", "finetune-projection", "encode-features", "identify-basis",
+    "simulate", "finetune-projection", "encode-features", "measure-semantics",
     "measure-purity", "fit-linear-probe",
 )  # fmt: skip
 """Three steps that keep states, and three that keep none."""

@@ -202,7 +202,6 @@ def test_a_new_rate_runs_its_arms_and_the_report(run: Checkout) -> None:
         "finetune_projection": 8,  # controls are of one scheme
         "measure_arm": 8,
         "measure_semantics": 1,
-        "identify_basis": 2,  # pretrained and reinitialised
         "fit_linear_probe": 6,
         "compare_arms": 1,
         **REPORT,
@@ -228,7 +227,7 @@ def test_a_new_start_runs_its_arms_and_the_report(run: Checkout) -> None:
 
 
 TUNED = {
-    "finetune_projection": 11, "measure_arm": 11, "measure_semantics": 2, "identify_basis": 4,
+    "finetune_projection": 11, "measure_arm": 11, "measure_semantics": 2,
     "fit_linear_probe": 7, "compare_arms": 1, **REPORT,
 }  # fmt: skip
 """All that descends from fine-tuning, and nothing beside it."""
@@ -285,7 +284,7 @@ CORRUPTED = {"corrupt_captions": 7, "encode_captions": 3}
              **CORRUPTED, "encode_captions": 4, "find_similar_captions": 1,
              "measure_covariance": 1,
              "draw_neurons": 1, **TUNED, "measure_arm": 12, "measure_semantics": 3,
-             "identify_basis": 5, **SHEET},
+             **SHEET},
         ),
     ],
     ids=["learning rate", "seed of training", "number of seeds", "seed of shuffling",
@@ -305,7 +304,7 @@ def test_an_edited_module_reruns_the_steps_that_import_it(run: Checkout) -> None
     # Pruning ranks neurons by their purity, so it imports the module; the gallery defines it.
     assert run.planned() == {
         "measure_arm": 12, "measure_semantics": 3, "prune_neurons": 1, "export_pruned": 1,
-        "draw_neurons": 1, "identify_basis": 5, "compare_arms": 1, **REPORT,
+        "draw_neurons": 1, "compare_arms": 1, **REPORT,
     }  # fmt: skip
 
 
@@ -351,7 +350,6 @@ def test_a_replaced_shard_reruns_its_index_its_features_and_what_descends(run: C
         "finetune_projection": 11,
         "measure_arm": 12,
         "measure_semantics": 3,
-        "identify_basis": 5,
         "fit_linear_probe": 7,
         "compare_arms": 1,
         "draw_neurons": 1,
@@ -440,11 +438,11 @@ def mine(own: Checkout, tmp_path: Path) -> Checkout:
 REPORT_OF_ONE = {**REPORT, "draw_figures": 1}
 """Jobs of the report of a run with one study."""
 ZEROSHOT = {"measure_arm": 2, "prune_neurons": 1, "compare_arms": 1, **REPORT_OF_ONE}
-RETRAINED = {"finetune_projection": 1, "measure_arm": 1, "identify_basis": 1,
+RETRAINED = {"finetune_projection": 1, "measure_arm": 1,
              "fit_linear_probe": 1, "compare_arms": 1, **REPORT_OF_ONE}  # fmt: skip
 INDEXED = {"list_files": 1, "gather_index": 1, "encode_captions": 1, "list_features": 1,
            "corrupt_captions": 1, "draw_neurons": 1,
-           **RETRAINED, "measure_covariance": 1, "measure_arm": 2, "identify_basis": 2,
+           **RETRAINED, "measure_covariance": 1, "measure_arm": 2,
            **SHEET}  # fmt: skip
 
 
@@ -467,7 +465,7 @@ def test_touched_files_of_the_user_do_nothing(mine: Checkout) -> None:
             {"encode_features": 2, "encode_captions": 1, "encode_evaluation": 2,
              "encode_prompts": 2, "extract_projection": 1, "draw_neurons": 1,
              "list_features": 1, "measure_covariance": 1, **RETRAINED,
-             "identify_basis": 2, **ZEROSHOT, "fit_linear_probe": 2},
+             **ZEROSHOT, "fit_linear_probe": 2},
         ),
         # The list is compared with labels where it is used, so no image is encoded.
         ("digits/classnames.txt", b"\n", b"s\n", {"encode_prompts": 2, **ZEROSHOT}),

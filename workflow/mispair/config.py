@@ -56,9 +56,7 @@ _FORMS = {
 REMOVED = {
     "export_metrics.online": "TensorBoard's event files are always written, without a network.",
     "export_metrics.trackers": "TensorBoard's event files are always in reports/tensorboard.",
-    "identify_basis.active": "It was of the sparse autoencoders, which are gone.",
-    "identify_basis.latents": "Leave it out: sparse autoencoders are gone.",
-    "identify_basis.updates": "It was of the sparse autoencoders, which are gone.",
+    "identify_basis": "Leave it out: the search for a basis is gone.",
     "pretrain_towers.nodes": "For several, use open_clip's trainer (docs/how-to/own-data.md).",
     "pretrain_towers.processes": "For several, use open_clip's trainer (docs/how-to/own-data.md).",
     "words": "Leave it out: the audit of features that pictures do not show is gone.",

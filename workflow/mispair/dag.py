@@ -786,7 +786,6 @@ class Dag:
                 self.arms_from("fit_linear_probe") if self._has_probes else []
             ),
             evaluation.SEMANTICS: lambda: self._ends(PRETRAINED) if self._is_generated else [],
-            evaluation.BASIS: lambda: self._ends(PRETRAINED, "reinitialised"),
         }.get(template, lambda: self.arms)()
         return self.every(template, arm=arms, **chosen)
 

@@ -114,36 +114,6 @@ rule export_pruned:
         " --record {output.record:q} {params.flags} > {log:q} 2>&1"
 
 
-rule identify_basis:
-    input:
-        projection=towers.PROJECTION,
-        index=dag.every(pairs.INDEX)[:SHOWN_GROUPS],
-        features=dag.every(towers.IMAGE_FEATURES)[:SHOWN_GROUPS],
-        rows=dag.every(towers.IMAGE_ROWS)[:SHOWN_GROUPS],
-        caption_features=dag.every(towers.TEXT_FEATURES),
-        caption_rows=dag.every(towers.TEXT_ROWS),
-        corpus=dag.every(pairs.CORPUS),
-        truth=steady(dag.truth_of_all()),
-    output:
-        basis=evaluation.BASIS,
-    log:
-        "logs/identify_basis/{corpus}/{towers}/{arm}.log",
-    benchmark:
-        "benchmarks/identify_basis/{corpus}/{towers}/{arm}.tsv"
-    conda:
-        "../../envs/environment.yaml"
-    params:
-        *code_version("identify_basis"),
-        flags=literal(dag.flags("identify_basis")),
-    message:
-        "Search for a basis that the embeddings of {wildcards.arm} identify"
-    shell:
-        "python -m mispair identify-basis --projection {input.projection:q}"
-        " --index {input.index:q} --features {input.features:q} {input.caption_features:q}"
-        " --feature-rows {input.rows:q} {input.caption_rows:q} --corpus {input.corpus:q}"
-        " --truth {input.truth:q} --basis {output.basis:q} {params.flags} > {log:q} 2>&1"
-
-
 # The sets of users have a job for each split and each protocol. Those that mispair generates are
 # small: one job encodes their images, and one their prompts.
 rule encode_evaluation:

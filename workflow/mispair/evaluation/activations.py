@@ -149,28 +149,6 @@ def feature_blocks(
         )
 
 
-def features_by_name(
-    features: Iterable[Path],
-    feature_rows: Iterable[Path],
-    kind: Kind,
-    selected: Collection[str],
-    towers: str | None = None,
-) -> Block:
-    """Return the existing features of `feature_blocks`, in the order of their names.
-
-    Raises
-    ------
-    UserError
-        As `feature_blocks`, or if there are none.
-    """
-    blocks = [*feature_blocks(features, feature_rows, kind, selected, towers, every=False)]
-    names = [name for ids, _ in blocks for name in ids]
-    if not names:
-        raise files.UserError(f"no part of the features holds one of the {kind} tower.")
-    order = np.argsort(np.array(names), kind="stable")
-    return [names[row] for row in order], np.concatenate([block for _, block in blocks])[order]
-
-
 def _read(stored: object, rows: np.ndarray) -> np.ndarray:
     """Return rows, given in ascending order, of an array on disk."""
     first, last = int(rows[0]), int(rows[-1])

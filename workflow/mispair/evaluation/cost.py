@@ -83,10 +83,6 @@ def measure_semantics(settings: Any, job: Any, sizes: Sizes) -> Work:
     return Work({"rows read": sizes.total(job.feature_rows) * (1 + settings.rotations)})
 
 
-def identify_basis(settings: Any, job: Any, sizes: Sizes) -> Work:
-    return Work({"rows read": sizes.total(job.feature_rows), "inputs": 2 * settings.inputs})
-
-
 def prune_neurons(settings: Any, job: Any, sizes: Sizes) -> Work:
     # Random subsets of the basis and of rotated ones, and some 18 rankings, at each k.
     ks = settings.kept_of(sizes.projection(job.projection).neurons)

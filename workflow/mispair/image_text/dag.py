@@ -16,7 +16,7 @@ def results(dag: Any) -> list[str]:
         return []
     measured = (
         evaluation.PURITY, evaluation.ZEROSHOT, evaluation.PROBE, evaluation.PRUNING,
-        evaluation.SEMANTICS, evaluation.BASIS,
+        evaluation.SEMANTICS,
     )  # fmt: skip
     compared = [COMPARISON, *([COMPARED_TOWERS] if dag.models.replicates else [])]
     described = (

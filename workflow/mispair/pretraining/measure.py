@@ -11,7 +11,6 @@ import numpy as np
 from mispair.core import seeds
 from mispair.core.files import UserError
 from mispair.core.metrics import Row
-from mispair.evaluation.identified_basis import RECOVERED, correlations, halves, identify
 from mispair.evaluation.protocols import CLIP_BENCHMARK
 from mispair.evaluation.purity import neuron_overlap, random_overlap
 from mispair.evaluation.sets import PLACEHOLDER, open_set
@@ -29,6 +28,7 @@ from mispair.pretraining.mixing import (
 from mispair.pretraining.pictures import resized
 from mispair.pretraining.settings import IDENTIFIED, LINEAR, NEURONS, PROMPTS
 from mispair.pretraining.towers import SmallTowers, features_of_pictures, features_of_texts
+from mispair.pretraining.varimax import RECOVERED, correlations, halves, identify
 from mispair.pretraining.words import bags
 
 
@@ -199,9 +199,7 @@ def measure_tower(
     samples = [(embeddings[rows], truth[rows]) for rows in split]
     varying = np.all([np.ptp(sample[1], axis=0) > 0 for sample in samples], axis=0)
     compared = comparisons(names, partners, varying.tolist())
-    searched = identify(
-        embeddings, split, components, ["varimax"], draw, truth[:, varying], rotations
-    )["varimax"]
+    searched = identify(embeddings, split, components, draw, truth[:, varying], rotations)
     neurons = np.eye(embeddings.shape[1])
     bases: dict[str, tuple[list[np.ndarray], bool]] = {
         IDENTIFIED: (list(searched.bases), False),

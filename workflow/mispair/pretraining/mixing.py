@@ -26,7 +26,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mispair.evaluation.identified_basis import correlations
+from mispair.pretraining.varimax import correlations
 
 RIDGE = 1e-4
 """Penalty of linear readouts, as a share of the mean variance of the coordinates."""

@@ -13,7 +13,7 @@ from mispair.report import studies
 
 Row = Mapping[str, Any]
 
-ARMS = ("purity", "purity_map", "bases", "zeroshot", "pruning", "comparisons", "pairs")
+ARMS = ("purity", "purity_map", "zeroshot", "pruning", "comparisons", "pairs")
 """Tables whose rows belong to arms of a scheme of corruption."""
 
 PROMPTED = ("zeroshot", "pruning", "comparisons", "checkpoints")

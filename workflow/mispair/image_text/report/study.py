@@ -28,7 +28,6 @@ PRINTED: dict[str, tuple[str, ...]] = {
     "prune_neurons": ("Pruning",),
     "export_pruned": ("Pruning",),
     "measure_semantics": (PURITY,),
-    "identify_basis": (PURITY,),
     "draw_neurons": (PURITY,),
     "corrupt_captions": (SCHEMES,),
     "list_images": (CORPUS,),
@@ -98,10 +97,6 @@ STUDY = ReportedStudy(
             "start* scheme* rate tower* seed basis* neuron metric* feature* shuffle | value n "
             "low high deviation below rotations overlap p"
         ),
-        "bases": columns(
-            "start* scheme* rate tower* seed basis* metric* reference* neuron feature* | value "
-            "n low high deviation below rotations"
-        ),
         "pairs": columns("metric* scheme* rate reason* | value n"),
         "corpus": columns("metric* reason* status* licence* bin_low bin_high | value n"),
         "towers": columns("start* scheme* rate metric* tower* towers* | value"),
@@ -116,7 +111,6 @@ STUDY = ReportedStudy(
         evaluation.PROBE: "zeroshot",
         evaluation.PRUNING: "pruning",
         evaluation.SEMANTICS: "semantics",
-        evaluation.BASIS: "bases",
         COMPARISON: "comparisons",
         COMPARED_TOWERS: "towers",
         evaluation.PRUNED_RECORD: "exported",
