@@ -121,9 +121,6 @@ def compared(models: int, sets: list[str]) -> list[dict[str, Any]]:
     ]  # fmt: skip
 
 
-CURVES = {"alignment_true": 0.9, "alignment_spurious": 0.3, "alignment_other": 0.05}
-
-
 def simulated(trials: int) -> list[dict[str, Any]]:
     rng = np.random.default_rng(4)
     rows: list[dict[str, Any]] = []
@@ -144,11 +141,6 @@ def simulated(trials: int) -> list[dict[str, Any]]:
         rows += [{**here, "metric": "cosine_histogram", "tower": tower, "bin_low": low / 50,
                   "bin_high": (low + 1) / 50, "value": rng.integers(1, 50)}
                  for tower in ("text", "image") for low in range(50)]  # fmt: skip
-        if preset == "as-written" and arm == "raw":
-            rows += [{**here, "metric": name, "source": source, "step": step,
-                      "value": factor * 1.05**step * rng.uniform(0.9, 1.1)}
-                     for name, factor in CURVES.items() for step in range(0, 48, 8)
-                     for source in ("measured", "eq34", "eq35")]  # fmt: skip
         if preset == "as-written":
             rows += [{**here, "condition": f"bridge~{switch}", "kind": "bridge", "switch": switch,
                       "metric": name, "value": value + 0.1}

@@ -74,7 +74,7 @@ def folder_of_tables(folder: Path) -> list[Path]:
         {**simulated, "metric": "loss", "epoch": epoch, "value": 1 / epoch} for epoch in (3, 1, 2)
     ]
     simulation += [
-        {**simulated, "metric": "alignment", "tower": tower, "step": step, "value": step}
+        {**simulated, "metric": "alignment", "tower": tower, "epoch": step, "value": step}
         for step in (8, 0)
         for tower in ("image", "text")
     ]

@@ -13,7 +13,6 @@ from mispair.evaluation.purity import overlap_map
 from mispair.image_text.report.rows import of_ends
 from mispair.image_text.report.rows import rows as of_image_text
 from mispair.report.tables import tidy
-from mispair.simulation.theory import trajectory_errors
 
 
 def plain_cosine(one: np.ndarray, other: np.ndarray) -> float:
@@ -44,26 +43,6 @@ def test_a_map_is_the_mean_over_pairs_of_neurons_group_by_group(neurons, bins):
     assert pairs.sum() == neurons * (neurons - 1)
     total = np.nansum(means * pairs) / pairs.sum()
     assert total == pytest.approx(sum(others) / neurons / (neurons - 1))
-
-
-def test_alignments_are_sorted_by_the_feature_that_a_neuron_ends_with():
-    spurious = np.zeros((4, 4), bool)
-    spurious[0, 1] = spurious[1, 0] = spurious[2, 3] = spurious[3, 2] = True
-    # Image neuron 0 ends with feature 0 (partner 1), neuron 1 with 3 (partner 2).
-    image = np.array([[-5.0, 2.0, 0.5, 0.1], [0.2, 0.3, 3.0, 7.0]])
-    text = np.array([[0.0, 4.0, 0.2, 0.4], [1.0, 0.0, 6.0, 2.0]])
-    early = (0, np.full((2, 4), 0.25), np.full((2, 4), -0.25))
-    rows = trajectory_errors(
-        [early, (8, image, text)], {"eq34": lambda t: (2 * image, 2 * text)}, spurious
-    )
-    values = {(row["metric"], row["step"], row["source"]): row["value"] for row in rows}
-    assert values["alignment_true", 8, "measured"] == pytest.approx((5 + 7 + 4 + 6) / 4)
-    assert values["alignment_spurious", 8, "measured"] == pytest.approx((2 + 3 + 0 + 2) / 4)
-    others = [0.5, 0.1, 0.2, 0.3, 0.2, 0.4, 1.0, 0.0]
-    assert values["alignment_other", 8, "measured"] == pytest.approx(sum(others) / 8)
-    assert values["alignment_true", 8, "eq34"] == pytest.approx(11)
-    for name in ("true", "spurious", "other"):
-        assert values[f"alignment_{name}", 0, "measured"] == pytest.approx(0.25)
 
 
 def test_maps_of_hundreds_of_arms_are_kept_at_the_ends_alone():

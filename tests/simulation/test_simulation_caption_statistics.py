@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from mispair.simulation.theory import caption_statistics, decode, sample_captions, scale
+from mispair.simulation.caption_statistics import caption_statistics, decode, scale
 
 D, D1, N = 8, 30, 400
 
@@ -139,17 +139,3 @@ def test_without_correlated_features_only_features_at_large_are_counted() -> Non
     assert math.isnan(found["caption_spurious"])
     assert math.isnan(found["caption_spurious_any"])
     assert found["caption_wrong"] == pytest.approx(0.3, abs=0.03)  # the density of the codes
-
-
-def test_samples_have_every_feature_of_the_image_or_of_a_caption() -> None:
-    image = torch.tensor([[1.0, -1.0, 0, 0, 0], [0, 1, 0, 0, 0]])
-    raw = torch.tensor([[1.0, 0, 1, 0, 0], [0, -1, 0, 0, 0]])
-    filtered = torch.tensor([[1.0, -1, 0, 0, 0], [0, -1, 0, 0, 0]])
-    rows = sample_captions(image, {"raw": raw, "filtered": filtered}, torch.tensor([True, False]))
-    found = {(row["source"], row["pair"], row["latent"]): row for row in rows}
-    assert len(found) == len(rows) == 2 * 4
-    assert {key[1:] for key in found} == {(0, 0), (0, 1), (0, 2), (1, 1)}
-    for (source, pair, latent), row in found.items():
-        caption = {"raw": raw, "filtered": filtered}[source]
-        assert (row["x"], row["y"]) == (image[pair, latent], caption[pair, latent])
-        assert row["replaced"] == (pair == 0)

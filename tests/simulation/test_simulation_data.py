@@ -22,10 +22,11 @@ from mispair.simulation.sampling.data import (
     draw_pairs,
     joined,
 )
-from mispair.simulation.sampling.draws import TrialDraws, cross_moment, draw_spurious_sets
+from mispair.simulation.sampling.draws import TrialDraws, draw_spurious_sets
 from mispair.simulation.sampling.held_out import draw_test_set
 from mispair.simulation.sampling.inputs import Coded, Dense
 from mispair.simulation.study import Study
+from tests.simulation.test_simulation_misalignment import cross_moment
 
 SIZES: dict[str, Any] = {
     "d1": 80, "d": 20, "m": 24, "classes": 5, "batch_size": 40, "low_quality_pairs": 300,

@@ -23,7 +23,6 @@ from mispair.simulation.study import Study
 from mispair.simulation.training.decoder import Decoder
 from mispair.simulation.training.encoder import Encoders
 from mispair.simulation.training.filtering import compare, only, replaced_sample, shares
-from mispair.simulation.training.transformer import draw_transformers
 
 DRAWS = TrialDraws(seed=1, trial=0, device="cpu", dtype=torch.float32)
 SIZES = {
@@ -116,15 +115,6 @@ def test_a_silent_image_takes_the_generated_caption() -> None:
     deaf = Encoders(encoders.kind, encoders.weights, torch.full((2, FRESH.m), -100.0))
     for factor in (1.2, 1e9, -1e9):
         assert compare(deaf, decoder, sample, factor)[0].all()  # 0 >= factor · 0
-
-
-def test_transformers_can_filter_too() -> None:
-    study = FRESH.model_copy(update={"encoder": "transformer"})
-    encoders = draw_transformers(DRAWS, "raw", study)
-    sample, decoder = sample_of(FRESH, 0.4), perfect()[2]
-    _, hidden = compare(encoders, decoder, sample, 1.0)
-    both = cosines(encoders, sample, hidden @ decoder.output_rows)
-    assert_decisive(encoders, decoder, sample, *both)
 
 
 def test_shares_are_those_of_bad_and_of_clean_captions() -> None:

@@ -552,26 +552,6 @@ def test_step_size_decays_after_the_given_epochs(study: Study) -> None:
     assert not torch.equal(late.weights, one.weights)
 
 
-def test_the_watcher_meets_every_step_before_its_update() -> None:
-    plan, begin = TrainingLength(WRITTEN, EPOCHS, STEPS), start(WRITTEN)
-    seen: list[Tensor] = []
-    thresholds: list[Tensor] = []
-
-    def watch(step: int, encoders: Encoders) -> None:
-        assert step == len(seen)
-        seen.append(encoders.weights.clone())
-        thresholds.append(encoders.biases.clone())
-
-    trained = train(begin, Drawn().batch, plan, watch=watch)
-    assert len(seen) == plan.steps
-    assert torch.equal(seen[0], begin.weights)
-    shorter = train(begin, Drawn().batch, replace(plan, epochs=3)).encoders
-    assert torch.equal(seen[3 * STEPS], shorter.weights)
-    assert trained.phases.second is not None
-    assert not thresholds[trained.phases.second - 1].any()
-    assert thresholds[trained.phases.second].all()
-
-
 # Encoders ----------------------------------------------------------------------------------------
 
 
@@ -608,8 +588,6 @@ def test_starting_weights_are_one_draw_and_only_learned_biases_start_off_zero() 
         assert found[kind].kind == kind
         assert torch.equal(found[kind].weights, found["relu"].weights)
         assert not found[kind].biases.any()
-    with pytest.raises(ValueError, match="transformer"):
-        start(RUN.model_copy(update={"encoder": "transformer"}))
 
 
 @pytest.mark.parametrize("bad", [0.0, math.nan, math.inf])

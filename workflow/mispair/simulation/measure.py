@@ -11,17 +11,15 @@ import numpy as np
 from torch import Tensor
 
 from mispair.simulation import metrics
-from mispair.simulation.metrics import mixing, tsne
+from mispair.simulation.metrics import mixing
 from mispair.simulation.sampling.data import Dictionaries
 from mispair.simulation.sampling.draws import TrialDraws
 from mispair.simulation.sampling.held_out import TestSet, draw_test_set
 from mispair.simulation.sampling.inputs import Dense
 from mispair.simulation.study import PRESETS, Study
 from mispair.simulation.training.encoder import Encoders
-from mispair.simulation.training.transformer import TransformerEncoders
 
 Row = dict[str, Any]
-AnyEncoders = Encoders | TransformerEncoders
 
 
 def rows_of(values: Mapping[str, float], **keys: Any) -> list[Row]:
@@ -84,18 +82,16 @@ class Examiner:
             cosines, study.threshold_low, study.threshold_high, study.threshold_step
         )
 
-    def figure1(self, encoders: AnyEncoders) -> list[Row]:
-        """Measure figure 1's four numbers in both definitions; a transformer has the last two."""
+    def figure1(self, encoders: Encoders) -> list[Row]:
+        """Measure figure 1's four numbers in both definitions."""
         rows: list[Row] = []
         for definition in PRESETS:
-            values: dict[str, float] = {}
-            if isinstance(encoders, Encoders):
-                count = self.purified(encoders, definition)
-                values |= {
-                    "purified_features": float(count.features),
-                    "purified_magnitude": count.magnitude,
-                    "purified_threshold": count.threshold,
-                }
+            count = self.purified(encoders, definition)
+            values = {
+                "purified_features": float(count.features),
+                "purified_magnitude": count.magnitude,
+                "purified_threshold": count.threshold,
+            }
             test = self.tests[self.protocol(definition)]
             features = encoders.features(0, Dense(test.images))
             prompts = encoders.features(1, Dense(test.prompts))
@@ -106,7 +102,7 @@ class Examiner:
             rows += rows_of(values, definition=definition)
         return rows
 
-    def protocols(self, encoders: AnyEncoders) -> list[Row]:
+    def protocols(self, encoders: Encoders) -> list[Row]:
         """Measure accuracy with every choice of prompts, margin and bias that the text permits."""
         rows: list[Row] = []
         similarity = SIMILARITY[self.study.figure1_definition]
@@ -148,13 +144,3 @@ class Examiner:
         image, text = encoders.weights
         mixed = mixing(image, text, dictionaries.image, dictionaries.text, self.spurious)
         return rows + rows_of({k: v for k, v in mixed.items() if not np.isnan(v)})
-
-    def embedding(self, encoders: AnyEncoders) -> list[Row]:
-        """Embed the test images' features in the plane (figure 5)."""
-        test = self.tests[self.protocol(self.study.figure1_definition)]
-        features = encoders.features(0, Dense(test.images[:SHOWN_IMAGES]))
-        coordinates = tsne(features.double().cpu().numpy(), self.study.seed)
-        return [
-            {"metric": "tsne", "x": float(x), "y": float(y), "label": int(label)}
-            for (x, y), label in zip(coordinates, test.labels[:SHOWN_IMAGES].tolist(), strict=True)
-        ]

@@ -22,15 +22,14 @@ from mispair.core.resume import Keeper
 from mispair.simulation.measure import Row, rows_of
 from mispair.simulation.sampling.draws import TrialDraws
 from mispair.simulation.study import Study
-from mispair.simulation.training.encoder import Diverged, Encoders, Silenced
+from mispair.simulation.training.encoder import Diverged, Silenced
 from mispair.simulation.training.training import (
     Outcome,
     Trained,
     TrainingLength,
     train_side_by_side,
 )
-from mispair.simulation.training.transformer import TransformerEncoders, train_transformer
-from mispair.simulation.trial import ROUND, PreparedTraining, Trial, WatchingKeeper, before
+from mispair.simulation.trial import ROUND, PreparedTraining, Trial, before
 
 log = logging.getLogger(__name__)
 
@@ -86,8 +85,8 @@ def run_trials(
         Training data: ``raw`` (always run), ``filtered`` and further rounds ``filtered-2``, ...,
         ``replace-all``, ``generated-only``, ``random-decoder``, ``high-quality-only``. With any but
         the first two, the run is detailed: raw and filtered trainings continue, to see how much
-        lower losses get, and alignments of single neurons and (for trial 0) an embedding of the
-        test images are recorded. ``longer`` is not an arm: it only continues these trainings.
+        lower losses get, and alignments of single neurons are recorded. ``longer`` is
+        not an arm: it only continues these trainings.
     device : str
         ``cpu`` or ``cuda``.
     keepers : callable, optional
@@ -100,9 +99,6 @@ def run_trials(
         whose training diverged or fell silent has only the row ``diverged_at_step`` or
         ``silenced_at_step``; arms that depend on it have none.
     """
-    if study.encoder == "transformer":
-        # Only a one-layer encoder sees noise through products with its weights.
-        study = study.model_copy(update={"noise_draws": "full"})
     dtype = torch.float64 if study.precision == "float64" else torch.float32
     runs = list(product(spurious_probabilities, trials))
 
@@ -154,9 +150,6 @@ class Runner:
         """Run all arms."""
         # No name holds the samples of S1, so that they are freed before S4.
         self._train("raw", [(trial, trial.pretraining()) for trial in self.trials])
-        for trial in self.trials:
-            if "raw" in trial.trained:
-                trial.rows["raw"] += trial.trajectories()
         if "high-quality-only" in self.arms:
             self._train(
                 "high-quality-only",
@@ -208,46 +201,23 @@ class Runner:
     def _outcomes(
         self, arm: str, group: Sequence[tuple[Trial, PreparedTraining]], plan: TrainingLength
     ) -> list[Outcome]:
-        """Train a group side by side, or transformers one after the other."""
-        stacked = all(isinstance(training.start, Encoders) for _, training in group)
-        portions = [group] if stacked else [[member] for member in group]
-        return [
-            outcome for portion in portions for outcome in self._train_stack(arm, portion, plan)
-        ]
-
-    def _train_stack(
-        self, arm: str, group: Sequence[tuple[Trial, PreparedTraining]], plan: TrainingLength
-    ) -> list[Outcome]:
+        """Train a group side by side."""
         trials, sources = [trial for trial, _ in group], [training.source for _, training in group]
         cells = [(trial.spurious_probability, trial.draws.trial) for trial in trials]
-        watching = [trial for trial in trials if arm == "raw" and trial.follows_theory]
         keeper = self.keepers(cells, arm)
-        if keeper is not None and watching:
-            keeper = WatchingKeeper(keeper, watching)
         label = f"C_s {cells[0][0]:g}, trial {cells[0][1]}"
         if len(group) > 1:
             label = f"{len(group)} trials"
         with Progress(f"{arm}, {label}", plan.steps, "steps") as progress:
             starts = [training.start for _, training in group]
-            first = starts[0]
-            if isinstance(first, TransformerEncoders):
-                try:
-                    return [
-                        train_transformer(first, sources[0].batch, plan, keeper, progress.reach)
-                    ]
-                except Diverged as failure:
-                    return [failure]
-            one_layer = [start for start in starts if isinstance(start, Encoders)]
-            watches = [trial.watch for trial in watching]
-            return train_side_by_side(one_layer, sources, plan, watches, keeper, progress.reach)
+            return train_side_by_side(starts, sources, plan, keeper, progress.reach)
 
     def _measure(
         self, trial: Trial, arm: str, training: PreparedTraining, trained: Trained
     ) -> list[Row]:
         examiner, study, encoders = trial.examiner, trial.study, trained.encoders
         rows = [*examiner.figure1(encoders), *examiner.protocols(encoders)]
-        if isinstance(encoders, Encoders):
-            rows += examiner.neurons(encoders, self.detailed)
+        rows += examiner.neurons(encoders, self.detailed)
         steps = {"phase2_step": trained.phases.second, "phase3_step": trained.phases.third}
         rows += rows_of({name: step for name, step in steps.items() if step is not None})
         for epoch, losses in enumerate(trained.losses, start=1):
@@ -256,11 +226,8 @@ class Runner:
             for tower in ("image", "text"):
                 ratio = study.noise_to_signal(f"{tower}_noise")
                 rows += rows_of({"noise_to_signal": ratio}, tower=tower)
-        if arm in ("raw", "filtered"):
-            if self.detailed or LONGER in self.arms:
-                rows += self._loss_gap(trial, arm, training, trained)
-            if self.detailed and trial.draws.trial == 0:
-                rows += examiner.embedding(encoders)
+        if arm in ("raw", "filtered") and (self.detailed or LONGER in self.arms):
+            rows += self._loss_gap(trial, arm, training, trained)
         return rows
 
     def _loss_gap(

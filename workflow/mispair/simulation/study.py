@@ -53,8 +53,7 @@ class Study(settings.Settings):
     noise_draws: Literal["projected", "full"] = Field(
         "projected",
         description="How a step draws fresh noise: projected draws only what the step can see of "
-        "it (the same distribution, about half the time); full draws all d1 coordinates, as for "
-        "every transformer.",
+        "it (the same distribution, about half the time); full draws all d1 coordinates.",
     )
 
     # The data model -------------------------------------------------------------------------
@@ -116,10 +115,10 @@ class Study(settings.Settings):
     )
 
     # Encoders and their training (S1, S4) ---------------------------------------------------
-    encoder: Literal["symmetric-relu", "relu", "linear", "transformer"] = Field(
+    encoder: Literal["symmetric-relu", "relu", "linear"] = Field(
         "relu",
         description="symmetric-relu: thresholds set by bias_schedule (Eqs. 2, 3). relu: learned "
-        "biases. linear: neither. transformer: one block over patches of x, an extension.",
+        "biases. linear: neither.",
     )
     unit_rows: bool = Field(
         True,
@@ -331,10 +330,10 @@ class Study(settings.Settings):
         if d > self.d1:
             yield f"d: {d} orthonormal features need d1 of at least {d}, not {self.d1}"
         descends = self.optimiser == self.decoder_optimiser == "sgd"
-        if self.dictionaries == "axes" and not (descends and self.encoder != "transformer"):
+        if self.dictionaries == "axes" and not descends:
             yield (
-                "dictionaries: axes give the same as qr only if all stages use SGD on one-layer "
-                "encoders: Adam and a transformer see the coordinates; choose qr"
+                "dictionaries: axes give the same as qr only if all stages use SGD: Adam sees the "
+                "coordinates; choose qr"
             )
         if d % self.classes:
             yield (

@@ -353,18 +353,17 @@ DISTINGUISHING = ("tower", "source", "definition", "prompts", "margin", "bias")
 def curves(
     tables: Tables, trained: Mapping[str, Sequence[Path]], points: int
 ) -> list[TrainingCurves]:
-    """Return a run for each trial and arm of the simulation: its dynamics over epochs and steps."""
+    """Return a run for each trial and arm of the simulation: its dynamics over epochs."""
     table = tables.simulation
     keys = ["condition", "spurious_probability", "trained_on", "trial"]
-    rows = table[table["bin_low"].isna() & table[["epoch", "step"]].notna().any(axis=1)]
+    rows = table[table["bin_low"].isna() & table["epoch"].notna()]
     results = []
     for (condition, probability, arm, trial), group in rows.groupby(keys, sort=True):
         name = f"simulation/{condition}/cs~{probability:g}/{arm}/trial~{trial:g}"
         by_tag: dict[str, dict[int, float]] = {}
         for row in records(group):
             tag = tag_of([row["metric"], *(row[key] for key in DISTINGUISHING)])
-            step = row["epoch"] if pd.isna(row["step"]) else row["step"]
-            by_tag.setdefault(tag, {})[int(step)] = row["value"]
+            by_tag.setdefault(tag, {})[int(row["epoch"])] = row["value"]
         keys_of_run = dict(zip(keys, (condition, probability, arm, trial), strict=True))
         results.append(TrainingCurves(path_of(name), keys_of_run, tuple(in_order(by_tag))))
     return results

@@ -12,7 +12,7 @@ from mispair.core.metrics import read_metrics
 from mispair.report.rows import Rows, origins
 from mispair.report.tables import Row
 
-POINTS = frozenset(("tsne", "neuron_alignment", "caption_feature"))
+POINTS = frozenset(("neuron_alignment",))
 """Metrics that are points, not numbers; they have another table."""
 
 

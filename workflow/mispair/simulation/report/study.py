@@ -60,11 +60,10 @@ STUDY = ReportedStudy(
             "condition* kind* switch* preset* features misalignment* encoder* bias_schedule* "
             "image_noise_variance caption_features definition_main* spurious_probability "
             "trained_on* metric* definition* source* trial seed tower* prompts* margin bias* "
-            "epoch step bin_low bin_high | value"
+            "epoch bin_low bin_high | value"
         ),
         "simulation_points": columns(
-            "condition* kind* spurious_probability trained_on* metric* trial tower* neuron "
-            "label source* pair latent replaced | x y",
+            "condition* kind* spurious_probability trained_on* metric* trial tower* neuron | x y",
             compared=False,
         ),
     },

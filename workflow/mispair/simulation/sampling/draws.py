@@ -70,7 +70,7 @@ class SpuriousSets:
     correlated : Tensor (d, d) of bool
         Whether j' is spuriously correlated with j: more likely in captions of images with j than
         in others. If whole captions are redrawn, no feature is: E[z_x z_y^T] is then a multiple of
-        the identity plus a constant (`cross_moment`), and theorems 4.2 to 4.5 have no pair (j, j').
+        the identity plus a constant, and theorems 4.2 to 4.5 have no pair (j, j').
     """
 
     partners: Tensor
@@ -145,47 +145,3 @@ def misalign(
     arriving = torch.zeros_like(codes)
     arriving.scatter_add_(1, spurious.choose(uniform[1]), codes * added)
     return torch.where(kept != 0, kept, arriving.clamp_(-1, 1))
-
-
-def cross_moment(study: Study, spurious_probability: float, spurious: SpuriousSets) -> Tensor:
-    """Return :math:`E[z_x z_y^T]` (d, d) of a pair of S_w, exactly; rows are features of images.
-
-    With p the density of the latents, to first order in p the diagonal is (1 - C_s) p (Eq. 24) and
-    the rest C_s p P[j, j'] (Eq. 25), which add up to p (Eq. 26). Terms of order p² come from
-    features that meet at one place and, for binary latents, from chance. They are included: a place
-    j' is empty with probability 1 - p (1 - C_s), and other features arrive at it independently.
-    """
-    p, wrong = study.latent_density, spurious_probability
-    chances = spurious.partners.double()
-    identity = torch.eye(len(chances), dtype=chances.dtype, device=chances.device)
-    signed = study.latent_values == "signed"
-    if study.misalignment == "caption":
-        by_chance = 0.0 if signed else p**2
-        moment = (1 - wrong) * (p - by_chance) * identity + by_chance
-        return moment.to(spurious.partners.dtype)
-    empty = 1 - p * (1 - wrong)
-    arrives = p * wrong * chances
-    if signed:
-        # A feature that arrives counts fully where the others' sum S is at least 0, cancels where S
-        # is -1, and is outvoted below: E clip(1 + S) = P(S = 0) + P(S = 1) for symmetric S. The
-        # two are Fourier coefficients of the product of all characteristic functions.
-        steps = 2 * len(chances) + 2
-        angle = torch.arange(steps, device=chances.device).double() * (2 * torch.pi / steps)
-        cosine = angle.cos()[:, None, None]
-        from_others = _product_of_others(1 - arrives + arrives * cosine)
-        counts = (from_others * (1 + cosine)).mean(dim=0)
-        moment = p * (1 - wrong) * identity + p * wrong * chances * empty * counts
-    else:
-        nothing = _product_of_others(1 - arrives)
-        moment = p * (1 - empty * (1 - wrong * chances) * nothing)
-        from_itself = p * (1 - wrong * nothing.diagonal())
-        moment = moment.diagonal_scatter(from_itself)
-    return moment.to(spurious.partners.dtype)
-
-
-def _product_of_others(factors: Tensor) -> Tensor:
-    """Multiply the other rows' factors (..., d, d) in every column, without dividing."""
-    ones = torch.ones_like(factors[..., :1, :])
-    before = torch.cat([ones, factors[..., :-1, :]], dim=-2).cumprod(dim=-2)
-    after = torch.cat([ones, factors[..., 1:, :].flip(-2)], dim=-2).cumprod(dim=-2).flip(-2)
-    return before * after

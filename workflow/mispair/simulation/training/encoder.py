@@ -124,15 +124,7 @@ def side_by_side(encoders: Sequence[Encoders]) -> Encoders:
 
 
 def draw_encoders(draws: TrialDraws, arm: str, study: Study) -> Encoders:
-    """Draw starting weights from N(0, start_std²), and biases likewise if they are learned.
-
-    Raises
-    ------
-    ValueError
-        If the study's encoder has more than one layer.
-    """
-    if study.encoder == "transformer":
-        raise ValueError("a transformer's weights are not those of a one-layer encoder")
+    """Draw starting weights from N(0, start_std²), and biases likewise if they are learned."""
     generator = draws.generator("start", arm)
     weights = draws.normal(generator, 2, study.m, study.d1).mul_(study.start_std)
     biases = draws.normal(generator, 2, study.m).mul_(study.start_std)

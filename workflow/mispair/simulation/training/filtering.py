@@ -10,11 +10,10 @@ from mispair.simulation.sampling.data import CodedSample, FixedSample, LatentPai
 from mispair.simulation.sampling.inputs import Dense
 from mispair.simulation.training.decoder import Decoder
 from mispair.simulation.training.encoder import Encoders
-from mispair.simulation.training.transformer import TransformerEncoders
 
 
 def compare(
-    encoders: Encoders | TransformerEncoders, decoder: Decoder, sample: FixedSample, factor: float
+    encoders: Encoders, decoder: Decoder, sample: FixedSample, factor: float
 ) -> tuple[Tensor, Tensor]:
     """Compare captions with generated rivals, which replace them where they fit better (S3).
 

@@ -87,7 +87,6 @@ class Trained:
     phases: Phases
 
 
-Watch = Callable[[int, Encoders], None]
 Progress = Callable[[int], None]
 Outcome = Trained | Diverged | Silenced
 
@@ -97,7 +96,6 @@ def train(
     batch: Callable[[int], Batch],
     plan: TrainingLength,
     keeper: Keeper[Tensor] | None = None,
-    watch: Watch | None = None,
     progress: Progress = lambda step: None,
 ) -> Trained:
     """Train a copy of the encoders.
@@ -116,9 +114,6 @@ def train(
     keeper : Keeper, optional
         Receives the state whenever it is due and after the last step. Training continues from its
         state, if it has one, with the same numbers as without an interruption.
-    watch : callable, optional
-        Called before every step of this call with the step's number and encoders, rescaled and
-        with their thresholds. The step then changes them.
     progress : callable, optional
         Receives the number of steps taken: before the first step of this call, and after each.
 
@@ -130,7 +125,7 @@ def train(
         If all features of a tower were zero in a batch, naming the step.
     """
     training = _Training(start.clone(), plan)
-    training.run(batch, keeper, watch, progress)
+    training.run(batch, keeper, progress)
     (outcome,) = training.outcomes()
     if not isinstance(outcome, Trained):
         raise outcome
@@ -141,34 +136,25 @@ def train_side_by_side(
     starts: Sequence[Encoders],
     sources: Sequence[BatchSource],
     plan: TrainingLength,
-    watches: Sequence[Watch] = (),
     keeper: Keeper[Tensor] | None = None,
     progress: Progress = lambda step: None,
 ) -> list[Outcome]:
     """Train copies of several runs' encoders, all of one kind and size, at the same time.
 
-    Runs do not affect each other: each ends as `train` would end it, to rounding, with its source
-    and, if there are any, its watch. A run that fails does not disturb the others. One keeper keeps
-    the state of all.
+    Runs do not affect each other: each ends as `train` would end it, to rounding, with its source.
+    A run that fails does not disturb the others. One keeper keeps the state of all.
     """
     if len(starts) == 1:
         try:
-            watch_one = next(iter(watches), None)
-            return [train(starts[0], sources[0].batch, plan, keeper, watch_one, progress)]
+            return [train(starts[0], sources[0].batch, plan, keeper, progress)]
         except (Diverged, Silenced) as failure:
             return [failure]
     training = _Training(side_by_side(starts), plan)
 
-    def watch(step: int, encoders: Encoders) -> None:
-        for run, watched in enumerate(watches):
-            watched(
-                step, Encoders(encoders.kind, encoders.weights[:, run], encoders.biases[:, run])
-            )
-
     def batch(step: int) -> Batch:
         return stacked([source.batch(step) for source in sources])
 
-    training.run(batch, keeper, watch, progress)
+    training.run(batch, keeper, progress)
     return training.outcomes()
 
 
@@ -195,7 +181,6 @@ class _Training:
         self,
         batch: Callable[[int], Batch],
         keeper: Keeper[Tensor] | None = None,
-        watch: Watch | None = None,
         progress: Progress = lambda step: None,
     ) -> None:
         """Take all steps that are left, unless all runs fail before."""
@@ -206,7 +191,7 @@ class _Training:
         keep_freed_memory()
         with denormals_flushed():
             while self.step < self.plan.steps:
-                self._advance(batch(self.step), watch)
+                self._advance(batch(self.step))
                 progress(self.step)
                 save = self.step == self.plan.steps or (keeper is not None and keeper.due())
                 if (save or self.step % self.check_every == 0) and bool(self.failed.all()):
@@ -241,14 +226,12 @@ class _Training:
                 results.append(Trained(of_run, losses[run].reshape(shape).copy(), phases))
         return results
 
-    def _advance(self, batch: Batch, watch: Watch | None) -> None:
+    def _advance(self, batch: Batch) -> None:
         encoders, study, step = self.encoders, self.plan.study, self.step
         sound = encoders.rescale() if study.unit_rows else None
         lr = self.plan.lr_at(step)
         by_mean = study.loss_reduction == "sum" and study.bias_growth == "mean"
         self.schedule.advance(step, encoders, lr * len(batch.image) if by_mean else lr)
-        if watch is not None:
-            watch(step, encoders)
 
         features = encoders.features(0, batch.image), encoders.features(1, batch.text)
         value, *gradients = self.loss(*features)
