@@ -31,15 +31,6 @@ def write_set(folder: Path, *left_out: str, train: bool = False, retrieval: bool
     return str(folder)
 
 
-def test_sets_that_are_not_datacomps_are_named(tmp_path: Path) -> None:
-    sets = [write_set(tmp_path / name) for name in ("wds_vtab-pets_test", "wds_waterbirds")]
-    found = Evaluation([*sets, "scenes-digit"], ["clip_benchmark", "datacomp"])
-    assert ("wds_vtab-pets_test", "datacomp") in found.pairs
-    assert ("scenes-digit", "datacomp") in found.pairs
-    (line,) = found.echo()
-    assert "1 of DataComp's 38 sets; in none of its means: wds_waterbirds, scenes-digit" in line
-
-
 PREFIXED = ["age:0 to 9", "age:10 to 49", "gender:male", "gender:female"]
 
 
@@ -88,10 +79,10 @@ def test_a_colon_is_no_question(tmp_path: Path) -> None:
     assert len(Evaluation([source], ["clip_benchmark"]).pairs) == 1
 
 
-def test_datacomp_takes_the_templates_of_the_folder(tmp_path: Path) -> None:
+def test_clip_benchmark_takes_the_templates_of_the_folder(tmp_path: Path) -> None:
     lacking = write_set(tmp_path / "pets", "zeroshot_classification_templates.txt")
     with pytest.raises(UserError, match="missing zeroshot_classification_templates"):
-        Evaluation([lacking], ["datacomp"])
+        Evaluation([lacking], ["clip_benchmark"])
 
 
 def test_every_protocol_is_asked_of_the_sets_that_it_is_for(tmp_path: Path) -> None:

@@ -144,28 +144,6 @@ def _pair(shard: Path, number: int) -> list[tuple[str, bytes]]:
         return [(e, archive.extractfile(f"{number}.{e}").read()) for e in ("jpg", "cls")]  # type: ignore[union-attr]
 
 
-def test_groups_of_images_and_one_without_images(
-    folder: Path, towers: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    fmow = folder.rename(tmp_path / "wds_wilds-fmow_test")
-    shard = fmow / "test" / "0.tar"
-    members = [(f"{n}.{e}", c) for n in range(5) for e, c in _pair(shard, n)]
-    prints = set()
-    for regions in ([2, 0, 2, 2, 0], [2, 0, 2, 2, 2]):
-        contents = [io.BytesIO() for _ in regions]
-        for buffer, region in zip(contents, regions, strict=True):
-            np.save(buffer, np.array([region, 2016]))
-        grouped = [(f"{n}.npy", buffer.getvalue()) for n, buffer in enumerate(contents)]
-        write_tar(shard, [m for n in range(5) for m in (*members[2 * n : 2 * n + 2], grouped[n])])
-        assert main(images_command(fmow, towers, tmp_path / "out")) == 0
-        arrays, about = files.read_tensors(tmp_path / "out")
-        assert arrays["groups"].tolist() == regions
-        assert json.loads(about["groups"]) == ["region 0", "region 1", "region 2"]
-        prints.add(about["images_fingerprint"])
-    assert len(prints) == 2
-    assert "no image belongs to region 1" in caplog.text
-
-
 def test_a_renamed_class_changes_nothing(folder: Path, towers: Path, tmp_path: Path) -> None:
     """The class list is compared with labels where it is used: it is no input of this step."""
     assert main(images_command(folder, towers, tmp_path / "out")) == 0

@@ -4,7 +4,7 @@ import json
 
 import numpy as np
 import pytest
-from sklearn.metrics import balanced_accuracy_score, f1_score, silhouette_score
+from sklearn.metrics import balanced_accuracy_score, silhouette_score
 
 from mispair.core import files, metrics
 from mispair.evaluation import retrieval, zeroshot
@@ -93,56 +93,6 @@ def one_set(tmp_path):
     )
 
 
-def _write_grouped(folder, groups, names, metric="worst_group_acc1"):
-    """Write a set whose images have groups, with the prompts of datacomp, and return both."""
-    images, labels, prompts, numbers = _features(200, 0)
-    path = _write_set(folder, "birds", images, labels)
-    tensors, metadata = files.read_tensors(path)
-    known = {} if groups is None else {"groups": groups}
-    files.write_tensors(path, tensors | known, metadata | {"groups": json.dumps(names)})
-    asked = _write_prompts(folder, "birds", "datacomp", prompts, numbers, metric=metric)
-    return [path], [asked]
-
-
-def test_accuracies_of_groups_and_macro_f1(tmp_path):
-    groups = np.arange(200) % 3
-    pictures, prompts = _write_grouped(tmp_path, groups, ["north", "south", "west"])
-    _write_projection(tmp_path / "arm", spread=0.6, start="untouched")
-    assert _evaluate(tmp_path, pictures, prompts) == 0
-    rows, provenance = metrics.read_metrics(tmp_path / "arm.json")
-    answers, _ = files.read_tensors(tmp_path / "arm.safetensors")
-    labels = answers["birds|labels"]
-    for seed in (5, 6):
-        given = answers[f"birds|datacomp|{seed}"]
-        shares = [np.mean((given == labels)[groups == group]) for group in range(3)]
-        worst = _row(rows, seed=seed, metric="worst_group_acc1")
-        assert worst["value"] == pytest.approx(min(shares))
-        south = _row(rows, seed=seed, metric="group_acc1", classname="south")
-        assert south["value"] == pytest.approx(shares[1])
-        f1 = _row(rows, seed=seed, metric="macro_f1")["value"]
-        assert f1 == pytest.approx(f1_score(labels, given, average="macro"))
-    assert min(shares) < 1
-    assert provenance["headline"] == {"birds": {"datacomp": "worst_group_acc1"}}
-
-
-@pytest.mark.parametrize(
-    ("groups", "names", "message"),
-    [
-        (None, [], "needs worst_group_acc1, but the images have no groups"),
-        (np.zeros(200, np.int64), ["all"], "but the images have only one group, 'all'"),
-        (np.full(200, 1), ["none", "all"], "but the images have only one group, 'all'"),
-    ],
-)
-def test_a_headline_over_groups_needs_two_groups(tmp_path, capsys, groups, names, message):
-    pictures, prompts = _write_grouped(tmp_path, groups, names)
-    _write_projection(tmp_path / "arm", start="untouched")
-    assert _evaluate(tmp_path, pictures, prompts) == 2
-    assert message in capsys.readouterr().err
-    # Other headlines need none.
-    pictures, prompts = _write_grouped(tmp_path, groups, names, metric="acc1")
-    assert _evaluate(tmp_path, pictures, prompts) == 0
-
-
 def test_every_set_protocol_and_seed_is_scored(tmp_path):
     first, second = _features(200, 0), _features(90, 3)
     pictures = [
@@ -215,7 +165,7 @@ def test_captioned_pictures_have_recalls_and_no_answers(tmp_path):
         zeroshot.embed(images, image[0]), zeroshot.embed(captions, text[0]), numbers
     )
     found = [row for row in rows if row["seed"] == 5]
-    assert len(found) == 7
+    assert len(found) == 6
     for row, own in zip(found, expected, strict=True):
         assert row.items() >= (own | {"evaluation_set": "flickr", "protocol": "captions"}).items()
     assert 0.2 < _row(found, metric="image_recall@1")["value"] < 1

@@ -207,9 +207,7 @@ class _General(BaseModel):
         min_length=1,
         description="How images are classified zero-shot: `clip_benchmark` (templates and class "
         "names of the set's folder), `laclip` (templates and metric of SLIP and LaCLIP, for their "
-        "own sets), `datacomp` (prompts as `clip_benchmark`, with DataComp's main metric "
-        "of each of its sets, such as the worst group's accuracy, and their mean), "
-        "`single-prompt` (a photo of a CLASS), or a folder of your own with "
+        "own sets), `single-prompt` (a photo of a CLASS), or a folder of your own with "
         "SET.templates.txt, SET.classnames.txt or SET.json (prompts by class).",
     )
 

@@ -65,61 +65,12 @@ def mean_of_shares(
         Counts of each class, each with at least one trial.
     """
     low, high = wilson(successes, trials, z)
-    return mean_of_estimates(successes / trials, low, high)
-
-
-def mean_of_estimates(values: np.ndarray, low: np.ndarray, high: np.ndarray) -> tuple[float, float]:
-    """Return an interval of the mean of independent estimates from the interval of each (MOVER)."""
-    mean, count = values.mean(), len(values)
+    values, count = successes / trials, len(trials)
+    average = values.mean()
     return (
-        float(mean - np.sqrt(((values - low) ** 2).sum()) / count),
-        float(mean + np.sqrt(((high - values) ** 2).sum()) / count),
+        float(average - np.sqrt(((values - low) ** 2).sum()) / count),
+        float(average + np.sqrt(((high - values) ** 2).sum()) / count),
     )
-
-
-def worst_of_shares(
-    successes: np.ndarray, trials: np.ndarray, confidence: float = 0.95
-) -> tuple[float, float]:
-    """Return an interval of the smallest of independent shares, such as a worst group's accuracy.
-
-    The smallest lower limit needs no correction, because the limit of the truly smallest share
-    holds. The smallest upper limit holds if all upper limits hold, so these have Sidak's level
-    (Sidak 1967, JASA 62, 626). With one share this is Wilson's interval.
-
-    Parameters
-    ----------
-    successes, trials : (k,) arrays
-        Counts of each group, each with at least one trial.
-    confidence : float
-        Least probability that the interval covers the smallest share, if Wilson's intervals hold.
-    """
-    from mispair.core.distributions import normal_quantile
-
-    tail = (1 - confidence) / 2
-    low, _ = wilson(successes, trials, -normal_quantile(tail))
-    tail_of_each = -np.expm1(np.log1p(-tail) / len(trials))
-    _, high = wilson(successes, trials, -normal_quantile(tail_of_each))
-    return float(low.min()), float(high.min())
-
-
-def share_of_variance(share: float, variance: float, n: int, z: float = Z95) -> tuple[float, float]:
-    """Return Wilson's interval of a share-like measure, with its effective number of images.
-
-    This is the number of independent trials whose share has the same variance (Korn and Graubard
-    1998, Survey Methodology 24, 193). At 0 and 1, where the variance vanishes, it is `n`.
-
-    Parameters
-    ----------
-    share : float
-        The measure, from 0 to 1.
-    variance : float
-        Of the measure.
-    n : int
-        Number of images.
-    """
-    worth = share * (1 - share) / variance if variance > 0 else float(n)
-    low, high = wilson(share * worth, worth, z)
-    return low.item(), high.item()
 
 
 def mean(values: np.ndarray, z: float = Z95) -> tuple[float, float]:

@@ -11,8 +11,7 @@ from typing import Any
 
 from mispair.core.files import UserError
 from mispair.core.words import composed
-from mispair.evaluation.datacomp import canonical
-from mispair.evaluation.sets import PLACEHOLDER
+from mispair.evaluation.sets import PLACEHOLDER, canonical
 
 
 def per_class(path: Path, classnames: Sequence[str], set_name: str) -> list[list[str]]:

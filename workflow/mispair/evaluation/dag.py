@@ -19,7 +19,7 @@ from mispair.core.files import (
     snapshot,
 )
 from mispair.core.paths import every, fill
-from mispair.evaluation import datacomp, protocols, sets
+from mispair.evaluation import protocols, sets
 from mispair.evaluation.paths import PROMPTS, SET_FEATURES
 from mispair.evaluation.set_shards import refuse_questions, refuse_questions_in_json
 from mispair.pairs.paths import GENERATED_SET
@@ -118,24 +118,14 @@ class Evaluation:
             ]
             if without:
                 lines.append(f"protocol {protocol}: has no prompts for {', '.join(without)}")
-        if protocols.DATACOMP in self.protocols:
-            lines += self._echo_datacomp()
         return lines
-
-    def _echo_datacomp(self) -> list[str]:
-        """Return the number of DataComp's sets, and the sets that enter none of its means."""
-        tasks = {name: datacomp.task(name) for name in self.folders}
-        others = [name for name, task in tasks.items() if task is None or not task.listed]
-        share = f"{len(tasks) - len(others)} of DataComp's {len(datacomp.task_names())} sets"
-        remaining = f"; in none of its means: {', '.join(others)}" if others else ""
-        return [f"protocol {protocols.DATACOMP}: {share}{remaining}"]
 
     def is_generated(self, name: str) -> bool:
         """Return whether mispair writes a set itself."""
         return self.folders[name].parent == Path(GENERATED_SET).parent
 
     def _refuse_missing_pieces(self) -> None:
-        templates = not self.protocols.keys().isdisjoint(protocols.OF_FOLDER)
+        templates = protocols.CLIP_BENCHMARK in self.protocols
         missing = {
             str(folder): pieces
             for name, folder in self.folders.items()

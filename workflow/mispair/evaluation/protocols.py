@@ -8,8 +8,6 @@ name of its protocol and the fingerprint of its prompts.
   classes for Pets, Caltech-101, Aircraft and Flowers, accuracy for all others. Class names are
   those of the folder; for FER-2013 and CLEVR counts those of SLIP (a class may have several).
   Models of LAION-400M get CLIP's 80 templates for ImageNet, as in LaCLIP's evaluation of them.
-- ``datacomp``: the prompts of ``clip_benchmark``; the main metric of each set in DataComp's list,
-  such as the accuracy of the worst group or macro F1, and accuracy for all others.
 - ``single-prompt``: "a photo of a {c}"; accuracy.
 - ``captions``: for sets of captioned images. Every caption is a prompt for its image; recall of
   images by captions, or the share of right choices if one of an image's captions is to be chosen.
@@ -39,9 +37,7 @@ from typing import TYPE_CHECKING, Any
 from mispair.core.files import UserError, folder_name
 from mispair.core.provenance import fingerprint
 from mispair.core.words import composed
-from mispair.evaluation import datacomp
 from mispair.evaluation.class_prompts import hint, per_class
-from mispair.evaluation.datacomp import canonical
 from mispair.evaluation.sets import (
     CAPTIONED,
     PLACEHOLDER,
@@ -49,6 +45,7 @@ from mispair.evaluation.sets import (
     EvaluationSet,
     Example,
     Kind,
+    canonical,
     read_classnames,
     read_templates,
 )
@@ -57,16 +54,13 @@ if TYPE_CHECKING:
     import numpy as np
 
 CLIP_BENCHMARK, LACLIP, SINGLE_PROMPT = "clip_benchmark", "laclip", "single-prompt"
-DATACOMP, CAPTIONS = "datacomp", "captions"
-BUILT_IN = (CLIP_BENCHMARK, LACLIP, DATACOMP, SINGLE_PROMPT, CAPTIONS)
-OF_FOLDER = (CLIP_BENCHMARK, DATACOMP)
-"""Protocols that take the templates in the set's folder."""
+CAPTIONS = "captions"
+BUILT_IN = (CLIP_BENCHMARK, LACLIP, SINGLE_PROMPT, CAPTIONS)
 
 LACLIP_DATA = Path(__file__).with_name("laclip.json")
 """Templates, metric and other names of each set of protocol ``laclip``."""
 
-ACC1, MEAN_PER_CLASS, MACRO_F1 = "acc1", "mean_per_class_recall", "macro_f1"
-METRICS = (ACC1, MEAN_PER_CLASS, MACRO_F1, "worst_group_acc1", "worst_group_acc5")
+METRICS = ACC1, MEAN_PER_CLASS = "acc1", "mean_per_class_recall"
 METRIC_OF_CAPTIONS: dict[Kind, str] = {
     "retrieval": "image_recall@1",
     "image_caption_selection": "selection_acc",
@@ -163,10 +157,8 @@ def prompts(
         )
     if protocol == CAPTIONS:
         return _of_captions(opened)
-    if protocol in OF_FOLDER:
-        metric = datacomp.metric(opened.name) if protocol == DATACOMP else ACC1
-        metric = metric if metric in METRICS else ACC1  # A set of classes may be called coco.
-        return _of_templates(protocol, opened.classnames, opened.templates, metric)
+    if protocol == CLIP_BENCHMARK:
+        return _of_templates(protocol, opened.classnames, opened.templates, ACC1)
     if protocol == LACLIP:
         of_laclip = _of_laclip(opened.name)
         templates = of_laclip["templates"]
@@ -247,7 +239,7 @@ def protocol_files(source: str, directory: str | Path, name: str | None = None) 
     """
     directory = Path(directory)
     name = name or directory.name
-    if source in OF_FOLDER:
+    if source == CLIP_BENCHMARK:
         return [directory / TEMPLATES]
     if source == LACLIP:
         return [LACLIP_DATA]
@@ -264,8 +256,7 @@ def protocol_files(source: str, directory: str | Path, name: str | None = None) 
 def applies(source: str, name: str, kind: Kind) -> bool:
     """Return whether a protocol has prompts for a set of that name and kind.
 
-    ``clip_benchmark`` and ``datacomp`` apply to every classification set: missing templates are
-    an error.
+    ``clip_benchmark`` applies to every classification set: missing templates are an error.
     """
     if kind in CAPTIONED or source == CAPTIONS:
         return kind in CAPTIONED and source == CAPTIONS

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mispair.core.intervals import Row, mean_of_shares, share_of_variance, share_row, wilson
+from mispair.core.intervals import Row, mean_of_shares, share_row, wilson
 from mispair.evaluation.zeroshot import normalised, starts_of_classes
 
 BEST = (1, 5, 10)
@@ -69,13 +69,12 @@ def ranks(
 
 
 def recalls(images: np.ndarray, captions: np.ndarray, image_of_caption: np.ndarray) -> list[Row]:
-    """Return recall at 1, 5 and 10 in both directions by CLIP_benchmark, and DataComp's mean.
+    """Return recall at 1, 5 and 10 in both directions by CLIP_benchmark.
 
     ``image_recall@k`` is the share of captions whose image is among the k most similar ones (its
     ``image_retrieval_recall@k``); ``text_recall@k`` is the share of images with at least one of
-    their captions among the k most similar ones (``text_retrieval_recall@k``). ``mean_recall@1`` is
-    the mean of the two at 1; its interval takes an image with its captions as one trial. Parameters
-    and errors are those of `ranks`.
+    their captions among the k most similar ones (``text_retrieval_recall@k``). Parameters and
+    errors are those of `ranks`.
 
     Returns
     -------
@@ -94,16 +93,6 @@ def recalls(images: np.ndarray, captions: np.ndarray, image_of_caption: np.ndarr
         none = np.prod(np.maximum(m - counts[:, None] - drawn, 0) / (m - drawn), axis=1)
         hits, chance = int((text_ranks < k).sum()), float(1 - none.mean())
         rows.append(share_row(f"text_recall@{k}", hits, n, chance))
-    by_caption, by_image = image_ranks < 1, text_ranks < 1
-    value = (by_caption.mean() + by_image.mean()) / 2
-    # Contribution of each image to the mean; for the captions, to a ratio of two sums.
-    hits_of_image = np.bincount(image_of_caption, weights=by_caption)
-    added = (hits_of_image - by_caption.mean() * counts) / counts.mean()
-    added += by_image - by_image.mean()
-    low, high = share_of_variance(float(value), float(np.square(added / 2).mean()) / n, n)
-    chance = (rows[0]["chance"] + rows[1]["chance"]) / 2
-    rows.append({"metric": "mean_recall@1", "value": float(value), "n": n,
-                 "low": low, "high": high, "chance": chance})  # fmt: skip
     return rows
 
 

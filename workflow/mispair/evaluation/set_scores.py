@@ -14,11 +14,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from mispair.core.intervals import Row
-from mispair.evaluation.groups import WORST, group_rows
-from mispair.evaluation.protocols import DATACOMP, MACRO_F1
 from mispair.evaluation.retrieval import Questions, recalls, selections
 from mispair.evaluation.set_files import EncodedSet, origins
-from mispair.evaluation.zeroshot import accuracies, classifier_of, classify, macro_f1_row
+from mispair.evaluation.zeroshot import accuracies, classifier_of, classify
 
 log = logging.getLogger(__name__)
 
@@ -31,9 +29,7 @@ class Asked(NamedTuple):
 
     images: np.ndarray
     of_images: Mapping[str, np.ndarray]
-    """Labels, groups or pictures."""
-    facts: Mapping[str, str]
-    """Metadata of the images."""
+    """Labels or pictures."""
     texts: np.ndarray
     of_texts: Mapping[str, np.ndarray]
     """Class of each prompt, or image of each caption."""
@@ -47,7 +43,7 @@ def classification(asked: Asked) -> Scored:
     Raises
     ------
     ValueError
-        If a class has no prompt, or the headline needs groups that the images lack.
+        If a class has no prompt.
     """
     classnames, labels = json.loads(asked.protocol["classnames"]), asked.of_images["labels"]
     classes = classifier_of(asked.texts, asked.of_texts["prompt_classes"])
@@ -58,25 +54,7 @@ def classification(asked: Asked) -> Scored:
     for row in rows:
         if "class" in row:
             row["classname"] = classnames[row.pop("class")]
-    if asked.protocol["protocol"] == DATACOMP or asked.protocol["metric"] == MACRO_F1:
-        rows.append(macro_f1_row(answers, labels, len(classes)))
-    rows += _of_groups(asked, ranks, len(classes))
     return answers.astype(np.int32), rows
-
-
-def _of_groups(asked: Asked, ranks: np.ndarray, classes: int) -> list[Row]:
-    """Return the accuracies of groups of images; raise ValueError if the headline lacks them."""
-    names = json.loads(asked.facts.get("groups", "[]"))
-    rows = group_rows(ranks, asked.of_images["groups"], names, classes) if names else []
-    metric = asked.protocol["metric"]
-    if metric.startswith(WORST) and metric not in {row["metric"] for row in rows}:
-        has = f"only one group, {rows[0]['classname']!r}" if rows else "no groups"
-        raise ValueError(
-            f"protocol {asked.protocol['protocol']} needs {metric}, but the images have {has}. "
-            "Give every sample its group, the field `group` of KEY.json or, in sets of DataComp's, "
-            "a column of KEY.npy, or leave the protocol out"
-        )
-    return rows
 
 
 def retrieval(asked: Asked) -> Scored:

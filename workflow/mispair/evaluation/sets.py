@@ -5,33 +5,34 @@ Their samples are an image and ``KEY.cls``, the number of its class. A retrieval
 ``dataset_type.txt``; its samples are an image and ``KEY.txt``, one caption per line. In a set for
 image_caption_selection the first of these lines is true and all others are false; ``KEY.json`` may
 name the ``category`` of the question, and the ``pair`` of two samples that have the same two
-captions in opposite order, as in Winoground. A classification set may have groups, which
-`mispair.evaluation.groups` reads. ``SPLIT/nshards.txt`` has the number of shards of a split.
-Templates of prompts may be in the folder of the set; the protocol decides whether they are needed.
+captions in opposite order, as in Winoground. ``SPLIT/nshards.txt`` has the number of shards of a
+split. Templates of prompts may be in the folder of the set; the protocol decides whether they are
+needed.
 """
 
 from __future__ import annotations
 
+import json
 import logging
+import re
 import tarfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
 from mispair.core.files import UserError
-from mispair.evaluation.datacomp import DatacompTask, task
+from mispair.core.words import composed
 from mispair.evaluation.set_shards import read_set_samples, refuse_questions
 from mispair.pairs.shards.shards import (
     IMAGE_EXTENSIONS,
+    SIDECAR_EXTENSION,
     Sample,
     TruncatedShardError,
 )
 
 if TYPE_CHECKING:
     from PIL import Image
-
-    from mispair.evaluation.groups import Group
 
 log = logging.getLogger(__name__)
 
@@ -53,6 +54,21 @@ MOST_MISSING = 100
 """Most missing shards of a split that are named."""
 
 
+def canonical(name: str) -> str:
+    """Return the name of a set without its collection's prefixes, split, case and punctuation.
+
+    Prefixes are those of CLIP_benchmark and DataComp. Letters of all scripts stay.
+
+    Examples
+    --------
+    >>> canonical("wds_vtab-caltech101"), canonical("vtab/pets_test"), canonical("宠物 (FGVC)")
+    ('caltech101', 'pets', '宠物fgvc')
+    """
+    of_collection = r"^(wds[_/-])?((vtab|wilds|fairness|retrieval|misc)[_/-])?"
+    bare = re.sub(rf"{of_collection}|[_-](test|train|val)$", "", composed(name.lower()))
+    return re.sub(r"[\W_]", "", bare)
+
+
 class Example(NamedTuple):
     """An encoded image of a set, with its shard, key and labels or captions."""
 
@@ -67,8 +83,6 @@ class Example(NamedTuple):
     """Kind of the question; empty if it has none."""
     pair: str = ""
     """The example that a question forms with another one; empty if it forms none."""
-    group: Group = None
-    """The group of images to which an image with a class belongs, if the set has groups."""
 
     def decode(self) -> Image.Image:
         """Return the image as RGB.
@@ -117,29 +131,19 @@ class EvaluationSet:
         """The templates in the folder; a UserError if there are none, or one cannot be used."""
         return read_templates(self.directory / TEMPLATES)
 
-    @property
-    def grouped_task(self) -> DatacompTask | None:
-        """DataComp's task for a set of this name, if ``KEY.npy`` has groups there."""
-        datacomp_task = task(self.name)
-        return datacomp_task if datacomp_task and datacomp_task.group else None
-
     def samples(self) -> Iterator[Example]:
         """Yield every image of the split, in order, with its class or its captions.
 
         Raises
         ------
         UserError
-            If a shard is damaged, or a sample lacks its image, a class number of the list, its
-            captions, or the group that other samples have.
+            If a shard is damaged, or a sample lacks its image, a class number of the list or its
+            captions.
         """
-        first: Example | None = None
         for shard in self.shards:
             try:
                 for sample in read_set_samples(shard, "txt" if self.kind in CAPTIONED else "cls"):
-                    example = self._example(shard, sample)
-                    first = first or example
-                    _refuse_unlike_groups(first, example)
-                    yield example
+                    yield self._example(shard, sample)
             except TruncatedShardError as error:
                 raise UserError(
                     f"{shard}: is damaged ({error}). Fetch it again: an evaluation on a part of "
@@ -169,11 +173,8 @@ class EvaluationSet:
         if self.kind == "image_caption_selection":
             captions = _choices(shard, sample)
             return Example(shard, sample.key, sample.image, -1, captions, *_about(shard, sample))
-        from mispair.evaluation.groups import group_of  # the workflow's plan needs no arrays
-
         label = _label(shard, sample, len(self.classnames))
-        group = group_of(shard, sample, label, self.grouped_task)
-        return Example(shard, sample.key, sample.image, label, group=group)
+        return Example(shard, sample.key, sample.image, label)
 
 
 def kind_of(directory: Path) -> Kind:
@@ -266,8 +267,8 @@ def explain_missing(missing: dict[str, list[str]]) -> str:
     remedy = "CLIP_benchmark's webdataset layout has all of them; fetch or write them."
     if any(TEMPLATES in pieces for pieces in missing.values()):
         remedy += (
-            " Templates are needed by clip_benchmark and datacomp only: a set without them can be "
-            "evaluated with other protocols."
+            " Templates are needed by clip_benchmark only: other protocols can evaluate a set "
+            "without them."
         )
     for folder in map(Path, missing):
         if any(folder.glob(f"*/*/{COUNTER}")):
@@ -461,20 +462,6 @@ def _label(shard: Path, sample: Sample, classes: int) -> int:
     return label
 
 
-def _refuse_unlike_groups(first: Example, second: Example) -> None:
-    """Refuse a set in which some samples have a group and others have none, or one of another kind.
-
-    The same group in two notations would count as two groups.
-    """
-    if type(first.group) is not type(second.group):
-        with_group, without = (second, first) if first.group is None else (first, second)
-        lack = "has none" if without.group is None else "has it in another file"
-        raise UserError(
-            f"{without.shard}: sample {without.key} {lack}, but sample {with_group.key} names its "
-            "group. Give all samples a group (the field `group` of KEY.json), or none."
-        )
-
-
 def _captions(shard: Path, sample: Sample) -> tuple[str, ...]:
     """Return the captions of an image, one a line or all in a list; empty lines are ignored."""
     try:
@@ -519,9 +506,7 @@ def _about(shard: Path, sample: Sample) -> tuple[str, str]:
 
     The file may be missing, as in sets that others wrote.
     """
-    from mispair.evaluation.groups import sidecar
-
-    fields = sidecar(shard, sample)
+    fields = _sidecar(shard, sample)
     category, pair = (fields.get(name) for name in ("category", "pair"))
     texts = ["" if each is None else str(each) for each in (category, pair)]
     if any(isinstance(each, dict | list) or len(text) > MOST_LETTERS
@@ -531,3 +516,18 @@ def _about(shard: Path, sample: Sample) -> tuple[str, str]:
             f"{MOST_LETTERS} letters."
         )
     return texts[0], texts[1]
+
+
+def _sidecar(shard: Path, sample: Sample) -> dict[str, Any]:
+    """Return the fields of ``KEY.json``; none if the file is missing or holds another value.
+
+    Raises
+    ------
+    UserError
+        If it is not JSON.
+    """
+    try:
+        content = json.loads(sample.members.get(SIDECAR_EXTENSION, b"{}").decode("utf-8-sig"))
+    except (ValueError, RecursionError) as error:
+        raise UserError(f"{shard}: {sample.key}.json is not JSON ({error}).") from error
+    return content if isinstance(content, dict) else {}

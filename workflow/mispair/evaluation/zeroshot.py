@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from mispair.core.intervals import Row, mean, mean_of_shares, share_of_variance, share_row
+from mispair.core.intervals import Row, mean, mean_of_shares, share_row
 from mispair.evaluation.silhouette import silhouette_samples
 
 BLOCK_ENTRIES = 1 << 23
@@ -223,34 +223,6 @@ def mean_recall_row(metric: str, hits: np.ndarray, counts: np.ndarray) -> Row:
         "high": high,
         "chance": 1 / len(counts),
     }
-
-
-def macro_f1_row(answers: np.ndarray, labels: np.ndarray, classes: int) -> Row:
-    """Return the row of the F1 score averaged over the classes that have images.
-
-    The definition is that of WILDS: scikit-learn's ``f1_score`` with ``average="macro"`` and the
-    classes among the labels. The variance is by the delta method (Takahashi et al. 2022, Applied
-    Intelligence 52, 4961), the interval that of `share_of_variance`.
-
-    Parameters
-    ----------
-    answers, labels : (n,) int arrays
-        Answered and true classes.
-    classes : int
-        Number of classes k.
-    """
-    hits, counts = class_counts(answers == labels, labels, classes)
-    present = counts > 0
-    both = np.maximum(counts + np.bincount(answers, minlength=classes), 1)
-    f1 = 2 * hits / both
-    value = float(f1[present].mean())
-    # Derivatives by the share of images with a label and an answer, of classes that have images.
-    slope = np.where(present, f1 / both, 0.0)
-    added = np.where(answers == labels, 2 / both[labels], 0.0) - slope[labels] - slope[answers]
-    added *= len(labels) / present.sum()
-    variance = float(np.square(added).mean()) / len(labels)
-    low, high = share_of_variance(value, variance, len(labels))
-    return {"metric": "macro_f1", "value": value, "n": len(labels), "low": low, "high": high}
 
 
 def silhouette_row(embeddings: np.ndarray, labels: np.ndarray) -> Row:

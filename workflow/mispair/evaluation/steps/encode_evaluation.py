@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 from mispair.core import settings
@@ -30,7 +29,7 @@ def run(
     workers: int,
     evaluation_features: Path,
 ) -> None:
-    """Write pre-projection features of images, their labels, and their groups if they have any.
+    """Write pre-projection features of images, and their labels.
 
     If captions are to be chosen, numbers of pictures replace labels: equal ones are one picture.
     """
@@ -52,15 +51,13 @@ def run(
         if not facts.labels:
             raise files.UserError(f"{opened.directory}: holds no image for {split}.")
         times.finish(precision=settings.precision)
-        targets, groups = facts.targets()
         files.write_tensors(
             evaluation_features,
-            {"image_features": features, **targets},
+            {"image_features": features, **facts.targets()},
             {
                 "name": opened.name,
                 "kind": opened.kind,
                 "split": split,
-                "groups": json.dumps(groups, ensure_ascii=False),
                 "images_fingerprint": facts.fingerprint(),
                 "towers": encoder.towers.fingerprint,
                 "precision": settings.precision,

@@ -30,8 +30,7 @@ def run(
 ) -> None:
     """Write scores of every set, protocol and seed, and the answers that they were computed from.
 
-    Classification sets have accuracies, recalls and silhouette, and the accuracies of groups if
-    their images have groups. Sets of captioned pictures have the
+    Classification sets have accuracies, recalls and silhouette. Sets of captioned pictures have the
     recalls of retrieval or the shares of right choices. A file of prompts belongs to the file of
     images in its folder.
     """
@@ -72,7 +71,7 @@ def _scores(
     for source, texts, protocol in encoded.prompts:
         with naming(source):
             prompted = embed(texts["prompt_features"], text)
-        query = Asked(embeddings, tensors, metadata, prompted, texts, protocol)
+        query = Asked(embeddings, tensors, prompted, texts, protocol)
         with naming(f"{path} with {source}"):
             answers, scores = SCORES[metadata["kind"]](query)
         yield protocol, answers, [*scores, *silhouette]

@@ -1,4 +1,4 @@
-"""Printed tables of models: protocols, other scores, DataComp's means, exported models."""
+"""Printed tables of models: protocols, other scores, exported models."""
 
 from __future__ import annotations
 
@@ -6,9 +6,6 @@ from dataclasses import replace
 
 import pandas as pd
 
-from mispair.core.intervals import mean_of_estimates
-from mispair.evaluation.datacomp import WITHOUT_READER, means, task, task_names
-from mispair.evaluation.protocols import DATACOMP
 from mispair.evaluation.retrieval import BLIND, SELECTION
 from mispair.image_text.report.arms import (
     base_arm,
@@ -22,16 +19,14 @@ from mispair.image_text.report.arms import (
 from mispair.image_text.report.study import PROTOCOLS, SCORES
 from mispair.report.notes import Note
 from mispair.report.table import (
-    Cell,
     Number,
     Table,
     general,
-    mean_and_spread,
     or_dash,
     whole,
     with_interval,
 )
-from mispair.report.tables import CAPTIONS, Tables, records
+from mispair.report.tables import Tables, records
 from mispair.report.texts import text
 
 HEADLINES = ("acc1", "acc5", "mean_per_class_recall")
@@ -40,12 +35,11 @@ HEADLINES = ("acc1", "acc5", "mean_per_class_recall")
 def of_arms(tables: Tables) -> list[Table]:
     """Return the tables of the arms of the main scheme; those without rows are not printed.
 
-    They are of the main protocol, except those of protocols and of DataComp's means.
+    They are of the main protocol, except those of protocols.
     """
     arms = tables.of_scheme()
     return [
         *protocols(tables),
-        *datacomp(arms.zeroshot, PROTOCOLS),
         scores(_ends(arms.of_protocol().zeroshot), SCORES),
         exported(tables),
     ]
@@ -142,64 +136,6 @@ def _level(table: pd.DataFrame, measured: pd.DataFrame) -> float:
     keys = [key for key in ("start", "rate", "towers", "evaluation_set") if key in table]
     zeroshot = table[table["metric"] == "acc1"].merge(measured[keys].drop_duplicates(), on=keys)
     return float(zeroshot["value"].mean())
-
-
-# DataComp ----------------------------------------------------------------------------------------
-
-
-def datacomp(table: pd.DataFrame, section: str) -> list[Table]:
-    """Return DataComp's means of every arm or model; none if empty.
-
-    The rows are zero-shot numbers of arms or of checkpoints under all protocols.
-    """
-    measured = main_metrics(table)
-    if measured.empty:
-        return []
-    covered = set(measured["task"])
-    over = {name: [each for each in sets if each in covered] for name, sets in means().items()}
-    shown = {name: sets for name, sets in over.items() if sets}
-    rows: list[tuple[Cell, ...]] = [
-        (model_label(arm), *(_mean(of_arm[of_arm["task"].isin(sets)], len(sets))
-                             for sets in shown.values()))
-        for arm, of_arm in models(measured)
-    ]  # fmt: skip
-    heads = (f"{name}, {len(sets)} of {len(means()[name])}" for name, sets in shown.items())
-    remark = Note("image_text", "table_datacomp", sets=len(task_names()), unread=[*WITHOUT_READER])
-    title = f"DataComp: mean over {len(covered)} of {len(task_names())} sets"
-    return [Table(title, ("model", *heads), tuple(rows), text(remark), section=section)]
-
-
-def main_metrics(table: pd.DataFrame) -> pd.DataFrame:
-    """Return the rows of the main metric of each of DataComp's sets, with its name as ``task``.
-
-    Sets with classes count under the protocol ``datacomp``; without that protocol no rows do.
-    """
-    if DATACOMP not in set(table["protocol"].dropna()):
-        return table[:0].assign(task=None)
-    rows = table[table["protocol"].isin([DATACOMP, CAPTIONS]) & table["classname"].isna()]
-    task_of = {name: task(str(name)) for name in rows["evaluation_set"].unique()}
-    tasks = {name: each for name, each in task_of.items() if each is not None and each.listed}
-    rows = rows[rows["evaluation_set"].isin(tasks)]
-    rows = rows.assign(
-        task=[tasks[name].name for name in rows["evaluation_set"]],
-        main=[tasks[name].metric for name in rows["evaluation_set"]],
-    )
-    return rows[rows["metric"] == rows["main"]].drop(columns="main")
-
-
-def _mean(rows: pd.DataFrame, sets: int) -> Number:
-    """Return the mean over the sets of a model, with its interval or its deviation over seeds."""
-    of_tasks = rows.groupby(["task", "seed"] if "seed" in rows else ["task"], dropna=False)
-    values = of_tasks[["value", "low", "high"]].mean().reset_index()
-    if values["task"].nunique() < sets:
-        return Number()
-    if values["task"].is_unique:
-        low, high = mean_of_estimates(
-            *(values[name].to_numpy() for name in ("value", "low", "high"))
-        )
-        return Number(values["value"].mean(), low=low, high=high)
-    by_seed = values.pivot(index="seed", columns="task", values="value").dropna().mean(axis=1)
-    return mean_and_spread(by_seed, 3, counted=False)
 
 
 # Exported models ---------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from mispair.evaluation.datacomp import canonical
+from mispair.evaluation.sets import canonical
 from mispair.report import published
 from mispair.report.statistics import Interval
 from mispair.report.tables import Tables, protocols, records, where

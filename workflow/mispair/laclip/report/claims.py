@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-from mispair.evaluation.datacomp import canonical
 from mispair.evaluation.report.rows import smallest_overlap
+from mispair.evaluation.sets import canonical
 from mispair.laclip.report.checkpoints import COLUMNS, METHODS, pairs
 from mispair.report import published
 from mispair.report.claims import THIRD, Claim, MeasuredClaim, PartEffect

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-from mispair.evaluation.datacomp import canonical
+from mispair.evaluation.sets import canonical
 from mispair.image_text.report.arms import TOWERS, short
-from mispair.image_text.report.tables import datacomp, scores
+from mispair.image_text.report.tables import scores
 from mispair.laclip.report import checkpoints as numbers
 from mispair.laclip.report import claims
 from mispair.laclip.report.checkpoints import COLUMNS, Score, facts, flagged, reason, stated
@@ -37,7 +37,6 @@ def checkpoints(tables: Tables) -> list[Table]:
         next_to_published(tables),
         overlap(tables),
         scores(tables.of_protocol().checkpoints, SCORES),
-        *datacomp(tables.checkpoints, "DataComp"),
     ]
 
 

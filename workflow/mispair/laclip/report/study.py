@@ -28,7 +28,6 @@ STUDY = ReportedStudy(
     sections=(
         "",
         PUBLISHED,
-        "DataComp",
         SCORES,
         OVERLAP,
     ),
