@@ -6,27 +6,24 @@ import io
 import json
 import os
 import pickle
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 import pytest
 import torch
 
 from mispair.audit.seen_pairs import may_have_seen, refuse_seen
 from mispair.core.files import UserError
-from mispair.emoji import joining, regimes
+from mispair.emoji import joining
 from mispair.emoji.joining import Joining, join, parts, read_pairs
 from mispair.emoji.packages import PACKAGES
-from mispair.emoji.packing import RETRIEVAL, SUBCATEGORIES, Packing, pack
+from mispair.emoji.packing import Packing, pack
 from mispair.repair.captioners.vocabulary import tokenized, vocabulary_of
 from mispair.towers.checkpoints.efficientnet_lite import load_trunk, renamed
 from mispair.towers.encoding import encode_images, encode_texts
 from mispair.towers.joined import PADDING, BagOfWords
 from mispair.towers.loading import CONFIG_NAME, WEIGHTS_NAME, Towers, load_towers
 from mispair.verbs import sets_and_models  # noqa: F401, it declares
-from mispair.verbs.verb import VERBS
 from tests.emoji import made_up
 from tests.pairs.test_index import write_tar
 
@@ -279,28 +276,3 @@ def test_a_bag_of_words_has_the_gradient_of_a_mean() -> None:
     torch.testing.assert_close(bag.token_embedding.weight.grad, torch.zeros(5, 3))
     mean = (2 * bag.token_embedding.weight[1] + bag.token_embedding.weight[4]) / 3
     torch.testing.assert_close(bag.text_projection.grad, mean.detach()[:, None].repeat(1, 2))
-
-
-def test_regimes_of_folders_are_tables_and_a_figure(
-    fetched: Path, folder_of_towers: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(joining, "BATCH_OF_TRAINING", 64)
-    monkeypatch.setattr(regimes, "PRESET", replace(regimes.PRESET, batch_size=20))
-    corpus, target = fetched.parent / "corpus", tmp_path / "regimes"
-    words = ["--pairs", corpus / "pairs", "--towers", folder_of_towers, "--to", target]
-    words += ["--sets", corpus / SUBCATEGORIES, corpus / RETRIEVAL, "--numbers", 40, 80]
-    words += ["--neurons", 4, 6, "--rates", 0.5, 0, "--scales", "frozen", "--seeds", 2]
-    words += ["--steps", 4, "--epochs", 2]
-    assert VERBS["measure-regimes"]([*map(str, words)]) == 0
-    rows = pd.read_csv(target / "regimes.csv")
-    assert {f"acc1_{SUBCATEGORIES}", f"image_recall@5_{RETRIEVAL}"} <= set(rows["metric"])
-    trained = rows[rows["rate"].notna() & (rows["metric"] == "loss")]
-    assert len(trained) == 2 * 2 * 2 * 2
-    changed = pd.read_csv(target / "changes.csv")
-    loss = rows[rows["metric"] == "mean_abs_cosine_text"].dropna(subset=["rate"])
-    means = loss.groupby(["neurons", "pairs", "rate"])["value"].mean().unstack()
-    own = changed[changed["metric"] == "mean_abs_cosine_text"].set_index(["neurons", "pairs"])
-    np.testing.assert_allclose(own["value"], (means[0.5] - means[0.0])[own.index])
-    assert len(pd.read_csv(target / "crossings.csv")) == 4 * 2
-    assert len(pd.read_csv(target / "pooled.csv")) == 4
-    assert (target / "change.svg").read_text("utf-8").startswith("<svg")

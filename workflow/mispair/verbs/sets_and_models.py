@@ -99,7 +99,7 @@ def pack_emoji(options: Namespace) -> int:
 
 
 def _of_join_towers(parser: ArgumentParser) -> None:
-    from mispair.emoji.training_settings import Joining
+    from mispair.emoji.joining_settings import Joining
 
     parser.add_argument("--packages", type=Path, required=True, metavar="FOLDER")
     parser.add_argument(
@@ -141,7 +141,7 @@ def join_towers(options: Namespace) -> int:
 
     from mispair.audit.trusted import read_trusted
     from mispair.emoji.joining import join, read_pairs
-    from mispair.emoji.training_settings import Joining
+    from mispair.emoji.joining_settings import Joining
 
     values = vars(options)
     packages, folder, target = (values.pop(name) for name in ("packages", "pairs", "to"))
@@ -153,43 +153,4 @@ def join_towers(options: Namespace) -> int:
     pairs = read_pairs(folder, captions, trusted if path else None)
     tuned = join(packages, pairs, target, checked(Joining, values), recorded=not unrecorded)
     print(f"{target}: loss {tuned.loss[0, 0]:.3f} at the first step, {tuned.loss[0, -1]:.3f} last")
-    return 0
-
-
-def _of_measure_regimes(parser: ArgumentParser) -> None:
-    from mispair.emoji.training_settings import Grid
-
-    parser.add_argument("--pairs", type=Path, required=True, metavar="FOLDER", help="of shards")
-    parser.add_argument("--towers", type=Path, required=True, metavar="FOLDER")
-    parser.add_argument("--sets", type=Path, nargs="*", default=[], metavar="FOLDER")
-    parser.add_argument("--to", type=Path, required=True, metavar="FOLDER", help="replaced")
-    add_settings(parser, Grid)
-
-
-@verb(
-    SETS_AND_MODELS,
-    "mispair measure-regimes --pairs data/emoji/pairs --towers towers/own --to regimes",
-    _of_measure_regimes,
-)
-def measure_regimes(options: Namespace) -> int:
-    """Measure the sign of the effect of wrong captions on overlap, by pairs per parameter.
-
-    Projections of several widths are trained on right captions, then on several numbers of pairs
-    with several shares of wrong captions. Written are all measures (regimes.csv), the change of
-    overlap with its interval (changes.csv), where it crosses zero (crossings.csv, pooled.csv), and
-    a figure (change.svg). Half an hour of one core on the emoji corpus.
-    """
-    use_one_thread()  # before a numerical library is imported
-    import pandas as pd
-
-    from mispair.core.files import write_text
-    from mispair.emoji.regimes import CHANGES, run
-    from mispair.emoji.report.figure import sign_of_change
-    from mispair.emoji.training_settings import Grid
-
-    values = vars(options)
-    pairs, towers, sets, target = (values.pop(name) for name in ("pairs", "towers", "sets", "to"))
-    crossed = run(pairs, towers, sets, target, checked(Grid, values), print)
-    write_text(target / "change.svg", sign_of_change(pd.read_csv(target / CHANGES)))
-    print(crossed.to_string(index=False))
     return 0

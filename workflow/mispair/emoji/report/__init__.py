@@ -1,1 +1,0 @@
-"""Figure of the regimes."""
