@@ -33,9 +33,6 @@ MARGINS = (1, 2)
 SIMILARITY: dict[str, Literal["cosine", "inner"]] = {"as-run": "cosine", "as-written": "inner"}
 """Similarity that chooses an image's class: the public code's cosine, or section 2.2's product."""
 
-SHOWN_IMAGES = 400
-"""Test images in figure 5."""
-
 
 @dataclass(frozen=True)
 class Examiner:
