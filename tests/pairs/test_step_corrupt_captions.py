@@ -431,8 +431,8 @@ def test_mean_similarity_is_that_of_the_changed_texts(scenes, scheme):
 
 
 def test_similarity_is_sampled_where_there_is_much(prose, monkeypatch):
-    monkeypatch.setattr("mispair.pairs.corruption.changes.MOST_PAIRS", 40)
-    monkeypatch.setattr("mispair.pairs.corruption.changes.MOST_CAPTIONS", 60)
+    monkeypatch.setattr("mispair.pairs.corruption.pairing.MOST_PAIRS", 40)
+    monkeypatch.setattr("mispair.pairs.corruption.pairing.MOST_CAPTIONS", 60)
     _, few = prose.run("random", 0.5)
     monkeypatch.undo()
     _, all_ = prose.run("random", 0.5)

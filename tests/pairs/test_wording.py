@@ -10,8 +10,8 @@ import pytest
 from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS, TfidfVectorizer
 
 from mispair.core import seeds
-from mispair.pairs.corruption.changes import sample
 from mispair.pairs.corruption.draws import Draws, streams, uniforms
+from mispair.pairs.corruption.pairing import sample
 from mispair.pairs.corruption.rewording import leave_out_words, reword_features, rewrite
 from mispair.pairs.neighbours.tfidf import tfidf_similarities
 from mispair.pairs.scenes.scene_captions import (

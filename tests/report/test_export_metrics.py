@@ -19,10 +19,9 @@ from tensorboardX.proto.event_pb2 import Event
 from mispair.core import files
 from mispair.image_text.report import exports
 from mispair.report import studies
-from mispair.report.curves import Curve, TrainingCurves, thinned
+from mispair.report.curves import EVENTS, Curve, TrainingCurves, thinned, write_runs
 from mispair.report.steps import export_metrics
 from mispair.report.tables import Tables, tidy
-from mispair.report.tensorboard import EVENTS, write_runs
 from mispair.towers.features import PairedFeatures
 from mispair.towers.finetuning import projection as towers
 from mispair.towers.finetuning.finetuning_settings import FinetuningLength
@@ -226,7 +225,7 @@ def test_neither_the_network_nor_tensorboard_is_used(
 
 def test_a_run_without_trainings_does_not_import_torch(tmp_path: Path) -> None:
     program = (
-        "import sys; from pathlib import Path; from mispair.report.tensorboard import write_runs; "
+        "import sys; from pathlib import Path; from mispair.report.curves import write_runs; "
         f"write_runs([], Path({str(tmp_path)!r})); print('torch' in sys.modules)"
     )
     run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)

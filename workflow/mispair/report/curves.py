@@ -6,10 +6,13 @@ never go back.
 
 from __future__ import annotations
 
+import heapq
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import groupby, pairwise
+from operator import itemgetter
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -73,3 +76,41 @@ def file_name(text: str) -> str:
 def path_of(name: str) -> str:
     """Return a name whose parts are safe as names of files."""
     return "/".join(file_name(part) for part in name.split("/"))
+
+
+# Event files for TensorBoard, which tensorboardX writes without TensorBoard.
+
+EVENTS = "events.out.tfevents.0.mispair"
+"""TensorBoard reads files whose name begins like this; the same run has the same name."""
+
+
+def by_step(run: TrainingCurves) -> Iterator[tuple[int, list[tuple[str, float]]]]:
+    """Yield all values of a run step by step, so that steps only go up."""
+    of_curves = (
+        [(step, curve.tag, value) for step, value in zip(curve.steps, curve.values, strict=True)]
+        for curve in run.curves
+    )
+    points = heapq.merge(*of_curves, key=itemgetter(0, 1))
+    for step, group in groupby(points, key=itemgetter(0)):
+        yield step, [(tag, value) for _, tag, value in group]
+
+
+def write_runs(runs: Sequence[TrainingCurves], folder: Path) -> None:
+    """Write an event file for each run; a step counts as a second, so that the bytes repeat."""
+    if not runs:  # tensorboardX imports torch, which takes seconds
+        return
+    from tensorboardX.proto.event_pb2 import Event
+    from tensorboardX.proto.summary_pb2 import Summary
+    from tensorboardX.record_writer import RecordWriter
+
+    for run in runs:
+        path = folder / run.name / EVENTS
+        path.parent.mkdir(parents=True)
+        writer = RecordWriter(str(path))
+        writer.write(Event(file_version="brain.Event:2").SerializeToString())
+        for step, values in by_step(run):
+            for tag, value in values:
+                scalar = Summary(value=[Summary.Value(tag=tag, simple_value=value)])
+                event = Event(wall_time=step, step=step, summary=scalar)
+                writer.write(event.SerializeToString())
+        writer.close()

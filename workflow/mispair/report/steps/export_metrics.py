@@ -31,9 +31,9 @@ def run(settings: Settings, *, tables: list[Path], trained: list[Path], folder: 
 
     from mispair.core.files import replacing_folder
     from mispair.report import studies
+    from mispair.report.curves import write_runs
     from mispair.report.pages import study_pages
     from mispair.report.tables import read_csvs
-    from mispair.report.tensorboard import write_runs
 
     measured = read_csvs(tables)
     with replacing_folder(folder / "clip_benchmark", durable=False) as written:
