@@ -32,7 +32,7 @@ rule export_metrics:
         tables=dag.tables(),
         trained=dag.trained(),
     output:
-        folders=[directory(folder) for folder in reports.EXPORTS],
+        tensorboard=directory(reports.TENSORBOARD),
     log:
         "logs/export_metrics.log",
     benchmark:

@@ -10,5 +10,4 @@ RUN = "reports/run.json"
 PAGE = "reports/index.html"
 PAGES = "reports/pages"
 LATEX = "reports/latex"
-EXPORTS = ["reports/clip_benchmark", "reports/tensorboard"]
-"""Folders for other tools."""
+TENSORBOARD = "reports/tensorboard"

@@ -216,5 +216,4 @@ PAGES = Pages(
     drawings=drawings,
     pieces=_pieces,
     runs=exports.runs,
-    results=exports.results,
 )

@@ -105,8 +105,6 @@ class Pages:
     runs : callable
         Curves for TensorBoard, from the tables, the files of trainings (by kind) and
         the largest number of points.
-    results : callable
-        Results in the form of CLIP_benchmark, by path.
     """
 
     claims: tuple[Claim, ...]
@@ -125,7 +123,6 @@ class Pages:
     pieces: Callable[[Any], Mapping[str, Piece]] = _nothing
     settings: Callable[[Tables], list[Table]] = _none
     runs: Callable[[Tables, Mapping[str, Sequence[Path]], int], list[TrainingCurves]] = _none
-    results: Callable[[Tables], Mapping[str, Any]] = _nothing
 
 
 # The modules of a study that the report loads by name: rows and pages.

@@ -1,4 +1,4 @@
-"""Export what was measured for other tools: CLIP_benchmark and TensorBoard."""
+"""Export losses of trainings and scores of arms for TensorBoard."""
 
 from __future__ import annotations
 
@@ -22,13 +22,11 @@ class Settings(settings.Settings):
 
 
 def run(settings: Settings, *, tables: list[Path], trained: list[Path], folder: Path) -> None:
-    """Write ``clip_benchmark/`` and ``tensorboard/`` below the folder of the report.
+    """Write ``tensorboard/`` below the folder of the report.
 
     `trained` are files that trainings wrote: projections with the loss of every step, and
     ``training.json`` of towers.
     """
-    import json
-
     from mispair.core.files import replacing_folder
     from mispair.report import studies
     from mispair.report.curves import write_runs
@@ -36,12 +34,6 @@ def run(settings: Settings, *, tables: list[Path], trained: list[Path], folder: 
     from mispair.report.tables import read_csvs
 
     measured = read_csvs(tables)
-    with replacing_folder(folder / "clip_benchmark", durable=False) as written:
-        for pages in study_pages.every_pages():
-            for name, result in pages.results(measured).items():
-                path = written / name
-                path.parent.mkdir(exist_ok=True)
-                path.write_text(json.dumps(result, allow_nan=False) + "\n", encoding="utf-8")
     of_study = studies.by_study(trained)
     runs = [
         run
