@@ -57,7 +57,6 @@ def configurations(folder: Path) -> dict[str, tuple[dict[str, Any], list[str]]]:
         "find_similar_captions": {"measure": "features"},
         "corrupt_captions": {"schemes": ["random", "similar", "drop"], "rates": [0.0, 0.5]},
         "prune_neurons": {"ks": ["200-500:50"]},
-        "export_pruned": {"ks": [256]},
     }
     trained = {
         name: ({**SCENES, "towers": "train", "pretrain_towers": {"epochs": epochs, "warmup": 1}},

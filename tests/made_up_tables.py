@@ -45,7 +45,7 @@ TIDY = [f"{name}.csv" for name in studies.tables()]
 PLACES = {
     "purity": evaluation.PURITY, "zeroshot": evaluation.ZEROSHOT, "probes": evaluation.PROBE,
     "pruning": evaluation.PRUNING, "semantics": evaluation.SEMANTICS,
-    "comparisons": image_text.COMPARISON, "exported": evaluation.PRUNED_RECORD,
+    "comparisons": image_text.COMPARISON,
     "statistics": pairs.STATISTICS, "pairings": pairs.PAIRING, "index": pairs.INDEX,
     "rejected": pairs.REJECTED, "excluded": pairs.EXCLUDED,
     "records": fill(towers.IMAGE_RECORD, group="{name}"),

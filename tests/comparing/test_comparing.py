@@ -89,7 +89,7 @@ def test_every_kind_of_change_is_told(tmp_path: Path) -> None:
     record["versions"]["torch"] = "2.16.0"
     record["versions"]["scipy"] = "1.0"
     record["steps"]["simulate"]["code"] = ["bbbb"]
-    record["steps"]["export_pruned"] = {**record["steps"]["simulate"], "code": ["cccc"]}
+    record["steps"]["prune_neurons"] = {**record["steps"]["simulate"], "code": ["cccc"]}
     record["data"] = {"mine/0.tar": {"bytes": 1000, "sha256": "c" * 64}}
     record["fingerprints"] = [["towers", "t2"]]
     record["results"] = {
@@ -106,7 +106,7 @@ def test_every_kind_of_change_is_told(tmp_path: Path) -> None:
         ("fingerprint: towers", "t1", "t2"),
         ("mine/0.tar", "1,000 bytes, dddddddddddd", "1,000 bytes, cccccccccccc"),
     }
-    assert found["Code"] == {("simulate", "aaaa", "bbbb"), ("export_pruned", None, "cccc")}
+    assert found["Code"] == {("simulate", "aaaa", "bbbb"), ("prune_neurons", None, "cccc")}
     assert found["Versions"] == {("torch", "2.15.0", "2.16.0"), ("scipy", None, "1.0")}
     assert found["Files of results"] == {
         ("results/arms", *map(whole, (1, 1, 0, 0))),

@@ -14,11 +14,11 @@ from mispair.image_text.report.arms import named, zeroshot_series
 from mispair.image_text.report.claims import ACCURACY
 from mispair.image_text.report.figures import panels_of_sets
 from mispair.image_text.report.pages import empty_classes, limits
-from mispair.image_text.report.tables import exported, of_arms, protocols, scores
+from mispair.image_text.report.tables import of_arms, protocols, scores
 from mispair.report import studies
 from mispair.report.figures import compose
 from mispair.report.judge import judge
-from mispair.report.table import Number, Table, general, whole
+from mispair.report.table import Number, Table, whole
 from mispair.report.tables import Tables, tidy
 
 RATES = (0.0, 0.3, 0.8)
@@ -191,26 +191,3 @@ def test_panels_of_choices_are_operations_or_whole_sets():
 
 def beside(cell: Number, reference: Number) -> Number:
     return replace(cell, beside=reference)
-
-
-def test_exported_models_stand_beside_the_whole_one():
-    here = {"start": "untouched", "strategy": "high-purity", "ranked_by": "both", "k": 64}
-    rows: list[dict[str, Any]] = [
-        {**here, "metric": "parameters", "value": 1_000_000},
-        {**here, "metric": "reference_parameters", "value": 1_250_000},
-    ]
-    for protocol, value in (("laclip", 0.61), ("single-prompt", 0.52)):
-        which = {"evaluation_set": "pets", "protocol": protocol, "fingerprint": "5" * 16}
-        rows += [{**here, **which, "metric": "acc1", "value": value},
-                 {**here, **which, "metric": "reference_acc1", "value": value + 0.1}]  # fmt: skip
-    table = exported(tables(exported=rows))
-    cells = [dict(zip(table.heads, row, strict=True)) for row in table.rows]
-    model = {"model": "untouched", "kept": "high-purity", "ranked by": "both", "k": general(64)}
-    assert [{**each, **model} for each in cells] == cells
-    assert [(each["evaluation set"], each["protocol"], each["acc1"]) for each in cells] == [
-        ("pets", "laclip #55555555", beside(Number(0.61, 4), Number(0.61 + 0.1, 4))),
-        ("pets", "single-prompt #55555555", beside(Number(0.52, 4), Number(0.52 + 0.1, 4))),
-    ]
-    assert {each["parameters"] for each in cells} == {beside(whole(1e6), whole(1.25e6))}
-    alone = exported(tables(exported=rows[:2])).rows
-    assert [row[4:] for row in alone] == [(None, None, beside(whole(1e6), whole(1.25e6)))]

@@ -96,8 +96,6 @@ def test_pruning_keeps_no_more_neurons_than_there_are(folder: str) -> None:
     Dag({"towers": folder, "prune_neurons": {"ks": ["500-512:4"]}}, "x")
     with pytest.raises(UserError, match="600 is more than the 512 neurons"):
         Dag({"towers": folder, "prune_neurons": {"ks": [600]}}, "x")
-    with pytest.raises(UserError, match="600 is more than the 512 neurons"):
-        Dag({"towers": folder, "export_pruned": {"ks": [64, 600]}}, "x")
     Path(folder, "open_clip_config.json").write_text(json.dumps({"model_cfg": {}}))
     with pytest.raises(UserError, match=r"names no model_cfg\.embed_dim"):
         Dag({"towers": folder}, "x")
@@ -109,8 +107,8 @@ def test_pruning_follows_the_width_of_the_model(folder: str, neurons: int) -> No
     Path(folder, "open_clip_config.json").write_text(content)
     dag = Dag({"towers": folder}, "x")
     assert "--ks none" in dag.flags("prune_neurons")
-    assert [path.rpartition("~")[2] for path in dag.pruned()] == [str(neurons // 2)]
-    assert Dag({"towers": folder, "export_pruned": {"ks": []}}, "x").pruned() == []
+    with pytest.raises(UserError, match=f"more than the {neurons} neurons"):
+        Dag({"towers": folder, "prune_neurons": {"ks": [neurons + 1]}}, "x")
 
 
 @pytest.mark.parametrize(
@@ -129,17 +127,8 @@ def test_the_width_of_a_model_is_known_before_it_is_there(
         towers = {"name": "mine", **towers}
         towers |= {} if "pretrained" in towers else {"checkpoint": checkpoint}
     content = {"studies": ["image_text"], "towers": towers}
-    dag = Dag(content, "x")
-    assert [path.rpartition("~")[2] for path in dag.pruned()] == [str(neurons // 2)]
     with pytest.raises(UserError, match=f"more than the {neurons} neurons"):
         Dag({**content, "prune_neurons": {"ks": [neurons + 1]}}, "x")
-
-
-def test_a_model_whose_width_only_its_file_decides(checkpoint: str) -> None:
-    towers = {"name": "mine", "recipe": "laclip-laion", "checkpoint": checkpoint}
-    with pytest.raises(UserError, match=r"export_pruned\.ks"):
-        Dag({"towers": towers}, "x").pruned()
-    assert len(Dag({"towers": towers, "export_pruned": {"ks": [64]}}, "x").pruned()) == 1
 
 
 def test_towers_trained_by_a_definition_of_open_clip_have_its_width() -> None:
@@ -148,7 +137,8 @@ def test_towers_trained_by_a_definition_of_open_clip_have_its_width() -> None:
         "towers": "train",
         "pretrain_towers": {"definition": "ViT-B-32"},
     }
-    assert Dag(config, "x").pruned()[0].endswith("~256")
+    with pytest.raises(UserError, match="more than the 512 neurons"):
+        Dag(config | {"prune_neurons": {"ks": [513]}}, "x")
 
 
 def replicates(*towers: int | str, **sections: dict) -> Dag:

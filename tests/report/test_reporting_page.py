@@ -314,10 +314,6 @@ def _beside(folder: Path) -> dict[str, list[Path]]:
          "value": -0.1, "low": -0.15, "high": -0.05, "n": 100, "p": 0.01}
         for name in SETS for rate in RATES[1:] for reference in ("untouched", "rate 0")
     ]  # fmt: skip
-    exported = [
-        {"strategy": "high-purity", "ranked_by": "text", "k": 32, "metric": metric, "value": value}
-        for metric, value in (("parameters", 1000), ("reference_parameters", 1500))
-    ]
     semantics = [
         {"tower": tower, "seed": 0, "basis": basis, "neuron": neuron, "metric": "best_correlation",
          "feature": EVIL, "value": -0.5 + 0.1 * neuron, "overlap": 0.1 * neuron, "n": 100}
@@ -330,7 +326,7 @@ def _beside(folder: Path) -> dict[str, list[Path]]:
         for metric in ("mean_semantic_purity", "semantic_purity_by_overlap")
     ]  # fmt: skip
     made = {"pruning": _pruning(), "probes": probes, "comparisons": differences,
-            "exported": exported, "semantics": semantics}  # fmt: skip
+            "semantics": semantics}  # fmt: skip
     for name, rows in made.items():
         metrics.write_metrics(folder / f"{name}.json", rows, untouched)
     return {name: [folder / f"{name}.json"] for name in made}
@@ -475,7 +471,6 @@ NOTHING: dict[str, list[Path]] = {
         "records",
         "probes",
         "comparisons",
-        "exported",
         "semantics",
         "checkpoint_zeroshot",
         "checkpoint_purity",
@@ -594,7 +589,6 @@ def test_tables_are_tidy_and_read_back_as_they_were(whole):
             "zeroshot",
             "pruning",
             "comparisons",
-            "exported",
             "semantics",
             "checkpoints",
             "simulation",

@@ -15,7 +15,6 @@ import torch
 
 from mispair.cli import main
 from mispair.core.files import read_json
-from mispair.evaluation import pruned_model
 from mispair.towers import loading
 from mispair.towers.checkpoints import laclip
 from mispair.towers.dag import SHIPPED
@@ -46,23 +45,12 @@ def converted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return convert(CC, [checkpoint], Path("converted"))
 
 
-def pruned(source: Path, folder: Path) -> Path:
-    model = loading.load_towers(source)
-    kept = [p[:, :10].numpy() for p in (model.image_projection, model.text_projection)]
-    pruned_model.replace_projections(model.model, *kept, 1.0)
-    folder.mkdir()
-    pruned_model.write_pruned(folder, source, model.model)
-    return folder
-
-
 def test_open_clip_alone_loads_them_from_another_working_directory(
     converted: Path, tmp_path: Path
 ) -> None:
     folders = [
         SHIPPED["shipped"],
         converted.resolve(),
-        pruned(SHIPPED["shipped"], tmp_path / "pruned"),
-        pruned(converted, tmp_path / "pruned-converted"),
     ]
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()

@@ -26,7 +26,6 @@ ONE_ARM = {
         "starts": ["pretrained"], "pairs": None, "seeds": 1, "epochs": 2, "batch_size": 32,
     },
     "prune_neurons": {"ks": [16], "draws": 1},
-    "export_pruned": {"ks": []},
     "measure_purity": {"rotations": 1},
 }  # fmt: skip
 """Sections of the image-text study with one fine-tuned arm, and little measured of it."""
@@ -34,7 +33,6 @@ FEWER = {
     "studies": ["simulation", "image_text"],
     "corrupt_captions": {"schemes": ["random"], "rates": [0.5]},
     "finetune_projection": {"starts": ["pretrained"]},
-    "export_pruned": {"ks": []},
     "simulate": {
         "trials": 1, "compare_presets": False, "bridge_trials": 0, "grid_trials": 0,
     },

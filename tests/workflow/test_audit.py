@@ -164,7 +164,6 @@ def test_weights_of_the_audit_are_an_arm_whose_gain_is_judged(
         },
         measure_purity={"rotations": 1}, measure_semantics={"rotations": 1},
         prune_neurons={"ks": [16], "draws": 1},
-        export_pruned={"ks": []},
     )  # fmt: skip
     planned = run.planned(*options)
     assert (planned["weigh_pairs"], planned["finetune_projection"]) == (2, 4)

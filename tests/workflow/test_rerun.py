@@ -253,7 +253,7 @@ CORRUPTED = {"corrupt_captions": 7, "encode_captions": 3}
             "images: 200\n  seed: 1\n",
             {"make_evaluation_set": 1, "encode_generated": 1, "encode_generated_prompts": 1,
              "measure_arm": 12,
-             "fit_linear_probe": 8, "prune_neurons": 1, "export_pruned": 1, "compare_arms": 1,
+             "fit_linear_probe": 8, "prune_neurons": 1, "compare_arms": 1,
              **REPORT},
         ),
         (
@@ -303,7 +303,7 @@ def test_an_edited_module_reruns_the_steps_that_import_it(run: Checkout) -> None
         module.write("\nANSWER = 42\n")
     # Pruning ranks neurons by their purity, so it imports the module; the gallery defines it.
     assert run.planned() == {
-        "measure_arm": 12, "measure_semantics": 3, "prune_neurons": 1, "export_pruned": 1,
+        "measure_arm": 12, "measure_semantics": 3, "prune_neurons": 1,
         "draw_neurons": 1, "compare_arms": 1, **REPORT,
     }  # fmt: skip
 
@@ -373,7 +373,7 @@ def test_another_protocol_encodes_its_prompts_and_no_image(run: Checkout) -> Non
         config.write("protocols: [clip_benchmark, mine]\n")
     assert run.planned() == {
         "encode_generated_prompts": 1, "measure_arm": 12, "compare_arms": 1, "prune_neurons": 1,
-        "export_pruned": 1, **REPORT,
+        **REPORT,
     }  # fmt: skip
 
 

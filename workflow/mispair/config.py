@@ -56,6 +56,7 @@ _FORMS = {
 REMOVED = {
     "export_metrics.online": "TensorBoard's event files are always written, without a network.",
     "export_metrics.trackers": "TensorBoard's event files are always in reports/tensorboard.",
+    "export_pruned": "Leave it out: the neurons that are kept are columns of the embeddings.",
     "identify_basis": "Leave it out: the search for a basis is gone.",
     "pretrain_towers.nodes": "For several, use open_clip's trainer (docs/how-to/own-data.md).",
     "pretrain_towers.processes": "For several, use open_clip's trainer (docs/how-to/own-data.md).",

@@ -793,39 +793,13 @@ class Dag:
     def _has_probes(self) -> bool:
         return bool(self.evaluation.images(self.towers, "train"))
 
-    def pruned(self, template: str = evaluation.PRUNED) -> list[str]:
-        """Return the folder, or the record, of every pruned model that is written."""
-        settings = self.config.export_pruned
-        models = [
-            (arm, strategy, ranking, k)
-            for arm in self.arms_from("export_pruned")
-            for strategy in settings.strategies
-            for ranking in (["none"] if strategy == "random" else settings.rankings)
-            for k in self._exported_ks
-        ]
-        tables = {"corpus": [self.corpus], "towers": [self.towers]}
-        return every(template, tables | {"arm strategy ranking k": models})
-
-    @property
-    def _exported_ks(self) -> list[int]:
-        ks: list[int] | None = self.config.export_pruned.ks
-        if ks is not None:
-            return ks
-        if self._neurons is None:
-            raise UserError(
-                "export_pruned.ks: the width of the towers is not known before they are converted. "
-                "Give numbers of neurons, [] for none, or the towers' `model`."
-            )
-        return [self._neurons // 2]
-
     def _refuse_more_neurons_than_there_are(self) -> None:
-        for step in ("prune_neurons", "export_pruned"):
-            most = max(getattr(self.config, step).ks or [0])
-            if self._neurons is not None and most > self._neurons:
-                raise UserError(
-                    f"{step}.ks: {most} is more than the {self._neurons} neurons of the towers "
-                    f"{self.towers}; allowed are 1 to {self._neurons}."
-                )
+        most = max(self.config.prune_neurons.ks or [0])
+        if self._neurons is not None and most > self._neurons:
+            raise UserError(
+                f"prune_neurons.ks: {most} is more than the {self._neurons} neurons of the towers "
+                f"{self.towers}; allowed are 1 to {self._neurons}."
+            )
 
     def covariance(self, wildcards: Any) -> list[str]:
         """Return the covariance of the features of the corpus, if the model encodes it."""
@@ -886,9 +860,8 @@ class Dag:
         """Return the final results of a run; all others are intermediate."""
         measured = [path for path in self.results() if path.startswith("results/")]
         kept = [path for path in measured if studies.is_measurement(path)]
-        exported = [*self.pruned(), *self.repair.exports()]
         statistics = self.every(pairs.STATISTICS) if self.runs("image_text") else []
-        return [*kept, *statistics, *exported]
+        return [*kept, *statistics, *self.repair.exports()]
 
     # Report ---------------------------------------------------------------------------------
 

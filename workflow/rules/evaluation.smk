@@ -85,35 +85,6 @@ rule prune_neurons:
         " {params.flags} > {log:q} 2>&1"
 
 
-rule export_pruned:
-    input:
-        towers=steady(dag.tower_files),
-        projection=towers.PROJECTION,
-        images=dag.test_images,
-        prompts=dag.prompts,
-    output:
-        pruned=directory(evaluation.PRUNED),
-        # Sizes, scores and times differ from run to run, so they are no results.
-        record=evaluation.PRUNED_RECORD,
-    log:
-        "logs/export_pruned/{corpus}/{towers}/{arm}/{strategy}~{ranking}~{k}.log",
-    benchmark:
-        "benchmarks/export_pruned/{corpus}/{towers}/{arm}/{strategy}~{ranking}~{k}.tsv"
-    conda:
-        "../../envs/environment.yaml"
-    params:
-        *code_version("export_pruned"),
-        stamps=dag.stamps(dag.tower_files),
-        flags=literal(dag.flags("export_pruned")),
-    message:
-        "Write {wildcards.towers} with {wildcards.k} neurons of {wildcards.strategy}"
-    shell:
-        "python -m mispair export-pruned --towers {input.towers:q} --projection {input.projection:q}"
-        " --images {input.images:q} --prompts {input.prompts:q} --strategy {wildcards.strategy:q}"
-        " --ranked-by {wildcards.ranking:q} --k {wildcards.k:q} --pruned {output.pruned:q}"
-        " --record {output.record:q} {params.flags} > {log:q} 2>&1"
-
-
 # The sets of users have a job for each split and each protocol. Those that mispair generates are
 # small: one job encodes their images, and one their prompts.
 rule encode_evaluation:

@@ -94,10 +94,5 @@ def prune_neurons(settings: Any, job: Any, sizes: Sizes) -> Work:
     )
 
 
-def export_pruned(settings: Any, job: Any, sizes: Sizes) -> Work:
-    weights = {"MB of weights": sizes.towers(job.towers).megabytes}
-    return Work(weights, weights, weights)
-
-
 def draw_neurons(settings: Any, job: Any, sizes: Sizes) -> Work:
     return Work({"pairs": sizes.total(job.index) + sizes.rows(job.corpus)})

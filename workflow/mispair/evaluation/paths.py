@@ -13,7 +13,5 @@ ANSWERS = f"{ARM}/answers.safetensors"
 PROBE = f"{ARM}/probe.json"
 PRUNING = f"{ARM}/pruning.json"
 SEMANTICS = f"{ARM}/semantics.json"
-PRUNED = "results/pruned/{corpus}/{towers}/{arm}/{strategy}~{ranking}~{k}"
-PRUNED_RECORD = "logs/export_pruned/{corpus}/{towers}/{arm}/{strategy}~{ranking}~{k}.json"
 
 NEURONS = "reports/figures/neurons.html"

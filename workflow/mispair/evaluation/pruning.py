@@ -298,34 +298,6 @@ def sweep_bases(
             yield {**row, "basis": basis}
 
 
-def kept_neurons(
-    models: Sequence[PrunableModel], strategy: str, ranked_by: str, k: int, neurons: int, seed: int
-) -> np.ndarray:
-    """Return the k neurons of a model that a strategy keeps for all sets, (k,) ascending int.
-
-    The ranking adds the values of neurons over the sets. ``random`` is the first draw of
-    `sweep_bases`, and needs no set.
-
-    Raises
-    ------
-    ValueError
-        If there is no such number, strategy or ranking, or a ranking has no set.
-    """
-    if not 1 <= k <= neurons:
-        raise ValueError(f"ks: {k} is not one of 1 to {neurons}, the neurons of the projections")
-    if strategy == "random":
-        order = seeds.generator(seed, "prune-neurons", "original", 0).permutation(neurons)
-    elif strategy not in RANKED or ranked_by not in TOWERS:
-        choices = f"{', '.join(RANKED)} by {', '.join(TOWERS)}; or random"
-        raise ValueError(f"no {strategy} by {ranked_by}; there are {choices}")
-    elif not models:
-        raise ValueError("evaluation_sets: has no set with classes. Add one")
-    else:
-        values = [one.values(strategy.split("-")[1], ranked_by) for one in models]
-        order = order_by(strategy, np.sum(values, axis=0))
-    return np.sort(order[:k])
-
-
 def _covariance(rows: np.ndarray) -> np.ndarray:
     centred = rows - rows.mean(axis=0)
     return centred.T @ centred / len(rows)

@@ -26,6 +26,5 @@ def results(dag: Any) -> list[str]:
     return [
         *(path for template in measured for path in dag.measured(template)),
         *(path for template in compared for path in dag.every(template)),
-        *dag.pruned(evaluation.PRUNED_RECORD),
         *(path for template in described for path in dag.every(template)),
     ]

@@ -39,7 +39,7 @@ def summary(tables: Tables) -> list[Note]:
 
 def _model(tables: Tables) -> str:
     """Return the name of the model, or "" if only projections were measured."""
-    for table in (tables.zeroshot, tables.pruning, tables.exported):
+    for table in (tables.zeroshot, tables.pruning):
         for name in table["towers"].dropna():
             return str(name)
     return ""

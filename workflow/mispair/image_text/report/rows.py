@@ -22,7 +22,7 @@ MAP = "overlap_map"
 """The metric of purity that is a map of groups; it has a table of its own."""
 
 OF_ARMS = (
-    "purity", "zeroshot", "pruning", "comparisons", "exported", "semantics", "corpus",
+    "purity", "zeroshot", "pruning", "comparisons", "semantics", "corpus",
 )  # fmt: skip
 """Kinds of results that are metrics of arms, or of the corpus, and the tables of their rows."""
 

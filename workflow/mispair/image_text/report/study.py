@@ -26,7 +26,6 @@ PRINTED: dict[str, tuple[str, ...]] = {
     "compare_arms": ("",),
     "compare_towers": (REPLICATES,),
     "prune_neurons": ("Pruning",),
-    "export_pruned": ("Pruning",),
     "measure_semantics": (PURITY,),
     "draw_neurons": (PURITY,),
     "corrupt_captions": (SCHEMES,),
@@ -89,10 +88,6 @@ STUDY = ReportedStudy(
             "start* scheme* rate towers* evaluation_set* protocol* metric* reference* | value n "
             "seeds error freedom low high p"
         ),
-        "exported": columns(
-            "start* scheme* rate towers* evaluation_set* protocol* strategy* ranked_by* k "
-            "metric* fingerprint* | value"
-        ),
         "semantics": columns(
             "start* scheme* rate tower* seed basis* neuron metric* feature* shuffle | value n "
             "low high deviation below rotations overlap p"
@@ -113,7 +108,6 @@ STUDY = ReportedStudy(
         evaluation.SEMANTICS: "semantics",
         COMPARISON: "comparisons",
         COMPARED_TOWERS: "towers",
-        evaluation.PRUNED_RECORD: "exported",
         towers.PROJECTION: "projection",
         towers.TRAINING_RECORD: "training",
         pairs.STATISTICS: "corpus",

@@ -1,8 +1,6 @@
-"""Printed tables of models: protocols, other scores, exported models."""
+"""Printed tables of models: protocols, other scores."""
 
 from __future__ import annotations
-
-from dataclasses import replace
 
 import pandas as pd
 
@@ -12,16 +10,13 @@ from mispair.image_text.report.arms import (
     change,
     model_label,
     models,
-    named,
     short,
     zeroshot_series,
 )
 from mispair.image_text.report.study import PROTOCOLS, SCORES
 from mispair.report.notes import Note
 from mispair.report.table import (
-    Number,
     Table,
-    general,
     or_dash,
     whole,
     with_interval,
@@ -41,7 +36,6 @@ def of_arms(tables: Tables) -> list[Table]:
     return [
         *protocols(tables),
         scores(_ends(arms.of_protocol().zeroshot), SCORES),
-        exported(tables),
     ]
 
 
@@ -136,69 +130,3 @@ def _level(table: pd.DataFrame, measured: pd.DataFrame) -> float:
     keys = [key for key in ("start", "rate", "towers", "evaluation_set") if key in table]
     zeroshot = table[table["metric"] == "acc1"].merge(measured[keys].drop_duplicates(), on=keys)
     return float(zeroshot["value"].mean())
-
-
-# Exported models ---------------------------------------------------------------------------------
-
-REFERENCE = "reference_"
-"""Prefix of the metrics of the whole model."""
-
-TITLES = {
-    "embedding_bytes_per_image": "bytes of an embedding",
-    "bytes": "bytes of the weights",
-    "seconds_to_classify": "ms to classify",
-    "seconds_to_search": "ms to search",
-}
-"""Metrics whose names are not clear in a table."""
-
-MODEL = ["start", "rate", "strategy", "ranked_by", "k"]
-
-
-def exported(tables: Tables) -> Table:
-    """Return the accuracy, speed and size of exported models on each set and protocol."""
-    table = _each_protocol(tables.exported[tables.exported["value"].notna()])
-    metrics = sorted({name.removeprefix(REFERENCE) for name in table["metric"]})
-    rows = []
-    for _, model in table.groupby([*MODEL, "evaluation_set", "protocol"], dropna=False):
-        row = records(model)[0]
-        prompts = named(model) if isinstance(row["protocol"], str) else None
-        values = model.groupby("metric")["value"].mean()
-        name = row["evaluation_set"] if isinstance(row["evaluation_set"], str) else None
-        rows.append((
-            model_label(row), str(row["strategy"]), str(row["ranked_by"]), general(row["k"]),
-            name, prompts, *(_exported(values, metric) for metric in metrics),
-        ))  # fmt: skip
-    heads = (TITLES.get(metric, metric.replace("_", " ")) for metric in metrics)
-    return Table(
-        "Pruned models that plain open_clip loads",
-        ("model", "kept", "ranked by", "k", "evaluation set", "protocol", *heads),
-        tuple(rows),
-        text(Note("image_text", "table_exported")),
-        section="Pruning",
-    )
-
-
-def _each_protocol(table: pd.DataFrame) -> pd.DataFrame:
-    """Repeat the rows of a model for each of its sets, and those of a set for its protocols."""
-    for column, keys in (("evaluation_set", MODEL), ("protocol", [*MODEL, "evaluation_set"])):
-        free = table[column].isna()
-        if free.all():
-            continue
-        present = table.loc[~free, [*keys, column]].drop_duplicates()
-        repeated = table[free].drop(columns=column).merge(present, how="left")
-        table = pd.concat([table[~free], repeated], ignore_index=True)
-    return table
-
-
-def _exported(values: pd.Series, metric: str) -> Number | None:
-    if metric not in values:
-        return None
-    reference = values.get(f"{REFERENCE}{metric}")
-    beside = None if reference is None else _number(metric, reference)
-    return replace(_number(metric, values[metric]), beside=beside)
-
-
-def _number(metric: str, value: float) -> Number:
-    if metric.startswith("seconds"):
-        return Number(1000 * value, ".3g")
-    return whole(value) if float(value).is_integer() and abs(value) > 1 else Number(value, 4)
