@@ -40,7 +40,9 @@ def test_no_peer_separates_better(make, share, without_meaning):
         neighbour_disagreement(images, texts),
     )  # fmt: skip
     for area in (roc_auc_score, average_precision_score):
-        assert area(wrong, chance) >= max(area(wrong, peer) for peer in peers) - 0.002
+        # Twice the error of the difference with 60 wrong captions of 2,000 without topics.
+        margin = 0.005 if empty.any() else 0.002
+        assert area(wrong, chance) >= max(area(wrong, peer) for peer in peers) - margin
     if not empty.any():
         assert sum(
             n * abs(mean - found) for mean, found, n in reliability(chance, wrong)

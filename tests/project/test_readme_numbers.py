@@ -14,6 +14,7 @@ import pytest
 
 from bench import readme
 from mispair.core.files import UserError
+from tests.visible_words import LANDING
 
 README = Path(__file__).resolve().parents[2] / "README.md"
 KEYS = [*readme.CLAIMS, *readme.REPAIR]
@@ -144,10 +145,10 @@ def test_a_run_without_the_claims_or_of_several_days_is_refused(tmp_path: Path) 
         readme.fill(README, tmp_path, 2)
     run = made_up_run(tmp_path / "made-up", made_up_claims())
     page = run / "reports/index.html"
-    page.write_text("<html><body>" + "word " * 700)
+    page.write_text("<html><body>" + "word " * LANDING)
     readme.refuse_long_pages(page.parent)
-    page.write_text("<html><body>" + "word " * 701)
-    with pytest.raises(UserError, match="701 words, and its budget is 700"):
+    page.write_text("<html><body>" + "word " * (LANDING + 1))
+    with pytest.raises(UserError, match=f"{LANDING + 1} words, and its budget is {LANDING}"):
         readme.fill(README, run, 2)
     os.utime(run / "benchmarks/step/2.tsv", (90000, 90000))
     with pytest.raises(UserError, match="several"):

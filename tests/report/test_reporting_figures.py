@@ -104,8 +104,10 @@ def test_a_figure_has_hover_values_titled_axes_and_few_points(name):
                 continue
             silent = place.get("axis", {}).get("labels") is False
             title = place.get("title", "")
-            # Bands, bars of errors and level lines share the axis of what they belong to.
-            assert title or silent or mark["type"] in ("area", "rule", "text"), place
+            # Bands, bars of errors and level lines share the axis of what they belong to; names on
+            # an axis say what they are.
+            shares = mark["type"] in ("area", "rule", "text") or place["type"] == "nominal"
+            assert title or silent or shares, place
         if mark["type"] not in ("area", "text", "line") and "field" in encoding.get("y", {}):
             assert told, (mark, encoding)
     lines = [encoding for mark, encoding in marks if mark["type"] == "line"]

@@ -164,8 +164,11 @@ class Content:
 
     @functools.cached_property
     def unmeasured(self) -> list[tuple[Claim, list[MissingResult]]]:
-        """The claims of the studies of this run that no preset measured, each with what is lost."""
-        of = {study.key for study in self.studies or studies.studies()}
+        """The claims that no preset measured, each with the missing results of its section.
+
+        In a run on pairs of the user's own only those of its studies: it is not about the paper.
+        """
+        of = {study.key for study in self.studies} if self.corpus else {*studies.NAMES}
         return [
             (claim, self.lost_of_figures.get(claim.figure.format(preset="as_run"), []))
             for claim in claims_table.unmeasured(self.judged)
