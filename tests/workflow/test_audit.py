@@ -40,12 +40,12 @@ def audited(tmp_path_factory: pytest.TempPathFactory) -> Checkout:
 
 def test_the_page_begins_with_the_answer(audited: Checkout) -> None:
     page = (audited.folder / "reports/pages/audit.html").read_text()
-    assert "the truth of the generated pictures plays the person" in page
+    assert "the generated truth plays the person" in page
     assert page.count("data:image/jpeg") >= 12  # the gallery
     review = (audited.folder / "reports/review.html").read_text()
     assert review.count("data:image/jpeg") == 200
     front = (audited.folder / "reports/index.html").read_text()
-    assert "the truth of the generated pictures plays the person" in front
+    assert "the generated truth plays the person" in front
     for name in ("audit_p_values", "audit_calibration", "audit_reliability"):
         figure = audited.folder / f"reports/figures/audit/{name}.vl.json"
         assert "hole" not in json.loads(figure.read_text())["usermeta"]["mispair"], name

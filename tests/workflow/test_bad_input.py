@@ -82,7 +82,7 @@ def test_a_failing_step_shows_its_message(empty: Checkout) -> None:
     folder.mkdir()
     shipped = empty.folder / "workflow/mispair/towers/shipped/scenes-small/open_clip_config.json"
     (folder / shipped.name).write_bytes(shipped.read_bytes())
-    (folder / "open_clip_model.safetensors").write_bytes(b"no weights")
+    (folder / "open_clip_model.safetensors").write_bytes(b"\x08" + bytes(7) + b"{no json")
     (empty.folder / "mine.yaml").write_text("towers: towers-of-mine\n")
     target = "results/arms/scenes/towers-of-mine/untouched/projection.safetensors"
     printed = empty.snakemake(target, "--configfile", "mine.yaml", check=False)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 import pandas as pd
 
 from mispair.pairs.corruption.scheme import schemes
@@ -31,8 +29,6 @@ def test_other_tools_find_every_arm_and_trial(finished: Checkout) -> None:
     tuned = {path.parent.name for path in arms.glob("*/*~*/projection.safetensors")}
     assert {path.name for path in (reports / "tensorboard/fine-tuning").iterdir()} == tuned
     assert list((reports / "tensorboard/simulation").glob("*/cs~*/filtered/trial~*"))
-    results = [json.loads(p.read_text()) for p in (reports / "clip_benchmark").glob("*/*.json")]
-    assert {one["pretrained"].split("_seed~")[0] for one in results} == {*tuned, "untouched"}
     assert len(list((reports / "latex").glob("*.tex"))) > 10
     union = pd.read_csv(reports / "tables/metrics.csv", low_memory=False)
     whole = pd.read_parquet(reports / "tables/metrics.parquet")

@@ -148,7 +148,7 @@ def test_a_failure_names_its_job_of_slurm(cluster: Cluster, tmp_path: Path) -> N
     (weights,) = checkout.folder.glob(
         "workflow/mispair/towers/shipped/scenes-small/open_clip_model.*"
     )
-    weights.write_bytes(b"no weights")
+    weights.write_bytes(b"\x08" + bytes(7) + b"{no json")
     target = "results/arms/scenes/scenes-small/untouched/projection.safetensors"
     options = [target, "--workflow-profile", "slurm", "--retries", "0", "--jobs", "1",
                "--configfile", SMOKE]  # fmt: skip

@@ -286,7 +286,7 @@ rule compare_repairs:
 
 rule draw_examples:
     input:
-        ledgers=dag.repair.ledgers(),
+        ledgers=lambda wildcards: dag.repair.ledgers(),
         index=dag.every(pairs.INDEX),
         shards=steady(dag.shards_of_first(len(dag.groups))),
         template=dated(dag.report_files("report/templates/examples.html.j2")),
