@@ -190,6 +190,10 @@ def minutes(benchmarks: Path, cores: int) -> str:
     )
 
 
+LONGEST_INSTALLATION = 3600.0
+"""Seconds from which on an environment is taken for one that was added to later."""
+
+
 def installation(environment: Path, lock: Path) -> str:
     """Return the sentence on the size and time of what `make venv` installed.
 
@@ -200,6 +204,11 @@ def installation(environment: Path, lock: Path) -> str:
     if not done.exists():
         return ""
     wall = done.stat().st_mtime - (environment / "pyvenv.cfg").stat().st_mtime
+    if wall > LONGEST_INSTALLATION:
+        raise files.UserError(
+            f"{environment}: was not installed in one go ({wall / 60:.0f} minutes lie between its "
+            "first and its last file). Run `make demo` in an empty clone."
+        )
     pinned = {_name(line) for line in lock.read_text().splitlines() if "==" in line}
     places = [str(path) for path in environment.glob("lib/*/site-packages")]
     size = sum(

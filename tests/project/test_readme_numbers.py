@@ -176,3 +176,14 @@ def test_readme_has_the_numbers_in_the_form_of_the_program() -> None:
         r"The installation takes about \d+ minutes .*, and \d+\.\d GB\. "
         r"The demo takes about \d+ minutes on \d+ cores \(\d+ jobs\)\.\n", minutes
     )  # fmt: skip
+
+
+def test_an_environment_that_was_added_to_later_gives_no_time(tmp_path: Path) -> None:
+    (tmp_path / "pyvenv.cfg").touch()
+    (tmp_path / "set-up").touch()
+    lock = tmp_path / "run.lock"
+    lock.write_text("")
+    assert "about 1 minutes" in readme.installation(tmp_path, lock)
+    os.utime(tmp_path / "pyvenv.cfg", (0, 0))
+    with pytest.raises(UserError, match="empty clone"):
+        readme.installation(tmp_path, lock)

@@ -55,11 +55,12 @@ LINES = {
 }  # fmt: skip
 """Layers that are lines, and their dashes."""
 PROJECTIONS = {tower: f"{tower.capitalize()} neurons" for tower in TOWERS}
-OF_PAPER = "Published, text"
+PANELS = {tower: tower.capitalize() for tower in TOWERS}
+OF_PAPER = "Published"
 CORRUPTED = "Share of corrupted captions"
 OVERLAP, DIRECTIONS, ACCURACY = "mean |cos|", "participation ratio", "accuracy (acc1)"
 ORDER = [f"{of}: {measure}" for measure in (OVERLAP, DIRECTIONS)
-         for of in (*PROJECTIONS.values(), OF_PAPER)]  # fmt: skip
+         for of in (*PANELS.values(), OF_PAPER)]  # fmt: skip
 """Panels that are before all others."""
 R = "|r| with the best feature"
 
@@ -102,21 +103,21 @@ def purity_by_shuffling(tables: Tables) -> Drawing | Hole:
 def _purity(tables: Tables, metric: str, title: str) -> pd.DataFrame:
     """Return one row for each arm, tower and seed; rotations are averaged."""
     rows = where(tables.purity, metric=metric, start=[*COLOURS]).dropna(subset=["value"])
-    rows = rows.assign(panel=rows["tower"].map(PROJECTIONS) + f": {title}", y=title)
+    rows = rows.assign(panel=rows["tower"].map(PANELS) + f": {title}", y=title)
     return mean_by(rows, ["panel", "y", "start", "rate", "seed"])
 
 
 def _published(curve: pd.Series, title: str) -> pd.DataFrame:
     rows = curve.rename_axis("rate").rename("value").reset_index()
-    axis = f"{title} of {published.NEURONS} neurons"
-    return rows.assign(layer=PUBLISHED, panel=f"{OF_PAPER}: {title}", y=axis, start=PRETRAINED)
+    panel = f"{OF_PAPER}: {title}"
+    return rows.assign(layer=PUBLISHED, panel=panel, y=title, start=PRETRAINED)
 
 
 def overlap_by_scale(tables: Tables) -> Drawing | Hole:
     """Draw mean |cos| of both towers, and the cosine gap times the scale, by logit scale."""
     rows = _stacked("start", [
         (purity_series(tables, start, tower, "mean_abs_cosine"), start,
-         f"{PROJECTIONS[tower]}: {OVERLAP}", OVERLAP)
+         f"{PANELS[tower]}: {OVERLAP}", OVERLAP)
         for tower in TOWERS for start in BY_SCALE
     ] + [
         (scale_series(tables, start, "gap_times_scale"), start, "Own − other captions",
@@ -191,7 +192,7 @@ def purity_by_scheme(tables: Tables) -> Drawing | Hole:
     of = {scheme: tables.of_scheme(scheme) for scheme in tables.schemes}
     rows = _stacked("scheme", [
         (purity_series(own, PRETRAINED, tower, "mean_abs_cosine"), scheme,
-         f"{PROJECTIONS[tower]}: {OVERLAP}", OVERLAP)
+         f"{PANELS[tower]}: {OVERLAP}", OVERLAP)
         for tower in TOWERS for scheme, own in of.items()
     ] + [
         (zeroshot_series(own, PRETRAINED, "acc1"), scheme, "Mean of sets: accuracy", ACCURACY)
