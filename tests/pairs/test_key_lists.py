@@ -48,8 +48,11 @@ CORPUS = [f"{number:09d}" for number in range(9)]
         ("bar.csv", "".join(f"{key}|1\n" for key in ["key", *KEYS])),
         ("line.txt", ", ".join(KEYS)),
         ("quoted-line.txt", ";".join(f"'{key}'" for key in KEYS)),
-        ("plain.txt.gz", gzip.compress("\n".join(KEYS).encode())),
-        ("comma.CSV.GZ", gzip.compress("".join(f"{key},1\n" for key in ["key", *KEYS]).encode())),
+        ("plain.txt.gz", gzip.compress("\n".join(KEYS).encode(), mtime=0)),
+        (
+            "comma.CSV.GZ",
+            gzip.compress("".join(f"{key},1\n" for key in ["key", *KEYS]).encode(), mtime=0),
+        ),
     ],
 )
 def test_lists_of_keys_in_any_form(tmp_path: Path, name: str, content: str | bytes) -> None:
@@ -108,8 +111,8 @@ def test_keys_that_were_judged_wrong_are_in_no_list(
         ("broken.json", b"[", "cannot be read"),
         ("latin.txt", b"\xe9\xff", "cannot be read"),
         ("empty.csv", b"key\n", "names no key"),
-        ("cut.txt.gz", gzip.compress(b"000000020\n" * 99)[:30], "cut off"),
-        ("other.csv.gz", gzip.compress(b"image_id,ok\n1,1\n"), "'image_id'"),
+        ("cut.txt.gz", gzip.compress(b"000000020\n" * 99, mtime=0)[:30], "cut off"),
+        ("other.csv.gz", gzip.compress(b"image_id,ok\n1,1\n", mtime=0), "'image_id'"),
     ],
 )
 def test_lists_that_cannot_be_read(tmp_path: Path, name: str, content: bytes, reason: str) -> None:
