@@ -275,6 +275,17 @@ def test_a_source_without_a_pair_is_refused(form: str, tmp_path: Path) -> None:
     assert str(tmp_path / "mine") in str(refusal.value)
 
 
+def denied(real: Callable[..., Any], *endings: str) -> Callable[..., Any]:
+    """Return a function that opens files but those with these endings."""
+
+    def opened(path: Any, *rest: Any, **named: Any) -> Any:
+        if str(path).endswith(endings):
+            raise PermissionError(13, "Permission denied", str(path))
+        return real(path, *rest, **named)
+
+    return opened
+
+
 IN_A_FOLDER = [form for form in FORMS if form not in INSIDE]
 
 
@@ -283,14 +294,7 @@ def test_a_file_that_cannot_be_read_is_a_verdict(
     form: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     given = FORMS[form][1](tmp_path / "mine", GOOD, False)
-    real = os.open
-
-    def refusing(path: Any, *rest: Any, **named: Any) -> int:
-        if str(path).endswith("b.jpg"):
-            raise PermissionError(13, "Permission denied")
-        return real(path, *rest, **named)
-
-    monkeypatch.setattr("mispair.pairs.sources.packing.os.open", refusing)
+    monkeypatch.setattr("mispair.pairs.sources.packing.os.open", denied(os.open, "b.jpg"))
     kept, refused = indexed(given, tmp_path / "packed")
     assert ([*kept], refused) == (["a"], {"b": "no-image"})
 
@@ -302,15 +306,9 @@ def test_a_table_that_cannot_be_read_is_one_message(
     form: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     given = FORMS[form][1](tmp_path / "mine", GOOD, False)
-    real = io.open
-
-    def refusing(path: Any, *rest: Any, **named: Any) -> Any:
-        if str(path).endswith(("csv", "tsv", "json", "jsonl")):
-            raise PermissionError(13, "Permission denied", str(path))
-        return real(path, *rest, **named)
-
+    opened = denied(io.open, "csv", "tsv", "json", "jsonl")
     for module in ("io", "builtins"):
-        monkeypatch.setattr(f"{module}.open", refusing)
+        monkeypatch.setattr(f"{module}.open", opened)
     with pytest.raises(UserError) as refusal:
         recognise(given)
     assert "\n" not in str(refusal.value)

@@ -105,7 +105,7 @@ def nearest_by_cells(
         for coming, of_cell in zip(_by_cell(nearest[visits], count, kept), members, strict=True):
             number += 1
             if number > done:
-                _compare(best, rows, side, coming, of_cell)
+                _compare(best, rows, side, coming, of_cell, within=visits == 0)
                 best.keep(keeper, number)
         visits += 1
         if number >= done:  # the state of an interrupted search is that of a later visit
@@ -135,16 +135,18 @@ def _recall(best: Nearest, queries: np.ndarray, nearest: np.ndarray) -> tuple[fl
 
 
 def _compare(
-    best: Nearest, rows: np.ndarray, side: int, coming: np.ndarray, members: np.ndarray
-) -> None:
-    """Offer the rows of a cell to those that visit it."""
+    best: Nearest, rows: np.ndarray, side: int, coming: np.ndarray, members: np.ndarray,
+    within: bool,
+) -> None:  # fmt: skip
+    """Offer the rows of a cell to those that visit it, which are the same rows if `within`."""
     for first in range(0, len(members), side):
         offered = members[first : first + side]
         right = _tensor(rows, offered).mT
         for start in range(0, len(coming), side):
             some = coming[start : start + side]
             cosines = times(_tensor(rows, some), right)
-            cosines.masked_fill_(torch.from_numpy(some[:, None] == offered), -torch.inf)
+            if within and start == first:
+                cosines.fill_diagonal_(-torch.inf)
             floor = torch.from_numpy(best.floor[some])
             if len(offered) >= best.capacity and bool(floor.isneginf().any()):
                 # Scores below the last of the best here are not among the best of all.
