@@ -60,7 +60,7 @@ def prepared(folder: Path, rows: list[tuple[Any, Any]], join: str) -> Path:
     (folder / "table.jsonl").write_text("\n".join(lines))
     captions = folder / "captions.parquet"
     settings = read_captions.Settings(join=join, key_column="value")
-    read_captions.run(settings, table=[folder / "table.jsonl"], keys=[], captions=captions)
+    read_captions.run(settings, table=[folder / "table.jsonl"], key_list=[], captions=captions)
     return captions
 
 

@@ -85,7 +85,7 @@ FORMS: dict[str, Callable[[Path, Rows], None]] = {
 def read(table: Path, folder: Path, keys: Path | None = None, **columns: str) -> dict[str, Any]:
     captions = folder / "captions.parquet"
     settings = read_captions.Settings(**columns)
-    read_captions.run(settings, table=[table], keys=[keys] if keys else [], captions=captions)
+    read_captions.run(settings, table=[table], key_list=[keys] if keys else [], captions=captions)
     frame, _ = files.read_parquet(captions)
     assert list(frame["key"]) == sorted(frame["key"])
     return {key: list(texts) for key, texts in zip(frame["key"], frame["captions"], strict=True)}

@@ -416,7 +416,7 @@ def test_captions_travel_by_key(table_captions: str, tmp_path: Path) -> None:
     (tmp_path / "t.jsonl").write_text("\n".join(rows))
     captions = tmp_path / "captions.parquet"
     read_captions.run(
-        read_captions.Settings(), table=[tmp_path / "t.jsonl"], keys=[], captions=captions
+        read_captions.Settings(), table=[tmp_path / "t.jsonl"], key_list=[], captions=captions
     )
     fewer, survivors = permuted(shards, tmp_path / "fewer", drop=0.3)
     found = {}
@@ -579,7 +579,9 @@ def test_a_caption_table_has_the_keys_of_named_sources(tmp_path: Path) -> None:
     key = shard_writer.key_of(0, 0, 1000)
     (tmp_path / "t.csv").write_text(f"key,caption\nx/{key},a cup\ny/{key},a jug\n{key},no\n")
     table = tmp_path / "t.parquet"
-    read_captions.run(read_captions.Settings(), table=[tmp_path / "t.csv"], keys=[], captions=table)
+    read_captions.run(
+        read_captions.Settings(), table=[tmp_path / "t.csv"], key_list=[], captions=table
+    )
     (tmp_path / "out").mkdir()
     kept, rejected, _ = tables(run(shards, tmp_path / "out", captions=table, sources=["x", "y"]))
     assert dict(zip(kept["key"], kept["caption"], strict=True)) == {

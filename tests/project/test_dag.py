@@ -72,13 +72,13 @@ def test_a_job_is_called_with_its_own_arms_and_settings() -> None:
         )
 
     with_all_arms, of_figure_1 = wildcards("as-run", 0), wildcards("as-run", 1)
-    assert dag.simulated_arms(with_all_arms).startswith("raw filtered replace-all")
-    assert dag.simulated_arms(of_figure_1) == "raw filtered"
+    assert dag.simulated_arms(with_all_arms)[:3] == ["raw", "filtered", "replace-all"]
+    assert dag.simulated_arms(of_figure_1) == ["raw", "filtered"]
     assert dag.condition_flags(with_all_arms) == dag.condition_flags(of_figure_1)
     assert "--filter-factor 1.2 " in dag.condition_flags(with_all_arms)
     assert "--filter-factor 1.0 " in dag.condition_flags(wildcards("bridge~filter", 0))
     # A file that no configuration asks for can be made by hand all the same.
-    assert dag.simulated_arms(wildcards("as-run", 7)) == "raw filtered"
+    assert dag.simulated_arms(wildcards("as-run", 7)) == ["raw", "filtered"]
 
 
 @pytest.mark.parametrize(

@@ -35,11 +35,7 @@ def rules() -> set[str]:
         for block in re.split(r"^(?=rule |use rule )", path.read_text(), flags=re.M)[1:]
     ]
     # The targets of studies, and laclip, which prints a table, run where Snakemake does.
-    return {
-        re.search(r"^(?:rule|use rule \w+ as) (\w+)", block)[1]
-        for block in blocks
-        if re.search("^    shell:|^use rule", block, re.M) and "localrule:" not in block
-    }
+    return {named[1] for block in blocks if (named := re.match(r"use rule \w+ as (\w+)", block))}
 
 
 def test_every_rule_asks_for_memory_and_time(slurm: dict[str, Any]) -> None:

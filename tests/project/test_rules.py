@@ -5,6 +5,10 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from snakemake.iocontainers import Namedlist
+
+from mispair.core.commands import call
+
 RULES = Path(__file__).parents[2] / "workflow/rules"
 
 
@@ -16,10 +20,34 @@ def test_each_rule_is_one_command() -> None:
         for path in RULES.glob("*.smk")
         for lines in re.findall(r"^    shell:\n((?:        .*\n)+)", path.read_text(), re.M)
     ]
-    assert len(shells) > 25
+    assert len(shells) == 2, "one for all steps, and one for laclip, which prints a table"
     for shell in shells:
         assert shell.startswith("python -m mispair "), shell
         assert not re.search(r"&&|\|\||;|\| ", shell), shell
+
+
+def test_a_job_gives_a_step_what_it_has_under_the_names_of_its_options() -> None:
+    job = {
+        "wildcards": Namedlist(fromdict={"corpus": "a b", "group": "0003"}),
+        "input": Namedlist(fromdict={"shards": ["1.tar", "2.tar"], "images": "i.parquet",
+                                     "captions": ["c/parquet.sha256"], "unusable": "other"}),
+        "output": Namedlist(fromdict={"unusable": "u.parquet", "index": "x.parquet"}),
+        "threads": 3, "resources": Namedlist(fromdict={"stall_seconds": "9"}),
+    }  # fmt: skip
+    given = {
+        "sources": [],
+        "rejected": lambda wildcards, output: f"{output.index}.{wildcards.group}",
+    }
+    made = call(["index_shards", "list_files"], given)(**job)
+    assert made == (
+        "index-shards --shards 1.tar 2.tar --sources --images i.parquet --unusable u.parquet"
+        " --captions @c/parquet.sha256 --workers 3 --index x.parquet --rejected x.parquet.0003"
+        " + list-files"
+    )
+    optional = {"projection": "p", "covariance": [], "purity": "'"}
+    assert call(["measure_purity"], optional)(**job) == (
+        "measure-purity --projection p --purity ''\"'\"''"
+    )
 
 
 def test_no_result_is_an_ancient_input() -> None:

@@ -52,9 +52,8 @@ def test_steps_and_sections_are_real() -> None:
     sections = {study.key: {*study.sections} for study in studies.studies()}
     rules = "".join(path.read_text() for path in RULES.glob("*.smk"))
     for printed in (image_text.PRINTED, sufficiency.PRINTED):
-        assert printed.keys() <= {*re.findall(r"^rule (\w+):", rules, re.M)}
-    assert all(f"rule {name}:" in rules or f" as {name} with" in rules
-               for name in pretraining.RULES)  # fmt: skip
+        assert printed.keys() <= {*re.findall(r"^use rule step as (\w+) with:", rules, re.M)}
+    assert all(f" as {name} with" in rules for name in pretraining.RULES)
     assert stepsize.PARTS.keys() == {*get_args(PartName), "multilayer"}
     # What is measured for a page, and is not of every section, is printed somewhere.
     of_steps = {section for own in image_text.PRINTED.values() for section in own}

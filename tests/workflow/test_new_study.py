@@ -90,16 +90,13 @@ PAGES = Pages(claims=(claims.HIGH,), questions=claims.QUESTIONS, tables=printed)
 RULES = """from mispair.toy.paths import TOY
 
 
-rule measure_toy:
+use rule step as measure_toy with:
     output:
         toy=TOY,
-    log:
-        "logs/measure_toy.log",
+    pathvars:
+        job="measure_toy",
     params:
-        *code_version("measure_toy"),
-        flags=dag.flags("measure_toy"),
-    shell:
-        "python -m mispair measure-toy --toy {output.toy} {params.flags} > {log} 2>&1"
+        **dag.step("measure_toy"),
 
 
 rule toy:

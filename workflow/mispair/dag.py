@@ -23,6 +23,7 @@ from mispair.audit import seen_pairs
 from mispair.audit.seen_pairs import OWN_SHARDS_AT_START, SHIPPED_SEED
 from mispair.config_paths import COMMAND_LINE, Layers
 from mispair.core import run_record
+from mispair.core.commands import call, title
 from mispair.core.files import UserError
 from mispair.core.own_corpus import GENERATED
 from mispair.core.paths import every, fill, of_job
@@ -86,6 +87,11 @@ def use_this_python() -> None:
     if (folder / "Snakefile").exists():
         path = [str(folder), os.environ.get("PYTHONPATH", "")]
         os.environ["PYTHONPATH"] = os.pathsep.join(part for part in path if part)
+
+
+def _literal(value: Any) -> Any:
+    """Return a parameter of a rule in which Snakemake takes no brace for a wildcard."""
+    return (lambda wildcards: value) if isinstance(value, str) else value
 
 
 def _scheme(wildcards: Any) -> Scheme | None:
@@ -319,6 +325,11 @@ class Dag:
         """The names of the generated shards, as img2dataset numbers them."""
         return [f"{number:05d}" for number in range(self.config.make_scenes.shards)]
 
+    def scenes(self, folder: str) -> list[str]:
+        """Return the files that make_scenes writes into a folder."""
+        ends = (".tar", ".parquet", "_stats.json")
+        return [f"{folder}/{name}{end}" for end in ends for name in self.generated_shard_names]
+
     def _groups(self) -> dict[str, list[str]]:
         given = self.config.shards
         if self._is_generated:
@@ -433,7 +444,6 @@ class Dag:
         """Return what is packed into a shard as command-line flags."""
         part = self._parts[int(wildcards.group)]
         named = named_of(self.config.pairs).flags() | {
-            "group": str(int(wildcards.group)),
             "pairs_per_shard": str(self.config.pack_pairs.pairs_per_shard),
             "pairs": str(part.pairs),
             "listed": part.stamp,
@@ -531,9 +541,13 @@ class Dag:
         first = {source: shard for shard, source in reversed(self.own_shards().items())}
         return {shard: source for source, shard in first.items()}
 
-    def shards_of_first(self, groups: int) -> list[str]:
-        """Return the shards of the first groups, from which the report shows samples."""
+    def shards(self, groups: int | None = None) -> list[str]:
+        """Return the shards of the corpus, or of its first groups: the report shows samples."""
         return [shard for group in [*self.groups.values()][:groups] for shard in group]
+
+    def sources(self, groups: int | None = None) -> list[str]:
+        """Return the names of the sources of `shards`."""
+        return self.sources_of_shards(self.shards(groups))
 
     def tower_files(self, wildcards: Any) -> list[str]:
         """Return the files of the frozen towers; the configuration comes first."""
@@ -833,13 +847,13 @@ class Dag:
         study = self.conditions[wildcards.condition].study
         return command_line(study.model_copy(update={"device": self.device("simulate", wildcards)}))
 
-    def simulated_arms(self, wildcards: Any) -> str:
-        """Return the arms of a job as one string; by default those of figure 1.
+    def simulated_arms(self, wildcards: Any) -> list[str]:
+        """Return the arms of a job; by default those of figure 1.
 
         From the wildcards alone: Snakemake compares no params that are derived from the output.
         """
         job = self._simulations.get(fill(SIMULATION, **dict(wildcards.items())))
-        return " ".join(job.arms if job else FIGURE_1)
+        return [*(job.arms if job else FIGURE_1)]
 
     @staticmethod
     def probabilities_of(wildcards: Any) -> list[str]:
@@ -851,10 +865,6 @@ class Dag:
     def trials_of(wildcards: Any) -> list[int]:
         """Return the trials of a chunk."""
         return list(range(int(wildcards.first), int(wildcards.last) + 1))
-
-    def resolved(self) -> str:
-        """Return the configuration with all keys as one word of a command line."""
-        return shlex.quote(self.config.model_dump_json())
 
     def ends(self) -> list[str]:
         """Return the final results of a run; all others are intermediate."""
@@ -878,10 +888,18 @@ class Dag:
         names = [*(f"{name}.csv" for name in studies.tables()), "metrics.parquet", "metrics.csv"]
         return [f"{reports.TABLES}/{name}" for name in names]
 
-    @staticmethod
-    def code_of(first: str, *others: str) -> list[str]:
-        """Return the code of a job that runs several steps."""
-        return code_version(first, *map(step_module_name, others))
+    def step(self, *names: str, **given: Any) -> dict[str, Any]:
+        """Return the ``params`` of a rule that runs steps, one after the other, in one process.
+
+        Snakemake reruns a job if these change: the ``code`` of the steps, their settings, which are
+        ``flags`` of the last step, and what is given besides. ``call`` is the rest of the command,
+        from what the job has; see `mispair.core.commands.call`. ``title`` is what Snakemake prints.
+        """
+        code = code_version(names[0], *map(step_module_name, names[1:]))
+        params = {"title": title(names[0]), "code": code, "call": call(names, given), **given}
+        if "flags" not in given:
+            params["flags"] = self.flags(names[-1])
+        return {name: _literal(value) for name, value in params.items()}
 
     @staticmethod
     def report_code(step: str, *parts: str, study: str | None = None) -> list[str]:

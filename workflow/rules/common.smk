@@ -1,7 +1,6 @@
 # Check the configuration before any job, and find the code and settings of each step.
 import os
 import signal
-from pathlib import PurePath
 
 # The package of this checkout, or else an installed one: these rules may come from an address.
 # (`workflow.basedir` would be the folder of the workflow that uses this one as a module.)
@@ -19,8 +18,9 @@ from mispair.evaluation.dag import making
 from mispair.input_checks import refuse_missing_programs, refuse_unusable, warn_of_missing_programs
 from mispair.core.copied import date_back, restore_times
 from mispair.core.files import UserError, refuse_full_or_read_only
-from mispair.core.paths import every, fill, of_job
-from mispair.core.provenance import MADE, code_version
+from mispair.core.paths import benchmarks_of_report, folder_of_output, resume_state
+from mispair.core.paths import every, fill, joined, of_job
+from mispair.core.provenance import MADE
 from mispair.planning import user_files
 from mispair.repair.captioners.functions import look_beside
 from mispair.report.studies import NAMES as STUDIES
@@ -127,11 +127,6 @@ def alone(files):
     return of_job
 
 
-def literal(text):
-    """Return a parameter with a user's text, in which braces are no wildcards."""
-    return lambda wildcards: text
-
-
 def steady(files):
     """Ignore the times of a user's own files: their stamps decide what reruns."""
     if callable(files):
@@ -141,15 +136,25 @@ def steady(files):
     return [file if file.startswith(MADE) else ancient(next(own)) for file in files]
 
 
-# Paths in commands that are no input or output of a job, with the ``prefix:`` of a module.
-def folder_of_output(wildcards, output):
-    """Return the folder of a job's first output."""
-    return str(PurePath(output[0]).parent)
-
-
-def benchmarks_of_report(wildcards, output):
-    """Return the folder of benchmarks next to the folder of the report's first output."""
-    return str(PurePath(output[0]).parent.with_name("benchmarks"))
+# What all jobs have. Every rule of a step uses it: its files and wildcards have the names of the
+# step's options (`mispair STEP --help`), and `dag.step` adds settings and what is no file.
+rule step:
+    log:
+        "<logs>/<job>.log",
+    benchmark:
+        "<benchmarks>/<job>.tsv"
+    pathvars:
+        job="step",
+    conda:
+        "../../envs/environment.yaml"
+    params:
+        title="Print the help of mispair",
+        call="--help",
+        flags="",
+    message:
+        "{params.title}"
+    shell:
+        "python -m mispair {params.call} {params.flags} > {log:q} 2>&1"
 
 
 onstart:

@@ -3,27 +3,17 @@ wildcard_constraints:
     draw="[0-9]+",
 
 
-rule decode_pictures:
+use rule step as decode_pictures with:
     input:
         corpus=pairs.CORPUS,
         index=dag.every(pairs.INDEX),
-        shards=steady(dag.shards_of_first(len(dag.groups))),
+        shards=steady(dag.shards()),
     output:
         pictures=pretraining.PICTURES,
-    log:
-        "logs/decode_pictures/{corpus}.log",
-    benchmark:
-        "benchmarks/decode_pictures/{corpus}.tsv"
-    conda:
-        "../../envs/environment.yaml"
+    pathvars:
+        job="decode_pictures/{corpus}",
     params:
-        *code_version("decode_pictures"),
-        flags=literal(dag.flags("decode_pictures")),
-    message:
-        "Decode the pictures of {wildcards.corpus}"
-    shell:
-        "python -m mispair decode-pictures --corpus {input.corpus:q} --index {input.index:q}"
-        " --shards {input.shards:q} --pictures {output.pictures:q} {params.flags} > {log:q} 2>&1"
+        **dag.step("decode_pictures"),
 
 
 # The same step with a seed and a job for each draw, so that a further draw repeats no training.
@@ -31,18 +21,15 @@ use rule corrupt_captions as corrupt_captions_of_draw with:
     output:
         pairing=pretraining.PAIRING,
         captions=pretraining.CAPTIONS,
-    log:
-        "logs/corrupt_captions_of_draw/{corpus}/{scheme}~{rate}/draw~{draw}.log",
-    benchmark:
-        "benchmarks/corrupt_captions_of_draw/{corpus}/{scheme}~{rate}/draw~{draw}.tsv"
+    pathvars:
+        job="corrupt_captions_of_draw/{corpus}/{scheme}~{rate}/draw~{draw}",
     params:
-        flags=dag.pretraining.corruption_flags,
-        draws=1,
+        **dag.step("corrupt_captions", draws=1, flags=dag.pretraining.corruption_flags),
     message:
         "Corrupt captions: {wildcards.scheme}, rate {wildcards.rate}, draw {wildcards.draw}"
 
 
-rule train_small_towers:
+use rule step as train_small_towers with:
     input:
         pictures=pretraining.PICTURES,
         index=dag.every(pairs.INDEX),
@@ -50,27 +37,13 @@ rule train_small_towers:
         captions=pretraining.CAPTIONS,
     output:
         towers=pretraining.TOWERS,
-    log:
-        "logs/train_small_towers/{corpus}/{scheme}~{rate}/draw~{draw}.log",
-    benchmark:
-        "benchmarks/train_small_towers/{corpus}/{scheme}~{rate}/draw~{draw}.tsv"
-    conda:
-        "../../envs/environment.yaml"
+    pathvars:
+        job="train_small_towers/{corpus}/{scheme}~{rate}/draw~{draw}",
     params:
-        *code_version("train_small_towers"),
-        flags=literal(dag.flags("train_small_towers")),
-        # The resume state of a killed job: no output, so that Snakemake does not remove it.
-        checkpoint=lambda wildcards, output: f"{output.towers[:-12]}.checkpoint",
-    message:
-        "Train towers on {wildcards.scheme} captions, rate {wildcards.rate}, draw {wildcards.draw}"
-    shell:
-        "python -m mispair train-small-towers --scheme {wildcards.scheme:q} --rate {wildcards.rate:q}"
-        " --draw {wildcards.draw:q} --pictures {input.pictures:q} --index {input.index:q}"
-        " --pairing {input.pairing:q} --captions {input.captions:q} --checkpoint {params.checkpoint:q}"
-        " --towers {output.towers:q} {params.flags} > {log:q} 2>&1"
+        **dag.step("train_small_towers", checkpoint=resume_state),
 
 
-rule measure_mixing:
+use rule step as measure_mixing with:
     input:
         towers=pretraining.TOWERS,
         pictures=pretraining.PICTURES,
@@ -80,25 +53,12 @@ rule measure_mixing:
         evaluation_sets=dag.pretraining.evaluation_sets(),
     output:
         mixing=pretraining.MIXING,
-    log:
-        "logs/measure_mixing/{corpus}/{scheme}~{rate}/draw~{draw}.log",
-    benchmark:
-        "benchmarks/measure_mixing/{corpus}/{scheme}~{rate}/draw~{draw}.tsv"
-    conda:
-        "../../envs/environment.yaml"
+    pathvars:
+        job="measure_mixing/{corpus}/{scheme}~{rate}/draw~{draw}",
     params:
-        *code_version("measure_mixing"),
-        flags=literal(dag.flags("measure_mixing")),
-    message:
-        "Measure the towers of {wildcards.scheme} captions, rate {wildcards.rate}, draw {wildcards.draw}"
-    shell:
-        "python -m mispair measure-mixing --towers {input.towers:q} --pictures {input.pictures:q}"
-        " --corpus {input.corpus:q} --index {input.index:q} --truth {input.truth:q}"
-        " --evaluation-sets {input.evaluation_sets:q} --mixing {output.mixing:q}"
-        " {params.flags} > {log:q} 2>&1"
+        **dag.step("measure_mixing"),
 
 
-# All results of the study, without the report.
 rule pretraining:
     input:
         alone(lambda wildcards: dag.refuse_unlisted("pretraining")),

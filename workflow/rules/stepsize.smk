@@ -5,59 +5,39 @@ wildcard_constraints:
     data_set="[a-z0-9_]+",
 
 
-rule train_two_layer:
+use rule step as train_two_layer with:
     input:
         cifar=steady(dag.stepsize.cifar),
     output:
         measurements=stepsize.TWO_LAYER,
-    log:
-        "logs/train_two_layer/{part}/{data_set}/{activation}.log",
-    benchmark:
-        "benchmarks/train_two_layer/{part}/{data_set}/{activation}.tsv"
-    conda:
-        "../../envs/environment.yaml"
+    pathvars:
+        job="train_two_layer/{part}/{data_set}/{activation}",
     params:
-        *code_version("train_two_layer"),
-        flags=literal(dag.flags("train_two_layer")),
-        plan=dag.stepsize.part_flags,
-        cifar=dag.stamps(dag.stepsize.cifar),
-        # The resume state of a killed job: no output, so that Snakemake does not remove it.
-        checkpoint=lambda wildcards, output: f"{output.measurements[:-5]}.checkpoint",
-    message:
-        "Train two-layer networks with {wildcards.activation} on {wildcards.data_set}:"
-        " {wildcards.part}"
-    shell:
-        "python -m mispair train-two-layer --part {wildcards.part:q} --data-set {wildcards.data_set:q}"
-        " --activation {wildcards.activation:q} {params.plan} --cifar {input.cifar:q}"
-        " --checkpoint {params.checkpoint:q} --measurements {output.measurements:q}"
-        " {params.flags} > {log:q} 2>&1"
+        **dag.step(
+            "train_two_layer",
+            flags=lambda wildcards: " ".join(
+                [dag.stepsize.part_flags(wildcards), dag.flags("train_two_layer")]
+            ),
+            stamps=dag.stamps(dag.stepsize.cifar),
+            checkpoint=resume_state,
+        ),
 
 
-rule train_multilayer:
+use rule step as train_multilayer with:
     input:
         cifar=steady(dag.stepsize.cifar),
     output:
         measurements=stepsize.MULTILAYER,
-    log:
-        "logs/train_multilayer/{data_set}.log",
-    benchmark:
-        "benchmarks/train_multilayer/{data_set}.tsv"
-    conda:
-        "../../envs/environment.yaml"
+    pathvars:
+        job="train_multilayer/{data_set}",
     params:
-        *code_version("train_multilayer"),
-        flags=literal(dag.flags("train_multilayer")),
-        cifar=dag.stamps(dag.stepsize.cifar),
-        checkpoint=lambda wildcards, output: f"{output.measurements[:-5]}.checkpoint",
-    message:
-        "Train perceptrons of four layers on {wildcards.data_set}"
-    shell:
-        "python -m mispair train-multilayer --data-set {wildcards.data_set:q}"
-        " --cifar {input.cifar:q} --checkpoint {params.checkpoint:q}"
-        " --measurements {output.measurements:q} {params.flags} > {log:q} 2>&1"
+        **dag.step(
+            "train_multilayer",
+            stamps=dag.stamps(dag.stepsize.cifar),
+            checkpoint=resume_state,
+        ),
 
 
-# All results of the study, without the report.
 rule stepsize:
     input:
         alone(lambda wildcards: dag.results("stepsize")),

@@ -1,19 +1,21 @@
-"""Command lines of several steps, which one process runs.
+"""Steps by their names, and their command lines.
 
-A start and its imports take as long as the work of a short step.
+One process may run several steps: a start and its imports take as long as the work of a short one.
 """
 
 from __future__ import annotations
 
 import importlib
 import inspect
+import re
 import shlex
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import pairwise
 from types import ModuleType
 from typing import Any, get_type_hints
 
-from mispair.core.provenance import PACKAGE, step_module_name
+from mispair.core.provenance import LISTING, MARK, PACKAGE, step_module_name
+from mispair.core.settings import is_list, option
 
 # The steps of the workflow, by name.
 
@@ -71,3 +73,58 @@ def one_after_the_other(steps: Iterable[Mapping[str, Iterable[object]]]) -> str:
                  for option, words in options.items())
         for options in steps
     )  # fmt: skip
+
+
+def title(step: str) -> Callable[..., str]:
+    """Return the function by which Snakemake makes the title of a step's job: its description.
+
+    It takes the output because Snakemake reruns no job for a parameter that does.
+    """
+    clause = re.split(r"[.:,;]", step_module(step).__doc__ or "")[0]
+
+    def of_job(wildcards: Any, output: Any) -> str:
+        return clause + (f": {', '.join(wildcards)}" if wildcards else "")
+
+    return of_job
+
+
+def call(steps: Sequence[str], given: Mapping[str, Any]) -> Callable[..., str]:
+    """Return the function by which Snakemake makes the call of a job's steps.
+
+    An option for a file or wildcard, which is a keyword-only parameter of a step's ``run``, gets
+    what the job has under its name: in `given`, or else among its outputs, inputs, resources and
+    wildcards; ``workers`` are its threads. Functions in `given` are called as Snakemake calls those
+    of a rule. Of a listing among the inputs, the step reads the files. A name that the job lacks is
+    left to its flags.
+    """
+    options = {step: job_parameters(step_module(step).run) for step in steps}
+
+    def command(wildcards: Any, input: Any, output: Any, threads: int, resources: Any) -> str:
+        job = {"input": input, "output": output, "threads": threads, "resources": resources}
+        values = {"workers": threads} | dict(wildcards.items()) | dict(resources.items())
+        values |= {name: [*map(_marked, _listed(files))] for name, files in input.items()}
+        values |= dict(output.items())
+        for name, value in given.items():
+            if callable(value):
+                taken = inspect.signature(value).parameters.keys() & job.keys()
+                value = value(wildcards, **{argument: job[argument] for argument in taken})
+            values[name] = value
+        return one_after_the_other(
+            {step.replace("_", "-"): ()}
+            | {
+                option(name): _listed(values[name])
+                for name, kind in options[step].items()
+                if name in values and (is_list(kind) or _listed(values[name]))
+            }
+            for step in steps
+        )
+
+    return command
+
+
+def _listed(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [value]
+
+
+def _marked(path: str) -> str:
+    return f"{MARK}{path}" if path.endswith(LISTING) else path

@@ -7,8 +7,9 @@ report and the page of files in the documentation take them from there.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import chain, product
+from pathlib import PurePath
 from typing import Any
 
 WILDCARD = re.compile(r"\{(\w+)\}")
@@ -57,6 +58,33 @@ def every(template: str, tables: Mapping[str, Iterable[Any]]) -> list[str]:
 def of_job(wildcards: Any, *templates: str) -> list[str]:
     """Return the paths of one job of Snakemake, from templates that have its wildcards."""
     return [fill(template, **dict(wildcards.items())) for template in templates]
+
+
+def joined(*parts: str | Callable[[Any], list[str]]) -> Callable[[Any], list[str]]:
+    """Return an input of Snakemake: several templates, and functions of a job's wildcards."""
+    return lambda wildcards: [
+        path
+        for part in parts
+        for path in (part(wildcards) if callable(part) else of_job(wildcards, part))
+    ]
+
+
+# Paths in commands that are no input or output of a job, with the ``prefix:`` of a module.
+
+
+def folder_of_output(wildcards: Any, output: Sequence[str]) -> str:
+    """Return the folder of a job's first output."""
+    return str(PurePath(output[0]).parent)
+
+
+def benchmarks_of_report(wildcards: Any, output: Sequence[str]) -> str:
+    """Return the folder of benchmarks next to the folder of the report's first output."""
+    return str(PurePath(output[0]).parent.with_name("benchmarks"))
+
+
+def resume_state(wildcards: Any, output: Sequence[str]) -> str:
+    """Return the resume state of a killed job: no output, so Snakemake does not remove it."""
+    return str(PurePath(output[0]).with_suffix(".checkpoint"))
 
 
 def pattern(template: str) -> str:

@@ -408,8 +408,8 @@ def _announce() -> None:
 # A job that reads thousands of files has their listing as its input, so that Snakemake checks one
 # file instead of thousands. The listing changes when the content of any of the files does.
 
-MARK = "@"
-"""Prefix of the name of a listing on the command line of a step."""
+LISTING, MARK = ".sha256", "@"
+"""Suffix of a listing, and the prefix of its name on the command line of a step."""
 
 
 def write_listing(listing: Path, files: Iterable[Path]) -> None:

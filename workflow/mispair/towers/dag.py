@@ -131,17 +131,17 @@ class Models:
         return [path for path in map(Path, dict.fromkeys(named)) if path.is_file()]
 
     def spec(self, wildcards: Any) -> str:
-        """Return the entry of a model, as one word of a command line."""
+        """Return the entry of a model, as JSON."""
         spec = self.specs[wildcards.model]
-        return shlex.quote(spec.model_dump_json(exclude=LABELS, exclude_none=True))
+        return spec.model_dump_json(exclude=LABELS, exclude_none=True)
 
     def described(self) -> str:
-        """Return the compared models by name, as one word of a command line."""
+        """Return the compared models by name, as JSON."""
         specs = {name: self.specs[name].model_dump(exclude_none=True) for name in self.compared}
         for spec in specs.values():
             # The folder of a file differs between machines.
             spec |= {key: Path(spec[key]).name for key in ("checkpoint", "folder") if key in spec}
-        return shlex.quote(json.dumps(specs, sort_keys=True))
+        return json.dumps(specs, sort_keys=True)
 
     def origins(self) -> list[str]:
         """Return the ``config.json`` of each compared model that convert_checkpoint converts."""

@@ -34,7 +34,7 @@ class Settings(settings.Settings):
     )
 
 
-def run(settings: Settings, *, table: list[Path], keys: list[Path], captions: Path) -> None:
+def run(settings: Settings, *, table: list[Path], key_list: list[Path], captions: Path) -> None:
     """Write the table's captions, one row for each key (or url, ...), sorted by it.
 
     Parameters
@@ -44,7 +44,7 @@ def run(settings: Settings, *, table: list[Path], keys: list[Path], captions: Pa
     table : list of Path
         The files of the user's table: Parquet, CSV, TSV, JSONL, or one text file with a caption
         per line.
-    keys : list of Path
+    key_list : list of Path
         Empty, or for a text file the one list of keys, one per line.
     captions : Path
         Written: ``key`` (or what `join` names) and ``captions`` (a list).
@@ -52,5 +52,5 @@ def run(settings: Settings, *, table: list[Path], keys: list[Path], captions: Pa
     from mispair.pairs.captions import sorted_captions, user_tables
 
     columns = user_tables.Columns(settings.key_column, settings.caption_column, settings.join)
-    rows = user_tables.read_rows(table, keys[0] if keys else None, columns)
+    rows = user_tables.read_rows(table, key_list[0] if key_list else None, columns)
     sorted_captions.write_sorted(rows, captions, settings.join)
