@@ -136,27 +136,6 @@ def steady(files):
     return [file if file.startswith(MADE) else ancient(next(own)) for file in files]
 
 
-# What all jobs have. Every rule of a step uses it: its files and wildcards have the names of the
-# step's options (`mispair STEP --help`), and `dag.step` adds settings and what is no file.
-rule step:
-    log:
-        "<logs>/<job>.log",
-    benchmark:
-        "<benchmarks>/<job>.tsv"
-    pathvars:
-        job="step",
-    conda:
-        "../../envs/environment.yaml"
-    params:
-        title="Print the help of mispair",
-        call="--help",
-        flags="",
-    message:
-        "{params.title}"
-    shell:
-        "python -m mispair {params.call} {params.flags} > {log:q} 2>&1"
-
-
 onstart:
     try:
         refuse_full_or_read_only("results", "logs", "benchmarks", "reports")
