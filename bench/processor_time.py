@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from mispair.core.benchmarks import rows_of
+from mispair.core.cost import rows_of
 
 OFTEN, OFTEN_UNTIL, SELDOM = 0.5, 15, 30
 """Seconds between Snakemake's measurements of a job, until this time, and after it."""

@@ -179,7 +179,7 @@ def write_rates(machines: list[Any], path: Path) -> None:
 def main() -> None:
     """Run what has not run, and write the rates."""
     from bench.processor_time import processor_seconds
-    from mispair.core.benchmarks import Benchmark
+    from mispair.core.cost import Benchmark
     from mispair.planning.estimates import RATES, Measured, fit, read_rates
     from mispair.planning.jobs import Job
     from mispair.planning.plan import records_of

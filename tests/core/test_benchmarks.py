@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from bench.processor_time import processor_seconds
-from mispair.core.benchmarks import Benchmark, read_benchmark
+from mispair.core.cost import Benchmark, read_benchmark
 
 HEAD = "s\th:m:s\tmax_rss\tmax_vms\tmax_uss\tmax_pss\tio_in\tio_out\tmean_load\tcpu_time\n"
 

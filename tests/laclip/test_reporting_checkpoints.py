@@ -19,9 +19,8 @@ from mispair.laclip.report.rows import checkpoint
 from mispair.report import published, questions, rules, studies
 from mispair.report.figures import compose
 from mispair.report.judge import Verdict, judge
-from mispair.report.rows import origins
 from mispair.report.table import Cell, Number
-from mispair.report.tables import Tables, tidy
+from mispair.report.tables import Tables, origins, tidy
 from tests.made_up_tables import gather
 
 SETS = {

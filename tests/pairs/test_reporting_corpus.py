@@ -14,10 +14,9 @@ from mispair.image_text.report import pages
 from mispair.image_text.report.rows import encoded
 from mispair.pairs.report import corpus
 from mispair.report import texts
-from mispair.report.rows import origins
 from mispair.report.table import Cell, Number, Table, printed
 from mispair.report.table import whole as count
-from mispair.report.tables import Tables, tidy
+from mispair.report.tables import Tables, origins, tidy
 from tests.made_up_tables import gather
 from tests.report.test_reporting_page import EVIL, NOTHING, make_corpus, make_pairs, report
 from tests.visible_words import words

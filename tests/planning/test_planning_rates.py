@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 
 from bench.rates import write_rates
-from mispair.core.benchmarks import Benchmark
 from mispair.core.commands import step_names
-from mispair.core.cost import Work
+from mispair.core.cost import Benchmark, Work
 from mispair.planning import estimates
 from mispair.planning.estimates import (
     HERE,

@@ -13,9 +13,8 @@ from safetensors.torch import save_file
 from torch.utils.flop_counter import FlopCounterMode
 
 from mispair.core.commands import step_names
-from mispair.core.cost import Work
-from mispair.core.sizes import PAIRS_IN_A_SHARD, Sizes
-from mispair.planning.cost import work_of
+from mispair.core.cost import PAIRS_IN_A_SHARD, Sizes, Work
+from mispair.planning.estimates import work_of
 from mispair.planning.jobs import Job
 
 REPOSITORY = Path(__file__).parents[2]

@@ -14,7 +14,7 @@ import pytest
 
 from mispair import __version__, cli
 from mispair.core.commands import step_names
-from mispair.verbs import completion
+from mispair.verbs import program
 from mispair.verbs.verb import GROUPS, VERBS
 
 
@@ -80,7 +80,7 @@ def completed(*words: str) -> list[str]:
         'printf "%s\\n" "${COMPREPLY[@]}"'
     )
     done = subprocess.run(
-        ["bash", "-c", asked], input=completion.bash(), capture_output=True, text=True, check=True
+        ["bash", "-c", asked], input=program.bash(), capture_output=True, text=True, check=True
     )
     assert done.stderr == ""
     return done.stdout.split()
@@ -96,8 +96,8 @@ def test_bash_completes_verbs_steps_options_and_values() -> None:
 
 
 def test_the_script_for_zsh_has_the_same_words() -> None:
-    script = completion.zsh()
-    for name, options in completion.words().items():
+    script = program.zsh()
+    for name, options in program.words().items():
         assert f"{name}) found={shlex.quote(' '.join(options))} ;;" in script
     if zsh := shutil.which("zsh"):
         subprocess.run([zsh, "-n"], input=script, text=True, check=True)

@@ -9,9 +9,9 @@ import pytest
 
 from mispair.audit.report.claims import numbers
 from mispair.report import studies, texts
-from mispair.report.ending import ending
 from mispair.report.notes import Note
 from mispair.report.pages import study_pages
+from mispair.report.pages.content import ending
 from mispair.report.tables import Tables
 from tests.made_up_tables import gather
 from tests.report.test_reporting_page import NOTHING, make_run

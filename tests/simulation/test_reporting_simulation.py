@@ -13,9 +13,8 @@ from scipy import stats
 
 from mispair.report import charts, texts
 from mispair.report.figures import draw_of
-from mispair.report.rows import origins
 from mispair.report.table import Number, Table, general, whole
-from mispair.report.tables import Tables, tidy, where
+from mispair.report.tables import Tables, origins, tidy, where
 from mispair.simulation.conditions import STATEMENTS
 from mispair.simulation.presets import UNSTATED
 from mispair.simulation.report import effects, pages, selections

@@ -40,7 +40,7 @@ STUDY = ReportedStudy(
     figures=(Figure("toy_heights", "Heights", "Each toy is a point.", section="Heights"),),
 )
 """,
-    "report/rows.py": """from mispair.report.rows import of_metrics
+    "report/rows.py": """from mispair.report.tables import of_metrics
 
 
 def rows(results, models):

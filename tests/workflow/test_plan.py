@@ -15,7 +15,7 @@ import yaml
 
 from bench.dag import at_home
 from bench.processor_time import processor_seconds
-from mispair.core.benchmarks import read_benchmark
+from mispair.core.cost import read_benchmark
 from mispair.planning.estimates import read_rates
 from tests.workflow.conftest import REPOSITORY, SMOKE, Checkout
 

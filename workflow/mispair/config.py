@@ -30,8 +30,7 @@ from mispair import config_paths
 from mispair.config_paths import Layers, is_section, model_in
 from mispair.core.commands import step_module, step_names
 from mispair.core.files import UserError, path_name
-from mispair.core.own_corpus import GENERATED
-from mispair.core.run_record import RECORD
+from mispair.core.run_record import GENERATED, RECORD
 from mispair.core.settings import Located, is_passed_on, is_sweep
 from mispair.core.words import count, nearest
 from mispair.evaluation.protocols import BUILT_IN

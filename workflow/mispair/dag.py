@@ -25,9 +25,9 @@ from mispair.config_paths import COMMAND_LINE, Layers
 from mispair.core import run_record
 from mispair.core.commands import call, title
 from mispair.core.files import UserError
-from mispair.core.own_corpus import GENERATED
 from mispair.core.paths import every, fill, of_job
 from mispair.core.provenance import PACKAGE, code_version, stamp, stamp_of_many, step_module_name
+from mispair.core.run_record import GENERATED
 from mispair.core.settings import NONE, Settings, command_line, option
 from mispair.core.words import count
 from mispair.evaluation import paths as evaluation

@@ -15,13 +15,13 @@ from mispair.towers.arms import REPAIR, STARTS, WEIGHTED
 from mispair.config import locate
 from mispair.dag import SHOWN_GROUPS, Dag, names_gpus, use_this_python
 from mispair.evaluation.dag import making
+from mispair.input_checks import refuse_dated_ahead, take_literally, time_of_new_files
 from mispair.input_checks import refuse_missing_programs, refuse_unusable, warn_of_missing_programs
 from mispair.core.copied import date_back, restore_times
 from mispair.core.files import UserError, refuse_full_or_read_only
 from mispair.core.paths import benchmarks_of_report, folder_of_output, resume_state
 from mispair.core.paths import every, fill, joined, of_job
 from mispair.core.provenance import MADE
-from mispair.planning import user_files
 from mispair.repair.captioners.functions import look_beside
 from mispair.report.studies import NAMES as STUDIES
 
@@ -67,7 +67,7 @@ clock = None
 try:
     if workflow.is_main_process:
         refuse_full_or_read_only(".snakemake")  # even a dry run writes there
-        clock = user_files.time_of_new_files()
+        clock = time_of_new_files()
         if copied := restore_times(now=clock):
             logger.info(
                 f"results: this folder is new, so the times of {copied} files follow their bytes"
@@ -102,14 +102,14 @@ if workflow.is_main_process:
         logger.info(line)
 
 
-as_named = user_files.take_literally()
+as_named = take_literally()
 
 
 def dated(files):
     """Stop at a file that is dated ahead of the clock; return the files."""
     if clock is not None:
         try:
-            user_files.refuse_dated_ahead(files, clock)
+            refuse_dated_ahead(files, clock)
         except UserError as error:
             stop(error)
     return [as_named(file) for file in files]

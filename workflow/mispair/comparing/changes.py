@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import textwrap
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -13,13 +14,14 @@ import pandas as pd
 
 from mispair.comparing.rerun import OTHER_BYTES
 from mispair.core import files, run_record
+from mispair.core.failures import clean
 from mispair.core.files import UserError
 from mispair.core.run_record import RECORD
 from mispair.report import studies
 from mispair.report.pages.records import origin
 from mispair.report.paths import RUN
 from mispair.report.studies import TidyColumns, columns
-from mispair.report.table import Cell, Table, effect_cell, whole
+from mispair.report.table import Cell, Table, aligned, effect_cell, printed, whole
 from mispair.report.tables import records
 
 # A run to compare: configuration, record and tables of its report.
@@ -214,3 +216,41 @@ def _verdicts(a: pd.DataFrame, b: pd.DataFrame) -> Iterable[tuple[Cell, ...]]:
             row["outcome_a"] or None, effect_cell(row["effect_a"], row["low_a"], row["high_a"]),
             row["outcome_b"] or None, effect_cell(row["effect_b"], row["low_b"], row["high_b"]),
         )  # fmt: skip
+
+
+# A comparison as text for a terminal, and as a page for a browser.
+
+
+PAGE = Path(__file__).with_name("page.html.j2")
+
+WIDEST = 80
+"""Largest number of characters of a cell on a terminal."""
+
+
+def text_of(tables: Sequence[Table]) -> str:
+    """Return tables as aligned text without control characters."""
+    return "\n\n".join(map(_text, tables))
+
+
+def _text(table: Table) -> str:
+    remark = [clean(table.remark, len(table.remark))] if table.remark else []
+    if not table.rows:
+        return "\n".join([f"{table.caption}: no difference", *remark])
+    heads, *rows = ([_text_of(cell) for cell in row] for row in (table.heads, *table.rows))
+    return "\n".join([table.caption, textwrap.indent(aligned(heads, rows), "  "), *remark])
+
+
+def _text_of(cell: Cell) -> str:
+    shown = clean(printed(cell).replace("\n", " "))
+    return shown if len(shown) <= WIDEST else f"{shown[: WIDEST - 1]}…"
+
+
+def html_of(tables: Sequence[Table], title: str) -> str:
+    """Return tables as a page without links to other files."""
+    from markupsafe import Markup
+
+    from mispair.report.pages import picture
+
+    template = picture.environment().from_string(PAGE.read_text(encoding="utf-8"))
+    style = Markup(picture.source("style.css"))
+    return template.render(tables=tables, title=title, style=style) + "\n"

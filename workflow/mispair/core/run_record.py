@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from mispair import __version__
 from mispair.core import files, provenance
-from mispair.core.benchmarks import rows_by_step
+from mispair.core.cost import rows_by_step
 from mispair.core.devices import device_in_use, device_name
 from mispair.core.files import UserError
 from mispair.core.provenance import (
@@ -258,7 +258,7 @@ def describe(
     unrecorded : mapping
         Facts of results that have no record.
     benchmarks : mapping of str to str
-        Snakemake's benchmark files (`mispair.core.benchmarks.texts_of`).
+        Snakemake's benchmark files (`mispair.core.cost.texts_of`).
     """
     steps: dict[str, dict[str, Any]] = {}
     facts_by_file: dict[str, Facts] = {}
@@ -381,3 +381,24 @@ def changed_steps(record: Mapping[str, Any]) -> list[str]:
         for step, description in record["steps"].items()
         if description["code"] != [fingerprint(code_version(step))]
     ]
+
+
+# Whether the pairs of a run are a user's own.
+
+
+GENERATED = "generated"
+"""The value of ``pairs`` and ``shards`` that makes pictures in place of reading any."""
+
+
+def own_corpus(run: Mapping[str, Any]) -> str:
+    """Return the name of a user's own pairs from the content of ``run.json``; "" without any.
+
+    Examples
+    --------
+    >>> own_corpus({"corpus": "photos", "pairs": "/data/photos", "shards": "generated"})
+    'photos'
+    >>> own_corpus({"corpus": "scenes", "pairs": "generated", "shards": "generated"})
+    ''
+    """
+    given = (run.get("pairs", GENERATED), run.get("shards", GENERATED))
+    return str(run["corpus"]) if any(source != GENERATED for source in given) else ""

@@ -5,8 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from mispair.core.cost import Work
-from mispair.core.sizes import Sizes
+from mispair.core.cost import Sizes, Work
 from mispair.towers.cost import encoding
 
 

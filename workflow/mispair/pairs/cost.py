@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from mispair.core.cost import Work
+from mispair.core.cost import Sizes, Work
 from mispair.core.provenance import MARK, of_ending
-from mispair.core.sizes import Sizes
 from mispair.pairs.corruption.scheme import schemes
 from mispair.pairs.sources.source import kept_listing
 from mispair.pairs.steps.find_similar_captions import visits_cells

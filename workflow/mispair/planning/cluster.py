@@ -16,10 +16,9 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+from mispair.core.cost import Sizes
 from mispair.core.files import UserError
-from mispair.core.sizes import Sizes
-from mispair.planning.cost import work_of
-from mispair.planning.estimates import FAR, HERE, NONE, Estimate, Estimator, read_rates
+from mispair.planning.estimates import FAR, HERE, NONE, Estimate, Estimator, read_rates, work_of
 from mispair.planning.failed_run import Recorder
 from mispair.planning.jobs import Job
 from mispair.planning.plan import recorded_benchmark

@@ -13,12 +13,16 @@ import time
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from importlib import import_module
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
-from mispair.core.benchmarks import Benchmark
-from mispair.core.cost import Quantities, Work
+from mispair.command import parsed
+from mispair.core.commands import commands
+from mispair.core.cost import Benchmark, Quantities, Sizes, Work
 from mispair.core.files import read_json
+from mispair.core.provenance import step_module_name
 from mispair.planning.jobs import Job
 
 # Cost of a unit of work: measured on recorded jobs, stored in ``rates.json``, and applied.
@@ -263,3 +267,31 @@ def ratio_to(rate: StepRate, records: Sequence[Record], aspect: str) -> float:
         and (expected := rate.cost(aspect, record.work)) > 0
     ]
     return statistics.median(ratios) if ratios else 1.0
+
+
+# The work of a job, from its command.
+
+
+def work_of(command: tuple[str, ...], sizes: Sizes) -> Work:
+    """Return the work of a job from its command, and note the sizes of its outputs.
+
+    The work of a job that runs several steps is the sum over these.
+    """
+    first, *others = (_work_of_step(words, sizes) for words in commands(command))
+    return sum(others, first)
+
+
+def _work_of_step(command: tuple[str, ...], sizes: Sizes) -> Work:
+    step = command[0].replace("-", "_")
+    package = ".".join(step_module_name(step).split(".")[:2])
+    try:
+        function = getattr(import_module(f"{package}.cost"), step, None)
+    except ModuleNotFoundError as error:
+        if error.name != f"{package}.cost":
+            raise
+        function = None
+    if function is None:
+        return Work()
+    settings, files_and_wildcards = parsed(step, command[1:])
+    work: Work = function(settings, SimpleNamespace(**files_and_wildcards), sizes)
+    return work

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from mispair.core.cost import Work
-from mispair.core.sizes import Sizes
+from mispair.core.cost import Sizes, Work
 
 
 def draw_review(settings: Any, job: Any, sizes: Sizes) -> Work:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from mispair.core.cost import Work
-from mispair.core.sizes import ModelCosts, Sizes
+from mispair.core.cost import ModelCosts, Sizes, Work
 
 
 def encoding(

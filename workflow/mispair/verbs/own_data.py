@@ -151,7 +151,7 @@ def plan(options: Namespace) -> int:
     the targets), --workflow-profile slurm.
     """
     from mispair.planning.plan import plan as planned
-    from mispair.planning.table import text_of
+    from mispair.planning.plan import text_of
     from mispair.verbs.running import defaults
 
     words = options.rest
@@ -261,7 +261,7 @@ def _set(name: str) -> str:
 def _print_answers(reports: Path) -> None:
     """Print what the report answers on the studies of its run."""
     from mispair.core.files import read_json
-    from mispair.report.ending import ending
+    from mispair.report.pages.content import ending
 
     print("", *ending(reports, read_json(reports / "run.json")["studies"]), sep="\n")
 

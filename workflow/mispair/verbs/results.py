@@ -113,9 +113,8 @@ def compare(options: Namespace) -> int:
     Each run is given by its folder, the folder of its report, or the run.json there, with its
     tables. Exit code 1: a number differs beyond the intervals, or exists in one run only.
     """
-    from mispair.comparing.changes import changes, read
+    from mispair.comparing.changes import changes, html_of, read, text_of
     from mispair.comparing.numbers import BEYOND, ONLY_A, ONLY_B, differences, printed
-    from mispair.comparing.pages import html_of, text_of
     from mispair.core import files
 
     a, b = read(options.a), read(options.b)

@@ -14,8 +14,8 @@ import yaml
 
 from mispair import config
 from mispair.core.files import UserError, path_name
-from mispair.core.own_corpus import GENERATED
 from mispair.core.provenance import SNAKEMAKE
+from mispair.core.run_record import GENERATED
 from mispair.pairs.sources.source import is_ending
 from mispair.towers.dag import SHIPPED
 from mispair.verbs.running import SETTINGS

@@ -9,7 +9,7 @@ from typing import Any
 
 from mispair.core.files import read_json
 from mispair.core.metrics import read_metrics
-from mispair.report.rows import Rows, origins
+from mispair.report.tables import Rows, origins
 
 TABLES = {
     "audit": "audit",

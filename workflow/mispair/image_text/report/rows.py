@@ -15,8 +15,7 @@ from mispair.core import files
 from mispair.core.metrics import read_metrics
 from mispair.evaluation.report.rows import scored
 from mispair.image_text.report.tables_towers import intervals
-from mispair.report.rows import Rows, arm, origins
-from mispair.report.tables import Row
+from mispair.report.tables import Row, Rows, arm, origins
 
 MAP = "overlap_map"
 """The metric of purity that is a map of groups; it has a table of its own."""

@@ -11,7 +11,7 @@ from typing import Any
 from mispair.core import files
 from mispair.core.metrics import read_metrics
 from mispair.evaluation.report.rows import PARTS, scored
-from mispair.report.rows import Rows, origins
+from mispair.report.tables import Rows, origins
 
 
 def rows(results: Mapping[str, Sequence[Path]], models: Mapping[str, Any]) -> Rows:

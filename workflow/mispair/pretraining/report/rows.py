@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from mispair.core.metrics import read_metrics
-from mispair.report.rows import Rows, arm, origins
+from mispair.report.tables import Rows, arm, origins
 
 
 def rows(results: Mapping[str, Sequence[Path]], models: Mapping[str, Any]) -> Rows:

@@ -9,7 +9,7 @@ from typing import Any
 
 from mispair.core.metrics import read_metrics
 from mispair.evaluation.report.rows import PARTS, scored
-from mispair.report.rows import Rows, arm, origins
+from mispair.report.tables import Rows, arm, origins
 from mispair.towers.arms import REPAIR
 
 OF_PARTS = PARTS | {"classname", "from", "column", "feature"}

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import functools
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from mispair.core import failures
 from mispair.core.failures import Failure, Record, named, why
+from mispair.core.files import read_json
 from mispair.report import questions, studies, texts
 from mispair.report.claims import Claim
 from mispair.report.judge import Verdict, judge
@@ -18,7 +20,7 @@ from mispair.report.pages import claims_table, study_pages
 from mispair.report.pages.picture import PageFigure
 from mispair.report.studies import Figure, ReportedStudy
 from mispair.report.table import Table
-from mispair.report.tables import Tables
+from mispair.report.tables import Tables, read_csvs
 
 # Missing results of an incomplete report: their sections, and the reasons.
 
@@ -220,3 +222,31 @@ class Content:
 def study_file(key: str) -> str:
     """Return the file name of a study's page."""
     return f"{key}.html"
+
+
+# The sentences that a run on the command line ends with: those of the report's first page.
+
+
+def ending(reports: Path, studies: Iterable[str]) -> list[str]:
+    """Return what a written report answers, and the limits of that, as lines.
+
+    Parameters
+    ----------
+    reports : Path
+        The folder of the report.
+    studies : iterable of str
+        The studies whose answers are returned.
+    """
+    paths = [path for path in (reports / "tables").glob("*.csv") if path.stem != "claims"]
+    confidence = read_json(reports / "run.json")["write_report"]["confidence"]
+    content = Content(read_csvs(paths), {}, {}, {}, None, title="", confidence=confidence)
+    lines: list[str] = []
+    for study in studies:
+        if notes := study_pages.pages(study).ending(content.tables):
+            lines += map(texts.text, notes)
+            continue
+        for answer in content.answers[study]:
+            if answer.measured:
+                lines += [f"{answer.question.text} {answer.sentence}"]
+                lines += [f"Limit: {answer.limit}"] if answer.limit else []
+    return lines

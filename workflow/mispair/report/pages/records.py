@@ -9,7 +9,7 @@ from typing import Any
 import pandas as pd
 
 from mispair.core import provenance
-from mispair.core.benchmarks import rows_by_step
+from mispair.core.cost import rows_by_step
 from mispair.core.words import count, duration
 from mispair.report.table import Cell, Number, Table, or_dash, whole
 from mispair.report.tables import Tables
@@ -20,7 +20,7 @@ DRAWING = ("snakemake", "altair", "vl-convert-python")
 
 
 def run_times(benchmarks: Mapping[str, str]) -> Table | None:
-    """Sum Snakemake's benchmark files (`mispair.core.benchmarks.texts_of`) by step."""
+    """Sum Snakemake's benchmark files (`mispair.core.cost.texts_of`) by step."""
     rows = [{"step": step, **row} for step, row in rows_by_step(benchmarks)]
     table = pd.DataFrame(rows, columns=["step", "s", "max_rss"]).dropna(subset=["s"])
     if table.empty:

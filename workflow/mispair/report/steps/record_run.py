@@ -33,7 +33,7 @@ def run(
     import pandas as pd
 
     from mispair.core import files, run_record
-    from mispair.core.benchmarks import texts_of
+    from mispair.core.cost import texts_of
     from mispair.report.pages.records import fingerprints
     from mispair.report.tables import Tables
 

@@ -46,9 +46,9 @@ def run(
     incomplete run, and lists them.
     """
     from mispair.core import files
-    from mispair.core.benchmarks import texts_of
+    from mispair.core.cost import texts_of
     from mispair.core.files import replacing_folder
-    from mispair.core.own_corpus import own_corpus
+    from mispair.core.run_record import own_corpus
     from mispair.report.latex import documents
     from mispair.report.pages.claims_table import frame
     from mispair.report.pages.content import Content

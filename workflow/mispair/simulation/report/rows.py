@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from mispair.core.metrics import read_metrics
-from mispair.report.rows import Rows, origins
-from mispair.report.tables import Row
+from mispair.report.tables import Row, Rows, origins
 
 POINTS = frozenset(("neuron_alignment",))
 """Metrics that are points, not numbers; they have another table."""

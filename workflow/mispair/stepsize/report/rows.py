@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from mispair.core.metrics import read_metrics
-from mispair.report.rows import Rows, origins
+from mispair.report.tables import Rows, origins
 
 TABLES = {
     "run": "stepsize_runs",

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from mispair.report.rows import Rows, of_metrics
+from mispair.report.tables import Rows, of_metrics
 
 
 def rows(results: Mapping[str, Sequence[Path]], models: Mapping[str, Any]) -> Rows:
