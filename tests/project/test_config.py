@@ -17,6 +17,7 @@ from mispair import config
 from mispair.core.commands import step_module, step_names
 from mispair.core.files import UserError
 from mispair.core.settings import Settings, command_line
+from mispair.verbs import program
 
 REPOSITORY = Path(__file__).parents[2]
 CONFIGS = [REPOSITORY / "config.yaml", *sorted((REPOSITORY / "config").glob("*.yaml"))]
@@ -25,8 +26,8 @@ CONFIGS = [REPOSITORY / "config.yaml", *sorted((REPOSITORY / "config").glob("*.y
 @pytest.mark.parametrize(
     ("path", "text"),
     [
-        ("workflow/schemas/config.schema.yaml", config.schema_text),
-        ("docs/reference/config.md", config.reference_text),
+        ("workflow/schemas/config.schema.yaml", program.schema_text),
+        ("docs/reference/config.md", program.reference_text),
     ],
 )
 def test_generated_files_are_in_step(path: str, text) -> None:
@@ -37,7 +38,7 @@ def test_generated_files_are_in_step(path: str, text) -> None:
 def test_every_config_is_valid_by_model_and_by_schema(path: Path) -> None:
     content = yaml.safe_load(path.read_text())
     config.validate(content, path.name)
-    jsonschema.validate(content, yaml.safe_load(config.schema_text()))
+    jsonschema.validate(content, yaml.safe_load(program.schema_text()))
 
 
 def test_the_embedded_config_says_the_defaults() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from functools import cache
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from mispair.core.provenance import step_module_name
 ROOT = Path(__file__).parents[2] / "workflow"
 
 
+@cache
 def imports(folder: Path) -> dict[str, set[str]]:
     """Return what each module below a folder imports, in functions and for types as well."""
     modules = {

@@ -40,13 +40,15 @@ def test_an_audit_ends_with_its_share_and_the_condition_of_it(made: tuple[Path, 
 
 def test_other_studies_end_with_their_answers_and_limits(made: tuple[Path, Tables]) -> None:
     folder, _ = made
+    lines_of = {study: ending(folder, [study]) for study in SHOWN}
     for study in SHOWN[1:]:
-        lines = ending(folder, [study])
+        lines = lines_of[study]
         asked = [question.text for question in study_pages.pages(study).questions]
         answers = [line for line in lines if not line.startswith("Limit: ")]
         assert answers
         for line in answers:
             assert [text for text in asked if line.startswith(f"{text} ")] != []
         assert len(lines) > len(answers)
-    assert ending(folder, SHOWN) == [line for study in SHOWN for line in ending(folder, [study])]
+    both = ("audit", "repair")
+    assert ending(folder, both) == [line for study in both for line in lines_of[study]]
     assert ending(folder, [name for name in studies.NAMES if name == "stepsize"]) != []

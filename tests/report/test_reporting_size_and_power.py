@@ -63,7 +63,7 @@ def test_values_of_a_trial_are_no_replicates():
         edge = stats.t.ppf(0.975, table.size - len(PROBABILITIES))
         return abs(table.mean()) > edge * np.sqrt(variance)
 
-    assert share(pooled) > 0.2
+    assert share(pooled, 600) > 0.2
 
 
 def sweep(draw: np.random.Generator, draws: int, seeds: int, shared: float) -> pd.DataFrame:

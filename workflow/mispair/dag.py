@@ -895,8 +895,12 @@ class Dag:
         ``flags`` of the last step, and what is given besides. ``call`` is the rest of the command,
         from what the job has; see `mispair.core.commands.call`. ``title`` is what Snakemake prints.
         """
-        code = code_version(names[0], *map(step_module_name, names[1:]))
-        params = {"title": title(names[0]), "code": code, "call": call(names, given), **given}
+        code = given.pop("code", None) or code_version(names[0], *map(step_module_name, names[1:]))
+        # One parameter for each module: Snakemake's reason of a rerun has those that differ.
+        lines = (
+            {"code": code} if callable(code) else {f"code_{n}": one for n, one in enumerate(code)}
+        )
+        params = {"title": title(names[0]), **modules, "call": call(names, given), **given}
         if "flags" not in given:
             params["flags"] = self.flags(names[-1])
         return {name: _literal(value) for name, value in params.items()}

@@ -73,11 +73,11 @@ FRONT, CLAIMS = "index.html", "claims.html"
 """The landing page, and the page of all claims."""
 
 
-def judged(tables: Tables, confidence: float) -> list[Verdict]:
-    """Return the verdicts on the claims of all studies, those on presets side by side."""
+def judged(tables: Tables, confidence: float, of: Iterable[str] = studies.NAMES) -> list[Verdict]:
+    """Return the verdicts on the claims of studies, by default all, with presets side by side."""
     return [
         judge(claim, of_preset, confidence, preset)
-        for pages in study_pages.every_pages()
+        for pages in map(study_pages.pages, of)
         for scopes in (pages.scopes(tables),)
         for claim in pages.claims
         for preset, of_preset in scopes or [("", tables)]
@@ -239,13 +239,16 @@ def ending(reports: Path, studies: Iterable[str]) -> list[str]:
     """
     paths = [path for path in (reports / "tables").glob("*.csv") if path.stem != "claims"]
     confidence = read_json(reports / "run.json")["write_report"]["confidence"]
-    content = Content(read_csvs(paths), {}, {}, {}, None, title="", confidence=confidence)
+    tables = read_csvs(paths)
     lines: list[str] = []
     for study in studies:
-        if notes := study_pages.pages(study).ending(content.tables):
+        pages = study_pages.pages(study)
+        if notes := pages.ending(tables):
             lines += map(texts.text, notes)
             continue
-        for answer in content.answers[study]:
+        verdicts = judged(tables, confidence, [study])
+        for question in pages.questions:
+            answer = questions.answered(study, question, verdicts, tables, confidence)
             if answer.measured:
                 lines += [f"{answer.question.text} {answer.sentence}"]
                 lines += [f"Limit: {answer.limit}"] if answer.limit else []
