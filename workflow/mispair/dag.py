@@ -896,11 +896,10 @@ class Dag:
         from what the job has; see `mispair.core.commands.call`. ``title`` is what Snakemake prints.
         """
         code = given.pop("code", None) or code_version(names[0], *map(step_module_name, names[1:]))
+        params = {"title": title(names[0]), "call": call(names, given), **given}
         # One parameter for each module: Snakemake's reason of a rerun has those that differ.
-        lines = (
-            {"code": code} if callable(code) else {f"code_{n}": one for n, one in enumerate(code)}
-        )
-        params = {"title": title(names[0]), **modules, "call": call(names, given), **given}
+        lines = [code] if callable(code) else code
+        params |= {f"code{number}": line for number, line in enumerate(lines)}
         if "flags" not in given:
             params["flags"] = self.flags(names[-1])
         return {name: _literal(value) for name, value in params.items()}
