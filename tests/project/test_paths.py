@@ -11,7 +11,17 @@ from types import SimpleNamespace
 
 import pytest
 
-from mispair.core.paths import WILDCARD, every, fill, of_job, pattern
+from mispair.core.paths import (
+    WILDCARD,
+    benchmarks_of_report,
+    every,
+    fill,
+    folder_of_output,
+    joined,
+    of_job,
+    pattern,
+    resume_state,
+)
 from mispair.core.provenance import PACKAGE
 from mispair.dag import Dag
 from mispair.pairs import paths as pairs
@@ -107,6 +117,12 @@ def test_templates_are_filled() -> None:
     assert of_job(job, pairs.INDEX, pairs.CORPUS) == [
         "results/pairs/c/index/0001.parquet", "results/pairs/c/corpus.parquet",
     ]  # fmt: skip
+    assert joined(lambda of: ["{brace}"], pairs.INDEX)(job) == [
+        "{brace}", "results/pairs/c/index/0001.parquet",
+    ]  # fmt: skip
+    assert resume_state(job, ["clip/a~0.5/b.json", "c.txt"]) == "clip/a~0.5/b.checkpoint"
+    assert folder_of_output(job, ["clip/reports/run.json"]) == "clip/reports"
+    assert benchmarks_of_report(job, ["clip/reports/run.json"]) == "clip/benchmarks"
 
 
 def test_a_configuration_fills_its_own_wildcards() -> None:
