@@ -108,7 +108,7 @@ def scenes(pairs: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, Replaced]:
     from PIL import Image
 
     import mispair.towers
-    from mispair.audit.embeddings import project
+    from mispair.audit.pairs import project
     from mispair.pairs.scenes.scenes import make_pair
     from mispair.pairs.steps.make_scenes import Settings
     from mispair.towers.loading import load_towers

@@ -36,7 +36,7 @@ def measure() -> Iterator[Row]:
 
 def rows(pictures: int, steps: int) -> Iterator[Row]:
     """Measure training and generation at a size."""
-    from mispair.repair.captioners.trained import RecurrentDecoder
+    from mispair.repair.captioners.decoder import RecurrentDecoder
 
     torch.manual_seed(0)
     decoder = RecurrentDecoder(FEATURES, WORDS + 2, WIDTH, 1)
@@ -129,9 +129,8 @@ class _Told:
 
 @torch.inference_mode()
 def _generation(decoder: Any, pictures: int) -> Iterator[Row]:
-    from mispair.repair.captioners.decoding import Marks, choice, decode
+    from mispair.repair.captioners.decoder import CaptionReading, Marks, choice, decode
     from mispair.repair.captioners.recaption_settings import Settings
-    from mispair.repair.captioners.trained import CaptionReading
 
     features = torch.randn(pictures, FEATURES)
     lengths = torch.randint(*LENGTHS, (pictures,))

@@ -18,7 +18,7 @@ PARTS = {
     "numpy": "import numpy",
     "torch": "import torch",
     "open_clip, timm and torchvision": "import mispair.towers.light_open_clip",
-    "modules of mispair that encode": "from mispair.towers import encoding_job, loading",
+    "modules of mispair that encode": "from mispair.towers import encoding, loading",
     "the towers": f"towers = loading.load_towers(loading.Path({SHIPPED!r}))",
     "their tokenizer": "tokens = towers.tokenizer(['a red circle'])",
     "features of one text": "towers.text_features(tokens)",

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
-from mispair.audit.rate import rate_rows, storey_rate
+from mispair.audit.probability import rate_rows
+from mispair.audit.rate import storey_rate
 from tests.audit.test_rate import histogram
 
 N = 3000

@@ -4,14 +4,8 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
-from mispair.audit.rate import (
-    Rate,
-    mixture_rate,
-    rate_rows,
-    similar_rate,
-    storey_rate,
-    trusted_rate,
-)
+from mispair.audit.probability import rate_rows
+from mispair.audit.rate import Rate, mixture_rate, similar_rate, storey_rate, trusted_rate
 from mispair.audit.score import BINS
 
 

@@ -11,12 +11,13 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
-from mispair.audit.captions import scripts_of
-from mispair.audit.groups import SCRIPT, columns_of, first_rows, group_rows, read_groups
+from mispair.audit.captions import SCRIPT, scripts_of
 from mispair.audit.report.claims import numbers, unequal_groups
 from mispair.audit.report.pages import audit
+from mispair.audit.results import suspect_rows, suspects
+from mispair.audit.selection import group_rows
 from mispair.audit.text_checks import LABELS, MANY_PAIRS, check_rows, checked
-from mispair.audit.text_results import suspect_rows, suspects
+from mispair.audit.user_lists import columns_of, first_rows, read_groups
 from mispair.core.files import UserError
 from mispair.report.tables import Tables, tidy
 

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from mispair.audit.trusted import read_trusted
+from mispair.audit.user_lists import read_trusted
 from mispair.core.files import UserError
 
 CORPUS = pa.array([f"{number:03d}" for number in range(100)])

@@ -19,9 +19,8 @@ from mispair.emoji.joining import Joining, join, parts, read_pairs
 from mispair.emoji.packages import PACKAGES
 from mispair.emoji.packing import Packing, pack
 from mispair.repair.captioners.vocabulary import tokenized, vocabulary_of
-from mispair.towers.checkpoints.efficientnet_lite import load_trunk, renamed
 from mispair.towers.encoding import encode_images, encode_texts
-from mispair.towers.joined import PADDING, BagOfWords
+from mispair.towers.joined import PADDING, BagOfWords, load_trunk, renamed
 from mispair.towers.loading import CONFIG_NAME, WEIGHTS_NAME, Towers, load_towers
 from mispair.verbs import sets_and_models  # noqa: F401, it declares
 from tests.emoji import made_up

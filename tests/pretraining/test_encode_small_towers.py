@@ -14,7 +14,7 @@ from mispair.pretraining.steps import encode_small_towers, train_small_towers
 from mispair.pretraining.towers import features_of_pictures, read_towers
 from mispair.pretraining.words import WordTokenizer
 from mispair.repair.captioners.vocabulary import tokenized, vocabulary_of
-from mispair.repair.scores import cosines
+from mispair.repair.evidence import cosines
 from mispair.towers.features import gather, parts_of_towers
 from tests.pretraining.test_steps_pretraining import PAIRS, TINY, Corpus
 

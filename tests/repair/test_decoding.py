@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 import torch
 
-from mispair.repair.captioners import decoding
-from mispair.repair.captioners.decoding import Marks, choice, decode, from_nucleus
+from mispair.repair.captioners import decoder as decoding
+from mispair.repair.captioners.decoder import Marks, choice, decode, from_nucleus
 from mispair.repair.captioners.recaption_settings import Settings
 
 START, END, FILLER, SIZE = 8, 9, 0, 10

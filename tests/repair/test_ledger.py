@@ -10,8 +10,8 @@ import pytest
 from huggingface_hub import DatasetCard
 
 from mispair.repair import ledger
-from mispair.repair.card import dataset_card
 from mispair.repair.rules import DROPPED, FAILED, KEPT, REPLACED
+from mispair.repair.steps.export_repaired import dataset_card
 
 ACTIONS = np.array([KEPT, REPLACED, REPLACED, DROPPED, FAILED, FAILED, KEPT, DROPPED])
 RIGHT = np.array([True, False, True, False, True, False, False, True])

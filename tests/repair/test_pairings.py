@@ -10,9 +10,9 @@ import pytest
 
 from mispair.core import files
 from mispair.repair import pairings
-from mispair.repair.repaired_pairing import PairsBefore, RuleFiles, examples
+from mispair.repair.evidence import PairsBefore, RuleFiles, cosines, wins
+from mispair.repair.ledger import examples
 from mispair.repair.rules import DROPPED, KEPT, REPLACED
-from mispair.repair.scores import cosines, wins
 from mispair.towers.features import PairedFeatures
 from mispair.towers.finetuning import projection
 from mispair.towers.finetuning.batches import fewest_kept

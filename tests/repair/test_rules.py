@@ -7,8 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from mispair.repair.filter_settings import Settings
-from mispair.repair.rules import DROPPED, FAILED, KEPT, REPLACED, RULES, Evidence, decide
+from mispair.repair.rules import DROPPED, FAILED, KEPT, REPLACED, RULES, Evidence, Settings, decide
 
 N = 500
 

@@ -16,12 +16,11 @@ from mispair.core.files import UserError
 from mispair.core.resume import Checkpoints, Interrupted
 from mispair.core.training import train
 from mispair.repair.captioners import trained
+from mispair.repair.captioners.decoder import CaptionReading, RecurrentDecoder
 from mispair.repair.captioners.recaption_settings import Settings
 from mispair.repair.captioners.trained import (
-    CaptionReading,
     LearningCaptions,
     Order,
-    RecurrentDecoder,
     TrainedCaptioner,
     fit,
     loss_of_step,

@@ -8,8 +8,7 @@ import pytest
 from mispair import cli
 from mispair.core import files, metrics
 from mispair.evaluation.purity import neuron_overlap
-from mispair.towers.activation_overlap import Covariance, mean_abs_correlation
-from mispair.towers.logit_scale import temperature_rows
+from mispair.towers.projection_measures import Covariance, mean_abs_correlation, temperature_rows
 
 
 def _features(rows=900, width=7, seed=0):

@@ -11,8 +11,7 @@ import pytest
 from scipy import stats
 
 from mispair.core import files, seeds
-from mispair.towers.caption_choices import CaptionChoices, read_choices
-from mispair.towers.features import PairedFeatures, gather
+from mispair.towers.features import CaptionChoices, PairedFeatures, gather, read_choices
 from mispair.towers.finetuning import projection
 from mispair.towers.finetuning.batches import PairRows, batch_order
 from tests.towers.test_features import PAIRS, corpus, loaders

@@ -7,9 +7,9 @@ import pytest
 from pydantic import ValidationError
 
 from mispair.core import settings
+from mispair.towers.arms import STARTS
 from mispair.towers.finetuning.finetuning_settings import (
     PRESETS,
-    STARTS,
     FinetuningLength,
     TrainedArm,
     arm,

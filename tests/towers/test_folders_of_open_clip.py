@@ -16,7 +16,7 @@ import torch
 from mispair.cli import main
 from mispair.core.files import read_json
 from mispair.towers import loading
-from mispair.towers.checkpoints import laclip
+from mispair.towers.checkpoints import architectures
 from mispair.towers.dag import SHIPPED
 from tests.towers.test_model_recipes import SMALL, cc_shapes, random_weights
 from tests.towers.test_step_convert_checkpoint import CC, convert, trainer_file
@@ -39,7 +39,7 @@ for number, folder in enumerate(sys.argv[1:]):
 @pytest.fixture
 def converted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Convert a LaCLIP checkpoint of small towers, into a folder named by a relative path."""
-    monkeypatch.setattr(laclip, "architectures", lambda *_: [laclip.cc(SMALL)])
+    monkeypatch.setattr(architectures, "of_recipe", lambda *_: [architectures.cc(SMALL)])
     checkpoint = trainer_file(tmp_path / "cc3m_laclip.pt", random_weights(cc_shapes()))
     monkeypatch.chdir(tmp_path)
     return convert(CC, [checkpoint], Path("converted"))

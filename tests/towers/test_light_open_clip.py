@@ -11,7 +11,7 @@ PROGRAM = """
 import sys
 from pathlib import Path
 {first}
-import mispair.towers.encoding_job, mispair.towers.loading as loading
+import mispair.towers.encoding, mispair.towers.loading as loading
 folder = Path(loading.__file__).parent / "shipped" / "scenes-small"
 assert loading.load_towers(folder).tokenizer(['a red circle']).any()
 print([name in sys.modules for name in ("transformers", "torch._dynamo")])

@@ -19,8 +19,8 @@ from safetensors.torch import load_file, save_file
 
 from mispair.core import files
 from mispair.towers import loading
-from mispair.towers.laclip_marks import name_marks_as_laclip
 from mispair.towers.pretraining import pretraining
+from mispair.towers.vocabularies import name_marks_as_laclip
 
 SHIPPED = Path(loading.__file__).parent / "shipped" / "scenes-small"
 

@@ -17,7 +17,7 @@ from PIL import Image
 from scipy.special import erf, expit, softmax
 
 from mispair.core.files import UserError
-from mispair.towers.checkpoints import laclip, model_recipes
+from mispair.towers.checkpoints import architectures, model_recipes
 from mispair.towers.checkpoints.architectures import (
     PREPROCESS,
     Architecture,
@@ -28,7 +28,7 @@ from mispair.towers.loading import load_towers
 
 Weights = dict[str, torch.Tensor]
 
-SMALL = laclip.RecipeSizes(
+SMALL = architectures.RecipeSizes(
     image_size=32,
     patch_size=16,
     width=32,
@@ -100,7 +100,9 @@ def transformer_shapes(prefix: str, width: int, layers: int) -> dict[str, tuple[
     }
 
 
-def cc_shapes(s: laclip.RecipeSizes = SMALL, *, qk_norm: bool = True) -> dict[str, tuple[int, ...]]:
+def cc_shapes(
+    s: architectures.RecipeSizes = SMALL, *, qk_norm: bool = True
+) -> dict[str, tuple[int, ...]]:
     """Return names and shapes in LaCLIP's CC files; without q/k norm, SLIP's."""
     d, head = s.width, s.width // s.heads
     block: dict[str, tuple[int, ...]] = {
@@ -192,7 +194,7 @@ def patches(images: np.ndarray, patch: int) -> np.ndarray:
     return cut.reshape(n, k * k, -1)
 
 
-def cc_images(images: np.ndarray, weights: Weights, s: laclip.RecipeSizes) -> np.ndarray:
+def cc_images(images: np.ndarray, weights: Weights, s: architectures.RecipeSizes) -> np.ndarray:
     """Return the embeddings of images (n, 3, side, side) by a CC file's image tower."""
     w = {k: v.double().numpy() for k, v in weights.items() if k.startswith(("visual.", "image_"))}
     x = patches(images, s.patch_size) @ w["visual.patch_embed.proj.weight"].reshape(s.width, -1).T
@@ -297,7 +299,7 @@ def check(folder: Path, side: int, by_images, by_texts, tolerance: float = 1e-5)
 
 def test_towers_of_the_cc_recipe_agree_with_a_forward_written_anew(tmp_path: Path) -> None:
     weights = random_weights(cc_shapes())
-    folder = written(tmp_path / "cc", laclip.cc(SMALL), weights)
+    folder = written(tmp_path / "cc", architectures.cc(SMALL), weights)
     check(
         folder,
         SMALL.image_size,
@@ -334,15 +336,15 @@ def test_towers_of_the_laion_recipe_agree_with_a_forward_written_anew(
 
 
 def test_the_public_sizes_of_the_cc_files() -> None:
-    public = laclip.cc()
-    assert public.shapes == cc_shapes(laclip.PUBLIC)
+    public = architectures.cc()
+    assert public.shapes == cc_shapes(architectures.PUBLIC)
     assert public.shapes["image_projection"] == (768, 512)
     assert public.shapes["visual.pos_embed"] == (1, 197, 768)
     assert public.shapes["visual.blocks.11.attn.q_norm.weight"] == (64,)
     assert public.shapes["text_projection"] == (512, 512)
     assert public.activations() == {"image": "gelu", "text": "quick_gelu"}
-    slip = laclip.cc(qk_norm=False)
-    assert slip.shapes == cc_shapes(laclip.PUBLIC, qk_norm=False)
+    slip = architectures.cc(qk_norm=False)
+    assert slip.shapes == cc_shapes(architectures.PUBLIC, qk_norm=False)
     assert "no recipe" in slip.name
 
 
@@ -357,7 +359,7 @@ def test_the_public_sizes_of_the_cc_files() -> None:
 def test_the_public_sizes_of_the_laion_files(
     model: str, width: int, layers: int, patch: int, activation: str
 ) -> None:
-    (found,) = laclip.architectures("laclip-laion", model)
+    (found,) = architectures.of_recipe("laclip-laion", model)
     config = json.loads(json.dumps(found.model_cfg))
     assert found.shapes == native_shapes(config)
     assert found.shapes["visual.conv1.weight"] == (width, 3, patch, patch)
@@ -389,10 +391,10 @@ GOLDEN = {
 def test_pictures_are_prepared_as_the_recipe_says(preprocess: str, tmp_path: Path) -> None:
     native = {**NATIVE, "vision_cfg": {**NATIVE["vision_cfg"], "image_size": 224}}
     if preprocess == "imagenet":
-        architecture = laclip.cc(dataclasses.replace(SMALL, image_size=224))
+        architecture = architectures.cc(dataclasses.replace(SMALL, image_size=224))
         shapes = cc_shapes(dataclasses.replace(SMALL, image_size=224))
     else:
-        architecture = Architecture("small", native, laclip.laion("ViT-B-32").preprocess_cfg)
+        architecture = Architecture("small", native, architectures.laion("ViT-B-32").preprocess_cfg)
         shapes = native_shapes(native)
     towers = load_towers(written(tmp_path / "towers", architecture, random_weights(shapes)))
     prepared = towers.preprocess(picture()).numpy()
@@ -437,7 +439,7 @@ def test_the_laion_recipe_finds_its_model_from_the_shapes() -> None:
     ("shapes", "entry", "parts"),
     [
         (  # LaCLIP's file into open_clip's own tower
-            cc_shapes(laclip.PUBLIC),
+            cc_shapes(architectures.PUBLIC),
             B16,
             [
                 r"weights\.pt: does not fit open_clip's ViT-B-16\.",
@@ -458,7 +460,7 @@ def test_the_laion_recipe_finds_its_model_from_the_shapes() -> None:
             ],
         ),
         (  # SLIP's file lacks the normalisation of queries and keys
-            cc_shapes(laclip.PUBLIC, qk_norm=False),
+            cc_shapes(architectures.PUBLIC, qk_norm=False),
             {"recipe": "laclip-cc", "checkpoint": "a"},
             [
                 r"Missing 48: visual\.blocks\.0\.attn\.k_norm\.bias, "
@@ -468,12 +470,12 @@ def test_the_laion_recipe_finds_its_model_from_the_shapes() -> None:
             ],
         ),
         (
-            cc_shapes(laclip.PUBLIC),
+            cc_shapes(architectures.PUBLIC),
             {"recipe": "laclip-laion", "checkpoint": "a"},
             [r"does not fit recipe laclip-laion", r"nearest is recipe laclip-cc, which the file f"],
         ),
         (  # one weight too many: nothing is dropped silently
-            cc_shapes(laclip.PUBLIC) | {"image_mlp.layer1.bias": (4096,)},
+            cc_shapes(architectures.PUBLIC) | {"image_mlp.layer1.bias": (4096,)},
             {"recipe": "laclip-cc", "checkpoint": "a"},
             [r"Unexpected 1: image_mlp\.layer1\.bias\. No recipe .* is nearer"],
         ),
@@ -604,7 +606,10 @@ def test_the_hash_follows_all_that_decides_the_numbers_and_nothing_else() -> Non
         {"model_cfg": {**NATIVE, "vision_cfg": {**vision, "head_width": 8}}},
     ]
     hashes = [dataclasses.replace(base, **change).recipe_hash() for change in changed]
-    hashes += [laclip.cc(SMALL).recipe_hash(), laclip.cc(SMALL, qk_norm=False).recipe_hash()]
+    hashes += [
+        architectures.cc(SMALL).recipe_hash(),
+        architectures.cc(SMALL, qk_norm=False).recipe_hash(),
+    ]
     assert len({base.recipe_hash(), *hashes}) == len(hashes) + 1
     same = Architecture("b", {**NATIVE, "quick_gelu": False}, PREPROCESS["openai"])
     assert same.recipe_hash() == base.recipe_hash()
@@ -615,8 +620,8 @@ def test_weights_are_kept_bit_for_bit_and_files_are_the_same_twice(tmp_path: Pat
 
     weights = {k: v.half() if "ln" in k else v for k, v in random_weights(cc_shapes()).items()}
     weights["logit_scale"] = torch.tensor(4.6052)
-    one = written(tmp_path / "one", laclip.cc(SMALL), weights)
-    two = written(tmp_path / "two", laclip.cc(SMALL), dict(reversed(weights.items())))
+    one = written(tmp_path / "one", architectures.cc(SMALL), weights)
+    two = written(tmp_path / "two", architectures.cc(SMALL), dict(reversed(weights.items())))
     assert sorted(os.listdir(one)) == [
         "config.json",
         "open_clip_config.json",

@@ -9,7 +9,7 @@ import open_clip
 import pytest
 import torch
 
-from mispair.towers import loading, own_vocabulary
+from mispair.towers import loading, vocabularies
 
 SHIPPED = Path(loading.__file__).parent / "shipped"
 TEXTS = [
@@ -24,8 +24,8 @@ TEXTS = [
 def test_tokens_are_those_of_open_clip(name: str, length: int | None) -> None:
     config = json.loads((SHIPPED / name / loading.CONFIG_NAME).read_text())
     text = config["model_cfg"]["text_cfg"]
-    assert own_vocabulary.is_own(SHIPPED / name, text)
-    own = own_vocabulary.Tokenizer(SHIPPED / name, text["context_length"])
+    assert vocabularies.is_own(SHIPPED / name, text)
+    own = vocabularies.Tokenizer(SHIPPED / name, text["context_length"])
     theirs = open_clip.get_tokenizer(f"local-dir:{SHIPPED / name}")
     assert torch.equal(own(TEXTS, length), theirs(TEXTS, length))
     assert torch.equal(own("a red circle", length), theirs("a red circle", length))
@@ -36,10 +36,10 @@ def test_tokens_are_those_of_open_clip(name: str, length: int | None) -> None:
 def test_what_is_written_is_what_is_shipped(tmp_path: Path) -> None:
     folder = SHIPPED / "scenes-small"
     text = json.loads((folder / loading.CONFIG_NAME).read_text())["model_cfg"]["text_cfg"]
-    assert own_vocabulary.write(tmp_path, text["vocab_size"]).items() <= text.items()
-    written = (tmp_path / own_vocabulary.TOKENS).read_bytes()
-    assert written == (folder / own_vocabulary.TOKENS).read_bytes()
-    assert own_vocabulary.is_own(tmp_path, text)
+    assert vocabularies.write(tmp_path, text["vocab_size"]).items() <= text.items()
+    written = (tmp_path / vocabularies.TOKENS).read_bytes()
+    assert written == (folder / vocabularies.TOKENS).read_bytes()
+    assert vocabularies.is_own(tmp_path, text)
 
 
 @pytest.mark.parametrize(
@@ -47,14 +47,14 @@ def test_what_is_written_is_what_is_shipped(tmp_path: Path) -> None:
     [("hf_tokenizer_name", "bert-base-uncased"), ("tokenizer_kwargs", {"clean": "whitespace"})],
 )
 def test_other_settings_are_left_to_open_clip(key: str, value: object) -> None:
-    text = {**own_vocabulary.TEXT_SETTINGS, key: value}
-    assert not own_vocabulary.is_own(SHIPPED / "scenes-small", text)
+    text = {**vocabularies.TEXT_SETTINGS, key: value}
+    assert not vocabularies.is_own(SHIPPED / "scenes-small", text)
 
 
 def test_another_form_of_the_files_is_left_to_open_clip(tmp_path: Path) -> None:
-    own_vocabulary.write(tmp_path, 600)
-    settings = tmp_path / own_vocabulary.SETTINGS
-    settings.write_text(json.dumps({**own_vocabulary.FORM, "padding_side": "left"}))
-    assert not own_vocabulary.is_own(tmp_path, own_vocabulary.TEXT_SETTINGS)
+    vocabularies.write(tmp_path, 600)
+    settings = tmp_path / vocabularies.SETTINGS
+    settings.write_text(json.dumps({**vocabularies.FORM, "padding_side": "left"}))
+    assert not vocabularies.is_own(tmp_path, vocabularies.TEXT_SETTINGS)
     settings.unlink()
-    assert not own_vocabulary.is_own(tmp_path, own_vocabulary.TEXT_SETTINGS)
+    assert not vocabularies.is_own(tmp_path, vocabularies.TEXT_SETTINGS)

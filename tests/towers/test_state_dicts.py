@@ -21,7 +21,7 @@ from safetensors.torch import save_file
 from torch import nn
 
 from mispair.core import files
-from mispair.towers.checkpoints.state_dicts import read_state_dict
+from mispair.towers.checkpoints.weights import read_state_dict
 
 STATE = {
     "visual.model.weight": torch.arange(6.0).reshape(2, 3),

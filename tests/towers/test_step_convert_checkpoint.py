@@ -18,10 +18,10 @@ from huggingface_hub import ModelCard
 
 from mispair.core.commands import step_module
 from mispair.core.files import UserError, read_json
-from mispair.towers.checkpoints import laclip, model_recipes
+from mispair.towers.checkpoints import architectures, model_recipes
 from mispair.towers.checkpoints.architectures import PREPROCESS, Architecture
 from mispair.towers.checkpoints.model_spec import FORCED, ModelSpec
-from mispair.towers.checkpoints.state_dicts import read_weights
+from mispair.towers.checkpoints.weights import read_weights
 from mispair.towers.loading import load_towers
 from tests.towers.test_model_recipes import (
     NATIVE,
@@ -48,10 +48,10 @@ def convert(entry: dict[str, Any], checkpoint: list[Path], towers: Path) -> Path
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let every recipe be of small towers; names and layout of the weights stay."""
     of = {
-        "laclip-cc": [laclip.cc(SMALL)],
+        "laclip-cc": [architectures.cc(SMALL)],
         "laclip-laion": [Architecture("small", NATIVE, PREPROCESS["openai"])],
     }
-    monkeypatch.setattr(laclip, "architectures", lambda recipe, _=None: of[recipe])
+    monkeypatch.setattr(architectures, "of_recipe", lambda recipe, _=None: of[recipe])
 
 
 def trainer_file(path: Path, weights: dict[str, torch.Tensor]) -> Path:
@@ -112,7 +112,7 @@ def test_what_a_model_was_made_from_is_written_beside_it(tmp_path: Path) -> None
             ("folder", "model", "pretrained", "quick_gelu", "preprocess", "licence", *FORCED)
         ),
         "architecture": "recipe laclip-cc",
-        "recipe_hash": laclip.cc(SMALL).recipe_hash(),
+        "recipe_hash": architectures.cc(SMALL).recipe_hash(),
         "sha256": hashlib.sha256(path.read_bytes()).hexdigest(),
         "activation": {"image": "gelu", "text": "quick_gelu"},
         "mean": [0.485, 0.456, 0.406],

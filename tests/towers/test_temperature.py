@@ -10,7 +10,7 @@ from mispair.towers.features import PairedFeatures
 from mispair.towers.finetuning import projection as towers
 from mispair.towers.finetuning.batches import batch_order
 from mispair.towers.finetuning.losses import infonce, measure, scale_slopes
-from mispair.towers.logit_scale import converged
+from mispair.towers.projection_measures import converged
 from tests.towers.test_projection import QUICK, _features, _model
 
 

@@ -14,7 +14,7 @@ import torch
 import yaml
 from PIL import Image
 
-from mispair.towers.checkpoints import laclip
+from mispair.towers.checkpoints import architectures
 from tests.towers.test_model_recipes import cc_shapes, random_weights
 from tests.workflow.conftest import Checkout
 
@@ -23,7 +23,7 @@ CLASSES = ("airplane", "bird", "car", "cat", "deer", "dog", "horse", "monkey", "
 
 def write_checkpoint(path: Path, seed: int) -> None:
     """Write random weights as LaCLIP's trainer saves them, in the sizes of the public files."""
-    weights = random_weights(cc_shapes(laclip.PUBLIC), seed)
+    weights = random_weights(cc_shapes(architectures.PUBLIC), seed)
     torch.save(
         {
             "epoch": 35,
@@ -92,7 +92,7 @@ def test_files_of_the_public_layout_stand_beside_the_published_numbers(compared:
     # Overlap of the neurons in the files' own projections, against the cosines of their columns.
     overlap = measured[measured["metric"] == "mean_abs_cosine"].set_index(["towers", "tower"])
     for seed, name in enumerate(("cc12m-clip", "cc12m-laclip")):
-        weights = random_weights(cc_shapes(laclip.PUBLIC), seed)
+        weights = random_weights(cc_shapes(architectures.PUBLIC), seed)
         for tower in ("image", "text"):
             columns = weights[f"{tower}_projection"].half().double().numpy()
             columns /= np.linalg.norm(columns, axis=0)

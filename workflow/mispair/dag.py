@@ -42,7 +42,7 @@ from mispair.pairs.sources.recognition import recognise
 from mispair.pairs.sources.source import Source, keep_listings, named_of
 from mispair.pretraining.dag import Pretraining
 from mispair.repair import dag as repair
-from mispair.repair.from_scratch import trains_towers
+from mispair.repair.dag import trains_towers
 from mispair.repair.paths import RECAPTION_TEXTS
 from mispair.report import paths as reports
 from mispair.report import studies

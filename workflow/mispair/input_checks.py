@@ -30,7 +30,7 @@ from mispair.pairs.captions.user_files import (
     refuse_unlike,
 )
 from mispair.review.labels import OF_REPAIRS, read_labels
-from mispair.towers.checkpoints.weight_files import kind_of
+from mispair.towers.checkpoints.model_spec import kind_of
 
 if TYPE_CHECKING:
     from mispair.dag import Dag
@@ -144,7 +144,7 @@ def _refuse_evaluation_sets(dag: Dag) -> None:
 def _refuse_groups(dag: Dag, examples: Sequence[str], corpus: Corpus) -> None:
     """Refuse a file of groups without a column of groups, or with none of the keys."""
     for path in map(Path, dag.user_file("groups")):
-        from mispair.audit.groups import first_rows
+        from mispair.audit.user_lists import first_rows
 
         keys = first_rows(path, dag.config.select_pairs.group_fields, ROWS)
         _refuse_keys("groups", path, keys, examples)

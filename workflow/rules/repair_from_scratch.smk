@@ -1,18 +1,18 @@
 # Towers trained from scratch on the captions of each rule of the repair. In each draw of the
 # corruption, captioner and scorer use towers that were trained from scratch on its raw captions.
-from mispair.repair import from_scratch
+from mispair.repair import dag as repair_dag
 
 
 use rule filter_captions as filter_captions_of_draw with:
     input:
         pairing=pretraining.PAIRING,
-        original=from_scratch.original(dag),
+        original=repair_dag.original_of_draw(dag),
         trusted=repair.TRUSTED,
-        recaptions=from_scratch.recaptions,
-        scores=from_scratch.scores,
+        recaptions=repair_dag.recaptions_of_draw,
+        scores=repair_dag.scores_of_draw,
         first=[],
         audits=[],
-        captions=from_scratch.texts(dag.every(pairs.CAPTIONS)),
+        captions=repair_dag.texts_of_draw(dag.every(pairs.CAPTIONS)),
         truth=steady(dag.truth_of_all()),
     output:
         repaired=repair.REPAIRED_OF_DRAW,
@@ -28,7 +28,7 @@ use rule train_small_towers as train_repaired_towers with:
         pictures=pretraining.PICTURES,
         index=dag.every(pairs.INDEX),
         pairing=repair.REPAIRED_OF_DRAW,
-        captions=from_scratch.written,
+        captions=repair_dag.written_of_draw,
     output:
         towers=repair.TOWERS_OF_DRAW,
     pathvars:

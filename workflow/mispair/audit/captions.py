@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from mispair.audit.embeddings import first_places
+from mispair.audit.pairs import first_places
 from mispair.core.files import UserError
 from mispair.pairs.index.books import read_columns
 from mispair.pairs.index.identities import identities
@@ -94,6 +94,12 @@ def nearest_captions(similar: Path, caption_ids: np.ndarray) -> np.ndarray:
 
 
 # The script of a text: which letters it is written in.
+
+FIELDS = "group_"
+"""What names of columns of groups begin with, in the table of pairs."""
+
+
+SCRIPT = f"{FIELDS}script"
 
 LATIN, NO_LETTERS = "Latin", "no letters"
 

@@ -8,12 +8,9 @@ random ones, so without pairs known to be right there is an upper limit and no l
 
 from __future__ import annotations
 
-from contextlib import suppress
 from dataclasses import dataclass
 
 import numpy as np
-
-from mispair.core.metrics import Row
 
 SHIFTS = (0.75, 1.0, 1.25, 1.5, 2.0, 2.5, 3.0, 4.0)
 """By how many standard deviations scores of right captions beat random ones, in `mixture_rate`."""
@@ -44,29 +41,9 @@ Z_BELOW = 2.576
 LEAST_TRUSTED = 20
 """Trusted pairs that an estimate needs."""
 
-LEAST_POWER = 0.8
-"""Least lower limit of the estimated wins of right captions (`power_of`) without trusted pairs.
-
-By simulation (600 to 20,000 pairs, none to 80 % of them wrong): models whose right captions win 52
-to 65 % of comparisons do not reach it; 28 to 93 % of right captions would count as wrong there.
-Models that win 87 % reach it with up to half of the captions wrong (at 80 % wrong in two of three
-corpora of 4,000 pairs, and never of 600), and their estimate is off by 0.02 on average. That is for
-right captions of one kind. Where half of them are generic, models of 65 % reach it in up to 42 % of
-corpora of 20,000 pairs: their limit holds, and no rule without trusted pairs can tell. A test of
-wins against chance cannot refuse: 52 % of 5,000 comparisons are four standard errors above it.
-"""
 
 MOST_WIDTH = 0.5
 """Widest interval of a share that is reported with trusted pairs: half of all possible shares."""
-
-CONDITION = {
-    "limit": "An upper limit, if wrong captions rank like captions drawn at random. Right captions "
-    "that the model ranks like random ones count as wrong, so no lower limit is known without "
-    "trusted pairs.",
-    "interval": "An interval, if wrong captions rank like captions drawn at random and trusted "
-    "pairs are a random part of all right ones.",
-}
-"""What a reported share assumes, by what is identified."""
 
 
 @dataclass(frozen=True)
@@ -399,106 +376,14 @@ def untrusted_rates(histograms: np.ndarray) -> tuple[Storey, Rate]:
     return storey, Rate(min(share, storey.high), np.nan, storey.high)
 
 
-def power_of(wins: float, error: float, share: float) -> Rate:
-    """Return estimated wins of right captions over random ones, with their lower limit.
+LEAST_POWER = 0.8
+"""Least lower limit of the estimated wins of right captions (`power_of`) without trusted pairs.
 
-    Wrong captions win half of their comparisons, so right ones win ½ + (wins − ½) / (1 − share).
-    The estimated share counts right captions that rank like random ones as wrong, so all right
-    captions together win about this often or less.
-
-    Parameters
-    ----------
-    wins, error : float
-        Wins of all captions, and their standard error.
-    share : float
-        Estimated share of wrong captions.
-    """
-    right = max(1 - share, 1e-6)
-    leads = (wins - 0.5) / right, (wins - Z_ONE_SIDED * error - 0.5) / right
-    value, low = (min(1.0, max(0.0, 0.5 + lead)) for lead in leads)
-    return Rate(value, low, np.nan)
-
-
-def rate_rows(
-    histograms: np.ndarray,
-    p_values: np.ndarray,
-    neighbour_p_values: np.ndarray,
-    swapped: np.ndarray,
-    trusted: np.ndarray,
-) -> tuple[list[Row], str]:
-    """Return the rates of a corpus as rows of metrics, and why there is none, or "".
-
-    ``wrong_captions`` is the share of captions of unrelated pictures. With trusted pairs it has an
-    interval (`trusted_rate`). Without them it has an upper limit, ``high``, and no lower one: `low`
-    is NaN, and the value is the estimate of `mixture_rate`, by which probabilities are computed.
-    ``similar_captions`` is the share of captions that were swapped for similar ones; it needs
-    trusted pairs, and is left out where its interval reaches 0 or is wider than `MOST_WIDTH`. The
-    two rates are separate. ``trusted_excess`` is by how much trusted pairs contradict the scores of
-    all pairs. ``power`` is how often right captions beat random
-    ones: that of trusted pairs, or `power_of`.
-
-    Parameters
-    ----------
-    histograms : (2, 1 + replicates, bins) array
-        As `mispair.audit.score.Ranks` has them.
-    p_values, neighbour_p_values : (n,) arrays
-        Ranks among random captions and among the most similar ones; NaN where there are none.
-    swapped : (m,) array
-        Ranks among the most similar captions, of trusted pairs with a similar caption.
-    trusted : (n,) bool array
-        Pairs known to be right.
-    """
-    n = len(p_values)
-    storey, reported = untrusted_rates(histograms)
-    wins, error = _wins(p_values, storey.dispersion)
-    power = power_of(wins, error, reported.value)
-    if trusted.any():
-        power = _two_sided(*_wins(p_values[trusted], storey.dispersion))
-    rows: list[Row] = [
-        _row("wins_against_random", _two_sided(wins, error), n),
-        _row("power", power, int(trusted.sum()) or n),
-        {"metric": "best_five_percent", "value": float((p_values < 0.05).mean()), "n": n},
-        _row("storey", storey, n, tail=storey.tail),
-        {"metric": "mixture", "value": reported.value, "n": n},
-    ]  # fmt: skip
-    if not trusted.any():
-        if power.low < LEAST_POWER:
-            return rows, (
-                f"Captions beat random ones in {wins:.1%} of comparisons, and right captions in "
-                f"an estimated {power.value:.0%}, of which {power.low:.0%} are certain "
-                f"({LEAST_POWER:.0%} are needed): either nearly all captions are wrong, or the "
-                "model cannot judge this corpus. Check a sample by eye (reports/review.html), give "
-                "pairs known to be right (the key trusted), or another model (the key towers)."
-            )
-        return [*rows, _row("wrong_captions", reported, n)], ""
-    try:
-        reported = trusted_rate(p_values, trusted)
-    except ValueError as fault:
-        return rows, f"The model cannot tell right captions from wrong ones: {fault}."
-    rows += [_row("trusted", reported, n), _row("wrong_captions", reported, n)]
-    excess = trusted_excess(p_values, trusted, reported, storey.high)
-    rows.append({"metric": "trusted_excess", "value": excess, "n": int(trusted.sum())})
-    with suppress(ValueError):
-        ranked = np.isfinite(neighbour_p_values)
-        counts, _ = np.histogram(p_values[ranked], histograms.shape[2], (0, 1))
-        unrelated = mixture_rate(counts, storey.dispersion)
-        hard = similar_rate(neighbour_p_values, trusted, swapped, unrelated)
-        if hard.low > 0 and hard.high - hard.low <= MOST_WIDTH:
-            rows.append(_row("similar_captions", hard, int(ranked.sum())))
-    return rows, ""
-
-
-def _wins(p_values: np.ndarray, dispersion: float) -> tuple[float, float]:
-    """Return how often captions beat random ones, and the standard error."""
-    error = float(p_values.std()) * (dispersion / len(p_values)) ** 0.5
-    return 1 - float(p_values.mean()), error
-
-
-def _two_sided(value: float, error: float) -> Rate:
-    return Rate(value, value - Z * error, value + Z * error)
-
-
-def _row(metric: str, rate: Rate, n: int, **more: float) -> Row:
-    return {
-        "metric": metric, "value": rate.value, "n": n, "low": rate.low, "high": rate.high, **more,
-    }  # fmt: skip
+By simulation (600 to 20,000 pairs, none to 80 % of them wrong): models whose right captions win 52
+to 65 % of comparisons do not reach it; 28 to 93 % of right captions would count as wrong there.
+Models that win 87 % reach it with up to half of the captions wrong (at 80 % wrong in two of three
+corpora of 4,000 pairs, and never of 600), and their estimate is off by 0.02 on average. That is for
+right captions of one kind. Where half of them are generic, models of 65 % reach it in up to 42 % of
+corpora of 20,000 pairs: their limit holds, and no rule without trusted pairs can tell. A test of
+wins against chance cannot refuse: 52 % of 5,000 comparisons are four standard errors above it.
+"""

@@ -21,7 +21,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from mispair.audit.embeddings import PairEmbeddings
+from mispair.audit.pairs import PairEmbeddings
 from mispair.core import seeds
 from mispair.core.training import times
 

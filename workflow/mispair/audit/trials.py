@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from mispair.audit import probability as probabilities
-from mispair.audit.embeddings import PairEmbeddings, project
+from mispair.audit.pairs import PairEmbeddings, project
 from mispair.audit.rate import Rate, mixture_rate, similar_rate, trusted_rate, untrusted_rates
 from mispair.audit.score import Ranks, deal, draw_similar, rank, similar_ranks
 from mispair.core import seeds

@@ -31,14 +31,13 @@ from mispair.pairs.index.policy import Policy
 from mispair.pairs.shards.images import UndecodableImageError, decode_image
 from mispair.pairs.shards.sources import resolve_shards
 from mispair.towers import joined
-from mispair.towers.checkpoints import efficientnet_lite
-from mispair.towers.checkpoints.state_dicts import read_state_dict
+from mispair.towers.checkpoints.weights import read_state_dict
 from mispair.towers.encoding import encode_images, encode_texts
 from mispair.towers.features import PairedFeatures
 from mispair.towers.finetuning.finetuning_settings import FinetuningLength, refuse
 from mispair.towers.finetuning.projection import Projections, Tuned, finetune, starting_point
-from mispair.towers.joined_names import TOKENIZER_NAME
 from mispair.towers.loading import CONFIG_NAME, WEIGHTS_NAME, Towers, load_towers
+from mispair.towers.vocabularies import TOKENIZER_NAME
 
 # Pairs of a folder of shards, by the rules of a study's corpus, to train projections on.
 
@@ -181,11 +180,11 @@ def parts(packages: Path, joining: Joining) -> tuple[joined.JoinedModel, dict[st
     vocabulary, width = embeddings.shape
     text = {"vocab_size": vocabulary, "width": width, "context_length": CONTEXT_LENGTH}
     config = joined.configuration(
-        efficientnet_lite.ARCHITECTURE, joining.image_size, efficientnet_lite.PREPROCESSING, text,
+        joined.ARCHITECTURE, joining.image_size, joined.PREPROCESSING, text,
         joining.neurons,
     )  # fmt: skip
     model = joined.build(config)
-    efficientnet_lite.load_trunk(model.visual.get_submodule("trunk"), trunk_state, wheel)
+    joined.load_trunk(model.visual.get_submodule("trunk"), trunk_state, wheel)
     with torch.no_grad():
         model.text.token_embedding.weight.copy_(embeddings)
         model.image_projection.zero_()

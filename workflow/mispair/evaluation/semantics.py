@@ -22,7 +22,7 @@ import numpy as np
 from mispair.core import distributions
 from mispair.core.metrics import Row
 from mispair.evaluation.purity import neuron_overlap, null_summary
-from mispair.towers.activation_overlap import Covariance
+from mispair.towers.projection_measures import Covariance
 
 ORIGINAL = "original"
 """Name of the basis in which neurons are the columns of the projection."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from mispair.core.cost import Sizes, Work
-from mispair.repair.captioners.kinds import TRAINED
+from mispair.repair.captioners.recaption_settings import TRAINED
 
 
 def trust_pairs(settings: Any, job: Any, sizes: Sizes) -> Work:

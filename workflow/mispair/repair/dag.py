@@ -11,9 +11,10 @@ from mispair.core.settings import command_line
 from mispair.evaluation import paths as evaluation
 from mispair.pairs import paths as pairs
 from mispair.pairs.captions.user_files import KEY
-from mispair.repair import from_scratch, paths
+from mispair.pretraining.paths import CAPTIONS, PAIRING
+from mispair.repair import paths
 from mispair.repair.captioners.functions import refuse_missing_function
-from mispair.repair.captioners.kinds import FUNCTION, GIVEN, TRAINED
+from mispair.repair.captioners.recaption_settings import FUNCTION, GIVEN, TRAINED
 from mispair.repair.rules import RULES
 from mispair.review.paths import REPLACED
 from mispair.towers.arms import REPAIR, UNTOUCHED, Arm
@@ -40,7 +41,7 @@ class Repair:
         if self._dag.user_file("reviewed_repairs"):
             files += self._dag.every(REPLACED)
         if "towers" in self._filter.trains:
-            files += from_scratch.results(self._dag, self._rates)
+            files += results_of_draws(self._dag, self._rates)
         return files
 
     def _of_projections(self) -> list[str]:
@@ -335,3 +336,74 @@ def texts_again(name: str, **wildcards: str) -> str:
     """
     _, scheme, rate, draw = name.split("~")
     return fill(paths.TEXTS_AGAIN, scheme=scheme, rate=rate, draw=draw, **wildcards)
+
+
+# Jobs of towers that are trained from scratch on the captions of each rule.
+#
+# Each draw of the corruption is a loop of its own. Towers are trained from scratch on its raw
+# captions. A captioner learns from trusted pairs on features of these towers, and their cosines
+# score old and new captions. Each rule decides, and towers are trained from scratch on its
+# captions. No model in the loop has seen captions before the corruption, except those of trusted
+# pairs.
+
+
+def trains_towers(config: Any) -> bool:
+    """Return whether a configuration trains towers from scratch on repaired captions."""
+    return "repair" in config.studies and "towers" in config.filter_captions.trains
+
+
+def results_of_draws(dag: Any, rates: list[float]) -> list[str]:
+    """Return the ledger and the measures of every rule, rate and draw.
+
+    At rate 0 the raw captions are the right ones, so there is no oracle.
+
+    Raises
+    ------
+    UserError
+        If the captioner does not learn on features of the towers.
+    """
+    if dag.config.recaption_pairs.captioner != TRAINED:
+        raise UserError(
+            "filter_captions.trains: towers needs recaption_pairs.captioner: trained, which learns "
+            "on features of towers that were trained from scratch."
+        )
+    scheme = dag.config.corrupt_captions.schemes[0]
+    chosen_rules = ("raw", *dag.config.filter_captions.rules)
+    jobs = [
+        (f"{rate:g}", draw, name)
+        for rate in rates
+        for draw in range(dag.config.train_small_towers.seeds)
+        for name, rule in RULES.items()
+        if rule.from_scratch and name in chosen_rules and (rate > 0 or not rule.own_captions)
+    ]
+    tables = {"corpus": [dag.corpus], "scheme": [scheme], "rate draw repair": jobs}
+    return [*every(paths.LEDGER_OF_DRAW, tables), *every(paths.MIXING_OF_DRAW, tables)]
+
+
+def recaptions_of_draw(wildcards: Any) -> list[str]:
+    """Return the new captions that a rule decides on."""
+    reads = RULES[wildcards.repair].reads
+    return of_job(wildcards, paths.RAW_RECAPTIONS) if "new" in reads else []
+
+
+def scores_of_draw(wildcards: Any) -> list[str]:
+    """Return the cosines that a rule decides by."""
+    reads = RULES[wildcards.repair].reads
+    return of_job(wildcards, paths.RAW_SCORES) if "cosines" in reads else []
+
+
+def written_of_draw(wildcards: Any) -> list[str]:
+    """Return the texts that a rule may give and the corpus does not have."""
+    reads = RULES[wildcards.repair].reads
+    fresh = [paths.RAW_RECAPTION_TEXTS] if "new" in reads else []
+    return of_job(wildcards, CAPTIONS, *fresh)
+
+
+def texts_of_draw(corpus_texts: list[str]) -> Files:
+    """Return the function that names the texts of all captions that a rule may give."""
+    return lambda wildcards: [*corpus_texts, *written_of_draw(wildcards)]
+
+
+def original_of_draw(dag: Any) -> str:
+    """Return the pairing of a draw without corruption."""
+    return fill(PAIRING, scheme=dag.config.corrupt_captions.schemes[0], rate=0)

@@ -5,80 +5,22 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from mispair.core import files
-from mispair.pairs.captions.caption_texts import read_pictured_features
-from mispair.pairs.corruption.effective_rate import named_codes
-from mispair.pairs.scenes.scene_captions import codes
-from mispair.repair.rules import ACTIONS, DROPPED, FAILED, REPLACED
-
-if TYPE_CHECKING:
-    import pandas as pd
-
-    from mispair.repair.pairings import Draw
-
-
-# Features of generated pictures, and features that captions name.
-
-
-class TrueFeatures:
-    """Features of n pictures, and those that captions name.
-
-    Parameters
-    ----------
-    pictures : (n, f) bool array
-        Features of each picture.
-    texts : Series
-        Texts by identity of the caption.
-    """
-
-    def __init__(self, pictures: np.ndarray, texts: pd.Series) -> None:
-        self.pictures = pictures
-        self._position = pd.Index(texts.index)
-        none = np.zeros((1, pictures.shape[1]), bool)
-        self._codes = np.concatenate([named_codes(texts.tolist()), none])
-
-    @classmethod
-    def read(
-        cls, truth: Sequence[Path], captions: Sequence[Path], keys: pd.Series
-    ) -> TrueFeatures | None:
-        """Read both; None where the features of a picture are not known.
-
-        Parameters
-        ----------
-        truth : sequence of Path
-            Tables next to the shards.
-        captions : sequence of Path
-            Tables of caption_id and caption.
-        keys : Series
-            Keys of the pictures.
-        """
-        pictured = read_pictured_features(truth)
-        if not pictured or not all(key in pictured for key in keys):
-            return None
-        tables = [files.read_parquet(path)[0][["caption_id", "caption"]] for path in captions]
-        texts = pd.concat(tables).drop_duplicates("caption_id").set_index("caption_id")["caption"]
-        return cls(codes([pictured[key] for key in keys]), texts)
-
-    def named(self, ids: pd.Series | np.ndarray) -> np.ndarray:
-        """Return the features that captions name, (n, f) bool; a missing caption names none."""
-        # A missing caption has position -1, the row without features.
-        return np.asarray(self._codes[self._position.get_indexer(pd.Index(ids))])
-
-    def true_of(self, ids: pd.Series | np.ndarray) -> np.ndarray:
-        """Return whether captions name something, and nothing that the picture lacks, (n,) bool."""
-        named = self.named(ids)
-        return np.asarray(named.any(axis=1) & ~(named & ~self.pictures).any(axis=1))
-
+from mispair.core import files, seeds
+from mispair.core.files import UserError
+from mispair.pairs.corruption.draws import column
+from mispair.repair.evidence import PairsBefore, RuleFiles, TrueFeatures
+from mispair.repair.pairings import Draw, repaired, spared, texts_of
+from mispair.repair.rules import ACTIONS, DROPPED, FAILED, REPLACED, Settings, decide
 
 Row = dict[str, Any]
 
 
-def of_draw(
+def ledger_rows(
     actions: np.ndarray,
     before: Draw,
     repaired: Mapping[str, np.ndarray],
@@ -250,3 +192,118 @@ def features(
         {"metric": "precision", "captions": captions, "value": true / namings, "n": namings},
         {"metric": "recall", "captions": captions, "value": true / present, "n": present},
     ]
+
+
+# The repaired pairing of a rule and its ledger, and the files that a rule reads.
+
+
+EXAMPLES, ENDS, LONGEST_EXAMPLE = 12, 6, 200
+"""Pairs whose old and new captions the report shows, those with the largest and with the smallest
+gain of the scorer's cosine, and the letters of a caption at most."""
+
+
+def examples(
+    table: pd.DataFrame, pairs: PairsBefore, inputs: RuleFiles, captions: Sequence[Path]
+) -> list[dict[str, str]]:
+    """Return old and new captions of some pairs that a rule replaces in draw 0.
+
+    Parameters
+    ----------
+    table : DataFrame
+        The repaired pairing.
+    pairs : Pairs
+        Before the repair.
+    inputs : RuleFiles
+        With the new captions, and with their scores if the rule has them.
+    captions : sequence of Path
+        Texts of old and new captions.
+
+    Returns
+    -------
+    list of dict
+        ``key``, ``old``, ``new``, ``action``, and ``sample``: random, best and worst by the scorer.
+        Of a rule that replaces none, captions that it keeps are shown.
+    """
+    new = inputs.new_captions(table["key"], 0)
+    before = spared(pairs.table, pairs.original, pairs.trusted, 0).caption_ids
+    after = table[column("caption_id", 0)].to_numpy(object)
+    has_new = new["caption_id"].notna().to_numpy()
+    replaced = has_new & (after == new["caption_id"].to_numpy(object)) & (after != before)
+    every = np.flatnonzero(replaced if replaced.any() else has_new & ~pairs.trusted)
+    if not len(every):
+        return []
+    drawn = seeds.generator(0, "filter-captions", "examples").permutation(every)[:EXAMPLES]
+    evidence = inputs.evidence(pairs.trusted, new, 0)
+    gain = np.asarray(evidence.new - evidence.old)
+    judged = every[np.isfinite(gain[every])]
+    order = judged[np.argsort(-gain[judged], kind="stable")]
+    half = (len(order) + 1) // 2
+    samples = {
+        "random": np.sort(drawn),
+        "best": order[:half][:ENDS],
+        "worst": order[half:][::-1][:ENDS],
+    }
+    chosen = np.concatenate([*samples.values()])
+    sample = np.repeat([*samples], [len(rows) for rows in samples.values()]).tolist()
+    old, fresh = (
+        texts_of(captions, pd.Series(ids[chosen]))
+        for ids in (before, new["caption_id"].to_numpy(object))
+    )
+    dropped = ~table[column("kept", 0)].to_numpy(bool)
+    return [
+        {
+            "sample": name,
+            "key": str(pairs.table["key"].iloc[pair]),
+            "old": first[:LONGEST_EXAMPLE],
+            "new": second[:LONGEST_EXAMPLE],
+            "action": "replaced" if replaced[pair] else "dropped" if dropped[pair] else "kept",
+        }
+        for name, pair, first, second in zip(sample, chosen.tolist(), old, fresh, strict=True)
+    ]
+
+
+def repaired_pairing(
+    rule: str, pairs: PairsBefore, inputs: RuleFiles, settings: Settings
+) -> tuple[pd.DataFrame, list[Row]]:
+    """Apply a rule to every draw of the corruption.
+
+    Returns
+    -------
+    table : DataFrame
+        ``key``, ``group`` and ``row`` of each pair, and for each draw the columns of
+        `mispair.repair.pairings.repaired`.
+    rows : list of dict
+        Rows of the ledger, each with the number of its draw as ``seed``.
+
+    Raises
+    ------
+    UserError
+        If the rule lacks an input.
+    """
+    table, rows = pairs.table[["key", "group", "row"]].copy(), []
+    for draw in range(int(pairs.metadata["draws"])):
+        before = spared(pairs.table, pairs.original, pairs.trusted, draw)
+        new = inputs.new_captions(table["key"], draw)
+        given = new["caption_id"].to_numpy(object)
+        evidence = inputs.evidence(pairs.trusted, new, draw)
+        seed = seeds.integer(settings.seed, "filter-captions", draw)
+        try:
+            actions = decide(rule, evidence, settings, seed)
+        except ValueError as error:
+            raise UserError(f"filter_captions ({rule}): {error}.") from error
+        if inputs.first:
+            # Either round may replace a caption; that of the second round takes precedence.
+            table_of_first, _ = files.read_parquet(inputs.first[0])
+            former = table_of_first[column("caption_id", draw)].to_numpy(object)
+            again = actions == REPLACED
+            actions = np.where(~again & (former != before.caption_ids), REPLACED, actions)
+            given = np.where(again, given, former)
+            new = new.assign(caption_id=given)
+        columns = repaired(before, actions, given)
+        for name, values in columns.items():
+            table[column(name, draw)] = values
+        of_draw = ledger_rows(
+            actions, before, columns, new, pairs.trusted, pairs.features, evidence.wrong
+        )
+        rows += [{"seed": draw, **row} for row in of_draw]
+    return table, rows

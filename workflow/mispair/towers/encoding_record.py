@@ -1,4 +1,7 @@
-"""Counts and times of an encoding, which show whether it waited for its data."""
+"""Settings of every step that runs a frozen tower, and its counts and times.
+
+The record shows whether a job waited for its data. Nothing here imports torch at the start.
+"""
 
 from __future__ import annotations
 
@@ -7,9 +10,27 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
-from mispair.core.devices import device_name, peak_memory
+from pydantic import Field
+
+from mispair.core import settings
+from mispair.core.devices import Precision, device_name, peak_memory
+
+
+class EncodingSettings(settings.Settings):
+    """How a frozen tower is run."""
+
+    batch_size: int = Field(
+        256, ge=1, description="Images or texts per forward pass; halved where memory runs out."
+    )
+    precision: Precision = Field(
+        "fp32", description="Number format in the tower; bf16 and fp16 are faster on GPUs."
+    )
+    device: Literal["auto", "cpu", "cuda"] = Field(
+        "auto", description="Where the tower runs; auto takes a GPU when there is one."
+    )
+
 
 log = logging.getLogger(__name__)
 

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mispair.core import files
-from mispair.towers.joined_names import TOKENIZER_NAME, is_joined
+from mispair.towers.vocabularies import TOKENIZER_NAME, is_joined
 
 if TYPE_CHECKING:
     import torch
@@ -357,17 +357,17 @@ def _merges(directory: Path, config: dict[str, Any]) -> Path | None:
 
 def _tokenizer(directory: Path, config: dict[str, Any]) -> Tokenizer:
     """Return the tokenizer, with the vocabulary in the folder of the towers."""
-    from mispair.towers import own_vocabulary
+    from mispair.towers import vocabularies
     from mispair.towers.light_open_clip import open_clip
 
     text = config["model_cfg"]["text_cfg"]
-    if own_vocabulary.is_own(directory, text):
-        return bounded(own_vocabulary.Tokenizer(directory, text["context_length"]))
+    if vocabularies.is_own(directory, text):
+        return bounded(vocabularies.Tokenizer(directory, text["context_length"]))
     merges = _merges(directory, config)
     extra = {"bpe_path": str(merges)} if merges else {}
     tokenizer = open_clip.get_tokenizer(f"local-dir:{directory}", **extra)
     if _record(directory).get("recipe") == "laclip-cc":
-        from mispair.towers.laclip_marks import name_marks_as_laclip
+        from mispair.towers.vocabularies import name_marks_as_laclip
 
         name_marks_as_laclip(tokenizer)
     return bounded(tokenizer)

@@ -139,7 +139,7 @@ def join_towers(options: Namespace) -> int:
     use_one_thread()  # before a numerical library is imported
     import pyarrow as pa
 
-    from mispair.audit.trusted import read_trusted
+    from mispair.audit.user_lists import read_trusted
     from mispair.emoji.joining import join, read_pairs
     from mispair.emoji.joining_settings import Joining
 

@@ -45,14 +45,13 @@ def run(
 
     from mispair.audit.captions import caption_texts, groups_of, nearest_captions
     from mispair.audit.pairs import Audited, embedded, refuse_unusable
-    from mispair.audit.probability import judged
-    from mispair.audit.rate import CONDITION, CONFIDENCE
-    from mispair.audit.results import corpus_rows, pair_table
+    from mispair.audit.probability import CONDITION, judged
+    from mispair.audit.rate import CONFIDENCE
+    from mispair.audit.results import corpus_rows, described, pair_table, text_rows
     from mispair.audit.score import deal, rank, similar_ranks
     from mispair.audit.seen_pairs import refuse_seen
     from mispair.audit.text_checks import is_empty
-    from mispair.audit.text_results import described, text_rows
-    from mispair.audit.trusted import left_out_rows, read_trusted
+    from mispair.audit.user_lists import left_out_rows, read_trusted
     from mispair.core import files, metrics
     from mispair.core.devices import choose_device
     from mispair.core.progress import Progress

@@ -51,9 +51,9 @@ def run(
     from mispair.audit import trials
     from mispair.audit.captions import caption_texts, groups_of, nearest_captions
     from mispair.audit.pairs import Audited, embedded, features_of_sample
+    from mispair.audit.results import described
     from mispair.audit.seen_pairs import refuse_seen
     from mispair.audit.text_checks import is_empty
-    from mispair.audit.text_results import described
     from mispair.core import files, metrics, seeds
     from mispair.core.devices import choose_device
     from mispair.pairs.captions.caption_texts import read_captioned_pairs

@@ -48,9 +48,9 @@ def run(
     """
     import pandas as pd
 
-    from mispair.audit.groups import group_rows, read_groups
     from mispair.audit.selection import (
         dataset_card,
+        group_rows,
         least_discoveries,
         likely_right,
         nothing_left_out,
@@ -59,6 +59,7 @@ def run(
         write_lists,
         write_refusal,
     )
+    from mispair.audit.user_lists import read_groups
     from mispair.core import files, metrics
     from mispair.pairs.index.books import uids_of
 

@@ -28,14 +28,14 @@ def run(
     finetune_projection. `key` is the setting that needs the weights: where the audit refuses, there
     are none, and the message names it. `training` and `shards` are as
     `mispair.audit.seen_pairs.refuse_seen` takes them, and `left_out` as
-    `mispair.audit.trusted.read_trusted` does.
+    `mispair.audit.user_lists.read_trusted` does.
     """
     import numpy as np
     import pyarrow as pa
 
     from mispair.audit.probability import pair_weights
     from mispair.audit.seen_pairs import refuse_seen
-    from mispair.audit.trusted import read_trusted
+    from mispair.audit.user_lists import read_trusted
     from mispair.core import files
     from mispair.core.devices import choose_device
     from mispair.core.progress import Progress

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from mispair.core import settings
-from mispair.towers.encoding_settings import EncodingSettings
+from mispair.towers.encoding_record import EncodingSettings
 
 
 class Settings(EncodingSettings):
@@ -38,7 +38,7 @@ def run(
     from mispair.core.progress import Progress
     from mispair.evaluation.image_facts import ImageFacts
     from mispair.evaluation.sets import open_images
-    from mispair.towers.encoding_job import encoding_job
+    from mispair.towers.encoding import encoding_job
 
     opened = open_images(evaluation_set, name)
     facts = ImageFacts(opened)

@@ -6,7 +6,7 @@ import json
 import logging
 from pathlib import Path
 
-from mispair.towers.encoding_settings import EncodingSettings
+from mispair.towers.encoding_record import EncodingSettings
 
 log = logging.getLogger(__name__)
 
@@ -30,7 +30,7 @@ def run(
     from mispair.core.progress import Progress
     from mispair.evaluation import protocols
     from mispair.evaluation.sets import open_set
-    from mispair.towers.encoding_job import encoding_job
+    from mispair.towers.encoding import encoding_job
     from mispair.towers.loading import made_from_laion
 
     opened = open_set(evaluation_set[0].parent, name=name)

@@ -34,8 +34,7 @@ def run(settings: Settings, *, projection: Path, covariance: Path | None, purity
     from mispair.core import files, metrics
     from mispair.evaluation.projections import naming, read_projections
     from mispair.evaluation.purity import map_rows, measures, random_rotations, spectral_rows
-    from mispair.towers.activation_overlap import mean_abs_correlation
-    from mispair.towers.logit_scale import temperature_rows
+    from mispair.towers.projection_measures import mean_abs_correlation, temperature_rows
 
     arm = read_projections(projection)
     covariances, metadata = files.read_tensors(covariance) if covariance else ({}, arm.origin)

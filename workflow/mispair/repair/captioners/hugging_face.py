@@ -11,7 +11,7 @@ import torch
 
 from mispair.core import seeds
 from mispair.core.files import UserError
-from mispair.repair.captioners.decoding import drafts_in_portions, room_for
+from mispair.repair.captioners.decoder import drafts_in_portions, room_for
 from mispair.repair.captioners.faults import Draft
 from mispair.towers.preparation import autocast
 

@@ -1,12 +1,15 @@
-"""One job of a captioner: from its settings and files to checked captions."""
+"""One job of a captioner: from its settings and files to checked captions and their provenance."""
 
 from __future__ import annotations
 
+import importlib.metadata
 import json
 import logging
+import os
 import time
+from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from importlib import import_module
 from pathlib import Path
@@ -15,32 +18,111 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-# Imported whole: captions depend on the code of every captioner.
 import mispair.repair.captioners as package
-from mispair.core.devices import choose_device
+from mispair.core.devices import choose_device, device_name
 from mispair.core.files import UserError
 from mispair.core.progress import Progress
-from mispair.core.provenance import file_digest, sampled_digest
+from mispair.core.provenance import file_digest, fingerprint, sampled_digest, versions
 from mispair.pairs.index.image_list import by_name, locations
 from mispair.pairs.shards.staging import staged
 from mispair.pretraining.settings import TOWERS_FILE
 from mispair.repair.captioners import sources
 from mispair.repair.captioners.faults import (
     NOT_BETTER,
+    REASONS,
     Caption,
     refuse_all_unusable,
     refuse_same_for_many,
 )
-from mispair.repair.captioners.kinds import FUNCTION, GIVEN, TRAINED
-from mispair.repair.captioners.origin import revision_of
+from mispair.repair.captioners.functions import module_of
 from mispair.repair.captioners.pictures import Captioner, Captioning, caption_shards
+from mispair.repair.captioners.recaption_settings import FUNCTION, GIVEN, TRAINED
 
 if TYPE_CHECKING:
     from mispair.core.resume import Checkpoints
-    from mispair.repair.captioners.held_out import HeldOut
     from mispair.repair.captioners.recaption_settings import Settings
-    from mispair.repair.captioners.trained import TrainedCaptioner
+    from mispair.repair.captioners.trained import HeldOut, TrainedCaptioner
     from mispair.repair.captioners.vocabulary import Tokenizer
+
+
+LIBRARIES = ("tokenizers", "transformers")
+"""Libraries of captioners that `mispair.core.provenance` does not list."""
+
+EXAMPLES = 3
+"""Refused captions that the record shows for each reason."""
+
+
+def revision_of(settings: Settings) -> str:
+    """Return the revision of the weights, table or code of a captioner that is not trained."""
+    if settings.kind is FUNCTION:
+        source = getattr(module_of(settings.captioner), "__file__", None)
+        return fingerprint([Path(source).read_bytes()]) if source else "unknown"
+    model, paths = str(settings.model), settings.captioner_files()
+    if not paths:
+        return model.partition("@")[2]
+    inside = Path(model).is_dir()
+    names = [os.path.relpath(path, model) if inside else Path(path).name for path in paths]
+    digests = [sampled_digest(Path(path)) for path in paths]
+    return fingerprint(part for pair in zip(names, digests, strict=True) for part in pair)
+
+
+def origin(
+    settings: Settings, revision: str, pairs: Sequence[str], held_out: HeldOut | None = None
+) -> dict[str, str]:
+    """Return the metadata of a table of captions; `pairs` are the keys of its pairs."""
+    tested = {} if held_out is None else {"held_out": json.dumps(asdict(held_out), sort_keys=True)}
+    libraries = versions() | {name: importlib.metadata.version(name) for name in LIBRARIES}
+    how: dict[str, Any] = settings.model_dump(include={"candidates", "seed", "max_words"})
+    how["method"] = settings.decoding
+    if settings.decoding == "nucleus":
+        how |= settings.model_dump(include={"top_p", "temperature"})
+    return {
+        "captioner": settings.captioner,
+        "model": str(settings.model),
+        "revision": revision,
+        "prompt": settings.prompt,
+        "decoding": json.dumps(how, sort_keys=True),
+        "versions": json.dumps(libraries, sort_keys=True),
+        "pairs": fingerprint(sorted(pairs)),
+        **tested,
+    }
+
+
+def record(
+    captions: Sequence[Caption], resumed: int, seconds: dict[str, float], device: str, **more: Any
+) -> dict[str, Any]:
+    """Return the record of a job: counts, times and examples of refused captions, for JSON.
+
+    Parameters
+    ----------
+    captions : sequence of Caption
+        Of all pairs.
+    resumed : int
+        How many of them an earlier job had written.
+    seconds : dict
+        Of ``training``, if there was any, and of ``captions``.
+    device : str
+        ``cpu`` or ``cuda``.
+    **more
+        Further entries.
+    """
+    counts = Counter(caption.reason for caption in captions)
+    written = len(captions) - resumed
+    rate = written / seconds["captions"] if seconds["captions"] else 0.0
+    return {
+        "device": device_name(device),
+        "captions": len(captions),
+        "usable": counts[None],
+        "resumed": resumed,
+        "reasons": {reason: counts[reason] for reason in REASONS},
+        "examples": {
+            reason: [c.text for c in captions if c.reason == reason and c.text][:EXAMPLES]
+            for reason in REASONS
+        },
+        "seconds": seconds,
+        "captions_per_s": rate,
+        **more,
+    }
 
 
 log = logging.getLogger(__name__)
@@ -164,8 +246,7 @@ def run_trained(settings: Settings, states: Checkpoints, inputs: Inputs) -> Outc
 
     `states` hold the state of the training, and the captions of each group.
     """
-    from mispair.repair.captioners import held_out
-    from mispair.repair.captioners.trained import fit
+    from mispair.repair.captioners.trained import drawn, examined, fit, warning
 
     device = choose_device(settings.device)
     started = time.perf_counter()
@@ -173,7 +254,7 @@ def run_trained(settings: Settings, states: Checkpoints, inputs: Inputs) -> Outc
     tokenizer, towers_fingerprint = _tokenizer_of(inputs.towers[0].parent)
     cached = sources.PictureFeatures(inputs.features, inputs.feature_rows, towers_fingerprint)
     of_key = right.drop_duplicates("key", ignore_index=True)
-    is_held = held_out.drawn(len(of_key), settings.seed)
+    is_held = drawn(len(of_key), settings.seed)
     to_test = right[right["key"].isin(of_key["key"][is_held])]
     right = right[~right["key"].isin(to_test["key"])]
     learned = of_key[~is_held].reset_index(drop=True)
@@ -202,7 +283,7 @@ def run_trained(settings: Settings, states: Checkpoints, inputs: Inputs) -> Outc
     outcome = None
     if is_held.any():
         features = cached.of(of_key[is_held])
-        outcome, examples = held_out.examined(
+        outcome, examples = examined(
             captioner, features, to_test, right["caption"].tolist(), tokenizer
         )
         shown = zip(to_test["caption"], examples, strict=False)
@@ -213,7 +294,7 @@ def run_trained(settings: Settings, states: Checkpoints, inputs: Inputs) -> Outc
     else:
         written, resumed = [Caption("", NOT_BETTER)] * len(pairs), 0
     if outcome is not None and not outcome.is_better:
-        log.warning("%s", held_out.warning(outcome, settings.use_if_not_better))
+        log.warning("%s", warning(outcome, settings.use_if_not_better))
     seconds = {"training": trained - started, "captions": time.perf_counter() - trained}
     keys = pairs["key"].tolist()
     revision = captioner.revision

@@ -9,16 +9,24 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional as F
 
+from mispair.audit.rate import Z_ONE_SIDED
 from mispair.core import seeds
 from mispair.core.devices import upload
 from mispair.core.files import UserError
 from mispair.core.provenance import fingerprint
 from mispair.core.training import LossOfStep, TrainingPlan, train
 from mispair.pairs.corruption.draws import streams
-from mispair.repair.captioners.decoding import Marks, choice, decode, room_for
+from mispair.repair.captioners.decoder import (
+    CaptionReading,
+    Marks,
+    RecurrentDecoder,
+    choice,
+    decode,
+    room_for,
+)
 from mispair.repair.captioners.faults import Caption, Draft, check
 from mispair.repair.captioners.vocabulary import (
     Tokenizer,
@@ -29,95 +37,12 @@ from mispair.repair.captioners.vocabulary import (
 )
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from mispair.core.resume import FileKeeper
+    from mispair.repair.captioners.faults import Caption
     from mispair.repair.captioners.recaption_settings import Settings
-
-
-# A small recurrent decoder that writes captions from image features.
-#
-# The feature of a picture sets the first state of the recurrent layers, and is added to each token
-# that they read, as in Show and Tell (Vinyals et al., CVPR 2015) with gated recurrent units. A
-# transformer with the feature as prefix needs four times as long for equally good captions; see
-# ``bench/captioners.py``.
-
-
-class RecurrentDecoder(nn.Module):
-    """Predict each token of a caption from a picture's feature and the tokens before it.
-
-    Parameters
-    ----------
-    features : int
-        Length d of a picture's feature.
-    tokens : int
-        Size v of the vocabulary, with its marks.
-    width, layers : int
-        Of the recurrent layers.
-    """
-
-    mean: Tensor
-    scale: Tensor
-
-    def __init__(self, features: int, tokens: int, width: int, layers: int) -> None:
-        super().__init__()
-        self.width, self.layers = width, layers
-        self.register_buffer("mean", torch.zeros(features))
-        self.register_buffer("scale", torch.ones(features))
-        self.picture = nn.Linear(features, (layers + 1) * width)
-        self.embedding = nn.Embedding(tokens, width)
-        nn.init.normal_(self.embedding.weight, std=0.05)
-        self.recurrent = nn.GRU(width, width, layers, batch_first=True)
-        self.norm = nn.LayerNorm(width)
-        self.readout = nn.Linear(width, tokens)
-
-    def standardise(self, features: Tensor) -> None:
-        """Scale all features so that those of trusted pictures (n, d) have mean 0, deviation 1."""
-        self.mean.copy_(features.mean(dim=0))
-        self.scale.copy_(1 / (features.std(dim=0, correction=0) + 1e-6))
-
-    def begin(self, features: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the first states (layers, b, width), and the addend of tokens (b, width)."""
-        read = self.picture((features - self.mean) * self.scale)
-        states, added = read.split([self.layers * self.width, self.width], dim=-1)
-        states = states.tanh().unflatten(-1, (self.layers, self.width)).transpose(0, 1)
-        return states.contiguous(), added
-
-    def forward(self, features: Tensor, tokens: Tensor) -> Tensor:
-        """Return hidden states (b, t, width) behind each of the tokens (b, t)."""
-        states, added = self.begin(features)
-        hidden, _ = self.recurrent(self.embedding(tokens) + added[:, None], states)
-        return hidden
-
-    def logits(self, hidden: Tensor) -> Tensor:
-        """Return logits (..., v) of the token after each hidden state (..., width)."""
-        return self.readout(self.norm(hidden))
-
-
-class CaptionReading:
-    """The decoder, while it writes captions of a batch of pictures.
-
-    Parameters
-    ----------
-    decoder : RecurrentDecoder
-        A trained one.
-    features : Tensor (b, d)
-        Of the pictures.
-    """
-
-    def __init__(self, decoder: RecurrentDecoder, features: Tensor) -> None:
-        self.decoder = decoder
-        self.states, self.added = decoder.begin(features)
-
-    def step(self, tokens: Tensor, position: int) -> Tensor:
-        """Read one token (b,) of each caption; return logits (b, v) of the next one."""
-        read = (self.decoder.embedding(tokens) + self.added)[:, None]
-        hidden, self.states = self.decoder.recurrent(read, self.states)
-        logits: Tensor = self.decoder.logits(hidden[:, 0])
-        return logits
-
-    def keep(self, rows: Tensor) -> None:
-        """Continue with some of the captions only."""
-        self.states = self.states[:, rows].contiguous()
-        self.added = self.added[rows]
+    from mispair.repair.captioners.vocabulary import Tokenizer, Tokens
 
 
 # Batches of trusted captions that a decoder is trained on, their loss, and the step sizes.
@@ -378,3 +303,141 @@ def fit(
     )  # fmt: skip
     decoder.eval().requires_grad_(False)
     return TrainedCaptioner(decoder, vocabulary, settings, device), losses.numpy()
+
+
+# Test of a trained captioner on trusted pairs that it has not learned from.
+
+SHARE, LEAST, MOST = 0.1, 20, 500
+"""Share of the trusted pictures that are held out, and how many at least and at most."""
+
+LEARNED_FROM = 2
+"""The captioner learns from at least this many times as many pictures as are held out."""
+
+
+@dataclass(frozen=True)
+class HeldOut:
+    """How close captions of held-out pictures are to their right captions.
+
+    Attributes
+    ----------
+    captioner, typical : float
+        Mean cosine of a picture's right captions with its new caption, and with the most typical
+        caption that the captioner learned from, which is the one closest to their mean: TF-IDF
+        vectors of tokens.
+    error : float
+        Standard error of the difference, over pictures.
+    pictures : int
+        Number of held-out pictures.
+    """
+
+    captioner: float
+    typical: float
+    error: float
+    pictures: int
+
+    @property
+    def is_better(self) -> bool:
+        """Whether the captioner is better than one caption for all pictures (one-sided, 95 %)."""
+        return self.captioner - self.typical > Z_ONE_SIDED * self.error
+
+
+def drawn(pictures: int, seed: int) -> np.ndarray:
+    """Return which of n pictures are held out, (n,) bool; none of too few for a test."""
+    number = min(MOST, max(LEAST, round(SHARE * pictures)))
+    held = np.zeros(pictures, bool)
+    if pictures >= (1 + LEARNED_FROM) * number:
+        order = seeds.generator(seed, "captioner", "held out").permutation(pictures)
+        held[order[:number]] = True
+    return held
+
+
+def examined(
+    captioner: TrainedCaptioner,
+    features: np.ndarray,
+    right: pd.DataFrame,
+    learned: Sequence[str],
+    tokenizer: Tokenizer,
+) -> tuple[HeldOut, list[Caption]]:
+    """Return how close the captions of held-out pictures are, and these captions.
+
+    Parameters
+    ----------
+    captioner : TrainedCaptioner
+        Has not learned from these pictures.
+    features : (n, d) array
+        Of the pictures, by key.
+    right : DataFrame
+        ``key`` and ``caption`` of their right captions.
+    learned : sequence of str
+        Captions that the captioner learned from.
+    tokenizer : callable
+        Of the towers.
+    """
+    keys = right["key"].drop_duplicates().tolist()
+    new = captioner.caption(features, keys)
+    room = room_for(captioner.settings.max_words)
+    texts = (["" if caption.reason else caption.text for caption in new], right["caption"], learned)
+    of_new, of_right, of_learned = (
+        tokenized(tokenizer, [*map(tidy, some)], room) for some in texts
+    )
+    pictures = right["key"].map(dict(zip(keys, range(len(keys)), strict=True))).to_numpy()
+    return compare(of_new, of_right, pictures, of_learned), new
+
+
+def warning(result: HeldOut, is_used: bool) -> str:
+    """Return what to do about a captioner that is no better than one caption for all."""
+    use = "read some before you use them" if is_used else "none is used"
+    return (
+        f"recaption_pairs: on {result.pictures} trusted pairs that were held out, new captions are "
+        f"no closer to the right ones (cosine {result.captioner:.3f}) than the most typical "
+        f"trusted caption is ({result.typical:.3f}), so {use}. Trust more pairs, name another "
+        "captioner, or set recaption_pairs.use_if_not_better: true."
+    )
+
+
+def compare(new: Tokens, right: Tokens, pictures: np.ndarray, learned: Tokens) -> HeldOut:
+    """Compare new captions, and the most typical of others, with the right ones.
+
+    Parameters
+    ----------
+    new : Tokens
+        The new caption of each of n held-out pictures; without tokens where it is unusable.
+    right : Tokens
+        Right captions of these pictures.
+    pictures : (m,) int array
+        The picture, of n, of each right caption.
+    learned : Tokens
+        Captions that the captioner learned from.
+    """
+    from sklearn.feature_extraction.text import TfidfTransformer
+    from sklearn.preprocessing import normalize
+
+    ids = np.unique(np.concatenate([_inside(tokens)[1] for tokens in (new, right, learned)]))
+    weighting = TfidfTransformer()
+    before = weighting.fit_transform(_counts(learned, ids))
+    of_right = weighting.transform(_counts(right, ids))
+    of_new = weighting.transform(_counts(new, ids))[pictures]
+    mean = normalize(np.asarray(before.mean(axis=0)).reshape(1, -1))
+    typical = before[[int(np.argmax(before @ mean.T))]]
+    number = np.bincount(pictures)
+    cosines = [
+        np.bincount(pictures, np.asarray(values).ravel()) / number
+        for values in (of_right.multiply(of_new).sum(axis=1), (of_right @ typical.T).toarray())
+    ]
+    difference = cosines[0] - cosines[1]
+    error = float(difference.std(ddof=1)) / len(number) ** 0.5
+    return HeldOut(float(cosines[0].mean()), float(cosines[1].mean()), error, len(number))
+
+
+def _inside(tokens: Tokens) -> tuple[np.ndarray, np.ndarray]:
+    """Return the text and the number of every token."""
+    inside = np.arange(tokens.ids.shape[1]) < tokens.lengths[:, None]
+    return np.nonzero(inside)[0], tokens.ids[inside]
+
+
+def _counts(tokens: Tokens, ids: np.ndarray) -> object:
+    from scipy.sparse import csr_array
+
+    texts, numbers = _inside(tokens)
+    places = (texts, np.searchsorted(ids, numbers))
+    return csr_array((np.ones(len(texts)), places), shape=(len(tokens.lengths), len(ids)))

@@ -5,8 +5,7 @@ from __future__ import annotations
 import logging
 from pathlib import Path
 
-from mispair.repair.filter_settings import Settings
-from mispair.repair.rules import ACTIONS, RULES
+from mispair.repair.rules import ACTIONS, RULES, Settings
 
 log = logging.getLogger(__name__)
 
@@ -32,15 +31,16 @@ def run(
 
     `pairing` is that of the scheme at its `rate`, and `original` one without corruption. `trusted`
     pairs keep their captions. `recaptions`, `scores`, `first` and `audits` are those of
-    `mispair.repair.repaired_pairing.RuleFiles`. `captions` are texts of old and new captions, for
+    `mispair.repair.ledger.RuleFiles`. `captions` are texts of old and new captions, for
     the features that they name. `truth` are tables with the features of the pictures, if they are
     known. `repaired` gets a column ``kept`` for each draw, and `ledger` metrics by draw (``seed``)
     and, in its metadata, how well scorer and captioner do (`RuleFiles.power`, `RuleFiles.held_out`)
     and examples of old and new captions.
     """
     from mispair.core import files, metrics
+    from mispair.repair.evidence import RuleFiles, read_pairs
+    from mispair.repair.ledger import examples, repaired_pairing
     from mispair.repair.pairings import metadata_of
-    from mispair.repair.repaired_pairing import RuleFiles, examples, read_pairs, repaired_pairing
 
     if rule not in RULES:
         raise files.UserError(

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from mispair.repair.captioners.kinds import TRAINED
-from mispair.repair.captioners.recaption_settings import Settings
+from mispair.repair.captioners.recaption_settings import TRAINED, Settings
 
 
 def run(
@@ -34,16 +33,16 @@ def run(
     from mispair.core.provenance import code_version, fingerprint
     from mispair.core.resume import checkpoints
     from mispair.core.settings import command_line
-    from mispair.repair.captioners import origin, runs
+    from mispair.repair.captioners import runs
 
     inputs = runs.Inputs(corpus, features, feature_rows, trusted, towers, index, shards, sources)
     job = [command_line(settings), *code_version("recaption_pairs"), *inputs.digests()]
-    job += [] if settings.captioner == TRAINED else [origin.revision_of(settings)]
+    job += [] if settings.captioner == TRAINED else [runs.revision_of(settings)]
     with checkpoints(recaptions.with_name(f"{recaptions.name}.parts"), fingerprint(job)) as states:
         outcome = runs.run(settings, states, inputs)
-        metadata = origin.origin(settings, outcome.revision, outcome.keys, outcome.held_out)
+        metadata = runs.origin(settings, outcome.revision, outcome.keys, outcome.held_out)
         files.write_parquet(recaptions, outcome.table(), metadata)
-        content = origin.record(
+        content = runs.record(
             outcome.captions, outcome.resumed, outcome.seconds, outcome.device, **outcome.more
         )
         files.write_json(record, content)

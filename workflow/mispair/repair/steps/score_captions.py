@@ -31,16 +31,17 @@ def run(
     the same for all draws or one file for each. `features` are cached ones of images, captions and
     new captions, and `feature_rows` the tables of their rows. `projection` is the scoring model:
     one projection for all draws, or one for each. A pair without a new caption has NaN in ``new``.
-    ``wins`` (s, 2, 2) are those of `mispair.repair.scores.wins` with their errors: of the captions
-    of `trusted` pairs, and of the new captions of other pairs, which no captioner has learned from.
+    ``wins`` (s, 2, 2) are those of `mispair.repair.evidence.wins` with their errors: of the
+    captions of `trusted` pairs, and of the new captions of other pairs, which no captioner has
+    learned from.
     """
     import numpy as np
 
     from mispair.core import files, seeds
     from mispair.core.progress import Progress
     from mispair.pairs.corruption.draws import column
+    from mispair.repair.evidence import cosines, wins
     from mispair.repair.pairings import aligned
-    from mispair.repair.scores import cosines, wins
     from mispair.towers.features import gather, parts_of_towers
 
     table, origin = files.read_parquet(pairing)

@@ -44,7 +44,7 @@ def run(
     import numpy as np
     import pyarrow as pa
 
-    from mispair.audit.trusted import read_trusted
+    from mispair.audit.user_lists import read_trusted
     from mispair.core import files, seeds
     from mispair.pairs.corruption.draws import column
     from mispair.repair.pairings import texts_of

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 from mispair.core.files import UserError
-from mispair.towers.checkpoints import laclip
+from mispair.towers.checkpoints import architectures
 from mispair.towers.checkpoints.architectures import (
     PREPROCESS,
     Architecture,
@@ -46,7 +46,7 @@ def candidates(spec: ModelSpec) -> list[Architecture]:
             f"model {spec.name}: is a folder of open_clip already and needs no conversion."
         )
     if spec.recipe is not None:
-        return laclip.architectures(spec.recipe, spec.model)
+        return architectures.of_recipe(spec.recipe, spec.model)
     assert spec.model is not None
     config = _config(spec.model)
     if spec.kind == "tag":
@@ -256,8 +256,8 @@ def _nearest(weights: Shapes, asked: Architecture) -> str:
             "The names are those of Hugging Face's CLIPModel: take open_clip's own file of the "
             "same weights."
         )
-    candidates = [laclip.cc(qk_norm=False)]
-    candidates += [one for recipe in get_args(Recipe) for one in laclip.architectures(recipe)]
+    candidates = [architectures.cc(qk_norm=False)]
+    candidates += [one for recipe in get_args(Recipe) for one in architectures.of_recipe(recipe)]
     sizes = {one.name: one.misfit(weights).size for one in candidates}
     if min(sizes.values()):  # the search through open_clip's models takes a second
         for one in _plausible(weights):

@@ -12,8 +12,13 @@ import pandas as pd
 
 from mispair.core import files
 from mispair.pairs.corruption.draws import column
-from mispair.towers.caption_choices import CaptionChoices, read_choices
-from mispair.towers.features import PairedFeatures, gather, parts_of_towers
+from mispair.towers.features import (
+    CaptionChoices,
+    PairedFeatures,
+    gather,
+    parts_of_towers,
+    read_choices,
+)
 from mispair.towers.finetuning.batches import fewest_kept, subset
 from mispair.towers.finetuning.finetuning_settings import (
     FinetuningLength,

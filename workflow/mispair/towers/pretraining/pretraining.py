@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 from mispair.core import files
 from mispair.core.provenance import file_digest, fingerprint
 from mispair.core.settings import command_line
-from mispair.towers import own_vocabulary
+from mispair.towers import vocabularies
 from mispair.towers.checkpoints.architectures import PREPROCESS
 from mispair.towers.checkpoints.model_spec import open_clip_names
 from mispair.towers.loading import (
@@ -84,7 +84,7 @@ def write_definition(folder: Path, definition: dict[str, Any]) -> None:
     content = json.loads(json.dumps(definition))
     text = content["model_cfg"]["text_cfg"]
     if text.get("tokenizer_kwargs", {}).pop("bpe_path", None):
-        written = own_vocabulary.write(folder, text["vocab_size"])
+        written = vocabularies.write(folder, text["vocab_size"])
         written["tokenizer_kwargs"] = text["tokenizer_kwargs"] | written["tokenizer_kwargs"]
         text |= written
     files.write_json(folder / CONFIG_NAME, content)

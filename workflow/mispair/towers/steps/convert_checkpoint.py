@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from mispair.core import settings
 
 if TYPE_CHECKING:
-    from mispair.towers.checkpoints.weight_tables import Weights
+    from mispair.towers.checkpoints.weights import Weights
 
 log = logging.getLogger(__name__)
 
@@ -37,10 +37,10 @@ def run(settings: Settings, *, spec: str, checkpoint: list[Path], towers: Path) 
     from mispair.core.files import UserError, replacing_folder, write_text
     from mispair.core.provenance import file_digest
     from mispair.towers.checkpoints import model_recipes
+    from mispair.towers.checkpoints.architectures import converted_card
     from mispair.towers.checkpoints.model_spec import ModelSpec
-    from mispair.towers.checkpoints.state_dicts import read_weights
+    from mispair.towers.checkpoints.weights import read_weights
     from mispair.towers.loading import load_towers
-    from mispair.towers.model_cards import converted_card
 
     try:
         model = ModelSpec.model_validate_json(spec)

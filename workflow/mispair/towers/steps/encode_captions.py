@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from mispair.towers.encoding_settings import EncodingSettings
+from mispair.towers.encoding_record import EncodingSettings
 
 
 class Settings(EncodingSettings):
@@ -23,7 +23,7 @@ def run(
     """Write pre-projection features of texts, the table of their rows, and the times."""
     from mispair.core import files
     from mispair.core.progress import Progress
-    from mispair.towers.encoding_job import encoding_job
+    from mispair.towers.encoding import encoding_job
     from mispair.towers.shard_features import feature_rows
 
     table, _ = files.read_parquet(captions)

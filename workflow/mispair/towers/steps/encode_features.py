@@ -7,7 +7,7 @@ from pathlib import Path
 from pydantic import Field
 
 from mispair.core import settings
-from mispair.towers.encoding_settings import EncodingSettings
+from mispair.towers.encoding_record import EncodingSettings
 
 
 class Settings(EncodingSettings):
@@ -49,7 +49,7 @@ def run(
     from mispair.core.provenance import fingerprint
     from mispair.pairs.index.image_list import by_name
     from mispair.pairs.shards.staging import staged
-    from mispair.towers.encoding_job import encoding_job
+    from mispair.towers.encoding import encoding_job
     from mispair.towers.preparation import preparation
     from mispair.towers.shard_features import ShardImages, encode_shards, feature_rows
 

@@ -38,7 +38,7 @@ def run(
     from mispair.core.resume import checkpoints
     from mispair.towers.finetuning import projection as towers
     from mispair.towers.finetuning.arm_inputs import read_arm, read_pairing
-    from mispair.towers.logit_scale import converged
+    from mispair.towers.projection_measures import converged
 
     table, origin = read_pairing(pairing, settings.seeds)
     described = f"{start}, {origin['scheme']}, C_m {rate:g}"

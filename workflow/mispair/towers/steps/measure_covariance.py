@@ -27,7 +27,7 @@ def run(settings: Settings, *, features: list[Path], covariance: Path) -> None:
     import safetensors
 
     from mispair.core import files
-    from mispair.towers.activation_overlap import Covariance
+    from mispair.towers.projection_measures import Covariance
 
     covariances: dict[str, Covariance] = {}
     towers: dict[str, Path] = {}

@@ -1,8 +1,8 @@
-"""The user's table of groups of pairs, such as the language and the source of each."""
+"""The user's lists: keys whose captions are known to be right, and groups of pairs."""
 
 from __future__ import annotations
 
-from collections import Counter
+import logging
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,87 +11,109 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.csv
 import pyarrow.parquet as pq
 
+from mispair.audit.captions import FIELDS
 from mispair.core.files import UserError
 from mispair.core.metrics import Row
-from mispair.pairs.captions.user_files import SEPARATOR_LINE, as_in_corpus, key_column
+from mispair.pairs.captions.user_files import (
+    SEPARATOR_LINE,
+    SHOWN,
+    TRUSTED,
+    as_in_corpus,
+    forms_of,
+    key_column,
+    read_keys,
+    refuse_unknown,
+)
 from mispair.pairs.captions.user_tables import delimiter_of, lines
+from mispair.pairs.index.books import read_columns
 
-# Wrong captions and what a selection leaves out, by groups such as scripts and sources.
-
-FIELDS = "group_"
-"""What names of columns of groups begin with, in the table of pairs."""
-
-SCRIPT, SOURCE = f"{FIELDS}script", f"{FIELDS}source"
-
-LEAST_PAIRS, MOST_GROUPS = 20, 12
-"""Pairs of a group of its own, at least; groups of a field, at most. Others are one group."""
-
-OTHERS = "all others"
+log = logging.getLogger(__name__)
 
 
-def sources_of(keys: pd.Series) -> pd.Series:
-    """Return the source of each key: what is before its first slash; "" without any source.
+def read_trusted(
+    paths: Sequence[Path], keys: Any, left_out: Sequence[Path] | None = None
+) -> np.ndarray:
+    """Return which keys of the corpus are trusted, (n,) bool; none without a file.
 
-    Examples
-    --------
-    >>> sources_of(pd.Series(["web/0001", "book/0002", "book/0003"])).tolist()
-    ['web', 'book', 'book']
-    >>> sources_of(pd.Series(["web/0001", "0002"])).tolist()
-    ['', '']
-    """
-    parts = keys.str.partition("/")
-    return parts[0] if parts[1].ne("").all() else pd.Series("", keys.index)
-
-
-def group_rows(table: pd.DataFrame, left_out: np.ndarray) -> list[Row]:
-    """Return rates of each group of n pairs, where a field has several groups.
-
-    ``group_pairs`` is the number of pairs, ``group_wrong`` the expected share of wrong captions,
-    ``group_removed`` the share that is left out, ``group_wins`` how often captions beat random
-    ones, and ``group_right_lost`` the expected share of right captions that is left out.
+    Keys of pairs that were rejected or excluded are left out, and so are a few unknown ones; both
+    are counted in the log. Of a key in another form see `as_in_corpus`.
 
     Parameters
     ----------
-    table : DataFrame
-        Pairs: ``key``, ``probability``, ``p_value``, and a column of each field, whose name
-        begins with `FIELDS`.
-    left_out : (n,) bool array
-        Pairs that a selection leaves out.
+    paths : sequence of Path
+        None, or one file, as `mispair.pairs.captions.user_files.read_keys` reads it.
+    keys : (n,) pyarrow array
+        Keys of the corpus.
+    left_out : sequence of Path, optional
+        Tables with the ``key`` of samples that were rejected or excluded.
+
+    Raises
+    ------
+    UserError
+        If the file cannot be read or is empty, `refuse_unknown` refuses its unknown keys, or none
+        is that of a pair.
     """
-    chance = table["probability"].to_numpy(float)
-    wins = 1 - table["p_value"].to_numpy(float)
-    rows: list[Row] = []
-    table = table.assign(**{SOURCE: sources_of(table["key"])})
-    for field in table.columns[table.columns.str.startswith(FIELDS)]:
-        groups = _merged(table[field].to_numpy(object))
-        names = [name for name, _ in Counter(groups.tolist()).most_common()]
-        if len(names) < 2:
-            continue
-        for group in names:
-            of = groups == group
-            right = float((1 - chance[of]).sum())
-            values = {
-                "group_pairs": int(of.sum()),
-                "group_wrong": float(chance[of].mean()),
-                "group_wins": float(wins[of].mean()),
-                "group_removed": float(left_out[of].mean()),
-                "group_right_lost": float((1 - chance[of & left_out]).sum()) / max(right, 1e-9),
-            }
-            about = {"word": field.removeprefix(FIELDS), "text": group, "n": int(of.sum())}
-            rows += [
-                {"metric": metric, **about, "value": value} for metric, value in values.items()
-            ]
-    return rows
+    if not paths:
+        return np.zeros(len(keys), bool)
+    (path,) = paths
+    named, missing = _named(path, keys)
+    if len(missing):
+        _count_missing(path, missing, len(named), left_out or ())
+    return np.asarray(pc.is_in(_text(keys), value_set=named).to_numpy(zero_copy_only=False), bool)
 
 
-def _merged(groups: np.ndarray) -> np.ndarray:
-    """Return groups with small ones, and those beyond the largest, as one."""
-    sizes = Counter(groups.tolist()).most_common()
-    kept = {name for name, size in sizes[:MOST_GROUPS] if size >= LEAST_PAIRS}
-    return np.array([name if name in kept else OTHERS for name in groups.tolist()], object)
+def left_out_rows(paths: Sequence[Path], keys: Any) -> list[Row]:
+    """Return how many keys of the user's file are no pairs, as a row; none without a file.
+
+    Parameters are those of `read_trusted`.
+    """
+    return [{"metric": "trusted_left_out", "value": len(_named(path, keys)[1])} for path in paths]
+
+
+def _named(path: Path, keys: Any) -> tuple[pa.Array, pa.Array]:
+    """Return the distinct keys of a file, and those of them that are no keys of the corpus."""
+    corpus, listed = _text(keys), read_keys(path, TRUSTED)
+    given = pa.array(listed, pa.large_string())
+    absent = given.filter(pc.invert(pc.is_in(given, value_set=corpus))).to_pylist()
+    forms = pa.array([form for key in absent for form in forms_of(key)], pa.large_string())
+    similar = pc.or_(pc.invert(pc.string_is_ascii(corpus)), pc.is_in(corpus, value_set=forms))
+    known_as = as_in_corpus(absent, corpus.filter(similar).to_pylist())
+    named = pc.unique(pa.array([known_as.get(key, key) for key in listed], pa.large_string()))
+    return named, named.filter(pc.invert(pc.is_in(named, value_set=corpus)))
+
+
+def _count_missing(path: Path, missing: pa.Array, named: int, left_out: Sequence[Path]) -> None:
+    """Log how many keys of the list have no pair, or refuse the list for them."""
+    unknown = missing
+    for table in left_out:
+        known = _text(read_columns(table, ["key"])[0]["key"])
+        unknown = unknown.filter(pc.invert(pc.is_in(unknown, value_set=known)))
+    rejected = len(missing) - len(unknown)
+    shown = ", ".join(repr(key) for key in unknown[:SHOWN].to_pylist())
+    refuse_unknown(TRUSTED, path, named, unknown.to_pylist())
+    if len(missing) == named:
+        raise UserError(
+            f"{TRUSTED}: all {named} pairs that {path} names were rejected or excluded. Name pairs "
+            "of results/pairs/CORPUS/corpus.parquet."
+        )
+    log.warning(
+        "trusted: %s: of %d keys, %d are left out: %d of pairs that were rejected or excluded, "
+        "%d that the corpus does not have%s",
+        path, named, len(missing), rejected, len(unknown), f" ({shown})" * bool(shown),
+    )  # fmt: skip
+
+
+def _text(keys: Any) -> pa.Array:
+    if isinstance(keys, pa.ChunkedArray):
+        keys = keys.combine_chunks()
+    return keys.cast(pa.large_string())
+
+
+# The user's table of groups of pairs, such as the language and the source of each.
 
 
 UNKNOWN = "not given"

@@ -1,9 +1,4 @@
-"""The vocabulary of towers that mispair trains: the first part of CLIP's byte-pair merges.
-
-Its form on disk is that of transformers, because open_clip looks for files of its own tokenizer in
-the working directory and for those of transformers in the folder of the model. It is read without
-transformers, whose import takes half a second of processor time of each job.
-"""
+"""Vocabularies of towers for which those of open_clip do not serve, read without torch."""
 
 from __future__ import annotations
 
@@ -16,6 +11,24 @@ from mispair.core import files
 if TYPE_CHECKING:
     import tokenizers
     import torch
+
+
+# How a folder of joined towers is recognised.
+
+MARK = "bag_of_words"
+TOKENIZER_NAME = "tokenizer.json"
+
+
+def is_joined(config: dict[str, Any]) -> bool:
+    """Return whether the configuration of a folder is one of joined towers."""
+    return bool(config["model_cfg"]["text_cfg"].get(MARK))
+
+
+# The vocabulary of towers that mispair trains: the first part of CLIP's byte-pair merges.
+#
+# Its form on disk is that of transformers, because open_clip looks for files of its own tokenizer
+# in the working directory and for those of transformers in the folder of the model. It is read
+# without transformers, whose import takes half a second of processor time of each job.
 
 BYTES = 512
 """Tokens of a byte-pair vocabulary before its merges: every byte, within a word and at its end."""
@@ -116,3 +129,26 @@ class Tokenizer:
         for row, encoding in zip(ids, rows, strict=True):
             row[: len(encoding.ids)] = torch.tensor(encoding.ids)
         return ids
+
+
+# How LaCLIP's own tokenizer differs from open_clip's: the names of the first and last token.
+
+MARKS_OF_LACLIP = {"<start_of_text>": "<|startoftext|>", "<end_of_text>": "<|endoftext|>"}
+"""Names of the two tokens by their names in open_clip."""
+
+
+def name_marks_as_laclip(tokenizer: Any) -> None:
+    """Let open_clip's tokenizer call its first and last token as LaCLIP's own does.
+
+    Such a name in a text is that token, and open_clip's ``<start_of_text>`` is text as any other.
+    """
+    from mispair.towers.light_open_clip import open_clip
+
+    pattern = tokenizer.pat.pattern
+    for name, of_laclip in MARKS_OF_LACLIP.items():
+        number = tokenizer.encoder.pop(name)
+        tokenizer.encoder[of_laclip], tokenizer.decoder[number] = number, of_laclip
+        tokenizer.cache = {of_laclip: of_laclip} | tokenizer.cache
+        del tokenizer.cache[name]
+        pattern = pattern.replace(name, of_laclip.replace("|", r"\|"))
+    tokenizer.pat = open_clip.tokenizer.re.compile(pattern, tokenizer.pat.flags)
