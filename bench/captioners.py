@@ -129,12 +129,12 @@ class _Told:
 
 @torch.inference_mode()
 def _generation(decoder: Any, pictures: int) -> Iterator[Row]:
-    from mispair.repair.captioners.decoder import CaptionReading, Marks, choice, decode
+    from mispair.repair.captioners.decoder import CaptionReading, choice, decode
     from mispair.repair.captioners.recaption_settings import Settings
 
     features = torch.randn(pictures, FEATURES)
     lengths = torch.randint(*LENGTHS, (pictures,))
-    marks, size = Marks(WORDS, (WORDS + 1,), (WORDS,)), AT_ONCE
+    size = AT_ONCE
 
     def ours(how: Settings) -> list[np.ndarray]:
         written = []
@@ -142,7 +142,7 @@ def _generation(decoder: Any, pictures: int) -> Iterator[Row]:
             some = slice(start, start + size)
             told = _Told(CaptionReading(decoder, features[some]), lengths[some])
             seeds = np.arange(start, start + len(features[some]))
-            written.append(decode(told, len(seeds), marks, ROOM, choice(how, seeds))[0])
+            written.append(decode(told, len(seeds), WORDS, WORDS + 1, ROOM, choice(how, seeds))[0])
         return written
 
     def plain() -> list[np.ndarray]:

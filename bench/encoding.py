@@ -75,14 +75,13 @@ def measure() -> Iterator[tuple[str, str, str, str]]:
             return
         write_shards(folder / "cuda", shards=4, images=5_000)
         workers = min(12, usable_cores())
-        for precision, compiled in [("fp32", False), ("bf16", False), ("bf16", True)]:
+        for precision in ("fp32", "bf16"):
             found = compare(
                 folder / "towers", folder / "cuda", "cuda",
-                batch_size=512, workers=workers, repeats=2, precision=precision, compiled=compiled,
+                batch_size=512, workers=workers, repeats=2, precision=precision,
             )  # fmt: skip
-            how = f"{precision}{', compiled' if compiled else ''}"
             yield found.row(
-                f"{MODEL}, {how}, {device_name('cuda')} and {workers} workers", PUBLISHED
+                f"{MODEL}, {precision}, {device_name('cuda')} and {workers} workers", PUBLISHED
             )
 
 
@@ -144,7 +143,6 @@ def compare(
     workers: int,
     repeats: int,
     precision: Any = "fp32",
-    compiled: bool = False,
 ) -> Comparison:
     """Measure both in turns, after one batch that counts for neither.
 
@@ -164,7 +162,7 @@ def compare(
     from mispair.towers.preparation import preparation
     from mispair.towers.shard_features import ShardImages, encode_shards
 
-    encoder = Encoder(load_towers(towers, device), batch_size, precision, compiled)
+    encoder = Encoder(load_towers(towers, device), batch_size, precision)
     paths = sorted(shards.glob("*.tar"))
     index = pd.DataFrame([row for path in paths for row in index_shard(path, Policy()).kept])
     named = {path.name: path for path in paths}

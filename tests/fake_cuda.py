@@ -5,7 +5,7 @@ the held tensors, so that values and control flow are real, after a check of the
 are operands of two devices, an index on the device for a tensor of the CPU, a generator of another
 device, a conversion to NumPy, and fused AdamW on parameters and gradients of unlike layout.
 Counted is what makes the CPU wait for a GPU, by operator. Not covered are the numerics of cuBLAS
-and cuDNN, `torch.compile`, `DataLoader` with pinned memory, and NCCL.
+and cuDNN, `DataLoader` with pinned memory, and NCCL.
 """
 
 from __future__ import annotations

@@ -9,10 +9,10 @@ import pytest
 import torch
 
 from mispair.repair.captioners import decoder as decoding
-from mispair.repair.captioners.decoder import Marks, choice, decode, from_nucleus
+from mispair.repair.captioners.decoder import choice, decode, from_nucleus
 from mispair.repair.captioners.recaption_settings import Settings
 
-START, END, FILLER, SIZE = 8, 9, 0, 10
+START, END, SIZE = 8, 9, 10
 
 
 def plain_nucleus(logits: list[float], top_p: float, drawn: float) -> int:
@@ -97,7 +97,7 @@ def plain(row: int, room: int, how: Settings, seeds: list[int]) -> tuple[list[in
         else:
             drawn = float(uniforms(np.array([seeds[row]], np.uint64), position)[0])
             last = plain_nucleus([x / how.temperature for x in logits], how.top_p, drawn)
-        if last in (END, FILLER):
+        if last == END:
             return written, False
         written.append(last)
     return written, True
@@ -112,8 +112,7 @@ def test_captions_of_a_batch_are_those_of_a_plain_loop(how: Settings) -> None:
     number, room = 60, 12
     seeds = [1000 + row for row in range(number)]
     chain = Chain(number)
-    marks = Marks(START, (END, FILLER), (START,))
-    tokens, lengths = decode(chain, number, marks, room, choice(how, seeds))
+    tokens, lengths = decode(chain, number, START, END, room, choice(how, seeds))
     for row in range(number):
         written, is_cut = plain(row, room, how, seeds)
         assert lengths[row] == (-1 if is_cut else len(written))
@@ -124,18 +123,18 @@ def test_captions_of_a_batch_are_those_of_a_plain_loop(how: Settings) -> None:
 
 
 def test_draws_of_a_caption_depend_on_its_seed_alone() -> None:
-    how, marks = Settings(top_p=0.95), Marks(START, (END,))
+    how = Settings(top_p=0.95)
     seeds = [5, 6, 7, 8]
-    tokens, _ = decode(Chain(4), 4, marks, 20, choice(how, seeds))
+    tokens, _ = decode(Chain(4), 4, START, END, 20, choice(how, seeds))
     chain = Chain(4)
     chain.keep(torch.tensor([2]))
-    alone, _ = decode(chain, 1, marks, 20, choice(how, [7]))
+    alone, _ = decode(chain, 1, START, END, 20, choice(how, [7]))
     assert tokens[2].tolist() == alone[0].tolist()
-    others, _ = decode(Chain(4), 4, marks, 20, choice(how, [50, 60, 70, 80]))
+    others, _ = decode(Chain(4), 4, START, END, 20, choice(how, [50, 60, 70, 80]))
     assert (others != tokens).any()
 
 
 def test_no_caption_at_all() -> None:
-    tokens, lengths = decode(Chain(0), 0, Marks(START, (END,)), 5, choice(Settings(), []))
+    tokens, lengths = decode(Chain(0), 0, START, END, 5, choice(Settings(), []))
     assert tokens.shape == (0, 5)
     assert lengths.shape == (0,)

@@ -58,12 +58,11 @@ def caption(
     batch_size: int = 1,
     share: float = 1.0,
     stall: float = 30.0,
-    candidates: int = 1,
     states: Checkpoints | None = None,
 ) -> tuple[list[Caption], int]:
     name = f"{MADE_UP}:{function}"
     settings = Settings(
-        captioner=name, max_words=10, batch_size=batch_size, candidates=candidates,
+        captioner=name, max_words=10, batch_size=batch_size,
         stall_seconds=stall, max_failed_share=share,
     )  # fmt: skip
     given = by_name(sorted(folder.glob("*.tar")), [])
@@ -147,7 +146,7 @@ def test_a_job_goes_on_at_the_shard_where_it_was_ended(
 
 def test_unusable_captions_have_a_reason_and_others_are_cleaned(tmp_path: Path) -> None:
     index = shards(tmp_path, (50, 200), 1)
-    captions, _ = caption(tmp_path, index, "poor", 2, candidates=2)
+    captions, _ = caption(tmp_path, index, "poor", 2)
     assert captions == [Caption("no no no", faults.REPEATS_ITSELF), Caption("a red star")]
     captions, _ = caption(
         tmp_path, index, "nothing", 2, states=Checkpoints(tmp_path / "other", "nothing")

@@ -89,19 +89,11 @@ def test_draws_depend_on_keys_not_on_the_batch(
     assert told == [20, 40, 50]
 
 
-def test_a_caption_without_room_is_drawn_again(captioner: TrainedCaptioner) -> None:
+def test_a_caption_without_room_is_cut(captioner: TrainedCaptioner) -> None:
     features, _ = scenes(100, 3)
     keys = [str(row) for row in range(100)]
-    once, often = (
-        replace(captioner, settings=changed(
-            decoding="nucleus", top_p=1.0, max_words=3, candidates=candidates
-        )).caption(features, keys)
-        for candidates in (1, 6)
-    )  # fmt: skip
-    assert 20 < sum(caption.reason is not None for caption in once) < 80
-    assert sum(caption.reason is not None for caption in often) < 15
-    kept = [(a, b) for a, b in zip(once, often, strict=True) if a.reason is None]
-    assert all(a == b for a, b in kept)
+    short = replace(captioner, settings=changed(decoding="nucleus", top_p=1.0, max_words=3))
+    assert 20 < sum(one.reason is not None for one in short.caption(features, keys)) < 80
 
 
 def test_token_by_token_is_the_whole_caption_at_once() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import shutil
 import threading
 import time
 from collections.abc import Iterator
@@ -44,8 +43,8 @@ def cosines(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     return (a * b).sum(1) / np.linalg.norm(a, axis=1) / np.linalg.norm(b, axis=1)
 
 
-def tower(forward, *, batch_size: int = 16, precision: Precision = "fp32", whole: bool = False):
-    return Tower("image", forward, 2, batch_size, precision, "cpu", whole)
+def tower(forward, *, batch_size: int = 16, precision: Precision = "fp32"):
+    return Tower("image", forward, 2, batch_size, precision, "cpu")
 
 
 def features_of(run: Tower, inputs: torch.Tensor, names: str) -> torch.Tensor:
@@ -160,48 +159,6 @@ def test_progress_counts_every_image_and_text_also_after_an_interruption(
     assert told(Checkpoints(tmp_path / "other", "job"), 7) == (whole, whole)
 
 
-# torch.compile --------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def compiled(monkeypatch) -> list[dict]:
-    """Let torch trace the towers as for any compiler, but run what it traced as it is."""
-    calls: list[dict] = []
-    compile_module = torch.nn.Module.compile
-
-    def traced(module, **options):
-        calls.append(options)
-        compile_module(module, backend="eager", **options)
-
-    monkeypatch.setattr(torch.nn.Module, "compile", traced)
-    return calls
-
-
-def test_compiled_towers_give_the_same_features(native: Towers, compiled: list[dict]) -> None:
-    images = encode_images(native, pictures(5), 2)
-    texts = encode_texts(native, TEXTS, 3)
-    assert compiled == []
-    encoder = Encoder(native, 2, compile=True)
-    assert compiled == [{"dynamic": False}] * 2
-    # The last batch is not whole, and is filled up: one length, hence one compilation.
-    sizes = []
-    native.image_tower.register_forward_pre_hook(lambda _, given: sizes.append(len(given[0])))
-    pixels = encoder.form([native.preprocess(image)[None] for image in pictures(5)])
-    found = encoder.image(pixels)
-    assert np.allclose(found, images, atol=1e-5)
-    assert sizes == [2, 2, 2]
-    assert np.allclose(encoder.encode_texts(TEXTS, TEXTS, EncodingRecord("cpu")), texts, atol=1e-5)
-
-
-@pytest.mark.slow
-def test_the_compiler_itself(native: Towers) -> None:
-    if not any(shutil.which(name) for name in ("c++", "g++", "clang++")):
-        pytest.skip("torch compiles for CPUs with a C++ compiler")
-    texts = encode_texts(native, TEXTS, 4)
-    encoder = Encoder(native, 4, compile=True)
-    assert np.allclose(encoder.encode_texts(TEXTS, TEXTS, EncodingRecord("cpu")), texts, atol=1e-5)
-
-
 # Memory ---------------------------------------------------------------------------------------
 
 
@@ -239,14 +196,6 @@ def test_out_of_memory_halves_the_batch_and_goes_on(error: Exception, caplog) ->
     run.restart()
     run(inputs[:6])
     assert sizes[9:] == [6, 3, 3]  # ... and a new shard does not depend on what that was
-
-
-def test_a_batch_that_is_filled_up_is_halved_as_a_whole() -> None:
-    sizes: list[int] = []
-    run = tower(limited(4, sizes, OUT_OF_MEMORY[0]), whole=True)
-    inputs = torch.arange(6.0).reshape(3, 2)
-    assert torch.equal(run(inputs), inputs * 2)
-    assert sizes == [16, 8, 4]
 
 
 def test_no_memory_for_a_single_image_is_the_end() -> None:
@@ -341,22 +290,6 @@ def test_a_cpu_may_wait(caplog) -> None:
         time.sleep(0.02)
     assert record.finish()["waiting_share"] > 0.3
     assert not [line for line in caplog.records if line.levelno >= logging.WARNING]
-
-
-@pytest.mark.parametrize("number", [1, 3])
-def test_a_batch_that_is_filled_up_keeps_the_order_of_memory(number: int) -> None:
-    """Another order would be compiled anew, and a copy of expanded rows is no pinned memory."""
-    seen: list[torch.Tensor] = []
-
-    def forward(inputs: torch.Tensor) -> torch.Tensor:
-        seen.append(inputs)
-        return inputs.sum(dim=(1, 2, 3))[:, None]
-
-    whole = torch.randn(4, 3, 8, 8).to(memory_format=torch.channels_last)
-    run = Tower("image", forward, 1, 4, "fp32", "cpu", whole_batches=True)
-    run(torch.cat([whole, whole[:number]]))
-    assert [one.stride() for one in seen] == [whole.stride()] * 2
-    assert torch.equal(seen[1], whole[[*range(number), *[number - 1] * (4 - number)]])
 
 
 def test_any_number_of_workers_gives_the_same_features(native: Towers) -> None:

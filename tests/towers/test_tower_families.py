@@ -234,20 +234,11 @@ def test_a_linear_layer_without_bias_is_a_matrix(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["vit-class-token", "timm-convolutions", "coca"])
-def test_towers_share_their_weights_with_the_model_and_can_be_compiled(
-    name: str, tmp_path: Path
-) -> None:
+def test_towers_share_their_weights_with_the_model(name: str, tmp_path: Path) -> None:
     towers = loading.load_towers(build(tmp_path / "towers", FAMILIES[name]))
     held = {id(parameter) for parameter in towers.model.parameters()}
     for tower in (towers.image_tower, towers.text_tower):
         assert {id(parameter) for parameter in tower.parameters()} < held
-    size = towers.model.visual.image_size  # type: ignore[union-attr]
-    images, tokens = torch.randn(2, 3, *size), towers.tokenizer(CAPTIONS)  # type: ignore[misc]
-    image, text = towers.image_features(images), towers.text_features(tokens)
-    towers.image_tower.compile(backend="eager", fullgraph=True)
-    towers.text_tower.compile(backend="eager", fullgraph=True)
-    torch.testing.assert_close(towers.image_features(images), image)
-    torch.testing.assert_close(towers.text_features(tokens), text)
 
 
 # What the tokenizer cuts ------------------------------------------------------------------------

@@ -16,24 +16,21 @@ from typing import IO
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from mispair.core.files import UserError
 from mispair.pairs.captions.caption_texts import CaptionedPairs
 from mispair.pairs.corruption.draws import column
 from mispair.pairs.index.identities import hexadecimal, identities
-from mispair.towers.features import FeaturePart, PairedFeatures, gather, read_part
+from mispair.towers.features import FeaturePart, PairedFeatures, gather, parts_of_towers, read_part
 
 # Where values are in an array.
 
 
 def first_places(sought: np.ndarray, values: np.ndarray) -> np.ndarray:
     """Return where each sought value is first in an array, (m,) int64; -1 where it is not."""
-    if not len(values):
-        return np.full(len(sought), -1)
-    order = np.argsort(values, kind="stable")
-    ordered = values[order]
-    position = np.minimum(np.searchsorted(ordered, sought), len(values) - 1)
-    return np.where(ordered[position] == sought, order[position], -1)
+    places = pc.index_in(pa.array(sought), value_set=pa.array(values))
+    return np.asarray(pc.fill_null(places, -1).to_numpy(zero_copy_only=False)).astype(np.int64)
 
 
 def all_places(sought: np.ndarray, ordered: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -157,41 +154,17 @@ def place_images(
     Raises
     ------
     UserError
-        See `images_of_index`; or if a feature cannot be used.
+        If the part has other images, or a feature cannot be used.
     """
-    images = images_of_index(part, rows, keys)
+    try:
+        images = part.images(rows, keys)
+    except ValueError as error:
+        raise UserError(f"audit: {error}.") from error
     for start in range(0, len(rows), _ROWS):
         some = slice(start, start + _ROWS)
         features = images[rows[some]].reshape(-1, images.shape[2])
         vectors = _projected(features, projection, part.crops, part.name, keys[some])
         target.put(positions[some], vectors)
-
-
-def images_of_index(part: FeaturePart, rows: np.ndarray, keys: np.ndarray) -> np.ndarray:
-    """Return the features of all images of a group, (images, crops, d), in order of the index.
-
-    Parameters
-    ----------
-    part : Part
-        Features of a group of shards, and what their rows are.
-    rows : (m,) int array
-        Rows of images in the index of the group.
-    keys : (m,) array of str
-        Their keys, which the features must have in these rows.
-
-    Raises
-    ------
-    UserError
-        If features and index do not match.
-    """
-    table = part.rows[part.rows["kind"] == "image"].sort_values("row")
-    held = table["id"].to_numpy()
-    complete = len(part.image_features) == len(held) * part.crops
-    if not complete or (rows >= len(held)).any() or (held[rows] != keys).any():
-        raise UserError(
-            f"{part.name}: its images are not those of the index. Delete it and run again."
-        )
-    return part.image_features.reshape(len(held), part.crops, -1)
 
 
 def place_texts(
@@ -320,9 +293,6 @@ def embedded(
     UserError
         If features are missing, unusable, or of other towers.
     """
-    tables = {path.stem: path for path in rows}
-    if tables.keys() != {path.stem for path in features}:
-        raise UserError("audit: features and their tables of rows must have the same names.")
     groups = dict(pairs.by_group())
     order = np.argsort(audited.caption_ids, kind="stable")
     captions = audited.caption_ids[order]
@@ -334,14 +304,9 @@ def embedded(
             for _ in range(2)
         )
         embeddings = PairEmbeddings(images, texts, position)
-        for path in sorted(features):
-            part = read_part(path, tables[path.stem])
-            if part.metadata.get("towers") != towers:
-                raise UserError(
-                    f"{path}: comes from other towers than the projection. Delete it and run again."
-                )
-            if len(part.image_features) and path.stem in groups:
-                places = groups[path.stem]
+        for name, part in _parts(features, rows, towers):
+            if len(part.image_features) and name in groups:
+                places = groups[name]
                 chosen, of_place = audited.of_pictures(places)
                 keys = pairs.table["key"].take(pa.array(places[of_place])).to_numpy()
                 place_images(
@@ -360,6 +325,16 @@ def embedded(
                     "missing). Delete the features and run again."
                 )
         yield embeddings
+
+
+def _parts(
+    features: Sequence[Path], rows: Sequence[Path], towers: str | None
+) -> Iterator[tuple[str, FeaturePart]]:
+    try:
+        for name, load in sorted(parts_of_towers(features, rows, towers).items()):
+            yield name, load()
+    except ValueError as error:
+        raise UserError(f"audit: {error}.") from error
 
 
 def refuse_unusable(corpus: Path, texts: np.ndarray, least: int) -> None:

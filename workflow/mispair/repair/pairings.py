@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from mispair.core import files
 from mispair.core.files import UserError
+from mispair.pairs.captions.caption_texts import texts_by_id
 from mispair.pairs.corruption.draws import SOURCE, WRITTEN, column
 from mispair.repair.rules import DROPPED, REPLACED
 
@@ -95,16 +95,13 @@ def texts_of(captions: Sequence[Path], ids: pd.Series) -> np.ndarray:
     UserError
         If a caption is in no table.
     """
-    tables = [files.read_parquet(path)[0][["caption_id", "caption"]] for path in captions]
-    named = pd.concat([table[table["caption_id"].isin(ids)] for table in tables])
-    texts = named.drop_duplicates("caption_id").set_index("caption_id")["caption"]
-    if not ids.isin(texts.index).all():
-        missing = ids[~ids.isin(texts.index)].iloc[0]
+    texts = texts_by_id(captions, ids.tolist())
+    if missing := [one for one in ids if one not in texts]:
         raise UserError(
-            f"{', '.join(map(str, captions))}: have no text of the caption {missing}. Delete these "
-            "files and run again."
+            f"{', '.join(map(str, captions))}: have no text of the caption {missing[0]}. Delete "
+            "these files and run again."
         )
-    return texts.loc[ids].to_numpy(object)
+    return ids.map(texts).to_numpy(object)
 
 
 def aligned(table: pd.DataFrame, keys: pd.Series, path: Path) -> pd.DataFrame:

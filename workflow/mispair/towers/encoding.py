@@ -64,8 +64,6 @@ class Tower:
         the least value so far.
     precision : {"fp32", "bf16", "fp16"}
         Number format of the products; features are float32 for fp32, else float16.
-    whole_batches : bool
-        Fill up the last batch, because each length would be compiled.
     """
 
     def __init__(
@@ -76,11 +74,10 @@ class Tower:
         batch_size: int,
         precision: Precision,
         device: str,
-        whole_batches: bool,
     ) -> None:
         self.kind, self.forward, self.width = kind, forward, width
         self.batch_size = self.size = self.smallest = batch_size
-        self.precision, self.device, self.whole_batches = precision, device, whole_batches
+        self.precision, self.device = precision, device
         self.stored = STORED[precision]
 
     def restart(self) -> None:
@@ -106,19 +103,16 @@ class Tower:
                 done += len(piece)
                 continue
             # Outside `except`, because the error's frames hold the memory that is missing.
-            self._halve(self.size if self.whole_batches else len(piece), reason)
+            self._halve(len(piece), reason)
         return torch.cat(blocks)
 
     def _features(self, piece: torch.Tensor) -> torch.Tensor:
-        number = len(piece)
-        if self.whole_batches and number < self.size:
-            piece = _filled_up(piece, self.size)
         if self.device == "cuda":
             piece = piece.pin_memory()  # the transfer would wait for memory that is not pinned
         piece = piece.to(self.device, non_blocking=True)
         with torch.inference_mode(), autocast(self.precision, self.device):
             features = self.forward(piece)
-        return features[:number].to(self.stored)
+        return features.to(self.stored)
 
     def _halve(self, tried: int, reason: str) -> None:
         if tried == 1:
@@ -133,16 +127,6 @@ class Tower:
         )
         if self.device == "cuda":
             torch.cuda.empty_cache()
-
-
-def _filled_up(piece: torch.Tensor, size: int) -> torch.Tensor:
-    """Repeat the last row up to a size, with the strides and the kind of memory of the rest."""
-    filled = torch.empty_strided(
-        (size, *piece.shape[1:]), piece.stride(), dtype=piece.dtype, pin_memory=piece.is_pinned()
-    )
-    filled[: len(piece)] = piece
-    filled[len(piece) :] = piece[-1]
-    return filled
 
 
 class Picture(NamedTuple):
@@ -210,8 +194,8 @@ class Growing:
 class Encoder:
     """Frozen towers, ready to run: `image` and `text` are each a `Tower`.
 
-    The memory format of the weights is set in place; `compile` compiles the modules in place.
-    `batch_size` are the images or texts of a forward pass, `precision` the format of the products.
+    The memory format of the weights is set in place. `batch_size` are the images or texts of a
+    forward pass, `precision` the format of the products.
     """
 
     def __init__(
@@ -219,17 +203,14 @@ class Encoder:
         towers: Towers,
         batch_size: int,
         precision: Precision = "fp32",
-        compile: bool = False,
     ) -> None:
         self.towers, self.batch_size = towers, batch_size
         self.device = towers.image_projection.device.type
         self.form = PixelForm(COMPUTED[precision], MEMORY_FORMAT[self.device])
         for tower in (towers.image_tower, towers.text_tower):
             tower.to(memory_format=self.form.memory_format)
-            if compile:
-                tower.compile(dynamic=False)
         self.image, self.text = (
-            Tower(kind, forward, projection.shape[0], batch_size, precision, self.device, compile)
+            Tower(kind, forward, projection.shape[0], batch_size, precision, self.device)
             for kind, forward, projection in [
                 ("image", towers.image_features, towers.image_projection),
                 ("text", towers.text_features, towers.text_projection),
@@ -401,7 +382,6 @@ def encoding_job(
     settings: EncodingSettings,
     towers: Sequence[Path],
     result: Path,
-    compile: bool = False,
 ) -> Iterator[tuple[Encoder, EncodingRecord, Checkpoints]]:
     """Yield the encoder of a step, an empty record of its counts and times, and resume states.
 
@@ -417,7 +397,7 @@ def encoding_job(
     folder = towers[0].parent
     written = tuple(sorted((path.name, path.stat().st_mtime_ns) for path in folder.glob("*")))
     frozen = _load_once(folder, choose_device(settings.device), written)
-    encoder = Encoder(frozen, settings.batch_size, settings.precision, compile)
+    encoder = Encoder(frozen, settings.batch_size, settings.precision)
     job = [command_line(settings), encoder.device, frozen.fingerprint, *code_version(step)]
     parts = result.with_name(f"{result.name}.parts")
     with checkpoints(parts, fingerprint(job)) as states:

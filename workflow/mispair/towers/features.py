@@ -52,6 +52,43 @@ class FeaturePart:
         """Crops of each image."""
         return int(self.metadata.get("crops", "1"))
 
+    def images(self, rows: np.ndarray, keys: np.ndarray) -> np.ndarray:
+        """Return the features of all images, (images, crops, d_image), in the order of the index.
+
+        Parameters
+        ----------
+        rows : (m,) int array
+            Rows of some images in the index.
+        keys : (m,) array of str
+            Their keys, which the features must have in these rows.
+
+        Raises
+        ------
+        ValueError
+            If features and index do not match.
+        """
+        table = self.rows[self.rows["kind"] == "image"].sort_values("row")
+        held = table["id"].to_numpy()
+        if not np.array_equal(table["row"], np.arange(len(held)) * self.crops) or (
+            len(self.image_features) != len(held) * self.crops
+        ):
+            raise ValueError(
+                f"{self.name} has {len(self.image_features)} rows of images, where its table lists "
+                f"{len(held)} images of {self.crops} crops"
+            )
+        inside = (rows >= 0) & (rows < len(held))
+        agree = inside.copy()
+        agree[inside] = held[rows[inside]] == keys[inside]
+        if not agree.all():
+            wrong = int(np.argmin(agree))
+            held_name = repr(held[rows[wrong]]) if inside[wrong] else "no image"
+            raise ValueError(
+                f"{self.name} and the pairing are out of step: the pairing has image "
+                f"{keys[wrong]!r} in row {rows[wrong]}, where the features have {held_name}. "
+                "Run encode_features and corrupt_captions again"
+            )
+        return self.image_features.reshape(len(held), self.crops, -1)
+
 
 @dataclass(frozen=True)
 class PairedFeatures:
@@ -250,38 +287,12 @@ class _Collector:
             )
 
     def _take_images(self, rows_of_pairs: np.ndarray, part: FeaturePart) -> None:
-        table = part.rows[part.rows["kind"] == "image"].sort_values("row")
-        first_rows = np.arange(len(table)) * part.crops
-        if not np.array_equal(table["row"], first_rows) or (
-            len(part.image_features) != len(table) * part.crops
-        ):
-            raise ValueError(
-                f"{part.name} has {len(part.image_features)} rows of images, where its table lists "
-                f"{len(table)} images of {part.crops} crops"
-            )
         rows, keys = self.rows[rows_of_pairs], self.keys[rows_of_pairs].to_numpy()
-        held = table["id"].to_numpy()
-        inside = (rows >= 0) & (rows < len(held))
-        agree = inside.copy()
-        agree[inside] = held[rows[inside]] == keys[inside]
-        if not agree.all():
-            wrong = int(np.argmin(agree))
-            held_name = repr(held[rows[wrong]]) if inside[wrong] else "no image"
-            raise ValueError(
-                f"{part.name} and the pairing are out of step: the pairing has image "
-                f"{keys[wrong]!r} in row {rows[wrong]}, where the features have {held_name}. "
-                "Run encode_features and corrupt_captions again"
-            )
-        source = part.image_features.reshape(len(held), part.crops, -1)
+        source = part.images(rows, keys)
         if not self.found_image.any():
             self.image = np.empty((len(self.keys), *source.shape[1:]), source.dtype)
-        _copy(
-            source,
-            rows,
-            self.image,
-            rows_of_pairs,
-            lambda row: f"image {held[row]!r} in {part.name}",
-        )
+        _copy(source, rows, self.image, rows_of_pairs,
+              lambda row: f"image {keys[np.argmax(rows == row)]!r} in {part.name}")  # fmt: skip
         self.found_image[rows_of_pairs] = True
 
     def _take_texts(self, part: FeaturePart) -> None:

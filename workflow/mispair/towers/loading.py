@@ -56,7 +56,7 @@ class Towers:
         The whole model, in evaluation mode, without gradients.
     image_tower, text_tower : nn.Module
         The towers without their final projections, on the weights of `model`: what
-        `image_features` and `text_features` run, and what can be compiled.
+        `image_features` and `text_features` run.
     preprocess : callable
         From a PIL picture to a tensor (3, side, side).
     make_tokenizer : callable

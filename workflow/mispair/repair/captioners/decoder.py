@@ -9,22 +9,18 @@ transformer with the feature as prefix needs four times as long for equally good
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from mispair.core.devices import in_portions, upload
+from mispair.core.devices import upload
 from mispair.pairs.corruption.draws import uniforms
-from mispair.repair.captioners.faults import Draft
 
 if TYPE_CHECKING:
     from mispair.repair.captioners.recaption_settings import Settings
 
-
-Picture = TypeVar("Picture")
 
 FIRST_TOKENS = 64
 """Number of likeliest tokens that are tried first: sorting a whole vocabulary takes longer."""
@@ -68,30 +64,12 @@ def room_for(words: int) -> int:
     return 2 * words
 
 
-@dataclass(frozen=True)
-class Marks:
-    """Tokens that are no part of a text.
-
-    Attributes
-    ----------
-    start : int
-        First token of each caption.
-    ends : tuple of int
-        Any of these ends a caption.
-    never : tuple of int
-        These are never chosen.
-    """
-
-    start: int
-    ends: tuple[int, ...]
-    never: tuple[int, ...] = ()
-
-
 @torch.inference_mode()
 def decode(
     decoder: CaptionDecoder,
     number: int,
-    marks: Marks,
+    start: int,
+    end: int,
     room: int,
     choose: Choice,
     device: str = "cpu",
@@ -104,8 +82,8 @@ def decode(
         Has read the pictures.
     number : int
         Number n of captions.
-    marks : Marks
-        Tokens that are no part of a text.
+    start, end : int
+        Tokens before and after each caption; `start` is never chosen.
     room : int
         Most tokens of a caption.
     choose : callable
@@ -123,14 +101,12 @@ def decode(
     tokens = torch.zeros((number, room), dtype=torch.int64)
     lengths = torch.full((number,), -1, dtype=torch.int64)
     rows, goes_on = torch.arange(number), torch.ones(number, dtype=torch.bool)
-    last = torch.full((number,), marks.start, dtype=torch.int64)
-    ends = torch.tensor(marks.ends)
+    last = torch.full((number,), start, dtype=torch.int64)
     for position in range(room if number else 0):
         logits = decoder.step(upload(last, device), position)
-        if marks.never:
-            logits[:, list(marks.never)] = -torch.inf
+        logits[:, start] = -torch.inf
         last = choose(logits, rows, position).cpu()
-        ended = torch.isin(last, ends)
+        ended = last == end
         lengths[rows[goes_on & ended]] = position
         goes_on &= ~ended
         tokens[rows[goes_on], position] = last[goes_on]
@@ -177,31 +153,6 @@ def from_nucleus(logits: Tensor, top_p: float, drawn: Tensor) -> Tensor:
     places = (mass <= drawn[:, None] * mass[:, -1:]).sum(dim=-1, keepdim=True)
     last = inside.sum(dim=-1, keepdim=True) - 1
     return tokens.gather(-1, torch.minimum(places, last))[:, 0]
-
-
-def drafts_in_portions(
-    caption: Callable[[list[Picture], list[int]], list[Draft]],
-    pictures: Sequence[Picture],
-    seeds: Sequence[int],
-    size: int,
-) -> list[list[Draft]]:
-    """Return one draft for each of n pictures, written in portions that memory holds.
-
-    Parameters
-    ----------
-    caption : callable
-        From the pictures of a portion and their seeds to a draft for each.
-    pictures, seeds : sequence of n
-        Pictures, as images or as tensors, and a seed for each.
-    size : int
-        Pictures of the first portion; halved where memory runs out.
-    """
-
-    def of_rows(rows: Sequence[int]) -> list[Draft]:
-        return caption([pictures[row] for row in rows], [seeds[row] for row in rows])
-
-    portions = in_portions(range(len(pictures)), size, "pictures", of_rows)
-    return [[draft] for portion in portions for draft in portion]
 
 
 class RecurrentDecoder(nn.Module):

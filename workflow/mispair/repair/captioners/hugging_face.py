@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from mispair.core import seeds
+from mispair.core.devices import in_portions
 from mispair.core.files import UserError
-from mispair.repair.captioners.decoder import drafts_in_portions, room_for
+from mispair.repair.captioners.decoder import room_for
 from mispair.repair.captioners.faults import Draft
 from mispair.towers.preparation import autocast
 
@@ -48,7 +49,13 @@ class HuggingFaceCaptioner:
         Draws depend on the seeds of all pictures that are captioned at once: transformers has one
         generator for a batch.
         """
-        return drafts_in_portions(self._portion, images, seeds, self.settings.batch_size)
+
+        def of_rows(rows: Sequence[int]) -> list[Draft]:
+            return self._portion([images[row] for row in rows], [seeds[row] for row in rows])
+
+        size = self.settings.batch_size
+        portions = in_portions(range(len(images)), size, "pictures", of_rows)
+        return [[draft] for portion in portions for draft in portion]
 
     @torch.inference_mode()
     def _portion(self, images: list[Image.Image], seeds_of: list[int]) -> list[Draft]:

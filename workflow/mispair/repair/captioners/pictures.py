@@ -69,8 +69,7 @@ class Captioning:
     places : sequence of Place
         Where each picture of the index is.
     settings : Settings
-        Settings of the step. The seed of a picture is derived from `seed`, its key and the number
-        of the attempt.
+        Settings of the step. The seed of a picture is derived from `seed` and its key.
     """
 
     load: Callable[[], Captioner]
@@ -94,21 +93,12 @@ class Captioning:
                 self._captioner = self.load()
         places = [self.places[row] for row in batch.rows]
         images = list(read_images(self.shards[batch.shard], places))
-        captions = [Caption("", EMPTY)] * len(images)
-        waiting = list(range(len(images)))
-        settings = self.settings
-        for number in range(settings.attempts):
-            keys = [places[i].key for i in waiting]
-            named = [seeds.integer(settings.seed, "caption", key, number) for key in keys]
-            drafts = self._captioner.caption([images[i] for i in waiting], named)
-            if len(drafts) != len(waiting):
-                raise CaptionerError(f"returned {len(drafts)} of {len(waiting)} captions")
-            for i, of_picture in zip(waiting, drafts, strict=True):
-                captions[i] = first_usable(of_picture, settings)
-            waiting = [i for i in waiting if captions[i].reason]
-            if not waiting:
-                break
-        return captions
+        seed = self.settings.seed
+        named = [seeds.integer(seed, "caption", place.key, 0) for place in places]
+        drafts = self._captioner.caption(images, named)
+        if len(drafts) != len(images):
+            raise CaptionerError(f"returned {len(drafts)} of {len(images)} captions")
+        return [first_usable(of_picture, self.settings) for of_picture in drafts]
 
 
 def first_usable(drafts: Sequence[Draft], settings: Settings) -> Caption:

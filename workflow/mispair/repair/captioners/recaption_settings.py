@@ -113,12 +113,6 @@ class Settings(EncodingSettings):
         gt=0,
         description="For nucleus: divides the logits; below 1 likely tokens are favoured.",
     )
-    candidates: int = Field(
-        1,
-        ge=1,
-        description="How often a picture is captioned until a caption is usable; a greedy caption "
-        "is the same each time.",
-    )
     max_words: int = Field(40, ge=1, description="Largest number of words of a caption.")
     min_words: int = Field(
         2,
@@ -186,12 +180,6 @@ class Settings(EncodingSettings):
     def kind(self) -> Kind:
         """The declaration of the captioner."""
         return kind_of(self.captioner)
-
-    @property
-    def attempts(self) -> int:
-        """Largest number of times that a picture is captioned; greedy captions never change."""
-        is_greedy = self.decoding == "greedy" and ":" not in self.captioner
-        return 1 if is_greedy else self.candidates
 
     @property
     def join_column(self) -> str:

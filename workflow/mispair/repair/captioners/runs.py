@@ -72,7 +72,7 @@ def origin(
     """Return the metadata of a table of captions; `pairs` are the keys of its pairs."""
     tested = {} if held_out is None else {"held_out": json.dumps(asdict(held_out), sort_keys=True)}
     libraries = versions() | {name: importlib.metadata.version(name) for name in LIBRARIES}
-    how: dict[str, Any] = settings.model_dump(include={"candidates", "seed", "max_words"})
+    how: dict[str, Any] = settings.model_dump(include={"seed", "max_words"})
     how["method"] = settings.decoding
     if settings.decoding == "nucleus":
         how |= settings.model_dump(include={"top_p", "temperature"})

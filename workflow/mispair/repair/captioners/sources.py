@@ -153,20 +153,13 @@ def _features_of(
             f"recaption_pairs: there are no features of group {group}. Give those of "
             "encode_features for every group of the corpus."
         )
+    rows = pairs["row"].to_numpy()
     try:
         part = load()
+        images = part.images(rows, pairs["key"].to_numpy())
     except ValueError as error:
         raise UserError(f"recaption_pairs: {error}.") from error
-    images = part.rows[part.rows["kind"] == "image"].sort_values("row")["id"].to_numpy()
-    rows = pairs["row"].to_numpy()
-    inside = (rows >= 0) & (rows < len(images))
-    if not inside.all() or (images[rows] != pairs["key"].to_numpy()).any():
-        raise UserError(
-            f"recaption_pairs: {part.name} and the corpus are out of step. Run encode_features "
-            "again."
-        )
-    features = part.image_features.reshape(len(images), part.crops, -1)[rows]
-    averaged = features.astype(np.float32).mean(axis=1)
+    averaged = images[rows].astype(np.float32).mean(axis=1)
     if not np.isfinite(averaged).all():
         raise UserError(f"recaption_pairs: features in {part.name} are not finite.")
     return averaged

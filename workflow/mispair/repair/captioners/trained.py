@@ -21,7 +21,6 @@ from mispair.core.training import LossOfStep, TrainingPlan, train
 from mispair.pairs.corruption.draws import streams
 from mispair.repair.captioners.decoder import (
     CaptionReading,
-    Marks,
     RecurrentDecoder,
     choice,
     decode,
@@ -204,36 +203,25 @@ class TrainedCaptioner:
         progress : callable, optional
             Takes the number of pictures that have a caption.
         """
+        limits = self.settings.max_words, self.settings.min_words
         captions: list[Caption] = []
         for start in range(0, len(keys), PICTURES_AT_ONCE):
             rows = slice(start, start + PICTURES_AT_ONCE)
-            captions += self._batch(features[rows], keys[rows])
+            captions += [
+                check(draft, *limits) for draft in self._drafts(features[rows], keys[rows])
+            ]
             progress(len(captions))
         return captions
 
-    def _batch(self, features: np.ndarray, keys: Sequence[str]) -> list[Caption]:
-        captions = [Caption("", None)] * len(keys)
-        waiting = np.arange(len(keys))
-        for number in range(self.settings.attempts):
-            some = [keys[int(row)] for row in waiting]
-            for row, draft in zip(
-                waiting, self._drafts(features[waiting], some, number), strict=True
-            ):
-                captions[row] = check(draft, self.settings.max_words, self.settings.min_words)
-            waiting = np.array([row for row in waiting if captions[row].reason], dtype=np.int64)
-            if not len(waiting):
-                break
-        return captions
-
     @torch.inference_mode()
-    def _drafts(self, features: np.ndarray, keys: Sequence[str], number: int) -> list[Draft]:
+    def _drafts(self, features: np.ndarray, keys: Sequence[str]) -> list[Draft]:
         given = torch.from_numpy(features.astype(np.float32)).to(self.device)
-        vocabulary = self.vocabulary
-        marks = Marks(vocabulary.start, (vocabulary.end,), (vocabulary.start,))
-        room = room_for(self.settings.max_words)
-        choose = choice(self.settings, streams(keys, self.settings.seed, "caption", number))
-        reading = CaptionReading(self.decoder, given)
-        tokens, lengths = decode(reading, len(keys), marks, room, choose, self.device)
+        vocabulary, room = self.vocabulary, room_for(self.settings.max_words)
+        choose = choice(self.settings, streams(keys, self.settings.seed, "caption", 0))
+        tokens, lengths = decode(
+            CaptionReading(self.decoder, given), len(keys), vocabulary.start, vocabulary.end, room,
+            choose, self.device,
+        )  # fmt: skip
         texts = vocabulary.texts(tokens, np.where(lengths < 0, room, lengths))
         return [Draft(text, bool(length < 0)) for text, length in zip(texts, lengths, strict=True)]
 

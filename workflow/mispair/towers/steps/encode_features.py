@@ -13,9 +13,6 @@ from mispair.towers.encoding_record import EncodingSettings
 class Settings(EncodingSettings):
     """Settings of `encode_features`."""
 
-    compile: bool = Field(
-        False, description="Use torch.compile: a minute or so at the start of a job, then faster."
-    )
     crops: int = Field(
         1, ge=1, description="Views of an image: 1 is the model's own, more are random crops."
     )
@@ -54,7 +51,7 @@ def run(
     from mispair.towers.shard_features import ShardImages, encode_shards, feature_rows
 
     table, _ = files.read_parquet(images)
-    job = encoding_job("encode_features", settings, towers, features, settings.compile)
+    job = encoding_job("encode_features", settings, towers, features)
     with job as (encoder, times, parts), staged(shards) as local:
         frozen = encoder.towers
         prepare = preparation(frozen, settings.crops, settings.crop_scale_min, settings.seed)
