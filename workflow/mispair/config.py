@@ -51,12 +51,14 @@ _FORMS = {
 """What is meant by some of pydantic's types of faults."""
 
 REMOVED = {
+    "encode_features.compile": "Leave it out: towers run as they are (precision: bf16 is faster).",
     "export_metrics.online": "TensorBoard's event files are always written, without a network.",
     "export_metrics.trackers": "TensorBoard's event files are always in reports/tensorboard.",
     "export_pruned": "Leave it out: the neurons that are kept are columns of the embeddings.",
     "identify_basis": "Leave it out: the search for a basis is gone.",
     "pretrain_towers.nodes": "For several, use open_clip's trainer (docs/how-to/own-data.md).",
     "pretrain_towers.processes": "For several, use open_clip's trainer (docs/how-to/own-data.md).",
+    "recaption_pairs.candidates": "Leave it out: each picture is captioned once.",
     "words": "Leave it out: the audit of features that pictures do not show is gone.",
 }
 """What to use in place of settings of earlier versions."""
