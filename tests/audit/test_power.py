@@ -42,6 +42,7 @@ def test_weak_models_are_refused_at_every_share(wins, share):
     for _ in range(2):
         rows, refused = judged(generator, corpus(generator, wins, share)[0])
         assert refused
+        assert {"wins_against_random", "power"} <= rows.keys()
         assert "wrong_captions" not in rows
 
 

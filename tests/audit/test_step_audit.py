@@ -29,11 +29,28 @@ def made(tmp_path):
     return corpus
 
 
-def audit(made, tmp_path, **more):
+def command(made, tmp_path, similar="", trusted=""):
     outputs = {"audit": tmp_path / "audit.parquet", "rates": tmp_path / "audit.json"}
-    return cli.main(made.command("audit-pairs", similar="", trusted="", **outputs) + [
-        word for key, value in more.items() for word in (f"--{key}", str(value))
-    ])  # fmt: skip
+    return made.command("audit-pairs", similar=similar, trusted=trusted, **outputs)
+
+
+def audit(made, tmp_path, **lists):
+    return cli.main(command(made, tmp_path, **lists))
+
+
+def trusting(tmp_path, keys):
+    """Write a list of trusted keys."""
+    path = tmp_path / "trusted.txt"
+    path.write_text("\n".join(keys))
+    return path
+
+
+def kinds_of_pictures(tmp_path, kinds, seed):
+    """Return a corpus of eight near pictures of each kind, and the centres of the kinds."""
+    centres = embeddings(kinds, seed=seed)[0].repeat(8, axis=0)
+    images = centres + 0.08 * np.random.default_rng(seed).standard_normal(centres.shape)
+    images = (images / np.linalg.norm(images, axis=1, keepdims=True)).astype(np.float32)
+    return Files(tmp_path / "corpus", images, images.copy()), centres
 
 
 def rates(tmp_path):
@@ -64,22 +81,18 @@ def test_the_share_and_the_wrong_pairs_are_found(made, tmp_path):
 def test_the_same_bytes_each_time_and_in_any_order_of_parts(made, tmp_path):
     assert audit(made, tmp_path) == 0
     first = (tmp_path / "audit.parquet").read_bytes()
-    outputs = {"audit": tmp_path / "audit.parquet", "rates": tmp_path / "audit.json"}
-    command = made.command("audit-pairs", similar="", trusted="", **outputs)
-    start = command.index("--features") + 1
-    command[start : start + 3] = command[start : start + 3][::-1]
-    assert cli.main(command) == 0
+    words = command(made, tmp_path)
+    start = words.index("--features") + 1
+    words[start : start + 3] = words[start : start + 3][::-1]
+    assert cli.main(words) == 0
     assert (tmp_path / "audit.parquet").read_bytes() == first
 
 
 @pytest.mark.parametrize("form", ["txt", "csv", "parquet"])
 def test_trusted_pairs_count_captions_of_similar_pictures(tmp_path, form):
     generator = np.random.default_rng(2)
-    centres, _ = embeddings(250, seed=5)
-    images = centres.repeat(8, axis=0) + 0.08 * generator.standard_normal((2000, 32))
-    images = (images / np.linalg.norm(images, axis=1, keepdims=True)).astype(np.float32)
-    made = Files(tmp_path / "corpus", images, images.copy())
-    similar = made.write_similar()
+    made, _ = kinds_of_pictures(tmp_path, 250, 5)
+    images, similar = made.images, made.write_similar()
     nearest = np.argsort(-(images @ images.T) + 2 * np.eye(2000), axis=1)[:, :5]
     chosen = generator.permutation(2000)[:600]
     source = np.arange(2000)
@@ -97,8 +110,7 @@ def test_trusted_pairs_count_captions_of_similar_pictures(tmp_path, form):
             pd.DataFrame({"note": "x", "key": keys}).to_csv(path, index=False)
         case "parquet":
             pd.DataFrame({"key": keys}).to_parquet(path)
-    outputs = {"audit": tmp_path / "audit.parquet", "rates": tmp_path / "audit.json"}
-    assert cli.main(made.command("audit-pairs", similar=similar, trusted=path, **outputs)) == 0
+    assert audit(made, tmp_path, similar=similar, trusted=path) == 0
     found, origin = rates(tmp_path)
     assert origin["identified"] == "interval"
     assert found["wrong_captions"]["low"] is not None
@@ -112,28 +124,23 @@ def test_trusted_pairs_count_captions_of_similar_pictures(tmp_path, form):
 
 def test_conspicuous_texts_are_counted_and_are_not_those_of_similar_pictures(tmp_path):
     generator = np.random.default_rng(4)
-    centres, _ = embeddings(200, seed=7)
-    images = centres.repeat(8, axis=0) + 0.08 * generator.standard_normal((1600, 32))
-    images = (images / np.linalg.norm(images, axis=1, keepdims=True)).astype(np.float32)
-    made = Files(tmp_path / "corpus", images, images.copy())
+    made, centres = kinds_of_pictures(tmp_path, 200, 7)
     similar = made.write_similar()
     # A caption that is cut off fits all pictures of its kind.
     cut = generator.permutation(1600)[:500]
     made.captions = [f"a picture of kind k{n // 8} with number n{n} in it" for n in range(1600)]
     for place in cut.tolist():
         made.captions[place] = f"a picture of kind k{place // 8} n{place} with a"
-    made.texts[cut] = centres.repeat(8, axis=0)[cut]
+    made.texts[cut] = centres[cut]
     ids = pd.read_parquet(similar)
     renamed = dict(zip(ids["caption_id"], map(caption_id, made.captions), strict=True))
     ids["caption_id"] = ids["caption_id"].map(renamed)
     ids["neighbour_ids"] = [[renamed[one] for one in row] for row in ids["neighbour_ids"]]
     files.write_parquet(similar, ids)
     made.write()
-    path = tmp_path / "trusted.txt"
     whole = np.setdiff1d(np.arange(1600), cut)
-    path.write_text("\n".join(made.keys[n] for n in generator.permutation(whole)[:400]))
-    outputs = {"audit": tmp_path / "audit.parquet", "rates": tmp_path / "audit.json"}
-    assert cli.main(made.command("audit-pairs", similar=similar, trusted=path, **outputs)) == 0
+    path = trusting(tmp_path, [made.keys[n] for n in generator.permutation(whole)[:400]])
+    assert audit(made, tmp_path, similar=similar, trusted=path) == 0
     content = json.loads((tmp_path / "audit.json").read_text())["rows"]
     counts = {row["word"]: row["value"] for row in content if row["metric"] == "text_check"}
     assert counts["cut off"] == sum(counts.values()) == 500
@@ -182,13 +189,12 @@ def test_towers_that_were_trained_on_the_corpus_are_refused(made, tmp_path, caps
     record = tmp_path / "training.json"
     corpus = {"fingerprint": corpus_fingerprint([shard]), "shards": ["00000.tar"]}
     record.write_text(json.dumps({"corpus": corpus}))
-    outputs = {"audit": tmp_path / "audit.parquet", "rates": tmp_path / "audit.json"}
     for path, code in ((shard, 2), (other, 0)):
         assert may_have_seen(str(record), [str(path)])
-        command = made.command("audit-pairs", similar="", trusted="", **outputs)
-        place = command.index("--training")
-        command[place : place + 2] = ["--training", str(record), "--shards", str(path)]
-        assert cli.main(command) == code
+        words = command(made, tmp_path)
+        place = words.index("--training")
+        words[place : place + 2] = ["--training", str(record), "--shards", str(path)]
+        assert cli.main(words) == code
     assert "training.json" in capsys.readouterr().err
     assert not may_have_seen(str(record), [str(shard), str(tmp_path / "00001.tar")])
     assert not may_have_seen(None, [str(shard)])
@@ -267,8 +273,7 @@ def test_other_towers_are_refused(made, tmp_path, capsys):
 def test_a_wrong_list_of_trusted_pairs_is_one_message(made, tmp_path, capsys, content, words):
     path = tmp_path / "trusted.txt"
     path.write_bytes(content.encode("latin-1"))
-    outputs = {"audit": tmp_path / "audit.parquet", "rates": tmp_path / "audit.json"}
-    assert cli.main(made.command("audit-pairs", similar="", trusted=path, **outputs)) == 2
+    assert audit(made, tmp_path, trusted=path) == 2
     message = capsys.readouterr().err
     assert all(word in message for word in ["trusted", *words]), message
 
@@ -282,13 +287,10 @@ def test_a_wrong_list_of_trusted_pairs_is_one_message(made, tmp_path, capsys, co
     ],
 )
 def test_trusted_keys_without_a_pair_are_counted(made, tmp_path, list_of, expected):
-    path = tmp_path / "trusted.txt"
-    if list_of:
-        path.write_text("\n".join(list_of(made.keys)))
-    outputs = {"audit": tmp_path / "audit.parquet", "rates": tmp_path / "audit.json"}
-    given = path if list_of else ""
-    assert cli.main(made.command("audit-pairs", similar="", trusted=given, **outputs)) == 0
-    rows = {row["metric"]: row["value"] for row in metrics.read_metrics(outputs["rates"])[0]}
+    given = trusting(tmp_path, list_of(made.keys)) if list_of else ""
+    assert audit(made, tmp_path, trusted=given) == 0
+    found = metrics.read_metrics(tmp_path / "audit.json")[0]
+    rows = {row["metric"]: row["value"] for row in found}
     assert rows.get("trusted_left_out") == expected
     assert rows["trusted_pairs"] == (60 if list_of else 0)
 
@@ -347,10 +349,8 @@ def test_a_false_discovery_rate_needs_a_random_part_of_the_right_pairs(made, tmp
     right = np.random.default_rng(0).permutation(np.flatnonzero(~made.wrong))
     mistaken = np.concatenate([right[:300], np.flatnonzero(made.wrong)[:240]])
     for chosen, contradicted in ((right[:200], False), (mistaken, True)):
-        path = tmp_path / "trusted.txt"
-        path.write_text("\n".join(np.array(made.keys)[chosen]))
-        outputs = {"audit": tmp_path / "audit.parquet", "rates": tmp_path / "audit.json"}
-        assert cli.main(made.command("audit-pairs", similar="", trusted=path, **outputs)) == 0
+        path = trusting(tmp_path, np.array(made.keys)[chosen])
+        assert audit(made, tmp_path, trusted=path) == 0
         found, origin = rates(tmp_path)
         assert (origin["trusted_excess"] > 0) == contradicted
         assert found["trusted_excess"]["value"] == origin["trusted_excess"]
@@ -367,10 +367,8 @@ def test_where_no_caption_may_be_wrong_a_cut_leaves_nothing_out(tmp_path):
     images, texts = embeddings(1200, noise=3)
     made = Files(tmp_path / "corpus", images, texts)
     made.write()
-    path = tmp_path / "trusted.txt"
-    path.write_text("\n".join(np.random.default_rng(1).permutation(made.keys)[:300]))
-    outputs = {"audit": tmp_path / "audit.parquet", "rates": tmp_path / "audit.json"}
-    assert cli.main(made.command("audit-pairs", similar="", trusted=path, **outputs)) == 0
+    path = trusting(tmp_path, np.random.default_rng(1).permutation(made.keys)[:300])
+    assert audit(made, tmp_path, trusted=path) == 0
     assert rates(tmp_path)[0]["wrong_captions"]["low"] == 0
     assert select(made, tmp_path, "--cut", "0.01") == 0
     assert (tmp_path / "lists/removed.txt").read_text() == ""
@@ -415,13 +413,11 @@ def test_known_shares_are_found_and_memorised_ones_are_not(tmp_path):
     made.write()
     similar = made.write_similar()
     options = ["--rates", "0", "0.3", "--pairs", "2000", "--trusted", "200"]
-    out = tmp_path / "calibration.json"
-    assert (
-        cli.main(
-            made.command("calibrate-audit", similar=similar, truth=[], calibration=out) + options
-        )
-        == 0
-    )
+    out, again = tmp_path / "calibration.json", tmp_path / "again.json"
+    for path in (out, again):
+        words = made.command("calibrate-audit", similar=similar, truth=[], calibration=path)
+        assert cli.main([*words, *options]) == 0
+    assert again.read_bytes() == out.read_bytes()
     rows = pd.DataFrame(json.loads(out.read_text())["rows"])
     found = rows[rows["metric"] == "rate"].set_index(["scheme", "injected", "scorer", "method"])
     value = found["value"]
@@ -441,14 +437,6 @@ def test_known_shares_are_found_and_memorised_ones_are_not(tmp_path):
     )
     told = rows[rows["metric"] == "auroc"].set_index(["scheme", "method"])["value"]
     assert told["random", "probability"] > 0.95
-    again = tmp_path / "again.json"
-    assert (
-        cli.main(
-            made.command("calibrate-audit", similar=similar, truth=[], calibration=again) + options
-        )
-        == 0
-    )
-    assert again.read_bytes() == out.read_bytes()
 
 
 def test_every_caption_of_a_picture_is_audited_and_they_are_no_rivals():

@@ -17,7 +17,7 @@ from mispair.audit.report.pages import audit
 from mispair.audit.results import suspect_rows, suspects
 from mispair.audit.selection import group_rows
 from mispair.audit.text_checks import LABELS, MANY_PAIRS, check_rows, checked
-from mispair.audit.user_lists import columns_of, first_rows, read_groups
+from mispair.audit.user_lists import first_rows, read_groups
 from mispair.core.files import UserError
 from mispair.report.tables import Tables, tidy
 
@@ -214,7 +214,10 @@ def test_groups_are_read_by_key(tmp_path: Path, form: str, key: str, head: str) 
     assert {name: groups.tolist() for name, groups in found.items()} == {
         "group_language": ["not given", "de", "not given"]
     }
-    assert columns_of(path, ["year", "language"]) == [key, "year", "language"]
+    assert {*read_groups(path, ["year", "language"], pd.Series(["0001"]))} == {
+        "group_year",
+        "group_language",
+    }
     assert first_rows(path, ["year"], 2) == ["0001", "0002"]
     assert read_groups(path, ["year"], pd.Series(["0001"]))["group_year"].tolist() == ["1"]
     for fields, keys, part in ((["source"], ["0001"], "group_fields"), (["year"], ["x"], "'x'")):

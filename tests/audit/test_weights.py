@@ -31,14 +31,6 @@ def test_wrong_pairs_weigh_little_and_the_mean_weight_is_the_share_of_right_ones
         assert weights[~wrong[draw]].mean() > 0.9 > 0.1 > weights[wrong[draw]].mean()
 
 
-def test_there_are_no_weights_where_the_model_cannot_tell():
-    images, _ = embeddings(1000, seed=1)
-    texts, _ = embeddings(1000, seed=2)
-    features = PairedFeatures(images, texts, np.arange(1000)[None])
-    with pytest.raises(ValueError, match="refuses"):
-        pair_weights(features, 0, IDENTITY, seed=0)
-
-
 def test_the_step_weighs_the_pairs_of_each_seed(tmp_path, capsys):
     images, texts = embeddings(1200, noise=0.6)
     made = Files(tmp_path, images, texts)

@@ -13,6 +13,7 @@ from mispair.core import metrics
 from mispair.core.files import UserError
 from mispair.dag import Dag
 from mispair.repair import dag as jobs
+from mispair.repair import paths
 from mispair.repair.report import figures, pages
 from mispair.repair.report.claims import CLAIMS, LABELS
 from mispair.repair.report.rows import rows
@@ -67,8 +68,12 @@ def test_projections_and_towers_are_trained_side_by_side() -> None:
 def test_a_rule_reads_what_it_decides_by(rule: str, new: bool, scored: bool) -> None:
     wildcards = Wildcards(corpus="c", scheme="random", rate="0.8", draw="1", repair=rule)
     folder = "results/repair/c/from-scratch/random~0.8/draw~1/raw"
-    assert jobs.recaptions_of_draw(wildcards) == ([f"{folder}/recaptions.parquet"] if new else [])
-    assert jobs.scores_of_draw(wildcards) == ([f"{folder}/scores.safetensors"] if scored else [])
+    assert jobs.if_read("new", paths.RAW_RECAPTIONS)(wildcards) == (
+        [f"{folder}/recaptions.parquet"] if new else []
+    )
+    assert jobs.if_read("cosines", paths.RAW_SCORES)(wildcards) == (
+        [f"{folder}/scores.safetensors"] if scored else []
+    )
     texts = jobs.written_of_draw(wildcards)
     assert texts[0] == "results/pretraining/c/random~0.8/draw~1/captions.parquet"
     assert texts[1:] == ([f"{folder}/recaption_texts.parquet"] if new else [])

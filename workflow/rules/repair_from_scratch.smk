@@ -8,11 +8,14 @@ use rule filter_captions as filter_captions_of_draw with:
         pairing=pretraining.PAIRING,
         original=repair_dag.original_of_draw(dag),
         trusted=repair.TRUSTED,
-        recaptions=repair_dag.recaptions_of_draw,
-        scores=repair_dag.scores_of_draw,
+        recaptions=repair_dag.if_read("new", repair.RAW_RECAPTIONS),
+        scores=repair_dag.if_read("cosines", repair.RAW_SCORES),
         first=[],
         audits=[],
-        captions=repair_dag.texts_of_draw(dag.every(pairs.CAPTIONS)),
+        captions=lambda wildcards: [
+            *dag.every(pairs.CAPTIONS),
+            *repair_dag.written_of_draw(wildcards),
+        ],
         truth=steady(dag.truth_of_all()),
     output:
         repaired=repair.REPAIRED_OF_DRAW,

@@ -124,9 +124,37 @@ LONGEST = 40
 
 
 @contextmanager
-def _readable(path: Path) -> Iterator[None]:
+def _opened(path: Path, fields: Sequence[str]) -> Iterator[tuple[list[str], Iterator[Any]]]:
+    """Open a table of groups: the column of keys and the fields that it has, and their batches.
+
+    Cells of CSV are texts. Only the head is read before the first batch.
+
+    Raises
+    ------
+    UserError
+        If it cannot be read, or has no column ``key`` or none of the fields.
+    """
     try:
-        yield
+        if path.suffix.lower() == ".parquet":
+            with pq.ParquetFile(path) as opened:
+                columns = _columns(path, opened.schema_arrow.names, fields)
+                yield columns, (b.select(columns) for b in opened.iter_batches(columns=columns))
+            return
+        cells: dict[str, Any] = {
+            "parse_options": pyarrow.csv.ParseOptions(delimiter=delimiter_of(path)),
+            "read_options": pyarrow.csv.ReadOptions(
+                skip_rows=int(bool(SEPARATOR_LINE.match(next(lines(path), ""))))
+            ),
+        }
+        with pyarrow.csv.open_csv(path, **cells) as head:
+            columns = _columns(path, head.schema.names, fields)
+        text = pyarrow.csv.ConvertOptions(
+            include_columns=columns, column_types=dict.fromkeys(columns, pa.string())
+        )
+        with pyarrow.csv.open_csv(path, **cells, convert_options=text) as rows:
+            yield columns, rows
+    except UserError as error:
+        raise UserError(f"groups: {error}") from error
     except (OSError, UnicodeDecodeError, pa.ArrowException) as error:
         raise UserError(
             f"groups: {path} cannot be read ({error}). Give CSV or Parquet (.parquet) with a "
@@ -134,71 +162,26 @@ def _readable(path: Path) -> Iterator[None]:
         ) from error
 
 
-def _separated(path: Path) -> dict[str, Any]:
-    """Return pyarrow's options for a table of cells."""
-    try:
-        delimiter = delimiter_of(path)
-        begins = bool(SEPARATOR_LINE.match(next(lines(path), "")))
-    except UserError as error:
-        raise UserError(f"groups: {error}") from error
-    return {
-        "parse_options": pyarrow.csv.ParseOptions(delimiter=delimiter),
-        "read_options": pyarrow.csv.ReadOptions(skip_rows=int(begins)),
-    }
-
-
-def columns_of(path: Path, fields: Sequence[str]) -> list[str]:
-    """Return the column of keys, and which of the fields the table has; only its head is read.
-
-    Raises
-    ------
-    UserError
-        If it cannot be read, or has no column ``key`` or none of the fields.
-    """
-    with _readable(path):
-        if path.suffix.lower() == ".parquet":
-            names = pq.read_schema(path).names
-        else:
-            with pyarrow.csv.open_csv(path, **_separated(path)) as opened:
-                names = opened.schema.names
+def _columns(path: Path, names: Sequence[str], fields: Sequence[str]) -> list[str]:
     present = [field for field in fields if field in names]
     keys = key_column(names)
     if keys is None or not present:
         raise UserError(
-            f"groups: {path} has the columns {', '.join(names)}. It needs a column key and at "
-            f"least one of select_pairs.group_fields ({', '.join(fields)}): set these to its "
-            "columns."
+            f"{path} has the columns {', '.join(names)}. It needs a column key and at least one of "
+            f"select_pairs.group_fields ({', '.join(fields)}): set these to its columns."
         )
     return [names[keys], *present]
 
 
 def first_rows(path: Path, fields: Sequence[str], most: int) -> list[str]:
-    """Return the first keys of the table.
-
-    Raises
-    ------
-    UserError
-        As `columns_of`.
-    """
+    """Return the first keys of the table; see `_opened` for what it refuses."""
     keys: list[str] = []
-    with _readable(path):
-        for table in _batches(path, columns_of(path, fields)):
-            keys += filter(None, table.column(0).cast(pa.string()).to_pylist())
+    with _opened(path, fields) as (_, batches):
+        for batch in batches:
+            keys += filter(None, batch.column(0).cast(pa.string()).to_pylist())
             if len(keys) >= most:
                 break
     return keys[:most]
-
-
-def _batches(path: Path, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of some columns, in their order; those of a table of cells are texts."""
-    if path.suffix.lower() == ".parquet":
-        with pq.ParquetFile(path) as opened:
-            yield from (batch.select(columns) for batch in opened.iter_batches(columns=columns))
-        return
-    text = pyarrow.csv.ConvertOptions(
-        include_columns=columns, column_types=dict.fromkeys(columns, pa.string())
-    )
-    yield from pyarrow.csv.open_csv(path, **_separated(path), convert_options=text)
 
 
 def read_groups(path: Path, fields: Sequence[str], keys: pd.Series) -> dict[str, Any]:
@@ -217,13 +200,11 @@ def read_groups(path: Path, fields: Sequence[str], keys: pd.Series) -> dict[str,
     Raises
     ------
     UserError
-        As `columns_of`, and if the table has none of the keys.
+        As `_opened`, and if the table has none of the keys.
     """
-    columns = columns_of(path, fields)
-    schema = pa.schema([(name, pa.string()) for name in ("key", *columns[1:])])
-    with _readable(path):
-        batches = [batch.rename_columns(schema.names).cast(schema) for batch in
-                   _batches(path, columns)]  # fmt: skip
+    with _opened(path, fields) as (columns, opened):
+        schema = pa.schema([(name, pa.string()) for name in ("key", *columns[1:])])
+        batches = [batch.rename_columns(schema.names).cast(schema) for batch in opened]
     texts = pa.Table.from_batches(batches, schema).to_pandas()
     unused = texts["key"][~texts["key"].isin(keys) & texts["key"].notna()]
     if meant := as_in_corpus(unused, keys):

@@ -380,28 +380,15 @@ def results_of_draws(dag: Any, rates: list[float]) -> list[str]:
     return [*every(paths.LEDGER_OF_DRAW, tables), *every(paths.MIXING_OF_DRAW, tables)]
 
 
-def recaptions_of_draw(wildcards: Any) -> list[str]:
-    """Return the new captions that a rule decides on."""
-    reads = RULES[wildcards.repair].reads
-    return of_job(wildcards, paths.RAW_RECAPTIONS) if "new" in reads else []
-
-
-def scores_of_draw(wildcards: Any) -> list[str]:
-    """Return the cosines that a rule decides by."""
-    reads = RULES[wildcards.repair].reads
-    return of_job(wildcards, paths.RAW_SCORES) if "cosines" in reads else []
+def if_read(what: str, *templates: str) -> Files:
+    """Return the function that names files if the rule of a job reads `what` (`Rule.reads`)."""
+    return lambda job: of_job(job, *templates) if what in RULES[job.repair].reads else []
 
 
 def written_of_draw(wildcards: Any) -> list[str]:
     """Return the texts that a rule may give and the corpus does not have."""
-    reads = RULES[wildcards.repair].reads
-    fresh = [paths.RAW_RECAPTION_TEXTS] if "new" in reads else []
-    return of_job(wildcards, CAPTIONS, *fresh)
-
-
-def texts_of_draw(corpus_texts: list[str]) -> Files:
-    """Return the function that names the texts of all captions that a rule may give."""
-    return lambda wildcards: [*corpus_texts, *written_of_draw(wildcards)]
+    fresh = if_read("new", paths.RAW_RECAPTION_TEXTS)(wildcards)
+    return [*of_job(wildcards, CAPTIONS), *fresh]
 
 
 def original_of_draw(dag: Any) -> str:
