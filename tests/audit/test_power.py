@@ -6,7 +6,7 @@ from scipy.stats import norm
 
 from mispair.audit.probability import rate_rows
 from mispair.audit.rate import storey_rate
-from tests.audit.test_rate import histogram
+from tests.audit.test_rate import counted
 
 N = 3000
 
@@ -19,13 +19,6 @@ def corpus(generator, wins, share, generic=0.0, n=N):
     values[wrong | is_generic] = generator.random((wrong | is_generic).sum())
     order = generator.permutation(n)
     return values[order], wrong[order]
-
-
-def counted(values, generator, replicates=50):
-    """Return histograms of both halves, measured and resampled."""
-    halves = [histogram(values[half::2]) for half in (0, 1)]
-    drawn = [generator.multinomial(h.sum(), h / h.sum(), size=replicates) for h in halves]
-    return np.stack([np.vstack([h, d]) for h, d in zip(halves, drawn, strict=True)]).astype(float)
 
 
 def judged(generator, values, trusted=None):

@@ -15,23 +15,8 @@ from mispair.core.files import UserError
 from mispair.repair.captioners.hugging_face import HuggingFaceCaptioner, load_hugging_face
 from mispair.repair.captioners.recaption_settings import Settings
 
-WORDS = [
-    "[PAD]",
-    "[UNK]",
-    "[CLS]",
-    "[SEP]",
-    "[MASK]",
-    "a",
-    "picture",
-    "of",
-    "the",
-    "red",
-    "green",
-    "blue",
-    "star",
-    "ring",
-    "box",
-]
+WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "picture", "of", "the", "red", "green",
+         "blue", "star", "ring", "box"]  # fmt: skip
 VISION = {"hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 1,
           "num_attention_heads": 2, "image_size": 32, "patch_size": 16}  # fmt: skip
 TEXT = {"vocab_size": len(WORDS), "hidden_size": 16, "intermediate_size": 32,

@@ -13,7 +13,6 @@ import pandas as pd
 import pytest
 from PIL import Image
 
-from mispair.core import files
 from mispair.core.files import UserError
 from mispair.core.resume import Checkpoints, Interrupted
 from mispair.pairs.index.image_list import by_name, locations
@@ -193,15 +192,6 @@ def test_a_changed_shard_stops_the_job(tmp_path: Path) -> None:
     shards(tmp_path, (150, 130), 1)
     with pytest.raises(UserError, match="changed"):
         caption(tmp_path, index, "colours", 2)
-
-
-def test_states_hold_no_failure(tmp_path: Path) -> None:
-    index = shards(tmp_path, (0, 150), 1)
-    caption(tmp_path, index, "fails", 1)
-    (state,) = (tmp_path / "states").glob("*.safetensors")
-    kept, _ = files.read_tensors(state)
-    assert kept["captions"].tobytes().count(b"red") == 1
-    assert faults.FAILED.encode() not in kept["captions"].tobytes()
 
 
 @pytest.mark.parametrize(

@@ -30,23 +30,8 @@ TEXTS = [
 
 def word_pieces(folder: Path) -> Any:
     """Return a BERT tokenizer, as open_clip reads one."""
-    words = [
-        "[PAD]",
-        "[UNK]",
-        "[CLS]",
-        "[SEP]",
-        "[MASK]",
-        "a",
-        "red",
-        "star",
-        "##s",
-        "large",
-        "and",
-        ",",
-        "!",
-        "pair",
-        ":",
-    ]
+    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "red", "star", "##s", "large",
+             "and", ",", "!", "pair", ":"]  # fmt: skip
     (folder / "vocab.txt").write_text("\n".join(words))
     (folder / "tokenizer_config.json").write_text('{"tokenizer_class": "BertTokenizer"}')
     (folder / "config.json").write_text('{"model_type": "bert"}')

@@ -68,14 +68,21 @@ def random_weights(shapes: dict[str, tuple[int, ...]], seed: int = 0) -> Weights
     }
 
 
+def norm(name: str, width: int) -> dict[str, tuple[int, ...]]:
+    return {f"{name}.weight": (width,), f"{name}.bias": (width,)}
+
+
+def layer(name: str, out: int, into: int) -> dict[str, tuple[int, ...]]:
+    return {f"{name}.weight": (out, into), f"{name}.bias": (out,)}
+
+
 def text_shapes(width: int, layers: int, embed: int, context: int) -> dict[str, tuple[int, ...]]:
     shapes: dict[str, tuple[int, ...]] = {
         "positional_embedding": (context, width),
         "text_projection": (width, embed),
         "logit_scale": (),
         "token_embedding.weight": (49408, width),
-        "ln_final.weight": (width,),
-        "ln_final.bias": (width,),
+        **norm("ln_final", width),
     }
     return shapes | transformer_shapes("transformer", width, layers)
 
@@ -84,16 +91,11 @@ def transformer_shapes(prefix: str, width: int, layers: int) -> dict[str, tuple[
     block: dict[str, tuple[int, ...]] = {
         "attn.in_proj_weight": (3 * width, width),
         "attn.in_proj_bias": (3 * width,),
-        "attn.out_proj.weight": (width, width),
-        "attn.out_proj.bias": (width,),
-        "ln_1.weight": (width,),
-        "ln_1.bias": (width,),
-        "mlp.c_fc.weight": (4 * width, width),
-        "mlp.c_fc.bias": (4 * width,),
-        "mlp.c_proj.weight": (width, 4 * width),
-        "mlp.c_proj.bias": (width,),
-        "ln_2.weight": (width,),
-        "ln_2.bias": (width,),
+        **layer("attn.out_proj", width, width),
+        **norm("ln_1", width),
+        **layer("mlp.c_fc", 4 * width, width),
+        **layer("mlp.c_proj", width, 4 * width),
+        **norm("ln_2", width),
     }
     return {
         f"{prefix}.resblocks.{n}.{k}": shape for n in range(layers) for k, shape in block.items()
@@ -106,29 +108,22 @@ def cc_shapes(
     """Return names and shapes in LaCLIP's CC files; without q/k norm, SLIP's."""
     d, head = s.width, s.width // s.heads
     block: dict[str, tuple[int, ...]] = {
-        "norm1.weight": (d,),
-        "norm1.bias": (d,),
-        "attn.qkv.weight": (3 * d, d),
-        "attn.qkv.bias": (3 * d,),
-        "attn.proj.weight": (d, d),
-        "attn.proj.bias": (d,),
-        "norm2.weight": (d,),
-        "norm2.bias": (d,),
-        "mlp.fc1.weight": (4 * d, d),
-        "mlp.fc1.bias": (4 * d,),
-        "mlp.fc2.weight": (d, 4 * d),
-        "mlp.fc2.bias": (d,),
+        **norm("norm1", d),
+        **layer("attn.qkv", 3 * d, d),
+        **layer("attn.proj", d, d),
+        **norm("norm2", d),
+        **layer("mlp.fc1", 4 * d, d),
+        **layer("mlp.fc2", d, 4 * d),
     }
     if qk_norm:
-        block |= {f"attn.{x}_norm.{kind}": (head,) for x in "qk" for kind in ("weight", "bias")}
+        block |= norm("attn.q_norm", head) | norm("attn.k_norm", head)
     shapes: dict[str, tuple[int, ...]] = {
         "image_projection": (d, s.embed_dim),
         "visual.cls_token": (1, 1, d),
         "visual.pos_embed": (1, (s.image_size // s.patch_size) ** 2 + 1, d),
         "visual.patch_embed.proj.weight": (d, 3, s.patch_size, s.patch_size),
         "visual.patch_embed.proj.bias": (d,),
-        "visual.norm.weight": (d,),
-        "visual.norm.bias": (d,),
+        **norm("visual.norm", d),
     }
     shapes |= {f"visual.blocks.{n}.{k}": v for n in range(s.layers) for k, v in block.items()}
     return shapes | text_shapes(s.text_width, s.text_layers, s.embed_dim, s.context_length)
@@ -143,7 +138,8 @@ def native_shapes(config: dict) -> dict[str, tuple[int, ...]]:
         "visual.positional_embedding": ((vision["image_size"] // patch) ** 2 + 1, width),
         "visual.proj": (width, config["embed_dim"]),
         "visual.conv1.weight": (width, 3, patch, patch),
-        **{f"visual.ln_{x}.{k}": (width,) for x in ("pre", "post") for k in ("weight", "bias")},
+        **norm("visual.ln_pre", width),
+        **norm("visual.ln_post", width),
     }
     shapes |= transformer_shapes("visual.transformer", width, vision["layers"])
     return shapes | text_shapes(
