@@ -26,7 +26,7 @@ def counted(values, generator, replicates=50):
     return np.stack([np.vstack([h, d]) for h, d in zip(halves, drawn, strict=True)]).astype(float)
 
 
-@pytest.mark.parametrize("rate", [0.0, 0.05, 0.1, 0.3, 0.5, 0.8])
+@pytest.mark.parametrize("rate", [0.0, 0.1, 0.3, 0.8])
 @pytest.mark.parametrize(("shift", "near"), [(4.0, 0.03), (2.0, 0.07)])
 def test_the_mixture_is_near_the_truth_and_covers_it(rate, shift, near):
     generator = np.random.default_rng(7)
