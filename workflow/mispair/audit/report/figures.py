@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import altair as alt
+import pandas as pd
 
 from mispair.audit.report.claims import (
     CROSS_FITTED,
@@ -83,13 +86,7 @@ def audit_reliability(tables: Tables) -> Drawing | Hole:
         return NOT_RUN
     if data["value"].isna().all():
         return UNKNOWN
-    chart = recipes.scatter(
-        data.assign(panel="Pairs with permuted captions"),
-        alt.X("at:Q", title="Mean probability of the bin", scale=SHARE),
-        alt.Y("value:Q", title="Share of wrong captions", scale=SHARE), alt.value(style.BLUE),
-        ("at:Q:probability", "value:Q:share wrong", "n:Q:pairs"),
-        slope=1, size=POINT_SIZE.copy(),
-    )  # fmt: skip
+    chart = _against_probability(data, "Pairs with permuted captions", "bin", "n:Q:pairs")
     own = Note("audit", "figure_reliable", before=wrong_before(tables))
     return Drawing(chart, data, () if captions_are_right(tables) else (own,))
 
@@ -99,14 +96,18 @@ def audit_by_eye(tables: Tables) -> Drawing | Hole:
     data = where(tables.audit, metric="checked_reliability")[["at", "value", "n", "low", "high"]]
     if data.empty:
         return UNLABELLED
-    chart = recipes.scatter(
-        data.assign(panel="Labelled pairs"),
-        alt.X("at:Q", title="Mean probability of the stratum", scale=SHARE),
+    further = "low:Q:from", "high:Q:to", "n:Q:labels"
+    return Drawing(_against_probability(data, "Labelled pairs", "stratum", *further), data)
+
+
+def _against_probability(data: pd.DataFrame, panel: str, part: str, *further: str) -> Any:
+    return recipes.scatter(
+        data.assign(panel=panel),
+        alt.X("at:Q", title=f"Mean probability of the {part}", scale=SHARE),
         alt.Y("value:Q", title="Share of wrong captions", scale=SHARE), alt.value(style.BLUE),
-        ("at:Q:probability", "value:Q:share wrong", "low:Q:from", "high:Q:to", "n:Q:labels"),
+        ("at:Q:probability", "value:Q:share wrong", *further),
         slope=1, size=POINT_SIZE.copy(),
     )  # fmt: skip
-    return Drawing(chart, data)
 
 
 def small_audit(tables: Tables) -> Drawing | Hole:

@@ -15,7 +15,6 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import pandas as pd
 
 import mispair.repair.captioners as package
@@ -35,7 +34,7 @@ from mispair.repair.captioners.faults import (
     refuse_same_for_many,
 )
 from mispair.repair.captioners.functions import module_of
-from mispair.repair.captioners.pictures import Captioner, Captioning, caption_shards
+from mispair.repair.captioners.pictures import CaptionedPart, Captioner, Captioning, caption_shards
 from mispair.repair.captioners.recaption_settings import FUNCTION, GIVEN, TRAINED
 
 if TYPE_CHECKING:
@@ -319,26 +318,21 @@ def _tokenizer_of(towers: Path) -> tuple[Tokenizer, str]:
 def _captions_of_groups(
     captioner: TrainedCaptioner, cached: sources.PictureFeatures, pairs: Any, states: Checkpoints
 ) -> tuple[list[Caption], int]:
-    """Return captions of all pairs; those of a group are saved if they took long."""
+    """Return captions of all pairs, and how many were saved: those of a group are, once written."""
     captions = [Caption("")] * len(pairs)
     resumed = done = 0
     revision = captioner.revision
     with Progress("writing captions", len(pairs), "captions") as progress:
         for group, places, features in cached.by_group(pairs):
-            keeper = states.array_keeper(f"captions-{group}-{revision}")
-            kept = keeper.load()
-            if kept is None:
+            rows = range(len(places))
+            part = CaptionedPart(rows, states.array_keeper(f"captions-{group}-{revision}"))
+            resumed += len(part.captions)
+            if part.missing:
                 keys = pairs["key"].iloc[places].tolist()
-                of_group = captioner.caption(features, keys, partial(_reach, progress, done))
-                if keeper.due():
-                    content = json.dumps(of_group, ensure_ascii=False).encode()
-                    keeper.save({"captions": np.frombuffer(content, np.uint8)})
-            else:
-                of_group = [Caption(*entry) for entry in json.loads(kept["captions"].tobytes())]
-                resumed += len(of_group)
-            done += len(of_group)
-            for place, caption in zip(places, of_group, strict=True):
-                captions[place] = caption
+                part.add(rows, captioner.caption(features, keys, partial(_reach, progress, done)))
+            done += len(places)
+            for row, place in enumerate(places):
+                captions[place] = part.captions[row]
     return captions, resumed
 
 
