@@ -7,7 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from mispair.repair.rules import DROPPED, FAILED, KEPT, REPLACED, RULES, Evidence, Settings, decide
+from mispair.repair.rules import DROPPED, FAILED, KEPT, REPLACED, RULES, Evidence, decide
+from mispair.repair.steps.filter_captions import Settings
 
 N = 500
 

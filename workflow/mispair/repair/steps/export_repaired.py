@@ -11,7 +11,7 @@ from typing import Any
 from pydantic import Field
 
 from mispair.core import cards, settings
-from mispair.repair.rules import RuleName
+from mispair.repair.steps.filter_captions import RuleName
 
 log = logging.getLogger(__name__)
 
