@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,8 +16,6 @@ from mispair.audit.report.pages import audit
 from mispair.audit.results import suspect_rows, suspects
 from mispair.audit.selection import group_rows
 from mispair.audit.text_checks import LABELS, MANY_PAIRS, check_rows, checked
-from mispair.audit.user_lists import first_rows, read_groups
-from mispair.core.files import UserError
 from mispair.report.tables import Tables, tidy
 
 COLOURS = ("red", "green", "blue", "yellow", "white", "black")
@@ -194,50 +191,3 @@ def test_a_group_that_loses_more_right_captions_is_named() -> None:
     sizes = {row["text"]: row["value"] for row in found if row["metric"] == "group_pairs"}
     assert sizes == {"a": 20, "b": 20, "c": 960}
     assert group_rows(table.assign(key="k").drop(columns=SCRIPT), chance >= 0.5) == []
-
-
-@pytest.mark.parametrize("head", ["", "sep=,\n"])
-@pytest.mark.parametrize("key", ["key", "Key"])
-@pytest.mark.parametrize("form", ["csv", "csv ;", "csv |", "tsv \t", "csv \t", "parquet"])
-def test_groups_are_read_by_key(tmp_path: Path, form: str, key: str, head: str) -> None:
-    form, _, separator = form.partition(" ")
-    path = tmp_path / f"groups.{form}"
-    table = pd.DataFrame(
-        {key: ["0001", "0002", "0002"], "language": ["de", None, "fr"], "year": [1, 2, 3]}
-    )
-    if form == "parquet":
-        table.to_parquet(path)
-    else:
-        separator = separator or ","
-        path.write_text(head.replace(",", separator) + table.to_csv(index=False, sep=separator))
-    found = read_groups(path, ["language", "source"], pd.Series(["0002", "0001", "0003"]))
-    assert {name: groups.tolist() for name, groups in found.items()} == {
-        "group_language": ["not given", "de", "not given"]
-    }
-    assert {*read_groups(path, ["year", "language"], pd.Series(["0001"]))} == {
-        "group_year",
-        "group_language",
-    }
-    assert first_rows(path, ["year"], 2) == ["0001", "0002"]
-    assert read_groups(path, ["year"], pd.Series(["0001"]))["group_year"].tolist() == ["1"]
-    for fields, keys, part in ((["source"], ["0001"], "group_fields"), (["year"], ["x"], "'x'")):
-        with pytest.raises(UserError, match=part):
-            read_groups(path, fields, pd.Series(keys))
-
-
-def test_a_group_of_a_key_in_another_form_of_unicode(tmp_path: Path) -> None:
-    path = tmp_path / "groups.csv"
-    path.write_text("key,language\ncr\u00eape,fr\nb,de\n", encoding="utf-8")
-    found = read_groups(path, ["language"], pd.Series(["cre\u0302pe", "b"]))
-    assert found["group_language"].tolist() == ["fr", "de"]
-
-
-@pytest.mark.parametrize(
-    "content", [b"", b"PAR1 no table", b"\xff\xfe\x00", b"key,language\n1,2,3\n", b"PK\x03\x04"]
-)
-@pytest.mark.parametrize("name", ["groups.csv", "groups.parquet"])
-def test_broken_groups_are_refused_by_name(tmp_path: Path, name: str, content: bytes) -> None:
-    path = tmp_path / name
-    path.write_bytes(content)
-    with pytest.raises(UserError, match=r"groups: .*(key|iconv)"):
-        read_groups(path, ["language"], pd.Series(["1"]))

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from mispair.repair.captioners import decoder as decoding
+from mispair.repair.captioners import decoder
 from mispair.repair.captioners.decoder import choice, decode, from_nucleus
 from mispair.repair.captioners.recaption_settings import Settings
 
@@ -47,7 +47,7 @@ def test_nucleus_is_the_fewest_tokens_that_reach_top_p(size: int, top_p: float) 
 
 
 def test_a_flat_vocabulary_is_sorted_whole() -> None:
-    size = 3 * decoding.FIRST_TOKENS
+    size = 3 * decoder.FIRST_TOKENS
     logits = torch.arange(size, 0, -1).float()[None] * 1e-3
     tokens = from_nucleus(logits.repeat(2, 1), 1.0, torch.tensor([0.0, 1 - 1e-12]))
     assert tokens.tolist() == [0, size - 1]
