@@ -201,6 +201,8 @@ def pair_weights(
     return (1 - chance).astype(np.float32)
 
 
+# The rates of a corpus as rows of metrics.
+
 CONDITION = {
     "limit": "An upper limit, if wrong captions rank like captions drawn at random. Right captions "
     "that the model ranks like random ones count as wrong, so no lower limit is known without "

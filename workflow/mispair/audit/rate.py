@@ -41,6 +41,17 @@ Z_BELOW = 2.576
 LEAST_TRUSTED = 20
 """Trusted pairs that an estimate needs."""
 
+LEAST_POWER = 0.8
+"""Least lower limit of the estimated wins of right captions (`power_of`) without trusted pairs.
+
+By simulation (600 to 20,000 pairs, none to 80 % of them wrong): models whose right captions win 52
+to 65 % of comparisons do not reach it; 28 to 93 % of right captions would count as wrong there.
+Models that win 87 % reach it with up to half of the captions wrong (at 80 % wrong in two of three
+corpora of 4,000 pairs, and never of 600), and their estimate is off by 0.02 on average. That is for
+right captions of one kind. Where half of them are generic, models of 65 % reach it in up to 42 % of
+corpora of 20,000 pairs: their limit holds, and no rule without trusted pairs can tell. A test of
+wins against chance cannot refuse: 52 % of 5,000 comparisons are four standard errors above it.
+"""
 
 MOST_WIDTH = 0.5
 """Widest interval of a share that is reported with trusted pairs: half of all possible shares."""
@@ -374,16 +385,3 @@ def untrusted_rates(histograms: np.ndarray) -> tuple[Storey, Rate]:
     storey = storey_rate(histograms)
     share = mixture_share(histograms[:, 0].sum(axis=0), storey.dispersion)
     return storey, Rate(min(share, storey.high), np.nan, storey.high)
-
-
-LEAST_POWER = 0.8
-"""Least lower limit of the estimated wins of right captions (`power_of`) without trusted pairs.
-
-By simulation (600 to 20,000 pairs, none to 80 % of them wrong): models whose right captions win 52
-to 65 % of comparisons do not reach it; 28 to 93 % of right captions would count as wrong there.
-Models that win 87 % reach it with up to half of the captions wrong (at 80 % wrong in two of three
-corpora of 4,000 pairs, and never of 600), and their estimate is off by 0.02 on average. That is for
-right captions of one kind. Where half of them are generic, models of 65 % reach it in up to 42 % of
-corpora of 20,000 pairs: their limit holds, and no rule without trusted pairs can tell. A test of
-wins against chance cannot refuse: 52 % of 5,000 comparisons are four standard errors above it.
-"""

@@ -281,11 +281,12 @@ def write_lists(
     return len(removed)
 
 
+# What is left out of each group of pairs, by script, source or the user's own fields.
+
 SOURCE = f"{FIELDS}source"
 
 LEAST_PAIRS, MOST_GROUPS = 20, 12
 """Pairs of a group of its own, at least; groups of a field, at most. Others are one group."""
-
 
 OTHERS = "all others"
 
