@@ -200,7 +200,7 @@ def test_a_changed_shard_stops_the_job(tmp_path: Path) -> None:
         (None, "nowhere_captions:caption", "no module nowhere_captions"),
         (None, "no.such.package:caption", "No module named 'no'"),
         ("def other(): ...", "mine_captions:caption", "no function caption"),
-        ("caption = 3", "mine_captions:caption", "no function caption"),
+        ("print(caption)", "mine_captions:caption", "no function caption"),
         ("def inner():\n    def caption(): ...", "mine_captions:caption", "no function caption"),
         ("def caption(:", "mine_captions:caption", "SyntaxError"),
         ("raise SystemExit\ndef caption(): ...", "mine_captions:caption", None),

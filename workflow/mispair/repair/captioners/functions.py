@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import ast
 import importlib
 import importlib.util
 import os
+import symtable
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -126,32 +126,14 @@ def refuse_missing_function(name: str) -> None:
     if not spec.has_location or not str(spec.origin).endswith(".py"):
         return
     try:
-        tree = ast.parse(Path(str(spec.origin)).read_bytes(), str(spec.origin))
+        source = Path(str(spec.origin)).read_bytes()
+        symbols = symtable.symtable(source, str(spec.origin), "exec").get_symbols()
     except (OSError, SyntaxError, ValueError) as error:
         raise _not_loaded(name, f"{type(error).__name__}: {error}") from error
-    names = dict(_defined(tree.body))
-    if not names.get(function, bool(names.keys() & {"*", "__getattr__"})):
+    bound = {one.get_name() for one in symbols if one.is_assigned() or one.is_imported()}
+    # Other names may come from a star import, or from the module's own __getattr__.
+    if function not in bound and "__getattr__" not in bound and b"import *" not in source:
         raise _no_function(name)
-
-
-def _defined(body: Sequence[ast.stmt]) -> Iterator[tuple[str, bool]]:
-    """Yield the names that statements define, and whether each may be a function."""
-    for part in body:
-        if isinstance(part, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-            yield part.name, True
-        elif isinstance(part, ast.Import | ast.ImportFrom):
-            yield from ((alias.asname or alias.name, True) for alias in part.names)
-        elif isinstance(part, ast.Assign | ast.AnnAssign):
-            targets = part.targets if isinstance(part, ast.Assign) else [part.target]
-            data = ast.Constant | ast.List | ast.Dict | ast.Tuple | ast.Set | ast.JoinedStr
-            for target in (node for each in targets for node in ast.walk(each)):
-                if isinstance(target, ast.Name):
-                    yield target.id, not isinstance(part.value, data) or target not in targets
-        else:
-            for inner in ("body", "orelse", "finalbody"):
-                yield from _defined(getattr(part, inner, []))
-            for handler in getattr(part, "handlers", []):
-                yield from _defined(handler.body)
 
 
 def look_beside(configurations: Iterable[Path]) -> None:
