@@ -11,7 +11,7 @@ from PIL import Image
 
 from bench import encoding
 from mispair.pairs.shards.shards import read_samples
-from tests.towers.test_loading import NATIVE, build
+from tests.towers.made_up import NATIVE, build
 
 
 @pytest.fixture

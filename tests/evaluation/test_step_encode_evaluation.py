@@ -19,7 +19,7 @@ from mispair.evaluation.protocols import protocol_files
 from mispair.evaluation.sets import files_of, files_of_texts
 from mispair.towers import encoding, loading
 from tests.pairs.test_index import encoded, jpeg, write_tar
-from tests.towers.test_loading import NATIVE, build
+from tests.towers.made_up import NATIVE, build
 
 TEMPLATES = ("a {c}", "the {c}", "no {c}")
 

@@ -22,7 +22,7 @@ from mispair.towers.encoding import Encoder, Growing, Picture, Tower, encode_ima
 from mispair.towers.encoding_record import EncodingRecord
 from mispair.towers.loading import Towers, load_towers
 from mispair.towers.preparation import autocast
-from tests.towers.test_loading import NATIVE, SHIPPED, build
+from tests.towers.made_up import NATIVE, SHIPPED, build
 
 TEXTS = ["a red circle", "two", "", "a small orange ring on the left of the large blue square"]
 

@@ -23,7 +23,7 @@ from mispair.towers.finetuning import projection
 from mispair.towers.finetuning.batches import batch_order
 from mispair.towers.finetuning.finetuning_settings import FinetuningLength
 from mispair.towers.loading import load_towers
-from tests.towers.test_loading import NATIVE, SHIPPED, build
+from tests.towers.made_up import NATIVE, SHIPPED, build
 
 PAIRS, SEED = 72, 5
 TRAINING = {"epochs": 3, "batch_size": 32, "lr": 5e-3}

@@ -21,43 +21,7 @@ from mispair.core import files
 from mispair.towers import loading
 from mispair.towers.pretraining import pretraining
 from mispair.towers.vocabularies import name_marks_as_laclip
-
-SHIPPED = Path(loading.__file__).parent / "shipped" / "scenes-small"
-
-NATIVE = {
-    "model_cfg": {
-        "embed_dim": 24,
-        "vision_cfg": {
-            "image_size": 16,
-            "layers": 1,
-            "width": 32,
-            "head_width": 16,
-            "patch_size": 8,
-        },
-        "text_cfg": {
-            "context_length": 12,
-            "vocab_size": 49408,
-            "width": 16,
-            "heads": 2,
-            "layers": 1,
-        },
-    },
-    "preprocess_cfg": {},
-}
-
-
-def build(folder: Path, definition: dict) -> Path:
-    """Write a folder of towers with random weights."""
-    folder.mkdir()
-    pretraining.write_definition(folder, definition)
-    # Built from the configuration alone; the vocabulary matters to the tokenizer only.
-    torch.manual_seed(0)
-    config = json.loads((folder / loading.CONFIG_NAME).read_text())["model_cfg"]
-    text = {k: v for k, v in config["text_cfg"].items() if k != "tokenizer_kwargs"}
-    kind = open_clip.CustomTextCLIP if config.pop("custom_text", False) else open_clip.CLIP
-    model = kind(**{**config, "text_cfg": text})
-    pretraining.write_weights(folder / loading.WEIGHTS_NAME, model.state_dict())
-    return folder
+from tests.towers.made_up import NATIVE, SHIPPED, TEXT, build
 
 
 def check(towers: loading.Towers, side: int) -> None:
@@ -154,8 +118,7 @@ def test_weights_that_are_cut_short_say_so(tmp_path: Path) -> None:
 
 
 def test_a_tokenizer_that_cannot_be_read_says_so_when_it_is_needed(tmp_path: Path) -> None:
-    shipped = Path(loading.__file__).parent / "shipped/scenes-small"
-    folder = Path(shutil.copytree(shipped, tmp_path / "towers"))
+    folder = Path(shutil.copytree(SHIPPED, tmp_path / "towers"))
     (folder / "tokenizer.json").write_text("no tokenizer")
     towers = loading.load_towers(folder)
     with pytest.raises(files.UserError, match=r"towers: open_clip cannot load it"):
@@ -195,13 +158,9 @@ TRUNK = {
 def build_with_trunk(folder: Path) -> Path:
     """Write towers whose image tower has arguments that open_clip cannot pass to timm."""
     folder.mkdir()
-    config = json.loads(json.dumps(NATIVE))
-    config["model_cfg"]["vision_cfg"] = {
-        "image_size": 32,
-        "timm_model_name": "local-dir:.",
-        "timm_pool": "",
-        "timm_proj": "linear",
-    }
+    vision = {"image_size": 32, "timm_model_name": "local-dir:.", "timm_pool": ""}
+    model = {"embed_dim": 24, "vision_cfg": {**vision, "timm_proj": "linear"}, "text_cfg": TEXT}
+    config = {"model_cfg": model, "preprocess_cfg": {}}
     (folder / loading.CONFIG_NAME).write_text(json.dumps(config))
     (folder / loading.TRUNK_NAME).write_text(json.dumps(TRUNK))
     torch.manual_seed(0)

@@ -9,7 +9,7 @@ from PIL import Image
 
 from mispair.towers.loading import load_towers
 from mispair.towers.preparation import PixelForm, Preparation, preparation
-from tests.towers.test_loading import SHIPPED
+from tests.towers.made_up import SHIPPED
 
 
 @pytest.fixture(scope="module")

@@ -28,7 +28,7 @@ from mispair.towers.encoding import Tower
 from mispair.towers.features import gather, read_part
 from mispair.towers.preparation import PixelForm, Preparation
 from tests.pairs.test_index import jpeg, write_tar
-from tests.towers.test_loading import NATIVE, build
+from tests.towers.made_up import NATIVE, build
 
 SHARDS, PAIRS = 3, 7
 

@@ -7,7 +7,6 @@ import dataclasses
 import functools
 import json
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import open_clip
@@ -18,11 +17,9 @@ from torch import nn
 
 from mispair.core import files
 from mispair.towers import loading
-from mispair.towers.pretraining import pretraining
 from mispair.towers.taking_apart import take_apart
+from tests.towers.made_up import NATIVE, TEXT, VISION, Family, build
 
-VISION = {"image_size": 16, "layers": 1, "width": 32, "head_width": 16, "patch_size": 8}
-TEXT = {"context_length": 12, "vocab_size": 49408, "width": 16, "heads": 2, "layers": 1}
 POOLER = {"attn_pooler_heads": 2, "attn_pooler_queries": 3}
 # open_clip runs two poolers only where they are as wide as the trunk.
 ONE_WIDTH = VISION | POOLER | {"width": 24, "head_width": 12}
@@ -35,8 +32,8 @@ COCA = {
 }
 
 # Name: model_cfg beside the towers, image tower, text tower.
-FAMILIES: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, Any]]] = {
-    "vit-class-token": ({}, VISION, TEXT),
+FAMILIES: dict[str, Family] = {
+    "vit-class-token": NATIVE,
     "vit-average": ({}, VISION | {"pool_type": "avg"}, TEXT | {"pool_type": "last"}),
     "vit-norm-after-pool": (
         {"quick_gelu": True},
@@ -78,23 +75,6 @@ FAMILIES: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, Any]]] = {
     "coca-class-token": (COCA, VISION | {"output_tokens": True}, TEXT | {"output_tokens": True}),
 }
 CAPTIONS = ["a red circle", "an orange ring on the left", "", "two !", "7", "long " * 100]
-
-
-def build(folder: Path, family: tuple[dict[str, Any], dict[str, Any], dict[str, Any]]) -> Path:
-    """Write a folder of towers of a family, with random weights that open_clip made."""
-    rest, vision, text = family
-    folder.mkdir()
-    content = {"embed_dim": 24, "vision_cfg": vision, "text_cfg": text, **rest}
-    config = {"model_cfg": content, "preprocess_cfg": {}}
-    (folder / loading.CONFIG_NAME).write_text(json.dumps(config))
-    torch.manual_seed(0)
-    model = open_clip.create_model(f"local-dir:{folder}")
-    with torch.no_grad():
-        for parameter in model.parameters():
-            # Away from fresh weights, in which biases are 0; the decoder's are never set at all.
-            parameter.nan_to_num_(0, 0, 0).clamp_(-3, 3).add_(0.1 * torch.randn(parameter.shape))
-    pretraining.write_weights(folder / loading.WEIGHTS_NAME, model.state_dict())
-    return folder
 
 
 def with_identity(model: nn.Module, name: str, width: int) -> nn.Module:
@@ -196,7 +176,7 @@ def test_features_times_projection_are_the_embeddings(name: str, tmp_path: Path)
     ],
 )
 def test_others_are_refused_each_with_its_reason(
-    family: tuple[dict[str, Any], dict[str, Any], dict[str, Any]], message: str, tmp_path: Path
+    family: Family, message: str, tmp_path: Path
 ) -> None:
     folder = build(tmp_path / "towers", family)
     with pytest.raises(files.UserError, match=message):
