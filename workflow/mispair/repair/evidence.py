@@ -181,7 +181,7 @@ class RuleFiles:
     def held_out(self) -> dict[str, Any]:
         """Return the test of a trained captioner, for the metadata of the ledger, if there is one.
 
-        ``captioner`` and ``typical`` are those of `mispair.repair.captioners.held_out.HeldOut`.
+        ``captioner`` and ``typical`` are those of `mispair.repair.captioners.trained.HeldOut`.
         """
         metadata = files.read_parquet(self.recaptions[0])[1] if self.recaptions else {}
         return {"held_out": json.loads(metadata["held_out"])} if "held_out" in metadata else {}

@@ -126,13 +126,13 @@ def refuse_missing_function(name: str) -> None:
     if not spec.has_location or not str(spec.origin).endswith(".py"):
         return
     try:
-        source = Path(str(spec.origin)).read_bytes()
+        source = importlib.util.decode_source(Path(str(spec.origin)).read_bytes())
         symbols = symtable.symtable(source, str(spec.origin), "exec").get_symbols()
     except (OSError, SyntaxError, ValueError) as error:
         raise _not_loaded(name, f"{type(error).__name__}: {error}") from error
     bound = {one.get_name() for one in symbols if one.is_assigned() or one.is_imported()}
     # Other names may come from a star import, or from the module's own __getattr__.
-    if function not in bound and "__getattr__" not in bound and b"import *" not in source:
+    if function not in bound and "__getattr__" not in bound and "import *" not in source:
         raise _no_function(name)
 
 
