@@ -18,12 +18,12 @@ from pathlib import Path
 import numpy as np
 from scipy.special import expit
 
-from mispair.stepsize.cifar_files import CIFAR
 from mispair.stepsize.data_sets import MADE, DataSet, output_signs
 from mispair.stepsize.descent import descend
+from mispair.stepsize.measures import stacks
 from mispair.stepsize.networks import Activation
+from mispair.stepsize.paths import CIFAR
 from mispair.stepsize.settings import Part
-from mispair.stepsize.study import stacks
 
 Row = tuple[str, str, str, str]
 CONFIG = Path(__file__).parents[1] / "config" / "stepsize.yaml"

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 if TYPE_CHECKING:
-    from mispair.sufficiency.sampling import Trees
+    from mispair.sufficiency.trees import Trees
 
 CONFIGS = Path(__file__).parents[1] / "config"
 PUBLISHED = (4, 3, 10)
@@ -41,9 +41,8 @@ Row = tuple[str, str, str, str]
 
 def measure() -> Iterator[Row]:
     """Yield the rows."""
-    from mispair.sufficiency.sampling import trees_at
-    from mispair.sufficiency.sizes import Size
-    from mispair.sufficiency.trees import draw_skeletons
+    from mispair.sufficiency.settings import Size
+    from mispair.sufficiency.trees import draw_skeletons, trees_at
 
     torch.set_num_threads(1)
     skeletons = draw_skeletons(42, Size(*PUBLISHED))
@@ -107,7 +106,7 @@ def _published(transitions: Tensor, evidence: Tensor) -> Tensor:
 
 def _evidence(trees: Trees, batch: int) -> Tensor:
     from mispair.sufficiency.belief_propagation import noisy_evidence
-    from mispair.sufficiency.sampling import add_noise, draw_pairs
+    from mispair.sufficiency.trees import add_noise, draw_pairs
 
     draw = torch.Generator(trees.image.device).manual_seed(0)
     noisy = add_noise(draw_pairs(trees, batch, draw).image, 1.0, draw)
@@ -232,7 +231,7 @@ def _next_leaves(transitions: Tensor, text: Tensor) -> Tensor:
 
 
 def _next_leaf(trees: Trees) -> Iterator[Row]:
-    from mispair.sufficiency.sampling import draw_pairs
+    from mispair.sufficiency.trees import draw_pairs
 
     for batch in BATCHES:
         text = draw_pairs(trees, batch, torch.Generator().manual_seed(0)).text
@@ -282,7 +281,7 @@ def _one_by_one_prompt(images: Tensor, prompts: Tensor) -> Tensor:
 
 
 def _in_steps(images: Tensor, prompts: Tensor) -> Tensor:
-    from mispair.sufficiency.estimates import class_log_probabilities, of_features
+    from mispair.sufficiency.measures import class_log_probabilities, of_features
 
     return class_log_probabilities(
         of_features(images, prompts), len(images), PUBLISHED[-1], PROMPTS
@@ -323,7 +322,7 @@ def _training(device: str) -> Iterator[Row]:
 
     One kind of encoders and one head are timed; the others follow by their operations.
     """
-    from mispair.sufficiency.sizes import Size
+    from mispair.sufficiency.settings import Size
     from mispair.sufficiency.trees import draw_skeletons
 
     for name in ("standard", "paper"):
@@ -394,7 +393,7 @@ def _config(name: str) -> Any:
 
 def _encoder_step(s: Any, skeletons: Any, variant: str, device: str) -> float:
     from mispair.sufficiency import encoders
-    from mispair.sufficiency.sampling import trees_at
+    from mispair.sufficiency.trees import trees_at
 
     blocks = s.shallow_blocks if variant == "shallow" else s.blocks
     towers = encoders.start_towers(skeletons.size, s.width, blocks, 0).to(device)
@@ -408,8 +407,8 @@ def _encoder_step(s: Any, skeletons: Any, variant: str, device: str) -> float:
 
 def _head_step(s: Any, skeletons: Any, task: Any, arm: Any, device: str) -> float:
     from mispair.sufficiency import encoders, heads
-    from mispair.sufficiency.sampling import trees_at
     from mispair.sufficiency.settings import OF_ENCODERS
+    from mispair.sufficiency.trees import trees_at
 
     size = skeletons.size
     width = (s.vlm_width or s.width) if task == "vlm" else s.width

@@ -8,9 +8,8 @@ import torch
 
 from bench import sufficiency
 from mispair.sufficiency.belief_propagation import leaf_beliefs
-from mispair.sufficiency.sampling import draw_pairs, trees_at
-from mispair.sufficiency.sizes import Size
-from mispair.sufficiency.trees import draw_skeletons
+from mispair.sufficiency.settings import Size
+from mispair.sufficiency.trees import draw_pairs, draw_skeletons, trees_at
 
 SIZES = [Size(3, 2, 4), Size(1, 4, 2), Size(2, 1, 3), Size(4, 3, 10)]
 

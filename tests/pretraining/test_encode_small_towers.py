@@ -9,10 +9,9 @@ import pytest
 
 from mispair.core import files
 from mispair.core.files import UserError
-from mispair.pretraining.data import pictures_of
+from mispair.pretraining.data import WordTokenizer, pictures_of
 from mispair.pretraining.steps import encode_small_towers, train_small_towers
 from mispair.pretraining.towers import features_of_pictures, read_towers
-from mispair.pretraining.words import WordTokenizer
 from mispair.repair.captioners.vocabulary import tokenized, vocabulary_of
 from mispair.repair.evidence import cosines
 from mispair.towers.features import gather, parts_of_towers

@@ -10,9 +10,15 @@ from PIL import Image
 
 from mispair.core.files import UserError
 from mispair.core.training import TrainingPlan, train
-from mispair.pretraining.data import held_out_rows, texts_of
+from mispair.pretraining.data import (
+    bags,
+    held_out_rows,
+    read_pictures,
+    resized,
+    texts_of,
+    vocabulary,
+)
 from mispair.pretraining.measure import true_features
-from mispair.pretraining.pictures import read_pictures, resized
 from mispair.pretraining.towers import (
     Batches,
     SmallTowers,
@@ -20,7 +26,6 @@ from mispair.pretraining.towers import (
     features_of_pictures,
     features_of_texts,
 )
-from mispair.pretraining.words import bags, vocabulary
 
 SIZES = TowerSizes(crop=8, channels=3, width=10, embedding=6, words=5)
 

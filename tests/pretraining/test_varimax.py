@@ -8,8 +8,8 @@ from scipy.stats import kurtosis
 
 from mispair.core.seeds import generator
 from mispair.evaluation.purity import random_rotation
-from mispair.pretraining import varimax as basis
-from mispair.pretraining.varimax import varimax
+from mispair.pretraining import mixing as basis
+from mispair.pretraining.mixing import varimax
 
 SOURCES, WIDTH, SIZE = 16, 20, 4000
 

@@ -21,9 +21,8 @@ from mispair.simulation.study import Study
 from mispair.simulation.training.encoder import Encoders
 from mispair.simulation.training.training import Outcome, train_side_by_side
 from mispair.sufficiency import encoders, heads, measures
-from mispair.sufficiency.sampling import trees_at
 from mispair.sufficiency.settings import ARMS, OF_ENCODERS, TASKS, Arm, Task
-from mispair.sufficiency.trees import draw_skeletons
+from mispair.sufficiency.trees import draw_skeletons, trees_at
 from mispair.towers.dag import SHIPPED
 from mispair.towers.encoding import Encoder, Growing, encode_images, encode_texts
 from mispair.towers.encoding_record import EncodingRecord

@@ -7,8 +7,8 @@ from typing import Any
 
 from mispair.core.resume import Keeper
 from mispair.stepsize.data_sets import MADE
+from mispair.stepsize.measures import run_part
 from mispair.stepsize.settings import Part, TwoLayerSettings
-from mispair.stepsize.study import run_part
 
 
 def trained(

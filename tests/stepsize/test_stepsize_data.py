@@ -9,7 +9,7 @@ import pytest
 from scipy.optimize import linprog, minimize
 
 from mispair.core.files import UserError
-from mispair.stepsize import cifar_files, data_sets
+from mispair.stepsize import data_sets, paths
 from mispair.stepsize.data_sets import MADE, DataSet
 from mispair.stepsize.theory import LARGEST, separation
 
@@ -86,16 +86,16 @@ RECORDS = 6
 def release(folder: Path, records: int = RECORDS, label: int | None = None) -> list[Path]:
     """Write files of CIFAR-10's record format, with random pixels."""
     rng = np.random.default_rng(0)
-    for path in map(Path, cifar_files.cifar_files(str(folder))):
-        rows = rng.integers(0, 256, (records, cifar_files.RECORD), dtype=np.uint8)
+    for path in map(Path, paths.cifar_files(str(folder))):
+        rows = rng.integers(0, 256, (records, paths.RECORD), dtype=np.uint8)
         rows[:, 0] = [0, 1, 9, 1, 0, 5][:records] if label is None else label
         path.write_bytes(rows.tobytes())
-    return [*map(Path, cifar_files.cifar_files(str(folder)))]
+    return [*map(Path, paths.cifar_files(str(folder)))]
 
 
 def test_cifar_is_read_byte_by_byte(tmp_path: Path) -> None:
     files = release(tmp_path)
-    cifar_files.refuse_other_files(str(tmp_path), RECORDS)
+    paths.refuse_other_files(str(tmp_path), RECORDS)
     every = data_sets.read_cifar(files, 0, records=RECORDS)
     assert every.points.shape == (20, 3072)  # four of six records in each of five files
     assert sorted(every.labels) == [-1] * 10 + [1] * 10
@@ -115,10 +115,10 @@ def test_other_files_than_cifars_are_refused_by_name(tmp_path: Path) -> None:
     with pytest.raises(
         UserError, match=r"data_batch_1.bin: there is no such file; train_two_layer.cifar_dir"
     ):
-        cifar_files.refuse_other_files(str(tmp_path))
+        paths.refuse_other_files(str(tmp_path))
     files = release(tmp_path)
     with pytest.raises(UserError, match=r"data_batch_1.bin: has 18,438 bytes.*30,730,000 bytes"):
-        cifar_files.refuse_other_files(str(tmp_path))
+        paths.refuse_other_files(str(tmp_path))
     files[2].write_bytes(files[2].read_bytes()[:-1])
     with pytest.raises(UserError, match="data_batch_3.bin: has 18,437 bytes"):
         data_sets.read_cifar(files, 0, records=RECORDS)

@@ -10,9 +10,8 @@ import pytest
 
 from bench.stepsize import naive
 from mispair.stepsize.data_sets import MADE, start_weights
-from mispair.stepsize.descent import Curves, RunStack, accuracy, descend
+from mispair.stepsize.descent import Curves, RunStack, accuracy, descend, first_below, phases
 from mispair.stepsize.networks import ACTIVATIONS
-from mispair.stepsize.stepping import first_below, phases
 
 
 def stack(

@@ -8,9 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mispair.stepsize.descent import descend
+from mispair.stepsize.descent import descend, phases
 from mispair.stepsize.networks import ACTIVATIONS, Constants
-from mispair.stepsize.stepping import phases
 from mispair.stepsize.theory import margins, thresholds, transition_time
 from tests.stepsize.stepsize_run import trained
 from tests.stepsize.test_stepsize_descent import stack

@@ -162,7 +162,7 @@ def test_cifar_is_checked_before_any_job(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="data_batch_1.bin: there is no such file"):
         Dag(content, "x")
     Dag({**content, "studies": ["simulation"]}, "x")  # which needs none of it
-    from mispair.stepsize.cifar_files import RECORD, RECORDS, cifar_files
+    from mispair.stepsize.paths import RECORD, RECORDS, cifar_files
 
     for path in cifar_files(str(tmp_path)):
         with Path(path).open("wb") as file:

@@ -15,8 +15,7 @@ from mispair.core.devices import free_memory
 from mispair.core.files import UserError
 from mispair.core.metrics import read_metrics
 from mispair.dag import Dag
-from mispair.sufficiency.settings import OF_ENCODERS, TASKS
-from mispair.sufficiency.sizes import Size
+from mispair.sufficiency.settings import OF_ENCODERS, TASKS, Size
 from mispair.sufficiency.steps import (
     draw_trees,
     measure_bayes,
@@ -242,7 +241,7 @@ def test_a_tree_too_large_for_memory_is_refused_before_anything_is_allocated(
     assert "lower depth, branching or symbols" in str(e.value)
     given, read = trees(tmp_path), [encoders(tmp_path)]
     made = [head(tmp_path, "cdm", "joint", [])]
-    monkeypatch.setattr("mispair.sufficiency.sizes.free_memory", lambda device: 10_000)
+    monkeypatch.setattr("mispair.sufficiency.settings.free_memory", lambda device: 10_000)
     for run, words in (
         (lambda: encoders(tmp_path), "a batch of 8 pairs of 4 leaves each would take"),
         (lambda: head(tmp_path, "cdm", "joint", []), "lower train_head.batch_size, width"),
@@ -273,7 +272,7 @@ def test_what_is_reckoned_is_what_torch_allocates() -> None:
     """Of a step of training: within a factor of two of the bytes that autograd keeps."""
     import torch
 
-    from mispair.sufficiency.transformer import TreeEncoder
+    from mispair.sufficiency.encoders import TreeEncoder
 
     size = Size(2, 3, 10)
     encoder = TreeEncoder(size.leaves, size.symbols, 32, 3)

@@ -20,10 +20,16 @@ from mispair.sufficiency.belief_propagation import (
     prefix_messages,
     upward,
 )
-from mispair.sufficiency.estimates import of_posteriors
-from mispair.sufficiency.sampling import Trees, add_noise, draw_pairs, trees_at
-from mispair.sufficiency.sizes import Size
-from mispair.sufficiency.trees import Skeletons, draw_skeletons
+from mispair.sufficiency.measures import of_posteriors
+from mispair.sufficiency.settings import Size
+from mispair.sufficiency.trees import (
+    Skeletons,
+    Trees,
+    add_noise,
+    draw_pairs,
+    draw_skeletons,
+    trees_at,
+)
 
 SIZE = Size(2, 2, 3)
 SIGMA = 0.8

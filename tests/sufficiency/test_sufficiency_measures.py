@@ -10,15 +10,13 @@ import pytest
 import torch
 
 from mispair.report import published
-from mispair.sufficiency import belief_propagation, estimates, measures
+from mispair.sufficiency import belief_propagation, measures
 from mispair.sufficiency.belief_propagation import upward
 from mispair.sufficiency.encoders import compare, start_towers
 from mispair.sufficiency.heads import start_head
 from mispair.sufficiency.report.claims import TOLERANCES
-from mispair.sufficiency.sampling import draw_pairs
-from mispair.sufficiency.settings import TASKS
-from mispair.sufficiency.sizes import Size
-from mispair.sufficiency.trees import draw_skeletons
+from mispair.sufficiency.settings import TASKS, Size
+from mispair.sufficiency.trees import draw_pairs, draw_skeletons
 
 SIZE = Size(2, 2, 3)
 
@@ -164,7 +162,7 @@ def test_the_divergence_over_candidates_rises_to_that_over_all_texts() -> None:
                         taken("image", own["image"]), taken("text", own["text"]), k)  # fmt: skip
         own_part = parts["text_given_image"]
         found.append(float(own_part.divergence.mean()))
-        excess = estimates.estimate(own_part.model - own_part.bayes, k)
+        excess = measures.estimate(own_part.model - own_part.bayes, k)
         assert excess["low"] - 0.02 < found[-1] < excess["high"] + 0.02
     assert found == sorted(found)
     assert found[-1] == pytest.approx(exact, rel=0.04)
@@ -199,9 +197,9 @@ def test_a_feature_that_is_the_posterior_loses_nothing_and_one_of_noise_all() ->
 
     def lost(feature: torch.Tensor) -> float:
         draw = torch.Generator().manual_seed(0)
-        return float(estimates.information_lost(feature, posterior, 200, draw).mean())
+        return float(measures.information_lost(feature, posterior, 200, draw).mean())
 
-    held = float(estimates.information_held(posterior).mean())
+    held = float(measures.information_held(posterior).mean())
     assert 0.3 < held < math.log(3)
     assert 0 <= lost(posterior.log()) < 0.01
     noise = torch.randn(4000, 3, generator=torch.Generator().manual_seed(1))
@@ -217,7 +215,7 @@ def test_a_feature_that_is_the_posterior_loses_nothing_and_one_of_noise_all() ->
 
 def test_prompts_are_texts_given_their_first_leaf() -> None:
     given = setting().trees()
-    prompts = estimates.draw_prompts(given, 4000, torch.Generator().manual_seed(0))
+    prompts = measures.draw_prompts(given, 4000, torch.Generator().manual_seed(0))
     assert prompts.shape == (12_000, 4)
     assert prompts[:, 0].tolist() == [0] * 4000 + [1] * 4000 + [2] * 4000
     own = everything(0.2)
@@ -234,7 +232,7 @@ def test_prompts_are_texts_given_their_first_leaf() -> None:
 
 def test_log_probabilities_of_the_first_prompts_written_out() -> None:
     images, prompts = torch.randn(5, 3).double(), torch.randn(12, 3).double()
-    found = estimates.class_log_probabilities(estimates.of_features(images, prompts), 5, 3, [1, 4])
+    found = measures.class_log_probabilities(measures.of_features(images, prompts), 5, 3, [1, 4])
     for place, m in enumerate((1, 4)):
         for image in range(5):
             scores = [
@@ -244,7 +242,7 @@ def test_log_probabilities_of_the_first_prompts_written_out() -> None:
             expected = [math.log(score / sum(scores)) for score in scores]
             np.testing.assert_allclose(found[place, image], expected, atol=1e-9)
     labels = torch.tensor([0, 1, 2, 0, 1])
-    losses = estimates.losses_of(found, labels)
+    losses = measures.losses_of(found, labels)
     assert losses.shape == (2, 5)
     assert float(losses[1, 2]) == -float(found[1, 2, 2])
 
@@ -319,14 +317,14 @@ def test_intervals_hold_the_mean_as_often_as_they_say() -> None:
     for _ in range(400):
         # Neighbours share a draw, as pairs share candidates.
         values = torch.randn(420, generator=draw).unfold(0, 20, 1).sum(dim=1)[:400]
-        found = estimates.estimate(values, 40)
+        found = measures.estimate(values, 40)
         held += found["low"] < 0 < found["high"]
     assert 0.88 < held / 400 < 0.98
-    alone = estimates.estimate(torch.ones(10), 10)
+    alone = measures.estimate(torch.ones(10), 10)
     assert alone["value"] == 1
     assert math.isnan(alone["low"])
 
 
 def test_a_fit_needs_two_numbers_of_prompts() -> None:
     with pytest.raises(ValueError, match="two numbers of prompts"):
-        estimates.fit_inverse([10, 10], [1.0, 2.0])
+        measures.fit_inverse([10, 10], [1.0, 2.0])

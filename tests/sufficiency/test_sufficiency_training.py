@@ -12,12 +12,10 @@ from torch.nn import functional as F
 from mispair.core.training import TrainingPlan, train
 from mispair.sufficiency import encoders, heads
 from mispair.sufficiency.belief_propagation import downward, normalised, upward
-from mispair.sufficiency.encoders import compare, contrastive_loss
-from mispair.sufficiency.sampling import Trees, add_noise, draw_pairs, trees_at
-from mispair.sufficiency.settings import ARMS, OF_ENCODERS, TASKS, Arm, Task
-from mispair.sufficiency.sizes import Size
-from mispair.sufficiency.transformer import Block, Denoiser, NextWord, TreeEncoder
-from mispair.sufficiency.trees import draw_skeletons
+from mispair.sufficiency.encoders import Block, TreeEncoder, compare, contrastive_loss
+from mispair.sufficiency.heads import Denoiser, NextWord
+from mispair.sufficiency.settings import ARMS, OF_ENCODERS, TASKS, Arm, Size, Task
+from mispair.sufficiency.trees import Trees, add_noise, draw_pairs, draw_skeletons, trees_at
 
 SIZE = Size(2, 2, 4)
 PLAN = TrainingPlan(steps=40, lr=1e-2, last_lr=1e-5, weight_decay=1e-3, clip=1.0)
@@ -145,7 +143,7 @@ def test_weights_are_of_the_seed_whatever_was_drawn_before() -> None:
 
 def test_guidance_draws_hidden_states_to_the_messages() -> None:
     pairs = draw_pairs(trees(), 200, draw(5))
-    targets = encoders.for_encoder(trees().image, pairs.image)
+    targets = heads.for_encoder(trees().image, pairs.image)
 
     def distance(variant: str) -> float:
         towers, loss = start(variant)
@@ -159,7 +157,7 @@ def test_guidance_draws_hidden_states_to_the_messages() -> None:
 def test_messages_shown_to_encoders_are_those_of_the_ancestors() -> None:
     pairs = draw_pairs(trees(), 9, draw())
     up = upward(trees().text, pairs.text)
-    first, last = encoders.for_encoder(trees().text, pairs.text)
+    first, last = heads.for_encoder(trees().text, pairs.text)
     for leaf in range(4):
         for target, message in (
             (first[:, leaf], up.likelihoods[1][:, leaf // 2]),
@@ -174,13 +172,13 @@ def test_messages_shown_to_heads_end_in_the_answer() -> None:
     given = trees(0.3, torch.float64)
     pairs = draw_pairs(given, 9, draw())
     noisy = add_noise(pairs.image, 1.0, draw(1)).double()
-    shown = encoders.for_denoiser(given, noisy, pairs.text, 1.0)
+    shown = heads.for_denoiser(given, noisy, pairs.text, 1.0)
     assert len(shown) == 5
     known = downward(given.image, upward(given.image, _evidence(noisy)),
                      upward(given.text, pairs.text).root)[-1]  # fmt: skip
     np.testing.assert_allclose(normalised(shown[-1][:, :4].exp()), known, atol=1e-9)
 
-    shown = encoders.for_next_word(given, pairs.text, pairs.image)
+    shown = heads.for_next_word(given, pairs.text, pairs.image)
     assert [target.shape for target in shown] == [(9, 4 + 3, 4)] * 5
     from mispair.sufficiency.belief_propagation import next_words
 
@@ -188,7 +186,7 @@ def test_messages_shown_to_heads_end_in_the_answer() -> None:
     np.testing.assert_allclose(shown[-1][:, 4:].log_softmax(-1), answers, atol=1e-9)
     other = pairs.text.clone()
     other[:, 2:] = (other[:, 2:] + 1) % 4
-    changed = encoders.for_next_word(given, other, pairs.image)
+    changed = heads.for_next_word(given, other, pairs.image)
     for one, two in zip(shown, changed, strict=True):
         assert torch.equal(one[:, :6], two[:, :6])  # leaves 0 and 1 know nothing of leaf 2
     assert not torch.equal(shown[0][:, 6], changed[0][:, 6])

@@ -63,8 +63,8 @@ from mispair.towers.arms import (
 )
 from mispair.towers.checkpoints.model_spec import open_clip_names
 from mispair.towers.dag import SHIPPED, Models
-from mispair.towers.pretraining.pretraining import DEFINITIONS
-from mispair.towers.pretraining.pretraining_settings import (
+from mispair.towers.pretraining.pretraining import (
+    DEFINITIONS,
     refuse_too_few_pairs,
     refuse_too_few_shards,
 )

@@ -17,19 +17,21 @@ from mispair.evaluation.sets import PLACEHOLDER, open_set
 from mispair.evaluation.zeroshot import accuracies, classifier, classify, embed
 from mispair.pairs.captions.caption_texts import read_pictured_features
 from mispair.pairs.scenes.scene_captions import FEATURES, VOCABULARY, codes
+from mispair.pretraining.data import bags, resized
 from mispair.pretraining.mixing import (
+    RECOVERED,
     Sample,
     centred_by_kind,
     comparisons,
+    correlations,
     cross_fitted,
+    halves,
+    identify,
     mixing,
     readouts,
 )
-from mispair.pretraining.pictures import resized
 from mispair.pretraining.settings import IDENTIFIED, LINEAR, NEURONS, PROMPTS
 from mispair.pretraining.towers import SmallTowers, features_of_pictures, features_of_texts
-from mispair.pretraining.varimax import RECOVERED, correlations, halves, identify
-from mispair.pretraining.words import bags
 
 
 @dataclass(frozen=True)

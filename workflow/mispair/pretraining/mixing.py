@@ -1,4 +1,4 @@
-"""How much the features that wrong captions link are mixed in an embedding.
+"""How much the features that wrong captions link are mixed in an embedding, and in which basis.
 
 The scheme `spurious` of `corrupt_captions` replaces a feature by its partner: always the same one,
 of the same kind (`mispair.pairs.scenes.scene_captions.spurious_partners`). A circle captioned
@@ -26,7 +26,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mispair.pretraining.varimax import correlations
+from mispair.evaluation.purity import random_rotation
 
 RIDGE = 1e-4
 """Penalty of linear readouts, as a share of the mean variance of the coordinates."""
@@ -174,3 +174,227 @@ def centred_by_kind(directions: np.ndarray, features: Sequence[str]) -> np.ndarr
     kinds = np.array([name.split(":")[0] for name in features])
     means = [directions[:, kinds == kind].mean(axis=1) for kind in kinds]
     return directions - np.stack(means, axis=1)
+
+
+# A basis of an embedding that the embedding's own distribution identifies.
+#
+# The neurons of a projection are one basis of many: a rotation of both towers' embeddings changes
+# the neurons and no similarity. If an embedding is a linear mixture of independent, sparse sources,
+# one basis is special: its whitened components are the sources themselves, up to order and sign
+# (Comon 1994, Signal Processing 36, 287). Varimax searches for it among the rotations of the first
+# K principal components at variance one: the largest sum of the variances of squared components
+# (Kaiser 1958, Psychometrika 23, 187). Applied to whitened principal components it is an estimator
+# of sparse independent sources (Rohe and Zeng 2023, Journal of the Royal Statistical Society B 85,
+# 1037).
+#
+# A basis is an (e, k) matrix of directions; component j of an embedding x is its product with
+# direction j. All measures are correlations, so neither means nor lengths matter. Bases are fitted
+# on one half of the inputs and scored on the other. Random (Haar) rotations of the same whitened
+# components are the null: they are what a search that identifies nothing returns. For Gaussian
+# sources every rotation has the same distribution and no search can do better.
+
+ITERATIONS = 500
+"""Most iterations of the search."""
+
+RECOVERED = 0.5
+"""A feature counts as recovered if its best absolute correlation is above this."""
+
+SMALLEST_VARIANCE = 1e-12
+"""Principal components with a smaller share of the largest variance cannot be whitened."""
+
+
+def varimax(
+    scores: np.ndarray, start: np.ndarray, tolerance: float = 1e-6, most: int = ITERATIONS
+) -> np.ndarray:
+    """Return the rotation of components at which the variances of their squares sum to the most.
+
+    Parameters
+    ----------
+    scores : (n, K) array
+        Centred components at variance one.
+    start : (K, K) array
+        Orthogonal matrix from which the search starts. Searches that identify nothing agree only
+        by chance if their matrices are independent.
+    tolerance : float
+        The search ends when an iteration raises the sum of singular values by a smaller share.
+    most : int
+        Largest number of iterations.
+
+    Returns
+    -------
+    (K, K) array
+        Orthogonal; whitened components times the matrix are the rotated components.
+
+    Notes
+    -----
+    An iteration takes the orthogonal polar factor of the gradient ``Z' (Y^3 - Y diag(mean Y^2))``
+    with ``Y = Z R``, as R's ``stats::varimax`` does (Jennrich 2001, Psychometrika 66, 289). Rows
+    are not normalised.
+    """
+    rotation, before = start, 0.0
+    for _ in range(most):
+        rotated = scores @ rotation
+        squares = rotated**2
+        gradient = scores.T @ (rotated * (squares - squares.mean(axis=0))) / len(scores)
+        left, values, right = np.linalg.svd(gradient)
+        rotation, total = left @ right, float(values.sum())
+        if total <= before * (1 + tolerance):
+            break
+        before = total
+    return rotation
+
+
+def halves(size: int, generator: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    """Return the rows of two random halves of `size` inputs, each in ascending order."""
+    order = generator.permutation(size)
+    return np.sort(order[: size // 2]), np.sort(order[size // 2 :])
+
+
+def whitened_directions(embeddings: np.ndarray, components: int) -> np.ndarray:
+    """Return the first principal components of a sample, scaled to variance one.
+
+    Parameters
+    ----------
+    embeddings : (n, e) array
+        A sample.
+    components : int
+        K, at most e.
+
+    Returns
+    -------
+    (e, K) float64 array
+        The centred sample times this has the identity as its covariance (sums over n).
+
+    Raises
+    ------
+    ValueError
+        If the sample varies in fewer than K directions.
+    """
+    if not 1 <= components <= embeddings.shape[1]:
+        raise ValueError(
+            f"{components} principal components of an embedding of width {embeddings.shape[1]}"
+        )
+    variances, vectors = np.linalg.eigh(_covariance(embeddings))
+    variances, vectors = variances[::-1][:components], vectors[:, ::-1][:, :components]
+    if variances[-1] <= SMALLEST_VARIANCE * max(variances[0], 0):
+        raise ValueError(f"{len(embeddings)} embeddings vary in fewer than {components} directions")
+    return vectors / np.sqrt(variances)
+
+
+def _covariance(left: np.ndarray, right: np.ndarray | None = None) -> np.ndarray:
+    """Return the covariances of the columns of two samples of the same n inputs, or of one."""
+    deviations = _centred(left)
+    return deviations.T @ (deviations if right is None else _centred(right)) / len(left)
+
+
+def _centred(sample: np.ndarray) -> np.ndarray:
+    sample = np.asarray(sample, dtype=np.float64)
+    return sample - sample.mean(axis=0)
+
+
+Moments = tuple[np.ndarray, np.ndarray, np.ndarray]
+"""Covariances of embeddings (e, e), with features (e, f), and deviations of features (f,)."""
+
+
+def _moments(embeddings: np.ndarray, features: np.ndarray) -> Moments:
+    spread = np.std(features, axis=0, dtype=np.float64)
+    return _covariance(embeddings), _covariance(embeddings, features), spread
+
+
+def correlations(
+    directions: np.ndarray, embeddings: np.ndarray, features: np.ndarray
+) -> np.ndarray:
+    """Return the correlation of every component with every feature, (k, f).
+
+    Parameters
+    ----------
+    directions : (e, k) array
+        A basis.
+    embeddings : (n, e) array
+        A sample.
+    features : (n, f) array
+        Features of the same inputs. One that does not vary correlates with nothing: 0.
+    """
+    return _correlations(directions, *_moments(embeddings, features))
+
+
+def _correlations(
+    directions: np.ndarray, within: np.ndarray, across: np.ndarray, spread: np.ndarray
+) -> np.ndarray:
+    scale = np.sqrt(np.einsum("ek,ek->k", directions, within @ directions))[:, None] * spread
+    products = directions.T @ across
+    return np.divide(products, scale, out=np.zeros_like(products), where=scale > 0)
+
+
+class Identified(NamedTuple):
+    """Result of a search on the two halves of a sample.
+
+    Attributes
+    ----------
+    bases : (2, e, K) array
+        Directions that were fitted on the first and on the second half. Their arbitrary sign is
+        chosen so that components are skewed to the right, as sparse sources above zero are.
+    recovery : (f,) array
+        Largest absolute correlation of each true feature with a component: the mean over both
+        bases, each measured on the half on which it was not fitted.
+    recovery_null : (r, f) array
+        The same for r pairs of Haar rotations of the same whitened components.
+    """
+
+    bases: np.ndarray
+    recovery: np.ndarray
+    recovery_null: np.ndarray
+
+
+def identify(
+    embeddings: np.ndarray,
+    split: tuple[np.ndarray, np.ndarray],
+    components: int,
+    generator: np.random.Generator,
+    features: np.ndarray,
+    rotations: int = 100,
+) -> Identified:
+    """Search for a basis on each half of a sample, and score it on the other.
+
+    Parameters
+    ----------
+    embeddings : (n, e) array
+        A sample.
+    split : two arrays of int
+        Rows of the two halves, as `halves` returns them.
+    components : int
+        K: the search is among rotations of the first K principal components.
+    generator : numpy.random.Generator
+        Draws the starts of the searches and the rotations of the null.
+    features : (n, f) array
+        True features of the inputs.
+    rotations : int
+        r, pairs of Haar rotations of the null.
+    """
+    parts = [embeddings[rows] for rows in split]
+    whitened = [whitened_directions(part, components) for part in parts]
+    # Single precision halves the time of the searches.
+    scores = [
+        (_centred(part) @ white).astype(np.float32)
+        for part, white in zip(parts, whitened, strict=True)
+    ]
+    starts = [random_rotation(components, generator).astype(np.float32) for _ in parts]
+    other_halves = [_moments(embeddings[rows], features[rows]) for rows in reversed(split)]
+
+    def recovery(bases: Sequence[np.ndarray]) -> np.ndarray:
+        best = [
+            np.abs(_correlations(basis, *other_half)).max(axis=0)
+            for basis, other_half in zip(bases, other_halves, strict=True)
+        ]
+        return np.asarray(np.mean(best, axis=0))
+
+    null = [
+        recovery([white @ random_rotation(components, generator) for white in whitened])
+        for _ in range(rotations)
+    ]
+    bases = []
+    for white, part, start in zip(whitened, scores, starts, strict=True):
+        rotation = varimax(part, start)
+        skew = ((part @ rotation) ** 3).mean(axis=0)
+        bases.append(white @ rotation * np.where(skew < 0, -1.0, 1.0))
+    return Identified(np.stack(bases), recovery(bases), np.reshape(null, (rotations, -1)))

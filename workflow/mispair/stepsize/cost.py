@@ -8,8 +8,8 @@ from mispair.core.cost import Sizes, Work
 
 
 def train_two_layer(settings: Any, job: Any, sizes: Sizes) -> Work:
-    from mispair.stepsize.cifar_files import CIFAR
     from mispair.stepsize.data_sets import MADE
+    from mispair.stepsize.paths import CIFAR
 
     points, dimensions = (
         (6000, 3072) if job.data_set == CIFAR else MADE[job.data_set](0).points.shape

@@ -6,8 +6,7 @@ from typing import Any
 
 from mispair.core.files import UserError
 from mispair.core.paths import fill
-from mispair.stepsize.cifar_files import CIFAR, cifar_files, refuse_other_files
-from mispair.stepsize.paths import MULTILAYER, TWO_LAYER
+from mispair.stepsize.paths import CIFAR, MULTILAYER, TWO_LAYER, cifar_files, refuse_other_files
 from mispair.stepsize.settings import Part
 
 

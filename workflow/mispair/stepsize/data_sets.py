@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mispair.core.files import UserError
-from mispair.stepsize.cifar_files import CIFAR, RECORD, RECORDS, refuse_other_file
+from mispair.stepsize.paths import CIFAR, RECORD, RECORDS, refuse_other_file
 
 Array = NDArray[np.float64]
 

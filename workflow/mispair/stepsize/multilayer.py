@@ -13,7 +13,7 @@ from torch.nn import functional
 
 from mispair.core.resume import Keeper
 from mispair.stepsize.data_sets import DataSet
-from mispair.stepsize.stepping import (
+from mispair.stepsize.descent import (
     Report,
     State,
     first_state,

@@ -12,12 +12,10 @@ from torch import Tensor, nn
 from mispair.core.devices import choose_device
 from mispair.core.files import read_tensors, write_tensors
 from mispair.core.metrics import Row, write_metrics
-from mispair.sufficiency.encoders import ROWS, UNTRAINED, load_weights
+from mispair.sufficiency.encoders import ROWS, UNTRAINED, TreeEncoders, load_weights
 from mispair.sufficiency.heads import Head, start_head
 from mispair.sufficiency.measures import Setting
-from mispair.sufficiency.settings import Arm, Measuring, Task
-from mispair.sufficiency.sizes import refuse_too_large
-from mispair.sufficiency.transformer import TreeEncoders
+from mispair.sufficiency.settings import Arm, Measuring, Task, refuse_too_large
 from mispair.sufficiency.trees import Skeletons
 
 Metadata = dict[str, str]

@@ -18,9 +18,8 @@ import torch
 from torch import Tensor
 
 from mispair.core import seeds
-from mispair.sufficiency.sampling import Trees, add_noise, draw_pairs, trees_at
-from mispair.sufficiency.sizes import Size
-from mispair.sufficiency.trees import draw_skeletons
+from mispair.sufficiency.settings import Size
+from mispair.sufficiency.trees import Trees, add_noise, draw_pairs, draw_skeletons, trees_at
 
 
 @dataclass(frozen=True)

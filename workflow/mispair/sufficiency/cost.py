@@ -13,7 +13,7 @@ def draw_trees(settings: Any, job: Any, sizes: Sizes) -> Work:
 
 def _trees(job: Any) -> Any:
     """Return the size of trees, which is in the path of their file."""
-    from mispair.sufficiency.sizes import Size
+    from mispair.sufficiency.settings import Size
 
     return Size.of(job.trees.parent.parent.name)
 

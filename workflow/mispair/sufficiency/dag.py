@@ -7,8 +7,7 @@ from typing import Any
 from mispair.core.files import UserError
 from mispair.core.paths import every, fill, of_job
 from mispair.sufficiency.paths import BAYES, ENCODERS, HEAD, SUFFICIENCY, TRANSFER
-from mispair.sufficiency.settings import OF_ENCODERS
-from mispair.sufficiency.sizes import Size
+from mispair.sufficiency.settings import OF_ENCODERS, Size
 
 STEPS_WITH_DEVICE = (
     "measure_bayes", "train_encoders", "measure_sufficiency", "train_head", "measure_transfer",

@@ -1,4 +1,4 @@
-"""Contrastive encoders: loss, targets by layer, first weights, oracle feature, evaluation."""
+"""Contrastive encoders: transformers, loss, targets by layer, first weights, evaluation."""
 
 from __future__ import annotations
 
@@ -14,16 +14,83 @@ from mispair.core import seeds
 from mispair.core.training import LossOfStep
 from mispair.sufficiency.belief_propagation import (
     Upward,
-    ancestors,
-    downward,
-    from_the_left,
-    noisy_evidence,
-    prefix_messages,
     upward,
 )
-from mispair.sufficiency.sampling import Trees, draw_pairs
-from mispair.sufficiency.sizes import Size
-from mispair.sufficiency.transformer import TreeEncoders
+from mispair.sufficiency.settings import Size
+from mispair.sufficiency.trees import Trees, draw_pairs
+
+# Transformers that read leaves: the blocks of all models, and the contrastive encoder.
+#
+# A block is pre-norm, with one head of the full width, no projection after the attention, no final
+# norm and no dropout, as in the published study. The `states` of a model are its tokens after each
+# block: guidance compares them with messages of belief propagation.
+
+
+class Block(nn.Module):
+    """Attention and a perceptron on tokens of one width, each added to its input."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.before_attention = nn.LayerNorm(width)
+        self.queries_keys_values = nn.Linear(width, 3 * width, bias=False)
+        self.before_perceptron = nn.LayerNorm(width)
+        self.widen = nn.Linear(width, 4 * width)
+        self.narrow = nn.Linear(4 * width, width)
+
+    def forward(self, tokens: Tensor, mask: Tensor | None = None) -> Tensor:
+        """Return new tokens (batch, tokens, width); `mask` is added to the logits."""
+        width = tokens.shape[-1]
+        projected = self.queries_keys_values(self.before_attention(tokens))
+        queries, keys, values = projected.split(width, dim=-1)
+        # Keys by queries: a softmax along columns is vectorised also where rows are short.
+        logits = keys @ queries.mT * width**-0.5
+        if mask is not None:
+            logits = logits + mask.mT
+        tokens = tokens + logits.softmax(dim=-2).mT @ values
+        return tokens + self.narrow(F.gelu(self.widen(self.before_perceptron(tokens))))
+
+
+def run_blocks(blocks: nn.ModuleList, tokens: Tensor, mask: Tensor | None = None) -> list[Tensor]:
+    """Return the tokens after each block."""
+    states = []
+    for block in blocks:
+        tokens = block(tokens, mask)
+        states.append(tokens)
+    return states
+
+
+class TreeEncoder(nn.Module):
+    """Turn the leaves of one tree into a vector of as many numbers as there are symbols."""
+
+    def __init__(self, leaves: int, symbols: int, width: int, blocks: int) -> None:
+        super().__init__()
+        self.embedding = nn.Embedding(symbols, width)
+        self.position = nn.Parameter(torch.randn(leaves, width))
+        self.blocks = nn.ModuleList([Block(width) for _ in range(blocks)])
+        self.readout = nn.Linear(width, symbols)
+        self.mix = nn.Linear(leaves, 1)
+
+    def states(self, leaves: Tensor) -> list[Tensor]:
+        """Return the tokens after each block: (batch, leaves, width) each."""
+        return run_blocks(self.blocks, self.embedding(leaves) + self.position)
+
+    def read(self, tokens: Tensor) -> Tensor:
+        """Return the feature (batch, symbols) of the last block's tokens."""
+        return self.mix(self.readout(tokens).mT)[..., 0]
+
+    def forward(self, leaves: Tensor) -> Tensor:
+        """Return the feature of leaves (batch, leaves)."""
+        return self.read(self.states(leaves)[-1])
+
+
+class TreeEncoders(nn.Module):
+    """A text and an image encoder; the similarity of a pair is the product of their features."""
+
+    def __init__(self, leaves: int, symbols: int, width: int, blocks: int) -> None:
+        super().__init__()
+        self.text = TreeEncoder(leaves, symbols, width, blocks)
+        self.image = TreeEncoder(leaves, symbols, width, blocks)
+
 
 # The contrastive loss, and how far a similarity is from the best one.
 #
@@ -186,60 +253,19 @@ def logs(messages: Tensor) -> Tensor:
     return scaled.clamp_min(SMALLEST).log()
 
 
-def _at_leaves(messages: Tensor, leaves: int) -> Tensor:
+def at_leaves(messages: Tensor, leaves: int) -> Tensor:
     """Repeat the message of each node for all leaves below it: (batch, leaves, symbols)."""
     return messages.repeat_interleave(leaves // messages.shape[1], dim=1)
 
 
-def _rising(up: Upward, leaves: int) -> list[Tensor]:
+def rising_messages(up: Upward, leaves: int) -> list[Tensor]:
     """Return the upward messages at all leaves: of their parents first, of the root last."""
-    return [_at_leaves(logs(messages), leaves) for messages in reversed(up.likelihoods)]
+    return [at_leaves(logs(messages), leaves) for messages in reversed(up.likelihoods)]
 
 
 def for_encoder(transitions: Tensor, leaves: Tensor) -> list[Tensor]:
     """Return the targets of an encoder's first blocks: (batch, leaves, symbols) each."""
-    return _rising(upward(transitions, leaves), leaves.shape[1])
-
-
-def for_denoiser(trees: Trees, noisy: Tensor, text: Tensor, sigma: float) -> list[Tensor]:
-    """Return the targets of a joint denoiser's 2 L + 1 blocks: image positions, then the text's.
-
-    In the blocks of the image's downward messages, the text's positions keep the root.
-    """
-    size = trees.size
-    read = noisy_evidence(noisy, size.symbols, sigma)
-    image = upward(trees.image, (read - read.amax(dim=-1, keepdim=True)).exp())
-    messages = upward(trees.text, text)
-    root = logs(image.root * messages.root)[:, None].expand(-1, size.leaves, -1)
-    rising = zip(_rising(image, size.leaves), _rising(messages, size.leaves), strict=True)
-    targets = [torch.cat(both, dim=1) for both in rising]
-    targets.append(torch.cat([root, root], dim=1))
-    for level, above in enumerate(downward(trees.image, image, messages.root), start=1):
-        likelihood = image.likelihoods[level] if level < size.depth else 1.0
-        falling = _at_leaves(logs(above * likelihood), size.leaves)
-        targets.append(torch.cat([falling, root], dim=1))
-    return targets
-
-
-def for_next_word(trees: Trees, text: Tensor, image: Tensor) -> list[Tensor]:
-    """Return the targets of a joint next-word head's 2 L + 1 blocks: the image's, then words'.
-
-    In the blocks of the downward messages, the image's positions keep their root.
-    """
-    size = trees.size
-    seen, text_messages = upward(trees.image, image), upward(trees.text, text)
-    past = prefix_messages(trees.text, text_messages)
-    kept = logs(seen.root)[:, None].expand(-1, size.leaves, -1)
-    targets = [
-        torch.cat([picture, logs(message[:, :-1])], dim=1)
-        for picture, message in zip(_rising(seen, size.leaves), past, strict=True)
-    ]
-    root = logs(past[-1][:, :-1] * seen.root[:, None])
-    targets.append(torch.cat([kept, root], dim=1))
-    for level, prefix in enumerate(from_the_left(trees.text, text_messages, seen.root), start=1):
-        of_next = ancestors(size.leaves, size.branching, size.depth - level)[1:]
-        targets.append(torch.cat([kept, logs(prefix[:, of_next.to(prefix.device)])], dim=1))
-    return targets
+    return rising_messages(upward(transitions, leaves), leaves.shape[1])
 
 
 def penalty(states: Sequence[Tensor], targets: Sequence[Tensor]) -> Tensor:

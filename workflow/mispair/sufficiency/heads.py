@@ -12,25 +12,162 @@ An arm names what a head reads of the other modality, and how it is trained:
 
 from __future__ import annotations
 
-from torch import Tensor
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
 from torch.nn import functional as F
 
 from mispair.core import seeds
 from mispair.core.training import LossOfStep
 from mispair.sufficiency import belief_propagation
-from mispair.sufficiency.belief_propagation import upward
+from mispair.sufficiency.belief_propagation import (
+    ancestors,
+    downward,
+    from_the_left,
+    noisy_evidence,
+    prefix_messages,
+    upward,
+)
 from mispair.sufficiency.encoders import (
-    for_denoiser,
-    for_next_word,
+    Block,
+    TreeEncoders,
+    at_leaves,
     in_parts,
+    logs,
     oracle_feature,
     penalty,
+    rising_messages,
+    run_blocks,
     seeded,
 )
-from mispair.sufficiency.sampling import TreePairs, Trees, add_noise, draw_pairs
-from mispair.sufficiency.settings import READ_LEAVES, Arm, Task
-from mispair.sufficiency.sizes import Size
-from mispair.sufficiency.transformer import Condition, Denoiser, NextWord, TreeEncoders
+from mispair.sufficiency.settings import READ_LEAVES, Arm, Size, Task
+from mispair.sufficiency.trees import TreePairs, Trees, add_noise, draw_pairs
+
+Condition = Literal["feature", "tokens"]
+"""What a head reads of the other modality: one vector, or all its leaves."""
+
+
+class _Conditioned(nn.Module):
+    """A transformer on tokens of one modality and on a condition from the other modality."""
+
+    def __init__(
+        self, leaves: int, size: int, symbols: int, width: int, blocks: int, condition: Condition
+    ) -> None:
+        super().__init__()
+        if width < symbols:
+            raise ValueError(
+                f"a width of {width} has no room for {symbols} symbols: increase the width"
+            )
+        self.conditions = leaves if condition == "tokens" else 1
+        self.width, self.symbols = width, symbols
+        self.other = nn.Embedding(symbols, width) if condition == "tokens" else None
+        self.position = nn.Parameter(torch.randn(size + self.conditions, width))
+        self.blocks = nn.ModuleList([Block(width) for _ in range(blocks)])
+
+    def condition(self, given: Tensor) -> Tensor:
+        """Return tokens of a condition: symbols (batch, leaves) or features (batch, S)."""
+        if self.other is not None:
+            return self.other(given)
+        return F.pad(given, (0, self.width - given.shape[-1]))[:, None]
+
+
+class Denoiser(_Conditioned):
+    """Estimate every clean image leaf from the noisy ones and a condition on the text."""
+
+    def __init__(
+        self, leaves: int, symbols: int, width: int, blocks: int, condition: Condition
+    ) -> None:
+        super().__init__(leaves, leaves, symbols, width, blocks, condition)
+        self.readout = nn.Linear(width, 1)
+        self.leaves = leaves
+
+    def states(self, evidence: Tensor, given: Tensor) -> list[Tensor]:
+        """Return the tokens after each block, those of the image first.
+
+        `evidence` holds log-likelihoods of the noisy leaves, (batch, leaves, symbols).
+        """
+        image = F.pad(evidence, (0, self.width - evidence.shape[-1]))
+        tokens = torch.cat([image, self.condition(given)], dim=1) + self.position
+        return run_blocks(self.blocks, tokens)
+
+    def read(self, tokens: Tensor) -> Tensor:
+        """Return the estimates (batch, leaves) from the last block's tokens."""
+        return self.readout(tokens[:, : self.leaves])[..., 0]
+
+
+class NextWord(_Conditioned):
+    """Predict each text leaf but the first from those before it and a condition on the image."""
+
+    def __init__(
+        self, leaves: int, symbols: int, width: int, blocks: int, condition: Condition
+    ) -> None:
+        super().__init__(leaves, leaves - 1, symbols, width, blocks, condition)
+        self.embedding = nn.Embedding(symbols, width)
+        self.readout = nn.Linear(width, symbols)
+        self.register_buffer("mask", _mask(self.conditions, leaves - 1), persistent=False)
+        self.mask: Tensor
+
+    def states(self, text: Tensor, given: Tensor) -> list[Tensor]:
+        """Return the tokens after each block of whole texts, those of the condition first."""
+        tokens = torch.cat([self.condition(given), self.embedding(text[:, :-1])], dim=1)
+        return run_blocks(self.blocks, tokens + self.position, self.mask)
+
+    def read(self, tokens: Tensor) -> Tensor:
+        """Return logits (batch, leaves - 1, symbols) of the leaves 2, 3, ... from last tokens."""
+        return self.readout(tokens[:, self.conditions :])
+
+
+def _mask(conditions: int, symbols: int) -> Tensor:
+    """Return the mask added to logits: conditions see conditions, a word these and its past."""
+    position = torch.arange(conditions + symbols)
+    seen = (position[None] < conditions) | (position[None] <= position[:, None])
+    seen[:conditions, conditions:] = False
+    return torch.zeros(seen.shape).masked_fill(~seen, -torch.inf)
+
+
+def for_denoiser(trees: Trees, noisy: Tensor, text: Tensor, sigma: float) -> list[Tensor]:
+    """Return the targets of a joint denoiser's 2 L + 1 blocks: image positions, then the text's.
+
+    In the blocks of the image's downward messages, the text's positions keep the root.
+    """
+    size = trees.size
+    read = noisy_evidence(noisy, size.symbols, sigma)
+    image = upward(trees.image, (read - read.amax(dim=-1, keepdim=True)).exp())
+    messages = upward(trees.text, text)
+    root = logs(image.root * messages.root)[:, None].expand(-1, size.leaves, -1)
+    rising = zip(
+        rising_messages(image, size.leaves), rising_messages(messages, size.leaves), strict=True
+    )
+    targets = [torch.cat(both, dim=1) for both in rising]
+    targets.append(torch.cat([root, root], dim=1))
+    for level, above in enumerate(downward(trees.image, image, messages.root), start=1):
+        likelihood = image.likelihoods[level] if level < size.depth else 1.0
+        falling = at_leaves(logs(above * likelihood), size.leaves)
+        targets.append(torch.cat([falling, root], dim=1))
+    return targets
+
+
+def for_next_word(trees: Trees, text: Tensor, image: Tensor) -> list[Tensor]:
+    """Return the targets of a joint next-word head's 2 L + 1 blocks: the image's, then words'.
+
+    In the blocks of the downward messages, the image's positions keep their root.
+    """
+    size = trees.size
+    seen, text_messages = upward(trees.image, image), upward(trees.text, text)
+    past = prefix_messages(trees.text, text_messages)
+    kept = logs(seen.root)[:, None].expand(-1, size.leaves, -1)
+    targets = [
+        torch.cat([picture, logs(message[:, :-1])], dim=1)
+        for picture, message in zip(rising_messages(seen, size.leaves), past, strict=True)
+    ]
+    root = logs(past[-1][:, :-1] * seen.root[:, None])
+    targets.append(torch.cat([kept, root], dim=1))
+    for level, prefix in enumerate(from_the_left(trees.text, text_messages, seen.root), start=1):
+        of_next = ancestors(size.leaves, size.branching, size.depth - level)[1:]
+        targets.append(torch.cat([kept, logs(prefix[:, of_next.to(prefix.device)])], dim=1))
+    return targets
+
 
 Head = Denoiser | NextWord
 

@@ -26,7 +26,7 @@ def run(
     from mispair.core import files
     from mispair.core.progress import Progress
     from mispair.core.provenance import fingerprint
-    from mispair.pretraining.pictures import read_pictures
+    from mispair.pretraining.data import read_pictures
 
     pairs, corpus_metadata = files.read_parquet(corpus)
     tables = {path.stem: files.read_parquet(path)[0] for path in index}

@@ -48,9 +48,8 @@ def run(
     import torch
 
     from mispair.core import files, provenance
-    from mispair.pretraining.data import in_rows, pictures_of
+    from mispair.pretraining.data import bags, in_rows, pictures_of
     from mispair.pretraining.towers import features_of_pictures, features_of_texts, read_towers
-    from mispair.pretraining.words import bags
     from mispair.towers.shard_features import feature_rows
 
     torch.set_num_threads(1)

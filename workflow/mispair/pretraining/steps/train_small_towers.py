@@ -35,9 +35,8 @@ def run(
     from mispair.core import files, seeds
     from mispair.core.provenance import fingerprint
     from mispair.core.training import TrainingPlan, training_job
-    from mispair.pretraining.data import held_out_rows, pictures_of, texts_of
+    from mispair.pretraining.data import bags, held_out_rows, pictures_of, texts_of, vocabulary
     from mispair.pretraining.towers import Batches, SmallTowers, TowerSizes
-    from mispair.pretraining.words import bags, vocabulary
 
     torch.set_num_threads(1)
     table, origin = files.read_parquet(pairing)

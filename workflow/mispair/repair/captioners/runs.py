@@ -306,7 +306,7 @@ def _tokenizer_of(towers: Path) -> tuple[Tokenizer, str]:
     if small.is_file():
         from mispair.core.files import read_tensors
         from mispair.core.provenance import file_digest
-        from mispair.pretraining.words import WordTokenizer
+        from mispair.pretraining.data import WordTokenizer
 
         return WordTokenizer(json.loads(read_tensors(small)[1]["words"])), file_digest(small)
     from mispair.towers.loading import load_towers

@@ -28,7 +28,7 @@ def run(
     from mispair.core.provenance import code_version, fingerprint, stamp
     from mispair.core.resume import checkpoints
     from mispair.stepsize.data_sets import data_maker
-    from mispair.stepsize.study import run_part
+    from mispair.stepsize.measures import run_part
 
     checked = Part(
         part=part, data_set=data_set, activations=[activation], widths=widths,

@@ -22,7 +22,7 @@ from mispair.report.measures import Every, Trend
 from mispair.report.questions import Question
 from mispair.report.statistics import effect_of_mean
 from mispair.report.tables import Tables
-from mispair.sufficiency.sizes import Size
+from mispair.sufficiency.settings import Size
 
 PUBLISHED_SIZE = "4x3x10"
 MAIN_FLIP = 0.2

@@ -28,7 +28,7 @@ def run(settings: Settings, *, size: str, tree: int, trees: Path) -> None:
     """
     from mispair.core.files import UserError, write_tensors
     from mispair.core.provenance import fingerprint
-    from mispair.sufficiency.sizes import Size, refuse_too_large
+    from mispair.sufficiency.settings import Size, refuse_too_large
     from mispair.sufficiency.trees import draw_skeletons
 
     if not 0 <= tree < 2**32:

@@ -21,8 +21,8 @@ def run(
     from mispair.core.training import TrainingPlan, training_job
     from mispair.sufficiency import artefacts
     from mispair.sufficiency import encoders as models
-    from mispair.sufficiency.sampling import trees_at
-    from mispair.sufficiency.sizes import refuse_too_large
+    from mispair.sufficiency.settings import refuse_too_large
+    from mispair.sufficiency.trees import trees_at
 
     if variant not in VARIANTS:
         raise UserError(f"--variant: there is no {variant}; there are {', '.join(VARIANTS)}.")

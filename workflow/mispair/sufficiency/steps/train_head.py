@@ -23,8 +23,8 @@ def run(
     from mispair.core.training import TrainingPlan, training_job
     from mispair.sufficiency import artefacts, heads
     from mispair.sufficiency.encoders import weights_of
-    from mispair.sufficiency.sampling import trees_at
-    from mispair.sufficiency.sizes import refuse_too_large
+    from mispair.sufficiency.settings import refuse_too_large
+    from mispair.sufficiency.trees import trees_at
 
     if task not in TASKS or arm not in ARMS:
         raise UserError(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from pathlib import Path
 
-from mispair.towers.pretraining.pretraining_settings import Settings
+from mispair.towers.pretraining.pretraining import Settings
 
 log = logging.getLogger(__name__)
 
@@ -28,14 +28,14 @@ def run(settings: Settings, *, shards: list[Path], start: list[Path], towers: Pa
     from mispair.core.resume import Checkpoints, only_copy
     from mispair.pairs.shards.staging import staged
     from mispair.towers.loading import WEIGHTS_NAME
-    from mispair.towers.pretraining import pretraining, pretraining_settings, trainer
+    from mispair.towers.pretraining import pretraining, trainer
 
     shards = sorted(shards)
-    pretraining_settings.refuse_too_few_shards(settings, len(shards))
+    pretraining.refuse_too_few_shards(settings, len(shards))
     device = choose_device(settings.device)
     origin = pretraining.origin(settings.definition, start)
     pairs = None if settings.train_num_samples else pretraining.count_pairs(shards)
-    pretraining_settings.refuse_too_few_pairs(settings, pairs or [])
+    pretraining.refuse_too_few_pairs(settings, pairs or [])
     samples = settings.train_num_samples or sum(pairs or [])
 
     job = [settings.model_dump_json(), device, origin.fingerprint, *pretraining.versions().values()]
