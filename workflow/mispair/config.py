@@ -56,8 +56,10 @@ REMOVED = {
     "export_metrics.trackers": "TensorBoard's event files are always in reports/tensorboard.",
     "export_pruned": "Leave it out: the neurons that are kept are columns of the embeddings.",
     "identify_basis": "Leave it out: the search for a basis is gone.",
+    "pretrain_towers.grad_checkpointing": "Use open_clip's trainer (docs/how-to/own-data.md).",
     "pretrain_towers.nodes": "For several, use open_clip's trainer (docs/how-to/own-data.md).",
     "pretrain_towers.processes": "For several, use open_clip's trainer (docs/how-to/own-data.md).",
+    "pretrain_towers.train_num_samples": "Use open_clip's trainer (docs/how-to/own-data.md).",
     "recaption_pairs.candidates": "Leave it out: each picture is captioned once.",
     "words": "Leave it out: the audit of features that pictures do not show is gone.",
 }

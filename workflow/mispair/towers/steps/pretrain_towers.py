@@ -34,9 +34,8 @@ def run(settings: Settings, *, shards: list[Path], start: list[Path], towers: Pa
     pretraining.refuse_too_few_shards(settings, len(shards))
     device = choose_device(settings.device)
     origin = pretraining.origin(settings.definition, start)
-    pairs = None if settings.train_num_samples else pretraining.count_pairs(shards)
-    pretraining.refuse_too_few_pairs(settings, pairs or [])
-    samples = settings.train_num_samples or sum(pairs or [])
+    pairs = pretraining.count_pairs(shards)
+    pretraining.refuse_too_few_pairs(settings, pairs)
 
     job = [settings.model_dump_json(), device, origin.fingerprint, *pretraining.versions().values()]
     job += [*pretraining.shard_stamps(shards), *code_version("pretrain_towers")]
@@ -52,15 +51,15 @@ def run(settings: Settings, *, shards: list[Path], start: list[Path], towers: Pa
         with staged(shards) as local:
             arguments = pretraining.trainer_arguments(
                 settings, device, model=f"local-dir:{model.resolve()}", logs=str(logs),
-                samples=samples, shards=[str(shard) for shard in local],
+                samples=sum(pairs), shards=[str(shard) for shard in local],
             )  # fmt: skip
             torch.set_num_threads(settings.threads)
-            trainer.train(arguments, logs, seed=settings.seed)
+            trainer.train(arguments, seed=settings.seed, epochs=settings.epochs)
         with replacing_folder(towers) as folder:
             origin.write(folder, towers)
             weights = pretraining.trained_weights(trainer.latest_checkpoint(logs))
             pretraining.write_weights(folder / WEIGHTS_NAME, weights, origin.dtype)
             losses = pretraining.read_losses((logs / trainer.NAME / "out.log").read_text("utf-8"))
-            record = pretraining.recipe(settings, device, origin, shards, samples, losses)
+            record = pretraining.recipe(settings, device, origin, shards, sum(pairs), losses)
             files.write_json(folder / "training.json", record)
         Checkpoints(parts, "").remove()
