@@ -31,14 +31,13 @@ def test_every_step_of_the_workflow_has_its_work_said():
         for name in re.findall(r"^def (\w+)\(settings", path.read_text(), re.MULTILINE)
     }
     constant = {
-        "compare_towers", "export_metrics", "laclip", "measure_replaced", "record_run",
-        "write_report",
+        "compare_towers", "export_metrics", "measure_replaced", "record_run", "write_report",
     }  # fmt: skip
     assert said == called - constant
 
 
 def test_a_step_whose_package_says_no_work_takes_the_same_time_always(tmp_path):
-    assert work_of(("laclip", "--tables", "a.csv", "--text", "b.txt"), Sizes(tmp_path)) == Work()
+    assert work_of(("compare-towers", "--intervals", "a.json"), Sizes(tmp_path)) == Work()
 
 
 def test_a_job_of_several_steps_does_the_work_of_all_with_the_memory_of_the_largest(tmp_path):

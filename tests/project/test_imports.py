@@ -63,8 +63,7 @@ BELOW = {
 """What each package may import. Planning, and modules in no package, may import everything."""
 
 FOR_PEOPLE = {
-    "draw_contact_sheet", "draw_examples", "draw_neurons", "draw_suspects", "laclip",
-    "write_review",
+    "draw_contact_sheet", "draw_examples", "draw_neurons", "draw_suspects", "write_review",
 }  # fmt: skip
 """Steps of studies that compute nothing: they draw or print."""
 

@@ -34,7 +34,7 @@ def rules() -> set[str]:
         for path in RULES.glob("*.smk")
         for block in re.split(r"^(?=rule |use rule )", path.read_text(), flags=re.M)[1:]
     ]
-    # The targets of studies, and laclip, which prints a table, run where Snakemake does.
+    # The targets of studies run where Snakemake does.
     return {named[1] for block in blocks if (named := re.match(r"use rule \w+ as (\w+)", block))}
 
 

@@ -9,9 +9,9 @@ from mispair.core.provenance import code_version
 
 REPORT = {
     "draw_contact_sheet", "draw_examples", "draw_figures", "draw_neurons", "draw_suspects",
-    "export_metrics", "gather_metrics", "laclip", "record_run", "write_report", "write_review",
+    "export_metrics", "gather_metrics", "record_run", "write_report", "write_review",
 }  # fmt: skip
-"""Steps that compute nothing new: `laclip` prints a table."""
+"""Steps that compute nothing new."""
 
 
 @pytest.mark.parametrize("step", sorted(set(step_names()) - REPORT))
@@ -23,5 +23,5 @@ def test_no_step_that_computes_imports_the_report(step: str) -> None:
 
 
 def test_the_steps_of_the_report_do_import_it() -> None:
-    for step in REPORT - {"laclip"}:
+    for step in REPORT:
         assert any(".report." in line for line in code_version(step)), step

@@ -29,7 +29,6 @@ from mispair.report.studies import NAMES as STUDIES
 from mispair.audit import paths as audit
 from mispair.evaluation import paths as evaluation
 from mispair.image_text import paths as image_text
-from mispair.laclip import paths as laclip
 from mispair.pairs import paths as pairs
 from mispair.pretraining import paths as pretraining
 from mispair.repair import paths as repair

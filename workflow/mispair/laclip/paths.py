@@ -9,4 +9,3 @@ COMPARED = "checkpoints"
 """Replaces the corpus in paths of models that are compared as they are."""
 ZEROSHOT = fill(evaluation.ZEROSHOT, corpus=COMPARED)
 PURITY = fill(evaluation.PURITY, corpus=COMPARED)
-TEXT = "reports/laclip.txt"

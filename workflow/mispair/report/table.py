@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import textwrap
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -205,11 +204,3 @@ def aligned(
     sides = ["right" if number in right else "left" for number in range(len(heads))]
     text = tabulate(cells[1:], cells[0], "simple", disable_numparse=True, colalign=sides)
     return "\n".join(line.rstrip() for line in text.splitlines())
-
-
-def plain(table: Table) -> str:
-    """Return caption, aligned columns and remark of a table of the report."""
-    remark = textwrap.fill(table.remark, WIDTH)
-    cells = [[printed(cell) for cell in row] for row in table.rows]
-    text = "\n".join([table.caption, "", aligned(table.heads, cells), "", remark])
-    return text.rstrip() + "\n"

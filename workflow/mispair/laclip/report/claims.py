@@ -1,4 +1,4 @@
-"""The paper's claims on LaCLIP models, over pairs of models as replicates."""
+"""CLIP and LaCLIP checkpoints next to tables 2 and 3, and the paper's claims on them."""
 
 from __future__ import annotations
 
@@ -11,13 +11,161 @@ import pandas as pd
 
 from mispair.evaluation.report.rows import smallest_overlap
 from mispair.evaluation.sets import canonical
-from mispair.laclip.report.checkpoints import COLUMNS, METHODS, pairs
 from mispair.report import published
 from mispair.report.claims import THIRD, Claim, MeasuredClaim, PartEffect
 from mispair.report.measures import Every
 from mispair.report.questions import Question
 from mispair.report.statistics import effect_of_mean
-from mispair.report.tables import Tables
+from mispair.report.tables import Tables, protocols, records
+
+METHODS = ("CLIP", "LaCLIP")
+POINT = 0.01
+"""Differences of more than this are flagged."""
+COLUMNS = {"acc1": "accuracy", "silhouette": "silhouette"}
+
+DATA_SETS = ("Food-101", "CIFAR-10", "CIFAR-100", "Caltech-101", "Pets", "STL-10", "ImageNet-1k")
+"""Names in tables 2 to 4."""
+
+OTHER_NAMES = {
+    "oxfordiiitpet": "Pets", "oxfordiiitpets": "Pets", "oxfordpets": "Pets", "oxfordpet": "Pets",
+    "imagenet": "ImageNet-1k", "ilsvrc2012": "ImageNet-1k",
+}  # fmt: skip
+
+_BY_NAME = {**{canonical(name): name for name in DATA_SETS}, **OTHER_NAMES}
+
+
+def published_name(evaluation_set: str) -> str | None:
+    """Return the published name of an evaluation set, or None if it has no published number.
+
+    Examples
+    --------
+    >>> published_name("wds_food101"), published_name("vtab-caltech101"), published_name("digits")
+    ('Food-101', 'Caltech-101', None)
+    """
+    return _BY_NAME.get(canonical(evaluation_set))
+
+
+@dataclass(frozen=True)
+class Score:
+    """One number of one model, and the published number of the same model and data set, or NaN.
+
+    ``measure`` is ``acc1`` for the headline metric of the protocol (its name is ``metric``), or
+    ``silhouette``. ``own`` is the number of LaCLIP's authors for ImageNet.
+    """
+
+    measure: str
+    pretraining: str
+    architecture: str
+    method: str
+    towers: str
+    evaluation_set: str
+    protocol: str | None
+    metric: str
+    fingerprint: str | None
+    value: float
+    low: float
+    high: float
+    n: float
+    published: float
+    own: float
+
+    @property
+    def dataset(self) -> str | None:
+        """The published name of the evaluation set."""
+        return published_name(self.evaluation_set)
+
+    @property
+    def difference(self) -> float:
+        """Measured − published."""
+        return self.value - self.published
+
+    @property
+    def flagged(self) -> bool:
+        """Whether it differs from the published number by more than a point."""
+        # Both are given to a tenth of a point: rounding flags no difference of 1.0.
+        return abs(self.difference) > POINT + 1e-9
+
+
+def scores(tables: Tables, measure: str) -> list[Score]:
+    """Return every headline number, or every silhouette, of every checkpoint."""
+    table = tables.checkpoints
+    if measure == "silhouette":
+        measured = table[table["metric"] == "silhouette"]
+    else:
+        prompted = table["protocol"].isin(protocols(table))
+        measured = table[prompted & (table["metric"] == table["headline"].fillna("acc1"))]
+    order = {name: model for model, name in enumerate(protocols(table))}
+    measured = measured.sort_values("protocol", key=lambda names: names.map(order), kind="stable")
+    keys = ["pretraining", "architecture", "method", "towers", "evaluation_set"]
+    results = []
+    for row in records(measured.sort_values(keys, kind="stable")):
+        labels = {name: _text(row[name]) or "not stated" for name in keys}
+        protocol, fingerprint = _text(row["protocol"]), _text(row["fingerprint"])
+        value, low, high, n = (float(row[name]) for name in ("value", "low", "high", "n"))
+        model = labels["pretraining"], labels["method"]
+        dataset = published_name(labels["evaluation_set"])
+        published_value = published_number(dataset, *model, COLUMNS[measure])
+        own_number = math.nan
+        if measure == "acc1" and dataset == "ImageNet-1k":
+            own_number = laclip_own(labels["pretraining"], labels["architecture"], model[1])
+        results.append(
+            Score(measure, **labels, protocol=protocol, metric=str(row["metric"]),
+                  fingerprint=fingerprint, value=value, low=low, high=high, n=n,
+                  published=published_value, own=own_number)
+        )  # fmt: skip
+    return results
+
+
+def stated(value: object) -> str:
+    """Return a label of a checkpoint; a missing one is not stated."""
+    return value if isinstance(value, str) else "not stated"
+
+
+def _text(value: object) -> str | None:
+    return value if isinstance(value, str) else None
+
+
+@functools.cache
+def published_number(dataset: str | None, pretraining: str, method: str, column: str) -> float:
+    """Return a number of table 2 or 3, or NaN if there is none."""
+    row = _published().get((dataset or "", canonical(pretraining), canonical(method)))
+    return math.nan if row is None else float(row[column])
+
+
+@functools.cache
+def _published() -> dict[tuple[str, str, str], dict[str, float]]:
+    """Return the rows of tables 2 and 3 by data set, pre-training and method."""
+    return {
+        (str(row["dataset"]), canonical(row["pretraining"]), canonical(row["method"])): row
+        for row in records(published.checkpoints())[::-1]
+    }
+
+
+def laclip_own(pretraining: str, architecture: str, method: str) -> float:
+    """Return the ImageNet accuracy of LaCLIP's authors, or NaN."""
+    table = published.laclip_imagenet()
+    rows = table[
+        (table["pretraining"].map(canonical) == canonical(pretraining))
+        & (table["architecture"] == architecture)
+        & (table["method"].map(canonical) == canonical(method))
+    ]
+    return float(rows["accuracy"].iloc[0]) if len(rows) else math.nan
+
+
+def pairs(tables: Tables, measure: str) -> list[tuple[Score, Score]]:
+    """Return every CLIP number with the LaCLIP number of the same kind."""
+    by_place: dict[tuple[object, ...], dict[str, Score]] = {}
+    for score in scores(tables, measure):
+        counterpart = (
+            score.pretraining, score.architecture, score.evaluation_set, score.protocol,
+            score.metric, score.fingerprint,
+        )  # fmt: skip
+        by_place.setdefault(counterpart, {}).setdefault(canonical(score.method), score)
+    clip, laclip = map(canonical, METHODS)
+    return [(both[clip], both[laclip]) for both in by_place.values() if {clip, laclip} <= {*both}]
+
+
+# The paper's claims on LaCLIP models, over pairs of models as replicates.
 
 UNIT = "pre-training"
 """The replicate, a data set: captions were rewritten once for each. Models of several architectures
@@ -72,10 +220,9 @@ def _scores(measure: str, tables: Tables) -> pd.DataFrame:
     """Return the scores of both models of each pair on each set, under the main protocol."""
     return pd.DataFrame(
         [
-            {"pretraining": canonical(pair.clip.pretraining),
-             "evaluation_set": pair.clip.evaluation_set,
-             "first": pair.clip.value, "last": pair.laclip.value}
-            for pair in pairs(tables.of_protocol(), measure)
+            {"pretraining": canonical(clip.pretraining), "evaluation_set": clip.evaluation_set,
+             "first": clip.value, "last": laclip.value}
+            for clip, laclip in pairs(tables.of_protocol(), measure)
         ],
         columns=["pretraining", "evaluation_set", "first", "last"],
     )  # fmt: skip

@@ -8,8 +8,7 @@ import altair as alt
 import pandas as pd
 
 from mispair.image_text.report.arms import short
-from mispair.laclip.report.checkpoints import METHODS, scores
-from mispair.laclip.report.claims import of_overlap
+from mispair.laclip.report.claims import METHODS, of_overlap, scores
 from mispair.report import charts, small_figures, style
 from mispair.report.charts import Drawing, Hole
 from mispair.report.notes import Note
@@ -63,16 +62,9 @@ def _short(data: pd.DataFrame) -> tuple[pd.DataFrame, list[Note]]:
     sets = measured.groupby(["measure", "model"])["label"].transform("nunique")
     keys = ["measure", "kind", "method", "model", "what"]
     means = measured.assign(n=sets).groupby([*keys, "n"], sort=False)["value"].mean().reset_index()
-    kind = means["kind"] + " (" + means["model"] + ")"
-    crowded = means["kind"].nunique() > MOST_ROWS
-    means["label"] = means["kind"] if crowded else kind
+    means["label"] = means["kind"] + " (" + means["model"] + ")"
     means["by"] = "mean of " + means["n"].map("{:g}".format) + " sets"
-    left_out = [Note("laclip", "figure_means")]
-    if means["label"].nunique() > MOST_ROWS:
-        kept = means.groupby("label")["value"].mean().nlargest(MOST_ROWS).index
-        means = means[means["label"].isin(kept)]
-        left_out.append(Note("laclip", "figure_largest", n=MOST_ROWS))
-    return means.drop(columns=["kind", "n"]).reset_index(drop=True), left_out
+    return means.drop(columns=["kind", "n"]), [Note("laclip", "figure_means")]
 
 
 def _panel(measure: str, data: pd.DataFrame) -> charts.Panel:

@@ -8,9 +8,8 @@ from dataclasses import replace
 from mispair.evaluation.sets import canonical
 from mispair.image_text.report.arms import TOWERS, short
 from mispair.image_text.report.tables import scores
-from mispair.laclip.report import checkpoints as numbers
 from mispair.laclip.report import claims
-from mispair.laclip.report.checkpoints import COLUMNS, Score, facts, flagged, reason, stated
+from mispair.laclip.report.claims import COLUMNS, Score, stated
 from mispair.laclip.report.study import OVERLAP, PUBLISHED, SCORES
 from mispair.report import published, texts
 from mispair.report.notes import Note
@@ -25,7 +24,6 @@ FORMATS = {"acc1": (100, 1, "%"), "silhouette": (1, 3, "")}
 
 HEADS = (
     "model", "name", "evaluation set", "protocol and metric", "measured", "published", "difference",
-    "likely reason",
 )  # fmt: skip
 
 
@@ -42,24 +40,18 @@ def checkpoints(tables: Tables) -> list[Table]:
 
 def next_to_published(tables: Tables) -> Table:
     """Return every accuracy and silhouette next to the published one, and what was not measured."""
-    facts_of, metrics = facts(tables), _all_metrics(tables)
     rows: list[tuple[Cell, ...]] = []
     run: set[str] = set()
     for measure in FORMATS:
-        every = numbers.scores(tables, measure)
+        every = claims.scores(tables, measure)
         run |= {canonical(score.pretraining) for score in every}
         for score in every:
-            why = None
-            if flagged(score):
-                key = (score.towers, score.evaluation_set, score.protocol or "")
-                known = metrics.get(key, {}), facts_of.get(score.towers, {})
-                why = texts.sentence("laclip", "reason", *reason(score, every, *known))
             by = (score.protocol, score.fingerprint and short(score.fingerprint), score.metric)
             rows.append((
                 f"{score.pretraining} {score.architecture} {score.method}", score.towers,
                 score.evaluation_set, " ".join(filter(None, by)),
                 _cell(measure, score.value, score.low, score.high), _published(score),
-                _difference(score), why,
+                _difference(score),
             ))  # fmt: skip
         rows += _holes(every, measure)
     names = published.checkpoints()["pretraining"].unique()
@@ -68,16 +60,6 @@ def next_to_published(tables: Tables) -> Table:
         "Accuracy and silhouette next to tables 2 and 3", HEADS, tuple(rows),
         texts.text(Note("laclip", "table_published", missing=missing)), section=PUBLISHED,
     )  # fmt: skip
-
-
-def _all_metrics(tables: Tables) -> dict[tuple[str, str, str], dict[str, float]]:
-    by_set: dict[tuple[str, str, str], dict[str, float]] = {}
-    table = tables.checkpoints.dropna(subset=["protocol"])
-    for key, group in table.groupby(["towers", "evaluation_set", "protocol"]):
-        towers, name, protocol = map(str, key)
-        values = group.drop_duplicates("metric").set_index("metric")["value"]
-        by_set[towers, name, protocol] = {str(metric): float(v) for metric, v in values.items()}
-    return by_set
 
 
 def _cell(
@@ -98,7 +80,7 @@ def _published(score: Score) -> Number | None:
 def _difference(score: Score) -> Number | None:
     cell = _cell(score.measure, score.difference)
     unit = "points" if score.measure == "acc1" else ""
-    return cell and replace(cell, sign=True, unit=unit, mark=" !" * flagged(score))
+    return cell and replace(cell, sign=True, unit=unit, mark=" !" * score.flagged)
 
 
 def _holes(every: list[Score], measure: str) -> list[tuple[Cell, ...]]:
@@ -108,7 +90,7 @@ def _holes(every: list[Score], measure: str) -> list[tuple[Cell, ...]]:
     return [
         (
             f"{row['pretraining']} {row['method']}", None, str(row["dataset"]), measure, Number(),
-            _cell(measure, float(row[COLUMNS[measure]])), None, None,
+            _cell(measure, float(row[COLUMNS[measure]])), None,
         )
         for row in records(published.checkpoints())
         for key in [(canonical(row["pretraining"]), canonical(row["method"]), row["dataset"])]
@@ -162,8 +144,8 @@ def _tables(measured: Tables, confidence: float) -> list[Table]:
 
 
 def _summary(measured: Tables) -> list[Note]:
-    compared = {*measured.checkpoints["towers"].dropna(), *facts(measured)}
-    return [Note("laclip", "summary_models", models=len(compared))] if compared else []
+    models = measured.checkpoints["towers"].nunique()
+    return [Note("laclip", "summary_models", models=models)] if models else []
 
 
 PAGES = Pages(

@@ -1,1 +1,0 @@
-"""The step that prints the comparison."""
