@@ -173,7 +173,7 @@ def test_a_member_that_unfolds_to_too_much_is_refused(
         member(tmp_path / "a.tgz", "package/a.json")
 
 
-@pytest.mark.parametrize("package", ["emojibase", "emojilib", "google", "fluent", "twitter"])
+@pytest.mark.parametrize("package", ["emojibase", "google", "fluent"])
 def test_a_package_that_is_missing_cut_or_empty_is_named(
     package: str, fetched: Path, tmp_path: Path
 ) -> None:

