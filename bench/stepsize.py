@@ -3,8 +3,8 @@
 The naive twin does what a first script does: one run after another, φ and φ' by the usual functions
 of NumPy and SciPy. Both take the first steps of every part of config/stepsize.yaml that
 needs no files; what these take is scaled to the full number of steps. The study's jobs go to two
-cores, as Snakemake sends them; the twin is one script. Sharpness and the multi-layer perceptron are
-left out: both would do the same there.
+cores, as Snakemake sends them; the twin is one script. The multi-layer perceptron is
+left out: it would do the same there.
 """
 
 from __future__ import annotations

@@ -1,17 +1,17 @@
-"""Belief propagation and the next leaf against the published algorithm, the measures against what a
-first script does, and training.
+"""Belief propagation against the published algorithm, and the time of training.
 
 The published code (Oko, Lin, Cai and Mei, 2025) keeps messages as logarithms in single precision,
 for a whole batch at once: each goes through exp, a product with the transition matrix and log. What
-comes down leaves a child's own message out by subtraction. The peers here are written in the same
-way, and by levels with einsum where the published code goes from node to node. All results are
-compared.
+comes down leaves a child's own message out by subtraction. The peer here is written in the same
+way, and by levels with einsum where the published code goes from node to node. Results
+are compared.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -29,10 +29,6 @@ BATCHES = (128, 500, 1000, 4000)
 AGREEMENT = 1e-4
 """Largest difference of the probabilities, in single precision."""
 
-PAIRED, CANDIDATES = 10_000, 256
-CLASSIFIED, PROMPTS = 5_000, (1, 2, 5, 10, 25, 50, 100, 250)
-"""What the measures are timed on: the standard setting's, but for half of its images."""
-
 STEPS = 30
 """Steps of training that are timed, unless they are slow."""
 
@@ -47,12 +43,7 @@ def measure() -> Iterator[Row]:
     torch.set_num_threads(1)
     skeletons = draw_skeletons(42, Size(*PUBLISHED))
     yield from _propagation(trees_at(skeletons, FLIP, FLIP))
-    yield from _next_leaf(trees_at(skeletons, FLIP, FLIP))
-    yield _candidates()
-    yield _prompts()
     devices = ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]
-    if "cuda" in devices:
-        yield _on_gpu(trees_at(skeletons, FLIP, FLIP, "cuda"))
     for device in devices:
         yield from _training(device)
 
@@ -114,204 +105,27 @@ def _evidence(trees: Trees, batch: int) -> Tensor:
     return (logs - logs.amax(dim=-1, keepdim=True)).exp().contiguous()
 
 
-def _title() -> str:
-    depth, branching, symbols = PUBLISHED
-    return f"tree of {branching**depth} leaves with {symbols} symbols"
-
-
 def _propagation(trees: Trees) -> Iterator[Row]:
     from mispair.sufficiency.belief_propagation import leaf_beliefs
 
+    depth, branching, symbols = PUBLISHED
+    what = (
+        f"sufficiency, belief propagation up and down, tree of {branching**depth} leaves with "
+        f"{symbols} symbols"
+    )
     for batch in BATCHES:
         evidence = _evidence(trees, batch)
-        yield _against_published(
-            f"belief propagation up and down, {_title()}", batch,
-            lambda given=evidence: leaf_beliefs(trees.image, given),
-            lambda given=evidence: _published(trees.image, given),
-        )  # fmt: skip
-    yield _floor(trees)
-
-
-def _against_published(
-    what: str, batch: int, ours: Callable[[], Tensor], peer: Callable[[], Tensor]
-) -> Row:
-    difference = _agree(what, ours(), peer())
-    our_time, peer_time = _paired(ours, peer)
-    return (
-        f"sufficiency, {what}, batches of {batch:,}, one core",
-        f"{batch / our_time:,.0f} samples/s",
-        f"{batch / peer_time:,.0f} samples/s by the published algorithm, batched "
-        f"(probabilities differ by {difference:.0e})",
-        f"{peer_time / our_time:.1f}x",
-    )
-
-
-def _floor(trees: Trees) -> Row:
-    """Compare with the arithmetic and the traffic that no implementation can avoid."""
-    from mispair.sufficiency.belief_propagation import leaf_beliefs
-
-    batch, size = 1000, trees.size
-    evidence, matrix = _evidence(trees, batch), torch.rand(1024, 1024)
-    target = torch.empty_like(evidence)
-    peak = 2 * 1024**3 / _seconds(lambda: matrix @ matrix)
-    bandwidth = 8 * evidence.numel() / _seconds(lambda: target.copy_(evidence))
-    operations = 4 * size.nodes * size.symbols**2
-    # Evidence is read and beliefs are written; each message is written and read once.
-    traffic = 4 * size.symbols * 2 * (size.leaves + size.nodes)
-    seconds = _seconds(lambda: leaf_beliefs(trees.image, evidence)) / batch
-    floor = max(operations / peak, traffic / bandwidth)
-    return (
-        f"the same, batches of {batch:,}: distance to the floor",
-        f"{1e6 * seconds:.1f} µs a sample",
-        f"{1e6 * operations / peak:.1f} µs for {operations:,} operations at {peak / 1e9:.0f} "
-        f"GFLOP/s, {1e6 * traffic / bandwidth:.1f} µs for {traffic:,} bytes at "
-        f"{bandwidth / 1e9:.0f} GB/s",
-        f"{seconds / floor:.1f}x the floor",
-    )
-
-
-def _on_gpu(trees: Trees) -> Row:
-    from mispair.sufficiency.belief_propagation import leaf_beliefs
-
-    evidence = _evidence(trees, 10_000)
-    rate = len(evidence) / _seconds(lambda: leaf_beliefs(trees.image, evidence))
-    few, image = evidence[:1000].cpu(), trees.image.cpu()
-    there = len(few) / _seconds(lambda: leaf_beliefs(image, few))
-    return (
-        f"sufficiency, the same on {torch.cuda.get_device_name()}",
-        f"{rate:,.0f} samples/s",
-        f"{there:,.0f} samples/s on one core",
-        f"{rate / there:.0f}x",
-    )
-
-
-# The next leaf ------------------------------------------------------------------------------------
-
-
-def _published_next(transitions: Tensor, text: Tensor) -> Tensor:
-    """Return the distributions of the leaves 2, 3, ... given those before, as published.
-
-    Leaf by leaf, messages go up from the leaf that was read last and down to the next.
-    """
-    depth, branching = transitions.shape[:2]
-    logs = transitions.log()
-    likelihoods: dict[tuple[int, int], Tensor] = {}
-    messages: dict[tuple[int, int], Tensor] = {}
-    predictions = []
-    for leaf in range(text.shape[1] - 1):
-        message = logs[-1, leaf % branching][:, text[:, leaf]]
-        node = leaf
-        for level in range(depth - 1, -1, -1):
-            messages[level + 1, node] = message
-            read = range(branching * (node // branching), node + 1)
-            node //= branching
-            likelihood = sum(messages[level + 1, child] for child in read)
-            likelihoods[level, node] = likelihood - likelihood.amax(dim=0)
-            if level:
-                matrix = transitions[level - 1, node % branching]
-                message = (matrix @ likelihoods[level, node].exp()).log()
-        belief = likelihoods[0, 0]
-        for level in range(1, depth + 1):
-            node = (leaf + 1) // branching ** (depth - level)
-            matrix = transitions[level - 1, node % branching].T
-            if (level, node) in messages:
-                rest = (belief - messages[level, node]).exp()
-                belief = (matrix @ rest).log() + likelihoods[level, node]
-            else:
-                belief = (matrix @ belief.exp()).log()
-            belief = belief - belief.amax(dim=0)
-        predictions.append(belief.softmax(dim=0).T)
-    return torch.stack(predictions, dim=1)
-
-
-def _next_leaves(transitions: Tensor, text: Tensor) -> Tensor:
-    from mispair.sufficiency.belief_propagation import from_the_left, upward
-
-    return from_the_left(transitions, upward(transitions, text))[-1][:, 1:]
-
-
-def _next_leaf(trees: Trees) -> Iterator[Row]:
-    from mispair.sufficiency.trees import draw_pairs
-
-    for batch in BATCHES:
-        text = draw_pairs(trees, batch, torch.Generator().manual_seed(0)).text
-        yield _against_published(
-            f"every next leaf given those before, {_title()}", batch,
-            lambda given=text: _next_leaves(trees.text, given),
-            lambda given=text: _published_next(trees.text, given),
-        )  # fmt: skip
-
-
-# Measures -----------------------------------------------------------------------------------------
-
-
-def _features(number: int) -> Tensor:
-    return 2 * torch.randn(number, PUBLISHED[-1], generator=torch.Generator().manual_seed(number))
-
-
-def _gathered(one: Tensor, other: Tensor, candidates: int) -> Tensor:
-    places = (torch.arange(len(one))[:, None] + torch.arange(candidates)) % len(one)
-    return torch.einsum("nd,nkd->nk", one, other[places])
-
-
-def _banded(one: Tensor, other: Tensor, candidates: int) -> Tensor:
-    from mispair.sufficiency.encoders import PAIRS, with_candidates
-
-    return torch.cat(
-        [
-            with_candidates(one, other, candidates, first, first + PAIRS)
-            for first in range(0, len(one), PAIRS)
-        ]
-    )
-
-
-def _candidates() -> Row:
-    one, other = _features(PAIRED), _features(PAIRED + 1)[:-1]
-    return _measured(
-        f"similarities of {PAIRED:,} pairs with {CANDIDATES} candidates",
-        {"the band of a product": _banded, "candidates gathered": _gathered},
-        (one, other, CANDIDATES),
-    )
-
-
-def _one_by_one_prompt(images: Tensor, prompts: Tensor) -> Tensor:
-    sums = (images @ prompts.mT).unflatten(-1, (PUBLISHED[-1], -1)).logcumsumexp(dim=-1)
-    chosen = sums[..., [m - 1 for m in PROMPTS]] - torch.tensor(PROMPTS).log()
-    return chosen.log_softmax(dim=1).movedim(-1, 0)
-
-
-def _in_steps(images: Tensor, prompts: Tensor) -> Tensor:
-    from mispair.sufficiency.measures import class_log_probabilities, of_features
-
-    return class_log_probabilities(
-        of_features(images, prompts), len(images), PUBLISHED[-1], PROMPTS
-    )
-
-
-def _prompts() -> Row:
-    images, prompts = _features(CLASSIFIED), _features(PUBLISHED[-1] * max(PROMPTS))
-    return _measured(
-        f"zero-shot classes of {CLASSIFIED:,} images by 1 to {max(PROMPTS)} prompts "
-        f"({len(PROMPTS)} numbers)",
-        {
-            "summed from one number to the next": _in_steps,
-            "summed prompt by prompt": _one_by_one_prompt,
-        },
-        (images, prompts),
-    )
-
-
-def _measured(what: str, ways: dict[str, Callable[..., Tensor]], given: tuple[Any, ...]) -> Row:
-    """Time our way and the naive one, in this order, which must agree."""
-    (our_way, naive_way), (ours, naive) = ways, ways.values()
-    difference = _agree(what, ours(*given), naive(*given))
-    our_time, naive_time = (_seconds(lambda run=run: run(*given)) for run in (ours, naive))
-    return (
-        f"sufficiency, {what}, one core",
-        f"{1e3 * our_time:.0f} ms, {our_way}",
-        f"{1e3 * naive_time:.0f} ms, {naive_way} (they differ by {difference:.0e})",
-        f"{naive_time / our_time:.1f}x",
-    )
+        ours = partial(leaf_beliefs, trees.image, evidence)
+        peer = partial(_published, trees.image, evidence)
+        difference = _agree(what, ours(), peer())
+        our_time, peer_time = _paired(ours, peer)
+        yield (
+            f"{what}, batches of {batch:,}, one core",
+            f"{batch / our_time:,.0f} samples/s",
+            f"{batch / peer_time:,.0f} samples/s by the published algorithm, batched "
+            f"(probabilities differ by {difference:.0e})",
+            f"{peer_time / our_time:.1f}x",
+        )
 
 
 # Training -----------------------------------------------------------------------------------------
@@ -351,7 +165,7 @@ def _operations(s: Any, leaves: int, kind: str, task: str = "") -> float:
 
     width = (s.vlm_width or s.width) if task == "vlm" else s.width
     blocks = s.shallow_blocks if kind == "shallow" else s.blocks
-    tokens = leaves if not task else 2 * leaves if kind in ("joint", "guided") else leaves + 1
+    tokens = leaves if not task else 2 * leaves if kind == "joint" else leaves + 1
     return transformer_operations(tokens, width, blocks)
 
 
@@ -411,17 +225,12 @@ def _head_step(s: Any, skeletons: Any, task: Any, arm: Any, device: str) -> floa
     from mispair.sufficiency.trees import trees_at
 
     size = skeletons.size
-    width = (s.vlm_width or s.width) if task == "vlm" else s.width
-    blocks = {
-        "shallow": s.shallow_blocks, "guided": s.guided_blocks or 2 * size.depth + 1
-    }.get(arm, s.blocks)  # fmt: skip
-    head = heads.start_head(task, arm, size, width, blocks, 0).to(device)
+    head = heads.start_head(task, arm, size, s.width_of(task), s.blocks_of(arm), 0).to(device)
     reads = arm in OF_ENCODERS
     towers = encoders.start_towers(size, s.width, s.blocks, 0).to(device) if reads else None
     loss = heads.loss_of_step(
         task, arm, head, trees_at(skeletons, FLIP, FLIP, device), towers,
         batch_size=s.batch_size, sigma=s.noise, seed=0,
-        guidance_weight=getattr(s, f"{task}_guidance_weight"),
     )  # fmt: skip
     return _step(head, loss, device)
 

@@ -9,7 +9,7 @@ import torch
 from bench import sufficiency
 from mispair.sufficiency.belief_propagation import leaf_beliefs
 from mispair.sufficiency.settings import Size
-from mispair.sufficiency.trees import draw_pairs, draw_skeletons, trees_at
+from mispair.sufficiency.trees import draw_skeletons, trees_at
 
 SIZES = [Size(3, 2, 4), Size(1, 4, 2), Size(2, 1, 3), Size(4, 3, 10)]
 
@@ -21,31 +21,6 @@ def test_the_published_algorithm_and_ours_agree(size: Size) -> None:
         evidence = sufficiency._evidence(trees, batch)
         peer = sufficiency._published(trees.image, evidence)
         np.testing.assert_allclose(leaf_beliefs(trees.image, evidence), peer, atol=1e-12)
-
-
-@pytest.mark.parametrize("size", [size for size in SIZES if size.leaves > 1])
-def test_the_published_next_leaf_and_ours_agree(size: Size) -> None:
-    trees = trees_at(draw_skeletons(0, size), 0.3, 0.3, dtype=torch.float64)
-    text = draw_pairs(trees, 5, torch.Generator().manual_seed(0)).text
-    peer = sufficiency._published_next(trees.text, text)
-    np.testing.assert_allclose(sufficiency._next_leaves(trees.text, text), peer, atol=1e-12)
-
-
-def test_candidates_and_prompts_are_summed_to_the_same() -> None:
-    one, other = sufficiency._features(300), sufficiency._features(301)[:-1]
-    for candidates in (2, 7, 300):
-        np.testing.assert_allclose(
-            sufficiency._banded(one, other, candidates),
-            sufficiency._gathered(one, other, candidates),
-            atol=1e-5,
-        )
-    prompts = sufficiency._features(2500)
-    np.testing.assert_allclose(
-        sufficiency._in_steps(one, prompts),
-        sufficiency._one_by_one_prompt(one, prompts),
-        rtol=1e-5,
-        atol=1e-5,
-    )
 
 
 def test_operations_of_the_shallow_and_the_joint() -> None:

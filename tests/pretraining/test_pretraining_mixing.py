@@ -138,14 +138,13 @@ def test_an_unsupervised_basis_shows_mixing_that_the_embedding_has():
     scores = {}
     for mixed in (0.0, 0.6):
         values = embeddings(codes.astype(float), mixed, 11, turned=True)
-        rows = measure_tower(values, np.eye(26), codes, NAMES, CIRCLE, 23, 3, 0)
+        rows = measure_tower(values, np.eye(26), codes, NAMES, CIRCLE, 23, 0)
         scores[mixed] = {
             (row["basis"], row["metric"]): row["value"] for row in rows
         }  # fmt: skip
     for basis in (LINEAR, NEURONS):
         assert scores[0.6][basis, "mixing"] - scores[0.0][basis, "mixing"] > 0.03, basis
         assert abs(scores[0.0][basis, "mixing"]) < 0.02, basis
-    assert scores[0.0][IDENTIFIED, "recovery"] > scores[0.0][f"{IDENTIFIED}-null", "recovery"] + 0.1
     assert scores[0.0][LINEAR, "recovery"] >= scores[0.0][IDENTIFIED, "recovery"] - 0.02
 
 

@@ -102,27 +102,6 @@ def test_the_loss_is_that_of_the_formulas_in_numpy():
     assert single.loss(crop, torch.from_numpy(words)).item() == pytest.approx(expected, rel=1e-5)
 
 
-def test_a_gradient_is_the_slope_of_the_loss():
-    towers, (pictures, words) = Double(1), data(6)
-    crop = torch.from_numpy(pictures[:, :8, :8].transpose(0, 3, 1, 2).copy())
-    bag = torch.from_numpy(words)
-    names = ["log_scale", "image_projection", "text_trunk.0.weight", "image_trunk.0.weight"]
-    parameters = dict(towers.named_parameters())
-    loss = towers.loss(crop, bag)
-    gradients = torch.autograd.grad(loss, [parameters[name] for name in names])
-    for name, gradient in zip(names, gradients, strict=True):
-        assert gradient.abs().max() > 0, name
-        step = 1e-6 * gradient / gradient.norm()
-        with torch.no_grad():
-            parameters[name] += step
-            above = towers.loss(crop, bag)
-            parameters[name] -= 2 * step
-            below = towers.loss(crop, bag)
-            parameters[name] += step
-        slope = (above - below) / (2 * step.norm())
-        assert slope.item() == pytest.approx(gradient.norm().item(), rel=1e-4), name
-
-
 def test_the_same_seed_gives_the_same_weights_and_another_others():
     weights = [torch.cat([v.flatten() for v in SmallTowers(SIZES, seed).parameters()])
                for seed in (0, 0, 1)]  # fmt: skip
@@ -148,17 +127,16 @@ def test_an_epoch_has_every_pair_once_and_depends_on_the_step_alone():
 
 
 def test_crops_are_squares_of_the_pictures_at_all_places():
-    pictures, words = data(10)
-    batches = Batches(pictures, words, 10, 8, 1)
+    pictures = np.zeros((10, 12, 12, 3), np.uint8)
+    pictures[..., 0], pictures[..., 1] = np.arange(12)[:, None], np.arange(12)
+    batches = Batches(pictures, data(10)[1], 10, 8, 1)
     corners = set()
     for step in range(200):
-        crop, bag = batches.of_step(step)
-        rows = [int(np.flatnonzero((words == each).all(axis=1))[0]) for each in bag.numpy()]
-        top, left = batches._corners[0].tolist()
+        crop, _ = batches.of_step(step)
+        top, left = crop[0, :2, 0, 0].tolist()
         corners.add((top, left))
-        if len({*map(bytes, words)}) == 10:
-            expected = pictures[rows, top : top + 8, left : left + 8].transpose(0, 3, 1, 2)
-            assert np.array_equal(crop.numpy(), expected)
+        square = pictures[:, top : top + 8, left : left + 8].transpose(0, 3, 1, 2)
+        assert np.array_equal(crop.numpy(), square)
     assert corners == {(top, left) for top in range(5) for left in range(5)}
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from scipy.stats import kurtosis
 
 from mispair.core.seeds import generator
 from mispair.evaluation.purity import random_rotation
@@ -31,7 +30,7 @@ def _gaussian() -> np.ndarray:
 
 def _identify(sources: np.ndarray, embeddings: np.ndarray) -> basis.Identified:
     split = basis.halves(len(embeddings), generator("halves"))
-    return basis.identify(embeddings, split, SOURCES, generator("search"), sources, rotations=50)
+    return basis.identify(embeddings, split, SOURCES, generator("search"), sources)
 
 
 def test_sparse_sources_are_recovered_one_to_one() -> None:
@@ -40,8 +39,6 @@ def test_sparse_sources_are_recovered_one_to_one() -> None:
     result, again = _identify(sources, embeddings), _identify(sources, embeddings)
     np.testing.assert_array_equal(result.bases, again.bases)
     assert result.recovery.min() > 0.95
-    assert result.recovery_null.shape == (50, SOURCES)
-    assert result.recovery_null.mean(axis=1).max() < 0.7
     correlations = np.abs(basis.correlations(result.bases[0], embeddings, sources))
     assert sorted(correlations.argmax(axis=0)) == [*range(SOURCES)]
     # The embedding's own coordinates are mixtures of the sources.
@@ -51,10 +48,13 @@ def test_sparse_sources_are_recovered_one_to_one() -> None:
 
 def test_nothing_is_identified_among_gaussian_sources() -> None:
     sources = _gaussian()
-    result = _identify(sources, _mixture(sources))
-    # Every rotation of a Gaussian looks alike: the search does no better than random rotations.
-    means = result.recovery_null.mean(axis=1)
-    assert means.min() - 0.02 <= result.recovery.mean() <= means.max() + 0.02
+    embeddings = _mixture(sources)
+    result = _identify(sources, embeddings)
+    # Every rotation of a Gaussian looks alike: the search does no better than a random one.
+    rotation = random_rotation(SOURCES, generator("rotation"))
+    turned = basis.whitened_directions(embeddings, SOURCES) @ rotation
+    random = np.abs(basis.correlations(turned, embeddings, sources)).max(axis=0).mean()
+    assert result.recovery.mean() == pytest.approx(random, abs=0.05)
 
 
 def test_whitened_components_have_the_identity_as_covariance() -> None:
@@ -104,14 +104,6 @@ def test_varimax_is_that_of_kaiser() -> None:
     np.testing.assert_allclose(
         np.sort(np.var((scores @ rotation) ** 2, axis=0)), reference, rtol=1e-4
     )
-
-
-def test_a_search_that_is_cut_short_gets_less_far() -> None:
-    embeddings = _mixture(_sparse())
-    scores = (embeddings - embeddings.mean(axis=0)) @ basis.whitened_directions(embeddings, SOURCES)
-    start = random_rotation(SOURCES, generator("start"))
-    first, last = (scores @ varimax(scores, start, most=most) for most in (1, basis.ITERATIONS))
-    assert kurtosis(last).sum() > kurtosis(first).sum() > kurtosis(scores).sum()
 
 
 def test_correlations_are_those_of_numpy_and_zero_where_nothing_varies() -> None:

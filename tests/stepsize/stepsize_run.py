@@ -27,5 +27,4 @@ def trained(
         part=part, data_set=data_set, activations=[activation], widths=widths,
         stepsizes=stepsizes, seeds=seeds, steps=steps,
     )  # fmt: skip
-    settings = {"points": 80, "sharpness_first": 20, "sharpness_points": 10, **settings}
-    return run_part(whole, TwoLayerSettings(**settings), MADE[data_set], keeper)
+    return run_part(whole, TwoLayerSettings(**{"points": 80, **settings}), MADE[data_set], keeper)

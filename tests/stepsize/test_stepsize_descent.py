@@ -88,20 +88,14 @@ class Memory:
 
 def test_a_run_is_the_same_to_the_bit_again_and_from_its_state() -> None:
     runs = stack("xor4", "leaky_softplus", 20, [16, 96, 1e9])
-
-    def look(weights: np.ndarray) -> np.ndarray:
-        return weights[:, 0]
-
-    at = [0, 3, 150, 200]
-    whole = descend(runs, 200, look, at)
-    assert same(whole, descend(runs, 200, look, at))
-    assert np.array_equal(whole.looked[0], runs.start[:, 0])
+    whole = descend(runs, 200)
+    assert same(whole, descend(runs, 200))
     memory = Memory(patience=2)  # asked at steps 64, 128
     with pytest.raises(Killed):
-        descend(runs, 200, look, at, memory)
+        descend(runs, 200, memory)
     assert memory.state is not None
     assert memory.state["step"] == 128
-    assert same(whole, descend(runs, 200, look, at, memory))
+    assert same(whole, descend(runs, 200, memory))
 
 
 def test_a_run_that_diverges_is_stopped_and_leaves_the_others_as_they_are() -> None:
@@ -135,77 +129,54 @@ def test_phases_and_levels_of_a_curve_by_hand() -> None:
     assert np.isnan(flat.lowest_rise)
 
 
-GOLDEN = {
-    # η: transition, rises, peak, steps to risks of .1, .01 and .002
-    24.0: (0, 0, None, 243, 2294, 11218),
-    32.0: (8, 7, 1.11, 174, 1712, 8405),
-    48.0: (51, 27, 2.01, 87, 1088, 5460),
-    64.0: (141, 69, 2.85, 153, 726, 4004),
-    96.0: (339, 170, 5.01, 343, 343, 1624),
-    128.0: (6929, 3467, 5.72, 6932, 6932, 6935),
+XOR = {
+    24.0: (0, None, {0.1: 243, 0.01: 2294}),
+    32.0: (8, 1.11, {0.1: 174, 0.01: 1712}),
+    48.0: (51, 2.01, {0.1: 87, 0.01: 1088}),
+    64.0: (141, 2.85, {0.1: 153, 0.01: 726, 0.002: 4004}),
+    96.0: (339, 5.01, {0.1: 343, 0.01: 343, 0.002: 1624}),
 }
-"""Numbers of a prototype that was written apart from this code."""
-
-
-def test_xor_has_the_phases_and_speeds_that_a_prototype_had() -> None:
-    found = descend(stack("xor4", "leaky_softplus", 20, list(GOLDEN)), 11500)
-    for r, (transition, rises, peak, *levels) in enumerate(GOLDEN.values()):
-        own = phases(found.risk[:, r])
-        assert (own.transition, own.rises) == (transition, rises)
-        if peak is not None:
-            assert own.peak == pytest.approx(peak, abs=0.005)
-        for level, step in zip((0.1, 0.01, 0.002), levels, strict=True):
-            assert first_below(found.risk[:, r], level) == step
-    margins = found.least / found.norm
-    assert margins[51, 2] == pytest.approx(-0.0175, abs=5e-5)
-    assert margins[339, 4] == pytest.approx(-0.0024, abs=5e-5)
+TWO_POINTS = {
+    45.0: (0, None, {0.001: 6978}), 64.0: (11, None, {0.001: 4904}),
+    128.0: (14, None, {0.001: 2441}), 512.0: (12, None, {0.001: 23}),
+}  # fmt: skip
+NOISY = {128.0: (0, None, {0.001: 359}), 256.0: (2, None, {0.001: 58}),
+         512.0: (2, None, {0.001: 4})}  # fmt: skip
+THREE_OR_EIGHT = {
+    128.0: (4, 2.2, {0.01: 587}), 256.0: (5, 6.7, {0.01: 398}),
+    512.0: (6, 14.8, {0.01: 93}), 1024.0: (6, 30.9, {0.01: 67}),
+}  # fmt: skip
+PARITY = {16.0: (0, None, {}), 48.0: (33, 0.82, {0.1: 442}), 96.0: (4, 1.02, {0.1: 406})}
 
 
 @pytest.mark.parametrize(
-    ("name", "activation", "width", "expected"),
-    [("two_point", "leaky_softplus", 10,
-      {45.0: (0, 6978), 64.0: (11, 4904), 128.0: (14, 2441), 256.0: (12, 1014), 512.0: (12, 23)}),
-     ("xor_noise", "softplus", 20, {128.0: (0, 359), 256.0: (2, 58), 512.0: (2, 4)})],
-)  # fmt: skip
-def test_other_data_sets_have_the_speeds_that_a_prototype_had(
-    name: str, activation: str, width: int, expected: dict[float, tuple[int, int]]
+    ("name", "activation", "width", "expected", "steps"),
+    [
+        ("xor4", "leaky_softplus", 20, XOR, 4010),
+        ("xor4", "leaky_softplus", 4, {64.0: (1351, None, {})}, 1650),
+        ("xor4", "leaky_softplus", 400, {64.0: (63, None, {})}, 360),
+        ("two_point", "leaky_softplus", 10, TWO_POINTS, 6990),
+        ("xor_noise", "softplus", 20, NOISY, 370),
+        ("digits_3v8", "leaky_softplus", 40, THREE_OR_EIGHT, 600),
+        ("digits_parity", "softplus", 40, PARITY, 500),
+    ],
+)
+def test_phases_and_speeds_are_those_of_a_prototype(
+    name: str, activation: str, width: int, expected: dict[float, Any], steps: int
 ) -> None:
-    found = descend(stack(name, activation, width, list(expected)), max(
-        step for _, step in expected.values()) + 10)  # fmt: skip
-    for r, (transition, steps) in enumerate(expected.values()):
-        assert phases(found.risk[:, r]).transition == transition
-        assert first_below(found.risk[:, r], 0.001) == steps
+    """By stepsize: transition, peak, and steps to each risk, of code that was written apart."""
+    found = descend(stack(name, activation, width, list(expected)), steps)
+    for r, (transition, peak, levels) in enumerate(expected.values()):
+        ended = phases(found.risk[:, r])
+        assert ended.transition == transition
+        digits = 1 if name == "digits_3v8" else 2
+        assert peak is None or round(ended.peak, digits) == peak
+        assert {level: first_below(found.risk[:, r], level) for level in levels} == levels
 
 
-def test_the_phase_of_narrow_networks_lasts_as_long_as_a_prototype_had_it() -> None:
-    for width, transition in {4: 1351, 100: 67, 400: 63}.items():
-        found = descend(stack("xor4", "leaky_softplus", width, [64.0]), transition + 300)
-        assert phases(found.risk[:, 0]).transition == transition
-
-
-def test_three_and_eight_have_the_phases_and_speeds_that_a_prototype_had() -> None:
-    expected = {
-        # η: transition, peak, steps to a risk of .01
-        64.0: (0, None, 1210), 128.0: (4, 2.2, 587), 256.0: (5, 6.7, 398), 512.0: (6, 14.8, 93),
-        1024.0: (6, 30.9, 67),
-    }  # fmt: skip
-    found = descend(stack("digits_3v8", "leaky_softplus", 40, list(expected)), 1220)
-    for r, (transition, peak, steps) in enumerate(expected.values()):
-        own = phases(found.risk[:, r])
-        assert own.transition == transition
-        assert peak is None or own.peak == pytest.approx(peak, abs=0.05)
-        assert first_below(found.risk[:, r], 0.01) == steps
-
-
-def test_digits_have_the_phases_that_a_prototype_had_and_are_classified() -> None:
-    runs = stack("digits_parity", "softplus", 40, [16, 48, 96])
-    found = descend(runs, 500)
-    own = [phases(found.risk[:, r]) for r in range(3)]
-    assert [p.transition for p in own] == [0, 33, 4]
-    assert own[1].peak == pytest.approx(0.82, abs=0.005)
-    assert own[2].peak == pytest.approx(1.02, abs=0.005)
-    assert first_below(found.risk[:, 1], 0.1) == 442
-    assert first_below(found.risk[:, 2], 0.1) == 406
+def test_accuracy_is_the_share_of_right_test_points() -> None:
+    runs = stack("digits_parity", "softplus", 40, [16, 96])
+    found = descend(runs, 100)
     right = accuracy(runs, found.final)
     by_hand = [
         ((ACTIVATIONS["softplus"].value(runs.data.test_points @ w.T) @ np.tile([1, -1], 20) > 0)
@@ -213,4 +184,4 @@ def test_digits_have_the_phases_that_a_prototype_had_and_are_classified() -> Non
         for w in found.final
     ]  # fmt: skip
     assert right == pytest.approx(by_hand)
-    assert (right > 0.8).all()
+    assert (right > 0.7).all()

@@ -31,7 +31,7 @@ def test_thresholds_by_hand() -> None:
 
 
 def test_the_transition_time_grows_with_the_stepsize_and_by_hand() -> None:
-    constants = ACTIVATIONS["leaky_softplus"].tight
+    constants = ACTIVATIONS["leaky_softplus"].constants
     # Known of a prototype, two points: for stepsizes 16, 64, 256.
     assert [transition_time(constants, eta, 0.1, 2, 0) for eta in (16, 64, 256)] == pytest.approx(
         [9e6, 3.6e7, 1.4e8], rel=0.03
@@ -82,7 +82,7 @@ def test_bounds_by_a_loop_over_steps() -> None:
     """The same from what the formulas say, step by step, for one run that oscillates."""
     rows = trained("bounds", "two_point", "leaky_softplus", [10], [64], 1, 300, points=200)
     curves = {row["t"]: row for row in of_kind(rows, "curve")}
-    gamma, alpha, kappa, eta = 0.1, 0.5, ACTIVATIONS["leaky_softplus"].tight.homogeneity, 64.0
+    gamma, alpha, kappa, eta = 0.1, 0.5, ACTIVATIONS["leaky_softplus"].constants.homogeneity, 64.0
     average = np.mean([0.6931471805599453] + [curves[t]["risk"] for t in (1, 2)])
     t = 3
     assert curves[t]["average_risk"] == pytest.approx(average)
@@ -138,25 +138,6 @@ def test_acceleration_takes_the_stepsize_nearest_its_schedule() -> None:
     assert found["monotone", 400]["stepsize"] == pytest.approx(2 ** (22 / 4))  # 45.25
     risks = {row["stepsize"]: row["final_risk"] for row in of_kind(rows, "run")}
     assert found["one", 1000]["risk"] == risks[1.0]
-
-
-def test_sharpness_and_neurons_are_looked_at_on_the_way() -> None:
-    every = trained("sharpness", "xor4", "leaky_softplus", [20], [24, 40, 64, 96, 128], 1, 12,
-                    sharpness_first=3, sharpness_points=2)  # fmt: skip
-    rows = of_kind(every, "curve")
-    assert [row["t"] for row in rows[:5]] == [0, 1, 2, 3, 12]
-    start = {row["stepsize"]: row["sharpness_ratio"] for row in rows if row["t"] == 0}
-    assert [start[eta] for eta in (40, 64, 96, 128)] == pytest.approx(
-        [1.6, 2.6, 3.9, 5.2], abs=0.05
-    )
-    found = of_kind(every, "run")[0]
-    assert found["critical_stepsize"] == pytest.approx(24.76, abs=0.01)
-    assert start[24] == pytest.approx(24 / found["critical_stepsize"])
-    every = trained("neurons", "five_point", "half_softplus", [2], [1.5], 1, 30_000)
-    last = of_kind(every, "curve")[-1]
-    assert last["margin"] == pytest.approx(0.020, abs=5e-4)
-    assert [last["neuron_plus"], last["neuron_minus"]] == pytest.approx([-0.088, -0.268], abs=1e-3)
-    assert of_kind(every, "run")[0]["rises"] == 0
 
 
 def test_a_run_that_diverges_is_reported_with_what_is_known_of_it() -> None:

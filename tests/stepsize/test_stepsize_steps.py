@@ -100,7 +100,7 @@ def test_a_killed_job_goes_on_from_its_state(tmp_path: Path) -> None:
         ({"stepsizes": [8, 1], "per_octave": 4}, "the first and the last"),
         ({"data_set": "mnist"}, "'xor4', 'xor_noise'"),
         ({"activations": ["relu"]}, "'softplus', 'gelu'"),
-        ({"part": "all"}, "'sweep', 'sharpness'"),
+        ({"part": "all"}, "'sweep', 'onset'"),
         ({"widths": [0]}, "greater than or equal to 1"),
         ({"steps": 0}, "greater than or equal to 10"),
         ({"seed": 1}, "there is no such key. Did you mean 'seeds'?"),

@@ -1,4 +1,4 @@
-"""The sufficiency study in the report: claims, checks, tables and figures."""
+"""The sufficiency study in the report: claims, tables and figures."""
 
 from __future__ import annotations
 
@@ -20,7 +20,6 @@ from mispair.report.rules import OUTCOMES, Outcome
 from mispair.report.table import Table, general
 from mispair.report.tables import Tables, tidy
 from mispair.sufficiency.report import claims
-from mispair.sufficiency.report.claims import CHECKS, checks
 from mispair.sufficiency.report.pages import PAGES
 from tests.sufficiency import sufficiency_run as run
 
@@ -31,11 +30,6 @@ def tables(rows: list[dict[str, Any]]) -> Tables:
 
 def judged(rows: list[dict[str, Any]]) -> dict[str, Verdict]:
     return {claim.key: judge(claim, tables(rows), 0.95) for claim in claims.CLAIMS}
-
-
-def checked(rows: list[dict[str, Any]]) -> dict[str, bool]:
-    """Return whether each check that was measured passes in all cases."""
-    return {each.key: each.passed == each.of for each in checks(tables(rows)) if each.of}
 
 
 def printed(rows: list[dict[str, Any]], caption: str) -> Table:
@@ -73,19 +67,6 @@ def test_published_tables_are_whole() -> None:
     assert not risks.duplicated(["flip", "task", "model"]).any()
     cdm = risks[(risks["task"] == "cdm") & (risks["flip"] == 0.2)].set_index("model")["risk"]
     assert (cdm["bayes"], cdm["frozen"]) == (33.041, 33.604)
-    shifted = published.sufficiency_shift()
-    assert not shifted.duplicated(["flip", "task", "shifted", "model"]).any()
-    assert dict(shifted.groupby(["task", "shifted"]).size()) == {
-        ("clip", "both"): 25, ("zsc", "both"): 25, ("cdm", "both"): 30, ("vlm", "both"): 30,
-        ("cdm", "image"): 20, ("vlm", "text"): 20,
-    }  # fmt: skip
-    # Of the authors' result files: 0.681499, 0.380462, 0.380467, 1.930463 and 0.736491.
-    risk = shifted.set_index(["task", "shifted", "model", "flip"])["risk"]
-    assert risk["vlm", "both", "bayes", 0.1] == 0.681
-    assert risk["vlm", "both", "misspecified", 0.02] == 0.380
-    assert risk["vlm", "both", "guided", 0.02] == 0.380
-    assert risk["vlm", "text", "frozen", 0.4] == 1.930
-    assert risk["vlm", "text", "joint", 0.1] == 0.736
     prompts = published.sufficiency_prompts()
     assert len(prompts) == 24
     assert set(prompts["model"]) == {"standard", "guided", "shallow"}
@@ -168,7 +149,7 @@ def test_each_claim_can_be_contradicted() -> None:
 
 def test_a_modality_that_is_worth_nothing_leaves_nothing_to_gain() -> None:
     nothing = changed(
-        {"task": "vlm", "arm": "unconditional", "reference": "bayes", "seed": 1}, lambda v: 0.0005
+        {"task": "vlm", "arm": "unconditional", "metric": "difference", "seed": 1}, lambda v: 0.0005
     )
     verdict = judged(nothing)["feature-transfers"]
     assert (verdict.outcome, verdict.reason) == ("cannot tell", "gate")
@@ -205,66 +186,25 @@ def test_every_sentence_is_there_for_each_outcome(outcome: Outcome) -> None:
         texts.remark(verdict)
 
 
-# The checks ---------------------------------------------------------------------------------------
-
-
-def test_all_checks_pass_on_a_run_as_it_should_be() -> None:
-    assert checked(run.everything()) == dict.fromkeys(CHECKS, True)
-    assert checked([]) == {}
-
-
-@pytest.mark.parametrize(
-    ("key", "where", "change"),
-    [
-        ("published", {"size": "4x3x10", "task": "vlm", "flip": 0.3, "metric": "risk",
-                       "arm": "bayes"}, lambda v: v + 0.009),
-        ("published", {"size": "4x3x10", "task": "cdm", "flip": 0.02, "metric": "risk",
-                       "arm": "bayes"}, lambda v: v - 0.16),
-        ("exact", {"metric": "enumeration_error", "task": "cdm"}, lambda v: 2e-5),
-        ("least", {"task": "vlm", "arm": "oracle", "reference": "bayes", "seed": 1},
-         lambda v: -0.0016),
-        ("divergence", {"metric": "sufficiency", "arm": "standard", "part": "both",
-                        "candidates": 256}, lambda v: v + 0.013),
-        ("divergence", {"metric": "sufficiency", "arm": "shallow", "part": "both",
-                        "candidates": 256}, lambda v: 0.09),
-        ("processed", {"task": "zsc", "arm": "standard", "reference": "exact", "per_class": 250},
-         lambda v: 0.2),
-        ("processed", {"task": "vlm", "arm": "frozen", "reference": "oracle", "seed": 0},
-         lambda v: 0.0175),
-        ("shifted", {"arm": "misspecified", "task": "vlm", "test_flip": 0.2, "seed": 0},
-         lambda v: 1e-9),
-        ("shifted", {"arm": "standard", "task": "clip", "test_flip": 0.02}, lambda v: 0.41),
-    ],
-)  # fmt: skip
-def test_each_check_fails_on_what_it_is_for(key: str, where: dict, change: Any) -> None:
-    assert not checked(changed(where, change))[key]
-
-
-def test_what_was_not_run_fails_no_check() -> None:
-    assert checked(run.bayes()) == {"published": True, "exact": True, "least": True}
-    left_out = {"oracle", "joint"}
-    rows = [
-        row for row in run.everything() if not left_out & {row.get("arm"), row.get("reference")}
-    ]
-    assert all(checked(rows).values())
-
-
 # Tables and figures -------------------------------------------------------------------------------
 
 
 def test_intervals_are_over_runs_and_of_evaluation_for_one() -> None:
     def cell(rows: list[dict[str, Any]]) -> tuple[float, ...]:
-        found = printed(rows, "Excess over Bayes").rows
-        (row,) = (row for row in found if row[0] == "Denoising (CDM)" and row[2] == general(0.4))
-        return row[3].value, row[3].low, row[3].high
+        table = printed(rows, "Zero-shot risk")
+        (row,) = (row for row in table.rows if row[0] == general(250))
+        found = row[table.heads.index("standard")]
+        return found.value, found.low, found.high
 
-    assert cell(run.transferred()) == pytest.approx((0.4, 0.4 - 1.96 * 0.0005, 0.4 + 1.96 * 0.0005))
+    alone = 1.32 + 0.02 + 3 / 250
+    assert cell(run.measured()) == pytest.approx((alone, alone - 1.96 * 0.01, alone + 1.96 * 0.01))
     apart = changed(
-        {"task": "cdm", "arm": "frozen", "shifted": "both", "test_flip": 0.4, "tree": 43},
-        lambda v: 0.5,
+        {"task": "zsc", "arm": "standard", "metric": "risk", "per_class": 250, "tree": 43},
+        lambda v: v + 0.1,
     )
-    spread = math.sqrt(4 * 0.05**2 / 3 / 4) * 3.1824  # four runs, 0.4 and 0.5 twice each
-    assert cell(apart) == pytest.approx((0.45, 0.45 - spread, 0.45 + spread), abs=1e-5)
+    spread = math.sqrt(4 * 0.05**2 / 3 / 4) * 3.1824  # four runs, two values twice each
+    mean = alone + 0.05
+    assert cell(apart) == pytest.approx((mean, mean - spread, mean + spread), abs=1e-5)
 
 
 def test_each_section_of_the_page_has_a_figure_or_a_table() -> None:
@@ -275,10 +215,7 @@ def test_each_section_of_the_page_has_a_figure_or_a_table() -> None:
     assert all(len(row) == len(table.heads) for table in found for row in table.rows)
     assert PAGES.tables(tables([]), 0.95) == []
     alone = PAGES.tables(tables(run.bayes()), 0.95)
-    assert {table.section for table in alone if table.rows} == {
-        "At the published size",
-        "Checks",
-    }
+    assert {table.section for table in alone if table.rows} == {"At the published size"}
 
 
 @pytest.mark.parametrize("name", [figure.name for figure in studies.figures("sufficiency")])

@@ -58,9 +58,6 @@ def test_from_trees_to_metrics(tmp_path: Path) -> None:
     measure_bayes.run(settings, trees=trees(tmp_path), bayes=bayes)
     rows, about = read_metrics(bayes)
     assert {row["task"] for row in rows if row["metric"] == "risk"} == {"clip", "zsc", "cdm", "vlm"}
-    errors = [row["value"] for row in rows if row["metric"] == "enumeration_error"]
-    assert len(errors) == 4
-    assert max(errors) < 1e-5
     assert about["trees"]["size"] == "2x2x3"
 
     trained = [
@@ -71,48 +68,33 @@ def test_from_trees_to_metrics(tmp_path: Path) -> None:
     found = tmp_path / "sufficiency.json"
     settings = measure_sufficiency.Settings(
         samples=100, candidates=[2, 4], per_class=[1, 10, 20], classified=100,
-        information_steps=2, test_flips=[0.3], device="cpu",
+        device="cpu",
     )  # fmt: skip
     measure_sufficiency.run(settings, trees=trees(tmp_path), flip=0.2, seed=0, encoders=trained,
                             sufficiency=found)  # fmt: skip
     rows, _ = read_metrics(found)
     arms = {row["arm"] for row in rows if row["metric"] == "sufficiency"}
     assert arms == {"standard", "guided", "shallow", "untrained"}
-    assert {row["arm"] for row in rows if row.get("shifted")} >= {"misspecified", "guided"}
     assert all(row["size"] == "2x2x3" and row["tree"] == row["seed"] == 0 for row in rows)
-    elsewhere = settings.model_copy(update={"shifted_from": 0.3})
-    measure_sufficiency.run(elsewhere, trees=trees(tmp_path), flip=0.2, seed=0,
-                            encoders=trained[:1], sufficiency=found)  # fmt: skip
-    assert not [row for row in read_metrics(found)[0] if row.get("shifted")]
-
     made = [
         head(tmp_path, task, arm, trained[:1] if arm in OF_ENCODERS else [])
-        for task in TASKS for arm in ("frozen", "untrained", "oracle", "joint", "guided")
+        for task in TASKS for arm in ("frozen", "untrained", "oracle", "joint")
     ]  # fmt: skip
-    _, about = files.read_tensors(made[4])
-    assert (about["arm"], about["blocks"]) == ("guided", "5")
+    _, about = files.read_tensors(made[3])
+    assert (about["arm"], about["blocks"]) == ("joint", "1")
     transfer = tmp_path / "transfer.json"
-    measured = measure_transfer.Settings(samples=100, test_flips=[0.3], device="cpu")
+    measured = measure_transfer.Settings(samples=100, device="cpu")
     measure_transfer.run(measured, trees=trees(tmp_path), flip=0.2, seed=0, encoders=trained[:1],
                          heads=made, transfer=transfer)  # fmt: skip
     rows, _ = read_metrics(transfer)
-    references = {row["reference"] for row in rows if row["arm"] == "frozen" and "reference" in row}
-    assert references == {"bayes", "unconditional", "untrained", "oracle", "joint"}
+    assert {row["arm"] for row in rows if row["metric"] == "difference"} == {
+        "unconditional", "frozen", "untrained", "oracle", "joint",
+    }  # fmt: skip
     frozen, untrained = (
         next(row["value"] for row in rows if row["arm"] == arm and row["metric"] == "risk")
         for arm in ("frozen", "untrained")
     )
     assert frozen != untrained
-
-
-def test_the_same_bytes_again_and_no_state_left(tmp_path: Path) -> None:
-    one = encoders(tmp_path, "one").read_bytes()
-    assert encoders(tmp_path, "two").read_bytes() == one
-    assert encoders(tmp_path, "three", lr=1e-4).read_bytes() != one
-    assert not (tmp_path / "state").exists()
-    read = [tmp_path / "one.safetensors"]
-    first = head(tmp_path, "vlm", "frozen", read).read_bytes()
-    assert head(tmp_path, "vlm", "frozen", read).read_bytes() == first
 
 
 @pytest.mark.parametrize("step", ["encoders", "head"])
@@ -150,6 +132,7 @@ def test_a_job_that_is_asked_to_end_goes_on_to_the_same_bytes(
     )
     assert run() == whole
     assert seen == [2, 3]
+    assert not (tmp_path / "state").exists()
 
 
 # What is refused ----------------------------------------------------------------------------------
@@ -189,10 +172,6 @@ def test_a_wrong_configuration_is_explained(content: dict, words: list[str]) -> 
         (
             {"train_encoders": {"variants": ["guided"], "width": 9}},
             "train_encoders.width: guided encoders need a channel for each of the 10",
-        ),
-        (
-            {"train_head": {"arms": ["guided"], "guided_blocks": 4}},
-            "train_head.guided_blocks: guided heads need 5 blocks at a depth of 2",
         ),
         ({"train_head": {"vlm_width": 9}}, "train_head.vlm_width: a token needs a channel for"),
     ],

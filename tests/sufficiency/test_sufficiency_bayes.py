@@ -12,12 +12,8 @@ import torch
 
 from mispair.sufficiency import belief_propagation
 from mispair.sufficiency.belief_propagation import (
-    ancestors,
-    downward,
     from_the_left,
     leaf_beliefs,
-    normalised,
-    prefix_messages,
     upward,
 )
 from mispair.sufficiency.measures import of_posteriors
@@ -76,17 +72,6 @@ def test_posterior_of_the_root() -> None:
         np.testing.assert_allclose(seen, expected, atol=tolerance)
         one_hot = torch.nn.functional.one_hot(LEAVES, SIZE.symbols).to(dtype)
         np.testing.assert_allclose(upward(text, one_hot).posterior, expected, atol=tolerance)
-
-
-def test_the_posterior_with_leaves_that_were_not_seen() -> None:
-    text = trees().text
-    joint = configurations(text)
-    evidence = torch.ones(SIZE.symbols, SIZE.leaves, SIZE.symbols, dtype=torch.float64)
-    evidence[:, 2] = torch.eye(SIZE.symbols)
-    for value, found in enumerate(upward(text, evidence).posterior):
-        chosen = [leaves[2] == value for leaves in EVERY]
-        own = joint[:, chosen].sum(axis=1)
-        np.testing.assert_allclose(found, own / own.sum(), atol=1e-12)
 
 
 @pytest.mark.parametrize("with_text", [True, False])
@@ -202,8 +187,6 @@ def test_beliefs_are_those_of_node_objects(size: Size, flip: float) -> None:
         ours = leaf_beliefs(given.image, evidence, external)
         single = leaf_beliefs(given.image.float(), evidence.float(), external if external is None
                               else external.float())  # fmt: skip
-        parts = normalised(downward(given.image, upward(given.image, evidence), external)[-1]
-                           * evidence)  # fmt: skip
         expected = []
         for number, sample in enumerate(evidence.numpy()):
             tree = Node(transitions, iter(sample))
@@ -211,7 +194,6 @@ def test_beliefs_are_those_of_node_objects(size: Size, flip: float) -> None:
             known = np.ones(size.symbols) if external is None else external[number].numpy()
             expected.append(tree.down(known))
         np.testing.assert_allclose(ours, expected, atol=1e-12)
-        np.testing.assert_allclose(parts, expected, atol=1e-12)
         np.testing.assert_allclose(single, expected, atol=1e-5)
         alone = leaf_beliefs(given.image, evidence[:1], None if external is None else external[:1])
         np.testing.assert_allclose(alone, ours[:1], atol=1e-12)
@@ -225,7 +207,7 @@ def masked_one_by_one(transitions: torch.Tensor, leaves: torch.Tensor, root: tor
     for place in range(leaves.shape[1]):
         evidence = seen.clone()
         evidence[:, place:] = 1
-        found.append(downward(transitions, upward(transitions, evidence), root)[-1][:, place])
+        found.append(leaf_beliefs(transitions, evidence, root)[:, place])
     return torch.stack(found, dim=1)
 
 
@@ -234,27 +216,10 @@ def test_all_next_leaves_at_once_are_those_of_one_pass_for_each(size: Size) -> N
     given = trees_at(draw_skeletons(1, size), 0.2, 0.4, dtype=torch.float64)
     pairs = draw_pairs(given, 40, torch.Generator().manual_seed(2))
     root = upward(given.image, pairs.image).root
-    found = from_the_left(given.text, upward(given.text, pairs.text), root)[-1]
+    found = from_the_left(given.text, upward(given.text, pairs.text), root)
     expected = masked_one_by_one(given.text, pairs.text, root)
     np.testing.assert_allclose(found, expected, rtol=1e-9)
     assert float((found - found[:1]).abs().max()) > 0.01
-
-
-def test_messages_of_prefixes_are_those_with_the_rest_masked() -> None:
-    size = Size(3, 2, 4)
-    transitions = trees_at(draw_skeletons(3, size), 0.3, 0.3, dtype=torch.float64).text
-    leaves = draw_pairs(Trees(transitions, transitions), 10, torch.Generator().manual_seed(3)).text
-    found = prefix_messages(transitions, upward(transitions, leaves))
-    seen = torch.nn.functional.one_hot(leaves, size.symbols).double()
-    for place in range(size.leaves):
-        evidence = seen.clone()
-        evidence[:, place + 1 :] = 1
-        up = upward(transitions, evidence)
-        for level in range(size.depth):
-            own = int(ancestors(size.leaves, size.branching, size.depth - level)[place])
-            expected = up.likelihoods[level][:, own]
-            ours = found[size.depth - 1 - level][:, place]
-            np.testing.assert_allclose(normalised(ours), normalised(expected), atol=1e-12)
 
 
 @pytest.mark.parametrize("flip", [0.0, 1.0])

@@ -10,15 +10,18 @@ import pytest
 import torch
 
 from mispair.report import published
-from mispair.sufficiency import belief_propagation, measures
+from mispair.sufficiency import measures
 from mispair.sufficiency.belief_propagation import upward
 from mispair.sufficiency.encoders import compare, start_towers
 from mispair.sufficiency.heads import start_head
-from mispair.sufficiency.report.claims import TOLERANCES
 from mispair.sufficiency.settings import TASKS, Size
-from mispair.sufficiency.trees import draw_pairs, draw_skeletons
+from mispair.sufficiency.trees import draw_skeletons
+from tests.sufficiency.test_sufficiency_bayes import configurations
 
 SIZE = Size(2, 2, 3)
+TOLERANCES = {"clip": (0.03, 0.0), "zsc": (0.04, 0.0), "cdm": (0.1, 0.01), "vlm": (0.008, 0.0)}
+"""By task: largest distance of a measured Bayes risk from the published one, absolute and relative;
+for ten thousand samples in both."""
 
 
 def setting(flip: float = 0.2, seed: int = 0) -> measures.Setting:
@@ -40,7 +43,7 @@ def value(rows: list[dict], **where: object) -> float:
 # The published risks ------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("flip", [0.02, 0.1, 0.2, 0.3, 0.4])
+@pytest.mark.parametrize("flip", [0.02, 0.2, 0.4])
 def test_bayes_risks_at_the_published_size_are_the_published_ones(flip: float) -> None:
     given = measures.Setting(draw_skeletons(42, Size(4, 3, 10)), flip, 42, "cpu", torch.float32)
     rows = measures.bayes_risks(given, 10_000, 4, 1.0)
@@ -60,42 +63,30 @@ def test_bayes_risks_at_the_published_size_are_the_published_ones(flip: float) -
     assert found == pytest.approx(words, abs=0.001)
 
 
-def test_enumeration_finds_belief_propagation_right_and_a_wrong_one_wrong(monkeypatch) -> None:
-    for flip in (0.05, 0.4):
-        assert max(belief_propagation.errors(flip, 3, 1.0, torch.float32).values()) < 1e-5
-    right = belief_propagation.from_the_left
-    monkeypatch.setattr(belief_propagation, "from_the_left", lambda edges, up, _: right(edges, up))
-    errors = belief_propagation.errors(0.4, 3, 1.0, torch.float64)
-    assert errors["vlm"] > 0.01
-    assert errors["cdm"] < 1e-12
-
-
 # Sufficiency --------------------------------------------------------------------------------------
 
 
 @cache
 def everything(flip: float) -> dict[str, np.ndarray]:
     """All texts and images of the tiny trees with their probabilities and posteriors."""
-    given = setting(flip).trees()
+    given = setting(flip).trees
     every = torch.cartesian_prod(*[torch.arange(3)] * 4)
-    of_text, of_image = (
-        belief_propagation.table_of(edges.numpy()) for edges in (given.text, given.image)
-    )
+    of_text, of_image = (configurations(edges) for edges in (given.text, given.image))
     return {
         "leaves": every.numpy(), "joint": of_image.T @ of_text / 3,
         "image": upward(given.image, every).posterior.numpy(),
         "text": upward(given.text, every).posterior.numpy(),
-        "of_text": of_text, "of_image": of_image,
+        "of_text": of_text,
     }  # fmt: skip
 
 
-def features(seed: int, coarse: bool) -> tuple[np.ndarray, np.ndarray]:
+def features() -> tuple[np.ndarray, np.ndarray]:
     """Features of all images and texts: the logs of the posteriors, with errors of some size."""
-    own, draw = everything(0.2), np.random.default_rng(seed)
+    own, draw = everything(0.2), np.random.default_rng(0)
     image, text = (
         np.log(own[name]) + draw.normal(size=own[name].shape) for name in ("image", "text")
     )
-    return (np.round(image / 3), text) if coarse else (image, text)
+    return image, text
 
 
 def divergence(joint: np.ndarray, sim: np.ndarray) -> float:
@@ -106,49 +97,10 @@ def divergence(joint: np.ndarray, sim: np.ndarray) -> float:
     return float((joint * np.log(joint / image / tilted)).sum())
 
 
-@pytest.mark.parametrize("seed", [0, 1, 2])
-def test_classes_lose_at_most_the_divergence_of_texts(seed: int) -> None:
-    """Data processing: the first leaf is a function of the text."""
-    own = everything(0.2)
-    image, text = features(seed, coarse=False)
-    sim = image @ text.T
-    joint = own["joint"]
-    tilted = joint.sum(axis=0) * np.exp(sim)
-    tilted /= tilted.sum(axis=1, keepdims=True)
-    classes = np.stack([own["leaves"][:, 0] == name for name in range(3)], axis=1)
-    truth = joint @ classes / joint.sum(axis=1, keepdims=True)
-    lost = (joint.sum(axis=1) * (truth * np.log(truth / (tilted @ classes))).sum(axis=1)).sum()
-    assert 0 < lost <= divergence(joint, sim) + 1e-12
-
-
-@pytest.mark.parametrize("seed", [0, 1, 2])
-def test_a_feature_loses_at_most_the_divergence_of_texts(seed: int) -> None:
-    """I(text; image | feature) is the least that any similarity of the feature can diverge."""
-    own = everything(0.2)
-    image, text = features(seed, coarse=True)
-    joint = own["joint"]
-    codes = {tuple(row): number for number, row in enumerate(np.unique(image, axis=0))}
-    group = np.array([codes[tuple(row)] for row in image])
-    assert 1 < len(codes) < len(image)
-    pooled = np.zeros((len(codes), joint.shape[1]))
-    np.add.at(pooled, group, joint)
-    given_image = joint / joint.sum(axis=1, keepdims=True)
-    given_code = (pooled / pooled.sum(axis=1, keepdims=True))[group]
-    lost = float((joint * np.log(given_image / given_code)).sum())
-    assert 0 < lost <= divergence(joint, image @ text.T) + 1e-12
-    # The root stands between image and text: what a text loses is at most what the root loses.
-    roots = own["of_image"].T / 3  # (images, roots), joint
-    of_code = np.zeros((len(codes), 3))
-    np.add.at(of_code, group, roots)
-    of_code /= of_code.sum(axis=1, keepdims=True)
-    root_lost = float((roots * np.log(own["image"] / of_code[group])).sum())
-    assert lost <= root_lost + 1e-12
-
-
 def test_the_divergence_over_candidates_rises_to_that_over_all_texts() -> None:
     own = everything(0.2)
-    image, text = features(0, coarse=False)
-    exact = divergence(own["joint"], image @ text.T)
+    image, text = features()
+    exact = divergence(own["joint"], image @ text.T) + divergence(own["joint"].T, text @ image.T)
     number = 60_000
     flat = np.random.default_rng(0).choice(own["joint"].size, number, p=own["joint"].ravel())
     chosen = [torch.from_numpy(part) for part in np.divmod(flat, len(text))]
@@ -158,12 +110,11 @@ def test_the_divergence_over_candidates_rises_to_that_over_all_texts() -> None:
 
     found = []
     for k in (2, 8, 64, 512):
-        parts = compare(taken("image", image), taken("text", text),
-                        taken("image", own["image"]), taken("text", own["text"]), k)  # fmt: skip
-        own_part = parts["text_given_image"]
-        found.append(float(own_part.divergence.mean()))
-        excess = measures.estimate(own_part.model - own_part.bayes, k)
-        assert excess["low"] - 0.02 < found[-1] < excess["high"] + 0.02
+        compared = compare(taken("image", image), taken("text", text),
+                           taken("image", own["image"]), taken("text", own["text"]), k)  # fmt: skip
+        found.append(float(compared.divergence.mean()))
+        excess = measures.estimate(compared.model - compared.bayes, k)
+        assert excess["low"] - 0.04 < found[-1] < excess["high"] + 0.04
     assert found == sorted(found)
     assert found[-1] == pytest.approx(exact, rel=0.04)
     assert found[0] < 0.7 * exact
@@ -173,12 +124,7 @@ def test_rows_of_encoders() -> None:
     rows = measures.contrastive(setting(), towers(), 600, [2, 16])
     for k in (2, 16):
         excess = value(rows, metric="difference", candidates=k)
-        parts = [
-            value(rows, metric="sufficiency", candidates=k, part=part)
-            for part in ("both", "text_given_image", "image_given_text")
-        ]
-        assert parts[0] == pytest.approx(parts[1] + parts[2])
-        assert parts[0] == pytest.approx(excess, rel=0.3)
+        assert value(rows, metric="sufficiency", candidates=k) == pytest.approx(excess, rel=0.3)
         assert excess == pytest.approx(
             value(rows, metric="risk", arm="standard", candidates=k)
             - value(rows, metric="risk", arm="bayes", candidates=k)
@@ -188,33 +134,11 @@ def test_rows_of_encoders() -> None:
         measures.contrastive(setting(), towers(), 600, [700])
 
 
-# Information --------------------------------------------------------------------------------------
-
-
-def test_a_feature_that_is_the_posterior_loses_nothing_and_one_of_noise_all() -> None:
-    pairs = draw_pairs(setting().trees(), 4000, torch.Generator().manual_seed(0))
-    posterior = upward(setting().trees().image, pairs.image).posterior
-
-    def lost(feature: torch.Tensor) -> float:
-        draw = torch.Generator().manual_seed(0)
-        return float(measures.information_lost(feature, posterior, 200, draw).mean())
-
-    held = float(measures.information_held(posterior).mean())
-    assert 0.3 < held < math.log(3)
-    assert 0 <= lost(posterior.log()) < 0.01
-    noise = torch.randn(4000, 3, generator=torch.Generator().manual_seed(1))
-    assert lost(noise) == pytest.approx(held, rel=0.1)
-    own = everything(0.2)
-    joint = own["of_image"].T / 3
-    exact = float((joint * np.log(own["image"] * 3)).sum())
-    assert held == pytest.approx(exact, abs=0.02)
-
-
 # Zero-shot ----------------------------------------------------------------------------------------
 
 
 def test_prompts_are_texts_given_their_first_leaf() -> None:
-    given = setting().trees()
+    given = setting().trees
     prompts = measures.draw_prompts(given, 4000, torch.Generator().manual_seed(0))
     assert prompts.shape == (12_000, 4)
     assert prompts[:, 0].tolist() == [0] * 4000 + [1] * 4000 + [2] * 4000
@@ -249,43 +173,13 @@ def test_log_probabilities_of_the_first_prompts_written_out() -> None:
 
 def test_the_best_similarity_classifies_as_bayes_once_there_are_prompts_enough() -> None:
     rows = measures.classification(setting(), towers(), 400, [1, 10, 20, 2000])
-    gaps = [
-        value(rows, arm="exact", metric="difference", reference="bayes", per_class=m)
-        for m in (1, 10, 2000)
-    ]
+    gaps = [value(rows, arm="exact", metric="difference", per_class=m) for m in (1, 10, 2000)]
     assert gaps[0] > gaps[1] > gaps[2]
     # The classes' own frequencies, which prompts of equal number leave out, are what remains.
     assert abs(gaps[2]) < 0.03
-    own = value(rows, arm="standard", metric="difference", reference="bayes", per_class=10)
-    exact = value(rows, arm="standard", metric="difference", reference="exact", per_class=10)
-    assert own == pytest.approx(exact + gaps[1])
-    assert {row["metric"] for row in rows if row["arm"] == "standard"} >= {"slope", "level"}
 
 
-# Shifts and transfer ------------------------------------------------------------------------------
-
-
-def test_misspecified_is_bayes_at_the_p_of_the_training_and_worse_elsewhere() -> None:
-    given = setting()
-    heads = {task: {"joint": (start_head(task, "joint", SIZE, 8, 1, 0), None)} for task in TASKS}
-    tests = [
-        measures.shifted_contrastive(given, towers(), 500, 4, [0.2, 0.5]),
-        measures.shifted_classification(given, towers(), 500, 20, [0.2, 0.5]),
-        *(measures.transfer(given, task, own, 500, 1.0, [0.2, 0.5])
-          for task, own in heads.items()),
-    ]  # fmt: skip
-    for rows in tests:
-        where = {"arm": "misspecified", "metric": "difference", "shifted": "both"}
-        assert value(rows, test_flip=0.2, **where) == 0
-        assert value(rows, test_flip=0.5, **where) > 0
-        same = {"arm": "bayes", "metric": "risk", "shifted": "both"}
-        assert value(rows, test_flip=0.5, **same) > value(rows, test_flip=0.2, **same)
-    of_cdm, of_vlm = tests[2:]
-    assert value(of_cdm, shifted="image", test_flip=0.5, arm="bayes", metric="risk") != value(
-        of_cdm, shifted="both", test_flip=0.5, arm="bayes", metric="risk"
-    )
-    assert not [row for row in of_cdm if row.get("shifted") == "text"]
-    assert not [row for row in of_vlm if row.get("shifted") == "image"]
+# Transfer -----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("task", TASKS)
@@ -295,16 +189,15 @@ def test_no_predictor_is_better_than_bayes_and_differences_are_of_the_same_sampl
               towers()["standard"] if arm == "frozen" else None)
         for arm in ("frozen", "oracle")
     }  # fmt: skip
-    rows = measures.transfer(setting(), task, heads, 500, 1.0, [])
+    rows = measures.transfer(setting(), task, heads, 500, 1.0)
     risk = {
         arm: value(rows, arm=arm, metric="risk")
         for arm in ("bayes", "unconditional", "frozen", "oracle")
     }
     assert risk["bayes"] < risk["unconditional"] < min(risk["frozen"], risk["oracle"])
-    gap = value(rows, arm="frozen", metric="difference", reference="oracle")
-    assert gap == pytest.approx(risk["frozen"] - risk["oracle"])
-    assert not [row for row in rows if row["arm"] == "misspecified"]
-    other = measures.transfer(setting(seed=1), task, heads, 500, 1.0, [])
+    gap = value(rows, arm="frozen", metric="difference")
+    assert gap == pytest.approx(risk["frozen"] - risk["bayes"])
+    other = measures.transfer(setting(seed=1), task, heads, 500, 1.0)
     assert value(other, arm="bayes", metric="risk") != risk["bayes"]
 
 
@@ -323,8 +216,3 @@ def test_intervals_hold_the_mean_as_often_as_they_say() -> None:
     alone = measures.estimate(torch.ones(10), 10)
     assert alone["value"] == 1
     assert math.isnan(alone["low"])
-
-
-def test_a_fit_needs_two_numbers_of_prompts() -> None:
-    with pytest.raises(ValueError, match="two numbers of prompts"):
-        measures.fit_inverse([10, 10], [1.0, 2.0])

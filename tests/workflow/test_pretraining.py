@@ -22,7 +22,7 @@ TINY: dict[str, Any] = {
         "schemes": ["random", "spurious"], "seeds": 1, "held_out": 100, "epochs": 1,
         "batch_size": 20, "channels": 3, "width": 16, "embedding": 8,
     },
-    "measure_mixing": {"components": 4, "rotations": 2},
+    "measure_mixing": {"components": 4},
 }  # fmt: skip
 FOLDER = Path("results/pretraining/scenes")
 

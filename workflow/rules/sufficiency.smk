@@ -1,7 +1,7 @@
 # The joint generative hierarchical model: contrastive pre-training as approximate sufficiency.
 wildcard_constraints:
     flip="[0-9.e-]+",
-    head="frozen|shallow|untrained|oracle|joint|guided",
+    head="frozen|shallow|untrained|oracle|joint",
     seed="[0-9]+",
     size="[0-9]+x[0-9]+x[0-9]+",
     task="cdm|vlm",

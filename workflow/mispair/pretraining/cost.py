@@ -45,4 +45,4 @@ def encode_small_towers(settings: Any, job: Any, sizes: Sizes) -> Work:
 
 
 def measure_mixing(settings: Any, job: Any, sizes: Sizes) -> Work:
-    return Work({"pairs": sizes.rows(job.corpus), "rotations": settings.rotations})
+    return Work({"pairs": sizes.rows(job.corpus)})

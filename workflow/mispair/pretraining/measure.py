@@ -12,14 +12,13 @@ from mispair.core import seeds
 from mispair.core.files import UserError
 from mispair.core.metrics import Row
 from mispair.evaluation.protocols import CLIP_BENCHMARK
-from mispair.evaluation.purity import neuron_overlap, random_overlap
+from mispair.evaluation.purity import neuron_overlap
 from mispair.evaluation.sets import PLACEHOLDER, open_set
 from mispair.evaluation.zeroshot import accuracies, classifier, classify, embed
 from mispair.pairs.captions.caption_texts import read_pictured_features
 from mispair.pairs.scenes.scene_captions import FEATURES, VOCABULARY, codes
 from mispair.pretraining.data import bags, resized
 from mispair.pretraining.mixing import (
-    RECOVERED,
     Sample,
     centred_by_kind,
     comparisons,
@@ -98,7 +97,7 @@ def embeddings_of(
 
 def measure_towers(
     model: SmallTowers, words: Sequence[str], pairs: HeldOutPairs, partners: Mapping[str, str],
-    components: int, rotations: int, seed: int,
+    components: int, seed: int,
 ) -> list[Row]:  # fmt: skip
     """Return the rows of `measure_tower` and the overlap of neurons of both towers.
 
@@ -119,17 +118,11 @@ def measure_towers(
     rows: list[Row] = []
     for tower, projection in projections.items():
         of_tower = measure_tower(
-            features[tower], projection, pairs.codes, FEATURES, partners, components, rotations,
-            seed, prompts if tower == "image" else None,
+            features[tower], projection, pairs.codes, FEATURES, partners, components, seed,
+            prompts if tower == "image" else None,
         )  # fmt: skip
-        overlaps = {
-            "mean_abs_cosine": float(neuron_overlap(projection).mean()),
-            "mean_abs_cosine_random": random_overlap(len(projection)),
-        }
-        of_tower += [
-            {"metric": metric, "value": value, "n": projection.shape[1]}
-            for metric, value in overlaps.items()
-        ]
+        overlap = float(neuron_overlap(projection).mean())
+        of_tower.append({"metric": "mean_abs_cosine", "value": overlap, "n": projection.shape[1]})
         rows += [{"tower": tower, **row} for row in of_tower]
     return rows
 
@@ -159,7 +152,7 @@ def accuracy_rows(model: SmallTowers, words: Sequence[str], folder: Path, side: 
 
 def measure_tower(
     tower_features: np.ndarray, projection: np.ndarray, codes: np.ndarray, names: Sequence[str],
-    partners: Mapping[str, str], components: int, rotations: int, seed: int,
+    partners: Mapping[str, str], components: int, seed: int,
     prompt_directions: np.ndarray | None = None,
 ) -> list[Row]:  # fmt: skip
     """Return mixing scores and recovery of one tower.
@@ -174,10 +167,10 @@ def measure_tower(
         True features of the inputs, whose `names` are ``kind:value``.
     partners : mapping of str to str
         The feature that wrong captions name in place of each.
-    components, rotations : int
-        Principal components of the search for a basis, and rotations of its null.
+    components : int
+        Principal components of the search for a basis.
     seed : int
-        Of the halves, starts and rotations.
+        Of the halves and starts.
     prompt_directions : (e, f) array, optional
         Embeddings of the features' words.
 
@@ -186,8 +179,8 @@ def measure_tower(
     list of dict
         For each ``basis``: ``mixing`` (n features), which is ``linked_correlation`` minus
         ``other_correlation``, both of them, and ``followed_correlation`` (of the same features).
-        Over all features that vary: ``recovery`` and ``features_recovered`` of the identified
-        basis, of its null (``identified-null``) and of the linear readout.
+        Over all features that vary: ``recovery`` of the identified basis and of the linear
+        readout.
 
     Raises
     ------
@@ -201,7 +194,7 @@ def measure_tower(
     samples = [(embeddings[rows], truth[rows]) for rows in split]
     varying = np.all([np.ptp(sample[1], axis=0) > 0 for sample in samples], axis=0)
     compared = comparisons(names, partners, varying.tolist())
-    searched = identify(embeddings, split, components, draw, truth[:, varying], rotations)
+    searched = identify(embeddings, split, components, draw, truth[:, varying])
     neurons = np.eye(embeddings.shape[1])
     bases: dict[str, tuple[list[np.ndarray], bool]] = {
         IDENTIFIED: (list(searched.bases), False),
@@ -230,15 +223,12 @@ def measure_tower(
     varied = [(embedded, features[:, varying]) for embedded, features in samples]
     recoveries = {
         IDENTIFIED: searched.recovery,
-        f"{IDENTIFIED}-null": searched.recovery_null.mean(axis=0),
         LINEAR: np.mean([_followed(varied[fit], varied[1 - fit]) for fit in (0, 1)], axis=0),
     }
-    for basis, values in recoveries.items():
-        above = int((values > RECOVERED).sum())
-        rows += [
-            {"basis": basis, "metric": metric, "value": value, "n": len(values)}
-            for metric, value in (("recovery", values.mean()), ("features_recovered", above))
-        ]
+    rows += [
+        {"basis": basis, "metric": "recovery", "value": values.mean(), "n": len(values)}
+        for basis, values in recoveries.items()
+    ]
     return rows
 
 

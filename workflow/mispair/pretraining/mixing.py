@@ -189,23 +189,17 @@ def centred_by_kind(directions: np.ndarray, features: Sequence[str]) -> np.ndarr
 #
 # A basis is an (e, k) matrix of directions; component j of an embedding x is its product with
 # direction j. All measures are correlations, so neither means nor lengths matter. Bases are fitted
-# on one half of the inputs and scored on the other. Random (Haar) rotations of the same whitened
-# components are the null: they are what a search that identifies nothing returns. For Gaussian
-# sources every rotation has the same distribution and no search can do better.
+# on one half of the inputs and scored on the other. For Gaussian sources every rotation has the
+# same distribution, and no search can do better than a random one.
 
 ITERATIONS = 500
 """Most iterations of the search."""
-
-RECOVERED = 0.5
-"""A feature counts as recovered if its best absolute correlation is above this."""
 
 SMALLEST_VARIANCE = 1e-12
 """Principal components with a smaller share of the largest variance cannot be whitened."""
 
 
-def varimax(
-    scores: np.ndarray, start: np.ndarray, tolerance: float = 1e-6, most: int = ITERATIONS
-) -> np.ndarray:
+def varimax(scores: np.ndarray, start: np.ndarray, tolerance: float = 1e-6) -> np.ndarray:
     """Return the rotation of components at which the variances of their squares sum to the most.
 
     Parameters
@@ -217,8 +211,6 @@ def varimax(
         by chance if their matrices are independent.
     tolerance : float
         The search ends when an iteration raises the sum of singular values by a smaller share.
-    most : int
-        Largest number of iterations.
 
     Returns
     -------
@@ -232,7 +224,7 @@ def varimax(
     are not normalised.
     """
     rotation, before = start, 0.0
-    for _ in range(most):
+    for _ in range(ITERATIONS):
         rotated = scores @ rotation
         squares = rotated**2
         gradient = scores.T @ (rotated * (squares - squares.mean(axis=0))) / len(scores)
@@ -292,15 +284,6 @@ def _centred(sample: np.ndarray) -> np.ndarray:
     return sample - sample.mean(axis=0)
 
 
-Moments = tuple[np.ndarray, np.ndarray, np.ndarray]
-"""Covariances of embeddings (e, e), with features (e, f), and deviations of features (f,)."""
-
-
-def _moments(embeddings: np.ndarray, features: np.ndarray) -> Moments:
-    spread = np.std(features, axis=0, dtype=np.float64)
-    return _covariance(embeddings), _covariance(embeddings, features), spread
-
-
 def correlations(
     directions: np.ndarray, embeddings: np.ndarray, features: np.ndarray
 ) -> np.ndarray:
@@ -315,12 +298,8 @@ def correlations(
     features : (n, f) array
         Features of the same inputs. One that does not vary correlates with nothing: 0.
     """
-    return _correlations(directions, *_moments(embeddings, features))
-
-
-def _correlations(
-    directions: np.ndarray, within: np.ndarray, across: np.ndarray, spread: np.ndarray
-) -> np.ndarray:
+    within, across = _covariance(embeddings), _covariance(embeddings, features)
+    spread = np.std(features, axis=0, dtype=np.float64)
     scale = np.sqrt(np.einsum("ek,ek->k", directions, within @ directions))[:, None] * spread
     products = directions.T @ across
     return np.divide(products, scale, out=np.zeros_like(products), where=scale > 0)
@@ -337,13 +316,10 @@ class Identified(NamedTuple):
     recovery : (f,) array
         Largest absolute correlation of each true feature with a component: the mean over both
         bases, each measured on the half on which it was not fitted.
-    recovery_null : (r, f) array
-        The same for r pairs of Haar rotations of the same whitened components.
     """
 
     bases: np.ndarray
     recovery: np.ndarray
-    recovery_null: np.ndarray
 
 
 def identify(
@@ -352,7 +328,6 @@ def identify(
     components: int,
     generator: np.random.Generator,
     features: np.ndarray,
-    rotations: int = 100,
 ) -> Identified:
     """Search for a basis on each half of a sample, and score it on the other.
 
@@ -365,11 +340,9 @@ def identify(
     components : int
         K: the search is among rotations of the first K principal components.
     generator : numpy.random.Generator
-        Draws the starts of the searches and the rotations of the null.
+        Draws the starts of the searches.
     features : (n, f) array
         True features of the inputs.
-    rotations : int
-        r, pairs of Haar rotations of the null.
     """
     parts = [embeddings[rows] for rows in split]
     whitened = [whitened_directions(part, components) for part in parts]
@@ -379,22 +352,13 @@ def identify(
         for part, white in zip(parts, whitened, strict=True)
     ]
     starts = [random_rotation(components, generator).astype(np.float32) for _ in parts]
-    other_halves = [_moments(embeddings[rows], features[rows]) for rows in reversed(split)]
-
-    def recovery(bases: Sequence[np.ndarray]) -> np.ndarray:
-        best = [
-            np.abs(_correlations(basis, *other_half)).max(axis=0)
-            for basis, other_half in zip(bases, other_halves, strict=True)
-        ]
-        return np.asarray(np.mean(best, axis=0))
-
-    null = [
-        recovery([white @ random_rotation(components, generator) for white in whitened])
-        for _ in range(rotations)
-    ]
     bases = []
     for white, part, start in zip(whitened, scores, starts, strict=True):
         rotation = varimax(part, start)
         skew = ((part @ rotation) ** 3).mean(axis=0)
         bases.append(white @ rotation * np.where(skew < 0, -1.0, 1.0))
-    return Identified(np.stack(bases), recovery(bases), np.reshape(null, (rotations, -1)))
+    best = [
+        np.abs(correlations(basis, embeddings[rows], features[rows])).max(axis=0)
+        for basis, rows in zip(bases, reversed(split), strict=True)
+    ]
+    return Identified(np.stack(bases), np.mean(best, axis=0))

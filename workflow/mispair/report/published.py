@@ -82,11 +82,6 @@ def sufficiency_prompts() -> pd.DataFrame:
     return _table("sufficiency_prompts")
 
 
-def sufficiency_shift() -> pd.DataFrame:
-    """Figures 8 and 9 of the companion paper, from p = 0.2: flip, task, shifted, model, risk."""
-    return _table("sufficiency_shift")
-
-
 def laclip_imagenet() -> pd.DataFrame:
     """ImageNet by LaCLIP's authors: pretraining, architecture, method, templates, accuracy."""
     table = _table("laclip_imagenet")

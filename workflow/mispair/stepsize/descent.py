@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,9 +18,6 @@ from mispair.stepsize.networks import Activation, Networks
 Array = NDArray[np.float64]
 
 LOGGED = ("risk", "potential", "least", "norm", "along")
-
-Look = Callable[[Array], Array]
-"""From the weights (R, m, d) to a row of numbers for each run (R, k)."""
 
 
 @dataclass(frozen=True)
@@ -69,8 +66,6 @@ class Curves:
         Step at which a run was stopped, or −1; all that follows is NaN.
     final : ndarray (R, m, d)
         The last weights.
-    looked : ndarray (looks, R, k)
-        Result of `look` at each step of `look_at`.
     """
 
     risk: Array
@@ -80,14 +75,11 @@ class Curves:
     along: Array
     diverged: NDArray[np.int64]
     final: Array
-    looked: Array
 
 
 def descend(
     stack: RunStack,
     steps: int,
-    look: Look | None = None,
-    look_at: Sequence[int] = (),
     keeper: Keeper[np.ndarray] | None = None,
     progress: Report = lambda step: None,
 ) -> Curves:
@@ -99,10 +91,6 @@ def descend(
         The runs.
     steps : int
         T; step 0 is the start.
-    look : callable, optional
-        Measures something else on the weights, at the steps of `look_at` only.
-    look_at : sequence of int
-        Increasing, from 0 to T.
     keeper : Keeper, optional
         Keeps the state now and then.
     progress : callable, optional
@@ -112,25 +100,17 @@ def descend(
     state = loaded(keeper, lambda: {
         **first_state(stack.stepsizes, steps, LOGGED),
         "weights": stack.start.astype(np.float64).copy(),
-        "looked": np.full((len(look_at), len(stack.stepsizes), 0), np.nan),
     })  # fmt: skip
     weights = state["weights"]
-    number = {step: position for position, step in enumerate(look_at)}
     size = networks.runs_at_a_time
     blocks = [slice(first, first + size) for first in range(0, len(weights), size)]
     for t in steps_from(state, steps, keeper, progress):
-        if look is not None and t in number:
-            measured = look(weights)
-            if state["looked"].shape[2] != measured.shape[1]:
-                state["looked"] = np.full((len(look_at), *measured.shape), np.nan)
-            running = state["diverged"][:, None] < 0
-            state["looked"][number[t]] = np.where(running, measured, np.nan)
         with np.errstate(over="ignore", invalid="ignore"):
             for block in blocks:
                 _step(stack, networks, state, block, t, t < steps)
         if (stopped := stop_diverged(state, t, LOGGED)) is not None:
             weights[stopped] = 0
-    logged = {name: state[name] for name in (*LOGGED, "diverged", "looked")}
+    logged = {name: state[name] for name in (*LOGGED, "diverged")}
     return Curves(**logged, final=weights)
 
 
@@ -168,19 +148,16 @@ def accuracy(stack: RunStack, weights: Array) -> Array:
 # Steps of a long run that are kept, resumed, and stopped if it diverges.
 
 
-def kept_steps(steps: int, points: int, first: int = 0) -> NDArray[np.int64]:
-    """Return distinct steps from 0 to `steps`, both among them.
-
-    These are all steps up to `first`, and at most `points` more on a log scale.
+def kept_steps(steps: int, points: int) -> NDArray[np.int64]:
+    """Return distinct steps from 0 to `steps`, both among them: at most `points` on a log scale.
 
     Examples
     --------
-    >>> kept_steps(1000, 4).tolist(), kept_steps(100, 2, first=2).tolist()
-    ([0, 1, 10, 100, 1000], [0, 1, 2, 100])
+    >>> kept_steps(1000, 4).tolist()
+    [0, 1, 10, 100, 1000]
     """
     spread = np.rint(np.geomspace(1, steps, points)).astype(np.int64)
-    early = np.arange(min(first, steps) + 1)
-    return np.unique(np.concatenate([[0], early, spread]))
+    return np.unique(np.append(spread, 0))
 
 
 State = dict[str, NDArray[Any]]
@@ -245,7 +222,6 @@ def stop_diverged(state: State, t: int, curves: tuple[str, ...]) -> NDArray[np.b
 
 # The end of a run's oscillation, and its risk until then.
 
-Array = NDArray[np.float64]
 
 RISE = 1e-12
 """Smallest relative rise of the risk in one step that counts; less is rounding."""

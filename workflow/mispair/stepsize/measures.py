@@ -13,10 +13,9 @@ from numpy.typing import NDArray
 
 from mispair.core.progress import Progress
 from mispair.core.resume import Keeper
-from mispair.stepsize.data_sets import SEEDED, DataSet, output_signs, start_weights
+from mispair.stepsize.data_sets import SEEDED, DataSet, start_weights
 from mispair.stepsize.descent import (
     Curves,
-    Look,
     RunPhases,
     RunStack,
     accuracy,
@@ -26,7 +25,7 @@ from mispair.stepsize.descent import (
     phase_columns,
     phases,
 )
-from mispair.stepsize.networks import ACTIVATIONS, sharpness
+from mispair.stepsize.networks import ACTIVATIONS
 from mispair.stepsize.settings import Part, TwoLayerSettings
 from mispair.stepsize.theory import (
     Margins,
@@ -64,8 +63,6 @@ class Run:
         Columns that name the run.
     separable : float or None
         γ of the data; None if no plane through the origin separates them.
-    sharpness : float
-        λ_0, the largest eigenvalue of the Hessian at the start.
     accuracy : float
         Share of test points that are classified correctly at the end; NaN without a test set.
     """
@@ -75,7 +72,6 @@ class Run:
     curves: Curves
     keys: Row
     separable: float | None
-    sharpness: float
     accuracy: float
 
     @property
@@ -121,9 +117,9 @@ class Run:
 
     @cached_property
     def margins(self) -> Margins:
-        """Its margins, with the tight constants."""
+        """Its margins."""
         return margins(
-            self.risk, self.curves.least[:, self.index], self.norm, self.stack.activation.tight,
+            self.risk, self.curves.least[:, self.index], self.norm, self.stack.activation.constants,
             self.stepsize, self.stack.data.radius, self.points,
         )  # fmt: skip
 
@@ -136,18 +132,15 @@ class Run:
     def bounded(self) -> bool:
         """Whether bounds apply that need separable points of norm 1 at most, and α > 0."""
         short = self.stack.data.radius <= 1 + 1e-9
-        increases = self.stack.activation.tight.least_slope > 0
+        increases = self.stack.activation.constants.least_slope > 0
         return short and self.separable is not None and increases
 
 
 def run_row(run: Run) -> Row:
     """Return the columns of a run."""
     phase, data = run.phases, run.stack.data
-    tight, paper = (
-        thresholds(constants, run.stepsize, data.radius, run.points)
-        for constants in (run.stack.activation.tight, run.stack.activation.paper)
-    )
-    stable, settled = (first_below(run.risk, level) for level in (tight.stable, tight.settled))
+    limits = thresholds(run.stack.activation.constants, run.stepsize, data.radius, run.points)
+    stable, settled = (first_below(run.risk, level) for level in (limits.stable, limits.settled))
     g = run.margins.normalised
     width = run.stack.width
     steps = len(run.risk) - 1
@@ -158,15 +151,11 @@ def run_row(run: Run) -> Row:
         **phase_columns(phase, run.diverged),
         "transition_risk": run.risk[phase.transition],
         "final_risk": run.risk[-1],
-        "stable_threshold": tight.stable,
-        "stable_threshold_paper": paper.stable,
-        "settled_threshold": tight.settled,
-        "settled_threshold_paper": paper.settled,
+        "stable_threshold": limits.stable,
+        "settled_threshold": limits.settled,
         "stable_step": stable,
-        "stable_step_paper": first_below(run.risk, paper.stable),
         "settled_step": settled,
-        "settled_step_paper": first_below(run.risk, paper.settled),
-        "conservatism": phase.lowest_rise / tight.stable,
+        "conservatism": phase.lowest_rise / limits.stable,
         "margin_transition": g[phase.transition or 1],
         "margin_stable": g[stable] if stable >= 0 else math.nan,
         "margin_settled": g[settled] if settled >= 0 else math.nan,
@@ -175,14 +164,11 @@ def run_row(run: Run) -> Row:
         "auxiliary_final": run.margins.auxiliary[-1],
         "log_modified_settled": run.margins.log_modified[settled] if settled >= 0 else math.nan,
         "log_modified_final": run.margins.log_modified[-1],
-        "sharpness_start": run.sharpness,
-        "critical_stepsize": 2 / (width * run.sharpness) if run.sharpness > 0 else math.nan,
         "accuracy": run.accuracy,
         "separation": math.nan if run.separable is None else run.separable,
         "bounded": int(run.bounded),
         **_after(run, settled),
         **_bounds(run, settled),
-        **_time_risk(run),
     }
 
 
@@ -215,7 +201,7 @@ def _after(run: Run, settled: int) -> Row:
 
 def _bounds(run: Run, settled: int) -> Row:
     """Return the theory's bounds as left over right: at most 1 where they hold."""
-    constants, eta = run.stack.activation.tight, run.stepsize
+    constants, eta = run.stack.activation.constants, run.stepsize
     log_modified = run.margins.log_modified[settled] + 0.5 * math.log(run.stack.width)
     lower, upper = rate_bounds(
         run.risk, float(log_modified), settled, constants, eta, run.stack.data.radius
@@ -235,7 +221,7 @@ def _bounds(run: Run, settled: int) -> Row:
 
 def averages(run: Run) -> tuple[tuple[Array, Array], tuple[Array, Array]]:
     """Return average risk and average gradient potential, each with its bound, t = 1, ..., T."""
-    constants, eta = run.stack.activation.tight, run.stepsize
+    constants, eta = run.stack.activation.constants, run.stepsize
     potential, along = (curve[:, run.index] for curve in (run.curves.potential, run.curves.along))
     return (
         average_risk_bound(run.risk, constants, eta, run.gamma, run.start),
@@ -243,21 +229,7 @@ def averages(run: Run) -> tuple[tuple[Array, Array], tuple[Array, Array]]:
     )
 
 
-def _time_risk(run: Run) -> Row:
-    """Return the least t L_t over all t >= 1, over the first tenth of these, and over the rest."""
-    t = np.arange(1, len(run.risk))
-    product = t * run.risk[1:]
-    last = max(1, len(product) // 10)
-    parts = {"": product, "_early": product[:last], "_late": product[last:]}
-    return {
-        f"least_time_risk{name}": (float(np.nanmin(part)) if np.isfinite(part).any() else math.nan)
-        for name, part in parts.items()
-    }
-
-
-def curve_rows(
-    run: Run, steps: NDArray[np.int64], looked: Array | None, part: str
-) -> Iterator[Row]:
+def curve_rows(run: Run, steps: NDArray[np.int64], part: str) -> Iterator[Row]:
     """Yield the kept points of a run's curves: one row per step, with the columns that apply."""
     columns: dict[str, Array] = {
         "risk": run.risk,
@@ -270,15 +242,8 @@ def curve_rows(
         late = {"average_risk": average, "risk_bound": bound,
                 "average_potential": potential, "potential_bound": potential_bound}  # fmt: skip
         columns |= {name: np.concatenate([[np.nan], values]) for name, values in late.items()}
-    for number, t in enumerate(steps):
-        row = {"t": int(t)} | {name: float(values[t]) for name, values in columns.items()}
-        if looked is not None and part == "sharpness":
-            ratio = looked[number, 0] * run.stack.width * run.stepsize / 2
-            row |= {"sharpness_ratio": float(ratio)}
-        elif looked is not None:
-            row |= {"neuron_plus": float(looked[number, 0]),
-                    "neuron_minus": float(looked[number, 1])}  # fmt: skip
-        yield row
+    for t in steps:
+        yield {"t": int(t)} | {name: float(values[t]) for name, values in columns.items()}
 
 
 def largest_monotone(runs: Sequence[Run]) -> Run | None:
@@ -327,9 +292,6 @@ def acceleration(runs: Sequence[Run], budgets: Sequence[int]) -> Iterator[Row]:
 
 # One job: every stepsize, seed and width of a data set and activation.
 
-Row = dict[str, Any]
-Array = NDArray[np.float64]
-
 
 def run_part(
     part: Part,
@@ -344,13 +306,12 @@ def run_part(
     """
     rows: list[Row] = []
     for name, stack, seeds in stacks(part, make):
-        look_at, look = looks(part, settings, stack)
         kept = keeper and keeper(name)
         with Progress(
             f"{part.part}, {part.data_set}, width {stack.width}", part.steps, "steps"
         ) as progress:
-            curves = descend(stack, part.steps, look, look_at, kept, progress.reach)
-        rows += measured(part, settings, stack, seeds, curves, look_at)
+            curves = descend(stack, part.steps, kept, progress.reach)
+        rows += measured(part, settings, stack, seeds, curves)
     return rows
 
 
@@ -382,38 +343,13 @@ def stacks(part: Part, make: Callable[[int], DataSet]) -> Iterator[tuple[str, Ru
             )
 
 
-def looks(part: Part, settings: TwoLayerSettings, stack: RunStack) -> tuple[list[int], Look]:
-    """Return the steps at which the weights themselves are measured, and the measuring function.
-
-    The sharpness at the start belongs to every run: it predicts the onset of oscillation.
-    """
-    if part.part == "neurons":
-        kept = kept_steps(part.steps, settings.points)
-        return kept.tolist(), lambda w: neuron_margins(stack, w)
-    at = [0]
-    if part.part == "sharpness":
-        first, spread = settings.sharpness_first, settings.sharpness_points
-        at = kept_steps(part.steps, spread, first).tolist()
-    return at, lambda w: sharpness(stack.data, stack.activation, w)[:, None]
-
-
-def neuron_margins(stack: RunStack, weights: Array) -> Array:
-    """Return min_i y_i a_j φ(<w_j, x_i>) / ‖w_j‖ of each neuron, shape (R, m)."""
-    inner = weights @ stack.data.points.T
-    signed = output_signs(stack.width)[:, None] * stack.data.labels
-    margins: Array = (signed * stack.activation.value(inner)).min(axis=2)
-    return margins / np.linalg.norm(weights, axis=2)
-
-
 def measured(
-    part: Part, settings: TwoLayerSettings, stack: RunStack, seeds: Sequence[int], curves: Curves,
-    look_at: Sequence[int],
+    part: Part, settings: TwoLayerSettings, stack: RunStack, seeds: Sequence[int], curves: Curves
 ) -> list[Row]:  # fmt: skip
     """Return the rows of a finished stack."""
     margin = None
     if stack.direction is not None:
         margin = float((stack.data.labels * (stack.data.points @ stack.direction)).min())
-    first = np.full(len(seeds), np.nan) if part.part == "neurons" else curves.looked[0, :, 0]
     right = np.full(len(seeds), np.nan)
     if len(stack.data.test_points):
         right = accuracy(stack, curves.final)
@@ -423,16 +359,14 @@ def measured(
             "part": part.part, "data_set": part.data_set, "activation": stack.activation.name,
             "width": stack.width, "stepsize": float(stack.stepsizes[r]), "seed": seed,
         }  # fmt: skip
-        runs.append(Run(stack, r, curves, keys, margin, float(first[r]), float(right[r])))
+        runs.append(Run(stack, r, curves, keys, margin, float(right[r])))
     rows: list[Row] = []
-    for r, run in enumerate(runs):
+    for run in runs:
         rows.append({"kind": "run", **run.keys, **run_row(run)})
         if run.keys["seed"] == 0 and part.part not in ("onset", "acceleration"):
-            looked = curves.looked[:, r] if len(look_at) > 1 else None
-            steps = look_at if looked is not None else kept_steps(part.steps, settings.points)
+            kept = kept_steps(part.steps, settings.points)
             rows += [
-                {"kind": "curve", **run.keys, **row}
-                for row in curve_rows(run, np.array(steps), looked, part.part)
+                {"kind": "curve", **run.keys, **row} for row in curve_rows(run, kept, part.part)
             ]
     for seed in dict.fromkeys(seeds):
         of_seed = [run for run in runs if run.keys["seed"] == seed]

@@ -1,4 +1,4 @@
-"""Two-layer networks with fixed output signs, their activations, and the sharpness of their risk.
+"""Two-layer networks with fixed output signs, and their activations.
 
 f(w; x) = (1/m) Σ_j a_j φ(<w_j, x>) with a_j = ±1 in turn; only the first layer w is trained. All
 networks of a stack see the same data, so their forward passes are one product of matrices.
@@ -12,10 +12,9 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse.linalg import LinearOperator, eigsh
 from scipy.special import erf, expit
 
-from mispair.stepsize.data_sets import DataSet, output_signs
+from mispair.stepsize.data_sets import output_signs
 
 # Smooth activations of the two-layer networks, with the constants that the theory uses.
 
@@ -59,10 +58,10 @@ class Activation:
     ----------
     name : str
         As in the configuration.
-    value, slope, curvature : callable
-        φ, φ' and φ'' of an array, element by element.
-    paper, tight : Constants
-        The constants as printed, and the smallest valid ones.
+    value, slope : callable
+        φ and φ' of an array, element by element.
+    constants : Constants
+        The smallest valid ones.
     linear, softplus : float
         φ(z) = linear · z + softplus · log(1 + e^z), if softplus is not 0. Sums of such an
         activation are faster (`Networks`).
@@ -71,9 +70,7 @@ class Activation:
     name: str
     value: Callable[[Array], Array]
     slope: Callable[[Array], Array]
-    curvature: Callable[[Array], Array]
-    paper: Constants
-    tight: Constants
+    constants: Constants
     linear: float = 0.0
     softplus: float = 0.0
 
@@ -95,12 +92,6 @@ def _silu_slope(z: Array) -> Array:
     return slope
 
 
-def _silu_curvature(z: Array) -> Array:
-    s = expit(z)
-    curvature: Array = s * (1 - s) * (2 + z * (1 - 2 * s))
-    return curvature
-
-
 def _huber(z: Array) -> Array:
     inside = np.clip(z, 0, HUBER)
     value: Array = inside * inside / (2 * HUBER) + np.maximum(z - HUBER, 0)
@@ -108,16 +99,14 @@ def _huber(z: Array) -> Array:
 
 
 def _mixed(
-    name: str, linear: float, scale: float, base: Activation, paper: Constants, tight: Constants
+    name: str, linear: float, scale: float, base: Activation, constants: Constants
 ) -> Activation:
     """Return the activation linear · z + scale · base(z)."""
     return Activation(
         name,
         lambda z: linear * z + scale * base.value(z),
         lambda z: linear + scale * base.slope(z),
-        lambda z: scale * base.curvature(z),
-        paper,
-        tight,
+        constants,
         linear,
         scale * base.softplus,
     )
@@ -126,35 +115,30 @@ def _mixed(
 _LOG_2 = math.log(2)
 
 _SOFTPLUS = Activation(
-    "softplus", lambda z: np.logaddexp(0, z), expit, lambda z: expit(z) * expit(-z),
-    Constants(1, 1, _LOG_2), Constants(1, 0.25, _LOG_2), softplus=1.0,
+    "softplus", lambda z: np.logaddexp(0, z), expit, Constants(1, 0.25, _LOG_2), softplus=1.0
 )  # fmt: skip
 _GELU = Activation(
     "gelu", lambda z: z * _cumulative(z), lambda z: _cumulative(z) + z * _normal(z),
-    lambda z: (2 - z * z) * _normal(z),
-    # As printed, κ is too small: the supremum of z² times the normal density is 0.2935.
-    Constants(1.242, 2, 0.242),
+    # κ is the supremum of z² times the normal density.
     Constants(
         1.1289041, math.sqrt(2 / math.pi), 2 * math.exp(-1) / math.sqrt(2 * math.pi)
     ),
 )  # fmt: skip
 _SILU = Activation(
-    "silu", lambda z: z * expit(z), _silu_slope, _silu_curvature,
-    Constants(2, 4, 1), Constants(1.0998394, 0.5, 0.4392288),
+    "silu", lambda z: z * expit(z), _silu_slope, Constants(1.0998394, 0.5, 0.4392288)
 )  # fmt: skip
 _HUBER_RELU = Activation(
     "huber_relu", _huber, lambda z: np.clip(z / HUBER, 0, 1),
-    lambda z: np.where((z > 0) & (z < HUBER), 1 / HUBER, 0.0),
-    Constants(1, 1 / HUBER, HUBER / 2), Constants(1, 1 / HUBER, HUBER / 2),
+    Constants(1, 1 / HUBER, HUBER / 2),
 )  # fmt: skip
 
 
-def _leaky(base: Activation, paper: Constants, lowest: float) -> Activation:
+def _leaky(base: Activation, lowest: float) -> Activation:
     """Return LEAK · z + (1 − LEAK)/4 · base(z) of a base with this lowest slope."""
-    scale, bound = (1 - LEAK) / 4, base.tight
-    tight = Constants(LEAK + scale * bound.slope, scale * bound.curvature,
-                      scale * bound.homogeneity, LEAK + scale * lowest)  # fmt: skip
-    return _mixed(f"leaky_{base.name}", LEAK, scale, base, paper, tight)
+    scale, bound = (1 - LEAK) / 4, base.constants
+    constants = Constants(LEAK + scale * bound.slope, scale * bound.curvature,
+                          scale * bound.homogeneity, LEAK + scale * lowest)  # fmt: skip
+    return _mixed(f"leaky_{base.name}", LEAK, scale, base, constants)
 
 
 ACTIVATIONS = {
@@ -164,15 +148,12 @@ ACTIVATIONS = {
         _GELU,
         _SILU,
         _HUBER_RELU,
-        _leaky(_SOFTPLUS, Constants(1, 1, 1, LEAK / 2), 0.0),
+        _leaky(_SOFTPLUS, 0.0),
         # The slopes of GELU and SiLU range from −0.1289041 and −0.0998394 to as much above 1.
-        _leaky(_GELU, Constants(1, 1, 1, LEAK / 2), -0.1289041),
-        _leaky(_SILU, Constants(1, 1, 1, LEAK / 2), -0.0998394),
-        _leaky(_HUBER_RELU, Constants(1, 1 / (4 * HUBER), HUBER / 2, LEAK), 0.0),
-        _mixed(
-            "half_softplus", 0.5, 0.5, _SOFTPLUS,
-            Constants(1, 0.5, _LOG_2 / 2, 0.5), Constants(1, 0.125, _LOG_2 / 2, 0.5),
-        ),
+        _leaky(_GELU, -0.1289041),
+        _leaky(_SILU, -0.0998394),
+        _leaky(_HUBER_RELU, 0.0),
+        _mixed("half_softplus", 0.5, 0.5, _SOFTPLUS, Constants(1, 0.125, _LOG_2 / 2, 0.5)),
     )
 }  # fmt: skip
 """By name; ``half_softplus`` is (z + log(1 + e^z)) / 2, of the example with five points."""
@@ -274,69 +255,3 @@ class _SoftplusPass:
         pulled += self.linear * (coefficients @ self.points)[:, None, :]
         pulled *= self.signs[:, None]
         return pulled
-
-
-# The largest eigenvalue of the risk's Hessian, by its analytic action on vectors.
-
-DENSE = 120
-"""Weights up to which all eigenvalues are computed; beyond, Lanczos finds the largest."""
-TOLERANCE = 1e-4
-"""Relative accuracy of Lanczos."""
-
-
-class Hessian:
-    """The Hessian of L at one network's weights (m, d).
-
-    H v = (1/n) Σ_i [s_i (1 − s_i) J_i <J_i, v> + c_i], with s_i = σ(−q_i), J_i = ∇_w f(w; x_i), and
-    row j of c_i = −s_i y_i (a_j/m) φ''(<w_j, x_i>) <x_i, v_j> x_i.
-    """
-
-    def __init__(self, data: DataSet, activation: Activation, weights: Array) -> None:
-        width = len(weights)
-        signs = output_signs(width) / width
-        inner = weights @ data.points.T
-        doubts = expit(-data.labels * (signs @ activation.value(inner)))
-        self.points = data.points
-        self.slopes = signs[:, None] * activation.slope(inner)  # J_i has rows slopes_ji x_i
-        self.outer = doubts * (1 - doubts) / len(data.labels)
-        bend = -doubts * data.labels / len(data.labels)
-        self.bends = bend * signs[:, None] * activation.curvature(inner)
-        self.shape = weights.shape
-
-    def times(self, vector: Array) -> Array:
-        """Return H v; both v and H v have m·d numbers."""
-        along = vector.reshape(self.shape) @ self.points.T
-        share = self.outer * (self.slopes * along).sum(axis=0)
-        product: Array = (self.slopes * share + self.bends * along) @ self.points
-        return product.ravel()
-
-    def dense(self) -> Array:
-        """Return H as a matrix."""
-        width, dimensions = self.shape
-        rows = (self.slopes[:, None, :] * self.points.T).reshape(width * dimensions, -1)
-        hessian: Array = (rows * self.outer) @ rows.T
-        blocks = np.einsum("ji,ik,il->jkl", self.bends, self.points, self.points)
-        for j in range(width):
-            block = slice(j * dimensions, (j + 1) * dimensions)
-            hessian[block, block] += blocks[j]
-        return hessian
-
-
-def top_eigenvalue(data: DataSet, activation: Activation, weights: Array) -> float:
-    """Return the largest eigenvalue, in the algebraic sense, of the Hessian at weights (m, d)."""
-    hessian = Hessian(data, activation, weights)
-    size = weights.size
-    if size <= DENSE:
-        return float(np.linalg.eigvalsh(hessian.dense())[-1])
-    operator = LinearOperator((size, size), matvec=hessian.times, dtype=np.float64)
-    start = np.random.default_rng(0).standard_normal(size)  # fixed: the same bytes each time
-    values = eigsh(operator, k=1, which="LA", v0=start, tol=TOLERANCE, return_eigenvectors=False)
-    return float(values[0])
-
-
-def sharpness(data: DataSet, activation: Activation, weights: Array) -> Array:
-    """Return the largest eigenvalue (R,) at each of the weights (R, m, d); NaN if not finite."""
-    return np.array([
-        top_eigenvalue(data, activation, weight) if np.isfinite(weight).all() else np.nan
-        for weight in weights
-    ])  # fmt: skip

@@ -8,9 +8,7 @@ from pydantic import Field, model_validator
 
 from mispair.core import settings
 
-PartName = Literal[
-    "sweep", "sharpness", "onset", "activations", "widths", "bounds", "acceleration", "neurons"
-]
+PartName = Literal["sweep", "onset", "activations", "widths", "bounds", "acceleration"]
 DataSetName = Literal[
     "xor4", "xor_noise", "digits_parity", "digits_3v8", "two_point", "five_point", "cifar2"
 ]
@@ -24,9 +22,9 @@ class Part(settings.Settings):
     """A part of the study on one data set: every activation is a separate job."""
 
     part: PartName = Field(
-        description="What the runs are for: sweep (phases, margins, speed), sharpness (measured on "
-        "the way), onset (of oscillation, on a fine ladder), activations, widths, bounds (next to "
-        "the theory's), acceleration (T budgets), neurons (margins of each)."
+        description="What the runs are for: sweep (phases, margins, speed), onset (of oscillation, "
+        "on a fine ladder), activations, widths, bounds (next to the theory's), acceleration (T "
+        "budgets)."
     )
     data_set: DataSetName = Field(description="What is learned; cifar2 needs cifar_dir.")
     activations: list[ActivationName] = Field(
@@ -90,7 +88,6 @@ QUICK: list[dict[str, Any]] = [
      "stepsizes": [16, 32, 64, 96], "seeds": 2, "steps": 1500},
     {"part": "sweep", "data_set": "digits_3v8", "widths": [40], "stepsizes": [64, 256, 512],
      "steps": 1500},
-    {"part": "sharpness", "data_set": "xor4", "stepsizes": [16, 40, 64, 96], "steps": 1000},
     {"part": "onset", "data_set": "xor4", "stepsizes": [16, 64], "per_octave": 4, "steps": 1000},
     {"part": "activations", "data_set": "xor4", "activations": ["softplus", "gelu",
      "leaky_softplus", "leaky_gelu"], "stepsizes": [8, 32, 64], "steps": 2000},
@@ -100,7 +97,7 @@ QUICK: list[dict[str, Any]] = [
      "steps": 10000},
     {"part": "acceleration", "data_set": "two_point", "widths": [10], "stepsizes": [1, 256],
      "per_octave": 4, "steps": 10000},
-    {"part": "neurons", "data_set": "five_point", "activations": ["half_softplus"], "widths": [2],
+    {"part": "bounds", "data_set": "five_point", "activations": ["half_softplus"], "widths": [2],
      "stepsizes": [1.5], "steps": 30000},
 ]  # fmt: skip
 """The quick profile: every measurement of the study, in half a minute of one core."""
@@ -112,9 +109,9 @@ class TwoLayerSettings(settings.Settings):
     grid: list[Part] = settings.sweep(
         [Part.model_validate(part) for part in QUICK],
         min_length=1,
-        description="Parts of the study, each with `part` (sweep, sharpness, onset, activations, "
-        "widths, bounds, acceleration, neurons), `data_set`, `activations`, `widths`, "
-        "`stepsizes` (η; with `per_octave` the ends of a geometric ladder), `seeds` and `steps`.",
+        description="Parts of the study, each with `part` (sweep, onset, activations, widths, "
+        "bounds, acceleration), `data_set`, `activations`, `widths`, `stepsizes` (η; with "
+        "`per_octave` the ends of a geometric ladder), `seeds` and `steps`.",
     )
     cifar_dir: Annotated[str | None, settings.Located()] = settings.sweep(
         None,
@@ -122,12 +119,6 @@ class TwoLayerSettings(settings.Settings):
         "data set cifar2; null leaves these out.",
     )
     points: int = Field(60, ge=10, le=200, description="Points of a curve, on a log scale.")
-    sharpness_first: int = Field(
-        100, ge=0, description="First steps; the sharpness is measured at each of them."
-    )
-    sharpness_points: int = Field(
-        60, ge=2, description="Later steps, on a log scale, at which the sharpness is measured."
-    )
     risk_levels: list[Annotated[float, Field(gt=0)]] = Field(
         [0.1, 0.05, 0.01, 0.002, 0.001],
         min_length=1,

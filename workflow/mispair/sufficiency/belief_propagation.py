@@ -1,4 +1,4 @@
-"""Exact belief propagation on a tree by levels, the best predictors, and their check by sums.
+"""Exact belief propagation on a tree by levels, and the best predictors.
 
 Messages are probabilities up to a factor: each is divided by its largest entry, so that no product
 of siblings underflows as a whole. The children of node u are the nodes branching * u, ...,
@@ -11,15 +11,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import reduce
-from itertools import product
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from mispair.core import seeds
-from mispair.sufficiency.settings import Size
-from mispair.sufficiency.trees import Trees, add_noise, draw_pairs, draw_skeletons, trees_at
+from mispair.sufficiency.trees import Trees
 
 
 @dataclass(frozen=True)
@@ -98,46 +94,30 @@ def _up(transitions: Tensor, leaves: Tensor) -> Upward:
     return Upward(likelihoods, sent)
 
 
-def downward(transitions: Tensor, up: Upward, external: Tensor | None = None) -> list[Tensor]:
-    """Return the distribution of each node given all evidence but that below it, by level from 1.
-
-    The last level times the evidence on the leaves gives the leaves' beliefs.
-
-    Parameters
-    ----------
-    transitions, up
-        As for `upward`, and its messages.
-    external : Tensor (batch, symbols), optional
-        Evidence on the root from elsewhere, such as the other tree's `Upward.root`.
-
-    Returns
-    -------
-    list of Tensor (batch, branching**level, symbols)
-        Probabilities.
-    """
-    return [_batch_first(level) for level in _down(transitions, up, external, after=True)]
-
-
 def leaf_beliefs(transitions: Tensor, evidence: Tensor, external: Tensor | None = None) -> Tensor:
     """Return the probabilities of each leaf given all evidence: (batch, leaves, symbols).
 
-    Parameters are those of `upward` and `downward`.
+    Parameters
+    ----------
+    transitions, evidence
+        As for `upward`.
+    external : Tensor (batch, symbols), optional
+        Evidence on the root from elsewhere, such as the other tree's `Upward.root`.
     """
     leaves = _batch_last(evidence, transitions)
-    beliefs = _down(transitions, _up(transitions, leaves), external, after=True)[-1].mul_(leaves)
+    beliefs = _down(transitions, _up(transitions, leaves), external, after=True).mul_(leaves)
     return _batch_first(beliefs.div_(beliefs.sum(dim=1, keepdim=True)))
 
 
-def from_the_left(transitions: Tensor, up: Upward, external: Tensor | None = None) -> list[Tensor]:
-    """Return the distribution of each node given the leaves left of its subtree, by level from 1.
+def from_the_left(transitions: Tensor, up: Upward, external: Tensor | None = None) -> Tensor:
+    """Return the distribution of each leaf given the leaves before it: (batch, leaves, symbols).
 
-    The last level holds the distribution of every leaf given all leaves before it, for all leaves
-    at once. This is exact and takes one pass: leaves to the right are not seen, so their messages
-    are constant, and a node receives those of its left siblings, which are complete, and the belief
-    of its parent from the left. Parameters and shapes are those of `downward`; `up` is of all
-    leaves.
+    This is exact and takes one pass for all leaves: those to the right are not seen, so their
+    messages are constant, and a node receives those of its left siblings, which are complete, and
+    the belief of its parent from the left. `up` is of all leaves; `external` is that of
+    `leaf_beliefs`.
     """
-    return [_batch_first(level) for level in _down(transitions, up, external, after=False)]
+    return _batch_first(_down(transitions, up, external, after=False))
 
 
 def _heard(evidence: Tensor | float, sent: Tensor, after: bool) -> Tensor:
@@ -160,46 +140,13 @@ def _heard(evidence: Tensor | float, sent: Tensor, after: bool) -> Tensor:
     return heard
 
 
-def _down(transitions: Tensor, up: Upward, external: Tensor | None, after: bool) -> list[Tensor]:
-    """Return the levels from 1 on, each node from its parent and its siblings."""
+def _down(transitions: Tensor, up: Upward, external: Tensor | None, after: bool) -> Tensor:
+    """Return what the leaves receive, level by level, each node from its parent and siblings."""
     belief: Tensor | float = 1.0 if external is None else external.T
-    levels = []
     for matrices, sent in zip(transitions, up.sent, strict=True):
         level = (matrices.mT @ _heard(belief, sent, after)).flatten(0, 1)
         belief = level.div_(level.sum(dim=1, keepdim=True))
-        levels.append(level)
-    return levels
-
-
-def ancestors(leaves: int, branching: int, levels_up: int) -> Tensor:
-    """Return the number of each leaf's ancestor on its level."""
-    return torch.arange(leaves) // branching**levels_up
-
-
-def prefix_messages(transitions: Tensor, up: Upward) -> list[Tensor]:
-    """Return the messages of each leaf and those before it to each ancestor of the leaf.
-
-    Parameters
-    ----------
-    transitions, up
-        As for `upward`; `up` of all leaves, which are seen.
-
-    Returns
-    -------
-    list of Tensor (batch, leaves, symbols)
-        By level of the ancestor, the parents' first and the root last: entry j is the likelihood
-        of the leaves 0, ..., j below leaf j's ancestor, given its symbol. The largest entry is one.
-    """
-    depth, branching = transitions.shape[:2]
-    prefixes: list[Tensor] = []
-    for level in range(depth - 1, -1, -1):
-        parents = ancestors(branching**depth, branching, depth - 1 - level).to(transitions.device)
-        message = up.sent[level].flatten(0, 1)
-        left = _heard(1.0, up.sent[level], after=False).flatten(0, 1)[parents]
-        if prefixes:
-            message = transitions[level][parents % branching] @ prefixes[-1]
-        prefixes.append(_scaled(left * message))
-    return [_batch_first(messages) for messages in prefixes]
+    return torch.as_tensor(belief)
 
 
 # The best possible predictor of each task, by belief propagation.
@@ -267,67 +214,4 @@ def next_words(trees: Trees, text: Tensor, image: Tensor | None) -> Tensor:
         The first leaf, which has no past, is not predicted.
     """
     external = None if image is None else upward(trees.image, image).root
-    return from_the_left(trees.text, upward(trees.text, text), external)[-1][:, 1:].log()
-
-
-# Belief propagation checked on trees so small that every configuration can be summed over.
-
-SMALL = Size(2, 2, 3)
-
-
-def table_of(transitions: np.ndarray) -> np.ndarray:
-    """Return P(all leaves | root), (symbols, symbols**leaves), in the order of `product`."""
-    below = np.eye(transitions.shape[-1])
-    for matrices in transitions[::-1]:
-        sides = [matrix @ below for matrix in matrices]
-        below = reduce(lambda a, b: (a[:, :, None] * b[:, None]).reshape(len(a), -1), sides)
-    return below
-
-
-def errors(
-    flip: float, seed: int, sigma: float, dtype: torch.dtype, pairs: int = 50
-) -> dict[str, float]:
-    """Return the largest error of each task's best predictor on a tiny tree.
-
-    The errors are by task: clip (posterior of the root), zsc (class), cdm (mean of a leaf), vlm
-    (next leaf). The `dtype` is that of belief propagation; the sums are in double precision.
-    """
-    skeletons = draw_skeletons(seed, SMALL)
-    trees = trees_at(skeletons, flip, flip, dtype=dtype)
-    draw = seeds.torch_generator(seed, "enumeration")
-    drawn = draw_pairs(trees, pairs, draw)
-    noisy = add_noise(drawn.image, sigma, draw)
-    predicted = next_words(trees, drawn.text, drawn.image).exp()
-    image = upward(trees.image, drawn.image).posterior
-    results = {
-        "clip": image,
-        "zsc": class_probabilities(image, trees.text),
-        "cdm": denoise(trees, noisy, drawn.text, sigma),
-        "vlm": predicted.flatten(1),
-    }
-    every = np.array(list(product(range(SMALL.symbols), repeat=SMALL.leaves)))
-    of_text = table_of(skeletons.text.transitions(flip))
-    of_image = table_of(skeletons.image.transitions(flip))
-    expected: dict[str, list[np.ndarray]] = {task: [] for task in results}
-    for text, picture, reading in zip(
-        drawn.text.numpy(), drawn.image.numpy(), noisy.numpy(), strict=True
-    ):
-        given_text = of_text[:, (every == text).all(axis=1)][:, 0]
-        given_image = of_image[:, (every == picture).all(axis=1)][:, 0]
-        expected["clip"].append(given_image / given_image.sum())
-        chances = given_image @ of_text
-        classes = np.array([chances[every[:, 0] == s].sum() for s in range(SMALL.symbols)])
-        expected["zsc"].append(classes / chances.sum())
-        fits = np.exp(-((reading - every) ** 2).sum(axis=1) / (2 * sigma**2))
-        weights = (given_text @ of_image) * fits
-        expected["cdm"].append(weights @ every / weights.sum())
-        following = []
-        for length in range(1, SMALL.leaves):
-            matching = chances * (every[:, :length] == text[:length]).all(axis=1)
-            next_leaf = [matching[every[:, length] == s].sum() for s in range(SMALL.symbols)]
-            following.append(np.array(next_leaf) / matching.sum())
-        expected["vlm"].append(np.concatenate(following))
-    return {
-        task: float(np.abs(values.double().numpy() - np.array(expected[task])).max())
-        for task, values in results.items()
-    }
+    return from_the_left(trees.text, upward(trees.text, text), external)[:, 1:].log()

@@ -50,9 +50,8 @@ def train_encoders(settings: Any, job: Any, sizes: Sizes) -> Work:
 
 def measure_sufficiency(settings: Any, job: Any, sizes: Sizes) -> Work:
     size, encoders = _trees(job), len(job.encoders) + 1
-    shifted = len(settings.flips_from(job.flip))
     prompts = size.symbols * max(settings.per_class)
-    encoded = 2 * settings.samples * (2 + shifted) + (settings.classified + prompts) * (1 + shifted)
+    encoded = 2 * settings.samples + settings.classified + prompts
     return Work(
         {"million leaves": 1e-6 * encoders * encoded * size.leaves},
         {"MB": size.bytes_of_samples(settings.samples) / 1e6},
@@ -61,19 +60,15 @@ def measure_sufficiency(settings: Any, job: Any, sizes: Sizes) -> Work:
 
 def train_head(settings: Any, job: Any, sizes: Sizes) -> Work:
     trees = _trees(job)
-    width, blocks = settings.width_of(job.task), settings.blocks_of(job.arm, trees.depth)
-    tokens = 2 * trees.leaves if job.arm in ("joint", "guided") else trees.leaves + 1
+    width, blocks = settings.width_of(job.task), settings.blocks_of(job.arm)
+    tokens = 2 * trees.leaves if job.arm == "joint" else trees.leaves + 1
     flops = settings.steps * settings.batch_size * transformer_operations(tokens, width, blocks)
     return Work({"steps": settings.steps, "GFLOP": 1e-9 * flops})
 
 
 def measure_transfer(settings: Any, job: Any, sizes: Sizes) -> Work:
     size = _trees(job)
-    tests = 2 * (1 + 2 * len(settings.test_flips))
     return Work(
-        {
-            **_passes(settings.samples * tests, size, 3),
-            "heads": settings.samples * tests * len(job.heads),
-        },
+        {**_passes(2 * settings.samples, size, 2), "heads": settings.samples * len(job.heads)},
         {"MB": size.bytes_of_samples(settings.samples) / 1e6},
     )

@@ -38,12 +38,6 @@ class Sufficiency:
                     f"train_encoders.width: guided encoders need a channel for each of the "
                     f"{symbols} draw_trees.symbols, not {encoders.width}."
                 )
-        guided = heads.guided_blocks
-        if "guided" in heads.arms and guided is not None and guided < 2 * depth + 1:
-            raise UserError(
-                f"train_head.guided_blocks: guided heads need {2 * depth + 1} blocks at a depth of "
-                f"{depth}, one for each message, not {guided}."
-            )
         for key in ("width", "vlm_width"):
             width = getattr(heads, key)
             if heads.arms and width is not None and width < symbols:
@@ -73,7 +67,7 @@ class Sufficiency:
         Raises
         ------
         UserError
-            If a guided model has too few blocks or channels for the messages that it gets.
+            If a model has too few blocks or channels for the messages or symbols that it gets.
         """
         self._refuse_too_small()
         return [*self.bayes(), *self.measured(), *self.transferred()]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -13,7 +13,6 @@ from torch.nn import functional as F
 from mispair.core import seeds
 from mispair.core.training import LossOfStep
 from mispair.sufficiency.belief_propagation import (
-    Upward,
     upward,
 )
 from mispair.sufficiency.settings import Size
@@ -160,9 +159,8 @@ def with_candidates(
     return products.as_strided((len(rows), candidates), (products.shape[1] + 1, 1))
 
 
-@dataclass(frozen=True)
-class Direction:
-    """The risk of one direction, or the sum of both, pair by pair.
+class Comparison(NamedTuple):
+    """Losses of pairs, both directions summed.
 
     Attributes
     ----------
@@ -180,7 +178,7 @@ class Direction:
 
 def compare(
     image: Tensor, text: Tensor, image_posterior: Tensor, text_posterior: Tensor, candidates: int
-) -> dict[str, Direction]:
+) -> Comparison:
     """Compare the product of features with the log-likelihood ratio.
 
     Parameters
@@ -191,57 +189,28 @@ def compare(
         The root's posteriors, whose product is the ratio up to a constant.
     candidates : int
         Of each pair.
-
-    Returns
-    -------
-    dict of str to Direction
-        ``text_given_image``, ``image_given_text`` and their sum, ``both``.
     """
     text_given_image = _direction(image, text, image_posterior, text_posterior, candidates)
     image_given_text = _direction(text, image, text_posterior, image_posterior, candidates)
-    both = Direction(
-        text_given_image.model + image_given_text.model,
-        text_given_image.bayes + image_given_text.bayes,
-        text_given_image.divergence + image_given_text.divergence,
-    )
-    return {
-        "text_given_image": text_given_image, "image_given_text": image_given_text, "both": both,
-    }  # fmt: skip
+    return Comparison(*(a + b for a, b in zip(text_given_image, image_given_text, strict=True)))
 
 
 def _direction(
     one: Tensor, partners: Tensor, one_posterior: Tensor, other_posterior: Tensor, candidates: int
-) -> Direction:
+) -> Comparison:
     triples: list[tuple[Tensor, Tensor, Tensor]] = []
     for first in range(0, len(one), PAIRS):
         block = candidates, first, first + PAIRS
         model = with_candidates(one, partners, *block).log_softmax(dim=-1)
         best = with_candidates(one_posterior, other_posterior, *block).log().log_softmax(dim=-1)
         triples.append((-model[:, 0], -best[:, 0], (best.exp() * (best - model)).sum(dim=-1)))
-    return Direction(*(torch.cat(parts) for parts in zip(*triples, strict=True)))
+    return Comparison(*(torch.cat(parts) for parts in zip(*triples, strict=True)))
 
 
-def match_losses(image: Tensor, text: Tensor, candidates: int) -> Tensor:
-    """Return the loss of each pair under posteriors of the root, both directions summed: (pairs,).
-
-    The product of the posteriors given both halves is the likelihood ratio up to a constant.
-    """
-    parts = []
-    for first in range(0, len(image), PAIRS):
-        block = candidates, first, first + PAIRS
-        ratios = [with_candidates(*pair, *block).log() for pair in ((image, text), (text, image))]
-        one, second = (ratio.log_softmax(dim=-1)[:, 0] for ratio in ratios)
-        parts.append(-one - second)
-    return torch.cat(parts)
-
-
-# Targets of guided models: the messages of belief propagation, layer by layer.
+# Targets of guided encoders: the messages of belief propagation, layer by layer.
 #
-# Messages are logarithms with their largest entry shifted to zero. The targets of a model's first
-# L blocks are the upward messages of its leaves' ancestors, level by level. That of a head's next
-# block is the root given both modalities; those of its last L blocks are the downward messages. At
-# text positions of the next-word head, all of these depend on the past alone. The published code's
-# messages of the heads differ in detail.
+# Messages are logarithms with their largest entry shifted to zero. The targets of the first L
+# blocks are the upward messages of the leaves' ancestors, level by level.
 
 SMALLEST = 1e-20
 """Smallest share of the largest entry that is kept: trees without noise have messages of 0."""
@@ -253,19 +222,11 @@ def logs(messages: Tensor) -> Tensor:
     return scaled.clamp_min(SMALLEST).log()
 
 
-def at_leaves(messages: Tensor, leaves: int) -> Tensor:
-    """Repeat the message of each node for all leaves below it: (batch, leaves, symbols)."""
-    return messages.repeat_interleave(leaves // messages.shape[1], dim=1)
-
-
-def rising_messages(up: Upward, leaves: int) -> list[Tensor]:
-    """Return the upward messages at all leaves: of their parents first, of the root last."""
-    return [at_leaves(logs(messages), leaves) for messages in reversed(up.likelihoods)]
-
-
 def for_encoder(transitions: Tensor, leaves: Tensor) -> list[Tensor]:
     """Return the targets of an encoder's first blocks: (batch, leaves, symbols) each."""
-    return rising_messages(upward(transitions, leaves), leaves.shape[1])
+    number = leaves.shape[1]
+    rising = (logs(messages) for messages in reversed(upward(transitions, leaves).likelihoods))
+    return [level.repeat_interleave(number // level.shape[1], dim=1) for level in rising]
 
 
 def penalty(states: Sequence[Tensor], targets: Sequence[Tensor]) -> Tensor:

@@ -6,8 +6,7 @@ An arm names what a head reads of the other modality, and how it is trained:
 - ``shallow``: the same with a head of fewer blocks;
 - ``untrained``: the feature of the encoder's random first weights, a control;
 - ``oracle``: the logarithm of the root's exact posterior, which holds all information;
-- ``joint``: all leaves, read by the head itself;
-- ``guided``: as joint, with the messages of belief propagation shown to its blocks.
+- ``joint``: all leaves, read by the head itself.
 """
 
 from __future__ import annotations
@@ -22,26 +21,17 @@ from mispair.core import seeds
 from mispair.core.training import LossOfStep
 from mispair.sufficiency import belief_propagation
 from mispair.sufficiency.belief_propagation import (
-    ancestors,
-    downward,
-    from_the_left,
-    noisy_evidence,
-    prefix_messages,
     upward,
 )
 from mispair.sufficiency.encoders import (
     Block,
     TreeEncoders,
-    at_leaves,
     in_parts,
-    logs,
     oracle_feature,
-    penalty,
-    rising_messages,
     run_blocks,
     seeded,
 )
-from mispair.sufficiency.settings import READ_LEAVES, Arm, Size, Task
+from mispair.sufficiency.settings import Arm, Size, Task
 from mispair.sufficiency.trees import TreePairs, Trees, add_noise, draw_pairs
 
 Condition = Literal["feature", "tokens"]
@@ -82,18 +72,15 @@ class Denoiser(_Conditioned):
         self.readout = nn.Linear(width, 1)
         self.leaves = leaves
 
-    def states(self, evidence: Tensor, given: Tensor) -> list[Tensor]:
-        """Return the tokens after each block, those of the image first.
+    def forward(self, evidence: Tensor, given: Tensor) -> Tensor:
+        """Return the estimates (batch, leaves).
 
         `evidence` holds log-likelihoods of the noisy leaves, (batch, leaves, symbols).
         """
         image = F.pad(evidence, (0, self.width - evidence.shape[-1]))
         tokens = torch.cat([image, self.condition(given)], dim=1) + self.position
-        return run_blocks(self.blocks, tokens)
-
-    def read(self, tokens: Tensor) -> Tensor:
-        """Return the estimates (batch, leaves) from the last block's tokens."""
-        return self.readout(tokens[:, : self.leaves])[..., 0]
+        last = run_blocks(self.blocks, tokens)[-1]
+        return self.readout(last[:, : self.leaves])[..., 0]
 
 
 class NextWord(_Conditioned):
@@ -108,14 +95,11 @@ class NextWord(_Conditioned):
         self.register_buffer("mask", _mask(self.conditions, leaves - 1), persistent=False)
         self.mask: Tensor
 
-    def states(self, text: Tensor, given: Tensor) -> list[Tensor]:
-        """Return the tokens after each block of whole texts, those of the condition first."""
+    def forward(self, text: Tensor, given: Tensor) -> Tensor:
+        """Return logits (batch, leaves - 1, symbols) of the leaves 2, 3, ... of whole texts."""
         tokens = torch.cat([self.condition(given), self.embedding(text[:, :-1])], dim=1)
-        return run_blocks(self.blocks, tokens + self.position, self.mask)
-
-    def read(self, tokens: Tensor) -> Tensor:
-        """Return logits (batch, leaves - 1, symbols) of the leaves 2, 3, ... from last tokens."""
-        return self.readout(tokens[:, self.conditions :])
+        last = run_blocks(self.blocks, tokens + self.position, self.mask)[-1]
+        return self.readout(last[:, self.conditions :])
 
 
 def _mask(conditions: int, symbols: int) -> Tensor:
@@ -126,55 +110,12 @@ def _mask(conditions: int, symbols: int) -> Tensor:
     return torch.zeros(seen.shape).masked_fill(~seen, -torch.inf)
 
 
-def for_denoiser(trees: Trees, noisy: Tensor, text: Tensor, sigma: float) -> list[Tensor]:
-    """Return the targets of a joint denoiser's 2 L + 1 blocks: image positions, then the text's.
-
-    In the blocks of the image's downward messages, the text's positions keep the root.
-    """
-    size = trees.size
-    read = noisy_evidence(noisy, size.symbols, sigma)
-    image = upward(trees.image, (read - read.amax(dim=-1, keepdim=True)).exp())
-    messages = upward(trees.text, text)
-    root = logs(image.root * messages.root)[:, None].expand(-1, size.leaves, -1)
-    rising = zip(
-        rising_messages(image, size.leaves), rising_messages(messages, size.leaves), strict=True
-    )
-    targets = [torch.cat(both, dim=1) for both in rising]
-    targets.append(torch.cat([root, root], dim=1))
-    for level, above in enumerate(downward(trees.image, image, messages.root), start=1):
-        likelihood = image.likelihoods[level] if level < size.depth else 1.0
-        falling = at_leaves(logs(above * likelihood), size.leaves)
-        targets.append(torch.cat([falling, root], dim=1))
-    return targets
-
-
-def for_next_word(trees: Trees, text: Tensor, image: Tensor) -> list[Tensor]:
-    """Return the targets of a joint next-word head's 2 L + 1 blocks: the image's, then words'.
-
-    In the blocks of the downward messages, the image's positions keep their root.
-    """
-    size = trees.size
-    seen, text_messages = upward(trees.image, image), upward(trees.text, text)
-    past = prefix_messages(trees.text, text_messages)
-    kept = logs(seen.root)[:, None].expand(-1, size.leaves, -1)
-    targets = [
-        torch.cat([picture, logs(message[:, :-1])], dim=1)
-        for picture, message in zip(rising_messages(seen, size.leaves), past, strict=True)
-    ]
-    root = logs(past[-1][:, :-1] * seen.root[:, None])
-    targets.append(torch.cat([kept, root], dim=1))
-    for level, prefix in enumerate(from_the_left(trees.text, text_messages, seen.root), start=1):
-        of_next = ancestors(size.leaves, size.branching, size.depth - level)[1:]
-        targets.append(torch.cat([kept, logs(prefix[:, of_next.to(prefix.device)])], dim=1))
-    return targets
-
-
 Head = Denoiser | NextWord
 
 
 def start_head(task: Task, arm: Arm, size: Size, width: int, blocks: int, seed: int) -> Head:
     """Return a head with random weights that task, arm and seed decide."""
-    condition: Condition = "tokens" if arm in READ_LEAVES else "feature"
+    condition: Condition = "tokens" if arm == "joint" else "feature"
     kind = Denoiser if task == "cdm" else NextWord
     with seeded(seed, "head", task, arm):
         return kind(size.leaves, size.symbols, width, blocks, condition)
@@ -193,7 +134,7 @@ def condition_of(
         For arms `names.OF_ENCODERS`: trained, or random for ``untrained``.
     """
     source = pairs.text if task == "cdm" else pairs.image
-    if arm in READ_LEAVES:
+    if arm == "joint":
         return source
     if arm == "oracle":
         transitions = trees.text if task == "cdm" else trees.image
@@ -202,26 +143,20 @@ def condition_of(
     return in_parts(towers.text if task == "cdm" else towers.image, source)
 
 
-def _states(
+def _losses(
     head: Head, pairs: TreePairs, noisy: Tensor | None, given: Tensor, sigma: float
-) -> list[Tensor]:
-    """Return the tokens of a head after each block."""
-    if isinstance(head, NextWord):
-        return head.states(pairs.text, given)
-    assert noisy is not None
-    return head.states(belief_propagation.noisy_evidence(noisy, head.symbols, sigma), given)
-
-
-def _losses(head: Head, tokens: Tensor, pairs: TreePairs) -> Tensor:
-    """Return each pair's loss (batch,) from the tokens after the last block.
+) -> Tensor:
+    """Return each pair's loss: (batch,).
 
     Squared errors are summed over the image's leaves; cross-entropies of the next word are averaged
     over the positions.
     """
-    output = head.read(tokens)
-    if isinstance(head, Denoiser):
-        return (output - pairs.image).square().sum(dim=-1)
-    return F.cross_entropy(output.mT, pairs.text[:, 1:], reduction="none").mean(dim=-1)
+    if isinstance(head, NextWord):
+        logits = head(pairs.text, given)
+        return F.cross_entropy(logits.mT, pairs.text[:, 1:], reduction="none").mean(dim=-1)
+    assert noisy is not None
+    evidence = belief_propagation.noisy_evidence(noisy, head.symbols, sigma)
+    return (head(evidence, given) - pairs.image).square().sum(dim=-1)
 
 
 def loss_of_step(
@@ -233,7 +168,6 @@ def loss_of_step(
     *,
     batch_size: int,
     sigma: float,
-    guidance_weight: float,
     seed: int,
 ) -> LossOfStep:
     """Return the loss of a step, which draws its pairs, the same for all arms."""
@@ -243,15 +177,7 @@ def loss_of_step(
         pairs = draw_pairs(trees, batch_size, draw)
         noisy = add_noise(pairs.image, sigma, draw) if task == "cdm" else None
         given = condition_of(task, arm, trees, pairs, towers)
-        states = _states(head, pairs, noisy, given, sigma)
-        value = _losses(head, states[-1], pairs).mean()
-        if arm == "guided":
-            if noisy is not None:
-                targets = for_denoiser(trees, noisy, pairs.text, sigma)
-            else:
-                targets = for_next_word(trees, pairs.text, pairs.image)
-            value = value + guidance_weight * penalty(states, targets)
-        return value
+        return _losses(head, pairs, noisy, given, sigma).mean()
 
     return loss
 
@@ -288,7 +214,7 @@ def head_losses(
         root: Tensor, text: Tensor, image: Tensor, reading: Tensor, features: Tensor
     ) -> Tensor:
         part = TreePairs(root, text, image)
-        return _losses(head, _states(head, part, reading, features, sigma)[-1], part)
+        return _losses(head, part, reading, features, sigma)
 
     reading = pairs.image if noisy is None else noisy
     return in_parts(losses, *pairs, reading, given)

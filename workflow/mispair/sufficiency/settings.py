@@ -22,7 +22,7 @@ Variant = Literal["standard", "guided", "shallow"]
 Task = Literal["cdm", "vlm"]
 """Conditional denoising, and next-word prediction by vision and language."""
 
-Arm = Literal["frozen", "shallow", "untrained", "oracle", "joint", "guided"]
+Arm = Literal["frozen", "shallow", "untrained", "oracle", "joint"]
 """What a head reads of the other modality: see `mispair.sufficiency.heads`."""
 
 VARIANTS: tuple[Variant, ...] = get_args(Variant)
@@ -31,9 +31,6 @@ ARMS: tuple[Arm, ...] = get_args(Arm)
 
 OF_ENCODERS: tuple[Arm, ...] = ("frozen", "shallow", "untrained")
 """Arms whose heads read a contrastive encoder."""
-
-READ_LEAVES: tuple[Arm, ...] = ("joint", "guided")
-"""Arms whose heads read all leaves of the other modality."""
 
 
 class Computing(settings.Settings):
@@ -134,28 +131,15 @@ class HeadSettings(Training):
         ["frozen", "untrained"],
         description="What a head reads of the other modality: the standard encoder's feature "
         "(frozen; shallow has a head of shallow_blocks), that of the encoder before it was trained "
-        "(untrained), the exact posterior (oracle), or all leaves (joint; guided is shown the "
-        "messages of belief propagation too).",
+        "(untrained), the exact posterior (oracle), or all leaves (joint).",
     )
     vlm_width: int | None = Field(
         None, ge=1, description="Width of a token for the next word; null for width."
     )
-    guided_blocks: int | None = Field(
-        None, ge=1, description="Blocks of the guided head; null for the 2 L + 1 that it needs."
-    )
     steps: int = Field(200, ge=1, description="Batches of fresh pairs.")
     batch_size: int = Field(128, ge=1, description="Pairs of a batch.")
-    guided_cdm_lr: float | None = Field(
-        None, gt=0, description="First step size of guided denoising; null for lr."
-    )
     joint_vlm_lr: float | None = Field(
         None, gt=0, description="First step size of the joint next word; null for lr."
-    )
-    cdm_guidance_weight: float = Field(
-        0.1, ge=0, description="Weight of a guided denoiser's distance to the messages."
-    )
-    vlm_guidance_weight: float = Field(
-        1e-3, ge=0, description="Weight of a guided next-word head's distance to the messages."
     )
     noise: float = Field(1.0, gt=0, description="Standard deviation of the image's noise.")
 
@@ -163,22 +147,13 @@ class HeadSettings(Training):
         """Return the width of a token."""
         return (self.vlm_width if task == "vlm" else None) or self.width
 
-    def blocks_of(self, arm: str, depth: int) -> int:
-        """Return the number of blocks of a head for trees of this depth."""
-        guided = self.guided_blocks or 2 * depth + 1
-        return {"shallow": self.shallow_blocks, "guided": guided}.get(arm, self.blocks)
+    def blocks_of(self, arm: str) -> int:
+        """Return the number of blocks of a head."""
+        return self.shallow_blocks if arm == "shallow" else self.blocks
 
     def lr_of(self, task: str, arm: str) -> float:
         """Return the first step size."""
-        exceptions = {
-            ("cdm", "guided"): self.guided_cdm_lr,
-            ("vlm", "joint"): self.joint_vlm_lr,
-        }
-        return exceptions.get((task, arm)) or self.lr
-
-    def guidance_of(self, task: str) -> float:
-        """Return the weight of the distance to the messages, for guided heads."""
-        return self.cdm_guidance_weight if task == "cdm" else self.vlm_guidance_weight
+        return (self.joint_vlm_lr if (task, arm) == ("vlm", "joint") else None) or self.lr
 
 
 class Measuring(Computing):
@@ -187,23 +162,6 @@ class Measuring(Computing):
     precision: Literal["float32", "float64"] = Field(
         "float32", description="Number format of belief propagation."
     )
-
-
-class ShiftedTests(Measuring):
-    """Settings of the steps that measure trained models."""
-
-    test_flips: list[Flip] = Field(
-        [0.02, 0.2, 0.4],
-        description="Flip probabilities of shifted tests: of both trees and, for heads, of the "
-        "predicted one alone; [] for none.",
-    )
-    shifted_from: float | None = Field(
-        0.2, ge=0, le=1, description="Training flip of the models in shifted tests; null for all."
-    )
-
-    def flips_from(self, flip: float) -> list[float]:
-        """Return the shifted tests of models that were trained at a flip probability."""
-        return self.test_flips if self.shifted_from in (None, flip) else []
 
 
 # Sizes of trees and the memory that they take, computed before anything is allocated.

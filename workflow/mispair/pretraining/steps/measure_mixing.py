@@ -17,10 +17,7 @@ class Settings(settings.Settings):
     components: int = Field(
         48, ge=2, description="Principal components among whose rotations varimax searches."
     )
-    rotations: int = Field(
-        20, ge=1, description="Random rotations of them, the null of the recovery of features."
-    )
-    seed: int = Field(0, ge=0, description="Seed of the halves, the starts and the rotations.")
+    seed: int = Field(0, ge=0, description="Seed of the halves and the starts of the search.")
 
 
 def run(
@@ -65,7 +62,7 @@ def run(
     partners = spurious_partners(int(metadata["corruption_seed"]))
     try:
         rows = measure.measure_towers(
-            model, words, held, partners, settings.components, settings.rotations, settings.seed
+            model, words, held, partners, settings.components, settings.seed
         )
     except ValueError as error:
         raise files.UserError(f"{towers}: {error}.") from error

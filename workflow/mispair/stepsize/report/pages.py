@@ -19,43 +19,11 @@ from mispair.stepsize.report.claims import (
     oscillates,
 )
 
-CORRECTED = (
-    ("GELU", "φ is printed as x/2 · erf(1 + x/√2)", "x/2 · (1 + erf(x/√2))"),
-    ("κ of GELU", "0.242", "0.2935, the largest z² times the normal density"),
-    ("τ of theorem 4.1", "without γ², and with c₁ and c₂ exchanged",
-     "128 (1 + 4κ)/(α² γ²) · max{c₂ η, c₁ n, e, u log u, u ‖w₀‖/√m}, as its proof has it"),
-    ("bound of lemma C.4", "without η", "2/(α² γ² η (t − s)), as in theorem 4.1"),
-    ("activation of figure 2", "the caption says leaky softplus, section 5 softplus for CIFAR-10",
-     "leaky softplus on XOR, softplus on pictures; CIFAR-10 with both"),
-    ("fifth point of figure 4", "its label can be read either way",
-     "+1, the only one for which the points have margin 0.05"),
-    ("‖x‖ ≤ 1", "assumed, and not kept by the XOR and five points of the paper",
-     "thresholds have factors of R = max ‖x‖; averages and τ are judged where R ≤ 1"),
-)  # fmt: skip
-"""What is printed, and what was used: found in the proofs or by numbers."""
-
-CHOSEN = (
-    ("stepsizes, steps and first weights of figures 2 to 4", "not stated",
-     "η as configured; standard normal weights, 0 on the two points, 0.1 on the five"),
-    ("output weights", "fixed signs, drawn in no stated way", "+1 and −1 in turn"),
-    ("CIFAR-10", "6,000 pictures of two classes",
-     "digits of scikit-learn take its place unless cifar_dir is given"),
-    ("noise around XOR’s corners", "not in the paper", "standard deviation 0.15, 50 points each"),
-    ("stepsize in proportion to T", "the theorem’s constants need T of 10⁷", "η nearest T/100"),
-    ("sharpness", "not measured in the paper", "the Hessian’s largest eigenvalue"),
-    ("perceptron of four layers", "width 200; biases not mentioned", "width 64, no biases"),
-)  # fmt: skip
-
 
 def _tables(tables: Tables, confidence: float) -> list[Table]:
     if not tables.study("stepsize"):
         return []
-    runs = tables.stepsize_runs
-    return [
-        _failures(runs), _lists(runs),
-        Table("Corrected and chosen", ("what", "in the paper", "here"), CORRECTED + CHOSEN,
-              texts.text(Note("stepsize", "table_written")), section="Corrected and chosen"),
-    ]  # fmt: skip
+    return [_failures(tables.stepsize_runs), _lists(tables.stepsize_runs)]
 
 
 def _words(name: object) -> str:

@@ -11,7 +11,7 @@ OF_ALL = ("Bounds", "Runs that fail")
 PARTS: dict[str, tuple[str, ...]] = {
     "sweep": ("Phases", "Speed", "Test accuracy", *OF_ALL),
     "acceleration": ("Speed", *OF_ALL),
-    **dict.fromkeys(("sharpness", "onset", "activations", "widths", "bounds", "neurons"), OF_ALL),
+    **dict.fromkeys(("onset", "activations", "widths", "bounds"), OF_ALL),
     "multilayer": ("Test accuracy", "Runs that fail"),
 }
 """Sections that print a part of the study."""
@@ -39,25 +39,21 @@ STUDY = ReportedStudy(
         "Bounds",
         "Test accuracy",
         "Runs that fail",
-        "Corrected and chosen",
     ),
     tables={
         "stepsize_runs": columns(
             "part* data_set* activation* width stepsize seed | step_on_weights steps points "
             "rises transition settled diverged peak lowest_rise transition_risk final_risk "
-            "stable_threshold stable_threshold_paper settled_threshold settled_threshold_paper "
-            "stable_step stable_step_paper settled_step settled_step_paper conservatism "
+            "stable_threshold settled_threshold stable_step settled_step conservatism "
             "margin_transition margin_stable margin_settled margin_final smoothed_final "
             "auxiliary_final log_modified_settled log_modified_final norm_falls auxiliary_falls "
             "modified_falls margin_falls margin_drawdown order_breaks rate_lower rate_upper_log "
             "separation bounded average_ratio potential_ratio transition_bound stable_ratio "
-            "least_time_risk least_time_risk_early least_time_risk_late sharpness_start "
-            "critical_stepsize accuracy"
+            "accuracy"
         ),
         "stepsize_curves": columns(
             "part* data_set* activation* width stepsize seed t | risk potential margin norm "
-            "accuracy sharpness_ratio average_risk risk_bound average_potential potential_bound "
-            "neuron_plus neuron_minus",
+            "accuracy average_risk risk_bound average_potential potential_bound",
             compared=False,
         ),
         "stepsize_speedups": columns(
@@ -79,7 +75,7 @@ STUDY = ReportedStudy(
             "stepsize_risk",
             "Risk against steps, each stepsize",
             "First seed of each stepsize. Circle: the last rise of the risk is just over. Dashed: "
-            "the threshold below which the theory forbids a rise (tight constants).",
+            "the threshold below which the theory forbids a rise.",
             "figure 2(a)",
             "Phases",
         ),

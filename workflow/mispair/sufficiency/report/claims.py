@@ -9,8 +9,7 @@ trees of another size than the published ones can be compared with them.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
@@ -22,7 +21,6 @@ from mispair.report.measures import Every, Trend
 from mispair.report.questions import Question
 from mispair.report.statistics import effect_of_mean
 from mispair.report.tables import Tables
-from mispair.sufficiency.settings import Size
 
 PUBLISHED_SIZE = "4x3x10"
 MAIN_FLIP = 0.2
@@ -35,8 +33,8 @@ TASKS = {
 }
 HEAD_TASKS = ("cdm", "vlm")
 ENCODERS = ("guided", "standard", "shallow")
-HEADS = ("frozen", "shallow", "oracle", "joint", "guided", "untrained")
-MISSING_COLUMNS = ("reference", "part", "candidates", "per_class", "shifted", "test_flip")
+HEADS = ("frozen", "shallow", "oracle", "joint", "untrained")
+MISSING_COLUMNS = ("candidates", "per_class")
 
 NEARLY = 0.1
 """What "approximately" is taken to mean: a tenth of what untrained encoders lack."""
@@ -122,7 +120,7 @@ def gained(tables: Tables, confidence: float, task: str, arm: str) -> MeasuredCl
     within each run, so its interval holds the error of the worth. Where the worth of a run is not
     above zero, by its evaluation, there is nothing to gain, and nothing is decided.
     """
-    common: dict[str, Any] = {"task": task, "metric": "difference", "reference": "bayes"}
+    common: dict[str, Any] = {"task": task, "metric": "difference"}
     worth = _by_run(tables, arm="unconditional", **common)
     share = 1 - _by_run(tables, arm=arm, **common) / worth
     least = _by_run(tables, "low", arm="unconditional", **common)
@@ -139,7 +137,7 @@ def closer(tables: Tables, confidence: float, near: str, far: str) -> MeasuredCl
     runs = at_main(tables)
     least = float(runs["candidates"].min())
     excess = {
-        arm: _by_run(tables, task="clip", arm=arm, metric="sufficiency", part="both",
+        arm: _by_run(tables, task="clip", arm=arm, metric="sufficiency",
                      candidates=least)
         for arm in {near, far, "standard"}
     }  # fmt: skip
@@ -155,7 +153,7 @@ def closer(tables: Tables, confidence: float, near: str, far: str) -> MeasuredCl
 def _risks(tables: Tables) -> pd.DataFrame:
     """Return the zero-shot risk of standard encoders by the number of prompts and run."""
     runs = at_main(tables)
-    risks = runs[(runs["task"] == "zsc") & (runs["metric"] == "risk") & runs["shifted"].isna()]
+    risks = runs[(runs["task"] == "zsc") & (runs["metric"] == "risk")]
     risks = risks[(risks["arm"] == "standard") & (risks["per_class"] >= LEAST_PROMPTS)]
     names = [str(tuple(run)) for run in risks[RUN].itertuples(index=False)]
     return pd.DataFrame({"rate": risks["per_class"], "seed": names, "value": risks["value"]})
@@ -179,8 +177,7 @@ CLAIMS = (
         "Encoders that nearly minimise the contrastive loss are approximately sufficient (here: "
         f"their divergence is at most {NEARLY:g} of the untrained encoders’).",
         "theorem on sufficiency", "sufficiency_divergence",
-        partial(share_of_untrained, counted="candidates", task="clip", metric="sufficiency",
-                part="both"),
+        partial(share_of_untrained, counted="candidates", task="clip", metric="sufficiency"),
         rule="level", sign=-1, bound=NEARLY, needs=NEEDS,
     ),
     Claim(
@@ -216,14 +213,14 @@ def _numbers(tables: Tables, confidence: float) -> Mapping[str, Any]:
     most = _most(tables, "clip", "candidates")
     divergence = {
         arm: _by_run(
-            tables, task="clip", arm=arm, metric="sufficiency", part="both", candidates=most
+            tables, task="clip", arm=arm, metric="sufficiency", candidates=most
         ).mean()
         for arm in ("standard", "untrained")
     }  # fmt: skip
     losses = {
         name: {
             arm: _by_run(
-                tables, task=task, arm=arm, metric="difference", reference="bayes"
+                tables, task=task, arm=arm, metric="difference"
             ).mean()
             for arm in ("frozen", "unconditional")
         }
@@ -243,135 +240,3 @@ QUESTIONS = (
         ("feature-transfers",), numbers=_numbers,
     ),
 )  # fmt: skip
-
-
-# Checks of the sufficiency study: properties that hold whatever a training gives.
-#
-# They test the programs, and no claim: published risks are met, belief propagation is exact, and
-# no inequality between measured quantities is broken beyond three standard errors of evaluation.
-
-TOLERANCES = {"clip": (0.03, 0.0), "zsc": (0.04, 0.0), "cdm": (0.1, 0.01), "vlm": (0.008, 0.0)}
-"""By task: largest distance of a measured Bayes risk from the published one, absolute and relative;
-for ten thousand samples in both."""
-
-EXACT = 1e-5
-"""Largest error of belief propagation against sums over every configuration."""
-
-
-@dataclass(frozen=True)
-class CheckCounts:
-    """A check with the number of cases that were checked, and of those that pass."""
-
-    key: str
-    text: str
-    passed: int
-    of: int
-
-
-def checks(tables: Tables) -> list[CheckCounts]:
-    """Return all checks; one without a case was not measured."""
-    results = []
-    for key, (text, cases) in CHECKS.items():
-        passed = [bool(case) for case in cases(tables.sufficiency)]
-        results.append(CheckCounts(key, text, sum(passed), len(passed)))
-    return results
-
-
-def _error(measured: Any) -> Any:
-    """Return the standard error behind each row's 95 % interval; of a row, its own."""
-    return (measured["high"] - measured["low"]) / (2 * 1.96)
-
-
-def _anchors(table: pd.DataFrame) -> Iterator[bool]:
-    bayes = published_trees(table)
-    printed = published.sufficiency_risks()
-    for row in printed[printed["model"] == "bayes"].to_dict("records"):
-        task, risk = row["task"], row["risk"]
-        candidates = {"candidates": 4.0} if task == "clip" else {}
-        measured = rows(bayes, task=task, arm="bayes", metric="risk", **candidates)
-        absolute, relative = TOLERANCES[task]
-        for value in measured.loc[measured["flip"] == row["flip"], "value"]:
-            yield abs(value - risk) <= absolute + relative * risk
-
-
-def _enumerated(table: pd.DataFrame) -> Iterator[bool]:
-    yield from rows(table, metric="enumeration_error").groupby("task")["value"].max() <= EXACT
-
-
-def _floor(table: pd.DataFrame) -> Iterator[bool]:
-    excess = table[(table["metric"] == "difference") & (table["reference"] == "bayes")]
-    yield from excess["value"] >= -3 * _error(excess)
-
-
-def _divergence(table: pd.DataFrame) -> Iterator[bool]:
-    for _, run in trained(table).groupby(RUN):
-        divergences = run[(run["metric"] == "sufficiency") & (run["part"] == "both")]
-        for arm, group in divergences.groupby("arm"):
-            group = group.sort_values("candidates")
-            for k, divergence in zip(group["candidates"], group["value"], strict=True):
-                gap = rows(run, task="clip", arm=arm, metric="difference", reference="bayes",
-                           candidates=k)  # fmt: skip
-                yield from (gap["value"] - divergence).abs() <= 3 * _error(gap)
-            yield group["value"].is_monotonic_increasing
-
-
-def _processed(table: pd.DataFrame) -> Iterator[bool]:
-    for (size, *_), run in trained(table).groupby(RUN):
-        bounds = run[(run["metric"] == "sufficiency") & (run["part"] == "text_given_image")]
-        words = Size.of(str(size)).leaves - 1
-        for arm, group in bounds.groupby("arm"):
-            bound = group.sort_values("candidates").iloc[-1]
-            lost = run[(run["task"] == "zsc") & (run["arm"] == arm) & (run["reference"] == "exact")]
-            lost = lost.sort_values("per_class").tail(1)
-            yield from lost["value"] <= bound["value"] + 3 * (_error(lost) + _error(bound))
-            if arm == "standard":
-                head = rows(run, task="vlm", arm="frozen", metric="difference", reference="oracle")
-                most = bound["value"] + 3 * (words * _error(head) + _error(bound))
-                yield from words * head["value"] <= most
-
-
-def _shifted(table: pd.DataFrame) -> Iterator[bool]:
-    runs = trained(table)
-    shifted = runs[runs["shifted"].notna() & (runs["reference"] == "bayes")]
-    same = shifted[(shifted["arm"] == "misspecified") & (shifted["test_flip"] == shifted["flip"])]
-    yield from same["value"] == 0
-    ends = shifted[(shifted["shifted"] == "both") & (shifted["arm"] != "misspecified")]
-    ends = ends[(ends["task"] == "clip") & (ends["flip"] == MAIN_FLIP)]
-    for _, group in ends.groupby([*RUN, "arm"]):
-        by_flip = group.set_index("test_flip")["value"]
-        if {0.02, 0.4} <= set(by_flip.index):
-            yield by_flip[0.02] < by_flip[0.4]
-
-
-CHECKS: dict[str, tuple[str, Callable[[pd.DataFrame], Iterator[bool]]]] = {
-    "published": (
-        "Bayes risks at the published size are the published ones, within "
-        + ", ".join(
-            f"{absolute:g}{f' + {100 * relative:g} %' if relative else ''} ({task})"
-            for task, (absolute, relative) in TOLERANCES.items()
-        ),
-        _anchors,
-    ),
-    "exact": (
-        "On a tiny tree belief propagation agrees with sums over every configuration to 0.00001",
-        _enumerated,
-    ),
-    "least": ("No risk is below Bayes’ by more than three errors", _floor),
-    "divergence": (
-        "The divergence is the excess risk to within three errors, and does not fall with K",
-        _divergence,
-    ),
-    "processed": (
-        "Data processing: what zero-shot classes lose against the best similarity, and what a "
-        "text’s words lose against the oracle feature, is at most the divergence of texts given "
-        "images",
-        _processed,
-    ),
-    "shifted": (
-        "Misspecified belief propagation is Bayes’ at the p of the training, exactly; models lose "
-        "less at p = 0.02 than at 0.4",
-        _shifted,
-    ),
-}
-
-assert {*TOLERANCES} == {*TASKS}

@@ -38,7 +38,7 @@ def _at(flips: pd.Series) -> pd.Series:
 
 
 def _divergences(runs: pd.DataFrame) -> pd.DataFrame:
-    found = runs[(runs["metric"] == "sufficiency") & (runs["part"] == "both")]
+    found = runs[(runs["metric"] == "sufficiency")]
     return found[found["arm"].isin([*ENCODERS, "untrained"])].dropna(subset=["value"])
 
 
@@ -60,7 +60,7 @@ def sufficiency_divergence(tables: Tables) -> Drawing | Hole:
 def sufficiency_prompts(tables: Tables) -> Drawing | Hole:
     """Draw the zero-shot risk against M next to its controls."""
     runs = trained(tables.sufficiency)
-    risks = runs[(runs["task"] == "zsc") & (runs["metric"] == "risk") & runs["shifted"].isna()]
+    risks = runs[(runs["task"] == "zsc") & (runs["metric"] == "risk")]
     data = risks.loc[risks["flip"] == main_flip(runs), [*KEPT, "per_class"]]
     if data.empty:
         return _hole(runs, Note("sufficiency", "hole_classified"))
@@ -83,7 +83,7 @@ def sufficiency_transfer(tables: Tables) -> Drawing | Hole:
     """Draw every head's excess over Bayes next to what the other modality is worth."""
     runs = trained(tables.sufficiency)
     at_main = runs[(runs["flip"] == main_flip(runs)) & runs["task"].isin(HEAD_TASKS)]
-    measured = rows(at_main, metric="difference", reference="bayes")
+    measured = rows(at_main, metric="difference")
     if measured.empty:
         return _hole(runs, Note("sufficiency", "hole_heads"))
     data = measured[["task", *KEPT]].sort_values("task", kind="stable")

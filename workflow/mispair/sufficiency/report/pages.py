@@ -1,4 +1,4 @@
-"""What the study puts on the pages of the report: published numbers next to ours, and checks."""
+"""What the study puts on the pages of the report: published numbers next to ours."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from mispair.report import published, texts
 from mispair.report.notes import Note
 from mispair.report.pages.study_pages import Pages
 from mispair.report.statistics import mean_interval
-from mispair.report.table import Cell, Number, Table, general, or_dash, whole
+from mispair.report.table import Cell, Number, Table, general, or_dash
 from mispair.report.tables import Tables
 from mispair.sufficiency.report import claims
 from mispair.sufficiency.report.claims import (
@@ -18,7 +18,6 @@ from mispair.sufficiency.report.claims import (
     HEAD_TASKS,
     RUN,
     TASKS,
-    checks,
     main_flip,
     published_risks,
     published_trees,
@@ -33,10 +32,7 @@ def _tables(tables: Tables, confidence: float) -> list[Table]:
     table = tables.sufficiency
     if table.empty:
         return []
-    return [
-        _classes(table, confidence), _shifted(table, confidence), _published(table),
-        _checks(tables),
-    ]  # fmt: skip
+    return [_classes(table, confidence), _published(table)]
 
 
 def _cell(measured: pd.DataFrame, confidence: float, digits: int = 3, sign: bool = False) -> Cell:
@@ -57,7 +53,7 @@ def _cell(measured: pd.DataFrame, confidence: float, digits: int = 3, sign: bool
 def _classes(table: pd.DataFrame, confidence: float) -> Table:
     """Return the zero-shot risk by the number of prompts, at the p that claims are judged at."""
     runs = trained(table, main_flip(table))
-    runs = runs[(runs["task"] == "zsc") & runs["shifted"].isna()]
+    runs = runs[(runs["task"] == "zsc")]
     printed = published.sufficiency_prompts().set_index(["model", "per_class"])["risk"]
     arms = [arm for arm in ("bayes", "exact", *ENCODERS, "untrained") if arm in set(runs["arm"])]
     cells = [
@@ -70,32 +66,6 @@ def _classes(table: pd.DataFrame, confidence: float) -> Table:
         f"Zero-shot risk by prompts for each class, p = {main_flip(table):g}",
         ("M", *arms, "published, standard (4x3x10)"), tuple(cells),
         texts.text(Note("sufficiency", "table_classes")), section="Zero-shot classes",
-    )  # fmt: skip
-
-
-def _shifted(table: pd.DataFrame, confidence: float) -> Table:
-    """Return the excess over Bayes where the tested p is not that of the training."""
-    runs = trained(table)
-    runs = runs[runs["shifted"].notna() & (runs["reference"] == "bayes")]
-    printed = published.sufficiency_shift().set_index(["task", "shifted", "flip", "model"])["risk"]
-    results = []
-    for (task, shifted, flip), at in runs.groupby(["task", "shifted", "test_flip"]):
-        arms = ("frozen" if task in HEAD_TASKS else "standard", "misspecified", "untrained")
-        misspecified, bayes = (
-            float(printed.get((task, shifted, flip, model), math.nan))
-            for model in ("misspecified", "bayes")
-        )
-        results.append((
-            TASKS[str(task)], str(shifted), general(flip),
-            *(_cell(at[at["arm"] == arm], confidence, sign=True) for arm in arms),
-            or_dash(misspecified - bayes, 3, sign=True),
-        ))  # fmt: skip
-    return Table(
-        "Excess over Bayes where p shifts",
-        ("task", "shifted", "tested p", "trained", "misspecified", "untrained",
-         "published misspecified − Bayes (4x3x10)"),
-        tuple(results), texts.text(Note("sufficiency", "table_shifted")), section="Shifted trees",
-        folded=True,
     )  # fmt: skip
 
 
@@ -112,8 +82,7 @@ def _published(table: pd.DataFrame) -> Table:
             ours = ours[ours["metric"] == "risk"]
             cells += [_cell(ours, 0.95, digits), or_dash(risks[task].get("bayes"), digits)]
         for task in HEAD_TASKS:
-            worth = rows(at_flip, task=task, arm="unconditional", metric="difference",
-                         reference="bayes")  # fmt: skip
+            worth = rows(at_flip, task=task, arm="unconditional", metric="difference")  # fmt: skip
             lost = risks[task].get("frozen", math.nan) - risks[task].get("bayes", math.nan)
             cells += [_cell(worth, 0.95, DIGITS[task]), or_dash(lost, DIGITS[task])]
         results.append((general(flip), *cells))
@@ -122,16 +91,6 @@ def _published(table: pd.DataFrame) -> Table:
     return Table(
         "Least possible risks, at the published size and trees", ("p", *heads), tuple(results),
         texts.text(Note("sufficiency", "table_published")), section="At the published size",
-    )  # fmt: skip
-
-
-def _checks(tables: Tables) -> Table:
-    results = [each for each in checks(tables) if each.of]
-    passed = sum(each.passed == each.of for each in results)
-    return Table(
-        f"Checks: {passed} of {len(results)} pass in every case", ("check", "passed", "of"),
-        tuple((each.text, whole(each.passed), whole(each.of)) for each in results),
-        texts.text(Note("sufficiency", "table_checks")), section="Checks",
     )  # fmt: skip
 
 

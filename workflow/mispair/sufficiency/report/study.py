@@ -8,11 +8,11 @@ from mispair.report.studies import Figure, ReportedStudy, columns
 from mispair.sufficiency.paths import BAYES, SUFFICIENCY, TRANSFER
 
 PRINTED: dict[str, tuple[str, ...]] = {
-    "measure_bayes": ("At the published size", "Checks"),
-    "train_encoders": ("Sufficiency", "Zero-shot classes", "Shifted trees", "Checks"),
-    "measure_sufficiency": ("Sufficiency", "Zero-shot classes", "Shifted trees", "Checks"),
-    "train_head": ("Denoising and the next word", "Shifted trees", "Checks"),
-    "measure_transfer": ("Denoising and the next word", "Shifted trees", "Checks"),
+    "measure_bayes": ("At the published size",),
+    "train_encoders": ("Sufficiency", "Zero-shot classes"),
+    "measure_sufficiency": ("Sufficiency", "Zero-shot classes"),
+    "train_head": ("Denoising and the next word",),
+    "measure_transfer": ("Denoising and the next word",),
 }
 """Sections that print what a step writes."""
 
@@ -35,14 +35,11 @@ STUDY = ReportedStudy(
         "Sufficiency",
         "Zero-shot classes",
         "Denoising and the next word",
-        "Shifted trees",
         "At the published size",
-        "Checks",
     ),
     tables={
         "sufficiency": columns(
-            "size* tree flip seed task* arm* metric* reference* part* candidates per_class "
-            "shifted* test_flip | value n low high"
+            "size* tree flip seed task* arm* metric* candidates per_class | value n low high"
         ),
     },
     results={

@@ -38,7 +38,6 @@ def run(settings: Settings, *, trees: Path, bayes: Path) -> None:
     from mispair.core.files import UserError
     from mispair.core.metrics import write_metrics
     from mispair.sufficiency.artefacts import read_setting, tree_columns
-    from mispair.sufficiency.belief_propagation import SMALL, errors
     from mispair.sufficiency.measures import bayes_risks
 
     if settings.candidates > settings.samples:
@@ -49,16 +48,11 @@ def run(settings: Settings, *, trees: Path, bayes: Path) -> None:
     first, metadata = read_setting(
         "measure_bayes", settings, trees, settings.flips[0], None, settings.samples
     )
-    tree, rows = first.seed, []
+    rows = []
     for flip in settings.flips:
         setting = replace(first, flip=flip)
         risks = bayes_risks(setting, settings.samples, settings.candidates, settings.noise)
         rows += [{**tree_columns(metadata), "flip": flip, **row} for row in risks]
-        rows += [
-            {"size": str(SMALL), "tree": tree, "flip": flip, "task": task, "arm": "bayes",
-             "metric": "enumeration_error", "value": value}
-            for task, value in errors(flip, tree, settings.noise, setting.dtype).items()
-        ]  # fmt: skip
         log.info("p = %g: %s", flip, {f"{row['task']} {row['arm']}": round(row["value"], 4)
                                       for row in risks if row["metric"] == "risk"})  # fmt: skip
     write_metrics(bayes, rows, {"settings": settings.model_dump(), "trees": metadata})

@@ -1,4 +1,4 @@
-"""Measure contrastive encoders: risk, sufficiency, root information, zero-shot classes."""
+"""Measure contrastive encoders: risk, sufficiency, zero-shot classes."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Annotated, Self
 
 from pydantic import Field, model_validator
 
-from mispair.sufficiency.settings import ShiftedTests
+from mispair.sufficiency.settings import Measuring
 
 log = logging.getLogger(__name__)
 
 
-class Settings(ShiftedTests):
+class Settings(Measuring):
     samples: int = Field(5_000, ge=100, description="Pairs for the risks and divergences.")
     candidates: list[Annotated[int, Field(ge=2)]] = Field(
         [4, 256],
@@ -26,9 +26,6 @@ class Settings(ShiftedTests):
         description="Prompts M for each class in zero-shot classification.",
     )
     classified: int = Field(2_000, ge=100, description="Images that are classified.")
-    information_steps: int = Field(
-        300, ge=1, description="Steps of the perceptron that reads the root out of a feature."
-    )
 
     @model_validator(mode="after")
     def _no_more_candidates_than_pairs(self) -> Self:
@@ -61,10 +58,6 @@ def run(
     towers = {**trained, UNTRAINED: untrained}
     samples, images, prompts = settings.samples, settings.classified, settings.per_class
     rows = measures.contrastive(setting, towers, samples, settings.candidates)
-    rows += measures.root_information(setting, towers, samples, settings.information_steps)
     rows += measures.classification(setting, towers, images, prompts)
-    flips = settings.flips_from(flip)
-    rows += measures.shifted_contrastive(setting, trained, samples, min(settings.candidates), flips)
-    rows += measures.shifted_classification(setting, trained, images, max(prompts), flips)
     artefacts.write_measures(sufficiency, rows, setting, settings, metadata)
     log.info("p = %g, seed %d: %d rows of %s", flip, seed, len(rows), ", ".join(towers))

@@ -8,12 +8,12 @@ from typing import Any
 
 from pydantic import Field
 
-from mispair.sufficiency.settings import OF_ENCODERS, TASKS, ShiftedTests
+from mispair.sufficiency.settings import OF_ENCODERS, TASKS, Measuring
 
 log = logging.getLogger(__name__)
 
 
-class Settings(ShiftedTests):
+class Settings(Measuring):
     samples: int = Field(3_000, ge=100, description="Pairs over which each risk is averaged.")
 
 
@@ -21,7 +21,7 @@ def run(
     settings: Settings, *, trees: Path, flip: float, seed: int, encoders: list[Path],
     heads: list[Path], transfer: Path,
 ) -> None:  # fmt: skip
-    """Write risks of every head, and their differences from references, sample by sample.
+    """Write risks of every head, and their differences from the least, sample by sample.
 
     `encoders` are the standard ones, if a head reads them; `heads` are of one or both tasks.
     """
@@ -44,7 +44,7 @@ def run(
             if which["task"] == task
         }
         if models:
-            noise, flips = float(read[0][1]["noise"]), settings.flips_from(flip)
-            rows += measures.transfer(setting, task, models, settings.samples, noise, flips)
+            noise = float(read[0][1]["noise"])
+            rows += measures.transfer(setting, task, models, settings.samples, noise)
     artefacts.write_measures(transfer, rows, setting, settings, metadata)
     log.info("p = %g, seed %d: %d rows of %d heads", flip, seed, len(rows), len(heads))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from mispair.sufficiency.settings import ARMS, OF_ENCODERS, READ_LEAVES, TASKS
+from mispair.sufficiency.settings import ARMS, OF_ENCODERS, TASKS
 from mispair.sufficiency.settings import HeadSettings as Settings
 
 
@@ -36,8 +36,8 @@ def run(
     device = artefacts.prepared(settings.device)
     skeletons, metadata = artefacts.read_trees(trees)
     size = skeletons.size
-    width, blocks = settings.width_of(task), settings.blocks_of(arm, size.depth)
-    tokens = 2 * size.leaves if arm in READ_LEAVES else size.leaves + 1
+    width, blocks = settings.width_of(task), settings.blocks_of(arm)
+    tokens = 2 * size.leaves if arm == "joint" else size.leaves + 1
     refuse_too_large(
         size.bytes_of_training(settings.batch_size, width, blocks, tokens)
         + size.bytes_of_samples(settings.batch_size)
@@ -57,7 +57,6 @@ def run(
         loss = heads.loss_of_step(
             task, arm, model, trees_at(skeletons, flip, flip, device), towers,
             batch_size=settings.batch_size, sigma=settings.noise, seed=seed,
-            guidance_weight=settings.guidance_of(task),
         )  # fmt: skip
         losses = train(
             model, loss, TrainingPlan.of(settings, settings.lr_of(task, arm), settings.steps)
