@@ -9,7 +9,8 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Callable
+import tarfile
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,9 @@ from mispair.core.files import UserError
 from mispair.pairs.index.index import index_shard
 from mispair.pairs.index.policy import Policy
 from mispair.pairs.shards.packed_keys import key_of_member, member_key
+from mispair.pairs.shards.shard_writer import add_member, member_header
 from mispair.pairs.shards.shards import read_samples
+from mispair.pairs.shards.tar_members import PIPE, SYMBOLIC_LINK, UNREADABLE
 from mispair.pairs.sources.packing import pack
 from mispair.pairs.sources.recognition import KINDS, recognise
 from mispair.pairs.sources.source import (
@@ -31,7 +34,8 @@ from mispair.pairs.sources.source import (
     kept_listing,
     picture_key,
 )
-from mispair.pairs.steps import pack_pairs
+from mispair.pairs.steps import gather_index, pack_pairs
+from tests.pairs.indexing import list_and_index
 
 CAPTIONS = {
     "a/1": "a red cup", "a/2": "a café, \"quoted\"", "b c/3": "two words", "b c/it's": "a cat",
@@ -145,6 +149,15 @@ def json_list(folder: Path) -> Path:
     path = folder / "pairs.json"
     path.write_text(json.dumps(rows("image", "caption"), indent=1), encoding="utf-8")
     return path
+
+
+def columns_in_json(folder: Path, numbered: bool = False) -> dict[str, str]:
+    """As pandas' `to_json` writes a table, or one as lists."""
+    write_pictures(folder)
+    columns = {"image": [f"{key}.jpg" for key in CAPTIONS], "caption": [*CAPTIONS.values()]}
+    content = {name: {str(n): v for n, v in enumerate(cells)} for name, cells in columns.items()}
+    (folder / "pairs.json").write_text(json.dumps(content if numbered else columns))
+    return {"path": str(folder), "captions": str(folder / "pairs.json")}
 
 
 def metadata_of_a_subfolder(folder: Path) -> Path:
@@ -323,9 +336,9 @@ def flickr(folder: Path) -> Path:
     return folder
 
 
-def coco(folder: Path) -> Path:
+def coco(folder: Path, identity: Callable[[int], Any] = int) -> Path:
     write_pictures(folder / "val2017")
-    images = [{"id": n, "file_name": f"{key}.jpg"} for n, key in enumerate(CAPTIONS)]
+    images = [{"id": identity(n), "file_name": f"{key}.jpg"} for n, key in enumerate(CAPTIONS)]
     notes = [{"image_id": n, "id": n, "caption": text} for n, text in enumerate(CAPTIONS.values())]
     (folder / "annotations").mkdir()
     path = folder / "annotations/captions_val2017.json"
@@ -373,6 +386,8 @@ FORMATS: dict[str, tuple[str, Callable[[Path], Any]]] = {
     "flickr30k": ("table", flickr30k),
     "csv.gz": ("table", compressed),
     "a list in JSON": ("table", json_list),
+    "columns in JSON": ("table", columns_in_json),
+    "numbered columns in JSON": ("table", lambda folder: columns_in_json(folder, numbered=True)),
     "an archive": ("folder", archived),
     "without names": ("table", without_names),
     "spreadsheet": ("table", spreadsheet),
@@ -393,6 +408,7 @@ FORMATS: dict[str, tuple[str, Callable[[Path], Any]]] = {
     "conversations in parquet": ("parquet", conversations_in_parquet),
     "one list in JSON": ("table", one_list),
     "token": ("table", token),
+    "coco with identities as texts": ("coco", lambda folder: coco(folder, str)),
     "coco": ("coco", coco),
     "hub parquet": ("parquet", hub_parquet),
     "img2dataset parquet": ("parquet", img2dataset_parquet),
@@ -445,6 +461,48 @@ def test_the_same_pairs_in_each_format_give_the_same_index(
     }
 
 
+def as_shards(folder: Path) -> Path:
+    """Tar shards with the same keys, read in place."""
+    folder.mkdir()
+    with tarfile.open(folder / "mine.tar", "w") as tar:
+        for key, caption in CAPTIONS.items():
+            add_member(tar, f"{key}.jpg", PICTURES[key])
+            add_member(tar, f"{key}.txt", caption.encode())
+    return folder
+
+
+def test_the_same_pairs_of_each_kind_are_the_same_corpus(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Later steps read keys, captions and bytes of pictures, which this fingerprint names."""
+
+    def in_this_process(task: Any, items: Any, **_: Any) -> Iterator[Any]:
+        yield from ((item, task(item, lambda: None)) for item in items)
+
+    monkeypatch.setattr("mispair.pairs.index.parts.supervise", in_this_process)
+    of_kinds = {kind: write for kind, write in FORMATS.values()} | {"shards": as_shards}
+    assert of_kinds.keys() == {kind.name for kind in KINDS}
+    found = {}
+    for kind, write in of_kinds.items():
+        folder = tmp_path / kind
+        folder.mkdir()
+        given = write(folder / "mine")
+        source = recognise(given if isinstance(given, dict) else str(given))
+        assert source.kind == kind
+        shards = [*source.shards] or packed(source, folder / "packed")
+        index, rejected = list_and_index(shards, folder, caption_from=source.captions_in)
+        gather_index.run(
+            gather_index.Settings(), index=[index], rejected=[rejected], caption_table=[],
+            corpus=folder / "corpus.parquet", captions=[folder / "texts.parquet"],
+            excluded=folder / "excluded.parquet", statistics=folder / "statistics.json",
+        )  # fmt: skip
+        name = pq.read_metadata(folder / "corpus.parquet").metadata[b"pairs_fingerprint"]
+        texts = pq.read_table(folder / "texts.parquet").to_pylist()
+        found[kind] = name, sorted(row["caption"] for row in texts)
+    assert found["folder"][1] == sorted(CAPTIONS.values())
+    assert len({repr(value) for value in found.values()}) == 1, found
+
+
 def test_each_kind_has_a_format_in_this_test() -> None:
     assert {kind for kind, _ in FORMATS.values()} | {"shards"} == {kind.name for kind in KINDS}
 
@@ -470,6 +528,35 @@ def test_several_captions_of_a_picture_are_alternatives(tmp_path: Path) -> None:
     assert {key: [row["caption"], *row["more_captions"]] for key, row in kept.items()} == {
         "a/1": ["one", "two"], "a/2": ["three"],
     }  # fmt: skip
+
+
+def test_headers_of_packed_members_are_those_of_tarfile() -> None:
+    names = ["a.jpg", "\u732b/" + "x" * 93 + ".txt", "x" * 100, "x" * 101, "y" * 300, "\udc80.jpg"]
+    for name in names:
+        for kind in (tarfile.REGTYPE, SYMBOLIC_LINK, PIPE, UNREADABLE):
+            for size in (0, 511, 268_435_457, 8**11 - 1, 8**11):
+                member = tarfile.TarInfo(name)
+                member.type, member.size, member.mode = kind, size, 0o444
+                member.uname = member.gname = "bigdata"
+                expected = member.tobuf(tarfile.GNU_FORMAT, "utf-8", "surrogateescape")
+                assert (
+                    member_header(name.encode("utf-8", "surrogateescape"), size, kind) == expected
+                )
+
+
+def test_rows_of_parquet_with_one_key_are_one_pair_or_counted(tmp_path: Path) -> None:
+    """A row for each caption of a picture; and different pictures under one key."""
+    (tmp_path / "mine").mkdir()
+    pictures = [PICTURES["a/1"]] * 3 + [PICTURES["a/2"], PICTURES["b c/3"], None, None]
+    columns = {"image": [one and {"bytes": one, "path": "x.jpg"} for one in pictures],
+               "caption": ["one", "two", None, "three", "four", "five", "six"],
+               "id": [7, 7, 7, 8, 8, 9, 10]}  # fmt: skip
+    pq.write_table(pa.table(columns), tmp_path / "mine/pairs.parquet")
+    given = {"path": str(tmp_path / "mine"), "key_column": "id"}
+    assert "3 rows with the key of another" in recognise(given).words
+    kept, refused = indexed(given, tmp_path / "packed")
+    assert [(row["caption"], row["more_captions"]) for row in kept.values()] == [("one", ["two"])]
+    assert refused == {"8": "ambiguous-key", "9": "no-image", "10": "no-image"}
 
 
 def test_lists_in_cells_are_several_captions(tmp_path: Path) -> None:
@@ -884,6 +971,9 @@ MISTAKES: dict[str, tuple[Callable[[Path], Any], list[str]]] = {
                              ["photos.tar.gz is an archive"]),
     "save_to_disk": (lambda f: written(f, "data-00000-of-00001.arrow", b"", False).parent,
                      ["load_from_disk", "to_parquet"]),
+    "feather": (lambda f: written(f, "pairs.feather", b"", False), ["read_feather", "to_parquet"]),
+    "base64": (lambda f: written(f, "p.csv", b"image,caption\n" + b"/9j/4AAQ" * 2000 + b",a\n"),
+               ["16,000 characters", "base64"]),
     "vector graphics": (lambda f: written(f, "a.svg", b"<svg/>", False).parent, ["a.svg", "PNG"]),
     "addresses without names": (lambda f: written(f, "p.tsv", b"a bus\thttp://x.invalid/1\n"),
                                 ["addresses", "img2dataset"]),

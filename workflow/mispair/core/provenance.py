@@ -11,7 +11,7 @@ import platform
 import re
 import subprocess
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
@@ -285,17 +285,27 @@ def stamp_of_many(name: str, paths: Iterable[str]) -> str:
     return str(first[1] if digest == first[0] else digest)
 
 
-def remember_many(name: str, paths: Iterable[str]) -> None:
-    """Store the digests of many small files of the user that a step is about to read."""
+def remember_many(name: str, paths: Iterable[str], read: Mapping[str, list[Any]]) -> None:
+    """Store the digests of many small files of the user; `read` has those that are known."""
     if SNAKEMAKE.is_dir():
-        _of_many(Path(name), [*paths], _remembered(Path(name)))
+        _of_many(Path(name), [*paths], _remembered(Path(name)), read)
 
 
-def _of_many(name: Path, paths: list[str], entry: Entry) -> Entry:
+def state_of(status: os.stat_result, content: bytes) -> list[Any]:
+    """Return size, times, inode and digest of a file, given its content."""
+    return [*_state(status), hashlib.sha256(content).hexdigest()]
+
+
+def _of_many(
+    name: Path, paths: list[str], entry: Entry, read: Mapping[str, list[Any]] | None = None
+) -> Entry:
     """Return the current entry of many files; only those are read whose state has changed."""
-    former = entry.get("state", {})
+    former, read = entry.get("state", {}), read or {}
     # The name of a file may be no UTF-8, which JSON could not hold.
-    states = {repr(path): _state_and_digest(path, former.get(repr(path))) for path in paths}
+    states = {
+        repr(path): read.get(path) or _state_and_digest(path, former.get(repr(path)))
+        for path in paths
+    }
     if states == former:
         return entry
     if any(states[path][:-1] != former[path][:-1] for path in states.keys() & former.keys()):

@@ -6,7 +6,7 @@ import logging
 import os
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -101,8 +101,9 @@ def read_unfinished(
 ) -> dict[ShardPart, str]:
     """Read the shards whose parts are not on disk yet, in child processes, side by side.
 
-    `task` writes a part and returns the seconds that it took. It ends once `ending` returns True;
-    shards that are read by then stay read. `progress` gets their number, and `describe` the content
+    `task` writes a part and returns the seconds that it took. With 0 workers it runs in this
+    process, which saves the start of another. It ends once `ending` returns True; shards that are
+    read by then stay read. `progress` gets their number, and `describe` the content
     of a part for the log. Returns the cause for each shard that no worker could read.
     """
     log = logging.getLogger(__name__)
@@ -112,8 +113,12 @@ def read_unfinished(
     lost = {}
     finished = len(parts) - len(waiting)
     progress(finished)
+    here: Generator[tuple[ShardPart, float | Lost], None, None]
+    here = ((part, task(part, lambda: None)) for part in waiting)
     with closing(
         supervise(task, waiting, workers=workers, stall_seconds=stall_seconds, ending=ending)
+        if workers
+        else here
     ) as outcomes:
         for done, (part, seconds) in enumerate(outcomes, start=finished + 1):
             if isinstance(seconds, Lost):

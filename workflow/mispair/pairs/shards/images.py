@@ -28,7 +28,6 @@ MODES = (
 )
 """Pillow's pixel modes that `decode_image` turns into RGB."""
 
-JPEG_CHECK_SIZE = (32, 32)
 ORIENTATION = 0x0112
 SIDEWAYS = (5, 6, 7, 8)
 
@@ -76,7 +75,8 @@ def image_size(
 ) -> tuple[int, int]:
     """Return width and height in pixels, as a viewer shows it, of an image that can be decoded.
 
-    JPEGs are decoded at an eighth of their size: all bytes are read, most arithmetic is saved.
+    JPEGs are decoded in grey at an eighth of their size: all bytes are read, most arithmetic is
+    saved.
 
     Raises
     ------
@@ -88,7 +88,7 @@ def image_size(
     with _pillow_faults(max_pixels):
         image = _open(encoded, max_pixels, max_ratio)
         width, height = image.size
-        image.draft("RGB", JPEG_CHECK_SIZE)
+        image.draft("L", (1, 1))
         image.load()
         _check_mode(image)
         # TIFF images are turned while they are loaded; their size is that of the turned image.

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import tarfile
+from pathlib import Path
 from typing import BinaryIO
 
 MARK = tarfile.TarInfo.create_pax_global_header({"comment": "keys escaped by mispair"})
@@ -18,10 +19,19 @@ _UNUSUAL_FOLDER = re.compile(r"[%\0]|^\.|__MACOSX")
 _ESCAPED = re.compile("%(25|2E|5F)")
 
 
-def is_packed(opened: BinaryIO) -> bool:
+def has_mark(opened: BinaryIO) -> bool:
     """Return whether an opened tar file has the mark; its position moves."""
     opened.seek(0)
     return opened.read(len(MARK)) == MARK
+
+
+def is_packed(shard: Path) -> bool:
+    """Return whether mispair packed a shard; one that cannot be read is none of these."""
+    try:
+        with shard.open("rb") as opened:
+            return has_mark(opened)
+    except OSError:
+        return False
 
 
 def member_key(key: str) -> str:

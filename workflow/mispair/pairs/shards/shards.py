@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import BinaryIO
 
-from mispair.pairs.shards.packed_keys import is_packed, key_of_member
+from mispair.pairs.shards.packed_keys import has_mark, key_of_member
 from mispair.pairs.shards.tar_members import BrokenTarError, Member, TrailingDataError, read_members
 
 IMAGE_EXTENSIONS = (
@@ -84,29 +85,32 @@ class Candidate:
 
     def of(self, *extensions: str) -> Member | None:
         """Return the first plain file with one of the extensions, or None."""
-        return next((m for e, m in self.members if e in extensions and m.is_file), None)
+        for extension, member in self.members:
+            if extension in extensions and not member.kind:
+                return member
+        return None
 
     @property
     def images(self) -> list[str]:
         """The extensions of all members that have one of an image."""
         return [extension for extension, _ in self.members if extension in IMAGE_EXTENSIONS]
 
-    @property
+    @cached_property
     def image(self) -> Member | None:
-        """The image's member, or None."""
+        """The image's member, or None, once all members are known."""
         return self.of(*IMAGE_EXTENSIONS)
 
-    @property
+    @cached_property
     def caption(self) -> Member | None:
-        """The caption's member, or None."""
+        """The caption's member, or None, once all members are known."""
         return self.of(self.caption_extension)
 
     @property
     def ambiguity(self) -> str:
         """What occurs more than once, in words; empty if nothing does."""
         extensions = [extension for extension, _ in self.members]
-        repeated = sorted({e for e in extensions if extensions.count(e) > 1})
-        if repeated:
+        if len({*extensions}) < len(extensions):
+            repeated = sorted({e for e in extensions if extensions.count(e) > 1})
             return f"has more than one {', '.join(repeated)}"
         images = self.images
         return f"has several images: {', '.join(images)}" if len(images) > 1 else ""
@@ -186,7 +190,8 @@ class ShardReader:
         run: AdjacentMembers | None = None
         for member, damage in self._members():
             if member is not None:
-                member = member._replace(name=clean_name(member.name))
+                if member.name.startswith("./"):
+                    member = member._replace(name=clean_name(member.name))
                 key = split_name(member.name)[0]
                 key = key_of_member(key) if self.is_packed else key
                 if run is not None and run.key != key:
@@ -206,7 +211,7 @@ class ShardReader:
     def _members(self) -> Iterator[tuple[Member | None, str]]:
         """Yield the members of samples, and last any damage; (None, "") ends a whole last run."""
         try:
-            self.is_packed = is_packed(self.opened)
+            self.is_packed = has_mark(self.opened)
             for member in read_members(self.opened):
                 if belongs_to_no_sample(member):
                     self.ignored += 1

@@ -43,13 +43,14 @@ def of_coco(path: Path, folder: Path | None) -> Source:
     """
     try:
         content = json.loads(path.read_bytes().decode("utf-8-sig"))
-        names = {image["id"]: image["file_name"] for image in content["images"]}
+        # Some converters write one of both as text.
+        names = {str(image["id"]): image["file_name"] for image in content["images"]}
         if wrong := [name for name in names.values() if not isinstance(name, str)]:
             raise TypeError(f"the file_name {wrong[0]!r:.80} is no text")
         captions: dict[Any, list[str]] = {identity: [] for identity in names}
         lost: list[tuple[Any, str]] = []
         for annotation in content["annotations"]:
-            identity, caption = annotation["image_id"], annotation["caption"]
+            identity, caption = str(annotation["image_id"]), annotation["caption"]
             if identity in captions:
                 captions[identity].append(caption)
             else:

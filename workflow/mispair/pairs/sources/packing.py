@@ -11,9 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from mispair.core import files
+from mispair.core.provenance import state_of
 from mispair.pairs.shards.packed_keys import MARK, member_key
-from mispair.pairs.shards.shard_writer import add_member
+from mispair.pairs.shards.shard_writer import member_header
 from mispair.pairs.shards.shards import (
+    BUFFER_BYTES,
     CAPTION_EXTENSION,
     IMAGE_EXTENSIONS,
     MAX_MEMBER_BYTES,
@@ -29,49 +31,55 @@ Member = tuple[str, bytes, bytes]
 """Ending, content and type of a member."""
 
 
-def pack(source: Source, shard: Path, packed: Callable[[], None]) -> None:
+def pack(source: Source, shard: Path, packed: Callable[[], None]) -> dict[str, list[Any]]:
     """Write a shard with the pairs of a source, whole or not at all.
 
     Every entry becomes a sample, whatever is wrong with it, so that it gets a verdict: a link out
     of the folder, a pipe and a file that cannot be read are members without content. The same
     pairs give the same bytes. `packed` is called after each sample.
+
+    Returns
+    -------
+    dict of str to list
+        State and digest of each file that was read whole, as `remember_many` takes them.
     """
-    with files.replacing(shard) as temporary, temporary.open("wb") as opened:
+    states: dict[str, list[Any]] = {}
+    with files.replacing(shard) as temporary, temporary.open("wb", BUFFER_BYTES) as opened:
         opened.write(MARK)
-        with tarfile.open(
-            fileobj=opened, mode="w", format=tarfile.GNU_FORMAT, encoding="utf-8",
-            errors="surrogateescape",
-        ) as tar:  # fmt: skip
-            for key, members in _samples(source):
-                for ending, content, kind in members:
-                    add_member(tar, _writable(f"{member_key(key)}.{ending}"), content, kind)
-                packed()
+        for key, members in _samples(source, states):
+            name = member_key(key)
+            for ending, content, kind in members:
+                opened.write(member_header(_writable(f"{name}.{ending}"), len(content), kind))
+                opened.write(content)
+                opened.write(bytes(-len(content) % tarfile.BLOCKSIZE))
+            packed()
+        opened.write(bytes(2 * tarfile.BLOCKSIZE))
+        opened.write(bytes(-opened.tell() % tarfile.RECORDSIZE))
+    return states
 
 
-def _writable(name: str) -> str:
-    """Return a name in which lone surrogates stand for single bytes; the index then refuses it."""
+def _writable(name: str) -> bytes:
+    """Return a name in bytes, of lone surrogates single ones; the index then refuses it."""
     try:
-        name.encode("utf-8", "surrogateescape")
+        return name.encode("utf-8", "surrogateescape")
     except UnicodeEncodeError:
-        return name.encode("utf-8", "surrogatepass").decode("utf-8", "surrogateescape")
-    return name
+        return name.encode("utf-8", "surrogatepass")
 
 
-def _samples(source: Source) -> Iterator[tuple[str, list[Member]]]:
+def _samples(source: Source, states: dict[str, list[Any]]) -> Iterator[tuple[str, list[Member]]]:
     for entry in source.entries:
         if source.columns:
             yield from _of_parquet(Path(entry.pictures[0]), Columns(*source.columns))
             continue
-        members = [_picture(path, source.boundary) for path in entry.pictures]
-        members += [_text(path, source.boundary) for path in entry.texts]
+        members = [_picture(path, source.boundary, states) for path in entry.pictures]
+        members += [_text(path, source.boundary, states) for path in entry.texts]
         yield entry.key, [*members, *_captions(entry.captions, dict(entry.fields))]
 
 
 def _of_parquet(path: Path, columns: Columns) -> Iterator[tuple[str, list[Member]]]:
     for key, ending, picture, captions, fields in parquet.samples(path, columns):
-        texts = captions if isinstance(captions, list) else [captions]
         members = [] if picture is None else [(ending, picture, PLAIN)]
-        yield key, [*members, *_captions(texts, fields)]
+        yield key, [*members, *_captions(captions, fields)]
 
 
 def _captions(texts: Iterable[Any] | None, fields: dict[str, str]) -> list[Member]:
@@ -87,20 +95,20 @@ def _captions(texts: Iterable[Any] | None, fields: dict[str, str]) -> list[Membe
     return members
 
 
-def _picture(path: str, boundary: Path | None) -> Member:
-    content, kind = _read(path, boundary)
+def _picture(path: str, boundary: Path | None, states: dict[str, list[Any]]) -> Member:
+    content, kind = _read(path, boundary, states)
     ending = ending_of(path)
     is_known = ending in IMAGE_EXTENSIONS
     return ending if is_known else parquet.ending_by_content(content), content, kind
 
 
-def _text(path: str, boundary: Path | None) -> Member:
+def _text(path: str, boundary: Path | None, states: dict[str, list[Any]]) -> Member:
     ending = ending_of(path)
     is_sidecar = ending == SIDECAR_EXTENSION
-    return (SIDECAR_EXTENSION if is_sidecar else CAPTION_EXTENSION, *_read(path, boundary))
+    return (SIDECAR_EXTENSION if is_sidecar else CAPTION_EXTENSION, *_read(path, boundary, states))
 
 
-def _read(path: str, boundary: Path | None) -> tuple[bytes, bytes]:
+def _read(path: str, boundary: Path | None, states: dict[str, list[Any]]) -> tuple[bytes, bytes]:
     """Return the content of a file, and its type: that of what has no content is not plain."""
     try:
         if boundary is not None and links_out(path, boundary):
@@ -111,7 +119,9 @@ def _read(path: str, boundary: Path | None) -> tuple[bytes, bytes]:
                 return b"", PIPE
             if status.st_size > MAX_MEMBER_BYTES:  # the index refuses it by its size
                 return bytes(MAX_MEMBER_BYTES + 1), PLAIN
-            return opened.read(), PLAIN
+            content = opened.read()
+            states[path] = state_of(status, content)
+            return content, PLAIN
     except OSError:
         return b"", SYMBOLIC_LINK if os.path.islink(path) else UNREADABLE
 

@@ -95,10 +95,30 @@ def of_parquet(paths: Sequence[Path], named: Named) -> Source:
     total = sum(entry.pairs for entry in entries)
     words = f"{count(total, 'picture')} in {count(len(paths), 'Parquet file')} "
     words += f"(columns {columns.image}, {columns.caption})"
+    if shared := sum(_sharing(Path(entry.pictures[0]), columns.key) for entry in entries):
+        words += f", {shared:,} rows with the key of another in their file"
     return Source(
         "parquet", words, tuple(entries), columns=tuple(columns),
         captions_in="json:captions",
     )  # fmt: skip
+
+
+def _sharing(path: Path, column: str) -> int:
+    """Return how many rows of a file have a key that a row before them has."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+    import pyarrow.parquet as pq
+
+    if not column:
+        return 0
+    try:
+        table = pq.read_table(path, columns=[column])
+        if column not in table.column_names:  # a field of an object
+            return 0
+        found = table[column].drop_null()
+        return len(found) - int(pc.count_distinct(found).as_py())
+    except (OSError, pa.ArrowException):  # damaged, which the job reports, or keys are no texts
+        return 0
 
 
 def _columns(path: Path, named: Named) -> Columns:
@@ -109,11 +129,25 @@ def _columns(path: Path, named: Named) -> Columns:
     return chosen_columns(path, header_of(path), Columns(image, given.caption, key))
 
 
-def samples(path: Path, columns: Columns) -> Iterator[tuple[str, str, bytes | None, Any, dict]]:
-    """Yield key, ending, picture, captions and further texts of each row of a Parquet file.
+def samples(path: Path, columns: Columns) -> Iterator[tuple[str, str, bytes | None, list, dict]]:
+    """Yield key, ending, picture, captions and further texts of each pair of a Parquet file.
 
-    The key of a row is that of its column, or the name of the file and the number of the row.
+    The key of a row is that of its column, or the name of the file and the number of the row. Rows
+    one after another with the same key and picture are one pair with the captions of all.
     """
+    former: tuple[str, str, bytes | None, list, dict] | None = None
+    for row in _rows(path, columns):
+        if former is not None and (former[0], former[2]) == (row[0], row[2]):
+            former[3].extend(row[3])
+            continue
+        if former is not None:
+            yield former
+        former = row
+    if former is not None:
+        yield former
+
+
+def _rows(path: Path, columns: Columns) -> Iterator[tuple[str, str, bytes | None, list, dict]]:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -124,14 +158,15 @@ def samples(path: Path, columns: Columns) -> Iterator[tuple[str, str, bytes | No
             for batch in opened.iter_batches(ROWS, columns=wanted):
                 for row in map(flat, batch.to_pylist()):
                     number += 1
-                    cell = row[columns.image]
+                    cell, caption = row[columns.image], row[columns.caption]
                     picture = cell.get("bytes") if isinstance(cell, dict) else cell
                     name = (cell.get("path") or "") if isinstance(cell, dict) else ""
                     key = row[columns.key] if columns.key else None
                     if key is None or key == "":
                         key = f"{path.stem}/{number:08d}"
                     fields = {n: row[n] for n in FIELDS if isinstance(row.get(n), str)}
-                    yield str(key), _ending(name, picture), picture, row[columns.caption], fields
+                    captions = [*caption] if isinstance(caption, list) else [caption]
+                    yield str(key), _ending(name, picture), picture, captions, fields
     except (OSError, pa.ArrowException) as error:
         raise UserError(
             f"pairs: {path} cannot be read after row {number} ({error}). Fetch the file again."

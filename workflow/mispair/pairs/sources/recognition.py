@@ -147,6 +147,8 @@ UNREAD_FORMS = (
      "Unpack it, then give the folder."),
     (("arrow",), "a file of Hugging Face's `save_to_disk`", "Write it as Parquet, in Python: "
      "datasets.load_from_disk(FOLDER).to_parquet('pairs.parquet'), for each split."),
+    (("feather",), "a Feather file", "Write it as Parquet, in Python: "
+     "pandas.read_feather(FILE).to_parquet('pairs.parquet')."),
     (("h5", "hdf5", "pkl", "npy", "npz", "db", "sqlite", "mdb", "lance"), "a store of arrays or "
      "rows", "Write its pairs as Parquet, with the bytes of pictures in a column image, or as "
      "files."),
@@ -294,6 +296,11 @@ KINDS = (
     Kind("tables", "a folder with tables of one name in its subfolders", _tables_below),
 )
 """All kinds, in the order in which they are tried."""
+
+
+def names_shards(path: str) -> bool:
+    """Return whether a path, a folder or a pattern names tar shards."""
+    return path.endswith(".tar") or Place(named_of(path)).has_shards
 
 
 def recognise(given: str | Mapping[str, Any] | Named) -> Source:

@@ -58,6 +58,7 @@ _BY_NAME = re.compile(rb'\{\s*"[^"]*"\s*:\s*["\[{]')
 _NUMBER = re.compile(r"#\d+$")
 TURN = {"from", "value"}
 """Fields of a turn in a conversation, whose first answer is the caption (LLaVA)."""
+LONGEST_PATH = 4096
 TRIED = 100
 """Rows whose pictures are looked for in each folder where they may be."""
 
@@ -469,7 +470,8 @@ def _objects(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
                      and isinstance(one[0], dict)]  # fmt: skip
             content = (
                 [*map(_of_split, lists[0])] if len(lists) == 1
-                else [_of_picture(name, value) for name, value in content.items()]
+                else _of_columns(content)
+                or [_of_picture(name, value) for name, value in content.items()]
             )  # fmt: skip
         for position, row in enumerate(content if is_whole else [content], number):
             if not isinstance(row, dict):
@@ -484,6 +486,16 @@ def _of_split(picture: Any) -> Any:
         return picture
     path = os.path.join(str(picture.get("filepath", "")), picture["filename"])
     return {"image": path, "captions": flat(picture).get("sentences.raw")}
+
+
+def _of_columns(content: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the rows of an object of columns, as pandas' `to_json` writes it; none of others."""
+    if usual([*content], IMAGE_COLUMNS) is None:
+        return []
+    cells = [[*one.values()] if isinstance(one, dict) else one for one in content.values()]
+    if not all(isinstance(one, list) for one in cells) or len({*map(len, cells)}) > 1:
+        return []
+    return [dict(zip(content, row, strict=True)) for row in zip(*cells, strict=True)]
 
 
 def _of_picture(name: str, value: Any) -> dict[str, Any]:
@@ -649,11 +661,16 @@ def located(
     best = max(tried, key=lambda one: len(tried[one]), default=path.parent)
     if images and not tried.get(best) and "://" in images[0]:
         raise UserError(_addresses(path, images[0]))
+    if images and not tried.get(best) and len(images[0]) > LONGEST_PATH:
+        raise UserError(
+            f"pairs: {path} has texts of {len(images[0]):,} characters where paths of pictures are "
+            "expected. Pictures in base64 are not read: decode them into a column of bytes."
+        )
     if images and not tried.get(best):
         raise UserError(
-            f"pairs: none of the first {len(images)} pictures of {path}, such as {images[0]!r}, "
-            f"is below {starts[0].absolute()}. Name the folder of the pictures: pairs: {{path: "
-            f"FOLDER, captions: {path}}}."
+            f"pairs: none of the first {len(images)} pictures of {path}, such as "
+            f"{images[0]!r:.300}, is below {starts[0].absolute()}. Name their folder: pairs: "
+            f"{{path: FOLDER, captions: {path}}}."
         )
     found = tried.get(best, [])
     if boundary is None:

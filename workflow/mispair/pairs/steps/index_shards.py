@@ -60,6 +60,7 @@ def run(
     from mispair.pairs.index import index_parts, parts
     from mispair.pairs.index.image_list import by_name
     from mispair.pairs.index.index import index_shard
+    from mispair.pairs.shards.packed_keys import is_packed
 
     table = captions[0] if captions else None
     policy = Policy(
@@ -73,6 +74,8 @@ def run(
     planned = parts.plan(by_name(shards, sources), folder, shared, lists)
     lost = index_parts.unlisted(planned)
     readable = [part for part in planned if part not in lost]
+    # mispair wrote packed shards itself; their pictures were decoded before, under supervision.
+    workers *= not all(is_packed(part.shard) for part in readable)
     task = partial(index_parts.write_part, read=index_shard, policy=policy, table=table)
     with checkpoints(folder, fingerprint(code)) as states:
         with Progress("indexing", len(readable), "shards") as progress:

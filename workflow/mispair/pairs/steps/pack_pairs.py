@@ -9,7 +9,7 @@ from mispair.core import settings
 
 class Settings(settings.Settings):
     pairs_per_shard: int = settings.sweep(
-        10_000, ge=1,
+        20_000, ge=1,
         description="Pairs that one job packs, indexes and encodes, at most; with more than 64 "
         "times as many pairs it is more.",
     )  # fmt: skip
@@ -62,6 +62,5 @@ def run(
             f"pairs: {path} has other pairs than when the run began, when shard {group} had "
             f"{pairs:,}. Run the command again."
         )
-    remember_many(name, part.files)
     with Progress("packing", pairs, "pairs") as progress:
-        pack(part, shard, progress.advance)
+        remember_many(name, part.files, pack(part, shard, progress.advance))
