@@ -1,15 +1,22 @@
 """Which pairs are kept, and lists that other tools read."""
 
+import re
+import tarfile
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import webdataset
 from scipy.stats import norm
 
 from mispair.audit.probability import probabilities
 from mispair.audit.report.gallery import Suspect, fragment
-from mispair.audit.selection import least_discoveries, likely_right, shown_kinds
+from mispair.audit.selection import WEBDATASET, least_discoveries, likely_right, shown_kinds
 from mispair.pairs.index.books import uids_of
+from mispair.pairs.shards.shard_writer import add_member
+from mispair.pairs.sources.packing import pack
+from mispair.pairs.sources.source import Entry, Source
 
 
 def test_a_cut_leaves_out_what_is_as_likely():
@@ -121,3 +128,29 @@ def test_a_gallery_escapes_captions_and_says_what_is_missing():
     unknown = fragment({"wrong": [Suspect("k", None, "c", float("nan"))]}, 32)
     assert "with probability" not in unknown
     assert 'data-probability=""' in unknown
+
+
+@pytest.mark.filterwarnings(
+    "ignore::pytest.PytestUnraisableExceptionWarning"
+)  # webdataset closes late
+def test_the_recipe_of_the_card_finds_the_pairs_in_packed_and_in_own_shards(tmp_path, monkeypatch):
+    """It runs as written, with webdataset's reader of names."""
+    keys = ["a/plain", "a/img.v2", "50%", "x%2Ey", "c d"]
+    entries = []
+    for number, key in enumerate([*keys, "a/left.out"]):
+        path = tmp_path / f"{number}.jpg"
+        path.write_bytes(b"a picture")
+        entries.append(Entry(key, (str(path),), captions=("a text",)))
+    pack(Source("folder", "", tuple(entries)), tmp_path / "packed.tar", lambda: None)
+    with tarfile.open(tmp_path / "own.tar", "w") as tar:
+        for key in ("a/plain", "50%", "x%2Ey", "left"):
+            add_member(tar, f"{key}.jpg", b"a picture")
+    (tmp_path / "kept.txt").write_text("".join(f"{key}\n" for key in keys))
+    monkeypatch.chdir(tmp_path)
+    recipe = re.search(r"```python\n(.*?)```", WEBDATASET, re.DOTALL)[1]
+    for shard, expected in (("packed.tar", len(keys)), ("own.tar", 3)):
+        names = {"webdataset": webdataset, "shards": str(tmp_path / shard)}
+        exec(recipe, names)
+        found = [sample["__key__"] for sample in names["dataset"]]
+        assert len(found) == expected, found
+        assert not [key for key in found if "left" in key]

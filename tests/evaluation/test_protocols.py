@@ -416,6 +416,8 @@ def test_names_of_protocols(tmp_path: Path, custom: Path) -> None:
         UserError, match="'laclib' is neither a protocol .*nearest name is 'laclip'"
     ):
         protocols.protocol_name("laclib")
+    with pytest.raises(UserError, match="datacomp was removed. Take clip_benchmark"):
+        protocols.protocol_name("sets/datacomp")
     (tmp_path / "my ~ prompts").mkdir()
     assert protocols.protocol_name(str(tmp_path / "my ~ prompts")) == "my-prompts"
     (tmp_path / "laclip").mkdir()

@@ -122,6 +122,26 @@ def test_a_removed_setting_is_named_with_what_to_use(setting: str) -> None:
     assert f"  {setting}: this setting was removed. {config.REMOVED[setting]}" in str(refusal.value)
 
 
+def test_a_list_under_pairs_is_one_of_tar_shards(tmp_path: Path) -> None:
+    """Shards in several folders; of other sources a list is refused with a remedy."""
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / f"{name}.tar").write_bytes(b"")
+    given = [str(tmp_path / "a"), str(tmp_path / "b/*.tar"), "c/{000..111}.tar"]
+    found = config.validate({"pairs": given, "shards": "generated"}, "mine.yaml")
+    assert (found.shards, found.pairs) == (given, "generated")
+    (tmp_path / "a/a.tar").rename(tmp_path / "a/a.jpg")
+    with pytest.raises(UserError, match="pairs: it names one source"):
+        config.validate({"pairs": given}, "mine.yaml")
+
+
+def test_a_removed_section_that_asks_for_nothing_is_left_out() -> None:
+    assert config.validate({"export_pruned": {"ks": []}}, "mine.yaml") == config.validate({}, "")
+    for section in ({"ks": [16]}, {"ks": [], "more": True}):
+        with pytest.raises(UserError, match="export_pruned: this setting was removed"):
+            config.validate({"export_pruned": section}, "mine.yaml")
+
+
 def test_a_section_of_the_users_own_is_meant_by_a_key_in_a_wrong_place() -> None:
     """And not one of the embedded configuration, which has all of them."""
     embedded = yaml.safe_load((REPOSITORY / "config.yaml").read_text())

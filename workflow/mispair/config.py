@@ -21,6 +21,7 @@ from pydantic import (
     ValidationInfo,
     create_model,
     field_validator,
+    model_validator,
 )
 from pydantic.fields import FieldInfo
 
@@ -33,7 +34,7 @@ from mispair.core.settings import Located
 from mispair.core.words import count, nearest
 from mispair.evaluation.protocols import BUILT_IN
 from mispair.pairs.scenes.evaluation_sets import EVALUATION_SETS
-from mispair.pairs.sources.recognition import KINDS
+from mispair.pairs.sources.recognition import KINDS, names_shards
 from mispair.pairs.sources.source import Named as NamedPairs
 from mispair.report.studies import NAMES as STUDIES
 from mispair.report.studies import Name as StudyName
@@ -225,6 +226,21 @@ class _General(BaseModel):
         "SET.templates.txt, SET.classnames.txt or SET.json (prompts by class).",
     )
 
+    @model_validator(mode="before")
+    @classmethod
+    def _list_of_shards(cls, content: Any) -> Any:
+        """Take a list under `pairs` for one of tar shards, if each of its items has some."""
+        given = content.get("pairs") if isinstance(content, dict) else None
+        if (
+            not isinstance(given, list)
+            or not given
+            or content.get("shards", GENERATED) != GENERATED
+        ):
+            return content
+        if not all(isinstance(path, str) and names_shards(path) for path in given):
+            return content
+        return {key: value for key, value in content.items() if key != "pairs"} | {"shards": given}
+
     @field_validator("pairs", mode="before")
     @classmethod
     def _no_list(cls, value: Any) -> Any:
@@ -308,7 +324,7 @@ def validate(content: dict[str, Any], source: str | Layers) -> Any:
     content = {
         key: {} if value is None and key in step_names() else value
         for key, value in content.items()
-        if key != RECORD
+        if key != RECORD and not _is_off(key, value)
     }
     try:
         return Config.model_validate(content)
@@ -321,6 +337,11 @@ def validate(content: dict[str, Any], source: str | Layers) -> Any:
             origins = [_origin(content, source, fault["loc"]) for fault in faults]
             source = " + ".join(dict.fromkeys(origins))
         raise UserError(explain(error, Config, source, given)) from error
+
+
+def _is_off(key: str, value: Any) -> bool:
+    """Return whether a removed section asks for nothing, as ``export_pruned: {ks: []}`` does."""
+    return key in REMOVED and isinstance(value, dict) and bool(value) and not any(value.values())
 
 
 def _origin(content: Mapping[str, Any], sources: Layers, location: Iterable[int | str]) -> str:

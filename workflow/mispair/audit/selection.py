@@ -169,10 +169,17 @@ FILES = {
 WEBDATASET = """With webdataset:
 
 ```python
-keep = set(open("kept.txt").read().splitlines())
-dataset = webdataset.WebDataset(shards).select(lambda sample: sample["__key__"] in keep)
+from pathlib import Path
+from urllib.parse import unquote
+
+keep = set(Path("kept.txt").read_text(encoding="utf-8").splitlines())
+dataset = webdataset.WebDataset(shards).select(
+    lambda sample: {sample["__key__"], unquote(sample["__key__"])} & keep
+)
 ```
 
+Shards that mispair packed have `%2E` for the dots in a file name, where webdataset ends a key. Of
+other shards a name with more dots than that of its ending matches nothing: take `captions.parquet`.
 Where a configuration gives its sources names, keys begin with the name and a slash."""
 
 

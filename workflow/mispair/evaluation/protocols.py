@@ -211,6 +211,11 @@ def protocol_name(source: str) -> str:
     if source in BUILT_IN:
         return source
     folder = Path(source)
+    if folder.name == "datacomp" and not folder.is_dir():
+        raise UserError(
+            "protocols: datacomp was removed. Take clip_benchmark, which has the same prompts for "
+            "the same sets; it has no mean by DataComp's groups."
+        )
     if not folder.is_dir():
         raise UserError(
             f"protocols: {source!r} is neither a protocol ({', '.join(BUILT_IN)}) nor a folder "
