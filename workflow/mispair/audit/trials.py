@@ -219,13 +219,16 @@ def filtered(trial: AuditTrial, rate: float) -> tuple[AuditTrial, Injection]:
     return remaining, replace(injection, scheme="filtered", rate=rate)
 
 
-def untouched_rows(trial: AuditTrial, injection: Injection, trusted: int) -> list[Row]:
+def untouched_rows(
+    trial: AuditTrial, injection: Injection, trusted: int, ranked: Ranks | None = None
+) -> list[Row]:
     """Return rates that the untouched model estimates, with and without trusted pairs.
 
-    ``mixture`` is the estimate without trusted pairs: it has an upper limit, and `low` is NaN.
+    `ranked` are the ranks under the injection, if they are known. ``mixture`` is the estimate
+    without trusted pairs: it has an upper limit, and `low` is NaN.
     """
     wrong = injection.wrong[trial.sample]
-    ranked = trial.ranks(injection)
+    ranked = trial.ranks(injection) if ranked is None else ranked
     storey, reported = untrusted_rates(ranked.histograms)
     generator = seeds.generator(trial.seed, "audit", "trusted", injection.scheme, injection.rate)
     is_trusted = np.zeros(len(wrong), bool)
@@ -247,12 +250,17 @@ def untouched_rows(trial: AuditTrial, injection: Injection, trusted: int) -> lis
     return [_row(origin, name, rate) for name, rate in rates.items()]
 
 
-def compared_rows(trial: AuditTrial, injection: Injection) -> list[Row]:
-    """Return how well methods separate wrong pairs from right ones, and how reliable ours is."""
+def compared_rows(
+    trial: AuditTrial, injection: Injection, ranked: Ranks | None = None
+) -> list[Row]:
+    """Return how well methods separate wrong pairs from right ones, and how reliable ours is.
+
+    `ranked` are the ranks under the injection, with scores, if they are known.
+    """
     from sklearn.metrics import average_precision_score, roc_auc_score
 
     wrong, embeddings = injection.wrong[trial.sample], trial.embeddings
-    ranked = trial.ranks(injection, scored=True)
+    ranked = trial.ranks(injection, scored=True) if ranked is None else ranked
     rate = untrusted_rates(ranked.histograms)[1].value
     chance = probabilities.probabilities_of(ranked, rate, trial.seed)
     scores = {

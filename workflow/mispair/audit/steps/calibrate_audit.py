@@ -79,9 +79,11 @@ def run(
     ) as embeddings:
         trial = trials.AuditTrial(embeddings, sample, same, nearest, seed, device, empty)
         for injection in injections:
-            rows += trials.untouched_rows(trial, injection, settings.trusted)
-            if injection.rate == settings.compared_rate:
-                rows += trials.compared_rows(trial, injection)
+            is_compared = injection.rate == settings.compared_rate
+            ranked = trial.ranks(injection, scored=is_compared)
+            rows += trials.untouched_rows(trial, injection, settings.trusted, ranked)
+            if is_compared:
+                rows += trials.compared_rows(trial, injection, ranked)
             log.info("%s %g is done", injection.scheme, injection.rate)
         share = settings.compared_rate
         rows += trials.untouched_rows(trial, trials.boilerplate(trial, share), settings.trusted)
