@@ -184,7 +184,7 @@ def test_fine_tuning(options: dict[str, Any], dtype: type, cuda: FakeCuda) -> No
 def test_no_step_of_fine_tuning_waits_for_the_gpu(free: int, cuda: FakeCuda) -> None:
     def waits(batch_size: int) -> int:
         cuda.waits.clear()
-        tuned("cuda", batch_size=batch_size, logit_scale="solved", epochs=2)
+        tuned("cuda", batch_size=batch_size, logit_scale="solved", epochs=1, warmup_epochs=0)
         return cuda.waits.total()
 
     with (

@@ -18,12 +18,15 @@ from mispair.towers.checkpoints import architectures
 from tests.towers.test_model_recipes import cc_shapes, random_weights
 from tests.workflow.conftest import Checkout
 
+SHALLOW = architectures.RecipeSizes(layers=1, text_layers=1)
+"""Those of the public files but for the blocks of the towers; all shapes of these are tested with
+the recipes."""
 CLASSES = ("airplane", "bird", "car", "cat", "deer", "dog", "horse", "monkey", "ship", "truck")
 
 
 def write_checkpoint(path: Path, seed: int) -> None:
-    """Write random weights as LaCLIP's trainer saves them, in the sizes of the public files."""
-    weights = random_weights(cc_shapes(architectures.PUBLIC), seed)
+    """Write random weights as LaCLIP's trainer saves them."""
+    weights = random_weights(cc_shapes(SHALLOW), seed)
     torch.save(
         {
             "epoch": 35,
@@ -58,6 +61,11 @@ def write_set(folder: Path, images: int) -> None:
 
 @pytest.fixture
 def compared(empty: Checkout) -> Checkout:
+    module = empty.folder / "workflow/mispair/towers/checkpoints/architectures.py"
+    public, shallow = "PUBLIC = RecipeSizes()", f"PUBLIC = {SHALLOW}"
+    text = module.read_text()
+    assert public in text
+    module.write_text(text.replace(public, shallow))
     content = yaml.safe_load((empty.folder / "config/laclip.yaml").read_text())
     models = [model for model in content["models"] if model["pretraining"] == "CC12M"]
     for seed, model in enumerate(models):
@@ -89,7 +97,7 @@ def test_files_of_the_public_layout_stand_beside_the_published_numbers(compared:
     # Overlap of the neurons in the files' own projections, against the cosines of their columns.
     overlap = measured[measured["metric"] == "mean_abs_cosine"].set_index(["towers", "tower"])
     for seed, name in enumerate(("cc12m-clip", "cc12m-laclip")):
-        weights = random_weights(cc_shapes(architectures.PUBLIC), seed)
+        weights = random_weights(cc_shapes(SHALLOW), seed)
         for tower in ("image", "text"):
             columns = weights[f"{tower}_projection"].half().double().numpy()
             columns /= np.linalg.norm(columns, axis=0)
