@@ -23,6 +23,8 @@ IMPORTED = (
     "PIL.Image",
 )  # fmt: skip
 """What Snakemake and a Snakefile of ours import."""
+PLUGINS = ("executor", "report", "scheduler", "storage")
+"""Kinds of plugins that are found and imported. Ours is a logger, and reads arguments as it is."""
 
 
 SECONDS = 900
@@ -74,6 +76,9 @@ def main() -> None:
     """Read commands from standard input, and print the exit code of each."""
     for module in IMPORTED:
         importlib.import_module(module)
+    for kind in PLUGINS:
+        registry = importlib.import_module(f"snakemake_interface_{kind}_plugins.registry")
+        getattr(registry, f"{kind.title()}PluginRegistry")()  # keeps what it finds
     assert not any(name.split(".")[0] == "mispair" for name in sys.modules)
     for line in sys.stdin:
         command = json.loads(line)

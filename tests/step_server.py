@@ -3,8 +3,9 @@
 Most of the time of a tiny job is that its process imports libraries. The folder of a `StepServer`
 has a program `python`, which gives the server what it is called with (``-m mispair ...``, folder,
 environment, open files), and waits for the job. A job is a process of its own, imports mispair
-from its checkout, gets the signals and returns the exit code. The runs that tests look at most
-(the whole smoke configuration, the one with kills, the one through SLURM) do without.
+from its checkout, gets the signals and returns the exit code. The program called with
+``-m snakemake`` is Snakemake, whose jobs run with it. The run with kills, the one through SLURM
+and what these two leave out of the smoke configuration do without.
 """
 
 from __future__ import annotations
@@ -35,6 +36,9 @@ FORWARDED = ("SIGINT", "SIGTERM", "SIGUSR1")
 CLIENT = """#!{python} -IS
 import json, os, signal, socket, sys
 
+if sys.argv[1:3] == ["-m", "snakemake"]:
+    code = "import sys; sys.executable = {program!r}; from snakemake.cli import main; main()"
+    os.execv({python!r}, [{python!r}, "-c", code, *sys.argv[3:]])
 if sys.argv[1:3] != ["-m", "mispair"]:
     os.execv({python!r}, [{python!r}, *sys.argv[1:]])
 server = socket.socket(socket.AF_UNIX)
@@ -63,9 +67,8 @@ class StepServer:
         self._folder = tempfile.TemporaryDirectory(prefix="steps-")
         self.python = Path(self._folder.name) / "python"
         address = f"{self._folder.name}/socket"
-        self.python.write_text(
-            CLIENT.format(python=sys.executable, address=address, forwarded=FORWARDED)
-        )
+        facts = {"python": sys.executable, "program": str(self.python), "address": address}
+        self.python.write_text(CLIENT.format(**facts, forwarded=FORWARDED))
         self.python.chmod(0o755)
         # It ends when its standard input does, with the process of pytest.
         self._process = subprocess.Popen(

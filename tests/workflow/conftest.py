@@ -6,7 +6,7 @@ import os
 import re
 import shutil
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,6 +14,7 @@ import pytest
 import yaml
 from filelock import FileLock
 
+from mispair.core import copied
 from tests.snakemake_server import server
 from tests.step_server import steps
 
@@ -41,7 +42,11 @@ FEWER = {
 `compare_arms` have the settings and inputs that they have in the smoke configuration."""
 
 
-LONGEST = ("test_slurm.py", "test_faults.py", "test_emoji.py", "test_laclip.py", "test_repair.py")
+LONGEST = (
+    "test_slurm.py", "test_faults.py", "test_rerun.py", "test_corpora.py", "test_audit.py",
+    "test_repair.py", "test_tutorials.py", "test_failures.py", "test_corrected_captions.py",
+    "test_plan.py", "test_emoji.py",
+)  # fmt: skip
 """Modules that start first, so that no process is left with one of them at the end."""
 
 
@@ -141,7 +146,10 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Checkout:
 
     def make(folder: Path) -> Checkout:
         checkout = new_checkout(folder)
-        checkout.snakemake(fresh=True)
+        checkout.snakemake("simulation", "image_text")
+        # Steps of these two have processes of their own in the runs through faults.
+        printed = checkout.snakemake("--logger", "mispair", fresh=True)
+        folder.with_name("printed.log").write_text(printed)
         return checkout
 
     return made_once(tmp_path_factory, "finished", make)
@@ -159,13 +167,68 @@ def undisturbed(finished: Checkout, tmp_path_factory: pytest.TempPathFactory) ->
     return made_once(tmp_path_factory, "undisturbed", make)
 
 
-@pytest.fixture
-def run(finished: Checkout, tmp_path: Path) -> Checkout:
-    """Give a test a finished run of its own."""
-    return finished.copy(tmp_path / "copy")
+class Lent(Checkout):
+    """A copy of a checkout that one test after another may change."""
+
+    def __init__(self, original: Checkout, folder: Path) -> None:
+        super().__init__(folder)
+        self._original = original.folder
+        original.copy(folder)
+        self._changed = self._settled()
+
+    def _settled(self) -> dict[str, int]:
+        """Let its results be no copy for mispair, which would date them anew at each start."""
+        notes = self.folder / copied.PLACE.parent
+        if notes.exists():
+            (self.folder / copied.PLACE).write_text(f"{notes.resolve()} {notes.stat().st_ino}")
+        return self._changes()
+
+    def _changes(self) -> dict[str, int]:
+        """Return when each file and folder was changed in any way, times included."""
+        return {
+            os.path.relpath(path, self.folder): os.lstat(path).st_ctime_ns
+            for folder, folders, files in os.walk(self.folder)
+            for path in (os.path.join(folder, name) for name in (*folders, *files))
+        }
+
+    def restore(self) -> None:
+        """Make it equal to the original again, times included."""
+        now = self._changes()
+        for name in sorted(now.keys() - self._changed.keys(), reverse=True):
+            path = self.folder / name
+            path.rmdir() if path.is_dir() and not path.is_symlink() else path.unlink()
+        again = [name for name in sorted(self._changed) if now.get(name) != self._changed[name]]
+        folders = [name for name in again if (self._original / name).is_dir()]
+        for name in again:
+            if name in folders:
+                (self.folder / name).mkdir(parents=True, exist_ok=True)
+            else:
+                shutil.copy2(self._original / name, self.folder / name, follow_symlinks=False)
+        for name in reversed(folders):
+            shutil.copystat(self._original / name, self.folder / name)
+        self._changed = self._settled()
+
+
+@pytest.fixture(scope="session")
+def lent(finished: Checkout, tmp_path_factory: pytest.TempPathFactory) -> Lent:
+    return Lent(finished, tmp_path_factory.mktemp("run") / "copy")
 
 
 @pytest.fixture
-def empty(tmp_path: Path) -> Checkout:
+def run(lent: Lent) -> Iterator[Checkout]:
+    """Give a test a finished run that it may change."""
+    yield lent
+    lent.restore()
+
+
+@pytest.fixture(scope="session")
+def lent_empty(tmp_path_factory: pytest.TempPathFactory) -> Lent:
+    folder = tmp_path_factory.mktemp("empty")
+    return Lent(new_checkout(folder / "original"), folder / "empty")
+
+
+@pytest.fixture
+def empty(lent_empty: Lent) -> Iterator[Checkout]:
     """Give a test a checkout in which nothing has run."""
-    return new_checkout(tmp_path / "empty")
+    yield lent_empty
+    lent_empty.restore()

@@ -22,22 +22,26 @@ def refused(checkout: Checkout, *arguments: str) -> str:
         ("shards: nowhere/*.tar", ["nowhere/*.tar matches no file"]),
         ("shards: 'nowhere/{000..003}.tar'", ["names 4 shards, but 4 do not exist"]),
         ("captions: nowhere.csv", ["captions: there is no file ", "/nowhere.csv."]),
-        ("caption_keys: keys.txt", ["caption_keys", "there are keys but no captions"]),
         ("shards: 'https://example.org/0.tar'", ["https"]),
         ("towers: nowhere", ["towers: 'nowhere' is neither"]),
         ("evaluation_sets: [scenes-shap]", ["'scenes-shap' is neither", "Did you mean"]),
-        ("corrupt_captions: {rate: [0.1]}", ["corrupt_captions.rate: there is no such key",
-                                             "Did you mean 'rates'?"]),
-        ("corrupt_captions: {rates: [0.1, 1.5]}", ["corrupt_captions.rates[1]", "given: 1.5"]),
         ("corrupt_captions: {rates: [0.1, 0.1]}", ["0.1 is listed twice"]),
-        ("finetune_projection: {epochs: 1, warmup_epochs: 2}", ["warmup_epochs: 2 must be fewer"]),
-        ("finetune_projection: {epochs: many}", ["finetune_projection.epochs", "given: 'many'"]),
-        ("simulate: {m: 10}", ["simulate", "m"]),
         ("prune_neurons: {ks: [16, 512]}", ["512 is more than the 128 neurons", "1 to 128"]),
-        ("corupt_captions: {}", ["Did you mean 'corrupt_captions'?"]),
-        ("corpus: 2024_11", ["corpus", "given: 202411", "quote it"]),
         ("trusted: $NOWHERE/a.txt", ["trusted: there is no environment variable $NOWHERE"]),
-        ("studies: [simulatoin]", ["studies", "Did you mean 'simulation'?"]),
+        (
+            "corrupt_captions: {rate: [0.1]}\nfinetune_projection: {epochs: 1, warmup_epochs: 2}\n"
+            "simulate: {m: 10}\ncorupt_captions: {}\ncorpus: 2024_11\nstudies: [simulatoin]",
+            ["6 mistakes", "corrupt_captions.rate: there is no such key", "Did you mean 'rates'?",
+             "warmup_epochs: 2 must be fewer", "simulate: m: 10", "given: 202411", "quote it",
+             "corupt_captions: there is no such key. Did you mean 'corrupt_captions'?",
+             "studies[0]", "Did you mean 'simulation'?"],
+        ),
+        (
+            "corrupt_captions: {rates: [0.1, 1.5]}\nfinetune_projection: {epochs: many}\n"
+            "caption_keys: keys.txt",
+            ["3 mistakes", "corrupt_captions.rates[1]", "given: 1.5", "finetune_projection.epochs",
+             "given: 'many'", "caption_keys: there are keys but no captions"],
+        ),
     ],
 )  # fmt: skip
 def test_wrong_settings(empty: Checkout, content: str, words: list[str]) -> None:

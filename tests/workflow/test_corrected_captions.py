@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from pathlib import Path
+from collections.abc import Iterator
 from typing import Any
 
 import pandas as pd
@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from tests.pairs.test_step_index_shards import write_shards
-from tests.workflow.conftest import Checkout, new_checkout
+from tests.workflow.conftest import Checkout, Lent, new_checkout
 
 OWN: dict[str, Any] = {
     "studies": ["audit"],
@@ -54,9 +54,15 @@ def audited(tmp_path_factory: pytest.TempPathFactory) -> Checkout:
     return checkout
 
 
+@pytest.fixture(scope="module")
+def lent_audited(audited: Checkout, tmp_path_factory: pytest.TempPathFactory) -> Lent:
+    return Lent(audited, tmp_path_factory.mktemp("mine") / "mine")
+
+
 @pytest.fixture
-def mine(audited: Checkout, tmp_path: Path) -> Checkout:
-    return audited.copy(tmp_path / "mine")
+def mine(lent_audited: Lent) -> Iterator[Checkout]:
+    yield lent_audited
+    lent_audited.restore()
 
 
 def correct(checkout: Checkout) -> None:

@@ -19,6 +19,7 @@ from tests.workflow.conftest import (
     new_checkout,
     other_bytes,
 )
+from tests.workflow.test_plan import is_within_a_factor_of_two, twice
 
 KILLED = (
     "simulate", "finetune-projection", "encode-features", "measure-semantics",
@@ -33,11 +34,10 @@ def same(found: dict[str, bytes], expected: dict[str, bytes]) -> None:
     assert [name for name in found if found[name] != expected[name]] == []
 
 
-@pytest.mark.slow
-def test_fourteen_kills_change_no_byte_and_nothing_is_done_twice(
-    undisturbed: Checkout, tmp_path: Path
-) -> None:
-    checkout = new_checkout(tmp_path / "killed")
+@pytest.fixture(scope="module")
+def faults(tmp_path_factory: pytest.TempPathFactory) -> Faults:
+    """Run to the end through fourteen kills."""
+    checkout = new_checkout(tmp_path_factory.mktemp("killed") / "mispair")
     faults = Faults(
         checkout.folder,
         # Not the two cores of the other run: results do not depend on them.
@@ -49,7 +49,14 @@ def test_fourteen_kills_change_no_byte_and_nothing_is_done_twice(
         verbs=KILLED,
     )
     faults.run()
-    assert other_bytes(checkout, undisturbed) == []
+    return faults
+
+
+@pytest.mark.slow
+def test_fourteen_kills_change_no_byte_and_nothing_is_done_twice(
+    undisturbed: Checkout, faults: Faults
+) -> None:
+    assert other_bytes(Checkout(faults.folder), undisturbed) == []
 
     assert Counter((kill.how, kill.verb) for kill in faults.landed) == {
         (how, verb): 1
@@ -88,6 +95,14 @@ def test_fourteen_kills_change_no_byte_and_nothing_is_done_twice(
     assert len(faults.progress()) > 6
     gone_on = [path for path in {p for _, p in saved_by} if sum(q == path for _, q in saved_by) > 1]
     assert gone_on, "no kill met a job that had a state"
+
+
+@pytest.mark.slow
+def test_these_jobs_are_planned_within_a_factor_of_two(faults: Faults, empty: Checkout) -> None:
+    """Each was a process of its own, as a user's are."""
+    plan = twice(empty.folder, "simulation", "image_text", *fewer_jobs(empty))
+    rules = [rule for rule in plan["rules"] if rule["jobs"] and rule["core_hours"]]
+    is_within_a_factor_of_two(rules, Checkout(faults.folder))
 
 
 @pytest.fixture
