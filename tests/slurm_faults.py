@@ -20,6 +20,16 @@ from tests.workflow.conftest import Checkout, fewer_jobs
 
 Job = dict[str, str]
 
+OFTEN = """
+import sys
+from snakemake_executor_plugin_slurm import Executor
+Executor.next_seconds_between_status_checks = property(lambda _: 1, lambda *_: None)
+from snakemake.cli import main
+main(sys.argv[1:])
+"""
+"""Snakemake that looks at its jobs each second. The plugin waits for 10 seconds more after each
+look that saw none end: most of the time of a run of jobs of seconds."""
+
 
 @dataclass
 class Run:
@@ -73,7 +83,7 @@ class Driver:
         self.log = self.checkout.folder / "snakemake.log"
         with self.log.open("ab") as opened:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "snakemake", *self.options],
+                [sys.executable, "-c", OFTEN, *self.options],
                 cwd=self.checkout.folder, env=self.cluster.environment,
                 stdout=opened, stderr=subprocess.STDOUT, start_new_session=True,
             )  # fmt: skip

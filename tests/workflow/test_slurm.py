@@ -40,10 +40,6 @@ def run(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Run:
     return through_faults(cluster, new_checkout(tmp_path_factory.mktemp("slurm") / "mispair"))
 
 
-def test_it_ends_with_the_bytes_of_two_cores(run: Run, undisturbed: Checkout) -> None:
-    assert other_bytes(run.checkout, undisturbed) == []
-
-
 def test_every_job_really_ran_in_slurm(run: Run) -> None:
     groups = run.profile["groups"]
     ran = {rule_of(job) for job in run.jobs if job["JobState"] == "COMPLETED"}
@@ -131,6 +127,13 @@ def test_what_was_done_before_snakemake_was_killed_is_not_done_again(run: Run) -
     twice = {comment for comment in run.done_before_the_kill if again.count(comment) > 1}
     # What ended in SLURM in the seconds before the kill may not have been written down yet.
     assert len(twice) <= 4, twice
+
+
+# From here on with another run, which another process makes meanwhile.
+
+
+def test_it_ends_with_the_bytes_of_two_cores(run: Run, undisturbed: Checkout) -> None:
+    assert other_bytes(run.checkout, undisturbed) == []
 
 
 def test_logs_lie_where_they_do_without_slurm(run: Run, finished: Checkout) -> None:
