@@ -7,7 +7,6 @@ import json
 import os
 import re
 import subprocess
-import sys
 import tarfile
 from pathlib import Path
 
@@ -20,7 +19,8 @@ from PIL import Image
 from bench.dag import at_home
 from mispair.core.files import read_tensors
 from mispair.pairs.shards import shard_writer
-from tests.workflow.conftest import SMOKE, Checkout
+from tests.step_server import steps
+from tests.workflow.conftest import SMOKE, Checkout, counts
 
 CORPUS = "results/pairs/mine/corpus.parquet"
 
@@ -62,7 +62,8 @@ def test_large_corpora_are_planned_in_few_jobs(
     number = {"cc3m": 576, "cc12m": 2176}[name]
     assert shards.endswith(f"{{0000..{number - 1:04d}}}.tar")
     arguments = ["--configfile", str(config), "--resources", "gpu=1"]
-    planned = empty.planned(*arguments)
+    printed = empty.snakemake("--dry-run", "--printshellcmds", *arguments)
+    planned = counts(printed)
     assert planned["list_images"] == planned["index_shards"] == groups <= 150
     assert planned["encode_features"] == groups
     assert planned["encode_captions"] == -(-groups // 8)
@@ -72,7 +73,6 @@ def test_large_corpora_are_planned_in_few_jobs(
     # Six sets with their templates under three protocols, of which one is for sets that it knows.
     assert planned["encode_prompts"] == 6 * 3
     assert planned["find_similar_captions"] == 1
-    printed = empty.snakemake("--dry-run", "--printshellcmds", *arguments)
     assert f"matched {number:,} shards" in printed
     # Jobs of which there are many read listings: their inputs do not grow with the shards.
     for step in ("finetune-projection", "corrupt-captions", "gather-index"):
@@ -112,7 +112,7 @@ def test_damaged_shards_cost_what_they_hold_and_no_more(empty: Checkout) -> None
 
     # A shard that was fetched anew is read again because it changed; others can be asked for.
     def retry(*reasons: str) -> list[str]:
-        command = [sys.executable, "-m", "mispair", "retry", *reasons]
+        command = [steps().python, "-m", "mispair", "retry", *reasons]
         environment = {**os.environ, "PYTHONPATH": str(empty.folder / "workflow")}
         return subprocess.run(
             command, cwd=empty.folder, env=environment, text=True, capture_output=True, check=True

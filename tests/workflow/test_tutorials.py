@@ -6,7 +6,6 @@ import os
 import re
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 import pandas as pd
@@ -14,6 +13,7 @@ import pytest
 import yaml
 
 from mispair.core.files import read_json
+from tests.step_server import steps
 from tests.workflow.conftest import REPOSITORY, SMOKE, Checkout, new_checkout
 
 TUTORIALS = REPOSITORY / "docs" / "tutorials"
@@ -48,7 +48,7 @@ def install(checkout: Checkout) -> None:
     for name, module in modules.items():
         (programs / name).write_text(
             f"#!/bin/sh\nPYTHONPATH={str(checkout.folder / 'workflow')!r} "
-            f'exec {sys.executable} {module} "$@"\n'
+            f'exec {steps().python} {module} "$@"\n'
         )
         (programs / name).chmod(0o755)
     (programs / "pip").write_text(f"#!{programs / 'python'}\n")
