@@ -16,8 +16,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from bench.release import PLACES, release, steps
+from bench import release
 from mispair.core.files import UserError
+from tests.step_server import steps
 
 REPOSITORY = Path(__file__).parents[2]
 PACKAGE = REPOSITORY / "workflow" / "mispair"
@@ -67,10 +68,21 @@ def installed(built: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return target
 
 
-def mispair(installed: Path, folder: Path, *arguments: str) -> subprocess.Popen[str]:
+FORKING = """
+import runpy, sys
+sys.executable = {python!r}
+runpy.run_module("mispair", run_name="__main__", alter_sys=True)
+"""
+"""The package, whose jobs are forked from a process that has imported the libraries."""
+
+
+def mispair(
+    installed: Path, folder: Path, *arguments: str, forks: bool = False
+) -> subprocess.Popen[str]:
     """Start the installed package in a folder."""
+    started = ["-c", FORKING.format(python=str(steps().python))] if forks else ["-m", "mispair"]
     return subprocess.Popen(
-        [sys.executable, "-m", "mispair", *arguments],
+        [sys.executable, *started, *arguments],
         cwd=folder, env={**os.environ, "PYTHONPATH": str(installed)},
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
     )  # fmt: skip
@@ -143,7 +155,7 @@ def test_the_wheel_audits_pairs_in_a_foreign_folder(
     assert "Interrupted: " in told
     assert started.returncode == 1
 
-    code, printed, told = ended(mispair(installed, tmp_path, *audit))
+    code, printed, told = ended(mispair(installed, tmp_path, *audit, forks=True))
     assert code == 0, told
     folder = tmp_path / "mispair-pairs"
     assert told.rstrip().endswith(f"The report: {(folder / 'reports/index.html').as_uri()}")
@@ -183,24 +195,24 @@ def test_what_is_told_to_others_agrees() -> None:
 
     assert citation["version"] == __version__
     assert f"mispair {__version__}\n" in (REPOSITORY / "docs/reference/commands.md").read_text()
-    release = (REPOSITORY / ".github/workflows/release.yaml").read_text()
-    assert yaml.safe_load(release)["jobs"].keys() == {"build", "publish", "image", "release"}
+    published = (REPOSITORY / ".github/workflows/release.yaml").read_text()
+    assert yaml.safe_load(published)["jobs"].keys() == {"build", "publish", "image", "release"}
     first = (PACKAGE / "__init__.py").read_text()
     assert f'__version__ = "{__version__}"' in first.splitlines()
 
 
 def test_a_release_sets_the_version_in_all_places_once(tmp_path: Path) -> None:
-    for name in (*PLACES, "CHANGELOG.md"):
+    for name in (*release.PLACES, "CHANGELOG.md"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(REPOSITORY / name, tmp_path / name)
-    release(tmp_path, "12.3.4", "2030-01-02")
+    release.release(tmp_path, "12.3.4", "2030-01-02")
     assert yaml.safe_load((tmp_path / "CITATION.cff").read_text())["version"] == "12.3.4"
     assert '__version__ = "12.3.4"' in (tmp_path / "workflow/mispair/__init__.py").read_text()
     open_notes, notes = (tmp_path / "CHANGELOG.md").read_text().split("## [12.3.4] - 2030-01-02\n")
     assert open_notes.endswith("## [Unreleased]\n\n")
     assert notes in (REPOSITORY / "CHANGELOG.md").read_text()
-    assert "v12.3.4" in steps("12.3.4")
+    assert "v12.3.4" in release.steps("12.3.4")
     for refused in ("12.3.4", "12.3.3", "1.2", "v1.2.3"):
         with pytest.raises(UserError, match=re.escape(refused)):
-            release(tmp_path, refused, "2030-01-03")
+            release.release(tmp_path, refused, "2030-01-03")
     assert "2030-01-03" not in (tmp_path / "CHANGELOG.md").read_text()
