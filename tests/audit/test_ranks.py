@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.stats import kstest
 
-from mispair.audit.score import BINS, deal, rank
+from mispair.audit.score import BINS, _draws, _draws_of_rivals, deal, rank
 from tests.audit.made_up import embeddings, swapped
 
 
@@ -43,6 +43,16 @@ def test_ranks_are_those_of_a_plain_loop():
         for block in deal(60, 0, 30) for i in block for j in block if i != j
     )  # fmt: skip
     assert found.excluded == pairs
+
+
+def test_draws_of_rivals_are_the_product_of_their_matrix_with_the_draws():
+    numbers, pairs = np.random.default_rng(0), np.arange(60)[::-2]
+    same = numbers.integers(0, 20, 60), numbers.integers(0, 30, 60)
+    rivals = np.logical_and(*(names[pairs][:, None] != names[pairs] for names in same))
+    weights = _draws(3, 1, len(pairs), 7)[2]
+    assert weights.max() > 1
+    found = _draws_of_rivals(weights, same, pairs).numpy()
+    np.testing.assert_array_equal(found, rivals.astype(np.float32) @ weights.numpy())
 
 
 def test_random_captions_have_uniform_ranks_whatever_the_model():

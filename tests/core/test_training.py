@@ -8,7 +8,8 @@ import pytest
 import torch
 from torch import nn
 
-from mispair.core.training import LossOfStep, TrainingPlan, train
+from mispair.core import training
+from mispair.core.training import LossOfStep, TrainingPlan, add_product, times, train
 
 PLAN = TrainingPlan(steps=40, lr=1e-2, last_lr=1e-5, weight_decay=1e-3, clip=1.0)
 
@@ -103,3 +104,27 @@ def test_a_loss_that_is_not_finite_names_its_step(step: int) -> None:
     with pytest.raises(FloatingPointError, match=f"step {step} "):
         train(model, lambda at: loss(at) * (math.nan if at == step else 1), PLAN, keeper)
     assert keeper.state is None
+
+
+@pytest.mark.parametrize("onednn", [False, True])
+@pytest.mark.parametrize("runs", [(), (3,)])
+def test_products_are_written_and_added_in_place(
+    monkeypatch: pytest.MonkeyPatch, runs: tuple[int, ...], onednn: bool
+) -> None:
+    monkeypatch.setattr(training, "_ONEDNN", onednn)
+    monkeypatch.setattr(training, "_WORTHWHILE", 1)
+    left, right = torch.randn(*runs, 40, 7), torch.randn(*runs, 9, 7).mT
+    total = torch.randn(*runs, 40, 9)
+    wanted, out = total + left @ right, torch.full_like(total, math.nan)
+    assert times(left, right, out) is out
+    torch.testing.assert_close(out, left @ right)
+    assert add_product(total, left, right) is total
+    torch.testing.assert_close(total, wanted)
+
+
+def test_a_sum_of_short_products_has_the_bits_of_the_product_added() -> None:
+    """At the sizes of the simulation; the library may add in another order on longer ones."""
+    total, left, right = torch.randn(80, 2500), torch.randn(500, 80).T, torch.randn(80, 2500)
+    for size in (50, 80):
+        wanted = total + times(left[:, :size], right[:size])
+        assert torch.equal(add_product(total.clone(), left[:, :size], right[:size]), wanted)

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import product
 
 import numpy as np
@@ -279,12 +280,8 @@ def rank(
     excluded = done = 0
     for number, (pairs, images, texts) in enumerate(blocks):
         b = len(pairs)
-        # Drawn on the CPU, so that every device gets the same numbers.
-        generator = seeds.torch_generator(seed, "audit", "block", number)
-        coins = torch.rand((2, b), generator=generator)
-        others = torch.randint(1, max(b, 2), (b, REFERENCES), generator=generator)
-        weights = torch.poisson(torch.ones(b, replicates), generator=generator)
-        weights = torch.cat([torch.ones(b, 1), weights], dim=1).to(device)
+        coins, others, weights = _draws(seed, number, b, replicates)
+        weights = weights.to(device)
 
         pictures, captions = _on(images, device), _on(texts, device)
         scores = times(pictures, captions.mT)
@@ -295,13 +292,14 @@ def rank(
         excluded += b * (b - 1) - int(apart.sum())
         apart = apart.to(device)
 
-        paired = scores.diagonal().clone()
-        better, rivals = _better(scores, paired[:, None], apart, coins[0].to(device)[:, None])
-        counts, draws = times(better, weights), times(rivals, weights)
+        paired, rivals = scores.diagonal().clone(), apart.float()
+        better = _better(scores, paired[:, None], apart, coins[0].to(device)[:, None])
+        counts, draws = times(better.mul_(rivals), weights), _draws_of_rivals(weights, same, pairs)
         p_values = (counts + coins[0].to(device)[:, None]) / (draws + 1)
         for half in (0, 1):
             histograms[half] += _histograms(p_values[half::2].cpu(), weights[half::2].cpu())
-        better, rivals = _better(scores, paired[None, :], apart, coins[1].to(device)[None, :])
+        better = _better(scores, paired[None, :], apart, coins[1].to(device)[None, :])
+        better.mul_(rivals)
         of_pictures = (better.sum(dim=0) + coins[1].to(device)) / (rivals.sum(dim=0) + 1)
 
         rows = torch.arange(b)[:, None].expand(b, 1 + REFERENCES).to(device)
@@ -331,17 +329,45 @@ def _on(embeddings: np.ndarray, device: str) -> Tensor:
     return torch.from_numpy(np.ascontiguousarray(embeddings, np.float32)).to(device)
 
 
-def _better(scores: Tensor, paired: Tensor, apart: Tensor, coins: Tensor) -> tuple[Tensor, Tensor]:
-    """Return which others beat a pair's own score, where a tie counts as its coin, and the rivals.
+@lru_cache(maxsize=16)
+def _draws(seed: int, number: int, b: int, replicates: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Return coins (2, b), random others (b, references), and how often replicates draw each pair.
 
-    float32 (b, b) each.
+    The first column of the last, (b, 1 + replicates), is all pairs once. All corpora that are
+    dealt alike share these draws; they are made on the CPU, alike for every device.
     """
+    generator = seeds.torch_generator(seed, "audit", "block", number)
+    coins = torch.rand((2, b), generator=generator)
+    others = torch.randint(1, max(b, 2), (b, REFERENCES), generator=generator)
+    weights = torch.poisson(torch.ones(b, replicates), generator=generator)
+    return coins, others, torch.cat([torch.ones(b, 1), weights], dim=1)
+
+
+def _draws_of_rivals(
+    weights: Tensor, same: tuple[np.ndarray, np.ndarray], pairs: np.ndarray
+) -> Tensor:
+    """Return how often replicates draw the rivals of each pair, of the shape of `weights`.
+
+    They are all pairs but those with its picture or its text. Sums of whole numbers have no
+    rounding, so this is the product of the matrix of rivals with the weights.
+    """
+    names = torch.from_numpy(np.stack([of_pairs[pairs] for of_pairs in same]))
+    excluded = torch.zeros_like(weights)
+    for sign, columns in ((1, names[:1]), (1, names[1:]), (-1, names)):
+        groups, group = torch.unique(columns, dim=1, return_inverse=True)
+        group = group.to(weights.device)
+        sums = weights.new_zeros(groups.shape[1], weights.shape[1]).index_add_(0, group, weights)
+        excluded += sign * sums[group]
+    return weights.sum(dim=0) - excluded
+
+
+def _better(scores: Tensor, paired: Tensor, apart: Tensor, coins: Tensor) -> Tensor:
+    """Return which captions beat a pair's own score, float32 (b, b); a tie counts as its coin."""
     better = (scores > paired).float()
     ties = (scores == paired) & apart
     if ties.is_cuda or ties.any():
         better = torch.where(ties, coins.expand_as(scores), better)
-    rivals = apart.float()
-    return better * rivals, rivals
+    return better
 
 
 def _histograms(p_values: Tensor, weights: Tensor) -> Tensor:

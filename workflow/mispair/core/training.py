@@ -44,7 +44,7 @@ def denormals_flushed() -> Iterator[None]:
         torch.set_flush_denormal(False)
 
 
-def times(left: Tensor, right: Tensor) -> Tensor:
+def times(left: Tensor, right: Tensor, out: Tensor | None = None) -> Tensor:
     """Return ``left @ right``, by the faster of two libraries.
 
     PyTorch multiplies float32 matrices on a CPU by MKL, which uses AVX-512 on Intel's processors
@@ -57,22 +57,35 @@ def times(left: Tensor, right: Tensor) -> Tensor:
     ----------
     left, right : Tensor (n, k), (k, m) or (runs, n, k), (runs, k, m)
         Factors, contiguous or transposed.
-
-    Returns
-    -------
-    Tensor (n, m) or (runs, n, m)
-        A new tensor.
+    out : Tensor (n, m) or (runs, n, m), optional
+        Takes the product, and is returned; else a new tensor.
     """
-    if (
+    if _suits_onednn(left, right):
+        product = torch.ops.mkldnn._linear_pointwise(left, right.mT, None, "none", [], "")
+        return product if out is None else out.copy_(product)
+    return torch.matmul(left, right, out=out)
+
+
+def add_product(total: Tensor, left: Tensor, right: Tensor) -> Tensor:
+    """Add `times(left, right)` to `total` in place, and return it.
+
+    MKL adds matrices while it multiplies, without a tensor for the product. The sums are the same
+    if rows of `left` are so short (a hundred numbers) that MKL does not split them.
+    """
+    if total.dim() != 2 or _suits_onednn(left, right):
+        return total.add_(times(left, right))
+    return total.addmm_(left, right)
+
+
+def _suits_onednn(left: Tensor, right: Tensor) -> bool:
+    return (
         _ONEDNN
         and left.dim() == right.dim() == 2
         and not (left.requires_grad or right.requires_grad)  # it has no derivative
         and left.dtype == right.dtype == torch.float32
         and left.device.type == right.device.type == "cpu"
         and left.shape[0] * left.shape[1] * right.shape[1] >= _WORTHWHILE
-    ):
-        return torch.ops.mkldnn._linear_pointwise(left, right.mT, None, "none", [], "")
-    return left @ right
+    )
 
 
 def keep_freed_memory() -> None:

@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from mispair.core.devices import upload
-from mispair.core.training import times
+from mispair.core.training import add_product, times
 from mispair.simulation.sampling import noise
 
 
@@ -98,7 +98,7 @@ class FreshNoise:
         on_weights, on_unseen, unseen = noise.backward(
             gradient, self.seen, self.unseen, weights, inverse
         )
-        return times(on_weights, weights).add_(times(on_unseen, unseen)).mul_(self.std)
+        return add_product(times(on_weights, weights), on_unseen, unseen).mul_(self.std)
 
 
 @dataclass(frozen=True)
@@ -146,7 +146,7 @@ class Coded:
         if self.fresh is not None:
             count = len(self.fresh.seen)
             out.add_(self.fresh.back_product(gradient[:count], weights))
-        out.add_(times(times(gradient.T, self.codes), self.rows))
+        add_product(out, times(gradient.T, self.codes), self.rows)
         if self.stored is not None:
             out.add_(times(gradient[count : count + len(self.stored)].T, self.stored))
 

@@ -35,6 +35,9 @@ from mispair.core.training import times
 
 Reduction = Literal["mean", "sum"]
 
+_LARGEST = 80.0
+"""Entries of S up to this need no shift: 2B exp(80) does not overflow float32."""
+
 
 class Loss(Protocol):
     """A loss of a batch's features, and its gradients."""
@@ -78,28 +81,18 @@ def infonce(
     xx = times(scaled_image, image.mT)
     xy = times(scaled_image, text.mT)
     yy = times(scaled_text, text.mT)
+    # No product of two features is larger than the largest squared norm.
+    longest = torch.stack([_diagonal(xx).max(), _diagonal(yy).max()]).max()
     for block in (xx, yy):
         _diagonal(block).fill_(-math.inf)
     positive = _diagonal(xy).clone()
-
-    peaks = torch.cat(
-        [
-            torch.maximum(xx.amax(dim=-1), xy.amax(dim=-1)),
-            torch.maximum(yy.amax(dim=-1), xy.amax(dim=-2)),
-        ],
-        dim=-1,
-    )
-    # One shift for all rows keeps exp(S) symmetric. It fits as long as every row's largest term
-    # is within the range of the number type: 2B exp(80) does not overflow float32.
-    lowest, highest = peaks.amin(dim=-1), peaks.amax(dim=-1)
-    within = (lowest >= -80) & (highest <= 80)
-    shift = torch.where(within, 0, (highest + lowest) / 2)
     # Which way is faster depends on the values; reading them would synchronise a GPU.
-    spread, moved = (math.inf, 0.0) if image.is_cuda else _range(lowest, highest, shift)
-    if spread < 160:
-        log_sums = _symmetric(xx, xy, yy, shift if moved else None)
-    else:
+    if image.is_cuda:
         log_sums = _row_by_row(xx, xy, yy)
+    elif float(longest) < _LARGEST - 1:  # products are rounded
+        log_sums = _symmetric(xx, xy, yy, None)
+    else:
+        log_sums = _shifted(xx, xy, yy)
     size = image.shape[-2]
     share = 1.0 if reduction == "sum" else 1 / size
     loss = log_sums.sum(dim=-1).div_(2).sub_(positive.sum(dim=-1)).mul_(share)
@@ -110,11 +103,26 @@ def infonce(
     return loss, image_gradient, text_gradient
 
 
-def _range(lowest: Tensor, highest: Tensor, shift: Tensor) -> list[float]:
-    """Return the largest spread and the largest shift of all runs."""
+def _shifted(xx: Tensor, xy: Tensor, yy: Tensor) -> Tensor:
+    """Do the same as `_symmetric` for entries of S of any size."""
+    peaks = torch.cat(
+        [
+            torch.maximum(xx.amax(dim=-1), xy.amax(dim=-1)),
+            torch.maximum(yy.amax(dim=-1), xy.amax(dim=-2)),
+        ],
+        dim=-1,
+    )
+    # One shift for all rows keeps exp(S) symmetric. It fits as long as every row's largest term
+    # is within the range of the number type.
+    lowest, highest = peaks.amin(dim=-1), peaks.amax(dim=-1)
+    within = (lowest >= -_LARGEST) & (highest <= _LARGEST)
+    shift = torch.where(within, 0, (highest + lowest) / 2)
     # A run of NaN must not decide for the others.
     needed = torch.stack([highest - lowest, shift.abs()]).nan_to_num(nan=0.0)
-    return needed.view(2, -1).amax(dim=1).tolist()
+    spread, moved = needed.view(2, -1).amax(dim=1).tolist()
+    if spread < 2 * _LARGEST:
+        return _symmetric(xx, xy, yy, shift if moved else None)
+    return _row_by_row(xx, xy, yy)
 
 
 def _symmetric(xx: Tensor, xy: Tensor, yy: Tensor, shift: Tensor | None) -> Tensor:

@@ -244,10 +244,10 @@ class _Training:
             value = value.where(sound, torch.nan)
         self.losses[step] = value
         for output, gradient in zip(features, gradients, strict=True):
-            active = output != 0  # where both kinds of ReLU have the slope 1, else 0
-            self.silent[step] |= ~active.any(dim=-1).any(dim=-1)
+            least, most = output.amin(dim=(-2, -1)), output.amax(dim=(-2, -1))
+            self.silent[step] |= (least == 0) & (most == 0)
             if encoders.kind != "linear":
-                gradient.mul_(active)
+                gradient.mul_(output != 0)  # where both kinds of ReLU have the slope 1, else 0
         self.failed |= ~torch.isfinite(value) | self.silent[step]
         self.optimiser.update(batch, gradients, lr)
         self.step += 1

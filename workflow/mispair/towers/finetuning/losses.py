@@ -138,10 +138,11 @@ def scale_slopes(
     scale = log_scale.exp()[:, None]
     pairs = cosines.diagonal(dim1=1, dim2=2)
     first = second = torch.zeros_like(log_scale)
+    logits, squares = cosines * scale[:, None], cosines.square()
     for side in (1, 2):
-        share = torch.softmax(cosines * scale[:, None], side)
+        share = torch.softmax(logits, side)
         mean = (share * cosines).sum(side)
-        variance = share.mul_(cosines.square()).sum(side) - mean.square()
+        variance = share.mul_(squares).sum(side) - mean.square()
         slope = scale * (mean - pairs)
         first = first + (slope * shares).sum(1) / 2
         second = second + ((slope + scale.square() * variance) * shares).sum(1) / 2

@@ -507,16 +507,17 @@ class _Run:
 
 def _products(left: Tensor, right: Tensor) -> Sequence[Tensor]:
     """Return the products of two stacks of matrices, seed by seed."""
-    if left.device.type == "cpu":  # the faster library for a CPU takes no stacks
-        return [times(one, second) for one, second in zip(left, right, strict=True)]
-    return torch.bmm(left, right).unbind()
+    return _product(left, right).unbind()
 
 
 def _product(left: Tensor, right: Tensor) -> Tensor:
     """Return the products of two stacks of matrices, stacked."""
-    if left.device.type == "cpu":
-        return torch.stack([*_products(left, right)])
-    return torch.bmm(left, right)
+    if left.device.type != "cpu":
+        return torch.bmm(left, right)
+    product = left.new_empty(len(left), left.shape[1], right.shape[2])
+    for one, second, out in zip(left, right, product, strict=True):
+        times(one, second, out)  # the faster library for a CPU takes no stacks
+    return product
 
 
 def _before_normalising(gradient: Tensor, unit: Tensor, norm: Tensor) -> Tensor:
