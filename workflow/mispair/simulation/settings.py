@@ -26,7 +26,7 @@ class Settings(Study):
         "the image's. Their upper limit depends on misalignment.",
     )
     trials: int = settings.sweep(12, ge=1, description="Trials at each spurious probability.")
-    trials_per_job: int = settings.sweep(3, ge=1, description="Trials that one job runs.")
+    trials_per_job: int = settings.sweep(6, ge=1, description="Trials that one job runs.")
     probabilities_per_job: int = settings.sweep(
         1,
         ge=1,
