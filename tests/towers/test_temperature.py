@@ -7,9 +7,10 @@ import pytest
 import torch
 
 from mispair.towers.features import PairedFeatures
+from mispair.towers.finetuning import losses as finetuning_losses
 from mispair.towers.finetuning import projection as towers
 from mispair.towers.finetuning.batches import batch_order
-from mispair.towers.finetuning.losses import infonce, measure, scale_slopes
+from mispair.towers.finetuning.losses import Cosines, infonce, measure, scale_slopes
 from mispair.towers.projection_measures import converged
 from tests.towers.test_projection import QUICK, _features, _model
 
@@ -85,7 +86,8 @@ def test_the_gap_is_that_of_pairs_that_keep_their_caption():
     features, model = _noisy(), _model()
     weights = [torch.tensor(model.image), torch.tensor(model.text)]
     sources = [torch.tensor(features.image_features), torch.tensor(features.text_features)]
-    found = measure(sources, weights, torch.tensor(model.logit_scale), features, 32, [5])
+    log = torch.tensor(model.logit_scale)
+    found = measure(Cosines(sources, weights, features, 32, [5]), log)
     gaps = []
     for chosen in batch_order(300, 9, 32, [5], 0):
         x = features.image_features[chosen] @ model.image[0]
@@ -101,8 +103,24 @@ def test_the_gap_is_that_of_pairs_that_keep_their_caption():
         features.image_features, features.text_features, features.text_rows,
         keeps_caption=np.zeros((1, 300), bool),
     )  # fmt: skip
-    none = measure(sources, weights, torch.tensor(model.logit_scale), nothing, 32, [5])
+    none = measure(Cosines(sources, weights, nothing, 32, [5]), log)
     assert np.isnan(none.gap.item())
+
+
+def test_cosines_that_are_kept_are_those_that_are_computed_again(monkeypatch):
+    features, model = _noisy(), _model()
+    weights = [torch.tensor(model.image), torch.tensor(model.text)]
+    sources = [torch.tensor(features.image_features), torch.tensor(features.text_features)]
+    cosines = Cosines(sources, weights, features, 32, [5])
+    logs = [torch.tensor(model.logit_scale) + change for change in (0.0, 1.0)]
+    kept = [measure(cosines, log) for log in logs]
+    assert len(cosines.kept) == 9
+    monkeypatch.setattr(finetuning_losses, "KEPT_BYTES", 0)
+    for log, found in zip(logs, kept, strict=True):
+        again = measure(Cosines(sources, weights, features, 32, [5]), log)
+        assert torch.equal(again.first, found.first)
+        assert torch.equal(again.second, found.second)
+    assert not torch.equal(kept[0].first, kept[1].first)
 
 
 def test_slopes_are_those_of_the_weighted_loss():
@@ -111,7 +129,8 @@ def test_slopes_are_those_of_the_weighted_loss():
     sources = [torch.tensor(features.image_features), torch.tensor(features.text_features)]
     matrices = [torch.tensor(model.image), torch.tensor(model.text)]
     log = torch.tensor(model.logit_scale)
-    found = measure(sources, matrices, log, replace(features, weights=weights), 32, [5])
+    weighted = replace(features, weights=weights)
+    found = measure(Cosines(sources, matrices, weighted, 32, [5]), log)
 
     def loss(at):
         total = 0.0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -183,18 +183,19 @@ class Slopes:
         return torch.where(self.second > 0, -self.first / self.second, torch.nan)
 
 
-def measure(
-    sources: Sequence[Tensor],
-    weights: Sequence[Tensor],
-    log_scale: Tensor,
-    features: PairedFeatures,
-    batch_size: int,
-    seeds: Sequence[int],
-) -> Slopes:
-    """Measure the slopes of the loss and the cosine gap over the batches of the first epoch.
+KEPT_BYTES = 2**28
+"""Most memory for cosines that several steps of Newton read; larger ones are computed each time."""
 
-    The batches are the same at every call, with the captions that are drawn for them, so that calls
-    differ by the weights and scales only.
+CosinesOfSeed = tuple[int, Tensor, Tensor, Tensor | None]
+"""Number of a run, cosines (b, b) of one of its batches, which pairs keep their caption (b,), and
+their shares in the loss (1, b) if these differ."""
+
+
+class Cosines:
+    """Cosines of the batches of the first epoch, batch by batch and seed by seed.
+
+    The batches are the same at every call, with the captions that are drawn for them, so that
+    measurements differ by the weights and scales only.
 
     Parameters
     ----------
@@ -202,8 +203,6 @@ def measure(
         Pre-projection features of images and captions, on the device of the weights or the CPU.
     weights : two (s, d, e) tensors
         Projections of both towers.
-    log_scale : (s,) tensor
-        At which the slopes are taken.
     features : PairedFeatures
         The pairs of each seed; the first crop of each image is taken.
     batch_size : int
@@ -211,27 +210,58 @@ def measure(
     seeds : sequence of int
         Of the s runs: they fix the order of the pairs.
     """
-    per_epoch = features.pairs // batch_size
-    steps = max(min(per_epoch, MEASURED_PAIRS // batch_size), 1)
-    device = log_scale.device
-    rows = PairRows(features, len(seeds), sources[0].device)
-    first, second, gap, kept = torch.zeros(4, len(seeds), dtype=torch.float64, device=device)
-    for pairs, *batch in rows.batches(per_epoch, batch_size, seeds, 0, slice(steps)):
-        shares = rows.shares(pairs)
-        keeps = upload(rows.keep_captions(pairs), device).view(len(seeds), batch_size)
-        units = []
-        for source, rows_of_source, weight in zip(sources, batch, weights, strict=True):
-            inputs = upload(source[rows_of_source], device).view(len(seeds), batch_size, -1)
-            units.append(torch.nn.functional.normalize(inputs.to(weight.dtype) @ weight, dim=2))
-        for one in range(len(seeds)):  # the cosines of a large batch fill a GPU
-            cosines = units[0][one] @ units[1][one].T
-            pair = cosines.diagonal()
-            mean_negative = (cosines.sum(1) - pair) / (batch_size - 1)
-            gap[one] += ((pair - mean_negative) * keeps[one]).sum()
-            kept[one] += keeps[one].sum()
-            some = slice(one, one + 1)
-            of_one = None if shares is None else upload(shares[some], device)
-            slopes = scale_slopes(cosines[None], log_scale[some], of_one)
-            first[one] += slopes[0][0].double() / steps
-            second[one] += slopes[1][0].double() / steps
+
+    def __init__(
+        self,
+        sources: Sequence[Tensor],
+        weights: Sequence[Tensor],
+        features: PairedFeatures,
+        batch_size: int,
+        seeds: Sequence[int],
+    ) -> None:
+        self.sources, self.weights, self.seeds = sources, weights, seeds
+        self.batch_size, self.per_epoch = batch_size, features.pairs // batch_size
+        self.batches = max(min(self.per_epoch, MEASURED_PAIRS // batch_size), 1)
+        self.rows = PairRows(features, len(seeds), sources[0].device)
+        self.kept: list[CosinesOfSeed] = []
+
+    def __iter__(self) -> Iterator[CosinesOfSeed]:
+        """Yield them, from memory where an earlier iteration left them there."""
+        number = self.batches * len(self.seeds)
+        size = number * self.batch_size**2 * self.weights[0].element_size()
+        if size > KEPT_BYTES:
+            yield from self._computed()
+        else:
+            self.kept = self.kept or [*self._computed()]
+            yield from self.kept
+
+    def _computed(self) -> Iterator[CosinesOfSeed]:
+        device, shape = self.weights[0].device, (len(self.seeds), self.batch_size)
+        some = slice(self.batches)
+        for pairs, *batch in self.rows.batches(
+            self.per_epoch, self.batch_size, self.seeds, 0, some
+        ):
+            shares = self.rows.shares(pairs)
+            keeps = upload(self.rows.keep_captions(pairs), device).view(shape)
+            units = []
+            for source, rows, weight in zip(self.sources, batch, self.weights, strict=True):
+                inputs = upload(source[rows], device).view(*shape, -1)
+                units.append(torch.nn.functional.normalize(inputs.to(weight.dtype) @ weight, dim=2))
+            for one in range(len(self.seeds)):  # the cosines of a large batch fill a GPU
+                of_one = None if shares is None else upload(shares[one : one + 1], device)
+                yield one, units[0][one] @ units[1][one].T, keeps[one], of_one
+
+
+def measure(cosines: Cosines, log_scale: Tensor) -> Slopes:
+    """Return the slopes of the loss at log scales (s,), and the cosine gap."""
+    device, seeds = log_scale.device, len(cosines.seeds)
+    first, second, gap, kept = torch.zeros(4, seeds, dtype=torch.float64, device=device)
+    for one, of_batch, keeps, shares in cosines:
+        pair = of_batch.diagonal()
+        mean_negative = (of_batch.sum(1) - pair) / (len(pair) - 1)
+        gap[one] += ((pair - mean_negative) * keeps).sum()
+        kept[one] += keeps.sum()
+        slopes = scale_slopes(of_batch[None], log_scale[one : one + 1], shares)
+        first[one] += slopes[0][0].double() / cosines.batches
+        second[one] += slopes[1][0].double() / cosines.batches
     return Slopes(first, second, gap / kept)

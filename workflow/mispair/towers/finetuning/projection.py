@@ -36,7 +36,7 @@ from mispair.towers.finetuning.finetuning_settings import (
     FinetuningLength,
     refuse,
 )
-from mispair.towers.finetuning.losses import MAX_STEP, Slopes, infonce, measure, spectral
+from mispair.towers.finetuning.losses import MAX_STEP, Cosines, infonce, measure, spectral
 
 MAX_LOGIT_SCALE = 4.6052
 """Upper clamp of the log of the scale, log(100), as CLIP's trainers have it."""
@@ -238,12 +238,10 @@ def finetune(
     rates = learning_rates(training, (scheduled_pairs or features.pairs) // training.batch_size)
     run = _Run(images, texts, initial, training, per_epoch, len(rates), device)
 
-    def slopes() -> Slopes:
-        """Measure the loss as a function of the scale, each time on the same batches."""
-        weights = (run.image_weight, run.text_weight)
-        return measure(
-            (images, texts), weights, run.log_scale, features, training.batch_size, seeds
-        )
+    def cosines() -> Cosines:
+        """Return cosines of the present weights, each time on the same batches."""
+        weights = run.image_weight, run.text_weight
+        return Cosines((images, texts), weights, features, training.batch_size, seeds)
 
     if keeper is not None and (state := keeper.load()) is not None:
         run.restore(state)
@@ -252,8 +250,9 @@ def finetune(
         epoch, done = divmod(run.taken, per_epoch)
         if not done and training.logit_scale == "solved":
             # At the start of the next epoch, so that a resumed state is solved the same way.
+            present = cosines()
             for _ in range(1 if epoch else FIRST_NEWTON_STEPS):
-                run.set_scale(slopes().newton_step)
+                run.set_scale(measure(present, run.log_scale).newton_step)
         some = slice(done, len(rates) - epoch * per_epoch)  # the last epoch may be cut short
         batches = rows.batches(per_epoch, training.batch_size, seeds, epoch, some)
         for pairs, of_images, of_captions in batches:
@@ -266,9 +265,10 @@ def finetune(
     result = run.projections()
     if not (np.isfinite(result.image).all() and np.isfinite(result.text).all()):
         raise FloatingPointError(f"a weight is not finite after step {run.taken - 1} (the last)")
+    present = cosines()
     if training.logit_scale == "solved":
-        run.set_scale(slopes().newton_step)
-    last = slopes()
+        run.set_scale(measure(present, run.log_scale).newton_step)
+    last = measure(present, run.log_scale)
     scales = run.scales.T.cpu().numpy()
     before = initial.logit_scale if scales.shape[1] == 1 else scales[:, -2]
     return Tuned(
