@@ -133,6 +133,10 @@ def test_rows_of_others_stay_in_the_file(server: Server) -> None:
         "key,label,how", "a,right,,more,cells", "b,,", "c,right,drawn", "z,wrong,chosen",
     ]  # fmt: skip
     assert post(server, ("z", "", "chosen")) == post(server, ("z", "wrong", "odd")) == 400
+    path.write_text("sep=;\nkey;label\na;right\n")
+    assert json.loads(ask(server, "labels/captions")[1]) == [["a", "right"]]
+    path.write_text("sep=;\n")
+    assert post(server, ("a", "right")) == 200
     path.write_text("no labels")
     assert post(server, ("a", "right")) == 500
     assert path.read_text() == "no labels"

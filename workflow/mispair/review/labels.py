@@ -71,7 +71,7 @@ def read_labels(
     found: dict[str, tuple[int, str, str]] = {}
     begun = False
     for number, row in enumerate(rows, 1):
-        if not any(cell.strip() for cell in row) or (not begun and is_note(row[0])):
+        if not any(cell.strip() for cell in row):
             continue
         if not begun:  # the names of the columns
             begun = True
@@ -108,12 +108,7 @@ def read_labels(
 
 def first_line(lines: Sequence[str]) -> str:
     """Return the line with the names of columns; "" without any."""
-    return next((line for line in lines if line.strip() and not is_note(line)), "")
-
-
-def is_note(line: str) -> bool:
-    """Return whether a line before the names states what separates cells, as Excel's ``sep=;``."""
-    return line.strip().lower().startswith("sep=")
+    return next((line for line in lines if line.strip()), "")
 
 
 def delimiter_of(first: str) -> str:

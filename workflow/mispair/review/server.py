@@ -18,7 +18,8 @@ from typing import Any
 
 from mispair.core import files
 from mispair.core.files import UserError
-from mispair.review.labels import CHOSEN, DRAWN, delimiter_of, first_line, is_note
+from mispair.pairs.captions.user_files import SEPARATOR_LINE
+from mispair.review.labels import CHOSEN, DRAWN, delimiter_of, first_line
 
 ADDRESS = "127.0.0.1"
 NAMES = (ADDRESS, "localhost")
@@ -114,11 +115,12 @@ class LabelFile:
                 f"{self.path}: cannot be read ({error}). Save it as CSV in UTF-8, or name another "
                 "file (--labels)."
             ) from error
-        if not text.strip():
-            return ["key", "label", "how"], [], ","
         lines = [*io.StringIO(text, newline="")]
+        lines = lines[bool(lines and SEPARATOR_LINE.match(lines[0])) :]
+        if not any(map(str.strip, lines)):
+            return ["key", "label", "how"], [], ","
         delimiter = delimiter_of(first_line(lines))
-        names, *rows = csv.reader(lines[is_note(lines[0]) :], delimiter=delimiter)
+        names, *rows = csv.reader(lines, delimiter=delimiter)
         if not {"key", "label"} <= {*map(_plain, names)}:
             raise UserError(
                 f"{self.path}: its first line is not key,label. Correct it, or name another file "
