@@ -150,8 +150,10 @@ class Files:
             self.folder / "texts.parquet", "--features",
             *(self.folder / f"features/{name}.safetensors" for name in names), "--feature-rows",
             *(self.folder / f"rows/{name}.parquet" for name in names), "--projection",
-            self.folder / "projection.safetensors", "--device", "cpu", "--training", "--shards",
+            self.folder / "projection.safetensors",
         ]  # fmt: skip
+        if step != "rate-similar":
+            arguments += ["--device", "cpu", "--training", "--shards"]
         if step in ("audit-pairs", "weigh-pairs"):
             more = {"left_out": "", **more}
         for key, value in more.items():

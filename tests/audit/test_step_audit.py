@@ -117,7 +117,8 @@ def test_trusted_pairs_count_captions_of_similar_pictures(tmp_path, form):
     assert found["power"]["value"] > 0.9
     # Among random captions hardly any of these is seen.
     assert found["mixture"]["value"] < 0.02
-    assert found["similar_captions"]["value"] == pytest.approx(0.3, abs=0.08)
+    # The right caption of a picture that has a similar one is not in the corpus.
+    assert found["similar_captions"]["low"] < 0.3 < found["similar_captions"]["high"]
     table = pd.read_parquet(tmp_path / "audit.parquet")
     assert table["trusted"].sum() == 400
 

@@ -20,7 +20,7 @@ from mispair.review.report import checked
 def reported(
     labels: int = 200, share: tuple[float, ...] = (0.2, 0.16, 0.25), unsure: int = 0,
     model: tuple[float, ...] | None = (0.13, math.nan, 0.15), person: str = "labels",
-    **more: float,
+    similar: tuple[float, ...] | str = "", **more: float,
 ) -> Tables:  # fmt: skip
     counts = {"sample": 200, "labels": labels, "unsure": unsure, **more}
     rows: list[dict[str, Any]] = [
@@ -36,7 +36,12 @@ def reported(
     if model:
         value, low, high = model
         rows.append({"metric": "wrong_captions", "value": value, "low": low, "high": high})
+    if not isinstance(similar, str):
+        limits = dict(zip(("value", "low", "high"), similar, strict=True))
+        rows.append({"metric": "checked_similar", **limits, "n": labels})
+    fault = similar if isinstance(similar, str) else ""
     origin = [
+        {"artefact": "similar", "key": "fault", "text": fault},
         {"artefact": "review", "key": "person", "text": person},
         {"artefact": "audit", "key": "refused", "text": "" if model else "Refused."},
     ]
@@ -134,6 +139,21 @@ def test_every_state_has_a_sentence() -> None:
     empty = Tables({"audit": tidy("audit", []), "provenance": tidy("provenance", [])})
     assert checked.numbers(empty) is None
     assert section(empty) == ""
+
+
+def test_the_rate_of_similar_captions_is_shown_as_the_weaker_estimate() -> None:
+    tables = reported(similar=(0.1, 0.05, 0.16), right_ranked=160)
+    text = checked.piece(tables)
+    assert [number in text for number in ("5 %", "16 %", "160", "5.5", "4.5")] == [True] * 5
+    assert headline(tables) == headline(reported())  # never there
+    shares = checked.printed(tables, "Checked")[0]
+    assert [row[1].value for row in shares.rows] == [0.2, 0.2, 0.13, 0.1]
+    assert "contradict" not in text
+    assert "contradict" in checked.piece(reported(similar=(0.4, 0.3, 0.5), right_ranked=160))
+    sentences = {checked.piece(reported(similar=fault, right_ranked=12))
+                 for fault in ("", "few", "alike", "wide")}  # fmt: skip
+    assert len(sentences) == 4
+    assert sum("12 have similar captions" in text for text in sentences) == 1
 
 
 def test_tables_are_printed_with_labels_only() -> None:

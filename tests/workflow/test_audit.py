@@ -104,6 +104,11 @@ def test_a_person_labels_the_sample(audited: Checkout) -> None:
     assert (found["checked_labels"]["value"], found["checked_wrong"]["value"]) == (200, 0)
     assert found["checked_share"]["low"] == 0
     assert found["checked_share"]["high"] < 0.03
+    rated = json.loads((audited.folder / FOLDER / "similar_by_labels.json").read_text())
+    similar = {row["metric"]: row for row in rated["rows"]}
+    assert similar["checked_right_ranked"]["value"] > 100
+    assert rated["provenance"]["fault"] in ("", "alike")
+    assert similar.get("checked_similar", {"low": 0})["low"] == 0  # all captions are right
     sample = pd.read_parquet(folder / "sample.parquet")
     assert (
         sum(of["pairs"] for of in json.loads((folder / "strata.json").read_text())["strata"])
@@ -112,7 +117,7 @@ def test_a_person_labels_the_sample(audited: Checkout) -> None:
     sample.assign(label="right").to_csv(audited.folder / "review.csv", columns=["key", "label"])
     report = {name: jobs for name, jobs in REPORT.items() if name != "draw_suspects"}
     planned = audited.planned(*configure(audited, reviewed="review.csv"))
-    assert planned == {"measure_review": 1, **report}
+    assert planned == {"measure_review": 1, "rate_similar": 1, **report}
 
 
 @pytest.mark.parametrize(

@@ -37,6 +37,29 @@ use rule step as measure_review with:
         ),
 
 
+# With pairs labelled right the ranks of similar captions say how many were swapped. It is in no
+# interval of the labels, and the audit itself reads no label.
+use rule step as rate_similar with:
+    input:
+        corpus=pairs.CORPUS,
+        captions=dag.every(pairs.CAPTIONS),
+        features=towers.FEATURES_LIST,
+        feature_rows=towers.ROWS_LIST,
+        projection=towers.UNTOUCHED_PROJECTION,
+        similar=pairs.SIMILAR,
+        audit=audit.AUDIT,
+        rates=audit.RATES,
+        sample=review.SAMPLE,
+        reviewed=steady(dag.user_file("reviewed")),
+        truth=steady(of_review.truth(dag)),
+    output:
+        rate=audit.SIMILAR_RATE,
+    pathvars:
+        job="rate_similar/{corpus}/{towers}",
+    params:
+        **dag.step("rate_similar", stamps=dag.stamps(dag.user_file("reviewed"))),
+
+
 # What a repair did to captions, by a person who compares old and new ones.
 use rule step as draw_replaced with:
     input:

@@ -29,6 +29,12 @@ def calibrate_audit(settings: Any, job: Any, sizes: Sizes) -> Work:
     return Work(work, {"pairs": pairs * shares})
 
 
+def rate_similar(settings: Any, job: Any, sizes: Sizes) -> Work:
+    pairs = sizes.rows(job.corpus)
+    width = sizes.projection(job.projection).neurons
+    return Work({"pairs": pairs}, {"pairs": pairs}, {"MB": 4e-6 * pairs * width})
+
+
 def weigh_pairs(settings: Any, job: Any, sizes: Sizes) -> Work:
     pairs = min(job.pairs or sizes.rows(job.pairing), sizes.rows(job.pairing)) * job.seeds
     projection = sizes.projection(job.untouched)

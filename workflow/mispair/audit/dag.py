@@ -31,6 +31,9 @@ def files(dag: Any) -> list[str]:
         raise UserError(RATE_NEEDS_TRUSTED)
     templates = (paths.RATES, paths.CALIBRATION, paths.SELECTION)
     own = [path for template in templates for path in dag.every(template)]
+    labelled = dag.user_file("reviewed") or review.truth(dag)
+    if labelled and not dag.user_file("trusted"):  # with such pairs the audit estimates this rate
+        own += dag.every(paths.SIMILAR_RATE)
     return [*own, *review.files(dag)]
 
 

@@ -274,6 +274,7 @@ def rate_rows(
         {"metric": "best_five_percent", "value": float((p_values < 0.05).mean()), "n": n},
         _row("storey", storey, n, tail=storey.tail),
         {"metric": "mixture", "value": reported.value, "n": n},
+        {"metric": "dispersion", "value": storey.dispersion, "n": n},
     ]  # fmt: skip
     if not trusted.any():
         if power.low < LEAST_POWER:

@@ -365,15 +365,103 @@ def similar_rate(
         raise ValueError(f"{len(of_trusted)} trusted pairs have similar captions: too few")
     mean, right, wrong = float(others.mean()), float(of_trusted.mean()), float(swapped.mean())
     errors = [float(part.var(ddof=1)) / len(part) for part in (others, of_trusted, swapped)]
-    gap = wrong - right
-    if gap < 3 * (errors[1] + errors[2]) ** 0.5:
+    value, slopes = _swapped_share(mean, right, wrong, unrelated.value)
+    if wrong - right < 3 * (errors[1] + errors[2]) ** 0.5:
         raise ValueError("captions of trusted pairs rank no better than similar captions")
-    value = (mean - right - unrelated.value * (0.5 - right)) / gap
-    slopes = 1 / gap, (unrelated.value - 1 + value) / gap, -value / gap
-    of_unrelated = ((unrelated.high - unrelated.low) / (2 * Z) * (0.5 - right) / gap) ** 2
+    errors.append(((unrelated.high - unrelated.low) / (2 * Z)) ** 2)
     variance = sum(slope**2 * error for slope, error in zip(slopes, errors, strict=True))
-    error = (variance + of_unrelated) ** 0.5
-    return Rate.of_part(value, error, len(others) / (len(others) + len(of_trusted)))
+    return Rate.of_part(value, variance**0.5, len(others) / (len(others) + len(of_trusted)))
+
+
+def _swapped_share(
+    mean: float, right: float, swapped: float, unrelated: float
+) -> tuple[float, tuple[float, ...]]:
+    """Return the share of swapped captions by mean ranks, and its slope in each of the four.
+
+    mean = (1 - unrelated - share) right + unrelated / 2 + share swapped.
+    """
+    gap = swapped - right
+    if gap <= 0:
+        return 0.0, (0.0, 0.0, 0.0, 0.0)
+    share = (mean - right - unrelated * (0.5 - right)) / gap
+    return share, (1 / gap, (unrelated - 1 + share) / gap, -share / gap, (right - 0.5) / gap)
+
+
+def similar_rate_by_labels(
+    p_values: np.ndarray,
+    own: np.ndarray,
+    swapped: np.ndarray,
+    stratum: np.ndarray,
+    pairs: np.ndarray,
+    unrelated: Rate,
+) -> Rate:
+    """Return the share of captions that were swapped for a similar one, from a person's labels.
+
+    The mixture is that of `similar_rate`. Pairs that are labelled right are a random part of the
+    right ones of their stratum, and not of all: means weigh each by the pairs that its label stands
+    for (Hájek 1971), and the variance is that of a stratified sample of the labels, right or not.
+
+    Parameters
+    ----------
+    p_values : (m,) array
+        Ranks of captions among their most similar ones, of random pairs; NaN where there are none.
+    own, swapped : (l,) arrays
+        Of each label: the rank of the pair's caption, and that of a similar one in its place. NaN
+        where there is none, and where the label is not right.
+    stratum : (l,) int array
+        Of each label.
+    pairs : (H,) array
+        Pairs of each stratum.
+    unrelated : Rate
+        Share of captions of unrelated pictures among pairs that have a rank.
+
+    Returns
+    -------
+    Rate
+        As a share of all pairs.
+
+    Raises
+    ------
+    ValueError
+        ``few`` if fewer than `LEAST_TRUSTED` pairs have both ranks, ``alike`` if their right
+        captions rank no better than similar ones, ``wide`` if the interval is wider than
+        `MOST_WIDTH`.
+    """
+    from scipy.stats import t
+
+    both = np.isfinite(own) & np.isfinite(swapped)
+    if both.sum() < LEAST_TRUSTED:
+        raise ValueError("few")
+    labelled = np.bincount(stratum, minlength=len(pairs))
+    weight = np.where(labelled > 0, pairs, 0) / max(pairs[labelled > 0].sum(), 1)
+    each = (weight / np.maximum(labelled, 1))[stratum]
+    own, swapped = np.where(both, own, 0.0), np.where(both, swapped, 0.0)
+    part = float(each @ both)
+    right, wrong = float(each @ own) / part, float(each @ swapped) / part
+
+    def variance(influence: np.ndarray) -> float:
+        """Return that of a weighted sum of labels; strata of one label have the pooled one."""
+        mean = np.bincount(stratum, influence, len(pairs)) / np.maximum(labelled, 1)
+        squares = np.bincount(stratum, (influence - mean[stratum]) ** 2, len(pairs))
+        pooled = squares.sum() / max(len(stratum) - int((labelled > 0).sum()), 1)
+        spread = np.where(labelled > 1, squares / np.maximum(labelled - 1, 1), pooled)
+        left = 1 - labelled / np.maximum(pairs, 1)
+        return float((weight**2 * left * spread / np.maximum(labelled, 1)).sum())
+
+    apart = [np.where(both, ranks - mean, 0.0) / part
+             for ranks, mean in ((own, right), (swapped, wrong))]  # fmt: skip
+    ranked = p_values[np.isfinite(p_values)]
+    value, slopes = _swapped_share(float(ranked.mean()), right, wrong, unrelated.value)
+    if wrong - right < 3 * variance(apart[1] - apart[0]) ** 0.5:
+        raise ValueError("alike")
+    error = variance(slopes[1] * apart[0] + slopes[2] * apart[1])
+    error += slopes[0] ** 2 * float(ranked.var(ddof=1)) / len(ranked)
+    error += (slopes[3] * (unrelated.high - unrelated.low) / (2 * Z)) ** 2
+    half = float(t.ppf(0.975, int(both.sum()) - 1)) / Z * error**0.5
+    found = Rate.of_part(value, half, len(ranked) / len(p_values))
+    if found.high - found.low > MOST_WIDTH:
+        raise ValueError("wide")
+    return found
 
 
 def untrusted_rates(histograms: np.ndarray) -> tuple[Storey, Rate]:

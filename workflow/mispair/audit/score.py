@@ -428,7 +428,8 @@ def neighbour_p_values(
         Pairs with the captions most similar to that of each pair; -1 is none.
     same : two (n,) int arrays
         Pictures and texts by number. Captions with the same words as the ranked one are no rivals.
-        Further captions of the same picture are no rivals, either, if it has its own caption.
+        Further captions of the same picture are no rivals, either. Nor is its own caption where it
+        has another one: in a corpus in which a caption was swapped, the right one is not there.
     seed : int
         Of ties.
     """
@@ -443,8 +444,8 @@ def neighbour_p_values(
         one, caption_of = pairs[rows], source[rows]
         others = nearest[caption_of]
         rivals = (others >= 0) & (texts[others] != texts[caption_of, None])
-        # Further captions of a picture are as right as the one that is ranked.
-        rivals &= (pictures[others] != pictures[one, None]) | (one != caption_of)[:, None]
+        # Captions of the picture are as right as the ranked one, or gone where that is wrong.
+        rivals &= pictures[others] != pictures[one, None]
         vectors = embeddings.texts_of(others.ravel()).reshape(*others.shape, -1)
         picture = embeddings.images_of(one)
         score = np.einsum("ne,ne->n", picture, embeddings.texts_of(caption_of))[:, None]
@@ -465,6 +466,8 @@ def draw_similar(
 
     A pair stays as it is if no other caption is similar to its own.
     """
+    if not nearest.shape[1]:
+        return pairs
     usable = (nearest[pairs] >= 0) & (texts[nearest[pairs]] != texts[pairs, None])
     drawn = np.floor(generator.random(len(pairs)) * usable.sum(axis=1)).astype(np.int64)
     nth = np.argmax(np.cumsum(usable, axis=1) > drawn[:, None], axis=1)

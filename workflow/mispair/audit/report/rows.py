@@ -16,6 +16,7 @@ TABLES = {
     "selection": "audit",
     "calibration": "audit_calibration",
     "review": "audit",
+    "similar": "audit",
 }
 """Table of each kind of results."""
 

@@ -22,6 +22,7 @@ PRINTED: dict[str, tuple[str, ...]] = {
     "select_pairs": (LISTS,),
     "draw_review": (CHECKED,),
     "measure_review": ("", CHECKED),
+    "rate_similar": (CHECKED,),
 }
 """Sections that print what a step writes."""
 
@@ -55,6 +56,7 @@ STUDY = ReportedStudy(
         paths.CALIBRATION: "calibration",
         REVIEW: "review",
         STRATA: "sample",
+        paths.SIMILAR_RATE: "similar",
     },
     describing=("sample",),
     sections_of=sections_of,

@@ -42,6 +42,8 @@ def numbers(tables: Tables) -> Mapping[str, Any] | None:
     and NaN without labels, where ``known`` is false. ``model`` is the interval of the audit, and
     ``above`` and ``below`` are true where that of the labels is beyond it. ``unseen`` is how far it
     is above, and ``narrowed`` by what a good model would multiply the width of the interval.
+    ``similar`` is the share of captions swapped for a similar one, by ranks of the ``ranked`` pairs
+    labelled right, or None; then ``fault`` states why.
     """
     table, of = tables.audit, counts(tables.audit)
     if "sample" not in of:
@@ -49,6 +51,7 @@ def numbers(tables: Tables) -> Mapping[str, Any] | None:
     share, most = (interval_of(table, f"checked_{name}") for name in ("share", "share_most"))
     model, origin = interval_of(table, "wrong_captions"), tables.provenance
     person = origin[(origin["artefact"] == "review") & (origin["key"] == "person")]["text"]
+    fault = origin[(origin["artefact"] == "similar") & (origin["key"] == "fault")]["text"]
     low, high = (share["low"], most["high"]) if share and most else (math.nan, math.nan)
     limits = (0.0 if math.isnan(model["low"]) else model["low"], model["high"]) if model else None
     further, width = interval_of(table, "checked_further"), of.get("width", math.nan)
@@ -67,6 +70,8 @@ def numbers(tables: Tables) -> Mapping[str, Any] | None:
         "width": width, "narrowed": float(good) / width,
         "further": further["value"] if further else math.nan,
         "half": further["at"] if further else math.nan,
+        "similar": interval_of(table, "checked_similar"),
+        "ranked": int(of.get("right_ranked", 0)), "fault": next(iter(fault), ""),
         "better": of.get("error_recalibrated", math.nan) < of.get("error", math.nan),
     }  # fmt: skip
 
@@ -94,6 +99,7 @@ def shares(table: pd.DataFrame) -> Table:
         "checked_unsure_share": "share of unsure ones",
         "checked_share_unaided": "by the labels alone (Horvitz-Thompson, Wilson)",
         "wrong_captions": "by the model alone (audit)",
+        "checked_similar": "captions of similar pictures alone, by ranks of pairs labelled right",
     }
     return _table(table, named, "Share of wrong captions", "share", Note("review", "table_shares"))
 
