@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -60,6 +61,20 @@ def test_every_chart_is_drawn_and_every_link_leads_somewhere(folder: Path, opene
     assert broken <= set(lacking)
 
 
+def test_two_clicks_lead_from_the_first_card_to_its_numbers(folder: Path, opened: Window) -> None:
+    """A card's picture leads to its figure with the table below, and its verdict to the effect."""
+    page = opened.open(folder / "pages" / "index.html")
+    card = page.locator(".card.with-picture").first
+    card.locator("a:has(img)").click()
+    figure = page.locator("figure:target")
+    assert figure.bounding_box()["y"] < page.viewport_size["height"]
+    table = folder / "pages" / figure.get_by_role("link", name="CSV").get_attribute("href")
+    assert len(table.read_text().splitlines()) > 1
+    page.go_back()
+    page.locator(".card.with-picture").first.locator("a.verdict").first.click()
+    assert re.search(r"\d to [−+]?\d", page.locator(":target .value").first.inner_text())
+
+
 def test_panels_are_below_each_other_on_a_phone(folder: Path, opened: Window) -> None:
     panels = "#figure-purity_by_shuffling svg .role-scope[class*=concat_]"
     tops = f"""() => [...document.querySelectorAll('{panels}')]
@@ -79,6 +94,25 @@ def test_panels_are_below_each_other_on_a_phone(folder: Path, opened: Window) ->
     assert svg["width"] <= 420
     assert 12 * scale >= 9, "pixels of letters"
     assert opened.complaints == []
+
+
+def test_letters_of_every_chart_can_be_read_on_a_phone(folder: Path, opened: Window) -> None:
+    usual = opened.page.viewport_size
+    opened.page.set_viewport_size({"width": 420, "height": 800})
+    scales = """() => Object.fromEntries([...document.querySelectorAll('.plot')].map((plot) => {
+      const svg = plot.querySelector('svg');
+      return [plot.dataset.figure, svg.getBoundingClientRect().width / svg.viewBox.baseVal.width];
+    }))"""
+    try:
+        for name in ("image_text", "simulation", "laclip"):
+            page = opened.open(folder / "pages" / f"{name}.html")
+            page.evaluate(
+                "document.querySelectorAll('details').forEach((one) => { one.open = true })"
+            )
+            small = {key: scale for key, scale in page.evaluate(scales).items() if scale < 0.7}
+            assert {*small} <= {"checkpoints"}, name  # its labels have the long hostile name
+    finally:
+        opened.page.set_viewport_size(usual)
 
 
 ALL_RULES = ["wcag2a", "wcag2aa", "wcag21aa"]

@@ -57,10 +57,11 @@ def origin(record: Mapping[str, Any]) -> Table:
         sum(step[key] for step in steps) for key in ("jobs", "wall_seconds", "core_seconds")
     )
 
-    def all_of(key: str) -> str:
-        """List all values that the steps have under a key."""
+    def all_of(key: str, start: str = "") -> str:
+        """List all values that the steps have under a key, of those with a start the rest."""
         values = {str(value) for step in steps for value in step[key] if value is not None}
-        return ", ".join(sorted(values)) or "none"
+        found = {value.removeprefix(start) for value in values if value.startswith(start)}
+        return ", ".join(sorted(found)) or "none"
 
     state = "with changes" if git.get("difference") else "as committed"
     rows = (
@@ -71,7 +72,8 @@ def origin(record: Mapping[str, Any]) -> Table:
         ("system", f"{record['platform']['system']}, {record['platform']['cores']} cores"),
         ("results", f"{count(len(record['results']), 'file')} of {count(jobs, 'job')}"),
         ("results without a record", whole(len(record["unrecorded"]))),
-        ("seeds", all_of("seeds")),
+        ("seeds", all_of("seeds", "seed ")),
+        ("trainings of an arm", all_of("seeds", "seeds ")),
         ("time", f"{duration(wall)}, of processors {duration(core)}"),
     )
     return Table("Provenance of this run", ("what", "which"), rows)

@@ -13,9 +13,13 @@
     }
     return Object.fromEntries(Object.entries(node).map(([key, value]) => [key, unpack(value)]));
   };
-  // On a narrow window panels are below each other, and each has the names of its rows.
+  // On a narrow window panels are below each other, no wider than letters can be read, and each has
+  // the names of its rows.
+  const widest = 300;
   const stacked = (spec) => {
-    if (window.innerWidth >= 700 || !spec.concat) return spec;
+    if (window.innerWidth >= 700) return spec;
+    [spec, ...(spec.concat || [])].forEach((view) => { if (view.width > widest) view.width = widest; });
+    if (!spec.concat) return spec;
     spec.columns = 1;
     spec.config.legend.columns = 2;
     spec.concat.flatMap((panel) => panel.layer || []).forEach(({ encoding }) => {
