@@ -1,6 +1,7 @@
 """Intervals of a person's labels: coverage and width where every label is known.
 
 ``python -m bench.review`` prints both as tables, and writes them into docs/measurements/audit.md.
+``python -m bench.review refute`` looks for situations in which intervals cover too rarely.
 """
 
 from __future__ import annotations
@@ -8,10 +9,12 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from datetime import date
+from itertools import product
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+from scipy.special import expit
 from scipy.stats import norm
 
 from mispair.core.intervals import wilson
@@ -30,6 +33,14 @@ SHARES = (0.0, 0.01, 0.05, 0.2, 0.5)
 SAMPLES = ((200, 20), (200, 100), (2_000, 50), (20_000, 20), (20_000, 1_000), (100_000, 1_000))
 """Further numbers of pairs and of labels."""
 FURTHER_SHARES = (0.002, 0.01, 0.05, 0.2, 0.5, 0.99)
+MORE_CASES = (
+    "half-missed", "inverted-third", "overconfident", "underconfident", "heavy-tailed",
+    "mostly-generic", "other-share",
+)  # fmt: skip
+"""Situations in which `refute` looks as well."""
+REFUTED_SHARES = (0.0, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.35, 0.5)
+DESIGNS = ((50, 0.75), (100, 0.97), (200, 0.97), (400, 0.75))
+"""Labels, and the AUROC of the model, of `refute`."""
 WIDEST = {0.99: 0.4, 0.9: 0.8, 0.5: 1.05}
 """Largest wanted width at a share of 0.2 over Wilson's, by the AUROC of the model."""
 
@@ -65,9 +76,19 @@ def population(
         expected = min(share + 0.3, 0.9)
     elif case == "fits-nothing":  # half of the wrong ones are of a kind that stands out far more
         seen = wrong * np.where(generator.random(number) < 0.5, 2.5, 1.0)
+    elif case == "half-missed":
+        seen = wrong * (generator.random(number) < 0.5)
+    elif case == "inverted-third":  # a third stands out, a third hardly, a third looks right
+        seen = wrong * np.array([1.5, 0.3, -1.0])[generator.integers(0, 3, number)]
+    elif case == "mostly-generic":
+        seen = wrong | (generator.random(number) < 0.6)
+    elif case == "other-share":  # probabilities are those of a corpus with half of them wrong
+        expected = 0.5
     elif case == "missed":  # the model is certain, and does not see a tenth of the wrong ones
         seen = wrong * np.where(generator.random(number) < 0.1, 0.0, 3.0)
     score = generator.normal(size=number) + shift * seen
+    if case == "heavy-tailed":
+        score = generator.standard_t(2, number) + shift * seen
     if case == "filtered":  # another model removed what was conspicuous: little is left to see
         score = np.minimum(score, 1.0 + 0.3 * generator.normal(size=number))
     if case == "memorised":  # the model takes nearly all pairs for right
@@ -77,7 +98,8 @@ def population(
     if case == "one-value":
         return wrong, np.full(number, share)
     odds = shift * score - shift**2 / 2 + np.log(expected / max(1 - expected, 0.01))
-    return wrong, 1 / (1 + np.exp(-odds))
+    odds *= {"overconfident": 3.0, "underconfident": 0.3}.get(case, 1.0)
+    return wrong, expit(odds)
 
 
 def draws(
@@ -85,7 +107,8 @@ def draws(
 ) -> Iterator[tuple[float, float, float]]:
     """Yield estimate, lower and upper limit of samples from some populations, all labelled."""
     for which in range(POPULATIONS):
-        generator = np.random.default_rng([which, round(1000 * share), CASES.index(case)])
+        place = (*CASES, *MORE_CASES).index(case)
+        generator = np.random.default_rng([which, round(1000 * share), place])
         wrong, probability = population(case, share, auroc, generator, pairs)
         of = strata(probability)
         every, drawn = sizes(of, probability, size)
@@ -112,16 +135,16 @@ def cell(
 Situation = tuple[str, float]
 
 
-def least(shares: tuple[float, ...], number: int, **sample: int) -> tuple[Situation, Cell]:
+def least(shares: tuple[float, ...], number: int, pairs: int, size: int) -> tuple[Situation, Cell]:
     """Return the situation and the share with the smallest coverage, and its cell.
 
     It is measured again with ten times as many draws: the smallest of many measurements is too
     small by chance.
     """
-    cells = {(case, share): cell(case, share, number, **sample)
+    cells = {(case, share): cell(case, share, number, pairs=pairs, size=size)
              for case in CASES for share in shares}  # fmt: skip
     worst = min(cells, key=lambda key: cells[key].covered)
-    return worst, cell(*worst, 10 * number, **sample)
+    return worst, cell(*worst, 10 * number, pairs=pairs, size=size)
 
 
 def measure() -> Iterator[Row]:
@@ -134,6 +157,24 @@ def measure() -> Iterator[Row]:
     for auroc, most in WIDEST.items():
         width = f"{cell('random', 0.2, auroc=auroc).width:.2f}"
         yield f"{SIZE} labels: width over Wilson's at 0.2, AUROC {auroc:g}", width, f"{most:g}", ""
+
+
+def refute(number: int = 1000) -> None:
+    """Print how many cells of all situations, shares, models and designs cover below 0.93.
+
+    Those that do are measured again with ten times as many draws, and these are printed.
+    """
+    again = {}
+    for (size, auroc), case, share in product(DESIGNS, (*CASES, *MORE_CASES), REFUTED_SHARES):
+        if cell(case, share, number, auroc, size=size).covered < 0.93:
+            again[size, auroc, case, share] = cell(
+                case, share, 10 * number, auroc, size=size
+            ).covered
+    cells = len(DESIGNS) * (len(CASES) + len(MORE_CASES)) * len(REFUTED_SHARES)
+    kept = sum(covered < 0.93 for covered in again.values())
+    print(f"{cells} cells, {len(again)} below 0.93; with {10 * number} draws {kept} of these")
+    for key, covered in sorted(again.items(), key=lambda of: of[1]):
+        print(f"{covered:.4f}", *key)
 
 
 def table(number: int) -> str:
@@ -158,4 +199,7 @@ def main(number: int) -> None:
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]) if len(sys.argv) > 1 else 3000)
+    if sys.argv[1:2] == ["refute"]:
+        refute(*map(int, sys.argv[2:3]))
+    else:
+        main(int(sys.argv[1]) if len(sys.argv) > 1 else 3000)
