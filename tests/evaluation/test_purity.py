@@ -77,8 +77,6 @@ def test_the_order_of_neurons_does_not_matter():
     matrix, order = _matrix(), np.random.default_rng(4).permutation(12)
     before, after = purity.neuron_overlap(matrix), purity.neuron_overlap(matrix[:, order])
     np.testing.assert_allclose(after, before[order], atol=1e-12)
-    shares = [purity.cosine_histogram(m, 10)[0] for m in (matrix, matrix[:, order])]
-    np.testing.assert_allclose(*shares)
 
 
 def test_random_reference_is_that_of_random_vectors():
@@ -99,13 +97,6 @@ def test_random_reference_is_that_of_random_vectors():
 def test_the_definition_quotes_the_reference_of_the_usual_widths():
     for d in (512, 768):
         assert f"{purity.random_overlap(d):.4f} for {d}" in purity.DEFINITION
-
-
-def test_histogram_counts_each_pair_once_with_its_sign():
-    matrix = np.array([[1.0, -1.0, 0.0], [0.0, 0.0, 2.0]])
-    shares, edges = purity.cosine_histogram(matrix, 4)
-    np.testing.assert_allclose(edges, [-1, -0.5, 0, 0.5, 1])
-    np.testing.assert_allclose(shares, [1 / 3, 0, 2 / 3, 0])
 
 
 def test_a_neuron_without_direction_is_named():
@@ -155,8 +146,6 @@ def test_step_writes_every_measure_of_both_towers(tmp_path):
         out,
         "--rotations",
         2,
-        "--bins",
-        8,
     ]
     assert cli.main([str(argument) for argument in arguments]) == 0
     rows, provenance = metrics.read_metrics(out)
@@ -174,12 +163,8 @@ def test_step_writes_every_measure_of_both_towers(tmp_path):
     rotated = next(row for row in rows if row["metric"] == "mean_abs_cosine_rotated")
     assert rotated["rotations"] == 2
     assert rotated["low"] <= rotated["value"] <= rotated["high"]
-    assert len(values("cosine_histogram")) == 8
-    assert sum(values("cosine_histogram")) == pytest.approx(1)
-    # Of 12 neurons each is a group: the map of the first seed holds their pairs.
-    assert len(values("overlap_map", seed=0)) == 12 * 11 / 2
     # For both seeds the logit scale, too.
-    assert len(rows) == 4 * (2 + 4 + 4 + 8 + 12) + 2 * 66 + 2
+    assert len(rows) == 4 * (2 + 4 + 4 + 12) + 2
     assert values("mean_abs_cosine", "image", 0) != values("mean_abs_cosine", "image", 1)
 
 

@@ -137,9 +137,7 @@ def _draw(corpus, path, **settings):
 
 
 def test_planted_neurons_are_found_in_both_towers(corpus, tmp_path):
-    rows, provenance = _measure(
-        corpus, tmp_path / "semantics.json", rotations=1, shuffles=2, seeds=1
-    )
+    rows, provenance = _measure(corpus, tmp_path / "semantics.json", rotations=1, seeds=1)
     assert provenance["projection"]["towers"] == TOWERS
     for tower, size in (("image", 16), ("text", 9)):  # captions each once; 7 and 15 differ
 
@@ -155,14 +153,10 @@ def test_planted_neurons_are_found_in_both_towers(corpus, tmp_path):
         assert all(row["n"] == size and row["seed"] == 4 and row["overlap"] == 0 for row in best)
         if tower == "image":
             assert best[1]["value"] == pytest.approx(0.8, abs=1e-6)
-            second = one("second_correlation", 1)
-            assert second["feature"] == "colour:blue"
-            assert second["value"] == pytest.approx(0.6, abs=1e-6)
             shares = [one("selectivity", neuron)["value"] for neuron in range(3)]
             assert shares == pytest.approx([1, 0.64, 1], abs=1e-6)
     assert {row["basis"] for row in rows} == {"original", "rotated", "rotated-0"}
     assert {row["seed"] for row in rows} == {4}
-    assert sum(row["metric"] == "mean_semantic_purity_shuffled" for row in rows) == 2 * 2
 
 
 def test_no_order_of_files_changes_a_byte(corpus, tmp_path):

@@ -28,7 +28,6 @@ def rows(rho: float, p: float, start: str = "untouched", seed: int = 0) -> list[
         found += [
             {**here, "metric": "mean_semantic_purity", "value": mean, "n": 1000},
             {**here, "metric": "semantic_purity_by_overlap", "value": rho * factor, "p": p, "n": 4},
-            {**here, "metric": "mean_semantic_purity_shuffled", "value": 0.05, "shuffle": 0},
         ]
     return found
 

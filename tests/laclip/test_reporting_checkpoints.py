@@ -229,7 +229,7 @@ def test_checkpoints_are_gathered_with_their_labels(tmp_path):
     about = {"headline": {"wds_food101": {"laclip": "acc1"}}}
     metrics.write_metrics(path, rows, {"projection": {"start": "untouched"}, **about})
     purity = tmp_path / "checkpoints/mine/untouched/purity.json"
-    parts = ({}, {"neuron": 0}, {"bin_low": -1.0, "bin_high": 1.0}, {"row": 0, "column": 0})
+    parts = ({}, {"neuron": 0})
     rows = [{"tower": "text", "metric": f"measure {number}", "seed": 0, "value": 0.06, **part}
             for number, part in enumerate(parts)]  # fmt: skip
     metrics.write_metrics(purity, rows, {"projection": {"start": "untouched"}})
@@ -240,7 +240,7 @@ def test_checkpoints_are_gathered_with_their_labels(tmp_path):
     models = json.dumps({"mine": {"pretraining": "CC3M", "method": "LaCLIP"}})
     found = gather(results, tmp_path / "gathered", models)
     row, overlap = found.checkpoints.sort_values("metric").to_dict("records")
-    # Of purity, what is of the whole projection: no neurons, bins or groups of neurons.
+    # Of purity, what is of the whole projection: no single neurons.
     assert (overlap["metric"], overlap["tower"], overlap["value"]) == ("measure 0", "text", 0.06)
     assert (overlap["towers"], overlap["method"]) == ("mine", "LaCLIP")
     assert found.purity.empty

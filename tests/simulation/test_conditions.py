@@ -15,8 +15,8 @@ from mispair.core.files import UserError
 from mispair.core.provenance import code_version
 from mispair.core.settings import command_line
 from mispair.simulation import settings
-from mispair.simulation.conditions import CHANGES, STATEMENTS, SWITCHES, Condition, conditions
-from mispair.simulation.presets import AS_WRITTEN, UNSTATED
+from mispair.simulation.conditions import SWITCHES, Condition, conditions
+from mispair.simulation.presets import AS_WRITTEN
 from mispair.simulation.settings import Settings
 from mispair.simulation.study import Study
 
@@ -132,26 +132,6 @@ def test_a_second_sweep_has_more_neurons_and_nothing_else() -> None:
 def test_a_sweep_over_d_needs_settings_with_rules() -> None:
     with pytest.raises(UserError, match=r"scaling_dimensions: .* optimiser: sgd, not adam"):
         conditions(Settings(**{**SWEEP, "optimiser": "adam"}))
-
-
-def test_statements_of_the_text_are_switches_of_its_preset() -> None:
-    found = conditions(Settings(preset="as-written", literal_trials=1))
-    base = found.pop("as-written")
-    assert {one.switch for one in found.values()} == set(STATEMENTS) == set(CHANGES)
-    assert {one.kind for one in found.values()} == {"literal"}
-    steps = {"epochs", "retrain_epochs", "retrain_epochs_filtered_only", "decoder_steps"}
-    keys = {name.removeprefix("literal~"): changed(base, one) for name, one in found.items()}
-    assert keys == {
-        "bias": {"bias_schedule"}, "bias-lr": {"bias_schedule", "bias_growth"},
-        "decoder": {"decoder"}, "codes": {"latent_values"}, "steps": steps,
-        "all": steps | {"bias_schedule", "decoder", "latent_values"},
-    }  # fmt: skip
-    # Each differs from a choice that the page lists as not settled by the text.
-    assert set.union(*keys.values()) <= {*UNSTATED, "bias_growth", "retrain_epochs_filtered_only"}
-    study = found["literal~steps"].study
-    assert study.epochs * study.steps_per_epoch == pytest.approx(50**2 * math.log(50), rel=0.01)
-    with pytest.raises(UserError, match="literal_trials"):
-        conditions(Settings(preset="as-run", literal_trials=1))
 
 
 def test_names_are_safe_and_settings_come_back_from_the_command_line() -> None:

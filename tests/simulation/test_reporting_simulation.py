@@ -13,9 +13,8 @@ from scipy import stats
 
 from mispair.report import charts, texts
 from mispair.report.figures import draw_of
-from mispair.report.table import Number, Table, general, whole
+from mispair.report.table import Number, Table, general
 from mispair.report.tables import Tables, origins, tidy, where
-from mispair.simulation.conditions import STATEMENTS
 from mispair.simulation.presets import UNSTATED
 from mispair.simulation.report import effects, pages, selections
 from mispair.simulation.report.rows import simulated
@@ -299,25 +298,3 @@ def test_every_choice_is_printed_with_what_the_text_says_and_this_run_took() -> 
     for text in UNSTATED.values():
         assert text.split(":")[0] in ("open", "contradictory", "repaired")
     assert pages.unstated(Tables({})).rows == ()
-
-
-def test_statements_are_next_to_the_repaired_preset_with_the_steps_of_their_failures() -> None:
-    def of_condition(condition: str, **values: float) -> list[dict[str, Any]]:
-        kind, _, switch = condition.partition("~")
-        here = {"condition": condition, "kind": kind if switch else "preset", "switch": switch}
-        here |= {"preset": "as-written", "spurious_probability": 0.3, "trained_on": "raw"}
-        return [
-            {**here, "metric": metric, "value": value + trial, "trial": trial}
-            for metric, value in values.items() for trial in range(3)
-        ]  # fmt: skip
-
-    rows = of_condition("as-written", accuracy=0.8, purified_features=45)
-    rows += of_condition("literal~bias", silenced_at_step=140)
-    rows += of_condition("literal~codes", accuracy=0.7, purified_features=40)
-    table = pages.literal(Tables({"simulation": tidy("simulation", rows)}))
-    found = {row[0].split(":")[0]: row for row in table.rows}
-    assert set(found) == {"none", *STATEMENTS}
-    assert found["bias"][1:3] == (whole(3), "raw: 3 runs silenced at step 140 to 142")
-    assert found["none"][2] is None
-    assert found["codes"][3].value == 41
-    assert pages.literal(Tables({})).rows == ()

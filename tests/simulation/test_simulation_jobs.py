@@ -74,12 +74,6 @@ def test_sizes_are_run_on_both_arms_and_some_go_on_after_their_end() -> None:
     ]
 
 
-def test_statements_of_the_text_bring_the_repaired_preset_with_them() -> None:
-    found = run(preset="as-written", trials=2, spurious_probabilities=[0.1], literal_trials=1)
-    assert SimulationJob("as-written", (0.3,), range(0, 1), TWO) in found
-    assert SimulationJob("literal~bias", (0.3,), range(0, 1), TWO) in found
-
-
 def test_arms_bring_the_oracle_with_them() -> None:
     found = run(trials=2, spurious_probabilities=[0.3], arms_trials=1)
     assert found[-1] == SimulationJob("as-run", (0.0,), range(0, 1), ("raw", "high-quality-only"))

@@ -33,7 +33,7 @@ def test_other_tools_find_every_arm_and_trial(finished: Checkout) -> None:
     union = pd.read_csv(reports / "tables/metrics.csv", low_memory=False)
     whole = pd.read_parquet(reports / "tables/metrics.parquet")
     assert 0 < len(union) < len(whole)
-    parts = ["neuron", "bin_low", "row", "classname", "feature", "x", "label", "pair", "t"]
+    parts = ["neuron", "bin_low", "classname", "feature", "x", "label", "pair", "t"]
     parts = whole[[name for name in parts if name in whole]].notna().any(axis=1)
     assert len(union) == len(whole[~parts])
 

@@ -17,7 +17,7 @@ from mispair.report.tables import DETAILS, records
 
 CONFIDENCE = 0.95
 
-REPEATED = ("seed", "trial", "draw", "shuffle")
+REPEATED = ("seed", "trial", "draw")
 """Columns that numbers are averaged over."""
 
 ALONG = ("epoch", "step")

@@ -82,67 +82,6 @@ def random_overlap(dimensions: int) -> float:
     return math.exp(halves) / math.sqrt(math.pi)
 
 
-def cosine_histogram(projection: np.ndarray, bins: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return the share of neuron pairs in equal bins of the (signed) cosine from -1 to 1.
-
-    Returns
-    -------
-    shares : (bins,) array
-        Share of the e(e-1)/2 unordered pairs; sums to one.
-    edges : (bins + 1,) array
-        Limits of the bins.
-    """
-    columns = unit_columns(projection)
-    cosines = (columns.T @ columns)[np.triu_indices(columns.shape[1], 1)]
-    # Rounding may leave the cosine of parallel neurons a hair outside.
-    counts, edges = np.histogram(np.clip(cosines, -1, 1), bins=bins, range=(-1, 1))
-    return counts / counts.sum(), edges
-
-
-def overlap_map(projection: np.ndarray, bins: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return the mean |cos| between groups of neurons, the purest first.
-
-    Neurons are sorted by their mean |cos| with all others and split into groups of nearly equal
-    size.
-
-    Parameters
-    ----------
-    projection : (d, e) array
-        Columns are neurons.
-    bins : int
-        Number of groups, at most that of neurons.
-
-    Returns
-    -------
-    means : (groups, groups) array
-        Over pairs of different neurons; NaN on the diagonal where a group is one neuron.
-    pairs : (groups, groups) array of int
-        Ordered pairs behind each mean.
-    """
-    columns = unit_columns(projection)
-    cosines = np.abs(columns.T @ columns)
-    np.fill_diagonal(cosines, 0.0)
-    order = np.argsort(cosines.sum(axis=1), kind="stable")
-    starts = np.linspace(0, len(order), min(bins, len(order)), endpoint=False).round().astype(int)
-    sums = cosines[np.ix_(order, order)]
-    for axis in (0, 1):
-        sums = np.add.reduceat(sums, starts, axis=axis)
-    sizes = np.diff(starts, append=len(order))
-    pairs = np.outer(sizes, sizes) - np.diag(sizes)
-    with np.errstate(invalid="ignore"):
-        return sums / pairs, pairs
-
-
-def map_rows(projection: np.ndarray, bins: int) -> list[Row]:
-    """Return `overlap_map` on and above the diagonal as rows with ``row`` and ``column``."""
-    means, pairs = overlap_map(projection, bins)
-    return [
-        {"metric": "overlap_map", "value": means[row, column], "n": int(pairs[row, column]),
-         "row": row, "column": column}
-        for row in range(len(means)) for column in range(row, len(means)) if pairs[row, column]
-    ]  # fmt: skip
-
-
 def random_rotation(size: int, generator: np.random.Generator) -> np.ndarray:
     """Draw an orthogonal (size, size) matrix uniformly (Haar).
 
@@ -160,22 +99,19 @@ def random_rotations(size: int, number: int, seed: int) -> list[np.ndarray]:
     ]
 
 
-def measures(projection: np.ndarray, bins: int) -> list[Row]:
+def measures(projection: np.ndarray) -> list[Row]:
     """Return the purity measures of one projection in its own basis as rows.
 
     Parameters
     ----------
     projection : (d, e) array
         Columns are neurons.
-    bins : int
-        Bins of the histogram of cosines.
 
     Returns
     -------
     list of dict
         ``metric``, ``value`` and ``n``, the number of pairs of neurons: ``mean_abs_cosine``,
-        ``random_reference``; ``cosine_histogram`` with ``bin_low`` and ``bin_high``;
-        ``neuron_purity`` (its mean absolute cosine) with ``neuron``.
+        ``random_reference``, and ``neuron_purity`` (its mean absolute cosine) with ``neuron``.
     """
     overlap = neuron_overlap(projection)
     dimensions, neurons = projection.shape
@@ -183,12 +119,6 @@ def measures(projection: np.ndarray, bins: int) -> list[Row]:
     rows: list[Row] = [
         {"metric": "mean_abs_cosine", "value": overlap.mean(), "n": pairs},
         {"metric": "random_reference", "value": random_overlap(dimensions)},
-    ]
-    shares, edges = cosine_histogram(projection, bins)
-    histogram = {"metric": "cosine_histogram"}
-    rows += [
-        {**histogram, "value": share, "n": pairs // 2, "bin_low": low, "bin_high": high}
-        for share, low, high in zip(shares, edges[:-1], edges[1:], strict=True)
     ]
     rows += [
         {"metric": "neuron_purity", "value": value, "n": neurons - 1, "neuron": neuron}

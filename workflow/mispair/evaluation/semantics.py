@@ -68,30 +68,22 @@ class FeatureSample(Covariance):
         Number of neurons e.
     features : int
         Number of features f.
-    shuffles : sequence of numpy.random.Generator
-        One for each set of shuffled features. They are shuffled within each block, so differences
-        between blocks stay.
     """
 
-    def __init__(
-        self, neurons: int, features: int, shuffles: Sequence[np.random.Generator] = ()
-    ) -> None:
-        super().__init__(neurons + features * (1 + len(shuffles)))
-        self.neurons, self.features, self._shuffles = neurons, features, shuffles
+    def __init__(self, neurons: int, features: int) -> None:
+        super().__init__(neurons + features)
+        self.neurons, self.features = neurons, features
 
     def add_inputs(self, embeddings: np.ndarray, codes: np.ndarray) -> None:
         """Add a block of embeddings (m, e) and codes (m, f)."""
-        shuffled = [codes[draw.permutation(len(codes))] for draw in self._shuffles]
-        self.add(np.hstack([embeddings, codes, *shuffled]))
+        self.add(np.hstack([embeddings, codes]))
 
     @property
     def varying(self) -> np.ndarray:
         """Which features are in some but not all of the sample, (f,) bool."""
-        return np.diag(self._products)[self.neurons : self.neurons + self.features] > 0
+        return np.diag(self._products)[self.neurons :] > 0
 
-    def correlations(
-        self, rotation: np.ndarray | None = None, shuffle: int | None = None
-    ) -> np.ndarray:
+    def correlations(self, rotation: np.ndarray | None = None) -> np.ndarray:
         """Return the Pearson correlation of every neuron with every varying feature, (e, v).
 
         Parameters
@@ -99,16 +91,13 @@ class FeatureSample(Covariance):
         rotation : (e, e) array, optional
             Orthogonal matrix by which the embeddings are multiplied. It changes the neurons and
             nothing else, and needs no second pass over the sample.
-        shuffle : int, optional
-            Number of a set of shuffled features, which replaces the features.
 
         Notes
         -----
         A neuron that does not vary correlates with nothing: 0.
         """
         e = self.neurons
-        start = e + self.features * (0 if shuffle is None else 1 + shuffle)
-        columns = start + np.flatnonzero(self.varying)
+        columns = e + np.flatnonzero(self.varying)
         within, across = self._products[:e, :e], self._products[:e, columns]
         mean = self._mean[:e]
         if rotation is not None:
@@ -149,13 +138,12 @@ def measures(
     projection: np.ndarray,
     features: Sequence[str],
     rotations: Sequence[np.ndarray],
-    shuffles: int,
 ) -> list[Row]:
     """Return semantic measures of one tower's neurons, and their correlation with the overlap.
 
     Parameters
     ----------
-    sample : Sample
+    sample : FeatureSample
         Of embeddings under this projection.
     projection : (d, e) array
         Columns are neurons.
@@ -164,21 +152,18 @@ def measures(
     rotations : sequence of (e, e) arrays
         Orthogonal matrices. The same measures in these bases, which do not result from training,
         are the null.
-    shuffles : int
-        Sets of shuffled features of the sample.
 
     Returns
     -------
     list of dict
         ``basis``, ``metric``, ``value`` and ``n``. In the basis `ORIGINAL` and in the first
         rotated one, for each ``neuron`` with its ``overlap`` (mean absolute cosine with the
-        others): ``best_correlation`` and ``second_correlation`` (signed, with their ``feature``)
-        and ``selectivity``, n images or captions. For all neurons together:
-        ``mean_semantic_purity`` and ``mean_selectivity``; their rank correlations over the n
-        neurons with the overlap, ``semantic_purity_by_overlap`` and ``selectivity_by_overlap``
-        with ``p`` (negative if pure weights go with pure meaning); and ``features_constant``, the
-        number left out. The means with ``_shuffled`` are for each ``shuffle``. The basis `ROTATED`
-        has the four means and correlations as the `null_summary` of all rotations.
+        others): ``best_correlation`` (signed, with its ``feature``) and ``selectivity``, n images
+        or captions. For all neurons together: ``mean_semantic_purity`` and ``mean_selectivity``;
+        their rank correlations over the n neurons with the overlap, ``semantic_purity_by_overlap``
+        and ``selectivity_by_overlap`` with ``p`` (negative if pure weights go with pure meaning);
+        and ``features_constant``, the number left out. The basis `ROTATED` has the four means and
+        correlations as the `null_summary` of all rotations.
 
     Raises
     ------
@@ -203,13 +188,6 @@ def measures(
         tested = {"p": p} if metric.endswith(BY_OVERLAP) else {}
         rows.append({"basis": ORIGINAL, "metric": metric, "value": value, "n": over, **tested})
     rows += _of_neurons(ORIGINAL, correlations, names, overlap, sample.size)
-    for shuffle in range(shuffles):
-        by_chance = sample.correlations(shuffle=shuffle)
-        rows += [
-            {"basis": ORIGINAL, "metric": f"mean_{name}_shuffled", "value": values.mean(),
-             "n": sample.size, "shuffle": shuffle}
-            for name, values in _measures(by_chance).items()
-        ]  # fmt: skip
     null: list[dict[str, tuple[float, float]]] = []
     for number, rotation in enumerate(rotations):
         turned = sample.correlations(rotation)
@@ -248,14 +226,11 @@ def _together(correlations: np.ndarray, overlap: np.ndarray) -> dict[str, tuple[
 def _of_neurons(
     basis: str, correlations: np.ndarray, names: Sequence[str], overlap: np.ndarray, size: int
 ) -> list[Row]:
-    order = np.argsort(-np.abs(correlations), axis=1, kind="stable")
+    best = np.argsort(-np.abs(correlations), axis=1, kind="stable")[:, 0]
     rows: list[Row] = []
     for neuron, share in enumerate(selectivity(correlations)):
         shared = {"basis": basis, "neuron": neuron, "n": size, "overlap": overlap[neuron]}
-        for metric, feature in zip(
-            ("best_correlation", "second_correlation"), order[neuron], strict=False
-        ):
-            value = correlations[neuron, feature]
-            rows.append({"metric": metric, "value": value, "feature": names[feature], **shared})
+        value, feature = correlations[neuron, best[neuron]], names[best[neuron]]
+        rows.append({"metric": "best_correlation", "value": value, "feature": feature, **shared})
         rows.append({"metric": "selectivity", "value": share, **shared})
     return rows

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
 from mispair.core.files import UserError
 from mispair.core.words import composed
-from mispair.evaluation.set_shards import read_set_samples, refuse_questions
+from mispair.evaluation.set_shards import read_set_samples
 from mispair.pairs.shards.shards import (
     IMAGE_EXTENSIONS,
     SIDECAR_EXTENSION,
@@ -341,8 +341,7 @@ def read_classnames(path: Path) -> list[str]:
     Raises
     ------
     UserError
-        If there are fewer than two, there is an empty line between them, or they have the name of
-        a question before a colon.
+        If there are fewer than two, or there is an empty line between them.
     """
     names = [line.strip() for line in _text(path).rstrip().splitlines()]
     if "" in names:
@@ -353,7 +352,6 @@ def read_classnames(path: Path) -> list[str]:
         )
     if len(names) < 2:
         raise UserError(f"{path}: holds {len(names)} class; at least 2 are needed.")
-    refuse_questions(path, names)
     if repeated := sorted({name for name in names if names.count(name) > 1}):
         log.warning(
             "%s: %s is there more than once; prompts of their names cannot distinguish these "
@@ -370,7 +368,7 @@ def read_templates(path: Path) -> list[str]:
     Raises
     ------
     UserError
-        If there is none, or one has no ``{c}`` or the name of a question before a colon.
+        If there is none, or one has no ``{c}``.
     """
     if not path.is_file():
         raise UserError(f"{path}: is missing; it holds templates, one a line, with {PLACEHOLDER}.")
@@ -380,7 +378,6 @@ def read_templates(path: Path) -> list[str]:
     for template in templates:
         if PLACEHOLDER not in template:
             raise UserError(f"{path}: template {template!r} has no {PLACEHOLDER} in it.")
-    refuse_questions(path, [], templates)
     return templates
 
 

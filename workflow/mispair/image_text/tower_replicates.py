@@ -24,8 +24,6 @@ SEMANTIC_PURITY = "mean_semantic_purity"
 ARM = ("start", "scheme", "rate")
 KEYS = ["towers", *ARM, "metric", "tower"]
 """Columns that identify a measure of a pair of towers."""
-PARTS = ("neuron", "bin_low", "row")
-"""Keys of rows of purity that do not describe a whole projection."""
 
 
 def values(
@@ -64,7 +62,7 @@ def _of_files(paths: Sequence[Path], measures: Any) -> Iterator[Row]:
 
 
 def _purity(rows: pd.DataFrame) -> Iterator[Row]:
-    whole = rows[rows.reindex(columns=PARTS).isna().all(axis=1)]
+    whole = rows[rows.reindex(columns=["neuron"])["neuron"].isna()]
     for tower, of_tower in whole.dropna(subset=["tower"]).groupby("tower"):
         measured = of_tower.set_index("metric")["value"]
         cosine, ratio = measured["mean_abs_cosine"], measured["participation_ratio"]

@@ -15,7 +15,7 @@ from mispair.report import studies
 
 Row = Mapping[str, Any]
 
-ARMS = ("purity", "purity_map", "zeroshot", "pruning", "comparisons", "pairs")
+ARMS = ("purity", "zeroshot", "pruning", "comparisons", "pairs")
 """Tables whose rows belong to arms of a scheme of corruption."""
 
 PROMPTED = ("zeroshot", "pruning", "comparisons", "checkpoints")
@@ -260,7 +260,7 @@ def everything(tables: Tables) -> pd.DataFrame:
 
 
 DETAILS = (
-    "neuron", "bin_low", "bin_high", "row", "column", "classname", "feature", "label", "pair",
+    "neuron", "bin_low", "bin_high", "classname", "feature", "label", "pair",
     "latent", "x", "y", "t",
 )  # fmt: skip
 """Columns of rows that are parts of a measurement: neurons, bins, classes, points, moments."""

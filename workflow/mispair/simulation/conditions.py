@@ -6,8 +6,6 @@ whose settings it changes.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import product
 from typing import TYPE_CHECKING, Any, Literal
@@ -20,48 +18,6 @@ from mispair.simulation.study import PRESETS, Study
 
 if TYPE_CHECKING:
     from mispair.simulation.settings import Settings
-
-
-# Statements of the paper's text, in place of choices with which preset ``as-written`` trains.
-#
-# Each statement is a switch that is thrown alone; ``all`` throws those that do not exclude each
-# other. The bias schedule of Eqs. 79 to 81 has two readings, because the step size of Eq. 1's sum
-# over pairs is not that of the expectations in the proofs.
-
-
-def _iterations(base: Study) -> dict[str, Any]:
-    """Return the orders of theorems 4.1 and 4.3 with the constant 1, in epochs of the base."""
-    logs = math.log(base.d)
-    epochs = math.ceil(base.d**2 * logs / base.steps_per_epoch)
-    return {
-        **dict.fromkeys(("epochs", "retrain_epochs", "retrain_epochs_filtered_only"), epochs),
-        "decoder_steps": round(base.d * logs),
-    }
-
-
-_BIAS = {"bias_schedule": "theory", "bias_growth": "mean"}
-_DECODER = {"decoder": "plain-relu"}
-_CODES = {"latent_values": "binary"}
-
-STATEMENTS: dict[str, str] = {
-    "bias": "phase II: b ← (1 + η/d) b with η of a batch’s mean (Eqs. 79-81, table 5)",
-    "bias-lr": "the same with η the step size itself",
-    "decoder": "G(x) = Vᵀ σ(W x) with σ the ReLU (Eq. 6)",
-    "codes": "z in {0, 1}, Bernoulli(0.1) (section 5.1)",
-    "steps": "d² log d steps of S1 and S4, d log d of S2 (theorems 4.1 and 4.3)",
-    "all": "bias, decoder, codes and steps together",
-}
-"""The statements by the name of the switch."""
-
-CHANGES: dict[str, Callable[[Study], dict[str, Any]]] = {
-    "bias": lambda base: _BIAS,
-    "bias-lr": lambda base: {**_BIAS, "bias_growth": "lr"},
-    "decoder": lambda base: _DECODER,
-    "codes": lambda base: _CODES,
-    "steps": _iterations,
-    "all": lambda base: {**_BIAS, **_DECODER, **_CODES, **_iterations(base)},
-}
-"""Settings that a switch changes, given the study that it is thrown in."""
 
 
 SWITCHES: dict[str, tuple[str, ...]] = {
@@ -96,7 +52,7 @@ LENGTHS = (
 
 NOISES = ("image_noise", "text_noise", "high_quality_noise", "test_image_noise", "prompt_noise")
 
-Kind = Literal["base", "preset", "bridge", "grid", "scaling", "literal"]
+Kind = Literal["base", "preset", "bridge", "grid", "scaling"]
 
 
 @dataclass(frozen=True)
@@ -104,9 +60,8 @@ class Condition:
     """One complete set of settings, with which trials are run.
 
     The name is safe as a file name. The study leaves no setting to a preset. The kind is
-    the purpose: the configuration itself, the other preset, the bridge, the grid, the sweep over
-    the number of features d, or the statements of the text in place of repairs. A condition of the
-    bridge or of the text throws one switch.
+    the purpose: the configuration itself, the other preset, the bridge, the grid, or the sweep
+    over the number of features d. A condition of the bridge throws one switch.
     """
 
     name: str
@@ -165,12 +120,6 @@ def conditions(settings: Settings) -> dict[str, Condition]:
                 "bias_schedule": bias_schedule,
             }
             add(f"grid~{noise:g}~{misalignment}~{bias_schedule}", "grid", changes)
-    if settings.literal_trials and base.preset != "as-written":
-        problems["simulate.literal_trials: the text's statements replace choices of preset: "
-                 f"as-written, and this one is {base.preset}"] = []  # fmt: skip
-    elif settings.literal_trials:
-        for switch, changes_of in CHANGES.items():
-            add(f"literal~{switch}", "literal", changes_of(base), switch)
     wide = settings.scaling_wide_neurons
     sweeps = [(d, f"scaling~{d}", base.m / base.d) for d in settings.scaling_dimensions]
     sweeps += [(d, f"scaling~{d}~{wide:g}", wide) for d in settings.scaling_wide_dimensions]

@@ -61,7 +61,7 @@ def jobs(settings: Settings, conditions: dict[str, Condition]) -> list[Simulatio
     """
     planned: list[SimulationJob] = []
     problems: dict[str, list[str]] = {}
-    for key in ("arms_trials", "bridge_trials", "literal_trials"):
+    for key in ("arms_trials", "bridge_trials"):
         if (number := getattr(settings, key)) > settings.trials:
             problems[f"simulate.{key}: {number} are more than the {settings.trials} trials"] = []
     if settings.scaling_longer_trials > settings.scaling_trials > 0:
@@ -105,11 +105,8 @@ def _requests(settings: Settings, condition: Condition) -> Iterator[_Request]:
         at = [s.scaling_probability]
         yield _Request("scaling_probability", at, s.scaling_trials, FIGURE_1)
         yield _Request("scaling_probability", at, s.scaling_longer_trials, (*FIGURE_1, LONGER))
-    elif kind != "literal":
+    else:
         yield _Request("bridge_probabilities", s.bridge_probabilities, s.bridge_trials, FIGURE_1)
-    if kind in ("base", "literal"):
-        at = [s.literal_probability]
-        yield _Request("literal_probability", at, s.literal_trials, FIGURE_1)
     if kind == "base":
         with_every_arm = set(ARMS) - set(INDEPENDENT_OF_C_S) | {"raw"}
         yield _Request("arms_probabilities", s.arms_probabilities, s.arms_trials, with_every_arm)

@@ -83,13 +83,6 @@ class Settings(Study):
     grid_bias_schedules: list[BiasSchedule] = settings.sweep(
         list(get_args(BiasSchedule)), min_length=1, description="Bias schedules of the grid."
     )
-    literal_trials: int = settings.sweep(
-        0,
-        ge=0,
-        description="First trials in which a statement of the paper's text replaces a choice of "
-        "preset as-written, one statement at a time and all together.",
-    )
-    literal_probability: Probability = settings.sweep(0.3, description="C_s of these trials.")
     scaling_trials: int = settings.sweep(
         0,
         ge=0,

@@ -2,11 +2,8 @@
 
 SugarCrepe [1]_ has pictures of COCO's validation set of 2017, each with a true and a false caption.
 
-ARO [2]_ has attribution, relation and order, on pictures of Visual Genome, COCO and Flickr. The
-false captions of the first two are part of the set. Those of the third are generated: ARO shuffles
-words by their part of speech, which needs a tagger, and by trigrams. Here captions are shuffled in
-three ways without a tagger, so these scores compare models with each other, but not with published
-numbers.
+ARO [2]_ has attribution and relation, on pictures of Visual Genome. (Its third part, order, needs
+a tagger of parts of speech to make the false captions, and is not converted.)
 
 Winoground [3]_ has two pictures and two captions of the same words in another order.
 
@@ -23,16 +20,11 @@ References
 from __future__ import annotations
 
 import json
-import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from mispair.core import seeds
 from mispair.core.files import UserError
 from mispair.evaluation.converters.entries import Entry, field, picture_in, read_json
 
@@ -76,9 +68,6 @@ def sugarcrepe(annotations: Path, images: Path) -> Iterator[Entry]:
 FEWEST_OF_ATTRIBUTES = 25
 """Pairs of attributes with fewer questions are in no category, as in ARO's own evaluation."""
 
-MOST_WORDS = 30
-"""Longer captions are cut off, as in ARO."""
-
 BOX = ("bbox_x", "bbox_y", "bbox_w", "bbox_h")
 
 
@@ -105,57 +94,6 @@ def attributes(annotations: Path, images: Path) -> Iterator[Entry]:
     for source, item, pair in items:
         category = pair if often[pair] >= FEWEST_OF_ATTRIBUTES else ""
         yield _of_visual_genome(item, source, images, category)
-
-
-def order(annotations: Path, images: Path) -> Iterator[Entry]:
-    """Yield each caption of a picture with itself in three other orders of its words.
-
-    The file is a list of ``{image, caption: [...]}``, as in Karpathy's splits of COCO and Flickr.
-    Captions without another order are left out. The orders of a caption depend on nothing else.
-    """
-    for source, item in _items(annotations):
-        name = field(item, "image", str, source)
-        given = field(item, "caption", (str, list), source)
-        for number, text in enumerate([given] if isinstance(given, str) else given):
-            if not isinstance(text, str):
-                raise UserError(f"{source}: caption {number} is no text.")
-            words = re.sub(r"[.!\"()*#:;~,]", " ", text.lower()).split()[:MOST_WORDS]
-            others = {
-                " ".join(moved)
-                for how in ORDERS
-                if (moved := _other_order(words, how, seeds.generator(0, name, number, how)))
-            }
-            if others:
-                picture = picture_in(images, name, source)
-                captions = (" ".join(words), *sorted(others))
-                yield Entry(f"{source}, caption {number}", picture, captions)
-
-
-def _trigrams(words: list[str]) -> list[list[str]]:
-    return [words[start : start + 3] for start in range(0, len(words), 3)]
-
-
-def _shuffled(things: list[Any], draw: np.random.Generator) -> list[Any]:
-    return [things[place] for place in draw.permutation(len(things))]
-
-
-ORDERS: dict[str, Callable[[list[str], np.random.Generator], list[str]]] = {
-    "words": _shuffled,
-    "trigrams": lambda words, draw: [*chain(*_shuffled(_trigrams(words), draw))],
-    "within trigrams": lambda words, draw: [
-        *chain.from_iterable(_shuffled(three, draw) for three in _trigrams(words))
-    ],
-}
-
-TRIES = 20
-
-
-def _other_order(words: list[str], how: str, draw: np.random.Generator) -> list[str] | None:
-    for _ in range(TRIES):
-        moved = ORDERS[how](words, draw)
-        if moved != words:
-            return moved
-    return None
 
 
 def _items(path: Path) -> Iterator[tuple[str, Any]]:
@@ -260,11 +198,6 @@ SETS: dict[str, tuple[Callable[[Any, Any], Iterable[Entry]], str]] = {
     "sugarcrepe": (sugarcrepe, "the folder of its seven JSON files; val2017 of COCO"),
     "aro-relation": (relations, "visual_genome_relation.json"),
     "aro-attribution": (attributes, "visual_genome_attribution.json"),
-    "aro-order": (
-        order,
-        "a list of {image, caption: [...]}, of COCO or Flickr; other orders of the words are made "
-        "without a tagger, so no published number is comparable",
-    ),
     "winoground": (winoground, "its Parquet, or examples.jsonl with the folder images"),
 }
 """Reader of the annotations and the folder of pictures of each set, and what to give it."""

@@ -41,10 +41,6 @@ def smallest_overlap() -> float:
     return THIRD * abs(math.log(curve[0.1] / curve[0.0]))
 
 
-PARTS = frozenset(("neuron", "bin_low", "rotation", "row"))
-"""Keys of purity rows that do not describe a whole projection."""
-
-
 def scored(rows: Iterable[Row], provenance: Mapping[str, Any], towers: str) -> list[dict[str, Any]]:
     """Add to the rows of an evaluation the towers and the headline metric of their protocol.
 

@@ -16,24 +16,18 @@ class Settings(settings.Settings):
     rotations: int = Field(
         100, ge=0, description="Randomly rotated bases: the null of mean |cos| and shape ratio."
     )
-    bins: int = Field(100, ge=2, description="Bins of the histogram of cosines, from -1 to 1.")
-    map_bins: int = Field(
-        40, ge=0, le=40,
-        description="Groups of neurons along a side of the map of overlap. purity_map.csv has "
-        "it for the untouched projections and for the lowest and highest rate; 0 makes none.",
-    )  # fmt: skip
     seed: int = Field(0, ge=0, description="Seed of the random rotations.")
 
 
 def run(settings: Settings, *, projection: Path, covariance: Path | None, purity: Path) -> None:
-    """Write purity, spectrum, histogram and null of every seed's projections.
+    """Write purity, spectrum and null of every seed's projections.
 
-    The heat map is of the first seed alone. The correlation of activations needs the covariance of
-    the features. Fine-tuned projections also have the logit scale and cosine gap.
+    The correlation of activations needs the covariance of the features. Fine-tuned projections also
+    have the logit scale and cosine gap.
     """
     from mispair.core import files, metrics
     from mispair.evaluation.projections import naming, read_projections
-    from mispair.evaluation.purity import map_rows, measures, random_rotations, spectral_rows
+    from mispair.evaluation.purity import measures, random_rotations, spectral_rows
     from mispair.towers.projection_measures import mean_abs_correlation, temperature_rows
 
     arm = read_projections(projection)
@@ -48,12 +42,10 @@ def run(settings: Settings, *, projection: Path, covariance: Path | None, purity
     for tower in ("image", "text"):
         for seed, matrix in zip(arm.seeds, arm.tensors[f"{tower}_projection"], strict=True):
             with naming(f"{projection}: {tower} tower, seed {seed}"):
-                results = measures(matrix, settings.bins) + spectral_rows(matrix, rotations)
+                results = measures(matrix) + spectral_rows(matrix, rotations)
                 if (of_features := covariances.get(f"{tower}_covariance")) is not None:
                     value = mean_abs_correlation(matrix, of_features)
                     results.append({"metric": "mean_abs_correlation", "value": value})
-                if settings.map_bins and seed == arm.seeds[0]:
-                    results += map_rows(matrix, settings.map_bins)
             rows += [{"tower": tower, "seed": seed, **row} for row in results]
             log.info("%s tower, seed %s: mean |cos| %.4f", tower, seed, results[0]["value"])
     rows += temperature_rows(arm.tensors, arm.seeds)

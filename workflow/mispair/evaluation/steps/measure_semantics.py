@@ -16,9 +16,8 @@ class Settings(settings.Settings):
     rotations: int = Field(
         50, ge=0, description="Randomly rotated bases: the null of all measures."
     )
-    shuffles: int = Field(3, ge=0, description="Shuffles of the true features, as a null.")
     seeds: int = Field(3, ge=1, description="Number of fine-tuning seeds measured, from the first.")
-    seed: int = Field(0, ge=0, description="Seed of the random rotations and shuffles.")
+    seed: int = Field(0, ge=0, description="Seed of the random rotations.")
 
 
 def run(
@@ -28,7 +27,7 @@ def run(
     """Write best features, selectivity and controls of every neuron of both towers."""
     import pandas as pd
 
-    from mispair.core import metrics, seeds
+    from mispair.core import metrics
     from mispair.core.progress import Progress
     from mispair.evaluation.activations import UNITS, feature_blocks, with_truth
     from mispair.evaluation.projections import naming, read_projections
@@ -53,18 +52,14 @@ def run(
             row_of = {name: row for row, name in enumerate(of_unit[unit])}
             for seed, *of_towers in some:
                 matrix = of_towers[tower == "text"]
-                draws = [
-                    seeds.generator(settings.seed, "shuffled-features", tower, shuffle)
-                    for shuffle in range(settings.shuffles)
-                ]
-                sample = FeatureSample(arm.neurons, len(named), draws)
+                sample = FeatureSample(arm.neurons, len(named))
                 # Pairs of the index that a corpus leaves out have no features.
                 given = features, feature_rows, tower, row_of, arm.towers
                 with naming(f"{projection}: {tower} tower, seed {seed}"):
                     for ids, block in feature_blocks(*given, every=False):
                         of_inputs = codes[[row_of[name] for name in ids]]
                         sample.add_inputs(embed(block, matrix), of_inputs)
-                    results = measures(sample, matrix, named, rotations, settings.shuffles)
+                    results = measures(sample, matrix, named, rotations)
                 rows += [{"tower": tower, "seed": seed, **row} for row in results]
                 log.info("%s tower, seed %s: %d inputs", tower, seed, sample.size)
                 progress.advance()

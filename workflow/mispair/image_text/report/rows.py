@@ -15,10 +15,7 @@ from mispair.core import files
 from mispair.core.metrics import read_metrics
 from mispair.evaluation.report.rows import scored
 from mispair.image_text.report.tables_towers import intervals
-from mispair.report.tables import Row, Rows, arm, origins
-
-MAP = "overlap_map"
-"""The metric of purity that is a map of groups; it has a table of its own."""
+from mispair.report.tables import Rows, arm, origins
 
 OF_ARMS = (
     "purity", "zeroshot", "pruning", "comparisons", "semantics", "corpus",
@@ -40,9 +37,7 @@ def rows(results: Mapping[str, Sequence[Path]], models: Mapping[str, Any]) -> Ro
             metadata = {"towers": path.parent.parent.name, **arm(provenance)}
             if kind == "zeroshot":
                 measured = scored(measured, provenance, metadata["towers"])
-            for row in measured:
-                by_table["purity_map" if row["metric"] == MAP else kind].append({**metadata, **row})
-    by_table["purity_map"] = of_ends(by_table["purity_map"])
+            by_table[kind] += [{**metadata, **row} for row in measured]
     for path in results.get("pairing", []):
         metadata = _metadata(path)
         by_table["pairs"] += swaps(metadata, pq.read_metadata(path).num_rows)
@@ -69,19 +64,6 @@ def _reasons(paths: Sequence[Path]) -> Counter[str]:
         column = pq.read_table(path, columns=["reason"])["reason"].value_counts()
         reasons.update({row["values"]: row["counts"] for row in column.to_pylist()})
     return reasons
-
-
-def of_ends(maps: Sequence[Row]) -> list[Row]:
-    """Keep the maps of some arms: of untouched projections, and of both ends of C_m.
-
-    Those of hundreds of arms would be millions of rows.
-    """
-    rates = [row["rate"] for row in maps if row["start"] == "pretrained"]
-    ends = {min(rates), max(rates)} if rates else set()
-    return [
-        row for row in maps
-        if row["start"] == "untouched" or (row["start"] == "pretrained" and row["rate"] in ends)
-    ]  # fmt: skip
 
 
 COUNTED = ("identical_text_swaps", "distinct_captions", "most_used_caption")

@@ -69,12 +69,8 @@ STUDY = ReportedStudy(
     ),
     tables={
         "purity": columns(
-            "start* scheme* rate tower* metric* seed neuron bin_low bin_high | value n low high "
-            "deviation below rotations"
-        ),
-        "purity_map": columns(
-            "start* scheme* rate tower* metric* seed row column | value n",
-            compared=False,
+            "start* scheme* rate tower* metric* seed neuron | value n low high deviation "
+            "below rotations"
         ),
         "zeroshot": columns(
             "start* scheme* rate towers* evaluation_set* protocol* metric* classname* seed "
@@ -89,7 +85,7 @@ STUDY = ReportedStudy(
             "seeds error freedom low high p"
         ),
         "semantics": columns(
-            "start* scheme* rate tower* seed basis* neuron metric* feature* shuffle | value n "
+            "start* scheme* rate tower* seed basis* neuron metric* feature* | value n "
             "low high deviation below rotations overlap p"
         ),
         "pairs": columns("metric* scheme* rate reason* | value n"),

@@ -10,7 +10,7 @@ from typing import Any
 
 from mispair.core import files
 from mispair.core.metrics import read_metrics
-from mispair.evaluation.report.rows import PARTS, scored
+from mispair.evaluation.report.rows import scored
 from mispair.report.tables import Rows, origins
 
 
@@ -42,7 +42,7 @@ def rows(results: Mapping[str, Sequence[Path]], models: Mapping[str, Any]) -> Ro
         measured, _ = read_metrics(path)
         description = {"towers": towers, **checkpoint(specs.get(towers, {}))}
         by_table["checkpoints"] += [
-            {**description, **row} for row in measured if not PARTS.intersection(row)
+            {**description, **row} for row in measured if "neuron" not in row
         ]
     return by_table
 

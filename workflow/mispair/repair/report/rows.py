@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from mispair.core.metrics import read_metrics
-from mispair.evaluation.report.rows import PARTS, scored
+from mispair.evaluation.report.rows import scored
 from mispair.report.tables import Rows, arm, origins
 from mispair.towers.arms import REPAIR
 
-OF_PARTS = PARTS | {"classname", "from", "column", "feature"}
+OF_PARTS = {"neuron", "classname", "feature"}
 """Keys of rows that do not describe a whole arm."""
 
 

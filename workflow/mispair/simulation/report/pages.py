@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -17,7 +16,6 @@ from mispair.report.pages.study_pages import FigureWithoutClaim, Pages
 from mispair.report.statistics import mean_interval
 from mispair.report.table import Cell, Number, Table, general, mean_and_spread, or_dash, whole
 from mispair.report.tables import Tables, records, where
-from mispair.simulation.conditions import STATEMENTS
 from mispair.simulation.presets import UNSTATED
 from mispair.simulation.report import claims
 from mispair.simulation.report.claims_scaling import MEASURES, Slope, fitted, of_sweep, values
@@ -36,7 +34,7 @@ from mispair.simulation.study import PRESETS as SETTINGS
 # The printed tables of the simulation study, in the order of its page.
 
 WRITTEN = "as-written"
-"""The preset that the text's statements are compared with."""
+"""The preset of the paper's text."""
 
 DIGITS = {"purified_features": 1, "purified_magnitude": 3, "accuracy": 3, "silhouette": 3}
 """Digits of the four measures of figure 1."""
@@ -58,7 +56,6 @@ def simulation(tables: Tables, confidence: float) -> list[Table]:
         *(not_reproduced(table, name) for name, table in of_presets),
         *(arms(table, name, confidence) for name, table in of_presets),
         unstated(tables),
-        literal(tables),
         grid(tables, confidence),
         slopes(tables, confidence),
     ]
@@ -171,38 +168,6 @@ def unstated(tables: Tables) -> Table:
         folded=True,
         section="Setting",
     )
-
-
-def literal(tables: Tables) -> Table:
-    """Return the measures where the text's statements replace repairs."""
-    table = where(tables.simulation, kind="literal")
-    rows = []
-    if not table.empty:
-        repaired = of_preset(tables.simulation, WRITTEN)
-        repaired = where(repaired, spurious_probability=set(table["spurious_probability"]))
-        rows = [_statement("none: as written, repaired", repaired)]
-        rows += [
-            _statement(f"{switch}: {text}", where(table, switch=switch))
-            for switch, text in STATEMENTS.items()
-        ]
-    return Table(
-        "As written, literally: the text’s statements in place of repairs",
-        ("statement", "trials", "runs that failed", *(
-            f"{style.MEASURES[metric].split(' (')[0].lower()}, {arm}"
-            for metric, arm in itertools.product(COUNTED, PAIR)
-        )),
-        tuple(rows),
-        texts.text(Note("simulation", "table_literal")),
-        section="As written, literally",
-    )  # fmt: skip
-
-
-def _statement(name: str, table: pd.DataFrame) -> tuple[Cell, ...]:
-    cells = [
-        mean_and_spread(runs(table, metric)[arm], DIGITS[metric], counted=False)
-        for metric, arm in itertools.product(COUNTED, PAIR)
-    ]
-    return (name, whole(table["trial"].nunique()), _failures(table), *cells)
 
 
 def _failures(table: pd.DataFrame) -> str | None:

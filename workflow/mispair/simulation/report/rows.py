@@ -33,10 +33,10 @@ def simulated(rows: Iterable[Row], provenance: Mapping[str, Any]) -> list[dict[s
     """Add the condition and settings of a simulation to its rows.
 
     ``kind`` is ``preset`` (figure 1 and arms), ``bridge`` (one ``switch`` of a preset thrown to the
-    other preset's values), ``literal`` (one ``switch`` to what the text states), ``grid`` or
-    ``scaling``; a condition without a name is its preset. ``features`` is d,
-    ``image_noise_variance`` is per coordinate. ``caption_features`` is the mean total number of
-    features of the images of S_w: the number of cases behind a probability of captions.
+    other preset's values), ``grid`` or ``scaling``; a condition without a name is its preset.
+    ``features`` is d, ``image_noise_variance`` is per coordinate. ``caption_features`` is the mean
+    total number of features of the images of S_w: the number of cases behind a probability of
+    captions.
     """
     settings = provenance.get("settings") or {}
     keys = {
@@ -58,7 +58,7 @@ def _kind(condition: str) -> dict[str, str | None]:
     kind, _, rest = condition.partition("~")
     if not rest:
         return {"kind": "preset", "switch": None}
-    return {"kind": kind, "switch": rest if kind in ("bridge", "literal") else None}
+    return {"kind": kind, "switch": rest if kind == "bridge" else None}
 
 
 def _caption_features(settings: Mapping[str, Any]) -> float | None:

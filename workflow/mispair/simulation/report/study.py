@@ -11,7 +11,6 @@ CONDITIONS = {
     "bridge": "From one preset to the other",
     "grid": "Sensitivity",
     "scaling": "Scaling with d",
-    "literal": "As written, literally",
 }
 """The one section that prints conditions of a kind; a preset is in every section."""
 
@@ -51,7 +50,6 @@ STUDY = ReportedStudy(
         "What neurons learn",
         "Arms",
         "From one preset to the other",
-        "As written, literally",
         "Sensitivity",
         "Scaling with d",
     ),
