@@ -32,7 +32,7 @@ def measure(
     from sklearn import get_config
     from sklearn.metrics import silhouette_score
 
-    from mispair.evaluation.silhouette import silhouette_samples
+    from mispair.evaluation.classification import silhouette_samples
 
     n, classes = compared
     whole = 0.0
@@ -85,7 +85,7 @@ def measure(
 def alone(n: int, classes: int) -> None:
     """Print seconds and megabytes of one score in this process."""
     from bench.similar_captions import _memory
-    from mispair.evaluation.silhouette import silhouette_samples
+    from mispair.evaluation.classification import silhouette_samples
 
     features, labels = clusters(n, classes, WIDTH, "float64")
     silhouette_samples(features[:1000], labels[:1000])

@@ -19,7 +19,7 @@ from mispair.emoji import packages as archives
 from mispair.emoji.concepts import HELD_OUT, SOURCES, pictures, read_concepts, rendered
 from mispair.emoji.packages import PACKAGES, member
 from mispair.emoji.packing import RETRIEVAL, SUBCATEGORIES, SUBCATEGORIES_UNSEEN, Packing, pack
-from mispair.evaluation.sets import open_set
+from mispair.evaluation.set_samples import open_set
 from mispair.pairs.shards.shards import read_samples
 from mispair.verbs import sets_and_models  # noqa: F401, it declares
 from mispair.verbs.verb import VERBS

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from mispair.evaluation.set_files import Encoded, EncodedSet
+from mispair.evaluation.inputs import Encoded, EncodedSet
 
 
 def encoded_set(

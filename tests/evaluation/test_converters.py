@@ -19,9 +19,9 @@ from PIL import Image
 
 from mispair.cli import main
 from mispair.core.files import UserError
-from mispair.evaluation.converters.entries import Entry, checked
-from mispair.evaluation.protocols import prompts
-from mispair.evaluation.sets import open_set
+from mispair.evaluation.prompts import prompts
+from mispair.evaluation.public_sets import Entry, checked
+from mispair.evaluation.set_samples import open_set
 from tests.evaluation.test_clip_benchmark import leaving_shards_open
 
 

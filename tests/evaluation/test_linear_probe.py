@@ -9,8 +9,7 @@ from sklearn.metrics import balanced_accuracy_score
 from sklearn.model_selection import StratifiedKFold, cross_val_score
 
 from mispair.core import files, intervals, metrics
-from mispair.evaluation.linear_probe import probe
-from mispair.evaluation.zeroshot import embed
+from mispair.evaluation.classification import embed, probe
 from tests.image_text.test_steps_image_text import step
 
 K = 4

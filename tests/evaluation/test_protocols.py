@@ -16,8 +16,10 @@ import pytest
 
 from mispair.core.files import UserError, write_json
 from mispair.evaluation import protocols
-from mispair.evaluation.protocols import Prompts, applies, prompts, protocol_files
-from mispair.evaluation.sets import EvaluationSet, canonical, open_set
+from mispair.evaluation.prompts import Prompts, prompts
+from mispair.evaluation.protocols import applies, protocol_files
+from mispair.evaluation.set_samples import EvaluationSet, open_set
+from mispair.evaluation.sets import canonical
 from mispair.towers.loading import made_from_laion
 from tests.evaluation.test_sets import write_split
 

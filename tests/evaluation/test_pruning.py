@@ -13,9 +13,9 @@ from sklearn.metrics import silhouette_score
 
 from mispair import cli
 from mispair.core import files, metrics, settings
-from mispair.evaluation import pruning, zeroshot
+from mispair.evaluation import classification, pruning
+from mispair.evaluation.inputs import EncodedSet
 from mispair.evaluation.purity import random_rotation
-from mispair.evaluation.set_files import EncodedSet
 from mispair.evaluation.steps.prune_neurons import Settings
 from tests.evaluation.encoded import encoded_set
 
@@ -123,11 +123,11 @@ def test_every_answer_is_that_of_the_naive_sweep(monkeypatch: pytest.MonkeyPatch
     """With the naive answers as labels all are right, whatever the blocks."""
     data, (image, text) = _data(), _projections()
     order, ks = np.random.default_rng(4).permutation(E), list(range(1, E + 1))
-    images = zeroshot.embed(data.images.tensors["image_features"], image)[:, order]
+    images = classification.embed(data.images.tensors["image_features"], image)[:, order]
     for entries in (1 << 17, 6 * 7):
         monkeypatch.setattr(pruning, "BLOCK_ENTRIES", entries)
         for name, prompts in _prompts(data).items():
-            classes = zeroshot.classifier(*prompts, text)[:, order]
+            classes = classification.classifier(*prompts, text)[:, order]
             for k in (2, 3, 10, 23, 24):
                 answers, _ = _naive(data, image, text, order[:k], np.eye(E))
                 for form, normalised in enumerate(pruning.NORMALISED):
@@ -155,9 +155,11 @@ def test_renormalised_is_what_a_model_with_cut_projections_computes() -> None:
     order = model.ranking("high-purity", "both").order
     prompts = _prompts(data)["single"]
     for k in (3, 8, 15):
-        embeddings = zeroshot.embed(data.images.tensors["image_features"], image[:, order[:k]])
-        classes = zeroshot.classifier(*prompts, text[:, order[:k]])
-        right = zeroshot.classify(embeddings, classes, data.labels)[0] == data.labels
+        embeddings = classification.embed(
+            data.images.tensors["image_features"], image[:, order[:k]]
+        )
+        classes = classification.classifier(*prompts, text[:, order[:k]])
+        right = classification.classify(embeddings, classes, data.labels)[0] == data.labels
         (row,) = [
             row for row in model.scores(order, [k])
             if (row["protocol"], row["normalised"]) == ("single", "renormalised")

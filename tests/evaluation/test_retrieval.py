@@ -7,7 +7,7 @@ from clip_benchmark.metrics import zeroshot_retrieval
 
 from mispair.core import intervals
 from mispair.evaluation import retrieval
-from mispair.evaluation.zeroshot import normalised
+from mispair.evaluation.classification import normalised
 
 
 class Identity(torch.nn.Module):

@@ -14,8 +14,8 @@ from mispair.core import metrics
 from mispair.core.files import read_tensors, write_tensors
 from mispair.core.intervals import wilson
 from mispair.evaluation.arm_comparison import difference
+from mispair.evaluation.classification import normalised
 from mispair.evaluation.retrieval import Questions, credits, pair_credits, selections
-from mispair.evaluation.zeroshot import normalised
 from tests.evaluation.test_clip_benchmark import POINT, leaving_shards_open, measured, theirs
 from tests.image_text.test_steps_image_text import step
 

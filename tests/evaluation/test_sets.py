@@ -10,19 +10,17 @@ import pytest
 from PIL import Image
 
 from mispair.core.files import UserError
-from mispair.evaluation.protocols import prompts
+from mispair.evaluation.prompts import prompts
+from mispair.evaluation.set_samples import Example, open_images, open_set
 from mispair.evaluation.sets import (
     DATASET_TYPE,
     TEMPLATES,
-    Example,
     explain_missing,
     files_of,
     files_of_images,
     files_of_texts,
     kind_of,
     missing_pieces,
-    open_images,
-    open_set,
 )
 from mispair.pairs.shards.shards import MAX_TEXT_BYTES
 from tests.pairs.test_index import encoded, write_tar

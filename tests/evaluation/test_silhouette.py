@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from sklearn.metrics import silhouette_samples as reference
 
-from mispair.evaluation import silhouette
-from mispair.evaluation.silhouette import CosineSilhouette, silhouette_samples
+from mispair.evaluation import classification
+from mispair.evaluation.classification import CosineSilhouette, silhouette_samples
 
 
 def _clusters(n, k, d, seed=0, spread=1.0):
@@ -79,7 +79,7 @@ def test_length_of_rows_and_order_of_samples_do_not_matter():
 def test_blocks_do_not_matter(monkeypatch):
     features, labels = _clusters(200, 6, 10)
     whole = silhouette_samples(features, labels)
-    monkeypatch.setattr(silhouette, "BLOCK_ENTRIES", 6 * 7)
+    monkeypatch.setattr(classification, "SILHOUETTE_ENTRIES", 6 * 7)
     np.testing.assert_allclose(silhouette_samples(features, labels), whole, atol=1e-13)
 
 

@@ -7,7 +7,7 @@ import pytest
 from sklearn.metrics import balanced_accuracy_score, silhouette_score
 
 from mispair.core import files, metrics
-from mispair.evaluation import retrieval, zeroshot
+from mispair.evaluation import classification, retrieval
 from mispair.evaluation.arm_comparison import difference
 from tests.image_text.test_steps_image_text import step
 
@@ -115,8 +115,8 @@ def test_every_set_protocol_and_seed_is_scored(tmp_path):
         "laclip": (second[2][::3], np.arange(K)),
     }.items():
         here = {"evaluation_set": "cars", "protocol": protocol, "seed": 6}
-        embeddings = zeroshot.embed(images, image[1])
-        logits = embeddings @ zeroshot.classifier(features, numbers, text[1]).T
+        embeddings = classification.embed(images, image[1])
+        logits = embeddings @ classification.classifier(features, numbers, text[1]).T
         expected = logits.argmax(1)
         found = _row(rows, **here, metric="acc1")
         assert found["value"] == pytest.approx(np.mean(expected == labels))
@@ -162,7 +162,7 @@ def test_captioned_pictures_have_recalls_and_no_answers(tmp_path):
     assert _evaluate(tmp_path, [pictures], [prompts]) == 0
     rows, _ = metrics.read_metrics(tmp_path / "arm.json")
     expected = retrieval.recalls(
-        zeroshot.embed(images, image[0]), zeroshot.embed(captions, text[0]), numbers
+        classification.embed(images, image[0]), classification.embed(captions, text[0]), numbers
     )
     found = [row for row in rows if row["seed"] == 5]
     assert len(found) == 6

@@ -6,7 +6,7 @@ import torch
 from sklearn.metrics import balanced_accuracy_score, silhouette_score, top_k_accuracy_score
 
 from mispair.core import intervals
-from mispair.evaluation import zeroshot
+from mispair.evaluation import classification
 
 K, T = 8, 3
 
@@ -53,7 +53,7 @@ def test_classifier_is_that_of_open_clip():
         templates=[lambda name, t=t: f"{name} {t}" for t in range(T)],
         num_classes_per_batch=3,
     )
-    ours = zeroshot.classifier(prompts, numbers, text)
+    ours = classification.classifier(prompts, numbers, text)
     np.testing.assert_allclose(ours, expected.numpy().T, atol=1e-6)
 
 
@@ -68,7 +68,7 @@ def test_classes_may_have_different_numbers_of_prompts():
     expected = zero_shot_classifier(
         Tokens(text), lambda rows: torch.tensor(prompts[rows]), list(rows), rows, "cpu", amp=False
     )
-    ours = zeroshot.classifier(prompts, numbers, text)
+    ours = classification.classifier(prompts, numbers, text)
     np.testing.assert_allclose(ours, expected.numpy().T, atol=1e-6)
 
 
@@ -83,21 +83,21 @@ def test_classes_may_have_different_numbers_of_prompts():
 )
 def test_prompts_that_do_not_fit_their_classes_are_refused(numbers, words):
     with pytest.raises(ValueError, match=words):
-        zeroshot.classifier(np.eye(3), np.array(numbers), np.eye(3))
+        classification.classifier(np.eye(3), np.array(numbers), np.eye(3))
 
 
 def _scores(embeddings, classes, labels):
-    _, ranks = zeroshot.classify(embeddings, classes, labels)
-    silhouette = zeroshot.silhouette_row(embeddings, labels)
-    return [*zeroshot.accuracies(ranks, labels, len(classes)), silhouette]
+    _, ranks = classification.classify(embeddings, classes, labels)
+    silhouette = classification.silhouette_row(embeddings, labels)
+    return [*classification.accuracies(ranks, labels, len(classes)), silhouette]
 
 
 @pytest.mark.filterwarnings("ignore:y_pred contains classes not in y_true")
 def test_scores_are_those_of_scikit_learn():
     (images, labels, prompts, numbers), (image, text) = _set(), _projections()
     labels[:150] %= 3  # unbalanced
-    embeddings = zeroshot.embed(images, image)
-    classes = zeroshot.classifier(prompts, numbers, text)
+    embeddings = classification.embed(images, image)
+    classes = classification.classifier(prompts, numbers, text)
     logits = embeddings @ classes.T
     found = {row["metric"]: row for row in _scores(embeddings, classes, labels)}
     answers = logits.argmax(1)
@@ -118,7 +118,7 @@ def test_scores_are_those_of_scikit_learn():
     assert found["acc1"]["chance"] == 1 / 8
     assert found["acc5"]["chance"] == 5 / 8
     assert "chance" not in found["silhouette"]
-    np.testing.assert_array_equal(zeroshot.classify(embeddings, classes, labels)[0], answers)
+    np.testing.assert_array_equal(classification.classify(embeddings, classes, labels)[0], answers)
 
 
 def test_a_case_by_hand():
@@ -137,15 +137,15 @@ def test_a_case_by_hand():
 
 def test_ranks_break_ties_as_argmax_and_do_not_depend_on_blocks(monkeypatch):
     images = np.array([[1.0, 1.0, 0.0]] * 3)
-    answers, ranks = zeroshot.classify(images, np.eye(3), np.array([0, 1, 2]))
+    answers, ranks = classification.classify(images, np.eye(3), np.array([0, 1, 2]))
     assert answers.tolist() == [0, 0, 0]
     assert ranks.tolist() == [0, 1, 2]
     draw = np.random.default_rng(0)
     images, labels = draw.standard_normal((50, 7)), draw.integers(0, 9, 50)
     classes = draw.standard_normal((9, 7))
-    whole = zeroshot.classify(images, classes, labels)
-    monkeypatch.setattr(zeroshot, "BLOCK_ENTRIES", 36)
-    np.testing.assert_array_equal(zeroshot.classify(images, classes, labels), whole)
+    whole = classification.classify(images, classes, labels)
+    monkeypatch.setattr(classification, "BLOCK_ENTRIES", 36)
+    np.testing.assert_array_equal(classification.classify(images, classes, labels), whole)
     order = np.argsort(-(images @ classes.T), axis=1)
     np.testing.assert_array_equal(order[:, 0], whole[0])
     np.testing.assert_array_equal((order == labels[:, None]).argmax(1), whole[1])
@@ -154,7 +154,7 @@ def test_ranks_break_ties_as_argmax_and_do_not_depend_on_blocks(monkeypatch):
 @pytest.mark.parametrize("label", [-1, 3])
 def test_a_label_without_a_class_is_named(label):
     with pytest.raises(ValueError, match=f"label {label} names none of the 3 classes"):
-        zeroshot.classify(np.ones((2, 3)), np.eye(3), np.array([0, label]))
+        classification.classify(np.ones((2, 3)), np.eye(3), np.array([0, label]))
 
 
 def test_one_image_a_class_has_accuracy_but_no_silhouette():
@@ -165,9 +165,9 @@ def test_one_image_a_class_has_accuracy_but_no_silhouette():
 
 def test_features_that_are_not_finite_or_do_not_fit_are_refused():
     with pytest.raises(ValueError, match="not finite"):
-        zeroshot.embed(np.array([[np.nan, 1.0]]), np.eye(2))
+        classification.embed(np.array([[np.nan, 1.0]]), np.eye(2))
     with pytest.raises(ValueError, match="width 3 do not fit a projection from 2"):
-        zeroshot.embed(np.ones((1, 3)), np.eye(2))
+        classification.embed(np.ones((1, 3)), np.eye(2))
 
 
 def test_wilson_solves_its_equation():

@@ -19,8 +19,9 @@ from PIL import Image
 from sklearn.datasets import load_digits
 
 from mispair.core import files, seeds
-from mispair.evaluation import zeroshot
-from mispair.evaluation.sets import files_of, kind_of, open_set
+from mispair.evaluation import classification
+from mispair.evaluation.set_samples import open_set
+from mispair.evaluation.sets import files_of, kind_of
 from mispair.pairs.corruption.draws import Draws
 from mispair.pairs.scenes.compositional import CATEGORIES, ENDS, question
 from mispair.pairs.scenes.evaluation_sets import (
@@ -310,9 +311,9 @@ def test_textured_shapes_leave_the_shipped_towers_room_both_ways(tmp_path: Path)
     numbers = np.repeat(np.arange(len(opened.classnames)), len(opened.templates))
     prompts = towers.text_features(towers.tokenizer(texts)).numpy()
     image, text = towers.image_projection.numpy(), towers.text_projection.numpy()
-    classes = zeroshot.classifier(prompts, numbers, text)
+    classes = classification.classifier(prompts, numbers, text)
     labels = np.array([example.label for example in examples])
-    answers, _ = zeroshot.classify(zeroshot.embed(images, image), classes, labels)
+    answers, _ = classification.classify(classification.embed(images, image), classes, labels)
     accuracy = np.mean(answers == labels)
     assert 0.5 < accuracy < 0.8
 

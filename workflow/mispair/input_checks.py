@@ -17,7 +17,7 @@ import yaml
 
 from mispair.core.copied import TOLERANCE
 from mispair.core.files import UserError
-from mispair.evaluation import protocols, sets
+from mispair.evaluation.protocols import protocol_files
 from mispair.pairs.captions.user_files import (
     KEY,
     MOST_LETTERS,
@@ -127,18 +127,21 @@ def warn_of_missing_programs(arguments: Sequence[str]) -> str:
 
 def _refuse_evaluation_sets(dag: Dag) -> None:
     """Read the prompts of the user's sets and the first sample of each split."""
+    from mispair.evaluation.prompts import prompts  # numpy, which not every plan needs
+    from mispair.evaluation.set_samples import open_set
+
     evaluation = dag.evaluation
     for name, folder in evaluation.folders.items():
         if evaluation.is_generated(name):
             continue
         for split in evaluation.splits(name):
-            opened = sets.open_set(folder, split, name)
+            opened = open_set(folder, split, name)
             next(iter(opened.samples()), None)
         if opened.kind == "classification":
             for protocol in (of for named, of in evaluation.pairs if named == name):
                 source = evaluation.protocols[protocol]
-                custom = protocols.protocol_files(source, folder, name)
-                protocols.prompts(opened, protocol, custom)
+                custom = protocol_files(source, folder, name)
+                prompts(opened, protocol, custom)
 
 
 def _refuse_groups(dag: Dag, examples: Sequence[str], corpus: Corpus) -> None:

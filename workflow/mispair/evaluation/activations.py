@@ -16,7 +16,7 @@ import pandas as pd
 
 from mispair.core import files
 from mispair.core.files import UserError
-from mispair.evaluation.zeroshot import embed
+from mispair.evaluation.classification import embed
 from mispair.pairs.index.books import read_columns
 
 BLOCK = 4096

@@ -19,10 +19,9 @@ import numpy as np
 
 from mispair.core import intervals, seeds
 from mispair.core.intervals import Row
+from mispair.evaluation.classification import CosineSilhouette, check_labels, classifier, embed
+from mispair.evaluation.inputs import EncodedSet
 from mispair.evaluation.purity import neuron_overlap
-from mispair.evaluation.set_files import EncodedSet
-from mispair.evaluation.silhouette import CosineSilhouette
-from mispair.evaluation.zeroshot import check_labels, classifier, embed
 
 PURITY: tuple[str, ...] = ("high-purity", "low-purity")
 """Strategies of the paper other than random, named after the neurons that stay."""

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from mispair.core.intervals import Row, mean_of_shares, share_row, wilson
-from mispair.evaluation.zeroshot import normalised, starts_of_classes
+from mispair.evaluation.classification import normalised, starts_of_classes
 
 BEST = (1, 5, 10)
 """Values of k in recall at k."""

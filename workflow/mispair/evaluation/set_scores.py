@@ -14,9 +14,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from mispair.core.intervals import Row
+from mispair.evaluation.classification import accuracies, classifier_of, classify
+from mispair.evaluation.inputs import EncodedSet, origins
 from mispair.evaluation.retrieval import Questions, recalls, selections
-from mispair.evaluation.set_files import EncodedSet, origins
-from mispair.evaluation.zeroshot import accuracies, classifier_of, classify
 
 log = logging.getLogger(__name__)
 

@@ -11,10 +11,11 @@ import numpy as np
 from mispair.core import seeds
 from mispair.core.files import UserError
 from mispair.core.metrics import Row
+from mispair.evaluation.classification import accuracies, classifier, classify, embed
 from mispair.evaluation.protocols import CLIP_BENCHMARK
 from mispair.evaluation.purity import neuron_overlap
-from mispair.evaluation.sets import PLACEHOLDER, open_set
-from mispair.evaluation.zeroshot import accuracies, classifier, classify, embed
+from mispair.evaluation.set_samples import open_set
+from mispair.evaluation.sets import PLACEHOLDER
 from mispair.pairs.captions.caption_texts import read_pictured_features
 from mispair.pairs.scenes.scene_captions import FEATURES, VOCABULARY, codes
 from mispair.pretraining.data import bags, resized

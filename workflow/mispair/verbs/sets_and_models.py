@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def _of_convert(parser: ArgumentParser) -> None:
-    from mispair.evaluation.converters.public_sets import SETS
+    from mispair.evaluation.public_sets import SETS
 
     parser.add_argument("name", choices=SETS, help="; ".join(
         f"{name}: {about}" for name, (_, about) in SETS.items()
@@ -37,8 +37,7 @@ def convert(options: Namespace) -> int:
     It is a folder in CLIP_benchmark's webdataset layout, which `evaluation_sets` takes: each
     picture with its true caption first. Nothing is fetched.
     """
-    from mispair.evaluation.converters.entries import checked, write_questions
-    from mispair.evaluation.converters.public_sets import SETS
+    from mispair.evaluation.public_sets import SETS, checked, write_questions
 
     if options.images is None and options.annotations.suffix != ".parquet":
         raise UserError("Name the folder of the pictures with --images.")

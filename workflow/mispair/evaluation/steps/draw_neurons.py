@@ -38,7 +38,7 @@ def run(
     """Write an HTML fragment on the first seed's neurons, with pairs of the given groups."""
     from mispair.core import files
     from mispair.evaluation.activations import drawn_pairs, feature_blocks
-    from mispair.evaluation.projections import naming, read_projections
+    from mispair.evaluation.inputs import naming, read_projections
     from mispair.evaluation.purity import random_rotations
     from mispair.evaluation.report import neurons
     from mispair.pairs.index.image_list import by_name

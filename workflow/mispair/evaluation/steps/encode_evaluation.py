@@ -36,8 +36,7 @@ def run(
     from mispair.core import files
     from mispair.core.devices import usable_cores
     from mispair.core.progress import Progress
-    from mispair.evaluation.image_facts import ImageFacts
-    from mispair.evaluation.sets import open_images
+    from mispair.evaluation.set_samples import ImageFacts, open_images
     from mispair.towers.encoding import encoding_job
 
     opened = open_images(evaluation_set, name)

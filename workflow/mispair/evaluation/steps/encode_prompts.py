@@ -28,14 +28,14 @@ def run(
     """Write pre-projection features of prompts, the class of each, and their sources."""
     from mispair.core import files
     from mispair.core.progress import Progress
-    from mispair.evaluation import protocols
-    from mispair.evaluation.sets import open_set
+    from mispair.evaluation.prompts import prompts as prompts_of
+    from mispair.evaluation.set_samples import open_set
     from mispair.towers.encoding import encoding_job
     from mispair.towers.loading import made_from_laion
 
     opened = open_set(evaluation_set[0].parent, name=name)
     laion = made_from_laion(towers[0].parent)
-    asked = protocols.prompts(opened, protocol, protocol_files, laion=laion)
+    asked = prompts_of(opened, protocol, protocol_files, laion=laion)
     log.info(
         "%s by protocol %s: %d classes, %d prompts",
         *(opened.name, protocol, len(asked.classnames), len(asked.texts)),

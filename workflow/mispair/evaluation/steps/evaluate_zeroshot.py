@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from mispair.core.intervals import Row
-    from mispair.evaluation.set_files import EncodedSet
+    from mispair.evaluation.inputs import EncodedSet
 
 
 class Settings(settings.Settings):
@@ -36,8 +36,7 @@ def run(
     """
     from mispair.core import files, metrics
     from mispair.core.progress import Progress
-    from mispair.evaluation.projections import read_projections
-    from mispair.evaluation.set_files import read_sets
+    from mispair.evaluation.inputs import read_projections, read_sets
     from mispair.evaluation.set_scores import Results
 
     stack = read_projections(projection)
@@ -60,9 +59,9 @@ def _scores(
     encoded: EncodedSet, image: np.ndarray, text: np.ndarray
 ) -> Iterator[tuple[dict[str, str], np.ndarray | None, list[Row]]]:
     """Yield for each protocol its metadata, the answers and the scores; errors name the files."""
-    from mispair.evaluation.projections import naming
+    from mispair.evaluation.classification import embed, silhouette_row
+    from mispair.evaluation.inputs import naming
     from mispair.evaluation.set_scores import SCORES, Asked
-    from mispair.evaluation.zeroshot import embed, silhouette_row
 
     path, tensors, metadata = encoded.images
     with naming(path):

@@ -42,9 +42,9 @@ def run(
     """
     from mispair.core import files, metrics, seeds
     from mispair.core.progress import Progress
-    from mispair.evaluation import linear_probe
-    from mispair.evaluation.projections import naming, read_projections
-    from mispair.evaluation.zeroshot import embed
+    from mispair.evaluation.classification import embed
+    from mispair.evaluation.classification import probe as probe_of
+    from mispair.evaluation.inputs import naming, read_projections
 
     arm = read_projections(projection)
     tests = {path.parent: path for path in images}
@@ -66,7 +66,7 @@ def run(
                 with naming(f"{path} with {test} and {projection}"):
                     learnt, test_split = ((embed(split["image_features"], image), split["labels"])
                                           for split in (fit, held_out))  # fmt: skip
-                    (accuracy, recall), complaints = linear_probe.probe(
+                    (accuracy, recall), complaints = probe_of(
                         learnt, test_split, settings.C, settings.grid, settings.folds, folds,
                         settings.max_iter,
                     )  # fmt: skip

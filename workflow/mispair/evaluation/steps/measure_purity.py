@@ -26,7 +26,7 @@ def run(settings: Settings, *, projection: Path, covariance: Path | None, purity
     have the logit scale and cosine gap.
     """
     from mispair.core import files, metrics
-    from mispair.evaluation.projections import naming, read_projections
+    from mispair.evaluation.inputs import naming, read_projections
     from mispair.evaluation.purity import measures, random_rotations, spectral_rows
     from mispair.towers.projection_measures import mean_abs_correlation, temperature_rows
 

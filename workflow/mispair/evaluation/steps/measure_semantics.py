@@ -30,10 +30,10 @@ def run(
     from mispair.core import metrics
     from mispair.core.progress import Progress
     from mispair.evaluation.activations import UNITS, feature_blocks, with_truth
-    from mispair.evaluation.projections import naming, read_projections
+    from mispair.evaluation.classification import embed
+    from mispair.evaluation.inputs import naming, read_projections
     from mispair.evaluation.purity import random_rotations
     from mispair.evaluation.semantics import FeatureSample, binary_codes, measures
-    from mispair.evaluation.zeroshot import embed
     from mispair.pairs.index.books import read_columns
 
     arm = read_projections(projection)

@@ -1,1 +1,0 @@
-"""Converters of public compositional sets into folders that mispair and others read."""
