@@ -16,9 +16,8 @@ from mispair.core.provenance import code_version
 from mispair.core.settings import command_line
 from mispair.simulation import settings
 from mispair.simulation.conditions import SWITCHES, Condition, conditions
-from mispair.simulation.presets import AS_WRITTEN
 from mispair.simulation.settings import Settings
-from mispair.simulation.study import Study
+from mispair.simulation.study import AS_WRITTEN, Study
 
 EVERYTHING = {"compare_presets": True, "bridge_trials": 1, "grid_trials": 1}
 

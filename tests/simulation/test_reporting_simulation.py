@@ -15,9 +15,9 @@ from mispair.report import charts, texts
 from mispair.report.figures import draw_of
 from mispair.report.table import Number, Table, general
 from mispair.report.tables import Tables, origins, tidy, where
-from mispair.simulation.presets import UNSTATED
-from mispair.simulation.report import effects, pages, selections
-from mispair.simulation.report.rows import simulated
+from mispair.simulation.report import effects, pages
+from mispair.simulation.report.pages import UNSTATED
+from mispair.simulation.report.rows import of_preset, points, runs, simulated
 from mispair.simulation.study import PRESETS
 
 PROBABILITIES = (0.0, 0.1, 0.3, 0.5)
@@ -136,12 +136,12 @@ def test_noise_is_a_variance_per_coordinate_whatever_its_unit(unit: str, expecte
 
 def test_a_preset_is_measured_in_its_own_definition() -> None:
     for preset in PRESETS:
-        own = selections.runs(selections.of_preset(study().simulation, preset), "accuracy")
+        own = runs(of_preset(study().simulation, preset), "accuracy")
         assert own.loc[(0.3, 2), "raw"] == of(preset, "accuracy", "raw", 0.3)[2]
 
 
 def test_the_oracle_is_the_raw_arm_of_the_same_trial_at_c_s_0() -> None:
-    own = selections.runs(selections.of_preset(study().simulation, "as-written"), "accuracy")
+    own = runs(of_preset(study().simulation, "as-written"), "accuracy")
     clean = of("as-written", "accuracy", "raw", 0.0)
     assert own["oracle"].xs(0.5, level="spurious_probability").to_dict() == clean.to_dict()
 
@@ -224,7 +224,7 @@ def cells(table: Table, *keys: int) -> dict[Any, tuple[Any, ...]]:
 
 
 def test_the_table_of_arms_pairs_by_trial() -> None:
-    own = selections.of_preset(study().simulation, "as-written")
+    own = of_preset(study().simulation, "as-written")
     rows = cells(pages.arms(own, "as-written", 0.95), 0, 1)
     assert len(rows) == 4 + len(ARMS)  # raw, filtered, S_h alone and the oracle
     raw = of("as-written", "accuracy", "raw", 0.3)
@@ -265,8 +265,8 @@ def test_trainings_that_ended_early_are_named() -> None:
 
 
 def test_points_that_are_missed_are_listed_with_their_differences() -> None:
-    own = selections.of_preset(study().simulation, "as-run")
-    missed = [point for point in selections.points(own) if not point.within(point.mean)]
+    own = of_preset(study().simulation, "as-run")
+    missed = [point for point in points(own) if not point.within(point.mean)]
     table = pages.not_reproduced(own, "as-run")
     assert len(table.rows) == len(missed) > 0
     assert [row[5].value for row in table.rows] == pytest.approx(

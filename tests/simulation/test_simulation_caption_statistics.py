@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from mispair.simulation.caption_statistics import caption_statistics, decode, scale
+from mispair.simulation.metrics import caption_statistics, decode, scale
 
 D, D1, N = 8, 30, 400
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from pydantic import ValidationError
 
-from mispair.simulation.presets import AS_WRITTEN, UNSTATED
+from mispair.simulation.report.pages import UNSTATED
 from mispair.simulation.steps import simulate
-from mispair.simulation.study import PRESETS, Study
+from mispair.simulation.study import AS_WRITTEN, PRESETS, Study
 
 
 def test_as_run_numbers_are_those_of_the_public_code() -> None:

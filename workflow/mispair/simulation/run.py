@@ -19,7 +19,6 @@ from mispair.core.devices import MEMORY_SHARE, free_memory, in_portions
 from mispair.core.progress import Progress
 from mispair.core.provenance import fingerprint
 from mispair.core.resume import Keeper
-from mispair.simulation.measure import Row, rows_of
 from mispair.simulation.sampling.draws import TrialDraws
 from mispair.simulation.study import Study
 from mispair.simulation.training.encoder import Diverged, Silenced
@@ -29,7 +28,7 @@ from mispair.simulation.training.training import (
     TrainingLength,
     train_side_by_side,
 )
-from mispair.simulation.trial import ROUND, PreparedTraining, Trial, before
+from mispair.simulation.trial import ROUND, PreparedTraining, Row, Trial, before, rows_of
 
 log = logging.getLogger(__name__)
 

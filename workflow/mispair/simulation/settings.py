@@ -87,7 +87,7 @@ class Settings(Study):
         0,
         ge=0,
         description="Trials of the sweep over the number of features d, at each d. Other settings "
-        "follow d by the rules of mispair.simulation.scaling, from the constants of this section.",
+        "follow d by rules (mispair.simulation.conditions), from the constants of this section.",
     )
     scaling_dimensions: list[Annotated[int, Field(ge=2)]] = settings.sweep(
         [20, 30, 50, 80, 120], min_length=2, description="d of the sweep over d."

@@ -7,15 +7,18 @@ same weights for any training data, and so does S4.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import Any, Literal
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from mispair.simulation.caption_statistics import caption_statistics, decode, scale
-from mispair.simulation.measure import Examiner, Row, rows_of
+from mispair.simulation import metrics
 from mispair.simulation.sampling.data import (
+    Dictionaries,
     FixedSample,
     Population,
     draw_dictionaries,
@@ -25,9 +28,10 @@ from mispair.simulation.sampling.data import (
     joined,
 )
 from mispair.simulation.sampling.draws import TrialDraws, draw_spurious_sets
-from mispair.simulation.sampling.inputs import BatchSource
+from mispair.simulation.sampling.held_out import TestSet, draw_test_set
+from mispair.simulation.sampling.inputs import BatchSource, Dense
 from mispair.simulation.sampling.sources import FixedSource, FreshSource, MixedSource
-from mispair.simulation.study import Study
+from mispair.simulation.study import PRESETS, Study
 from mispair.simulation.training.decoder import (
     Decoder,
     fit_decoder,
@@ -37,6 +41,133 @@ from mispair.simulation.training.decoder import (
 from mispair.simulation.training.encoder import Encoders, draw_encoders
 from mispair.simulation.training.filtering import compare, only, replaced_sample, shares
 from mispair.simulation.training.training import Trained, TrainingLength
+
+Row = dict[str, Any]
+
+
+def rows_of(values: Mapping[str, float], **keys: Any) -> list[Row]:
+    """Return a row for each metric, with its value and the given keys."""
+    return [{"metric": name, "value": value, **keys} for name, value in values.items()]
+
+
+MARGINS = (1, 2)
+"""Margins of the test sets of ``accuracy_by_protocol``."""
+
+SIMILARITY: dict[str, Literal["cosine", "inner"]] = {"as-run": "cosine", "as-written": "inner"}
+"""Similarity that chooses an image's class: the public code's cosine, or section 2.2's product."""
+
+
+@dataclass(frozen=True)
+class Examiner:
+    """Measures the encoders of one trial, always on the same test sets.
+
+    ``spurious`` (d, d) is true where feature j' (column) is spuriously correlated with j.
+    """
+
+    study: Study
+    draws: TrialDraws
+    dictionaries: Dictionaries
+    spurious: Tensor
+
+    @cached_property
+    def tests(self) -> dict[tuple[float, int], TestSet]:
+        """Test sets by density and margin: of both definitions and of all protocols."""
+        study = self.study
+        needed = {self.protocol(definition) for definition in PRESETS}
+        needed |= {(study.test_density, min(margin, self.widest_margin)) for margin in MARGINS}
+        return {
+            (density, margin): draw_test_set(self.draws, self.dictionaries, study, density, margin)
+            for density, margin in sorted(needed)
+        }
+
+    @property
+    def widest_margin(self) -> int:
+        """Features of a class: the largest margin there can be."""
+        return self.study.d // self.study.classes
+
+    def protocol(self, definition: str) -> tuple[float, int]:
+        """Return density and margin of the test set of a definition of figure 1."""
+        if definition == self.study.figure1_definition:
+            return self.study.test_density, self.study.test_margin
+        preset = PRESETS[definition]
+        return preset["test_density"], min(preset["test_margin"], self.widest_margin)
+
+    def purified(self, encoders: Encoders, definition: str) -> metrics.Purified:
+        """Count the image encoder's purified features by one of the two definitions."""
+        cosines = metrics.alignments(encoders.weights[0], self.dictionaries.image)
+        if definition == "as-written":
+            return metrics.purified_as_written(cosines)
+        study = self.study
+        return metrics.purified(
+            cosines, study.threshold_low, study.threshold_high, study.threshold_step
+        )
+
+    def figure1(self, encoders: Encoders) -> list[Row]:
+        """Measure figure 1's four numbers in both definitions."""
+        rows: list[Row] = []
+        for definition in PRESETS:
+            count = self.purified(encoders, definition)
+            values = {
+                "purified_features": float(count.features),
+                "purified_magnitude": count.magnitude,
+                "purified_threshold": count.threshold,
+            }
+            test = self.tests[self.protocol(definition)]
+            features = encoders.features(0, Dense(test.images))
+            prompts = encoders.features(1, Dense(test.prompts))
+            values["accuracy"] = metrics.zero_shot_accuracy(
+                features, prompts, test.labels, SIMILARITY[definition]
+            )
+            values["silhouette"] = metrics.cosine_silhouette(features, test.labels)
+            rows += rows_of(values, definition=definition)
+        return rows
+
+    def protocols(self, encoders: Encoders) -> list[Row]:
+        """Measure accuracy with every choice of prompts, margin and bias that the text permits."""
+        rows: list[Row] = []
+        similarity = SIMILARITY[self.study.figure1_definition]
+        for bias, variant in (("trained", encoders), ("zero", encoders.without_bias())):
+            for margin in MARGINS:
+                test = self.tests[self.study.test_density, min(margin, self.widest_margin)]
+                features = variant.features(0, Dense(test.images))
+                for prompts, texts in (("noisy", test.prompts), ("noiseless", test.clean_prompts)):
+                    accuracy = metrics.zero_shot_accuracy(
+                        features, variant.features(1, Dense(texts)), test.labels, similarity
+                    )
+                    rows += rows_of(
+                        {"accuracy_by_protocol": accuracy},
+                        prompts=prompts, margin=margin, bias=bias,
+                    )  # fmt: skip
+        return rows
+
+    def neurons(self, encoders: Encoders, detailed: bool) -> list[Row]:
+        """Measure cosines of neurons with features, and what neuron pairs mix (Theorem 4.2)."""
+        rows: list[Row] = []
+        dictionaries = self.dictionaries
+        towers = (("image", dictionaries.image), ("text", dictionaries.text))
+        for (tower, features), weights in zip(towers, encoders.weights, strict=True):
+            cosines = metrics.alignments(weights, features)
+            top = metrics.top_two(cosines)
+            first, second = (float(column.mean()) for column in top.T)
+            rows += rows_of({"top_alignment": first, "second_alignment": second}, tower=tower)
+            if detailed:
+                rows += [
+                    {"metric": "neuron_alignment", "tower": tower, "neuron": neuron,
+                     "x": float(first), "y": float(second)}
+                    for neuron, (first, second) in enumerate(top)
+                ]  # fmt: skip
+            counts = metrics.histogram(cosines).tolist()
+            edges = np.linspace(0, 1, len(counts) + 1).round(6).tolist()
+            for value, low, high in zip(counts, edges[:-1], edges[1:], strict=True):
+                limits = {"from": low, "to": high}
+                rows += rows_of({"cosine_histogram": value}, tower=tower, **limits)
+        image, text = encoders.weights
+        mixed = metrics.mixing(image, text, dictionaries.image, dictionaries.text, self.spurious)
+        return rows + rows_of({k: v for k, v in mixed.items() if not np.isnan(v)})
+
+
+# A trial.
+
 
 ROUND = "filtered-"
 """Prefix of the arms of later rounds: filtered-2, filtered-3, ..."""
@@ -218,16 +349,16 @@ class Trial:
         rows = rows_of(values)
         codes = sample.pairs
         captions = decoder.captions(hidden)
-        generated = decode(captions, dictionaries.text)
+        generated = metrics.decode(captions, dictionaries.text)
         filtered = torch.where(replaced[:, None], generated, codes.text)
         # A decoder whose captions are short keeps features that a threshold of 1/2 misses.
-        length = scale(captions, dictionaries.text, codes.image)
+        length = metrics.scale(captions, dictionaries.text, codes.image)
         rows += rows_of({"caption_scale": length})
         sources = {"raw": codes.text, "generated": generated, "filtered": filtered}
         if length > 0:
-            sources["rescaled"] = decode(captions, dictionaries.text, length / 2)
+            sources["rescaled"] = metrics.decode(captions, dictionaries.text, length / 2)
         for source, texts in sources.items():
-            statistics = caption_statistics(codes.image, texts, self.spurious.correlated)
+            statistics = metrics.caption_statistics(codes.image, texts, self.spurious.correlated)
             counted = {name: value for name, value in statistics.items() if not math.isnan(value)}
             rows += rows_of(counted, source=source)
         return Captions(hidden, decoder, replaced, enough, rows)

@@ -12,10 +12,9 @@ from mispair.report import charts, published, recipes, small_figures, style
 from mispair.report.charts import Drawing, Hole
 from mispair.report.notes import Note
 from mispair.report.tables import Tables, where
-from mispair.simulation.presets import AT_LEAST
 from mispair.simulation.report.claims_scaling import MEASURES, PROFILE, fitted, of_sweep, values
 from mispair.simulation.report.effects import FAR_END, bridge_changes
-from mispair.simulation.report.selections import (
+from mispair.simulation.report.rows import (
     PAIR,
     PRESETS,
     TOLERANCES,
@@ -26,6 +25,7 @@ from mispair.simulation.report.selections import (
     presets,
     runs,
 )
+from mispair.simulation.study import AT_LEAST
 
 TRAINED_ON = charts.colour("trained_on", "Trained on", style.ARMS, list(PAIR))
 LINES = {"mean": recipes.SOLID, "best two thirds": recipes.DASHED, "published": recipes.DOTTED}

@@ -16,10 +16,9 @@ from mispair.report.pages.study_pages import FigureWithoutClaim, Pages
 from mispair.report.statistics import mean_interval
 from mispair.report.table import Cell, Number, Table, general, mean_and_spread, or_dash, whole
 from mispair.report.tables import Tables, records, where
-from mispair.simulation.presets import UNSTATED
 from mispair.simulation.report import claims
 from mispair.simulation.report.claims_scaling import MEASURES, Slope, fitted, of_sweep, values
-from mispair.simulation.report.selections import (
+from mispair.simulation.report.rows import (
     PAIR,
     PRESETS,
     RUN,
@@ -148,6 +147,32 @@ def _against_raw(measures: pd.DataFrame, arm: str, digits: int, confidence: floa
         return cell
     star = "*" if gain.low > 0 or gain.high < 0 else ""
     return replace(cell, beside=Number(gain.value, digits, sign=True, mark=star))
+
+
+UNSTATED: dict[str, str] = {
+    "latent_values": "contradictory: 0 and ±1 (assumption 3.1d), or Bernoulli(0.1) (section 5.1)",
+    "misalignment": "open: each feature has several spurious ones, at C_s in all (section 5.1)",
+    "spurious_group_size": "open: several (section 5.1); the theorems have pairs (appendix B.2)",
+    "start_std": "open: a variance of order 1 / (d1 poly(d)) (theorem 4.1)",
+    "bias_schedule": "repaired: Eqs. 79-81 and table 5 state the schedule theory; see below",
+    "bias_scale": "open: sqrt(1 + c_0 - 2 gamma c_0) (Eq. 79) with small constants",
+    "phase2_steps": "open: of order d log(d) / eta (appendix E), until Eq. 81 holds",
+    "phase2_growth": "open: the constant of Eq. 81, which only the schedule theory reads",
+    "loss_reduction": "open: Eq. 1 sums over all pairs; how a batch represents them is not stated",
+    "temperature": "open: positive (Eq. 1)",
+    "epochs": "open: theorem 4.1 has a number of steps of order d² log(d), section 5.1 none",
+    "retrain_epochs": "open: as S1 (section 2.1)",
+    "decoder": "contradictory: ReLU (Eq. 6), or thresholds (appendix G, Eqs. 115 and 116)",
+    "decoder_lr": "open: step size eta (section 3.3); whether it is that of S1 is not stated",
+    "decoder_steps": "open: theorem 4.3 has a number of steps of order d log(d)",
+    "test_margin": "open: the best class leads (Eq. 10), by how much is not stated",
+    "test_shift": "open: at most of order 1 / sqrt(d) (Eq. 8)",
+}
+"""Settings of ``as-written`` that the paper's text does not settle, and what it states on them.
+
+*Open*: the text gives no value. *Contradictory*: it gives two. *Repaired*: it gives one with which
+training fails.
+"""
 
 
 def unstated(tables: Tables) -> Table:
