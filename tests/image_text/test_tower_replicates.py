@@ -13,7 +13,8 @@ from scipy import stats
 
 from mispair.core.metrics import read_metrics, write_metrics
 from mispair.image_text.report import rows as report_rows
-from mispair.image_text.report.tables_towers import intervals, replicates
+from mispair.image_text.report.rows import intervals
+from mispair.image_text.report.tables import replicates
 from mispair.image_text.steps import compare_towers
 from mispair.report.table import general
 from mispair.report.tables import Tables, tidy

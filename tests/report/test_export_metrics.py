@@ -17,7 +17,7 @@ from tensorboardX.crc32c import crc32c
 from tensorboardX.proto.event_pb2 import Event
 
 from mispair.core import files
-from mispair.image_text.report import exports
+from mispair.image_text.report.pages import fine_tuning
 from mispair.report import studies
 from mispair.report.curves import EVENTS, Curve, TrainingCurves, thinned, write_runs
 from mispair.report.steps import export_metrics
@@ -171,7 +171,7 @@ def test_a_fine_tuning_that_went_on_has_every_step_once() -> None:
     _, loss, *_ = towers.finetune(features, initial, training, [3, 4], "cpu", keeper, told.append)
     assert told == [*range(10), *range(5, 13)]  # progress goes on, too
     _, whole, *_ = towers.finetune(features, initial, training, [3, 4])
-    runs = exports.fine_tuning([({**ABOUT, "seeds": [0, 1]}, loss)], Tables({}), 1000)
+    runs = fine_tuning([({**ABOUT, "seeds": [0, 1]}, loss)], Tables({}), 1000)
     for run, expected in zip(runs, whole, strict=True):
         (curve,) = run.curves
         assert curve.steps == tuple(range(12))

@@ -186,7 +186,7 @@ def refuse(problems: dict[str, list[str]]) -> None:
 # decoder_steps                        l         with that, Θ(d log d) steps of size O(1)
 #                                                (theorem 4.3)
 # longer_steps                        r l       half of S1, like S1
-# =======================================  =============================================
+# ===================================  ========  =============================================
 #
 # Theorem 4.1 allows Θ(d² log d) iterations in all. Phase III takes fewer here: with batches of Θ(d),
 # that many would cost d⁵ log d operations in place of d⁴ log d.

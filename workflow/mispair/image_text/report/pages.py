@@ -2,24 +2,38 @@
 
 from __future__ import annotations
 
+import json
 import math
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pandas as pd
 from markupsafe import Markup
 
+from mispair.core import files
 from mispair.evaluation.purity import DEFINITION
-from mispair.image_text.report import claims, exports, tables_towers
+from mispair.image_text.report import claims
 from mispair.image_text.report import tables as of_models
 from mispair.image_text.report.arms import KEYS
 from mispair.image_text.report.study import PURITY, SAMPLES
 from mispair.pairs.report import corpus
 from mispair.report import texts
+from mispair.report.curves import (
+    Curve,
+    TrainingCurves,
+    in_order,
+    path_of,
+    tag_of,
+    thinned,
+)
 from mispair.report.notes import Note
 from mispair.report.pages.content import Content
 from mispair.report.pages.study_pages import FigureWithoutClaim, Pages, Piece
 from mispair.report.table import Table
-from mispair.report.tables import Tables
-from mispair.towers.arms import PRETRAINED
+from mispair.report.tables import Tables, records
+from mispair.towers.arms import PRETRAINED, Arm
 from mispair.towers.encoding_record import MOST_WAITING
 
 # Notes on the image-text study in the report: warnings, limits and what is missing.
@@ -187,7 +201,7 @@ GALLERY = Markup('<h3 id="neurons">What the neurons respond to</h3>\n')
 def _tables(tables: Tables, confidence: float) -> list[Table]:
     return [
         *of_models.of_arms(tables),
-        *tables_towers.replicates(tables),
+        *of_models.replicates(tables),
         *corpus.tables_of(tables),
     ]
 
@@ -204,6 +218,80 @@ def _pieces(content: Content) -> dict[str, Piece]:
     return pieces
 
 
+# Curves for TensorBoard: the losses of trainings, and the scores of arms after the last step.
+
+
+SCORES = {
+    "zeroshot": (
+        "acc1", "acc5", "mean_per_class_recall", "silhouette", "image_recall@1", "image_recall@5",
+        "text_recall@1", "text_recall@5", "probe_acc1",
+    ),
+    "purity": ("mean_abs_cosine", "participation_ratio"),
+}  # fmt: skip
+"""Metrics of an arm and seed that are shown at the end of its training, by table."""
+
+
+def runs(
+    tables: Tables, trained: Mapping[str, Sequence[Path]], points: int
+) -> list[TrainingCurves]:
+    """Return the fine-tunings, and the training of towers that this run trained."""
+    return [
+        *fine_tuning(map(_losses, trained.get("projection", [])), tables, points),
+        *(
+            pretraining(path.parent.name, files.read_json(path))
+            for path in trained.get("training", [])
+        ),
+    ]
+
+
+def _losses(path: Path) -> tuple[dict[str, Any], np.ndarray]:
+    tensors, run = files.read_tensors(path, only=["loss"])
+    arm = {"start": run["start"], "scheme": run["scheme"], "rate": float(run["rate"])}
+    return {**arm, "seeds": json.loads(run["seeds"])}, tensors["loss"]
+
+
+def fine_tuning(
+    losses: Iterable[tuple[Mapping[str, Any], np.ndarray]], tables: Tables, points: int
+) -> list[TrainingCurves]:
+    """Return a run for each seed of each arm: the loss of its steps, and its scores after the last.
+
+    Each of `losses` has an arm (``start``, ``scheme``, ``rate`` and ``seeds``) and the losses of
+    its steps by seed, (s, steps). A curve has at most `points` points.
+    """
+    scores = _scores(tables)
+    runs = []
+    for metadata, stack in losses:
+        for seed, loss in zip(metadata["seeds"], stack, strict=True):
+            arm = Arm(metadata["start"], metadata["scheme"], metadata["rate"])
+            last = len(loss) - 1
+            scored = scores.get((*arm, float(seed)), [])
+            ends = [Curve(tag, (last,), (value,)) for tag, value in scored]
+            name = path_of(f"fine-tuning/{arm}/seed~{seed}")
+            keys = {**arm._asdict(), "seed": float(seed)}
+            runs.append(TrainingCurves(name, keys, (thinned("loss", loss, points), *ends)))
+    return runs
+
+
+def _scores(tables: Tables) -> dict[tuple[Any, ...], list[tuple[str, float]]]:
+    by_arm: dict[tuple[Any, ...], list[tuple[str, float]]] = {}
+    for table, metrics in SCORES.items():
+        rows = getattr(tables, table)
+        for row in records(rows[rows["metric"].isin(metrics) & rows["rate"].notna()]):
+            where = [row.get("evaluation_set"), row.get("protocol"), row.get("tower")]
+            tag = tag_of([row["metric"], *where])
+            arm = (row["start"], row["scheme"], row["rate"], row["seed"])
+            by_arm.setdefault(arm, []).append((tag, row["value"]))
+    return by_arm
+
+
+def pretraining(name: str, training: Mapping[str, Any]) -> TrainingCurves:
+    """Return the run of towers that were trained: the loss of each epoch (``training.json``)."""
+    points = {int(row["epoch"]): float(row["loss"]) for row in training["losses"]}
+    return TrainingCurves(
+        path_of(f"pretraining/{name}"), {"towers": name}, tuple(in_order({"loss": points}))
+    )
+
+
 PAGES = Pages(
     claims=claims.CLAIMS,
     questions=claims.QUESTIONS,
@@ -215,5 +303,5 @@ PAGES = Pages(
     holes=holes,
     drawings=drawings,
     pieces=_pieces,
-    runs=exports.runs,
+    runs=runs,
 )

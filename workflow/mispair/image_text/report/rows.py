@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +14,10 @@ import pyarrow.parquet as pq
 from mispair.core import files
 from mispair.core.metrics import read_metrics
 from mispair.evaluation.report.rows import scored
-from mispair.image_text.report.tables_towers import intervals
-from mispair.report.tables import Rows, arm, origins
+from mispair.evaluation.semantics import BY_OVERLAP
+from mispair.image_text import tower_replicates
+from mispair.report.statistics import Effect, contrasts, effect_of_mean
+from mispair.report.tables import Row, Rows, arm, origins
 
 OF_ARMS = (
     "purity", "zeroshot", "pruning", "comparisons", "semantics", "corpus",
@@ -135,3 +137,77 @@ def encoded(group: str, record: Mapping[str, Any]) -> list[dict[str, Any]]:
         for name, value in record.items()
         if isinstance(value, int | float) and not isinstance(value, bool)
     ]
+
+
+# Intervals of measures in which a pair of towers is the replicate.
+#
+# Seeds of the fine-tuning repeat a run of one pair of towers, so their intervals are about these
+# towers alone. Here each pair gives one number, the mean over its seeds, and a t interval over
+# pairs is about towers that the same recipe makes from other seeds.
+
+
+UNIT = "pair of towers"
+LEVEL, CHANGE = "level", "change"
+"""Quantities: the value of an arm, and its difference from the lowest rate of the same start."""
+ARM = [*tower_replicates.ARM]
+
+
+def intervals(of_towers: pd.DataFrame, confidence: float = 0.95) -> list[Row]:
+    """Return levels and changes of every measure, as means over pairs of towers with t intervals.
+
+    Parameters
+    ----------
+    of_towers : DataFrame
+        The table ``towers``: see `mispair.image_text.tower_replicates.values`.
+    confidence : float
+        1 − α.
+
+    Returns
+    -------
+    list of dict
+        ``quantity``, the keys of the arm, ``metric``, ``tower``, ``value``, ``low``, ``high``,
+        ``p`` (two-sided, against zero; only for changes and correlations) and ``n``, the number of
+        pairs of towers. A change is paired: the value at a rate − that at the lowest rate of the
+        same start and towers.
+    """
+    rows: list[Row] = []
+    for (metric, tower), of_metric in of_towers.groupby(["metric", "tower"], dropna=False):
+        keys = {"metric": metric, "tower": _or_none(tower)}
+        for of_arm, rows_of_arm in of_metric.groupby(ARM, dropna=False):
+            effect = effect_of_mean(rows_of_arm["value"].tolist(), confidence, UNIT)
+            p = effect.p if _is_correlation(str(metric)) else math.nan
+            rows.append({"quantity": LEVEL, **_arm_of(of_arm), **keys, **_numbers(effect), "p": p})
+        for of_arm, effect in _changes(of_metric, confidence):
+            rows.append({"quantity": CHANGE, **_arm_of(of_arm), **keys, **_numbers(effect)})
+    return rows
+
+
+def _changes(
+    of_metric: pd.DataFrame, confidence: float
+) -> Iterator[tuple[tuple[Any, ...], Effect]]:
+    of_rates = of_metric.dropna(subset=["rate"])
+    for start, of_start in of_rates.groupby("start"):
+        lowest = of_start["rate"] == of_start["rate"].min()
+        for scheme in of_start.loc[~lowest, "scheme"].unique():
+            # All schemes share the arm at the lowest rate if it is 0.
+            series = of_start[(of_start["scheme"] == scheme) | lowest]
+            by_rate = contrasts(series.rename(columns={"towers": "seed"}), confidence, UNIT)
+            for rate, effect in by_rate.items():
+                yield (start, scheme, rate), effect
+
+
+def _is_correlation(metric: str) -> bool:
+    of_four = (tower_replicates.RANK_CORRELATION, tower_replicates.OVER_ROTATED)
+    return metric.endswith(BY_OVERLAP) or metric in of_four
+
+
+def _arm_of(keys: Any) -> dict[str, Any]:
+    return {name: _or_none(key) for name, key in zip(ARM, keys, strict=True)}
+
+
+def _or_none(key: Any) -> Any:
+    return None if pd.isna(key) else key
+
+
+def _numbers(effect: Effect) -> dict[str, float]:
+    return {name: getattr(effect, name) for name in ("value", "low", "high", "p", "n")}

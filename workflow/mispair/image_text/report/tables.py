@@ -1,4 +1,4 @@
-"""Printed tables of models: protocols, other scores."""
+"""Printed tables of models: protocols, other scores, and measures over pairs of towers."""
 
 from __future__ import annotations
 
@@ -13,15 +13,19 @@ from mispair.image_text.report.arms import (
     short,
     zeroshot_series,
 )
-from mispair.image_text.report.study import PROTOCOLS, SCORES
+from mispair.image_text.report.rows import CHANGE
+from mispair.image_text.report.study import PROTOCOLS, REPLICATES, SCORES
 from mispair.report.notes import Note
 from mispair.report.table import (
+    Cell,
+    Number,
     Table,
+    between,
     or_dash,
     whole,
     with_interval,
 )
-from mispair.report.tables import Tables, records
+from mispair.report.tables import Row, Tables, records
 from mispair.report.texts import text
 
 HEADLINES = ("acc1", "acc5", "mean_per_class_recall")
@@ -130,3 +134,50 @@ def _level(table: pd.DataFrame, measured: pd.DataFrame) -> float:
     keys = [key for key in ("start", "rate", "towers", "evaluation_set") if key in table]
     zeroshot = table[table["metric"] == "acc1"].merge(measured[keys].drop_duplicates(), on=keys)
     return float(zeroshot["value"].mean())
+
+
+# Measures in which a pair of towers is the replicate.
+
+
+MEASURES = {
+    "mean_abs_cosine": ("mean |cos|", 4),
+    "log_participation_ratio": ("ln of the participation ratio", 3),
+    "acc1": ("zero-shot accuracy, mean of the sets", 3),
+    "selection_acc": ("right choices on compositional sets", 3),
+    "mean_rank_correlation": ("ρ of mean |cos| with purity and selectivity", 3),
+    "mean_rank_correlation_over_rotated": ("the same − its mean in rotated bases", 3),
+    "mean_semantic_purity": ("semantic purity", 3),
+}
+"""Measures that are printed, in words, and their digits."""
+
+HEADS = (
+    "measure", "tower", "start", "scheme", "C_m", "quantity", "mean", "interval", "towers",
+)  # fmt: skip
+
+
+def replicates(tables: Tables) -> list[Table]:
+    """Return levels and changes of the measures, with intervals over pairs of towers."""
+    measured = tables.tower_intervals
+    order = {metric: place for place, metric in enumerate(MEASURES)}
+    measured = measured[measured["metric"].isin(order)]
+    measured = measured.sort_values("metric", key=lambda names: names.map(order), kind="stable")
+    if measured.empty:
+        return []
+    return [
+        Table(
+            "Measures over pairs of towers",
+            HEADS,
+            tuple(_cells(row) for row in records(measured)),
+            text(Note("image_text", "table_replicates")),
+            section=REPLICATES,
+        )
+    ]
+
+
+def _cells(row: Row) -> tuple[Cell, ...]:
+    name, digits = MEASURES[str(row["metric"])]
+    is_signed = row["quantity"] == CHANGE
+    arm = (None if pd.isna(row[key]) else str(row[key]) for key in ("tower", "start", "scheme"))
+    shown = Number(row["value"], digits, is_signed)
+    limits = between(row["low"], row["high"], digits, is_signed)
+    return name, *arm, or_dash(row["rate"], "g"), row["quantity"], shown, limits, whole(row["n"])
