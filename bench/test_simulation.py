@@ -14,7 +14,7 @@ SIZES = {
     "d1": 100, "d": 10, "m": 16, "classes": 5, "batch_size": 60, "epochs": 2, "steps_per_epoch": 3,
     "low_quality_pairs": 180, "high_quality_pairs": 60, "retrain_epochs": 2,
     "retrain_epochs_filtered_only": 2, "decoder_steps": 5, "latent_density": 0.2,
-    "test_images": 100, "test_density": 0.2, "test_margin": 1, "longer_steps": 0,
+    "test_images": 100, "test_density": 0.2, "test_margin": 1,
 }  # fmt: skip
 
 

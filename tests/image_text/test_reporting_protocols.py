@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from mispair.evaluation.report.rows import scored
-from mispair.image_text.report.arms import named, zeroshot_series
+from mispair.image_text.report.arms import zeroshot_series
 from mispair.image_text.report.claims import ACCURACY
 from mispair.image_text.report.figures import panels_of_sets
 from mispair.image_text.report.pages import empty_classes, limits
 from mispair.image_text.report.tables import of_arms, protocols, scores
-from mispair.report import studies
+from mispair.report import studies, texts
 from mispair.report.figures import compose
 from mispair.report.judge import judge
 from mispair.report.table import Number, Table, whole
@@ -85,18 +83,6 @@ def test_figures_show_the_main_protocol_alone(both):
     assert data.loc[data["layer"] == "mean", "value"].tolist() == pytest.approx([0.7, 0.64, 0.54])
 
 
-def test_a_hash_stands_for_the_class_list_and_prompts():
-    one = accuracy("laclip", 0.5, 0)
-    assert named(tidy("zeroshot", one)) == "laclip #6c61636c"
-    several = one + accuracy("laclip", 0.5, 0, "digits")
-    prints = {row["evaluation_set"]: row["fingerprint"] for row in several}
-    text = "\n".join(f"{name}:{prints[name]}" for name in sorted(prints))
-    assert named(tidy("zeroshot", several)) == (
-        f"laclip #{hashlib.sha256(text.encode()).hexdigest()[:8]}"
-    )
-    assert named(tidy("zeroshot", accuracy(None, 0.5, 0))) == "protocol not recorded"
-
-
 def test_the_table_of_protocols_shows_what_the_protocol_alone_changes(both):
     (table,) = protocols(both)
     first, second = table.rows
@@ -117,7 +103,6 @@ def test_rows_of_an_evaluation_get_towers_headline_and_one_silhouette():
     ]  # fmt: skip
     provenance = {
         "headline": {"pets": {"laclip": "mean_per_class_recall", "single-prompt": "acc1"}},
-        "protocols": {"pets": {"laclip": {"classnames": json.dumps([EVIL, "dog"])}}},
     }
     found = scored(rows, provenance, "small")
     assert {row["towers"] for row in found} == {"small"}
@@ -126,12 +111,13 @@ def test_rows_of_an_evaluation_get_towers_headline_and_one_silhouette():
     assert {row["protocol"] for row in silhouettes} == {None}
     headline = {row["protocol"]: row["headline"] for row in found if row["metric"] == "acc1"}
     assert headline == {"laclip": "mean_per_class_recall", "single-prompt": "acc1"}
-    empty = [row for row in found if row["metric"] == "class_without_images"]
-    assert [(row["classname"], row["protocol"], row["n"]) for row in empty] == [
-        ("dog", "laclip", 0)
-    ]
-    (warning,) = empty_classes(tables(zeroshot=found))
-    assert warning.values == {"name": "pets", "classes": ["dog"], "more": 0}
+
+
+def test_classes_without_images_are_counted_in_a_warning():
+    row = {"evaluation_set": "pets", "metric": "classes_without_images", "value": 2.0, "n": 37}
+    (warning,) = empty_classes(tables(zeroshot=[{**row, "seed": seed} for seed in (0, 1)]))
+    assert warning.values == {"name": "pets", "absent": 2, "classes": 37}
+    assert "2 of 37 classes of pets" in texts.text(warning)
 
 
 def test_other_scores_are_next_to_chance_or_the_zero_shot_accuracy():

@@ -16,7 +16,7 @@ from mispair.core.devices import upload
 from mispair.core.training import AdamW, TrainingPlan, train
 from mispair.pairs.neighbours import similarity
 from mispair.simulation import run as simulation
-from mispair.simulation.run import LONGER, bytes_of_trial, run_trials
+from mispair.simulation.run import bytes_of_trial, run_trials
 from mispair.simulation.study import Study
 from mispair.simulation.training.encoder import Encoders
 from mispair.simulation.training.training import Outcome, train_side_by_side
@@ -39,7 +39,7 @@ from tests.towers.test_temperature import _noisy as noisy_features
 
 SHORT = {
     "epochs": 2, "steps_per_epoch": 3, "retrain_epochs": 2, "retrain_epochs_filtered_only": 2,
-    "longer_steps": 3, "decoder_steps": 5, "test_images": 40,
+    "decoder_steps": 5, "test_images": 40,
 }  # fmt: skip
 
 
@@ -79,7 +79,7 @@ def assert_close(on_device: Any, on_cpu: Any) -> None:
     ids=["as-run", "as-written", "full-noise", "theory"],
 )
 def test_simulation(study: Study, arms: Sequence[str], cuda: FakeCuda) -> None:
-    run = study, [0.3], [0, 1], [*arms, LONGER]
+    run = study, [0.3], [0, 1], [*arms]
     assert_close(run_trials(*run, device="cuda"), run_trials(*run))
     assert cuda.launches > 0
 
@@ -100,7 +100,7 @@ def test_no_step_of_a_simulation_waits_for_the_gpu(data: str, cuda: FakeCuda) ->
 
 @pytest.mark.parametrize("preset", ["as-run", "as-written"])
 def test_memory_of_a_trial_is_bounded(preset: str, cuda: FakeCuda) -> None:
-    short = {"epochs": 1, "steps_per_epoch": 1, "retrain_epochs": 1, "longer_steps": 0}
+    short = {"epochs": 1, "steps_per_epoch": 1, "retrain_epochs": 1}
     study = Study.model_validate(
         {"preset": preset, **short, "retrain_epochs_filtered_only": 1, "decoder_steps": 2}
     )

@@ -12,7 +12,7 @@ from mispair.simulation.report.rows import simulated
 DIMENSIONS = (20, 30, 50, 80, 120)
 AS_STATED = {
     "failure raw": lambda d: 0.3, "failure filtered": lambda d: 4 / d,
-    "gap raw": lambda d: 2 / d, "gap filtered": lambda d: 1 / d,
+
     "residual_share": lambda d: 8 / d, "residual_share_pure": lambda d: 9 / d,
     "missing": lambda d: 1 / d, "wrong": lambda d: 0.5 / d, "unpurified": lambda d: 2 / d,
 }  # fmt: skip
@@ -42,7 +42,6 @@ def sweep(laws: Laws, trials: int = 6, dimensions: tuple[int, ...] = DIMENSIONS,
                     {**about, "metric": "purified_features", "definition": preset,
                      "value": d * (1 - at("unpurified"))},
                     {**about, "metric": residual, "value": at(residual)},
-                    {**about, "metric": "loss_gap", "value": at(f"gap {arm}")},
                     {**about, "metric": "mixed_neurons", "value": 0.5},
                 ]  # fmt: skip
             for source in ("raw", "generated"):

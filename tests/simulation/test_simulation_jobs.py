@@ -55,10 +55,10 @@ def test_arms_are_run_in_the_first_trials_and_cut_a_job_where_they_end() -> None
     ]
 
 
-def test_sizes_are_run_on_both_arms_and_some_go_on_after_their_end() -> None:
+def test_sizes_are_run_on_both_arms() -> None:
     found = run(
         preset="as-written", trials=1, spurious_probabilities=[0.3], scaling_trials=4,
-        scaling_dimensions=[50, 100], scaling_probability=0.4, scaling_longer_trials=2,
+        scaling_dimensions=[50, 100], scaling_probability=0.4,
         trials_per_job=2,
     )  # fmt: skip
     assert found == [
@@ -67,7 +67,7 @@ def test_sizes_are_run_on_both_arms_and_some_go_on_after_their_end() -> None:
             job
             for d in (50, 100)
             for job in (
-                SimulationJob(f"scaling~{d}", (0.4,), range(0, 2), (*TWO, "longer")),
+                SimulationJob(f"scaling~{d}", (0.4,), range(0, 2), TWO),
                 SimulationJob(f"scaling~{d}", (0.4,), range(2, 4), TWO),
             )
         ),

@@ -72,6 +72,8 @@ REMOVED = {
     "pretrain_towers.train_num_samples": "Use open_clip's trainer (docs/how-to/own-data.md).",
     "recaption_pairs.candidates": "Leave it out: each picture is captioned once.",
     "simulate.literal_probability": "Give a statement of the text as the setting that it is.",
+    "simulate.longer_steps": "Leave it out: no claim read the gap to the run continued.",
+    "simulate.scaling_longer_trials": "Leave it out: no claim read the gap to the run continued.",
     "simulate.literal_trials": "Give a statement of the text as the setting that it is.",
     "train_head.cdm_guidance_weight": "Leave it out: there are no guided heads.",
     "train_head.guided_blocks": "Leave it out: there are no guided heads.",

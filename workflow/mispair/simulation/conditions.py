@@ -185,11 +185,10 @@ def refuse(problems: dict[str, list[str]]) -> None:
 # decoder_lr of the sum over S_h       1 / r     the step in each feature is the same at every d
 # decoder_steps                        l         with that, Θ(d log d) steps of size O(1)
 #                                                (theorem 4.3)
-# longer_steps                        r l       half of S1, like S1
 # ===================================  ========  =============================================
 #
-# Theorem 4.1 allows Θ(d² log d) iterations in all. Phase III takes fewer here: with batches of Θ(d),
-# that many would cost d⁵ log d operations in place of d⁴ log d.
+# Theorem 4.1 allows Θ(d² log d) iterations in all. Phase III takes fewer here: with batches of
+# Θ(d), that many would cost d⁵ log d operations in place of d⁴ log d.
 
 
 SHRINKING = (
@@ -202,7 +201,7 @@ GROWING = ("d1", "m", "batch_size")
 """Settings proportional to d."""
 
 LENGTHENED = (
-    "epochs", "retrain_epochs", "retrain_epochs_filtered_only", "phase2_steps", "longer_steps",
+    "epochs", "retrain_epochs", "retrain_epochs_filtered_only", "phase2_steps",
 )  # fmt: skip
 """Settings proportional to d log d."""
 

@@ -21,8 +21,6 @@ ARMS = (
     "filtered-2", "filtered-3",
 )  # fmt: skip
 """Arms by their training data, in the order in which a job names them; the oracle is raw at 0."""
-LONGER = "longer"
-"""Not an arm: the trainings of raw and filtered continue after their end, for theorem 4.1."""
 INDEPENDENT_OF_C_S = ("raw", "high-quality-only")
 """Arms that every C_s is compared with: raw at C_s = 0 is the oracle."""
 
@@ -64,11 +62,6 @@ def jobs(settings: Settings, conditions: dict[str, Condition]) -> list[Simulatio
     for key in ("arms_trials", "bridge_trials"):
         if (number := getattr(settings, key)) > settings.trials:
             problems[f"simulate.{key}: {number} are more than the {settings.trials} trials"] = []
-    if settings.scaling_longer_trials > settings.scaling_trials > 0:
-        problems[
-            f"simulate.scaling_longer_trials: {settings.scaling_longer_trials} are more than the "
-            f"{settings.scaling_trials} scaling_trials"
-        ] = []
     for condition in conditions.values():
         arms_of: dict[float, dict[int, set[str]]] = {}
         for request in _requests(settings, condition):
@@ -102,9 +95,7 @@ def _requests(settings: Settings, condition: Condition) -> Iterator[_Request]:
     if kind == "grid":
         yield _Request("grid_probability", [s.grid_probability], s.grid_trials, FIGURE_1)
     elif kind == "scaling":
-        at = [s.scaling_probability]
-        yield _Request("scaling_probability", at, s.scaling_trials, FIGURE_1)
-        yield _Request("scaling_probability", at, s.scaling_longer_trials, (*FIGURE_1, LONGER))
+        yield _Request("scaling_probability", [s.scaling_probability], s.scaling_trials, FIGURE_1)
     else:
         yield _Request("bridge_probabilities", s.bridge_probabilities, s.bridge_trials, FIGURE_1)
     if kind == "base":
@@ -118,7 +109,7 @@ def _chunks(trials: dict[int, set[str]], size: int) -> Iterator[tuple[range, tup
     cuts = groupby(sorted(trials), lambda trial: (trial // size, trials[trial]))
     for (_, arms_of), chunk in cuts:
         first, *following = chunk
-        arms = tuple(arm for arm in (*ARMS, LONGER) if arm in arms_of)
+        arms = tuple(arm for arm in ARMS if arm in arms_of)
         yield range(first, first + 1 + len(following)), arms
 
 

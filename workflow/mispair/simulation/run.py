@@ -32,9 +32,6 @@ from mispair.simulation.trial import ROUND, PreparedTraining, Row, Trial, before
 
 log = logging.getLogger(__name__)
 
-LONGER = "longer"
-"""Among the arms: raw and filtered trainings continue after their end."""
-
 RETRAINED = ("filtered", "replace-all", "generated-only", "random-decoder")
 """Arms that S4 trains, besides those of further rounds."""
 
@@ -52,7 +49,7 @@ def is_arm(name: str) -> bool:
     """Return whether this is the name of an arm."""
     number = name.removeprefix(ROUND)
     further = name.startswith(ROUND) and number.isdecimal() and int(number) > 1
-    return further or name in ("raw", "high-quality-only", LONGER, *RETRAINED)
+    return further or name in ("raw", "high-quality-only", *RETRAINED)
 
 
 def training_name(which: Which, arm: str) -> str:
@@ -83,9 +80,7 @@ def run_trials(
     arms : sequence of str
         Training data: ``raw`` (always run), ``filtered`` and further rounds ``filtered-2``, ...,
         ``replace-all``, ``generated-only``, ``random-decoder``, ``high-quality-only``. With any but
-        the first two, the run is detailed: raw and filtered trainings continue, to see how much
-        lower losses get, and alignments of single neurons are recorded. ``longer`` is
-        not an arm: it only continues these trainings.
+        the first two, the run is detailed: alignments of single neurons are recorded.
     device : str
         ``cpu`` or ``cuda``.
     keepers : callable, optional
@@ -143,7 +138,7 @@ class Runner:
 
     def __init__(self, trials: Sequence[Trial], arms: Sequence[str], keepers: Keepers) -> None:
         self.trials, self.arms, self.keepers = trials, arms, keepers
-        self.detailed = bool(set(arms) - {"raw", "filtered", LONGER})
+        self.detailed = bool(set(arms) - {"raw", "filtered"})
 
     def run(self) -> None:
         """Run all arms."""
@@ -225,26 +220,7 @@ class Runner:
             for tower in ("image", "text"):
                 ratio = study.noise_to_signal(f"{tower}_noise")
                 rows += rows_of({"noise_to_signal": ratio}, tower=tower)
-        if arm in ("raw", "filtered") and (self.detailed or LONGER in self.arms):
-            rows += self._loss_gap(trial, arm, training, trained)
         return rows
-
-    def _loss_gap(
-        self, trial: Trial, arm: str, training: PreparedTraining, trained: Trained
-    ) -> list[Row]:
-        """Continue the run with its thresholds held, and compare with the lower of both losses."""
-        if trial.study.longer_steps == 0:
-            return []
-        longer = trial.longer(training, trained)
-        (outcome,) = self._outcomes(f"{arm}-longer", [(trial, longer)], longer.plan)
-        if not isinstance(outcome, Trained):
-            return []
-        loss = trial.loss(trained.encoders, training.source)
-        reference = min(loss, trial.loss(outcome.encoders, training.source))
-        values = {"loss_longer": reference}
-        if reference != 0:  # Eq. 11 with a reference in place of the optimum
-            values["loss_gap"] = (loss - reference) / abs(reference)
-        return rows_of(values)
 
 
 def _mark(trial: Trial, arm: str, failure: Diverged | Silenced, what: str) -> None:

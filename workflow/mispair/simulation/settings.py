@@ -101,12 +101,6 @@ class Settings(Study):
         4, ge=1, description="Neurons of the second sweep for each feature, m / d."
     )
     scaling_probability: Probability = settings.sweep(0.4, description="C_s of the sweep over d.")
-    scaling_longer_trials: int = settings.sweep(
-        0,
-        ge=0,
-        description="First trials of the sweep over d in which S1 and S4 continue for "
-        "longer_steps, to see how low the loss gets.",
-    )
 
     def study(self) -> Study:
         """Return the settings of the base condition."""

@@ -288,13 +288,6 @@ class Study(settings.Settings):
         ge=1,
         description="Epochs of S4 on filtered pairs only, if too few features are purified.",
     )
-    longer_steps: int = Field(
-        1500,
-        ge=0,
-        description="In detailed jobs, S1 and S4 go on for this many steps after their end: the "
-        "loss there is a local reference for Theorem 4.1, not the optimum; 0 leaves that out.",
-    )
-
     # The test -------------------------------------------------------------------------------
     figure1_definition: Preset = Field(
         "as-run",

@@ -288,22 +288,6 @@ class Trial:
             start = self._start("filtered" if study.retrain_weights == "fresh" else "raw")
         return PreparedTraining(start, source, plan)
 
-    def longer(self, training: PreparedTraining, trained: Trained) -> PreparedTraining:
-        """Prepare to continue a training, to see how low its loss can get (Theorem 4.1)."""
-        epochs = -(-self.study.longer_steps // self.study.steps_per_epoch)
-        plan = replace(self._plan(epochs), holds_thresholds=True)
-        return PreparedTraining(trained.encoders, training.source, plan)
-
-    def loss(self, encoders: Encoders, source: BatchSource) -> float:
-        """Return the mean loss over the batches of the first epoch, without the penalty."""
-        study = self.study
-        loss, total = self._plan(1).loss, 0.0
-        for step in range(study.steps_per_epoch):
-            batch = source.batch(step)
-            features = encoders.features(0, batch.image), encoders.features(1, batch.text)
-            total += float(loss(*features)[0])
-        return total / study.steps_per_epoch
-
     def _start(self, name: str) -> Encoders:
         return draw_encoders(self.draws, name, self.study)
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import pandas as pd
@@ -45,7 +44,6 @@ def scored(rows: Iterable[Row], provenance: Mapping[str, Any], towers: str) -> l
     """Add to the rows of an evaluation the towers and the headline metric of their protocol.
 
     The silhouette needs no prompts: it becomes one row for each set and seed, without a protocol.
-    Rows ``class_without_images`` name the classes without images.
     """
     headline = provenance.get("headline") or {}
     results = []
@@ -60,27 +58,4 @@ def scored(rows: Iterable[Row], provenance: Mapping[str, Any], towers: str) -> l
             of_set |= {"protocol": None, "fingerprint": None}
         metric = headline.get(row.get("evaluation_set"), {}).get(of_set.get("protocol"))
         results.append({**of_set, "headline": metric})
-    return results + _classes_without_images(results, provenance)
-
-
-def _classes_without_images(
-    rows: Sequence[Row], provenance: Mapping[str, Any]
-) -> list[dict[str, Any]]:
-    seen: dict[tuple[Any, Any], dict[str, Row]] = {}
-    for row in rows:
-        if row["metric"] == "class_recall":
-            position = (row.get("evaluation_set"), row.get("protocol"))
-            seen.setdefault(position, {})[row["classname"]] = row
-    results = []
-    for name, of_set in (provenance.get("protocols") or {}).items():
-        for protocol, description in of_set.items():
-            present = seen.get((name, protocol), {})
-            like = next(iter(present.values()), {})
-            keys = {key: like.get(key) for key in ("towers", "fingerprint", "headline")}
-            keys |= {"evaluation_set": name, "protocol": protocol, "value": 0, "n": 0}
-            results += [
-                {**keys, "metric": "class_without_images", "classname": classname}
-                for classname in json.loads(description.get("classnames") or "[]")
-                if present and classname not in present
-            ]
     return results

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import hashlib
 import math
 from collections.abc import Mapping
 from typing import Any
 
 import pandas as pd
 
-from mispair.core.words import listing
 from mispair.report import style
-from mispair.report.tables import Tables, mean_by, protocols, records, remembered
+from mispair.report.tables import Tables, mean_by, records, remembered
 from mispair.towers.arms import CONVERGED, FIXED_SCALES, OTHER_ARMS, PRETRAINED, STARTS
 
 TOWERS = ("text", "image")
@@ -88,33 +86,10 @@ def change(series: pd.DataFrame) -> float:
 
 # The protocol of a zero-shot number -----------------------------------------------------------
 
-UNKNOWN = "protocol not recorded"
-
 
 def short(fingerprint: object) -> str:
     """Return a fingerprint's first eight digits after a #."""
     return f"#{str(fingerprint)[:8]}"
-
-
-def named(rows: pd.DataFrame) -> str:
-    """Name the protocol of rows of zero-shot numbers, and the hash of classes and prompts.
-
-    Such as ``clip_benchmark #0a1b2c3d``. Several sets have a hash of all their hashes.
-    """
-    names = protocols(rows)
-    of_protocols = rows[rows["protocol"].isin(names)]
-    if not names:
-        return UNKNOWN
-    if "fingerprint" not in of_protocols or of_protocols["fingerprint"].isna().all():
-        return listing(names)
-    hashed = of_protocols.dropna(subset=["fingerprint"])
-    fingerprints = sorted(
-        f"{name}:{digest}"
-        for name, digest in set(zip(hashed["evaluation_set"], hashed["fingerprint"], strict=True))
-    )
-    single = hashed["fingerprint"].iloc[0] if len(fingerprints) == 1 else None
-    text = hashlib.sha256("\n".join(fingerprints).encode()).hexdigest()
-    return f"{listing(names)} {short(single or text)}"
 
 
 def base_arm(table: pd.DataFrame) -> pd.DataFrame:

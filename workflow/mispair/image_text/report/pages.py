@@ -38,9 +38,6 @@ from mispair.towers.encoding_record import MOST_WAITING
 
 # Notes on the image-text study in the report: warnings, limits and what is missing.
 
-NAMED_CLASSES = 5
-"""Most classes of a kind that are named; further ones are counted."""
-
 
 def summary(tables: Tables) -> list[Note]:
     """Return how many arms there are, and of which model."""
@@ -83,15 +80,12 @@ def waiting(tables: Tables) -> list[Note]:
 
 def empty_classes(tables: Tables) -> list[Note]:
     """Return a warning for every evaluation set with classes without images."""
-    missing: dict[str, set[str]] = {}
-    for table in (tables.zeroshot, tables.checkpoints):
-        rows = table[table["metric"] == "class_without_images"]
-        for name, classes in rows.groupby("evaluation_set")["classname"]:
-            missing.setdefault(str(name), set()).update(classes.dropna())
+    rows = pd.concat([tables.zeroshot, tables.checkpoints])
+    rows = rows[rows["metric"] == "classes_without_images"]
     return [
-        Note("image_text", "warning_empty_classes", name=name,
-             classes=sorted(classes)[:NAMED_CLASSES], more=max(0, len(classes) - NAMED_CLASSES))
-        for name, classes in missing.items()
+        Note("image_text", "warning_empty_classes", name=str(name),
+             absent=int(of_set["value"].max()), classes=int(of_set["n"].max()))
+        for name, of_set in rows.groupby("evaluation_set")
     ]  # fmt: skip
 
 

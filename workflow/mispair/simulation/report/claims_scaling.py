@@ -33,7 +33,6 @@ MEASURES = {
     "residual": "Energy beyond a neuron’s features (share)",
     "wrong": "Wrong features added (probability)",
     "missing": "Right features missing (probability)",
-    "gap": "Gap to the same run continued (relative)",
     "unpurified": "Features that no neuron purifies (share)",
     "mixed": "Neurons that mix a spurious pair (share)",
 }
@@ -158,7 +157,6 @@ def values(table: pd.DataFrame) -> dict[tuple[str, str], dict[int, list[float]]]
         of_arm = where(selected, trained_on=arm)
         add("failure", of_arm, arm, "accuracy")
         add("residual", of_arm, arm, residual)
-        add("gap", of_arm, arm, "loss_gap")
         add("mixed", of_arm, arm, "mixed_neurons")
         add("unpurified", of_arm, arm, "purified_features")
     for source in ("raw", "generated", "filtered"):

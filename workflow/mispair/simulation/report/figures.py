@@ -29,7 +29,7 @@ from mispair.simulation.study import AT_LEAST
 
 TRAINED_ON = charts.colour("trained_on", "Trained on", style.ARMS, list(PAIR))
 LINES = {"mean": recipes.SOLID, "best two thirds": recipes.DASHED, "published": recipes.DOTTED}
-CLAIMED = ("failure", "residual", "wrong", "missing", "gap", "unpurified")
+CLAIMED = ("failure", "residual", "wrong", "missing", "unpurified")
 """Measures over d that have a panel."""
 
 SWEEPS = {"raw": style.ORANGE, "filtered": style.BLUE, "generated": style.VIOLET,

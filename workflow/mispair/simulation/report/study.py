@@ -102,12 +102,11 @@ STUDY = ReportedStudy(
         ),
         Figure(
             "simulation_scaling",
-            "How failure, residuals, wrong features and loss gaps change with d",
+            "How failure, residuals and wrong features change with d",
             "Mean ± 1 standard deviation over trials by the number of features d, on logarithmic "
-            "axes: a power of d is a straight line. The gap is to the same run continued by half, "
-            "a local reference and not the optimum. Where nothing was counted in any trial, the "
+            "axes: a power of d is a straight line. Where nothing was counted in any trial, the "
             "point is an upper bound.",
-            "theorems 4.1 to 4.5",
+            "theorems 4.2 to 4.5",
             "Scaling with d",
         ),
     ),
