@@ -148,25 +148,6 @@ def test_all_neurons_score_the_same_in_every_basis_and_form() -> None:
     assert few[0] != few[1]
 
 
-def test_renormalised_is_what_a_model_with_cut_projections_computes() -> None:
-    """With one prompt a class; the mean of several unit prompts is taken before the cut."""
-    data, (image, text) = _data(), _projections()
-    model = pruning.PrunableModel(data, image, text)
-    order = model.ranking("high-purity", "both").order
-    prompts = _prompts(data)["single"]
-    for k in (3, 8, 15):
-        embeddings = classification.embed(
-            data.images.tensors["image_features"], image[:, order[:k]]
-        )
-        classes = classification.classifier(*prompts, text[:, order[:k]])
-        right = classification.classify(embeddings, classes, data.labels)[0] == data.labels
-        (row,) = [
-            row for row in model.scores(order, [k])
-            if (row["protocol"], row["normalised"]) == ("single", "renormalised")
-        ]  # fmt: skip
-        assert row["value"] == right.mean()
-
-
 def _overlap(matrix: np.ndarray) -> np.ndarray:
     unit = matrix / np.linalg.norm(matrix, axis=0)
     return np.abs(unit.T @ unit).sum(0)

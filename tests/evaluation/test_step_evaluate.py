@@ -245,7 +245,6 @@ def _write_answers(path, right, rate=None, start="pretrained", images="print", *
     }
     origin |= {"start": start} if rate is None else {"start": start, "rate": repr(rate)}
     about = {"projection": origin, "sets": {"toys": images}, "protocols": {"toys|laclip": "p"}}
-    about["chances"] = {"toys|laclip": 1 / K}
     files.write_tensors(path, tensors, {key: json.dumps(one) for key, one in about.items()})
     return path
 

@@ -12,7 +12,6 @@ from mispair.simulation.report.rows import simulated
 DIMENSIONS = (20, 30, 50, 80, 120)
 AS_STATED = {
     "failure raw": lambda d: 0.3, "failure filtered": lambda d: 4 / d,
-
     "residual_share": lambda d: 8 / d, "residual_share_pure": lambda d: 9 / d,
     "missing": lambda d: 1 / d, "wrong": lambda d: 0.5 / d, "unpurified": lambda d: 2 / d,
 }  # fmt: skip

@@ -21,7 +21,7 @@ from mispair.simulation.report.rows import of_preset, points, runs, simulated
 from mispair.simulation.study import PRESETS
 
 PROBABILITIES = (0.0, 0.1, 0.3, 0.5)
-ARMS = ("replace-all", "generated-only", "random-decoder", "filtered-2", "filtered-3")
+ARMS = ("replace-all", "generated-only", "random-decoder")
 SWITCHES = ("encoder", "loss", "misalignment", "test")
 MEASURES = {"purified_features": (50, 40), "purified_magnitude": (0.9, 0.6),
             "accuracy": (0.97, 0.9), "silhouette": (0.1, 0.14)}  # fmt: skip

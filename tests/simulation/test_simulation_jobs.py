@@ -14,7 +14,7 @@ from mispair.simulation.settings import Settings
 
 TWO = ("raw", "filtered")
 EVERY = (
-    "raw", "filtered", "replace-all", "generated-only", "random-decoder", "filtered-2", "filtered-3"
+    "raw", "filtered", "replace-all", "generated-only", "random-decoder",
 )  # fmt: skip
 
 

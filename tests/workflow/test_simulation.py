@@ -33,8 +33,7 @@ SWEEPS = {
 JOBS = {
     "as-run/cs~0/trials~0-0": {"raw", "high-quality-only"},
     "as-run/cs~0.4/trials~0-0": {
-        "raw", "filtered", "replace-all", "generated-only", "random-decoder", "filtered-2",
-        "filtered-3",
+        "raw", "filtered", "replace-all", "generated-only", "random-decoder",
     },
     "as-run/cs~0.4/trials~1-1": {"raw", "filtered"},
     "as-written/cs~0.4/trials~0-0": {"raw", "filtered"},

@@ -67,7 +67,6 @@ class _Components:
 def difference(
     correct: Sequence[np.ndarray],
     reference: Sequence[np.ndarray],
-    weights: Sequence[float] | None = None,
     pictures: Sequence[np.ndarray | None] | None = None,
 ) -> Difference:
     """Return the difference in accuracy of two arms, averaged over evaluation sets.
@@ -81,9 +80,6 @@ def difference(
         For each evaluation set, the credit of each seed of an arm for each image: 1 or True for a
         right answer, 0 for a wrong one, and between for one drawn by lot. Rows are paired by seed.
         A reference with one row is compared with every seed of the arm.
-    weights : sequence of float, optional
-        Factor of each set in the sum; default 1 / number of sets. Factors of opposite signs
-        compare the differences on some sets with those on others.
     pictures : sequence of (n_k,) int arrays or None, optional
         Images of a set with the same number are the same picture, so they are one trial; None for
         a set of distinct pictures.
@@ -106,14 +102,12 @@ def difference(
     ]
     if not sets:
         raise ValueError("arms without an evaluation set cannot be compared")
-    factors = [1 / len(sets)] * len(sets) if weights is None else weights
+    factor = 1 / len(sets)
     if len({len(each.by_seed) for each in sets}) > 1:
         raise ValueError("arms with other seeds on each evaluation set cannot be compared")
-    by_seed = np.sum(
-        [factor * each.by_seed for factor, each in zip(factors, sets, strict=True)], axis=0
-    )
+    by_seed = np.sum([factor * each.by_seed for each in sets], axis=0)
     number = len(by_seed)
-    images = [factor**2 * each.images for factor, each in zip(factors, sets, strict=True)]
+    images = [factor**2 * each.images for each in sets]
     # The variance between seeds contains the interaction, so that of images excludes it.
     seeds = float(by_seed.var(ddof=1)) / number if number > 1 else 0.0
     variance = seeds + sum(images)
@@ -177,9 +171,6 @@ SELECTION_OF_ONE_SET = "selection_difference"
 SELECTION_OF_ALL_SETS = "selection_difference_of_all_sets"
 """The same for sets in which one of an image's captions is chosen."""
 
-BEYOND_ACCURACY = "selection_difference_beyond_accuracy"
-"""Difference in selection minus that in accuracy, both as shares of the range from chance to 1."""
-
 Key = tuple[str, str]
 """An evaluation set and a protocol."""
 
@@ -198,8 +189,6 @@ class ArmAnswers:
         Those of the images by set, and of the prompts by set and protocol.
     correct : dict
         By set and protocol, and by seed, the credit for each image (n,).
-    chances : dict
-        The credit by chance, by set and protocol.
     pictures : dict
         By set, if captions are chosen in it, (n,) ints: images with the same number are the same
         picture.
@@ -209,7 +198,6 @@ class ArmAnswers:
     keys: dict[str, Any]
     fingerprints: dict[str, str]
     correct: dict[Key, dict[str, np.ndarray]]
-    chances: dict[Key, float]
     pictures: dict[str, np.ndarray]
 
     @property
@@ -218,33 +206,26 @@ class ArmAnswers:
         return self.keys["start"]
 
     def rows(self, reference: ArmAnswers) -> list[dict[str, Any]]:
-        """Return the differences on every set, on all sets of each protocol, and between kinds."""
+        """Return the differences on every set, and on all sets of each protocol."""
         pairs = {
             key: _paired(correct, reference.correct[key]) for key, correct in self.correct.items()
         }
 
-        def row(weights: Mapping[Key, float], **keys: str) -> dict[str, Any]:
-            one, second = zip(*(pairs[key] for key in weights), strict=True)
-            pictures = [self.pictures.get(name) for name, _ in weights]
-            return {**keys, **vars(difference(one, second, [*weights.values()], pictures))}
+        def row(sets: Sequence[Key], **keys: str) -> dict[str, Any]:
+            one, second = zip(*(pairs[key] for key in sets), strict=True)
+            pictures = [self.pictures.get(name) for name, _ in sets]
+            return {**keys, **vars(difference(one, second, pictures))}
 
         rows = []
         for name, protocol in pairs:
             metric = SELECTION_OF_ONE_SET if name in self.pictures else OF_ONE_SET
-            weights = {(name, protocol): 1.0}
-            rows.append(row(weights, evaluation_set=name, protocol=protocol, metric=metric))
-        chosen = [key for key in pairs if key[0] in self.pictures]
+            of_set = [(name, protocol)]
+            rows.append(row(of_set, evaluation_set=name, protocol=protocol, metric=metric))
         for protocol in dict.fromkeys(protocol for _, protocol in pairs):
             of_protocol = [key for key in pairs if key[1] == protocol]
-            is_choice = of_protocol[0] in chosen
+            is_choice = of_protocol[0][0] in self.pictures
             metric = SELECTION_OF_ALL_SETS if is_choice else OF_ALL_SETS
-            mean = dict.fromkeys(of_protocol, 1 / len(of_protocol))
-            rows.append(row(mean, protocol=protocol, metric=metric))
-            if chosen and not is_choice:
-                above = {key: 1 / len(chosen) / (1 - self.chances[key]) for key in chosen}
-                below = {key: -1 / len(of_protocol) / (1 - self.chances[key])
-                         for key in of_protocol}  # fmt: skip
-                rows.append(row(above | below, protocol=protocol, metric=BEYOND_ACCURACY))
+            rows.append(row(of_protocol, protocol=protocol, metric=metric))
         return rows
 
 
@@ -252,7 +233,7 @@ def arm_of(
     path: Path, tensors: Mapping[str, np.ndarray], metadata: Mapping[str, str]
 ) -> ArmAnswers:
     """Return the arm whose answers `evaluate_zeroshot` wrote."""
-    origin, chances = json.loads(metadata["projection"]), json.loads(metadata["chances"])
+    origin = json.loads(metadata["projection"])
     correct: dict[Key, dict[str, np.ndarray]] = {}
     pictures = {}
     for key, answers in tensors.items():
@@ -273,7 +254,6 @@ def arm_of(
         },
         fingerprints=json.loads(metadata["sets"]) | json.loads(metadata["protocols"]),
         correct=correct,
-        chances={key: chances["|".join(key)] for key in correct},
         pictures=pictures,
     )
 

@@ -94,7 +94,6 @@ class Results:
     def __init__(self) -> None:
         self.rows: list[Row] = []
         self.answers: dict[str, np.ndarray] = {}
-        self._chances: dict[str, float] = {}
         self._origins = origins([])
 
     def add_set(self, encoded: EncodedSet) -> None:
@@ -118,7 +117,6 @@ class Results:
         of_set = f"{name}|{protocol['protocol']}"
         if answers is not None:
             self.answers[f"{of_set}|{seed}"] = answers
-            self._chances[of_set] = scores[0]["chance"]
         keys = {"evaluation_set": name, "protocol": protocol["protocol"], "seed": seed}
         keys["fingerprint"] = protocol["fingerprint"]
         self.rows += [{**keys, **row} for row in scores]
@@ -141,7 +139,7 @@ class Results:
             for name, of_set in of_protocols.items()
             for protocol, metadata in of_set.items()
         }
-        sources = {"sets": of_images, "protocols": of_prompts, "chances": self._chances}
+        sources = {"sets": of_images, "protocols": of_prompts}
         return {key: json.dumps(one) for key, one in {"projection": origin, **sources}.items()}
 
 

@@ -22,8 +22,6 @@ CLASSES = (BLUE, ORANGE, GREEN, VIOLET, AMBER, GREY, SKY, INK)
 _ARMS = {
     "raw": (ORANGE, "raw captions"),
     "filtered": (BLUE, "filtered captions"),
-    "filtered-2": (SKY, "filtered, second round"),
-    "filtered-3": (SKY, "filtered, third round"),  # no figure shows two later rounds
     "replace-all": (VIOLET, "every caption replaced"),
     "random-decoder": (AMBER, "filtered with a decoder from random weights"),
     "generated-only": (GREY, "S_h and replaced captions only"),

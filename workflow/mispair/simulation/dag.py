@@ -8,6 +8,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from mispair.simulation.conditions import Condition, refuse
+from mispair.simulation.study import ARMS
 
 if TYPE_CHECKING:
     from mispair.simulation.settings import Settings
@@ -16,11 +17,6 @@ if TYPE_CHECKING:
 # The jobs of the study: which trials of which condition, at which C_s, on which training data.
 
 FIGURE_1 = ("raw", "filtered")
-ARMS = (
-    "raw", "filtered", "replace-all", "high-quality-only", "generated-only", "random-decoder",
-    "filtered-2", "filtered-3",
-)  # fmt: skip
-"""Arms by their training data, in the order in which a job names them; the oracle is raw at 0."""
 INDEPENDENT_OF_C_S = ("raw", "high-quality-only")
 """Arms that every C_s is compared with: raw at C_s = 0 is the oracle."""
 

@@ -274,12 +274,6 @@ def caption_statistics(
             of pairs (j, j'), those whose caption has j' with either sign. Feature j is active in
             the image, and j' is in its spurious set and not active. This is Eq. 13's second
             probability. Over a set of K - 1 features it is about C_s / (K - 1) in raw captions.
-        ``caption_spurious_any``
-            of active image features j with at least one such j', those for which the caption has
-            any of them: about C_s in raw captions for every K.
-        ``caption_wrong``
-            of features that the image does not have, those that the caption has: C_s times the
-            density of the codes if whole captions are redrawn.
     """
     sets = spurious.bool().to(image_codes.device) & ~torch.eye(
         len(spurious), dtype=torch.bool, device=image_codes.device
@@ -290,13 +284,9 @@ def caption_statistics(
     kept = (text_codes == image_codes) & active
     # For (image, j'): the number of active features with j' in their set; 0 if j' is active.
     chances = (active.double() @ members) * ~active
-    possible = active & ((~active).double() @ members.T > 0)
-    happened = active & (added.double() @ members.T > 0)
     return {
         "caption_true": _share(kept.sum(), active.sum()),
         "caption_spurious": _share((chances * added).sum(), chances.sum()),
-        "caption_spurious_any": _share(happened.sum(), possible.sum()),
-        "caption_wrong": _share(added.sum(), (~active).sum()),
     }
 
 

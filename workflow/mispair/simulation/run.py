@@ -28,12 +28,12 @@ from mispair.simulation.training.training import (
     TrainingLength,
     train_side_by_side,
 )
-from mispair.simulation.trial import ROUND, PreparedTraining, Row, Trial, before, rows_of
+from mispair.simulation.trial import PreparedTraining, Row, Trial, rows_of
 
 log = logging.getLogger(__name__)
 
 RETRAINED = ("filtered", "replace-all", "generated-only", "random-decoder")
-"""Arms that S4 trains, besides those of further rounds."""
+"""Arms that S4 trains."""
 
 Which = Sequence[tuple[float, int]]
 """Trials, each by its C_s and number."""
@@ -43,13 +43,6 @@ Keepers = Callable[[Which, str], Keeper[Tensor] | None]
 
 RowsOfTrials = dict[tuple[float, int], dict[str, list[Row]]]
 """Rows by C_s and trial, and by arm."""
-
-
-def is_arm(name: str) -> bool:
-    """Return whether this is the name of an arm."""
-    number = name.removeprefix(ROUND)
-    further = name.startswith(ROUND) and number.isdecimal() and int(number) > 1
-    return further or name in ("raw", "high-quality-only", *RETRAINED)
 
 
 def training_name(which: Which, arm: str) -> str:
@@ -78,9 +71,8 @@ def run_trials(
     trials : sequence of int
         With the seed, the number of a trial determines every draw of it.
     arms : sequence of str
-        Training data: ``raw`` (always run), ``filtered`` and further rounds ``filtered-2``, ...,
-        ``replace-all``, ``generated-only``, ``random-decoder``, ``high-quality-only``. With any but
-        the first two, the run is detailed: alignments of single neurons are recorded.
+        Training data, of `mispair.simulation.study.ARMS`; ``raw`` is always run. With any but
+        ``raw`` and ``filtered``, the run is detailed: alignments of single neurons are recorded.
     device : str
         ``cpu`` or ``cuda``.
     keepers : callable, optional
@@ -150,14 +142,13 @@ class Runner:
                 [(trial, trial.pretraining_on_high_quality()) for trial in self.trials],
             )
         for arm in self.arms:
-            if arm in RETRAINED or arm.startswith(ROUND):
+            if arm in RETRAINED:
                 self._retrain(arm)
 
     def _retrain(self, arm: str) -> None:
-        needed = before(arm) if arm.startswith(ROUND) else "raw"
         trainings = []
         for trial in self.trials:
-            if needed not in trial.trained:
+            if "raw" not in trial.trained:
                 continue
             try:
                 trainings.append((trial, trial.retraining(arm)))

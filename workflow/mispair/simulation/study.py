@@ -10,6 +10,11 @@ from pydantic import Field, model_validator
 from mispair.core import settings
 
 Preset = Literal["as-run", "as-written"]
+ARMS = (
+    "raw", "filtered", "replace-all", "high-quality-only", "generated-only", "random-decoder",
+)  # fmt: skip
+"""Arms by their training data, in the order in which a job names them; the oracle is raw at 0."""
+
 Misalignment = Literal["caption", "partner", "groups", "random-sets", "independent"]
 BiasSchedule = Literal["practical", "zero", "theory"]
 

@@ -169,10 +169,6 @@ class Examiner:
 # A trial.
 
 
-ROUND = "filtered-"
-"""Prefix of the arms of later rounds: filtered-2, filtered-3, ..."""
-
-
 @dataclass(frozen=True)
 class PreparedTraining:
     """A prepared training: its start, its pairs, and its plan."""
@@ -309,14 +305,14 @@ class Trial:
 
     def captions(self, arm: str) -> Captions:
         """Fit the decoder that an arm uses (S2) and compare its captions with the raw ones (S3)."""
-        name = arm if arm == "random-decoder" or arm.startswith(ROUND) else "filtered"
+        name = arm if arm == "random-decoder" else "filtered"
         if name not in self._captions:
             self._captions[name] = self._make_captions(name)
         return self._captions[name]
 
     def _make_captions(self, name: str) -> Captions:
         study, dictionaries = self.study, self.dictionaries
-        trained = self.trained[before(name)] if name.startswith(ROUND) else self.trained["raw"]
+        trained = self.trained["raw"]
         encoders = trained.encoders
         enough = self._purified_enough(encoders)
         from_encoders = name != "random-decoder" and starts_from_encoders(study, enough)
@@ -353,15 +349,3 @@ class Trial:
             return True
         count = self.examiner.purified(encoders, study.figure1_definition)
         return count.features > study.purified_share_needed * study.d
-
-
-def before(arm: str) -> str:
-    """Return the arm of the round before: filtered-3 comes after filtered-2, that after filtered.
-
-    Examples
-    --------
-    >>> before("filtered-3"), before("filtered-2")
-    ('filtered-2', 'filtered')
-    """
-    number = int(arm.removeprefix(ROUND)) - 1
-    return f"{ROUND}{number}" if number > 1 else "filtered"

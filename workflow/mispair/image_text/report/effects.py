@@ -59,7 +59,7 @@ def accuracy_contrasts(
     reference : str
         ``rate 0``, ``untouched`` or ``not weighted``.
     metric : str
-        `SELECTION_OF_ALL_SETS` or `BEYOND_ACCURACY` in place of the accuracy over all sets.
+        `SELECTION_OF_ALL_SETS` in place of the accuracy over all sets.
     """
     table = of_protocol(tables.comparisons)
     found = table[(table["start"] == start) & (table["reference"] == reference)]

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from mispair.core.provenance import fingerprint
 from mispair.simulation.settings import Settings
+from mispair.simulation.study import ARMS
 
 log = logging.getLogger(__name__)
 
@@ -43,7 +44,7 @@ def run(
     from mispair.core.metrics import write_metrics
     from mispair.core.provenance import code_version
     from mispair.core.resume import checkpoints
-    from mispair.simulation.run import is_arm, rows, run_trials, training_name
+    from mispair.simulation.run import rows, run_trials, training_name
     from mispair.simulation.sampling.held_out import NoSuchImages
 
     for probability in spurious_probabilities:
@@ -51,7 +52,7 @@ def run(
             raise UserError(f"--spurious-probabilities: {reason}.")
     if not trials or min(trials) < 0 or len(set(trials)) < len(trials):
         raise UserError(f"--trials: {trials} must be distinct numbers from 0 up, at least one.")
-    if unknown := [arm for arm in arms if not is_arm(arm)]:
+    if unknown := [arm for arm in arms if arm not in ARMS]:
         raise UserError(f"--arms: there is no arm {', '.join(unknown)}.")
     device = choose_device(settings.device)
     if device == "cpu":

@@ -1,12 +1,16 @@
-"""Zero-shot scores against scikit-learn, hand-computed cases and closed forms."""
+"""Zero-shot scores and silhouettes against libraries, hand-computed cases and closed forms."""
+
+import tracemalloc
 
 import numpy as np
 import pytest
 import torch
 from sklearn.metrics import balanced_accuracy_score, silhouette_score, top_k_accuracy_score
+from sklearn.metrics import silhouette_samples as reference
 
 from mispair.core import intervals
 from mispair.evaluation import classification
+from mispair.evaluation.classification import CosineSilhouette, silhouette_samples
 
 K, T = 8, 3
 
@@ -37,24 +41,6 @@ class Tokens(torch.nn.Module):
     def encode_text(self, tokens, normalize=False):
         embeddings = tokens @ self.text
         return torch.nn.functional.normalize(embeddings, dim=-1) if normalize else embeddings
-
-
-def test_classifier_is_that_of_open_clip():
-    from open_clip import build_zero_shot_classifier
-
-    (_, _, prompts, numbers), (_, text) = _set(), _projections()
-    by_class = torch.tensor(prompts.reshape(K, T, -1))
-    expected = build_zero_shot_classifier(
-        Tokens(text),
-        tokenizer=lambda texts: torch.stack(
-            [by_class[int(words.split()[0]), int(words.split()[1])] for words in texts]
-        ),
-        classnames=[str(number) for number in range(K)],
-        templates=[lambda name, t=t: f"{name} {t}" for t in range(T)],
-        num_classes_per_batch=3,
-    )
-    ours = classification.classifier(prompts, numbers, text)
-    np.testing.assert_allclose(ours, expected.numpy().T, atol=1e-6)
 
 
 def test_classes_may_have_different_numbers_of_prompts():
@@ -206,3 +192,86 @@ def test_interval_of_a_mean_covers_it():
         low, high = intervals.mean(draw.exponential(size=80))
         covered += low < 1 < high
     assert 0.91 < covered / 400 < 0.98
+
+
+def _clusters(n, k, d, seed=0, spread=1.0):
+    draw = np.random.default_rng(seed)
+    labels = draw.integers(0, k, n)
+    return draw.standard_normal((k, d))[labels] + spread * draw.standard_normal((n, d)), labels
+
+
+def _singletons(features, labels):
+    labels[[5, 17]] = [100, 101]
+
+
+def _zeros(features, labels):
+    features[[2, 30 % len(features)]] = 0
+
+
+def _lengths(features, labels):
+    features *= np.geomspace(0.1, 10, len(features))[:, None]
+
+
+@pytest.mark.parametrize("change", [None, _singletons, _zeros, _lengths])
+@pytest.mark.parametrize(("n", "k", "d"), [(300, 7, 20), (50, 2, 3), (400, 90, 16), (31, 25, 4)])
+def test_equals_scikit_learn_for_any_representation_of_the_samples(n, k, d, change):
+    features, labels = _clusters(n, k, d)
+    if change:
+        change(features, labels)
+    scorer = CosineSilhouette(labels)
+    for width in {d, max(2, d // 2)}:
+        expected = reference(features[:, :width], labels, metric="cosine")
+        squares = (features[:, :width] ** 2).sum(1)
+        for known in (None, squares):
+            ours = scorer.samples(features[:, :width], known)
+            np.testing.assert_allclose(ours, expected, atol=1e-12)
+
+
+def test_labels_may_be_negative_or_sparse():
+    features, labels = _clusters(80, 3, 8)
+    sparse = np.array([-3, 7, 1000])[labels]
+    np.testing.assert_array_equal(
+        silhouette_samples(features, sparse), silhouette_samples(features, labels)
+    )
+
+
+def test_identical_samples_score_zero_rounding_or_not():
+    same = np.repeat(np.random.default_rng(0).standard_normal((1, 50)), 6, axis=0)
+    np.testing.assert_array_equal(silhouette_samples(same, np.array([0, 0, 0, 1, 1, 1])), 0)
+    features = np.repeat(np.eye(2), 3, axis=0)
+    np.testing.assert_array_equal(silhouette_samples(features, np.array([0, 0, 0, 1, 1, 1])), 1)
+
+
+@pytest.mark.parametrize("labels", [np.zeros(5, int), np.arange(5)])
+def test_one_class_or_one_image_a_class_is_refused(labels):
+    with pytest.raises(ValueError, match="2 to n - 1 classes"):
+        CosineSilhouette(labels)
+
+
+def test_single_precision_is_widened_before_anything_is_computed():
+    features, labels = _clusters(200, 6, 40)
+    single = features.astype(np.float32)
+    np.testing.assert_array_equal(
+        silhouette_samples(single, labels), silhouette_samples(single.astype(np.float64), labels)
+    )
+
+
+def test_memory_is_that_of_the_means_and_not_of_all_pairs():
+    # All pairs of 60,000 would be 28.8 GB.
+    n, k, d = 60_000, 1_000, 16
+    features, labels = _clusters(n, k, d)
+    tracemalloc.start()
+    scores = silhouette_samples(features, labels)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < features.nbytes + 16 * 2**20
+    unit = features / np.linalg.norm(features, axis=1, keepdims=True)
+    for row in range(0, n, n // 20):
+        distances = 1 - unit @ unit[row]
+        sums = np.bincount(labels, distances, minlength=k)
+        counts = np.bincount(labels, minlength=k)
+        own = labels[row]
+        inside = sums[own] / (counts[own] - 1)
+        outside = np.delete(sums / counts, own).min()
+        expected = (outside - inside) / max(inside, outside)
+        assert scores[row] == pytest.approx(expected, abs=1e-10)
