@@ -1,4 +1,4 @@
-"""Encoded evaluation sets of made-up features."""
+"""Encoded evaluation sets of made-up features, and the steps that read their files."""
 
 from __future__ import annotations
 
@@ -7,7 +7,17 @@ from pathlib import Path
 
 import numpy as np
 
+from mispair.cli import main
 from mispair.evaluation.inputs import Encoded, EncodedSet
+
+
+def step(name: str, **files: object) -> int:
+    """Run a step by its command, with lists of files as words."""
+    words = [name]
+    for option, value in files.items():
+        words.append("--" + option.replace("_", "-"))
+        words += [str(one) for one in value] if isinstance(value, list) else [str(value)]
+    return main(words)
 
 
 def encoded_set(

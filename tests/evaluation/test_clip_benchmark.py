@@ -29,7 +29,7 @@ from mispair.pairs.scenes.scene_images import render
 from mispair.pairs.scenes.scenes import training_scene
 from mispair.pairs.shards.shard_writer import add_member
 from mispair.towers.dag import SHIPPED
-from tests.image_text.test_steps_image_text import step
+from tests.evaluation.encoded import step
 
 POINT = 0.001
 """A tenth of a percentage point."""

@@ -10,7 +10,7 @@ from sklearn.model_selection import StratifiedKFold, cross_val_score
 
 from mispair.core import files, intervals, metrics
 from mispair.evaluation.classification import embed, probe
-from tests.image_text.test_steps_image_text import step
+from tests.evaluation.encoded import step
 
 K = 4
 

@@ -18,8 +18,8 @@ from mispair.evaluation import retrieval
 from mispair.evaluation.arm_comparison import difference
 from mispair.evaluation.classification import normalised
 from mispair.evaluation.retrieval import Questions, credits, pair_credits, selections
+from tests.evaluation.encoded import step
 from tests.evaluation.test_clip_benchmark import POINT, leaving_shards_open, measured, theirs
-from tests.image_text.test_steps_image_text import step
 
 
 class Identity(torch.nn.Module):

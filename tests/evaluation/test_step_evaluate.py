@@ -9,7 +9,7 @@ from sklearn.metrics import balanced_accuracy_score, silhouette_score
 from mispair.core import files, metrics
 from mispair.evaluation import classification, retrieval
 from mispair.evaluation.arm_comparison import difference
-from tests.image_text.test_steps_image_text import step
+from tests.evaluation.encoded import step
 
 K = 8
 NAMES = [f"name {number}" for number in range(K)]

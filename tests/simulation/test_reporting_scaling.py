@@ -124,7 +124,7 @@ def test_the_level_at_one_d_decides_nothing(factor: float) -> None:
         ("captions-repaired", {"missing": lambda d: 0.1}, "contradicts"),
         ("captions-repaired", {"missing": lambda d: 50 * d**-3.0}, "supports"),
         ("neurons-residual", {"residual_share": lambda d: 0.3}, "contradicts"),
-        ("neurons-residual", {"residual_share_pure": lambda d: d**-0.75}, "cannot tell"),
+        ("neurons-residual", {"residual_share_pure": lambda d: d**-0.77}, "cannot tell"),
     ],
 )
 def test_what_goes_otherwise_with_d_is_not(key: str, change: Laws, expected: str) -> None:
