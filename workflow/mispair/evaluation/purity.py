@@ -139,33 +139,12 @@ def measures(projection: np.ndarray) -> list[Row]:
 # Gaussian. The *shape ratio* is the mean absolute cosine over that product: the part of the
 # measure that the spectrum does not determine. Columns that form groups or coincide have a smaller
 # one.
-#
-# A rotation of the basis keeps the eigenvalues μ of the raw columns' Gram matrix, but the columns
-# have other lengths after it, so cosines are not exactly invariant. A column after a uniformly
-# drawn (Haar) rotation is ``M r`` with r uniform on the sphere, and at length one its expected
-# share of the k-th eigendirection is ``a_k = E[μ_k g_k² / Σ μ_l g_l²]``, g Gaussian: again a
-# function of the spectrum alone. With ``N a`` instead of λ, the identity predicts the value of
-# rotated bases.
 
 GAUSSIAN = math.sqrt(2 / math.pi)
 """Mean absolute value of a Gaussian over its root mean square."""
 
-ROUNDING = 1e-12
-"""Shares of the trace below which an eigenvalue is rounding."""
-
 NULL = (0.025, 0.975)
 """Quantiles of a null that are written with its mean."""
-
-
-def rms_of_directions(participation: float, neurons: int) -> float:
-    """Return the root mean square cosine of N unit columns with a participation ratio.
-
-    Examples
-    --------
-    >>> rms_of_directions(128, 128), rms_of_directions(1, 128)
-    (0.0, 1.0)
-    """
-    return math.sqrt(max(neurons / participation - 1, 0) / (neurons - 1))
 
 
 def directions_of_overlap(overlap: float, neurons: int) -> float:
@@ -177,29 +156,6 @@ def directions_of_overlap(overlap: float, neurons: int) -> float:
     [145, 37]
     """
     return neurons / (1 + (neurons - 1) * (overlap / GAUSSIAN) ** 2)
-
-
-def shares_after_rotation(eigenvalues: np.ndarray) -> np.ndarray:
-    """Return the expected shares of the eigendirections in a unit column after a random rotation.
-
-    Parameters
-    ----------
-    eigenvalues : (N,) array
-        μ of the Gram matrix of the raw columns; values below rounding count as zero.
-
-    Returns
-    -------
-    (N,) array
-        ``a_k = E[μ_k g_k² / Σ μ_l g_l²] = ∫ μ_k / (1 + 2 μ_k t) Π (1 + 2 μ_l t)^(-1/2) dt`` over t
-        from 0 to infinity; sums to one. (With ``1/s = ∫ exp(-s t) dt``.)
-    """
-    shares = np.asarray(eigenvalues, dtype=np.float64) / np.sum(eigenvalues)
-    shares = np.where(shares > ROUNDING, shares, 0)
-    logarithm = np.linspace(-18, 16, 500)
-    steps = 1 + 2 * np.outer(np.exp(logarithm), shares)
-    density = np.exp(logarithm - 0.5 * np.log(steps).sum(axis=1))
-    expected = np.trapezoid(density[:, None] * shares / steps, logarithm, axis=0)
-    return np.asarray(expected / expected.sum())
 
 
 def overlap_and_rms(gram: np.ndarray) -> tuple[float, float]:
@@ -275,10 +231,9 @@ def spectral_rows(projection: np.ndarray, rotations: Sequence[np.ndarray]) -> li
     -------
     list of dict
         ``metric``, ``value`` and ``n``, the number of ordered pairs. Metrics are those of
-        `spectral_measures` without ``mean_abs_cosine`` (see `purity.measures`), and
-        ``rms_cosine_spectrum``, the prediction for rotated bases from the eigenvalues of the raw
-        columns alone. With rotations there is also a row for every metric of `spectral_measures`
-        with the suffix ``_rotated``: the `null_summary` of the rotated bases.
+        `spectral_measures` without ``mean_abs_cosine`` (see `measures`). With rotations there is
+        also a row for every metric of `spectral_measures` with the suffix ``_rotated``: the
+        `null_summary` of the rotated bases.
 
     Raises
     ------
@@ -289,11 +244,9 @@ def spectral_rows(projection: np.ndarray, rotations: Sequence[np.ndarray]) -> li
     raw = np.asarray(projection, dtype=np.float64)
     raw_gram, neurons = raw.T @ raw, raw.shape[1]
     measured = spectral_measures(raw_gram)
-    shares = shares_after_rotation(np.linalg.eigvalsh(raw_gram))
-    predicted = rms_of_directions(1 / np.square(shares).sum(), neurons)
     rows: list[Row] = [
         {"metric": metric, "value": value}
-        for metric, value in {**measured, "rms_cosine_spectrum": predicted}.items()
+        for metric, value in measured.items()
         if metric != "mean_abs_cosine"
     ]
     null = [spectral_measures(turn.T @ raw_gram @ turn) for turn in rotations]
