@@ -40,9 +40,7 @@ def run(name: str, **files: object) -> None:
     assert step(name, **files) == 0
 
 
-def measured(
-    evaluation_set: Path, protocol: str, folder: Path, **settings: object
-) -> dict[str, float]:
+def measured(evaluation_set: Path, protocol: str, folder: Path) -> dict[str, float]:
     """Encode a set and evaluate the shipped towers on it with the real steps."""
     own = folder / "features" / evaluation_set.name
     found = {
@@ -50,20 +48,11 @@ def measured(
         "prompts": own / f"prompts~{protocol}.safetensors",
     }
     towers = [SHIPPED["shipped"] / "open_clip_config.json"]
-    given = [evaluation_set / "test"]
     images = files_of_images(evaluation_set, "test")
-    run(
-        "encode-evaluation",
-        **{"evaluation_set": images, "split": "test", "towers": towers, **settings},
-        evaluation_features=found["images"],
-        workers=0,
-    )
-    run(
-        "encode-prompts",
-        **{"evaluation_set": given, "protocol": protocol, "protocol_files": [], "towers": towers},
-        **settings,
-        prompts=found["prompts"],
-    )
+    run("encode-evaluation", evaluation_set=images, split="test", towers=towers, workers=0,
+        evaluation_features=found["images"])  # fmt: skip
+    run("encode-prompts", evaluation_set=[evaluation_set / "test"], protocol=protocol,
+        protocol_files=[], towers=towers, prompts=found["prompts"])  # fmt: skip
     projection, zeroshot = folder / "projection.safetensors", folder / "zeroshot.json"
     run("extract-projection", towers=towers, projection=projection)
     answers = folder / "answers.safetensors"
@@ -93,14 +82,13 @@ def leaving_shards_open() -> Iterator[None]:
         gc.collect()
 
 
-@pytest.mark.parametrize("name", ["scenes-shape", "scenes-colour"])
 def test_accuracy_is_that_of_clip_benchmark(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Its accuracy takes an array of one entry for a number, which NumPy allows no more.
     monkeypatch.setattr(zeroshot_classification, "float", lambda one: one.item(), raising=False)
-    folder = tmp_path / name
-    made = ["--name", name, "--images", "150", "--train-images", "10"]
+    folder = tmp_path / "scenes-shape"
+    made = ["--name", folder.name, "--images", "150", "--train-images", "10"]
     assert main(["make-evaluation-set", *made, "--evaluation-set", str(folder)]) == 0
     model, tokenizer, dataset, batches = theirs(folder, "zeroshot_classification")
     with leaving_shards_open():

@@ -123,6 +123,9 @@ def test_what_cannot_be_evaluated(sets: list[str], protocols: list[str], words: 
 
 def test_a_file_for_no_set_is_not_passed_over(tmp_path: Path) -> None:
     (tmp_path / "mine").mkdir()
+    for name in ("README.md", "scenes-digit.json", "scenes-digit.metric.txt"):
+        (tmp_path / "mine" / name).write_text("{}")
+    Evaluation(["scenes-digit"], [str(tmp_path / "mine"), "clip_benchmark"])
     (tmp_path / "mine" / "scenes-digits.templates.txt").write_text("the {c}")
     with pytest.raises(UserError, match=r"belongs to no evaluation set.*scenes-digit\.templates"):
         Evaluation(["scenes-digit"], [str(tmp_path / "mine"), "clip_benchmark"])

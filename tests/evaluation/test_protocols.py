@@ -425,12 +425,3 @@ def test_names_of_protocols(tmp_path: Path, custom: Path) -> None:
     (tmp_path / "laclip").mkdir()
     with pytest.raises(UserError, match="rename it"):
         protocols.protocol_name(str(tmp_path / "laclip"))
-
-
-def test_a_file_for_no_set_is_refused(custom: Path) -> None:
-    give(custom, json="{}", templates_txt="{c}", classnames_txt="a", metric_txt="acc1")
-    (custom / "README.md").write_text("what these are")
-    protocols.refuse_stray_files(str(custom), ["food", "wds_pets"])
-    (custom / "wds-pets.json").write_text("{}")
-    with pytest.raises(UserError, match=r"wds-pets\.json: belongs to no .*'wds_pets\.json'"):
-        protocols.refuse_stray_files(str(custom), ["food", "wds_pets"])

@@ -137,17 +137,6 @@ def test_every_answer_is_that_of_the_naive_sweep(monkeypatch: pytest.MonkeyPatch
                     assert min(right) < len(images) / 2
 
 
-def test_all_neurons_score_the_same_in_every_basis_and_form() -> None:
-    data, (image, text) = _data(), _projections()
-    whole = pruning.PrunableModel(data, image, text)
-    models = [whole, *(whole.rotated(random_rotation(E, np.random.default_rng(n))) for n in (1, 2))]
-    values = [[row["value"] for row in model.scores(np.arange(E), [E])] for model in models]
-    np.testing.assert_allclose(values, [values[0]] * 3, atol=1e-6)
-    assert values[0][0] == values[0][1]
-    few = [[row["value"] for row in model.scores(np.arange(E), [4])] for model in models]
-    assert few[0] != few[1]
-
-
 def _overlap(matrix: np.ndarray) -> np.ndarray:
     unit = matrix / np.linalg.norm(matrix, axis=0)
     return np.abs(unit.T @ unit).sum(0)

@@ -259,7 +259,7 @@ def test_faults_of_arrays() -> None:
 def test_choices_are_those_of_clip_benchmark(tmp_path: Path) -> None:
     """Its function answers from pictures; no ties are in the set, which it would count as right."""
     folder = tmp_path / "scenes-compositional"
-    made = ["--name", folder.name, "--questions", "240"]
+    made = ["--name", folder.name, "--questions", "96"]
     assert main(["make-evaluation-set", *made, "--evaluation-set", str(folder)]) == 0
     found = measured(folder, "captions", tmp_path)
     assert found["selection_ties"] == 0

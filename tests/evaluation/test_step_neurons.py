@@ -12,7 +12,6 @@ import pytest
 from PIL import Image
 
 from mispair.core import files, metrics
-from mispair.evaluation.purity import random_rotation
 from mispair.evaluation.steps import draw_neurons, measure_semantics
 from mispair.pairs.index.index import index_shard
 from mispair.pairs.index.policy import Policy
@@ -238,17 +237,6 @@ def test_the_shown_pictures_are_those_of_their_pairs(corpus, tmp_path):
         assert image.size == (40, 30)
         expected = (number * 16, 255 - number * 16, 128)
         np.testing.assert_allclose(image.getpixel((20, 15)), expected, atol=6)
-
-
-def test_the_rotated_control_shows_other_neurons_of_the_same_model(corpus, tmp_path):
-    rotation = random_rotation(4, np.random.default_rng(0))
-    plain = _draw(corpus, tmp_path / "1.html", neurons=2, rotated=False)
-    assert "rotated basis" not in plain
-    assert len(_cards(plain)) == 2 * 4
-    _write_projection(corpus["projection"], np.eye(4) @ rotation)
-    other = _draw(corpus, tmp_path / "2.html", neurons=2, rotated=False)
-    by_number = [{number: keys for number, keys, _ in _cards(page)[:4]} for page in (plain, other)]
-    assert by_number[0] != by_number[1]
 
 
 def test_few_pairs_are_drawn_by_key_alone(corpus, tmp_path):

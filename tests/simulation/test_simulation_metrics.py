@@ -102,17 +102,6 @@ def test_purified_as_written_is_strict_and_may_find_none() -> None:
     assert purified_as_written(np.array([[0.5, 0.1]])).magnitude == 0.0
 
 
-def test_purity_of_a_known_encoder() -> None:
-    """Neurons that are features up to scale and sign purify all; a rotated basis purifies none."""
-    rows = torch.eye(8, 30)
-    known = purified(alignments(-2.5 * rows, rows), 0.2, 1.0, 0.05)
-    assert (known.features, known.magnitude) == (8, pytest.approx(1.0))
-    hadamard = torch.tensor([[1.0, 1.0], [1.0, -1.0]])
-    for _ in range(2):
-        hadamard = torch.kron(hadamard, torch.tensor([[1.0, 1.0], [1.0, -1.0]]))
-    assert purified(alignments(hadamard @ rows, rows), 0.2, 1.0, 0.05).features == 0
-
-
 @pytest.mark.parametrize("case", ["random", "lopsided", "zeros", "single"])
 def test_silhouette_equals_scikit_learn(case: str) -> None:
     generator = np.random.default_rng(5)

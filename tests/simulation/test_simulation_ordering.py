@@ -19,7 +19,6 @@ from mispair.simulation.run import run_trials
 from mispair.simulation.study import Study
 
 CONFIG = Path(__file__).parents[2] / "config" / "simulation-small.yaml"
-TRIALS = range(3)
 
 
 def as_written() -> Study:
@@ -37,13 +36,13 @@ def as_run() -> Study:
     )  # fmt: skip
 
 
-def measured(study: Study, spurious_probability: float) -> dict[str, np.ndarray]:
+def measured(study: Study, spurious_probability: float, trials: range) -> dict[str, np.ndarray]:
     """Return by metric the values (arms, trials): oracle, filtered, raw."""
-    at_zero = run_trials(study, [0.0], TRIALS, ["raw"])
-    found = run_trials(study, [spurious_probability], TRIALS)
-    own = [found[spurious_probability, trial] for trial in TRIALS]
+    at_zero = run_trials(study, [0.0], trials, ["raw"])
+    found = run_trials(study, [spurious_probability], trials)
+    own = [found[spurious_probability, trial] for trial in trials]
     rows = [[at_zero[0.0, trial]["raw"], arms["filtered"], arms["raw"]]
-            for trial, arms in zip(TRIALS, own, strict=True)]  # fmt: skip
+            for trial, arms in zip(trials, own, strict=True)]  # fmt: skip
 
     def values(metric: str, **keys: Any) -> np.ndarray:
         return np.array(
@@ -71,12 +70,12 @@ def measured(study: Study, spurious_probability: float) -> dict[str, np.ndarray]
 
 @pytest.fixture(scope="module")
 def written() -> dict[str, np.ndarray]:
-    return measured(as_written(), 0.4)
+    return measured(as_written(), 0.4, range(2))
 
 
 @pytest.fixture(scope="module")
 def run() -> dict[str, np.ndarray]:
-    return measured(as_run(), 0.45)
+    return measured(as_run(), 0.45, range(3))
 
 
 @pytest.mark.parametrize(

@@ -357,27 +357,6 @@ def test_devices_train_stacked_trials_alike(study: Study, device: str) -> None:
         )
 
 
-def test_float32_and_float64_agree() -> None:
-    """The same draws in both: what differs is the rounding of 240 steps and of the decoder."""
-    in_double = AS_WRITTEN.model_copy(update={"precision": "float64"})
-    both = [run_trials(study, [0.2], [0])[0.2, 0] for study in (AS_WRITTEN, in_double)]
-    for arm in ("raw", "filtered"):
-        found = [arms[arm] for arms in both]
-
-        def of_arm(metric: str, found: list = found) -> list[float]:
-            return [main_value(AS_WRITTEN, rows, metric) for rows in found]
-
-        single, exact = of_arm("purified_features")
-        assert single == exact
-        for metric in ("purified_magnitude", "silhouette"):
-            single, exact = of_arm(metric)
-            assert single == pytest.approx(exact, abs=1e-3)
-        single, exact = of_arm("accuracy")
-        assert single == pytest.approx(exact, abs=0.0101)  # two of 200 images
-        single, exact = ([r["value"] for r in rows if r["metric"] == "loss"] for rows in found)
-        assert single == pytest.approx(exact, rel=1e-3)
-
-
 def test_dictionaries_as_axes_are_the_same_by_rotation(monkeypatch: pytest.MonkeyPatch) -> None:
     """Turn every draw of the run on axes by an orthonormal matrix: its results stay."""
     exact = AS_WRITTEN.model_copy(update={"precision": "float64"})
