@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 from pathlib import Path
@@ -28,6 +29,54 @@ def write_set(folder: Path, *left_out: str, train: bool = False, retrieval: bool
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             (folder / name).write_text(content)
     return str(folder)
+
+
+PREFIXED = ["age:0 to 9", "age:10 to 49", "gender:male", "gender:female"]
+
+
+@pytest.mark.parametrize(
+    ("file", "lines"),
+    [
+        ("classnames.txt", PREFIXED),
+        ("classnames.txt", [line.replace(":", ": ") for line in PREFIXED]),
+        ("classnames.txt", [line.replace(":", "：") for line in PREFIXED]),
+        ("classnames.txt", ["toxic:kind", "toxic:rude", "no question"]),
+        ("classnames.txt", ["Toxic:kind", "TOXIC:rude", "no question"]),
+        ("classnames.txt", ["age:young", "gender:male"]),
+        ("zeroshot_classification_templates.txt", ["age:a photo of {c}", "a {c}"]),
+        ("own/faces.classnames.txt", PREFIXED),
+        ("own/faces.templates.txt", ["gender:a {c}"]),
+        ("own/faces.json", {name: ["x"] for name in PREFIXED}),
+        ("own/faces.json", {"faces": {name: ["x"] for name in PREFIXED}}),
+        ("own/faces.json", {"a": ["age:x"], "b": ["age:y"]}),
+    ],
+)
+def test_names_of_questions_are_refused_before_any_job(
+    file: str, lines: list[str] | dict[str, object], tmp_path: Path
+) -> None:
+    source = write_set(tmp_path / "faces")
+    own = tmp_path / "own"
+    own.mkdir()
+    content = json.dumps(lines) if isinstance(lines, dict) else "\n".join(lines)
+    path = tmp_path / file if file.startswith("own") else tmp_path / "faces" / file
+    path.write_text(content)
+    with pytest.raises(UserError, match=rf"{path.name}.*question") as caught:
+        Evaluation([source], ["single-prompt", "clip_benchmark", str(own)])
+    assert "evaluation_sets" in str(caught.value)
+
+
+def test_a_colon_is_no_question(tmp_path: Path) -> None:
+    source = write_set(tmp_path / "films")
+    (tmp_path / "films/classnames.txt").write_text(
+        "Alien\nStar Wars: A New Hope\nRatio 1:2\nRatio 1:3\n"
+    )
+    (tmp_path / "verses").mkdir()
+    other = write_set(tmp_path / "verses")
+    (tmp_path / "verses/classnames.txt").write_text("John 3:16\nJohn 3:17\n")
+    assert len(Evaluation([other], ["clip_benchmark"]).pairs) == 1
+    templates = tmp_path / "films/zeroshot_classification_templates.txt"
+    templates.write_text("art: {c}\na photo at 10:30 of {c}\n")
+    assert len(Evaluation([source], ["clip_benchmark"]).pairs) == 1
 
 
 def test_clip_benchmark_takes_the_templates_of_the_folder(tmp_path: Path) -> None:
@@ -111,7 +160,7 @@ def test_templates_are_a_piece_of_one_protocol_only(tmp_path: Path) -> None:
     ("sets", "protocols", "words"),
     [
         (["scenes-digit"], ["laclip"], "none of laclip has prompts for scenes-digit"),
-        (["scenes-digit"], ["single-promt"], "The nearest name is 'single-prompt'"),
+        (["scenes-digit"], ["single-promt"], "Did you mean 'single-prompt'"),
         (["scenes-digits"], ["single-prompt"], "Did you mean 'scenes-digit'"),
     ],
 )

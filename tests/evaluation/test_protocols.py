@@ -307,9 +307,9 @@ def test_prompts_nested_under_the_names_of_sets(
     [
         ({"cat": ["x"], "dog": ["y"]}, r"wds_pets\.json: has no prompts for 'hot dog'\."),
         ({**{k: v for k, v in GOOD.items() if k != "hot dog"}, "hot_dog": ["z"]},
-         "no prompts for 'hot dog'. The nearest name is 'hot_dog'"),
+         "no prompts for 'hot dog'. Did you mean 'hot_dog'"),
         ({**GOOD, "hotdog": ["z"]},
-         "'hotdog' is no class of the set. The nearest name is 'hot dog'"),
+         "'hotdog' is no class of the set. Did you mean 'hot dog'"),
         ({**GOOD, "dog": []}, "'dog' must have a list of at least one prompt"),
         ({**GOOD, "dog": [" "]}, "'dog' must have a list"),
         ({**GOOD, "dog": "a dog"}, "'dog' must have a list"),
@@ -414,9 +414,7 @@ def test_which_files_a_protocol_needs(custom: Path) -> None:
 def test_names_of_protocols(tmp_path: Path, custom: Path) -> None:
     assert protocols.protocol_name("laclip") == "laclip"
     assert protocols.protocol_name(str(custom)) == "mine"
-    with pytest.raises(
-        UserError, match="'laclib' is neither a protocol .*nearest name is 'laclip'"
-    ):
+    with pytest.raises(UserError, match="'laclib' is neither a protocol .*Did you mean 'laclip'"):
         protocols.protocol_name("laclib")
     with pytest.raises(UserError, match="datacomp was removed. Take clip_benchmark"):
         protocols.protocol_name("sets/datacomp")

@@ -21,6 +21,7 @@ from mispair.core.files import (
 from mispair.core.paths import every, fill
 from mispair.evaluation import protocols, sets
 from mispair.evaluation.paths import PROMPTS, SET_FEATURES
+from mispair.evaluation.questions import refuse_questions, refuse_questions_in_json
 from mispair.pairs.paths import GENERATED_SET
 from mispair.pairs.scenes.evaluation_sets import EVALUATION_SETS, files_of_generated
 from mispair.pairs.shards.sources import expand_braces
@@ -86,6 +87,7 @@ class Evaluation:
                 )
             self.folders[name] = folder
         self._refuse_missing_pieces()
+        self._refuse_questions()
         for source in self.protocols.values():
             if source not in protocols.BUILT_IN:
                 protocols.refuse_stray_files(source, list(self.folders))
@@ -132,6 +134,27 @@ class Evaluation:
         }
         if missing:
             raise UserError(sets.explain_missing(missing))
+
+    def _refuse_questions(self) -> None:
+        """Refuse names of questions in classes and templates, also in the user's protocols."""
+        own = [Path(source) for source in self.protocols.values()]
+        for name, folder in self.folders.items():
+            if self.is_generated(name) or sets.kind_of(folder) != "classification":
+                continue
+            texts = [folder / file for file in sets.TEXTS]
+            texts += [each / f"{name}.{file}" for each in own for file in protocols.CUSTOM_FILES]
+            for path in texts:
+                if path.is_file():
+                    self._refuse_questions_in(path)
+
+    def _refuse_questions_in(self, path: Path) -> None:
+        text = path.read_text(encoding="utf-8", errors="replace")
+        if path.suffix == ".json":
+            refuse_questions_in_json(path, text)
+        elif path.name.endswith("classnames.txt"):
+            refuse_questions(path, text.splitlines())
+        elif path.name.endswith("templates.txt"):
+            refuse_questions(path, [], text.splitlines())
 
     def splits(self, name: str) -> tuple[str, ...]:
         """Return the splits that a set has."""

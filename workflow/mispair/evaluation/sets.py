@@ -16,13 +16,11 @@ import logging
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import Literal, get_args
 
 from mispair.core.files import UserError
 from mispair.core.words import composed
-
-if TYPE_CHECKING:
-    pass
+from mispair.evaluation.questions import refuse_questions
 
 log = logging.getLogger(__name__)
 
@@ -194,7 +192,8 @@ def read_classnames(path: Path) -> list[str]:
     Raises
     ------
     UserError
-        If there are fewer than two, or there is an empty line between them.
+        If there are fewer than two, there is an empty line between them, or they have the name of
+        a question before a colon.
     """
     names = [line.strip() for line in _text(path).rstrip().splitlines()]
     if "" in names:
@@ -205,6 +204,7 @@ def read_classnames(path: Path) -> list[str]:
         )
     if len(names) < 2:
         raise UserError(f"{path}: holds {len(names)} class; at least 2 are needed.")
+    refuse_questions(path, names)
     if repeated := sorted({name for name in names if names.count(name) > 1}):
         log.warning(
             "%s: %s is there more than once; prompts of their names cannot distinguish these "
@@ -221,7 +221,7 @@ def read_templates(path: Path) -> list[str]:
     Raises
     ------
     UserError
-        If there is none, or one has no ``{c}``.
+        If there is none, or one has no ``{c}`` or the name of a question before a colon.
     """
     if not path.is_file():
         raise UserError(f"{path}: is missing; it holds templates, one a line, with {PLACEHOLDER}.")
@@ -231,6 +231,7 @@ def read_templates(path: Path) -> list[str]:
     for template in templates:
         if PLACEHOLDER not in template:
             raise UserError(f"{path}: template {template!r} has no {PLACEHOLDER} in it.")
+    refuse_questions(path, [], templates)
     return templates
 
 

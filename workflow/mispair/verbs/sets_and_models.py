@@ -3,14 +3,51 @@
 from __future__ import annotations
 
 from argparse import ArgumentParser, Namespace
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mispair.command import add_settings, checked, use_one_thread
+from mispair.core.files import UserError
 from mispair.verbs.verb import SETS_AND_MODELS, verb
 
 if TYPE_CHECKING:
     import numpy as np
+
+
+def _of_convert(parser: ArgumentParser) -> None:
+    from mispair.evaluation.public_sets import SETS
+
+    parser.add_argument("name", choices=SETS, help="; ".join(
+        f"{name}: {about}" for name, (_, about) in SETS.items()
+    ))  # fmt: skip
+    parser.add_argument("--annotations", type=Path, required=True, help="file or folder, as above")
+    parser.add_argument("--images", type=Path, help="folder of the pictures")
+    parser.add_argument("--to", type=Path, required=True, metavar="FOLDER", help="a new folder")
+
+
+@verb(
+    SETS_AND_MODELS,
+    "mispair convert sugarcrepe --annotations data --images val2017 --to sets/sugarcrepe",
+    _of_convert,
+)
+def convert(options: Namespace) -> int:
+    """Write a public compositional set as an evaluation set, from local files.
+
+    It is a folder in CLIP_benchmark's webdataset layout, which `evaluation_sets` takes: each
+    picture with its true caption first. Nothing is fetched.
+    """
+    from mispair.evaluation.public_sets import SETS, checked, write_questions
+
+    if options.images is None and options.annotations.suffix != ".parquet":
+        raise UserError("Name the folder of the pictures with --images.")
+    entries = checked(SETS[options.name][0](options.annotations, options.images))
+    write_questions(options.to, entries)
+    often = Counter(entry.category for entry in entries)
+    print(f"{options.to}: {len(entries):,} questions")
+    for category, number in sorted(often.items()):
+        print(f"  {category or 'without a category'}: {number:,}")
+    return 0
 
 
 def _of_fetch_emoji(parser: ArgumentParser) -> None:

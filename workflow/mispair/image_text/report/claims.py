@@ -24,7 +24,8 @@ from mispair.image_text.report.neurons import (
     RankCorrelation,
     Spread,
 )
-from mispair.report.claims import SAME, THIRD, Claim, Control
+from mispair.report import published
+from mispair.report.claims import SAME, THIRD, Claim, Control, MeasuredClaim
 from mispair.report.measures import Arms, Ends, Every, Rows, logged, rows
 from mispair.report.questions import Question
 from mispair.report.tables import Tables
@@ -64,6 +65,17 @@ def _log_change(metric: str, tower: str, start: str = PRETRAINED) -> Ends:
 
 def _both(start: str = PRETRAINED, metric: str = DIRECTIONS) -> Every:
     return Every({tower: _log_change(metric, tower, start) for tower in TOWERS})
+
+
+def of_cosine(tables: Tables, confidence: float, tower: str) -> MeasuredClaim:
+    """Return the change of mean |cos| of a tower, with the published one, to show it."""
+
+    def published_cosines() -> pd.Series:
+        table = published.purity()
+        curve: pd.Series = table.set_index("shuffle_probability")["mean_abs_cosine"]
+        return curve
+
+    return Ends(_purity(COSINE, tower).select, published_cosines)(tables, confidence)
 
 
 def _solved() -> Every:

@@ -7,6 +7,7 @@ control or of the paper, or a level.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -16,6 +17,7 @@ import pandas as pd
 from mispair.evaluation.report.rows import published_directions
 from mispair.evaluation.retrieval import OF_CATEGORY, SELECTION
 from mispair.evaluation.semantics import ORIGINAL, ROTATED
+from mispair.image_text.report import claims
 from mispair.image_text.report.arms import (
     BY_SCALE,
     COLOURS,
@@ -38,7 +40,10 @@ from mispair.image_text.report.neurons import (
 from mispair.pairs.corruption.scheme import schemes
 from mispair.report import charts, published, recipes, small_figures, style
 from mispair.report.charts import Drawing, Hole
+from mispair.report.claims import THIRD
+from mispair.report.judge import PRIMARY
 from mispair.report.notes import Note
+from mispair.report.rules import decide
 from mispair.report.tables import Tables, mean_by, where
 from mispair.towers.arms import CONVERGED, PRETRAINED, UNTOUCHED
 
@@ -239,6 +244,54 @@ def _by_rate(rows: pd.DataFrame, colours: Mapping[str, str], *more: pd.DataFrame
         lines=LINES, clipped=[CHANCE], points=True, toggle=True,
     )  # fmt: skip
     return Drawing(chart, data.drop(columns="y"), left_out, field)
+
+
+# Verdicts against the smallest effect of interest ------------------------------------------------
+
+SHARES = tuple(round(0.2 + 0.05 * step, 2) for step in range(7))
+"""Smallest effects of interest, as shares of the published effect."""
+CONFIDENCE = 0.95
+
+
+def verdict_by_bound(tables: Tables) -> Drawing | Hole:
+    """Draw the outcome of the primary claims on shuffling for each smallest effect of interest.
+
+    The only figure of tiles: a recipe for one would save nothing.
+    """
+    measured = {}
+    for tower in TOWERS:
+        directions = claims.OVERLAP.measure(tables, CONFIDENCE).parts[tower]
+        measured[f"directions, {tower}"] = (directions, -1)
+        measured[f"mean |cos|, {tower}"] = (claims.of_cosine(tables, CONFIDENCE, tower), 1)
+    measured["accuracy"] = (claims.ACCURACY.measure(tables, CONFIDENCE), -1)
+    alpha = (1 - CONFIDENCE) / PRIMARY
+    rows = [
+        {
+            "measure": name,
+            "share": share,
+            "outcome": decide("effect", each.effect, sign, share * each.bound / THIRD, alpha)[0],
+            "of_published": abs(each.effect.value) / each.bound * THIRD,
+        }
+        for name, (each, sign) in measured.items()
+        for share in SHARES
+        if math.isfinite(each.effect.value)
+    ]
+    if not rows:
+        return Hole(Note("image_text", "hole_bounds"))
+    data = pd.DataFrame(rows)
+    base = alt.Chart().encode(
+        x=alt.X("share:O", title="Smallest effect of interest (share of the published effect)",
+                axis=alt.Axis(labelAngle=0)),
+        y=alt.Y("measure:N", title="Effect", sort=[*measured]),
+    )  # fmt: skip
+    present = [name for name in style.OUTCOMES if name in set(data["outcome"])]
+    tiles = base.mark_rect(stroke="white").encode(
+        color=charts.colour("outcome", "Outcome", style.OUTCOMES, present),
+        tooltip=charts.tips("measure:N:measure", "share:Q:bound, share of published",
+                            "of_published:Q:effect, share of published", "outcome:N:outcome"),
+    )  # fmt: skip
+    chart = alt.layer(tiles).properties(width=320, height=30 * data["measure"].nunique())
+    return Drawing(charts.side_by_side([chart], 1, data), data)
 
 
 # What neurons stand for ---------------------------------------------------------------------------

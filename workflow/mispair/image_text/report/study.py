@@ -128,6 +128,13 @@ STUDY = ReportedStudy(
             "figure 2(d)",
         ),
         Figure(
+            "verdict_by_bound",
+            "Verdicts against the smallest effect of interest",
+            "What the rule of effects decides if the smallest effect of interest is another share "
+            "of the published effect. Directions (the participation ratio, in logs) are judged; "
+            "mean |cos| is next to them, because it depends on the number of neurons.",
+        ),
+        Figure(
             "accuracy_by_shuffling",
             "Zero-shot accuracy against shuffling",
             "acc1 on each evaluation set; each has its own range. Chance is drawn where the axis "
