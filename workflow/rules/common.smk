@@ -87,18 +87,17 @@ try:
     if workflow.is_main_process:
         refuse_unusable(dag)
         dag.keep_listings()
-    if workflow.is_main_process and (differs := dag.compare_with_record()):
-        logger.warning(differs)
+        for warning in (
+            dag.compare_with_record(),
+            dag.replaced_report(),
+            warn_of_missing_programs(sys.argv),
+        ):
+            if warning:
+                logger.warning(warning)
+        for line in filter(None, [dag.echo(), *dag.evaluation.echo()]):
+            logger.info(line)
 except UserError as error:
     stop(error)
-
-if workflow.is_main_process and (replaced := dag.replaced_report()):
-    logger.warning(replaced)
-if workflow.is_main_process:
-    if missing := warn_of_missing_programs(sys.argv):
-        logger.warning(missing)
-    for line in filter(None, [dag.echo(), *dag.evaluation.echo()]):
-        logger.info(line)
 
 
 as_named = take_literally()
@@ -160,7 +159,6 @@ if image := os.environ.get("MISPAIR_CONTAINER"):
     container: image
 
 
-# The same environment for every rule: used with --sdm conda, ignored otherwise.
 wildcard_constraints:
     arm="[A-Za-z0-9-]+(_[a-z-]+~[0-9.e-]+)?",
     corpus="[^/]+",

@@ -1,5 +1,4 @@
-# The end of a run: print the address of the report; if jobs failed, a summary, and with --keep-going
-# a report of all existing results.
+# The end of a run: the report's address; of failed jobs a summary, and with --keep-going a report.
 from mispair.planning import failed_run
 
 # Jobs on a cluster read the Snakefile again; the run is watched once.
