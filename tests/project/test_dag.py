@@ -124,15 +124,15 @@ def test_shards_are_grouped_and_each_stands_in_one_group(tmp_path: Path) -> None
     for number in range(7):
         (tmp_path / f"{number}.tar").touch()
     dag = Dag({"shards": str(tmp_path), "index_shards": {"shards_per_job": 3}}, "x")
-    assert [len(group) for group in dag.groups.values()] == [3, 3, 1]
-    assert len({shard for group in dag.groups.values() for shard in group}) == 7
+    assert [len(group) for group in dag.pairs.groups.values()] == [3, 3, 1]
+    assert len({shard for group in dag.pairs.groups.values() for shard in group}) == 7
 
 
 def test_tar_shards_under_either_key_are_the_same(tmp_path: Path) -> None:
     for number in range(3):
         (tmp_path / f"{number}.tar").touch()
     old, new = (Dag({key: f"{tmp_path}/*.tar"}, "x") for key in ("shards", "pairs"))
-    assert old.groups == new.groups
+    assert old.pairs.groups == new.pairs.groups
     assert old.flags("index_shards") == new.flags("index_shards")
     with pytest.raises(UserError, match="shards: `pairs` names a source, too"):
         Dag({"shards": str(tmp_path), "pairs": str(tmp_path)}, "x")
@@ -144,12 +144,12 @@ def test_other_pairs_are_packed_and_captions_of_tables_are_in_json(tmp_path: Pat
         (tmp_path / f"{name}.txt").touch()
     (tmp_path / "pairs.csv").write_text("filepath,title\na.jpg,one\n")
     folder = Dag({"pairs": {"path": str(tmp_path), "captions": ".txt"}, "corpus": "mine"}, "x")
-    assert folder.groups == {"0000": ["results/pairs/mine/packed/0000.tar"]}
-    assert folder.example_keys() == ["a", "b.c"]
+    assert folder.pairs.groups == {"0000": ["results/pairs/mine/packed/0000.tar"]}
+    assert folder.pairs.example_keys() == ["a", "b.c"]
     assert "--caption-from txt" in folder.flags("index_shards")
     table = Dag({"pairs": str(tmp_path / "pairs.csv")}, "x")
     assert "--caption-from json:captions" in table.flags("index_shards")
-    assert table.tables_of_pairs() == [str(tmp_path / "pairs.csv")]
+    assert table.pairs.tables_of_pairs() == [str(tmp_path / "pairs.csv")]
     given = {"pairs": str(tmp_path / "pairs.csv"), "index_shards": {"caption_from": "json:blip"}}
     assert "--caption-from json:blip" in Dag(given, "x").flags("index_shards")
 
@@ -214,10 +214,10 @@ def test_a_group_looks_at_its_own_shards_only(
     looked: list[Path] = []
     is_file = Path.is_file
     monkeypatch.setattr(Path, "is_file", lambda path: looked.append(path) or is_file(path))
-    for group in dag.groups:
+    for group in dag.pairs.groups:
         wildcards = SimpleNamespace(group=group)
-        assert len(dag.shards_of(wildcards)) == 2
-        dag.downloads_of(wildcards)
+        assert len(dag.pairs.shards_of(wildcards)) == 2
+        dag.pairs.downloads_of(wildcards)
     assert len(looked) == 2 * groups
 
 
@@ -391,10 +391,10 @@ def test_an_audit_needs_a_study_that_encodes_the_corpus() -> None:
 
 
 def test_the_demo_is_named_where_no_configuration_is_given() -> None:
-    assert "--configfile" in Dag({}, {}).echo()
-    assert "--configfile" in Dag({"corpus": "mine"}, {"--config": {"corpus": "mine"}}).echo()
-    assert "--configfile" not in Dag({}, {"mine.yaml": {}}).echo()
-    assert "--configfile" not in Dag({}, "config.yaml").echo()
+    assert "--configfile" in Dag({}, {}).pairs.echo()
+    assert "--configfile" in Dag({"corpus": "mine"}, {"--config": {"corpus": "mine"}}).pairs.echo()
+    assert "--configfile" not in Dag({}, {"mine.yaml": {}}).pairs.echo()
+    assert "--configfile" not in Dag({}, "config.yaml").pairs.echo()
 
 
 @pytest.mark.parametrize(
@@ -417,7 +417,7 @@ def test_caption_tables_are_found_before_any_job(given, names, tmp_path, monkeyp
             Dag({"captions": given}, "x")
         return
     dag = Dag({"captions": given}, "x")
-    assert [Path(path).name for path in dag.caption_tables()] == names
+    assert [Path(path).name for path in dag.pairs.caption_tables()] == names
     assert len(dag.captions()) == 1
     section = {"captioner": "given", "model": given, "join": "json:a.b"}
     dag = Dag({"studies": ["repair"], "recaption_pairs": section}, "x")

@@ -156,7 +156,7 @@ def test_every_arm_is_measured_on_each_pair_of_towers() -> None:
     assert of_seed[0] == "results/towers/trained-2/open_clip_config.json"
     features = dag.of_towers(IMAGE_ROWS, TEXT_ROWS)(SimpleNamespace(towers="trained-2"))
     assert {str(Path(path).parent) for path in features} == {"results/features/scenes/trained-2"}
-    assert len(features) == len(dag.groups) + len(dag.caption_parts)
+    assert len(features) == len(dag.pairs.groups) + len(dag.caption_parts)
 
 
 def test_towers_of_seeds_differ_in_their_seed_and_learn_from_other_scenes() -> None:

@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import json
 import os
-import shlex
 import sys
-from collections import Counter
 from collections.abc import Callable, Iterable
 from functools import cached_property
 from importlib import import_module
@@ -26,20 +24,15 @@ from mispair.core import run_record
 from mispair.core.commands import call, title
 from mispair.core.files import UserError
 from mispair.core.paths import every, fill, of_job
-from mispair.core.provenance import PACKAGE, code_version, stamp, stamp_of_many, step_module_name
-from mispair.core.run_record import GENERATED
+from mispair.core.provenance import PACKAGE, code_version, stamp, step_module_name
 from mispair.core.settings import NONE, Settings, command_line, option
-from mispair.core.words import count
 from mispair.evaluation import paths as evaluation
 from mispair.evaluation.dag import Evaluation, generated_files, is_name, set_sources
 from mispair.pairs import paths as pairs
-from mispair.pairs.captions.user_files import all_keys, first_keys, refuse_keys, table_files
 from mispair.pairs.corruption.scheme import Scheme, schemes
+from mispair.pairs.dag import PairFiles
 from mispair.pairs.index.faults import ImageLimits
 from mispair.pairs.shards.shards import CAPTION_EXTENSION
-from mispair.pairs.shards.sources import describe, resolve_named, resolve_shards
-from mispair.pairs.sources.recognition import recognise
-from mispair.pairs.sources.source import Source, keep_listings, named_of
 from mispair.pretraining.dag import Pretraining
 from mispair.repair import dag as repair
 from mispair.repair.dag import trains_towers
@@ -143,7 +136,6 @@ class Dag:
     ):
         self._nodes_have_gpus = nodes_have_gpus
         self.config = configuration.validate(content, source)
-        self._has_file = isinstance(source, str) or any(name != COMMAND_LINE for name in source)
         self._record = content.get(run_record.RECORD)
         if self._record in (NONE, "null"):  # on Snakemake's command line every null is a word
             self._record = None
@@ -155,11 +147,11 @@ class Dag:
                 "models: the list is empty, and the study laclip compares models. Copy those of "
                 "config/laclip.yaml that you have."
             )
-        self._sources: dict[str, str] = {}
-        self.source, self._parts = Source("generated", "generated pairs"), list[Source]()
         # Files of a study that is not run may be missing; other missing files stop all jobs.
         of_image_text, compared = self.runs("image_text"), self.runs("laclip")
-        self.groups = self._groups() if self.encodes or self.runs("pretraining") else {}
+        has_file = isinstance(source, str) or any(name != COMMAND_LINE for name in source)
+        uses_pairs = self.encodes or self.runs("pretraining")
+        self.pairs = PairFiles(self.config, uses_pairs, has_file)
         self.repair = repair.Repair(self)
         self.models = Models(
             self.config.towers if self.encodes else None,
@@ -174,7 +166,7 @@ class Dag:
         self.evaluation = Evaluation(*(asked if evaluates else ([], [])))
         self.sufficiency, self.stepsize = Sufficiency(self.config), Stepsize(self.config)
         trains_small = self.runs("pretraining") or trains_towers(self.config)
-        self.pretraining = Pretraining(self.config, trains_small, self._is_generated)
+        self.pretraining = Pretraining(self.config, trains_small, self.pairs.is_generated)
         for study in ("sufficiency", "stepsize"):
             if self.runs(study):
                 self.results(study)  # raises before any job if its settings do not fit
@@ -193,7 +185,7 @@ class Dag:
             for key in ("trusted", "reviewed", "reviewed_repairs", "caption_keys", "groups"):
                 self.user_file(key)  # raises before any job if the file is missing
             review.kept(self)
-            self.caption_tables()
+            self.pairs.caption_tables()
 
     @property
     def _judges(self) -> bool:
@@ -208,7 +200,7 @@ class Dag:
         if self._trains_towers:
             seen_pairs.refuse("towers: `train`")
         seed = self.config.make_scenes.seed
-        if self._is_generated and self.config.towers in SHIPPED and seed == SHIPPED_SEED:
+        if self.pairs.is_generated and self.config.towers in SHIPPED and seed == SHIPPED_SEED:
             seen_pairs.refuse(f"towers: {self.config.towers}, with make_scenes.seed {seed},")
         shards = [Path(shard) for shard in self.shards_to_compare()]
         sizes = [shard.stat().st_size for shard in shards if shard.is_file()]
@@ -221,15 +213,15 @@ class Dag:
         Towers that were trained on shards of other names have not. The shipped towers have their
         own seed of make_scenes.
         """
-        if not self._judges or (self._is_generated and self.config.towers in SHIPPED):
+        if not self._judges or (self.pairs.is_generated and self.config.towers in SHIPPED):
             return []
         files = self.models.files(self.towers)
         records = [path for path in files if Path(path).name == seen_pairs.RECORD]
-        return [path for path in records if seen_pairs.may_have_seen(path, self._shards)]
+        return [path for path in records if seen_pairs.may_have_seen(path, self.pairs.shards())]
 
     def shards_to_compare(self) -> list[str]:
         """Return the shards of the corpus, if `training_record` is to be compared with them."""
-        return self._shards if self.training_record() else []
+        return self.pairs.shards() if self.training_record() else []
 
     def runs(self, study: str) -> bool:
         """Return whether a study is among those that the configuration names."""
@@ -279,8 +271,8 @@ class Dag:
         if step == "index_shards":
             fields = self.config.index_shards.json_fields
             update["json_fields"] = self.repair.recorded_fields(fields)
-            if self._is_packed and self.config.index_shards.caption_from == CAPTION_EXTENSION:
-                update["caption_from"] = self.source.captions_in
+            if self.pairs.is_packed and self.config.index_shards.caption_from == CAPTION_EXTENSION:
+                update["caption_from"] = self.pairs.source.captions_in
         return command_line(section.model_copy(update=update))
 
     def image_limits(self) -> str:
@@ -314,59 +306,6 @@ class Dag:
         return int(device == "cuda" or (device == "auto" and (self._nodes_have_gpus or has_gpu())))
 
     # Inputs ---------------------------------------------------------------------------------
-
-    @property
-    def generated_shards(self) -> list[str]:
-        """The shards that make_scenes writes."""
-        return [f"{pairs.SCENES}/{name}.tar" for name in self.generated_shard_names]
-
-    @property
-    def generated_shard_names(self) -> list[str]:
-        """The names of the generated shards, as img2dataset numbers them."""
-        return [f"{number:05d}" for number in range(self.config.make_scenes.shards)]
-
-    def scenes(self, folder: str) -> list[str]:
-        """Return the files that make_scenes writes into a folder."""
-        ends = (".tar", ".parquet", "_stats.json")
-        return [f"{folder}/{name}{end}" for end in ends for name in self.generated_shard_names]
-
-    def _groups(self) -> dict[str, list[str]]:
-        given = self.config.shards
-        if self._is_generated:
-            shards = self.generated_shards
-        elif self.config.pairs != GENERATED:
-            self.source = recognise(self.config.pairs)
-            if not self.source.shards:
-                self._parts = self.source.divided(self.config.pack_pairs.pairs_per_shard)
-                return {
-                    f"{number:04d}": [fill(pairs.PACKED, corpus=self.corpus, group=f"{number:04d}")]
-                    for number in range(len(self._parts))
-                }
-            shards = [*map(str, self.source.shards)]
-        elif isinstance(given, dict):
-            self._sources = {str(shard): name for shard, name in resolve_named(given).items()}
-            shards = [*self._sources]
-        else:
-            shards = [str(shard) for shard in resolve_shards(given)]
-        size = self.config.index_shards.shards_per_job
-        chunks = [shards[start : start + size] for start in range(0, len(shards), size)]
-        return {f"{number:04d}": chunk for number, chunk in enumerate(chunks)}
-
-    def echo(self) -> str:
-        """Return a line on the shards that were matched, or that there is no configuration."""
-        if self._is_generated and not self._has_file:
-            return (
-                "config: no --configfile is given, so this is the demo on generated pictures. For "
-                "data of your own, give --configfile mine.yaml"
-            )
-        if self._is_generated or not self.groups:
-            return ""
-        if self._is_packed:
-            number = count(len(self.groups), "shard")
-            return f"pairs: {self.source.words}; packed into {number}"
-        repeated = Counter(self._sources.values()).items()
-        counts = "".join(f"; {name}: {number:,}" for name, number in repeated)
-        return f"shards: {describe([*map(Path, self._shards)], len(self.groups))}{counts}"
 
     def compare_with_record(self) -> str:
         """Return a warning if code or type of CPU differ from those of a recorded run.
@@ -406,68 +345,6 @@ class Dag:
             f"{', '.join(changed)}. To keep that report, give this run a folder: --directory DIR"
         )
 
-    def shards_of(self, wildcards: Any) -> list[str]:
-        """Return the shards of a group."""
-        return self.groups[wildcards.group]
-
-    def sources_of(self, wildcards: Any) -> list[str]:
-        """Return the name of the source of each shard of a group; none if sources have no names."""
-        return self.sources_of_shards(self.shards_of(wildcards))
-
-    def sources_of_shards(self, shards: list[str]) -> list[str]:
-        """Return the name of the source of each shard; none if sources have no names."""
-        return [self._sources[path] for path in shards if path in self._sources]
-
-    def downloads_of(self, wildcards: Any) -> list[str]:
-        """Return img2dataset's statistics of its downloads, next to the shards of a group."""
-        return self._beside(self.shards_of(wildcards), "_stats.json")
-
-    def _beside(self, shards: list[str], ending: str) -> list[str]:
-        """Return the files named after shards; for the user's own, only existing files."""
-        names = [f"{shard.removesuffix('.tar')}{ending}" for shard in shards]
-        return names if self._is_generated else [path for path in names if Path(path).is_file()]
-
-    @property
-    def _shards(self) -> list[str]:
-        return [shard for group in self.groups.values() for shard in group]
-
-    @property
-    def _is_generated(self) -> bool:
-        return bool(self.config.shards == GENERATED == self.config.pairs)
-
-    @property
-    def _is_packed(self) -> bool:
-        """Whether the pairs are packed into shards first."""
-        return bool(self._parts)
-
-    def packing(self, wildcards: Any) -> str:
-        """Return what is packed into a shard as command-line flags."""
-        part = self._parts[int(wildcards.group)]
-        named = named_of(self.config.pairs).flags() | {
-            "pairs_per_shard": str(self.config.pack_pairs.pairs_per_shard),
-            "pairs": str(part.pairs),
-            "listed": part.stamp,
-        }
-        return " ".join(f"{option(name)}={shlex.quote(value)}" for name, value in named.items())
-
-    def packed_stamp(self, wildcards: Any) -> str:
-        """Return a text that changes with the content of the files that a shard is packed from."""
-        group = int(wildcards.group)
-        return stamp_of_many(self._part_name(group), self._parts[group].files)
-
-    def keep_listings(self) -> None:
-        """Store the pairs of a source that is packed, for the jobs that pack them."""
-        if self._parts:
-            keep_listings(self._parts)
-
-    def _part_name(self, group: int) -> str:
-        size = self.config.pack_pairs.pairs_per_shard
-        return named_of(self.config.pairs).part(group, size)
-
-    def tables_of_pairs(self) -> list[str]:
-        """Return the files with the captions of a source that is packed."""
-        return [str(path) for path in self.source.tables]
-
     def user_file(self, key: str) -> list[str]:
         """Return the user's file under a key of the configuration, if there is one.
 
@@ -483,21 +360,6 @@ class Dag:
             raise UserError(f"{key}: there is no file {Path(path).absolute()}.")
         return [path]
 
-    def caption_tables(self) -> list[str]:
-        """Return the files of the user's caption table, if there is one.
-
-        Raises
-        ------
-        UserError
-            If the configuration names no such file.
-        """
-        given = self.config.captions
-        if given is None:
-            return []
-        tables, keys = table_files("captions", given), self.config.caption_keys
-        refuse_keys(tables[0], None if keys is None else Path(keys))
-        return [str(path) for path in tables]
-
     @staticmethod
     def stamps(*inputs: Callable[[Any], list[str] | str] | list[str]) -> Callable[[Any], str]:
         """Return a function that stamps the user's files among the inputs of a job."""
@@ -509,45 +371,6 @@ class Dag:
             )
 
         return stamps
-
-    def own_shards(self) -> dict[str, str]:
-        """Return the user's shards, each with the name of its source, or nothing."""
-        shards = [] if self._is_generated or self._is_packed else self._shards
-        return {shard: self._sources.get(shard, "") for shard in shards}
-
-    def example_keys(self) -> list[str]:
-        """Return keys of the user's pairs, as far as they are known before any job."""
-        if self._is_packed:
-            return sorted(self.own_keys() or ())
-        return first_keys(self.first_shards())
-
-    def own_keys(self) -> set[str] | None:
-        """Return all keys of the user's pairs, or None if they are not known before any job."""
-        if self._is_packed:
-            return None if self.source.columns else {entry.key for entry in self.source.entries}
-        return all_keys(self.own_shards())
-
-    def listed_pairs(self) -> int | None:
-        """Return the number of the user's pairs, some of which a job may reject, if it is known."""
-        if self._is_generated:
-            return None
-        if self._is_packed:
-            return self.source.pairs
-        keys = self.own_keys()
-        return None if keys is None else len(keys)
-
-    def first_shards(self) -> dict[str, str]:
-        """Return the user's first shard of each source, with the name of the source."""
-        first = {source: shard for shard, source in reversed(self.own_shards().items())}
-        return {shard: source for source, shard in first.items()}
-
-    def shards(self, groups: int | None = None) -> list[str]:
-        """Return the shards of the corpus, or of its first groups: the report shows samples."""
-        return [shard for group in [*self.groups.values()][:groups] for shard in group]
-
-    def sources(self, groups: int | None = None) -> list[str]:
-        """Return the names of the sources of `shards`."""
-        return self.sources_of_shards(self.shards(groups))
 
     def tower_files(self, wildcards: Any) -> list[str]:
         """Return the files of the frozen towers; the configuration comes first."""
@@ -592,10 +415,10 @@ class Dag:
                 "shards, or give towers that are trained already."
             )
         training = self.config.pretrain_towers
-        refuse_too_few_shards(training, len(self._shards))
-        if self._is_generated:
+        refuse_too_few_shards(training, len(self.pairs.shards()))
+        if self.pairs.is_generated:
             refuse_too_few_pairs(
-                training, [self.config.make_scenes.pairs_per_shard] * len(self._shards)
+                training, [self.config.make_scenes.pairs_per_shard] * len(self.pairs.shards())
             )
 
     @property
@@ -606,7 +429,7 @@ class Dag:
 
     def _refuse_towers_of_this_corpus(self) -> None:
         scenes = self.config.make_scenes
-        if self._is_generated and scenes.seed == self.config.compare_towers.corpus_seed:
+        if self.pairs.is_generated and scenes.seed == self.config.compare_towers.corpus_seed:
             raise UserError(
                 f"compare_towers.corpus_seed: {scenes.seed} is make_scenes.seed, too, so the "
                 "towers would be trained on the corpus that is fine-tuned. Give another seed."
@@ -627,7 +450,7 @@ class Dag:
     @property
     def training_shards(self) -> list[str]:
         """The shards that pretrain_towers learns from: those of the corpus."""
-        return self._shards or self.generated_shards
+        return self.pairs.shards() or self.pairs.generated_shards
 
     @property
     def tower_definition(self) -> list[str]:
@@ -723,7 +546,7 @@ class Dag:
         return {
             "corpus": [self.corpus],
             "towers": [self.towers] if self.encodes else [],
-            "group": self.groups,
+            "group": self.pairs.groups,
             "texts": self.caption_parts,
             "arm": self.arms,
             "scheme rate": [(scheme, f"{rate:g}") for scheme, rate in self._schemes_and_rates],
@@ -750,7 +573,7 @@ class Dag:
     @property
     def caption_parts(self) -> list[str]:
         """Names of the parts in which the captions of the corpus are encoded."""
-        return [f"captions-{part}" for part in range(-(-len(self.groups) // GROUPS_PER_PART))]
+        return [f"captions-{part}" for part in range(-(-len(self.pairs.groups) // GROUPS_PER_PART))]
 
     def texts(self, wildcards: Any) -> str:
         """Return the captions of a part of the corpus, or those that a scheme wrote."""
@@ -780,7 +603,9 @@ class Dag:
         """Return the known features of the pictures, which schemes name and are measured by."""
         scheme = _scheme(wildcards)
         named = scheme is not None and "truth" in scheme.reads
-        return self._beside(self._shards, ".parquet") if self._is_generated or named else []
+        if not (self.pairs.is_generated or named):
+            return []
+        return self.pairs.beside(self.pairs.shards(), ".parquet")
 
     @staticmethod
     def written(template: str) -> Callable[[Any], list[str]]:
@@ -799,7 +624,7 @@ class Dag:
             evaluation.PROBE: lambda: (
                 self.arms_from("fit_linear_probe") if self._has_probes else []
             ),
-            evaluation.SEMANTICS: lambda: self._ends(PRETRAINED) if self._is_generated else [],
+            evaluation.SEMANTICS: lambda: self._ends(PRETRAINED) if self.pairs.is_generated else [],
         }.get(template, lambda: self.arms)()
         return self.every(template, arm=arms, **chosen)
 
@@ -824,7 +649,7 @@ class Dag:
 
     def truth_of_all(self) -> list[str]:
         """Return the known features of the pictures of the generated corpus."""
-        return self._beside(self._shards, ".parquet") if self._is_generated else []
+        return self.pairs.beside(self.pairs.shards(), ".parquet") if self.pairs.is_generated else []
 
     def simulations(self) -> list[str]:
         """Return the results of every condition; a file has some C_s and a chunk of trials."""

@@ -66,7 +66,7 @@ def refuse_unusable(dag: Dag) -> None:
     dag.repair.captioner_files()
     if not dag.encodes:
         return
-    examples, corpus = dag.example_keys(), cache(dag.own_keys)
+    examples, corpus = dag.pairs.example_keys(), cache(dag.pairs.own_keys)
     _refuse_groups(dag, examples, corpus)
     for path in map(Path, dag.user_file("trusted")):
         keys = read_keys(path, TRUSTED)
@@ -189,7 +189,7 @@ def _refuse_caption_tables(dag: Dag, examples: Sequence[str], corpus: Corpus) ->
         refuse_other_form("caption_keys", path, keys, examples)
     reading = config.read_captions
     columns = reading.key_column, reading.caption_column, reading.join, "read_captions"
-    _refuse_tables(dag, "captions", dag.caption_tables(), lists, columns, examples, corpus)
+    _refuse_tables(dag, "captions", dag.pairs.caption_tables(), lists, columns, examples, corpus)
     giving = config.recaption_pairs
     if dag.runs("repair") and giving.kind.model == "tables":
         columns = giving.key_column, giving.caption_column, giving.join, "recaption_pairs"
@@ -204,7 +204,7 @@ def _refuse_join(dag: Dag, join: str, setting: str) -> None:
     if join == KEY:
         return
     field = join.removeprefix("json:")
-    sidecars = [*first_sidecars(dag.first_shards())]
+    sidecars = [*first_sidecars(dag.pairs.first_shards())]
     if not sidecars or any(sidecar_text(content, field) for content in sidecars):
         return
     try:

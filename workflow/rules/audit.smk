@@ -67,14 +67,14 @@ use rule step as draw_suspects with:
         audit=dag.every(audit.AUDIT),
         captions=dag.every(pairs.CAPTIONS),
         index=dag.every(pairs.INDEX),
-        shards=steady(dag.shards()),
+        shards=steady(dag.pairs.shards()),
         template=dated(dag.report_files("report/templates/suspects.html.j2")),
     output:
         suspects=audit.SUSPECTS,
     pathvars:
         job="draw_suspects",
     params:
-        **dag.step("draw_suspects", sources=dag.sources()),
+        **dag.step("draw_suspects", sources=dag.pairs.sources()),
 
 
 # What judges a pairing reads besides it.

@@ -86,7 +86,7 @@ try:
     # Jobs on a cluster read the Snakefile again; once is enough.
     if workflow.is_main_process:
         refuse_unusable(dag)
-        dag.keep_listings()
+        dag.pairs.keep_listings()
         for warning in (
             dag.compare_with_record(),
             dag.replaced_report(),
@@ -94,7 +94,7 @@ try:
         ):
             if warning:
                 logger.warning(warning)
-        for line in filter(None, [dag.echo(), *dag.evaluation.echo()]):
+        for line in filter(None, [dag.pairs.echo(), *dag.evaluation.echo()]):
             logger.info(line)
 except UserError as error:
     stop(error)

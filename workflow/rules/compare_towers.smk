@@ -4,7 +4,7 @@
 
 use rule make_scenes as make_scenes_of_towers with:
     output:
-        dag.scenes(pairs.SCENES_OF_TOWERS),
+        dag.pairs.scenes(pairs.SCENES_OF_TOWERS),
     pathvars:
         job="make_scenes_of_towers",
     params:
@@ -15,7 +15,7 @@ use rule make_scenes as make_scenes_of_towers with:
 
 use rule pretrain_towers as pretrain_towers_of_seed with:
     input:
-        shards=expand(f"{pairs.SCENES_OF_TOWERS}/{{name}}.tar", name=dag.generated_shard_names),
+        shards=expand(f"{pairs.SCENES_OF_TOWERS}/{{name}}.tar", name=dag.pairs.generated_names),
         definition=steady(dag.tower_definition),
         start=steady(dag.models.start),
     output:

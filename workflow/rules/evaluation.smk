@@ -142,7 +142,7 @@ use rule step as draw_neurons with:
     input:
         projection=dag.every(towers.UNTOUCHED_PROJECTION),
         index=dag.every(pairs.INDEX)[:SHOWN_GROUPS],
-        shards=steady(dag.shards(SHOWN_GROUPS)),
+        shards=steady(dag.pairs.shards(SHOWN_GROUPS)),
         features=dag.every(towers.IMAGE_FEATURES)[:SHOWN_GROUPS] + dag.every(towers.TEXT_FEATURES),
         feature_rows=dag.every(towers.IMAGE_ROWS)[:SHOWN_GROUPS] + dag.every(towers.TEXT_ROWS),
         corpus=dag.every(pairs.CORPUS),
@@ -152,4 +152,4 @@ use rule step as draw_neurons with:
     pathvars:
         job="draw_neurons",
     params:
-        **dag.step("draw_neurons", sources=dag.sources(SHOWN_GROUPS)),
+        **dag.step("draw_neurons", sources=dag.pairs.sources(SHOWN_GROUPS)),

@@ -8,7 +8,7 @@ BEFORE_ENCODING = 1
 
 use rule step as make_scenes with:
     output:
-        dag.scenes(pairs.SCENES),
+        dag.pairs.scenes(pairs.SCENES),
     pathvars:
         job="make_scenes",
     threads: 2
@@ -19,19 +19,19 @@ use rule step as make_scenes with:
 # Of a folder with many pictures no file is an input: the stamp of a shard changes with its pairs.
 use rule step as pack_pairs with:
     input:
-        tables=steady(dag.tables_of_pairs()),
+        tables=steady(dag.pairs.tables_of_pairs()),
     output:
         shard=pairs.PACKED,
     pathvars:
         job="pack_pairs/{corpus}/{group}",
     priority: BEFORE_ENCODING
     params:
-        **dag.step("pack_pairs", stamp=dag.packed_stamp, flags=dag.packing),
+        **dag.step("pack_pairs", stamp=dag.pairs.packed_stamp, flags=dag.pairs.packing),
 
 
 use rule step as read_captions with:
     input:
-        table=steady(dag.caption_tables()),
+        table=steady(dag.pairs.caption_tables()),
         key_list=steady(dag.user_file("caption_keys")),
     output:
         captions=pairs.CAPTION_TABLE,
@@ -41,7 +41,7 @@ use rule step as read_captions with:
     params:
         **dag.step(
             "read_captions",
-            stamps=dag.stamps(dag.caption_tables(), dag.user_file("caption_keys")),
+            stamps=dag.stamps(dag.pairs.caption_tables(), dag.user_file("caption_keys")),
         ),
 
 
@@ -49,7 +49,7 @@ use rule step as read_captions with:
 # of captions is among its inputs and parameters.
 use rule step as list_images with:
     input:
-        shards=steady(dag.shards_of),
+        shards=steady(dag.pairs.shards_of),
     output:
         images=pairs.IMAGES,
         unusable=pairs.UNUSABLE,
@@ -63,16 +63,16 @@ use rule step as list_images with:
     params:
         **dag.step(
             "list_images",
-            stamps=dag.stamps(dag.shards_of),
-            sources=dag.sources_of,
+            stamps=dag.stamps(dag.pairs.shards_of),
+            sources=dag.pairs.sources_of,
             flags=dag.image_limits(),
         ),
 
 
 use rule step as index_shards with:
     input:
-        shards=steady(dag.shards_of),
-        downloads=steady(dag.downloads_of),
+        shards=steady(dag.pairs.shards_of),
+        downloads=steady(dag.pairs.downloads_of),
         images=pairs.IMAGES,
         unusable=pairs.UNUSABLE,
         captions=dag.captions(),
@@ -86,8 +86,8 @@ use rule step as index_shards with:
     params:
         **dag.step(
             "index_shards",
-            stamps=dag.stamps(dag.shards_of, dag.downloads_of),
-            sources=dag.sources_of,
+            stamps=dag.stamps(dag.pairs.shards_of, dag.pairs.downloads_of),
+            sources=dag.pairs.sources_of,
         ),
     message:
         "Index shard group {wildcards.group} of {wildcards.corpus}"
@@ -169,7 +169,7 @@ use rule step as make_evaluation_set with:
 
 use rule step as draw_contact_sheet with:
     input:
-        shards=steady(dag.shards(1)),
+        shards=steady(dag.pairs.shards(1)),
         index=dag.every(pairs.INDEX),
         pairing=dag.every(pairs.PAIRING),
         captions=dag.every(pairs.WRITTEN),
@@ -179,4 +179,4 @@ use rule step as draw_contact_sheet with:
     pathvars:
         job="draw_contact_sheet",
     params:
-        **dag.step("draw_contact_sheet", sources=dag.sources(1)),
+        **dag.step("draw_contact_sheet", sources=dag.pairs.sources(1)),

@@ -221,14 +221,14 @@ use rule step as draw_examples with:
     input:
         ledgers=lambda wildcards: dag.repair.ledgers(),
         index=dag.every(pairs.INDEX),
-        shards=steady(dag.shards()),
+        shards=steady(dag.pairs.shards()),
         template=dated(dag.report_files("report/templates/examples.html.j2")),
     output:
         examples=repair.EXAMPLES,
     pathvars:
         job="draw_examples",
     params:
-        **dag.step("draw_examples", sources=dag.sources()),
+        **dag.step("draw_examples", sources=dag.pairs.sources()),
 
 
 use rule step as export_repaired with:

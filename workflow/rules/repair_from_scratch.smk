@@ -59,8 +59,8 @@ use rule step as encode_small_towers with:
         corpus=pairs.CORPUS,
         captions=[*dag.every(pairs.CAPTIONS), pretraining.CAPTIONS],
     output:
-        image_features=every(repair.RAW_IMAGE_FEATURES, {"group": dag.groups}),
-        image_rows=every(repair.RAW_IMAGE_ROWS, {"group": dag.groups}),
+        image_features=every(repair.RAW_IMAGE_FEATURES, {"group": dag.pairs.groups}),
+        image_rows=every(repair.RAW_IMAGE_ROWS, {"group": dag.pairs.groups}),
         text_features=repair.RAW_TEXT_FEATURES,
         text_rows=repair.RAW_TEXT_ROWS,
         projection=repair.RAW_PROJECTION,
@@ -73,8 +73,8 @@ use rule step as encode_small_towers with:
 use rule recaption_pairs as recaption_pairs_of_draw with:
     input:
         corpus=pairs.CORPUS,
-        features=every(repair.RAW_IMAGE_FEATURES, {"group": dag.groups}),
-        feature_rows=every(repair.RAW_IMAGE_ROWS, {"group": dag.groups}),
+        features=every(repair.RAW_IMAGE_FEATURES, {"group": dag.pairs.groups}),
+        feature_rows=every(repair.RAW_IMAGE_ROWS, {"group": dag.pairs.groups}),
         trusted=repair.TRUSTED,
         towers=repair.RAW_TOWERS,
         index=[],
@@ -119,12 +119,12 @@ use rule score_captions as score_captions_of_draw with:
         pairing=repair.RAW_OF_DRAW,
         recaptions=repair.RAW_RECAPTIONS,
         features=[
-            *every(repair.RAW_IMAGE_FEATURES, {"group": dag.groups}),
+            *every(repair.RAW_IMAGE_FEATURES, {"group": dag.pairs.groups}),
             repair.RAW_TEXT_FEATURES,
             repair.RAW_NEW_FEATURES,
         ],
         feature_rows=[
-            *every(repair.RAW_IMAGE_ROWS, {"group": dag.groups}),
+            *every(repair.RAW_IMAGE_ROWS, {"group": dag.pairs.groups}),
             repair.RAW_TEXT_ROWS,
             repair.RAW_NEW_ROWS,
         ],

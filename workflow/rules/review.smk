@@ -92,7 +92,7 @@ use rule step as write_review with:
         strata=dag.every(review.STRATA),
         replaced=of_review.replaced(dag),
         index=dag.every(pairs.INDEX),
-        shards=steady(dag.shards()),
+        shards=steady(dag.pairs.shards()),
         templates=dated(
             dag.report_files(*(f"review/report/page.{kind}" for kind in ("css", "html.j2", "js")))
         ),
@@ -101,7 +101,7 @@ use rule step as write_review with:
     pathvars:
         job="write_review",
     params:
-        **dag.step("write_review", sources=dag.sources()),
+        **dag.step("write_review", sources=dag.pairs.sources()),
 
 
 # The sample, its page, and what its labels measure, without the report.

@@ -40,7 +40,7 @@ use rule step as pretrain_towers with:
 
 use rule step as encode_features with:
     input:
-        shards=steady(dag.shards_of),
+        shards=steady(dag.pairs.shards_of),
         # No caption is among these inputs or theirs, so corrected captions encode no image again.
         images=pairs.IMAGES,
         towers=steady(dag.tower_files),
@@ -58,8 +58,8 @@ use rule step as encode_features with:
         **dag.step(
             "encode_features",
             workers=lambda wildcards, threads: threads - 1,
-            stamps=dag.stamps(dag.shards_of, dag.tower_files),
-            sources=dag.sources_of,
+            stamps=dag.stamps(dag.pairs.shards_of, dag.tower_files),
+            sources=dag.pairs.sources_of,
         ),
     message:
         "Encode images of group {wildcards.group} of {wildcards.corpus}"

@@ -42,7 +42,7 @@ def corpus(dag: Any) -> Callable[[Any], str]:
 
     It raises a UserError if the number of pairs is known before any job.
     """
-    listed = dag.listed_pairs()
+    listed = dag.pairs.listed_pairs()
 
     def path(wildcards: Any) -> str:
         if listed is not None and listed < LEAST_PAIRS:

@@ -157,7 +157,7 @@ class Repair:
 
     def recaption_parts(self) -> list[str]:
         """Return the captions of each group of shards, or of the whole corpus at once."""
-        parts = [*self._dag.groups] if self._sees_pictures else ["all"]
+        parts = [*self._dag.pairs.groups] if self._sees_pictures else ["all"]
         return every(paths.RECAPTIONS_OF_PART, {"part": parts})
 
     def of_trained(self, *files: str) -> list[str]:
@@ -185,11 +185,11 @@ class Repair:
 
     def shards_of_part(self, wildcards: Any) -> list[str]:
         """Return the shards of a group whose pictures are captioned."""
-        return self._dag.groups[wildcards.part] if self._sees_pictures else []
+        return self._dag.pairs.groups[wildcards.part] if self._sees_pictures else []
 
     def sources_of_part(self, wildcards: Any) -> list[str]:
         """Return the sources of these shards; none if they have no names."""
-        return self._dag.sources_of_shards(self.shards_of_part(wildcards))
+        return self._dag.pairs.sources_of_shards(self.shards_of_part(wildcards))
 
     def captioner_files(self) -> list[str]:
         """Return the files of the captioner's model or table; none if the study does not run.

@@ -1,0 +1,211 @@
+"""Files of the image-text pairs of a run, as its configuration names them."""
+
+from __future__ import annotations
+
+import shlex
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+from mispair.core.paths import fill
+from mispair.core.provenance import stamp_of_many
+from mispair.core.run_record import GENERATED
+from mispair.core.settings import option
+from mispair.core.words import count
+from mispair.pairs import paths
+from mispair.pairs.captions.user_files import all_keys, first_keys, refuse_keys, table_files
+from mispair.pairs.shards.sources import describe, resolve_named, resolve_shards
+from mispair.pairs.sources.recognition import recognise
+from mispair.pairs.sources.source import Source, keep_listings, named_of
+
+
+class PairFiles:
+    """Shards in groups, their sources, and the caption tables of a run.
+
+    Parameters
+    ----------
+    config : Config
+        The checked configuration.
+    used : bool
+        Whether a study reads pairs. If none does, there are no groups, and files may be missing.
+    has_file : bool
+        Whether a file or the command line configures the run, which is the demo otherwise.
+
+    Attributes
+    ----------
+    groups : dict
+        The shards of each group, by the name of the group.
+    source : Source
+        What `pairs` names, if it is no tar shards.
+    """
+
+    def __init__(self, config: Any, used: bool, has_file: bool):
+        self._config, self._has_file = config, has_file
+        self._sources: dict[str, str] = {}
+        self.source, self._parts = Source("generated", "generated pairs"), list[Source]()
+        self.groups = self._groups() if used else {}
+
+    @property
+    def is_generated(self) -> bool:
+        """Whether make_scenes writes the pairs."""
+        return bool(self._config.shards == GENERATED == self._config.pairs)
+
+    @property
+    def is_packed(self) -> bool:
+        """Whether the pairs are packed into shards first."""
+        return bool(self._parts)
+
+    @property
+    def generated_shards(self) -> list[str]:
+        """The shards that make_scenes writes."""
+        return [f"{paths.SCENES}/{name}.tar" for name in self.generated_names]
+
+    @property
+    def generated_names(self) -> list[str]:
+        """The names of the generated shards, as img2dataset numbers them."""
+        return [f"{number:05d}" for number in range(self._config.make_scenes.shards)]
+
+    def scenes(self, folder: str) -> list[str]:
+        """Return the files that make_scenes writes into a folder."""
+        ends = (".tar", ".parquet", "_stats.json")
+        return [f"{folder}/{name}{end}" for end in ends for name in self.generated_names]
+
+    def _groups(self) -> dict[str, list[str]]:
+        given = self._config.shards
+        if self.is_generated:
+            shards = self.generated_shards
+        elif self._config.pairs != GENERATED:
+            self.source = recognise(self._config.pairs)
+            if not self.source.shards:
+                self._parts = self.source.divided(self._config.pack_pairs.pairs_per_shard)
+                names = [f"{number:04d}" for number in range(len(self._parts))]
+                corpus = self._config.corpus
+                return {name: [fill(paths.PACKED, corpus=corpus, group=name)] for name in names}
+            shards = [*map(str, self.source.shards)]
+        elif isinstance(given, dict):
+            self._sources = {str(shard): name for shard, name in resolve_named(given).items()}
+            shards = [*self._sources]
+        else:
+            shards = [str(shard) for shard in resolve_shards(given)]
+        size = self._config.index_shards.shards_per_job
+        chunks = [shards[start : start + size] for start in range(0, len(shards), size)]
+        return {f"{number:04d}": chunk for number, chunk in enumerate(chunks)}
+
+    def echo(self) -> str:
+        """Return a line on the shards that were matched, or that there is no configuration."""
+        if self.is_generated and not self._has_file:
+            return (
+                "config: no --configfile is given, so this is the demo on generated pictures. For "
+                "data of your own, give --configfile mine.yaml"
+            )
+        if self.is_generated or not self.groups:
+            return ""
+        if self.is_packed:
+            number = count(len(self.groups), "shard")
+            return f"pairs: {self.source.words}; packed into {number}"
+        repeated = Counter(self._sources.values()).items()
+        counts = "".join(f"; {name}: {number:,}" for name, number in repeated)
+        return f"shards: {describe([*map(Path, self.shards())], len(self.groups))}{counts}"
+
+    def shards_of(self, wildcards: Any) -> list[str]:
+        """Return the shards of a group."""
+        return self.groups[wildcards.group]
+
+    def sources_of(self, wildcards: Any) -> list[str]:
+        """Return the name of the source of each shard of a group; none if sources have no names."""
+        return self.sources_of_shards(self.shards_of(wildcards))
+
+    def sources_of_shards(self, shards: list[str]) -> list[str]:
+        """Return the name of the source of each shard; none if sources have no names."""
+        return [self._sources[path] for path in shards if path in self._sources]
+
+    def downloads_of(self, wildcards: Any) -> list[str]:
+        """Return img2dataset's statistics of its downloads, next to the shards of a group."""
+        return self.beside(self.shards_of(wildcards), "_stats.json")
+
+    def beside(self, shards: list[str], ending: str) -> list[str]:
+        """Return the files named after shards; for the user's own, only existing files."""
+        names = [f"{shard.removesuffix('.tar')}{ending}" for shard in shards]
+        return names if self.is_generated else [path for path in names if Path(path).is_file()]
+
+    def packing(self, wildcards: Any) -> str:
+        """Return what is packed into a shard as command-line flags."""
+        part = self._parts[int(wildcards.group)]
+        named = named_of(self._config.pairs).flags() | {
+            "pairs_per_shard": str(self._config.pack_pairs.pairs_per_shard),
+            "pairs": str(part.pairs),
+            "listed": part.stamp,
+        }
+        return " ".join(f"{option(name)}={shlex.quote(value)}" for name, value in named.items())
+
+    def packed_stamp(self, wildcards: Any) -> str:
+        """Return a text that changes with the content of the files that a shard is packed from."""
+        group = int(wildcards.group)
+        return stamp_of_many(self._part_name(group), self._parts[group].files)
+
+    def keep_listings(self) -> None:
+        """Store the pairs of a source that is packed, for the jobs that pack them."""
+        if self._parts:
+            keep_listings(self._parts)
+
+    def _part_name(self, group: int) -> str:
+        size = self._config.pack_pairs.pairs_per_shard
+        return named_of(self._config.pairs).part(group, size)
+
+    def tables_of_pairs(self) -> list[str]:
+        """Return the files with the captions of a source that is packed."""
+        return [str(path) for path in self.source.tables]
+
+    def caption_tables(self) -> list[str]:
+        """Return the files of the user's caption table, if there is one.
+
+        Raises
+        ------
+        UserError
+            If the configuration names no such file.
+        """
+        given = self._config.captions
+        if given is None:
+            return []
+        tables, keys = table_files("captions", given), self._config.caption_keys
+        refuse_keys(tables[0], None if keys is None else Path(keys))
+        return [str(path) for path in tables]
+
+    def own_shards(self) -> dict[str, str]:
+        """Return the user's shards, each with the name of its source, or nothing."""
+        shards = [] if self.is_generated or self.is_packed else self.shards()
+        return {shard: self._sources.get(shard, "") for shard in shards}
+
+    def example_keys(self) -> list[str]:
+        """Return keys of the user's pairs, as far as they are known before any job."""
+        if self.is_packed:
+            return sorted(self.own_keys() or ())
+        return first_keys(self.first_shards())
+
+    def own_keys(self) -> set[str] | None:
+        """Return all keys of the user's pairs, or None if they are not known before any job."""
+        if self.is_packed:
+            return None if self.source.columns else {entry.key for entry in self.source.entries}
+        return all_keys(self.own_shards())
+
+    def listed_pairs(self) -> int | None:
+        """Return the number of the user's pairs, some of which a job may reject, if it is known."""
+        if self.is_generated:
+            return None
+        if self.is_packed:
+            return self.source.pairs
+        keys = self.own_keys()
+        return None if keys is None else len(keys)
+
+    def first_shards(self) -> dict[str, str]:
+        """Return the user's first shard of each source, with the name of the source."""
+        first = {source: shard for shard, source in reversed(self.own_shards().items())}
+        return {shard: source for source, shard in first.items()}
+
+    def shards(self, groups: int | None = None) -> list[str]:
+        """Return the shards of the corpus, or of its first groups: the report shows samples."""
+        return [shard for group in [*self.groups.values()][:groups] for shard in group]
+
+    def sources(self, groups: int | None = None) -> list[str]:
+        """Return the names of the sources of `shards`."""
+        return self.sources_of_shards(self.shards(groups))
