@@ -7,8 +7,9 @@ import pytest
 from scipy.stats import norm
 
 from mispair.audit.probability import rate_rows
-from mispair.audit.rate import Rate, mixture_rate, similar_rate, storey_rate, trusted_rate
+from mispair.audit.rate import Rate, mixture_rate, storey_rate, trusted_rate
 from mispair.audit.score import BINS
+from mispair.audit.similar import similar_rate
 
 
 def p_values(n, rate, shift, generator):

@@ -8,7 +8,8 @@ import pytest
 from scipy.stats import norm
 
 from mispair import cli
-from mispair.audit.rate import Rate, similar_rate_by_labels
+from mispair.audit.rate import Rate
+from mispair.audit.similar import similar_rate_by_labels
 from mispair.core import files, metrics
 from mispair.review.draw import sizes, strata
 from tests.audit.made_up import Files, embeddings

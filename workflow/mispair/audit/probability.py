@@ -14,12 +14,12 @@ from mispair.audit.rate import (
     Rate,
     Z,
     mixture_rate,
-    similar_rate,
     trusted_excess,
     trusted_rate,
     untrusted_rates,
 )
 from mispair.audit.score import Ranks, deal, rank
+from mispair.audit.similar import similar_rate
 from mispair.core import seeds
 from mispair.core.metrics import Row
 from mispair.towers.features import PairedFeatures

@@ -10,8 +10,9 @@ import numpy as np
 
 from mispair.audit import probability as probabilities
 from mispair.audit.pairs import PairEmbeddings, project
-from mispair.audit.rate import Rate, mixture_rate, similar_rate, trusted_rate, untrusted_rates
-from mispair.audit.score import Ranks, deal, draw_similar, rank, similar_ranks
+from mispair.audit.rate import Rate, mixture_rate, trusted_rate, untrusted_rates
+from mispair.audit.score import Ranks, deal, rank
+from mispair.audit.similar import draw_similar, similar_ranks, similar_rate
 from mispair.core import seeds
 from mispair.core.metrics import Row
 from mispair.pairs.corruption.corruption import shuffle_captions

@@ -48,8 +48,9 @@ def run(
     from mispair.audit.probability import CONDITION, judged
     from mispair.audit.rate import CONFIDENCE
     from mispair.audit.results import corpus_rows, described, pair_table, text_rows
-    from mispair.audit.score import deal, rank, similar_ranks
+    from mispair.audit.score import deal, rank
     from mispair.audit.seen_pairs import refuse_seen
+    from mispair.audit.similar import similar_ranks
     from mispair.audit.text_checks import is_empty
     from mispair.audit.user_lists import left_out_rows, read_trusted
     from mispair.core import files, metrics

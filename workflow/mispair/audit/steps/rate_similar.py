@@ -30,15 +30,16 @@ def run(
     looked suspicious, so they are no random part of the right ones. `sample`, `reviewed` and
     `truth` are as measure_review takes them; `audit` and `rates` are results of audit_pairs. One
     caption of each picture counts, as in the sample. ``fault`` of the provenance is ``refused`` (by
-    the audit), or as `mispair.audit.rate.similar_rate_by_labels` has it.
+    the audit), or as `mispair.audit.similar.similar_rate_by_labels` has it.
     """
     import numpy as np
     import pandas as pd
 
     from mispair.audit.captions import caption_texts, groups_of, nearest_captions
     from mispair.audit.pairs import Audited, embedded, first_places
-    from mispair.audit.rate import mixture_rate, similar_rate_by_labels
-    from mispair.audit.score import BINS, draw_similar, neighbour_p_values
+    from mispair.audit.rate import mixture_rate
+    from mispair.audit.score import BINS
+    from mispair.audit.similar import draw_similar, neighbour_p_values, similar_rate_by_labels
     from mispair.core import files, metrics, seeds
     from mispair.pairs.captions.caption_texts import read_captioned_pairs
     from mispair.review.draw import read_kept
