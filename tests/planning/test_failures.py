@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 import os
 import shutil
 import signal
+import time
 from collections import defaultdict, deque
 from collections.abc import Iterator
 from pathlib import Path
@@ -390,6 +392,36 @@ def test_what_ends_after_an_interruption_is_no_failure(
     assert [job["rule"] for job in record["failed"]] == ["first"]
     assert [job["rule"] for job in record["not_run"]] == ["stopped", "never_began"]
     assert "Error in rule stopped" not in caplog.text
+
+
+def test_an_interruption_waits_for_the_end_of_a_coroutine(recorder: Recorder) -> None:
+    """Within one it would end that alone, and print a traceback."""
+    ended = []
+
+    async def coroutine() -> None:
+        os.kill(os.getpid(), signal.SIGINT)
+        await asyncio.sleep(0.01)
+        ended.append(recorder.is_interrupted)
+
+    with pytest.raises(KeyboardInterrupt):
+        asyncio.run(coroutine())
+        time.sleep(10)
+    assert ended == [True]
+
+
+def test_an_interruption_does_not_wait_for_ever(
+    recorder: Recorder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(failed_run, "LONGEST_WAIT", 0.1)
+
+    async def coroutine() -> None:
+        os.kill(os.getpid(), signal.SIGINT)
+        await asyncio.sleep(10)
+
+    started = time.monotonic()
+    with pytest.raises(KeyboardInterrupt):
+        asyncio.run(coroutine())
+    assert time.monotonic() - started < 5
 
 
 @pytest.mark.parametrize("study", studies.NAMES)

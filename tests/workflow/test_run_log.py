@@ -30,8 +30,8 @@ def test_each_job_is_a_line_and_the_last_line_is_the_address_of_the_report(
     finished: Checkout,
 ) -> None:
     printed = finished.folder.with_name("printed.log").read_text()
-    log = max((finished.folder / ".snakemake/log").iterdir()).read_text()
-    jobs = int(re.findall(r"^total +(\d+)$", log, re.MULTILINE)[0])
+    logs = [path.read_text() for path in sorted((finished.folder / ".snakemake/log").iterdir())]
+    jobs = int(re.findall(r"^total +(\d+)$", "\n".join(logs), re.MULTILINE)[-1])
     assert jobs > 20
     numbered = re.findall(rf"^ *(\d+) of {jobs}  \S.*$", printed, re.MULTILINE)
     assert list(map(int, numbered)) == list(range(1, jobs + 1))

@@ -8,15 +8,18 @@ change, to ``reports/incomplete``, so no output of Snakemake is touched.
 
 from __future__ import annotations
 
+import asyncio
 import atexit
 import contextlib
 import logging
+import os
 import shlex
 import shutil
 import signal
 import subprocess
 import sys
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -32,7 +35,18 @@ from mispair.report import studies
 KEPT_AT_ONCE = 50
 """Most failures that are written at once; later ones are written at the end of the run."""
 
+POSTPONED, LONGEST_WAIT = 0.05, 5.0
+"""Seconds after which an interruption within a coroutine is tried again, and when it is raised."""
+
 _POINTERS = "For further error details see the cluster/cloud log"
+
+
+def _is_in_coroutine() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
 
 
 class Recorder(logging.Handler):
@@ -50,7 +64,7 @@ class Recorder(logging.Handler):
 
     def __init__(self) -> None:
         super().__init__()
-        self.is_interrupted = False
+        self.is_interrupted, self._interrupted = False, 0.0
         self.cancelled: Counter[tuple[str, tuple[tuple[str, str], ...]]] = Counter()
         self.failed: dict[int, failures.Failure] = {}
         self._started: dict[int, tuple[dict[str, str], dict[str, int | None]]] = {}
@@ -58,9 +72,19 @@ class Recorder(logging.Handler):
         self._made: set[int] = set()
 
     def interrupt(self, *_: object) -> None:
-        """Note an interruption by SIGINT, and end as without this handler."""
+        """Note an interruption by SIGINT, and end as without this handler.
+
+        Raised within a coroutine, the exception would end that alone, and not the run in order. So
+        it waits until Snakemake is out of it, for some seconds at most.
+        """
+        now = time.monotonic()
+        self._interrupted = self._interrupted if self.is_interrupted else now
         self.is_interrupted = True
-        raise KeyboardInterrupt
+        if not _is_in_coroutine() or now > self._interrupted + LONGEST_WAIT:
+            raise KeyboardInterrupt
+        again = threading.Timer(POSTPONED, os.kill, (os.getpid(), signal.SIGINT))
+        again.daemon = True
+        again.start()
 
     def passes(self, record: logging.LogRecord) -> bool:
         """Return whether a log record is shown: errors after an interruption are not."""
