@@ -58,7 +58,7 @@ PROJECTIONS = {tower: f"{tower.capitalize()} neurons" for tower in TOWERS}
 PANELS = {tower: tower.capitalize() for tower in TOWERS}
 OF_PAPER = "Published"
 CORRUPTED = "Share of corrupted captions"
-OVERLAP, DIRECTIONS, ACCURACY = "mean |cos|", "participation ratio", "accuracy (acc1)"
+OVERLAP, DIRECTIONS, ACCURACY = "mean |cos|", "participation ratio", "accuracy"
 ORDER = [f"{of}: {measure}" for measure in (OVERLAP, DIRECTIONS)
          for of in (*PANELS.values(), OF_PAPER)]  # fmt: skip
 """Panels that are before all others."""

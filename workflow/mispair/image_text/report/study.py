@@ -137,8 +137,8 @@ STUDY = ReportedStudy(
         Figure(
             "accuracy_by_shuffling",
             "Zero-shot accuracy against shuffling",
-            "acc1 on each evaluation set; each has its own range. Chance is drawn where the axis "
-            "reaches it.",
+            "Accuracy on each evaluation set; each has its own range. Chance is drawn where the "
+            "axis reaches it.",
             "table 4",
         ),
         Figure(

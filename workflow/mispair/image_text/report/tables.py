@@ -99,7 +99,7 @@ OTHER = {
     SELECTION: "choice of the true caption",
     BLIND: "the same without the image",
     "group_score": "choice in sets of two images and captions: group score",
-    "probe_acc1": "linear probe: acc1",
+    "probe_acc1": "linear probe: accuracy",
 }
 """Measures besides classification by prompts, in words."""
 
