@@ -15,7 +15,7 @@ from mispair.report.claims import THIRD, Measure, MeasuredClaim, PartEffect
 from mispair.report.measures import Arms, share_of
 from mispair.report.statistics import mean_interval, trial_means
 from mispair.report.tables import Tables, where
-from mispair.simulation.report.rows import (
+from mispair.simulation.report.runs import (
     FEATURES,
     PAIR,
     PRESETS,
@@ -85,7 +85,7 @@ class ArmMeasure:
     Attributes
     ----------
     metric, name : str
-        The measure, and the arm: a column of `mispair.simulation.report.rows.runs`.
+        The measure, and the arm: a column of `mispair.simulation.report.runs.runs`.
     beside : str
         Another arm that a run must have as well.
     pick : callable
