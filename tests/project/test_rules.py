@@ -8,6 +8,7 @@ from pathlib import Path
 from snakemake.iocontainers import Namedlist
 
 from mispair.core.commands import call
+from mispair.dag import Dag
 
 RULES = Path(__file__).parents[2] / "workflow/rules"
 
@@ -48,6 +49,19 @@ def test_a_job_gives_a_step_what_it_has_under_the_names_of_its_options() -> None
     assert call(["measure_purity"], optional)(**job) == (
         "measure-purity --projection p --purity ''\"'\"''"
     )
+    settings = {"measure_purity": "--rotations 5"}
+    assert call(["measure_purity", "list_files"], optional, settings)(**job) == (
+        "measure-purity --projection p --purity ''\"'\"'' --rotations 5 + list-files"
+    )
+
+
+def test_settings_of_each_step_of_a_job_are_parameters() -> None:
+    """Snakemake reruns the job for these, and not for its call."""
+    dag = Dag({"measure_purity": {"rotations": 7}}, "config.yaml")
+    for names in (["measure_purity", "evaluate_zeroshot"], ["evaluate_zeroshot", "measure_purity"]):
+        params = dag.step(*names)
+        given = [value({}) for name, value in params.items() if name.startswith("flags")]
+        assert sum("--rotations 7" in text for text in given) == 1
 
 
 def test_no_result_is_an_ancient_input() -> None:

@@ -72,7 +72,7 @@ def test_every_failed_job_is_told_once_with_rule_wildcards_and_last_lines(
         assert [line.rstrip() for line in last if line.strip()] == job["lines"]
         # Snakemake says where the log is when it happens; what is in it stands there once.
         # Of a rule with several steps, the one that failed is named.
-        step = {"measure_arm": "evaluate_zeroshot"}.get(job["rule"], job["rule"])
+        step = {"measure_arm": "measure_purity"}.get(job["rule"], job["rule"])
         assert job["lines"][-1].startswith(f"mispair {step.replace('_', '-')}: {PROJECTION}")
         assert printed.count(f"| {job['lines'][-1]}") == printed.count(job["lines"][-1]) == 1
 

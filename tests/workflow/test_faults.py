@@ -23,7 +23,7 @@ from tests.workflow.test_plan import is_within_a_factor_of_two, twice
 
 KILLED = (
     "simulate", "finetune-projection", "encode-features", "measure-semantics",
-    "evaluate-zeroshot", "fit-linear-probe",
+    "measure-purity", "fit-linear-probe",
 )  # fmt: skip
 """Three steps that keep states, and three that keep none."""
 PAIRING = "results/pairs/scenes/pairing/random~0.5.parquet"

@@ -717,11 +717,14 @@ class Dag:
         """Return the ``params`` of a rule that runs steps, one after the other, in one process.
 
         Snakemake reruns a job if these change: the ``code`` of the steps, their settings, which are
-        ``flags`` of the last step, and what is given besides. ``call`` is the rest of the command,
-        from what the job has; see `mispair.core.commands.call`. ``title`` is what Snakemake prints.
+        ``flags`` of the last step and ``flags_STEP`` of those before it, and what is given besides.
+        ``call`` is the command without the last flags, from what the job has; see
+        `mispair.core.commands.call`. ``title`` is what Snakemake prints.
         """
         code = given.pop("code", None) or code_version(names[0], *map(step_module_name, names[1:]))
-        params = {"title": title(names[0]), "call": call(names, given), **given}
+        flags = {name: self.flags(name) for name in names[:-1]}
+        params = {"title": title(names[0]), "call": call(names, given, flags), **given}
+        params |= {f"flags_{name}": text for name, text in flags.items()}
         # One parameter for each module: Snakemake's reason of a rerun has those that differ.
         lines = [code] if callable(code) else code
         params |= {f"code{number}": line for number, line in enumerate(lines)}

@@ -17,7 +17,7 @@ use rule step as measure_arm with:
     pathvars:
         job="evaluate_zeroshot+measure_purity/{corpus}/{towers}/{arm}",
     params:
-        **dag.step("evaluate_zeroshot", "measure_purity"),
+        **dag.step("measure_purity", "evaluate_zeroshot"),
     message:
         "Measure {wildcards.arm} of {wildcards.towers}: purity, and zero-shot on every evaluation set"
 

@@ -11,7 +11,7 @@ import re
 import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import pairwise
-from types import ModuleType
+from types import MappingProxyType, ModuleType
 from typing import Any, get_type_hints
 
 from mispair.core.provenance import LISTING, MARK, PACKAGE, step_module_name
@@ -88,14 +88,18 @@ def title(step: str) -> Callable[..., str]:
     return of_job
 
 
-def call(steps: Sequence[str], given: Mapping[str, Any]) -> Callable[..., str]:
+def call(
+    steps: Sequence[str],
+    given: Mapping[str, Any],
+    flags: Mapping[str, str] = MappingProxyType({}),
+) -> Callable[..., str]:
     """Return the function by which Snakemake makes the call of a job's steps.
 
     An option for a file or wildcard, which is a keyword-only parameter of a step's ``run``, gets
     what the job has under its name: in `given`, or else among its outputs, inputs, resources and
     wildcards; ``workers`` are its threads. Functions in `given` are called as Snakemake calls those
     of a rule. Of a listing among the inputs, the step reads the files. A name that the job lacks is
-    left to its flags.
+    left to its flags, which are settings: those of `flags` follow their steps.
     """
     options = {step: job_parameters(step_module(step).run) for step in steps}
 
@@ -109,14 +113,19 @@ def call(steps: Sequence[str], given: Mapping[str, Any]) -> Callable[..., str]:
                 taken = inspect.signature(value).parameters.keys() & job.keys()
                 value = value(wildcards, **{argument: job[argument] for argument in taken})
             values[name] = value
-        return one_after_the_other(
-            {step.replace("_", "-"): ()}
-            | {
-                option(name): _listed(values[name])
-                for name, kind in options[step].items()
-                if name in values and (is_list(kind) or _listed(values[name]))
-            }
+        calls = [
+            one_after_the_other([
+                {step.replace("_", "-"): ()}
+                | {
+                    option(name): _listed(values[name])
+                    for name, kind in options[step].items()
+                    if name in values and (is_list(kind) or _listed(values[name]))
+                }
+            ])
             for step in steps
+        ]  # fmt: skip
+        return f" {THEN} ".join(
+            f"{one} {flags.get(step, '')}".rstrip() for step, one in zip(steps, calls, strict=True)
         )
 
     return command
