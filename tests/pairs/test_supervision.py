@@ -17,6 +17,7 @@ import psutil
 import pytest
 
 from mispair.core.files import UserError
+from mispair.core.resume import Interrupted
 from mispair.pairs.shards import supervision
 from mispair.pairs.shards.supervision import ATTEMPTS, Lost, supervise
 
@@ -180,3 +181,19 @@ def test_stopping_early_ends_the_workers() -> None:
     assert workers
     stream.close()
     assert not set(workers) & set(multiprocessing.active_children())
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_what_is_asked_to_end_keeps_what_is_finished(workers: int) -> None:
+    finished: list[tuple[int, int | Lost]] = []
+    with pytest.raises(Interrupted, match="goes on from there"):
+        for outcome in supervise(
+            square, range(100), workers=workers, stall_seconds=60, ending=lambda: bool(finished)
+        ):
+            finished.append(outcome)
+    assert finished[0] == (0, 0)
+    assert len(finished) < 100
+
+
+def test_without_workers_this_process_does_all_in_order() -> None:
+    assert list(supervise(square, [3, 2], workers=0, stall_seconds=60)) == [(3, 9), (2, 4)]

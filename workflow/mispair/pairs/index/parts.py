@@ -6,7 +6,7 @@ import logging
 import os
 import time
 from collections import defaultdict
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -113,12 +113,8 @@ def read_unfinished(
     lost = {}
     finished = len(parts) - len(waiting)
     progress(finished)
-    here: Generator[tuple[ShardPart, float | Lost], None, None]
-    here = ((part, task(part, lambda: None)) for part in waiting)
     with closing(
         supervise(task, waiting, workers=workers, stall_seconds=stall_seconds, ending=ending)
-        if workers
-        else here
     ) as outcomes:
         for done, (part, seconds) in enumerate(outcomes, start=finished + 1):
             if isinstance(seconds, Lost):

@@ -57,7 +57,8 @@ def supervise(
         ``task(item, alive)`` runs in a child process, so it and its result can be pickled. It calls
         ``alive()`` as a sign of life, any number of times.
     items, workers
-        The items, and the number of child processes; a process handles many items.
+        The items, and the number of child processes; a process handles many items. With 0 this
+        process handles all, which saves a start and supervises nothing.
     stall_seconds : float
         A worker that gives no sign of life for this time is killed.
     ending : callable, optional
@@ -72,17 +73,18 @@ def supervise(
     RuntimeError
         If workers end before they begin: nothing was read, so no item is at fault.
     """
+    if not workers:
+        for item in items:
+            _refuse_to_go_on(ending)
+            yield item, task(item, lambda: None)
+        return
     waiting = deque(_Work(item) for item in items)
     crew: list[_Worker] = []
     failed_starts = 0
     last = time.monotonic()
     try:
         while busy := sum(worker.work is not None for worker in crew) + len(waiting):
-            if ending():
-                raise Interrupted(
-                    "ended early, as it was asked to; the same command goes on from there, as "
-                    "what is finished stays finished."
-                )
+            _refuse_to_go_on(ending)
             while len(crew) < min(workers, busy):
                 crew.append(_Worker(task, stall_seconds))
             for worker in crew:
@@ -119,6 +121,14 @@ def supervise(
     finally:
         for worker in crew:
             worker.end()
+
+
+def _refuse_to_go_on(ending: Callable[[], bool]) -> None:
+    if ending():
+        raise Interrupted(
+            "ended early, as it was asked to; the same command goes on from there, as what is "
+            "finished stays finished."
+        )
 
 
 @dataclass(frozen=True)
