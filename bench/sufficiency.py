@@ -1,4 +1,4 @@
-"""Belief propagation against the published algorithm, and the time of training.
+"""Belief propagation against the published algorithm and its floor, and the time of training.
 
 The published code (Oko, Lin, Cai and Mei, 2025) keeps messages as logarithms in single precision,
 for a whole batch at once: each goes through exp, a product with the transition matrix and log. What
@@ -126,6 +126,31 @@ def _propagation(trees: Trees) -> Iterator[Row]:
             f"(probabilities differ by {difference:.0e})",
             f"{peer_time / our_time:.1f}x",
         )
+    yield _floor(trees)
+
+
+def _floor(trees: Trees) -> Row:
+    """Compare with the arithmetic and the traffic that no implementation can avoid."""
+    from mispair.sufficiency.belief_propagation import leaf_beliefs
+
+    batch, size = 1000, trees.size
+    evidence, matrix = _evidence(trees, batch), torch.rand(1024, 1024)
+    target = torch.empty_like(evidence)
+    peak = 2 * 1024**3 / _seconds(lambda: matrix @ matrix)
+    bandwidth = 8 * evidence.numel() / _seconds(lambda: target.copy_(evidence))
+    operations = 4 * size.nodes * size.symbols**2
+    # Evidence is read and beliefs are written; each message is written and read once.
+    traffic = 4 * size.symbols * 2 * (size.leaves + size.nodes)
+    seconds = _seconds(lambda: leaf_beliefs(trees.image, evidence)) / batch
+    floor = max(operations / peak, traffic / bandwidth)
+    return (
+        f"the same, batches of {batch:,}: distance to the floor",
+        f"{1e6 * seconds:.1f} µs a sample",
+        f"{1e6 * operations / peak:.1f} µs for {operations:,} operations at {peak / 1e9:.0f} "
+        f"GFLOP/s, {1e6 * traffic / bandwidth:.1f} µs for {traffic:,} bytes at "
+        f"{bandwidth / 1e9:.0f} GB/s",
+        f"{seconds / floor:.1f}x the floor",
+    )
 
 
 # Training -----------------------------------------------------------------------------------------
