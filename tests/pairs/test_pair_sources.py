@@ -80,6 +80,20 @@ def texts(folder: Path, ending: str = "txt") -> Path:
     return folder
 
 
+def objects(folder: Path, name: str = "{}.json", nested: bool = False) -> Path:
+    """JSON next to each picture, and no text."""
+    write_pictures(folder)
+    for key, caption in CAPTIONS.items():
+        fields = {"caption": caption, "tags": ["one", "two"], "width": 8}
+        content = {"id": key, "meta": fields} if nested else fields
+        (folder / name.format(key)).write_text(json.dumps(content))
+    return folder
+
+
+def named_field(folder: Path) -> dict[str, str]:
+    return {"path": str(objects(folder, nested=True)), "caption_column": "meta.caption"}
+
+
 def img2dataset_files(folder: Path) -> Path:
     """As `--output_format files`: JSON next to each picture, tables next to the folders."""
     texts(folder)
@@ -400,6 +414,16 @@ FORMATS: dict[str, tuple[str, Callable[[Path], Any]]] = {
     "paths of Windows": ("table", windows_paths),
     "tables in subfolders": ("tables", captions_of_subfolders),
     "NAME.jpg.txt": ("folder", whole_names),
+    "NAME.json": ("objects", objects),
+    "NAME.jpg.json": ("objects", lambda folder: objects(folder, "{}.jpg.json")),
+    "nested NAME.json": ("objects", lambda folder: objects(folder, nested=True)),
+    "named field of NAME.json": (
+        "objects",
+        lambda folder: {
+            "path": str(objects(folder, nested=True)),
+            "caption_column": "meta.caption",
+        },
+    ),
     "a folder of captions": ("folder", own_folder),
     "pictures without endings": ("folder", without_endings),
     "identities": ("table", identities),
@@ -505,6 +529,37 @@ def test_the_same_pairs_of_each_kind_are_the_same_corpus(
 
 def test_each_kind_has_a_format_in_this_test() -> None:
     assert {kind for kind, _ in FORMATS.values()} | {"shards"} == {kind.name for kind in KINDS}
+
+
+@pytest.mark.parametrize("form", ["txt", "NAME.json", "metadata.csv", "coco"])
+@pytest.mark.parametrize("name", ["{v2}", "a {1..2} b", "x{a,b}/below", "[c] & *?"])
+def test_braces_and_brackets_in_the_name_of_a_folder_are_no_pattern(
+    form: str, name: str, tmp_path: Path
+) -> None:
+    """Also where all files are below a subfolder."""
+    kind, write = FORMATS[form]
+    folder = tmp_path / name
+    folder.mkdir(parents=True)
+    write(folder / "inside")
+    below = kind in ("folder", "objects", "imagefolder")
+    assert recognise(str(folder if below else folder / "inside")).kind == kind
+
+
+@pytest.mark.parametrize("fields", [{"shapes": [], "label": "x"}, {"a_caption": "x", "b": "y"}])
+def test_json_next_to_pictures_without_a_usual_field_names_the_fields(
+    fields: dict[str, Any], tmp_path: Path
+) -> None:
+    write_pictures(tmp_path / "mine")
+    for key in CAPTIONS:
+        (tmp_path / f"mine/{key}.json").write_text(json.dumps(fields))
+    if "a_caption" in fields:  # the only field that ends so
+        assert recognise(str(tmp_path / "mine")).captions_in == "json:a_caption"
+        return
+    with pytest.raises(UserError, match="caption_column: FIELD") as refusal:
+        recognise(str(tmp_path / "mine"))
+    assert "'label'" in str(refusal.value)
+    with pytest.raises(UserError, match="no field 'text'"):
+        recognise({"path": str(tmp_path / "mine"), "caption_column": "text"})
 
 
 def test_a_folder_of_captions_is_named_or_next_to_that_of_pictures(tmp_path: Path) -> None:

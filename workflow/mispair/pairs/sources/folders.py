@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -10,7 +11,7 @@ from pathlib import Path
 
 from mispair.core.files import UserError, snapshot
 from mispair.core.words import composed, count
-from mispair.pairs.shards.shards import IMAGE_EXTENSIONS, SIDECAR_EXTENSION
+from mispair.pairs.shards.shards import IMAGE_EXTENSIONS, MAX_MEMBER_BYTES, SIDECAR_EXTENSION
 from mispair.pairs.sources.source import (
     TEXT_ENDINGS,
     UNREAD,
@@ -24,9 +25,11 @@ from mispair.pairs.sources.source import (
     outside_words,
     picture_key,
     refuse_ambiguous,
+    refuse_unreadable,
     walk,
 )
 from mispair.pairs.sources.tables import (
+    CAPTION_COLUMNS,
     TABLE_ENDINGS,
     TRIED,
     Columns,
@@ -38,6 +41,8 @@ from mispair.pairs.sources.tables import (
     is_table,
     pictures_of,
     rows_of,
+    usual,
+    usual_end,
     with_captions,
 )
 
@@ -179,6 +184,63 @@ def with_texts(tree: Tree, named: Named) -> Source | None:
     return Source("folder", words, entries, boundary=tree.boundary)
 
 
+def with_objects(tree: Tree, named: Named) -> Source | None:
+    """Return the pictures below a folder that have JSON with a caption next to them, if any has.
+
+    The first of them that are JSON objects decide in which field the captions are.
+
+    Raises
+    ------
+    UserError
+        If they lack the field that is named, or a column of other tables is named.
+    """
+    pictured = {*tree.pictures, *map(_stem, tree.pictures)}
+    beside = [name for name in tree.of([SIDECAR_EXTENSION]) if _stem(name) in pictured]
+    fields = [one for name in beside[:TRIED] for one in _fields_of_text(Path(tree.path(name)))]
+    if not fields:
+        for name in beside[:TRIED]:
+            refuse_unreadable(Path(tree.path(name)))
+        return None
+    fields = [*dict.fromkeys(fields)]
+    by_name = usual(fields, CAPTION_COLUMNS) or usual_end(fields, "caption_column")
+    field = named.caption_column or by_name
+    if field not in fields:
+        has = ", ".join(map(repr, fields[:12]))
+        wrong = f"no field {field!r}" if field else "no field with a usual name of captions"
+        raise UserError(
+            f"pairs: {tree.path(beside[0])} next to a picture has {wrong}, only {has}. Name the "
+            f"field of captions, or a table: pairs: {{path: {tree.folder}, caption_column: FIELD}}."
+        )
+    entries = tuple(_entries_with_texts(tree, SIDECAR_EXTENSION, ("", "")))
+    without = sum(not entry.texts for entry in entries)
+    words = f"{count(len(tree.pictures), 'picture')} with {field} in JSON next to them"
+    words += f", {without:,} without" if without else ""
+    words += tree.left_words(*IMAGE_EXTENSIONS, SIDECAR_EXTENSION)
+    return Source("objects", words, entries, boundary=tree.boundary, captions_in=f"json:{field}")
+
+
+def _fields_of_text(path: Path) -> list[str]:
+    """Return the fields of a JSON object that hold a text or a list of texts (``meta.caption``)."""
+    try:
+        if path.stat().st_size > MAX_MEMBER_BYTES:
+            return []
+        content = json.loads(path.read_bytes())
+    except (OSError, ValueError, RecursionError):
+        return []
+    objects = {"": content} if isinstance(content, dict) else {}
+    fields = []
+    while objects:
+        start, inside = objects.popitem()
+        for name, cell in inside.items():
+            if isinstance(cell, dict):
+                objects[f"{start}{name}."] = cell
+            elif isinstance(cell, str) or (
+                isinstance(cell, list) and all(isinstance(one, str) for one in cell[:1])
+            ):
+                fields.append(start + name)
+    return fields
+
+
 def _stem(name: str) -> str:
     """Return the path of a file without its ending, if it has one."""
     stem, dot, ending = name.rpartition(".")
@@ -241,8 +303,8 @@ def _move_of(tree: Tree, pictured: set[str], folder: str | None) -> tuple[str, s
 
 def _entries_with_texts(tree: Tree, ending: str, move: tuple[str, str]) -> Iterator[Entry]:
     """Yield the pictures and the captions below a folder by the names that they share."""
-    pictures, sidecars = _by_stem(tree.pictures), _by_stem(tree.of([SIDECAR_EXTENSION]))
-    texts = _texts(tree, ending, move)
+    pictures, texts = _by_stem(tree.pictures), _texts(tree, ending, move)
+    sidecars = {} if ending == SIDECAR_EXTENSION else _by_stem(tree.of([SIDECAR_EXTENSION]))
     for stem in sorted(texts.keys() & {*tree.pictures} - pictures.keys()):  # a.jpg.txt
         texts.setdefault(_stem(stem), []).extend(texts.pop(stem))
     by_form = _by_composed_name(pictures.keys() - texts.keys())

@@ -160,7 +160,7 @@ UNREAD_FORMS = (
 
 
 def _shards(place: Place) -> Source | None:
-    is_pattern = "{" in place.named.path and not place.files
+    is_pattern = "{" in place.named.path and not place.files and place.tree is None
     if not place.has_shards and not is_pattern:
         return None
     _refuse_pictures_and_shards(place)
@@ -254,6 +254,12 @@ def _folder(place: Place) -> Source | None:
     return source
 
 
+def _objects(place: Place) -> Source | None:
+    if place.tree is None or place.named.captions is not None:
+        return None
+    return folders.with_objects(place.tree, place.named)
+
+
 def _tables_below(place: Place) -> Source | None:
     """Return the pairs of tables of one name in subfolders, next to their pictures."""
     if place.tree is None or place.named.captions is not None:
@@ -294,6 +300,7 @@ KINDS = (
     Kind("folder", "a folder of pictures with NAME.txt or NAME.caption next to each", _folder),
     Kind("parquet", "Parquet files with the bytes of pictures", _parquet),
     Kind("tables", "a folder with tables of one name in its subfolders", _tables_below),
+    Kind("objects", "a folder of pictures with NAME.json next to each", _objects),
 )
 """All kinds, in the order in which they are tried."""
 
