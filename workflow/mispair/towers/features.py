@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import math
+import mmap
+import os
+import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -19,6 +23,8 @@ from mispair.pairs.index.books import read_columns
 
 BLOCK = 1024
 """Rows copied at a time, so that a copy does not need the memory of another part."""
+MAPPED_FROM = 1 << 29
+"""Bytes of gathered features from which on they are in a file and not in memory."""
 
 
 @dataclass(frozen=True)
@@ -194,12 +200,17 @@ def gather(
     pairing: pd.DataFrame,
     draws: Sequence[np.ndarray] | None = None,
     choices: CaptionChoices | None = None,
+    scratch: Path | None = None,
 ) -> PairedFeatures:
     """Assemble the features of a pairing from the parts in which they are cached.
 
     Parts are loaded one at a time in the order of their names, and only what the pairing uses is
     kept, so memory is that of the result, one part and the names. A caption in several parts is
     taken from the first, so the order of `parts` changes nothing.
+
+    With a folder for `scratch`, large results are there, in files without a name, which the system
+    reads where they are used and removes with the process. Memory is then that of the names: about
+    200 bytes a pair.
 
     Parameters
     ----------
@@ -213,9 +224,13 @@ def gather(
         one draw, of all pairs.
     choices : CaptionChoices, optional
         Identities of further captions that the pairs may have, for the same draws.
+    scratch : Path, optional
+        Folder on a disk with room for the result.
 
     Raises
     ------
+    UserError
+        If the disk has no room.
     ValueError
         If the pairing is empty; parts differ in towers, crops, or precision of images or texts;
         the pairing names another image than the features; an image or a caption is in no part; or
@@ -227,21 +242,18 @@ def gather(
     ids = [pairing[column("caption_id", draw)].iloc[rows] for draw, rows in enumerate(chosen)]
     if choices is not None:
         ids.append(pd.Series(choices.captions, dtype=ids[0].dtype))
-    codes, captions = pd.factorize(ids[0] if len(ids) == 1 else pd.concat(ids))
-    del ids
+    codes, captions = _numbered(ids)
     used = np.unique(np.concatenate(chosen))
     same = all(len(rows) == len(used) for rows in chosen)
-    collector = _Collector(pairing.iloc[used], pd.Index(captions))
+    collector = _Collector(pairing[["key", "group", "row"]].iloc[used], captions, scratch)
     for name in sorted(parts):
         # No variable holds the part: it would stay in memory while the next one is loaded.
         collector.take(name, parts[name]())
     images, texts, crops = collector.finished()
     image_rows = None if same else np.stack([np.searchsorted(used, rows) for rows in chosen])
-    codes = codes.astype(np.int64)
-    of_pairs, of_choices = np.split(codes, [len(chosen) * len(chosen[0])])
-    text_rows = of_pairs.reshape(len(chosen), -1)
+    text_rows = np.stack(codes[: len(chosen)])
     if choices is not None:
-        choices = dataclasses.replace(choices, captions=of_choices)
+        choices = dataclasses.replace(choices, captions=codes[-1])
     changed = [pairing[column("text_changed", draw)] for draw in range(len(chosen))]
     keeps = [~values.to_numpy(bool)[rows] for values, rows in zip(changed, chosen, strict=True)]
     return PairedFeatures(
@@ -252,15 +264,16 @@ def gather(
 class _Collector:
     """Fills the features of a pairing from many parts."""
 
-    def __init__(self, pairing: pd.DataFrame, captions: pd.Index) -> None:
+    def __init__(self, pairing: pd.DataFrame, captions: _Places, scratch: Path | None) -> None:
+        self.scratch = scratch
         self.keys = pairing["key"].array
         self.rows = pairing["row"].to_numpy()
         codes, groups = pd.factorize(pairing["group"])
         by_group = np.split(np.argsort(codes, kind="stable"), np.cumsum(np.bincount(codes))[:-1])
         self.rows_of_group = dict(zip(groups, by_group, strict=True))
-        self.captions = captions
+        self.places = captions
         self.found_image = np.zeros(len(self.keys), dtype=bool)
-        self.found_text = np.zeros(len(captions), dtype=bool)
+        self.found_text = np.zeros(len(captions.names), dtype=bool)
         self.image = np.empty((0, 0, 0))
         self.text = np.empty((0, 0))
         self.seen: dict[str, tuple[str, str]] = {}
@@ -290,7 +303,8 @@ class _Collector:
         rows, keys = self.rows[rows_of_pairs], self.keys[rows_of_pairs].to_numpy()
         source = part.images(rows, keys)
         if not self.found_image.any():
-            self.image = np.empty((len(self.keys), *source.shape[1:]), source.dtype)
+            shape = len(self.keys), *source.shape[1:]
+            self.image = _space(shape, source.dtype, self.scratch)
         _copy(source, rows, self.image, rows_of_pairs,
               lambda row: f"image {keys[np.argmax(rows == row)]!r} in {part.name}")  # fmt: skip
         self.found_image[rows_of_pairs] = True
@@ -301,12 +315,12 @@ class _Collector:
             raise ValueError(
                 f"{part.name} has {len(part.text_features)} texts, its table {len(table)}"
             )
-        positions = self.captions.get_indexer(pd.Index(table["id"]))
+        positions = self.places.of(table["id"])
         new = positions >= 0
         new[new] = ~self.found_text[positions[new]]
         if not self.found_text.any():
-            shape = (len(self.captions), part.text_features.shape[1])
-            self.text = np.empty(shape, part.text_features.dtype)
+            shape = (len(self.places.names), part.text_features.shape[1])
+            self.text = _space(shape, part.text_features.dtype, self.scratch)
         rows, positions = table["row"].to_numpy()[new], positions[new]
         _copy(
             part.text_features,
@@ -321,7 +335,7 @@ class _Collector:
         """Return the features of images and texts, which must be complete, and the crops."""
         for kind, names, is_filled in (
             ("image", self.keys, self.found_image),
-            ("text", self.captions, self.found_text),
+            ("text", self.places.names, self.found_text),
         ):
             if not is_filled.all():
                 raise ValueError(
@@ -330,6 +344,70 @@ class _Collector:
                 )
         images, crops, width = self.image.shape
         return self.image.reshape(images * crops, width), self.text, crops
+
+
+def _numbered(ids: Sequence[pd.Series]) -> tuple[list[np.ndarray], _Places]:
+    """Number captions in the order of their first use; return the numbers and the captions."""
+    captions, codes = _Places(pd.Index([], dtype=ids[0].dtype)), []
+    for some in ids:  # one after another: a table of all would take their memory again
+        numbers = captions.of(some)
+        new = numbers < 0
+        if new.any():
+            added, names = pd.factorize(some[new])
+            numbers[new] = len(captions.names) + added
+            captions = _Places(captions.names.append(pd.Index(names)))
+        codes.append(numbers)
+    return codes, captions
+
+
+class _Places:
+    """The places of distinct names in a list, found by bisection: 24 bytes a name of 16 letters.
+
+    A hash table of pandas takes 150.
+    """
+
+    def __init__(self, names: pd.Index) -> None:
+        self.names = names
+        together = _in_bytes(names)
+        self.order = np.argsort(together)
+        self.sorted = together[self.order]
+
+    def of(self, names: pd.Series) -> np.ndarray:
+        """Return the place of each name, (n,) int64; -1 where it is not in the list."""
+        if not len(self.sorted):
+            return np.full(len(names), -1)
+        asked = _in_bytes(names)
+        found = np.minimum(np.searchsorted(self.sorted, asked), len(self.sorted) - 1)
+        return np.where(self.sorted[found] == asked, self.order[found], -1)
+
+
+def _in_bytes(names: pd.Index | pd.Series) -> np.ndarray:
+    """Return names as UTF-8, (n,) array of bytes of one length."""
+    texts = pa.array(names, pa.large_string())
+    width = max(1, pc.max(pc.binary_length(texts)).as_py() or 1)
+    encoded = np.empty(len(texts), f"S{width}")
+    for start in range(0, len(texts), BLOCK):
+        some = texts[start : start + BLOCK].cast(pa.large_binary())
+        encoded[start : start + BLOCK] = some.to_pylist()
+    return encoded
+
+
+def _space(shape: tuple[int, ...], dtype: np.dtype, scratch: Path | None) -> np.ndarray:
+    """Return an array to be filled: in memory, or if it is large in a file without a name."""
+    size = math.prod(shape) * dtype.itemsize
+    if scratch is None or size < MAPPED_FROM:
+        return np.empty(shape, dtype)
+    try:
+        with tempfile.TemporaryFile(dir=scratch) as opened:
+            os.posix_fallocate(opened.fileno(), 0, size)  # a full disk would end the process later
+            mapped = mmap.mmap(opened.fileno(), size)
+    except OSError as error:
+        raise files.UserError(
+            f"{scratch}: {size / 1e9:.1f} GB of features cannot be put together here "
+            f"({error.strerror}). Make room on this disk."
+        ) from error
+    mapped.madvise(mmap.MADV_RANDOM)  # batches read single rows
+    return np.frombuffer(mapped, dtype).reshape(shape)
 
 
 def _copy(

@@ -126,6 +126,7 @@ def read_arm(
     untouched: Path,
     weights: Sequence[Path],
     corpus: Sequence[Path],
+    scratch: Path,
 ) -> tuple[ArmInputs, dict[str, str]]:
     """Read what an arm starts from, and the metadata of the model.
 
@@ -141,6 +142,8 @@ def read_arm(
         Seeds of new weights, one for each run.
     features, feature_rows, untouched, weights, corpus
         Files of the step.
+    scratch : Path
+        Folder for what does not fit into memory.
 
     Raises
     ------
@@ -153,7 +156,7 @@ def read_arm(
     refuse(trained.training, len(pairs.chosen[0]))
     choices = _read_choices(settings, corpus, table, pairs.chosen)
     parts = parts_of_towers(features, feature_rows, model.get("towers"))
-    data = gather(parts, table, pairs.chosen, choices)
+    data = gather(parts, table, pairs.chosen, choices, scratch)
     if weights:
         data = replace(data, weights=_read_weights(weights[0], pairs.chosen))
     stack = Projections.from_tensors(tensors)

@@ -49,7 +49,7 @@ def run(
         arm, model = read_arm(
             settings, start, table, streams,
             features=features, feature_rows=feature_rows, untouched=untouched, weights=weights,
-            corpus=corpus,
+            corpus=corpus, scratch=projection.parent,
         )  # fmt: skip
     except ValueError as error:
         raise files.UserError(f"finetune_projection ({described}): {error}.") from error
