@@ -13,6 +13,7 @@ import pandas as pd
 import pytest
 from PIL import Image
 
+from mispair.core import files, metrics
 from mispair.core.files import UserError
 from mispair.core.resume import Checkpoints, Interrupted
 from mispair.pairs.index.image_list import by_name, locations
@@ -23,6 +24,7 @@ from mispair.repair.captioners.faults import Caption
 from mispair.repair.captioners.functions import load_function, refuse_missing_function
 from mispair.repair.captioners.pictures import Captioning, caption_shards
 from mispair.repair.captioners.recaption_settings import Settings
+from mispair.repair.steps import draw_examples
 from tests.pairs.test_index import write_tar
 from tests.repair import made_up
 
@@ -227,3 +229,22 @@ def test_a_function_is_looked_up_before_the_first_job(
         refuse_missing_function(name)
     assert message in str(raised.value)
     assert "recaption_pairs: captioner" in str(raised.value)
+
+
+@pytest.mark.parametrize("count", [0, 1, 3])
+def test_examples_have_their_pictures_also_when_there_are_none(count: int, tmp_path: Path) -> None:
+    """Not one new caption may be usable; then the piece is there, and the run goes on."""
+    index = shards(tmp_path, number=1)
+    files.write_parquet(tmp_path / "index.parquet", index)
+    examples = [
+        {"sample": "pairs", "key": key, "old": "a", "new": "b", "action": "replaced"}
+        for key in index["key"][:count]
+    ]
+    provenance = {"repair": "factor", "nominal": "0.0", "examples": examples}
+    metrics.write_metrics(tmp_path / "ledger.json", [], provenance)
+    draw_examples.run(
+        draw_examples.Settings(), ledgers=[tmp_path / "ledger.json"],
+        index=[tmp_path / "index.parquet"], shards=[tmp_path / "0.tar"], sources=[],
+        examples=tmp_path / "examples.html",
+    )  # fmt: skip
+    assert (tmp_path / "examples.html").read_text().count("<img") == count
