@@ -31,6 +31,35 @@ from tests.repair import made_up
 MADE_UP = "tests.repair.made_up"
 REDS = (0, 30, 50, 70, 90, 110, 130, 150, 170, 200)
 PER_SHARD = 10
+NO_CAPTIONERS = (
+    "caption = 3", "caption = -3", "caption = None", "caption = 'text'", "caption = [max]",
+    "caption: int = 3", "number = 3\ncaption = number", "one = caption = f'{3}'",
+    "def caption(images, seeds): ...\ncaption = 3", "if True:\n    caption = 3",
+    "try:\n    caption = 3\nexcept OSError:\n    caption = None",
+    "class caption: ...", "class Blip: ...\ncaption = Blip", "class Blip: ...\ncaption = Blip()",
+    "class Blip:\n    def __call__(self, images): ...\ncaption = Blip()",
+    "class Blip:\n    def caption(self, images, seeds): ...\ncaption = Blip()",
+    "def caption(): ...", "def caption(images): ...", "def caption(images, *, seeds): ...",
+    "def caption(images, seeds, device): ...", "def caption(images, seeds, *, device): ...",
+    "caption = lambda images: images", "def blip(images): ...\ncaption = blip",
+    "async def caption(images, seeds): ...", "def caption(images, seeds):\n    yield 'text'",
+)  # fmt: skip
+MAY_BE_CAPTIONERS = (
+    "def caption(images, seeds): ...", "def caption(images, seeds, device='cpu'): ...",
+    "def caption(*all): ...", "def caption(images, *more, **options): ...",
+    "def caption(images, seeds=None, *, device='cpu'): ...", "caption = lambda images, seeds: 1",
+    "caption = None\ndef caption(images, seeds): ...",
+    "caption = None\nif True:\n    from json import loads as caption",
+    "from functools import partial\ndef blip(images): ...\ncaption = partial(blip, 1)",
+    "class Blip:\n    def __call__(self, images, seeds): ...\ncaption = Blip()",
+    "class Blip:\n    def __call__(self, images, seeds): ...\ncaption = Blip().__call__",
+    "class Blip(dict): ...\ncaption = Blip()", "class caption(list): ...",
+    "class Blip:\n    __call__ = max\ncaption = Blip()",
+    "from json import decorated\n@decorated\ndef caption(images): ...",
+    "caption = 3\ndef later():\n    global caption\n    caption = max\nlater()",
+    "caption = 3\nfor caption in (max,): ...", "caption, other = max, 3", "caption = caption",
+    "def caption(images, seeds):\n    def inner():\n        yield 3\n    return [*inner()]",
+)  # fmt: skip
 
 
 def shards(folder: Path, reds: tuple[int, ...] = REDS, number: int = 2) -> pd.DataFrame:
@@ -161,6 +190,13 @@ def test_a_function_that_is_not_there(name: str) -> None:
         load_function(name)
 
 
+@pytest.mark.parametrize("name", ["json:loads", "os:PathLike", "string:digits", "sys:flags"])
+def test_what_takes_no_pictures_and_seeds_is_refused_before_the_first_picture(name: str) -> None:
+    """Also what only running its module shows."""
+    with pytest.raises(UserError, match="function of two arguments"):
+        load_function(name)
+
+
 def test_a_module_next_to_a_configuration_is_found_by_dry_run_and_job(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -205,13 +241,15 @@ def test_a_changed_shard_stops_the_job(tmp_path: Path) -> None:
         ("print(caption)", "mine_captions:caption", "no function caption"),
         ("def inner():\n    def caption(): ...", "mine_captions:caption", "no function caption"),
         ("def caption(:", "mine_captions:caption", "SyntaxError"),
-        ("raise SystemExit\ndef caption(): ...", "mine_captions:caption", None),
+        ("raise SystemExit\ndef caption(a, b): ...", "mine_captions:caption", None),
         ("from json import loads as caption", "mine_captions:caption", None),
         ("if True:\n    caption = max", "mine_captions:caption", None),
-        ("try:\n    import x\nexcept ImportError:\n    def caption(): ...", "mine_captions:caption",
+        ("try:\n    import x\nexcept OSError:\n    def caption(a, b): ...", "mine_captions:caption",
          None),
         ("from json import *", "mine_captions:caption", None),
-        ("class caption: ...", "mine_captions:caption", None),
+        ("caption = max", "mine_captions:caption", None),
+        *((of, "mine_captions:caption", "function of two arguments") for of in NO_CAPTIONERS),
+        *((of, "mine_captions:caption", None) for of in MAY_BE_CAPTIONERS),
     ],
 )  # fmt: skip
 def test_a_function_is_looked_up_before_the_first_job(
