@@ -303,6 +303,10 @@ def _vectors(number: int) -> np.ndarray:
 
 
 def _nested(number: int) -> np.ndarray:
+    return np.concatenate(list(nested_blocks(number)))
+
+
+def nested_blocks(number: int) -> Iterator[np.ndarray]:
     """Draw features of captions in topics, scenes in topics, and variants of scenes.
 
     Directions of each level are drawn around those of the level above: 50 topics, 50 scenes in
@@ -318,12 +322,10 @@ def _nested(number: int) -> np.ndarray:
         directions = np.repeat(directions, 50, axis=0)
         noise = draw.standard_normal(directions.shape, dtype=np.float32)
         directions += np.float32(spread) * noise
-    rows = np.empty((number, WIDTH), np.float32)
     for start in range(0, number, 100_000):
         some = directions[draw.integers(len(directions), size=min(100_000, number - start))]
         noise = draw.standard_normal(some.shape, dtype=np.float32)
-        rows[start : start + len(some)] = unit_rows(some + np.float32(0.65) * noise)
-    return rows
+        yield unit_rows(some + np.float32(0.65) * noise)
 
 
 # Processes ----------------------------------------------------------------------------------------
