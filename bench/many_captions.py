@@ -1,7 +1,7 @@
 """``python -m bench.many_captions NUMBER ...``: search the nearest among very many features.
 
 Features in nested groups (`bench.similar_captions`) are written to disk in half precision, and a
-process of its own reads them as a memory map, on two threads. A line for each number has the wall
+process of its own reads them as a memory map, on one thread. A line for each number has the wall
 time, the processor time and the peak memory; the last has the exponent of the processor time.
 """
 
@@ -18,9 +18,10 @@ from pathlib import Path
 
 import numpy as np
 
-from bench.similar_captions import WIDTH, K, nested_blocks
+from bench.similar_captions import WIDTH, K, nested_blocks, peak_memory
 
-THREADS = 2
+THREADS = 1
+"""As in a job of the step: threads that wait for each other on a busy machine cost its time."""
 
 
 def main(numbers: list[int]) -> None:
@@ -58,7 +59,7 @@ def search(path: str) -> None:
     def progress(share: float) -> None:
         print(
             f"{time.perf_counter() - started:.0f} s, {_processor() - used:.0f} s of processor "
-            f"time, {_peak():.0f} MB, {share:.4f} of the wanted recall",
+            f"time, {peak_memory():.0f} MB, {share:.4f} of the wanted recall",
             file=sys.stderr,
             flush=True,
         )
@@ -70,7 +71,7 @@ def search(path: str) -> None:
     print(json.dumps({
         "seconds": round(time.perf_counter() - started, 1),
         "processor seconds": round(_processor() - used, 1),
-        "peak megabytes": round(_peak()), "recall": round(found.recall, 4),
+        "peak megabytes": round(peak_memory()), "recall": round(found.recall, 4),
         "visits": found.visits,
     }))  # fmt: skip
 
@@ -87,11 +88,6 @@ def _write(path: Path, number: int) -> None:
 def _processor() -> float:
     usage = resource.getrusage(resource.RUSAGE_SELF)
     return usage.ru_utime + usage.ru_stime
-
-
-def _peak() -> float:
-    """Return the most megabytes that this process has held, mapped files included."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**10
 
 
 if __name__ == "__main__":

@@ -13,6 +13,7 @@ import math
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -128,7 +129,7 @@ def _disks(home: Path) -> dict[str, int]:
     }
 
 
-def _of_time(sizes: list[int], found: list[Cost | None]) -> str:
+def _of_time(sizes: list[int], found: Sequence[Cost | None]) -> str:
     """Return the exponent from the first run on that took long enough."""
     long = [
         (size, cost.seconds)
