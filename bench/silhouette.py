@@ -84,14 +84,14 @@ def measure(
 
 def alone(n: int, classes: int) -> None:
     """Print seconds and megabytes of one score in this process."""
-    from bench.similar_captions import _memory
+    from bench.similar_captions import peak_memory
     from mispair.evaluation.classification import silhouette_samples
 
     features, labels = clusters(n, classes, WIDTH, "float64")
     silhouette_samples(features[:1000], labels[:1000])
-    before, started = _memory(forget=True), time.process_time()
+    before, started = peak_memory(forget=True), time.process_time()
     silhouette_samples(features, labels)
-    print(time.process_time() - started, _memory() - before)
+    print(time.process_time() - started, peak_memory() - before)
 
 
 def clusters(n: int, classes: int, width: int, precision: str) -> tuple[np.ndarray, np.ndarray]:

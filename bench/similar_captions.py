@@ -104,22 +104,25 @@ def _on_a_core() -> Iterator[Row]:
             f"{faiss.seconds / ours.seconds:.1f}x",
         )
     with tempfile.TemporaryDirectory() as name:
-        yield from _by_number(Path(name))
+        yield from _by_number(Path(name), exact=ours.seconds / VECTORS**2)
 
 
-def _by_number(folder: Path) -> Iterator[Row]:
-    """Search by visits among more and more features, at the end next to faiss's IVF."""
+def _by_number(folder: Path, exact: float) -> Iterator[Row]:
+    """Search by visits among more and more features, at the end next to faiss's IVF.
+
+    `exact` are the seconds of the exact search for each two features.
+    """
     seconds = {}
     for number in VISITED:
         np.save(folder / "vectors.npy", _nested(number))
-        sides = ("_by_visits", "_by_ivf") if number == VISITED[-1] else ("_by_visits",)
-        ours, *faiss = _compare(folder, "vectors.npy", *sides)
+        last = number == VISITED[-1]
+        sides = ("_by_visits", "_by_ivf") if last else ("_by_visits",)
+        ours, *faiss = _compare(folder, "vectors.npy", *sides, runs=1 if last else RUNS)
         seconds[number] = ours.seconds
-        beside = (
-            f"{faiss[0].seconds:.1f} s by faiss's IndexIVFFlat, recall {faiss[0].recall:.3f}"
-            if faiss
-            else ""
-        )
+        beside = f"{exact * number**2:.1f} s by the exact search, if by the square"
+        if faiss:
+            beside += f"; {faiss[0].seconds:.1f} s by faiss's IndexIVFFlat, recall "
+            beside += f"{faiss[0].recall:.3f}"
         yield (
             f"similar captions, {number:,} x {WIDTH} features by visits",
             f"{ours.seconds:.1f} s, recall {ours.recall:.3f}, {ours.megabytes:.0f} MB",
@@ -303,6 +306,10 @@ def _vectors(number: int) -> np.ndarray:
 
 
 def _nested(number: int) -> np.ndarray:
+    return np.concatenate(list(nested_blocks(number)))
+
+
+def nested_blocks(number: int) -> Iterator[np.ndarray]:
     """Draw features of captions in topics, scenes in topics, and variants of scenes.
 
     Directions of each level are drawn around those of the level above: 50 topics, 50 scenes in
@@ -318,20 +325,18 @@ def _nested(number: int) -> np.ndarray:
         directions = np.repeat(directions, 50, axis=0)
         noise = draw.standard_normal(directions.shape, dtype=np.float32)
         directions += np.float32(spread) * noise
-    rows = np.empty((number, WIDTH), np.float32)
     for start in range(0, number, 100_000):
         some = directions[draw.integers(len(directions), size=min(100_000, number - start))]
         noise = draw.standard_normal(some.shape, dtype=np.float32)
-        rows[start : start + len(some)] = unit_rows(some + np.float32(0.65) * noise)
-    return rows
+        yield unit_rows(some + np.float32(0.65) * noise)
 
 
 # Processes ----------------------------------------------------------------------------------------
 
 
-def _compare(folder: Path, inputs: str, *searches: str) -> list[Found]:
+def _compare(folder: Path, inputs: str, *searches: str, runs: int = RUNS) -> list[Found]:
     done: dict[str, list[Path]] = {search: [] for search in searches}
-    for run in range(RUNS):
+    for run in range(runs):
         for search, results in done.items():
             results.append(folder / f"{search}-{run}-{inputs}.npz")
             arguments = [search, str(folder / inputs), str(results[-1])]
@@ -349,9 +354,9 @@ def run(search: str, inputs: str, results: str) -> None:
     """Search in this process, and save what was found, the seconds and the megabytes."""
     steps = globals()[search](Path(inputs))
     next(steps)
-    before, started = _memory(forget=True), time.process_time()
+    before, started = peak_memory(forget=True), time.process_time()
     others, scores = next(steps)
-    seconds, megabytes = time.process_time() - started, _memory() - before
+    seconds, megabytes = time.process_time() - started, peak_memory() - before
     found = {"others": others, "scores": scores, "seconds": seconds, "megabytes": megabytes}
     np.savez(results, **found, recall=_recall_of(Path(inputs), scores))
 
@@ -369,8 +374,11 @@ def _recall_of(inputs: Path, scores: np.ndarray) -> float:
     return float(np.minimum(found.sum(axis=1), K).mean() / K)
 
 
-def _memory(forget: bool = False) -> float:
-    """Return the most megabytes that this process has held, from now on if told to forget."""
+def peak_memory(forget: bool = False) -> float:
+    """Return the most megabytes that this process has held, mapped files included.
+
+    If `forget`, only what it holds from now on counts later.
+    """
     if sys.platform != "linux":
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
     # The system's other counter, ru_maxrss, starts with what the parent process held.

@@ -31,6 +31,12 @@ def test_the_normal_distribution() -> None:
         assert ours.normal_tail(value) == stats.norm.sf(value)
 
 
+@pytest.mark.parametrize("shape", [1e-3, 0.4, 1.0, 7.5, 1e4])
+def test_the_gamma_distribution(shape: float) -> None:
+    for share in SHARES:
+        assert ours.gamma_quantile(share, shape) == stats.gamma.ppf(share, shape)
+
+
 @pytest.mark.parametrize("n", [1, 2, 7, 60])
 @pytest.mark.parametrize("share", [0.0, 0.02, 0.5, 0.9, 1.0])
 def test_binomial_tails(n: int, share: float) -> None:

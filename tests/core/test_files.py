@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyarrow.parquet as pq
 import pytest
 
 from mispair.core import files, metrics
@@ -59,6 +61,15 @@ def test_a_result_can_be_read_by_whom_the_umask_admits(tmp_path: Path) -> None:
     finally:
         os.umask(mask)
     assert (tmp_path / "t").stat().st_mode & 0o777 == 0o644
+
+
+@pytest.mark.parametrize("values", [[], [None, None], ["a", None]])
+def test_a_column_of_texts_is_text_whatever_it_has(values: list[Any], tmp_path: Path) -> None:
+    """Rows are looked up by it: in a table of new captions there may be none."""
+    texts = pd.DataFrame({"id": pd.Series(values, dtype=object)})
+    files.write_parquet(tmp_path / "p", texts)
+    found = pq.read_table(tmp_path / "p", filters=[("id", "in", ["a", "b"])])
+    assert found["id"].to_pylist() == [value for value in values if value]
 
 
 @pytest.mark.parametrize("reader", [files.read_json, files.read_parquet, files.read_tensors])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -59,6 +60,23 @@ def test_equal_rows_and_rows_of_zeros() -> None:
         if number % 5
     )
     assert np.allclose([score for one in scores for score in one], 1)
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float32])
+def test_all_equal_rows_have_as_many_neighbours_as_fit(dtype: type) -> None:
+    rows = np.repeat(clustered(1), 50, axis=0).astype(dtype)
+    found = nearest_by_cells(rows, 3)
+    assert (found.recall, found.visits) == (1.0, 1)
+    others, _ = without_nobody(found.portions)
+    assert all(len({*one}) == 3 and number not in one for number, one in enumerate(others))
+
+
+def test_rows_in_half_precision_are_read_as_they_are(tmp_path: Path) -> None:
+    half = clustered(600).astype(np.float16)
+    np.save(tmp_path / "rows.npy", half)
+    mapped = np.load(tmp_path / "rows.npy", mmap_mode="r")
+    exact = without_nobody(nearest_by_cells(half.astype(np.float32), 5).portions)
+    assert without_nobody(nearest_by_cells(mapped, 5).portions) == exact
 
 
 def test_nothing_but_zeros_has_no_neighbours() -> None:

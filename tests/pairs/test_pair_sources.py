@@ -136,6 +136,25 @@ def table(ending: str, columns: tuple[str, str]) -> Callable[[Path], Path]:
     return write
 
 
+def other_paths(folder: Path) -> Path:
+    """Paths of the machine that wrote the table, and names of the pictures."""
+    write_pictures(folder)
+    cells = [{"image_path": f"/there/{key}.jpg", "image_name": key, "caption_str": text}
+             for key, text in CAPTIONS.items()]  # fmt: skip
+    (folder / "pairs.json").write_text(json.dumps(cells))
+    return folder / "pairs.json"
+
+
+def webdataset_in_parquet(folder: Path) -> Path:
+    """As the hub converts tar shards."""
+    folder.mkdir()
+    cells = [{"bytes": content, "path": None} for content in PICTURES.values()]
+    columns = {"__key__": [*CAPTIONS], "__url__": ["00000.tar"] * len(CAPTIONS), "jpg": cells,
+               "json": [{"width": 24}] * len(CAPTIONS), "txt": [*CAPTIONS.values()]}  # fmt: skip
+    pq.write_table(pa.table(columns), folder / "train-00000.parquet")
+    return folder
+
+
 def open_clip(folder: Path) -> Path:
     """Its default: tabs in .csv; here with Windows line ends and a byte order mark."""
     write_pictures(folder)
@@ -395,6 +414,11 @@ FORMATS: dict[str, tuple[str, Callable[[Path], Any]]] = {
     "tsv": ("table", table("tsv", ("Image", "Text"))),
     "jsonl": ("table", table("jsonl", ("filepath", "title"))),
     "parquet": ("table", table("parquet", ("path", "caption"))),
+    "paths as LAION names addresses": ("table", table("parquet", ("URL", "TEXT"))),
+    "caption and url": ("table", table("tsv", ("url", "caption"))),
+    "raw": ("table", table("csv", ("filename", "raw"))),
+    "paths of another machine": ("table", other_paths),
+    "webdataset in parquet": ("parquet", webdataset_in_parquet),
     "open_clip": ("table", open_clip),
     "flickr": ("table", flickr),
     "flickr30k": ("table", flickr30k),
@@ -999,7 +1023,9 @@ MISTAKES: dict[str, tuple[Callable[[Path], Any], list[str]]] = {
     "an unknown column": (unknown_column, ["pairs.caption_column", "'titel'", "'title'"]),
     "unusual columns": (table("csv", ("foo", "bar")), ["'foo', 'bar'", "image_column"]),
     "unusual columns in a folder": (lambda f: table("csv", ("foo", "bar"))(f).parent, ["'foo'"]),
-    "addresses": (table("csv", ("url", "caption")), ["addresses", "img2dataset"]),
+    "addresses": (
+        lambda f: written(f, "p.csv", b"url,caption\nhttps://x.invalid/1.jpg,a\n"),
+        ["addresses", "img2dataset", "pairs.image_column"]),
     "latin text": (lambda f: written(f, "p.csv", b"filepath,title\na/1.jpg,caf\xe9\n"),
                    ["line 2", "not UTF-8"]),
     "an open quotation": (lambda f: written(f, "p.csv", b'filepath,title\na/1.jpg,"caf\n'),

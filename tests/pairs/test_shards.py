@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from mispair.pairs.shards import shards
 from mispair.pairs.shards.shards import (
     AdjacentMembers,
     ShardReader,
@@ -345,10 +346,13 @@ def test_read_samples_yields_whole_samples_and_then_says_where_it_broke(tmp_path
     assert caught.value.key == "1"
 
 
-def test_read_samples_leaves_out_members_that_are_too_large(tmp_path: Path) -> None:
+def test_read_samples_leaves_out_members_that_are_too_large(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shards, "MAX_MEMBER_BYTES", 99)
     path = tmp_path / "0.tar"
     path.write_bytes(pack([("0.jpg", b"x" * 100), ("0.cls", b"1")]))
-    [sample] = read_samples(path, max_member_bytes=99)
+    [sample] = read_samples(path, "cls")
     assert sample.members == {"cls": b"1"}
 
 

@@ -194,6 +194,10 @@ def test_nothing_but_the_table_stays(corpus: Path) -> None:
         ("towers", "different towers"),
         ("width", "different towers"),
         ("nan", "not finite"),
+        ("short", "b.safetensors"),
+        ("images only", "b.safetensors"),
+        ("cut off", "b.safetensors"),
+        ("rows cut off", "b.parquet"),
     ],
 )
 def test_faulty_features_are_named(corpus: Path, fault: str, words: str) -> None:
@@ -206,10 +210,17 @@ def test_faulty_features_are_named(corpus: Path, fault: str, words: str) -> None
         tensors["text_features"] = tensors["text_features"][:, :5]
     if fault == "nan":
         tensors["text_features"][:] = np.nan
+    if fault == "short":
+        tensors["text_features"] = tensors["text_features"][:-1]
+    if fault == "images only":
+        del tensors["text_features"]
     files.write_tensors(folder / "b.safetensors", tensors, metadata)
     if fault == "missing":
         table, _ = files.read_parquet(folder / "b.parquet")
         files.write_parquet(folder / "b.parquet", table[table["kind"] == "image"])
+    if fault.endswith("cut off"):
+        path = folder / ("b.parquet" if fault == "rows cut off" else "b.safetensors")
+        path.write_bytes(path.read_bytes()[:-40])
     groups = "" if fault == "none" else "ab"
     with pytest.raises(files.UserError, match=words):
         step.run(
@@ -223,6 +234,26 @@ def test_faulty_features_are_named(corpus: Path, fault: str, words: str) -> None
             similar=corpus / "s.parquet",
         )
     assert not (corpus / "s.parquet").exists()
+
+
+@pytest.mark.parametrize("measure", ["tfidf", "features"])
+@pytest.mark.parametrize("captions", [1, 2, 5])
+def test_fewer_captions_than_neighbours(corpus: Path, measure: str, captions: int) -> None:
+    write_features(corpus / "f")
+    table, metadata = files.read_parquet(corpus / "corpus.parquet")
+    table = table[table["more_caption_ids"].map(len) == 0].head(captions)
+    files.write_parquet(corpus / "corpus.parquet", table, metadata)
+    for search in ("exact", "visits"):
+        found = find(corpus, corpus / "s", measure=measure, device="cpu", search=search)
+        assert found["neighbour_ids"].map(len).max() <= captions - 1
+
+
+@pytest.mark.parametrize("name", ["corpus", "a"])
+def test_an_index_that_is_cut_off_is_named(corpus: Path, name: str) -> None:
+    path = corpus / f"{name}.parquet"
+    path.write_bytes(path.read_bytes()[:-40])
+    with pytest.raises(files.UserError, match=f"{name}.parquet"):
+        find(corpus, corpus / "s.parquet")
 
 
 def test_a_caption_in_no_index_is_named(corpus: Path) -> None:

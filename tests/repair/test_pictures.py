@@ -13,6 +13,7 @@ import pandas as pd
 import pytest
 from PIL import Image
 
+from mispair.core import files, metrics
 from mispair.core.files import UserError
 from mispair.core.resume import Checkpoints, Interrupted
 from mispair.pairs.index.image_list import by_name, locations
@@ -23,12 +24,42 @@ from mispair.repair.captioners.faults import Caption
 from mispair.repair.captioners.functions import load_function, refuse_missing_function
 from mispair.repair.captioners.pictures import Captioning, caption_shards
 from mispair.repair.captioners.recaption_settings import Settings
+from mispair.repair.steps import draw_examples
 from tests.pairs.test_index import write_tar
 from tests.repair import made_up
 
 MADE_UP = "tests.repair.made_up"
 REDS = (0, 30, 50, 70, 90, 110, 130, 150, 170, 200)
 PER_SHARD = 10
+NO_CAPTIONERS = (
+    "caption = 3", "caption = -3", "caption = None", "caption = 'text'", "caption = [max]",
+    "caption: int = 3", "number = 3\ncaption = number", "one = caption = f'{3}'",
+    "def caption(images, seeds): ...\ncaption = 3", "if True:\n    caption = 3",
+    "try:\n    caption = 3\nexcept OSError:\n    caption = None",
+    "class caption: ...", "class Blip: ...\ncaption = Blip", "class Blip: ...\ncaption = Blip()",
+    "class Blip:\n    def __call__(self, images): ...\ncaption = Blip()",
+    "class Blip:\n    def caption(self, images, seeds): ...\ncaption = Blip()",
+    "def caption(): ...", "def caption(images): ...", "def caption(images, *, seeds): ...",
+    "def caption(images, seeds, device): ...", "def caption(images, seeds, *, device): ...",
+    "caption = lambda images: images", "def blip(images): ...\ncaption = blip",
+    "async def caption(images, seeds): ...", "def caption(images, seeds):\n    yield 'text'",
+)  # fmt: skip
+MAY_BE_CAPTIONERS = (
+    "def caption(images, seeds): ...", "def caption(images, seeds, device='cpu'): ...",
+    "def caption(*all): ...", "def caption(images, *more, **options): ...",
+    "def caption(images, seeds=None, *, device='cpu'): ...", "caption = lambda images, seeds: 1",
+    "caption = None\ndef caption(images, seeds): ...",
+    "caption = None\nif True:\n    from json import loads as caption",
+    "from functools import partial\ndef blip(images): ...\ncaption = partial(blip, 1)",
+    "class Blip:\n    def __call__(self, images, seeds): ...\ncaption = Blip()",
+    "class Blip:\n    def __call__(self, images, seeds): ...\ncaption = Blip().__call__",
+    "class Blip(dict): ...\ncaption = Blip()", "class caption(list): ...",
+    "class Blip:\n    __call__ = max\ncaption = Blip()",
+    "from json import decorated\n@decorated\ndef caption(images): ...",
+    "caption = 3\ndef later():\n    global caption\n    caption = max\nlater()",
+    "caption = 3\nfor caption in (max,): ...", "caption, other = max, 3", "caption = caption",
+    "def caption(images, seeds):\n    def inner():\n        yield 3\n    return [*inner()]",
+)  # fmt: skip
 
 
 def shards(folder: Path, reds: tuple[int, ...] = REDS, number: int = 2) -> pd.DataFrame:
@@ -159,6 +190,13 @@ def test_a_function_that_is_not_there(name: str) -> None:
         load_function(name)
 
 
+@pytest.mark.parametrize("name", ["json:loads", "os:PathLike", "string:digits", "sys:flags"])
+def test_what_takes_no_pictures_and_seeds_is_refused_before_the_first_picture(name: str) -> None:
+    """Also what only running its module shows."""
+    with pytest.raises(UserError, match="function of two arguments"):
+        load_function(name)
+
+
 def test_a_module_next_to_a_configuration_is_found_by_dry_run_and_job(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -203,13 +241,15 @@ def test_a_changed_shard_stops_the_job(tmp_path: Path) -> None:
         ("print(caption)", "mine_captions:caption", "no function caption"),
         ("def inner():\n    def caption(): ...", "mine_captions:caption", "no function caption"),
         ("def caption(:", "mine_captions:caption", "SyntaxError"),
-        ("raise SystemExit\ndef caption(): ...", "mine_captions:caption", None),
+        ("raise SystemExit\ndef caption(a, b): ...", "mine_captions:caption", None),
         ("from json import loads as caption", "mine_captions:caption", None),
         ("if True:\n    caption = max", "mine_captions:caption", None),
-        ("try:\n    import x\nexcept ImportError:\n    def caption(): ...", "mine_captions:caption",
+        ("try:\n    import x\nexcept OSError:\n    def caption(a, b): ...", "mine_captions:caption",
          None),
         ("from json import *", "mine_captions:caption", None),
-        ("class caption: ...", "mine_captions:caption", None),
+        ("caption = max", "mine_captions:caption", None),
+        *((of, "mine_captions:caption", "function of two arguments") for of in NO_CAPTIONERS),
+        *((of, "mine_captions:caption", None) for of in MAY_BE_CAPTIONERS),
     ],
 )  # fmt: skip
 def test_a_function_is_looked_up_before_the_first_job(
@@ -227,3 +267,22 @@ def test_a_function_is_looked_up_before_the_first_job(
         refuse_missing_function(name)
     assert message in str(raised.value)
     assert "recaption_pairs: captioner" in str(raised.value)
+
+
+@pytest.mark.parametrize("count", [0, 1, 3])
+def test_examples_have_their_pictures_also_when_there_are_none(count: int, tmp_path: Path) -> None:
+    """Not one new caption may be usable; then the piece is there, and the run goes on."""
+    index = shards(tmp_path, number=1)
+    files.write_parquet(tmp_path / "index.parquet", index)
+    examples = [
+        {"sample": "pairs", "key": key, "old": "a", "new": "b", "action": "replaced"}
+        for key in index["key"][:count]
+    ]
+    provenance = {"repair": "factor", "nominal": "0.0", "examples": examples}
+    metrics.write_metrics(tmp_path / "ledger.json", [], provenance)
+    draw_examples.run(
+        draw_examples.Settings(), ledgers=[tmp_path / "ledger.json"],
+        index=[tmp_path / "index.parquet"], shards=[tmp_path / "0.tar"], sources=[],
+        examples=tmp_path / "examples.html",
+    )  # fmt: skip
+    assert (tmp_path / "examples.html").read_text().count("<img") == count

@@ -125,12 +125,12 @@ def mixture_share(histogram: np.ndarray, dispersion: float = 1.0) -> float:
 
 def _right_components(bins: int) -> np.ndarray:
     """Return the distribution of p-values of each kind of right caption, (kinds, bins)."""
-    from scipy.stats import norm
+    from scipy.special import ndtr, ndtri
 
     edges = np.arange(bins + 1) / bins
     return np.diff(
         [
-            *(norm.cdf(shift + norm.ppf(edges)) for shift in SHIFTS),
+            *(ndtr(shift + ndtri(edges)) for shift in SHIFTS),
             *(np.minimum(edges / limit, 1) for limit in LIMITS),
         ]
     )
@@ -216,7 +216,7 @@ def storey_rate(histograms: np.ndarray) -> Storey:
     Storey, "A direct approach to false discovery rates", J. R. Stat. Soc. B 2002. Fay and Feuer,
     "Confidence intervals for directly standardized rates", Statistics in Medicine 1997.
     """
-    from scipy.stats import gamma
+    from mispair.core.distributions import gamma_quantile
 
     bins = histograms.shape[2]
     rates, tails = [], []
@@ -237,7 +237,7 @@ def storey_rate(histograms: np.ndarray) -> Storey:
     # One more pair beyond λ, at its weight: the limit of no pair is then that of three pairs.
     one = 1 / (n * (1 - float(np.mean(tails))))
     scale = (variance + one**2) / (value + one)
-    high = scale * float(gamma.ppf(CONFIDENCE, (value + one) / scale))
+    high = scale * gamma_quantile(CONFIDENCE, (value + one) / scale)
     return Storey(min(1.0, float(value)), np.nan, min(1.0, high), float(np.mean(tails)), dispersion)
 
 

@@ -202,7 +202,7 @@ def similar_rate_by_labels(
         captions rank no better than similar ones, ``wide`` if the interval is wider than
         `MOST_WIDTH`.
     """
-    from scipy.stats import t
+    from mispair.core.distributions import t_quantile
 
     both = np.isfinite(own) & np.isfinite(swapped)
     if both.sum() < LEAST_TRUSTED:
@@ -232,7 +232,7 @@ def similar_rate_by_labels(
     error = variance(slopes[1] * apart[0] + slopes[2] * apart[1])
     error += slopes[0] ** 2 * float(ranked.var(ddof=1)) / len(ranked)
     error += (slopes[3] * (unrelated.high - unrelated.low) / (2 * Z)) ** 2
-    half = float(t.ppf(0.975, int(both.sum()) - 1)) / Z * error**0.5
+    half = t_quantile(0.975, int(both.sum()) - 1) / Z * error**0.5
     found = Rate.of_part(value, half, len(ranked) / len(p_values))
     if found.high - found.low > MOST_WIDTH:
         raise ValueError("wide")

@@ -31,6 +31,11 @@ def normal_tail(value: float) -> float:
     return float(special.ndtr(-value))
 
 
+def gamma_quantile(share: float, shape: float) -> float:
+    """Return the quantile of the gamma distribution of scale 1."""
+    return float(special.gammaincinv(shape, share))
+
+
 def binomial_at_least(count: int, n: int, share: float) -> float:
     """Return the probability of at least `count` successes in `n` trials."""
     return float(special.betainc(count, n - count + 1, share)) if count > 0 else 1.0

@@ -204,12 +204,17 @@ def write_arrow_csv(path: Path, table: pd.DataFrame) -> None:
 
 
 def write_parquet(path: Path, table: pd.DataFrame, metadata: dict[str, str] | None = None) -> None:
-    """Write a table as Parquet with text metadata in its schema, whole or not at all."""
+    """Write a table as Parquet with text metadata in its schema, whole or not at all.
+
+    A column without any value is text: readers filter by it and join tables.
+    """
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     arrow = pa.Table.from_pandas(table, preserve_index=False)
-    arrow = arrow.replace_schema_metadata({**(metadata or {})})
+    texts = [one.with_type(pa.string()) if pa.types.is_null(one.type) else one
+             for one in arrow.schema]  # fmt: skip
+    arrow = arrow.cast(pa.schema(texts)).replace_schema_metadata({**(metadata or {})})
     with replacing(path) as temporary:
         pq.write_table(arrow, temporary, compression="zstd")
 

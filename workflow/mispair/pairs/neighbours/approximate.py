@@ -75,7 +75,7 @@ def nearest_by_cells(
 
     Parameters
     ----------
-    rows : (n, d) float32 array
+    rows : (n, d) float32 or float16 array
         Rows of length 1, or of zeros, which have no neighbours. A memory map is read in blocks.
     memory : int
         Bound of the working blocks in bytes, next to 8 k + 180 bytes for each row and a sample of
@@ -165,7 +165,7 @@ def _side(memory: int, width: int) -> int:
 
 
 def _tensor(rows: np.ndarray, which: np.ndarray | slice) -> Tensor:
-    return torch.from_numpy(np.array(rows[which]))
+    return torch.from_numpy(np.array(rows[which])).float()
 
 
 def _with_direction(rows: np.ndarray) -> np.ndarray:

@@ -219,7 +219,8 @@ def gather_vectors(
     ------
     UserError
         If there is no part, a part lacks one of its files, parts come from different towers, a file
-        cannot be read, a caption is in no part, or a feature is not finite.
+        cannot be read, its rows are beyond its features, a caption is in no part, or a feature is
+        not finite.
     OSError
         If the disk is full.
     """
@@ -243,6 +244,11 @@ def gather_vectors(
             vectors = _on_file(scratch, (len(captions), texts.shape[1]))
         table, _ = files.read_parquet(table_of_rows)
         table = table[table["kind"] == "text"].drop_duplicates("id")
+        if len(table) and not 0 <= table["row"].min() <= table["row"].max() < len(texts):
+            raise UserError(
+                f"{path} has {len(texts)} texts, and {table_of_rows} has rows beyond them: they "
+                "come from different runs. Delete both, and run again."
+            )
         numbers = identities(pa.chunked_array([table["id"]], pa.string()))
         position = np.minimum(np.searchsorted(captions, numbers), len(captions) - 1)
         new = np.flatnonzero((captions[position] == numbers) & ~filled[position])

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import jinja2
 import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from mispair.core import seeds
@@ -187,7 +189,9 @@ def images_of(
 
 def _rows(paths: Iterable[Path], column: str, values: list[str]) -> pd.DataFrame:
     """Return rows of tables; filtered while reading, as an index may be larger than memory."""
-    tables = [pq.read_table(path, filters=[(column, "in", values)]).to_pandas() for path in paths]
+    # Of type text also when there are no values: a captioner may have no usable caption.
+    wanted = pc.field(column).isin(pa.array(values, pa.string()))
+    tables = [pq.read_table(path, filters=wanted).to_pandas() for path in paths]
     return pd.concat(tables, ignore_index=True)
 
 

@@ -6,8 +6,8 @@ of one key form one sample (a *run*). Later dots in names still count: see `spli
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import BinaryIO
@@ -244,35 +244,60 @@ class ShardReader:
         return content
 
 
-def read_samples(shard: Path, max_member_bytes: int = MAX_MEMBER_BYTES) -> Iterator[Sample]:
-    """Yield the samples of a shard in order; adjacent members of one key form one sample.
+def read_samples(shard: Path, caption_extension: str = CAPTION_EXTENSION) -> Iterator[Sample]:
+    """Yield the samples of a shard in the order of their first members, adjacent or not.
 
-    Only plain files are read: images of at most `max_member_bytes`, others of at most
+    Only plain files are read: images of at most `MAX_MEMBER_BYTES`, others of at most
     `MAX_TEXT_BYTES`. A sample lacks the rest. Of members with the same name the first one counts.
+
+    Parameters
+    ----------
+    shard : Path
+        The tar. Its headers are read before its first sample: some tools order by ending.
+    caption_extension : str
+        Extension that, with an image, makes a sample complete: ``txt``, or ``cls`` of a class.
 
     Raises
     ------
     TruncatedShardError
-        Where the shard is damaged; every sample yielded before is whole.
+        If the shard is damaged; every sample yielded before is whole.
     """
     key = None
     try:
         with Path(shard).open("rb", buffering=BUFFER_BYTES) as opened:
             reader = ShardReader(opened)
-            for run in reader.runs():
+            for run in _joined([*reader.runs()]):
                 key = run.key
                 if run.damage:
                     raise TruncatedShardError(run.key or None, run.damage)
-                sample = Sample(run.key)
-                for member in run.members:
-                    _, extension = split_name(member.name)
-                    is_image = extension in IMAGE_EXTENSIONS
-                    limit = max_member_bytes if is_image else MAX_TEXT_BYTES
-                    if member.is_file and member.size <= limit:
-                        sample.members.setdefault(extension, reader.read(member))
-                yield sample
+                for candidate in split_run(run, caption_extension, lambda key: False):
+                    yield _sample(candidate, reader)
     except (BrokenTarError, OSError) as error:
         raise TruncatedShardError(key, str(error)) from error
+
+
+def _joined(runs: Sequence[AdjacentMembers]) -> Iterator[AdjacentMembers]:
+    """Yield runs; those of one key as one, unless a name repeats: then they are other samples."""
+    by_key: dict[str, list[AdjacentMembers]] = {}
+    for run in runs:
+        by_key.setdefault(run.key, []).append(run)
+    for run in runs:
+        of_key = by_key[run.key]
+        members = [member for each in of_key for member in each.members]
+        repeats = len({member.name.lower() for member in members}) < len(members)
+        if len(of_key) == 1 or repeats or any(one.damage for one in of_key):
+            yield run
+        elif run is of_key[0]:
+            yield replace(run, members=members)
+
+
+def _sample(candidate: Candidate, reader: ShardReader) -> Sample:
+    sample = Sample(candidate.key)
+    for extension, member in candidate.members:
+        limit = MAX_MEMBER_BYTES if extension in IMAGE_EXTENSIONS else MAX_TEXT_BYTES
+        if member.is_file and member.size <= limit:
+            sample.members.setdefault(extension, reader.read(member))
+    return sample
 
 
 def split_run(

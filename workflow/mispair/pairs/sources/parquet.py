@@ -31,6 +31,7 @@ from mispair.pairs.sources.tables import (
 BYTES_COLUMNS = ("image", "jpg", "jpeg", "png", "webp", "img", "picture", "photo")
 """Names of columns of pictures, the most certain first."""
 KEY = "key"
+"""Name of the column of keys, also as webdataset writes it, `__key__`."""
 ROWS = 64
 """Rows that are read at a time: pictures may be large."""
 SIGNATURES = (
@@ -125,7 +126,7 @@ def _columns(path: Path, named: Named) -> Columns:
     schema = parquet_schema(path)
     given = columns_in(named)
     image = given.image or usual(bytes_columns(schema), BYTES_COLUMNS) or ""
-    key = given.key or (KEY if KEY in schema.names else "")
+    key = given.key or usual(schema.names, (KEY,)) or ""
     return chosen_columns(path, header_of(path), Columns(image, given.caption, key))
 
 

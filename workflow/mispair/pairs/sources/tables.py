@@ -40,6 +40,7 @@ IMAGE_COLUMNS = (
 CAPTION_COLUMNS = (
     "caption", "title", "text", "captions", "texts", "caption_text", "description", "alt_text",
     "comment", "sentence", "sentences_raw", "caption_str", "alt", "prompt", "conversations_gpt",
+    "txt", "raw",
 )  # fmt: skip
 """Names of columns of captions; else it is the only column whose name ends in one of the first."""
 DELIMITED = ("csv", "tsv", "token", "txt")
@@ -222,8 +223,9 @@ def _column(path: Path, has: Sequence[str], named: str, setting: str, names: Seq
         raise UserError(f"pairs.{setting}: {path} has two columns {found!r}. Rename one of them.")
     if not found and setting == "image_column":
         addresses = (name for name in has if "://" in name)  # a table without names of columns
-        if address := usual(has, ADDRESS_COLUMNS) or next(addresses, None):
-            raise UserError(_addresses(path, address))
+        found = usual(has, ADDRESS_COLUMNS) or next(addresses, None)
+        if found and _has_addresses(path, found):
+            raise UserError(_addresses(path, found))
     if not found and names:
         what = "picture paths" if setting == "image_column" else "captions"
         raise UserError(
@@ -234,10 +236,17 @@ def _column(path: Path, has: Sequence[str], named: str, setting: str, names: Seq
     return found or ""
 
 
+def _has_addresses(path: Path, column: str) -> bool:
+    """Return whether a column with the name of addresses has some in its first rows."""
+    cells = [row.get(column) for _, row in islice(_rows(path, Columns(column)), TRIED)]
+    return not any(cells) or any("://" in cell for cell in cells if isinstance(cell, str))
+
+
 def _addresses(path: Path, where: str) -> str:
     return (
         f"pairs: {path} has addresses of pictures ({where}) and no column of paths. Fetch the "
-        "pictures first: img2dataset --url_list TABLE --output_format webdataset."
+        "pictures first: img2dataset --url_list TABLE --output_format webdataset. If the pictures "
+        "are here, name the column of their names: pairs.image_column."
     )
 
 
@@ -552,6 +561,7 @@ def of_tables(paths: Sequence[Path], folder: Path | None, named: Named) -> Sourc
         If a table cannot be read, lacks a column, has other columns than the first one, or none of
         its pictures is found.
     """
+    named = _with_pictures(paths[0], named, folder)
     pictures = {path: pictures_of(path, named, folder) for path in paths}
     if len({one.folder for one in pictures.values()}) > 1:
         root = Path(os.path.commonpath([one.folder for one in pictures.values()]))
@@ -600,10 +610,30 @@ def pictures_of(
     UserError
         If the table cannot be read, lacks a column, or none of these pictures is found.
     """
+    return located(path, _first_images(path, named), folder, boundary)
+
+
+def _first_images(path: Path, named: Named) -> list[str]:
     columns = chosen_columns(path, header_of(path), columns_in(named))
     first = [row[columns.image] for _, row in islice(_rows(path, columns), TRIED)]
-    images = [image for image in first if isinstance(image, str) and image]
-    return located(path, images, folder, boundary)
+    return [image for image in first if isinstance(image, str) and image]
+
+
+def _with_pictures(path: Path, named: Named, folder: Path | None) -> Named:
+    """Name the column of paths: of several with usual names the first whose pictures are there."""
+    has = [*header_of(path)]
+    chosen: list[Named] = [named]
+    while named.image_column is None and (image := usual(has, IMAGE_COLUMNS)):
+        has.remove(image)
+        chosen.append(named.model_copy(update={"image_column": image}))
+    for one in chosen[1:] if len(chosen) > 2 else []:
+        try:
+            if images := _first_images(path, one):
+                located(path, images, folder)
+                return one
+        except UserError:
+            continue
+    return named
 
 
 def _folders_in(folder: Path) -> list[Path]:

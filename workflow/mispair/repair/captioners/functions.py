@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 import importlib
 import importlib.util
+import inspect
 import os
 import symtable
 import sys
@@ -16,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from mispair.core.files import UserError
 from mispair.repair.captioners.faults import Draft
+from mispair.repair.captioners.function_source import fault_of
 
 if TYPE_CHECKING:
     from PIL import Image
@@ -76,11 +79,19 @@ def load_function(name: str) -> FunctionCaptioner:
     Raises
     ------
     UserError
-        If there is no such module or function.
+        If there is no such module or function, or it does not take pictures and seeds.
     """
     loaded = getattr(module_of(name), name.partition(":")[2], None)
-    if not callable(loaded):
+    if loaded is None:
         raise _no_function(name)
+    if not callable(loaded):
+        raise _no_captioner(name, f"is of type {type(loaded).__name__}")
+    try:
+        inspect.signature(loaded).bind([], [])
+    except TypeError as error:
+        raise _no_captioner(name, f"cannot take two arguments ({error})") from error
+    except ValueError:  # a builtin without a signature
+        pass
     return FunctionCaptioner(loaded)
 
 
@@ -108,12 +119,13 @@ def module_of(name: str) -> ModuleType:
 
 
 def refuse_missing_function(name: str) -> None:
-    """Refuse a function that does not exist, without running its module.
+    """Refuse a function that does not exist or cannot be one, without running its module.
 
     Raises
     ------
     UserError
-        If the module is not found or cannot be parsed, or defines no such function.
+        If the module is not found or cannot be parsed, defines no such function, or binds the name
+        to what cannot be called with pictures and seeds.
     """
     module, _, function = name.partition(":")
     try:
@@ -128,12 +140,15 @@ def refuse_missing_function(name: str) -> None:
     try:
         source = importlib.util.decode_source(Path(str(spec.origin)).read_bytes())
         symbols = symtable.symtable(source, str(spec.origin), "exec").get_symbols()
+        fault = fault_of(ast.parse(source), function)
     except (OSError, SyntaxError, ValueError) as error:
         raise _not_loaded(name, f"{type(error).__name__}: {error}") from error
     bound = {one.get_name() for one in symbols if one.is_assigned() or one.is_imported()}
     # Other names may come from a star import, or from the module's own __getattr__.
     if function not in bound and "__getattr__" not in bound and "import *" not in source:
         raise _no_function(name)
+    if fault:
+        raise _no_captioner(name, fault)
 
 
 def look_beside(configurations: Iterable[Path]) -> None:
@@ -178,4 +193,13 @@ def _no_function(name: str) -> UserError:
     return UserError(
         f"recaption_pairs: captioner: the module {module} has no function {function}. Name one as "
         "package.module:function."
+    )
+
+
+def _no_captioner(name: str, fault: str) -> UserError:
+    module, _, function = name.partition(":")
+    return UserError(
+        f"recaption_pairs: captioner: {function} of the module {module} {fault}. It must be a "
+        "function of two arguments, a list of pictures and a list of seeds, that returns a list "
+        "of captions for each picture."
     )
