@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import tracemalloc
 from functools import partial
 
@@ -10,6 +11,7 @@ import pandas as pd
 import pytest
 
 from mispair.core import files
+from mispair.towers import features
 from mispair.towers.features import FeaturePart, gather, read_part
 
 
@@ -59,6 +61,33 @@ PAIRS = pairing(
 
 def loaders(parts):
     return {name: (lambda part=part: part) for name, part in parts.items()}
+
+
+@pytest.mark.parametrize("crops", [1, 3])
+@pytest.mark.parametrize("dtype", [np.float16, np.float32])
+def test_large_features_are_in_a_file_without_a_name_and_are_the_same(
+    dtype, crops, tmp_path, monkeypatch
+):
+    parts = loaders(corpus(dtype=dtype, crops=crops))
+    kept = gather(parts, PAIRS)
+    monkeypatch.setattr(features, "MAPPED_FROM", 1)
+    mapped = gather(parts, PAIRS, scratch=tmp_path)
+    assert [*tmp_path.iterdir()] == []
+    for name in ("image_features", "text_features", "text_rows"):
+        np.testing.assert_array_equal(getattr(mapped, name), getattr(kept, name))
+        assert getattr(mapped, name).dtype == getattr(kept, name).dtype
+    assert mapped.image_features.base is not None  # of the file
+
+
+def test_features_for_which_the_disk_has_no_room_are_one_message(tmp_path, monkeypatch):
+    def full(*_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(features, "MAPPED_FROM", 1)
+    monkeypatch.setattr(features.os, "posix_fallocate", full)
+    with pytest.raises(files.UserError, match="Make room"):
+        gather(loaders(corpus()), PAIRS, scratch=tmp_path)
+    assert [*tmp_path.iterdir()] == []
 
 
 @pytest.mark.parametrize("crops", [1, 3])

@@ -347,7 +347,7 @@ class _Collector:
 
 
 def _numbered(ids: Sequence[pd.Series]) -> tuple[list[np.ndarray], _Places]:
-    """Number captions in the order of their first use; return the numbers and the captions."""
+    """Return the numbers of captions in the order of their first use, and the captions."""
     captions, codes = _Places(pd.Index([], dtype=ids[0].dtype)), []
     for some in ids:  # one after another: a table of all would take their memory again
         numbers = captions.of(some)
