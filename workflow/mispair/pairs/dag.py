@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import math
+import operator
+import re
 import shlex
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +21,36 @@ from mispair.pairs.captions.user_files import all_keys, first_keys, refuse_keys,
 from mispair.pairs.shards.sources import describe, resolve_named, resolve_shards
 from mispair.pairs.sources.recognition import recognise
 from mispair.pairs.sources.source import Source, keep_listings, named_of
+
+
+def shard_groups(shards: Sequence[str], size: int) -> dict[str, list[str]]:
+    """Return the shards of each group of at most `size`, by the name of the group.
+
+    Group 3 has the shards with the numbers ``3 * size`` to ``4 * size - 1`` in their names, so a
+    shard that is added or removed changes its own group only. Shards without such numbers, or with
+    large gaps between them, are grouped by their position.
+    """
+    numbers = _numbers(shards)
+    groups = _grouped(shards, [number // size for number in numbers]) if numbers else {}
+    if not groups or len(groups) > 2 * math.ceil(len(shards) / size):
+        groups = _grouped(shards, [position // size for position in range(len(shards))])
+    return groups
+
+
+def _numbers(shards: Sequence[str]) -> list[int]:
+    """Return the ascending numbers that names end in, or nothing if they differ otherwise."""
+    found = [re.fullmatch(r"(.*?)([0-9]{1,15})\.tar", shard) for shard in shards]
+    matches = [match for match in found if match]
+    numbers = [int(match[2]) for match in matches]
+    same = len(matches) == len(shards) and len({match[1] for match in matches}) == 1
+    return numbers if same and all(map(operator.lt, numbers, numbers[1:])) else []
+
+
+def _grouped(shards: Sequence[str], places: Sequence[int]) -> dict[str, list[str]]:
+    groups: dict[str, list[str]] = {}
+    for shard, place in zip(shards, places, strict=True):
+        groups.setdefault(f"{place:04d}", []).append(shard)
+    return groups
 
 
 class PairFiles:
@@ -87,9 +121,7 @@ class PairFiles:
             shards = [*self._sources]
         else:
             shards = [str(shard) for shard in resolve_shards(given)]
-        size = self._config.index_shards.shards_per_job
-        chunks = [shards[start : start + size] for start in range(0, len(shards), size)]
-        return {f"{number:04d}": chunk for number, chunk in enumerate(chunks)}
+        return shard_groups(shards, self._config.index_shards.shards_per_job)
 
     def echo(self) -> str:
         """Return a line on the shards that were matched, or that there is no configuration."""
