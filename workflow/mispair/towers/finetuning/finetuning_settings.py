@@ -258,7 +258,7 @@ class Settings(FineTuning):
         "LaCLIP does. A swapped pair draws among the captions of the pair that its caption came "
         "from. A caption that a scheme or a repair wrote stays. Weights of the audit are those of "
         "the caption drawn once. Without several captions (index_shards.table_captions: augment) "
-        "it has no effect. each-step holds the features of all captions of the pairs in memory, "
+        "it has no effect. each-step needs the features of all captions of the pairs, "
         "and 16 bytes for each pair and seed.",
     )
     seeds: int = Field(
