@@ -569,6 +569,20 @@ def test_braces_and_brackets_in_the_name_of_a_folder_are_no_pattern(
     assert recognise(str(folder if below else folder / "inside")).kind == kind
 
 
+def test_the_remedy_for_a_table_without_names_whose_paths_lack_endings_works(
+    tmp_path: Path,
+) -> None:
+    write_pictures(tmp_path / "mine")
+    table = tmp_path / "mine/captions.tsv"
+    rows = [f"{key}\t{caption}\n" for key, caption in CAPTIONS.items()]
+    table.write_text("".join(rows), encoding="utf-8")
+    with pytest.raises(UserError, match="write one above it: image_id, caption"):
+        recognise({"path": str(tmp_path / "mine"), "captions": str(table)})
+    table.write_text("".join(["image_id\tcaption\n", *rows]), encoding="utf-8")
+    kept, refused = indexed(tmp_path / "mine", tmp_path / "packed")
+    assert (len(kept), refused) == (len(CAPTIONS), {})
+
+
 @pytest.mark.parametrize("fields", [{"shapes": [], "label": "x"}, {"a_caption": "x", "b": "y"}])
 def test_json_next_to_pictures_without_a_usual_field_names_the_fields(
     fields: dict[str, Any], tmp_path: Path

@@ -231,7 +231,7 @@ def _column(path: Path, has: Sequence[str], named: str, setting: str, names: Seq
         raise UserError(
             f"pairs: {path} has the columns {_shown(has)}, none of which has a usual name of "
             f"{what} ({', '.join(names[:4])}, ...). Name it: pairs: {{path: {path}, {setting}: "
-            "COLUMN}."
+            f"COLUMN}}.{_without_names(path)}"
         )
     return found or ""
 
@@ -240,6 +240,11 @@ def _has_addresses(path: Path, column: str) -> bool:
     """Return whether a column with the name of addresses has some in its first rows."""
     cells = [row.get(column) for _, row in islice(_rows(path, Columns(column)), TRIED)]
     return not any(cells) or any("://" in cell for cell in cells if isinstance(cell, str))
+
+
+def _without_names(path: Path) -> str:
+    delimited = form_of(path.name) in DELIMITED
+    return " If its first line is a pair, write one above it: image_id, caption." * delimited
 
 
 def _addresses(path: Path, where: str) -> str:
