@@ -108,7 +108,7 @@ def test_the_random_start_is_judged_on_the_tower_of_the_claim() -> None:
     assert by_control["Random start, norm × 1"] == "limits"
     assert by_control["Random start, norm × 1, correlation of activations"] == "does not limit"
     assert by_control["Without weight decay"] == "does not limit"
-    assert by_control["Logit scale solved for"] == "not measured"
+    assert by_control["Logit scale at its optimum"] == "not measured"
 
 
 def test_a_solved_scale_that_did_not_converge_is_no_control() -> None:
@@ -125,7 +125,7 @@ def test_a_solved_scale_that_did_not_converge_is_no_control() -> None:
             *purity({"text": 0.01, "image": 0.0}, start, metric="mean_abs_cosine"),
         ]  # fmt: skip
         verdict = judged("overlap-rises", tables(purity=rows))
-        assert findings(verdict)["Logit scale solved for"] == finding
+        assert findings(verdict)["Logit scale at its optimum"] == finding
 
 
 @pytest.mark.parametrize(

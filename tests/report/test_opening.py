@@ -8,6 +8,7 @@ import re
 import pytest
 
 from mispair.audit.report.claims import numbers
+from mispair.core.words import percent
 from mispair.report import studies
 from mispair.report.claims import Claim, Control, MeasuredClaim
 from mispair.report.judge import ControlVerdict, Verdict
@@ -17,7 +18,6 @@ from mispair.report.questions import Answer, Question, strongest, strongest_limi
 from mispair.report.rules import Outcome
 from mispair.report.statistics import unknown_effect
 from mispair.report.tables import Tables
-from mispair.report.texts import percent
 from tests.made_up_tables import gather
 from tests.report.test_reporting_page import NOTHING, make_run
 from tests.visible_words import words

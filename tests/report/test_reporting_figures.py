@@ -9,6 +9,7 @@ import re
 import zlib
 from collections.abc import Iterator
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -279,7 +280,57 @@ def test_colours_of_a_figure_stay_apart_for_colour_blind_readers(name):
             by_shape = shapes.get(field, {})
             if by_shape.get(one) == by_shape.get(other):
                 assert distance(hue, second) >= APART, (one, other)
-            assert (linear(hue) @ [0.2126, 0.7152, 0.0722] + 0.05) * 3 <= 1.05 + 0.02, one
+
+
+STYLE = (Path(charts.__file__).parent / "templates/style.css").read_text()
+LUMINANCE = np.array([0.2126, 0.7152, 0.0722])
+
+
+def on_dark(hue: str) -> str:
+    """Return a colour of a picture after the filter of the dark page, as CSS defines it."""
+    part, angle = re.search(r"filter: invert\((.+?)\) hue-rotate\((.+?)deg\)", STYLE).groups()
+    assert float(angle) == 180
+    parts = np.array([int(hue[at : at + 2], 16) for at in (1, 3, 5)]) / 255
+    turned = float(part) + parts * (1 - 2 * float(part))
+    # By 180 degrees the cosine of the definition is −1 and its sine 0.
+    grey = turned @ [0.213, 0.715, 0.072]
+    rotated = np.clip(2 * grey - turned, 0, 1)
+    return "#" + "".join(f"{round(255 * one):02x}" for one in rotated)
+
+
+def contrast(one: str, other: str) -> float:
+    darker, lighter = sorted(float(linear(hue) @ LUMINANCE) for hue in (one, other))
+    return (lighter + 0.05) / (darker + 0.05)
+
+
+def hues(node: Any, key: str = "") -> Iterator[str]:
+    """Yield the colours of marks and scales: not those of the axes' lines and of the ground."""
+    if isinstance(node, dict):
+        assert "scheme" not in node, "a scale's colours are declared in mispair.report.style"
+        for name, value in node.items():
+            if name not in ("config", "datasets", "usermeta", "data", "axis"):
+                yield from hues(value, name)
+    elif isinstance(node, list):
+        for value in node:
+            yield from hues(value, key)
+    elif isinstance(node, str) and re.fullmatch(r"#[0-9a-f]{6}", node):
+        yield node
+
+
+DARK_PAPER = re.findall(r"--paper: (#\w{6})", STYLE)[-1]
+
+
+def test_white_becomes_the_dark_paper() -> None:
+    assert on_dark("#ffffff") == DARK_PAPER
+
+
+@pytest.mark.parametrize("name", [*FIGURES, *OTHERS])
+def test_colours_of_a_figure_stand_out_on_the_light_and_the_dark_page(name) -> None:
+    found = {*hues(composed(name)[0])}
+    assert found
+    for hue in found:
+        assert contrast(hue, "#ffffff") >= 3, hue
+        assert contrast(on_dark(hue), DARK_PAPER) >= 3, hue
 
 
 def test_a_name_has_one_colour_in_all_figures():

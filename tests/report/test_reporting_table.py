@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from mispair.core.words import duration, p_value
+from mispair.core.words import duration, p_value, percent
 from mispair.report.latex import tabular
 from mispair.report.table import (
     Cell,
@@ -23,7 +23,6 @@ from mispair.report.table import (
     whole,
     with_interval,
 )
-from mispair.report.texts import percent
 
 
 @pytest.mark.parametrize(
@@ -41,6 +40,11 @@ from mispair.report.texts import percent
         (Number(2e-5, ".2g"), "2e−05"),
         (Number(0.0909, ".2%"), "9.09 %"),
         (Number(0.012, percent), "1.2 %"),
+        (Number(0.0, percent, low=0.0, high=0.012), "none (none to 1.2 %)"),
+        (Number(0.0, ".2%"), "none"),
+        (Number(0.00004, ".2%"), "below 0.01 %"),
+        (Number(-0.00004, ".2%", sign=True), "above −0.01 %"),
+        (Number(0.25, ".0%", sign=True), "+25 %"),
         (Number(75, duration), "1 min 15 s"),
         (Number(0.0002, p_value), "p < 0.001"),
         (Number(1234, ",.0f", unit="MB"), "1,234 MB"),

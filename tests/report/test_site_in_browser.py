@@ -115,6 +115,28 @@ def test_letters_of_every_chart_can_be_read_on_a_phone(folder: Path, opened: Win
         opened.page.set_viewport_size(usual)
 
 
+def test_no_number_of_a_table_is_broken_on_a_phone(folder: Path, opened: Window) -> None:
+    """A table scrolls; "20,0" above "00" reads as another number."""
+    broken = """() => [...document.querySelectorAll('td')].filter((cell) => {
+      if (!/^[−+]?\\d[\\d.,]*( %)?$/.test(cell.innerText.trim())) return false;
+      const range = document.createRange();
+      range.selectNodeContents(cell);
+      return new Set([...range.getClientRects()].map((line) => Math.round(line.top))).size > 1;
+    }).map((cell) => cell.innerText)"""
+    usual = opened.page.viewport_size
+    opened.page.set_viewport_size({"width": 420, "height": 800})
+    try:
+        for path in sorted((folder / "pages").glob("*.html")):
+            page = opened.open(path)
+            page.evaluate(
+                "document.querySelectorAll('details').forEach((one) => { one.open = true })"
+            )
+            assert page.evaluate(broken) == [], path.name
+            assert page.evaluate("document.documentElement.scrollWidth") == 420, path.name
+    finally:
+        opened.page.set_viewport_size(usual)
+
+
 ALL_RULES = ["wcag2a", "wcag2aa", "wcag21aa"]
 
 

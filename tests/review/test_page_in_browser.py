@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Page
+from playwright.sync_api import Page, expect
 
 from mispair.audit.report import gallery
 from mispair.audit.report.gallery import Suspect
@@ -62,7 +62,7 @@ def saved(page: Page, into: Path) -> Path:
 def loaded(page: Page, text: str) -> str:
     file = {"name": "labels.csv", "mimeType": "text/csv", "buffer": text.encode()}
     page.set_input_files("#load", file)
-    page.wait_for_function("document.getElementById('loaded').textContent !== ''")
+    expect(page.locator("#loaded")).not_to_be_empty()
     return page.locator("#loaded").inner_text()
 
 
@@ -318,7 +318,7 @@ def test_a_server_writes_answers_as_they_come(browser: Window, path: Path) -> No
         thread.start()
         page = browser.page.context.browser.new_page()
         page.goto(server.address)
-        page.wait_for_function("document.getElementById('counter').textContent.startsWith('1 of')")
+        expect(page.locator("#counter")).to_have_text(re.compile("^1 of"))
         for key in ("r", "Backspace", "u", "r"):
             page.keyboard.press(key)
         for _ in range(100):
@@ -339,7 +339,7 @@ def test_a_server_writes_answers_as_they_come(browser: Window, path: Path) -> No
             '"a,""b;c";right;;', "12;right;;chosen", "elsewhere;wrong;;drawn",
         ]  # fmt: skip
         page.reload()
-        page.wait_for_function("document.getElementById('counter').textContent.startsWith('3 of')")
+        expect(page.locator("#counter")).to_have_text(re.compile("^3 of"))
         server.shutdown()
         thread.join()
         server.server_close()

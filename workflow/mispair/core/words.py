@@ -53,6 +53,31 @@ def to_size(value: float | None, size: float, sign: bool = False) -> str:
     return number(value, max(0, 1 - math.floor(math.log10(size))), sign)
 
 
+def percent(share: float, digits: int | None = None, sign: bool = False) -> str:
+    """Format a share in per cent, by default with as many digits as small shares need.
+
+    No share reads "0.0 %": exactly none is "none", and what would be rounded to zero is "below"
+    the last digit (a negative one "above" it).
+
+    Examples
+    --------
+    >>> percent(0.123), percent(0.0123), percent(0.00123), percent(-0.24), percent(0.5, 1)
+    ('12 %', '1.2 %', '0.12 %', '−24 %', '50.0 %')
+    >>> percent(0), percent(0.0004, 1), percent(-0.0004, 1), percent(1e-9)
+    ('none', 'below 0.1 %', 'above −0.1 %', 'below 0.001 %')
+    """
+    if share == 0:
+        return "none"
+    size = 100 * abs(share)
+    if digits is None:
+        digits = 0 if size >= 10 else 1 if size >= 1 else 2 if size >= 0.005 else 3
+    text = number(100 * share, digits, sign)
+    if text == number(0, digits):
+        least = number(math.copysign(10.0**-digits, share), digits, sign)
+        text = f"{'below' if share > 0 else 'above'} {least}"
+    return text if text == MISSING else f"{text} %"
+
+
 def p_value(p: float) -> str:
     """Format a p value.
 

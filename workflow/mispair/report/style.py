@@ -2,14 +2,15 @@
 
 Any two of the eight hues differ for readers with normal sight, without red cones and without green
 ones: their CIE 1976 distance is at least 20 for each of these readers. The contrast of each hue
-with white is at least 3 to 1, which WCAG requires of graphics.
+is at least 3 to 1, which WCAG requires of graphics: with white, and on the dark page, whose style
+sheet turns the lightness of pictures.
 """
 
 from __future__ import annotations
 
 FONT = "Helvetica Neue, Helvetica, Arial, Liberation Sans, sans-serif"
 INK, QUIET, GRID = "#1f2328", "#57606a", "#e6e8eb"
-ORANGE, BLUE, SKY, AMBER = "#b3360a", "#0060a8", "#3f9bd8", "#c48c00"
+ORANGE, BLUE, SKY, AMBER = "#b3360a", "#0060a8", "#3f9bd8", "#c28a00"
 GREEN, VIOLET, GREY = "#0b6e4f", "#9664fa", "#8c959f"
 PALETTE = {
     "orange": ORANGE, "blue": BLUE, "sky": SKY, "amber": AMBER, "green": GREEN, "violet": VIOLET,
@@ -18,6 +19,9 @@ PALETTE = {
 """The hues by name, for declarations that import no figures."""
 CLASSES = (BLUE, ORANGE, GREEN, VIOLET, AMBER, GREY, SKY, INK)
 """The hues in the order in which things without a colour of their own take them."""
+
+SHADES = ("#1f9f7c", "#440154")
+"""Ends of a scale of quantities, small to large; between them lightness falls evenly."""
 
 _ARMS = {
     "raw": (ORANGE, "raw captions"),

@@ -10,10 +10,13 @@ from typing import Any
 import pandas as pd
 from tabulate import tabulate
 
-from mispair.core.words import MISSING, number, significant
+from mispair.core.words import MISSING, number, percent, significant
 
 Form = int | str | Callable[[float], str]
-"""Decimal places, a format of Python such as ``g``, or a function such as `words.duration`."""
+"""Decimal places, a format of Python such as ``g``, or a function such as `words.duration`.
+
+A share is printed by `words.percent`; ``.1%`` is this with one place.
+"""
 
 
 @dataclass(frozen=True)
@@ -125,8 +128,9 @@ def _figure(value: float, form: Form, sign: bool = False) -> str:
     if isinstance(form, int):
         return number(value, form, sign)
     if isinstance(form, str):
-        text = format(value, f"+{form}" if sign else form)
-        return text.replace("-", "−").replace("%", " %")
+        if form.endswith("%"):
+            return percent(value, int(form[1:-1]), sign)
+        return format(value, f"+{form}" if sign else form).replace("-", "−")
     return form(value)
 
 

@@ -24,20 +24,6 @@ SHARED = "report/templates/verdicts.j2"
 NOTES = "report/templates/notes.j2"
 
 
-def percent(share: float, digits: int | None = None) -> str:
-    """Format a share in per cent, by default with as many digits as small shares need.
-
-    Examples
-    --------
-    >>> percent(0.123), percent(0.0123), percent(0.00123), percent(-0.24)
-    ('12 %', '1.2 %', '0.12 %', '−24 %')
-    """
-    if digits is None:
-        size = abs(share)
-        digits = 0 if size >= 0.1 else 1 if size >= 0.01 or size == 0 else 2
-    return f"{words.number(100 * share, digits)} %"
-
-
 def in_unit(value: float, verdict: Verdict, sign: bool = True, named: bool = True) -> str:
     """Format a number of a claim in its unit, with the digits that its bound needs.
 
@@ -99,7 +85,7 @@ def environment() -> jinja2.Environment:
         "significant": words.significant,
         "to_size": words.to_size,
         "p_value": words.p_value,
-        "percent": percent,
+        "percent": words.percent,
         "general": "{:g}".format,
         "whole": "{:,.0f}".format,
         "bound": bound,

@@ -53,7 +53,7 @@ def _frozen_at(scale: float, colour: str, by_default: bool) -> Start:
 
 PRETRAINED = "pretrained"
 CONVERGED = "scale-converged"
-"""The control that trains the logit scale to its optimum."""
+"""The control whose logit scale is at its optimum."""
 
 STARTS: dict[str, Start] = {
     PRETRAINED: Start(
@@ -62,7 +62,7 @@ STARTS: dict[str, Start] = {
     ),
     CONVERGED: Start(
         "sets the logit scale to its optimum",
-        "logit scale solved for", "scale solved for", "orange", {"logit_scale": "solved"},
+        "logit scale at its optimum", "scale at its optimum", "orange", {"logit_scale": "solved"},
     ),
     # The shipped towers have a scale of 35.5; 10 and 70 are far enough from it on both sides.
     "scale-5": _frozen_at(5, "sky", by_default=False),

@@ -21,12 +21,12 @@ from mispair.audit.report.claims import (
 )
 from mispair.audit.report.study import APART, CALIBRATION, CHECKED, LISTS, SUSPECTS, TEXTS
 from mispair.audit.text_checks import LABELS
+from mispair.core.words import percent
 from mispair.report import texts
 from mispair.report.notes import Note
 from mispair.report.pages.study_pages import Pages, Piece
 from mispair.report.table import Cell, Number, Table, between, general, whole
 from mispair.report.tables import Tables, records
-from mispair.report.texts import percent
 from mispair.review.report import checked
 
 # The printed tables of the audit, in the order of its page.

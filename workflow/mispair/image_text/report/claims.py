@@ -79,7 +79,7 @@ def of_cosine(tables: Tables, confidence: float, tower: str) -> MeasuredClaim:
 
 
 def _solved() -> Every:
-    """Return the change with a solved logit scale, where it converged."""
+    """Return the change with the logit scale at its optimum, where it converged."""
     ends = {tower: _log_change(DIRECTIONS, tower, CONVERGED) for tower in TOWERS}
     return Every({tower: effects.Converged(each, CONVERGED) for tower, each in ends.items()})
 
@@ -91,7 +91,7 @@ OVERLAP = Claim(
     _both(),
     sign=-1, unit="log", every="tower", primary=True, needs="studies: [image_text]",
     controls=(
-        Control("Logit scale solved for", _solved()),
+        Control("Logit scale at its optimum", _solved()),
         *(
             Control(STARTS[start].words.capitalize(), _both(start))
             for start in ("scale-10", "scale-70", *RANDOM_STARTS, "without-decay")

@@ -219,7 +219,7 @@ def published_silhouette() -> pd.Series:
 
 @dataclass(frozen=True)
 class Converged:
-    """A sweep of the arm with a solved logit scale; nothing where a scale has not converged."""
+    """A sweep of the arm with the logit scale at its optimum, where all scales converged."""
 
     ends: Ends
     start: str

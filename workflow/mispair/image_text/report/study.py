@@ -52,8 +52,8 @@ STUDY = ReportedStudy(
     about="The captions of a share C_m of the pairs are swapped among themselves. The two final "
     "projections of a frozen pair of towers are fine-tuned on the result, from the "
     "pre-trained projections with the model's logit scale frozen and, as controls, with "
-    "the scale solved for or frozen elsewhere, from random projections and without weight "
-    "decay. A neuron is a column of a projection; its mean |cos| with all other neurons "
+    "the logit scale at its optimum or frozen elsewhere, from random projections and without "
+    "weight decay. A neuron is a column of a projection; its mean |cos| with all other neurons "
     "is low if it is pure.",
     sections=(
         "",

@@ -8,6 +8,7 @@ from typing import Any
 import pandas as pd
 from markupsafe import Markup
 
+from mispair.core import words
 from mispair.repair.captioners.faults import NOT_BETTER
 from mispair.repair.report import claims
 from mispair.repair.report.claims import (
@@ -128,7 +129,7 @@ def _compared(table: pd.DataFrame) -> list[Table]:
         return []
     shown.sort(key=lambda row: [*ANSWERS].index(row["metric"]))
     rows = tuple(
-        (ANSWERS[row["metric"]], Number(row["value"], texts.percent),
+        (ANSWERS[row["metric"]], Number(row["value"], words.percent),
          between(row["low"], row["high"]))
         for row in shown
     )  # fmt: skip

@@ -122,7 +122,7 @@ const interval = (strata, z = 1.959963984540054) => {
   };
 
   // The current interval: unsure pairs count as right in its lower limit and as wrong in its upper one.
-  const percent = (value) => `${(100 * value).toFixed(1)} %`;
+  const percent = (value) => (value === 0 ? "none" : value < 0.0005 ? "below 0.1 %" : `${(100 * value).toFixed(1)} %`);
   const estimate = () => {
     const given = part.pairs.filter((pair) => part.labels.has(pair.key));
     const counts = (...labels) => part.strata.map((pairs, stratum) => {

@@ -17,7 +17,7 @@ from mispair.stepsize.report.claims import SCHEDULES, named, of_parts
 STEPS = charts.log_x("t", "Step t", "~s")
 SHADES = alt.Color(
     "stepsize:Q",
-    scale=alt.Scale(type="log", scheme=alt.SchemeParams("viridis", extent=[0, 0.85]), reverse=True),
+    scale=alt.Scale(type="log", range=[*style.SHADES], interpolate="hcl"),
     legend=alt.Legend(title="Stepsize η", type="gradient", gradientLength=200, format="~g"),
 )
 TIPS = ("stepsize:Q:η", "t:Q:step")
