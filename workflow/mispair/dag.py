@@ -360,15 +360,15 @@ class Dag:
             raise UserError(f"{key}: there is no file {Path(path).absolute()}.")
         return [path]
 
-    @staticmethod
-    def stamps(*inputs: Callable[[Any], list[str] | str] | list[str]) -> Callable[[Any], str]:
+    def stamps(self, *inputs: Callable[[Any], list[str] | str] | list[str]) -> Callable[[Any], str]:
         """Return a function that stamps the user's files among the inputs of a job."""
 
         def stamps(wildcards: Any) -> str:
             files = [given(wildcards) if callable(given) else given for given in inputs]
-            return stamp(
+            names = [
                 path for paths in files for path in ([paths] if isinstance(paths, str) else paths)
-            )
+            ]
+            return stamp(names) + self.pairs.marks(names)
 
         return stamps
 

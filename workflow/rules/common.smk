@@ -131,7 +131,15 @@ def steady(files):
         return alone(lambda wildcards: steady(files(wildcards)))
     files = [files] if isinstance(files, str) else files
     own = iter(dated([file for file in files if not file.startswith(MADE)]))
-    return [file if file.startswith(MADE) else ancient(next(own)) for file in files]
+    # A remote shard may be fetched again for one job; its mark decides about the others.
+    return [
+        (
+            (ancient(file) if file in dag.pairs.remote else file)
+            if file.startswith(MADE)
+            else ancient(next(own))
+        )
+        for file in files
+    ]
 
 
 onstart:
@@ -170,6 +178,7 @@ wildcard_constraints:
     rate="[0-9.e-]+",
     scheme="[a-z-]+",
     protocol="[^/]+",
+    shard="[^/]+",
     split="test|train",
     start="|".join([*STARTS, WEIGHTED, f"{REPAIR}[a-z-]+"]),
     strategy="[a-z-]+",
