@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from mispair.core.files import UserError
+from mispair.dag import Dag
 from mispair.pairs.shards import remote
 from tests.object_store import REGION, object_store
 
@@ -152,6 +153,15 @@ def test_an_address_with_a_secret_is_refused_without_it(address):
     assert SECRET not in remote.redacted(f"GET {address} failed: {address}")
 
 
+@pytest.mark.parametrize("folder", ["https://host", "s3://bucket/set", "hf://datasets/me/set"])
+@pytest.mark.parametrize(
+    "name", ["x.csv", "x.parquet", "x.json", "x.zip", "{0..2}.tar.gz", "{a.tar,b.csv}"]
+)
+def test_an_address_of_other_files_is_refused_before_any_request(folder, name):
+    with pytest.raises(UserError, match="no tar shard.*Fetch it first"):
+        remote.list_shards([f"{folder}/{name}"])
+
+
 @pytest.mark.parametrize("protocol", [*remote.PROTOCOLS])
 def test_a_missing_library_is_refused_with_the_command(protocol, monkeypatch):
     import fsspec
@@ -162,3 +172,34 @@ def test_a_missing_library_is_refused_with_the_command(protocol, monkeypatch):
     monkeypatch.setattr(fsspec, "filesystem", lacks)
     with pytest.raises(UserError, match=f"pip install {remote.PROTOCOLS[protocol][0]}"):
         remote.list_shards([f"{protocol}://bucket/00000.tar"])
+
+
+def test_a_changed_object_changes_the_stamps_of_its_own_group_alone(monkeypatch):
+    pairs = "s3://bucket/{0..2}.tar"
+    content = {"studies": ["audit"], "corpus": "mine", "pairs": pairs}
+    content["index_shards"] = {"shards_per_job": 1}
+    marks = ["a", "b", "c"]
+
+    def stamps() -> list[str]:
+        listed = [remote.RemoteShard(f"s3://bucket/{n}.tar", 9, marks[n]) for n in range(3)]
+        monkeypatch.setattr(remote, "list_shards", lambda sources: listed)
+        files = Dag(content, "x").pairs
+        return [files.marks(shards) for shards in files.groups.values()]
+
+    before = stamps()
+    assert before == stamps()
+    assert len({*before}) == 3
+    marks[1] = "another"
+    after = stamps()
+    assert [old == new for old, new in zip(before, after, strict=True)] == [True, False, True]
+
+
+def test_a_job_of_a_run_uses_the_listing_of_its_start(monkeypatch, tmp_path):
+    content = {"studies": ["audit"], "corpus": "mine", "pairs": "s3://bucket/0.tar"}
+    listed = [remote.RemoteShard("s3://bucket/0.tar", 9, "a")]
+    monkeypatch.setattr(remote, "SNAKEMAKE", tmp_path)
+    monkeypatch.setattr(remote, "LISTINGS", tmp_path / "remote")
+    monkeypatch.setattr(remote, "list_shards", lambda sources: listed)
+    Dag(content, "x").pairs.keep_listings()
+    monkeypatch.setattr(remote, "list_shards", lambda sources: pytest.fail("it asks the store"))
+    assert [*Dag(content, "x", in_a_job=True).pairs.remote.values()] == listed

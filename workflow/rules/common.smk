@@ -81,6 +81,7 @@ try:
         config,
         locate(config, given, workflow.config_settings.config),
         names_gpus(workflow.resource_settings),
+        in_a_job=not workflow.is_main_process,
     )
     dag.ends()  # raises here, and not in the middle of a rule, if settings do not fit
     # Jobs on a cluster read the Snakefile again; once is enough.
@@ -131,15 +132,7 @@ def steady(files):
         return alone(lambda wildcards: steady(files(wildcards)))
     files = [files] if isinstance(files, str) else files
     own = iter(dated([file for file in files if not file.startswith(MADE)]))
-    # A remote shard may be fetched again for one job; its mark decides about the others.
-    return [
-        (
-            (ancient(file) if file in dag.pairs.remote else file)
-            if file.startswith(MADE)
-            else ancient(next(own))
-        )
-        for file in files
-    ]
+    return [file if file.startswith(MADE) else ancient(next(own)) for file in files]
 
 
 onstart:

@@ -29,7 +29,7 @@ use rule step as pack_pairs with:
         **dag.step("pack_pairs", stamp=dag.pairs.packed_stamp, flags=dag.pairs.packing),
 
 
-# Its copy is older than what was made from it: the marks of the shards decide what reruns.
+# Snakemake runs every reader of a copy that was removed and is needed again; keep_local prevents it.
 use rule step as fetch_shard with:
     output:
         local=pairs.REMOTE if dag.config.fetch_shard.keep_local else temp(pairs.REMOTE),

@@ -32,6 +32,8 @@ class PairFiles:
         Whether a study reads pairs. If none does, there are no groups, and files may be missing.
     has_file : bool
         Whether a file or the command line configures the run, which is the demo otherwise.
+    in_a_job : bool
+        Whether one job of a run that has begun reads the configuration. It lists no remote shards.
 
     Attributes
     ----------
@@ -43,8 +45,8 @@ class PairFiles:
         The remote shards, by the paths of their copies.
     """
 
-    def __init__(self, config: Any, used: bool, has_file: bool):
-        self._config, self._has_file = config, has_file
+    def __init__(self, config: Any, used: bool, has_file: bool, in_a_job: bool = False):
+        self._config, self._has_file, self._in_a_job = config, has_file, in_a_job
         self._sources: dict[str, str] = {}
         self.remote: dict[str, remote.RemoteShard] = {}
         self.source, self._parts = Source("generated", "generated pairs"), list[Source]()
@@ -80,7 +82,7 @@ class PairFiles:
         if self.is_generated:
             shards = self.generated_shards
         elif addresses := self._addresses():
-            listed = remote.kept_listing(addresses) if remote.in_a_job() else None
+            listed = remote.kept_listing(addresses) if self._in_a_job else None
             listed = listed or remote.list_shards(addresses)
             copy = {"corpus": self._config.corpus}
             self.remote = {

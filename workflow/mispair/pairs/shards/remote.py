@@ -11,7 +11,6 @@ import fnmatch
 import json
 import random
 import re
-import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -43,6 +42,10 @@ LISTINGS = SNAKEMAKE / "mispair" / "remote"
 _ADDRESS = re.compile(rf"^({'|'.join(PROTOCOLS)})://")
 _ANY_ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^\s'\"<>]+")
 _TOKEN = re.compile(r"\b(hf_[A-Za-z0-9]{8,}|AKIA[A-Z0-9]{8,}|ASIA[A-Z0-9]{8,})")
+_OTHER = re.compile(
+    r"\.(csv|tsv|txt|jsonl?|parquet|arrow|feather|html?|zip|t?gz|bz2|xz|zst|7z|rar)$", re.IGNORECASE
+)
+"""Endings of files that are no tar shards; folders of an object store may have others."""
 _REFUSED = (PermissionError,)
 _MISSING = (FileNotFoundError,)
 
@@ -100,8 +103,28 @@ def refuse_secrets(address: str) -> None:
         raise UserError(
             f"pairs: {redacted(address)} has a password, a token or a signature in it, which logs "
             "and results would keep. Give the bare address; credentials come from "
-            f"{_credentials(address)}."
+            f"{_credentials(address)}. Where only a signed address opens a shard, fetch it first "
+            "(curl), and give its folder."
         )
+
+
+def refuse_other_files(address: str) -> None:
+    """Refuse an address of something else than tar shards, or folders of them.
+
+    Raises
+    ------
+    UserError
+        If its last part ends as a table or an archive does, or is no tar file of a web server.
+    """
+    is_web = address.startswith(("http://", "https://"))
+    for one in expand_braces(address):
+        name = Path(one.rstrip("/")).name
+        if _OTHER.search(name) or (is_web and not name.endswith(".tar")):
+            raise UserError(
+                f"pairs: {redacted(address)}: {name} is no tar shard, and nothing else is read "
+                "from an address. Fetch it first (img2dataset, `hf download`, curl), and give its "
+                "path."
+            )
 
 
 def list_shards(sources: Sequence[str]) -> list[RemoteShard]:
@@ -119,6 +142,7 @@ def list_shards(sources: Sequence[str]) -> list[RemoteShard]:
     listed: dict[str, RemoteShard] = {}
     for source in sources:
         refuse_secrets(source)
+        refuse_other_files(source)
         for shard in _listed(source):
             if shard.address in listed:
                 raise UserError(f"pairs: {shard.address} is named more than once.")
@@ -139,11 +163,6 @@ def keep_listing(sources: Sequence[str], shards: Sequence[RemoteShard]) -> None:
     if SNAKEMAKE.is_dir():
         LISTINGS.mkdir(parents=True, exist_ok=True)
         write_json(_kept(sources), [list(shard) for shard in shards])
-
-
-def in_a_job() -> bool:
-    """Return whether Snakemake reads the configuration for one job of a run that has begun."""
-    return "--target-jobs" in sys.argv or "subprocess" in sys.argv
 
 
 def kept_listing(sources: Sequence[str]) -> list[RemoteShard] | None:

@@ -11,7 +11,8 @@ class Settings(settings.Settings):
     keep_local: bool = settings.sweep(
         False,
         description="Whether copies of remote shards stay below results/. Otherwise each is "
-        "removed as soon as no job of the run needs it.",
+        "removed as soon as no job of the run needs it, and a later run that needs a copy again, "
+        "such as for the pictures of a page, fetches it and encodes its pairs again.",
     )
 
 
