@@ -124,6 +124,8 @@ class Dag:
         Its name, or all of its sources by name, for messages.
     nodes_have_gpus : bool
         Whether jobs run elsewhere, on nodes with GPUs.
+    in_a_job : bool
+        Whether one job of a run that has begun reads the configuration.
 
     Raises
     ------
@@ -132,7 +134,11 @@ class Dag:
     """
 
     def __init__(
-        self, content: dict[str, Any], source: str | Layers, nodes_have_gpus: bool = False
+        self,
+        content: dict[str, Any],
+        source: str | Layers,
+        nodes_have_gpus: bool = False,
+        in_a_job: bool = False,
     ):
         self._nodes_have_gpus = nodes_have_gpus
         self.config = configuration.validate(content, source)
@@ -151,7 +157,7 @@ class Dag:
         of_image_text, compared = self.runs("image_text"), self.runs("laclip")
         has_file = isinstance(source, str) or any(name != COMMAND_LINE for name in source)
         uses_pairs = self.encodes or self.runs("pretraining")
-        self.pairs = PairFiles(self.config, uses_pairs, has_file)
+        self.pairs = PairFiles(self.config, uses_pairs, has_file, in_a_job)
         self.repair = repair.Repair(self)
         self.models = Models(
             self.config.towers if self.encodes else None,
@@ -360,15 +366,15 @@ class Dag:
             raise UserError(f"{key}: there is no file {Path(path).absolute()}.")
         return [path]
 
-    @staticmethod
-    def stamps(*inputs: Callable[[Any], list[str] | str] | list[str]) -> Callable[[Any], str]:
+    def stamps(self, *inputs: Callable[[Any], list[str] | str] | list[str]) -> Callable[[Any], str]:
         """Return a function that stamps the user's files among the inputs of a job."""
 
         def stamps(wildcards: Any) -> str:
             files = [given(wildcards) if callable(given) else given for given in inputs]
-            return stamp(
+            names = [
                 path for paths in files for path in ([paths] if isinstance(paths, str) else paths)
-            )
+            ]
+            return stamp(names) + self.pairs.marks(names)
 
         return stamps
 

@@ -81,6 +81,7 @@ try:
         config,
         locate(config, given, workflow.config_settings.config),
         names_gpus(workflow.resource_settings),
+        in_a_job=not workflow.is_main_process,
     )
     dag.ends()  # raises here, and not in the middle of a rule, if settings do not fit
     # Jobs on a cluster read the Snakefile again; once is enough.
@@ -170,6 +171,7 @@ wildcard_constraints:
     rate="[0-9.e-]+",
     scheme="[a-z-]+",
     protocol="[^/]+",
+    shard="[^/]+",
     split="test|train",
     start="|".join([*STARTS, WEIGHTED, f"{REPAIR}[a-z-]+"]),
     strategy="[a-z-]+",

@@ -29,6 +29,17 @@ use rule step as pack_pairs with:
         **dag.step("pack_pairs", stamp=dag.pairs.packed_stamp, flags=dag.pairs.packing),
 
 
+# Snakemake runs every reader of a copy that was removed and is needed again; keep_local prevents it.
+use rule step as fetch_shard with:
+    output:
+        local=pairs.REMOTE if dag.config.fetch_shard.keep_local else temp(pairs.REMOTE),
+    pathvars:
+        job="fetch_shard/{corpus}/{shard}",
+    priority: BEFORE_ENCODING
+    params:
+        **dag.step("fetch_shard", flags=dag.pairs.fetching),
+
+
 use rule step as read_captions with:
     input:
         table=steady(dag.pairs.caption_tables()),

@@ -45,6 +45,11 @@ def pack_pairs(settings: Any, job: Any, sizes: Sizes) -> Work:
     return Work(pairs, pairs, {**pairs, **copied})
 
 
+def fetch_shard(settings: Any, job: Any, sizes: Sizes) -> Work:
+    fetched = {"MB": job.size / 1e6}
+    return Work(fetched, disk_megabytes=fetched)
+
+
 def read_captions(settings: Any, job: Any, sizes: Sizes) -> Work:
     table = {"MB of the table": sizes.bytes(job.table) / 1e6}
     return Work(table, table, table)

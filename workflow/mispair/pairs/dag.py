@@ -11,13 +11,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from mispair.core.files import UserError
 from mispair.core.paths import fill
-from mispair.core.provenance import stamp_of_many
+from mispair.core.provenance import fingerprint, stamp_of_many
 from mispair.core.run_record import GENERATED
 from mispair.core.settings import option
 from mispair.core.words import count
 from mispair.pairs import paths
 from mispair.pairs.captions.user_files import all_keys, first_keys, refuse_keys, table_files
+from mispair.pairs.shards import remote
 from mispair.pairs.shards.sources import describe, resolve_named, resolve_shards
 from mispair.pairs.sources.recognition import recognise
 from mispair.pairs.sources.source import Source, keep_listings, named_of
@@ -64,6 +66,8 @@ class PairFiles:
         Whether a study reads pairs. If none does, there are no groups, and files may be missing.
     has_file : bool
         Whether a file or the command line configures the run, which is the demo otherwise.
+    in_a_job : bool
+        Whether one job of a run that has begun reads the configuration. It lists no remote shards.
 
     Attributes
     ----------
@@ -71,11 +75,14 @@ class PairFiles:
         The shards of each group, by the name of the group.
     source : Source
         What `pairs` names, if it is no tar shards.
+    remote : dict
+        The remote shards, by the paths of their copies.
     """
 
-    def __init__(self, config: Any, used: bool, has_file: bool):
-        self._config, self._has_file = config, has_file
+    def __init__(self, config: Any, used: bool, has_file: bool, in_a_job: bool = False):
+        self._config, self._has_file, self._in_a_job = config, has_file, in_a_job
         self._sources: dict[str, str] = {}
+        self.remote: dict[str, remote.RemoteShard] = {}
         self.source, self._parts = Source("generated", "generated pairs"), list[Source]()
         self.groups = self._groups() if used else {}
 
@@ -108,6 +115,15 @@ class PairFiles:
         given = self._config.shards
         if self.is_generated:
             shards = self.generated_shards
+        elif addresses := self._addresses():
+            listed = remote.kept_listing(addresses) if self._in_a_job else None
+            listed = listed or remote.list_shards(addresses)
+            copy = {"corpus": self._config.corpus}
+            self.remote = {
+                fill(paths.REMOTE, shard=shard.name.removesuffix(".tar"), **copy): shard
+                for shard in listed
+            }
+            shards = [*self.remote]
         elif self._config.pairs != GENERATED:
             self.source = recognise(self._config.pairs)
             if not self.source.shards:
@@ -123,6 +139,33 @@ class PairFiles:
             shards = [str(shard) for shard in resolve_shards(given)]
         return shard_groups(shards, self._config.index_shards.shards_per_job)
 
+    def _addresses(self) -> list[str]:
+        """Return the addresses of remote shards that the configuration names."""
+        given = self._config.shards if self._config.pairs == GENERATED else self._config.pairs
+        sources = [given] if isinstance(given, str) else given if isinstance(given, list) else []
+        addresses = [source for source in sources if remote.is_remote(source)]
+        if addresses and len(addresses) < len(sources):
+            local = next(source for source in sources if source not in addresses)
+            raise UserError(
+                f"pairs: {remote.redacted(addresses[0])} is remote and {local} is not. Name shards "
+                "of one kind, or fetch the remote ones first."
+            )
+        return addresses
+
+    def fetching(self, wildcards: Any) -> str:
+        """Return what is fetched for a remote shard as command-line flags."""
+        copy = fill(paths.REMOTE, corpus=wildcards.corpus, shard=wildcards.shard)
+        if copy not in self.remote:
+            raise UserError(f"pairs: no remote shard of this configuration is copied to {copy}.")
+        named = self.remote[copy]._asdict()
+        return " ".join(f"{option(key)}={shlex.quote(str(value))}" for key, value in named.items())
+
+    def marks(self, shards: list[str]) -> str:
+        """Return a text that changes with the content of remote shards; empty if there are none."""
+        listed = [self.remote[path] for path in shards if path in self.remote]
+        marks = [f"{shard.name} {shard.size} {shard.mark}" for shard in listed]
+        return fingerprint(marks) if marks else ""
+
     def echo(self) -> str:
         """Return a line on the shards that were matched, or that there is no configuration."""
         if self.is_generated and not self._has_file:
@@ -135,6 +178,10 @@ class PairFiles:
         if self.is_packed:
             number = count(len(self.groups), "shard")
             return f"pairs: {self.source.words}; packed into {number}"
+        if self.remote:
+            size = sum(shard.size for shard in self.remote.values())
+            number = count(len(self.remote), "remote shard")
+            return f"pairs: matched {number}, {size / 1e9:,.3g} GB"
         repeated = Counter(self._sources.values()).items()
         counts = "".join(f"; {name}: {number:,}" for name, number in repeated)
         return f"shards: {describe([*map(Path, self.shards())], len(self.groups))}{counts}"
@@ -179,6 +226,8 @@ class PairFiles:
         """Store the pairs of a source that is packed, for the jobs that pack them."""
         if self._parts:
             keep_listings(self._parts)
+        if self.remote:
+            remote.keep_listing(self._addresses(), [*self.remote.values()])
 
     def _part_name(self, group: int) -> str:
         size = self._config.pack_pairs.pairs_per_shard
@@ -205,7 +254,8 @@ class PairFiles:
 
     def own_shards(self) -> dict[str, str]:
         """Return the user's shards, each with the name of its source, or nothing."""
-        shards = [] if self.is_generated or self.is_packed else self.shards()
+        is_made = self.is_generated or self.is_packed or self.remote
+        shards = [] if is_made else self.shards()
         return {shard: self._sources.get(shard, "") for shard in shards}
 
     def example_keys(self) -> list[str]:
@@ -218,7 +268,7 @@ class PairFiles:
         """Return all keys of the user's pairs, or None if they are not known before any job."""
         if self.is_packed:
             return None if self.source.columns else {entry.key for entry in self.source.entries}
-        return all_keys(self.own_shards())
+        return None if self.remote else all_keys(self.own_shards())
 
     def listed_pairs(self) -> int | None:
         """Return the number of the user's pairs, some of which a job may reject, if it is known."""

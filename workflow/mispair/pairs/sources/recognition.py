@@ -11,6 +11,7 @@ from typing import Any
 
 from mispair.core.files import UserError, literal_folder, matches, snapshot
 from mispair.core.words import count
+from mispair.pairs.shards.remote import is_remote
 from mispair.pairs.shards.shards import IMAGE_EXTENSIONS
 from mispair.pairs.shards.sources import resolve_shards
 from mispair.pairs.sources import coco, folders, parquet, tables
@@ -307,7 +308,7 @@ KINDS = (
 
 def names_shards(path: str) -> bool:
     """Return whether a path, a folder or a pattern names tar shards."""
-    return path.endswith(".tar") or Place(named_of(path)).has_shards
+    return path.endswith(".tar") or is_remote(path) or Place(named_of(path)).has_shards
 
 
 def recognise(given: str | Mapping[str, Any] | Named) -> Source:

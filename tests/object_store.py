@@ -1,0 +1,160 @@
+"""A server of objects that speaks as much of S3 as listing and reading need, with faults.
+
+Without a signature it refuses, as a private bucket does. A path below ``/open`` needs none, which
+makes the same objects a plain web server.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from urllib.parse import parse_qs, unquote, urlsplit
+from xml.sax.saxutils import escape
+
+REGION = "eu-north-1"
+
+
+@dataclass
+class Store:
+    """Objects by ``bucket/key``, the faults that wait for a request, and all requests so far."""
+
+    objects: dict[str, bytes] = field(default_factory=dict)
+    faults: list[str] = field(default_factory=list)
+    """What the next requests for content meet, one each: 503, cut, slow, change."""
+    requests: list[tuple[str, str, str]] = field(default_factory=list)
+    """Method, path and range."""
+    port: int = 0
+
+    def read(self) -> list[str]:
+        """Return the ranges of content that were asked for."""
+        return [span for method, _, span in self.requests if method == "GET" and span]
+
+
+@contextmanager
+def object_store() -> Iterator[Store]:
+    """Start the server on a free port and end it."""
+    store = Store()
+
+    class Handler(_Handler):
+        of = store
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    store.port = server.server_port
+    thread = threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True)
+    thread.start()
+    try:
+        yield store
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    of: Store
+
+    def log_message(self, *parts: object) -> None:
+        pass
+
+    def do_HEAD(self) -> None:
+        self._answer()
+
+    def do_GET(self) -> None:
+        self._answer()
+
+    def _answer(self) -> None:
+        store, url = self.of, urlsplit(self.path)
+        path, span = unquote(url.path).strip("/"), self.headers.get("Range", "")
+        store.requests.append((self.command, path, span))
+        is_open = path.startswith("open/")
+        path = path.removeprefix("open/")
+        signature = self.headers.get("Authorization", "")
+        if not is_open and "Signature=" not in signature:
+            return self._refuse(403, "AccessDenied")
+        if path.startswith("private"):
+            return self._refuse(403, "AccessDenied")
+        if path.startswith(("elsewhere", "redirected")) and f"/{REGION}/" not in signature:
+            return self._refuse(400, "AuthorizationHeaderMalformed")
+        bucket = path.partition("/")[0]
+        if not any(name.startswith(f"{bucket}/") for name in store.objects):
+            return self._refuse(404, "NoSuchBucket")
+        if "list-type" in (query := parse_qs(url.query, keep_blank_values=True)):
+            return self._send(200, self._listing(bucket, query), kind="application/xml")
+        if path not in store.objects:
+            return self._refuse(404, "NoSuchKey")
+        return self._content(path, span)
+
+    def _content(self, path: str, span: str) -> None:
+        store, status, headers = self.of, 200, {}
+        fault = store.faults.pop(0) if store.faults and self.command == "GET" else ""
+        if fault == "503":
+            return self._refuse(503, "SlowDown")
+        if fault == "change":
+            store.objects[path] = bytes(reversed(store.objects[path]))
+        data = store.objects[path]
+        headers["ETag"] = f'"{hashlib.md5(data).hexdigest()}"'
+        headers["Accept-Ranges"] = "bytes"
+        if span:
+            first, last = span.removeprefix("bytes=").split("-")
+            end = min(int(last or len(data) - 1), len(data) - 1)
+            headers["Content-Range"] = f"bytes {first}-{end}/{len(data)}"
+            data, status = data[int(first) : end + 1], 206
+        if fault == "slow":
+            time.sleep(0.3)
+        return self._send(status, data, headers, cut=fault == "cut")
+
+    def _listing(self, bucket: str, query: dict[str, list[str]]) -> bytes:
+        prefix = query.get("prefix", [""])[0]
+        names = sorted(
+            name.partition("/")[2] for name in self.of.objects if name.startswith(f"{bucket}/")
+        )
+        inside = [name for name in names if name.startswith(prefix)]
+        delimiter = query.get("delimiter", [""])[0]
+        files = [n for n in inside if not delimiter or delimiter not in n[len(prefix) :]]
+        folders = {prefix + n[len(prefix) :].split("/")[0] + "/" for n in set(inside) - set(files)}
+        rows = [
+            f"<Contents><Key>{escape(name)}</Key><Size>{len(data)}</Size><ETag>"
+            f"&quot;{hashlib.md5(data).hexdigest()}&quot;</ETag>"
+            "<LastModified>2026-01-01T00:00:00.000Z</LastModified></Contents>"
+            for name in files
+            for data in [self.of.objects[f"{bucket}/{name}"]]
+        ]
+        rows += [
+            f"<CommonPrefixes><Prefix>{escape(one)}</Prefix></CommonPrefixes>"
+            for one in sorted(folders)
+        ]
+        return (
+            f"<ListBucketResult><Name>{bucket}</Name><Prefix>{escape(prefix)}</Prefix>"
+            f"<KeyCount>{len(rows)}</KeyCount><MaxKeys>1000</MaxKeys>"
+            f"<IsTruncated>false</IsTruncated>{''.join(rows)}</ListBucketResult>"
+        ).encode()
+
+    def _refuse(self, status: int, code: str) -> None:
+        region = f"<Region>{REGION}</Region>" if self.path.startswith("/redirected") else ""
+        text = f"<Error><Code>{code}</Code><Message>refused</Message>{region}</Error>"
+        self._send(status, text.encode(), kind="application/xml")
+
+    def _send(
+        self,
+        status: int,
+        data: bytes,
+        headers: dict[str, str] | None = None,
+        kind: str = "application/x-tar",
+        cut: bool = False,
+    ) -> None:
+        self.send_response(status)
+        for name, value in (headers or {}).items():
+            self.send_header(name, value)
+        self.send_header("Content-Type", kind)
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        if self.command == "GET":
+            self.wfile.write(data[: len(data) // 2] if cut else data)
+        if cut:
+            self.close_connection = True

@@ -1,0 +1,205 @@
+"""Remote shards, from a server that the tests start, with faults."""
+
+from __future__ import annotations
+
+import pytest
+
+from mispair.core.files import UserError
+from mispair.dag import Dag
+from mispair.pairs.shards import remote
+from tests.object_store import REGION, object_store
+
+SECRET = "hunter2hunter2"
+CONTENT = {f"0000{number}.tar": bytes([number]) * (3000 + number) for number in range(3)}
+
+
+@pytest.fixture
+def store(monkeypatch, tmp_path):
+    """Return a store with three shards in a bucket."""
+    pytest.importorskip("aiohttp")
+    with object_store() as store:
+        store.objects |= {f"bucket/set/{name}": data for name, data in CONTENT.items()}
+        store.objects |= {"bucket/set/notes.txt": b"no shard", "elsewhere/00000.tar": b"x" * 99}
+        store.objects["redirected/00000.tar"] = b"x" * 99
+        monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKIAEXAMPLEEXAMPLE")
+        monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", SECRET)
+        monkeypatch.setenv("AWS_DEFAULT_REGION", "us-west-2")
+        monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{store.port}")
+        monkeypatch.setenv("AWS_MAX_ATTEMPTS", "1")
+        monkeypatch.setattr(remote, "FIRST_WAIT", 0.001)
+        yield store
+
+
+@pytest.fixture(params=["http", "s3"])
+def folder(request, store):
+    """Return the address of the folder with the shards, for each protocol."""
+    if request.param == "s3":
+        pytest.importorskip("s3fs").S3FileSystem.clear_instance_cache()
+        return "s3://bucket/set"
+    return f"http://127.0.0.1:{store.port}/open/bucket/set"
+
+
+def test_a_range_is_listed_with_sizes_and_marks(store, folder):
+    shards = remote.list_shards([f"{folder}/{{00000..00002}}.tar"])
+    assert [(shard.name, shard.size) for shard in shards] == [
+        (name, len(data)) for name, data in CONTENT.items()
+    ]
+    assert len({shard.mark for shard in shards}) == 3
+    assert not store.read()
+
+
+@pytest.mark.parametrize(
+    "pattern", ["s3://bucket/set/*.tar", "s3://bucket/set", "s3://bucket/set/"]
+)
+def test_an_object_store_lists_globs_and_folders_with_one_request(store, pattern):
+    pytest.importorskip("s3fs").S3FileSystem.clear_instance_cache()
+    assert [shard.name for shard in remote.list_shards([pattern])] == [*CONTENT]
+    assert len(store.requests) <= 2
+
+
+@pytest.mark.parametrize("faults", [[], ["503"], ["cut"], ["slow"], ["503", "cut", "503", "cut"]])
+def test_a_shard_is_whole_after_faults(store, folder, tmp_path, faults):
+    shard = remote.list_shards([f"{folder}/00001.tar"])[0]
+    store.faults += faults
+    remote.fetch(shard, tmp_path / shard.name, wait=lambda seconds: None, chunk=1000)
+    assert (tmp_path / shard.name).read_bytes() == CONTENT[shard.name]
+    # Each range once, and again only where a fault was.
+    again = sum(fault != "slow" for fault in faults)
+    assert len(set(store.read())) == 4
+    assert len(store.read()) == 4 + again
+
+
+def test_faults_without_end_stop_with_one_message(store, folder, tmp_path):
+    shard = remote.list_shards([f"{folder}/00001.tar"])[0]
+    store.faults += ["503"] * 1000
+    waits = []
+    with pytest.raises(UserError, match="after 6 attempts"):
+        remote.fetch(shard, tmp_path / shard.name, wait=waits.append)
+    assert len(waits) == 5
+    assert waits[-1] > waits[0]
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("faults", [["change"], ["", "", "change"]])
+def test_a_shard_that_changes_while_it_is_read_is_refused(store, folder, tmp_path, faults):
+    # An object of equal size: only its mark differs.
+    store.objects["bucket/set/00001.tar"] = bytes(range(250)) * 12
+    shard = remote.list_shards([f"{folder}/00001.tar"])[0]
+    store.faults += faults
+    with pytest.raises(UserError, match=r"00001\.tar: this shard changed"):
+        remote.fetch(shard, tmp_path / shard.name, chunk=1000)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_shard_that_changed_since_the_listing_is_not_read(store, folder, tmp_path):
+    shard = remote.list_shards([f"{folder}/00001.tar"])[0]
+    store.objects["bucket/set/00001.tar"] += b"more"
+    with pytest.raises(UserError, match="changed"):
+        remote.fetch(shard, tmp_path / shard.name)
+    assert not store.read()
+
+
+@pytest.mark.parametrize(
+    ("address", "remedy"),
+    [
+        ("s3://nowhere/{0..2}.tar", "does not exist|no such"),
+        ("s3://bucket/set/7.tar", "no such tar file"),
+        ("s3://private/*.tar", "AWS_PROFILE"),
+        ("s3://elsewhere/*.tar", "AWS_DEFAULT_REGION"),
+    ],
+)
+def test_what_a_bucket_refuses_is_one_message(store, address, remedy):
+    pytest.importorskip("s3fs").S3FileSystem.clear_instance_cache()
+    with pytest.raises(UserError, match=remedy) as raised:
+        remote.list_shards([address])
+    assert SECRET not in str(raised.value)
+    assert "AKIA" not in str(raised.value)
+    assert str(raised.value).count(". ") <= 2
+
+
+def test_a_region_that_the_store_names_is_taken(store):
+    pytest.importorskip("s3fs").S3FileSystem.clear_instance_cache()
+    assert remote.list_shards(["s3://redirected/*.tar"])[0].size == 99
+
+
+def test_the_region_of_the_environment_is_used(store, monkeypatch):
+    pytest.importorskip("s3fs").S3FileSystem.clear_instance_cache()
+    monkeypatch.setenv("AWS_DEFAULT_REGION", REGION)
+    assert remote.list_shards(["s3://elsewhere/*.tar"])[0].size == 99
+
+
+@pytest.mark.parametrize("name", ["7.tar", "*.tar"])
+def test_what_a_web_server_lacks_is_one_message(store, name):
+    with pytest.raises(UserError):
+        remote.list_shards([f"http://127.0.0.1:{store.port}/open/bucket/set/{name}"])
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        f"https://me:{SECRET}@host/00000.tar",
+        f"https://{SECRET}@host/00000.tar",
+        f"https://host/00000.tar?X-Amz-Signature={SECRET}",
+        f"https://host/00000.tar?sig={SECRET}&se=1",
+        f"https://host/00000.tar#token={SECRET}",
+        f"s3://AKIAEXAMPLEEXAMPLE:{SECRET}@bucket/00000.tar",
+        f"hf://datasets/me/set/hf_{SECRET}/00000.tar",
+    ],
+)
+def test_an_address_with_a_secret_is_refused_without_it(address):
+    with pytest.raises(UserError) as raised:
+        remote.list_shards([address])
+    assert SECRET not in str(raised.value)
+    assert SECRET not in remote.redacted(f"GET {address} failed: {address}")
+
+
+@pytest.mark.parametrize("folder", ["https://host", "s3://bucket/set", "hf://datasets/me/set"])
+@pytest.mark.parametrize(
+    "name", ["x.csv", "x.parquet", "x.json", "x.zip", "{0..2}.tar.gz", "{a.tar,b.csv}"]
+)
+def test_an_address_of_other_files_is_refused_before_any_request(folder, name):
+    with pytest.raises(UserError, match="no tar shard.*Fetch it first"):
+        remote.list_shards([f"{folder}/{name}"])
+
+
+@pytest.mark.parametrize("protocol", [*remote.PROTOCOLS])
+def test_a_missing_library_is_refused_with_the_command(protocol, monkeypatch):
+    import fsspec
+
+    def lacks(*given, **named):
+        raise ImportError("no such module")
+
+    monkeypatch.setattr(fsspec, "filesystem", lacks)
+    with pytest.raises(UserError, match=f"pip install {remote.PROTOCOLS[protocol][0]}"):
+        remote.list_shards([f"{protocol}://bucket/00000.tar"])
+
+
+def test_a_changed_object_changes_the_stamps_of_its_own_group_alone(monkeypatch):
+    pairs = "s3://bucket/{0..2}.tar"
+    content = {"studies": ["audit"], "corpus": "mine", "pairs": pairs}
+    content["index_shards"] = {"shards_per_job": 1}
+    marks = ["a", "b", "c"]
+
+    def stamps() -> list[str]:
+        listed = [remote.RemoteShard(f"s3://bucket/{n}.tar", 9, marks[n]) for n in range(3)]
+        monkeypatch.setattr(remote, "list_shards", lambda sources: listed)
+        files = Dag(content, "x").pairs
+        return [files.marks(shards) for shards in files.groups.values()]
+
+    before = stamps()
+    assert before == stamps()
+    assert len({*before}) == 3
+    marks[1] = "another"
+    after = stamps()
+    assert [old == new for old, new in zip(before, after, strict=True)] == [True, False, True]
+
+
+def test_a_job_of_a_run_uses_the_listing_of_its_start(monkeypatch, tmp_path):
+    content = {"studies": ["audit"], "corpus": "mine", "pairs": "s3://bucket/0.tar"}
+    listed = [remote.RemoteShard("s3://bucket/0.tar", 9, "a")]
+    monkeypatch.setattr(remote, "SNAKEMAKE", tmp_path)
+    monkeypatch.setattr(remote, "LISTINGS", tmp_path / "remote")
+    monkeypatch.setattr(remote, "list_shards", lambda sources: listed)
+    Dag(content, "x").pairs.keep_listings()
+    monkeypatch.setattr(remote, "list_shards", lambda sources: pytest.fail("it asks the store"))
+    assert [*Dag(content, "x", in_a_job=True).pairs.remote.values()] == listed

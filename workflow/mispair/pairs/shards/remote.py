@@ -1,0 +1,391 @@
+"""Shards in object stores and on web servers: listed with size and ETag, fetched through fsspec.
+
+Credentials are those that the library of a protocol finds by itself, in its environment variables
+and files. An address with a password or a signature is refused: Snakemake prints commands, and the
+configuration is part of the results.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import json
+import random
+import re
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple, NoReturn
+
+from mispair.core.files import UserError, replacing, write_json
+from mispair.core.provenance import SNAKEMAKE, fingerprint
+from mispair.pairs.shards.sources import expand_braces
+
+PROTOCOLS = {
+    "s3": ("s3fs", "AWS_PROFILE, AWS_ACCESS_KEY_ID or ~/.aws"),
+    "gs": ("gcsfs", "GOOGLE_APPLICATION_CREDENTIALS or `gcloud auth application-default login`"),
+    "hf": ("huggingface_hub", "HF_TOKEN or `hf auth login`"),
+    "https": ("aiohttp", "~/.netrc"),
+    "http": ("aiohttp", "~/.netrc"),
+}
+"""For each protocol the module that fsspec needs, and where that module finds credentials."""
+
+ATTEMPTS = 6
+"""Times that a request is tried."""
+FIRST_WAIT = 0.5
+"""Seconds before the second attempt, at most; each further wait may be twice as long."""
+LONGEST_WAIT = 30.0
+CHUNK = 16 << 20
+"""Bytes of a request: what a cut connection costs."""
+LISTINGS = SNAKEMAKE / "mispair" / "remote"
+"""Folder with the listing of the run's remote shards, for its jobs."""
+
+_ADDRESS = re.compile(rf"^({'|'.join(PROTOCOLS)})://")
+_ANY_ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^\s'\"<>]+")
+_TOKEN = re.compile(r"\b(hf_[A-Za-z0-9]{8,}|AKIA[A-Z0-9]{8,}|ASIA[A-Z0-9]{8,})")
+_OTHER = re.compile(
+    r"\.(csv|tsv|txt|jsonl?|parquet|arrow|feather|html?|zip|t?gz|bz2|xz|zst|7z|rar)$", re.IGNORECASE
+)
+"""Endings of files that are no tar shards; folders of an object store may have others."""
+_REFUSED = (PermissionError,)
+_MISSING = (FileNotFoundError,)
+
+
+class RemoteShard(NamedTuple):
+    """A remote tar file as it was listed: its address, size in bytes, and a mark of its content."""
+
+    address: str
+    size: int
+    mark: str
+    """The ETag, or the hash or time that the store has in its place."""
+
+    @property
+    def name(self) -> str:
+        """The file name, by which the index names a shard."""
+        return self.address.rsplit("/", 1)[1]
+
+
+def is_remote(address: str) -> bool:
+    """Return whether shards are at an address of one of `PROTOCOLS`."""
+    return _ADDRESS.match(address) is not None
+
+
+def redacted(text: str) -> str:
+    """Return a text in which no address has a user, a password, a query or a fragment.
+
+    Examples
+    --------
+    >>> redacted("GET https://me:secret@host/a.tar?X-Amz-Signature=12 failed")
+    'GET https://***@host/a.tar?*** failed'
+    """
+
+    def bare(match: re.Match[str]) -> str:
+        scheme, rest = match[0].split("://", 1)
+        path, sign, _ = rest.partition("?") if "?" in rest else rest.partition("#")
+        host, slash, tail = path.partition("/")
+        _, at, name = host.rpartition("@")
+        return f"{scheme}://{'***@' if at else ''}{name}{slash}{tail}{sign + '***' if sign else ''}"
+
+    return _TOKEN.sub("***", _ANY_ADDRESS.sub(bare, text))
+
+
+def refuse_secrets(address: str) -> None:
+    """Refuse an address that holds credentials.
+
+    Raises
+    ------
+    UserError
+        If the address has a user, a password, a query or a fragment.
+    """
+    host = address.split("://", 1)[1].partition("/")[0]
+    # A glob of one character is a question mark too, and no object store signs with so few.
+    query = address.partition("?")[2]
+    if "@" in host or "=" in query or "#" in address or _TOKEN.search(address):
+        raise UserError(
+            f"pairs: {redacted(address)} has a password, a token or a signature in it, which logs "
+            "and results would keep. Give the bare address; credentials come from "
+            f"{_credentials(address)}. Where only a signed address opens a shard, fetch it first "
+            "(curl), and give its folder."
+        )
+
+
+def refuse_other_files(address: str) -> None:
+    """Refuse an address of something else than tar shards, or folders of them.
+
+    Raises
+    ------
+    UserError
+        If its last part ends as a table or an archive does, or is no tar file of a web server.
+    """
+    is_web = address.startswith(("http://", "https://"))
+    for one in expand_braces(address):
+        name = Path(one.rstrip("/")).name
+        if _OTHER.search(name) or (is_web and not name.endswith(".tar")):
+            raise UserError(
+                f"pairs: {redacted(address)}: {name} is no tar shard, and nothing else is read "
+                "from an address. Fetch it first (img2dataset, `hf download`, curl), and give its "
+                "path."
+            )
+
+
+def list_shards(sources: Sequence[str]) -> list[RemoteShard]:
+    """Return the tar files at addresses with globs, braces or folders, sorted by address.
+
+    A folder of an object store is listed by one request for many objects. Web servers have no
+    listings, so each of their files is asked for its size.
+
+    Raises
+    ------
+    UserError
+        If an address holds credentials, a library is missing, a bucket or a shard does not exist or
+        may not be read, or two shards have the same file name.
+    """
+    listed: dict[str, RemoteShard] = {}
+    for source in sources:
+        refuse_secrets(source)
+        refuse_other_files(source)
+        for shard in _listed(source):
+            if shard.address in listed:
+                raise UserError(f"pairs: {shard.address} is named more than once.")
+            listed[shard.address] = shard
+    by_name: dict[str, str] = {}
+    for shard in listed.values():
+        if shard.name in by_name:
+            raise UserError(
+                f"pairs: {by_name[shard.name]} and {shard.address} have the same file name, by "
+                "which the index names a shard. Rename one of them."
+            )
+        by_name[shard.name] = shard.address
+    return sorted(listed.values())
+
+
+def keep_listing(sources: Sequence[str], shards: Sequence[RemoteShard]) -> None:
+    """Store a listing for the jobs of a run: each of them reads the Snakefile again."""
+    if SNAKEMAKE.is_dir():
+        LISTINGS.mkdir(parents=True, exist_ok=True)
+        write_json(_kept(sources), [list(shard) for shard in shards])
+
+
+def kept_listing(sources: Sequence[str]) -> list[RemoteShard] | None:
+    """Return the stored listing of addresses, or None if there is none."""
+    try:
+        return [RemoteShard(*one) for one in json.loads(_kept(sources).read_text("utf-8"))]
+    except (OSError, ValueError, TypeError):
+        return None
+
+
+def _kept(sources: Sequence[str]) -> Path:
+    return LISTINGS / f"{fingerprint(sorted(sources))}.json"
+
+
+def fetch(
+    shard: RemoteShard,
+    path: Path,
+    progress: Callable[[int], None] = lambda size: None,
+    *,
+    wait: Callable[[float], None] = time.sleep,
+    chunk: int = CHUNK,
+) -> None:
+    """Write a remote shard to a file, and refuse it if it is not the one that was listed.
+
+    A request that fails is repeated from the byte that it began at.
+
+    Parameters
+    ----------
+    shard : RemoteShard
+        As `list_shards` returned it.
+    path : Path
+        Written under a temporary name and renamed at the end.
+    progress : callable
+        Called with the number of bytes of each piece.
+    wait : callable
+        Sleeps for a number of seconds.
+    chunk : int
+        Bytes of a request.
+
+    Raises
+    ------
+    UserError
+        If the shard changed since it was listed, or cannot be read.
+    """
+    files = _filesystem(shard.address)
+    with replacing(path) as temporary, open(temporary, "wb") as written:
+        _refuse_changed(files, shard, wait)
+        for start in range(0, shard.size, chunk):
+            end = min(start + chunk, shard.size)
+            written.write(_read(files, shard, start, end, wait))
+            progress(end - start)
+        _refuse_changed(files, shard, wait)
+
+
+def _read(
+    files: Any, shard: RemoteShard, start: int, end: int, wait: Callable[[float], None]
+) -> bytes:
+    def read() -> bytes:
+        data = files.cat_file(shard.address, start=start, end=end)
+        if len(data) > end - start:
+            raise UserError(
+                f"{shard.address}: the server sends {len(data)} bytes for a range of {end - start}."
+                " Fetch the shards by other means, and give their folder under pairs."
+            )
+        if len(data) < end - start:
+            raise ConnectionError(f"{len(data)} of {end - start} bytes")
+        return bytes(data)
+
+    return _retried(read, shard.address, wait)
+
+
+def _refuse_changed(files: Any, shard: RemoteShard, wait: Callable[[float], None]) -> None:
+    def look() -> RemoteShard:
+        files.invalidate_cache()
+        return _shard(shard.address, files.info(shard.address))
+
+    now = _retried(look, shard.address, wait)
+    if now != shard:
+        raise UserError(
+            f"{shard.address}: this shard changed since the run began, from {shard.size:,} bytes "
+            f"({shard.mark}) to {now.size:,} ({now.mark}). Run the command again when nothing "
+            "writes to it: its jobs, and no others, read it again."
+        )
+
+
+def _listed(source: str) -> Iterator[RemoteShard]:
+    files = _filesystem(source)
+    names = expand_braces(source)
+    if source.startswith(("http://", "https://")):
+        if any(sign in source for sign in "*?["):
+            raise UserError(
+                f"pairs: {source}: a web server has no list of its files, so a glob matches "
+                "nothing. Give a range, such as {00000..00331}.tar."
+            )
+        for name in names:
+            look = _bound(files.info, name)
+            yield _shard(name, _retried(look, name))
+        return
+    entries: dict[str, dict[str, Any]] = {}
+    for folder in {_folder(name) for name in names}:
+        look = _bound(files.ls, folder, detail=True)
+        try:
+            entries |= {one["name"]: one for one in _retried(look, folder) if one["type"] == "file"}
+        except NotADirectoryError:
+            continue
+    protocol = source.split("://")[0]
+    found = {f"{protocol}://{name}": entry for name, entry in entries.items()}
+    for name in names:
+        folder = name.rstrip("/")
+        whole = [path for path in found if path.startswith(f"{folder}/") and path.endswith(".tar")]
+        matched = [name] if name in found else whole or fnmatch.filter(found, name)
+        matched = [path for path in matched if path.endswith(".tar")]
+        if not matched:
+            raise UserError(
+                f"pairs: {name}: there is no such tar file. Check the address, and whether the "
+                f"credentials ({_credentials(name)}) may list it."
+            )
+        yield from (_shard(path, found[path]) for path in sorted(matched))
+
+
+def _folder(address: str) -> str:
+    """Return the folder above the first part of an address that has a sign of a glob."""
+    head = re.split(r"[*?\[]", address, maxsplit=1)[0]
+    return (
+        head.rstrip("/")
+        if not head.endswith(".tar") and head == address
+        else head.rpartition("/")[0]
+    )
+
+
+def _bound(function: Callable[..., Any], *given: Any, **named: Any) -> Callable[[], Any]:
+    return lambda: function(*given, **named)
+
+
+def _shard(address: str, entry: dict[str, Any]) -> RemoteShard:
+    """Return what a store's entry of a file states; a missing size is an error."""
+    size = entry.get("size")
+    if size is None:
+        raise UserError(
+            f"pairs: {address}: the server does not give the size of the file. Fetch the shards by "
+            "other means, and give their folder."
+        )
+    marks = ("ETag", "etag", "generation", "blob_id", "md5Hash", "LastModified", "Last-Modified")
+    mark = next((str(entry[name]).strip('"') for name in marks if entry.get(name)), "no ETag")
+    return RemoteShard(address, int(size), mark)
+
+
+def _filesystem(address: str) -> Any:
+    protocol = address.split("://", 1)[0]
+    try:
+        import fsspec  # type: ignore[import-untyped]
+
+        options: dict[str, Any] = (
+            {"client_kwargs": {"trust_env": True}} if "http" in protocol else {}
+        )
+        files = fsspec.filesystem(protocol, use_listings_cache=False, **options)
+    except ImportError as error:
+        raise UserError(
+            f"pairs: {redacted(address)} needs {PROTOCOLS[protocol][0]}, which is not installed. "
+            f"Install it: pip install {PROTOCOLS[protocol][0]}."
+        ) from error
+    if hasattr(files, "retries"):
+        files.retries = 1  # s3fs repeats requests itself; one loop bounds the waits
+    return files
+
+
+def _credentials(address: str) -> str:
+    return PROTOCOLS[address.split("://", 1)[0]][1]
+
+
+def _retried(
+    request: Callable[[], Any], address: str, wait: Callable[[float], None] = time.sleep
+) -> Any:
+    """Return what a request returns, with at most `ATTEMPTS` attempts and growing random waits."""
+    for attempt in range(1, ATTEMPTS + 1):
+        try:
+            return request()
+        except (UserError, NotADirectoryError):
+            raise
+        except Exception as error:
+            if attempt == ATTEMPTS or not _may_pass(error):
+                _refuse(error, address, attempt)
+        # Jitter keeps the jobs of a cluster from asking in step; it changes no result.
+        wait(random.uniform(0.5, 1) * min(FIRST_WAIT * 2**attempt, LONGEST_WAIT))
+    raise AssertionError("unreachable")
+
+
+def _may_pass(error: Exception) -> bool:
+    """Return whether the same request may succeed later."""
+    if isinstance(error, (*_MISSING, *_REFUSED)) or _is_of_region(error):
+        return False
+    status = getattr(error, "status", None)
+    if isinstance(status, int) and 400 <= status < 500:
+        return status in (408, 425, 429)
+    return not isinstance(error, (ValueError, TypeError, ImportError)) and not _lacks_keys(error)
+
+
+def _is_of_region(error: Exception) -> bool:
+    signs = ("PermanentRedirect", "IllegalLocationConstraint", "AuthorizationHeaderMalformed")
+    return any(sign in f"{error!r} {error.__cause__!r}" for sign in (*signs, "region"))
+
+
+def _lacks_keys(error: Exception) -> bool:
+    return type(error).__name__ in ("NoCredentialsError", "PartialCredentialsError")
+
+
+def _refuse(error: Exception, address: str, attempts: int) -> NoReturn:
+    """Raise the message of an error, without what the library wrote: it may hold credentials."""
+    status = getattr(error, "status", None)
+    if isinstance(error, _MISSING) or status == 404:
+        text = "the bucket, folder or file does not exist. Check the address."
+    elif isinstance(error, _REFUSED) or status in (401, 403) or _lacks_keys(error):
+        text = (
+            "the store refuses access. Check the permissions of the credentials "
+            f"({_credentials(address)}): they have to list and to read it."
+        )
+    elif _is_of_region(error):
+        text = "the bucket is in another region. Set AWS_DEFAULT_REGION to the bucket's region."
+    else:
+        kind = f"{type(error).__name__}{f', status {status}' if status else ''}"
+        text = (
+            f"cannot be read after {attempts} attempts ({kind}). Check the network, and run the "
+            "command again: it goes on at this shard."
+        )
+    # The library's own error may print the request with its headers, so it is not shown.
+    raise UserError(f"{redacted(address)}: {text}") from None

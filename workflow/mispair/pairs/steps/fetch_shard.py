@@ -1,0 +1,33 @@
+"""Fetch a remote shard, once for all jobs that read it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from mispair.core import settings
+
+
+class Settings(settings.Settings):
+    keep_local: bool = settings.sweep(
+        False,
+        description="Whether copies of remote shards stay below results/. Otherwise each is "
+        "removed as soon as no job of the run needs it, and a later run that needs a copy again, "
+        "such as for the pictures of a page, fetches it and encodes its pairs again.",
+    )
+
+
+def run(settings: Settings, *, address: str, size: int, mark: str, local: Path) -> None:
+    """Write a copy of a remote shard.
+
+    `size` (bytes) and `mark` (its ETag) are those of the listing at the start of the run.
+
+    Raises
+    ------
+    UserError
+        If the shard changed since then, or cannot be read.
+    """
+    from mispair.core.progress import Progress
+    from mispair.pairs.shards.remote import RemoteShard, fetch
+
+    with Progress("fetching", size, "bytes") as progress:
+        fetch(RemoteShard(address, size, mark), local, progress.advance)
