@@ -244,7 +244,7 @@ def _refuse_changed(files: Any, shard: RemoteShard, wait: Callable[[float], None
         raise UserError(
             f"{shard.address}: this shard changed since the run began, from {shard.size:,} bytes "
             f"({shard.mark}) to {now.size:,} ({now.mark}). Run the command again when nothing "
-            "writes to it: its jobs, and no others, read it again."
+            "writes to it."
         )
 
 
