@@ -6,6 +6,7 @@ import errno
 import glob
 import hashlib
 import json
+import math
 import os
 import re
 import secrets
@@ -16,12 +17,13 @@ import unicodedata
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import numpy as np
     import pandas as pd
     import pyarrow as pa
+    from numpy.typing import DTypeLike
 
 
 LEAST_FREE = 1_000_000
@@ -277,6 +279,21 @@ def read_tensors(
     except (OSError, SafetensorError) as error:
         raise UserError(f"{path}: cannot be read as safetensors ({error}).") from error
     return tensors, metadata
+
+
+def mapped(scratch: IO[bytes], dtype: DTypeLike, shape: tuple[int, ...]) -> np.memmap[Any, Any]:
+    """Return an array to be filled on an empty file, whose room is reserved if the system can.
+
+    Raises
+    ------
+    OSError
+        If the disk is full; while writing to the array that would end the process.
+    """
+    import numpy as np
+
+    if hasattr(os, "posix_fallocate"):
+        os.posix_fallocate(scratch.fileno(), 0, math.prod(shape) * np.dtype(dtype).itemsize)
+    return np.memmap(scratch, dtype, "r+", shape=shape)
 
 
 # Folders: their names in paths of results, patterns of names, and how they are written.

@@ -5,12 +5,12 @@ from __future__ import annotations
 import dataclasses
 import math
 import mmap
-import os
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -399,15 +399,15 @@ def _space(shape: tuple[int, ...], dtype: np.dtype, scratch: Path | None) -> np.
         return np.empty(shape, dtype)
     try:
         with tempfile.TemporaryFile(dir=scratch) as opened:
-            os.posix_fallocate(opened.fileno(), 0, size)  # a full disk would end the process later
-            mapped = mmap.mmap(opened.fileno(), size)
+            space = files.mapped(opened, dtype, shape)
     except OSError as error:
         raise files.UserError(
             f"{scratch}: {size / 1e9:.1f} GB of features cannot be put together here "
             f"({error.strerror}). Make room on this disk."
         ) from error
-    mapped.madvise(mmap.MADV_RANDOM)  # batches read single rows
-    return np.frombuffer(mapped, dtype).reshape(shape)
+    pages: Any = space.base
+    pages.madvise(mmap.MADV_RANDOM)  # batches read single rows
+    return space
 
 
 def _copy(

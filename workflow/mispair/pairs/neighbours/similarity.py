@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import IO
@@ -241,7 +240,7 @@ def gather_vectors(
                 "that is out of date, and run again."
             )
         if not vectors.shape[1]:
-            vectors = _on_file(scratch, (len(captions), texts.shape[1]))
+            vectors = files.mapped(scratch, np.float32, (len(captions), texts.shape[1]))
         table, _ = files.read_parquet(table_of_rows)
         table = table[table["kind"] == "text"].drop_duplicates("id")
         if len(table) and not 0 <= table["row"].min() <= table["row"].max() < len(texts):
@@ -288,10 +287,3 @@ def _parts(features: Sequence[Path], rows: Sequence[Path]) -> list[tuple[Path, P
             "with --features and --feature-rows."
         )
     return [parts[name] for name in sorted(parts)]
-
-
-def _on_file(scratch: IO[bytes], shape: tuple[int, int]) -> np.ndarray:
-    if hasattr(os, "posix_fallocate"):
-        # A full disk is an error here; while writing to the memory map it would end the process.
-        os.posix_fallocate(scratch.fileno(), 0, 4 * shape[0] * shape[1])
-    return np.memmap(scratch, np.float32, "r+", shape=shape)

@@ -13,6 +13,7 @@ import random
 import re
 import time
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
@@ -46,8 +47,6 @@ _OTHER = re.compile(
     r"\.(csv|tsv|txt|jsonl?|parquet|arrow|feather|html?|zip|t?gz|bz2|xz|zst|7z|rar)$", re.IGNORECASE
 )
 """Endings of files that are no tar shards; folders of an object store may have others."""
-_REFUSED = (PermissionError,)
-_MISSING = (FileNotFoundError,)
 
 
 class RemoteShard(NamedTuple):
@@ -258,12 +257,12 @@ def _listed(source: str) -> Iterator[RemoteShard]:
                 "nothing. Give a range, such as {00000..00331}.tar."
             )
         for name in names:
-            look = _bound(files.info, name)
+            look = partial(files.info, name)
             yield _shard(name, _retried(look, name))
         return
     entries: dict[str, dict[str, Any]] = {}
     for folder in {_folder(name) for name in names}:
-        look = _bound(files.ls, folder, detail=True)
+        look = partial(files.ls, folder, detail=True)
         try:
             entries |= {one["name"]: one for one in _retried(look, folder) if one["type"] == "file"}
         except NotADirectoryError:
@@ -286,15 +285,8 @@ def _listed(source: str) -> Iterator[RemoteShard]:
 def _folder(address: str) -> str:
     """Return the folder above the first part of an address that has a sign of a glob."""
     head = re.split(r"[*?\[]", address, maxsplit=1)[0]
-    return (
-        head.rstrip("/")
-        if not head.endswith(".tar") and head == address
-        else head.rpartition("/")[0]
-    )
-
-
-def _bound(function: Callable[..., Any], *given: Any, **named: Any) -> Callable[[], Any]:
-    return lambda: function(*given, **named)
+    is_folder = head == address and not head.endswith(".tar")
+    return head.rstrip("/") if is_folder else head.rpartition("/")[0]
 
 
 def _shard(address: str, entry: dict[str, Any]) -> RemoteShard:
@@ -352,7 +344,7 @@ def _retried(
 
 def _may_pass(error: Exception) -> bool:
     """Return whether the same request may succeed later."""
-    if isinstance(error, (*_MISSING, *_REFUSED)) or _is_of_region(error):
+    if isinstance(error, (FileNotFoundError, PermissionError)) or _is_of_region(error):
         return False
     status = getattr(error, "status", None)
     if isinstance(status, int) and 400 <= status < 500:
@@ -372,9 +364,9 @@ def _lacks_keys(error: Exception) -> bool:
 def _refuse(error: Exception, address: str, attempts: int) -> NoReturn:
     """Raise the message of an error, without what the library wrote: it may hold credentials."""
     status = getattr(error, "status", None)
-    if isinstance(error, _MISSING) or status == 404:
+    if isinstance(error, FileNotFoundError) or status == 404:
         text = "the bucket, folder or file does not exist. Check the address."
-    elif isinstance(error, _REFUSED) or status in (401, 403) or _lacks_keys(error):
+    elif isinstance(error, PermissionError) or status in (401, 403) or _lacks_keys(error):
         text = (
             "the store refuses access. Check the permissions of the credentials "
             f"({_credentials(address)}): they have to list and to read it."

@@ -39,10 +39,9 @@ from mispair.pairs.sources.tables import (
     form_of,
     is_json,
     is_table,
+    named_column,
     pictures_of,
     rows_of,
-    usual,
-    usual_end,
     with_captions,
 )
 
@@ -192,7 +191,7 @@ def with_objects(tree: Tree, named: Named) -> Source | None:
     Raises
     ------
     UserError
-        If they lack the field that is named, or a column of other tables is named.
+        If they lack the field that is named, or no field has a usual name of captions.
     """
     pictured = {*tree.pictures, *map(_stem, tree.pictures)}
     beside = [name for name in tree.of([SIDECAR_EXTENSION]) if _stem(name) in pictured]
@@ -202,8 +201,7 @@ def with_objects(tree: Tree, named: Named) -> Source | None:
             refuse_unreadable(Path(tree.path(name)))
         return None
     fields = [*dict.fromkeys(fields)]
-    by_name = usual(fields, CAPTION_COLUMNS) or usual_end(fields, "caption_column")
-    field = named.caption_column or by_name
+    field = named_column(fields, named.caption_column or "", "caption_column", CAPTION_COLUMNS)
     if field not in fields:
         has = ", ".join(map(repr, fields[:12]))
         wrong = f"no field {field!r}" if field else "no field with a usual name of captions"

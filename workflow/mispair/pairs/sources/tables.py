@@ -203,17 +203,22 @@ def _letters(name: str) -> str:
     return "".join(filter(str.isalnum, name)).lower()
 
 
-def usual_end(has: Sequence[str], setting: str) -> str | None:
+def _usual_end(has: Sequence[str], setting: str) -> str | None:
     """Return the only column of captions by the end of its name, such as `en_caption`."""
     ends = ("caption", "captions") if setting == "caption_column" else ()
     ending = [column for column in has if _letters(column).endswith(ends)]
     return ending[0] if len(ending) == 1 else None
 
 
+def named_column(has: Sequence[str], named: str, setting: str, names: Sequence[str]) -> str | None:
+    """Return the column that is named, or else the one with the most usual name."""
+    return named or usual(has, names) or _usual_end(has, setting)
+
+
 def _column(path: Path, has: Sequence[str], named: str, setting: str, names: Sequence[str]) -> str:
     if not has:
         raise UserError(f"pairs: {path} is empty. Its first line has to name the columns.")
-    found = named or usual(has, names) or usual_end(has, setting)
+    found = named_column(has, named, setting, names)
     if found and found not in has:
         raise UserError(
             f"pairs.{setting}: {path} has no column {found!r}, only {_shown(has)}."
