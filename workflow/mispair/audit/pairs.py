@@ -12,13 +12,13 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from mispair.core.files import UserError
+from mispair.core.files import UserError, explained, mapped
 from mispair.pairs.captions.caption_texts import CaptionedPairs
 from mispair.pairs.corruption.draws import column
 from mispair.pairs.index.identities import hexadecimal, identities
@@ -63,12 +63,17 @@ class Embeddings:
         Empty, open for reading and writing.
     n, width : int
         Shape.
+
+    Raises
+    ------
+    OSError
+        If the disk has no room.
     """
 
     def __init__(self, scratch: IO[bytes], n: int, width: int) -> None:
-        scratch.truncate(max(1, 2 * n * width))
-        self._map = mmap.mmap(scratch.fileno(), 0)
-        self._rows = np.frombuffer(self._map, np.float16)[: n * width].reshape(n, width)
+        rows = mapped(scratch, np.dtype(np.float16), (max(n, 1), width))
+        self._map: Any = rows.base
+        self._rows = np.asarray(rows)[:n]
         self.filled = np.zeros(n, bool)
 
     def put(self, positions: np.ndarray, vectors: np.ndarray) -> None:
@@ -298,7 +303,7 @@ def embedded(
     captions = audited.caption_ids[order]
     row_of_image = pairs.table["row"].to_numpy()
     shape = len(audited), projections[0].shape[1]
-    with ExitStack() as stack:
+    with explained(folder), ExitStack() as stack:
         images, texts = (
             Embeddings(stack.enter_context(tempfile.TemporaryFile(dir=folder)), *shape)
             for _ in range(2)
