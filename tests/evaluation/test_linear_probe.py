@@ -1,6 +1,7 @@
 """The linear probe against scikit-learn itself, and its step on files."""
 
 import logging
+import shutil
 
 import numpy as np
 import pytest
@@ -122,8 +123,11 @@ def test_step_probes_the_seeds_that_it_is_asked_for(folder):
     assert {row["seed"] for row in rows} == {3}
     _, (rows, provenance) = _run(folder, ("seeds", 2))
     again = (folder / "probe.json").read_bytes()
-    _run(folder, ("seeds", 2))
-    assert (folder / "probe.json").read_bytes() == again
+    for kept in ("parts", "nothing"):
+        if kept == "nothing":
+            shutil.rmtree(folder / "reuse")
+        _run(folder, ("seeds", 2))
+        assert (folder / "probe.json").read_bytes() == again
     assert [row["seed"] for row in rows] == [3, 3, 4, 4]
     projection = files.read_tensors(folder / "projection")[0]["image_projection"][1]
     (train, known), (test, labels) = _split(120, 0), _split(80, 1)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -296,8 +297,11 @@ def test_step_writes_every_strategy_basis_protocol_and_k(tmp_path: Path) -> None
     assert about["evaluation_sets"].keys() == about["protocols"].keys() == {"one"}
     assert about["protocols"]["one"]["many"]["fingerprint"] == "hash of many"
     first = (tmp_path / "pruning.json").read_bytes()
-    assert _run(tmp_path, *options) == 0
-    assert (tmp_path / "pruning.json").read_bytes() == first
+    for kept in ("parts", "nothing"):
+        if kept == "nothing":
+            shutil.rmtree(tmp_path / "reuse")
+        assert _run(tmp_path, *options) == 0
+        assert (tmp_path / "pruning.json").read_bytes() == first
     assert _run(tmp_path, *options, "--seeds", "5") == 0
     rows, _ = metrics.read_metrics(tmp_path / "pruning.json")
     assert {row["seed"] for row in rows} == {0, 1}

@@ -1,6 +1,7 @@
 """The steps evaluate_zeroshot and compare_arms, on files as the rules give them."""
 
 import json
+import shutil
 
 import numpy as np
 import pytest
@@ -149,6 +150,46 @@ def test_every_set_protocol_and_seed_is_scored(tmp_path):
     assert json.loads(about["projection"])["start"] == "untouched"
     assert json.loads(about["sets"]) == {"toys": "pictures of toys", "cars": "pictures of cars"}
     assert json.loads(about["protocols"])["cars|laclip"] == "laclip of cars"
+
+
+def test_a_further_set_is_scored_alone_and_another_model_on_all(tmp_path, monkeypatch):
+    scored = []
+    score = classification.classify
+
+    def counting(embeddings, *rest):
+        scored.append(len(embeddings))
+        return score(embeddings, *rest)
+
+    monkeypatch.setattr("mispair.evaluation.set_scores.classify", counting)
+    sizes = {"toys": 200, "cars": 90, "pets": 40}
+    sets = {name: _features(size, size) for name, size in sizes.items()}
+    pictures = [_write_set(tmp_path, name, *data[:2]) for name, data in sets.items()]
+    prompts = [_write_prompts(tmp_path, name, "own", *data[2:]) for name, data in sets.items()]
+
+    def results():
+        return [(tmp_path / name).read_bytes() for name in ("arm.json", "arm.safetensors")]
+
+    def newly_scored(*chosen):
+        """Score some sets, compare with the bytes of a job that has nothing to reuse."""
+        scored.clear()
+        some = [[files_of[place] for place in chosen] for files_of in (pictures, prompts)]
+        assert _evaluate(tmp_path, *some) == 0
+        new, written = {*scored}, results()
+        (tmp_path / "reuse").rename(tmp_path / "put-away")
+        assert _evaluate(tmp_path, *some) == 0
+        shutil.rmtree(tmp_path / "reuse")
+        (tmp_path / "put-away").rename(tmp_path / "reuse")
+        assert written == results()
+        return new
+
+    _write_projection(tmp_path / "arm")
+    assert newly_scored(0, 1) == {200, 90}
+    assert newly_scored(2, 0, 1) == {40}
+    assert newly_scored(0, 2) == set()
+    _write_prompts(tmp_path, "toys", "own", *_features(200, 5)[2:])
+    assert newly_scored(0, 2) == {200}
+    _write_projection(tmp_path / "arm", seed=4)
+    assert newly_scored(0, 2) == {200, 40}
 
 
 def test_captioned_pictures_have_recalls_and_no_answers(tmp_path):

@@ -28,6 +28,7 @@ from pydantic import ValidationError
 
 from mispair.core import files
 from mispair.core.files import UserError
+from mispair.core.reuse import tidy
 from mispair.pairs.index import index as shard_index
 from mispair.pairs.index import index_parts, parts
 from mispair.pairs.index.faults import ImageLimits
@@ -85,7 +86,7 @@ def run(
 ) -> tuple[Path, Path]:
     outputs = list_and_index(shards, folder, workers, captions, sources, **settings)
     names = [f"0000.{kind}parquet" for kind in ("images.", "", "rejected.", "unusable.")]
-    assert sorted(path.name for path in folder.iterdir()) == names
+    assert sorted(path.name for path in folder.iterdir()) == [*names, "reuse"]
     return outputs
 
 
@@ -288,8 +289,9 @@ def test_a_killed_job_goes_on_where_it_was(
     end_half_way(shards, tmp_path / "out", workers, log, how)
     before = log.read_text().split()
     assert len(before) == len(set(before))
-    written = sorted(path.name for path in (tmp_path / "out").iterdir())
-    assert written == ["0000.images.parquet", "0000.parquet.parts", "0000.unusable.parquet"]
+    written = {path.name for path in (tmp_path / "out").iterdir()}
+    written.discard("0000.parquet.parts")  # the lock of a job that was killed
+    assert written == {"0000.images.parquet", "0000.unusable.parquet", "reuse"}
 
     monkeypatch.setenv(READ_LOG, str(log))
     monkeypatch.setattr(shard_index, "index_shard", reading)
@@ -340,10 +342,41 @@ def test_a_changed_policy_reads_all_again(after_a_failure: tuple[list[Path], Pat
     assert set(rejected["reason"]) == {"caption-length"}
 
 
+@pytest.mark.usefixtures("without_workers")
+def test_other_groups_of_the_same_shards_read_the_new_ones_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shards = write_shards(tmp_path / "in", 4)
+    read: list[str] = []
+
+    def noting(real: Callable[..., Any]) -> Callable[..., Any]:
+        def noted(shard: Path, *rest: Any, **more: Any) -> Any:
+            read.append(shard.name)
+            return real(shard, *rest, **more)
+
+        return noted
+
+    for module, name in ((parts, "list_images"), (shard_index, "index_shard")):
+        monkeypatch.setattr(module, name, noting(getattr(module, name)))
+    (tmp_path / "out").mkdir()
+    run(shards[:3], tmp_path / "out")
+    assert sorted(read) == sorted(2 * [shard.name for shard in shards[:3]])
+    read.clear()
+    regrouped = run(shards[1:], tmp_path / "out")
+    assert read == 2 * [shards[3].name]
+    (tmp_path / "afresh").mkdir()
+    assert digests(regrouped) == digests(run(shards[1:], tmp_path / "afresh"))
+    tidy(tmp_path / "out")
+    read.clear()
+    run(shards, tmp_path / "out")
+    assert read == 2 * [shards[0].name]
+
+
 def test_a_half_written_part_is_no_part(after_a_failure: tuple[list[Path], Path, Path]) -> None:
     shards, out, log = after_a_failure
-    parts = out / "0000.parquet.parts"
-    (whole,) = (p for p in parts.glob("00001.*.parquet") if "rejected" not in p.name)
+    parts = out / "reuse"
+    indexed = (p for p in parts.glob("00001.*.parquet") if "row" in pq.read_schema(p).names)
+    (whole,) = indexed
     whole.rename(parts / f".{whole.name}.0123abcd.part")
     kept, _, _ = tables(run(shards, out))
     assert log.read_text().split() == ["00001.tar"]
@@ -461,13 +494,14 @@ def tree():
 def watch():
     while not done:
         parts = sum(not path.name.startswith(".") for path in folder.glob("*.rejected.parquet"))
+        parts -= 30 * (sys.argv[3] == "index")  # those of the list
         peaks[parts] = max(peaks.get(parts, 0), tree())
         time.sleep(0.02)
 
 me, done, peaks = psutil.Process(), False, {}
 shards, out = sorted(Path(sys.argv[1]).glob("*.tar")), Path(sys.argv[2])
 step = {"list": list_group, "index": index_group}[sys.argv[3]]
-folder = out / {"list": "0000.images.parquet.parts", "index": "0000.parquet.parts"}[sys.argv[3]]
+folder = out / "reuse"
 watcher = threading.Thread(target=watch)
 watcher.start()
 try:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import pytest
 
@@ -122,6 +124,16 @@ class TestSources:
     def test_then_the_reference(self):
         found = Estimator([CPU]).estimate(JOB, WORK_OF_JOB, None)
         assert (found.source, found.seconds, found.disk_megabytes) == (REFERENCE, 10, 180)
+
+    def test_steps_of_one_process_start_once_and_share_memory(self):
+        other = StepRate({"start": 3.0, "images": 0.2}, {"start": 80.0}, {}, 5, {"images": 9.0})
+        both = dataclasses.replace(CPU, steps={**CPU.steps, "list_images": other})
+        job = Job("read_shards", ("index-shards", "+", "list-images"))
+        work = Work({"pairs": 90, "images": 10}, {}, {"pairs": 90})
+        found = Estimator([both]).estimate(job, work, None)
+        assert (found.source, found.seconds) == (REFERENCE, pytest.approx(3 + 9 + 2))
+        assert (found.megabytes, found.disk_megabytes) == (80, 180)
+        assert Estimator([CPU]).estimate(job, work, None).source == NONE
 
     def test_then_nothing_and_that_is_said(self):
         found = Estimator([CPU]).estimate(JOB, Work(variant="other"), None)

@@ -14,6 +14,7 @@ from mispair.core import files, seeds
 from mispair.towers.features import CaptionChoices, PairedFeatures, gather, read_choices
 from mispair.towers.finetuning import projection
 from mispair.towers.finetuning.batches import PairRows, batch_order
+from mispair.towers.finetuning.fingerprints import fingerprints
 from tests.towers.test_features import PAIRS, corpus, loaders
 from tests.towers.test_projection import QUICK, _features, _model, _twin
 
@@ -224,6 +225,6 @@ def test_a_state_is_of_one_set_of_choices() -> None:
         for other in (None, replace(choices, counts=fewer), replace(choices, captions=turned))
     ]
     prints = {
-        projection.fingerprint(each, initial, training, [1, 2]) for each in (features, *others)
+        one for each in (features, *others) for one in fingerprints(each, initial, training, [1, 2])
     }
-    assert len(prints) == 4
+    assert len(prints) == 8

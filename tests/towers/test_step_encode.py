@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import itertools
 import os
 import shutil
 import signal
@@ -19,6 +20,7 @@ from safetensors.torch import load_file, save_file
 
 from mispair.cli import main
 from mispair.core import files
+from mispair.core.reuse import tidy
 from mispair.pairs.index import image_list
 from mispair.pairs.index.faults import ImageLimits
 from mispair.pairs.index.image_list import list_images
@@ -76,7 +78,7 @@ def command(corpus: Path, towers: Path, out: Path, *settings: str, workers: int 
 def encode(corpus: Path, towers: Path, out: Path, *settings: str, workers: int = 0) -> dict:
     assert main(command(corpus, towers, out, *settings, workers=workers)) == 0
     assert sorted(path.name for path in out.iterdir()) == [
-        "features", "features.run.json", "logs", "rows",
+        "features", "features.run.json", "logs", "reuse", "rows",
     ]  # fmt: skip
     return files.read_json(out / "logs" / "record.json")
 
@@ -266,6 +268,39 @@ def test_what_a_killed_job_left_serves_the_same_job_only(
     assert same(tmp_path / "out", tmp_path / "afresh")
 
 
+# A job after others ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("settings", [[], ["--crops", "2"]])
+def test_shards_of_former_jobs_are_not_encoded_again(
+    settings: list[str], corpus: Path, towers: Path, tmp_path: Path, decoded: list
+) -> None:
+    index, _ = files.read_parquet(corpus / "index.parquet")
+
+    def encoded(*shards: str) -> int:
+        """Encode some shards as Snakemake does, and count the pictures that are decoded."""
+        for name in ("features", "rows"):
+            (tmp_path / "out" / name).unlink(missing_ok=True)
+        chosen = index[index["shard"].isin([f"{shard}.tar" for shard in shards])]
+        files.write_parquet(corpus / "index.parquet", chosen)
+        decoded.clear()
+        record = encode(corpus, towers, tmp_path / "out", *settings)
+        number = len(decoded)
+        assert record["images"] - record["resumed"] == number
+        encode(corpus, towers, tmp_path / "afresh", *settings)
+        assert same(tmp_path / "out", tmp_path / "afresh")
+        shutil.rmtree(tmp_path / "afresh")
+        return number // PAIRS
+
+    assert encoded("0", "2") == 2
+    assert encoded("0", "1", "2") == 1
+    assert encoded("1", "2") == 0
+    tidy(tmp_path / "out")  # as at the end of a run, in which no result has the first shard
+    assert encoded("0", "1", "2") == 1
+    parts = (tmp_path / "out" / "reuse").glob("*.safetensors")
+    assert {path.stat().st_ino for path in parts} >= {(tmp_path / "out/features").stat().st_ino}
+
+
 # What goes wrong ------------------------------------------------------------------------------
 
 
@@ -402,6 +437,40 @@ def test_captions_join_the_features_of_the_groups(
     assert record["captions_per_s"] > 0
 
 
+@pytest.mark.parametrize("exact", [True, False])
+def test_captions_of_former_jobs_are_not_encoded_again(
+    exact: bool, towers: Path, tmp_path: Path, monkeypatch
+) -> None:
+    """Whatever file they were in, unless features depend on the batch."""
+    run, encoded, calls = Tower.__call__, [], itertools.count()
+
+    def counting(self: Tower, tokens: torch.Tensor) -> torch.Tensor:
+        encoded.append(len(tokens))
+        return run(self, tokens) + (0 if exact else next(calls))
+
+    monkeypatch.setattr(Tower, "__call__", counting)
+    monkeypatch.setattr("mispair.towers.caption_features.CHECKED", 4)
+    texts = [f"text {number}" for number in range(100)] + [" ".join(["red"] * 20)]
+    files.write_parquet(tmp_path / "captions", captions_table(texts[:50]))
+    arguments = captions_command(tmp_path, towers)
+    assert main(arguments) == 0
+    for name in ("text", "text-rows"):
+        (tmp_path / name).rename(tmp_path / f"former-{name}")
+    files.write_parquet(tmp_path / "captions", captions_table(texts[20:]))
+    encoded.clear()
+    assert main(arguments) == 0
+    assert sum(encoded) == (51 + 4 if exact else 51 + 4 + 81)
+    record = files.read_json(tmp_path / "text-record")
+    assert (record["captions"], record["truncated"]) == (81, 1)
+    assert record["resumed"] == (26 if exact else 0)
+    if exact:
+        (tmp_path / "afresh").mkdir()
+        shutil.copy(tmp_path / "captions", tmp_path / "afresh" / "captions")
+        assert main(captions_command(tmp_path / "afresh", towers)) == 0
+        for name in ("text", "text-rows"):
+            assert (tmp_path / name).read_bytes() == (tmp_path / "afresh" / name).read_bytes()
+
+
 class Killed(BaseException):
     pass
 
@@ -418,6 +487,7 @@ def test_captions_go_on_at_the_batch(
     assert main(arguments) == 0
     names = ("text", "text-rows")
     whole = [(tmp_path / name).read_bytes() for name in names]
+    shutil.rmtree(tmp_path / "reuse")
     run, encoded = Tower.__call__, []
 
     def counting(self: Tower, tokens: torch.Tensor) -> torch.Tensor:

@@ -1,6 +1,7 @@
 """The step that fine-tunes projections: files, refusals, and how it goes on after a kill."""
 
 import json
+import shutil
 
 import numpy as np
 import pandas as pd
@@ -102,6 +103,41 @@ def test_step_writes_the_stack_whatever_the_order_of_parts(tmp_path):
         "p",
         "100",
     )
+
+
+def test_one_more_seed_trains_that_seed_only(tmp_path, monkeypatch):
+    trained = []
+    finetune = towers.finetune
+
+    def counting(features, initial, training, seeds, *rest):
+        trained.extend(seeds)
+        return finetune(features, initial, training, seeds, *rest)
+
+    monkeypatch.setattr(towers, "finetune", counting)
+    _write(tmp_path)
+    folder = tmp_path / "arm"
+    folder.mkdir()
+
+    def newly_trained(number, *options):
+        """Run some seeds, and compare with the bytes of a job that has nothing to reuse."""
+        trained.clear()
+        options = ["--pairs", 100, "--seeds", number, *options]
+        assert _run(tmp_path, folder / "out", *options) == 0
+        new = len(trained)
+        assert _run(tmp_path, tmp_path / "afresh", *options) == 0
+        assert len(trained) == new + number
+        assert (folder / "out").read_bytes() == (tmp_path / "afresh").read_bytes()
+        shutil.rmtree(tmp_path / "reuse")
+        return new
+
+    assert newly_trained(2) == 2
+    assert newly_trained(3) == 1
+    assert newly_trained(3) == 0
+    assert newly_trained(1) == 0
+    assert newly_trained(3) == 2  # the last two were in no result any more
+    assert newly_trained(3, "--epochs", 2) == 3
+    _write(tmp_path, n=125)
+    assert newly_trained(3, "--epochs", 2) == 3
 
 
 def test_step_refuses_features_of_other_towers_and_too_few_pairs(tmp_path, capsys):

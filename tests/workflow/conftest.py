@@ -14,7 +14,7 @@ import pytest
 import yaml
 from filelock import FileLock
 
-from mispair.core import copied
+from mispair.core import copied, reuse
 from tests.snakemake_server import server
 from tests.step_server import steps
 
@@ -94,9 +94,16 @@ class Checkout:
         return Checkout(to)
 
     def results(self) -> dict[str, bytes]:
-        """Return the bytes of every result, by path; not what Snakemake marks folders with."""
+        """Return the bytes of every result, by path.
+
+        Not what Snakemake marks folders with, nor parts for later jobs, which are named by times.
+        """
         written = (path for path in (self.folder / "results").rglob("*") if path.is_file())
-        files = sorted(path for path in written if path.name != ".snakemake_timestamp")
+        files = sorted(
+            path
+            for path in written
+            if path.name != ".snakemake_timestamp" and path.parent.name != reuse.FOLDER
+        )
         return {str(path.relative_to(self.folder)): path.read_bytes() for path in files}
 
 

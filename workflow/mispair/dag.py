@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 from collections.abc import Callable, Iterable
 from functools import cached_property
@@ -269,6 +270,8 @@ class Dag:
 
     def flags(self, step: str) -> str:
         """Return a step's settings as one string of command-line flags."""
+        if step == "list_images":
+            return self.image_limits()
         # A step without settings is no section of the configuration.
         section = getattr(self.config, step, Settings())
         update: dict[str, Any] = {}
@@ -381,6 +384,15 @@ class Dag:
     def tower_files(self, wildcards: Any) -> list[str]:
         """Return the files of the frozen towers; the configuration comes first."""
         return self.models.files(wildcards.towers)
+
+    def main_towers(self, wildcards: Any) -> list[str]:
+        """Return the files of the towers that are fine-tuned; the configuration comes first."""
+        return self.models.files(self.towers)
+
+    @property
+    def encoded_apart(self) -> str:
+        """A pattern of the towers that a job of their own runs over the images of a group."""
+        return f"(?!{re.escape(self.towers)}/)[^/]+" if self.pairs.streams else "[^/]+"
 
     def test_images(self, wildcards: Any) -> list[str]:
         """Return the image features of every evaluation set."""

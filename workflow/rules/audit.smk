@@ -13,7 +13,7 @@ use rule step as audit_pairs with:
         trusted=steady(dag.user_file("trusted")),
         left_out=[pairs.EXCLUDED, pairs.REJECTED_LIST],
         training=steady(dag.training_record()),
-        shards=steady(dag.shards_to_compare()),
+        shards=steady(dag.shards_to_compare(), copied=True),
     output:
         audit=audit.AUDIT,
         rates=audit.RATES,
@@ -35,7 +35,7 @@ use rule step as calibrate_audit with:
         similar=pairs.SIMILAR,
         truth=steady(dag.truth_of_all()),
         training=steady(dag.training_record()),
-        shards=steady(dag.shards_to_compare()),
+        shards=steady(dag.shards_to_compare(), copied=True),
     output:
         calibration=audit.CALIBRATION,
     pathvars:
@@ -74,7 +74,11 @@ use rule step as draw_suspects with:
     pathvars:
         job="draw_suspects",
     params:
-        **dag.step("draw_suspects", sources=dag.pairs.sources()),
+        **dag.step(
+            "draw_suspects",
+            sources=dag.pairs.sources(),
+            **dag.pairs.streamed(dag.pairs.shards()),
+        ),
 
 
 # What judges a pairing reads besides it.
@@ -85,7 +89,7 @@ READ_WITH_A_PAIRING = dict(
     trusted=steady(dag.user_file("trusted")),
     left_out=[pairs.EXCLUDED, pairs.REJECTED_LIST],
     training=steady(dag.training_record()),
-    shards=steady(dag.shards_to_compare()),
+    shards=steady(dag.shards_to_compare(), copied=True),
 )
 
 

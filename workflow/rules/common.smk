@@ -126,11 +126,16 @@ def alone(files):
     return of_job
 
 
-def steady(files):
-    """Ignore the times of a user's own files: their stamps decide what reruns."""
+def steady(files, copied=False):
+    """Ignore the times of a user's own files: their stamps decide what reruns.
+
+    Remote shards are no files of a job, which has them as a parameter, unless it needs copies.
+    """
     if callable(files):
-        return alone(lambda wildcards: steady(files(wildcards)))
+        return alone(lambda wildcards: steady(files(wildcards), copied))
     files = [files] if isinstance(files, str) else files
+    if dag.pairs.streams and not copied:
+        files = [file for file in files if file not in dag.pairs.remote]
     own = iter(dated([file for file in files if not file.startswith(MADE)]))
     return [file if file.startswith(MADE) else ancient(next(own)) for file in files]
 

@@ -152,4 +152,8 @@ use rule step as draw_neurons with:
     pathvars:
         job="draw_neurons",
     params:
-        **dag.step("draw_neurons", sources=dag.pairs.sources(SHOWN_GROUPS)),
+        **dag.step(
+            "draw_neurons",
+            sources=dag.pairs.sources(SHOWN_GROUPS),
+            **dag.pairs.streamed(dag.pairs.shards(SHOWN_GROUPS)),
+        ),

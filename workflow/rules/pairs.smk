@@ -29,10 +29,10 @@ use rule step as pack_pairs with:
         **dag.step("pack_pairs", stamp=dag.pairs.packed_stamp, flags=dag.pairs.packing),
 
 
-# Snakemake runs every reader of a copy that was removed and is needed again; keep_local prevents it.
+# With keep_local, and for trainings, which read shards often. Other jobs fetch what they read.
 use rule step as fetch_shard with:
     output:
-        local=pairs.REMOTE if dag.config.fetch_shard.keep_local else temp(pairs.REMOTE),
+        local=pairs.REMOTE,
     pathvars:
         job="fetch_shard/{corpus}/{shard}",
     priority: BEFORE_ENCODING
@@ -66,6 +66,8 @@ use rule step as list_images with:
         unusable=pairs.UNUSABLE,
     pathvars:
         job="list_images/{corpus}/{group}",
+    wildcard_constraints:
+        group=dag.pairs.groups_read_twice,
     priority: BEFORE_ENCODING
     threads: dag.config.index_shards.workers
     resources:
@@ -76,7 +78,6 @@ use rule step as list_images with:
             "list_images",
             stamps=dag.stamps(dag.pairs.shards_of),
             sources=dag.pairs.sources_of,
-            flags=dag.image_limits(),
         ),
 
 
@@ -92,6 +93,8 @@ use rule step as index_shards with:
         rejected=pairs.REJECTED,
     pathvars:
         job="index_shards/{corpus}/{group}",
+    wildcard_constraints:
+        group=dag.pairs.groups_read_twice,
     priority: BEFORE_ENCODING
     threads: dag.config.index_shards.workers
     params:
@@ -102,6 +105,43 @@ use rule step as index_shards with:
         ),
     message:
         "Index shard group {wildcards.group} of {wildcards.corpus}"
+
+
+# One fetch serves both lists of a group and its features: no copy of a remote shard stays.
+use rule step as read_shards with:
+    input:
+        captions=dag.captions(),
+        towers=steady(dag.main_towers),
+    output:
+        images=pairs.IMAGES,
+        unusable=pairs.UNUSABLE,
+        index=pairs.INDEX,
+        rejected=pairs.REJECTED,
+        features=fill(towers.IMAGE_FEATURES, towers=dag.towers),
+        rows=fill(towers.IMAGE_ROWS, towers=dag.towers),
+        # The speed differs from run to run, so it is no result.
+        record=fill(towers.IMAGE_RECORD, towers=dag.towers),
+    pathvars:
+        job="encode_features+index_shards+list_images/{corpus}/{group}",
+    wildcard_constraints:
+        group=dag.pairs.groups_read_at_once,
+    priority: BEFORE_ENCODING
+    threads: max(dag.config.index_shards.workers, 1 + dag.config.encode_features.workers)
+    resources:
+        gpu=dag.gpus("encode_features"),
+        stall_seconds=str(dag.config.index_shards.stall_seconds),
+    params:
+        **dag.step(
+            "list_images",
+            "index_shards",
+            "encode_features",
+            workers=lambda wildcards, threads: max(1, threads - 1),
+            stamps=dag.stamps(dag.pairs.shards_of, dag.main_towers),
+            sources=dag.pairs.sources_of,
+            shards=dag.pairs.shards_of,
+        ),
+    message:
+        "Read shard group {wildcards.group} of {wildcards.corpus}: index and encode"
 
 
 # One file lists the files of many jobs, so that Snakemake looks for fewer files.
@@ -190,4 +230,8 @@ use rule step as draw_contact_sheet with:
     pathvars:
         job="draw_contact_sheet",
     params:
-        **dag.step("draw_contact_sheet", sources=dag.pairs.sources(1)),
+        **dag.step(
+            "draw_contact_sheet",
+            sources=dag.pairs.sources(1),
+            **dag.pairs.streamed(dag.pairs.shards(1)),
+        ),

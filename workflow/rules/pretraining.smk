@@ -7,7 +7,7 @@ use rule step as decode_pictures with:
     input:
         corpus=pairs.CORPUS,
         index=dag.every(pairs.INDEX),
-        shards=steady(dag.pairs.shards()),
+        shards=steady(dag.pairs.shards(), copied=True),
     output:
         pictures=pretraining.PICTURES,
     pathvars:

@@ -53,6 +53,7 @@ use rule step as recaption_pairs with:
                 dag.tower_files, dag.repair.shards_of_part, dag.repair.captioner_files()
             ),
             sources=dag.repair.sources_of_part,
+            **dag.pairs.streamed(dag.repair.shards_of_part),
         ),
 
 
@@ -228,7 +229,11 @@ use rule step as draw_examples with:
     pathvars:
         job="draw_examples",
     params:
-        **dag.step("draw_examples", sources=dag.pairs.sources()),
+        **dag.step(
+            "draw_examples",
+            sources=dag.pairs.sources(),
+            **dag.pairs.streamed(dag.pairs.shards()),
+        ),
 
 
 use rule step as export_repaired with:

@@ -101,7 +101,11 @@ use rule step as write_review with:
     pathvars:
         job="write_review",
     params:
-        **dag.step("write_review", sources=dag.pairs.sources()),
+        **dag.step(
+            "write_review",
+            sources=dag.pairs.sources(),
+            **dag.pairs.streamed(dag.pairs.shards()),
+        ),
 
 
 # The sample, its page, and what its labels measure, without the report.

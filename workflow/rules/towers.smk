@@ -20,7 +20,7 @@ use rule step as convert_checkpoint with:
 
 use rule step as pretrain_towers with:
     input:
-        shards=steady(dag.training_shards),
+        shards=steady(dag.training_shards, copied=True),
         definition=steady(dag.tower_definition),
         start=steady(dag.models.start),
     output:
@@ -51,6 +51,8 @@ use rule step as encode_features with:
         record=towers.IMAGE_RECORD,
     pathvars:
         job="encode_features/{corpus}/{towers}/{group}",
+    wildcard_constraints:
+        towers=dag.encoded_apart,
     threads: 1 + dag.config.encode_features.workers
     resources:
         gpu=dag.gpus("encode_features"),
@@ -60,6 +62,7 @@ use rule step as encode_features with:
             workers=lambda wildcards, threads: threads - 1,
             stamps=dag.stamps(dag.pairs.shards_of, dag.tower_files),
             sources=dag.pairs.sources_of,
+            **dag.pairs.streamed(dag.pairs.shards_of),
         ),
     message:
         "Encode images of group {wildcards.group} of {wildcards.corpus}"

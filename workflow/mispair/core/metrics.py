@@ -28,7 +28,7 @@ def write_metrics(path: Path, rows: list[Row], provenance: dict[str, Any]) -> No
     import json
 
     lines = ",\n".join(
-        "  " + json.dumps({key: _plain(value) for key, value in row.items()}, allow_nan=False)
+        "  " + json.dumps({key: plain(value) for key, value in row.items()}, allow_nan=False)
         for row in rows
     )
     head = json.dumps(provenance, indent=1, sort_keys=True, allow_nan=False)
@@ -49,7 +49,7 @@ def read_metrics(path: Path) -> tuple[list[Row], dict[str, Any]]:
     return content["rows"], content["provenance"]
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
     """Turn NumPy scalars into Python's, and numbers that are not finite into None."""
     if hasattr(value, "item"):
         value = value.item()

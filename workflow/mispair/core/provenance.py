@@ -293,7 +293,7 @@ def remember_many(name: str, paths: Iterable[str], read: Mapping[str, list[Any]]
 
 def state_of(status: os.stat_result, content: bytes) -> list[Any]:
     """Return size, times, inode and digest of a file, given its content."""
-    return [*_state(status), hashlib.sha256(content).hexdigest()]
+    return [*file_state(status), hashlib.sha256(content).hexdigest()]
 
 
 def _of_many(
@@ -320,7 +320,7 @@ def _of_many(
 def _state_and_digest(path: str, former: list[Any] | None) -> list[Any]:
     """Return size, times, inode and digest of a file; a file that cannot be read has none."""
     try:
-        state = _state(os.stat(path))
+        state = file_state(os.stat(path))
         if former is not None and former[:-1] == state:
             return former
         if state[0] > SMALL:
@@ -339,7 +339,8 @@ def _state_at_first(path: str) -> str:
     return f"{path!r} {status.st_size} {status.st_mtime_ns}"
 
 
-def _state(status: os.stat_result) -> list[int]:
+def file_state(status: os.stat_result) -> list[int]:
+    """Return size, times and inode of a file; another file in its place differs in one of them."""
     return [status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino]
 
 
@@ -368,7 +369,7 @@ def _content(name: str) -> str:
 
 def _updated(path: Path, entry: Entry) -> Entry:
     """Return the current entry of a file; the file is read only if its state has changed."""
-    state = _state(path.stat())
+    state = file_state(path.stat())
     if entry.get("state") == state:
         return entry
     if entry:

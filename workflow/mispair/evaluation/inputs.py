@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from mispair.core.files import UserError, read_tensors
+from mispair.core.provenance import file_digest, fingerprint
 
 
 @dataclass(frozen=True)
@@ -83,6 +84,10 @@ class EncodedSet(NamedTuple):
     def name(self) -> str:
         """Name of the set."""
         return self.images.metadata["name"]
+
+    def digest(self) -> str:
+        """Return a text that changes with the images, the prompts, and their features."""
+        return fingerprint(file_digest(one.path) for one in (self.images, *self.prompts))
 
     @property
     def labels(self) -> np.ndarray | None:

@@ -105,22 +105,10 @@ class Results:
             if about_images in tensors:
                 self.answers[f"{encoded.name}|{about_images}"] = tensors[about_images]
 
-    def add(
-        self,
-        name: str,
-        protocol: Mapping[str, str],
-        seed: int,
-        answers: np.ndarray | None,
-        scores: list[Row],
-    ) -> None:
-        """Add and log the scores of a seed on a set by a protocol, the main one first."""
-        of_set = f"{name}|{protocol['protocol']}"
-        if answers is not None:
-            self.answers[f"{of_set}|{seed}"] = answers
-        keys = {"evaluation_set": name, "protocol": protocol["protocol"], "seed": seed}
-        keys["fingerprint"] = protocol["fingerprint"]
-        self.rows += [{**keys, **row} for row in scores]
-        _log(f"{of_set}|{seed}", scores)
+    def add(self, rows: list[Row], answers: Mapping[str, np.ndarray]) -> None:
+        """Add the scores of a set, and its answers."""
+        self.rows += rows
+        self.answers |= answers
 
     def provenance(self) -> dict[str, Any]:
         """Return the sets and prompts of the scores, and the headline metric of each protocol."""
@@ -141,6 +129,17 @@ class Results:
         }
         sources = {"sets": of_images, "protocols": of_prompts}
         return {key: json.dumps(one) for key, one in {"projection": origin, **sources}.items()}
+
+
+def scores_of(
+    name: str, protocol: Mapping[str, str], seed: int, scores: list[Row]
+) -> tuple[str, list[Row]]:
+    """Return the name of a seed's answers on a set by a protocol, and its scores with all keys."""
+    keys = {"evaluation_set": name, "protocol": protocol["protocol"], "seed": seed}
+    keys["fingerprint"] = protocol["fingerprint"]
+    of_answers = f"{name}|{protocol['protocol']}|{seed}"
+    _log(of_answers, scores)
+    return of_answers, [{**keys, **row} for row in scores]
 
 
 def _log(key: str, rows: list[Row]) -> None:

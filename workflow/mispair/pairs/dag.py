@@ -116,12 +116,11 @@ class PairFiles:
         if self.is_generated:
             shards = self.generated_shards
         elif addresses := self._addresses():
-            listed = remote.kept_listing(addresses) if self._in_a_job else None
-            listed = listed or remote.list_shards(addresses)
-            copy = {"corpus": self._config.corpus}
-            self.remote = {
-                fill(paths.REMOTE, shard=shard.name.removesuffix(".tar"), **copy): shard
-                for shard in listed
+            corpus = self._config.corpus
+            kept = remote.kept_listing(corpus, addresses) if self._in_a_job else {}
+            self.remote = kept or {
+                fill(paths.REMOTE, corpus=corpus, shard=shard.name.removesuffix(".tar")): shard
+                for shard in remote.list_shards(addresses)
             }
             shards = [*self.remote]
         elif self._config.pairs != GENERATED:
@@ -151,6 +150,25 @@ class PairFiles:
                 "of one kind, or fetch the remote ones first."
             )
         return addresses
+
+    @property
+    def streams(self) -> bool:
+        """Whether the pairs are remote shards, of which no copies stay."""
+        return bool(self.remote) and not self._config.fetch_shard.keep_local
+
+    @property
+    def groups_read_at_once(self) -> str:
+        """A pattern of the groups that one job fetches, indexes and encodes: all or none."""
+        return "[0-9]+" if self.streams else "(?!)"
+
+    @property
+    def groups_read_twice(self) -> str:
+        """A pattern of the groups that jobs of their own list, index and encode."""
+        return "(?!)" if self.streams else "[0-9]+"
+
+    def streamed(self, shards: Any) -> dict[str, Any]:
+        """Return the shards of a job as a parameter if they are no files, or nothing."""
+        return {"shards": shards} if self.streams else {}
 
     def fetching(self, wildcards: Any) -> str:
         """Return what is fetched for a remote shard as command-line flags."""
@@ -227,7 +245,7 @@ class PairFiles:
         if self._parts:
             keep_listings(self._parts)
         if self.remote:
-            remote.keep_listing(self._addresses(), [*self.remote.values()])
+            remote.keep_listing(self._config.corpus, self._addresses(), self.remote)
 
     def _part_name(self, group: int) -> str:
         size = self._config.pack_pairs.pairs_per_shard

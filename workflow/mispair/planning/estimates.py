@@ -11,7 +11,7 @@ import math
 import statistics
 import time
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
@@ -238,8 +238,8 @@ class Estimator:
         if not job.command:
             return Estimate(HERE)
         name = name_of(job.step, work)
-        on_gpu = self.gpu.get(name) if job.gpus else None
-        rate = on_gpu or self.cpu.get(name) or self.rates_here.get(name)
+        on_gpu = rate_of(name, self.gpu) if job.gpus else None
+        rate = on_gpu or rate_of(name, self.cpu) or self.rates_here.get(name)
         costs = [rate.cost(aspect, work) if rate else 0.0 for aspect in ASPECTS]
         if benchmark is not None:
             memory = costs[1] if benchmark.megabytes is None else benchmark.megabytes
@@ -256,6 +256,34 @@ class Estimator:
         seconds, megabytes, disk = (r * cost for r, cost in zip(ratios, costs, strict=True))
         beyond = rate.beyond(work)
         return Estimate(source, seconds, megabytes, disk, is_bound and beyond <= FAR, beyond)
+
+
+def rate_of(name: str, rates: Mapping[str, StepRate]) -> StepRate | None:
+    """Return the rate of a step, or of several that run one after the other in one process.
+
+    These start once and share the memory of the largest. Without rates of all of them there is
+    none.
+    """
+    steps = [rates.get(step) for step in name.split("+")]
+    known = [rate for rate in steps if rate is not None]
+    if name in rates or len(known) < len(steps):
+        return rates.get(name)
+
+    def combined(aspect: str, by: Callable[[list[float]], float]) -> Quantities:
+        each: list[Quantities] = [getattr(rate, aspect) for rate in known]
+        units = dict.fromkeys(unit for one in each for unit in one)
+        return {
+            unit: (max if unit == START else by)([one.get(unit, 0.0) for one in each])
+            for unit in units
+        }
+
+    return StepRate(
+        combined("seconds", sum),
+        combined("megabytes", max),
+        combined("disk_megabytes", sum),
+        min(rate.jobs for rate in known),
+        combined("largest", max),
+    )
 
 
 def ratio_to(rate: StepRate, records: Sequence[Record], aspect: str) -> float:

@@ -152,6 +152,8 @@ class Growing:
         Number of features at the end: a multiple of the number of names.
     keeper, progress
         The keeper has the rows of a killed job; progress takes the number of rows.
+    former : array, optional
+        All rows, if a former job computed them.
     """
 
     def __init__(
@@ -161,11 +163,15 @@ class Growing:
         rows: int,
         keeper: FileKeeper | None,
         progress: Progress = lambda number: None,
+        former: np.ndarray | None = None,
     ) -> None:
         self.tower, self.names = tower, names
         self.features = torch.empty((rows, tower.width), dtype=tower.stored, device=tower.device)
         self.keeper, self.done, self.progress = keeper, 0, progress
-        if keeper is not None and (kept := keeper.load()) is not None:
+        if former is not None and len(former) == rows:
+            self.done = len(former)
+            self.features[:] = torch.from_numpy(former)
+        elif keeper is not None and (kept := keeper.load()) is not None:
             self.done = len(kept["features"])
             self.features[: self.done] = kept["features"]
         progress(self.done)
@@ -257,6 +263,13 @@ class Encoder:
             if start >= part.done:
                 part.add(self.text(tokens))
         return part.on_host()
+
+    def count_truncated(self, texts: Sequence[str]) -> int:
+        """Return how many texts the tokenizer cuts."""
+        batches = [texts[start : start + self.batch_size]
+                   for start in range(0, len(texts), self.batch_size)]  # fmt: skip
+        tokenizer, truncated = self.towers.tokenizer, self.towers.truncated
+        return sum(int(truncated(batch, tokenizer(list(batch))).sum()) for batch in batches)
 
     def encode_images(
         self,

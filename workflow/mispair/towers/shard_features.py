@@ -1,10 +1,10 @@
-"""Image features of a group of shards, a shard at a time, so that a killed job can resume."""
+"""Image features of a group of shards, a shard at a time, so that none is encoded twice."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Generator, Mapping, Sequence
-from contextlib import closing
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,10 +16,12 @@ from mispair.core.devices import usable_cores
 from mispair.core.files import UserError
 from mispair.core.provenance import fingerprint
 from mispair.pairs.index.image_list import locations, read_images
+from mispair.pairs.shards.staging import staged
 from mispair.towers.encoding import Encoder, Growing, Progress
 
 if TYPE_CHECKING:
     from mispair.core.resume import Checkpoints
+    from mispair.core.reuse import Parts
     from mispair.towers.encoding_record import EncodingRecord
     from mispair.towers.preparation import PixelForm, Preparation
 
@@ -48,7 +50,7 @@ class ShardImages(Dataset[torch.Tensor | UserError]):
         prepare: Preparation,
         form: PixelForm,
     ) -> None:
-        self.paths = shards
+        self.paths = dict(shards)
         self.shards: list[str] = index["shard"].tolist()
         self.locations = locations(index)
         self.prepare, self.form = prepare, form
@@ -77,6 +79,13 @@ class ShardImages(Dataset[torch.Tensor | UserError]):
             )
         return self.form(prepared)
 
+    @contextmanager
+    def staged(self, names: Sequence[str]) -> Iterator[None]:
+        """Read some of the shards from copies in the block; see `mispair.pairs.shards.staging`."""
+        with staged([self.paths[name] for name in names]) as copies:
+            self.paths |= dict(zip(names, copies, strict=True))
+            yield
+
     def keys(self, rows: Sequence[int]) -> list[str]:
         """Return the keys of some rows."""
         return [self.locations[row].key for row in rows]
@@ -87,6 +96,14 @@ class ShardImages(Dataset[torch.Tensor | UserError]):
         for number, shard in enumerate(self.shards):
             rows.setdefault(shard, []).append(number)
         return rows
+
+    def rows_by_content(self) -> dict[str, tuple[int, int]]:
+        """Return from and to which row the features of each shard are, by `content`."""
+        crops = self.prepare.crops
+        return {
+            self.content(rows): (rows[0] * crops, (rows[-1] + 1) * crops)
+            for rows in self.rows_of_shards().values()
+        }
 
     def content(self, rows: Sequence[int]) -> str:
         """Return a fingerprint of the images of some rows, with their keys."""
@@ -102,6 +119,7 @@ def encode_shards(
     record: EncodingRecord,
     workers: int = 0,
     progress: Progress = lambda number: None,
+    kept: Parts | None = None,
 ) -> torch.Tensor:
     """Return pre-projection features (n * crops, d_image) of the images, in the index's order.
 
@@ -109,7 +127,8 @@ def encode_shards(
     while the tower runs; with 0 this happens between batches. No batch reaches over the end of a
     shard. The features of a shard are saved in `parts`, now and then and once it is done, until the
     caller removes them. They are the same bytes with any number of workers, and when a killed job
-    resumes. `progress` takes the number of images done.
+    resumes. `progress` takes the number of images done. Shards of former jobs whose features are
+    among `kept` are not encoded.
 
     Raises
     ------
@@ -123,18 +142,19 @@ def encode_shards(
     unfinished = []
     for shard, rows in images.rows_of_shards().items():
         # Named by all that it depends on, so states of other jobs are ignored.
-        content = fingerprint([parts.job, images.content(rows)])
-        keeper = parts.keeper(f"{shard.replace('/', '-')}-{content}")
-        part = Growing(tower, images.keys(rows), len(rows) * crops, keeper)
+        content = images.content(rows)
+        keeper = parts.keeper(f"{shard.replace('/', '-')}-{fingerprint([parts.job, content])}")
+        former = (kept.rows(content) or {}).get("image_features") if kept else None
+        part = Growing(tower, images.keys(rows), len(rows) * crops, keeper, former=former)
         record.resumed += part.done // crops
         if part.done < len(part.features):
-            unfinished.append((rows, part))
+            unfinished.append((shard, rows, part))
         else:
             features[rows] = part.on_host().view(-1, crops, tower.width)
     size = max(1, encoder.batch_size // crops)
     batches = [
         rows[start : start + size]
-        for rows, part in unfinished
+        for _, rows, part in unfinished
         for start in range(part.done // crops, len(rows), size)
     ]
     record.workers = min(workers, usable_cores(), len(batches))
@@ -143,10 +163,13 @@ def encode_shards(
                  record.workers, workers, len(batches), usable_cores())  # fmt: skip
     done = record.resumed
     progress(done)
-    pixels = _loaded(images, batches, encoder.device == "cuda", record)
-    with record.timing("images"), closing(pixels):
+    with (
+        images.staged([shard for shard, _, _ in unfinished]),
+        record.timing("images"),
+        closing(_loaded(images, batches, encoder.device == "cuda", record)) as pixels,
+    ):
         while unfinished:  # a part that is done takes no memory any more
-            rows, part = unfinished.pop(0)
+            _, rows, part = unfinished.pop(0)
             tower.restart()
             for start in range(part.done // crops, len(rows), size):
                 batch = rows[start : start + size]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,7 +13,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from mispair.core.intervals import Row
-    from mispair.evaluation.inputs import EncodedSet
+    from mispair.evaluation.inputs import EncodedSet, Stack
 
 
 class Settings(settings.Settings):
@@ -32,27 +33,47 @@ def run(
 
     Classification sets have accuracies, recalls and silhouette. Sets of captioned pictures have the
     recalls of retrieval or the shares of right choices. A file of prompts belongs to the file of
-    images in its folder.
+    images in its folder. Sets that a former job scored with the same projections are not scored
+    again.
     """
     from mispair.core import files, metrics
     from mispair.core.progress import Progress
+    from mispair.core.provenance import code_version, file_digest
+    from mispair.core.reuse import Parts, tidy
     from mispair.evaluation.inputs import read_projections, read_sets
     from mispair.evaluation.set_scores import Results
 
     stack = read_projections(projection)
     results = Results()
+    code = code_version("evaluate_zeroshot")
+    kept = Parts(zeroshot, [zeroshot.name, file_digest(projection), *code])
     number = len(images) * len(stack.seeds)
     with Progress("evaluating", number, "sets and seeds") as progress:
         progress.reach(0)
         for encoded in read_sets(images, prompts, stack.towers):
             results.add_set(encoded)
-            for seed, image, text in stack.of_seeds():
-                for protocol, of_images, scores in _scores(encoded, image, text):
-                    results.add(encoded.name, protocol, seed, of_images, scores)
-                progress.advance()
+            results.add(*kept.measured(encoded.digest(), partial(_results, stack, encoded)))
+            progress.advance(len(stack.seeds))
     provenance = {"projection": stack.origin, **results.provenance()}
     metrics.write_metrics(zeroshot, results.rows, provenance)
     files.write_tensors(answers, results.answers, results.metadata(stack.origin))
+    kept.finish()
+    tidy(zeroshot.parent)
+
+
+def _results(stack: Stack, encoded: EncodedSet) -> tuple[list[Row], dict[str, np.ndarray]]:
+    """Return the scores of a set by every seed and protocol, and its answers by name."""
+    from mispair.evaluation.set_scores import scores_of
+
+    rows: list[Row] = []
+    answers: dict[str, np.ndarray] = {}
+    for seed, image, text in stack.of_seeds():
+        for protocol, of_images, scores in _scores(encoded, image, text):
+            name, of_protocol = scores_of(encoded.name, protocol, seed, scores)
+            rows += of_protocol
+            if of_images is not None:
+                answers[name] = of_images
+    return rows, answers
 
 
 def _scores(

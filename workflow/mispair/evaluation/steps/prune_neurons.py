@@ -5,12 +5,19 @@ from __future__ import annotations
 import logging
 import re
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import BeforeValidator, Field
 
 from mispair.core import settings
+from mispair.core.settings import command_line
 from mispair.towers.arms import AnyStart
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from mispair.core.metrics import Row
+    from mispair.evaluation.inputs import EncodedSet
 
 log = logging.getLogger(__name__)
 
@@ -103,11 +110,17 @@ class Settings(settings.Settings):
 def run(
     settings: Settings, *, projection: Path, images: list[Path], prompts: list[Path], pruning: Path
 ) -> None:
-    """Write accuracy and silhouette of every set, strategy, ranking, basis and k."""
+    """Write accuracy and silhouette of every set, strategy, ranking, basis and k.
+
+    Sets that a former job pruned in the same way are not pruned again.
+    """
+    from functools import partial
+
     from mispair.core import files, metrics
     from mispair.core.progress import Progress
+    from mispair.core.provenance import code_version, file_digest
+    from mispair.core.reuse import Parts, tidy
     from mispair.evaluation.inputs import naming, origins, read_projections, read_sets
-    from mispair.evaluation.pruning import PrunableModel, sweep_bases
     from mispair.evaluation.purity import random_rotations
 
     arm = read_projections(projection)
@@ -120,20 +133,39 @@ def run(
     rotations = random_rotations(arm.neurons, settings.rotations, settings.seed)
     rows: list[metrics.Row] = []
     provenance, some = {"projection": arm.origin, **origins([])}, arm.of_seeds(settings.seeds)
+    code = code_version("prune_neurons")
+    kept = Parts(pruning, [pruning.name, command_line(settings), file_digest(projection), *code])
     # Sets of captioned pictures count although they are not pruned: their kind is in the file.
-    with Progress("pruning", len(images) * len(some), "sets and seeds") as progress:
+    with Progress("pruning", len(images), "sets") as progress:
         progress.reach(0)
         for data in read_sets(images, sorted(prompts), arm.towers):
             if data.labels is None:
                 continue
             for key, metadata in origins([data]).items():
                 provenance[key] |= metadata
-            for seed, image, text in some:
-                with naming(f"{data.name} with {projection}"):
-                    model = PrunableModel(data, image, text)
-                keys = {"evaluation_set": data.name, "seed": seed}
-                results = sweep_bases(model, ks, rotations, settings.draws, settings.seed)
-                rows += [{**row, **keys} for row in results]
-                progress.advance()
+            with naming(f"{data.name} with {projection}"):
+                task = partial(_pruned, data, some, ks, rotations, settings)
+                rows += kept.measured(data.digest(), task)[0]
+            progress.advance()
             log.info("%s: %d rows so far", data.name, len(rows))
     metrics.write_metrics(pruning, rows, provenance)
+    kept.finish()
+    tidy(pruning.parent)
+
+
+def _pruned(
+    data: EncodedSet,
+    models: list[tuple[int, np.ndarray, np.ndarray]],
+    ks: list[int],
+    rotations: list[np.ndarray],
+    settings: Settings,
+) -> tuple[list[Row], dict[str, np.ndarray]]:
+    """Return the scores of a set for each seed, and no arrays."""
+    from mispair.evaluation.pruning import PrunableModel, sweep_bases
+
+    rows = []
+    for seed, image, text in models:
+        model = PrunableModel(data, image, text)
+        results = sweep_bases(model, ks, rotations, settings.draws, settings.seed)
+        rows += [{**row, "evaluation_set": data.name, "seed": seed} for row in results]
+    return rows, {}

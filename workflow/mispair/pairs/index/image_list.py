@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mispair.core.files import UserError
 from mispair.pairs.index.faults import Fault, ImageLimits, RejectedError
+from mispair.pairs.shards import remote
 from mispair.pairs.shards.images import (
     ExtremeShapeError,
     TooManyPixelsError,
@@ -219,21 +220,28 @@ def read_encoded(shard: Path, sites: Sequence[Place]) -> Iterator[bytes]:
         If the shard is missing, or holds other bytes there than when it was indexed.
     """
     try:
-        with Path(shard).open("rb", buffering=0) as opened:
-            for site in sites:
-                encoded = os.pread(opened.fileno(), site.size, site.offset)
-                if image_id(encoded) != site.image_id:
-                    raise UserError(
-                        f"{shard}: the image of {site.key!r} is no longer where the index says "
-                        f"({site.size} bytes from byte {site.offset}): the shard was changed "
-                        "after it was indexed. Index it again, or put the old shard back."
-                    )
-                yield encoded
+        for site, encoded in zip(sites, _read_places(Path(shard), sites), strict=True):
+            if image_id(encoded) != site.image_id:
+                raise UserError(
+                    f"{shard}: the image of {site.key!r} is no longer where the index says "
+                    f"({site.size} bytes from byte {site.offset}): the shard was changed "
+                    "after it was indexed. Index it again, or put the old shard back."
+                )
+            yield encoded
     except OSError as error:
         raise UserError(
             f"{shard}: cannot be read ({error.strerror}). Put the shard back where it was when it "
             "was indexed, or index again."
         ) from error
+
+
+def _read_places(shard: Path, sites: Sequence[Place]) -> Iterator[bytes]:
+    if (far := remote.listed(shard)) is not None:
+        yield from remote.read_ranges(far, [(site.offset, site.size) for site in sites])
+        return
+    with shard.open("rb", buffering=0) as opened:
+        for site in sites:
+            yield os.pread(opened.fileno(), site.size, site.offset)
 
 
 def read_images(shard: Path, sites: Sequence[Place]) -> Iterator[Image.Image]:

@@ -1,4 +1,4 @@
-"""Finished parts on disk, one for each shard of a job, to resume it; the images of a group."""
+"""Finished parts on disk, one for each shard of a job, to reuse them; the images of a group."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,8 @@ from mispair.core import files, provenance
 from mispair.core.files import UserError
 from mispair.pairs.index.faults import Fault, ImageLimits
 from mispair.pairs.index.image_list import MAX_DETAIL, ImageList, list_images, readable
+from mispair.pairs.shards import remote
+from mispair.pairs.shards.staging import fetched
 from mispair.pairs.shards.supervision import Lost, supervise
 
 
@@ -52,6 +54,11 @@ class ShardPart:
         """Table of the rejected samples."""
         return self.folder / f"{self.stem}.rejected.parquet"
 
+    @property
+    def files(self) -> tuple[Path, Path]:
+        """Both tables."""
+        return self.main, self.rejected
+
 
 def plan(
     shards: Mapping[str, Path],
@@ -62,7 +69,8 @@ def plan(
     """Name the part of each shard, in the order of the sorted shards, or of their named sources.
 
     A name depends on what all parts share, such as settings and code, on the shard (path, size,
-    time of change) and on its tables, so a part that is on disk can be reused.
+    times, inode) and on its tables, so a part that is on disk can be reused. A file that is put in
+    the place of another has another time of its inode, whatever its own time says.
 
     Raises
     ------
@@ -79,14 +87,26 @@ def plan(
 
 
 def state(path: Path) -> list[str | bytes]:
-    """Return path, size and time of change of a file; raise a UserError if it is missing."""
+    """Return path, size, times and inode of a file; raise a UserError if it is missing.
+
+    Those of a remote shard are its size and ETag.
+    """
+    if (far := remote.listed(path)) is not None:
+        return [os.fsencode(path), str(far.size), far.mark]
     try:
-        stat = path.stat()
+        status = path.stat()
     except OSError as error:
         raise files.UserError(
             f"{path}: cannot be read ({error.strerror}). Restore it, or correct `shards`."
         ) from error
-    return [os.fsencode(path), str(stat.st_size), str(stat.st_mtime_ns)]
+    return [os.fsencode(path), *map(str, provenance.file_state(status))]
+
+
+def at_hand(parts: Sequence[ShardPart]) -> list[ShardPart]:
+    """Return parts in their order; those that are not on disk yet with a copy of a remote shard."""
+    waiting = [part.shard for part in parts if not part.main.is_file()]
+    copies = dict(zip(waiting, fetched(waiting), strict=True))
+    return [replace(part, shard=copies.get(part.shard, part.shard)) for part in parts]
 
 
 def read_unfinished(

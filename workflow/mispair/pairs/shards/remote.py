@@ -1,4 +1,6 @@
-"""Shards in object stores and on web servers: listed with size and ETag, fetched through fsspec.
+"""Shards in object stores and on web servers: listed with size and ETag, read through fsspec.
+
+A path below ``results/`` stands for each, whether or not a copy is there.
 
 Credentials are those that the library of a protocol finds by itself, in its environment variables
 and files. An address with a password or a signature is refused: Snakemake prints commands, and the
@@ -12,13 +14,13 @@ import json
 import random
 import re
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
 from mispair.core.files import UserError, replacing, write_json
-from mispair.core.provenance import SNAKEMAKE, fingerprint
+from mispair.core.provenance import SNAKEMAKE
 from mispair.pairs.shards.sources import expand_braces
 
 PROTOCOLS = {
@@ -37,8 +39,10 @@ FIRST_WAIT = 0.5
 LONGEST_WAIT = 30.0
 CHUNK = 16 << 20
 """Bytes of a request: what a cut connection costs."""
+FOLDER = "remote"
+"""Name of the folder of copies of a corpus, ``results/pairs/CORPUS/remote``."""
 LISTINGS = SNAKEMAKE / "mispair" / "remote"
-"""Folder with the listing of the run's remote shards, for its jobs."""
+"""Folder with the listing of each corpus of remote shards, for the jobs of a run."""
 
 _ADDRESS = re.compile(rf"^({'|'.join(PROTOCOLS)})://")
 _ANY_ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^\s'\"<>]+")
@@ -157,23 +161,34 @@ def list_shards(sources: Sequence[str]) -> list[RemoteShard]:
     return sorted(listed.values())
 
 
-def keep_listing(sources: Sequence[str], shards: Sequence[RemoteShard]) -> None:
-    """Store a listing for the jobs of a run: each of them reads the Snakefile again."""
+def keep_listing(corpus: str, sources: Sequence[str], shards: Mapping[str, RemoteShard]) -> None:
+    """Store a listing, by the paths of copies, for the jobs of a run."""
     if SNAKEMAKE.is_dir():
         LISTINGS.mkdir(parents=True, exist_ok=True)
-        write_json(_kept(sources), [list(shard) for shard in shards])
+        content = {"sources": sorted(sources), "shards": shards}
+        write_json(LISTINGS / f"{corpus}.json", content)
 
 
-def kept_listing(sources: Sequence[str]) -> list[RemoteShard] | None:
-    """Return the stored listing of addresses, or None if there is none."""
-    try:
-        return [RemoteShard(*one) for one in json.loads(_kept(sources).read_text("utf-8"))]
-    except (OSError, ValueError, TypeError):
+def kept_listing(corpus: str, sources: Sequence[str]) -> dict[str, RemoteShard]:
+    """Return the stored listing of addresses; empty if there is none of them."""
+    listing = _stored(corpus)
+    return listing["shards"] if listing["sources"] == sorted(sources) else {}
+
+
+def listed(path: Path) -> RemoteShard | None:
+    """Return the remote shard for which a path stands, or None if a file is there."""
+    if path.parent.name != FOLDER or path.is_file():
         return None
+    return _stored(path.parent.parent.name)["shards"].get(path.as_posix())
 
 
-def _kept(sources: Sequence[str]) -> Path:
-    return LISTINGS / f"{fingerprint(sorted(sources))}.json"
+def _stored(corpus: str) -> dict[str, Any]:
+    try:
+        content = json.loads((LISTINGS / f"{corpus}.json").read_text("utf-8"))
+        shards = {path: RemoteShard(*one) for path, one in content["shards"].items()}
+    except (OSError, ValueError, TypeError, KeyError, AttributeError):
+        return {"sources": None, "shards": {}}
+    return {"sources": content["sources"], "shards": shards}
 
 
 def fetch(
@@ -214,6 +229,13 @@ def fetch(
             written.write(_read(files, shard, start, end, wait))
             progress(end - start)
         _refuse_changed(files, shard, wait)
+
+
+def read_ranges(shard: RemoteShard, places: Iterable[tuple[int, int]]) -> Iterator[bytes]:
+    """Yield the bytes of a remote shard at each offset, of the given sizes; see `fetch`."""
+    files = _filesystem(shard.address)
+    for offset, size in places:
+        yield _read(files, shard, offset, offset + size, time.sleep)
 
 
 def _read(

@@ -10,9 +10,9 @@ from mispair.core import settings
 class Settings(settings.Settings):
     keep_local: bool = settings.sweep(
         False,
-        description="Whether copies of remote shards stay below results/. Otherwise each is "
-        "removed as soon as no job of the run needs it, and a later run that needs a copy again, "
-        "such as for the pictures of a page, fetches it and encodes its pairs again.",
+        description="Whether copies of remote shards stay below results/. Otherwise one job "
+        "fetches the shards of a group, indexes and encodes them, and removes them; pages fetch "
+        "the pictures that they show. Trainings of towers keep copies in any case.",
     )
 
 

@@ -48,13 +48,14 @@ def run(
 
     `images` and `unusable` are the lists of `list_images`.
 
-    Finished shards are kept next to `index` until all are, so that a killed job can resume.
+    The index of each shard is kept next to `index`, for a job that is killed, and for later ones.
     """
     from functools import partial
 
     from mispair.core.progress import Progress
     from mispair.core.provenance import code_version, fingerprint
     from mispair.core.resume import checkpoints
+    from mispair.core.reuse import Parts
     from mispair.pairs.captions.sorted_captions import join_of
     from mispair.pairs.captions.user_files import KEY
     from mispair.pairs.index import index_parts, parts
@@ -68,21 +69,24 @@ def run(
         table=settings.table_captions if table else "none",
         join=join_of(table) if table else KEY,
     )
-    folder, code = index.with_name(f"{index.name}.parts"), code_version("index_shards")
+    code = code_version("index_shards")
+    kept = Parts(index, code)
     shared = [repr(policy), *code, *(parts.state(table) if table else [])]
     lists = parts.read_lists(images, unusable)
-    planned = parts.plan(by_name(shards, sources), folder, shared, lists)
+    planned = parts.plan(by_name(shards, sources), kept.folder, shared, lists)
+    planned = parts.at_hand(planned)
     lost = index_parts.unlisted(planned)
     readable = [part for part in planned if part not in lost]
     # mispair wrote packed shards itself; their pictures were decoded before, under supervision.
-    workers *= not all(is_packed(part.shard) for part in readable)
+    workers *= not all(part.main.is_file() or is_packed(part.shard) for part in readable)
     task = partial(index_parts.write_part, read=index_shard, policy=policy, table=table)
-    with checkpoints(folder, fingerprint(code)) as states:
+    with checkpoints(index.with_name(f"{index.name}.parts"), fingerprint(code)) as states:
         with Progress("indexing", len(readable), "shards") as progress:
             lost |= parts.read_unfinished(
                 task, readable, workers=workers, stall_seconds=settings.stall_seconds,
                 describe=index_parts.count, ending=states.ending, progress=progress.reach,
             )  # fmt: skip
         counts = index_parts.gather(planned, lost, policy, index=index, rejected=rejected)
+        kept.finish(path for part in readable if part not in lost for path in part.files)
     log = logging.getLogger(__name__)
     log.info("%d shards: %s%s", len(planned), counts, counts.table())

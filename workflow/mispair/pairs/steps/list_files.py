@@ -1,4 +1,7 @@
-"""List the files of many jobs with their digests, for the jobs that read them all."""
+"""List the files of many jobs with their digests, for the jobs that read them all.
+
+Once all jobs are done, the parts of results that no result has any more are removed.
+"""
 
 from __future__ import annotations
 
@@ -18,6 +21,9 @@ def run(settings: Settings, *, files: list[Path], listings: list[Path]) -> None:
     ``NAME.rejected.parquet``. No NAME has a dot.
     """
     from mispair.core.provenance import of_ending, write_listing
+    from mispair.core.reuse import tidy
 
     for listing in listings:
         write_listing(listing, of_ending(files, listing))
+    for folder in {path.parent for path in files}:
+        tidy(folder)

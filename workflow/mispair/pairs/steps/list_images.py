@@ -29,13 +29,14 @@ def run(
 
     Image features depend on these tables only.
 
-    Finished shards are kept next to `images` until all are, so that a killed job can resume.
+    The list of each shard is kept next to `images`, for a job that is killed, and for later ones.
     """
     from functools import partial
 
     from mispair.core.progress import Progress
     from mispair.core.provenance import code_version, fingerprint
     from mispair.core.resume import checkpoints
+    from mispair.core.reuse import Parts
     from mispair.pairs.index import parts
     from mispair.pairs.index.faults import ImageLimits
     from mispair.pairs.index.image_list import by_name
@@ -45,14 +46,17 @@ def run(
         min_image_side=min_image_side,
         max_aspect_ratio=max_aspect_ratio,
     )
-    folder, code = images.with_name(f"{images.name}.parts"), code_version("list_images")
-    planned = parts.plan(by_name(shards, sources), folder, [repr(limits), *code])
+    code = code_version("list_images")
+    kept = Parts(images, code)
+    planned = parts.plan(by_name(shards, sources), kept.folder, [repr(limits), *code])
+    planned = parts.at_hand(planned)
     task = partial(parts.write_part, limits=limits)
-    with checkpoints(folder, fingerprint(code)) as states:
+    with checkpoints(images.with_name(f"{images.name}.parts"), fingerprint(code)) as states:
         with Progress("listing", len(planned), "shards") as progress:
             lost = parts.read_unfinished(
                 task, planned, workers=workers, stall_seconds=stall_seconds,
                 describe=parts.describe, ending=states.ending, progress=progress.reach,
             )  # fmt: skip
         counts = parts.gather(planned, lost, images=images, unusable=unusable)
+        kept.finish(path for part in planned if part not in lost for path in part.files)
     logging.getLogger(__name__).info("%d shards: %d images, %d faults", len(planned), *counts)

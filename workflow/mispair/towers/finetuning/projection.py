@@ -15,7 +15,6 @@ The numbers are for 768, 512, 512 and a batch of 256.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -24,7 +23,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from mispair.core import provenance
 from mispair.core import seeds as named_seeds
 from mispair.core.devices import MEMORY_SHARE, free_memory, in_portions, upload
 from mispair.core.resume import FileKeeper
@@ -78,6 +76,10 @@ class Projections:
             "text_projection": self.text,
             "logit_scale": self.logit_scale,
         }
+
+    def of_seeds(self, some: slice) -> Projections:
+        """Return the projections of some of the seeds."""
+        return Projections(self.image[some], self.text[some], self.logit_scale[some])
 
 
 class Tuned(NamedTuple):
@@ -316,7 +318,7 @@ def finetune_in_portions(
         name = f"-{numbers[0]}-to-{numbers[-1]}" if len(numbers) < len(seeds) else ""
         return finetune(
             features.of_draws(some),
-            Projections(initial.image[some], initial.text[some], initial.logit_scale[some]),
+            initial.of_seeds(some),
             training,
             seeds[some],
             device,
@@ -354,23 +356,6 @@ def bytes_on_device(features: PairedFeatures, device: str) -> int:
     """
     size = features.image_features.nbytes + features.text_features.nbytes
     return size if device != "cpu" and size <= free_memory(device) / 2 else 0
-
-
-def fingerprint(
-    features: PairedFeatures, initial: Projections, training: FinetuningLength, seeds: Sequence[int]
-) -> str:
-    """Return 16 hexadecimal digits that change with anything that a training depends on."""
-    arrays = [features.image_features, features.text_features, features.text_rows]
-    optional = features.image_rows, features.weights
-    arrays += [array for array in optional if array is not None]
-    if features.choices is not None:
-        arrays += [features.choices.captions, features.choices.starts, features.choices.counts]
-    arrays += [initial.image, initial.text, initial.logit_scale]
-    parts = [str(training), str(list(seeds)), str(features.crops)]
-    for array in arrays:
-        content = np.ascontiguousarray(array)
-        parts += [f"{array.dtype} {array.shape}", hashlib.sha256(content.data).hexdigest()]
-    return provenance.fingerprint(parts)
 
 
 class _Run:

@@ -23,18 +23,21 @@ def run(
     """Write pre-projection features of texts, the table of their rows, and the times."""
     from mispair.core import files
     from mispair.core.progress import Progress
+    from mispair.core.reuse import Parts
+    from mispair.towers.caption_features import encode_new
     from mispair.towers.encoding import encoding_job
     from mispair.towers.shard_features import feature_rows
 
     table, _ = files.read_parquet(captions)
     texts = dict(sorted(zip(table["caption_id"], table["caption"], strict=True)))
     with encoding_job("encode_captions", settings, towers, features) as (encoder, times, parts):
+        kept = Parts(features, [parts.job])
         with Progress("encoding", len(texts), "captions") as progress:
-            text_features = encoder.encode_texts(
-                [*texts.values()], [*texts], times, parts, progress.reach
-            )
+            text_features = encode_new(encoder, texts, kept, times, parts, progress.reach)
         metadata = {"towers": encoder.towers.fingerprint, "precision": settings.precision}
         files.write_parquet(rows, feature_rows("text", [*texts]), metadata)
-        files.write_tensors(features, {"text_features": text_features.numpy()}, metadata)
+        files.write_tensors(features, {"text_features": text_features}, metadata)
+        kept.keep_named(rows)
+        kept.finish()
         used = {"precision": settings.precision, "batch_size": encoder.text.smallest}
         files.write_json(record, times.finish(**used))

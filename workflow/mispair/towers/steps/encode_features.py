@@ -44,23 +44,28 @@ def run(
     from mispair.core import files
     from mispair.core.progress import Progress
     from mispair.core.provenance import fingerprint
+    from mispair.core.reuse import Parts
     from mispair.pairs.index.image_list import by_name
-    from mispair.pairs.shards.staging import staged
     from mispair.towers.encoding import encoding_job
     from mispair.towers.preparation import preparation
     from mispair.towers.shard_features import ShardImages, encode_shards, feature_rows
 
     table, _ = files.read_parquet(images)
     job = encoding_job("encode_features", settings, towers, features)
-    with job as (encoder, times, parts), staged(shards) as local:
+    with job as (encoder, times, parts):
         frozen = encoder.towers
         prepare = preparation(frozen, settings.crops, settings.crop_scale_min, settings.seed)
-        pictures = ShardImages(by_name(local, sources), table, prepare, encoder.form)
+        pictures = ShardImages(by_name(shards, sources), table, prepare, encoder.form)
+        kept = Parts(features, [parts.job])
         with Progress("encoding", len(table), "images") as progress:
-            image_features = encode_shards(encoder, pictures, parts, times, workers, progress.reach)
+            image_features = encode_shards(
+                encoder, pictures, parts, times, workers, progress.reach, kept
+            )
         metadata = {"towers": frozen.fingerprint, "precision": settings.precision}
         metadata |= {"crops": str(settings.crops), "pairs": fingerprint(sorted(table["key"]))}
         files.write_parquet(rows, feature_rows("image", [*table["key"]], settings.crops), metadata)
         files.write_tensors(features, {"image_features": image_features.numpy()}, metadata)
+        kept.keep_rows(pictures.rows_by_content())
+        kept.finish()
         used = {"precision": settings.precision, "batch_size": encoder.image.smallest}
         files.write_json(record, times.finish(**used))

@@ -27,7 +27,8 @@ def run(
 
     The file also has, for each seed, the log of the logit scale after each epoch, whether it
     converged, and the mean cosine gap of the pairs. `corpus` is read only if captions are drawn at
-    each step. A job that is killed continues from the last state in the folder next to the result,
+    each step. The first seeds that a former job ran on the same pairs are taken from it. A job that
+    is killed continues from the last state in the folder next to the result,
     named as the result with ``.parts``; that folder is removed at the end.
     """
     import numpy as np
@@ -36,8 +37,10 @@ def run(
     from mispair.core.devices import choose_device
     from mispair.core.progress import Progress
     from mispair.core.resume import checkpoints
+    from mispair.core.reuse import Parts, tidy
     from mispair.towers.finetuning import projection as towers
     from mispair.towers.finetuning.arm_inputs import read_arm, read_pairing
+    from mispair.towers.finetuning.fingerprints import fingerprints
     from mispair.towers.projection_measures import converged
 
     table, origin = read_pairing(pairing, settings.seeds)
@@ -54,24 +57,39 @@ def run(
     except ValueError as error:
         raise files.UserError(f"finetune_projection ({described}): {error}.") from error
     scheduled = arm.pairs.scheduled
-    job = [towers.fingerprint(arm.data, arm.initial, arm.training, streams), device, str(scheduled)]
-    job += provenance.code_version("finetune_projection")
+    prints = fingerprints(arm.data, arm.initial, arm.training, streams)
+    job = [device, str(scheduled), *provenance.code_version("finetune_projection")]
+    kept = Parts(projection, [projection.name, *job])
+    runs: list[dict[str, np.ndarray]] = []
+    for one in prints:
+        if (former := kept.rows(one)) is None:
+            break
+        runs.append(former)
+    new = slice(len(runs), settings.seeds)
+    if runs:
+        log.info("%s: %d of %d seeds were run before", described, len(runs), settings.seeds)
     parts_folder = projection.with_name(f"{projection.name}.parts")
-    with checkpoints(parts_folder, provenance.fingerprint(job)) as parts:
+    with checkpoints(parts_folder, provenance.fingerprint([*job, *prints[new]])) as parts:
         steps = towers.updates(arm.training, scheduled)
         try:
             with Progress(f"fine-tuning {described}", steps, "steps") as progress:
-                tuned = towers.finetune_in_portions(
-                    arm.data, arm.initial, arm.training, streams, device, parts.keeper,
-                    progress.reach, scheduled,
-                )  # fmt: skip
+                if streams[new]:
+                    trained = towers.finetune_in_portions(
+                        arm.data.of_draws(new), arm.initial.of_seeds(new), arm.training,
+                        streams[new], device, parts.keeper, progress.reach, scheduled,
+                    )  # fmt: skip
+                    runs.append(trained.tensors())
         except (ValueError, FloatingPointError) as error:
             raise files.UserError(f"finetune_projection ({described}): {error}.") from error
+        tuned = {name: np.concatenate([run[name] for run in runs]) for name in runs[0]}
         names = {"start": start, "rate": repr(rate)}
         metadata = {**model, **origin, **names, **arm.metadata(settings)}
-        files.write_tensors(projection, tuned.tensors(), metadata)
+        files.write_tensors(projection, tuned, metadata)
+        kept.keep_rows({key: (seed, seed + 1) for seed, key in enumerate(prints)})
+        kept.finish()
+        tidy(projection.parent)
     log.info(
         "%s: loss of the first step %s, of the last %s; logit scale %s, converged %s",
-        described, tuned.loss[:, 0], tuned.loss[:, -1],
-        np.exp(tuned.projections.logit_scale), converged(tuned.drift, tuned.newton_step),
+        described, tuned["loss"][:, 0], tuned["loss"][:, -1], np.exp(tuned["logit_scale"]),
+        converged(tuned["logit_scale_drift"], tuned["logit_scale_newton_step"]),
     )  # fmt: skip

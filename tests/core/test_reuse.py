@@ -1,0 +1,89 @@
+"""Parts of results that later jobs reuse."""
+
+from __future__ import annotations
+
+import os
+
+import numpy as np
+import pytest
+
+from mispair.core import files
+from mispair.core.reuse import Parts, tidy
+
+
+def write(folder, name, values):
+    """Write a result of one tensor, of which each row is a part."""
+    path = folder / name
+    files.write_tensors(path, {"values": np.array(values)})
+    parts = Parts(path, ["job"])
+    parts.keep_rows({str(value): (row, row + 1) for row, value in enumerate(values)})
+    parts.finish()
+    return parts
+
+
+def held(folder, *values, job="job"):
+    """Return which of some parts a later job finds."""
+    parts = Parts(folder / "another", [job])
+    found = [parts.rows(str(value)) for value in values]
+    assert all(rows is None or rows["values"] == [v] for rows, v in zip(found, values, strict=True))
+    return [value for value, rows in zip(values, found, strict=True) if rows is not None]
+
+
+def test_parts_outlive_their_result_until_no_result_has_them(tmp_path):
+    write(tmp_path, "a.safetensors", [1, 2, 3])
+    write(tmp_path, "b.safetensors", [4])
+    (tmp_path / "a.safetensors").unlink()
+    assert held(tmp_path, 1, 2, 3, 4, 5) == [1, 2, 3, 4]
+    assert held(tmp_path, 1, job="other settings") == []
+    write(tmp_path, "a.safetensors", [3, 1])
+    assert held(tmp_path, 1, 2, 3) == [1, 2, 3]
+    tidy(tmp_path)
+    assert held(tmp_path, 1, 2, 3, 4) == [1, 3, 4]
+    (tmp_path / "b.safetensors").unlink()
+    tidy(tmp_path)
+    assert held(tmp_path, 1, 3, 4) == [1, 3]
+
+
+def test_parts_of_tensors_take_no_room(tmp_path):
+    write(tmp_path, "a.safetensors", [1, 2, 3])
+    names = [path for path in (tmp_path / "reuse").iterdir() if path.suffix == ".safetensors"]
+    assert {path.stat().st_ino for path in names} == {(tmp_path / "a.safetensors").stat().st_ino}
+    assert len(names) == 3
+
+
+def test_without_hard_links_nothing_is_reused_and_nothing_fails(tmp_path, monkeypatch):
+    def refused(*names):
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr(os, "link", refused)
+    write(tmp_path, "a.safetensors", [1])
+    assert held(tmp_path, 1) == []
+    tidy(tmp_path)
+
+
+@pytest.mark.parametrize("content", [b"", b"cut off", b"\x08\0\0\0\0\0\0\0not JSON"])
+def test_a_broken_part_is_computed_again(tmp_path, content):
+    parts = write(tmp_path, "a.safetensors", [1])
+    for path in (tmp_path / "reuse").glob("*.safetensors"):
+        path.unlink()
+        path.write_bytes(content)
+    assert held(tmp_path, 1) == []
+
+    def computed():
+        return [
+            {"metric": "m", "value": float("nan")},
+            {"metric": "n", "value": np.float64(0.1)},
+        ], {}
+
+    again = Parts(tmp_path / "metrics.json", ["job"])
+    assert [row["value"] for row in again.measured("set", computed)[0]][1] == 0.1
+    kept = again.measured("set", lambda: pytest.fail("computed twice"))
+    assert kept == ([{"metric": "m", "value": None}, {"metric": "n", "value": 0.1}], {})
+    (again.folder / f"{again.name('set')}.safetensors").write_bytes(content)
+    assert again.measured("set", lambda: ([], {})) == ([], {})
+    assert parts.folder == again.folder
+
+
+def test_a_folder_without_parts_is_left_alone(tmp_path):
+    tidy(tmp_path)
+    assert not list(tmp_path.iterdir())

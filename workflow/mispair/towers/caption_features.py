@@ -1,0 +1,95 @@
+"""Features of captions, of which a former job may have encoded some."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+
+import numpy as np
+import pandas as pd
+
+from mispair.core import files
+from mispair.core.files import UserError
+from mispair.core.resume import Checkpoints
+from mispair.core.reuse import Parts
+from mispair.towers.encoding import Encoder, Progress
+from mispair.towers.encoding_record import EncodingRecord
+
+log = logging.getLogger(__name__)
+
+CHECKED = 64
+"""Captions that are encoded again to see whether their features are still the same bytes."""
+
+
+def encode_new(
+    encoder: Encoder,
+    texts: Mapping[str, str],
+    kept: Parts,
+    record: EncodingRecord,
+    states: Checkpoints,
+    progress: Progress = lambda number: None,
+) -> np.ndarray:
+    """Return features (c, d_text) of captions, and encode only those that no former job encoded.
+
+    The features of a caption may depend on the others of its batch, as rounding does on some
+    processors. So `CHECKED` of the former features are made again, and if they are not the same
+    bytes, all are.
+
+    Parameters
+    ----------
+    encoder : Encoder
+        The towers.
+    texts : mapping of str to str
+        c captions, by identity.
+    kept : Parts
+        Features of former jobs with the same towers, settings and code.
+    record, states, progress
+        As `Encoder.encode_texts` has them.
+    """
+    ids = [*texts]
+    found, features = _former(kept, pd.Index(ids), encoder)
+    again = np.flatnonzero(found)
+    again = again[np.linspace(0, len(again) - 1, min(CHECKED, len(again))).astype(int)]
+    if len(again):
+        encoded = np.union1d(np.flatnonzero(~found), again)
+        some = [ids[number] for number in encoded]
+        before = record.captions, record.truncated
+        new = encoder.encode_texts(
+            [texts[name] for name in some], some, record, states, progress
+        ).numpy()
+        same = np.isin(encoded, again)
+        if np.array_equal(new[same], features[encoded[same]]):
+            features[encoded] = new
+            known = [texts[ids[number]] for number in np.setdiff1d(np.arange(len(ids)), encoded)]
+            record.captions += len(known)
+            record.resumed_captions += len(known)
+            record.truncated += encoder.count_truncated(known)
+            progress(len(ids))
+            log.info("%d of %d captions were encoded before", len(known), len(ids))
+            return features
+        log.info("features of captions depend on their batch here, so all are encoded again")
+        record.captions, record.truncated = before
+    return encoder.encode_texts([*texts.values()], ids, record, states, progress).numpy()
+
+
+def _former(kept: Parts, ids: pd.Index, encoder: Encoder) -> tuple[np.ndarray, np.ndarray]:
+    """Return which captions have features of former jobs, and an array with these features."""
+    found = np.zeros(len(ids), bool)
+    features = np.empty((0, encoder.text.width))
+    for path, table in kept.named():
+        try:
+            former, _ = files.read_parquet(table)
+            places = ids.get_indexer(pd.Index(former["id"]))
+            new = (places >= 0) & ~found[places]
+            if not new.any():
+                continue
+            tensors, _ = files.read_tensors(path)
+            rows = tensors["text_features"][former["row"].to_numpy()[new]]
+        except (UserError, KeyError, IndexError) as error:
+            log.warning("%s: not reused (%s)", path, error)
+            continue
+        if not len(features):
+            features = np.empty((len(ids), encoder.text.width), rows.dtype)
+        features[places[new]] = rows
+        found[places[new]] = True
+    return found, features
