@@ -44,6 +44,20 @@ def test_parts_outlive_their_result_until_no_result_has_them(tmp_path):
     assert held(tmp_path, 1, 3, 4) == [1, 3]
 
 
+def test_a_result_of_its_own_replaces_its_parts_and_no_others(tmp_path):
+    write(tmp_path, "b.safetensors", [2, 3])
+    write(tmp_path, "a.safetensors", [1, 4])
+    busy = tmp_path / "reuse" / ".of-another-job.part"
+    busy.mkdir()
+    parts = Parts(tmp_path / "a.safetensors", ["job"])
+    parts.keep_rows({"4": (1, 2)})
+    parts.replace()
+    assert held(tmp_path, 1, 2, 3, 4) == [2, 3, 4]
+    tidy(tmp_path)
+    assert held(tmp_path, 2, 3, 4) == [2, 3, 4]
+    assert busy.is_dir()
+
+
 def test_parts_of_tensors_take_no_room(tmp_path):
     write(tmp_path, "a.safetensors", [1, 2, 3])
     names = [path for path in (tmp_path / "reuse").iterdir() if path.suffix == ".safetensors"]

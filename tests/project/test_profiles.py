@@ -11,8 +11,8 @@ import yaml
 
 PROFILES = Path(__file__).parents[2] / "profiles"
 RULES = Path(__file__).parents[2] / "workflow/rules"
-LONG = ("encode_features", "encode_captions", "encode_evaluation", "encode_generated",
-        "find_similar_captions",
+LONG = ("encode_features", "read_shards", "encode_captions", "encode_evaluation",
+        "encode_generated", "find_similar_captions",
         "finetune_projection", "pretrain_towers", "pretrain_towers_of_seed", "simulate",
         "index_shards", "list_images", "train_encoders", "train_head", "train_two_layer",
         "train_multilayer", "train_small_towers",

@@ -113,22 +113,43 @@ class Parts:
         self._used.add(name)
 
     def finish(self, parts: Iterable[Path] = ()) -> None:
-        """List the parts that the result has, these files among them."""
+        """List the parts that the result has, these files among them; the others stay."""
         self.folder.mkdir(exist_ok=True)
         self._used |= {path.name for path in parts}
         names = "".join(f"{name}\n" for name in sorted(self._used))
         files.write_text(self.folder / f"{self.result.name}{USED}", names)
 
+    def replace(self) -> None:
+        """Do as `finish`, and remove the parts that only the former result had.
+
+        For results that share no parts with others: another one might still need them.
+        """
+        former = _names(self.folder / f"{self.result.name}{USED}")
+        self.finish()
+        for name in former - _in_results(self.folder):
+            (self.folder / name).unlink(missing_ok=True)
+
 
 def tidy(folder: Path) -> None:
-    """Remove the parts in a folder of results that none of the results has."""
+    """Remove the parts in a folder of results that none of them has, once all are there."""
     parts = folder / FOLDER
-    if not parts.is_dir():
-        return
-    used: set[str] = set()
-    for listed in parts.glob(f"*{USED}"):
-        if (folder / listed.name.removesuffix(USED)).exists():
-            used |= {listed.name, *listed.read_text(encoding="utf-8").splitlines()}
-    for path in parts.iterdir():
+    used = _in_results(parts)
+    for path in parts.glob("[!.]*"):  # other jobs write under names that begin with a dot
         if path.name not in used:
             path.unlink(missing_ok=True)
+
+
+def _in_results(parts: Path) -> set[str]:
+    """Return the names of the parts that results have, and of their lists."""
+    used: set[str] = set()
+    for listed in parts.glob(f"[!.]*{USED}"):
+        if parts.with_name(listed.name.removesuffix(USED)).exists():
+            used |= {listed.name, *_names(listed)}
+    return used
+
+
+def _names(listed: Path) -> set[str]:
+    try:
+        return set(listed.read_text(encoding="utf-8").splitlines())
+    except OSError:
+        return set()

@@ -39,7 +39,7 @@ def run(
     from mispair.core import files, metrics
     from mispair.core.progress import Progress
     from mispair.core.provenance import code_version, file_digest
-    from mispair.core.reuse import Parts, tidy
+    from mispair.core.reuse import Parts
     from mispair.evaluation.inputs import read_projections, read_sets
     from mispair.evaluation.set_scores import Results
 
@@ -57,8 +57,7 @@ def run(
     provenance = {"projection": stack.origin, **results.provenance()}
     metrics.write_metrics(zeroshot, results.rows, provenance)
     files.write_tensors(answers, results.answers, results.metadata(stack.origin))
-    kept.finish()
-    tidy(zeroshot.parent)
+    kept.replace()
 
 
 def _results(stack: Stack, encoded: EncodedSet) -> tuple[list[Row], dict[str, np.ndarray]]:

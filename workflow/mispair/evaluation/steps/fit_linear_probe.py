@@ -53,7 +53,7 @@ def run(
     from mispair.core import files, metrics
     from mispair.core.progress import Progress
     from mispair.core.provenance import code_version, file_digest
-    from mispair.core.reuse import Parts, tidy
+    from mispair.core.reuse import Parts
     from mispair.evaluation.inputs import naming, read_projections
 
     arm = read_projections(projection)
@@ -80,8 +80,7 @@ def run(
                 rows += kept.measured(file_digest(path) + file_digest(test), task)[0]
             progress.advance()
     metrics.write_metrics(probe, rows, {"projection": arm.origin, "evaluation_sets": sets})
-    kept.finish()
-    tidy(probe.parent)
+    kept.replace()
 
 
 def _fit(

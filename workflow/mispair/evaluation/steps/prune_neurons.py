@@ -119,7 +119,7 @@ def run(
     from mispair.core import files, metrics
     from mispair.core.progress import Progress
     from mispair.core.provenance import code_version, file_digest
-    from mispair.core.reuse import Parts, tidy
+    from mispair.core.reuse import Parts
     from mispair.evaluation.inputs import naming, origins, read_projections, read_sets
     from mispair.evaluation.purity import random_rotations
 
@@ -149,8 +149,7 @@ def run(
             progress.advance()
             log.info("%s: %d rows so far", data.name, len(rows))
     metrics.write_metrics(pruning, rows, provenance)
-    kept.finish()
-    tidy(pruning.parent)
+    kept.replace()
 
 
 def _pruned(

@@ -37,7 +37,7 @@ def run(
     from mispair.core.devices import choose_device
     from mispair.core.progress import Progress
     from mispair.core.resume import checkpoints
-    from mispair.core.reuse import Parts, tidy
+    from mispair.core.reuse import Parts
     from mispair.towers.finetuning import projection as towers
     from mispair.towers.finetuning.arm_inputs import read_arm, read_pairing
     from mispair.towers.finetuning.fingerprints import fingerprints
@@ -86,8 +86,7 @@ def run(
         metadata = {**model, **origin, **names, **arm.metadata(settings)}
         files.write_tensors(projection, tuned, metadata)
         kept.keep_rows({key: (seed, seed + 1) for seed, key in enumerate(prints)})
-        kept.finish()
-        tidy(projection.parent)
+        kept.replace()
     log.info(
         "%s: loss of the first step %s, of the last %s; logit scale %s, converged %s",
         described, tuned["loss"][:, 0], tuned["loss"][:, -1], np.exp(tuned["logit_scale"]),
