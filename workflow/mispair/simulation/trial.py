@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal
 
@@ -97,10 +97,7 @@ class Examiner:
         cosines = metrics.alignments(encoders.weights[0], self.dictionaries.image)
         if definition == "as-written":
             return metrics.purified_as_written(cosines)
-        study = self.study
-        return metrics.purified(
-            cosines, study.threshold_low, study.threshold_high, study.threshold_step
-        )
+        return metrics.purified(cosines)
 
     def figure1(self, encoders: Encoders) -> list[Row]:
         """Measure figure 1's four numbers in both definitions."""
@@ -277,11 +274,7 @@ class Trial:
             source = self._mixed(fixed, "filtered", with_raw)
         if not captions.enough and arm != "generated-only":
             plan = TrainingLength(study, study.retrain_epochs_filtered_only, source.steps_per_epoch)
-        if study.retrain_weights == "continued":
-            start: Encoders = self.trained["raw"].encoders
-            plan = replace(plan, holds_thresholds=True)
-        else:
-            start = self._start("filtered" if study.retrain_weights == "fresh" else "raw")
+        start = self._start("filtered" if study.retrain_weights == "fresh" else "raw")
         return PreparedTraining(start, source, plan)
 
     def _start(self, name: str) -> Encoders:

@@ -36,7 +36,7 @@ from mispair.simulation.training.schedules import Phases
 #
 # where the kernels K = X Xᵀ, Y Yᵀ (n, n) and the products with W₀, V₀ are made once. That is two
 # products of n × n by n × m in place of five of n × d1 by d1 × m. Results agree up to rounding. No
-# basis is needed, and no kernel where V alone is trained.
+# basis is needed.
 #
 # It holds for plain gradient descent, for any number of steps and any starting weights. It does
 # not hold for Adam, which rescales each coordinate by itself and so leaves the span.
@@ -50,7 +50,6 @@ def descend(
     activate: Callable[[Tensor, int], Tensor],
     rate: float,
     steps: int,
-    trains_weights: bool,
 ) -> tuple[Tensor, Tensor]:
     """Minimise half the summed squared error ‖S V − Y‖² / 2 by gradient descent.
 
@@ -66,8 +65,6 @@ def descend(
         columns are constant.
     rate : float
         Step size.
-    trains_weights : bool
-        Whether W is trained; else V alone.
 
     Returns
     -------
@@ -83,22 +80,19 @@ def descend(
     start = times(images, weights.T)
     D, N = torch.zeros_like(start), start.new_zeros(len(images), k)
     M = torch.eye(k, dtype=start.dtype, device=start.device)
-    if trains_weights:
-        of_images, of_captions = times(images, images.T), times(captions, captions.T)
-        with_output, of_output = times(captions, output.T), output @ output.T
+    of_images, of_captions = times(images, images.T), times(captions, captions.T)
+    with_output, of_output = times(captions, output.T), output @ output.T
     finite = FiniteSteps(steps, start.device)
     for step in range(steps):
-        S = activate(start - times(of_images, D) if trains_weights else start, step)
-        if trains_weights:
-            YV = times(with_output, M.T).add_(times(of_captions, N))
-            VV = M @ (of_output @ M.T + times(with_output.T, N)) + times(N.T, YV)
-            D.add_((times(S, VV) - YV)[:, :m].mul_(S[:, :m] != 0), alpha=rate)
+        S = activate(start - times(of_images, D), step)
+        YV = times(with_output, M.T).add_(times(of_captions, N))
+        VV = M @ (of_output @ M.T + times(with_output.T, N)) + times(N.T, YV)
+        D.add_((times(S, VV) - YV)[:, :m].mul_(S[:, :m] != 0), alpha=rate)
         SS = times(S.T, S)
         M.sub_(SS @ M, alpha=rate)
         N.sub_(times(N, SS).sub_(S), alpha=rate)
         finite.note(step, D, M, N)
-    moved = weights - times(D.T, images) if trains_weights else weights.clone()
-    return moved, M @ output + times(N.T, captions)
+    return weights - times(D.T, images), M @ output + times(N.T, captions)
 
 
 Kind = Literal["relu", "plain-relu", "symmetric-relu"]
@@ -221,7 +215,7 @@ def fit_decoder(
         n, pairs = len(high_quality.image), lambda step: fixed
     sgd_on_fixed = study.decoder_optimiser == "sgd" and study.decoder_data == "high-quality"
     # With more pairs than coordinates the kernels of the span would be the larger matrices.
-    in_span = sgd_on_fixed and (n < study.d1 or study.decoder_trains == "output")
+    in_span = sgd_on_fixed and n < study.d1
     decoder = (_fit_in_span if in_span else _fit_stepwise)(start, pairs, n, study)
     images, captions = pairs(study.decoder_steps)
     error = decoder.captions(decoder.hidden(images)) - captions
@@ -293,7 +287,6 @@ def _fit_in_span(start: Decoder, pairs: Pairs, n: int, study: Study) -> Decoder:
         activate,
         study.decoder_lr * _scale(study, n),
         study.decoder_steps,
-        study.decoder_trains == "both",
     )
     if not learns_biases:
         bias = thresholds(study.decoder_steps)
@@ -310,10 +303,8 @@ def _fit_stepwise(start: Decoder, pairs: Pairs, n: int, study: Study) -> Decoder
         for value in (start.input_weights, start.input_bias, start.output_rows, start.output_bias)
     )
     decoder = Decoder(start.kind, W, b, U, c)
-    learns_biases, trains_input = start.kind == "relu", study.decoder_trains == "both"
-    trained = [U, c] if learns_biases else [U]
-    if trains_input:
-        trained += [W, b] if learns_biases else [W]
+    learns_biases = start.kind == "relu"
+    trained = [U, c, W, b] if learns_biases else [U, W]
     adam = AdamW(trained, decay=0.0) if study.decoder_optimiser == "adam" else None
     scale, growth = _scale(study, n), _growth(study, n)
     finite = FiniteSteps(study.decoder_steps, W.device)
@@ -326,12 +317,11 @@ def _fit_stepwise(start: Decoder, pairs: Pairs, n: int, study: Study) -> Decoder
         gradients = [times(hidden.T, error)]
         if learns_biases:
             gradients.append(error.sum(dim=0))
-        if trains_input:
-            of_hidden = times(error, U.T).mul_(hidden != 0)
-            gradients.append(torch.zeros_like(W))
-            images.accumulate(of_hidden, W, gradients[-1])
-            if learns_biases:
-                gradients.append(of_hidden.sum(dim=0))
+        of_hidden = times(error, U.T).mul_(hidden != 0)
+        gradients.append(torch.zeros_like(W))
+        images.accumulate(of_hidden, W, gradients[-1])
+        if learns_biases:
+            gradients.append(of_hidden.sum(dim=0))
         if adam:
             adam.step(gradients, study.decoder_lr)
         else:

@@ -13,7 +13,7 @@ from mispair.simulation.sampling.draws import TrialDraws
 from mispair.simulation.sampling.inputs import Inputs
 from mispair.simulation.study import Study
 
-Kind = Literal["symmetric-relu", "relu", "linear"]
+Kind = Literal["symmetric-relu", "relu"]
 
 
 class Diverged(ArithmeticError):  # noqa: N818 (it reads as what happened)
@@ -64,12 +64,11 @@ class Encoders:
         With pre-activations a = W x, features are
 
         - ``symmetric-relu``: relu(a - b) - relu(-a - b), thresholds b >= 0 (Eqs. 2, 3);
-        - ``relu``: relu(a + b), biases b learned;
-        - ``linear``: a.
+        - ``relu``: relu(a + b), biases b learned.
     weights : Tensor (2, m, d1) or (2, runs, m, d1)
         One neuron a row: W and V.
     biases : Tensor (2, m) or (2, runs, m)
-        b; zeros if linear.
+        b.
     """
 
     kind: Kind
@@ -106,8 +105,6 @@ class Encoders:
     def features(self, tower: int, inputs: Inputs) -> Tensor:
         """Encode images (tower 0) or captions (tower 1) in any form, as (n, m) or (runs, n, m)."""
         outputs = inputs.product(self.weights[tower])
-        if self.kind == "linear":
-            return outputs
         bias = self.biases[tower].unsqueeze(-2)
         if self.kind == "relu":
             return outputs.add_(bias).relu_()
