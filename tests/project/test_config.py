@@ -82,7 +82,7 @@ def test_every_step_with_settings_is_a_section() -> None:
         ({"elephants": 1}, ["elephants", "allowed here: caption_keys, captions,"]),
         ({"corrupt_captions": {"rates": 0.5}}, ["corrupt_captions.rates", "[a, b]", "given: 0.5"]),
         ({"corrupt_captions": {"towers": "shipped"}}, ["general key", "at the left"]),
-        ({"finetune_projection": {"loss": "infonse"}}, ["Did you mean 'infonce'?"]),
+        ({"finetune_projection": {"logit_scale": "fre"}}, ["Did you mean 'free'?"]),
         ({"prune_neurons": {"ks": [0]}}, ["prune_neurons.ks[0]", "given: 0"]),
         ({"studies": []}, ["studies", "at least 1"]),
         ({"studies": ["simulation", "simulation"]}, ["simulation is listed twice"]),

@@ -373,7 +373,7 @@ def test_a_tensor_made_on_the_wrong_device_is_caught(cuda: FakeCuda) -> None:
         return full(*args, **options)
 
     with (
-        mock.patch("mispair.simulation.training.schedules.torch.full", forgetful),
+        mock.patch("mispair.simulation.training.encoder.torch.full", forgetful),
         pytest.raises(RuntimeError, match="cpu"),
     ):
         run_trials(short(AS_WRITTEN), [0.3], [0, 1], ("raw",), "cuda")

@@ -20,10 +20,10 @@ from mispair.simulation.sampling.data import (
     draw_high_quality,
     draw_low_quality,
     draw_pairs,
+    draw_test_set,
     joined,
 )
 from mispair.simulation.sampling.draws import TrialDraws, draw_spurious_sets
-from mispair.simulation.sampling.held_out import draw_test_set
 from mispair.simulation.sampling.inputs import Coded, Dense
 from mispair.simulation.study import Study
 from tests.simulation.test_simulation_misalignment import cross_moment

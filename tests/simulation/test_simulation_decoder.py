@@ -26,8 +26,7 @@ from mispair.simulation.training.decoder import (
     start_decoder,
     starts_from_encoders,
 )
-from mispair.simulation.training.encoder import Diverged, Encoders
-from mispair.simulation.training.schedules import Phases
+from mispair.simulation.training.encoder import Diverged, Encoders, Phases
 
 DRAWS = TrialDraws(seed=1, trial=0, device="cpu", dtype=torch.float64)
 PARAMETERS = ("input_weights", "input_bias", "output_rows", "output_bias")

@@ -21,25 +21,29 @@ from mispair.simulation.sampling.data import (
     Dictionaries,
     FixedSample,
     Population,
+    TestSet,
     draw_dictionaries,
     draw_high_quality,
     draw_low_quality,
+    draw_test_set,
     first_axes,
     joined,
 )
 from mispair.simulation.sampling.draws import TrialDraws, draw_spurious_sets
-from mispair.simulation.sampling.held_out import TestSet, draw_test_set
 from mispair.simulation.sampling.inputs import BatchSource, Dense
 from mispair.simulation.sampling.sources import FixedSource, FreshSource, MixedSource
 from mispair.simulation.study import PRESETS, Study
 from mispair.simulation.training.decoder import (
     Decoder,
+    compare,
     fit_decoder,
+    only,
+    replaced_sample,
+    shares,
     start_decoder,
     starts_from_encoders,
 )
 from mispair.simulation.training.encoder import Encoders, draw_encoders
-from mispair.simulation.training.filtering import compare, only, replaced_sample, shares
 from mispair.simulation.training.training import Trained, TrainingLength
 
 Row = dict[str, Any]

@@ -40,9 +40,15 @@ from mispair.core.resume import Keeper
 from mispair.core.training import AdamW, denormals_flushed, keep_freed_memory
 from mispair.simulation.sampling.inputs import Batch, BatchSource, stacked
 from mispair.simulation.study import Study
-from mispair.simulation.training.encoder import Diverged, Encoders, Silenced, side_by_side
+from mispair.simulation.training.encoder import (
+    Diverged,
+    Encoders,
+    Phases,
+    Silenced,
+    ThresholdSchedule,
+    side_by_side,
+)
 from mispair.simulation.training.losses import Loss, infonce, spectral
-from mispair.simulation.training.schedules import Phases, ThresholdSchedule
 
 
 @dataclass(frozen=True)
