@@ -34,7 +34,7 @@ from mispair.stepsize.paths import TWO_LAYER
 from mispair.sufficiency.paths import TRANSFER
 from mispair.towers import paths as towers
 
-EVIL = "<script>window.hit = 1</script><b onclick='x'>\"&amp;"
+EVIL = "<script>hit = 1</script>'\"&amp;}{"
 SCHEMES = tuple(schemes())
 STARTS = ("pretrained", "scale-converged", "reinitialised", "without-decay")
 PROTOCOLS = ("clip_benchmark", "single-prompt")
@@ -130,7 +130,7 @@ def purity(arm: Row, seed: int) -> list[Row]:
         level = 0.08 + 0.04 * rate * (arm["start"] == "pretrained") + 1e-4 * seed
         values = {
             "mean_abs_cosine": level, "mean_abs_correlation": 2 * level, "random_reference": 0.07,
-            "participation_ratio": 50 - 10 * rate + 0.01 * seed, "mean_abs_cosine_rotated": level,
+            "participation_ratio": 50 - 10 * rate, "mean_abs_cosine_rotated": level,
         }  # fmt: skip
         rows += [{**here, "metric": name, "value": value} for name, value in values.items()]
         rows += [
