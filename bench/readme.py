@@ -64,10 +64,7 @@ class Unit(NamedTuple):
     digits: int = 3
 
 
-UNITS = {
-    "points": Unit("points", 100.0, 1),
-    "log": Unit("log participation ratio"),
-}
+UNITS = {"points": Unit("points", 100.0, 1), "log": Unit("log participation ratio")}
 """Units by the ``quantity`` of a claim; any other quantity is a name itself."""
 
 UNNAMED = {"construct-validity": Unit("rank correlation")}

@@ -11,13 +11,7 @@ from pathlib import Path
 
 from tests.slurm_cluster import Cluster, missing_programs
 from tests.slurm_faults import Run, through_faults
-from tests.workflow.conftest import (
-    SMOKE,
-    Checkout,
-    fewer_jobs,
-    new_checkout,
-    other_bytes,
-)
+from tests.workflow.conftest import SMOKE, Checkout, fewer_jobs, new_checkout, other_bytes
 
 Row = tuple[str, str, str, str]
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import itertools
 import json
+import math
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -17,6 +19,7 @@ from mispair.core.paths import WILDCARD, fill
 from mispair.evaluation import paths as evaluation
 from mispair.evaluation.pruning import RANKED
 from mispair.image_text import paths as image_text
+from mispair.image_text.report.arms import COLOURS
 from mispair.laclip import paths as laclip
 from mispair.pairs import paths as pairs
 from mispair.pairs.corruption.scheme import schemes
@@ -26,11 +29,12 @@ from mispair.report import studies
 from mispair.report.steps import draw_figures, gather_metrics, write_report
 from mispair.report.tables import Tables, read, tidy
 from mispair.simulation.paths import SIMULATION
+from mispair.simulation.report.rows import POINTS
 from mispair.stepsize.paths import TWO_LAYER
 from mispair.sufficiency.paths import TRANSFER
 from mispair.towers import paths as towers
 
-EVIL = "<script>window.hit = 1</script><b onclick='x'>\"&amp;"
+EVIL = "<script>hit = 1</script>'\"&amp;}{"
 SCHEMES = tuple(schemes())
 STARTS = ("pretrained", "scale-converged", "reinitialised", "without-decay")
 PROTOCOLS = ("clip_benchmark", "single-prompt")
@@ -112,43 +116,45 @@ def arms(number: int) -> list[Row]:
         for rate, scheme, start in itertools.product(rates, SCHEMES, STARTS)
         if rate or scheme == "random"
     ]
-    return [{"start": "untouched", "scheme": None, "rate": None}, *every[: number - 1]][:number]
+    return [UNTOUCHED, *every[: number - 1]][:number]
 
 
-def _purity(arm: Row, seed: int) -> list[Row]:
-    rows = []
+UNTOUCHED: Row = {"start": "untouched", "scheme": None, "rate": None}
+
+
+def purity(arm: Row, seed: int) -> list[Row]:
+    """Return overlaps of an arm; with the rate they rise where it starts from trained weights."""
+    rate, rows = arm["rate"] or 0, []
     for tower in ("image", "text"):
         here = {**arm, "tower": tower, "seed": seed}
-        level = 0.08 + 0.04 * (arm["rate"] or 0) + 1e-4 * seed
-        rows += [
-            {**here, "metric": "mean_abs_cosine", "value": level, "n": 64 * 63 / 2},
-            {**here, "metric": "mean_abs_correlation", "value": 2 * level},
-            {**here, "metric": "random_reference", "value": 0.07},
-            {**here, "metric": "participation_ratio", "value": 50 - 10 * (arm["rate"] or 0)},
-            {
-                **here,
-                "metric": "mean_abs_cosine_rotated",
-                "value": level,
-                "low": level - 1e-3,
-                "high": level + 1e-3,
-                "below": 0.5,
-                "rotations": 100,
-            },
-        ]
+        level = 0.08 + 0.04 * rate * (arm["start"] == "pretrained") + 1e-4 * seed
+        values = {
+            "mean_abs_cosine": level, "mean_abs_correlation": 2 * level, "random_reference": 0.07,
+            "participation_ratio": 50 - 10 * rate, "mean_abs_cosine_rotated": level,
+        }  # fmt: skip
+        rows += [{**here, "metric": name, "value": value} for name, value in values.items()]
         rows += [
             {**here, "metric": "neuron_purity", "neuron": neuron, "value": level}
             for neuron in range(64)
         ]
+        if arm["rate"] is not None:
+            gap = {"metric": "gap_times_scale", "tower": None, "value": 30 - 25 * rate + seed}
+            rows.append({**here, **gap})
     return rows
 
 
-def _zeroshot(arm: Row, seed: int, sets: list[str], missing: bool) -> list[Row]:
+def scores(
+    arm: Row, seed: int, sets: Sequence[str], *, protocols: Iterable[str] = PROTOCOLS,
+    classes: Sequence[str] = CLASSES, missing: bool = False, undefined: Sequence[str] = (),
+) -> list[Row]:  # fmt: skip
+    """Return scores of an arm; all or the silhouettes of some sets are numbers not defined."""
     rows = []
     for place, name in enumerate(sets):
         here = {**arm, "towers": "towers", "evaluation_set": name, "seed": seed, "n": 1000}
         value = 0.9 - 0.2 * (arm["rate"] or 0) - 0.01 * place + 1e-3 * seed
-        rows.append({**here, "metric": "silhouette", "value": None if missing else value / 3})
-        for protocol in PROTOCOLS:
+        silhouette = None if missing or name in undefined else value / 3
+        rows.append({**here, "metric": "silhouette", "value": silhouette})
+        for protocol in protocols:
             asked = {**here, "protocol": protocol, "chance": 0.1, "headline": "acc1",
                      "fingerprint": "a1b2c3d4e5f60718"}  # fmt: skip
             rows += [
@@ -157,63 +163,101 @@ def _zeroshot(arm: Row, seed: int, sets: list[str], missing: bool) -> list[Row]:
             ]
             rows += [
                 {**asked, "metric": "class_recall", "classname": name_, "value": value, "n": 100}
-                for name_ in CLASSES
+                for name_ in classes
             ]
     return rows
 
 
-def _pruning(sets: list[str]) -> list[Row]:
-    rows = []
-    for name, k, metric, basis in itertools.product(
-        sets, (16, 32, 48, 64), ("acc1", "silhouette"), ("original", "rotated-0")
-    ):
-        here = {"start": "untouched", "towers": "towers", "evaluation_set": name, "seed": 0,
-                "basis": basis, "k": k, "metric": metric, "normalised": "masked",
-                "protocol": "clip_benchmark" if metric == "acc1" else None}  # fmt: skip
+def chosen(arm: Row, seed: int) -> list[Row]:
+    """Return shares of right choices between two captions, over all and by category."""
+    here = {**arm, "evaluation_set": "choices", "seed": seed, "protocol": "captions", "n": 100,
+            "chance": 0.5, "value": 0.9 - 0.2 * (arm["rate"] or 0) + 0.01 * seed,
+            "headline": "selection_acc", "fingerprint": "b" * 16}  # fmt: skip
+    of_all = [{**here, "metric": f"selection_{what}"} for what in ("acc", "blind", "ties")]
+    return of_all + [
+        {**here, "metric": f"category_selection_{what}", "classname": category}
+        for what in ("acc", "blind") for category in ("add-shape", "swap-shape")
+    ]  # fmt: skip
+
+
+def pruned(sets: Sequence[str], draws: int = 20, ways: Sequence[str] = ("masked",)) -> list[Row]:
+    """Return scores of the untouched model by neurons kept."""
+    ranked = [
+        {"strategy": strategy, "ranked_by": tower, "draw": 0, "gain": 0.01 * rank}
         for (rank, strategy), tower in itertools.product(
             enumerate(RANKED), ("text", "image", "both")
-        ):
-            about = {"strategy": strategy, "ranked_by": tower, "draw": 0}
-            rows.append({**here, **about, "value": 0.5 + k / 200 + 0.01 * rank})
-        rows += [
-            {**here, "strategy": "random", "ranked_by": "none", "draw": draw,
-             "value": 0.5 + k / 200 + 1e-3 * draw}
-            for draw in range(20)
-        ]  # fmt: skip
-    return rows
+        )
+    ]
+    ranked += [{"strategy": "random", "ranked_by": "none", "draw": draw, "gain": 1e-3 * draw}
+               for draw in range(draws)]  # fmt: skip
+    return [
+        {"start": "untouched", "towers": "towers", "evaluation_set": name, "seed": 0,
+         "basis": basis, "k": k, "metric": metric, "normalised": way,
+         "protocol": "clip_benchmark" if metric == "acc1" else None,
+         **about, "value": 0.5 + k / 200 + about["gain"]}
+        for name, k, metric, basis, way in itertools.product(
+            sets, (16, 32, 48, 64), ("acc1", "silhouette"), ("original", "rotated-0"), ways)
+        for about in ranked
+    ]  # fmt: skip
 
 
-def _simulation(trials: int) -> tuple[list[Row], list[Row]]:
+def semantics(neurons: int) -> list[Row]:
+    """Return how closely neurons follow a feature: means of arms, and single neurons."""
+    ends = [(UNTOUCHED, 0), *(({**UNTOUCHED, "start": "pretrained", "rate": rate}, seed)
+                              for rate in (0.0, 0.8) for seed in range(3))]  # fmt: skip
+    means = [
+        {**arm, "tower": tower, "seed": seed, "metric": "mean_semantic_purity", "basis": basis,
+         "value": 0.4 + 0.01 * seed, **limits}
+        for arm, seed in ends for tower in ("text", "image")
+        for basis, limits in (("original", {}), ("rotated", {"low": 0.39, "high": 0.42}))
+    ]  # fmt: skip
+    return means + [
+        {"start": "untouched", "tower": tower, "seed": 0, "basis": basis, "neuron": neuron,
+         "metric": "best_correlation", "feature": EVIL, "value": math.sin(7 * neuron),
+         "overlap": neuron / neurons, "n": 100}
+        for tower in ("text", "image") for basis in ("original", "rotated-0")
+        for neuron in range(neurons)
+    ]  # fmt: skip
+
+
+def simulated(
+    trials: int, at: Sequence[float] = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5), switches: Sequence[str] = ()
+) -> list[Row]:
+    """Return runs of both presets, and of bridges from the first one."""
     rows: list[Row] = []
-    points: list[Row] = []
     for preset, probability, trial, arm in itertools.product(
-        ("as-written", "as-run"), (0.0, 0.1, 0.2, 0.3, 0.4, 0.5), range(trials), ("raw", "filtered")
+        ("as-written", "as-run"), at, range(trials), ("raw", "filtered")
     ):
         here = {"condition": preset, "kind": "preset", "preset": preset, "features": 50,
-                "spurious_probability": probability, "trained_on": arm, "trial": trial}  # fmt: skip
+                "definition_main": preset, "spurious_probability": probability, "trained_on": arm,
+                "trial": trial}  # fmt: skip
         value = 0.9 - probability * (0.4 if arm == "filtered" else 0.8)
         value += 0.002 * trial * (2 if arm == "filtered" else 1)  # the gain varies by trial
-        rows += [
-            {**here, "metric": metric, "value": factor * value}
-            for metric, factor in (("purified_features", 50), ("purified_magnitude", 1),
-                                   ("accuracy", 1), ("silhouette", 0.1),
-                                   ("second_alignment", 0.3))
-        ]  # fmt: skip
+        figure1 = {"purified_features": 50 * value, "purified_magnitude": value,
+                   "accuracy": value, "silhouette": 0.1 * value}  # fmt: skip
+        measured = {**figure1, "second_alignment": 0.3 * value}
+        rows += [{**here, "metric": metric, "value": of} for metric, of in measured.items()]
         rows += [
             {**here, "metric": "cosine_histogram", "tower": tower, "value": 10 + k % 7,
              "bin_low": round(0.02 * k, 2), "bin_high": round(0.02 * k + 0.02, 2)}
             for tower in ("image", "text") for k in range(50)
         ]  # fmt: skip
-        if trial == 0 and probability == 0.5:
-            points += [
+        if trial == 0 and probability == max(at):
+            rows += [
                 {**here, "metric": "neuron_alignment", "tower": tower, "neuron": k,
                  "x": 0.5 + k / 400, "y": k / 400}
                 for tower in ("image", "text") for k in range(100)
             ]  # fmt: skip
-    return rows, points
+        if preset == "as-written":
+            rows += [
+                {**here, "condition": f"bridge~{switch}", "kind": "bridge", "switch": switch,
+                 "metric": metric, "value": of + 0.1}
+                for switch in switches for metric, of in figure1.items()
+            ]  # fmt: skip
+    return rows
 
 
-def _models(sets: list[str], number: int) -> list[Row]:
+def _models(sets: Sequence[str], number: int) -> list[Row]:
     return [
         {"pretraining": "CC12M", "architecture": "ViT-B/16", "method": method,
          "towers": f"{EVIL}/{method}-{model}", "evaluation_set": name, "protocol": protocol,
@@ -222,6 +266,27 @@ def _models(sets: list[str], number: int) -> list[Row]:
         for model in range(number) for method in ("CLIP", "LaCLIP") for name in sets
         for protocol, metric in (("laclip", "acc1"), (None, "silhouette"))
     ]  # fmt: skip
+
+
+def _pairs(of: Iterable[Row]) -> list[Row]:
+    return [
+        {"metric": metric, "scheme": arm["scheme"], "rate": arm["rate"], "value": arm["rate"],
+         "n": 1000}
+        for arm in of if arm["start"] == "pretrained"
+        for metric in ("swapped_share", "text_changed_share")
+    ]  # fmt: skip
+
+
+def _seeds(arm: Row, seeds: int) -> range:
+    return range(1 if arm["rate"] is None else seeds)
+
+
+def _tables(runs: list[Row], **rows: list[Row]) -> Tables:
+    """Return tables of rows by name, and of runs of the simulation."""
+    points = [row for row in runs if row["metric"] in POINTS]
+    others = [row for row in runs if row["metric"] not in POINTS]
+    every = {**rows, "simulation": others, "simulation_points": points}
+    return Tables({name: tidy(name, own) for name, own in every.items()})
 
 
 def made_up(
@@ -243,29 +308,42 @@ def made_up(
     missing : bool
         Whether every score is a number that is not defined.
     """
-    purity: list[Row] = []
-    zeroshot: list[Row] = []
-    provenance: list[Row] = []
-    for arm in arms(number):
-        for seed in range(1 if arm["rate"] is None else seeds):
-            purity += _purity(arm, seed)
-            zeroshot += _zeroshot(arm, seed, sets, missing)
-        training = json.dumps({"epochs": 10, "preset": "as-run", "note": EVIL})
-        for key, text in (("projection.towers", "d" * 64), ("projection.training", training)):
-            provenance.append({"artefact": "purity", **arm, "key": key, "text": text})
-    pairs = [
-        {"metric": metric, "scheme": arm["scheme"], "rate": arm["rate"], "value": arm["rate"],
-         "n": 1000}
-        for arm in arms(number) if arm["start"] == "pretrained"
-        for metric in ("swapped_share", "text_changed_share")
-    ]  # fmt: skip
-    simulation, points = _simulation(trials)
-    rows = {
-        "purity": purity, "zeroshot": zeroshot, "pairs": pairs, "provenance": provenance,
-        "pruning": _pruning(sets) if number else [], "simulation": simulation,
-        "simulation_points": points, "checkpoints": _models(sets, models),
-    }  # fmt: skip
-    return Tables({name: tidy(name, own) for name, own in rows.items()})
+    of = [(arm, seed) for arm in arms(number) for seed in _seeds(arm, seeds)]
+    training = json.dumps({"epochs": 10, "preset": "as-run", "note": EVIL})
+    origin = {"projection.towers": "d" * 64, "projection.training": training}
+    return _tables(
+        simulated(trials),
+        purity=[row for arm, seed in of for row in purity(arm, seed)],
+        zeroshot=[row for arm, seed in of for row in scores(arm, seed, sets, missing=missing)],
+        provenance=[{"artefact": "purity", **arm, "key": key, "text": text}
+                    for arm in arms(number) for key, text in origin.items()],
+        pairs=_pairs(arms(number)), pruning=pruned(sets) if number else [],
+        checkpoints=_models(sets, models),
+    )  # fmt: skip
+
+
+@cache
+def measured(
+    rates: int = 3, seeds: int = 3, sets: int = 2, models: int = 2, neurons: int = 30,
+    trials: int = 3, draws: int = 4,
+) -> Tables:  # fmt: skip
+    """Return tables for all figures: every start at so many rates; the first set is `EVIL`."""
+    names = [EVIL, *(f"set {number}" for number in range(1, sets))]
+    steps = [round(0.9 * step / (rates - 1), 4) for step in range(rates)]
+    starts = [name for name in COLOURS if name != UNTOUCHED["start"]]
+    every = [UNTOUCHED, *({"start": start, "scheme": "random", "rate": rate}
+                          for start in starts for rate in steps)]  # fmt: skip
+    every += [{"start": "pretrained", "scheme": "similar", "rate": rate} for rate in steps[1:]]
+    of = [(arm, seed) for arm in every for seed in _seeds(arm, seeds)]
+    few: Row = {"protocols": PROTOCOLS[:1], "classes": ()}
+    return _tables(
+        simulated(trials, (0.0, 0.3), switches=("loss", "noise")),
+        purity=[row for arm, seed in of for row in purity(arm, seed)],
+        zeroshot=[row for arm, seed in of
+                  for row in (*scores(arm, seed, names, **few), *chosen(arm, seed))],
+        pruning=pruned(names, draws, ("masked", "renormalised")), semantics=semantics(neurons),
+        checkpoints=_models(names, models), pairs=_pairs(every),
+    )  # fmt: skip
 
 
 def write_site(

@@ -86,11 +86,7 @@ class Cluster:
     """
 
     def __init__(
-        self,
-        cpus: int = 8,
-        memory_mb: int = 500_000,
-        gpus: int = 2,
-        account: str = "",
+        self, cpus: int = 8, memory_mb: int = 500_000, gpus: int = 2, account: str = ""
     ) -> None:
         # Not below pytest's folders: the path of a socket has room for about a hundred letters.
         self.folder = Path(tempfile.mkdtemp(prefix="slurm-"))

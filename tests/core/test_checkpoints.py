@@ -24,10 +24,7 @@ def test_a_state_is_of_one_job_only(tmp_path: Path, caplog: pytest.LogCaptureFix
     folder = tmp_path / "parts"
 
     def keep() -> None:
-        with (
-            pytest.raises(KeyboardInterrupt),
-            checkpoints.checkpoints(folder, "this") as states,
-        ):
+        with pytest.raises(KeyboardInterrupt), checkpoints.checkpoints(folder, "this") as states:
             states.array_keeper("a").save(STATE)
             raise KeyboardInterrupt
 

@@ -57,8 +57,7 @@ def test_an_edit_reaches_the_steps_that_import_it_and_no_other(package: Path) ->
 
 
 @pytest.mark.parametrize(
-    "text",
-    ["# a comment\nVALUE = 1\n", '"""A docstring."""\nVALUE = 1\n', "VALUE   =   1\n\n\n"],
+    "text", ["# a comment\nVALUE = 1\n", '"""A docstring."""\nVALUE = 1\n', "VALUE   =   1\n\n\n"]
 )
 def test_words_change_nothing(package: Path, text: str) -> None:
     before = _versions()

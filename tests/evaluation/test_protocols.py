@@ -334,10 +334,7 @@ def test_unfit_prompts_of_classes(
         ({"classnames_txt": "a\nb\n"}, "has 2 names for the 3 classes of wds_pets"),
         ({"classnames_txt": "a\n\nb\n"}, "line 2 is empty"),
         ({"templates_txt": "a photo\n"}, r"wds_pets\.templates\.txt: .*no \{c\}"),
-        (
-            {"metric_txt": "accuracy"},
-            "must hold acc1 or mean_per_class_recall, found 'accuracy'",
-        ),
+        ({"metric_txt": "accuracy"}, "must hold acc1 or mean_per_class_recall, found 'accuracy'"),
         ({"json": json.dumps(GOOD), "templates_txt": "a {c}"}, "leave one of them out"),
         ({}, r"protocol mine has no files for the set wds_pets: .*wds_pets\.json"),
     ],

@@ -68,11 +68,7 @@ def _classes(
 
 
 def _naive(
-    data: EncodedSet,
-    image: np.ndarray,
-    text: np.ndarray,
-    kept: np.ndarray,
-    basis: np.ndarray,
+    data: EncodedSet, image: np.ndarray, text: np.ndarray, kept: np.ndarray, basis: np.ndarray
 ) -> tuple[dict[tuple[str, str], np.ndarray], float]:
     """Evaluate with all but the kept neurons set to zero, from the features: answers, silhouette.
 

@@ -143,15 +143,7 @@ def test_step_writes_every_measure_of_both_towers(tmp_path):
     )
     path, out = tmp_path / "projection.safetensors", tmp_path / "purity.json"
     _write(path, image, text, start="pretrained", rate="0.1", seeds="[0, 1]")
-    arguments = [
-        "measure-purity",
-        "--projection",
-        path,
-        "--purity",
-        out,
-        "--rotations",
-        2,
-    ]
+    arguments = ["measure-purity", "--projection", path, "--purity", out, "--rotations", 2]
     assert cli.main([str(argument) for argument in arguments]) == 0
     rows, provenance = metrics.read_metrics(out)
     assert provenance["projection"]["rate"] == "0.1"

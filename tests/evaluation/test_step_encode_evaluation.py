@@ -90,8 +90,7 @@ def expected_features(folder: Path, towers: Path, split: str = "test") -> torch.
 
 
 @pytest.mark.parametrize(
-    ("split", "precision", "kind"),
-    [("test", "fp32", np.float32), ("train", "bf16", np.float16)],
+    ("split", "precision", "kind"), [("test", "fp32", np.float32), ("train", "bf16", np.float16)]
 )
 def test_images_of_a_split(
     precision: str, kind: type, split: str, folder: Path, towers: Path, tmp_path: Path

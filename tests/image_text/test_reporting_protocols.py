@@ -102,7 +102,7 @@ def test_rows_of_an_evaluation_get_towers_headline_and_one_silhouette():
                              ("class_recall", {"classname": EVIL}))
     ]  # fmt: skip
     provenance = {
-        "headline": {"pets": {"laclip": "mean_per_class_recall", "single-prompt": "acc1"}},
+        "headline": {"pets": {"laclip": "mean_per_class_recall", "single-prompt": "acc1"}}
     }
     found = scored(rows, provenance, "small")
     assert {row["towers"] for row in found} == {"small"}

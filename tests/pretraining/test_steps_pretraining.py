@@ -16,12 +16,7 @@ from mispair.pairs.captions.caption_texts import read_texts
 from mispair.pairs.index.identities import identities
 from mispair.pairs.scenes.evaluation_sets import files_of_generated
 from mispair.pairs.scenes.scene_captions import FEATURES, spurious_partners
-from mispair.pairs.steps import (
-    corrupt_captions,
-    gather_index,
-    make_evaluation_set,
-    make_scenes,
-)
+from mispair.pairs.steps import corrupt_captions, gather_index, make_evaluation_set, make_scenes
 from mispair.pretraining.data import WordTokenizer, pictures_of
 from mispair.pretraining.measure import true_features
 from mispair.pretraining.settings import BASES, IDENTIFIED, PROMPTS, TOWERS

@@ -67,7 +67,7 @@ def test_every_step_with_settings_is_a_section() -> None:
         ({"corupt_captions": {}}, ["corupt_captions: there is no such key", "'corrupt_captions'"]),
         ({"corrupt_captions": {"rate": [0.5]}}, ["corrupt_captions.rate", "Did you mean 'rates'?"]),
         ({"corrupt_captions": {"rates": [0.5, 2]}}, ["corrupt_captions.rates[1]", "given: 2"]),
-        ({"finetune_projection": {"los": "infonce"}}, ["Did you mean 'loss'?"]),
+        ({"finetune_projection": {"epoch": 3}}, ["Did you mean 'epochs'?"]),
         ({"rates": [0.5]}, ["rates: there is no such key", "corrupt_captions.rates"]),
         ({"corrupt_captions": None, "rates": [0.5]}, ["It is corrupt_captions.rates;"]),
         (
@@ -82,7 +82,7 @@ def test_every_step_with_settings_is_a_section() -> None:
         ({"elephants": 1}, ["elephants", "allowed here: caption_keys, captions,"]),
         ({"corrupt_captions": {"rates": 0.5}}, ["corrupt_captions.rates", "[a, b]", "given: 0.5"]),
         ({"corrupt_captions": {"towers": "shipped"}}, ["general key", "at the left"]),
-        ({"finetune_projection": {"loss": "infonse"}}, ["Did you mean 'infonce'?"]),
+        ({"finetune_projection": {"logit_scale": "fre"}}, ["Did you mean 'free'?"]),
         ({"prune_neurons": {"ks": [0]}}, ["prune_neurons.ks[0]", "given: 0"]),
         ({"studies": []}, ["studies", "at least 1"]),
         ({"studies": ["simulation", "simulation"]}, ["simulation is listed twice"]),
@@ -114,12 +114,13 @@ def test_messages_name_key_value_and_nearest_name(content: dict, words: list[str
 
 @pytest.mark.parametrize("setting", config.REMOVED)
 def test_a_removed_setting_is_named_with_what_to_use(setting: str) -> None:
-    content: Any = None
-    for key in reversed(setting.split(".")):
-        content = {key: content}
+    name, _, content = setting.partition(": ")
+    kind = "value" if content else "setting"
+    for key in reversed(name.split(".")):
+        content = {key: [content] if key == "rules" else content or None}
     with pytest.raises(UserError, match="1 mistake:") as refusal:
         config.validate(content, "mine.yaml")
-    assert f"  {setting}: this setting was removed. {config.REMOVED[setting]}" in str(refusal.value)
+    assert f"  {setting}: this {kind} was removed. {config.REMOVED[setting]}" in str(refusal.value)
 
 
 def test_a_list_under_pairs_is_one_of_tar_shards(tmp_path: Path) -> None:

@@ -279,10 +279,7 @@ def test_auto_follows_the_kind_of_gpu_that_a_cluster_profile_names(
 
 def test_large_jobs_take_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("mispair.dag.has_gpu", lambda: True)
-    large = {
-        "draw_trees": {"depth": 4, "branching": 3},
-        "train_encoders": {"blocks": 4},
-    }
+    large = {"draw_trees": {"depth": 4, "branching": 3}, "train_encoders": {"blocks": 4}}
     dag = Dag(large, "x")
     assert [dag.gpus(step) for step in ("train_encoders", "train_head")] == [1, 1]
     jobs = [
@@ -355,6 +352,16 @@ def test_the_shipped_towers_were_trained_on_scenes_of_seed_0():
         assert corpus["fingerprint"].startswith("21ab6380")
         assert len(corpus["shards"]) == 20
     assert make_scenes.Settings().seed != SHIPPED_SEED
+
+
+@pytest.mark.parametrize(
+    ("towers", "problem"),
+    [({"held_out": 20_000}, "fewer than a batch"), ({"crop": 32}, "decode_pictures.side"),
+     ({"embedding": 3}, "measure_mixing.components")],
+)  # fmt: skip
+def test_small_towers_of_sizes_that_do_not_fit(towers: dict[str, int], problem: str) -> None:
+    with pytest.raises(UserError, match=problem):
+        Dag({"studies": ["pretraining"], "train_small_towers": towers}, "x")
 
 
 def test_own_data_are_compared_without_right_captions():

@@ -16,7 +16,7 @@ LONG = ("encode_features", "read_shards", "encode_captions", "encode_evaluation"
         "finetune_projection", "pretrain_towers", "pretrain_towers_of_seed", "simulate",
         "index_shards", "list_images", "train_encoders", "train_head", "train_two_layer",
         "train_multilayer", "train_small_towers",
-        "recaption_pairs", "recaption_again", "train_repaired_towers",
+        "recaption_pairs", "train_repaired_towers",
         "recaption_pairs_of_draw")  # fmt: skip
 """Steps that save their state when they are warned."""
 

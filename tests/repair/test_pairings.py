@@ -131,10 +131,10 @@ def test_wins_over_captions_of_other_pairs(noise: float, least: float, most: flo
 def test_the_ledger_states_which_model_is_no_better_than_chance(tmp_path, wins_of, weak) -> None:
     measured = np.array([[[value, 0.004] for value in wins_of]] * 2)
     files.write_tensors(tmp_path / "scores", {"wins": measured}, {})
-    power = RuleFiles([], [tmp_path / "scores"], [], []).power()
+    power = RuleFiles([], [tmp_path / "scores"], []).power()
     assert power["no_better_than_chance"] == weak
     assert power["scorer_wins"] == (None if np.isnan(wins_of[0]) else pytest.approx(wins_of[0]))
-    assert RuleFiles([], [], [], []).power() == {}
+    assert RuleFiles([], [], []).power() == {}
 
 
 def test_examples_are_a_random_dozen_the_best_and_the_worst_by_the_scorer(tmp_path) -> None:
@@ -152,7 +152,7 @@ def test_examples_are_a_random_dozen_the_best_and_the_worst_by_the_scorer(tmp_pa
     gain = np.random.default_rng(0).permutation(number).astype(np.float32)[None]
     gain[0, 3] = np.nan
     files.write_tensors(scores, {"old": np.ones_like(gain), "new": 1 + gain}, {})
-    shown = examples(table, pairs, RuleFiles([made], [scores], [], []), [texts])
+    shown = examples(table, pairs, RuleFiles([made], [scores], []), [texts])
     of = {name: [int(one["key"][1:]) for one in shown if one["sample"] == name]
           for name in ("random", "best", "worst")}  # fmt: skip
     order = sorted((row for row in range(30) if row != 3), key=lambda row: -gain[0, row])
@@ -162,7 +162,7 @@ def test_examples_are_a_random_dozen_the_best_and_the_worst_by_the_scorer(tmp_pa
     for one in shown:
         row = one["key"][1:]
         assert (one["old"], one["new"]) == (f"old{row}<b>", f"new{row}<b>")
-    without = examples(table, pairs, RuleFiles([made], [], [], []), [texts])
+    without = examples(table, pairs, RuleFiles([made], [], []), [texts])
     assert without == [one for one in shown if one["sample"] == "random"]
 
 

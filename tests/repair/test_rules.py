@@ -69,7 +69,7 @@ def test_factor_and_drop_decide_as_a_loop_does(evidence: Evidence) -> None:
     assert not (dropped == REPLACED).any()
 
 
-FACTOR_RULES = ("factor", "drop", "factor-untouched", "second-round")
+FACTOR_RULES = ("factor", "drop", "factor-untouched")
 
 
 @pytest.mark.parametrize("rule", FACTOR_RULES)

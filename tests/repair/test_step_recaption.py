@@ -36,13 +36,7 @@ def corpus(tmp_path: Path) -> Path:
     features, texts = scenes(PAIRS, 0)
     keys = [f"{row:04d}" for row in range(PAIRS)]
     group = np.where(np.arange(PAIRS) % 3 == 0, "b", "a")
-    table = pd.DataFrame(
-        {
-            "key": keys,
-            "group": group,
-            "row": 0,
-        }
-    )
+    table = pd.DataFrame({"key": keys, "group": group, "row": 0})
     table["row"] = table.groupby("group").cumcount().astype("int32")
     files.write_parquet(tmp_path / "corpus.parquet", table)
     pairs = pd.DataFrame({"key": keys, "caption": texts})

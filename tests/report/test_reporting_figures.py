@@ -24,15 +24,15 @@ from mispair.core.files import UserError
 from mispair.report import charts, studies, style
 from mispair.report.figures import compose, few_colours, printed
 from mispair.report.tables import Tables, tidy
+from tests.made_up_tables import EVIL, measured
 from tests.pretraining import pretraining_run
-from tests.report.made_up_tables import EVIL, measured
 from tests.simulation import scaling_run
 from tests.stepsize.stepsize_run import trained
 from tests.stepsize.test_reporting_stepsize import PARTS, tables_of
 from tests.sufficiency import sufficiency_run
 
 STUDIES = ("image_text", "simulation", "laclip")
-"""Whose measurements `made_up_tables` has."""
+"""Whose measurements `measured` has."""
 SCALING = "simulation_scaling"
 FIGURES = {figure.name: figure for study in STUDIES for figure in studies.figures(study)
            if figure.name != SCALING}  # fmt: skip

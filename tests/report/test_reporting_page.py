@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import io
-import itertools
 import json
 import re
 import tarfile
@@ -18,7 +17,6 @@ from markupsafe import escape
 from PIL import Image
 
 from mispair.core import files, metrics
-from mispair.evaluation.pruning import RANKED
 from mispair.pairs.steps import draw_contact_sheet
 from mispair.report import studies
 from mispair.report.figures import compose, draw_of
@@ -26,7 +24,21 @@ from mispair.report.pages.study_pages import every_pages
 from mispair.report.steps import record_run, write_report
 from mispair.report.tables import read
 from tests.browser import broken_links
-from tests.made_up_tables import PLACES, TIDY, draw_all, figure_file, gather, light_pictures
+from tests.made_up_tables import (
+    PLACES,
+    STARTS,
+    TIDY,
+    Row,
+    draw_all,
+    figure_file,
+    gather,
+    light_pictures,
+    pruned,
+    purity,
+    scores,
+    semantics,
+    simulated,
+)
 from tests.pretraining import pretraining_run
 from tests.stepsize.stepsize_run import trained
 from tests.sufficiency import sufficiency_run
@@ -35,62 +47,24 @@ from tests.visible_words import parsed, words
 DECLARED = [claim for pages in every_pages() for claim in pages.claims]
 EVIL = "<script>alert('x')</script> & \"quoted\""
 RATES = (0.0, 0.3, 0.8)
-STARTS = ("pretrained", "scale-converged", "reinitialised", "without-decay")
 PROTOCOLS = {"clip_benchmark": "a1b2c3d4" * 2, "single-prompt": "b2c3d4e5" * 2}
 SETS = ("shapes", EVIL)
 SCHEMES = ("random", "similar")
 
 
-def _purity(start: str, rate: float | None, seeds: list[int]) -> list[dict[str, Any]]:
-    rows = []
-    for tower in ("image", "text"):
-        for seed in seeds:
-            here = {"tower": tower, "seed": seed}
-            level = 0.08 + 0.03 * (rate or 0) * (start == "pretrained") + 1e-4 * seed
-            rows += [
-                {"metric": "mean_abs_cosine", **here, "value": level},
-                {"metric": "random_reference", **here, "value": 0.07},
-                {"metric": "participation_ratio", **here, "value": 50 - 10 * (rate or 0)},
-                {"metric": "mean_abs_cosine_rotated", **here, "value": level},
-                {"metric": "neuron_purity", **here, "neuron": 0, "value": level},
-            ]
-    return rows
-
-
-def _zeroshot(rate: float | None, seeds: list[int]) -> list[dict[str, Any]]:
-    rows = []
-    for name, protocol, seed in itertools.product(SETS, PROTOCOLS, seeds):
-        here = {
-            "evaluation_set": name,
-            "protocol": protocol,
-            "seed": seed,
-            "n": 100,
-            "fingerprint": PROTOCOLS[protocol],
-        }
-        value = 0.7 - 0.2 * (rate or 0) + 1e-3 * seed - 0.05 * (protocol == "single-prompt")
-        rows += [
-            {"metric": "acc1", **here, "value": value, "chance": 0.1},
-            {
-                "metric": "silhouette",
-                **here,
-                "value": None if name == EVIL else 0.3 - 0.1 * (rate or 0),
-            },
-            {"metric": "class_recall", **here, "classname": EVIL, "value": value},
-            {"metric": "class_recall", **here, "classname": "7", "value": value},
-        ]
-    captions = {
-        "evaluation_set": "pictures",
-        "protocol": "captions",
-        "seed": 0,
-        "value": 0.5,
-        "fingerprint": "e" * 16,
-    }
-    rows += [
+def _zeroshot(arm: Row, seeds: list[int]) -> list[Row]:
+    """Return scores on two sets, of which one has no silhouette, and recalls of captions."""
+    rows = [
+        {**row, "fingerprint": PROTOCOLS.get(row.get("protocol"))}
+        for seed in seeds for row in scores(arm, seed, SETS, classes=(EVIL, "7"), undefined=[EVIL])
+        if row["metric"] not in ("acc5", "mean_per_class_recall")
+    ]  # fmt: skip
+    captions = {"evaluation_set": "pictures", "protocol": "captions", "seed": 0, "value": 0.5,
+                "fingerprint": "e" * 16}  # fmt: skip
+    return rows + [
         {"metric": f"{way}_recall@{k}", **captions, "n": 250 if way == "image" else 50}
-        for way in ("image", "text")
-        for k in (1, 5, 10)
-    ]
-    return rows
+        for way in ("image", "text") for k in (1, 5, 10)
+    ]  # fmt: skip
 
 
 def _protocols() -> dict[str, Any]:
@@ -100,57 +74,17 @@ def _protocols() -> dict[str, Any]:
     return {"protocols": known, "headline": headline}
 
 
-def _pruning() -> list[dict[str, Any]]:
-    rows = []
-    for name in SETS:
-        for basis in ("original", "rotated-0"):
-            for k in (16, 32, 64):
-                for metric, normalised in itertools.product(
-                    ("acc1", "silhouette"), ("masked", "renormalised")
-                ):
-                    here = {
-                        "evaluation_set": name,
-                        "seed": 0,
-                        "basis": basis,
-                        "k": k,
-                        "metric": metric,
-                        "normalised": normalised,
-                        "protocol": "clip_benchmark" if metric == "acc1" else None,
-                    }
-                    for rank, strategy in enumerate(RANKED):
-                        for tower in ("text", "image", "both"):
-                            value = 0.8 if k == 64 else 0.6 + 0.01 * rank
-                            about = {"strategy": strategy, "ranked_by": tower, "draw": 0}
-                            rows.append({**here, **about, "value": value})
-                    for draw in range(3):
-                        value = 0.8 if k == 64 else 0.6 + 0.002 * draw
-                        rows.append({**here, "strategy": "random", "ranked_by": "none",
-                                     "draw": draw, "value": value})  # fmt: skip
-    return rows
-
-
-def _simulation(probability: float, trial: int) -> list[dict[str, Any]]:
-    rows: list[dict[str, Any]] = []
-    for arm, gain in (("raw", 0.0), ("filtered", 0.1)):
+def _simulation(probability: float, trial: int) -> list[Row]:
+    """Return a run of one preset without its mixing, of which the report has no figure then."""
+    runs = [row for row in simulated(2, (probability,))
+            if (row["preset"], row["trial"]) == ("as-run", trial)
+            and row["metric"] not in ("neuron_alignment", "second_alignment")]  # fmt: skip
+    for arm in ("raw", "filtered"):
         here = {"trained_on": arm, "spurious_probability": probability, "trial": trial, "seed": 0}
-        value = 0.8 - probability + gain * (1 + probability) + 0.01 * trial
-        rows += [
-            {"metric": "purified_features", **here, "value": 50 * value},
-            {"metric": "purified_magnitude", **here, "value": value},
-            {"metric": "accuracy", **here, "value": value},
-            {"metric": "silhouette", **here, "value": value / 10},
-            {"metric": "loss", **here, "epoch": 1, "value": 2.0},
-        ]
-        if arm == "filtered":
-            rows += [
-                {"metric": "replaced_share_bad", **here, "value": 0.99},
-                {"metric": "replaced_share_clean", **here, "value": 0.3},
-            ]
-        for tower in ("image", "text"):
-            for low in (0.0, 0.5):
-                rows.append({"metric": "cosine_histogram", **here, "tower": tower, "from": low,
-                             "to": low + 0.5, "value": 10})  # fmt: skip
-    return rows
+        more = {"loss": 2.0, "replaced_share_bad": 0.99, "replaced_share_clean": 0.3}
+        runs += [{"metric": name, **here, "value": value} for name, value in more.items()
+                 if name == "loss" or arm == "filtered"]  # fmt: skip
+    return runs
 
 
 def make_run(folder: Path) -> dict[str, list[Path]]:
@@ -168,10 +102,9 @@ def make_run(folder: Path) -> dict[str, list[Path]]:
         if rate is not None:
             origin |= {"scheme": scheme, "rate": repr(rate), "pairs_fingerprint": "b" * 16}
         seeds = [0] if rate is None else [0, 1]
-        for what, rows in (
-            ("purity", _purity(start, rate, seeds)),
-            ("zeroshot", _zeroshot(rate, seeds)),
-        ):
+        arm = {"start": start, "scheme": scheme, "rate": rate}
+        overlaps = [row for seed in seeds for row in purity(arm, seed)]
+        for what, rows in (("purity", overlaps), ("zeroshot", _zeroshot(arm, seeds))):
             path = folder / "arms" / "small" / str(number) / f"{what}.json"
             metrics.write_metrics(path, rows, {"projection": origin, **_protocols()})
             made[what].append(path)
@@ -314,19 +247,13 @@ def _beside(folder: Path) -> dict[str, list[Path]]:
          "value": -0.1, "low": -0.15, "high": -0.05, "n": 100, "p": 0.01}
         for name in SETS for rate in RATES[1:] for reference in ("untouched", "rate 0")
     ]  # fmt: skip
-    semantics = [
-        {"tower": tower, "seed": 0, "basis": basis, "neuron": neuron, "metric": "best_correlation",
-         "feature": EVIL, "value": -0.5 + 0.1 * neuron, "overlap": 0.1 * neuron, "n": 100}
-        for tower in ("image", "text") for basis in ("original", "rotated-0")
-        for neuron in range(4)
-    ] + [
-        {"tower": tower, "seed": 0, "basis": basis, "metric": metric, "n": 4,
+    followed = [row for row in semantics(4) if row["start"] == "untouched"] + [
+        {"tower": tower, "seed": 0, "basis": basis, "n": 4, "metric": "semantic_purity_by_overlap",
          "value": 0.4, "p": 0.02}
         for tower in ("image", "text") for basis in ("original", "rotated-0")
-        for metric in ("mean_semantic_purity", "semantic_purity_by_overlap")
     ]  # fmt: skip
-    made = {"pruning": _pruning(), "probes": probes, "comparisons": differences,
-            "semantics": semantics}  # fmt: skip
+    made = {"pruning": pruned(SETS, 3, ("masked", "renormalised")), "probes": probes,
+            "comparisons": differences, "semantics": followed}  # fmt: skip
     for name, rows in made.items():
         metrics.write_metrics(folder / f"{name}.json", rows, untouched)
     return {name: [folder / f"{name}.json"] for name in made}

@@ -15,7 +15,7 @@ from mispair.core import files, metrics
 from mispair.pairs.index.index import caption_id
 from mispair.pairs.scenes.scene_captions import read_caption
 from mispair.review import draw as drawing
-from mispair.review.person import by_truth
+from mispair.review.labels import by_truth
 from tests.audit.made_up import Files, embeddings
 
 N = 400
@@ -227,7 +227,7 @@ def test_labels_correct_the_trusted_pairs(tmp_path: Path, listed: bool) -> None:
     (tmp_path / "review.csv").write_text("\n".join(["key,label", *lines]))
     given = [f"{tmp_path}/trusted.txt"] if listed else []
     assert cli.main([
-        "trust-pairs", "--pairing", f"{tmp_path}/pairing.parquet", "--draw", "0", "--captions",
+        "trust-pairs", "--pairing", f"{tmp_path}/pairing.parquet", "--captions",
         f"{tmp_path}/texts.parquet", "--trusted-keys", *given, "--reviewed",
         f"{tmp_path}/review.csv", "--trusted", f"{tmp_path}/out.parquet", "--share", "0.5",
     ]) == 0  # fmt: skip

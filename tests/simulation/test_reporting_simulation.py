@@ -124,7 +124,7 @@ def test_conditions_are_told_apart() -> None:
     assert noise["grid~0.005~groups~zero"] == pytest.approx(0.005)
 
 
-@pytest.mark.parametrize(("unit", "expected"), [("std", 0.25), ("variance", 0.5), ("energy", 0.2)])
+@pytest.mark.parametrize(("unit", "expected"), [("std", 0.25), ("variance", 0.5)])
 def test_noise_is_a_variance_per_coordinate_whatever_its_unit(unit: str, expected: float) -> None:
     settings = {"preset": "as-run", "image_noise": 0.5, "noise_unit": unit, "d1": 2.5}
     (row,) = simulated([{"metric": "accuracy", "value": 1}], {"settings": settings})

@@ -20,10 +20,10 @@ from mispair.simulation.sampling.data import (
     draw_high_quality,
     draw_low_quality,
     draw_pairs,
+    draw_test_set,
     joined,
 )
 from mispair.simulation.sampling.draws import TrialDraws, draw_spurious_sets
-from mispair.simulation.sampling.held_out import draw_test_set
 from mispair.simulation.sampling.inputs import Coded, Dense
 from mispair.simulation.study import Study
 from tests.simulation.test_simulation_misalignment import cross_moment
@@ -143,22 +143,19 @@ def test_fresh_noise_comes_in_the_form_that_is_asked_for() -> None:
 
 
 @pytest.mark.parametrize("data", ["fixed", "fresh"])
-@pytest.mark.parametrize(("unit", "scale"), [("std", 0.04), ("variance", 0.2), ("energy", 1.0)])
+@pytest.mark.parametrize(("unit", "scale"), [("std", 0.04), ("variance", 0.2)])
 def test_noise_has_the_energy_of_its_unit(unit: str, scale: float, data: str) -> None:
     study = changed(
         FIXED, noise_unit=unit, image_noise=scale, text_noise=2 * scale,
         high_quality_noise=3 * scale, data=data, low_quality_pairs=1000, high_quality_pairs=1000,
     )  # fmt: skip
-    for sample, factor in (
-        (low_quality(study), 2),
-        (draw_high_quality(population(study)), 3),
-    ):
+    for sample, factor in ((low_quality(study), 2), (draw_high_quality(population(study)), 3)):
         for inputs, codes, rows, value in (
             (sample.image, sample.pairs.image, dictionaries().image, scale),
             (sample.text, sample.pairs.text, dictionaries().text, factor * scale),
         ):
             energy = float((inputs.dense() - codes @ rows).square().sum(dim=1).mean())
-            expected = {"std": 80 * value**2, "variance": 80 * value, "energy": value}[unit]
+            expected = {"std": 80 * value**2, "variance": 80 * value}[unit]
             assert energy == pytest.approx(expected, rel=5 * math.sqrt(2 / (1000 * 80)))
 
 
@@ -316,7 +313,7 @@ def test_test_images_have_the_margin_and_are_labelled_by_it(margin: int) -> None
     torch.testing.assert_close(test.clean_prompts, test.prompts, rtol=0, atol=1e-3)
 
 
-@pytest.mark.parametrize(("unit", "value"), [("std", 0.5), ("variance", 0.25), ("energy", 20.0)])
+@pytest.mark.parametrize(("unit", "value"), [("std", 0.5), ("variance", 0.25)])
 def test_test_noise_has_the_given_size(unit: str, value: float) -> None:
     study = changed(STUDY, noise_unit=unit, test_image_noise=value, prompt_noise=value)
     test = draw_test_set(draws(), dictionaries(), changed(study, test_images=2000), 0.2, 1)

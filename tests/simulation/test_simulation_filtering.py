@@ -20,9 +20,8 @@ from mispair.simulation.sampling.data import (
 from mispair.simulation.sampling.draws import TrialDraws, draw_spurious_sets
 from mispair.simulation.sampling.inputs import Coded, Dense
 from mispair.simulation.study import Study
-from mispair.simulation.training.decoder import Decoder
+from mispair.simulation.training.decoder import Decoder, compare, only, replaced_sample, shares
 from mispair.simulation.training.encoder import Encoders
-from mispair.simulation.training.filtering import compare, only, replaced_sample, shares
 
 DRAWS = TrialDraws(seed=1, trial=0, device="cpu", dtype=torch.float32)
 SIZES = {

@@ -97,7 +97,7 @@ def plain_spectral(f: Tensor, h: Tensor, tau: float) -> Tensor:
 def plain_features(kind: str, a: Tensor, b: Tensor) -> Tensor:
     if kind == "symmetric-relu":
         return (a - b).relu() - (-a - b).relu()
-    return (a + b).relu() if kind == "relu" else a
+    return (a + b).relu()
 
 
 def plain_thresholds(plan: TrainingLength, weights: Tensor, step: int, memory: dict) -> Tensor:
@@ -195,7 +195,6 @@ TRAJECTORIES = {
     "as written, theory by lr": WRITTEN.model_copy(update={**THEORY, "bias_growth": "lr"}),
     "as written, zero": WRITTEN.model_copy(update={"bias_schedule": "zero"}),
     "theory, mean": WRITTEN.model_copy(update={**THEORY, "loss_reduction": "mean", "lr": 0.6}),
-    "linear": WRITTEN.model_copy(update={"encoder": "linear"}),
     "relu, spectral": WRITTEN.model_copy(update={"encoder": "relu"}),
     "relu, spectral, penalty": WRITTEN.model_copy(
         update={"encoder": "relu", "weight_penalty": 0.3}
@@ -212,7 +211,6 @@ TRAJECTORIES = {
     "as run, sum, no penalty": RUN.model_copy(
         update={"loss_reduction": "sum", "weight_penalty": 0.0}
     ),
-    "linear, infonce": RUN.model_copy(update={"encoder": "linear"}),
 }
 
 
@@ -272,7 +270,7 @@ def explicit(inputs: Inputs, V: Tensor, gradient: Tensor) -> Tensor:
 
 
 @pytest.mark.parametrize("stored", [False, True])
-@pytest.mark.parametrize("name", ["as run", "as written, zero", "linear"])
+@pytest.mark.parametrize("name", ["as run", "as written, zero"])
 def test_trajectory_on_coded_pairs_with_projected_noise_equals_autograd(
     name: str, stored: bool
 ) -> None:
@@ -555,11 +553,11 @@ def test_step_size_decays_after_the_given_epochs(study: Study) -> None:
 # Encoders ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kind", ["symmetric-relu", "relu", "linear"])
+@pytest.mark.parametrize("kind", ["symmetric-relu", "relu"])
 def test_features_follow_the_definition(kind: str) -> None:
     generator = torch.Generator().manual_seed(0)
     weights = torch.randn(2, 4, 5, generator=generator, dtype=torch.float64)
-    biases = torch.rand(2, 4, generator=generator, dtype=torch.float64) * (kind != "linear")
+    biases = torch.rand(2, 4, generator=generator, dtype=torch.float64)
     encoders = Encoders(kind, weights, biases)
     inputs = torch.randn(2, 3, 5, generator=generator, dtype=torch.float64)
     for tower in (0, 1):
@@ -568,26 +566,19 @@ def test_features_follow_the_definition(kind: str) -> None:
         for n in range(3):
             for i in range(4):
                 a, b = float(weights[tower, i] @ inputs[tower, n]), float(biases[tower, i])
-                both = {
-                    "symmetric-relu": max(a - b, 0) - max(-a - b, 0),
-                    "relu": max(a + b, 0),
-                    "linear": a,
-                }
+                both = {"symmetric-relu": max(a - b, 0) - max(-a - b, 0), "relu": max(a + b, 0)}
                 assert float(found[n, i]) == pytest.approx(both[kind], abs=1e-14)
                 assert float(bare[n, i]) == pytest.approx(max(a, 0) if kind == "relu" else a)
 
 
 def test_starting_weights_are_one_draw_and_only_learned_biases_start_off_zero() -> None:
-    drawn = {kind: RUN.model_copy(update={"encoder": kind}) for kind in ("relu", "linear")}
-    drawn["symmetric-relu"] = WRITTEN
-    found = {kind: start(study) for kind, study in drawn.items()}
+    found = {study.encoder: start(study) for study in (RUN, WRITTEN)}
     generator = draws().generator("start", "raw")
     assert torch.equal(found["relu"].weights, 0.05 * draws().normal(generator, 2, M, D1))
     assert torch.equal(found["relu"].biases, 0.05 * draws().normal(generator, 2, M))
-    for kind in ("linear", "symmetric-relu"):
-        assert found[kind].kind == kind
-        assert torch.equal(found[kind].weights, found["relu"].weights)
-        assert not found[kind].biases.any()
+    assert found["symmetric-relu"].kind == "symmetric-relu"
+    assert torch.equal(found["symmetric-relu"].weights, found["relu"].weights)
+    assert not found["symmetric-relu"].biases.any()
 
 
 @pytest.mark.parametrize("bad", [0.0, math.nan, math.inf])

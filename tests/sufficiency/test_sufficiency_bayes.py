@@ -11,11 +11,7 @@ import pytest
 import torch
 
 from mispair.sufficiency import belief_propagation
-from mispair.sufficiency.belief_propagation import (
-    from_the_left,
-    leaf_beliefs,
-    upward,
-)
+from mispair.sufficiency.belief_propagation import from_the_left, leaf_beliefs, upward
 from mispair.sufficiency.measures import of_posteriors
 from mispair.sufficiency.settings import Size
 from mispair.sufficiency.trees import (

@@ -19,7 +19,6 @@ from mispair.towers.finetuning.finetuning_settings import (
 from mispair.towers.steps.finetune_projection import Settings
 
 AS_RUN = {
-    "loss": "infonce",
     "epochs": 10,
     "batch_size": 1024,
     "lr": 1e-3,
@@ -34,7 +33,7 @@ AS_RUN = {
 def test_as_run_is_what_the_public_code_does():
     training = asdict(resolve(Settings(preset="as-run")))
     assert {**training, **AS_RUN} == training
-    assert training.keys() - AS_RUN.keys() == {"spectral_temperature", "logit_scale_lr"}
+    assert training.keys() - AS_RUN.keys() == {"logit_scale_lr"}
     one_process = asdict(resolve(Settings()))
     assert one_process == {**training, "batch_size": 1024 // 4}
 
@@ -64,13 +63,13 @@ def test_large_batches_decay_as_much_in_an_epoch(preset, times):
 @pytest.mark.parametrize("field", [field.name for field in fields(FinetuningLength)])
 def test_every_number_can_be_set_alone(preset, field):
     default = getattr(PRESETS[preset], field)
-    other = {"loss": "spectral", "logit_scale": "free"}.get(field, default)
+    other = {"logit_scale": "free"}.get(field, default)
     other = (
         other * 2
         if field in ("batch_size", "epochs", "lr", "weight_decay", "logit_scale_lr")
         else other
     )
-    other = other / 2 if field in ("final_lr", "warmup_lr", "spectral_temperature") else other
+    other = other / 2 if field in ("final_lr", "warmup_lr") else other
     other = 0 if field == "warmup_epochs" else other
     chosen = Settings(preset=preset, pairs=None, **{field: other})
     assert asdict(resolve(chosen)) == {**asdict(PRESETS[preset]), field: other}
@@ -82,7 +81,7 @@ def test_a_job_is_told_the_preset_and_not_its_numbers():
     flags = settings.command_line(Settings(preset="large-batch", epochs=3))
     assert "--preset large-batch" in flags
     assert "--epochs 3" in flags
-    for key in ("batch-size", "lr", "loss", "logit-scale", "weight-decay"):
+    for key in ("batch-size", "lr", "logit-scale", "weight-decay"):
         assert f"--{key} none" in flags
     assert "starts" not in flags
 
@@ -107,8 +106,6 @@ def test_controls_change_one_thing():
     assert {*STARTS} - {*Settings().starts} == {"scale-5", "scale-20", "scale-35"}
     with pytest.raises(ValueError, match="start 'untouched' is none of pretrained, scale-conv"):
         arm("untouched", training)
-    with pytest.raises(ValueError, match="start 'scale-5' sets the logit scale; the spectral loss"):
-        arm("scale-5", FinetuningLength(loss="spectral"))
 
 
 @pytest.mark.parametrize(

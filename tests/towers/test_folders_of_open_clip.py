@@ -48,10 +48,7 @@ def converted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_open_clip_alone_loads_them_from_another_working_directory(
     converted: Path, tmp_path: Path
 ) -> None:
-    folders = [
-        SHIPPED["shipped"],
-        converted.resolve(),
-    ]
+    folders = [SHIPPED["shipped"], converted.resolve()]
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
     (elsewhere / "texts").write_text("|".join(TEXTS), encoding="utf-8")

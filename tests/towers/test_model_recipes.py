@@ -42,13 +42,7 @@ SMALL = architectures.RecipeSizes(
 )
 NATIVE = {
     "embed_dim": 24,
-    "vision_cfg": {
-        "image_size": 32,
-        "layers": 2,
-        "width": 32,
-        "head_width": 16,
-        "patch_size": 16,
-    },
+    "vision_cfg": {"image_size": 32, "layers": 2, "width": 32, "head_width": 16, "patch_size": 16},
     "text_cfg": {"context_length": 12, "vocab_size": 49408, "width": 16, "heads": 2, "layers": 2},
 }
 CAPTIONS = ["a red circle", "two blue squares on the left !", "", "7"]

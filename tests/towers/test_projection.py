@@ -70,15 +70,12 @@ def _twin(features, model, training, seed, crops=None, captions=None):
             shares = shares / shares.sum()
             f = torch.nn.functional.normalize(image(x), dim=-1)
             h = torch.nn.functional.normalize(text(y), dim=-1)
-            if training.loss == "infonce":
-                logits, target = scale.exp() * f @ h.T, torch.arange(batch)
-                each = [
-                    torch.nn.functional.cross_entropy(side, target, reduction="none")
-                    for side in (logits, logits.T)
-                ]
-                loss = shares @ (each[0] + each[1]) / 2
-            else:
-                loss = _spectral_of_equation_1(f, h, training.spectral_temperature, shares)
+            logits, target = scale.exp() * f @ h.T, torch.arange(batch)
+            each = [
+                torch.nn.functional.cross_entropy(side, target, reduction="none")
+                for side in (logits, logits.T)
+            ]
+            loss = shares @ (each[0] + each[1]) / 2
             optimiser.zero_grad()
             loss.backward()
             optimiser.step()
@@ -87,17 +84,6 @@ def _twin(features, model, training, seed, crops=None, captions=None):
             losses.append(loss.item())
             step += 1
     return image.weight.detach().numpy().T, text.weight.detach().numpy().T, scale.item(), losses
-
-
-def _spectral_of_equation_1(f, h, tau, shares):
-    total = 0
-    for p in range(len(f)):
-        of_pair = -f[p] @ h[p]
-        for n in range(len(f)):
-            if n != p:
-                of_pair = of_pair + ((f[n] @ h[p]) ** 2 + (f[p] @ h[n]) ** 2) / (2 * tau)
-        total = total + shares[p] * of_pair
-    return total
 
 
 def _learning_rate(training, step, per_epoch):
@@ -114,12 +100,10 @@ def _learning_rate(training, step, per_epoch):
         {},
         {"logit_scale": "free", "weight_decay": 0.0},
         {"logit_scale": "free", "warmup_epochs": 2, "lr": 2e-2},
-        {"loss": "spectral", "spectral_temperature": 3.0, "batch_size": 8, "epochs": 2},
     ],
 )
 def test_every_seed_of_a_stack_equals_the_plain_twin(options):
-    n = 300 if options.get("loss") != "spectral" else 120  # Eq. 1 as loops is slow
-    features, model = _features(n), _model()
+    features, model = _features(300), _model()
     training = towers.FinetuningLength(**{**QUICK, **options})
     seeds = [11, 5]
     initial = towers.starting_point(model, seeds)
@@ -140,13 +124,12 @@ def test_every_seed_of_a_stack_equals_the_plain_twin(options):
         assert (np.abs(tuned.logit_scale - model.logit_scale) > 1e-3).all()
 
 
-@pytest.mark.parametrize("loss", ["infonce", "spectral"])
-def test_weighted_pairs_train_as_the_plain_twin_weighs_them(loss):
+def test_weighted_pairs_train_as_the_plain_twin_weighs_them():
     features, model = _features(120), _model()
     draw = np.random.default_rng(4)
     weights = np.where(draw.random((1, 120)) < 0.3, 0, draw.random((1, 120))).astype(np.float32)
     weighted = replace(features, weights=weights)
-    training = towers.FinetuningLength(**{**QUICK, "batch_size": 8, "epochs": 2}, loss=loss)
+    training = towers.FinetuningLength(**{**QUICK, "batch_size": 8, "epochs": 2})
     initial = towers.starting_point(model, [11])
     tuned, losses, *_ = towers.finetune(weighted, initial, training, [11])
     image, text, _, expected = _twin(weighted, model, training, 11)
@@ -160,11 +143,10 @@ def test_weighted_pairs_train_as_the_plain_twin_weighs_them(loss):
     assert np.abs(tuned.image - plain).max() > 1e-3
 
 
-@pytest.mark.parametrize("loss", ["infonce", "spectral"])
 @pytest.mark.parametrize("random_norm", [None, 1.0])
-def test_a_seed_alone_equals_the_seed_in_a_stack(random_norm, loss):
+def test_a_seed_alone_equals_the_seed_in_a_stack(random_norm):
     features, model = _features(dtype=np.float32), _model(dtype=np.float32)
-    training = towers.FinetuningLength(**QUICK, loss=loss)
+    training = towers.FinetuningLength(**QUICK)
 
     def tune(seeds):
         initial = towers.starting_point(model, seeds, random_norm)

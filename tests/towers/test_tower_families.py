@@ -26,10 +26,7 @@ ONE_WIDTH = VISION | POOLER | {"width": 24, "head_width": 12}
 TIMM = {"image_size": 160, "timm_model_name": "test_vit", "timm_proj": "linear"}
 CUSTOM = {"custom_text": True}
 ALL_NORMS = {"qk_norm": True, "scale_attn": True, "scale_attn_inner": True, "scale_fc": True}
-COCA = {
-    "custom_text": True,
-    "multimodal_cfg": {**TEXT, "attn_pooler_heads": 2},
-}
+COCA = {"custom_text": True, "multimodal_cfg": {**TEXT, "attn_pooler_heads": 2}}
 
 # Name: model_cfg beside the towers, image tower, text tower.
 FAMILIES: dict[str, Family] = {
@@ -158,10 +155,7 @@ def test_features_times_projection_are_the_embeddings(name: str, tmp_path: Path)
         ),
         (({}, VISION | {"pool_type": "none"}, TEXT), "image tower .*: it does not pool"),
         (({}, VISION, TEXT | {"proj_bias": True}), "text tower .*: its final layer has a bias"),
-        (
-            (CUSTOM, VISION, TEXT | {"proj_bias": True}),
-            "text tower .*: its final layer has a bias",
-        ),
+        ((CUSTOM, VISION, TEXT | {"proj_bias": True}), "text tower .*: its final layer has a bias"),
         (
             (CUSTOM, VISION, TEXT | {"proj_type": "none"}),
             "text tower .*: TextTransformer has no text_projection",

@@ -120,26 +120,6 @@ def test_a_person_labels_the_sample(audited: Checkout) -> None:
     assert planned == {"measure_review": 1, "rate_similar": 1, **report}
 
 
-@pytest.mark.parametrize(
-    ("content", "named"),
-    [
-        ("key,label\n000000,right\n000000,wrong\n", "has two labels"),
-        ("key,label\n000000,fine\n", "which takes right, wrong, unsure"),
-    ],
-)
-def test_labels_that_cannot_be_used_stop_before_any_job(
-    audited: Checkout, content: str, named: str
-) -> None:
-    (audited.folder / "labels.csv").write_text(content)
-    options = configure(audited, reviewed="labels.csv")
-    assert named in audited.snakemake("--dry-run", *options, check=False)
-
-
-def test_a_missing_list_of_trusted_pairs_stops_before_any_job(audited: Checkout) -> None:
-    printed = audited.snakemake("--dry-run", *configure(audited, trusted="no.txt"), check=False)
-    assert "trusted: there is no file" in printed
-
-
 def test_captions_that_are_kept_are_a_caption_table(audited: Checkout) -> None:
     """What is left out is not in the corpus of a run with the cleaned list."""
     table = audited.folder / FOLDER / "lists/captions.parquet"

@@ -19,13 +19,8 @@ def refused(checkout: Checkout, *arguments: str) -> str:
 @pytest.mark.parametrize(
     ("content", "words"),
     [
-        ("shards: nowhere/*.tar", ["nowhere/*.tar matches no file"]),
-        ("shards: 'nowhere/{000..003}.tar'", ["names 4 shards, but 4 do not exist"]),
         ("captions: nowhere.csv", ["captions: there is no file ", "/nowhere.csv."]),
-        ("shards: 'https://example.org/0.tar'", ["https"]),
         ("towers: nowhere", ["towers: 'nowhere' is neither"]),
-        ("evaluation_sets: [scenes-shap]", ["'scenes-shap' is neither", "Did you mean"]),
-        ("corrupt_captions: {rates: [0.1, 0.1]}", ["0.1 is listed twice"]),
         ("prune_neurons: {ks: [16, 512]}", ["512 is more than the 128 neurons", "1 to 128"]),
         ("trusted: $NOWHERE/a.txt", ["trusted: there is no environment variable $NOWHERE"]),
         (
@@ -35,12 +30,6 @@ def refused(checkout: Checkout, *arguments: str) -> str:
              "warmup_epochs: 2 must be fewer", "simulate: m: 10", "given: 202411", "quote it",
              "corupt_captions: there is no such key. Did you mean 'corrupt_captions'?",
              "studies[0]", "Did you mean 'simulation'?"],
-        ),
-        (
-            "corrupt_captions: {rates: [0.1, 1.5]}\nfinetune_projection: {epochs: many}\n"
-            "caption_keys: keys.txt",
-            ["3 mistakes", "corrupt_captions.rates[1]", "given: 1.5", "finetune_projection.epochs",
-             "given: 'many'", "caption_keys: there are keys but no captions"],
         ),
     ],
 )  # fmt: skip
@@ -69,15 +58,6 @@ def test_a_config_that_is_no_yaml(empty: Checkout) -> None:
     (empty.folder / "mine.yaml").write_text("a: [1, 2\nb: }\n")
     printed = refused(empty, "--configfile", "mine.yaml")
     assert "mine.yaml, line 2" in printed
-
-
-def test_an_evaluation_set_with_missing_pieces(empty: Checkout) -> None:
-    folder = empty.folder / "wds_mine"
-    (folder / "test").mkdir(parents=True)
-    (folder / "classnames.txt").write_text("a\nb\n")
-    (empty.folder / "mine.yaml").write_text("evaluation_sets: [wds_mine]\n")
-    printed = refused(empty, "--configfile", "mine.yaml")
-    assert "missing zeroshot_classification_templates.txt, test/nshards.txt" in printed
 
 
 def test_a_failing_step_shows_its_message(empty: Checkout) -> None:

@@ -17,8 +17,6 @@ import yaml
 from PIL import Image
 
 from bench.dag import at_home
-from mispair.core.files import read_tensors
-from mispair.pairs.shards import shard_writer
 from tests.step_server import steps
 from tests.workflow.conftest import SMOKE, Checkout, counts
 
@@ -130,134 +128,24 @@ def test_damaged_shards_cost_what_they_hold_and_no_more(empty: Checkout) -> None
     assert "Index shard group 0000 of mine" not in printed
 
 
-def test_too_much_damage_stops_before_any_caption_is_encoded(empty: Checkout) -> None:
-    folder = empty.folder / "shards"
-    write_shard(folder / "0.tar", good(0, 10))
-    write_shard(folder / "1.tar", {key: (b"", text) for key, (_, text) in good(1, 10).items()})
-    few = {"evaluation_sets": ["scenes-digit"],
-           "make_evaluation_set": {"images": 20, "train_images": 20}}  # fmt: skip
-    arguments = configured(empty, shards="shards", **few)
-    printed = empty.snakemake("image_text", *arguments, check=False)
-    assert "Traceback" not in printed
-    assert "undecodable-image" in printed
-    assert "max_quarantined_share" in printed
-    assert not [*(empty.folder / "results/features").glob("mine/*/captions-*")]
-    assert not (empty.folder / CORPUS).exists()
-
-
-def test_captions_from_a_table_go_by_key(empty: Checkout) -> None:
-    folder = empty.folder / "shards"
-    write_shard(folder / "0.tar", good(0, 12))
-    keys = list(good(0, 12))
-    table = pd.DataFrame({"key": keys[::-1], "caption": [f"new words for {k}" for k in keys[::-1]]})
-    table.to_csv(empty.folder / "new.csv", index=False)
-    empty.snakemake(CORPUS, *configured(empty, shards="shards", captions="new.csv"))
-    index = pd.read_parquet(empty.folder / "results/pairs/mine/index/0000.parquet")
-    assert dict(zip(index["key"], index["caption"], strict=True)) == {
-        key: f"new words for {key}" for key in keys
-    }
-    # A list by line number is refused without keys before any job, and with too few by its job.
-    (empty.folder / "new.txt").write_text("\n".join(f"line {n}" for n in range(12)))
-    (empty.folder / "keys.txt").write_text("\n".join(keys[:11]))
-    for more, told in (({}, "caption_keys"), ({"caption_keys": "keys.txt"}, "read-captions: ")):
-        arguments = configured(empty, shards="shards", captions="new.txt", **more)
-        printed = empty.snakemake(CORPUS, *arguments, check=False)
-        assert told in printed
-        assert ("mispair read-captions" in printed) == bool(more)
-        assert "Traceback" not in printed
-
-
-def drawing(checkout: Checkout, **tuning: object) -> tuple[str, str]:
-    """Configure a corpus whose pairs have the shards' captions and one or two of a table."""
-    table = checkout.folder / "new.csv"
-    if not table.exists():
-        write_shard(checkout.folder / "shards" / "0.tar", good(0, 64))
-        words = ("a blue picture", "something with the number")
-        rows = [
-            (key, f"{each} {int(key)}")
-            for n, key in enumerate(good(0, 64))
-            for each in words[: 1 + n % 2]
-        ]
-        pd.DataFrame(rows, columns=["key", "caption"]).to_csv(table, index=False)
-    return configured(
-        checkout, shards="shards", captions="new.csv", index_shards={"table_captions": "augment"},
-        corrupt_captions={"schemes": ["random"], "rates": [0.5]},
-        finetune_projection={
-            "starts": ["pretrained"], "pairs": None, "seeds": 2, "epochs": 2, "batch_size": 32,
-            **tuning,
-        },
-    )  # fmt: skip
-
-
-TUNED = "results/arms/mine/scenes-small/pretrained_random~0.5/projection.safetensors"
-
-
 def test_the_corpus_is_an_input_where_captions_are_drawn_at_each_step(empty: Checkout) -> None:
+    write_shard(empty.folder / "shards" / "0.tar", good(0, 64))
+    table = [f"{key},{words}" for key in good(0, 64) for words in ("a picture", "blue")]
+    (empty.folder / "new.csv").write_text("\n".join(["key,caption", *table, ""]))
+    tuned = "results/arms/mine/scenes-small/pretrained_random~0.5/projection.safetensors"
     for when, corpus in (("once", []), ("each-step", [CORPUS])):
-        arguments = (TUNED, "--dry-run", "--printshellcmds", *drawing(empty, draw_captions=when))
-        (command,) = re.findall(r"-m mispair finetune-projection .*", empty.snakemake(*arguments))
+        arguments = configured(
+            empty, shards="shards", captions="new.csv", index_shards={"table_captions": "augment"},
+            corrupt_captions={"schemes": ["random"], "rates": [0.5]},
+            finetune_projection={
+                "starts": ["pretrained"], "pairs": None, "batch_size": 32, "draw_captions": when,
+            },
+        )  # fmt: skip
+        printed = empty.snakemake(tuned, "--dry-run", "--printshellcmds", *arguments)
+        (command,) = re.findall(r"-m mispair finetune-projection .*", printed)
         words = command.split()
         assert words[words.index("--corpus") + 1 : words.index("--projection")] == corpus
         assert words[words.index("--draw-captions") + 1] == when
-
-
-def test_captions_of_an_augmented_corpus_are_drawn_at_each_step(empty: Checkout) -> None:
-    written = {}
-    for when in ("once", "each-step"):
-        empty.snakemake(TUNED, *drawing(empty, draw_captions=when))
-        written[when] = read_tensors(empty.folder / TUNED)
-    corpus = pd.read_parquet(empty.folder / CORPUS)
-    assert [len(ids) for ids in corpus["more_caption_ids"]] == [1, 2] * 32
-    pairing = pd.read_parquet(empty.folder / "results/pairs/mine/pairing/random~0.5.parquet")
-    for draw in ("", "_1"):
-        source = pairing[f"caption_source{draw}"].to_numpy()
-        assert (source != range(64)).tolist() == pairing[f"swapped{draw}"].tolist()
-        assert sorted(source) == list(range(64))
-    (once, _), (each, metadata) = written.values()
-    assert json.loads(metadata["training"])["draw_captions"] == "each-step"
-    assert once["loss"].shape == each["loss"].shape == (2, 4)
-    assert (once["loss"] != each["loss"]).all()
-
-
-def test_captions_from_a_table_join_by_url(empty: Checkout) -> None:
-    """Two pairs of one url get the same new caption; a table of other urls stops the run."""
-    urls = {f"00000{n:04d}": f"http://example.org/{n // 2}" for n in range(12)}
-    rows = [
-        (jpeg(int(key)), shard_writer.img2dataset_row(key, jpeg(int(key)), "old", url, 40, 30))
-        for key, url in urls.items()
-    ]
-    (empty.folder / "shards").mkdir()
-    shard_writer.write_shard(empty.folder / "shards", 0, rows)
-    table = pd.DataFrame({"url": [*sorted({*urls.values()}), "http://example.org/unused"]})
-    table.assign(text="new words for " + table["url"]).to_csv(empty.folder / "new.csv")
-    section = {"join": "url", "key_column": "url", "caption_column": "text"}
-    named = {"shards": "shards", "captions": "new.csv", "read_captions": section}
-    empty.snakemake(CORPUS, *configured(empty, **named))
-    index = pd.read_parquet(empty.folder / "results/pairs/mine/index/0000.parquet")
-    assert dict(zip(index["key"], index["caption"], strict=True)) == {
-        key: f"new words for {url}" for key, url in urls.items()
-    }
-    statistics = json.loads((empty.folder / "results/pairs/mine/statistics.json").read_text())
-    values = {row["metric"]: row["value"] for row in statistics["rows"]}
-    assert values["table_pairs_joined"] == values["table_pairs_sharing_value"] == 12
-    assert values["table_pairs_without_row"] == 0
-    assert values["table_values_unused"] == 1
-    table.assign(text="no", url="https" + table["url"]).to_csv(empty.folder / "new.csv")
-    printed = empty.snakemake(CORPUS, *configured(empty, **named), check=False)
-    assert "read_captions: join" in printed
-    assert "gather_index: min_joined_share" in printed
-    assert "Traceback" not in printed
-
-
-def test_a_key_in_two_shards_is_refused_unless_said_otherwise(empty: Checkout) -> None:
-    folder = empty.folder / "shards"
-    for name in ("0.tar", "1.tar"):
-        write_shard(folder / name, good(0, 10))
-    printed = empty.snakemake(CORPUS, *configured(empty, shards="shards"), check=False)
-    assert "duplicate_keys" in printed
-    policy = {"duplicate_keys": "first", "max_quarantined_share": 0.6}
-    empty.snakemake(CORPUS, *configured(empty, shards="shards", gather_index=policy))
-    assert pq.read_metadata(empty.folder / CORPUS).num_rows == 10
 
 
 def test_two_folders_with_equal_names_and_keys_are_one_corpus(empty: Checkout) -> None:
@@ -298,17 +186,13 @@ def test_two_folders_with_equal_names_and_keys_are_one_corpus(empty: Checkout) -
     assert empty.planned(CORPUS, *renamed)["index_shards"] == 2
 
 
-def test_what_changes_no_result_reruns_nothing(run: Checkout) -> None:
+def test_what_changes_no_result_reruns_nothing_and_a_threshold_no_image(run: Checkout) -> None:
     smoke = yaml.safe_load((run.folder / SMOKE).read_text())
     smoke["index_shards"] |= {"workers": 2}
     smoke["encode_features"] = {"workers": 1}
     (run.folder / "mine.yaml").write_text(yaml.safe_dump(smoke))
     # The record of the run holds the whole configuration.
     assert run.planned("--configfile", "mine.yaml") == {"record_run": 1, "write_report": 1}
-
-
-def test_a_new_threshold_passes_the_corpus_again_and_encodes_no_image(run: Checkout) -> None:
-    smoke = yaml.safe_load((run.folder / SMOKE).read_text())
     smoke["gather_index"] = {"max_quarantined_share": 0.3}
     (run.folder / "mine.yaml").write_text(yaml.safe_dump(smoke))
     planned = run.planned("--configfile", "mine.yaml")

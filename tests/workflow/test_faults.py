@@ -12,13 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.faults import Faults
-from tests.workflow.conftest import (
-    SMOKE,
-    Checkout,
-    fewer_jobs,
-    new_checkout,
-    other_bytes,
-)
+from tests.workflow.conftest import SMOKE, Checkout, fewer_jobs, new_checkout, other_bytes
 from tests.workflow.test_plan import is_within_a_factor_of_two, twice
 
 KILLED = (

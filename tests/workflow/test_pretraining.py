@@ -128,21 +128,3 @@ def test_towers_learn_from_the_captions_of_each_rule_without_any_frozen_towers(
         assert found["provenance"]["trained"]["repair"] == rule
         assert {row["metric"] for row in found["rows"]} >= {"acc1", "mean_abs_cosine", "recovery"}
     assert "train_repaired_towers" not in checkout.planned("--nolock", "repair", *options)
-
-
-@pytest.mark.parametrize(
-    ("changes", "problem"),
-    [
-        ({"held_out": 150}, "fewer than a batch"),
-        ({"crop": 32}, "decode_pictures.side"),
-        ({"embedding": 3}, "measure_mixing.components"),
-    ],
-)
-def test_sizes_that_do_not_fit_stop_before_any_job(
-    empty: Checkout, changes: dict[str, int], problem: str
-) -> None:
-    printed = empty.snakemake(
-        "pretraining", "--dry-run", *configure(empty, "wrong", **changes), check=False
-    )
-    assert problem in printed
-    assert not (empty.folder / "results").exists()

@@ -28,14 +28,14 @@ TINY = {
         "use_if_not_better": True,
     },
     "filter_captions": {
-        "rules": ["raw", "factor", "drop", "second-round", "posterior", "oracle"],
+        "rules": ["raw", "factor", "drop", "posterior", "oracle"],
         "rates": [0.0, 0.5],
     },
     "finetune_projection": {"pairs": 400, "seeds": 2, "epochs": 2, "batch_size": 32},
     "measure_purity": {"rotations": 2},
 }
 FOLDER = Path("results/repair/scenes/scenes-small")
-RULES = {"raw", "factor", "drop", "second-round", "posterior", "oracle"}
+RULES = {"raw", "factor", "drop", "posterior", "oracle"}
 
 
 def configure(checkout: Checkout, **more: object) -> tuple[str, str]:
@@ -113,13 +113,11 @@ def test_every_result_has_a_record(repaired: Checkout) -> None:
     assert record["unrecorded"] == []
 
 
-def test_a_second_run_does_nothing_and_a_change_reruns_what_it_concerns(
-    repaired: Checkout,
-) -> None:
+def test_a_second_run_does_nothing_and_a_change_reruns_what_it_concerns(repaired: Checkout) -> None:
     assert repaired.planned(*configure(repaired)) == {}
     factor = repaired.planned(*configure(repaired, filter_captions={"factor": 1.5}))
-    # At both rates: factor, drop and second-round; their ledgers, arms and what compares them.
-    assert factor["filter_captions"] == factor["finetune_projection"] == 6
+    # At both rates: factor and drop; their ledgers, arms and what compares them.
+    assert factor["filter_captions"] == factor["finetune_projection"] == 4
     assert not {"recaption_pairs", "score_captions", "judge_pairs"} & {*factor}
     card = repaired.planned(*configure(repaired, export_repaired={"licence": "mit"}))
     assert card == {"export_repaired": 2, "record_run": 1, "write_report": 1}
@@ -134,13 +132,10 @@ def test_mistakes_are_told_before_any_job(repaired: Checkout) -> None:
         return repaired.snakemake(*configure(repaired, **more), "--dry-run", check=False)
 
     given = {"captioner": "given", "model": "nowhere.parquet"}
-    one_round = {"rules": ["factor"]}
-    assert "nowhere.parquet" in refusal(recaption_pairs=given, filter_captions=one_round)
-    assert "captioner: trained" in refusal(recaption_pairs={**given, "model": "tiny.yaml"})
-    assert "Add factor" in refusal(filter_captions={"rules": ["second-round"]})
+    assert "nowhere.parquet" in refusal(recaption_pairs=given)
     assert "there is no file" in refusal(trusted="nowhere.txt")
-    assert "filter_captions.scorer" in refusal(filter_captions={**one_round, "scorer": "nowhere"})
-    assert "write untouched" in refusal(filter_captions={**one_round, "scorer": "shipped"})
+    assert "filter_captions.scorer" in refusal(filter_captions={"scorer": "nowhere"})
+    assert "write untouched" in refusal(filter_captions={"scorer": "shipped"})
 
 
 def test_a_table_of_captions_and_other_towers_take_the_place_of_captioner_and_scorer(

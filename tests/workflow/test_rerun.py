@@ -192,16 +192,10 @@ def test_a_new_rate_runs_its_arms_and_the_report(run: Checkout) -> None:
     edit(run.folder / SMOKE, "rates: [0.0, 0.5]", "rates: [0.0, 0.5, 0.9]")
     printed = run.snakemake("--dry-run")
     assert counts(printed) == {
-        "corrupt_captions": 6,
-        "encode_captions": 3,  # of schemes that write new ones
-        "finetune_projection": 8,  # controls are of one scheme
-        "measure_arm": 8,
-        "measure_semantics": 1,
-        "fit_linear_probe": 6,
-        "compare_arms": 1,
-        **REPORT,
-        **SHEET,
-    }
+        "corrupt_captions": 6, "encode_captions": 3,  # of schemes that write new ones
+        "finetune_projection": 8, "measure_arm": 8,  # controls are of one scheme
+        "measure_semantics": 1, "fit_linear_probe": 6, "compare_arms": 1, **REPORT, **SHEET,
+    }  # fmt: skip
     assert messages(printed, "Fine-tune") == [
         *(f"pretrained projections on {scheme} captions, rate 0.9" for scheme in sorted(SCHEMES)),
         "reinitialised projections on random captions, rate 0.9",
@@ -229,6 +223,8 @@ TUNED = {
 """All that descends from fine-tuning, and nothing beside it."""
 CORRUPTED = {"corrupt_captions": 7, "encode_captions": 3}
 """Six schemes of one rate, and rate 0; three of them write captions."""
+REPLACED = {"list_images": 1, "index_shards": 1, "encode_features": 1}
+"""Jobs that read one of the shards."""
 
 
 @pytest.mark.parametrize(
@@ -239,11 +235,8 @@ CORRUPTED = {"corrupt_captions": 7, "encode_captions": 3}
         ("  seeds: 2\n", "  seeds: 2\n  seed: 1\n", TUNED),
         # All seeds of an arm train in one job, and each has a draw of the corruption.
         ("  seeds: 2\n", "  seeds: 3\n", {**CORRUPTED, **TUNED, **SHEET}),
-        (
-            "  rates: [0.0, 0.5]",
-            "  rates: [0.0, 0.5]\n  seed: 1",
-            {**CORRUPTED, **TUNED, **SHEET},
-        ),
+        ("  rates: [0.0, 0.5]", "  rates: [0.0, 0.5]\n  seed: 1",
+         {**CORRUPTED, **TUNED, **SHEET}),
         (
             "images: 200\n",
             "images: 200\n  seed: 1\n",
@@ -252,26 +245,13 @@ CORRUPTED = {"corrupt_captions": 7, "encode_captions": 3}
              "fit_linear_probe": 8, "prune_neurons": 1, "compare_arms": 1,
              **REPORT},
         ),
-        (
-            "  trials: 2\n",
-            "  trials: 2\n  seed: 1\n",
-            {"simulate": 10, **REPORT},
-        ),
-        (
-            "  grid_noises: [0.02]",
-            "  grid_noises: [0.02, 0.005]",
-            {"simulate": 1, **REPORT},
-        ),
-        (
-            "seeds: 2, steps: 200",
-            "seeds: 2, steps: 300",
-            {"train_two_layer": 1, **REPORT},  # and not the other part
-        ),
-        (
-            "measure_purity:\n  rotations: 5",
-            "measure_purity:\n  rotations: 6",
-            {"measure_arm": 12, "compare_arms": 1, **REPORT},
-        ),
+        ("  trials: 2\n", "  trials: 2\n  seed: 1\n", {"simulate": 10, **REPORT}),
+        ("  grid_noises: [0.02]", "  grid_noises: [0.02, 0.005]", {"simulate": 1, **REPORT}),
+        # And not the other part.
+        ("seeds: 2, steps: 200", "seeds: 2, steps: 300", {"train_two_layer": 1, **REPORT}),
+        ("measure_purity:\n  rotations: 5", "measure_purity:\n  rotations: 6",
+         {"measure_arm": 12, "compare_arms": 1, **REPORT}),
+        ("ks: [16, 128]", 'ks: [16, "20-120:10", 128]', {"prune_neurons": 1, **REPORT}),
         (
             "make_scenes:\n",
             "make_scenes:\n  seed: 2\n",
@@ -285,7 +265,7 @@ CORRUPTED = {"corrupt_captions": 7, "encode_captions": 3}
     ],
     ids=["learning rate", "seed of training", "number of seeds", "seed of shuffling",
          "seed of evaluation sets", "seed of the simulation", "a condition of the simulation",
-         "steps of a part of the stepsizes", "purity", "seed of scenes"],
+         "steps of a part of the stepsizes", "purity", "points of pruning", "seed of scenes"],
 )  # fmt: skip
 def test_a_setting_reruns_its_step_and_what_descends_from_it(
     run: Checkout, old: str, new: str, expected: dict[str, int]
@@ -294,36 +274,24 @@ def test_a_setting_reruns_its_step_and_what_descends_from_it(
     assert run.planned() == expected
 
 
-def test_an_edited_module_reruns_the_steps_that_import_it(run: Checkout) -> None:
-    with (run.folder / "workflow/mispair/evaluation/purity.py").open("a") as module:
-        module.write("\nANSWER = 42\n")
-    # Pruning ranks neurons by their purity, so it imports the module; the gallery defines it.
-    assert run.planned() == {
-        "measure_arm": 12, "measure_semantics": 3, "prune_neurons": 1,
-        "draw_neurons": 1, "compare_arms": 1, **REPORT,
-    }  # fmt: skip
-
-
-def test_an_edited_training_module_reruns_what_descends_from_it(run: Checkout) -> None:
-    with (run.folder / "workflow/mispair/towers/finetuning/projection.py").open("a") as module:
-        module.write("\nANSWER = 42\n")
-    assert run.planned() == {
-        **TUNED,
-    }  # fmt: skip
-
-
-def test_an_edited_simulation_reruns_no_image_text_step(run: Checkout) -> None:
-    modules = sorted((run.folder / "workflow/mispair/simulation").glob("*.py"))
-    imported = next(path for path in modules if path.stem == "metrics")
-    with imported.open("a") as module:
-        module.write("\nANSWER = 42\n")
-    assert run.planned() == {"simulate": 10, **REPORT}
-
-
-def test_an_edited_descent_reruns_the_stepsizes_alone(run: Checkout) -> None:
-    with (run.folder / "workflow/mispair/stepsize/networks.py").open("a") as module:
-        module.write("\nANSWER = 42\n")
-    assert run.planned() == {"train_two_layer": 2, **REPORT}
+@pytest.mark.parametrize(
+    ("module", "expected"),
+    [
+        # Pruning ranks neurons by their purity, so it imports the module; the gallery defines it.
+        ("evaluation/purity.py",
+         {"measure_arm": 12, "measure_semantics": 3, "prune_neurons": 1, "draw_neurons": 1,
+          "compare_arms": 1, **REPORT}),
+        ("towers/finetuning/projection.py", TUNED),
+        ("simulation/metrics.py", {"simulate": 10, **REPORT}),
+        ("stepsize/networks.py", {"train_two_layer": 2, **REPORT}),
+    ],
+)  # fmt: skip
+def test_an_edited_module_reruns_the_steps_that_import_it_and_what_descends(
+    run: Checkout, module: str, expected: dict[str, int]
+) -> None:
+    with (run.folder / "workflow/mispair" / module).open("a") as edited:
+        edited.write("\nANSWER = 42\n")
+    assert run.planned() == expected
 
 
 def test_a_replaced_shard_reruns_its_index_its_features_and_what_descends(run: Checkout) -> None:
@@ -333,32 +301,12 @@ def test_a_replaced_shard_reruns_its_index_its_features_and_what_descends(run: C
     (shards / "00001.tar").write_bytes(content.replace(b"00001", b"77777"))
     printed = run.snakemake("--dry-run")
     assert counts(printed) == {
-        "list_images": 1,
-        "index_shards": 1,
-        "list_files": 1,
-        "gather_index": 1,
-        "encode_features": 1,
-        "list_features": 1,
-        **CORRUPTED,
-        "encode_captions": 4,
-        "find_similar_captions": 1,
-        "measure_covariance": 1,
-        "finetune_projection": 11,
-        "measure_arm": 12,
-        "measure_semantics": 3,
-        "fit_linear_probe": 7,
-        "compare_arms": 1,
-        "draw_neurons": 1,
-        **REPORT,
-        **SHEET,
-    }
+        **REPLACED, "list_files": 1, "gather_index": 1, "list_features": 1,
+        **CORRUPTED, "encode_captions": 4, "find_similar_captions": 1, "measure_covariance": 1,
+        **TUNED, "measure_arm": 12, "measure_semantics": 3, "draw_neurons": 1, **SHEET,
+    }  # fmt: skip
     assert messages(printed, "Index shard group") == ["0001 of scenes"]
     assert messages(printed, "Encode images of group") == ["0001 of scenes"]
-
-
-def test_more_points_of_pruning_encode_nothing(run: Checkout) -> None:
-    edit(run.folder / SMOKE, "ks: [16, 128]", 'ks: [16, "20-120:10", 128]')
-    assert run.planned() == {"prune_neurons": 1, **REPORT}
 
 
 def test_another_protocol_encodes_its_prompts_and_no_image(run: Checkout) -> None:
@@ -448,10 +396,6 @@ INDEXED = {"list_files": 1, "gather_index": 1, "encode_captions": 1, "list_featu
            **SHEET}  # fmt: skip
 
 
-REPLACED = {"list_images": 1, "index_shards": 1, "encode_features": 1}
-"""Jobs that read one of the shards."""
-
-
 def test_touched_files_of_the_user_do_nothing(mine: Checkout) -> None:
     touch(mine.folder / "own")
     assert mine.planned("--configfile", "own.yaml") == {}
@@ -471,30 +415,14 @@ def test_touched_files_of_the_user_do_nothing(mine: Checkout) -> None:
         ),
         # The list is compared with labels where it is used, so no image is encoded.
         ("digits/classnames.txt", b"\n", b"s\n", {"encode_prompts": 2, **ZEROSHOT}),
-        (
-            "digits/zeroshot_classification_templates.txt",
-            b"{c}",
-            b"some {c}",
-            {"encode_prompts": 1, **ZEROSHOT},
-        ),
-        (
-            "prompts/digits.templates.txt",
-            b"nice",
-            b"fine",
-            {"encode_prompts": 1, **ZEROSHOT},
-        ),
-        (
-            "digits/train/0.tar",
-            b"IDAT",
-            b"JDAT",
-            {"encode_evaluation": 1, "fit_linear_probe": 2, **REPORT_OF_ONE},
-        ),
-        (
-            "captions.csv",
-            b"picture 7",
-            b"photo 7",
-            {"read_captions": 1, "index_shards": 2, **INDEXED},  # and no image is encoded
-        ),
+        ("digits/zeroshot_classification_templates.txt", b"{c}", b"some {c}",
+         {"encode_prompts": 1, **ZEROSHOT}),
+        ("prompts/digits.templates.txt", b"nice", b"fine", {"encode_prompts": 1, **ZEROSHOT}),
+        ("digits/train/0.tar", b"IDAT", b"JDAT",
+         {"encode_evaluation": 1, "fit_linear_probe": 2, **REPORT_OF_ONE}),
+        # No image is encoded.
+        ("captions.csv", b"picture 7", b"photo 7",
+         {"read_captions": 1, "index_shards": 2, **INDEXED}),
         ("00001.tar", b"00001", b"77777", {**REPLACED, **INDEXED}),
     ],
 )  # fmt: skip

@@ -56,6 +56,9 @@ REMOVED = {
     "export_metrics.online": "TensorBoard's event files are always written, without a network.",
     "export_metrics.trackers": "TensorBoard's event files are always in reports/tensorboard.",
     "export_pruned": "Leave it out: the neurons that are kept are columns of the embeddings.",
+    "filter_captions.rules: second-round": "One round gives back what two do: write factor.",
+    "finetune_projection.loss": "Leave it out: the loss is InfoNCE.",
+    "finetune_projection.spectral_temperature": "Leave it out: the loss is InfoNCE.",
     "identify_basis": "Leave it out: the search for a basis is gone.",
     "measure_mixing.rotations": "Leave it out: random rotations are not measured any more.",
     "measure_purity.bins": "No claim, figure or table read the histogram of cosines.",
@@ -71,10 +74,17 @@ REMOVED = {
     "pretrain_towers.processes": "For several, use open_clip's trainer (docs/how-to/own-data.md).",
     "pretrain_towers.train_num_samples": "Use open_clip's trainer (docs/how-to/own-data.md).",
     "recaption_pairs.candidates": "Leave it out: each picture is captioned once.",
+    "simulate.decoder_trains": "Leave it out: both layers of the decoder are trained.",
+    "simulate.encoder: linear": "Write encoder: symmetric-relu and bias_schedule: zero.",
     "simulate.literal_probability": "Give a statement of the text as the setting that it is.",
     "simulate.longer_steps": "Leave it out: no claim read the gap to the run continued.",
     "simulate.scaling_longer_trials": "Leave it out: no claim read the gap to the run continued.",
     "simulate.literal_trials": "Give a statement of the text as the setting that it is.",
+    "simulate.noise_unit: energy": "Divide it by d1 and write noise_unit: variance.",
+    "simulate.retrain_weights: continued": "Write fresh or initial.",
+    "simulate.threshold_high": "Leave it out: thresholds are 0.2, 0.25, ... to 1.",
+    "simulate.threshold_low": "Leave it out: thresholds are 0.2, 0.25, ... to 1.",
+    "simulate.threshold_step": "Leave it out: thresholds are 0.2, 0.25, ... to 1.",
     "train_head.cdm_guidance_weight": "Leave it out: there are no guided heads.",
     "train_head.guided_blocks": "Leave it out: there are no guided heads.",
     "train_head.guided_cdm_lr": "Leave it out: there are no guided heads.",
@@ -83,7 +93,7 @@ REMOVED = {
     "train_two_layer.sharpness_points": "Leave it out: the sharpness is not measured any more.",
     "words": "Leave it out: the audit of features that pictures do not show is gone.",
 }
-"""What to use in place of settings of earlier versions."""
+"""What to use in place of settings, and of ``SETTING: VALUE``, of earlier versions."""
 
 SourceName = Annotated[str, StringConstraints(pattern=r"^[^/\s-]([^/\n]*[^/\s])?$")]
 SetsByName = dict[Annotated[str, AfterValidator(path_name)], str]
@@ -399,9 +409,12 @@ def explain(
         shown = "" if isinstance(value, dict | BaseModel) else f" (given: {value!r})"
         if fault["type"] == "string_type" and isinstance(value, bool | int | float | date | None):
             shown += f". YAML reads {_yaml_type(value)}: quote it ('...')"
+        bare = key.rpartition("[")[0] if key.endswith("]") else key
+        if (whole := f"{bare}: {value}") in REMOVED:
+            lines.append(f"  {whole}: this value was removed. {REMOVED[whole]}")
+            continue
         lines.append(f"  {key + ': ' if key else ''}{message}{shown}")
         if field is not None and field.description and not is_section(field.annotation):
-            bare = key.rpartition("[")[0] if key.endswith("]") else key
             lines.append(f"    {bare} is: {field.description}")
         if isinstance(value, str) and fault["type"] == "literal_error":
             choices = fault["ctx"]["expected"].replace("'", "").replace(" or ", ", ").split(", ")

@@ -47,14 +47,7 @@ from mispair.simulation.paths import SIMULATION
 from mispair.stepsize.dag import Stepsize
 from mispair.sufficiency.dag import PUBLISHED, STEPS_WITH_DEVICE, Sufficiency
 from mispair.towers import paths as towers
-from mispair.towers.arms import (
-    CONVERGED,
-    PRETRAINED,
-    STARTS,
-    UNTOUCHED,
-    WEIGHTED,
-    Arm,
-)
+from mispair.towers.arms import CONVERGED, PRETRAINED, STARTS, UNTOUCHED, WEIGHTED, Arm
 from mispair.towers.checkpoints.model_spec import open_clip_names
 from mispair.towers.dag import SHIPPED, Models
 from mispair.towers.pretraining.pretraining import (
@@ -601,8 +594,6 @@ class Dag:
         if texts == "recaptions":
             # Other towers, which only score, encode the captions that are scored.
             return fill(RECAPTION_TEXTS, corpus=corpus, towers=self.towers)
-        if texts.startswith("second~"):
-            return repair.texts_again(texts, corpus=corpus, towers=wildcards.towers)
         scheme, rate = texts.split("~")
         return fill(pairs.WRITTEN, corpus=corpus, scheme=scheme, rate=rate)
 

@@ -105,10 +105,7 @@ def warn_of_missing_programs(arguments: Sequence[str]) -> str:
     A dry run names no executor, so that a real one would stop later.
     """
     words = list(arguments)
-    pairs = [
-        *pairwise(words),
-        *(word.split("=", 1) for word in words if "=" in word),
-    ]
+    pairs = [*pairwise(words), *(word.split("=", 1) for word in words if "=" in word)]
     chosen = {value for name, value in pairs if name in ("--executor", "-e")}
     for folder in (Path(value) for name, value in pairs if name in PROFILES):
         try:

@@ -180,5 +180,5 @@ wildcard_constraints:
     split="test|train",
     start="|".join([*STARTS, WEIGHTED, f"{REPAIR}[a-z-]+"]),
     strategy="[a-z-]+",
-    texts="captions-[0-9]+|recaptions|second~[a-z-]+~[0-9.e-]+~[0-9]+|[a-z-]+~[0-9.e-]+",
+    texts="captions-[0-9]+|recaptions|[a-z-]+~[0-9.e-]+",
     towers="[^/]+",

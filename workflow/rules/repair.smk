@@ -6,7 +6,7 @@ wildcard_constraints:
     draw="[0-9]+",
     part="all|[0-9]+",
     repair="[a-z-]+",
-    scorer="(?!second\\.)[^/~]+",
+    scorer="[^/~]+",
 
 
 use rule step as trust_pairs with:
@@ -24,7 +24,6 @@ use rule step as trust_pairs with:
         **dag.step(
             "trust_pairs",
             stamps=dag.stamps(dag.user_file("trusted"), dag.user_file("reviewed")),
-            draw=0,
         ),
 
 
@@ -93,80 +92,6 @@ use rule step as score_captions with:
         **dag.step("score_captions"),
 
 
-# The second round: in each draw, the captioner learns from the captions after the first round, and
-# the model that was fine-tuned on these is the scorer.
-use rule trust_pairs as trust_repaired with:
-    input:
-        pairing=repair.FIRST_ROUND,
-        captions=[*dag.every(pairs.CAPTIONS), pairs.WRITTEN, repair.RECAPTION_TEXTS],
-        trusted_keys=[],
-        reviewed=[],
-        left_out=[pairs.EXCLUDED, pairs.REJECTED_LIST],
-    output:
-        trusted=repair.TRUSTED_AGAIN,
-    pathvars:
-        job="trust_repaired/{corpus}/{towers}/{scheme}~{rate}/{draw}",
-    params:
-        **dag.step("trust_pairs", draw=lambda wildcards: wildcards.draw, flags="--share 1"),
-
-
-use rule recaption_pairs as recaption_again with:
-    input:
-        corpus=pairs.CORPUS,
-        features=[towers.FEATURES_LIST],
-        feature_rows=[towers.ROWS_LIST],
-        trusted=repair.TRUSTED_AGAIN,
-        towers=steady(dag.tower_files),
-        index=[],
-        shards=[],
-        model=[],
-    output:
-        recaptions=repair.RECAPTIONS_OF_ALL,
-        record=repair.RECAPTION_AGAIN_RECORD,
-    pathvars:
-        job="recaption_again/{corpus}/{towers}/{scheme}~{rate}/{draw}",
-    params:
-        **dag.step("recaption_pairs", stamps=dag.stamps(dag.tower_files), sources=[]),
-    message:
-        "Write captions for the second round: {wildcards.scheme}, rate {wildcards.rate}, draw {wildcards.draw}"
-
-
-use rule gather_recaptions as gather_again with:
-    input:
-        parts=repair.RECAPTIONS_OF_ALL,
-    output:
-        recaptions=repair.RECAPTIONS_AGAIN,
-        texts=repair.TEXTS_AGAIN,
-    pathvars:
-        job="gather_again/{corpus}/{towers}/{scheme}~{rate}/{draw}",
-
-
-use rule score_captions as score_again with:
-    input:
-        pairing=repair.FIRST_ROUND,
-        recaptions=dag.repair.again(repair.RECAPTIONS_AGAIN),
-        features=joined(
-            towers.FEATURES_LIST,
-            dag.written(towers.WRITTEN_FEATURES),
-            repair.NEW_FEATURES,
-            *dag.repair.again(repair.FEATURES_AGAIN),
-        ),
-        feature_rows=joined(
-            towers.ROWS_LIST,
-            dag.written(towers.WRITTEN_ROWS),
-            repair.NEW_ROWS,
-            *dag.repair.again(repair.ROWS_AGAIN),
-        ),
-        projection=towers.TUNED_PROJECTION.replace("{start}", "repair-factor"),
-        trusted=repair.TRUSTED,
-    output:
-        scores=repair.SCORES_AGAIN,
-    pathvars:
-        job="score_again/{corpus}/{towers}/{scheme}~{rate}",
-    message:
-        "Score captions by the model after the first round: {wildcards.scheme}, rate {wildcards.rate}"
-
-
 # The audit of all pairs of each draw, for the rule that decides by it.
 use rule weigh_pairs as judge_pairs with:
     input:
@@ -187,7 +112,6 @@ use rule step as filter_captions with:
         trusted=repair.TRUSTED,
         recaptions=dag.repair.new_captions,
         scores=dag.repair.scores,
-        first=dag.repair.first_round,
         audits=dag.repair.audits,
         captions=dag.repair.texts,
         truth=steady(dag.truth_of_all()),

@@ -113,12 +113,12 @@ use rule step as finetune_projection with:
         features=joined(
             towers.FEATURES_LIST,
             dag.written(towers.WRITTEN_FEATURES),
-            dag.repair.features(repair.NEW_FEATURES, repair.FEATURES_AGAIN),
+            dag.repair.features(repair.NEW_FEATURES),
         ),
         feature_rows=joined(
             towers.ROWS_LIST,
             dag.written(towers.WRITTEN_ROWS),
-            dag.repair.features(repair.NEW_ROWS, repair.ROWS_AGAIN),
+            dag.repair.features(repair.NEW_ROWS),
         ),
         untouched=towers.UNTOUCHED_PROJECTION,
         weights=dag.weights,

@@ -276,10 +276,7 @@ def compared_rows(
     rows = [
         {**origin, "metric": metric, "method": method, "value": float(area(wrong, score))}
         for method, score in scores.items()
-        for metric, area in (
-            ("auroc", roc_auc_score),
-            ("auprc", average_precision_score),
-        )
+        for metric, area in (("auroc", roc_auc_score), ("auprc", average_precision_score))
     ]
     if injection.scheme == "random":
         for mean, share, n in probabilities.reliability(chance, wrong):

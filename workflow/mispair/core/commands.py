@@ -89,9 +89,7 @@ def title(step: str) -> Callable[..., str]:
 
 
 def call(
-    steps: Sequence[str],
-    given: Mapping[str, Any],
-    flags: Mapping[str, str] = MappingProxyType({}),
+    steps: Sequence[str], given: Mapping[str, Any], flags: Mapping[str, str] = MappingProxyType({})
 ) -> Callable[..., str]:
     """Return the function by which Snakemake makes the call of a job's steps.
 

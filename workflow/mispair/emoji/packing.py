@@ -24,11 +24,7 @@ from mispair.emoji.concepts import (
     unseen,
 )
 from mispair.emoji.packages import PACKAGES
-from mispair.pairs.scenes.evaluation_sets import (
-    GeneratedSet,
-    write_descriptions,
-    write_split,
-)
+from mispair.pairs.scenes.evaluation_sets import GeneratedSet, write_descriptions, write_split
 from mispair.pairs.shards.shard_writer import img2dataset_row, key_of, write_shard
 
 PAIRS = "pairs"

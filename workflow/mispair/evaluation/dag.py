@@ -10,14 +10,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from mispair.core.commands import one_after_the_other
-from mispair.core.files import (
-    UserError,
-    folder_name,
-    if_of_hub,
-    literal_folder,
-    matches,
-    snapshot,
-)
+from mispair.core.files import UserError, folder_name, if_of_hub, literal_folder, matches, snapshot
 from mispair.core.paths import every, fill
 from mispair.evaluation import protocols, sets
 from mispair.evaluation.paths import PROMPTS, SET_FEATURES
@@ -44,11 +37,7 @@ def making(flags: str) -> Callable[[Any, Sequence[str]], str]:
     def commands(wildcards: Any, output: Sequence[str]) -> str:
         folders = dict.fromkeys(Path(path).parent for path in output)
         return one_after_the_other(
-            {
-                "make-evaluation-set --name": [folder.name],
-                "--evaluation-set": [folder],
-                flags: [],
-            }
+            {"make-evaluation-set --name": [folder.name], "--evaluation-set": [folder], flags: []}
             for folder in folders
             if folder.name in EVALUATION_SETS
         )

@@ -34,12 +34,7 @@ from typing import TYPE_CHECKING, Any
 
 from mispair.core.files import UserError, folder_name
 from mispair.core.words import composed, nearest
-from mispair.evaluation.sets import (
-    CAPTIONED,
-    TEMPLATES,
-    Kind,
-    canonical,
-)
+from mispair.evaluation.sets import CAPTIONED, TEMPLATES, Kind, canonical
 
 if TYPE_CHECKING:
     pass

@@ -273,11 +273,7 @@ def sweep(
 
 
 def sweep_bases(
-    model: PrunableModel,
-    ks: Sequence[int],
-    rotations: Sequence[np.ndarray],
-    draws: int,
-    seed: int,
+    model: PrunableModel, ks: Sequence[int], rotations: Sequence[np.ndarray], draws: int, seed: int
 ) -> Iterator[Row]:
     """Yield `sweep` in the model's own basis and in rotated ones, with the name of the ``basis``.
 

@@ -19,7 +19,7 @@ from mispair.repair.rules import RULES
 from mispair.review.paths import REPLACED
 from mispair.towers.arms import REPAIR, UNTOUCHED, Arm
 
-RAW, AGAIN = "raw", "second-round"
+RAW = "raw"
 
 Files = Callable[[Any], list[str]]
 
@@ -45,8 +45,6 @@ class Repair:
         return files
 
     def _of_projections(self) -> list[str]:
-        if AGAIN in self._filter.rules:
-            self._refuse_no_second_captioner()
         templates = [evaluation.PURITY, evaluation.ZEROSHOT]
         templates += [evaluation.PROBE] if "probe" in self._filter.measures else []
         if "semantics" in self._filter.measures and self._dag.truth_of_all():
@@ -60,19 +58,6 @@ class Repair:
     def _of_arm(self, template: str, arm: Arm) -> list[str]:
         files: list[str] = self._dag.every(template, arm=[arm])
         return files
-
-    def _refuse_no_second_captioner(self) -> None:
-        """Refuse a second round of a captioner that does not learn from the first."""
-        if self._captioner.captioner != TRAINED:
-            raise UserError(
-                "filter_captions.rules: second-round needs recaption_pairs.captioner: trained, as "
-                "a captioner that does not learn from the first round writes the same captions "
-                "again."
-            )
-        if "factor" not in self._filter.rules:
-            raise UserError(
-                "filter_captions.rules: second-round goes on from the rule factor. Add factor."
-            )
 
     def exports(self) -> list[str]:
         """Return the folders of repaired corpora for other tools."""
@@ -207,19 +192,7 @@ class Repair:
         """Return the new captions that a rule decides on."""
         if "new" not in RULES[wildcards.repair].reads:
             return []
-        if wildcards.repair == AGAIN:
-            return of_job(wildcards, *self.again(paths.RECAPTIONS_AGAIN))
         return of_job(wildcards, paths.RECAPTIONS)
-
-    def again(self, *templates: str) -> list[str]:
-        """Return files of the second round, one for each draw."""
-        draws = {"draw": range(self._dag.draws)}
-        return [path for each in templates for path in every(each, draws)]
-
-    @staticmethod
-    def first_round(wildcards: Any) -> list[str]:
-        """Return the result of the first round, for the second one."""
-        return of_job(wildcards, paths.FIRST_ROUND) if wildcards.repair == AGAIN else []
 
     @property
     def audits_draws(self) -> bool:
@@ -282,14 +255,15 @@ class Repair:
         named, written = self.scorer(template), self._dag.written(template)
         return lambda wildcards: named(wildcards) if written(wildcards) else []
 
-    def features(self, first: str, second: str) -> Files:
-        """Return the function that names features, or rows, of new captions of both rounds."""
+    @staticmethod
+    def features(template: str) -> Files:
+        """Return the function that names features, or rows, of new captions."""
 
         def files(wildcards: Any) -> list[str]:
             rule = rule_of(wildcards.start)
             if not wildcards.start.startswith(REPAIR) or not RULES[rule].replaces:
                 return []
-            return of_job(wildcards, first, *(self.again(second) if rule == AGAIN else []))
+            return of_job(wildcards, template)
 
         return files
 
@@ -298,8 +272,6 @@ class Repair:
         templates = [pairs.WRITTEN]
         if "new" in RULES[wildcards.repair].reads:
             templates.append(paths.RECAPTION_TEXTS)
-        if wildcards.repair == AGAIN:
-            templates += self.again(paths.TEXTS_AGAIN)
         return [*self._dag.every(pairs.CAPTIONS), *of_job(wildcards, *templates)]
 
     def judging(self) -> str:
@@ -324,18 +296,6 @@ def results(dag: Any) -> list[str]:
 def rule_of(start: str) -> str:
     """Return the rule of an arm by the name of its start."""
     return start.removeprefix(REPAIR)
-
-
-def texts_again(name: str, **wildcards: str) -> str:
-    """Return the texts of the second round by their name in paths of features.
-
-    Examples
-    --------
-    >>> texts_again("second~random~0.8~1", corpus="scenes", towers="small")
-    'results/repair/scenes/small/random~0.8/second/1.texts.parquet'
-    """
-    _, scheme, rate, draw = name.split("~")
-    return fill(paths.TEXTS_AGAIN, scheme=scheme, rate=rate, draw=draw, **wildcards)
 
 
 # Jobs of towers that are trained from scratch on the captions of each rule.

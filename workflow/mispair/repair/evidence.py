@@ -156,26 +156,23 @@ class RuleFiles:
     Attributes
     ----------
     recaptions : sequence of Path
-        New captions, the same for all draws or one file for each.
+        New captions, in one file for all draws.
     scores : sequence of Path
         Cosines, as score_captions writes them.
     audits : sequence of Path
         Probabilities that captions are right, as weigh_pairs writes them.
-    first : sequence of Path
-        For the second round the repaired pairing of the first one.
     """
 
     recaptions: Sequence[Path]
     scores: Sequence[Path]
     audits: Sequence[Path]
-    first: Sequence[Path]
 
-    def new_captions(self, keys: pd.Series, draw: int) -> pd.DataFrame:
-        """Return the new captions of the pairs in a draw; columns caption_id and reason."""
+    def new_captions(self, keys: pd.Series) -> pd.DataFrame:
+        """Return the new captions of the pairs; columns caption_id and reason."""
         if not self.recaptions:
             none = {"caption_id": None, "reason": "no-caption"}
             return pd.DataFrame(none, index=range(len(keys)))
-        path = self.recaptions[draw % len(self.recaptions)]
+        (path,) = self.recaptions
         return aligned(files.read_parquet(path)[0], keys, path)
 
     def held_out(self) -> dict[str, Any]:
@@ -210,7 +207,7 @@ class RuleFiles:
     def evidence(self, trusted: np.ndarray, new: pd.DataFrame, draw: int) -> Evidence:
         """Return the input of the rules for a draw.
 
-        `trusted` is (n,) bool; `new` are the captions that `new_captions` returns for the draw.
+        `trusted` is (n,) bool; `new` are the captions that `new_captions` returns.
         """
         old = fresh = np.full(len(trusted), np.nan)
         if self.scores:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from mispair.core import files, seeds
+from mispair.core import seeds
 from mispair.core.files import UserError
 from mispair.pairs.corruption.draws import column
 from mispair.repair.evidence import PairsBefore, RuleFiles, TrueFeatures
@@ -224,7 +224,7 @@ def examples(
         ``key``, ``old``, ``new``, ``action``, and ``sample``: random, best and worst by the scorer.
         Of a rule that replaces none, captions that it keeps are shown.
     """
-    new = inputs.new_captions(table["key"], 0)
+    new = inputs.new_captions(table["key"])
     before = spared(pairs.table, pairs.original, pairs.trusted, 0).caption_ids
     after = table[column("caption_id", 0)].to_numpy(object)
     has_new = new["caption_id"].notna().to_numpy()
@@ -281,25 +281,16 @@ def repaired_pairing(
         If the rule lacks an input.
     """
     table, rows = pairs.table[["key", "group", "row"]].copy(), []
+    new = inputs.new_captions(table["key"])
     for draw in range(int(pairs.metadata["draws"])):
         before = spared(pairs.table, pairs.original, pairs.trusted, draw)
-        new = inputs.new_captions(table["key"], draw)
-        given = new["caption_id"].to_numpy(object)
         evidence = inputs.evidence(pairs.trusted, new, draw)
         seed = seeds.integer(settings.seed, "filter-captions", draw)
         try:
             actions = decide(rule, evidence, settings, seed)
         except ValueError as error:
             raise UserError(f"filter_captions ({rule}): {error}.") from error
-        if inputs.first:
-            # Either round may replace a caption; that of the second round takes precedence.
-            table_of_first, _ = files.read_parquet(inputs.first[0])
-            former = table_of_first[column("caption_id", draw)].to_numpy(object)
-            again = actions == REPLACED
-            actions = np.where(~again & (former != before.caption_ids), REPLACED, actions)
-            given = np.where(again, given, former)
-            new = new.assign(caption_id=given)
-        columns = repaired(before, actions, given)
+        columns = repaired(before, actions, new["caption_id"].to_numpy(object))
         for name, values in columns.items():
             table[column(name, draw)] = values
         of_draw = ledger_rows(

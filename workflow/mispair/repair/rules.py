@@ -68,15 +68,14 @@ class Rule:
     numbers : tuple of str
         Settings that it reads; other settings do not change its result.
     scorer : str
-        Its scoring model, if that is not the setting ``scorer``; ``second`` is the one that is
-        fine-tuned after the first round.
+        Its scoring model, if that is not the setting ``scorer``.
     replaces : bool
         Whether it gives pairs new captions.
     own_captions : bool
         Whether it decides on the pairs' own captions, without corruption.
     from_scratch : bool
-        Whether towers are trained from scratch by it, too. The others need an audit, a second round
-        or another scoring model.
+        Whether towers are trained from scratch by it, too. The others need an audit or another
+        scoring model.
     references : tuple of str
         Rules that its accuracy is compared with.
     short : str
@@ -240,12 +239,6 @@ RULES: dict[str, Rule] = {
         "the share of captions with the highest cosines stays, the others are replaced",
         "filtered: best captions stay, others replaced", _share, _SCORED, ("kept_share", "scorer"),
         short="best stay", phrase="new captions for all but the best pairs", filters=True,
-    ),
-    "second-round": Rule(
-        "factor once more, with captioner and scorer trained on the first round's result",
-        "filtered twice", _better, _SCORED, ("factor",),
-        scorer="second", from_scratch=False, references=("raw", "factor"),
-        phrase="filtering twice",
     ),
     "drop": Rule(
         "the pairs that factor would repair are removed",

@@ -16,13 +16,7 @@ import numpy as np
 import pandas as pd
 
 from mispair.report.claims import THIRD, Measure, MeasuredClaim, PartEffect
-from mispair.report.statistics import (
-    Effect,
-    contrasts,
-    effect_of_mean,
-    trend,
-    unknown_effect,
-)
+from mispair.report.statistics import Effect, contrasts, effect_of_mean, trend, unknown_effect
 from mispair.report.tables import ARMS, Tables, mean_by, where
 
 Curve = Callable[[], pd.Series]

@@ -91,7 +91,7 @@ def dots(
     """
     order = list(dict.fromkeys(runs["label"]))
     base = alt.Chart().encode(
-        y=alt.Y("label:N", sort=order, title=None, axis=alt.Axis(labelLimit=170)),
+        y=alt.Y("label:N", sort=order, title=None, axis=alt.Axis(labelLimit=170))
     )
     scale = alt.Scale(zero=False, nice=4)
     rule = alt.Chart().mark_rule(color=style.GREY)

@@ -162,3 +162,22 @@ def of_sample(
         "skipped": int(skipped.sum()),
     }
     return sample.assign(label=label.where(shown, "").mask(skipped, UNSURE)), counts
+
+
+def by_truth(sample: pd.DataFrame, truth: Sequence[Path]) -> dict[str, tuple[str, str]]:
+    """Return labels that the known features of generated pictures give, for a demonstration.
+
+    A caption is right that names something, and nothing that the picture lacks.
+    """
+    from mispair.pairs.captions.caption_texts import read_pictured_features
+    from mispair.pairs.corruption.effective_rate import named_codes
+    from mispair.pairs.scenes.scene_captions import codes
+
+    pictured = read_pictured_features(truth)
+    shown = codes([pictured[key] for key in sample["key"]])
+    named = named_codes(sample["caption"].tolist())
+    right = named.any(axis=1) & ~(named & ~shown).any(axis=1)
+    return {
+        key: (RIGHT if fits else WRONG, DRAWN)
+        for key, fits in zip(sample["key"], right, strict=True)
+    }

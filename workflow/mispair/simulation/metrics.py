@@ -47,7 +47,9 @@ def top_two(cosines: np.ndarray) -> np.ndarray:
     return np.sort(cosines, axis=1)[:, :-3:-1]
 
 
-def purified(cosines: np.ndarray, low: float, high: float, step: float) -> Purified:
+def purified(
+    cosines: np.ndarray, low: float = 0.2, high: float = 1.0, step: float = 0.05
+) -> Purified:
     """Count purified features as the public code does.
 
     A neuron is purified at a threshold if exactly one of its absolute cosines (`cosines`, (m, d))

@@ -162,10 +162,10 @@ class Runner:
                 trial.rows[arm] += trial.captions(arm).rows
 
     def _train(self, arm: str, trainings: Sequence[tuple[Trial, PreparedTraining]]) -> None:
-        by_length: dict[tuple[int, int, bool], list[tuple[Trial, PreparedTraining]]] = {}
+        by_length: dict[tuple[int, int], list[tuple[Trial, PreparedTraining]]] = {}
         for trial, training in trainings:
             plan = training.plan
-            length = plan.epochs, plan.steps_per_epoch, plan.holds_thresholds
+            length = plan.epochs, plan.steps_per_epoch
             by_length.setdefault(length, []).append((trial, training))
         for group in by_length.values():
             plan = group[0][1].plan

@@ -141,17 +141,15 @@ class Study(settings.Settings):
         ge=2,
         description="K: features of a group; in random-sets a feature has K - 1 spurious ones.",
     )
-    noise_unit: Literal["std", "variance", "energy"] = Field(
+    noise_unit: Literal["std", "variance"] = Field(
         "std",
-        description="How every noise setting is read: standard deviation per coordinate, variance "
-        "per coordinate, or total energy (d1 times the variance per coordinate).",
+        description="How every noise setting is read: standard deviation or variance per "
+        "coordinate.",
     )
     image_noise: float = Field(0.0, ge=0, description="Noise of training images, in noise_unit.")
     text_noise: float = Field(0.24, ge=0, description="Noise of training captions, in noise_unit.")
     high_quality_noise: float = Field(
-        0.016,
-        ge=0,
-        description="Noise of the captions of S_h, in noise_unit.",
+        0.016, ge=0, description="Noise of the captions of S_h, in noise_unit."
     )
     data: Literal["fresh", "fixed"] = Field(
         "fresh",
@@ -165,15 +163,14 @@ class Study(settings.Settings):
     )
     high_quality_pairs: int = Field(1000, ge=1, description="|S_h|: a fixed sample.")
     pretrain_on_high_quality: bool = Field(
-        False,
-        description="Whether S1 and S4 train on S_h besides S_w.",
+        False, description="Whether S1 and S4 train on S_h besides S_w."
     )
 
     # Encoders and their training (S1, S4) ---------------------------------------------------
-    encoder: Literal["symmetric-relu", "relu", "linear"] = Field(
+    encoder: Literal["symmetric-relu", "relu"] = Field(
         "relu",
         description="symmetric-relu: thresholds set by bias_schedule (Eqs. 2, 3). relu: learned "
-        "biases. linear: neither.",
+        "biases.",
     )
     unit_rows: bool = Field(
         True,
@@ -213,12 +210,10 @@ class Study(settings.Settings):
         "lr: the step size itself, also where the loss is a sum over a batch.",
     )
     loss: Literal["infonce", "spectral"] = Field(
-        "infonce",
-        description="infonce over the features of both modalities, or spectral (Eq. 1).",
+        "infonce", description="infonce over the features of both modalities, or spectral (Eq. 1)."
     )
     loss_reduction: Literal["mean", "sum"] = Field(
-        "mean",
-        description="Whether the loss of a batch is the mean or the sum over its pairs.",
+        "mean", description="Whether the loss of a batch is the mean or the sum over its pairs."
     )
     temperature: float = Field(0.1, gt=0, description="Temperature of the loss (tau in Eq. 1).")
     weight_penalty: float = Field(
@@ -251,10 +246,6 @@ class Study(settings.Settings):
         description="Pairs that the decoder is fitted to: the d pairs with one active feature, "
         "without image noise and with fresh caption noise at every step, or the fixed sample S_h.",
     )
-    decoder_trains: Literal["both", "output"] = Field(
-        "both",
-        description="Whether both layers of the decoder are trained, or the second only.",
-    )
     decoder_optimiser: Literal["adam", "sgd"] = Field(
         "adam", description="Optimiser of S2; every step sees all pairs."
     )
@@ -278,14 +269,13 @@ class Study(settings.Settings):
         description="S3 replaces a caption if the generated one's cosine with the image is at "
         "least this factor times the original's.",
     )
-    retrain_weights: Literal["fresh", "initial", "continued"] = Field(
+    retrain_weights: Literal["fresh", "initial"] = Field(
         "fresh",
-        description="S4 starts from weights of its own draw (fresh), from those S1 started from "
-        "(initial), or from those S1 ended with (continued).",
+        description="S4 starts from weights of its own draw (fresh), or from those that S1 started "
+        "from (initial).",
     )
     retrain_with_raw: bool = Field(
-        True,
-        description="Whether S4 trains on raw pairs of S_w besides the filtered ones.",
+        True, description="Whether S4 trains on raw pairs of S_w besides the filtered ones."
     )
     retrain_epochs: int = Field(30, ge=1, description="Epochs of S4.")
     retrain_epochs_filtered_only: int = Field(
@@ -301,10 +291,7 @@ class Study(settings.Settings):
     )
     test_images: int = Field(1000, ge=2, description="Images of the test.")
     test_density: float = Field(
-        0.1,
-        gt=0,
-        lt=1,
-        description="Probability that a feature is active in a test image.",
+        0.1, gt=0, lt=1, description="Probability that a feature is active in a test image."
     )
     test_margin: int = Field(
         2,
@@ -321,25 +308,18 @@ class Study(settings.Settings):
         description="Test images are M P_1 z + noise; entries of P_1 - I are uniform within "
         "± this / sqrt(d) (Eq. 8).",
     )
-    threshold_low: float = Field(
-        0.2, gt=0, lt=1, description="Lowest cosine that counts as purified."
-    )
-    threshold_high: float = Field(1.0, gt=0, le=1, description="Highest cosine that is tried.")
-    threshold_step: float = Field(0.05, gt=0, le=1, description="Step between thresholds.")
 
     def std(self, name: str) -> float:
         """Return a noise setting as standard deviation per coordinate.
 
         Examples
         --------
-        >>> study = Study(d1=2500, noise_unit="energy", text_noise=1.0)
+        >>> study = Study(noise_unit="variance", text_noise=0.04)
         >>> study.std("text_noise")
-        0.02
+        0.2
         """
         value = float(getattr(self, name))
-        if self.noise_unit == "std":
-            return value
-        return float((value if self.noise_unit == "variance" else value / self.d1) ** 0.5)
+        return value if self.noise_unit == "std" else float(value**0.5)
 
     def noise_to_signal(self, name: str) -> float:
         """Return the ratio of energies E|noise|^2 / E|M z|^2 in training for a noise setting."""
@@ -405,10 +385,6 @@ class Study(settings.Settings):
         in_s1 = self.low_quality_pairs + self.high_quality_pairs * self.pretrain_on_high_quality
         if in_s1 < self.batch_size:
             yield f"low_quality_pairs: {in_s1} pairs do not fill one batch of {self.batch_size}"
-        if self.threshold_low > self.threshold_high:
-            yield (
-                f"threshold_low: {self.threshold_low} is above threshold_high {self.threshold_high}"
-            )
 
 
 PRESETS: dict[str, dict[str, Any]] = {

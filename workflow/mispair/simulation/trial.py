@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal
 
@@ -21,25 +21,29 @@ from mispair.simulation.sampling.data import (
     Dictionaries,
     FixedSample,
     Population,
+    TestSet,
     draw_dictionaries,
     draw_high_quality,
     draw_low_quality,
+    draw_test_set,
     first_axes,
     joined,
 )
 from mispair.simulation.sampling.draws import TrialDraws, draw_spurious_sets
-from mispair.simulation.sampling.held_out import TestSet, draw_test_set
 from mispair.simulation.sampling.inputs import BatchSource, Dense
 from mispair.simulation.sampling.sources import FixedSource, FreshSource, MixedSource
 from mispair.simulation.study import PRESETS, Study
 from mispair.simulation.training.decoder import (
     Decoder,
+    compare,
     fit_decoder,
+    only,
+    replaced_sample,
+    shares,
     start_decoder,
     starts_from_encoders,
 )
 from mispair.simulation.training.encoder import Encoders, draw_encoders
-from mispair.simulation.training.filtering import compare, only, replaced_sample, shares
 from mispair.simulation.training.training import Trained, TrainingLength
 
 Row = dict[str, Any]
@@ -97,10 +101,7 @@ class Examiner:
         cosines = metrics.alignments(encoders.weights[0], self.dictionaries.image)
         if definition == "as-written":
             return metrics.purified_as_written(cosines)
-        study = self.study
-        return metrics.purified(
-            cosines, study.threshold_low, study.threshold_high, study.threshold_step
-        )
+        return metrics.purified(cosines)
 
     def figure1(self, encoders: Encoders) -> list[Row]:
         """Measure figure 1's four numbers in both definitions."""
@@ -277,11 +278,7 @@ class Trial:
             source = self._mixed(fixed, "filtered", with_raw)
         if not captions.enough and arm != "generated-only":
             plan = TrainingLength(study, study.retrain_epochs_filtered_only, source.steps_per_epoch)
-        if study.retrain_weights == "continued":
-            start: Encoders = self.trained["raw"].encoders
-            plan = replace(plan, holds_thresholds=True)
-        else:
-            start = self._start("filtered" if study.retrain_weights == "fresh" else "raw")
+        start = self._start("filtered" if study.retrain_weights == "fresh" else "raw")
         return PreparedTraining(start, source, plan)
 
     def _start(self, name: str) -> Encoders:

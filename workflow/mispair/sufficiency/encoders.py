@@ -12,9 +12,7 @@ from torch.nn import functional as F
 
 from mispair.core import seeds
 from mispair.core.training import LossOfStep
-from mispair.sufficiency.belief_propagation import (
-    upward,
-)
+from mispair.sufficiency.belief_propagation import upward
 from mispair.sufficiency.settings import Size
 from mispair.sufficiency.trees import Trees, draw_pairs
 

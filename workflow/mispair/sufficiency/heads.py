@@ -20,9 +20,7 @@ from torch.nn import functional as F
 from mispair.core import seeds
 from mispair.core.training import LossOfStep
 from mispair.sufficiency import belief_propagation
-from mispair.sufficiency.belief_propagation import (
-    upward,
-)
+from mispair.sufficiency.belief_propagation import upward
 from mispair.sufficiency.encoders import (
     Block,
     TreeEncoders,

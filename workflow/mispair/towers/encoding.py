@@ -204,12 +204,7 @@ class Encoder:
     forward pass, `precision` the format of the products.
     """
 
-    def __init__(
-        self,
-        towers: Towers,
-        batch_size: int,
-        precision: Precision = "fp32",
-    ) -> None:
+    def __init__(self, towers: Towers, batch_size: int, precision: Precision = "fp32") -> None:
         self.towers, self.batch_size = towers, batch_size
         self.device = towers.image_projection.device.type
         self.form = PixelForm(COMPUTED[precision], MEMORY_FORMAT[self.device])
@@ -391,10 +386,7 @@ def encode_texts(
 
 @contextmanager
 def encoding_job(
-    step: str,
-    settings: EncodingSettings,
-    towers: Sequence[Path],
-    result: Path,
+    step: str, settings: EncodingSettings, towers: Sequence[Path], result: Path
 ) -> Iterator[tuple[Encoder, EncodingRecord, Checkpoints]]:
     """Yield the encoder of a step, an empty record of its counts and times, and resume states.
 

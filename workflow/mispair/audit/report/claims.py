@@ -14,12 +14,7 @@ from mispair.audit.rate import LEAST_POWER, Rate
 from mispair.core.distributions import normal_quantile
 from mispair.report.claims import THIRD, Claim, Control, MeasuredClaim, PartEffect
 from mispair.report.questions import Question
-from mispair.report.statistics import (
-    Effect,
-    effect_of_estimate,
-    effect_of_interval,
-    unknown_effect,
-)
+from mispair.report.statistics import Effect, effect_of_estimate, effect_of_interval, unknown_effect
 from mispair.report.tables import Tables, records
 from mispair.review.report import checked
 

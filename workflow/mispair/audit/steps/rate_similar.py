@@ -43,8 +43,7 @@ def run(
     from mispair.core import files, metrics, seeds
     from mispair.pairs.captions.caption_texts import read_captioned_pairs
     from mispair.review.draw import read_kept
-    from mispair.review.labels import RIGHT, of_sample, read_labels
-    from mispair.review.person import by_truth
+    from mispair.review.labels import RIGHT, by_truth, of_sample, read_labels
 
     pairs = read_captioned_pairs(corpus, 0)
     audited = Audited.of(pairs)

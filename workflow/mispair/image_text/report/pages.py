@@ -20,14 +20,7 @@ from mispair.image_text.report.arms import KEYS
 from mispair.image_text.report.study import PURITY, SAMPLES
 from mispair.pairs.report import corpus
 from mispair.report import texts
-from mispair.report.curves import (
-    Curve,
-    TrainingCurves,
-    in_order,
-    path_of,
-    tag_of,
-    thinned,
-)
+from mispair.report.curves import Curve, TrainingCurves, in_order, path_of, tag_of, thinned
 from mispair.report.notes import Note
 from mispair.report.pages.content import Content
 from mispair.report.pages.study_pages import FigureWithoutClaim, Pages, Piece
@@ -58,12 +51,7 @@ def _model(tables: Tables) -> str:
 
 def warnings(tables: Tables) -> list[Note]:
     """Return what makes results hard to compare, or numbers wrong."""
-    return [
-        *_apart(tables),
-        *corpus.warnings(tables),
-        *waiting(tables),
-        *empty_classes(tables),
-    ]
+    return [*_apart(tables), *corpus.warnings(tables), *waiting(tables), *empty_classes(tables)]
 
 
 def waiting(tables: Tables) -> list[Note]:
@@ -193,11 +181,7 @@ GALLERY = Markup('<h3 id="neurons">What the neurons respond to</h3>\n')
 
 
 def _tables(tables: Tables, confidence: float) -> list[Table]:
-    return [
-        *of_models.of_arms(tables),
-        *of_models.replicates(tables),
-        *corpus.tables_of(tables),
-    ]
+    return [*of_models.of_arms(tables), *of_models.replicates(tables), *corpus.tables_of(tables)]
 
 
 def _pieces(content: Content) -> dict[str, Piece]:

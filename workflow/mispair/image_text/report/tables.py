@@ -16,15 +16,7 @@ from mispair.image_text.report.arms import (
 from mispair.image_text.report.rows import CHANGE
 from mispair.image_text.report.study import PROTOCOLS, REPLICATES, SCORES
 from mispair.report.notes import Note
-from mispair.report.table import (
-    Cell,
-    Number,
-    Table,
-    between,
-    or_dash,
-    whole,
-    with_interval,
-)
+from mispair.report.table import Cell, Number, Table, between, or_dash, whole, with_interval
 from mispair.report.tables import Row, Tables, records
 from mispair.report.texts import text
 
@@ -37,10 +29,7 @@ def of_arms(tables: Tables) -> list[Table]:
     They are of the main protocol, except those of protocols.
     """
     arms = tables.of_scheme()
-    return [
-        *protocols(tables),
-        scores(_ends(arms.of_protocol().zeroshot), SCORES),
-    ]
+    return [*protocols(tables), scores(_ends(arms.of_protocol().zeroshot), SCORES)]
 
 
 def _ends(table: pd.DataFrame) -> pd.DataFrame:

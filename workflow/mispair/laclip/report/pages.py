@@ -148,9 +148,4 @@ def _summary(measured: Tables) -> list[Note]:
     return [Note("laclip", "summary_models", models=models)] if models else []
 
 
-PAGES = Pages(
-    claims=claims.CLAIMS,
-    questions=claims.QUESTIONS,
-    tables=_tables,
-    summary=_summary,
-)
+PAGES = Pages(claims=claims.CLAIMS, questions=claims.QUESTIONS, tables=_tables, summary=_summary)

@@ -25,23 +25,14 @@ STUDY = ReportedStudy(
     about="LaCLIP models are trained on captions that a language model has rewritten, CLIP "
     "models of the same data and architecture on the raw ones. Each given file is "
     "evaluated under every protocol, and its numbers are next to the published ones.",
-    sections=(
-        "",
-        PUBLISHED,
-        SCORES,
-        OVERLAP,
-    ),
+    sections=("", PUBLISHED, SCORES, OVERLAP),
     tables={
         "checkpoints": columns(
             "pretraining* architecture* method* recipe* model* towers* evaluation_set* "
             "protocol* tower* metric* classname* headline* fingerprint* | value n low high chance"
-        ),
+        )
     },
-    results={
-        ZEROSHOT: "zeroshot",
-        PURITY: "purity",
-        CONVERTED_RECORD: "origin",
-    },
+    results={ZEROSHOT: "zeroshot", PURITY: "purity", CONVERTED_RECORD: "origin"},
     sections_of=sections_of,
     describing=("origin",),
     figures=(

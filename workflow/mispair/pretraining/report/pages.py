@@ -187,9 +187,4 @@ def _summary(tables: Tables) -> list[Note]:
     return [Note("pretraining", "summary_runs", runs=runs)] if runs else []
 
 
-PAGES = Pages(
-    claims=CLAIMS,
-    questions=QUESTIONS,
-    tables=_tables,
-    summary=_summary,
-)
+PAGES = Pages(claims=CLAIMS, questions=QUESTIONS, tables=_tables, summary=_summary)

@@ -33,11 +33,9 @@ STUDY = ReportedStudy(
         "pretraining": columns(
             "scheme* rate seed tower* basis* evaluation_set* protocol* metric* | value n low "
             "high chance"
-        ),
+        )
     },
-    results={
-        MIXING: "pretraining",
-    },
+    results={MIXING: "pretraining"},
     sections_of=sections_of,
     figures=(
         Figure(

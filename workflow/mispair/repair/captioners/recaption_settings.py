@@ -143,9 +143,7 @@ class Settings(EncodingSettings):
         "default none is used then. With fewer than 60 trusted pairs there is no such test.",
     )
     batch_size: int = Field(
-        64,
-        ge=1,
-        description="For transformers and functions: pictures that are captioned at once.",
+        64, ge=1, description="For transformers and functions: pictures that are captioned at once."
     )
     stall_seconds: float = Field(
         600, gt=0, description="Time in seconds after which a batch of pictures has failed."

@@ -43,8 +43,8 @@ class Settings(settings.Settings):
         description="What is trained on the captions of each rule. projections: those of frozen "
         "towers (finetune_projection). towers: small towers from scratch (train_small_towers, "
         "whose seeds are the draws), where captioner and scorer come from towers trained from "
-        "scratch on the raw captions; needs the generated corpus; the rules posterior, "
-        "second-round and factor-untouched are left out.",
+        "scratch on the raw captions; needs the generated corpus; the rules posterior and "
+        "factor-untouched are left out.",
     )
     scorer: Annotated[str, settings.Located("raw|untouched|shipped|shipped-1")] = Field(
         "raw",
@@ -84,7 +84,6 @@ def run(
     trusted: Path,
     recaptions: list[Path],
     scores: list[Path],
-    first: list[Path],
     audits: list[Path],
     captions: list[Path],
     truth: list[Path],
@@ -94,8 +93,8 @@ def run(
     """Write the repaired pairing of every draw, and the ledger.
 
     `pairing` is that of the scheme at its `rate`, and `original` one without corruption. `trusted`
-    pairs keep their captions. `recaptions`, `scores`, `first` and `audits` are those of
-    `mispair.repair.ledger.RuleFiles`. `captions` are texts of old and new captions, for
+    pairs keep their captions. `recaptions`, `scores` and `audits` are those of
+    `mispair.repair.evidence.RuleFiles`. `captions` are texts of old and new captions, for
     the features that they name. `truth` are tables with the features of the pictures, if they are
     known. `repaired` gets a column ``kept`` for each draw, and `ledger` metrics by draw (``seed``)
     and, in its metadata, how well scorer and captioner do (`RuleFiles.power`, `RuleFiles.held_out`)
@@ -112,7 +111,7 @@ def run(
         )
     before = original if RULES[rule].own_captions else pairing
     pairs = read_pairs(before, original, trusted, truth, captions)
-    inputs = RuleFiles(recaptions, scores, audits, first)
+    inputs = RuleFiles(recaptions, scores, audits)
     table, rows = repaired_pairing(rule, pairs, inputs, settings)
     metadata = metadata_of(pairs.metadata, rate, rule)
     files.write_parquet(repaired, table, metadata)

@@ -18,7 +18,7 @@ def run(
     settings: Settings,
     *,
     pairing: Path,
-    recaptions: list[Path],
+    recaptions: Path,
     features: list[Path],
     feature_rows: list[Path],
     projection: Path,
@@ -27,13 +27,12 @@ def run(
 ) -> None:
     """Write ``old`` and ``new``, cosines (s, n) by draw, and ``generated`` (s, n).
 
-    `pairing` has the captions before the repair, in several draws. `recaptions` are new captions,
-    the same for all draws or one file for each. `features` are cached ones of images, captions and
-    new captions, and `feature_rows` the tables of their rows. `projection` is the scoring model:
-    one projection for all draws, or one for each. A pair without a new caption has NaN in ``new``.
-    ``wins`` (s, 2, 2) are those of `mispair.repair.evidence.wins` with their errors: of the
-    captions of `trusted` pairs, and of the new captions of other pairs, which no captioner has
-    learned from.
+    `pairing` has the captions before the repair, in several draws. `recaptions` are the new
+    captions. `features` are cached ones of images, captions and new captions, and `feature_rows`
+    the tables of their rows. `projection` is the scoring model: one projection for all draws, or
+    one for each. A pair without a new caption has NaN in ``new``. ``wins`` (s, 2, 2) are those of
+    `mispair.repair.evidence.wins` with their errors: of the captions of `trusted` pairs, and of the
+    new captions of other pairs, which no captioner has learned from.
     """
     import numpy as np
 
@@ -47,15 +46,14 @@ def run(
     table, origin = files.read_parquet(pairing)
     tensors, model = files.read_tensors(projection)
     draws = int(origin["draws"])
-    new = [aligned(files.read_parquet(path)[0], table["key"], path) for path in recaptions]
+    new = aligned(files.read_parquet(recaptions)[0], table["key"], recaptions)["caption_id"]
     for number in range(draws):
-        of_draw = new[number % len(new)]
         before = table[column("caption_id", number)]
-        table[column("caption_id", draws + number)] = of_draw["caption_id"].fillna(before)
+        table[column("caption_id", draws + number)] = new.fillna(before)
         table[column("text_changed", draws + number)] = True
     every = np.arange(len(table))
     is_trusted = table["key"].isin(files.read_parquet(trusted)[0]["key"]).to_numpy()
-    generated = np.stack([new[k % len(new)]["caption_id"].notna() for k in range(draws)])
+    generated = np.stack([new.notna()] * draws)
     judged = [*[is_trusted] * draws, *(generated & ~is_trusted)]
     parts = parts_of_towers(features, feature_rows, model.get("towers"))
     cosines_of, wins_of = [], []

@@ -26,7 +26,6 @@ def run(
     settings: Settings,
     *,
     pairing: Path,
-    draw: int,
     captions: list[Path],
     trusted_keys: list[Path],
     trusted: Path,
@@ -35,8 +34,7 @@ def run(
 ) -> None:
     """Write key, caption_id and caption of each trusted pair, sorted by key.
 
-    `pairing` is one without corruption, or a repaired one, whose captions count as right in the
-    second round; `draw` is a draw of it. `captions` are tables of the texts. `trusted_keys` is the
+    `pairing` is one without corruption. `captions` are tables of the texts. `trusted_keys` is the
     user's file of trusted keys; without one a share is drawn. `reviewed` is the user's file of
     labels: pairs that a person found right are trusted, too, and those found wrong are not.
     `left_out` are tables of rejected and excluded samples.
@@ -46,13 +44,10 @@ def run(
 
     from mispair.audit.user_lists import read_trusted
     from mispair.core import files, seeds
-    from mispair.pairs.corruption.draws import column
     from mispair.repair.pairings import texts_of
     from mispair.review.labels import RIGHT, WRONG, read_labels
 
     table, _ = files.read_parquet(pairing)
-    if column("kept", draw) in table:
-        table = table[table[column("kept", draw)].to_numpy(bool)]
     if trusted_keys:
         chosen = read_trusted(trusted_keys, pa.array(table["key"], pa.large_string()), left_out)
         source = str(trusted_keys[0])
@@ -69,8 +64,7 @@ def run(
         }
         chosen = (chosen | found[RIGHT].to_numpy(bool)) & ~found[WRONG].to_numpy(bool)
         source = f"{source}, with labels of {reviewed[0]}"
-    columns = {"key": "key", column("caption_id", draw): "caption_id"}
-    kept = table.loc[chosen, [*columns]].rename(columns=columns).reset_index(drop=True)
+    kept = table.loc[chosen, ["key", "caption_id"]].reset_index(drop=True)
     kept["caption"] = texts_of(captions, kept["caption_id"])
     files.write_parquet(trusted, kept, {"source": source, "pairs": str(len(table))})
     log.info("%d of %d pairs are trusted (%s)", len(kept), len(table), source)

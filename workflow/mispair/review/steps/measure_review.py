@@ -42,8 +42,7 @@ def run(
     from mispair.core import files, metrics
     from mispair.review import measure
     from mispair.review.draw import read_kept
-    from mispair.review.labels import FEW, LABELS, of_sample, read_labels
-    from mispair.review.person import by_truth
+    from mispair.review.labels import FEW, LABELS, by_truth, of_sample, read_labels
 
     drawn, design = read_kept(sample)
     labels = read_labels(reviewed[0]) if reviewed else by_truth(drawn, truth)

@@ -72,9 +72,7 @@ def _variance(settings: Mapping[str, Any]) -> float | None:
     noise, unit = settings.get("image_noise"), settings.get("noise_unit")
     if noise is None or unit is None:
         return None
-    if unit == "std":
-        return float(noise) ** 2
-    return float(noise) / (float(settings["d1"]) if unit == "energy" else 1)
+    return float(noise) ** 2 if unit == "std" else float(noise)
 
 
 # What claims, tables and figures select from the simulation's one tidy table.

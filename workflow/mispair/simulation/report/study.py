@@ -65,9 +65,7 @@ STUDY = ReportedStudy(
             compared=False,
         ),
     },
-    results={
-        SIMULATION: "simulation",
-    },
+    results={SIMULATION: "simulation"},
     measures=("simulation",),
     sections_of=sections_of,
     figures=(

@@ -45,7 +45,7 @@ def run(
     from mispair.core.provenance import code_version
     from mispair.core.resume import checkpoints
     from mispair.simulation.run import rows, run_trials, training_name
-    from mispair.simulation.sampling.held_out import NoSuchImages
+    from mispair.simulation.sampling.data import NoSuchImages
 
     for probability in spurious_probabilities:
         if reason := settings.refuse_spurious_probability(probability):

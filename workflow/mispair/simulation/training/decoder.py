@@ -1,4 +1,4 @@
-"""The caption decoder (S2): from an image to a caption, through m hidden neurons."""
+"""The caption decoder (S2), m hidden neurons between image and caption, and its use (S3)."""
 
 from __future__ import annotations
 
@@ -9,15 +9,14 @@ from typing import Literal
 
 import torch
 from torch import Tensor
-from torch.nn.functional import pad
+from torch.nn.functional import cosine_similarity, pad
 
 from mispair.core.training import AdamW, times
-from mispair.simulation.sampling.data import Dictionaries, FixedSample
+from mispair.simulation.sampling.data import CodedSample, Dictionaries, FixedSample, LatentPairs
 from mispair.simulation.sampling.draws import TrialDraws
-from mispair.simulation.sampling.inputs import Coded, Inputs
+from mispair.simulation.sampling.inputs import Coded, Dense, Inputs
 from mispair.simulation.study import Study
-from mispair.simulation.training.encoder import Diverged, Encoders, FiniteSteps
-from mispair.simulation.training.schedules import Phases
+from mispair.simulation.training.encoder import Diverged, Encoders, FiniteSteps, Phases
 
 # Gradient descent on a two-layer network, carried out in the span of the pairs it is fitted to.
 #
@@ -36,7 +35,7 @@ from mispair.simulation.training.schedules import Phases
 #
 # where the kernels K = X Xᵀ, Y Yᵀ (n, n) and the products with W₀, V₀ are made once. That is two
 # products of n × n by n × m in place of five of n × d1 by d1 × m. Results agree up to rounding. No
-# basis is needed, and no kernel where V alone is trained.
+# basis is needed.
 #
 # It holds for plain gradient descent, for any number of steps and any starting weights. It does
 # not hold for Adam, which rescales each coordinate by itself and so leaves the span.
@@ -50,7 +49,6 @@ def descend(
     activate: Callable[[Tensor, int], Tensor],
     rate: float,
     steps: int,
-    trains_weights: bool,
 ) -> tuple[Tensor, Tensor]:
     """Minimise half the summed squared error ‖S V − Y‖² / 2 by gradient descent.
 
@@ -66,8 +64,6 @@ def descend(
         columns are constant.
     rate : float
         Step size.
-    trains_weights : bool
-        Whether W is trained; else V alone.
 
     Returns
     -------
@@ -83,22 +79,19 @@ def descend(
     start = times(images, weights.T)
     D, N = torch.zeros_like(start), start.new_zeros(len(images), k)
     M = torch.eye(k, dtype=start.dtype, device=start.device)
-    if trains_weights:
-        of_images, of_captions = times(images, images.T), times(captions, captions.T)
-        with_output, of_output = times(captions, output.T), output @ output.T
+    of_images, of_captions = times(images, images.T), times(captions, captions.T)
+    with_output, of_output = times(captions, output.T), output @ output.T
     finite = FiniteSteps(steps, start.device)
     for step in range(steps):
-        S = activate(start - times(of_images, D) if trains_weights else start, step)
-        if trains_weights:
-            YV = times(with_output, M.T).add_(times(of_captions, N))
-            VV = M @ (of_output @ M.T + times(with_output.T, N)) + times(N.T, YV)
-            D.add_((times(S, VV) - YV)[:, :m].mul_(S[:, :m] != 0), alpha=rate)
+        S = activate(start - times(of_images, D), step)
+        YV = times(with_output, M.T).add_(times(of_captions, N))
+        VV = M @ (of_output @ M.T + times(with_output.T, N)) + times(N.T, YV)
+        D.add_((times(S, VV) - YV)[:, :m].mul_(S[:, :m] != 0), alpha=rate)
         SS = times(S.T, S)
         M.sub_(SS @ M, alpha=rate)
         N.sub_(times(N, SS).sub_(S), alpha=rate)
         finite.note(step, D, M, N)
-    moved = weights - times(D.T, images) if trains_weights else weights.clone()
-    return moved, M @ output + times(N.T, captions)
+    return weights - times(D.T, images), M @ output + times(N.T, captions)
 
 
 Kind = Literal["relu", "plain-relu", "symmetric-relu"]
@@ -198,7 +191,7 @@ def fit_decoder(
 ) -> tuple[Decoder, float]:
     """Fit the decoder to high-quality pairs; every step uses all of them.
 
-    Gradient descent on a fixed sample is carried out in the span of its pairs (`span.descend`). S_h
+    Gradient descent on a fixed sample is carried out in the span of its pairs (`descend`). S_h
     is the sample unless `decoder_data` is one-hot; `start` is not changed.
 
     Returns
@@ -221,7 +214,7 @@ def fit_decoder(
         n, pairs = len(high_quality.image), lambda step: fixed
     sgd_on_fixed = study.decoder_optimiser == "sgd" and study.decoder_data == "high-quality"
     # With more pairs than coordinates the kernels of the span would be the larger matrices.
-    in_span = sgd_on_fixed and (n < study.d1 or study.decoder_trains == "output")
+    in_span = sgd_on_fixed and n < study.d1
     decoder = (_fit_in_span if in_span else _fit_stepwise)(start, pairs, n, study)
     images, captions = pairs(study.decoder_steps)
     error = decoder.captions(decoder.hidden(images)) - captions
@@ -267,7 +260,7 @@ def _growth(study: Study, n: int) -> float:
 
 
 def _fit_in_span(start: Decoder, pairs: Pairs, n: int, study: Study) -> Decoder:
-    """Descend by `span.descend`; biases are weights of a constant input and a constant neuron."""
+    """Descend by `descend`; biases are weights of a constant input and a constant neuron."""
     images, captions = pairs(0)
     values, weights, output = images.dense(), start.input_weights, start.output_rows
     growth, learns_biases = _growth(study, n), start.kind == "relu"
@@ -293,7 +286,6 @@ def _fit_in_span(start: Decoder, pairs: Pairs, n: int, study: Study) -> Decoder:
         activate,
         study.decoder_lr * _scale(study, n),
         study.decoder_steps,
-        study.decoder_trains == "both",
     )
     if not learns_biases:
         bias = thresholds(study.decoder_steps)
@@ -310,10 +302,8 @@ def _fit_stepwise(start: Decoder, pairs: Pairs, n: int, study: Study) -> Decoder
         for value in (start.input_weights, start.input_bias, start.output_rows, start.output_bias)
     )
     decoder = Decoder(start.kind, W, b, U, c)
-    learns_biases, trains_input = start.kind == "relu", study.decoder_trains == "both"
-    trained = [U, c] if learns_biases else [U]
-    if trains_input:
-        trained += [W, b] if learns_biases else [W]
+    learns_biases = start.kind == "relu"
+    trained = [U, c, W, b] if learns_biases else [U, W]
     adam = AdamW(trained, decay=0.0) if study.decoder_optimiser == "adam" else None
     scale, growth = _scale(study, n), _growth(study, n)
     finite = FiniteSteps(study.decoder_steps, W.device)
@@ -326,12 +316,11 @@ def _fit_stepwise(start: Decoder, pairs: Pairs, n: int, study: Study) -> Decoder
         gradients = [times(hidden.T, error)]
         if learns_biases:
             gradients.append(error.sum(dim=0))
-        if trains_input:
-            of_hidden = times(error, U.T).mul_(hidden != 0)
-            gradients.append(torch.zeros_like(W))
-            images.accumulate(of_hidden, W, gradients[-1])
-            if learns_biases:
-                gradients.append(of_hidden.sum(dim=0))
+        of_hidden = times(error, U.T).mul_(hidden != 0)
+        gradients.append(torch.zeros_like(W))
+        images.accumulate(of_hidden, W, gradients[-1])
+        if learns_biases:
+            gradients.append(of_hidden.sum(dim=0))
         if adam:
             adam.step(gradients, study.decoder_lr)
         else:
@@ -340,3 +329,80 @@ def _fit_stepwise(start: Decoder, pairs: Pairs, n: int, study: Study) -> Decoder
         if not learns_biases:
             b.mul_(growth)
     return decoder
+
+
+# Generated captions in place of those that fit their image less well (S3).
+
+
+def compare(
+    encoders: Encoders, decoder: Decoder, sample: FixedSample, factor: float
+) -> tuple[Tensor, Tensor]:
+    """Compare captions with generated rivals, which replace them where they fit better (S3).
+
+    A caption y of an image x is replaced by the decoder's ŷ if
+    cos(f(x), h(ŷ)) >= factor · cos(f(x), h(y)) (section 2.1). The cosine with a vector of zeros is
+    zero. The results are whether each caption is replaced, (n,) of bool, and the decoder's hidden
+    activations, from which it makes its captions, (n, m).
+    """
+    hidden = decoder.hidden(sample.image)
+    of_images = encoders.features(0, Dense(sample.image.dense()))
+    original, generated = (
+        cosine_similarity(of_images, encoders.features(1, Dense(captions)), dim=1)
+        for captions in (sample.text.dense(), decoder.captions(hidden))
+    )
+    return generated >= factor * original, hidden
+
+
+def replaced_sample(
+    sample: FixedSample, hidden: Tensor, decoder: Decoder, replaced: Tensor
+) -> FixedSample:
+    """Return the same images with generated captions where `replaced`.
+
+    Captions of a coded sample stay coded, over the text dictionary, the decoder's output rows and
+    its output bias. A kept caption has its latent code; a generated one has its hidden activations
+    and a one for the bias. Only kept captions have noise.
+    """
+    if isinstance(sample.text, Dense):
+        generated = decoder.captions(hidden)
+        captions = torch.where(replaced[:, None], generated, sample.text.values)
+        return FixedSample(sample.image, Dense(captions), sample.pairs)
+    swap = replaced[:, None].to(hidden.dtype)
+    text = sample.text
+    kept = text.noise_row.masked_fill(replaced.cpu(), -1)
+    rows = torch.cat([text.rows, decoder.output_rows, decoder.output_bias[None]])
+    codes = torch.cat([text.codes * (1 - swap), hidden * swap, swap], dim=1)
+    return FixedSample(sample.image, _compacted(codes, rows, text.noise, kept), sample.pairs)
+
+
+def only(sample: FixedSample, chosen: Tensor) -> FixedSample:
+    """Return the pairs of a sample that are `chosen`, a mask (n,)."""
+    pairs = sample.pairs
+    return FixedSample(
+        _only(sample.image, chosen),
+        _only(sample.text, chosen),
+        LatentPairs(pairs.image[chosen], pairs.text[chosen], pairs.misaligned[chosen]),
+    )
+
+
+def _only(inputs: Dense | CodedSample, chosen: Tensor) -> Dense | CodedSample:
+    if isinstance(inputs, Dense):
+        return Dense(inputs.values[chosen])
+    codes, noise_row = inputs.codes[chosen], inputs.noise_row[chosen.cpu()]
+    return _compacted(codes, inputs.rows, inputs.noise, noise_row)
+
+
+def shares(replaced: Tensor, misaligned: Tensor) -> dict[str, float]:
+    """Return the replaced share of all captions, of bad and of clean ones where there are any."""
+    kinds = {"": torch.ones_like(misaligned), "_bad": misaligned, "_clean": ~misaligned}
+    return {
+        f"replaced_share{name}": float(replaced[kind].double().mean())
+        for name, kind in kinds.items()
+        if bool(kind.any())
+    }
+
+
+def _compacted(codes: Tensor, rows: Tensor, noise: Tensor, noise_row: Tensor) -> CodedSample:
+    """Leave out noise that no row has any more."""
+    noisy = noise_row >= 0
+    targets = torch.where(noisy, noisy.cumsum(dim=0) - 1, -1)
+    return CodedSample(codes, rows, noise[noise_row[noisy]], targets)

@@ -40,22 +40,24 @@ from mispair.core.resume import Keeper
 from mispair.core.training import AdamW, denormals_flushed, keep_freed_memory
 from mispair.simulation.sampling.inputs import Batch, BatchSource, stacked
 from mispair.simulation.study import Study
-from mispair.simulation.training.encoder import Diverged, Encoders, Silenced, side_by_side
+from mispair.simulation.training.encoder import (
+    Diverged,
+    Encoders,
+    Phases,
+    Silenced,
+    ThresholdSchedule,
+    side_by_side,
+)
 from mispair.simulation.training.losses import Loss, infonce, spectral
-from mispair.simulation.training.schedules import Phases, ThresholdSchedule
 
 
 @dataclass(frozen=True)
 class TrainingLength:
-    """How long to train with the settings of a study.
-
-    With ``holds_thresholds``, thresholds stay as they are: phase I is over.
-    """
+    """How long to train with the settings of a study."""
 
     study: Study
     epochs: int
     steps_per_epoch: int
-    holds_thresholds: bool = False
 
     @property
     def steps(self) -> int:
@@ -166,7 +168,7 @@ class _Training:
         self.loss, study = plan.loss, plan.study
         optimiser = _Adam if study.optimiser == "adam" else _Descent
         self.optimiser = optimiser(encoders, study.weight_penalty)
-        has_schedule = encoders.kind == "symmetric-relu" and not plan.holds_thresholds
+        has_schedule = encoders.kind == "symmetric-relu"
         self.schedule = ThresholdSchedule(study.bias_schedule if has_schedule else "none", study)
         self.schedule.begin(encoders)
         device, runs = encoders.weights.device, encoders.weights.shape[1:-2]
@@ -246,8 +248,7 @@ class _Training:
         for output, gradient in zip(features, gradients, strict=True):
             least, most = output.amin(dim=(-2, -1)), output.amax(dim=(-2, -1))
             self.silent[step] |= (least == 0) & (most == 0)
-            if encoders.kind != "linear":
-                gradient.mul_(output != 0)  # where both kinds of ReLU have the slope 1, else 0
+            gradient.mul_(output != 0)  # where both kinds of ReLU have the slope 1, else 0
         self.failed |= ~torch.isfinite(value) | self.silent[step]
         self.optimiser.update(batch, gradients, lr)
         self.step += 1

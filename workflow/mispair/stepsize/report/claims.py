@@ -32,11 +32,7 @@ DATA_SETS = {
     "five_point": "five points",
     "cifar2": "CIFAR-10, airplane or automobile",
 }
-SCHEDULES = {
-    "monotone": "largest monotone η",
-    "one": "η = 1",
-    "proportional": "η ∝ T",
-}
+SCHEDULES = {"monotone": "largest monotone η", "one": "η = 1", "proportional": "η ∝ T"}
 SAME_LIST = [name for name in RUN if name != "stepsize"]
 """Columns that are equal in runs that differ only in their stepsize."""
 START = ["data_set", "seed"]

@@ -81,9 +81,4 @@ def _summary(tables: Tables) -> list[Note]:
     return [Note("stepsize", "summary_runs", runs=runs)] if runs else []
 
 
-PAGES = Pages(
-    claims=claims.CLAIMS,
-    questions=claims.QUESTIONS,
-    tables=_tables,
-    summary=_summary,
-)
+PAGES = Pages(claims=claims.CLAIMS, questions=claims.QUESTIONS, tables=_tables, summary=_summary)

@@ -33,13 +33,7 @@ STUDY = ReportedStudy(
     "can only fall, and the margin grows. All runs are in float64, with first weights, "
     "data and stepsizes of our own: the published text names them for hardly any "
     "experiment, so shapes can be compared and curves cannot.",
-    sections=(
-        "Phases",
-        "Speed",
-        "Bounds",
-        "Test accuracy",
-        "Runs that fail",
-    ),
+    sections=("Phases", "Speed", "Bounds", "Test accuracy", "Runs that fail"),
     tables={
         "stepsize_runs": columns(
             "part* data_set* activation* width stepsize seed | step_on_weights steps points "
@@ -64,10 +58,7 @@ STUDY = ReportedStudy(
             "part* data_set* activation* width stepsize seed schedule* budget | risk"
         ),
     },
-    results={
-        TWO_LAYER: "stepsize",
-        MULTILAYER: "stepsize",
-    },
+    results={TWO_LAYER: "stepsize", MULTILAYER: "stepsize"},
     measures=("stepsize_runs",),
     sections_of=sections_of,
     figures=(

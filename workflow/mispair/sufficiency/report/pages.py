@@ -101,9 +101,4 @@ def _summary(tables: Tables) -> list[Note]:
     return [Note("sufficiency", "summary_runs", runs=runs)]
 
 
-PAGES = Pages(
-    claims=claims.CLAIMS,
-    questions=claims.QUESTIONS,
-    tables=_tables,
-    summary=_summary,
-)
+PAGES = Pages(claims=claims.CLAIMS, questions=claims.QUESTIONS, tables=_tables, summary=_summary)

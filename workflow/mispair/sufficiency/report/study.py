@@ -40,13 +40,9 @@ STUDY = ReportedStudy(
     tables={
         "sufficiency": columns(
             "size* tree flip seed task* arm* metric* candidates per_class | value n low high"
-        ),
+        )
     },
-    results={
-        BAYES: "sufficiency",
-        SUFFICIENCY: "sufficiency",
-        TRANSFER: "sufficiency",
-    },
+    results={BAYES: "sufficiency", SUFFICIENCY: "sufficiency", TRANSFER: "sufficiency"},
     sections_of=sections_of,
     figures=(
         Figure(

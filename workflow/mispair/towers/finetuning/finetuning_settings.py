@@ -38,8 +38,6 @@ MEASURED_PAIRS = 2**16
 class FinetuningLength:
     """How projections are fine-tuned; learning rates and decay are AdamW's, lengths in epochs."""
 
-    loss: Literal["infonce", "spectral"] = "infonce"
-    spectral_temperature: float = 1.0
     epochs: int = 10
     batch_size: int = 1024
     lr: float = 1e-3
@@ -65,7 +63,7 @@ def _with_batch(size: int) -> FinetuningLength:
 PRESETS: dict[Preset, FinetuningLength] = {
     "as-run": AS_RUN,
     "as-run-one-process": replace(AS_RUN, batch_size=256),
-    "as-written": replace(AS_RUN, loss="infonce", logit_scale="frozen"),
+    "as-written": AS_RUN,
     "large-batch": _with_batch(4096),
     "large-batch-32k": _with_batch(32768),
 }
@@ -93,15 +91,6 @@ class FineTuning(settings.Settings):
         "where the text is silent, which is nearly everywhere. large-batch and large-batch-32k, "
         "for GPUs and millions of pairs, scale lr, final_lr and weight_decay by the square root of "
         "the batch (large-batch-32k takes 13 GB of memory a seed).",
-    )
-    loss: Literal["infonce", "spectral"] | None = Field(
-        None,
-        description=_or_preset(
-            "loss", "infonce on cosines, or the spectral loss of the paper's Eq. 1."
-        ),
-    )
-    spectral_temperature: float | None = Field(
-        None, gt=0, description=_or_preset("spectral_temperature", "Temperature tau of Eq. 1.")
     )
     epochs: int | None = Field(None, ge=1, description=_or_preset("epochs", "Passes over pairs."))
     batch_size: int | None = Field(
@@ -187,14 +176,12 @@ def arm(start: str, training: FinetuningLength) -> TrainedArm:
     Raises
     ------
     ValueError
-        If there is no such arm, or the arm sets the logit scale of a loss that has none.
+        If there is no such arm.
     """
     own = start == WEIGHTED or start.startswith(REPAIR)
     declared = STARTS.get(PRETRAINED if own else start)
     if declared is None:
         raise ValueError(f"start {start!r} is none of {', '.join(STARTS)}")
-    if training.loss == "spectral" and "logit_scale" in declared.training:
-        raise ValueError(f"start {start!r} sets the logit scale; the spectral loss has none")
     changed = replace(training, **declared.training)
     return TrainedArm(changed, declared.random_norm, declared.fixed_scale)
 

@@ -1,4 +1,4 @@
-"""Contrastive losses on cosines with gradients by hand, for stacked seeds; the best logit scale."""
+"""Contrastive loss on cosines with gradients by hand, for stacked seeds; the best logit scale."""
 
 from __future__ import annotations
 
@@ -58,57 +58,6 @@ def infonce(cosines: Tensor, scale: Tensor, shares: Tensor | None = None) -> tup
         gradient.mul_(0.5)
     scale_gradient = torch.mul(gradient, logits, out=by_text).sum((1, 2))
     return loss, gradient.mul_(scale), scale_gradient
-
-
-def spectral(
-    cosines: Tensor, temperature: float, shares: Tensor | None = None
-) -> tuple[Tensor, ...]:
-    r"""Return the spectral contrastive loss, divided by the batch size, and its gradients.
-
-    .. math::
-        L = \sum_p \Big[-\langle f(x_p), h(y_p)\rangle
-            + \sum_{n \neq p} \frac{\langle f(x_n), h(y_p)\rangle^2
-            + \langle f(x_p), h(y_n)\rangle^2}{2\tau}\Big]
-
-    This is Eq. 1 of the paper with the batch as S. Here f and h are the towers' embeddings,
-    which are normalised as in the zero-shot use of the model; the logit scale has no part.
-
-    Parameters
-    ----------
-    cosines : (s, b, b) tensor
-        Inner products of the embeddings of image i and text j. Overwritten.
-    temperature : float
-        The temperature tau > 0.
-    shares : (s, b) tensor, optional
-        Share of each pair p in the sum; None takes 1/b.
-
-    Returns
-    -------
-    loss : (s,) tensor
-        Mean over the batch.
-    gradient : (s, b, b) tensor
-        Derivative of the loss with respect to the cosines.
-    scale_gradient : (s,) tensor
-        Zeros.
-    """
-    batch = cosines.shape[1]
-    diagonal = cosines.diagonal(dim1=1, dim2=2)
-    if shares is not None:
-        attraction = (diagonal * shares).sum(1)
-        diagonal.zero_()
-        # Weight of image i and text j: half of the share of pair i and half of that of pair j.
-        both = (shares[:, :, None] + shares[:, None, :]) / (2 * temperature)
-        gradient = both.mul_(cosines)
-        repulsion = (gradient * cosines).sum((1, 2))
-        gradient.mul_(2).diagonal(dim1=1, dim2=2).sub_(shares)
-        return repulsion - attraction, gradient, torch.zeros_like(attraction)
-    attraction = diagonal.sum(1)
-    diagonal.zero_()
-    # Each ordered couple occurs twice in the double sum: once as (n, p), once as (p, n).
-    repulsion = (cosines * cosines).sum((1, 2)) / temperature
-    gradient = cosines.mul_(2 / (temperature * batch))
-    diagonal.fill_(-1 / batch)
-    return (repulsion - attraction) / batch, gradient, torch.zeros_like(attraction)
 
 
 def scale_slopes(

@@ -34,7 +34,7 @@ from mispair.towers.finetuning.finetuning_settings import (
     FinetuningLength,
     refuse,
 )
-from mispair.towers.finetuning.losses import MAX_STEP, Cosines, infonce, measure, spectral
+from mispair.towers.finetuning.losses import MAX_STEP, Cosines, infonce, measure
 
 MAX_LOGIT_SCALE = 4.6052
 """Upper clamp of the log of the scale, log(100), as CLIP's trainers have it."""
@@ -405,12 +405,8 @@ class _Run:
         cosines = _product(u, v.transpose(1, 2))
         if shares is not None:
             shares = upload(shares, cosines.device).to(cosines.dtype)
-        if self.training.loss == "spectral":
-            temperature = self.training.spectral_temperature
-            loss, gradient, scale_gradient = spectral(cosines, temperature, shares)
-        else:
-            scale = self.log_scale.exp()[:, None, None]
-            loss, gradient, scale_gradient = infonce(cosines, scale, shares)
+        scale = self.log_scale.exp()[:, None, None]
+        loss, gradient, scale_gradient = infonce(cosines, scale, shares)
         image_gradient = _before_normalising(_product(gradient, v), u, u_norm)
         text_gradient = _before_normalising(_product(gradient.transpose(1, 2), u), v, v_norm)
         gradients = (
