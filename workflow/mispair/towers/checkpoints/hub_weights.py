@@ -110,7 +110,8 @@ def _ask(weights: Weights) -> Offer:
         return Offer(refusal="HF_HUB_OFFLINE is set")
     except Exception as error:  # of any kind: no network, a proxy, or no access
         answer = getattr(error, "response", None)
-        status: int = getattr(error, "code", None) or getattr(answer, "status_code", 0)
+        codes = (getattr(error, "code", 0), getattr(answer, "status_code", 0))
+        status = max(code for code in codes if isinstance(code, int))
         slow = isinstance(error, TimeoutError) or type(error).__name__ == "ReadTimeout"
         if slow or status == 429 or status >= 500:
             return Offer()
