@@ -68,7 +68,7 @@ def test_names_of_questions_are_refused_before_any_job(
 def test_a_colon_is_no_question(tmp_path: Path) -> None:
     source = write_set(tmp_path / "films")
     (tmp_path / "films/classnames.txt").write_text(
-        "Alien\nStar Wars: A New Hope\nRatio 1:2\nRatio 1:3\n"
+        "Alien\nStar Wars: A New Hope\nRatio 1:2\nRatio 1:3\nhttp://a\nhttp://b\n"
     )
     (tmp_path / "verses").mkdir()
     other = write_set(tmp_path / "verses")

@@ -87,7 +87,7 @@ def test_every_step_with_settings_is_a_section() -> None:
         ({"studies": []}, ["studies", "at least 1"]),
         ({"studies": ["simulation", "simulation"]}, ["simulation is listed twice"]),
         ({"evaluation_sets": ["a", "a"]}, ["a is listed twice"]),
-        ({"corpus": "../x"}, ["corpus", "pattern"]),
+        ({"corpus": "../x"}, ["corpus", "form"]),
         ({"make_scenes": 3}, ["make_scenes", "given: 3", "section"]),
         ({"make_scenes": []}, ["make_scenes", "section"]),
         (
@@ -232,6 +232,22 @@ def test_variables_and_home_in_paths_are_expanded(
         located(tmp_path, {"trusted": "${NOWHERE:-a}/b"})
     (tmp_path / "$NOWHERE").mkdir()
     assert located(tmp_path, {"shards": "$NOWHERE/a.tar"})["shards"] == "$NOWHERE/a.tar"
+
+
+def test_addresses_of_local_files_are_paths_and_empty_paths_are_refused(tmp_path: Path) -> None:
+    given = {"shards": ["file:///a%20b/0.tar"], "captions": "file:///c.csv"}
+    assert located(tmp_path, given) == {"shards": ["/a b/0.tar"], "captions": "/c.csv"}
+    for value in ("", " "):
+        for key in ("trusted", "shards", "captions"):
+            with pytest.raises(UserError, match=f"{key}: the path is empty"):
+                located(tmp_path, {key: value})
+
+
+@pytest.mark.parametrize("value", ["", " ", "..", "a/b", "*"])
+def test_names_without_a_letter_are_explained(value: str) -> None:
+    with pytest.raises(UserError, match="corpus: this is not of the form") as refusal:
+        config.validate({"corpus": value}, "mine.yaml")
+    assert config.Config.model_fields["corpus"].description in str(refusal.value)
 
 
 def test_null_on_the_command_line_is_null(tmp_path: Path) -> None:

@@ -164,6 +164,33 @@ def test_a_join_by_a_field_that_no_sample_has(folder: Path, join: str, refused: 
         check(**settings)
 
 
+@pytest.mark.parametrize(
+    ("field", "refused"),
+    [
+        ("caption", False), ("more.texts", False), ("null", False), ("more", False),
+        ("text", True), ("more.caption", True),
+    ],
+)  # fmt: skip
+def test_captions_of_a_field_that_no_sample_has(folder: Path, field: str, refused: bool) -> None:
+    sidecar = b'{"caption": "a", "null": null, "more": {"texts": ["a", "b"]}}'
+    write_tar(folder / "00000.tar", [*whole("a"), ("a.json", sidecar)])
+    settings = {"index_shards": {"caption_from": f"json:{field}"}}
+    if not refused:
+        check(**settings)
+        return
+    with pytest.raises(UserError, match=r"index_shards\.caption_from.*caption, null, more"):
+        check(**settings)
+    (folder / "c.csv").write_text("key,caption\na,a text\n")
+    check(**settings, captions="c.csv")
+
+
+@pytest.mark.parametrize("key", ["trusted", "reviewed", "groups"])
+def test_a_folder_in_place_of_a_file(folder: Path, key: str) -> None:
+    (folder / "lists").mkdir()
+    with pytest.raises(UserError, match=rf"{key}.*is a folder"):
+        check(**{key: "lists"})
+
+
 def test_programs_that_are_missing() -> None:
     input_checks.refuse_missing_programs([sys.executable])
     with pytest.raises(UserError, match="no-such-program"):

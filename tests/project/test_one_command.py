@@ -8,15 +8,16 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import huggingface_hub
 import pytest
 import yaml
 
 from mispair import cli, config
 from mispair.core.files import UserError
 from mispair.core.provenance import PACKAGE
-from mispair.verbs import naming_towers, running
-from mispair.verbs.naming_towers import MODEL, REPOSITORY, TAG, WEIGHTS, default_towers, towers_of
+from mispair.towers.checkpoints import hub_weights
+from mispair.towers.checkpoints.hub_weights import SAVED_AS
+from mispair.verbs import running
+from mispair.verbs.naming_towers import MODEL, REPOSITORY, TAG, default_towers, towers_of
 from mispair.verbs.running import SETTINGS, run_snakemake
 from mispair.verbs.settings_file import STUDIES, Start, name_of
 
@@ -363,7 +364,7 @@ def test_a_model_is_named_by_name_folder_or_tag(here: Path) -> None:
             towers_of(word)
 
 
-@pytest.mark.parametrize("name", WEIGHTS)
+@pytest.mark.parametrize("name", SAVED_AS)
 def test_a_cached_model_is_taken_without_a_network(
     name: str, here: Path, words: list[list[str]], monkeypatch: pytest.MonkeyPatch, capsys
 ) -> None:
@@ -374,7 +375,7 @@ def test_a_cached_model_is_taken_without_a_network(
     (repository / "refs/main").write_text("abc")
     (repository / "snapshots/abc" / name).write_bytes(bytes(3_000_000))
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(cache))
-    monkeypatch.setattr(naming_towers, "_offered", lambda name: pytest.fail("asked the hub"))
+    monkeypatch.setattr(hub_weights, "_ask", lambda weights: pytest.fail("asked the hub"))
     assert cli.main(["audit", "photos"]) == 0
     assert f"{MODEL} with {TAG}, which is in the cache (3 MB)" in capsys.readouterr().err
     assert settings(here / "mispair-photos")["towers"] == towers_of(f"{MODEL}:{TAG}")
@@ -383,11 +384,9 @@ def test_a_cached_model_is_taken_without_a_network(
 def test_a_model_is_fetched_after_its_size_is_stated(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    class Metadata:
-        size = 605_143_316
-
+    hub_weights.offered.cache_clear()
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
-    monkeypatch.setattr(huggingface_hub, "get_hf_file_metadata", lambda url, timeout: Metadata)
+    monkeypatch.setattr(hub_weights, "_ask", lambda weights: hub_weights.Offer(605_143_316))
     towers, line = default_towers()
     assert towers == towers_of(f"{MODEL}:{TAG}")
     assert line.endswith("which is fetched once (605 MB)")
@@ -396,11 +395,9 @@ def test_a_model_is_fetched_after_its_size_is_stated(
 def test_without_cache_and_network_the_ways_are_listed(
     here: Path, words: list[list[str]], monkeypatch: pytest.MonkeyPatch, capsys
 ) -> None:
-    def offline(url: str, timeout: float) -> None:
-        raise OSError("no network")
-
+    hub_weights.offered.cache_clear()
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(here / "cache"))
-    monkeypatch.setattr(huggingface_hub, "get_hf_file_metadata", offline)
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     assert cli.main(["audit", "photos"]) == 2
     told = capsys.readouterr().err
     assert all(f"--towers {way}" in told for way in ("MODEL:TAG", "FOLDER", "shipped"))

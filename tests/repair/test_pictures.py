@@ -237,6 +237,7 @@ def test_a_changed_shard_stops_the_job(tmp_path: Path) -> None:
     [
         (None, "nowhere_captions:caption", "no module nowhere_captions"),
         (None, "no.such.package:caption", "No module named 'no'"),
+        ("def caption(a, b): ...", "mine_captions.py:caption", "write mine_captions:caption"),
         ("def other(): ...", "mine_captions:caption", "no function caption"),
         ("print(caption)", "mine_captions:caption", "no function caption"),
         ("def inner():\n    def caption(): ...", "mine_captions:caption", "no function caption"),

@@ -256,6 +256,30 @@ def test_entries_that_may_enter_features_are_never_left_out_silently(tmp_path: P
 
 
 @pytest.mark.usefixtures("own")
+def test_a_scale_of_one_number_is_a_scalar(tmp_path: Path) -> None:
+    torch.save({**TRAINED, "logit_scale": TRAINED["logit_scale"].reshape(1)}, tmp_path / "own.pt")
+    convert(OWN, [tmp_path / "own.pt"], tmp_path / "towers")
+
+
+@pytest.mark.usefixtures("own")
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ({k: v for k, v in TRAINED.items() if k.startswith("visual.")}, "missing .*state_dict()"),
+        ({**TRAINED, "head.weight": torch.ones(2)}, "save the file without them"),
+        ({k: v for k, v in TRAINED.items() if k != "logit_scale"}, "missing 1: logit_scale"),
+        ({k: (9 * v).to(torch.int8) for k, v in TRAINED.items()}, "holds integers"),
+    ],
+)
+def test_weights_that_do_not_fit_have_a_remedy(
+    content: dict[str, torch.Tensor], message: str, tmp_path: Path
+) -> None:
+    torch.save(content, tmp_path / "own.pt")
+    with pytest.raises(UserError, match=message):
+        convert(OWN, [tmp_path / "own.pt"], tmp_path / "towers")
+
+
+@pytest.mark.usefixtures("own")
 @pytest.mark.parametrize(
     ("names", "shape", "settings"),
     [
@@ -308,7 +332,7 @@ def test_another_vocabulary_is_named_as_the_cause(tmp_path: Path) -> None:
 @pytest.mark.usefixtures("small")
 def test_what_does_not_fit_leaves_nothing_behind(tmp_path: Path) -> None:
     slip = trainer_file(tmp_path / "slip.pt", random_weights(cc_shapes(qk_norm=False)))
-    with pytest.raises(UserError, match=r"slip\.pt: does not fit recipe laclip-cc\. Missing 8: "):
+    with pytest.raises(UserError, match=r"slip\.pt: does not fit recipe laclip-cc \(missing 8: "):
         convert(CC, [slip], tmp_path / "towers")
     laion = trainer_file(tmp_path / "laion.pt", random_weights(native_shapes(NATIVE)))
     with pytest.raises(UserError, match="The nearest is small, which the file fits"):
@@ -333,6 +357,7 @@ def test_weights_of_a_tag_are_fetched_when_there_is_no_file(
         fetched.append(cfg)
         return str(cache)
 
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "hub"))
     monkeypatch.setattr(open_clip, "download_pretrained", download)
     small_model = {**NATIVE, "quick_gelu": True}
     monkeypatch.setattr(

@@ -1,4 +1,4 @@
-"""A folder of pictures as the source of pairs: what is packed again after a change of its files."""
+"""A folder of pictures as the source of pairs: what a change packs and encodes again."""
 
 from __future__ import annotations
 
@@ -20,9 +20,11 @@ MINE: dict[str, Any] = {
     "pack_pairs": {"pairs_per_shard": 10},
     "gather_index": {"max_quarantined_share": 0.5},
 }
-TARGET = ("results/pairs/mine/corpus.parquet", "--configfile", "mine.yaml")
+FEATURES = [f"results/features/mine/scenes-small/000{group}.safetensors" for group in range(4)]
+TARGET = ("results/pairs/mine/corpus.parquet", *FEATURES, "--configfile", "mine.yaml")
 ONE_SHARD = {"pack_pairs": 1, "list_images": 1, "index_shards": 1, "list_files": 1,
              "gather_index": 1}  # fmt: skip
+ENCODED = {**ONE_SHARD, "encode_features": 1}
 
 
 @pytest.fixture(scope="module")
@@ -72,16 +74,35 @@ def correct(photos: Path) -> None:
         (lambda photos: None, {}),
         (touch, {}),
         (correct, ONE_SHARD),
-        (lambda photos: (photos / "it's 1.7.jpg").write_bytes(picture(3)), ONE_SHARD),
+        (lambda photos: (photos / "it's 1.7.jpg").write_bytes(picture(3)), ENCODED),
         (lambda photos: (photos / "it's 1.0.txt").write_text("a text"), ONE_SHARD),
         (lambda photos: (photos / "it's 1.9.txt").unlink(), ONE_SHARD),
-        (lambda photos: (photos / "new.jpg").write_bytes(picture(2)), ONE_SHARD),
+        (lambda photos: (photos / "new.jpg").write_bytes(picture(2)), ENCODED),
     ],
     ids=["nothing", "touched", "letter", "picture", "caption-added", "caption-removed", "new"],
 )  # fmt: skip
-def test_a_change_packs_one_shard_again(
+def test_a_change_packs_one_shard_again_and_encodes_changed_pictures(
     indexed: Checkout, tmp_path: Path, change: Any, expected: dict[str, int]
 ) -> None:
     mine = indexed.copy(tmp_path / "mine")
     change(mine.folder / "photos/a folder")
     assert mine.planned(*TARGET) == expected
+
+
+def test_features_of_before_a_correction_are_those_of_the_corpus(
+    indexed: Checkout, tmp_path: Path
+) -> None:
+    """A caption more and a longer one move the pictures within their shards."""
+    mine = indexed.copy(tmp_path / "mine")
+    photos = mine.folder / "photos/a folder"
+    (photos / "it's 1.0.txt").write_text("a text")
+    (photos / "it's 1.1.txt").write_text("a text " * 100)
+    before = [(mine.folder / path).read_bytes() for path in FEATURES]
+    mine.snakemake(*TARGET)
+    assert mine.planned(*TARGET) == {}
+    assert [(mine.folder / path).read_bytes() for path in FEATURES] == before
+    mine.snakemake(*TARGET, "--forcerun", "encode_features")
+    assert [(mine.folder / path).read_bytes() for path in FEATURES] == before
+    limits = {**MINE, "index_shards": {"min_image_side": 20}}
+    (mine.folder / "mine.yaml").write_text(yaml.safe_dump(limits))
+    assert mine.planned(*TARGET)["encode_features"] == 4

@@ -47,6 +47,7 @@ MOST_OWNERS = 4
 _FORMS = {
     "list_type": "this is a list: write its values in brackets, as [a, b]",
     "model_type": "this is a section: write its keys and values below it, each on a line, indented",
+    "string_pattern_mismatch": "this is not of the form that is meant",
     "dict_type": "this has keys: write them below it, each on a line, indented",
 }
 """What is meant by some of pydantic's types of faults."""

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from os.path import expandvars
 from pathlib import Path
 from typing import Any, get_args
+from urllib.parse import unquote
 
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
@@ -113,12 +114,21 @@ def _started(folder: Path | None, value: Any, field: FieldInfo, setting: str) ->
         value = dict(value)
         _start_paths(folder, value, dict(value), inner, f"{setting}.")
         return value
-    if not isinstance(value, str) or not marks or re.fullmatch(marks[0].names, value):
+    if not isinstance(value, str) or not marks:
         return value
-    value = _expanded(folder or Path(), value, setting)
-    if folder is None or not value.strip() or re.match(r"/|[A-Za-z0-9+.-]+:", value):
+    if not value.strip():
+        raise UserError(f"{setting}: the path is empty. Write one, or take the key out.")
+    if re.fullmatch(marks[0].names, value):
+        return value
+    value = _expanded(folder or Path(), local(value), setting)
+    if folder is None or re.match(r"/|[A-Za-z0-9+.-]+:", value):
         return value
     return _from_here(folder / value)
+
+
+def local(path: str) -> str:
+    """Return the path of a ``file://`` address, and other texts as they are."""
+    return unquote(path.removeprefix("file://")) if path.startswith("file://") else path
 
 
 _VARIABLE = re.compile(r"\$\{[^}]*\}?|\$[A-Za-z_]\w*")

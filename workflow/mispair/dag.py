@@ -283,6 +283,11 @@ class Dag:
         names = sorted(ImageLimits.model_fields)
         return " ".join(f"{option(name)} {getattr(reading, name)}" for name in names)
 
+    def pictures(self, wildcards: Any) -> str:
+        """Return what decides on the image features of packed pairs; empty for other pairs."""
+        stamp = self.pairs.pictures_stamp(wildcards)
+        return f"{stamp} {self.image_limits()}" if stamp else ""
+
     def device(self, step: str, wildcards: Any = None) -> str:
         """Return the device of a step; under ``auto`` it is the CPU if its jobs are small.
 
@@ -359,7 +364,8 @@ class Dag:
         if path is None:
             return []
         if not Path(path).is_file():
-            raise UserError(f"{key}: there is no file {Path(path).absolute()}.")
+            what = "is a folder. Name the file" if Path(path).is_dir() else "is no file. Correct it"
+            raise UserError(f"{key}: {Path(path).absolute()} {what}, or take the key out.")
         return [path]
 
     def stamps(self, *inputs: Callable[[Any], list[str] | str] | list[str]) -> Callable[[Any], str]:

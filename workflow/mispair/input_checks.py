@@ -30,6 +30,7 @@ from mispair.pairs.captions.user_files import (
     refuse_unlike,
 )
 from mispair.review.labels import OF_REPAIRS, read_labels
+from mispair.towers.checkpoints.hub_weights import refuse_unreachable, weights_of
 from mispair.towers.checkpoints.model_spec import kind_of
 
 if TYPE_CHECKING:
@@ -63,9 +64,11 @@ def refuse_unusable(dag: Dag) -> None:
     _refuse_evaluation_sets(dag)
     for path in dag.models.given_weights():
         kind_of(path)  # raises if these are no weights
+    _refuse_models(dag)
     dag.repair.captioner_files()
     if not dag.encodes:
         return
+    _refuse_caption_field(dag)
     examples, corpus = dag.pairs.example_keys(), cache(dag.pairs.own_keys)
     _refuse_groups(dag, examples, corpus)
     for path in map(Path, dag.user_file("trusted")):
@@ -120,6 +123,19 @@ def warn_of_missing_programs(arguments: Sequence[str]) -> str:
         except UserError as error:
             return str(error)
     return ""
+
+
+def _refuse_models(dag: Dag) -> None:
+    """Refuse models that open_clip cannot build, and weights that are nowhere to be had."""
+    for key, spec in dag.models.unconverted():
+        from mispair.towers.checkpoints import model_recipes  # torch, which not every plan needs
+
+        model_recipes.candidates(spec)
+        if spec.kind == "tag":
+            weights = weights_of(model_recipes.pretrained_cfg(spec))
+            option = " (--towers)" if key == "towers" else ""
+            named = f"{spec.pretrained} of {spec.model}"
+            refuse_unreachable(f"{key}{option}", named, weights)
 
 
 def _refuse_evaluation_sets(dag: Dag) -> None:
@@ -196,13 +212,34 @@ def _refuse_caption_tables(dag: Dag, examples: Sequence[str], corpus: Corpus) ->
 
 def _refuse_join(dag: Dag, join: str, setting: str) -> None:
     """Refuse a join by a field that no sample at the start of the shards has in its JSON."""
-    from mispair.pairs.captions.decoding import parse_json, sidecar_text
+    from mispair.pairs.captions.decoding import sidecar_text
 
-    if join == KEY:
-        return
-    field = join.removeprefix("json:")
+    if join != KEY:
+        _refuse_field(dag, join.removeprefix("json:"), setting, sidecar_text)
+
+
+def _refuse_caption_field(dag: Dag) -> None:
+    """Refuse captions from a field that no sample at the start of the shards has in its JSON."""
+    from mispair.pairs.captions.decoding import parse_json, values_at
+
+    def captions(content: bytes, field: str) -> list[str] | None:
+        try:
+            return values_at(parse_json(content), field) or None
+        except ValueError:
+            return []  # index_shards says why
+
+    reading = dag.config.index_shards
+    if reading.caption_from.startswith("json:") and dag.config.captions is None:
+        field = reading.caption_from.removeprefix("json:")
+        _refuse_field(dag, field, "index_shards.caption_from", captions)
+
+
+def _refuse_field(dag: Dag, field: str, setting: str, read: Callable[[bytes, str], Any]) -> None:
+    """Refuse a field of which `read` returns None for the first samples of all shards."""
+    from mispair.pairs.captions.decoding import parse_json
+
     sidecars = [*first_sidecars(dag.pairs.first_shards())]
-    if not sidecars or any(sidecar_text(content, field) for content in sidecars):
+    if not sidecars or any(read(content, field) is not None for content in sidecars):
         return
     try:
         has = ", ".join(parse_json(sidecars[0]))
@@ -210,7 +247,7 @@ def _refuse_join(dag: Dag, join: str, setting: str) -> None:
         return
     raise UserError(
         f"{setting}: no sample at the start of the shards has a text as {field!r} in its JSON. "
-        f"It has {has[:MOST_LETTERS]}."
+        f"It has {has[:MOST_LETTERS]}: name one of these."
     )
 
 

@@ -40,9 +40,9 @@ use rule step as pretrain_towers with:
 
 use rule step as encode_features with:
     input:
-        shards=steady(dag.pairs.shards_of),
-        # No caption is among these inputs or theirs, so corrected captions encode no image again.
-        images=pairs.IMAGES,
+        # Corrected captions encode no image again. Those of packed pairs are in their shards.
+        shards=pictures(steady(dag.pairs.shards_of)),
+        images=pictures(pairs.IMAGES),
         towers=steady(dag.tower_files),
     output:
         features=towers.IMAGE_FEATURES,
@@ -61,6 +61,7 @@ use rule step as encode_features with:
             "encode_features",
             workers=lambda wildcards, threads: threads - 1,
             stamps=dag.stamps(dag.pairs.shards_of, dag.tower_files),
+            pictures=dag.pictures,
             sources=dag.pairs.sources_of,
             **dag.pairs.streamed(dag.pairs.shards_of),
         ),

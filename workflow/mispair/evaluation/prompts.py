@@ -178,7 +178,8 @@ def _custom(opened: EvaluationSet, protocol: str, custom: Sequence[Path]) -> Pro
     if not given:
         raise UserError(
             f"protocol {protocol} has no files for the set {opened.name}: it has none of "
-            f"{', '.join(f'{opened.name}.{ending}' for ending in CUSTOM_FILES)}."
+            f"{', '.join(f'{opened.name}.{ending}' for ending in CUSTOM_FILES)}. Add one, or take "
+            "the protocol out of `protocols`."
         )
     classnames = opened.classnames
     if "classnames.txt" in given:
@@ -269,24 +270,32 @@ def per_class(path: Path, classnames: Sequence[str], set_name: str) -> list[list
     try:
         content = json.loads(path.read_text(encoding="utf-8-sig"))
     except (ValueError, RecursionError) as error:
-        raise UserError(f"{path}: is not JSON ({error}).") from error
+        raise UserError(f"{path}: is not JSON ({error}). Correct it there.") from error
     if not isinstance(content, dict):
-        raise UserError(f"{path}: must hold {{class name: [prompt, ...]}}.")
+        raise UserError(
+            f"{path}: is JSON of another form. Write {{class name: [prompt, ...], ...}} with all "
+            "classes."
+        )
     given = _of_set(content, set_name, path)
     content = {composed(name): texts for name, texts in given.items()}
     if len(content) < len(given):
         twice = [name for name, times in Counter(map(composed, given)).items() if times > 1]
-        raise UserError(f"{path}: {_some(twice)} is given twice, in two forms of Unicode.")
+        raise UserError(
+            f"{path}: {_some(twice)} is given twice, in two forms of Unicode. Remove one of them."
+        )
     names = [*map(composed, classnames)]
     missing = [name for name in names if name not in content]
     unknown = [name for name in content if name not in names]
     if missing:
+        near = nearest(missing[0], unknown or content)
         raise UserError(
-            f"{path}: has no prompts for {_some(missing)}.{nearest(missing[0], unknown or content)}"
+            f"{path}: has no prompts for {_some(missing)}.{near} Write a list of prompts for each "
+            "class."
         )
     if unknown:
+        near = nearest(unknown[0], names)
         raise UserError(
-            f"{path}: {_some(unknown)} is no class of the set.{nearest(unknown[0], names)}"
+            f"{path}: {_some(unknown)} is no class of the set.{near} Rename or remove it."
         )
     for name in names:
         texts = content[name]

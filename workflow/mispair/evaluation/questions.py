@@ -15,7 +15,7 @@ from pathlib import Path
 
 from mispair.core.files import UserError
 
-_QUESTION = re.compile(r"\s*([^\W\d][\w -]{0,30}?)\s*(?!(?<=\d):\d)[:：](\s*)\S")
+_QUESTION = re.compile(r"\s*([^\W\d][\w -]{0,30}?)\s*(?!(?<=\d):\d)[:：](\s*)(?!//)\S")
 """The name of a question before a colon, which is none between two numbers."""
 
 

@@ -142,7 +142,10 @@ class EvaluationSet:
 
     def _example(self, shard: Path, sample: Sample) -> Example:
         if sample.image is None:
-            raise UserError(f"{shard}: sample {sample.key} has no image.")
+            raise UserError(
+                f"{shard}: sample {sample.key} has no image. Add {sample.key}.jpg, or remove the "
+                "sample's other files."
+            )
         if self.kind == "retrieval":
             return Example(shard, sample.key, sample.image, captions=_captions(shard, sample))
         if self.kind == "image_caption_selection":
@@ -210,7 +213,10 @@ def _captions(shard: Path, sample: Sample) -> tuple[str, ...]:
     try:
         text = (sample.caption or b"").decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise UserError(f"{shard}: sample {sample.key} has a caption that is not UTF-8.") from error
+        raise UserError(
+            f"{shard}: sample {sample.key} has a caption that is not UTF-8. Write the shard again "
+            "with texts in UTF-8, or without the sample."
+        ) from error
     from mispair.pairs.captions.decoding import listed_texts  # the workflow's plan needs no texts
 
     try:
@@ -272,7 +278,10 @@ def _sidecar(shard: Path, sample: Sample) -> dict[str, Any]:
     try:
         content = json.loads(sample.members.get(SIDECAR_EXTENSION, b"{}").decode("utf-8-sig"))
     except (ValueError, RecursionError) as error:
-        raise UserError(f"{shard}: {sample.key}.json is not JSON ({error}).") from error
+        raise UserError(
+            f"{shard}: {sample.key}.json is not JSON ({error}). Write the shard again with a "
+            "correct file, or without it."
+        ) from error
     return content if isinstance(content, dict) else {}
 
 

@@ -227,10 +227,13 @@ def read_templates(path: Path) -> list[str]:
         raise UserError(f"{path}: is missing; it holds templates, one a line, with {PLACEHOLDER}.")
     templates = [line.strip() for line in _text(path).splitlines() if line.strip()]
     if not templates:
-        raise UserError(f"{path}: holds no template.")
+        raise UserError(f"{path}: holds no template. Write one a line, with {PLACEHOLDER}.")
     for template in templates:
         if PLACEHOLDER not in template:
-            raise UserError(f"{path}: template {template!r} has no {PLACEHOLDER} in it.")
+            raise UserError(
+                f"{path}: template {template!r} has no {PLACEHOLDER} in it. Write it where the "
+                "name of the class stands."
+            )
     refuse_questions(path, [], templates)
     return templates
 
@@ -285,4 +288,7 @@ def _text(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError as error:
-        raise UserError(f"{path}: is not UTF-8 text ({error}).") from error
+        raise UserError(
+            f"{path}: is not UTF-8 text ({error}). Convert it, for example with `iconv -f CP1252 "
+            "-t UTF-8`."
+        ) from error

@@ -65,7 +65,7 @@ class Stepsize:
         if self._cifar_dir is None:
             raise UserError(
                 "cifar2 is configured, but train_two_layer.cifar_dir names no folder with "
-                "CIFAR-10's binary release."
+                "CIFAR-10's binary release. Name it, or take cifar2 out of the settings."
             )
         return cifar_files(self._cifar_dir)
 

@@ -57,6 +57,7 @@ class Models:
     ) -> None:
         self.main = ""
         self.specs: dict[str, ModelSpec] = {}
+        self._keys: dict[str, str] = {}
         self._files: dict[str, list[str]] = {}
         if isinstance(main, ModelSpec):
             self._add(main, "towers")
@@ -103,7 +104,7 @@ class Models:
     def _add(self, spec: ModelSpec, key: str) -> None:
         if spec.name in self._files:
             raise UserError(f"{key}: two models are called {spec.name!r}; rename one.")
-        self.specs[spec.name] = spec
+        self.specs[spec.name], self._keys[spec.name] = spec, key
         if spec.folder is not None:
             self._files[spec.name] = _of_folder(spec.folder, f"{key}.folder")
             return
@@ -129,6 +130,12 @@ class Models:
         weights = [file for files in self._files.values() for file in files]
         named = [*checkpoints, *(file for file in weights if Path(file).name == TOWER_WEIGHTS)]
         return [path for path in map(Path, dict.fromkeys(named)) if path.is_file()]
+
+    def unconverted(self) -> list[tuple[str, ModelSpec]]:
+        """Return the models by open_clip's names that have no folder yet, each with its key."""
+        named = {name: spec for name, spec in self.specs.items() if spec.kind in ("tag", "file")}
+        missing = [name for name in named if not all(map(os.path.exists, self._files[name]))]
+        return [(self._keys[name], named[name]) for name in missing if open_clip_names()]
 
     def spec(self, wildcards: Any) -> str:
         """Return the entry of a model, as JSON."""

@@ -209,7 +209,10 @@ def read_tokenizer(path: Path, vocabulary: int, context_length: int) -> Tokenize
     try:
         reader = Reader.from_file(str(path))
     except Exception as error:  # the library raises nothing narrower
-        raise files.UserError(f"{path}: is no tokenizer that can be read ({error}).") from error
+        raise files.UserError(
+            f"{path}: is no tokenizer that can be read ({error}). Write the towers again with "
+            "`mispair join-towers`."
+        ) from error
     reader.no_padding()
     reader.no_truncation()
     if reader.get_vocab_size() > vocabulary:

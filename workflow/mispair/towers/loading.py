@@ -189,7 +189,10 @@ def _explained(directory: Path, loader: str) -> Iterator[None]:
         raise
     except Exception as error:
         reason = f"{type(error).__name__}: {' '.join(str(error).split())}"
-        raise files.UserError(f"{directory}: {loader} cannot load it ({reason}).") from error
+        raise files.UserError(
+            f"{directory}: {loader} cannot load it ({reason}). Its open_clip_config.json must "
+            "describe the weights, as open_clip's push to a hub writes both."
+        ) from error
 
 
 def _load_with_open_clip(

@@ -8,17 +8,16 @@ from typing import Any
 
 from mispair.core.files import UserError
 from mispair.core.words import nearest
+from mispair.towers.checkpoints.hub_weights import SAVED_AS, Weights, cached, offered
 from mispair.towers.checkpoints.model_spec import ModelSpec, open_clip_names
 from mispair.towers.dag import SHIPPED
 
 MODEL, TAG = "ViT-B-32", "laion2b_s34b_b79k"
 REPOSITORY = "laion/CLIP-ViT-B-32-laion2B-s34B-b79K"
-WEIGHTS = ("open_clip_model.safetensors", "open_clip_pytorch_model.bin")
-"""The model without a name: its repository in the Hugging Face hub, and its file of weights."""
+"""The model without a name, and its repository in the Hugging Face hub."""
 
 MEGABYTES = 605
-SECONDS = 5
-"""Size of the file, for a message without a network, and how long the hub may take to answer."""
+"""Size of its weights, for a message without a network."""
 
 WAYS = f"""\
   --towers MODEL:TAG  by open_clip's names, fetched once: {MODEL}:{TAG} ({MEGABYTES} MB)
@@ -68,32 +67,15 @@ def default_towers() -> tuple[Any, str]:
     UserError
         If it is neither in the cache of the Hugging Face hub nor can be fetched.
     """
-    towers = towers_of(f"{MODEL}:{TAG}")
-    for name in WEIGHTS:
-        if size := _cached(name):
-            return towers, f"{MODEL} with {TAG}, which is in the cache ({size / 1e6:,.0f} MB)"
-    for name in WEIGHTS:
-        if size := _offered(name):
-            return towers, f"{MODEL} with {TAG}, which is fetched once ({size / 1e6:,.0f} MB)"
+    towers, weights = towers_of(f"{MODEL}:{TAG}"), Weights(REPOSITORY, SAVED_AS)
+    if path := cached(weights):
+        size = f"{path.stat().st_size / 1e6:,.0f} MB"
+        return towers, f"{MODEL} with {TAG}, which is in the cache ({size})"
+    offer = offered(weights)
+    if not offer.refusal:
+        size = f"{offer.size / 1e6 or MEGABYTES:,.0f} MB"
+        return towers, f"{MODEL} with {TAG}, which is fetched once ({size})"
     raise UserError(
-        f"No model is named, and {MODEL} with {TAG} is neither in the cache nor can it be fetched. "
-        f"Name a model that has not learned from these pairs:\n{WAYS}"
+        f"No model is named, and {MODEL} with {TAG} is neither in the cache nor can it be fetched "
+        f"({offer.refusal}). Name a model that has not learned from these pairs:\n{WAYS}"
     )
-
-
-def _cached(name: str) -> int:
-    """Return the size of a file in the cache; 0 if it is not there."""
-    from huggingface_hub import try_to_load_from_cache
-
-    path = try_to_load_from_cache(REPOSITORY, name)
-    return os.path.getsize(path) if isinstance(path, str) else 0
-
-
-def _offered(name: str) -> int:
-    """Return the size of a file that the hub offers; 0 without a network."""
-    from huggingface_hub import get_hf_file_metadata, hf_hub_url
-
-    try:
-        return get_hf_file_metadata(hf_hub_url(REPOSITORY, name), timeout=SECONDS).size or 0
-    except Exception:  # of any kind: no network, no answer, or a switch of the hub's own
-        return 0

@@ -198,12 +198,14 @@ def _one_command(name: str, options: Namespace) -> int:
 
 def _given(options: Namespace, is_new: bool = True) -> dict[str, Any]:
     """Return the settings that the command line gives; the model, too, if there is no file yet."""
+    from mispair.config_paths import local
     from mispair.pairs.sources.source import refuse_address
     from mispair.towers.dag import SHIPPED
     from mispair.verbs.naming_towers import default_towers, towers_of
 
     given: dict[str, Any] = {}
     if options.pairs:
+        options.pairs = [*map(local, options.pairs)]
         for path in options.pairs:
             refuse_address("PATH", path)
         paths = tuple(map(os.path.abspath, options.pairs))

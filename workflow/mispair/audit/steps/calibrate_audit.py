@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
@@ -14,7 +14,7 @@ log = logging.getLogger(__name__)
 
 
 class Settings(settings.Settings):
-    rates: list[float] = Field(
+    rates: list[Annotated[float, Field(ge=0, lt=1)]] = Field(
         [0.0, 0.05, 0.1, 0.3, 0.5, 0.8], min_length=1,
         description="Shares of captions that are made wrong.",
     )  # fmt: skip

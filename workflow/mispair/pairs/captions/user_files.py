@@ -71,7 +71,7 @@ def table_files(key: str, given: str | Sequence[str]) -> list[Path]:
         )
     repeated = sorted({str(path) for path in found if found.count(path) > 1})
     if repeated:
-        raise UserError(f"{key}: {repeated[0]} is named more than once.")
+        raise UserError(f"{key}: {repeated[0]} is named more than once. Name it once.")
     return found
 
 
@@ -147,7 +147,7 @@ def form_of(table: Path) -> str:
     if form not in ("parquet", "csv", "tsv", "jsonl", "txt") or (
         form == "parquet" and plain != name
     ):
-        raise UserError(f"{table}: a caption table ends in {FORMS}.")
+        raise UserError(f"{table}: a caption table ends in {FORMS}. Convert or rename it.")
     return form
 
 

@@ -90,7 +90,8 @@ def read_rows(tables: Sequence[Path], keys: Path | None, columns: Columns) -> It
                 joined = (value or "").strip() or None
             else:
                 raise UserError(
-                    f"{table}: row {number} has {value!r} as {columns.key}, which is no text."
+                    f"{table}: row {number} has {value!r} as {columns.key}, which is no text. "
+                    f"Name another column as {columns.section}.key_column, or store this as texts."
                 )
             for caption in [None] if cell is None else texts_of(table, number, cell):
                 yield joined, caption
@@ -220,7 +221,10 @@ def _jsonl(table: Path, columns: Columns) -> Iterator[NumberedRow]:
                 f'{{"{columns.key}": "000000012", "{columns.caption}": "a red cup"}}.'
             ) from error
         if not isinstance(row, dict):
-            raise UserError(f"{table}: line {number} is not a JSON object.")
+            raise UserError(
+                f"{table}: line {number} is not a JSON object. Each line is one such as "
+                f'{{"{columns.key}": "000000012", "{columns.caption}": "a red cup"}}.'
+            )
         for name in (columns.key, columns.caption):
             if _head(name, row) is None:
                 raise _missing(table, list(row), name, columns, f"(line {number})")
@@ -228,7 +232,8 @@ def _jsonl(table: Path, columns: Columns) -> Iterator[NumberedRow]:
             if caption is not None and not isinstance(caption, str):
                 raise UserError(
                     f"{table}: line {number}: {columns.caption} is {caption!r}, neither a text nor "
-                    "a list of texts."
+                    f"a list of texts. Name another field as {columns.section}.caption_column, or "
+                    "correct the line."
                 )
             yield number, value_at(row, columns.key), caption
 

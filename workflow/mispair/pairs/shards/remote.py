@@ -148,7 +148,7 @@ def list_shards(sources: Sequence[str]) -> list[RemoteShard]:
         refuse_other_files(source)
         for shard in _listed(source):
             if shard.address in listed:
-                raise UserError(f"pairs: {shard.address} is named more than once.")
+                raise UserError(f"pairs: {shard.address} is named more than once. Name it once.")
             listed[shard.address] = shard
     by_name: dict[str, str] = {}
     for shard in listed.values():

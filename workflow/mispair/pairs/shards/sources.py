@@ -60,7 +60,7 @@ def resolve_shards(sources: str | Sequence[str]) -> list[Path]:
         raise UserError("shards: the list is empty. Name at least one tar shard, or `generated`.")
     repeated = sorted(str(shard) for shard, times in Counter(shards).items() if times > 1)
     if repeated:
-        raise UserError(f"shards: {', '.join(repeated[:5])} is named more than once.")
+        raise UserError(f"shards: {', '.join(repeated[:5])} is named more than once. Name it once.")
     path_of: dict[str, Path] = {}
     for shard in shards:
         if not _is_text(shard.name):

@@ -126,6 +126,8 @@ def refuse_missing_function(name: str) -> None:
         to what cannot be called with pictures and seeds.
     """
     module, _, function = name.partition(":")
+    if module.endswith(".py"):
+        raise _not_loaded(name, f"a module has no .py: write {module[:-3]}:{function}")
     try:
         with _folders_on_path():
             spec = importlib.util.find_spec(module)

@@ -91,7 +91,10 @@ def read_trusted_captions(trusted: Sequence[Path], corpus: Path) -> pd.DataFrame
         )
     right = read_columns(trusted[0], ["key", "caption"])[0].to_pandas()
     if right.empty:
-        raise UserError(f"recaption_pairs: {trusted[0]} names no trusted key.")
+        raise UserError(
+            f"recaption_pairs: {trusted[0]} names no trusted key. Give `trusted` pairs, or take a "
+            "captioner that does not learn (recaption_pairs.captioner)."
+        )
     pairs = read_pairs(corpus)
     unknown = right.loc[~right["key"].isin(pairs["key"]), "key"].unique()
     if len(unknown):

@@ -66,15 +66,15 @@ class Misfit:
 
     def __str__(self) -> str:
         parts = [
-            f"{label} {len(value)}: {', '.join(value[:5])}{', ...' if len(value) > 5 else ''}."
+            f"{label} {len(value)}: {', '.join(value[:5])}{', ...' if len(value) > 5 else ''}"
             for label, value in (
-                ("Missing", self.missing),
-                ("Unexpected", self.unexpected),
-                ("Of another shape", self.shapes),
+                ("missing", self.missing),
+                ("unexpected", self.unexpected),
+                ("of another shape", self.shapes),
             )
             if value
         ]
-        return " ".join(parts)
+        return "; ".join(parts)
 
 
 @dataclass(frozen=True)

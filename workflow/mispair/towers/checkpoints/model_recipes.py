@@ -17,6 +17,7 @@ from mispair.towers.checkpoints.architectures import (
     name_before_custom_text,
     name_of_custom_text,
 )
+from mispair.towers.checkpoints.hub_weights import cached, weights_of
 from mispair.towers.checkpoints.model_spec import ModelSpec, Recipe
 from mispair.towers.loading import refuse_what_open_clip_would_fetch
 from mispair.towers.taking_apart import take_apart
@@ -86,8 +87,8 @@ def choose(spec: ModelSpec, weights: Shapes, path: Path) -> Architecture:
     if not misfit.size:
         return best[0]
     if cause := _cause(spec, weights, best[0]):
-        raise UserError(f"{path}: does not fit {best[0].name}. {cause}")
-    raise UserError(f"{path}: does not fit {best[0].name}. {misfit} {_nearest(weights, best[0])}")
+        raise UserError(f"{path}: does not fit {best[0].name}{cause}")
+    raise UserError(f"{path}: does not fit {best[0].name} ({misfit}). {_remedy(weights, best[0])}")
 
 
 def pretrained_cfg(spec: ModelSpec) -> dict[str, Any]:
@@ -119,19 +120,23 @@ def _twin(model: str) -> str:
 
 
 def download(spec: ModelSpec) -> Path:
-    """Fetch the weights of a tag into open_clip's cache; return the file, or raise a UserError."""
+    """Return the weights of a tag, fetched where no cache has them; a UserError if they cannot be.
+
+    Those of an address are compared with their checksum, by open_clip.
+    """
     from mispair.towers.light_open_clip import open_clip
 
+    tag = pretrained_cfg(spec)
+    weights = weights_of(tag)
+    if weights.repository and (path := cached(weights)):
+        return path
     try:
-        return Path(open_clip.download_pretrained(pretrained_cfg(spec)))
-    except UserError:
-        raise
+        return Path(open_clip.download_pretrained(tag))
     except Exception as error:  # of any kind: from the network, the hub or the disk
         reason = " ".join(str(error).split())[:200]
         raise UserError(
             f"model {spec.name}: the weights {spec.pretrained} of {spec.model} cannot be fetched "
-            f"({reason}). Where there is no network, fetch the file elsewhere and give it as "
-            "checkpoint, with quick_gelu and preprocess."
+            f"({reason}). {weights.remedy}, and run again."
         ) from error
 
 
@@ -236,21 +241,21 @@ def _cause(spec: ModelSpec, weights: Shapes, fitting: Architecture) -> str:
         if any(not one.misfit(weights).size for one in candidates(changed)):
             settings = " and ".join(f"`{key}: {value}`" for key, value in remedies.items())
             return (
-                "It was trained on pictures or texts of another size than open_clip's definition "
+                ". It was trained on pictures or texts of another size than open_clip's definition "
                 f"has: add {settings} to the model's entry."
             )
     if all("pos" in name for name in names):
-        return f"{misfit} It was trained on pictures or texts of another size."
+        return f" ({misfit}). It was trained on pictures or texts of another size."
     if any(name.endswith("token_embedding.weight") for name in names):
         return (
-            f"{misfit} It was trained with another tokenizer: save model and tokenizer as a local "
-            "open_clip folder, and give that as folder."
+            f" ({misfit}). It was trained with another tokenizer: save model and tokenizer as a "
+            "local open_clip folder, and give that as folder."
         )
     return ""
 
 
-def _nearest(weights: Shapes, asked: Architecture) -> str:
-    """Return a sentence with the recipes or architectures that are nearest to weights."""
+def _remedy(weights: Shapes, asked: Architecture) -> str:
+    """Return a sentence with the recipes or architectures that are nearest to weights, or a way."""
     if any("text_model." in name for name in weights):
         return (
             "The names are those of Hugging Face's CLIPModel: take open_clip's own file of the "
@@ -264,8 +269,14 @@ def _nearest(weights: Shapes, asked: Architecture) -> str:
             size = one.misfit(weights).size
             sizes[one.name] = min(size, sizes.get(one.name, size))
     least = min(sizes.values())
-    if least >= asked.misfit(weights).size:
-        return "No recipe and no model of open_clip is nearer, judged by shapes."
+    misfit = asked.misfit(weights)
+    if least >= misfit.size:
+        if misfit.size == len(misfit.unexpected):
+            return "If features do not depend on these entries, save the file without them."
+        return (
+            "No recipe and no model of open_clip is nearer, judged by shapes: save all weights of "
+            "the model, with torch.save(model.state_dict(), FILE)."
+        )
     names = " or ".join([name for name, size in sizes.items() if size == least][:4])
     how = "which the file fits" if not least else f"{least} names or shapes apart"
     return f"The nearest is {names}, {how}."

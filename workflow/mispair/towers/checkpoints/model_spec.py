@@ -265,7 +265,8 @@ def kind_of(path: Path) -> str:
             "file, for example with `max_shard_size` of save_pretrained."
         )
     raise UserError(
-        f"{path}: is no file of weights that can be read: neither PyTorch's nor safetensors."
+        f"{path}: is no file of weights that can be read: neither PyTorch's nor safetensors. Save "
+        "the weights with torch.save(model.state_dict(), FILE)."
     )
 
 
@@ -280,5 +281,8 @@ def _kind_of_zip(path: Path) -> str:
             f"{TORCHSCRIPT_REMEDY}"
         )
     if "data.pkl" not in names:
-        raise UserError(f"{path}: is a zip archive, but not one that PyTorch saved.")
+        raise UserError(
+            f"{path}: is a zip archive, but not one that PyTorch saved. Name the "
+            "file of weights in it, or save them with torch.save(model.state_dict(), FILE)."
+        )
     return "zip"

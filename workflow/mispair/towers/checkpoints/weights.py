@@ -144,8 +144,13 @@ def _refuse_pickle(path: Path, error: Exception, name: str | None) -> NoReturn:
 
 def _refuse_what_is_not_finite(state: State, path: Path) -> None:
     if not state:
-        raise UserError(f"{path}: holds no weights.")
+        raise UserError(f"{path}: holds no weights. Name the file of the trained model.")
     for name, value in state.items():
+        if value.ndim > 1 and not (value.is_floating_point() or value.dtype == torch.bool):
+            raise UserError(
+                f"{path}: {name} holds integers ({value.dtype}), as of quantised weights. Give the "
+                "weights from before they were quantised."
+            )
         if not torch.isfinite(value).all():
             raise UserError(
                 f"{path}: {name} has a number that is not finite; every feature would be, too. The "
@@ -179,6 +184,7 @@ _NO_WEIGHTS = re.compile(
 """Keys of a trainer's other state, in which no table is looked for."""
 _AVERAGES = re.compile(r"ema|averag|swa|shadow", re.IGNORECASE)
 """Keys and prefixes of averaged weights, which are read only if a file has no others."""
+SCALE = "logit_scale"
 _COUNTERS = "num_batches_tracked"
 """Ending of the counters of batch normalisation: they enter no features after the training."""
 _IDLE = re.compile(
@@ -272,7 +278,8 @@ def _refuse_without_tables(content: Any, path: Path) -> None:
     else:
         holds = f"a {type(content).__name__}"
     raise UserError(
-        f"{path}: holds no weights: no tensors by name, at any depth; it holds {holds}."
+        f"{path}: holds no weights: no tensors by name, at any depth; it holds {holds}. "
+        "Save them with torch.save(model.state_dict(), FILE)."
     )
 
 
@@ -373,6 +380,7 @@ def _weights(
 ) -> Weights:
     """Return the first part; if `strict`, refuse entries outside of it that may enter features."""
     first, *others = parts
+    others = [each for each in others if each.label != first.label]
     copies = [each.prefix for each in others if each.table == first.table]
     inside: State = {}
     outside: list[str] = []
@@ -391,6 +399,8 @@ def _weights(
         )
     ignored = {name for name in inside.keys() - {*first.names} if _IDLE.search(name)}
     state = {name: inside[name] for name in sorted(inside.keys() - ignored)}
+    if SCALE in state and state[SCALE].numel() == 1:  # FSDP takes no scalars
+        state[SCALE] = state[SCALE].reshape(())
     for name in first.names:
         if name.endswith(_COUNTERS) and name not in state:
             state[name] = torch.zeros((), dtype=torch.long)
