@@ -265,8 +265,9 @@ def config(font_size: int) -> dict[str, Any]:
         "axis": sizes | {
             "titleFontWeight": "normal", "labelColor": style.QUIET, "titleColor": style.INK,
             "gridColor": style.GRID, "domainColor": style.GREY, "tickColor": style.GREY,
-            "titlePadding": 8, "labelOverlap": "greedy", "labelSeparation": 5,
+            "titlePadding": 8, "labelOverlap": "greedy", "labelSeparation": 5, "labelFlush": False,
         },
+        "axisXQuantitative": {"tickCount": 6},
         "legend": sizes | {
             "titleFontWeight": "normal", "labelColor": style.INK, "titleColor": style.QUIET,
             "titlePadding": 12,
