@@ -51,7 +51,7 @@ def audit_p_values(tables: Tables) -> Drawing | Hole:
         data.assign(panel="All pairs", bin_low=data["at"] - half, bin_high=data["at"] + half),
         alt.X("bin_low:Q", title="p-value of the caption among random captions", scale=SHARE),
         alt.Y("value:Q", title="Density (log scale)",
-              axis=alt.Axis(values=[0, 0.1, 1, 10, 100], format="~g"),
+              axis=alt.Axis(values=[0, 0.1, 1, 10], labelExpr="format(datum.value, '.4~g')"),
               scale=alt.Scale(type="symlog", constant=0.1)),
         alt.value(style.BLUE), ("at:Q:p-value", "value:Q:density"),
         level=rate.value if rate else None,
