@@ -122,13 +122,14 @@ def small_audit(tables: Tables) -> Drawing | Hole:
     The claim next to it is on these; without trusted pairs there is an upper limit alone.
     """
     random = where(known_rates(tables), scheme="random")
-    rates = random[random["series"] == TRUSTED]
-    rates = random[random["series"] == UNTOUCHED] if rates.empty else rates
+    rates = random[random["series"] == UNTOUCHED]
     if rates.empty:
         return NOT_RUN
     rates = rates[rates["true"].notna()]
     if rates.empty:
         return UNKNOWN
+    trusted = random[random["series"] == TRUSTED]
+    rates = rates if trusted.empty else trusted
     points = rates.rename(columns={"true": "x"})[["x", "value", "low", "high"]]
     return Drawing(*small_figures.scatter(
         points.reset_index(drop=True), "True share of wrong captions", "Estimated share",
