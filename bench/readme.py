@@ -194,10 +194,10 @@ def minutes(benchmarks: Path, cores: int) -> str:
     if not ends:
         raise files.UserError(f"{benchmarks}: there are no records of jobs. Run `make demo` first.")
     wall = max(ends) - min(starts)
-    if wall > IDLE * busy:
+    if not busy / cores <= wall <= IDLE * busy:
         raise files.UserError(
             f"{benchmarks}: the jobs took {busy:.0f} s in {wall:.0f} s, so they are of several "
-            "runs. Run `make demo` in a fresh clone first."
+            "runs, or their times were changed by a copy. Run `make demo` in a fresh clone first."
         )
     return (
         f"The demo takes about {max(1, round(wall / 60))} minutes on {cores} cores "

@@ -160,6 +160,10 @@ def test_a_run_without_the_claims_or_of_several_days_is_refused(tmp_path: Path) 
     os.utime(run / "benchmarks/step/2.tsv", (90000, 90000))
     with pytest.raises(UserError, match="several"):
         readme.minutes(run / "benchmarks", 2)
+    for path in (run / "benchmarks/step").iterdir():
+        os.utime(path, (1000, 1000))
+    with pytest.raises(UserError, match="copy"):
+        readme.minutes(run / "benchmarks", 2)
 
 
 def part(text: str, marker: str) -> str:
