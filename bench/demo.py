@@ -34,7 +34,7 @@ def measure() -> Iterator[tuple[str, str, str, str]]:
         f"{wall / 60:.1f} min",
     )
     yield (
-        "demo, as `mispair plan` says before it",
+        "demo, as `mispair plan` estimates it",
         f"{planned:.0f} s",
         f"{wall:.0f} s measured",
         f"{planned / wall:.2f}x",

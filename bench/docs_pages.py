@@ -13,6 +13,7 @@ from collections import defaultdict
 from html import escape
 from importlib import import_module
 from pathlib import Path
+from textwrap import dedent
 
 import networkx as nx
 
@@ -54,7 +55,7 @@ def _text(module: str, name: str, *_: str) -> str:
     value = value() if callable(value) else value
     if isinstance(value, dict):
         return "\n".join(f"- **{term}**: {text}" for term, text in value.items())
-    return f"```text\n{value.strip()}\n```" if "\n" in value else value
+    return f"```text\n{dedent(value).strip()}\n```" if "\n" in value else value
 
 
 def packages(folder: Path = ROOT / "workflow" / "rules") -> dict[str, str]:

@@ -67,8 +67,9 @@ def measure(
         f"pruning, one ranking at {len(ks)} numbers of neurons from {ks[0]} to {ks[-1]} of "
         f"{NEURONS}, {images:,} images, {classes} classes",
         f"{ours:.1f} s, {ours / len(ks) * 1e3:.0f} ms each, renormalised scores included",
-        f"{whole['float64']:,.0f} s evaluating each anew, {whole['float32']:,.0f} s in float32 "
-        f"({len(chosen)} of {len(ks)} measured; same accuracy, silhouettes to {difference:.0e})",
+        f"{whole['float64']:,.0f} s evaluating each from nothing, "
+        f"{whole['float32']:,.0f} s in float32 ({len(chosen)} of {len(ks)} measured; "
+        f"same accuracy, silhouettes to {difference:.0e})",
         f"{whole['float64'] / ours:.0f}x, {whole['float32'] / ours:.0f}x",
     )
     square = draw.standard_normal((1536, 1536))

@@ -1,4 +1,4 @@
-"""README's numbers: the verdicts on the main claims and the minutes of the last demo.
+"""README's numbers: what the last demo found, the verdicts on the main claims, and its minutes.
 
 Run as ``python bench/readme.py PAGE... --run RUN``, with the folder in which the demo ran. A part
 of a page between ``<!-- NAME -->`` and ``<!-- /NAME -->`` is written by this program alone. With
@@ -13,6 +13,7 @@ import math
 import os
 import re
 import sys
+from html import unescape
 from importlib.metadata import distributions
 from pathlib import Path
 from typing import NamedTuple
@@ -57,14 +58,23 @@ IDLE = 2.0
 
 
 class Unit(NamedTuple):
-    """Unit of an effect in README: its name, what a number is multiplied by, and its digits."""
+    """Unit of an effect in README: its name, what a number is multiplied by, and its digits.
+
+    A difference of logarithms (`log`) is written as the relative change that it is.
+    """
 
     name: str
     factor: float = 1.0
     digits: int = 3
+    log: bool = False
+
+    def text(self, value: float) -> str:
+        """Return a number in this unit, with its sign."""
+        value = math.expm1(value) if self.log else value
+        return number(self.factor * value, self.digits, sign=True)
 
 
-UNITS = {"points": Unit("points", 100.0, 1), "log": Unit("log participation ratio")}
+UNITS = {"points": Unit("points", 100.0, 1), "log": Unit("% shared directions", 100.0, 1, log=True)}
 """Units by the ``quantity`` of a claim; any other quantity is a name itself."""
 
 UNNAMED = {"construct-validity": Unit("rank correlation")}
@@ -142,11 +152,7 @@ def _effect(row: pd.Series) -> str:
     if not math.isfinite(row["effect"]):
         return NOTHING
     unit = _unit(row)
-    texts = [
-        number(unit.factor * row[name], unit.digits, sign=True)
-        for name in ("effect", "low", "high")
-        if math.isfinite(row[name])
-    ]
+    texts = [unit.text(row[name]) for name in ("effect", "low", "high") if math.isfinite(row[name])]
     interval = f" ({texts[1]} to {texts[2]})" if len(texts) == 3 else ""
     return f"{texts[0]}{interval} {unit.name}"
 
@@ -155,7 +161,19 @@ def _published(row: pd.Series) -> str:
     if not math.isfinite(row["published"]):
         return "no number"
     unit = _unit(row)
-    return f"{number(unit.factor * row['published'], unit.digits, sign=True)} {unit.name}"
+    return f"{unit.text(row['published'])} {unit.name}"
+
+
+def found(front: str) -> str:
+    """Return the paragraph that the first page of a report opens with, as Markdown.
+
+    Examples
+    --------
+    >>> found('<p class="opening">One\\n <b>&amp;</b> <i>C</i><sub>m</sub></p>')
+    'One **&** <i>C</i><sub>m</sub>'
+    """
+    opening = front.partition('<p class="opening">')[2].partition("</p>")[0]
+    return unescape(" ".join(re.sub(r"</?b>", "**", opening).split()))
 
 
 def minutes(benchmarks: Path, cores: int) -> str:
@@ -176,10 +194,10 @@ def minutes(benchmarks: Path, cores: int) -> str:
     if not ends:
         raise files.UserError(f"{benchmarks}: there are no records of jobs. Run `make demo` first.")
     wall = max(ends) - min(starts)
-    if wall > IDLE * busy:
+    if not busy / cores <= wall <= IDLE * busy:
         raise files.UserError(
             f"{benchmarks}: the jobs took {busy:.0f} s in {wall:.0f} s, so they are of several "
-            "runs. Run `make demo` in a fresh clone first."
+            "runs, or their times were changed by a copy. Run `make demo` in a fresh clone first."
         )
     return (
         f"The demo takes about {max(1, round(wall / 60))} minutes on {cores} cores "
@@ -268,7 +286,7 @@ def fill(
         table. The time of a run differs every time, so it is not checked.
     """
     table, record = run / "reports" / "tables" / "claims.csv", run / "reports" / "run.json"
-    for path in (table, record):
+    for path in (table, record, run / "reports" / "index.html"):
         if not path.exists():
             raise files.UserError(f"{path} does not exist. Run `make demo` first.")
     refuse_long_pages(run / "reports")
@@ -279,6 +297,7 @@ def fill(
     if readme.parent.name == "docs":
         content = content.replace("](docs/", "](")
     text = filled(before, "numbers", content)
+    text = filled(text, "found", found((run / "reports" / "index.html").read_text()))
     if not check:
         times = installation(run / ".venv", run / "envs" / "run.lock")
         times += minutes(run / "benchmarks", cores)

@@ -75,7 +75,7 @@ def measure(
     square = whole * (n / compared[0]) ** 2
     yield (
         f"silhouette, {n:,} images, {classes:,} classes, {WIDTH} neurons in float64",
-        f"{seconds:.1f} s, {megabytes:.0f} MB beside the features' {n * WIDTH * 8 / 2**20:.0f} MB",
+        f"{seconds:.1f} s, {megabytes:.0f} MB beyond the features' {n * WIDTH * 8 / 2**20:.0f} MB",
         f"{square:.0f} s by scikit-learn, if by the square of the images, with distances in "
         f"portions of {get_config()['working_memory']:,} MB",
         f"{square / seconds:.0f}x",

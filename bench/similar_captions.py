@@ -158,7 +158,7 @@ def _rows(what: str, ours: Found, theirs: Found, name: str) -> Iterator[Row]:
         f"{theirs.seconds / ours.seconds:.1f}x",
     )
     yield (
-        f"similar captions, peak memory beside the input, {what}",
+        f"similar captions, peak memory beyond the input, {what}",
         f"{ours.megabytes:.0f} MB",
         f"{theirs.megabytes:.0f} MB by {name}",
         f"{theirs.megabytes / ours.megabytes:.1f}x",

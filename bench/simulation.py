@@ -451,7 +451,7 @@ def _reuse(arm: float, decoder: float, naive_arm: float, naive_decoder: float) -
     ours = points * (2 * arm + decoder) + arm
     naive = points * (4 * naive_arm + naive_decoder)
     return (
-        f"simulation, as-written, one trial of figure 1 with right captions and S_h alone beside "
+        f"simulation, as-written, one trial of figure 1 with right captions and S_h alone next to "
         f"its {points} C_s (composed of the measured parts)",
         f"{ours:.0f} s: {points} x (raw, filtered, decoder in the span), S_h alone once, right "
         "captions as raw at 0",

@@ -14,7 +14,7 @@ def test_silhouettes_are_timed_and_weighed():
     assert "2,000 images, 20 classes, 512 neurons in float64" in double[0]
     assert "in float32" in single[0]
     assert float(share[3].removesuffix("%")) > 0
-    assert "MB beside the features' 12 MB" in large[1]
+    assert "MB beyond the features' 12 MB" in large[1]
 
 
 def test_sweeps_of_pruning_are_timed() -> None:

@@ -19,6 +19,9 @@ from mkdocs.exceptions import PluginError
 from bench import docs_pages, page, readme
 from bench import run as bench_run
 from mispair import config
+from mispair.cli import VERBS
+from mispair.config_paths import model_in
+from mispair.core.commands import step_names
 from mispair.core.files import UserError
 from mispair.evaluation import purity
 from mispair.report.pages.study_pages import every_pages
@@ -46,13 +49,23 @@ def test_readme_names_exactly_the_primary_claims() -> None:
 
 def test_readme_is_short_and_has_measured_numbers_only_where_the_program_writes_them() -> None:
     text = README.read_text()
-    assert len(text.splitlines()) <= 120
+    assert len(text.splitlines()) <= 100
     text = re.sub(r"<!-- (\w+) -->.*?<!-- /\1 -->", "", text, flags=re.DOTALL)
     text = re.sub(r"^```.*?^```|\]\([^)]*\)|`[^`]*`", "", text, flags=re.DOTALL | re.MULTILINE)
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     text = text.replace(f"Python {project['requires-python'].removeprefix('>=')}", "")
     text = text.replace("Apache 2.0", "")
     assert re.findall(r"\d+[.,]\d+|\d+ ?(?:%|s\b|min|hours|[kMG]B)", text) == []
+
+
+@pytest.mark.parametrize("page", [README, ROOT / "docs" / "index.md"], ids=name)
+def test_a_minute_is_enough_for_what_it_is_what_it_found_and_what_to_run(page: Path) -> None:
+    """At 230 words a minute, up to the picture below the findings; commands count as words."""
+    text, _, rest = page.read_text().partition("\n![")
+    assert rest
+    assert {"make demo", "<!-- /found -->"} <= {*re.findall("make demo|<!-- /found -->", text)}
+    plain = re.sub(r"<[^>]*>|\]\([^)]*\)|[*`\[#]", " ", text)
+    assert len(plain.split()) <= 230
 
 
 # Benchmarks --------------------------------------------------------------------------------------
@@ -85,6 +98,40 @@ def test_every_local_link_leads_somewhere(path: Path) -> None:
 def test_every_configuration_that_is_named_exists(path: Path) -> None:
     for target in re.findall(r"(?:config|profiles)/[\w/-]+\.yaml", path.read_text()):
         assert (ROOT / target).exists(), target
+
+
+@pytest.mark.parametrize("path", PROSE, ids=name)
+def test_every_anchor_of_a_page_exists(path: Path) -> None:
+    """A forge shows the top of the page in place of an anchor that is not there."""
+    for target, anchor in re.findall(r"\]\(([^)#:]*\.md|)#([^)]*)\)", path.read_text()):
+        page = path.parent / target if target else path
+        titles = re.findall(r"^#+ (.*)$", page.read_text(), re.MULTILINE)
+        plain = [re.sub(r"[^\w\- ]", "", title).lower().replace(" ", "-") for title in titles]
+        assert anchor in plain, f"{target}#{anchor}"
+
+
+SECTIONS = {key: model_in(field.annotation) for key, field in config.Config.model_fields.items()}
+
+
+@pytest.mark.parametrize("path", PROSE, ids=name)
+def test_everything_of_the_program_that_is_named_exists(path: Path) -> None:
+    """Verbs, steps, settings, targets of make and files; a page may name what it calls removed."""
+    text = path.read_text()
+    program = r"^```(?:python|text).*?^```"
+    plain = re.sub(program, "", text, flags=re.DOTALL | re.MULTILINE)
+    code = "\n".join(re.findall(r"^```.*?^```|`[^`]+`", plain, re.DOTALL | re.MULTILINE))
+    removed = {*re.findall(r"`([^`\n]+)`[^.`]* (?:is|are) removed", text)}
+    steps = {one.replace("_", "-") for one in step_names()}
+    for verb in re.findall(r"(?:^|[`/ (])mispair ([a-z][a-z-]+)(?![\w.=-])", code, re.MULTILINE):
+        assert {verb, f"mispair {verb}"} & {*VERBS, *steps, *removed, "measure-something"}, verb
+    for section, key in re.findall(r"(?<![\w/.-])([a-z_]+)\.([a-z_]+)\b(?![/.(])", code):
+        if model := SECTIONS.get(section):
+            assert key in {*model.model_fields, "parquet", "py", "smk"}, f"{section}.{key}"
+    targets = re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    assert {*re.findall(r"(?:^|`)make ([a-z-]+)", code, re.MULTILINE)} <= {*targets}
+    folders = "bench|docs|envs|profiles|tests|workflow"
+    for target in re.findall(rf"(?<![\w./-])((?:{folders})/[\w./-]+\w)(?![\w*{{/])", code):
+        assert (ROOT / target).exists() or re.search("[A-Z]{4}|something|toy", target), target
 
 
 @pytest.mark.parametrize("path", PROSE, ids=name)

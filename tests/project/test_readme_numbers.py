@@ -36,6 +36,7 @@ def made_up_run(folder: Path, claims: pd.DataFrame) -> Path:
     tables = folder / "reports" / "tables"
     tables.mkdir(parents=True)
     claims.to_csv(tables / "claims.csv", index=False)
+    (folder / "reports/index.html").write_text('<p class="opening">It <b>rises</b>.</p>')
     record = {"record": {"steps": {"simulate": {"devices": ["cpu (Y, avx2)"]}}}}
     (folder / "reports/run.json").write_text(json.dumps(record))
     for number in range(3):
@@ -61,8 +62,8 @@ def row_of(key: str, claims: pd.DataFrame, **other: Any) -> list[str]:
     ("key", "quantity", "effect", "published"),
     [
         ("accuracy-falls", "points", "−3.2 (−4.6 to −1.8) points", "−8.4 points"),
-        ("overlap-rises", "log", "−0.032 (−0.046 to −0.018) log participation ratio",
-         "−0.084 log participation ratio"),
+        ("overlap-rises", "log", "−3.1 (−4.5 to −1.7) % shared directions",
+         "−8.0 % shared directions"),
         ("overlap-rises", "mean |cos|", "−0.032 (−0.046 to −0.018) mean \\|cos\\|",
          "−0.084 mean \\|cos\\|"),
         ("construct-validity", "", "−0.032 (−0.046 to −0.018) rank correlation",
@@ -120,6 +121,7 @@ def test_readme_is_filled_and_a_check_finds_a_difference(tmp_path: Path) -> None
     readme.fill(copy, run, 2)
     assert copy.read_text() == once
     assert "Y, avx2" in part(once, "numbers")
+    assert part(once, "found") == "It **rises**.\n"
     assert "3 minutes on 2 cores (3 jobs)" in part(once, "minutes")
     outside = [re.sub(r"<!-- (\w+) -->.*?<!-- /\1 -->", "", text, flags=re.DOTALL)
                for text in (once, README.read_text())]  # fmt: skip
@@ -133,6 +135,11 @@ def test_readme_is_filled_and_a_check_finds_a_difference(tmp_path: Path) -> None
     with pytest.raises(UserError, match="avx512"):
         readme.fill(copy, run, 2, check=True)
     record.write_text(record.read_text().replace("avx512", "avx2"))
+    front = run / "reports/index.html"
+    front.write_text(front.read_text().replace("rises", "falls"))
+    with pytest.raises(UserError, match="falls"):
+        readme.fill(copy, run, 2, check=True)
+    front.write_text(front.read_text().replace("falls", "rises"))
     made_up_claims(repair_overlap={"outcome": "cannot tell"}).to_csv(
         run / "reports/tables/claims.csv", index=False
     )
@@ -152,6 +159,10 @@ def test_a_run_without_the_claims_or_of_several_days_is_refused(tmp_path: Path) 
         readme.fill(README, run, 2)
     os.utime(run / "benchmarks/step/2.tsv", (90000, 90000))
     with pytest.raises(UserError, match="several"):
+        readme.minutes(run / "benchmarks", 2)
+    for path in (run / "benchmarks/step").iterdir():
+        os.utime(path, (1000, 1000))
+    with pytest.raises(UserError, match="copy"):
         readme.minutes(run / "benchmarks", 2)
 
 

@@ -8,6 +8,7 @@ import altair as alt
 import pandas as pd
 
 from mispair.report import charts, recipes, style
+from mispair.towers.arms import OTHER_ARMS, STARTS, UNTOUCHED
 
 COLOUR = charts.colour("arm", "Arm", style.ARMS, ["raw", "filtered"])
 
@@ -62,6 +63,21 @@ def test_axes_of_equal_titles_have_equal_ranges_that_a_clipped_level_does_not_wi
     assert ranges(apart) == [("Acc1", [1.0, 2.0]), ("Recall", [3.0, 4.0])]
     low = pd.DataFrame({"panel": ["b"], "layer": ["level"], "value": [-9.0]})
     assert ranges(pd.concat([table(layer="mean"), low])) == [("Risk", [1.0, 4.0])] * 2
+
+
+def test_a_level_that_no_axis_reaches_is_in_no_legend() -> None:
+    for level, legend in ((-9.0, ["mean"]), (0.5, ["mean", "level"])):
+        rows = pd.DataFrame({"panel": ["b"], "layer": ["level"], "value": [level]})
+        data = pd.concat([table(layer="mean"), rows], ignore_index=True)
+        chart = swept(data, lines=LINES, clipped=["level"]).to_dict(validate=False)
+        dash = chart["concat"][0]["layer"][0]["encoding"]["strokeDash"]
+        assert dash["scale"]["domain"] == legend
+        assert (dash["legend"] is None) == (len(legend) == 1)
+
+
+def test_no_two_arms_of_the_default_run_have_one_colour() -> None:
+    arms = [start.colour for start in STARTS.values() if start.by_default]
+    assert len({*arms, OTHER_ARMS[UNTOUCHED].colour}) == len(arms) + 1
 
 
 def test_bars_of_a_histogram_begin_at_zero_in_all_panels_alike() -> None:

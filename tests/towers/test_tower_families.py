@@ -122,6 +122,12 @@ def test_features_times_projection_are_the_embeddings(name: str, tmp_path: Path)
         assert torch.equal(again, expected)  # the model itself is still whole
     assert towers.model.state_dict().keys() == weights.keys()
     assert towers.logit_scale == pytest.approx(float(weights["logit_scale"].float()), abs=1e-6)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(loading, "load_towers", None)  # the file alone is read
+        of_image, of_text, scale = loading.projections(folder)
+    assert np.array_equal(of_image, towers.image_projection.numpy())
+    assert np.array_equal(of_text, towers.text_projection.numpy())
+    assert scale == towers.logit_scale
 
 
 @pytest.mark.parametrize(

@@ -184,7 +184,7 @@ class _General(BaseModel):
         None,
         description="Labels of pairs that a person checked, for the study audit: CSV with the "
         "columns key and label (right, wrong or unsure), as reports/review.html saves it. Those of "
-        "the random sample measure the share of wrong captions, whatever the kind of error.",
+        "the random sample measure the share of wrong captions, for every kind of error.",
     )
     reviewed_repairs: Annotated[str | None, Located()] = Field(
         None,

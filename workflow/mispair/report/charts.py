@@ -265,8 +265,9 @@ def config(font_size: int) -> dict[str, Any]:
         "axis": sizes | {
             "titleFontWeight": "normal", "labelColor": style.QUIET, "titleColor": style.INK,
             "gridColor": style.GRID, "domainColor": style.GREY, "tickColor": style.GREY,
-            "titlePadding": 8, "labelOverlap": "greedy", "labelSeparation": 5,
+            "titlePadding": 8, "labelOverlap": "greedy", "labelSeparation": 5, "labelFlush": False,
         },
+        "axisXQuantitative": {"tickCount": 6},
         "legend": sizes | {
             "titleFontWeight": "normal", "labelColor": style.INK, "titleColor": style.QUIET,
             "titlePadding": 12,
@@ -315,7 +316,7 @@ def _narrowed(node: Any) -> Any:
     return node
 
 
-PAPER_WIDTH, PAPER_COLUMNS, PAPER_LEGEND = 0.85, 2, 4
+PAPER_WIDTH, PAPER_COLUMNS, PAPER_LEGEND = 0.85, 2, 3
 """For a printed figure: factor of panel widths, and most panels and legend entries in a row."""
 SCREEN_FONT, ROW_GROWTH, COLUMN_GROWTH = 12, 6, 4
 """Font size for which panels are spaced, and pixels that each larger pixel adds to the gaps."""

@@ -35,12 +35,22 @@ def sweep(
     `runs` are fields that separate curves of one colour, such as the seed.
 
     A column ``y``, if there is one, is the title of the vertical axis of its panel. Axes with equal
-    titles have equal ranges. Layers in `clipped`, such as a low level of chance, widen none.
+    titles have equal ranges. Layers in `clipped`, such as a low level of chance, widen none, and
+    are left out where no axis reaches them.
     """
     dashes = {name: [*of] for name, of in (lines or {"": SOLID}).items()}
     data = (data if "layer" in data else data.assign(layer="")).assign(
         y=data["y"] if "y" in data else str(y["title"])
     )
+    field, value = (str(axis["shorthand"]).partition(":")[0] for axis in (x, y))
+    ranges = {
+        title: _span(rows[~rows["layer"].isin(clipped)], y)
+        for title, rows in data[data["layer"] != "mark"].groupby("y")
+    }
+    data = data[[
+        layer not in clipped or _reaches(ranges[title], level)
+        for layer, title, level in zip(data["layer"], data["y"], data[value], strict=True)
+    ]]  # fmt: skip
     drawn = [name for name in dashes if name in set(data["layer"])]
     legend = alt.Legend(
         orient="bottom", symbolType="stroke", symbolSize=350, symbolStrokeColor=style.INK
@@ -49,11 +59,6 @@ def sweep(
         "layer:N", title=None, legend=legend if len(drawn) > 1 else None,
         scale=alt.Scale(domain=drawn, range=[dashes[name] for name in drawn]),
     )  # fmt: skip
-    field, value = (str(axis["shorthand"]).partition(":")[0] for axis in (x, y))
-    ranges = {
-        title: _span(rows[~rows["layer"].isin(clipped)], y)
-        for title, rows in data[data["layer"] != "mark"].groupby("y")
-    }
 
     def draw(rows: pd.DataFrame, number: int) -> list[alt.Chart]:
         (title,) = rows["y"].unique()
@@ -101,6 +106,15 @@ def _span(rows: pd.DataFrame, y: alt.Y) -> Any:
         scale["domain"], scale["zero"] = [float(levels.min()), float(levels.max())], alt.Undefined
         scale["nice"] = alt.Undefined if scale["type"] == "log" else 5
     return scale
+
+
+def _reaches(scale: alt.Scale, value: float) -> bool:
+    """Return whether an axis reaches a value: a range ends at a round number, a fifth beyond it."""
+    if scale["domain"] is alt.Undefined:
+        return True
+    low, high = scale["domain"]
+    room = (high - low) / 5
+    return low - room <= value <= high + room
 
 
 def forest(

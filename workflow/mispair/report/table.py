@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pandas as pd
@@ -76,6 +76,27 @@ class Table:
     folded: bool = False
     section: str = ""
     warning: str = ""
+
+
+def without_empty_columns(table: Table) -> Table:
+    """Return a table without the columns in which no row has a cell.
+
+    Examples
+    --------
+    >>> without_empty_columns(Table("", ("a", "b", "c"), (("x", None, "1"), ("y", None, None))))
+    Table(caption='', heads=('a', 'c'), rows=(('x', '1'), ('y', None)), remark='', folded=False, \
+section='', warning='')
+    """
+    kept = [
+        number
+        for number in range(len(table.heads))
+        if number == 0 or any(row[number] is not None for row in table.rows)
+    ]
+    return replace(
+        table,
+        heads=tuple(table.heads[number] for number in kept),
+        rows=tuple(tuple(row[number] for number in kept) for row in table.rows),
+    )
 
 
 def finite(value: float | None) -> float | None:

@@ -49,21 +49,30 @@ def in_unit(value: float, verdict: Verdict, sign: bool = True, named: bool = Tru
     return f"{words.to_size(value, size, sign=sign)} {unit if named else ''}".rstrip()
 
 
-def bound(verdict: Verdict) -> str:
-    """Format the bound of a verdict in its unit; a dash without one.
+def bound(verdict: Verdict, size: float | None = None) -> str:
+    """Format the bound of a verdict, or of a part of it (`size`), in its unit; a dash without one.
+
+    A relative change has the sign of the effect that reaches it: a fall by a third is no rise by
+    a half. An effect of either sign has a factor.
 
     Examples
     --------
     >>> from mispair.report.claims import Claim, MeasuredClaim
-    >>> claim = Claim("", "", "", "", "", lambda *_: MeasuredClaim(), unit="log")
+    >>> claim = Claim("", "", "", "", "", lambda *_: MeasuredClaim(), sign=-1, unit="log")
     >>> bound(Verdict(claim, "supports", "size shown", MeasuredClaim(), 0.455))
+    '−37 %'
+    >>> bound(Verdict(claim, "no such effect", "equivalent", MeasuredClaim(), 0.455))
     'a factor of 1.58'
     """
-    if not math.isfinite(verdict.bound):
+    size = verdict.bound if size is None else size
+    if not math.isfinite(size):
         return "–"
-    if verdict.claim.unit == "log":
-        return f"a factor of {words.number(math.exp(verdict.bound), 2)}"
-    return in_unit(verdict.bound, verdict, sign=False)
+    if verdict.claim.unit != "log":
+        return in_unit(size, verdict, sign=False)
+    if verdict.claim.rule == "equivalence" or verdict.reason == "equivalent":
+        return f"a factor of {words.number(math.exp(size), 2)}"
+    opposite = verdict.reason.startswith("opposite")
+    return in_unit((-1 if opposite else 1) * verdict.claim.sign * size, verdict)
 
 
 def separator(loop: Any) -> str:

@@ -47,7 +47,7 @@ towers: {towers}
 # random. Without it the share of wrong captions has an upper limit, and no lower one.
 {trusted}
 # Labels of pairs that you checked by eye, as reports/review.html saves them. They measure the share
-# of wrong captions, whatever the kind of error.
+# of wrong captions, for every kind of error.
 {reviewed}
 """
 

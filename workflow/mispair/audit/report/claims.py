@@ -20,7 +20,7 @@ from mispair.review.report import checked
 
 # Estimates of the audit: of the corpus, and of trials where the true share is known.
 
-UNTOUCHED, TRUSTED = "untouched model", "with trusted pairs"
+UNTOUCHED, TRUSTED = "without trusted pairs", "with trusted pairs"
 MEMORISED, CROSS_FITTED = "memorised", "cross-fitted"
 UNSEEN = ("boilerplate", "filtered")
 """Trials, at one share each, of errors that ranks among random captions cannot see."""

@@ -28,7 +28,8 @@ NOT_RUN = Hole(Note("audit", "hole_not_run"))
 UNKNOWN = Hole(Note("audit", "hole_unknown"))
 UNLABELLED = Hole(Note("audit", "hole_unlabelled"))
 SHARE = alt.Scale(domain=[0, 1])
-POINT_SIZE = alt.Size("n:Q", title="Pairs", scale=alt.Scale(type="sqrt", range=[30, 400]))
+ROOMY = alt.Scale(domain=[0, 1], zero=False, nice=False, padding=12)
+"""A scale of shares with room for large points at its ends."""
 
 COLOURS = {
     UNTOUCHED: style.BLUE,
@@ -49,7 +50,8 @@ def audit_p_values(tables: Tables) -> Drawing | Hole:
     chart = recipes.histogram(
         data.assign(panel="All pairs", bin_low=data["at"] - half, bin_high=data["at"] + half),
         alt.X("bin_low:Q", title="p-value of the caption among random captions", scale=SHARE),
-        alt.Y("value:Q", title="Pairs ÷ random captions",
+        alt.Y("value:Q", title="Density (log scale)",
+              axis=alt.Axis(values=[0, 0.1, 1, 10], labelExpr="format(datum.value, '.4~g')"),
               scale=alt.Scale(type="symlog", constant=0.1)),
         alt.value(style.BLUE), ("at:Q:p-value", "value:Q:density"),
         level=rate.value if rate else None,
@@ -101,23 +103,33 @@ def audit_by_eye(tables: Tables) -> Drawing | Hole:
 
 
 def _against_probability(data: pd.DataFrame, panel: str, part: str, *further: str) -> Any:
+    """Return shares against probabilities; the last of `further` names what points count."""
+    sizes = sorted({data["n"].min(), data["n"].median(), data["n"].max()})
+    legend = alt.Legend(values=[round(size) for size in sizes])
     return recipes.scatter(
         data.assign(panel=panel),
-        alt.X("at:Q", title=f"Mean probability of the {part}", scale=SHARE),
-        alt.Y("value:Q", title="Share of wrong captions", scale=SHARE), alt.value(style.BLUE),
+        alt.X("at:Q", title=f"Mean probability of the {part}", scale=ROOMY),
+        alt.Y("value:Q", title="Share of wrong captions", scale=ROOMY), alt.value(style.BLUE),
         ("at:Q:probability", "value:Q:share wrong", *further),
-        slope=1, size=POINT_SIZE.copy(),
+        slope=1, size=alt.Size("n:Q", title=further[-1].split(":")[-1].capitalize(), legend=legend,
+                               scale=alt.Scale(type="sqrt", range=[30, 400])),
     )  # fmt: skip
 
 
 def small_audit(tables: Tables) -> Drawing | Hole:
-    """Draw estimated against true shares of permuted captions, by the untouched model."""
-    rates = where(known_rates(tables), scheme="random", series=UNTOUCHED)
+    """Draw estimated against true shares of permuted captions, with trusted pairs if it can.
+
+    The claim next to it is on these; without trusted pairs there is an upper limit alone.
+    """
+    random = where(known_rates(tables), scheme="random")
+    rates = random[random["series"] == UNTOUCHED]
     if rates.empty:
         return NOT_RUN
     rates = rates[rates["true"].notna()]
     if rates.empty:
         return UNKNOWN
+    trusted = random[random["series"] == TRUSTED]
+    rates = rates if trusted.empty else trusted
     points = rates.rename(columns={"true": "x"})[["x", "value", "low", "high"]]
     return Drawing(*small_figures.scatter(
         points.reset_index(drop=True), "True share of wrong captions", "Estimated share",

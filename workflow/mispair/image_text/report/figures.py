@@ -120,7 +120,7 @@ def overlap_by_scale(tables: Tables) -> Drawing | Hole:
          f"{PANELS[tower]}: {OVERLAP}", OVERLAP)
         for tower in TOWERS for start in BY_SCALE
     ] + [
-        (scale_series(tables, start, "gap_times_scale"), start, "Own − other captions",
+        (scale_series(tables, start, "gap_times_scale"), start, "Own less other captions",
          "Cosine gap × logit scale")
         for start in BY_SCALE
     ])  # fmt: skip
@@ -130,20 +130,20 @@ def overlap_by_scale(tables: Tables) -> Drawing | Hole:
 
 
 def accuracy_by_shuffling(tables: Tables) -> Drawing | Hole:
-    """Draw acc1 on every evaluation set."""
-    return _by_set(tables, "acc1")
+    """Draw the accuracy on every evaluation set."""
+    return _by_set(tables, "acc1", ACCURACY)
 
 
 def silhouette_by_shuffling(tables: Tables) -> Drawing | Hole:
     """Draw the silhouette on every evaluation set."""
-    return _by_set(tables, "silhouette")
+    return _by_set(tables, "silhouette", "silhouette")
 
 
-def _by_set(tables: Tables, metric: str) -> Drawing | Hole:
+def _by_set(tables: Tables, metric: str, name: str) -> Drawing | Hole:
     rows = where(tables.zeroshot, metric=metric, start=[*COLOURS]).dropna(subset=["value"])
     if rows["rate"].isna().all():
-        return missing(tables.zeroshot, Note("image_text", "hole_metric", metric=metric))
-    rows = rows.assign(panel=rows["evaluation_set"], y=f"{metric} on " + rows["evaluation_set"])
+        return missing(tables.zeroshot, Note("image_text", "hole_metric", metric=name))
+    rows = rows.assign(panel=rows["evaluation_set"], y=f"{name} on " + rows["evaluation_set"])
     return _by_rate(rows.sort_values("panel", kind="stable"), COLOURS, _chance(rows))
 
 
@@ -461,7 +461,7 @@ def small_accuracy(tables: Tables) -> Drawing | Hole:
         for scheme in tables.schemes[:MOST_SCHEMES]
     }
     series = {name: each for name, each in series.items() if (each["rate"] > 0).any()}
-    hole = missing(tables.zeroshot, Note("image_text", "hole_metric", metric="acc1"))
+    hole = missing(tables.zeroshot, Note("image_text", "hole_metric", metric=ACCURACY))
     return _curves(
         series, hole, CORRUPTED, "Accuracy (share)", colours=SCHEMES,
         least=small_figures.LEAST_FALL,

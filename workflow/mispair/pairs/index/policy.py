@@ -27,7 +27,7 @@ class PolicySettings(ImageLimits):
     )
     captions_per_line: bool | None = Field(
         None,
-        description="Whether each line of a text is a caption of its own, of which a pair has "
+        description="Whether each line of a text is a caption of its own, so that a pair has "
         "several (as in Flickr30k or CLIP_benchmark's retrieval sets); false: a text of several "
         "lines is one caption. With null it is one caption too, but the run stops if more than "
         "5 % of the pairs have such a text.",

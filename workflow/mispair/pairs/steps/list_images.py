@@ -1,4 +1,4 @@
-"""Read tar shards and list the images that can be encoded, whatever the captions."""
+"""Read tar shards and list the images that can be encoded, with any captions."""
 
 from __future__ import annotations
 

@@ -117,9 +117,9 @@ class Settings(EncodingSettings):
     min_words: int = Field(
         2,
         ge=1,
-        description="Smallest number of words of a caption, one of which says something: A, has. "
-        "and in the describe no picture. Each letter of a script without spaces counts. 1 allows "
-        "single words, as captions that are names of classes.",
+        description="Smallest number of words of a caption. Words that describe no picture, "
+        "such as A, has and in the, are not enough alone. Each letter of a script without spaces "
+        "counts. 1 allows single words, as captions that are names of classes.",
     )
     max_same_share: float = Field(
         0.05,

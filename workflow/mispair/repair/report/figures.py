@@ -54,7 +54,7 @@ def _of_table(tables: Tables, name: str) -> Drawing | Hole:
     order = {rule: label_of(tables, rule, name) for rule in rules_of(tables, name)}
     data["label"] = data["rule"].map(order)
     chart = recipes.forest(
-        data, at_rate(rates[-1]).capitalize(),
+        data, at_rate(rates[-1])[:1].upper() + at_rate(rates[-1])[1:],
         alt.Y("label:N", title="Captions", sort=[*order.values()]), alt.value(style.BLUE),
         ("label:N:captions", "seed:Q:seed", "value:Q:value"),
     )  # fmt: skip

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import pandas as pd
@@ -29,11 +30,11 @@ from mispair.repair.report.study import LEARNED, LEDGER
 from mispair.report import texts
 from mispair.report.notes import Note
 from mispair.report.pages.study_pages import Pages, Piece
+from mispair.report.statistics import Effect
 from mispair.report.table import (
     Number,
     Table,
     between,
-    effect_cell,
     mean_and_spread,
     or_dash,
     whole,
@@ -77,14 +78,23 @@ def _arms(tables: Tables, name: str, rate: float, confidence: float, section: st
         effect = gain.difference(tables, rule, "raw", rate, confidence)
         rows.append((
             label_of(tables, rule, name),
-            *(mean_and_spread(of["value"], 4, counted=False) for of in runs),
-            effect_cell(effect.value, effect.low, effect.high) if rule != "raw" else None,
+            *(
+                mean_and_spread(of["value"], 1 if "directions" in measure else 4, counted=False)
+                for measure, of in zip(shown, runs, strict=True)
+            ),
+            _points(effect) if rule != "raw" else None,
         ))  # fmt: skip
     what = "Towers trained from scratch," if name == TOWERS else "Arms"
     return Table(
-        f"{what} {at_rate(rate)}", ("captions", *shown, "accuracy − raw"), tuple(rows),
+        f"{what} {at_rate(rate)}", ("captions", *shown, "accuracy − raw (points)"), tuple(rows),
         texts.text(Note("repair", "table_arms")), section=section,
     )  # fmt: skip
+
+
+def _points(effect: Effect) -> Number | None:
+    """Return a difference of accuracies in points, with its interval."""
+    found = or_dash(100 * effect.value, 1, sign=True)
+    return found and replace(found, low=100 * effect.low, high=100 * effect.high)
 
 
 def _ledger(ledgers: pd.DataFrame, rate: float) -> Table:

@@ -88,7 +88,8 @@ STUDY = ReportedStudy(
             "repair_by_rule",
             "Overlap of neurons and accuracy by rule",
             "Circles: seeds. Ticks: means, with a bar of ± 1 standard deviation. Raw captions are "
-            "those before the repair. Accuracy is the mean over evaluation sets.",
+            "those before the repair. Accuracy is the mean over evaluation sets. Each panel has "
+            "its own range.",
             section=ARMS,
         ),
         Figure(

@@ -19,7 +19,7 @@ from mispair.report.notes import SHARED, Note
 from mispair.report.pages import claims_table, study_pages
 from mispair.report.pages.picture import PageFigure
 from mispair.report.studies import Figure, ReportedStudy
-from mispair.report.table import Table
+from mispair.report.table import Table, without_empty_columns
 from mispair.report.tables import Tables, read_csvs
 
 # Missing results of an incomplete report: their sections, and the reasons.
@@ -202,7 +202,7 @@ class Content:
         for study in self.studies:
             of = study_pages.pages(study.key).tables
             tables = of(self.tables, self.confidence)
-            printed[study.key] = [table for table in tables if table.rows]
+            printed[study.key] = [without_empty_columns(table) for table in tables if table.rows]
             for table in printed[study.key]:
                 study.refuse_unknown_section(table.section, f"the table {table.caption!r}")
         return printed

@@ -69,7 +69,7 @@ def environment() -> jinja2.Environment:
     created.filters["printed"] = printed
     created.filters["to_size"] = to_size
     created.filters["p_value"] = p_value
-    created.filters["in_unit"] = texts.in_unit
+    created.filters |= {"in_unit": texts.in_unit, "bound": texts.bound}
     created.filters["listing"] = listing
     created.filters["sentence"] = texts.text
     created.globals["count"] = count

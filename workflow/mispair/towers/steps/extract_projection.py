@@ -16,13 +16,13 @@ def run(settings: Settings, *, towers: list[Path], projection: Path) -> None:
     import numpy as np
 
     from mispair.core import files
-    from mispair.towers.loading import load_towers
+    from mispair.towers.loading import fingerprint, projections
 
-    frozen = load_towers(towers[0].parent, "cpu")
+    folder = towers[0].parent
+    image, text, scale = projections(folder)
     tensors = {
-        "image_projection": frozen.image_projection.detach().float().numpy()[None],
-        "text_projection": frozen.text_projection.detach().float().numpy()[None],
-        "logit_scale": np.array([float(frozen.logit_scale)], np.float32),
+        "image_projection": image[None],
+        "text_projection": text[None],
+        "logit_scale": np.array([scale], np.float32),
     }
-    metadata = {"start": "untouched", "towers": frozen.fingerprint}
-    files.write_tensors(projection, tensors, metadata)
+    files.write_tensors(projection, tensors, {"start": "untouched", "towers": fingerprint(folder)})
