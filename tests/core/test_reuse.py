@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from mispair.core import files
-from mispair.core.reuse import Parts, tidy
+from mispair.core.reuse import Parts, forget, tidy
 
 
 def write(folder, name, values):
@@ -98,6 +98,14 @@ def test_a_broken_part_is_computed_again(tmp_path, content):
     assert parts.folder == again.folder
 
 
+def test_what_is_forgotten_is_computed_again_and_nothing_else(tmp_path):
+    write(tmp_path, "a.safetensors", [1, 2])
+    write(tmp_path, "b.safetensors", [3])
+    forget(tmp_path / "a.safetensors")
+    assert held(tmp_path, 1, 2, 3) == [3]
+
+
 def test_a_folder_without_parts_is_left_alone(tmp_path):
+    forget(tmp_path / "a.safetensors")
     tidy(tmp_path)
     assert not list(tmp_path.iterdir())

@@ -117,7 +117,15 @@ def test_damaged_shards_cost_what_they_hold_and_no_more(empty: Checkout) -> None
         ).stdout.split()
 
     # Captions alone are read again from the index on, and images from their list on.
+    reuse = empty.folder / "results/pairs/mine/index/reuse"
+    listed, indexed = (
+        [reuse / name for name in (reuse / f"0002.{kind}.used").read_text().split()]
+        for kind in ("images.parquet", "parquet")
+    )
     assert retry("undecodable-image") == ["results/pairs/mine/index/0002.images.parquet"]
+    # A broken disk may have been the cause, so what was read then is not reused.
+    assert not any(part.exists() for part in listed)
+    assert all(part.exists() for part in indexed)
     again = retry("empty-caption")
     assert retry("member-too-large") == again  # it is the caption
     assert again == ["results/pairs/mine/index/0002.parquet"]

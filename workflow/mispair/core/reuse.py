@@ -130,6 +130,13 @@ class Parts:
             (self.folder / name).unlink(missing_ok=True)
 
 
+def forget(result: Path) -> None:
+    """Remove the parts that a result has, so that the next job computes all of them."""
+    folder = result.parent / FOLDER
+    for name in _names(folder / f"{result.name}{USED}"):
+        (folder / name).unlink(missing_ok=True)
+
+
 def tidy(folder: Path) -> None:
     """Remove the parts in a folder of results that none of them has, once all are there."""
     parts = folder / FOLDER

@@ -35,8 +35,9 @@ def retry(options: Namespace) -> int:
     """Print the files of shard groups that have rejections of given reasons, for --forcerun.
 
     For reasons of images it is the list of images, on which index and features depend. For others
-    it is the index, so that no image is encoded again.
+    it is the index, so that no image is encoded again. What was read of these groups is forgotten.
     """
+    from mispair.core.reuse import forget
     from mispair.pairs.index.faults import OF_IMAGES
     from mispair.pairs.index.index_parts import groups_rejected_for
 
@@ -50,7 +51,10 @@ def retry(options: Namespace) -> int:
     found = set(groups_rejected_for(reasons & OF_IMAGES, known))
     of_images = {table for table, path in unusable.items() if path in found}
     for table in groups_rejected_for(reasons, tables):
-        print(table.with_name(table.name.replace(".rejected", ".images" * (table in of_images))))
+        kind = ".images" if table in of_images else ""
+        forced = table.with_name(table.name.replace(".rejected", kind))
+        forget(forced)
+        print(forced)
     return 0
 
 
