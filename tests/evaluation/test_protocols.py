@@ -313,7 +313,7 @@ def test_prompts_nested_under_the_names_of_sets(
         ({**GOOD, "dog": []}, "'dog' must have a list of at least one prompt"),
         ({**GOOD, "dog": [" "]}, "'dog' must have a list"),
         ({**GOOD, "dog": "a dog"}, "'dog' must have a list"),
-        ([["cat"]], "must hold {class name"),
+        ([["cat"]], "Write {class name"),
         ({"a": GOOD, "b": GOOD}, "for the sets 'a', 'b', and none for wds_pets"),
         ({"pets": GOOD, "wds_pets": GOOD}, "remove all but one"),
         ({**GOOD, "e\u0302": ["x"], "\u00ea": ["x"]}, "given twice"),

@@ -6,6 +6,7 @@ import argparse
 import hashlib
 import json
 import os
+from collections.abc import Iterator
 from contextlib import chdir
 from pathlib import Path
 from typing import Any
@@ -160,9 +161,12 @@ def custom_text(config: dict[str, Any]) -> dict[str, Any]:
 
 
 @pytest.fixture
-def own(monkeypatch: pytest.MonkeyPatch) -> None:
+def own(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Let every model of open_clip be of small towers."""
     monkeypatch.setattr(open_clip, "get_model_config", lambda _: json.loads(json.dumps(NATIVE)))
+    architectures.laion.cache_clear()
+    yield
+    architectures.laion.cache_clear()
 
 
 AVERAGED = prefixed("", {name: value + 1 for name, value in TRAINED.items()})

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -23,8 +25,7 @@ MINE: dict[str, Any] = {
 FEATURES = [f"results/features/mine/scenes-small/000{group}.safetensors" for group in range(4)]
 TARGET = ("results/pairs/mine/corpus.parquet", *FEATURES, "--configfile", "mine.yaml")
 ONE_SHARD = {"pack_pairs": 1, "list_images": 1, "index_shards": 1, "list_files": 1,
-             "gather_index": 1}  # fmt: skip
-ENCODED = {**ONE_SHARD, "encode_features": 1}
+             "gather_index": 1, "encode_features": 1}  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -74,14 +75,14 @@ def correct(photos: Path) -> None:
         (lambda photos: None, {}),
         (touch, {}),
         (correct, ONE_SHARD),
-        (lambda photos: (photos / "it's 1.7.jpg").write_bytes(picture(3)), ENCODED),
+        (lambda photos: (photos / "it's 1.7.jpg").write_bytes(picture(3)), ONE_SHARD),
         (lambda photos: (photos / "it's 1.0.txt").write_text("a text"), ONE_SHARD),
         (lambda photos: (photos / "it's 1.9.txt").unlink(), ONE_SHARD),
-        (lambda photos: (photos / "new.jpg").write_bytes(picture(2)), ENCODED),
+        (lambda photos: (photos / "new.jpg").write_bytes(picture(2)), ONE_SHARD),
     ],
     ids=["nothing", "touched", "letter", "picture", "caption-added", "caption-removed", "new"],
 )  # fmt: skip
-def test_a_change_packs_one_shard_again_and_encodes_changed_pictures(
+def test_a_change_packs_one_shard_again(
     indexed: Checkout, tmp_path: Path, change: Any, expected: dict[str, int]
 ) -> None:
     mine = indexed.copy(tmp_path / "mine")
@@ -89,9 +90,7 @@ def test_a_change_packs_one_shard_again_and_encodes_changed_pictures(
     assert mine.planned(*TARGET) == expected
 
 
-def test_features_of_before_a_correction_are_those_of_the_corpus(
-    indexed: Checkout, tmp_path: Path
-) -> None:
+def test_corrected_captions_encode_no_picture(indexed: Checkout, tmp_path: Path) -> None:
     """A caption more and a longer one move the pictures within their shards."""
     mine = indexed.copy(tmp_path / "mine")
     photos = mine.folder / "photos/a folder"
@@ -101,8 +100,12 @@ def test_features_of_before_a_correction_are_those_of_the_corpus(
     mine.snakemake(*TARGET)
     assert mine.planned(*TARGET) == {}
     assert [(mine.folder / path).read_bytes() for path in FEATURES] == before
+    records = [
+        json.loads(path.read_text())
+        for path in (mine.folder / "logs/encode_features/mine/scenes-small").glob("*.json")
+    ]
+    assert {record["resumed"] for record in records} > {0}
+    assert all(record["resumed"] in (0, record["images"]) for record in records)
+    shutil.rmtree(mine.folder / "results/features/mine/scenes-small/reuse")
     mine.snakemake(*TARGET, "--forcerun", "encode_features")
     assert [(mine.folder / path).read_bytes() for path in FEATURES] == before
-    limits = {**MINE, "index_shards": {"min_image_side": 20}}
-    (mine.folder / "mine.yaml").write_text(yaml.safe_dump(limits))
-    assert mine.planned(*TARGET)["encode_features"] == 4

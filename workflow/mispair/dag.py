@@ -283,11 +283,6 @@ class Dag:
         names = sorted(ImageLimits.model_fields)
         return " ".join(f"{option(name)} {getattr(reading, name)}" for name in names)
 
-    def pictures(self, wildcards: Any) -> str:
-        """Return what decides on the image features of packed pairs; empty for other pairs."""
-        stamp = self.pairs.pictures_stamp(wildcards)
-        return f"{stamp} {self.image_limits()}" if stamp else ""
-
     def device(self, step: str, wildcards: Any = None) -> str:
         """Return the device of a step; under ``auto`` it is the CPU if its jobs are small.
 

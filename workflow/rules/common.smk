@@ -9,7 +9,6 @@ if os.path.isdir(os.path.join(WORKFLOW, "mispair")):
     sys.path.insert(0, WORKFLOW)
 
 from snakemake.common.configfile import load_configfile
-from snakemake.io import IOFile
 from snakemake.logging import logger
 
 from mispair.towers.arms import REPAIR, STARTS, WEIGHTED
@@ -139,22 +138,6 @@ def steady(files, copied=False):
         files = [file for file in files if file not in dag.pairs.remote]
     own = iter(dated([file for file in files if not file.startswith(MADE)]))
     return [file if file.startswith(MADE) else ancient(next(own)) for file in files]
-
-
-def pictures(files):
-    """Ignore the times of packed shards and their lists while features are of the same pictures.
-
-    Where an input is written again, Snakemake runs a job without a look at its parameters.
-    """
-
-    def of_features(wildcards):
-        paths = joined(files)(wildcards)
-        features = IOFile(fill(towers.IMAGE_FEATURES, **dict(wildcards.items())))
-        recorded = workflow.persistence.params(features)
-        same = repr(dag.pictures(wildcards)) in (recorded or ())
-        return [ancient(path) for path in paths] if same else paths
-
-    return of_features if dag.pairs.has_files_of_pictures else files
 
 
 onstart:

@@ -40,9 +40,10 @@ use rule step as pretrain_towers with:
 
 use rule step as encode_features with:
     input:
-        # Corrected captions encode no image again. Those of packed pairs are in their shards.
-        shards=pictures(steady(dag.pairs.shards_of)),
-        images=pictures(pairs.IMAGES),
+        # No caption is among these inputs or theirs. Packed shards have them, but a job encodes no
+        # picture again that a former one encoded.
+        shards=steady(dag.pairs.shards_of),
+        images=pairs.IMAGES,
         towers=steady(dag.tower_files),
     output:
         features=towers.IMAGE_FEATURES,
@@ -61,7 +62,6 @@ use rule step as encode_features with:
             "encode_features",
             workers=lambda wildcards, threads: threads - 1,
             stamps=dag.stamps(dag.pairs.shards_of, dag.tower_files),
-            pictures=dag.pictures,
             sources=dag.pairs.sources_of,
             **dag.pairs.streamed(dag.pairs.shards_of),
         ),

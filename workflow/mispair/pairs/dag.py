@@ -237,27 +237,8 @@ class PairFiles:
 
     def packed_stamp(self, wildcards: Any) -> str:
         """Return a text that changes with the content of the files that a shard is packed from."""
-        return " ".join(
-            self._stamp_of(kind, int(wildcards.group)) for kind in ("pictures", "texts")
-        )
-
-    @property
-    def has_files_of_pictures(self) -> bool:
-        """Whether pairs are packed whose pictures are in other files than their captions."""
-        return self.is_packed and not self.source.columns
-
-    def pictures_stamp(self, wildcards: Any) -> str:
-        """Return a text that changes with the pictures of a packed shard, and with no caption.
-
-        Empty where the files of the shard decide.
-        """
-        if not self.has_files_of_pictures:
-            return ""
         group = int(wildcards.group)
-        return f"{self._parts[group].listed_pictures} {self._stamp_of('pictures', group)}"
-
-    def _stamp_of(self, kind: str, group: int) -> str:
-        return stamp_of_many(f"{self._part_name(group)} {kind}", self._parts[group].files[kind])
+        return stamp_of_many(self._part_name(group), self._parts[group].files)
 
     def keep_listings(self) -> None:
         """Store the pairs of a source that is packed, for the jobs that pack them."""

@@ -122,21 +122,9 @@ class Source:
         return sum(entry.pairs for entry in self.entries)
 
     @property
-    def files(self) -> dict[str, list[str]]:
-        """The files whose content the pairs depend on, apart from tables, by what they hold."""
-        return {
-            "pictures": [file for entry in self.entries for file in entry.pictures],
-            "texts": [file for entry in self.entries for file in entry.texts],
-        }
-
-    @property
-    def listed_pictures(self) -> str:
-        """A text that differs if the pictures or their keys do, apart from the pictures' content.
-
-        Empty if files hold pictures and captions.
-        """
-        named = (repr((entry.key, entry.pictures)) for entry in self.entries)
-        return "" if self.columns else fingerprint([*named, repr(self.boundary)])
+    def files(self) -> list[str]:
+        """The files whose content the pairs depend on, apart from tables."""
+        return [file for entry in self.entries for file in entry.pictures + entry.texts]
 
     @cached_property
     def stamp(self) -> str:

@@ -63,6 +63,4 @@ def run(
             f"{pairs:,}. Run the command again."
         )
     with Progress("packing", pairs, "pairs") as progress:
-        states = pack(part, shard, progress.advance)
-    for kind, paths in part.files.items():
-        remember_many(f"{name} {kind}", paths, states)
+        remember_many(name, part.files, pack(part, shard, progress.advance))
