@@ -131,3 +131,14 @@ def test_results_have_no_stamp(shard: Path) -> None:
     provenance.remember(made)
     assert stamp(made) == first
     assert not provenance.DIGESTS.exists()
+
+
+def test_parts_of_results_get_their_times_from_the_result(tmp_path: Path) -> None:
+    """They are further names of it: its time would be set twice, in any order."""
+    (tmp_path / "reuse").mkdir()
+    (tmp_path / "a").touch()
+    os.link(tmp_path / "a", tmp_path / "reuse" / "part")
+    now = (tmp_path / "a").stat().st_mtime
+    os.utime(tmp_path / "a", (now + 7200, now + 7200))
+    assert date_back(now, tmp_path) == 1
+    assert (tmp_path / "reuse" / "part").stat().st_mtime == pytest.approx(now, abs=1e-3)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from mispair.core.files import UserError
@@ -200,6 +202,29 @@ def test_a_job_of_a_run_uses_the_listing_of_its_start(monkeypatch, tmp_path):
     monkeypatch.setattr(remote, "SNAKEMAKE", tmp_path)
     monkeypatch.setattr(remote, "LISTINGS", tmp_path / "remote")
     monkeypatch.setattr(remote, "list_shards", lambda sources: listed)
-    Dag(content, "x").pairs.keep_listings()
+    Dag(content, "x").pairs.begin()
     monkeypatch.setattr(remote, "list_shards", lambda sources: pytest.fail("it asks the store"))
     assert [*Dag(content, "x", in_a_job=True).pairs.remote.values()] == listed
+
+
+def test_a_copy_of_another_state_of_the_object_is_not_read(store, folder, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(remote, "SNAKEMAKE", tmp_path)
+    monkeypatch.setattr(remote, "LISTINGS", tmp_path / "listings")
+    copy = Path("results/pairs/mine/remote/00001.tar")
+    address = f"{folder}/00001.tar"
+
+    def begin():
+        (shard,) = remote.list_shards([address])
+        remote.keep_listing("mine", [address], {str(copy): shard})
+        return shard
+
+    remote.keep_copy(begin(), copy)
+    assert remote.listed(copy) is None
+    store.objects["bucket/set/00001.tar"] = b"another state"
+    shard = begin()
+    assert remote.listed(copy) == shard
+    remote.keep_copy(shard, copy)
+    assert remote.listed(copy) is None
+    copy.with_suffix(".json").unlink()
+    assert remote.listed(copy) == shard

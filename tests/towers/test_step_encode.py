@@ -452,21 +452,23 @@ def test_captions_of_former_jobs_are_not_encoded_again(
     monkeypatch.setattr("mispair.towers.caption_features.CHECKED", 4)
     texts = [f"text {number}" for number in range(100)] + [" ".join(["red"] * 20)]
     files.write_parquet(tmp_path / "captions", captions_table(texts[:50]))
-    arguments = captions_command(tmp_path, towers)
+    size = ["--batch-size", "10"]
+    arguments = [*captions_command(tmp_path, towers), *size]
     assert main(arguments) == 0
     for name in ("text", "text-rows"):
         (tmp_path / name).rename(tmp_path / f"former-{name}")
     files.write_parquet(tmp_path / "captions", captions_table(texts[20:]))
     encoded.clear()
     assert main(arguments) == 0
-    assert sum(encoded) == (51 + 4 if exact else 51 + 4 + 81)
+    # New ones and four that are checked, in full batches, and a last batch of one.
+    assert sum(encoded) == (60 + 1 if exact else 60 + 1 + 81)
     record = files.read_json(tmp_path / "text-record")
     assert (record["captions"], record["truncated"]) == (81, 1)
-    assert record["resumed"] == (26 if exact else 0)
+    assert record["resumed"] == (20 if exact else 0)
     if exact:
         (tmp_path / "afresh").mkdir()
         shutil.copy(tmp_path / "captions", tmp_path / "afresh" / "captions")
-        assert main(captions_command(tmp_path / "afresh", towers)) == 0
+        assert main([*captions_command(tmp_path / "afresh", towers), *size]) == 0
         for name in ("text", "text-rows"):
             assert (tmp_path / name).read_bytes() == (tmp_path / "afresh" / name).read_bytes()
 

@@ -143,6 +143,7 @@ def steady(files, copied=False):
 onstart:
     try:
         refuse_full_or_read_only("results", "logs", "benchmarks", "reports")
+        dag.pairs.begin()
         if workflow.executor_plugin.name == "slurm":
             refuse_missing_programs()
             from mispair.planning import cluster

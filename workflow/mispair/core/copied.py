@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from mispair.core import files, run_record
+from mispair.core.reuse import FOLDER
 
 PLACE = Path(".snakemake") / "mispair-place"
 """Names the folder that it is in; in a copy it names another one."""
@@ -54,7 +55,7 @@ def restore_times(
             if Path(name).is_relative_to(results)
         )
 
-    made = [path for path in results.rglob("*") if path.is_file()]
+    made = _results(results)
     outdated: set[Path] = set()
     for path in made:
         record = _read(path, run_record.read) if path.name.endswith(run_record.ENDING) else {}
@@ -85,10 +86,16 @@ def date_back(now: float, folder: Path = Path("results")) -> int:
         Time of a file that is written now.
     """
     latest = now + TOLERANCE
-    ahead = [p for p in folder.rglob("*") if p.is_file() and p.stat().st_mtime > latest]
+    ahead = [path for path in _results(folder) if path.stat().st_mtime > latest]
     for path in ahead:
         os.utime(path, (now, now))
     return len(ahead)
+
+
+def _results(folder: Path) -> list[Path]:
+    """Return the files of results, each once: parts for later jobs are further names of them."""
+    found = (path for path in folder.rglob("*") if path.parent.name != FOLDER)
+    return [path for path in found if path.is_file()]
 
 
 def _read(path: Path, reader: Any) -> dict[str, Any]:

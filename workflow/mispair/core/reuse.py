@@ -12,11 +12,13 @@ import json
 import logging
 import os
 from collections.abc import Callable, Iterable, Mapping
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mispair.core import files, metrics
-from mispair.core.provenance import file_digest, fingerprint
+from mispair.core.devices import device_in_use
+from mispair.core.provenance import file_digest, fingerprint, versions
 
 if TYPE_CHECKING:
     import numpy as np
@@ -27,6 +29,8 @@ log = logging.getLogger(__name__)
 
 FOLDER = "reuse"
 """Name of the folder of parts, next to the results."""
+ROWS = ".rows.json"
+"""Ending of a table of the parts in a result: from and to which row, by the name of the part."""
 USED = ".used"
 """Ending of a list of the parts that are in a result."""
 
@@ -44,8 +48,26 @@ class Parts:
 
     def __init__(self, result: Path, job: Iterable[str]) -> None:
         self.result, self.folder = result, result.parent / FOLDER
-        self._job = fingerprint(job)
+        self._given = [*job]
         self._used: set[str] = set()
+
+    @cached_property
+    def _job(self) -> str:
+        """What all parts depend on, with the software and the device that computes."""
+        return fingerprint([*self._given, *software(), device_in_use()])
+
+    @cached_property
+    def _rows(self) -> dict[str, tuple[Path, slice]]:
+        """Of each part in a former result: the file, and its rows."""
+        rows: dict[str, tuple[Path, slice]] = {}
+        for table in sorted(self.folder.glob(f"*{ROWS}")):
+            result = table.with_name(table.name.replace(ROWS, ".safetensors"))
+            try:
+                places = files.read_json(table)
+                rows |= {part: (result, slice(*places[part])) for part in places}
+            except (files.UserError, TypeError) as error:
+                log.warning("%s: not reused (%s)", table, error)
+        return rows
 
     def name(self, content: str) -> str:
         """Return the name of a part with this content of its own."""
@@ -55,22 +77,24 @@ class Parts:
         """Return the rows of the part in each tensor of a former result, or None."""
         from safetensors import SafetensorError, safe_open
 
-        for path in self.folder.glob(f"{self.name(content)}.*.safetensors"):
-            start, _, stop = path.name.split(".")[1].partition("-")
-            try:
-                with safe_open(path, framework="numpy") as opened:
-                    rows = slice(int(start), int(stop))
-                    return {name: opened.get_slice(name)[rows] for name in opened.keys()}  # noqa: SIM118
-            except (OSError, SafetensorError, ValueError) as error:
-                log.warning("%s: not reused (%s)", path, error)
+        if (name := self.name(content)) not in self._rows:
+            return None
+        path, rows = self._rows[name]
+        try:
+            with safe_open(path, framework="numpy") as opened:
+                return {tensor: opened.get_slice(tensor)[rows] for tensor in opened.keys()}  # noqa: SIM118
+        except (OSError, SafetensorError, TypeError) as error:
+            log.warning("%s: not reused (%s)", path, error)
         return None
 
     def keep_rows(self, rows: Mapping[str, tuple[int, int]]) -> None:
         """Keep the parts of the result, which is written: from and to which row, by content."""
         self.folder.mkdir(exist_ok=True)
-        for content, (start, stop) in rows.items():
-            name = f"{self.name(content)}.{start}-{stop}.safetensors"
-            self._link(self.result, name)
+        places = {self.name(content): places for content, places in rows.items()}
+        stem = fingerprint([self.result.name, json.dumps(places)])
+        self._link(self.result, f"{stem}.safetensors")
+        files.write_json(self.folder / f"{stem}{ROWS}", places)
+        self._used.add(f"{stem}{ROWS}")
 
     def keep_named(self, table: Path) -> None:
         """Keep the whole result, and the table that names its rows."""
@@ -130,6 +154,11 @@ class Parts:
             (self.folder / name).unlink(missing_ok=True)
 
 
+def software() -> list[str]:
+    """Return the packages that parts depend on, with their versions; our code has digests."""
+    return [f"{name} {version}" for name, version in versions().items() if name != "mispair"]
+
+
 def forget(result: Path) -> None:
     """Remove the parts that a result has, so that the next job computes all of them."""
     folder = result.parent / FOLDER
@@ -147,12 +176,12 @@ def tidy(folder: Path) -> None:
 
 
 def _in_results(parts: Path) -> set[str]:
-    """Return the names of the parts that results have, and of their lists."""
-    used: set[str] = set()
-    for listed in parts.glob(f"[!.]*{USED}"):
-        if parts.with_name(listed.name.removesuffix(USED)).exists():
-            used |= {listed.name, *_names(listed)}
-    return used
+    """Return the names of the parts that results have, and of their lists.
+
+    A result that is missing is being made again, or was removed with all others.
+    """
+    lists = [*parts.glob(f"[!.]*{USED}")]
+    return {listed.name for listed in lists}.union(*map(_names, lists))
 
 
 def _names(listed: Path) -> set[str]:

@@ -51,6 +51,8 @@ CHANGE_NO_RESULT = ("workers",)
 """Parameters of jobs that depend on the number of cores."""
 STATES = "checkpoint"
 """Parameter of the folder of a job's resume states, which is no result."""
+SHARDS = "shards"
+"""Parameter of the shards that a job reads."""
 BUDGET = 64_000_000
 """Bytes that a job reads for whole digests (a tenth of a second); other files are sampled."""
 
@@ -73,7 +75,10 @@ def recorded(step: str, settings: Settings, job: Mapping[str, Any]) -> Iterator[
     code = code_version(step)
     yield
     try:
-        after = {path: _state(path) for path in before if path != job.get(STATES)}
+        # Remote shards have no files here.
+        remote = {path for path in job.get(SHARDS) or [] if before.get(path) is None}
+        states = {job.get(STATES), *remote}
+        after = {path: _state(path) for path in before if path not in states}
         written = [path for path, state in after.items() if state not in (None, before[path])]
         results = [path for path in written if path.parts[0] not in NO_RESULTS]
         if results and None not in after.values():

@@ -181,7 +181,7 @@ class PairFiles:
     def marks(self, shards: list[str]) -> str:
         """Return a text that changes with the content of remote shards; empty if there are none."""
         listed = [self.remote[path] for path in shards if path in self.remote]
-        marks = [f"{shard.name} {shard.size} {shard.mark}" for shard in listed]
+        marks = [f"{shard.address} {shard.size} {shard.mark}" for shard in listed]
         return fingerprint(marks) if marks else ""
 
     def echo(self) -> str:
@@ -244,6 +244,9 @@ class PairFiles:
         """Store the pairs of a source that is packed, for the jobs that pack them."""
         if self._parts:
             keep_listings(self._parts)
+
+    def begin(self) -> None:
+        """Store the listing of remote shards: a run that begins, and no dry run, decides on it."""
         if self.remote:
             remote.keep_listing(self._config.corpus, self._addresses(), self.remote)
 

@@ -31,9 +31,10 @@ def encode_new(
 ) -> np.ndarray:
     """Return features (c, d_text) of captions, and encode only those that no former job encoded.
 
-    The features of a caption may depend on the others of its batch, as rounding does on some
-    processors. So `CHECKED` of the former features are made again, and if they are not the same
-    bytes, all are.
+    Rounding depends on the size of a batch, and on some processors on its other captions. So what
+    is in a last batch that is not full is neither reused nor taken over, other batches are filled
+    up with captions that are known, and `CHECKED` of the former features are made again: if they
+    are not the same bytes, all are.
 
     Parameters
     ----------
@@ -48,10 +49,14 @@ def encode_new(
     """
     ids = [*texts]
     found, features = _former(kept, pd.Index(ids), encoder)
+    whole = len(ids) // encoder.batch_size * encoder.batch_size
+    found[whole:] = False
     again = np.flatnonzero(found)
     again = again[np.linspace(0, len(again) - 1, min(CHECKED, len(again))).astype(int)]
     if len(again):
-        encoded = np.union1d(np.flatnonzero(~found), again)
+        encoded = np.union1d(np.flatnonzero(~found[:whole]), again)
+        further = np.setdiff1d(np.arange(whole), encoded)[: -len(encoded) % encoder.batch_size]
+        encoded = np.concatenate([np.union1d(encoded, further), np.arange(whole, len(ids))])
         some = [ids[number] for number in encoded]
         before = record.captions, record.truncated
         new = encoder.encode_texts(
@@ -79,6 +84,7 @@ def _former(kept: Parts, ids: pd.Index, encoder: Encoder) -> tuple[np.ndarray, n
     for path, table in kept.named():
         try:
             former, _ = files.read_parquet(table)
+            former = former[: len(former) // encoder.batch_size * encoder.batch_size]
             places = ids.get_indexer(pd.Index(former["id"]))
             new = (places >= 0) & ~found[places]
             if not new.any():

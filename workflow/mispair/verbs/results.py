@@ -51,10 +51,12 @@ def retry(options: Namespace) -> int:
     found = set(groups_rejected_for(reasons & OF_IMAGES, known))
     of_images = {table for table, path in unusable.items() if path in found}
     for table in groups_rejected_for(reasons, tables):
-        kind = ".images" if table in of_images else ""
-        forced = table.with_name(table.name.replace(".rejected", kind))
-        forget(forced)
-        print(forced)
+        images, index = (table.with_name(table.name.replace(".rejected", kind))
+                         for kind in (".images", ""))  # fmt: skip
+        forget(index)
+        if table in of_images:
+            forget(images)
+        print(images if table in of_images else index)
     return 0
 
 

@@ -89,10 +89,10 @@ def plan(
 def state(path: Path) -> list[str | bytes]:
     """Return path, size, times and inode of a file; raise a UserError if it is missing.
 
-    Those of a remote shard are its size and ETag.
+    Those of a remote shard are its address, size and ETag.
     """
     if (far := remote.listed(path)) is not None:
-        return [os.fsencode(path), str(far.size), far.mark]
+        return [far.address, str(far.size), far.mark]
     try:
         status = path.stat()
     except OSError as error:

@@ -176,10 +176,29 @@ def kept_listing(corpus: str, sources: Sequence[str]) -> dict[str, RemoteShard]:
 
 
 def listed(path: Path) -> RemoteShard | None:
-    """Return the remote shard for which a path stands, or None if a file is there."""
-    if path.parent.name != FOLDER or path.is_file():
+    """Return the remote shard for which a path stands, or None if its copy is there."""
+    if path.parent.name != FOLDER:
         return None
-    return _stored(path.parent.parent.name)["shards"].get(path.as_posix())
+    shard = _stored(path.parent.parent.name)["shards"].get(path.as_posix())
+    is_copied = path.is_file() and (shard is None or _copied(path) == shard)
+    return None if is_copied else shard
+
+
+def keep_copy(
+    shard: RemoteShard, path: Path, progress: Callable[[int], None] = lambda size: None
+) -> None:
+    """Write a copy that stays, and next to it which shard it is; see `fetch`."""
+    path.with_suffix(".json").unlink(missing_ok=True)
+    fetch(shard, path, progress)
+    write_json(path.with_suffix(".json"), list(shard))
+
+
+def _copied(path: Path) -> RemoteShard | None:
+    """Return the shard that a copy was made of; the object may be another one by now."""
+    try:
+        return RemoteShard(*json.loads(path.with_suffix(".json").read_text("utf-8")))
+    except (OSError, ValueError, TypeError):
+        return None
 
 
 def _stored(corpus: str) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from tempfile import TemporaryDirectory
 
 from mispair.core.files import UserError, temporary_name
 from mispair.core.progress import Progress
+from mispair.core.resume import Interrupted, asked_to_end
 from mispair.pairs.shards.remote import fetch, listed
 
 SCRATCH = "MISPAIR_SCRATCH"
@@ -36,9 +37,18 @@ def fetched(shards: Sequence[Path]) -> list[Path]:
     if missing:
         size = sum(one.size for one in missing.values())
         _refuse_lack_of_room(_folder(next(iter(missing)).parent), size)
-        with Progress("fetching", size, "bytes") as progress:
+        with asked_to_end() as ending, Progress("fetching", size, "bytes") as progress:
+
+            def advance(done: int) -> None:
+                progress.advance(done)
+                if ending():
+                    raise Interrupted(
+                        "ended early, as it was asked to; the same command fetches again what was "
+                        "not read yet."
+                    )
+
             for shard, one in missing.items():
-                fetch(one, _copy(shard), progress.advance)
+                fetch(one, _copy(shard), advance)
     return [_copy(shard) if shard in far else shard for shard in shards]
 
 

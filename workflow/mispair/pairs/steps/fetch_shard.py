@@ -27,7 +27,7 @@ def run(settings: Settings, *, address: str, size: int, mark: str, local: Path) 
         If the shard changed since then, or cannot be read.
     """
     from mispair.core.progress import Progress
-    from mispair.pairs.shards.remote import RemoteShard, fetch
+    from mispair.pairs.shards.remote import RemoteShard, keep_copy
 
     with Progress("fetching", size, "bytes") as progress:
-        fetch(RemoteShard(address, size, mark), local, progress.advance)
+        keep_copy(RemoteShard(address, size, mark), local, progress.advance)

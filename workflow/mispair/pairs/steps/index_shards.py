@@ -55,7 +55,7 @@ def run(
     from mispair.core.progress import Progress
     from mispair.core.provenance import code_version, fingerprint
     from mispair.core.resume import checkpoints
-    from mispair.core.reuse import Parts
+    from mispair.core.reuse import Parts, software
     from mispair.pairs.captions.sorted_captions import join_of
     from mispair.pairs.captions.user_files import KEY
     from mispair.pairs.index import index_parts, parts
@@ -69,7 +69,7 @@ def run(
         table=settings.table_captions if table else "none",
         join=join_of(table) if table else KEY,
     )
-    code = code_version("index_shards")
+    code = [*code_version("index_shards"), *software()]
     kept = Parts(index, code)
     shared = [repr(policy), *code, *(parts.state(table) if table else [])]
     lists = parts.read_lists(images, unusable)

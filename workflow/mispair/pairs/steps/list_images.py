@@ -36,7 +36,7 @@ def run(
     from mispair.core.progress import Progress
     from mispair.core.provenance import code_version, fingerprint
     from mispair.core.resume import checkpoints
-    from mispair.core.reuse import Parts
+    from mispair.core.reuse import Parts, software
     from mispair.pairs.index import parts
     from mispair.pairs.index.faults import ImageLimits
     from mispair.pairs.index.image_list import by_name
@@ -46,7 +46,7 @@ def run(
         min_image_side=min_image_side,
         max_aspect_ratio=max_aspect_ratio,
     )
-    code = code_version("list_images")
+    code = [*code_version("list_images"), *software()]
     kept = Parts(images, code)
     planned = parts.plan(by_name(shards, sources), kept.folder, [repr(limits), *code])
     planned = parts.at_hand(planned)

@@ -38,6 +38,7 @@ def run(
         files.write_parquet(rows, feature_rows("text", [*texts]), metadata)
         files.write_tensors(features, {"text_features": text_features}, metadata)
         kept.keep_named(rows)
-        kept.finish()
+        # Captions of the corpus may be in another part now.
+        kept.finish() if captions.stem.startswith("captions-") else kept.replace()
         used = {"precision": settings.precision, "batch_size": encoder.text.smallest}
         files.write_json(record, times.finish(**used))
