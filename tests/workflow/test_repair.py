@@ -11,6 +11,7 @@ import pytest
 import yaml
 from safetensors.numpy import load_file
 
+from mispair.repair.report.claims import at_rate
 from tests.workflow.conftest import Checkout, new_checkout
 
 TINY = {
@@ -92,7 +93,7 @@ def test_the_arms_are_measured_and_compared(repaired: Checkout) -> None:
     claims = pd.read_csv(repaired.folder / "reports/tables/claims.csv").set_index("claim")
     assert claims.loc["repair-accuracy", "outcome"] != "not measured"
     page = (repaired.folder / "reports/pages/repair.html").read_text()
-    assert "Ledger at rate 0.5" in page
+    assert f"Ledger {at_rate(0.5)}" in page
     assert 12 <= page.count('src="data:image/jpeg') == page.count("New caption</b>") <= 24
 
 
@@ -133,7 +134,7 @@ def test_mistakes_are_told_before_any_job(repaired: Checkout) -> None:
 
     given = {"captioner": "given", "model": "nowhere.parquet"}
     assert "nowhere.parquet" in refusal(recaption_pairs=given)
-    assert "there is no file" in refusal(trusted="nowhere.txt")
+    assert "nowhere.txt is no file" in refusal(trusted="nowhere.txt")
     assert "filter_captions.scorer" in refusal(filter_captions={"scorer": "nowhere"})
     assert "write untouched" in refusal(filter_captions={"scorer": "shipped"})
 

@@ -117,10 +117,10 @@ use rule step as read_shards with:
         unusable=pairs.UNUSABLE,
         index=pairs.INDEX,
         rejected=pairs.REJECTED,
-        features=fill(towers.IMAGE_FEATURES, towers=dag.towers),
-        rows=fill(towers.IMAGE_ROWS, towers=dag.towers),
+        features=fill(towers.IMAGE_FEATURES, towers=dag.towers or "none"),
+        rows=fill(towers.IMAGE_ROWS, towers=dag.towers or "none"),
         # The speed differs from run to run, so it is no result.
-        record=fill(towers.IMAGE_RECORD, towers=dag.towers),
+        record=fill(towers.IMAGE_RECORD, towers=dag.towers or "none"),
     pathvars:
         job="encode_features+index_shards+list_images/{corpus}/{group}",
     wildcard_constraints:
