@@ -170,12 +170,12 @@ def scores(
 
 def chosen(arm: Row, seed: int) -> list[Row]:
     """Return shares of right choices between two captions, over all and by category."""
-    here = {**arm, "evaluation_set": "choices", "seed": seed, "protocol": "captions", "n": 100,
+    common = {**arm, "evaluation_set": "choices", "seed": seed, "protocol": "captions", "n": 100,
             "chance": 0.5, "value": 0.9 - 0.2 * (arm["rate"] or 0) + 0.01 * seed,
             "headline": "selection_acc", "fingerprint": "b" * 16}  # fmt: skip
-    of_all = [{**here, "metric": f"selection_{what}"} for what in ("acc", "blind", "ties")]
+    of_all = [{**common, "metric": f"selection_{what}"} for what in ("acc", "blind", "ties")]
     return of_all + [
-        {**here, "metric": f"category_selection_{what}", "classname": category}
+        {**common, "metric": f"category_selection_{what}", "classname": category}
         for what in ("acc", "blind") for category in ("add-shape", "swap-shape")
     ]  # fmt: skip
 

@@ -24,9 +24,11 @@ def write(folder, name, values):
 def held(folder, *values, job="job"):
     """Return which of some parts a later job finds."""
     parts = Parts(folder / "another", [job])
-    found = [parts.rows(str(value)) for value in values]
-    assert all(rows is None or rows["values"] == [v] for rows, v in zip(found, values, strict=True))
-    return [value for value, rows in zip(values, found, strict=True) if rows is not None]
+    tensors = [parts.rows(str(value)) for value in values]
+    assert all(
+        rows is None or rows["values"] == [v] for rows, v in zip(tensors, values, strict=True)
+    )
+    return [value for value, rows in zip(values, tensors, strict=True) if rows is not None]
 
 
 def test_parts_outlive_their_result_until_another_takes_its_place(tmp_path):

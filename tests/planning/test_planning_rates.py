@@ -126,13 +126,15 @@ class TestSources:
         assert (found.source, found.seconds, found.disk_megabytes) == (REFERENCE, 10, 180)
 
     def test_steps_of_one_process_start_once_and_share_memory(self):
-        other = StepRate({"start": 3.0, "images": 0.2}, {"start": 80.0}, {}, 5, {"images": 9.0})
-        both = dataclasses.replace(CPU, steps={**CPU.steps, "list_images": other})
+        listing_rate = StepRate(
+            {"start": 3.0, "images": 0.2}, {"start": 80.0}, {}, 5, {"images": 9.0}
+        )
+        both = dataclasses.replace(CPU, steps={**CPU.steps, "list_images": listing_rate})
         job = Job("read_shards", ("index-shards", "+", "list-images"))
         work = Work({"pairs": 90, "images": 10}, {}, {"pairs": 90})
-        found = Estimator([both]).estimate(job, work, None)
-        assert (found.source, found.seconds) == (REFERENCE, pytest.approx(3 + 9 + 2))
-        assert (found.megabytes, found.disk_megabytes) == (80, 180)
+        estimate = Estimator([both]).estimate(job, work, None)
+        assert (estimate.source, estimate.seconds) == (REFERENCE, pytest.approx(3 + 9 + 2))
+        assert (estimate.megabytes, estimate.disk_megabytes) == (80, 180)
         assert Estimator([CPU]).estimate(job, work, None).source == NONE
 
     def test_then_nothing_and_that_is_said(self):

@@ -252,11 +252,11 @@ def _beside(folder: Path) -> dict[str, list[Path]]:
          "value": 0.4, "p": 0.02}
         for tower in ("image", "text") for basis in ("original", "rotated-0")
     ]  # fmt: skip
-    made = {"pruning": pruned(SETS, 3, ("masked", "renormalised")), "probes": probes,
+    rows_by_name = {"pruning": pruned(SETS, 3, ("masked", "renormalised")), "probes": probes,
             "comparisons": differences, "semantics": followed}  # fmt: skip
-    for name, rows in made.items():
+    for name, rows in rows_by_name.items():
         metrics.write_metrics(folder / f"{name}.json", rows, untouched)
-    return {name: [folder / f"{name}.json"] for name in made}
+    return {name: [folder / f"{name}.json"] for name in rows_by_name}
 
 
 def _checkpoints(folder: Path) -> dict[str, list[Path]]:

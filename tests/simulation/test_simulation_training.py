@@ -572,13 +572,13 @@ def test_features_follow_the_definition(kind: str) -> None:
 
 
 def test_starting_weights_are_one_draw_and_only_learned_biases_start_off_zero() -> None:
-    found = {study.encoder: start(study) for study in (RUN, WRITTEN)}
+    started = {study.encoder: start(study) for study in (RUN, WRITTEN)}
     generator = draws().generator("start", "raw")
-    assert torch.equal(found["relu"].weights, 0.05 * draws().normal(generator, 2, M, D1))
-    assert torch.equal(found["relu"].biases, 0.05 * draws().normal(generator, 2, M))
-    assert found["symmetric-relu"].kind == "symmetric-relu"
-    assert torch.equal(found["symmetric-relu"].weights, found["relu"].weights)
-    assert not found["symmetric-relu"].biases.any()
+    assert torch.equal(started["relu"].weights, 0.05 * draws().normal(generator, 2, M, D1))
+    assert torch.equal(started["relu"].biases, 0.05 * draws().normal(generator, 2, M))
+    assert started["symmetric-relu"].kind == "symmetric-relu"
+    assert torch.equal(started["symmetric-relu"].weights, started["relu"].weights)
+    assert not started["symmetric-relu"].biases.any()
 
 
 @pytest.mark.parametrize("bad", [0.0, math.nan, math.inf])

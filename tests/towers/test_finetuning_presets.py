@@ -63,17 +63,17 @@ def test_large_batches_decay_as_much_in_an_epoch(preset, times):
 @pytest.mark.parametrize("field", [field.name for field in fields(FinetuningLength)])
 def test_every_number_can_be_set_alone(preset, field):
     default = getattr(PRESETS[preset], field)
-    other = {"logit_scale": "free"}.get(field, default)
-    other = (
-        other * 2
+    changed = {"logit_scale": "free"}.get(field, default)
+    changed = (
+        changed * 2
         if field in ("batch_size", "epochs", "lr", "weight_decay", "logit_scale_lr")
-        else other
+        else changed
     )
-    other = other / 2 if field in ("final_lr", "warmup_lr") else other
-    other = 0 if field == "warmup_epochs" else other
-    chosen = Settings(preset=preset, pairs=None, **{field: other})
-    assert asdict(resolve(chosen)) == {**asdict(PRESETS[preset]), field: other}
-    assert other != default
+    changed = changed / 2 if field in ("final_lr", "warmup_lr") else changed
+    changed = 0 if field == "warmup_epochs" else changed
+    chosen = Settings(preset=preset, pairs=None, **{field: changed})
+    assert asdict(resolve(chosen)) == {**asdict(PRESETS[preset]), field: changed}
+    assert changed != default
 
 
 def test_a_job_is_told_the_preset_and_not_its_numbers():

@@ -37,9 +37,9 @@ def run(store: Store, tmp_path_factory: pytest.TempPathFactory) -> Checkout:
 
 
 def configure(checkout: Checkout, pairs: str) -> None:
-    own = {"studies": ["image_text"], "corpus": "mine", "pairs": pairs, "towers": "shipped"}
-    own["index_shards"] = {"shards_per_job": 2}
-    (checkout.folder / "own.yaml").write_text(yaml.safe_dump(own))
+    config = {"studies": ["image_text"], "corpus": "mine", "pairs": pairs, "towers": "shipped"}
+    config["index_shards"] = {"shards_per_job": 2}
+    (checkout.folder / "own.yaml").write_text(yaml.safe_dump(config))
 
 
 def read(checkout: Checkout, store: Store) -> dict[str, int]:
@@ -64,7 +64,7 @@ def test_no_copy_stays_and_a_local_run_has_the_same_results(run: Checkout, store
     write_shards(local.folder / "own", SHARDS)
     configure(local, "own/*.tar")
     local.snakemake(*TARGETS, "--configfile", "own.yaml")
-    found = local.results()
+    local_results = local.results()
     names = [n for n in expected if Path(n).suffix in {".safetensors", ".parquet"}]
     assert len(names) > 8
     for name in names:
@@ -73,7 +73,7 @@ def test_no_copy_stays_and_a_local_run_has_the_same_results(run: Checkout, store
                 files.read_parquet(run.folder / name)[0]
             ), name
         else:
-            assert found[name] == expected[name], name
+            assert local_results[name] == expected[name], name
 
 
 def test_a_second_run_reads_nothing_and_a_changed_object_is_read_alone(

@@ -55,9 +55,9 @@ def restore_times(
             if Path(name).is_relative_to(results)
         )
 
-    made = _results(results)
+    result_files = _results(results)
     outdated: set[Path] = set()
-    for path in made:
+    for path in result_files:
         record = _read(path, run_record.read) if path.name.endswith(run_record.ENDING) else {}
         if record and not same(record["inputs"]):
             outdated |= {Path(name) for name in record["outputs"]}
@@ -66,12 +66,14 @@ def restore_times(
     if reported is None or outdated or not same(reported):
         outdated |= {path for path in pages if path.is_relative_to(report.parent)}
     latest = [] if now is None else [int(now * SECOND)]
-    time = min([max((path.stat().st_mtime_ns for path in [*made, *pages]), default=0), *latest])
-    for path in [*made, *pages]:
+    time = min(
+        [max((path.stat().st_mtime_ns for path in [*result_files, *pages]), default=0), *latest]
+    )
+    for path in [*result_files, *pages]:
         own = time - SECOND if path in outdated else time
         os.utime(path, ns=(own, own))
     files.write_text(place, here)
-    return len(made) + len(pages)
+    return len(result_files) + len(pages)
 
 
 def date_back(now: float, folder: Path = Path("results")) -> int:
@@ -94,8 +96,8 @@ def date_back(now: float, folder: Path = Path("results")) -> int:
 
 def _results(folder: Path) -> list[Path]:
     """Return the files of results, each once: parts for later jobs are further names of them."""
-    found = (path for path in folder.rglob("*") if path.parent.name != FOLDER)
-    return [path for path in found if path.is_file()]
+    paths = (path for path in folder.rglob("*") if path.parent.name != FOLDER)
+    return [path for path in paths if path.is_file()]
 
 
 def _read(path: Path, reader: Any) -> dict[str, Any]:

@@ -62,6 +62,8 @@ class Parts:
         rows: dict[str, tuple[Path, slice]] = {}
         for table in sorted(self.folder.glob(f"*{ROWS}")):
             result = table.with_name(table.name.replace(ROWS, ".safetensors"))
+            if not result.exists():  # a file system without hard links
+                continue
             try:
                 places = files.read_json(table)
                 rows |= {part: (result, slice(*places[part])) for part in places}

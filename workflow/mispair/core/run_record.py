@@ -77,8 +77,8 @@ def recorded(step: str, settings: Settings, job: Mapping[str, Any]) -> Iterator[
     try:
         # Remote shards have no files here.
         remote = {path for path in job.get(SHARDS) or [] if before.get(path) is None}
-        known = [path for path in before if path != job.get(STATES) and path not in remote]
-        after = {path: _state(path) for path in known}
+        tracked = [path for path in before if path != job.get(STATES) and path not in remote]
+        after = {path: _state(path) for path in tracked}
         written = [path for path, state in after.items() if state not in (None, before[path])]
         results = [path for path in written if path.parts[0] not in NO_RESULTS]
         if results and None not in after.values():

@@ -265,12 +265,12 @@ def rate_of(name: str, rates: Mapping[str, StepRate]) -> StepRate | None:
     none.
     """
     steps = [rates.get(step) for step in name.split("+")]
-    known = [rate for rate in steps if rate is not None]
-    if name in rates or len(known) < len(steps):
+    step_rates = [rate for rate in steps if rate is not None]
+    if name in rates or len(step_rates) < len(steps):
         return rates.get(name)
 
     def combined(aspect: str, by: Callable[[list[float]], float]) -> Quantities:
-        each: list[Quantities] = [getattr(rate, aspect) for rate in known]
+        each: list[Quantities] = [getattr(rate, aspect) for rate in step_rates]
         units = dict.fromkeys(unit for one in each for unit in one)
         return {
             unit: (max if unit == START else by)([one.get(unit, 0.0) for one in each])
@@ -281,7 +281,7 @@ def rate_of(name: str, rates: Mapping[str, StepRate]) -> StepRate | None:
         combined("seconds", sum),
         combined("megabytes", max),
         combined("disk_megabytes", sum),
-        min(rate.jobs for rate in known),
+        min(rate.jobs for rate in step_rates),
         combined("largest", max),
     )
 

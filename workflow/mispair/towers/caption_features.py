@@ -48,13 +48,13 @@ def encode_new(
         As `Encoder.encode_texts` has them.
     """
     ids = [*texts]
-    found, features = _former(kept, pd.Index(ids), encoder)
+    is_reused, features = _former(kept, pd.Index(ids), encoder)
     whole = len(ids) // encoder.batch_size * encoder.batch_size
-    found[whole:] = False
-    again = np.flatnonzero(found)
+    is_reused[whole:] = False
+    again = np.flatnonzero(is_reused)
     again = again[np.linspace(0, len(again) - 1, min(CHECKED, len(again))).astype(int)]
     if len(again):
-        encoded = np.union1d(np.flatnonzero(~found[:whole]), again)
+        encoded = np.union1d(np.flatnonzero(~is_reused[:whole]), again)
         further = np.setdiff1d(np.arange(whole), encoded)[: -len(encoded) % encoder.batch_size]
         encoded = np.concatenate([np.union1d(encoded, further), np.arange(whole, len(ids))])
         some = [ids[number] for number in encoded]
@@ -65,12 +65,12 @@ def encode_new(
         same = np.isin(encoded, again)
         if np.array_equal(new[same], features[encoded[same]]):
             features[encoded] = new
-            known = [texts[ids[number]] for number in np.setdiff1d(np.arange(len(ids)), encoded)]
-            record.captions += len(known)
-            record.resumed_captions += len(known)
-            record.truncated += encoder.count_truncated(known)
+            reused = [texts[ids[number]] for number in np.setdiff1d(np.arange(len(ids)), encoded)]
+            record.captions += len(reused)
+            record.resumed_captions += len(reused)
+            record.truncated += encoder.count_truncated(reused)
             progress(len(ids))
-            log.info("%d of %d captions were encoded before", len(known), len(ids))
+            log.info("%d of %d captions were encoded before", len(reused), len(ids))
             return features
         log.info("features of captions depend on their batch here, so all are encoded again")
         record.captions, record.truncated = before
@@ -79,14 +79,14 @@ def encode_new(
 
 def _former(kept: Parts, ids: pd.Index, encoder: Encoder) -> tuple[np.ndarray, np.ndarray]:
     """Return which captions have features of former jobs, and an array with these features."""
-    found = np.zeros(len(ids), bool)
+    is_reused = np.zeros(len(ids), bool)
     features = np.empty((0, encoder.text.width))
     for path, table in kept.named():
         try:
             former, _ = files.read_parquet(table)
             former = former[: len(former) // encoder.batch_size * encoder.batch_size]
             places = ids.get_indexer(pd.Index(former["id"]))
-            new = (places >= 0) & ~found[places]
+            new = (places >= 0) & ~is_reused[places]
             if not new.any():
                 continue
             tensors, _ = files.read_tensors(path)
@@ -97,5 +97,5 @@ def _former(kept: Parts, ids: pd.Index, encoder: Encoder) -> tuple[np.ndarray, n
         if not len(features):
             features = np.empty((len(ids), encoder.text.width), rows.dtype)
         features[places[new]] = rows
-        found[places[new]] = True
-    return found, features
+        is_reused[places[new]] = True
+    return is_reused, features

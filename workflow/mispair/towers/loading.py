@@ -219,10 +219,10 @@ def _stored_projections(weights: Path) -> dict[str, np.ndarray] | None:
     try:
         with safe_open(weights, framework="numpy") as stored:
             names = set(stored.keys())
-            found = [[name for name in usual if name in names] for usual in STORED_PROJECTIONS]
-            if any(len(one) != 1 for one in found):
+            matching = [[name for name in usual if name in names] for usual in STORED_PROJECTIONS]
+            if any(len(one) != 1 for one in matching):
                 return None
-            chosen = [name for (name,) in found]
+            chosen = [name for (name,) in matching]
             biased = any(f"{name.removesuffix('.weight')}.bias" in names for name in chosen)
             kinds = {stored.get_slice(name).get_dtype() for name in chosen}
             if biased or not kinds <= {"F16", "F32"}:

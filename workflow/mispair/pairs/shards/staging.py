@@ -95,11 +95,11 @@ def staged(shards: Sequence[Path]) -> Iterator[list[Path]]:
         If there is no such folder, it has no room for the shards, or a shard cannot be copied.
     """
     folder, local = _scratch(), fetched(shards)
-    own = [shard for shard, copy in zip(shards, local, strict=True) if shard == copy]
-    if folder is None or not own:
+    on_disk = [shard for shard, copy in zip(shards, local, strict=True) if shard == copy]
+    if folder is None or not on_disk:
         yield local
         return
-    _refuse_lack_of_room(folder, sum(shard.stat().st_size for shard in own if shard.is_file()))
+    _refuse_lack_of_room(folder, sum(shard.stat().st_size for shard in on_disk if shard.is_file()))
     with TemporaryDirectory(prefix="mispair-", dir=folder) as temporary:
         copies = []
         for number, shard in enumerate(local):

@@ -93,8 +93,8 @@ def _arms(tables: Tables, name: str, rate: float, confidence: float, section: st
 
 def _points(effect: Effect) -> Number | None:
     """Return a difference of accuracies in points, with its interval."""
-    found = or_dash(100 * effect.value, 1, sign=True)
-    return found and replace(found, low=100 * effect.low, high=100 * effect.high)
+    points = or_dash(100 * effect.value, 1, sign=True)
+    return points and replace(points, low=100 * effect.low, high=100 * effect.high)
 
 
 def _ledger(ledgers: pd.DataFrame, rate: float) -> Table:

@@ -27,16 +27,16 @@ def fingerprints(
     texts = _marks(features.text_features)
     prints = []
     for draw, seed in enumerate(seeds):
-        own = features.of_draws(slice(draw, draw + 1))
-        used = images if own.image_rows is None else images[own.image_rows[0]]
-        arrays = [used, texts[own.text_rows[0]]]
-        optional = own.weights, own.keeps_caption
+        of_seed = features.of_draws(slice(draw, draw + 1))
+        image_marks = images if of_seed.image_rows is None else images[of_seed.image_rows[0]]
+        arrays = [image_marks, texts[of_seed.text_rows[0]]]
+        optional = of_seed.weights, of_seed.keeps_caption
         arrays += [array for array in optional if array is not None]
-        if own.choices is not None:
-            starts, counts = own.choices.starts[0], own.choices.counts[0]
+        if of_seed.choices is not None:
+            starts, counts = of_seed.choices.starts[0], of_seed.choices.counts[0]
             offsets = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
             places = np.repeat(starts, counts) + offsets
-            arrays += [counts, texts[own.choices.captions[places]]]
+            arrays += [counts, texts[of_seed.choices.captions[places]]]
         arrays += [initial.image[draw], initial.text[draw], initial.logit_scale[draw : draw + 1]]
         parts = [str(training), str(seed), str(features.crops)]
         for array in arrays:
