@@ -388,6 +388,12 @@ def test_an_audit_alone_encodes_the_corpus_and_trains_no_arm() -> None:
     ]  # fmt: skip
     assert not dag.measured(evaluation.PURITY)
     assert "suspects" in "".join(dag.pieces())
+    assert not dag.curves()
+
+
+@pytest.mark.parametrize("study", ["simulation", "image_text"])
+def test_what_is_trained_has_curves(study: str) -> None:
+    assert Dag({"studies": ["audit", study]}, "config.yaml").curves()
 
 
 def test_an_audit_needs_a_study_that_encodes_the_corpus() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import re
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -309,3 +310,15 @@ def test_every_study_says_how_it_is_judged_and_printed() -> None:
     # No two questions have the same small figure, and no small figure is left over.
     small = [figure.name for study in studies.studies() for figure in study.small]
     assert sorted(question.figure for question in questions() if question.figure) == sorted(small)
+
+
+def test_the_viewer_is_bundled_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(picture, "COMPILED", tmp_path / "new")
+    monkeypatch.setattr(sys, "dont_write_bytecode", False)
+    bundles = iter(["one\r\n", "two"])
+    monkeypatch.setattr(picture.vl_convert, "javascript_bundle", lambda **_: next(bundles))
+    bundle = picture.viewer.__wrapped__
+    assert [bundle(), bundle()] == ["one\r\n", "one\r\n"]
+    (kept,) = (tmp_path / "new").iterdir()
+    kept.write_bytes(b"\xff")  # from a failed disk
+    assert [bundle(), bundle()] == ["two", "two"]

@@ -781,6 +781,11 @@ class Dag:
         record = [towers.TRAINING_RECORD] if self._trains_towers else []
         return [*self.every(towers.PROJECTION, arm=arms), *record]
 
+    def curves(self) -> list[str]:
+        """Return the folder for TensorBoard, if anything is trained."""
+        trains = self.trained() or self.runs("simulation")
+        return [reports.TENSORBOARD] if trains else []
+
     def pieces(self) -> list[str]:
         """Return the contact sheet and the galleries, if their studies run."""
         galleries = [pairs.CONTACT_SHEET, evaluation.NEURONS] if self.runs("image_text") else []

@@ -103,7 +103,10 @@ def _source(module: str) -> Path | None:
 Facts = tuple[str, tuple[str, ...]]
 """Digest of a module without docstrings, and the names in this package that it imports."""
 
-MEMORY = PACKAGE / "__pycache__" / f"code-versions.{sys.implementation.cache_tag}.json"
+COMPILED = PACKAGE / "__pycache__"
+"""Python's compiled files, and what else is slow to make and depends on the installation alone."""
+
+MEMORY = COMPILED / f"code-versions.{sys.implementation.cache_tag}.json"
 """Facts by the SHA-256 of a module's text: parsing 150 modules takes a second of each run."""
 
 _new: dict[str, Facts] = {}
@@ -134,17 +137,24 @@ def _known() -> dict[str, Facts]:
 
 def _remember() -> None:
     """Store new facts next to Python's compiled files, if these may be written."""
-    if not _new or sys.dont_write_bytecode:
+    if _new:
+        _known().update(_new)
+        _new.clear()
+        keep_compiled(MEMORY, json.dumps(_known()))
+
+
+def keep_compiled(path: Path, text: str) -> None:
+    """Write a file of `COMPILED`, or nothing if Python's compiled files may not be written."""
+    if sys.dont_write_bytecode:
         return
-    temporary = MEMORY.with_name(f"{MEMORY.name}.{os.getpid()}")
-    _known().update(_new)
-    _new.clear()
+    temporary = path.with_name(f"{path.name}.{os.getpid()}")
     try:
-        MEMORY.parent.mkdir(exist_ok=True)
-        temporary.write_text(json.dumps(_known()), encoding="utf-8")
-        temporary.replace(MEMORY)
+        path.parent.mkdir(exist_ok=True)
+        temporary.write_text(text, encoding="utf-8")
+        temporary.replace(path)
     except OSError:
-        temporary.unlink(missing_ok=True)
+        with suppress(OSError):
+            temporary.unlink(missing_ok=True)
 
 
 def _without_words(tree: ast.Module) -> ast.Module:

@@ -6,6 +6,7 @@ import base64
 import functools
 import re
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ import vl_convert
 from markupsafe import Markup, escape
 
 from mispair.core.files import read_json
+from mispair.core.provenance import COMPILED, keep_compiled
 from mispair.core.words import count, listing, p_value, significant, to_size
 from mispair.report import studies, texts
 from mispair.report.figures import VEGA_LITE
@@ -50,8 +52,13 @@ def symbols(text: object) -> Markup:
 
 @functools.cache
 def viewer() -> str:
-    """Return Vega, Vega-Lite and vega-embed as one script."""
-    return vl_convert.javascript_bundle(vl_version=VEGA_LITE)  # type: ignore[call-arg]
+    """Return Vega, Vega-Lite and vega-embed as one script, which takes three seconds to bundle."""
+    kept = COMPILED / f"viewer-{vl_convert.__version__}-{VEGA_LITE}.js"
+    with suppress(OSError, UnicodeDecodeError):
+        return kept.read_bytes().decode()
+    script: str = vl_convert.javascript_bundle(vl_version=VEGA_LITE)  # type: ignore[call-arg]
+    keep_compiled(kept, script)
+    return script
 
 
 @functools.cache
