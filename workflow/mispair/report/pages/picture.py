@@ -53,7 +53,8 @@ def symbols(text: object) -> Markup:
 @functools.cache
 def viewer() -> str:
     """Return Vega, Vega-Lite and vega-embed as one script, which takes three seconds to bundle."""
-    kept = COMPILED / f"viewer-{vl_convert.__version__}-{VEGA_LITE}.js"
+    version: str = vl_convert.__version__  # type: ignore[attr-defined]
+    kept = COMPILED / f"viewer-{version}-{VEGA_LITE}.js"
     with suppress(OSError, UnicodeDecodeError):
         return kept.read_bytes().decode()
     script: str = vl_convert.javascript_bundle(vl_version=VEGA_LITE)  # type: ignore[call-arg]
