@@ -50,6 +50,16 @@ def test_then_its_own_log_says_what_it_was(tmp_path):
     assert read_benchmark(path, log).megabytes is None
 
 
+@pytest.mark.parametrize(
+    "line", ["2 of 3 shards were read before", "a: 1 of 2 seeds were run before"]
+)
+def test_a_job_that_took_former_results_is_no_measure(tmp_path, line):
+    path = write(tmp_path / "a.tsv", "0.2\t0:00:00\tNA\tNA\tNA\tNA\tNA\tNA\tNA\tNA")
+    log = tmp_path / "a.log"
+    log.write_text(f"2026-11-28 14:00:00,000 INFO {line}\nINFO done\n")
+    assert read_benchmark(path, log) is None
+
+
 def test_no_file_is_no_record(tmp_path):
     assert read_benchmark(tmp_path / "none.tsv") is None
 

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from mispair.core import files, reuse
+from mispair.core.cost import BEFORE
 from mispair.core.reuse import Parts, forget, tidy
 
 
@@ -121,3 +122,13 @@ def test_a_folder_without_parts_is_left_alone(tmp_path):
     forget(tmp_path / "a.safetensors")
     tidy(tmp_path)
     assert not list(tmp_path.iterdir())
+
+
+def test_a_job_that_reuses_parts_says_so_for_its_estimates(tmp_path, caplog):
+    caplog.set_level("INFO")
+    write(tmp_path, "a.safetensors", [1])
+    parts = Parts(tmp_path / "b.safetensors", ["job"])
+    assert (parts.rows("1") is None, parts.rows("2") is None) == (False, True)
+    assert not BEFORE.search(caplog.text)
+    parts.finish()
+    assert BEFORE.search(caplog.text)[0].startswith("1 of 2 ")

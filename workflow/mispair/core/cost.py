@@ -251,6 +251,8 @@ def _shapes(path: Path) -> dict[str, list[int]]:
 
 
 PEAK = re.compile(r"its peak memory was (\d+) MB")
+BEFORE = re.compile(r"\d+ of \d+ \w+ were \w+ before$", re.MULTILINE)
+"""The line of a job's log that took results of former jobs, so that its time is no measure."""
 MIB = 2**20
 """What Snakemake's benchmarks call MB."""
 
@@ -308,12 +310,12 @@ def read_benchmark(path: Path, log: Path | None = None) -> Benchmark | str | Non
         Snakemake's file.
     log : Path, optional
         The job's log with the peak memory that the step measured: a job of a second ends before
-        Snakemake measures it.
+        Snakemake measures it. A job that took results of former jobs is left out.
 
     Returns
     -------
     Benchmark, str or None
-        None if there is no file; a message if it cannot be read.
+        None if there is no file, or no measure in it; a message if it cannot be read.
     """
     try:
         rows = rows_of(path.read_text(encoding="utf-8"))
@@ -327,6 +329,9 @@ def read_benchmark(path: Path, log: Path | None = None) -> Benchmark | str | Non
     if not seconds or len(seconds) < len(rows):
         return f"{path}: holds no time in its column s; left out"
     if log is not None and log.is_file():
-        peaks = PEAK.findall(log.read_text(encoding="utf-8", errors="replace"))
+        lines = log.read_text(encoding="utf-8", errors="replace")
+        if BEFORE.search(lines):
+            return None
+        peaks = PEAK.findall(lines)
         memory += [float(number) * 1e6 / MIB for number in peaks[-1:]]
     return Benchmark(sum(seconds) / len(seconds), max(memory, default=None))

@@ -50,6 +50,7 @@ class Parts:
         self.result, self.folder = result, result.parent / FOLDER
         self._given = [*job]
         self._used: set[str] = set()
+        self._asked = self._found = 0
 
     @cached_property
     def _job(self) -> str:
@@ -79,15 +80,18 @@ class Parts:
         """Return the rows of the part in each tensor of a former result, or None."""
         from safetensors import SafetensorError, safe_open
 
+        self._asked += 1
         if (name := self.name(content)) not in self._rows:
             return None
         path, rows = self._rows[name]
         try:
             with safe_open(path, framework="numpy") as opened:
-                return {tensor: opened.get_slice(tensor)[rows] for tensor in opened.keys()}  # noqa: SIM118
+                values = {tensor: opened.get_slice(tensor)[rows] for tensor in opened.keys()}  # noqa: SIM118
         except (OSError, SafetensorError, TypeError) as error:
             log.warning("%s: not reused (%s)", path, error)
-        return None
+            return None
+        self._found += 1
+        return values
 
     def keep_rows(self, rows: Mapping[str, tuple[int, int]]) -> None:
         """Keep the parts of the result, which is written: from and to which row, by content."""
@@ -117,12 +121,16 @@ class Parts:
         """Return rows of metrics and arrays of a part, computed now or by a former job."""
         part = self.folder / f"{self.name(content)}.safetensors"
         self._used.add(part.name)
+        self._asked += 1
         if part.is_file():
             try:
                 arrays, metadata = files.read_tensors(part)
-                return json.loads(metadata["rows"]), arrays
+                measured = json.loads(metadata["rows"]), arrays
             except (files.UserError, ValueError, KeyError) as error:
                 log.warning("%s: not reused (%s)", part, error)
+            else:
+                self._found += 1
+                return measured
         rows, arrays = compute()
         plain = [{key: metrics.plain(value) for key, value in row.items()} for row in rows]
         self.folder.mkdir(exist_ok=True)
@@ -140,6 +148,8 @@ class Parts:
 
     def finish(self, parts: Iterable[Path] = ()) -> None:
         """List the parts that the result has, these files among them; the others stay."""
+        if self._found:
+            log.info("%d of %d parts were computed before", self._found, self._asked)
         self.folder.mkdir(exist_ok=True)
         self._used |= {path.name for path in parts}
         names = "".join(f"{name}\n" for name in sorted(self._used))
