@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 from dataclasses import fields, replace
@@ -421,6 +422,19 @@ def test_an_empty_run_measures_no_claim():
     assert {verdict.outcome for verdict in found} == {"not measured"}
     assert len(claims_table.unmeasured(found)) == len({verdict.claim.key for verdict in found})
     assert claims_table.rows(found) == []
+
+
+def test_claims_with_equal_numbers_have_equal_outcomes():
+    """A claim brings its numbers, rule and correction; no other part of it decides."""
+    outcomes: dict[tuple[object, ...], set[object]] = {}
+    for declared in (one for pages in every_pages() for one in pages.claims):
+        for value, error in itertools.product((2.0, 1.1, 0.5, 0.0, -1.1, -2.0), (0.02, 0.3, 3.0)):
+            measured = MeasuredClaim(effect(value, error), bound=1.0)
+            one = replace(declared, measure=lambda *_, of=measured: of, sign=1, controls=())
+            verdict = judge(one, NO_TABLES, 0.95)
+            numbers = (one.rule, one.primary, value, error)
+            outcomes.setdefault(numbers, set()).add((verdict.outcome, verdict.near))
+    assert {len(each) for each in outcomes.values()} == {1}
 
 
 def test_declarations_are_complete():
