@@ -69,15 +69,16 @@ def test_random_captions_have_uniform_ranks_whatever_the_model():
 def test_histograms_count_every_pair_in_both_halves():
     images, texts = embeddings(3000)
     found = ranked(images, texts)
-    assert found.histograms.shape == (2, 21, BINS)
-    measured = found.histograms[:, 0].sum(axis=0)
-    expected = np.bincount(np.minimum((found.p_value * BINS).astype(int), BINS - 1), minlength=BINS)
-    np.testing.assert_allclose(measured, expected, atol=2)  # p-values are rounded in between
-    assert measured.sum() == 3000
-    # Bootstrap weights are Poisson(1): replicates differ, and have n pairs on average.
-    totals = found.histograms.sum(axis=(0, 2))[1:]
-    assert totals.mean() == pytest.approx(3000, rel=0.02)
-    assert totals.std() > 10
+    assert found.histograms.shape == (2, 2, 21, BINS)
+    for histograms, values in zip(found.histograms, found.p_values, strict=True):
+        measured = histograms[:, 0].sum(axis=0)
+        expected = np.bincount(np.minimum((values * BINS).astype(int), BINS - 1), minlength=BINS)
+        np.testing.assert_allclose(measured, expected, atol=2)  # p-values are rounded in between
+        assert measured.sum() == 3000
+        # Bootstrap weights are Poisson(1): replicates differ, and have n pairs on average.
+        totals = histograms.sum(axis=(0, 2))[1:]
+        assert totals.mean() == pytest.approx(3000, rel=0.02)
+        assert totals.std() > 10
 
 
 def test_references_are_captions_of_other_pairs():

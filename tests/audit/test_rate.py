@@ -6,10 +6,12 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
+from mispair.audit import probability
 from mispair.audit.probability import rate_rows
 from mispair.audit.rate import Rate, mixture_rate, storey_rate, trusted_rate
-from mispair.audit.score import BINS
+from mispair.audit.score import BINS, deal, rank
 from mispair.audit.similar import similar_rate
+from tests.audit.made_up import degenerate, embeddings, swapped, unit
 
 
 def p_values(n, rate, shift, generator):
@@ -138,7 +140,9 @@ def corpus(generator, wins, share, generic=0.0, n=N):
 def judged(generator, values, trusted=None):
     trusted = np.zeros(len(values), bool) if trusted is None else trusted
     none = np.full(len(values), np.nan)
-    rows, refused = rate_rows(counted(values, generator), values, none, np.empty(0), trusted)
+    counts = counted(values, generator)
+    both = np.stack([counts, counts]), np.stack([values, values])
+    rows, refused = rate_rows(*both, none, np.empty(0), trusted)
     return {row["metric"]: row for row in rows}, refused
 
 
@@ -206,3 +210,42 @@ def test_with_trusted_pairs_intervals_that_are_useless_are_refused(wins, number,
             assert rows["power"]["value"] == pytest.approx(wins, abs=0.06)
     assert refusals == (5 if is_refused else 0)
     assert covered >= 4 or is_refused
+
+
+# Wrong captions that do not rank like captions of the corpus, next to pictures that are random.
+
+
+def unlike(kind: str, texts: np.ndarray, wrong: np.ndarray) -> np.ndarray:
+    """Return captions of which the wrong ones are of another corpus, empty, or boilerplate."""
+    n, e = texts.shape
+    normal = np.random.default_rng(9).standard_normal
+    if kind == "empty":
+        return degenerate(texts, wrong)
+    foreign = {
+        "another corpus": unit(normal(e) + 0.3 * normal((n, e))),
+        "one text": np.repeat(unit(normal((1, e))), n, axis=0),
+        "texts of the corpus": texts[:5][np.arange(n) % 5],
+    }[kind]
+    return np.where(wrong[:, None], foreign, texts)
+
+
+@pytest.mark.parametrize("share", [0.1, 0.3, 0.6])
+@pytest.mark.parametrize("kind", ["another corpus", "empty", "one text", "texts of the corpus"])
+def test_wrong_captions_of_any_kind_are_counted_where_their_pictures_are_random(kind, share):
+    n = 4000
+    images, texts = embeddings(n, noise=0.5)
+    _, wrong = swapped(n, share)
+    texts = unlike(kind, texts, wrong)
+    _, text = np.unique(texts, axis=0, return_inverse=True)
+    blocks = ((each, images[each], texts[each]) for each in deal(n, 0))
+    ranked = rank(blocks, (np.arange(n), text.ravel()), 0, replicates=100)
+    trusted = np.zeros(n, bool)
+    trusted[np.flatnonzero(~wrong)[:300]] = True
+    for known in (None, trusted):
+        rows, refused, _ = probability.judged(ranked, 0, known)
+        found = {row["metric"]: row for row in rows}.get("wrong_captions")
+        if known is None and share > 0.5 and refused:
+            continue
+        assert share <= found["high"]
+        assert np.isnan(found["low"]) if known is None else found["low"] <= share
+        assert found["high"] < share + 0.1

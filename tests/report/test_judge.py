@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 from dataclasses import fields, replace
@@ -148,6 +149,33 @@ def test_verdicts_near_the_line_are_marked(value, error, near):
     assert verdict.near == near == (by_p or by_size)
 
 
+@pytest.mark.parametrize(("value", "outcome"), [(2.0, "supports"), (-2.0, "contradicts")])
+def test_what_goes_the_other_way_forbids_both_signs(value, outcome):
+    """Contradicts has the standard of supports."""
+    whole, other = MeasuredClaim(effect(value)), PartEffect(effect(-value / 4))
+    for where in ("rates", "sets"):
+        for part, expected in ((PartEffect(whole.effect), outcome), (other, "cannot tell")):
+            measured = replace(whole, **{where: {0.1: part}})
+            assert judge(claim(measured), NO_TABLES, 0.95).outcome == expected
+
+
+@pytest.mark.parametrize(
+    ("rule", "measured", "outcome", "near"),
+    [
+        ("level", effect(0.55, 0.05), "cannot tell", True),
+        ("level", effect(0.3, 0.3), "cannot tell", False),
+        ("level", effect(0.65, 0.01), "supports", False),
+        ("count", unknown_effect(0.7, 20, "run"), "cannot tell", True),
+        ("count", unknown_effect(0.8, 5, "run"), "cannot tell", False),
+        ("count", unknown_effect(0.7, 200, "run"), "supports", False),
+    ],
+)
+def test_an_open_level_or_count_is_near_the_line_if_its_estimate_is(rule, measured, outcome, near):
+    verdict = judge(claim(MeasuredClaim(measured), rule=rule, bound=0.6), NO_TABLES, 0.95)
+    assert not 0.025 <= verdict.p <= 0.1
+    assert (verdict.outcome, verdict.near) == (outcome, near)
+
+
 def test_a_rate_of_the_opposite_sign_forbids_support():
     good, bad = PartEffect(effect(2.0)), PartEffect(effect(-0.5))
     supported = MeasuredClaim(effect(2.0), rates={0.1: good, 0.8: good})
@@ -175,6 +203,27 @@ def test_a_claim_on_every_part_has_its_weakest_outcome():
     assert (verdict.outcome, verdict.decided_by) == ("direction only", "text")
     assert (verdict.effect.value, verdict.measured.first) == (0.5, 1.0)
     assert [part.outcome for part in verdict.parts] == ["direction only", "supports"]
+
+
+@pytest.mark.parametrize(
+    ("rule", "value", "alone", "of_two"),
+    [
+        ("effect", 0.85, "smaller", "size open"),
+        ("effect", -0.85, "equivalent", "opposite, size open"),
+        ("effect", -1.15, "opposite", "opposite, size open"),
+        ("effect", 1.15, "size shown", "size shown"),
+        ("equivalence", 1.15, "opposite", "open"),
+        ("equivalence", 0.85, "equivalent", "equivalent"),
+        ("level", 0.85, "against", "open"),
+        ("level", 1.15, "as claimed", "as claimed"),
+    ],
+)
+def test_each_part_weakens_a_claim_at_its_share_of_alpha(rule, value, alone, of_two):
+    """What supports a claim on every part is shown by all of them, so it needs no correction."""
+    part = MeasuredClaim(Effect(value, 0.08, math.inf, 0.0, 9, "seed"))  # limits 0.13 and 0.16
+    for parts, reason in (({}, alone), ({"text": part, "image": part}, of_two)):
+        measured = replace(part, parts=parts)
+        assert judge(claim(measured, rule=rule), NO_TABLES, 0.95).reason == reason
 
 
 def test_a_condition_that_is_not_met_decides_nothing():
@@ -282,6 +331,15 @@ def test_arms_are_paired_and_shared_runs_left_out():
     assert [*measured.rates] == [0.5, 0.8]
 
 
+def test_arms_that_are_equal_at_a_rate_have_no_effect_there():
+    other = {key: value + (key[0] == 0.8) * (1 + 0.1 * key[1]) for key, value in SWEEP.items()}
+    both = tables(purity(SWEEP), purity(other, start="other"))
+    measured = Arms(ROWS.select, ROWS.but(start="other").select, averaged=True)(both, 0.95)
+    assert measured.effect.value == pytest.approx(0.525)
+    assert measured.rates[0.5].effect.value == 0
+    assert Arms(ROWS.select, ROWS.select)(both, 0.95) == MeasuredClaim()
+
+
 def test_levels_average_within_replicates_and_trends_permute_within_them():
     level = Level(ROWS.select)(tables(purity(SWEEP)), 0.95)
     assert (level.effect.value, level.effect.n) == (pytest.approx(2.41667, abs=1e-4), 2)
@@ -364,6 +422,19 @@ def test_an_empty_run_measures_no_claim():
     assert {verdict.outcome for verdict in found} == {"not measured"}
     assert len(claims_table.unmeasured(found)) == len({verdict.claim.key for verdict in found})
     assert claims_table.rows(found) == []
+
+
+def test_claims_with_equal_numbers_have_equal_outcomes():
+    """A claim brings its numbers, rule and correction; no other part of it decides."""
+    outcomes: dict[tuple[object, ...], set[object]] = {}
+    for declared in (one for pages in every_pages() for one in pages.claims):
+        for value, error in itertools.product((2.0, 1.1, 0.5, 0.0, -1.1, -2.0), (0.02, 0.3, 3.0)):
+            measured = MeasuredClaim(effect(value, error), bound=1.0)
+            one = replace(declared, measure=lambda *_, of=measured: of, sign=1, controls=())
+            verdict = judge(one, NO_TABLES, 0.95)
+            numbers = (one.rule, one.primary, value, error)
+            outcomes.setdefault(numbers, set()).add((verdict.outcome, verdict.near))
+    assert {len(each) for each in outcomes.values()} == {1}
 
 
 def test_declarations_are_complete():

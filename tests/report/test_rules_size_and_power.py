@@ -10,13 +10,16 @@ import functools
 import itertools
 import math
 from collections import Counter
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from scipy import stats
 
+from mispair.core import distributions
 from mispair.report.claims import Claim, MeasuredClaim
 from mispair.report.judge import PRIMARY, judge
+from mispair.report.pages.study_pages import every_pages
 from mispair.report.rules import (
     ABSENT,
     CONTRADICTS,
@@ -30,6 +33,7 @@ from mispair.report.rules import (
 from mispair.report.statistics import Effect, effect_of_estimate, trend, unknown_effect
 from mispair.report.tables import Tables
 
+NO_TABLES = Tables({})
 TIMES = 6000
 ALPHA = 0.05
 TRIALS = 8
@@ -42,8 +46,8 @@ NEAR = 0.01
 
 @pytest.fixture(autouse=True)
 def remembered_quantiles(monkeypatch):
-    """Thousands of effects have the same few quantiles, which scipy computes slowly."""
-    monkeypatch.setattr(stats.t, "ppf", functools.cache(stats.t.ppf))
+    """Thousands of effects have the same few quantiles, which take most of the time."""
+    monkeypatch.setattr(distributions, "t_quantile", functools.cache(distributions.t_quantile))
 
 
 def effects(truth: float, seed: int, shared: float = 0.0, times: int = TIMES) -> list[Effect]:
@@ -232,20 +236,29 @@ FALSE: dict[int, frozenset[str]] = {
 """False outcomes and reasons where the truth is no effect, or plus or minus the bound."""
 
 
-@pytest.mark.parametrize("shared", [0.0, 0.7])
-@pytest.mark.parametrize("size", [0.5 * ERROR, 4 * ERROR, 30 * ERROR])
+PRIMARIES = [one for pages in every_pages() for one in pages.claims if one.primary]
+
+
+@pytest.mark.parametrize(("size", "shared"), [(0.5, 0), (4, 0), (4, 0.7), (30, 0), (30, 0.7)])
 @pytest.mark.parametrize(
     "truths", [(0, 0, 0, 0, 0), (1, 1, 1, 1, 1), (-1, -1, -1, -1, -1), (0, 0, 1, 1, -1)]
 )
 def test_any_false_statement_on_the_primary_claims_is_made_in_alpha(truths, size, shared):
-    """Statements of equivalence are counted with the others."""
-    assert len(truths) == PRIMARY
-    alpha = ALPHA / PRIMARY
-    wrong = np.zeros(3000, dtype=bool)
-    for index, truth in enumerate(truths):
-        drawn = effects(truth * size, 10 + index, shared, len(wrong))
-        found = [decide("effect", effect, 1, size, alpha) for effect in drawn]
-        wrong |= np.array([bool(FALSE[truth] & {*pair}) for pair in found])
+    """By the judge, with the parts that these claims have; equivalence counts with the others."""
+    times, size, stream = 2000, size * ERROR, itertools.count(10)
+    wrong = np.zeros(times, dtype=bool)
+    for declared, truth in zip(PRIMARIES, truths, strict=True):
+        names = getattr(declared.measure, "parts", {"": None})
+        by_part = [effects(truth * size, next(stream), shared, times) for _ in names]
+        for number, drawn in enumerate(zip(*by_part, strict=True)):
+            parts = {name: MeasuredClaim(each) for name, each in zip(names, drawn, strict=True)}
+            measured = MeasuredClaim(parts=parts) if len(parts) > 1 else MeasuredClaim(drawn[0])
+            verdict = judge(
+                replace(declared, measure=lambda *_, of=measured: of, sign=1, bound=size,
+                        controls=()),
+                NO_TABLES, 1 - ALPHA,
+            )  # fmt: skip
+            wrong[number] |= bool(FALSE[truth] & {verdict.outcome, verdict.reason})
     assert wrong.mean() <= ALPHA + NEAR
 
 
@@ -278,11 +291,11 @@ def test_a_primary_claim_is_judged_at_a_fifth_of_alpha_in_any_run(p, primary, ex
 
 @pytest.mark.parametrize("primary", [False, True])
 def test_the_power_of_the_judge_is_that_of_the_t_test_at_its_level(primary):
-    claim = Claim("one", "simulation", "", "", "", lambda *_: MeasuredClaim(), bound=1e-3,
-                  primary=primary)  # fmt: skip
     alpha = ALPHA / (PRIMARY if primary else 1)
     found = [
-        decide(claim.rule, effect, claim.sign, claim.bound, alpha)[0] for effect in effects(1.0, 5)
-    ]
+        judge(Claim("one", "simulation", "", "", "", lambda *_, of=effect: MeasuredClaim(of),
+                    bound=1e-3, primary=primary), NO_TABLES, 1 - ALPHA).outcome
+        for effect in effects(1.0, 5)
+    ]  # fmt: skip
     power = np.mean([outcome in (SUPPORTS, DIRECTION) for outcome in found])
     assert power == pytest.approx(beyond(1.0, alpha / 2), abs=2 * NEAR)

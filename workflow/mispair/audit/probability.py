@@ -15,7 +15,7 @@ from mispair.audit.rate import (
     Z,
     mixture_rate,
     trusted_excess,
-    trusted_rate,
+    trusted_rates,
     untrusted_rates,
 )
 from mispair.audit.score import Ranks, deal, rank
@@ -51,7 +51,7 @@ def judged(
     trusted = np.zeros(n, bool) if trusted is None else trusted
     near = np.full(n, np.nan) if near is None else near
     swapped = np.empty(0) if swapped is None else swapped
-    rows, refused = rate_rows(ranked.histograms, ranked.p_value, near, swapped, trusted)
+    rows, refused = rate_rows(ranked.histograms, ranked.p_values, near, swapped, trusted)
     if refused:
         return rows, refused, np.full(n, np.nan)
     share = next(row["value"] for row in rows if row["metric"] == "wrong_captions")
@@ -204,11 +204,11 @@ def pair_weights(
 # The rates of a corpus as rows of metrics.
 
 CONDITION = {
-    "limit": "An upper limit, if wrong captions rank like captions drawn at random. Right captions "
-    "that the model ranks like random ones count as wrong, so no lower limit is known without "
-    "trusted pairs.",
-    "interval": "An interval, if wrong captions rank like captions drawn at random and trusted "
-    "pairs are a random part of all right ones.",
+    "limit": "An upper limit, if wrong captions, or their pictures, rank like random ones. Right "
+    "captions that the model ranks like random ones count as wrong, so no lower limit is known "
+    "without trusted pairs.",
+    "interval": "An interval, if wrong captions, or their pictures, rank like random ones, and "
+    "trusted pairs are a random part of all right ones.",
 }
 """What a reported share assumes, by what is identified."""
 
@@ -243,8 +243,9 @@ def rate_rows(
     """Return the rates of a corpus as rows of metrics, and why there is none, or "".
 
     ``wrong_captions`` is the share of captions of unrelated pictures. With trusted pairs it has an
-    interval (`trusted_rate`). Without them it has an upper limit, ``high``, and no lower one: `low`
-    is NaN, and the value is the estimate of `mixture_rate`, by which probabilities are computed.
+    interval (`trusted_rates`). Without them it has an upper limit, ``high``, and no lower one:
+    `low` is NaN, and the value is the estimate of `mixture_rate`, by which probabilities are
+    computed.
     ``similar_captions`` is the share of captions that were swapped for similar ones; it needs
     trusted pairs, and is left out where its interval reaches 0 or is wider than `MOST_WIDTH`. The
     two rates are separate. ``trusted_excess`` is by how much trusted pairs contradict the scores of
@@ -253,25 +254,26 @@ def rate_rows(
 
     Parameters
     ----------
-    histograms : (2, 1 + replicates, bins) array
-        As `mispair.audit.score.Ranks` has them.
-    p_values, neighbour_p_values : (n,) arrays
-        Ranks among random captions and among the most similar ones; NaN where there are none.
+    histograms, p_values : (2, 2, 1 + replicates, bins), (2, n) arrays
+        As `mispair.audit.score.Ranks` has them: of captions, then of pictures.
+    neighbour_p_values : (n,) array
+        Ranks among the most similar captions; NaN where there are none.
     swapped : (m,) array
         Ranks among the most similar captions, of trusted pairs with a similar caption.
     trusted : (n,) bool array
         Pairs known to be right.
     """
-    n = len(p_values)
+    of_captions = p_values[0]
+    n = len(of_captions)
     storey, reported = untrusted_rates(histograms)
-    wins, error = _wins(p_values, storey.dispersion)
+    wins, error = _wins(of_captions, storey.dispersion)
     power = power_of(wins, error, reported.value)
     if trusted.any():
-        power = _two_sided(*_wins(p_values[trusted], storey.dispersion))
+        power = _two_sided(*_wins(of_captions[trusted], storey.dispersion))
     rows: list[Row] = [
         _row("wins_against_random", _two_sided(wins, error), n),
         _row("power", power, int(trusted.sum()) or n),
-        {"metric": "best_five_percent", "value": float((p_values < 0.05).mean()), "n": n},
+        {"metric": "best_five_percent", "value": float((of_captions < 0.05).mean()), "n": n},
         _row("storey", storey, n, tail=storey.tail),
         {"metric": "mixture", "value": reported.value, "n": n},
         {"metric": "dispersion", "value": storey.dispersion, "n": n},
@@ -287,15 +289,15 @@ def rate_rows(
             )
         return [*rows, _row("wrong_captions", reported, n)], ""
     try:
-        reported = trusted_rate(p_values, trusted)
+        reported = trusted_rates(p_values, trusted)
     except ValueError as fault:
         return rows, f"The model cannot tell right captions from wrong ones: {fault}."
     rows += [_row("trusted", reported, n), _row("wrong_captions", reported, n)]
-    excess = trusted_excess(p_values, trusted, reported, storey.high)
+    excess = trusted_excess(of_captions, trusted, reported, storey.high)
     rows.append({"metric": "trusted_excess", "value": excess, "n": int(trusted.sum())})
     with suppress(ValueError):
         ranked = np.isfinite(neighbour_p_values)
-        counts, _ = np.histogram(p_values[ranked], histograms.shape[2], (0, 1))
+        counts, _ = np.histogram(of_captions[ranked], histograms.shape[3], (0, 1))
         unrelated = mixture_rate(counts, storey.dispersion)
         hard = similar_rate(neighbour_p_values, trusted, swapped, unrelated)
         if hard.low > 0 and hard.high - hard.low <= MOST_WIDTH:

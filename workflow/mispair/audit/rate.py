@@ -1,14 +1,18 @@
 """Share of captions that belong to an unrelated picture, from the p-values of all pairs.
 
-Assumption: a wrong caption ranks like one more caption drawn at random, so its p-value is uniform
-(`mispair.audit.score`). p-values are then a mixture: a share of uniform ones, the rate, and those
-of right captions. The share that is uniform is identified only up to right captions that rank like
-random ones, so without pairs known to be right there is an upper limit and no lower one.
+Assumption: a wrong caption ranks like one more caption drawn at random, or its picture like one
+more picture, so its p-value is uniform (`mispair.audit.score`). What is reported holds for either:
+the larger of two limits, or what two intervals cover together. p-values are then a mixture: a share
+of uniform ones, the rate, and those of right captions. The share that is uniform is identified only
+up to right captions that rank like random ones, so without pairs known to be right there is an
+upper limit and no lower one.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -292,6 +296,27 @@ def trusted_rate(p_values: np.ndarray, trusted: np.ndarray) -> Rate:
     return Rate(*(part * min(1.0, max(0.0, share)) for share in shares))
 
 
+def trusted_rates(p_values: Iterable[np.ndarray], trusted: np.ndarray) -> Rate:
+    """Return the mean of `trusted_rate` by captions and by pictures, and what both intervals cover.
+
+    Where pictures rank too badly for an estimate, it is that of captions.
+
+    Raises
+    ------
+    ValueError
+        As `trusted_rate` of captions.
+    """
+    of_captions, of_pictures = p_values
+    rates = [trusted_rate(of_captions, trusted)]
+    with suppress(ValueError):
+        rates.append(trusted_rate(of_pictures, trusted))
+    return Rate(
+        sum(rate.value for rate in rates) / len(rates),
+        min(rate.low for rate in rates),
+        max(rate.high for rate in rates),
+    )
+
+
 def _share_of_means(
     of_trusted: np.ndarray, others: np.ndarray, z: float
 ) -> tuple[float, float, float] | None:
@@ -323,9 +348,9 @@ def trusted_excess(p_values: np.ndarray, trusted: np.ndarray, reported: Rate, mo
     p_values, trusted : (n,) arrays
         As `trusted_rate` takes them.
     reported : Rate
-        From `trusted_rate`.
+        From `trusted_rates`.
     most : float
-        Upper limit of `storey_rate`.
+        Upper limit of `untrusted_rates`.
     """
     shares = _share_of_means(p_values[trusted], p_values[~trusted], Z_BELOW)
     excess = max(reported.low - most, -shares[2] if shares else 0.0)
@@ -333,11 +358,14 @@ def trusted_excess(p_values: np.ndarray, trusted: np.ndarray, reported: Rate, mo
 
 
 def untrusted_rates(histograms: np.ndarray) -> tuple[Storey, Rate]:
-    """Return what is known without trusted pairs, from histograms as `storey_rate` takes.
+    """Return what is known without trusted pairs, from histograms of `mispair.audit.score.Ranks`.
 
-    That is Storey's estimate, and the rate that is reported: the share of `mixture_share`, no lower
-    limit, and the upper limit of Storey.
+    That is Storey's estimate with the larger upper limit, of captions or of pictures, and the rate
+    that is reported: the share of `mixture_share`, no lower limit, and this upper limit. The
+    dispersion is that of captions.
     """
-    storey = storey_rate(histograms)
-    share = mixture_share(histograms[:, 0].sum(axis=0), storey.dispersion)
+    of_captions, of_pictures = map(storey_rate, histograms)
+    share = mixture_share(histograms[0, :, 0].sum(axis=0), of_captions.dispersion)
+    storey = of_captions if of_captions.high >= of_pictures.high else of_pictures
+    storey = replace(storey, dispersion=of_captions.dispersion)
     return storey, Rate(min(share, storey.high), np.nan, storey.high)

@@ -48,7 +48,7 @@ def corpus_rows(
         "weight_of_level": ranked.score_weights[0],
         "weight_of_neighbours": ranked.score_weights[1],
     }
-    density = ranked.histograms[:, 0].sum(axis=0).reshape(BARS, -1).sum(axis=1) * BARS / n
+    density = ranked.histograms[0, :, 0].sum(axis=0).reshape(BARS, -1).sum(axis=1) * BARS / n
     return [
         *({"metric": name, "value": value} for name, value in counts.items()),
         *(

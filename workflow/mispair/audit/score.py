@@ -175,8 +175,11 @@ def _average(values: np.ndarray, weights: np.ndarray) -> float:
 #
 # Assumption on how captions go wrong: a wrong caption is one more draw from the captions of the
 # corpus. Then its rank among captions of other pairs is uniform, whatever the model, and no
-# mismatch has to be known. Captions of similar pictures, text that fits every picture, and pairs
-# that a filter by cosines left rank better than that: `mispair.audit.trials` tries these. Pairs
+# mismatch has to be known. If it is no such draw (a caption of another corpus, an empty text), but
+# its picture is one more draw from the pictures, the rank of the picture is uniform, so pictures
+# are ranked as well. Captions of similar pictures, captions that are wrong in part, text that was
+# chosen to fit, and pairs that a filter by cosines left rank better both ways:
+# `mispair.audit.trials` tries some of these. Pairs
 # are dealt at random into blocks. One product of a block's pictures with its captions ranks each
 # caption among captions and each picture among pictures; no matrix of all pairs is made.
 
@@ -215,9 +218,10 @@ class Ranks:
         cosines.
     score_weights : tuple of float
         Of level and agreement in the score.
-    histograms : (2, 1 + replicates, bins) float64 array
-        Number of pairs of both halves by p-value: as measured, and in bootstrap replicates of the
-        pairs, in which the captions that a caption is ranked among are drawn again as well.
+    histograms : (2, 2, 1 + replicates, bins) float64 array
+        Ranks of captions, then of pictures. Number of pairs of both halves by p-value: as measured,
+        and in bootstrap replicates of the pairs, in which the captions that a caption is ranked
+        among are drawn again as well.
     excluded : int
         Comparisons left out because the two pairs share a picture or a text.
     """
@@ -231,6 +235,11 @@ class Ranks:
     score_weights: tuple[float, float]
     histograms: np.ndarray
     excluded: int
+
+    @property
+    def p_values(self) -> np.ndarray:
+        """The ranks of captions, then of pictures, (2, n)."""
+        return np.stack([self.p_value, self.picture_p_value])
 
 
 def deal(n: int, seed: int, size: int = BLOCK) -> list[np.ndarray]:
@@ -275,7 +284,7 @@ def rank(
     cosines = np.empty((n, 1 + REFERENCES), np.float32)  # of the pair, and of random captions
     surroundings = np.zeros((2 if scored else 0, n, 1 + REFERENCES), np.float32)
     p_value, picture_p_value = np.empty(n), np.empty(n)
-    histograms = torch.zeros((2, (1 + replicates) * BINS), dtype=torch.float64)
+    histograms = torch.zeros((2, 2, (1 + replicates) * BINS), dtype=torch.float64)
     excluded = done = 0
     for number, (pairs, images, texts) in enumerate(blocks):
         b = len(pairs)
@@ -295,11 +304,12 @@ def rank(
         better = _better(scores, paired[:, None], apart, coins[0].to(device)[:, None])
         counts, draws = times(better.mul_(rivals), weights), _draws_of_rivals(weights, same, pairs)
         p_values = (counts + coins[0].to(device)[:, None]) / (draws + 1)
-        for half in (0, 1):
-            histograms[half] += _histograms(p_values[half::2].cpu(), weights[half::2].cpu())
         better = _better(scores, paired[None, :], apart, coins[1].to(device)[None, :])
         better.mul_(rivals)
         of_pictures = (better.sum(dim=0) + coins[1].to(device)) / (rivals.sum(dim=0) + 1)
+        both = p_values.cpu(), of_pictures.cpu()[:, None].expand(p_values.shape)
+        for way, half in product((0, 1), (0, 1)):
+            histograms[way, half] += _histograms(both[way][half::2], weights[half::2].cpu())
 
         rows = torch.arange(b)[:, None].expand(b, 1 + REFERENCES).to(device)
         columns = torch.cat([torch.arange(b)[:, None], (rows[:, 1:].cpu() + others) % b], dim=1)
@@ -320,7 +330,7 @@ def rank(
     return Ranks(
         cosines[:, 0], p_value, picture_p_value, cosines[:, 1:],
         score[:, 0], score[:, 1:], chosen,
-        histograms.view(2, 1 + replicates, BINS).numpy(), excluded,
+        histograms.view(2, 2, 1 + replicates, BINS).numpy(), excluded,
     )  # fmt: skip
 
 

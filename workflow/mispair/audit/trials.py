@@ -10,7 +10,7 @@ import numpy as np
 
 from mispair.audit import probability as probabilities
 from mispair.audit.pairs import PairEmbeddings, project
-from mispair.audit.rate import Rate, mixture_rate, trusted_rate, untrusted_rates
+from mispair.audit.rate import Rate, mixture_rate, trusted_rates, untrusted_rates
 from mispair.audit.score import Ranks, deal, rank
 from mispair.audit.similar import draw_similar, similar_ranks, similar_rate
 from mispair.core import seeds
@@ -237,14 +237,14 @@ def untouched_rows(
     is_trusted[order[: min(trusted, len(wrong) // 10)]] = True
     rates = {"storey": storey, "mixture": reported}
     with suppress(ValueError):
-        rates["trusted"] = trusted_rate(ranked.p_value, is_trusted)
+        rates["trusted"] = trusted_rates(ranked.p_values, is_trusted)
     if injection.scheme == "similar":
         pairs = trial.sample, injection.source[trial.sample], trial.sample[is_trusted]
         near, swapped = similar_ranks(
             trial.embeddings, *pairs, trial.nearest, trial.same, trial.seed
         )
         with suppress(ValueError):
-            counts = ranked.histograms[:, 0].sum(axis=0)
+            counts = ranked.histograms[0, :, 0].sum(axis=0)
             unrelated = mixture_rate(counts, storey.dispersion)
             rates["similar"] = similar_rate(near, is_trusted, swapped, unrelated)
     origin = {**_origin(injection, wrong, "untouched"), "trusted": int(is_trusted.sum())}

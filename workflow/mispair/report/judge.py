@@ -13,6 +13,7 @@ from typing import Any, Literal
 
 from mispair.report.claims import Claim, Control, Measure, MeasuredClaim, PartEffect
 from mispair.report.rules import (
+    ABSENT,
     CONTRADICTS,
     DIRECTION,
     SUPPORTS,
@@ -72,7 +73,9 @@ class Verdict:
         By the claim's rule.
     near : bool
         Whether the verdict is near the line: a corrected p value between α / 2 and 2 α, or an
-        estimate, or a one-sided limit of a decided claim, within `NEAR` of the bound.
+        estimate, or a one-sided limit of a decided claim, within `NEAR` of the bound. The p value
+        of *level* and *count* is that of the bound itself, so once these are decided it alone
+        counts.
     bound : float
         The smallest effect of interest, level or share that was applied.
     p, corrected_p : float
@@ -136,16 +139,18 @@ def judge(claim: Claim, tables: Tables, confidence: float, preset: str = "") -> 
 
     The effect decides by the claim's rule. With parts (`Claim.every`) the part with the weakest
     outcome decides. A rate of the sweep with a significant effect of the opposite sign, or as many
-    such evaluation sets as half of all, forbids *supports* and *direction only*.
+    such evaluation sets as half of all, forbids *supports*, *direction only* and *contradicts*.
     """
     measured = claim.measure(tables, confidence)
     tests = PRIMARY if claim.primary else 1
     alpha = (1 - confidence) / tests
-    # Without parts, the whole is the only part, and has no name.
-    of_parts = {
-        name: _of_measured(claim, part, alpha)
-        for name, part in (measured.parts or {"": measured}).items()
-    }
+
+    def verdicts(alpha: float) -> dict[str, Verdict]:
+        # Without parts, the whole is the only part, and has no name.
+        parts = measured.parts or {"": measured}
+        return {name: _of_measured(claim, part, alpha, len(parts)) for name, part in parts.items()}
+
+    of_parts = verdicts(alpha)
     weakest = min(of_parts, key=lambda name: STRENGTH.index(of_parts[name].outcome))
     verdict = replace(of_parts[weakest], decided_by=weakest, preset=preset)
     if measured.parts:
@@ -160,23 +165,19 @@ def judge(claim: Claim, tables: Tables, confidence: float, preset: str = "") -> 
     corrected_p = p if math.isnan(p) else min(1.0, p * tests)
     verdict = replace(verdict, p=p, corrected_p=corrected_p)
     controls = tuple(_control(control, verdict, tables, confidence) for control in claim.controls)
-    alone = min(
-        (_of_measured(claim, part, 1 - confidence).outcome
-         for part in (measured.parts or {"": measured}).values()),
-        key=STRENGTH.index,
-    )  # fmt: skip
+    alone = min((each.outcome for each in verdicts(1 - confidence).values()), key=STRENGTH.index)
     near = _near(verdict, 1 - confidence, alpha)
     return replace(verdict, near=near, controls=controls, alone=alone)
 
 
-def _of_measured(claim: Claim, measured: MeasuredClaim, alpha: float) -> Verdict:
-    """Return the verdict on one measurement, without its controls."""
+def _of_measured(claim: Claim, measured: MeasuredClaim, alpha: float, parts: int) -> Verdict:
+    """Return the verdict on one of several parts, without its controls."""
 
     def judged(parts: Mapping[Any, PartEffect]) -> tuple[PartVerdict, ...]:
         return tuple(_part(claim, name, part, measured, alpha) for name, part in parts.items())
 
     bound = _first_finite(measured.bound, claim.bound)
-    outcome, reason = decide(claim.rule, measured.effect, claim.sign, bound, alpha)
+    outcome, reason = _of_part(claim, measured.effect, bound, alpha, parts)
     verdict = Verdict(
         claim, outcome, reason, measured, bound,
         rates=judged(measured.rates), sets=judged(measured.sets),
@@ -186,6 +187,21 @@ def _of_measured(claim: Claim, measured: MeasuredClaim, alpha: float) -> Verdict
         return verdict
     outcome, reason = _forbidden(verdict, alpha) or (outcome, reason)
     return replace(verdict, outcome=outcome, reason=reason)
+
+
+def _of_part(claim: Claim, effect: Effect, bound: float, alpha: float, parts: int) -> Decision:
+    """Return the decision on one of several parts.
+
+    A claim on every part is supported by all of them, so each is tested at α. Any of them can
+    weaken it, so what weakens it is tested at α / parts.
+    """
+    outcome, reason = decide(claim.rule, effect, claim.sign, bound, alpha)
+    if outcome not in (CONTRADICTS, ABSENT) and reason != "smaller":
+        return outcome, reason
+    strict = decide(claim.rule, effect, claim.sign, bound, alpha / parts)
+    if reason == "smaller" and strict[1] != reason:
+        return DIRECTION, "size open"
+    return strict
 
 
 def _first_finite(*values: float) -> float:
@@ -203,11 +219,11 @@ def _part(
 
 def _forbidden(verdict: Verdict, alpha: float) -> Decision | None:
     """Return what takes the place of a verdict that a condition, a rate or the sets forbid."""
-    sign = verdict.claim.sign
     if verdict.measured.gate:
         return UNDECIDED, "gate"
-    if verdict.outcome not in (SUPPORTS, DIRECTION) or verdict.claim.rule != "effect":
+    if verdict.outcome in (ABSENT, UNDECIDED) or verdict.claim.rule != "effect":
         return None
+    sign = verdict.claim.sign * (-1 if verdict.outcome == CONTRADICTS else 1)
     if any(opposite(part.effect, sign, alpha) for part in verdict.rates):
         return UNDECIDED, "a rate goes the other way"
     against = sum(opposite(part.effect, sign, alpha) for part in verdict.sets)
@@ -219,7 +235,10 @@ def _forbidden(verdict: Verdict, alpha: float) -> Decision | None:
 def _near(verdict: Verdict, family_alpha: float, alpha: float) -> bool:
     if family_alpha / 2 <= verdict.corrected_p <= 2 * family_alpha:
         return True
-    if verdict.claim.rule not in ("effect", "equivalence") or not verdict.effect.known:
+    if verdict.claim.rule in ("level", "count"):
+        apart = abs(verdict.effect.value - verdict.bound)
+        return verdict.outcome == UNDECIDED and apart <= NEAR * abs(verdict.bound)
+    if verdict.claim.rule == "trend" or not verdict.effect.known:
         return False
     values = [verdict.effect.value]
     if verdict.outcome not in (UNDECIDED, UNMEASURED):  # the limits that decided

@@ -220,10 +220,10 @@ class Arms:
         keys = ["rate", "seed"]
         both = self.first(tables).merge(self.second(tables), on=keys, suffixes=("_1", "_2"))
         both = both.dropna().assign(value=lambda rows: rows["value_2"] - rows["value_1"])
-        apart = both.groupby("rate")["value"].transform(lambda values: (values != 0).any())
-        both = both[apart.astype(bool)]  # arms share the runs without corruption
-        if both.empty:
+        if not both["value"].any():  # both are the same runs
             return MeasuredClaim()
+        if (both["rate"] > 0).any():  # arms share the runs without corruption
+            both = both[both["rate"] > 0]
         curve = self.published() if self.published else None
         by_rate = {
             float(str(rate)): effect_of_mean(part["value"].tolist(), confidence, self.unit)
