@@ -243,7 +243,8 @@ PRUNED = Spread("acc1")
 
 PRUNING = Claim(
     "pruning-accuracy", STUDY,
-    "Keeping high-purity neurons gives the best accuracy, random ones less, low-purity least.",
+    "Keeping neurons of little overlap (high purity) gives the best accuracy, random ones less, "
+    "those of much overlap least.",
     "figures 2(a-c) and 8", "pruning", PRUNED.but(by_set=True),
     unit="points", primary=True, needs="studies: [image_text]",
     controls=(
