@@ -28,7 +28,12 @@ def symbols(text: object) -> Markup:
     html = Markup(_CODE.sub(r"<code>\1</code>", str(escape(text))))
     for name, symbol in SYMBOLS.items():
         html = Markup(str(html).replace(name, str(symbol)))
-    return Markup(str(html).replace(" %", "\u00a0%"))
+    return Markup(unbroken(str(html)))
+
+
+def unbroken(value: object) -> object:
+    """Return a text in which no line ends between a number and its percent sign."""
+    return value.replace(" %", "\u00a0%") if type(value) is str else value
 
 
 PIECE = "<!-- piece -->", "<!-- end of the piece -->"

@@ -441,7 +441,7 @@ def small_overlap(tables: Tables) -> Drawing | Hole:
     hole = missing(tables.purity, Note("image_text", "hole_fine_tuned"))
     return _curves(
         series, hole, X_TITLE, "Directions shared", colours=COLOURS, labels=SCALES,
-        legend="Logit scale",
+        legend="Temperature",
     )  # fmt: skip
 
 

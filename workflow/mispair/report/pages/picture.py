@@ -17,7 +17,7 @@ from mispair.core.files import read_json
 from mispair.core.words import count, listing, p_value, significant, to_size
 from mispair.report import studies, texts
 from mispair.report.figures import VEGA_LITE
-from mispair.report.markup import symbols
+from mispair.report.markup import symbols, unbroken
 from mispair.report.notes import SHARED, Note
 from mispair.report.script_json import safe_json
 from mispair.report.studies import Figure
@@ -39,6 +39,7 @@ def environment() -> jinja2.Environment:
         trim_blocks=True,
         lstrip_blocks=True,
         undefined=jinja2.StrictUndefined,
+        finalize=unbroken,
     )
     created.filters["symbols"] = symbols
     created.filters["number"] = significant
