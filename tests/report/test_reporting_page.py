@@ -672,7 +672,7 @@ def test_the_contact_sheet_shows_both_captions_and_survives_missing_images(tmp_p
     assert html.count("Shuffled to") == 16
     assert html.count("Not swapped") == 4
     assert html.count("image not available") == 1
-    assert "C_m = 0.8" in html
+    assert "<i>C</i><sub>m</sub> = 0.8" in html
     assert len(html.encode()) <= 150_000
     assert "<script" not in html
     for key, other in (("000000", "000019"), ("000003", "000016")):

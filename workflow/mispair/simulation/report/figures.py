@@ -113,7 +113,7 @@ def simulation_cosines(tables: Tables) -> Drawing | Hole:
         data,
         alt.X("bin_low:Q", title="|cos| of neuron and feature", scale=alt.Scale(domain=[0, 1])),
         alt.Y("value:Q", title="Share of pairs (square root)", scale=alt.Scale(type="sqrt"),
-              axis=alt.Axis(format="~%")),
+              axis=alt.Axis(labelExpr="format(100 * datum.value, '.3~g') + ' %'")),
         TRAINED_ON,
         ("bin_low:Q:from", "bin_high:Q:to", "value:Q:share of pairs", "low:Q:−1 s.d.",
          "high:Q:+1 s.d.", "n:Q:trials"),
