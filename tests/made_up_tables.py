@@ -23,6 +23,7 @@ from mispair.image_text.report.arms import COLOURS
 from mispair.laclip import paths as laclip
 from mispair.pairs import paths as pairs
 from mispair.pairs.corruption.scheme import schemes
+from mispair.pairs.report.contact_sheet import alone
 from mispair.pretraining.paths import MIXING
 from mispair.repair import paths as repair
 from mispair.report import studies
@@ -368,7 +369,7 @@ def write_site(
     pieces = {"contact_sheet.html": sheet, "neurons.html": gallery}
     for name, html in pieces.items():
         if html is not None:
-            files.write_text(folder / name, html)
+            files.write_text(folder / name, alone(html, name))
     written = [folder / name for name, html in pieces.items() if html]
     write_report.run(
         write_report.Settings(**settings), tables=paths,

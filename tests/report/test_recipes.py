@@ -83,7 +83,9 @@ def test_no_two_arms_of_the_default_run_have_one_colour() -> None:
 def test_bars_of_a_histogram_begin_at_zero_in_all_panels_alike() -> None:
     data = table(bin_low=[0, 0.5] * 2, bin_high=[0.5, 1] * 2, low=0.5, high=6.0)
     y = alt.Y("value:Q", title="Share", scale=alt.Scale(type="sqrt"))
-    chart = recipes.histogram(data, alt.X("bin_low:Q", title="|cos|"), y, COLOUR, (), level=1.0)
+    chart = recipes.histogram(
+        data, alt.X("bin_low:Q", title="|cos|"), y, COLOUR, (), level=("chance", 1.0)
+    )
     assert marks(chart) == [["bar", "rule", "rule"]] * 2
     for panel in chart.to_dict(validate=False)["concat"]:
         assert panel["layer"][0]["encoding"]["y"]["scale"]["domain"] == [0, 6.0]
@@ -92,7 +94,7 @@ def test_bars_of_a_histogram_begin_at_zero_in_all_panels_alike() -> None:
 def test_points_have_a_line_of_a_slope() -> None:
     axes = alt.X("x:Q", title="first"), alt.Y("value:Q", title="second")
     assert marks(recipes.scatter(table(), *axes, COLOUR, ())) == [["circle"], ["circle"]]
-    chart = recipes.scatter(table(low=0.5, high=6.0), *axes, COLOUR, (), slope=0.5)
+    chart = recipes.scatter(table(low=0.5, high=6.0), *axes, COLOUR, (), slope=("half", 0.5))
     assert marks(chart) == [["circle", "rule", "rule"]] * 2
     line = chart.to_dict(validate=False)["concat"][0]["layer"][2]["encoding"]
     assert (line["x2"]["datum"], line["y2"]["datum"]) == (1, 0.5)
@@ -109,7 +111,7 @@ def test_titles_of_panels_may_have_any_character_and_select_their_rows() -> None
 def test_rows_of_both_panels_are_the_same_and_named_once() -> None:
     names = alt.Y("arm:N", title="Captions", sort=["raw", "filtered", "oracle"])
     data = table(layer=["run", "mean", "run", "run"])
-    chart = recipes.forest(data, "Score", names, COLOUR, ("arm:N:arm",), levels=(0.0,))
+    chart = recipes.forest(data, "Score", names, COLOUR, ("arm:N:arm",), levels=(("none", 0.0),))
     assert marks(chart) == [["circle", "tick", "rule"], ["circle", "rule"]]
     axes = [panel["layer"][0]["encoding"]["y"] for panel in chart.to_dict(validate=False)["concat"]]
     assert [axis["axis"]["labels"] for axis in axes] == [True, False]

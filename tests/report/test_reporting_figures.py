@@ -144,6 +144,26 @@ def test_a_figure_is_drawn_in_every_form_and_read_in_a_column(name):
         assert pdf[int(place) :].startswith(b"%d 0 obj" % number)
 
 
+@pytest.mark.parametrize("name", FIGURES | OTHERS)
+def test_every_dashed_line_is_in_a_legend(name):
+    dashed = 0
+    for mark, encoding in views(composed(name)[0]):
+        assert "strokeDash" not in mark
+        if dash := encoding.get("strokeDash"):
+            assert dash["legend"] or {*map(tuple, dash["scale"]["range"])} == {(1, 0)}
+            dashed += 1
+    assert dashed or name in {"checkpoints", "semantic_purity", "simulation_cosines",
+                              "verdict_by_bound", "stepsize_accuracy"}  # fmt: skip
+
+
+def test_panels_of_one_measured_thing_are_one_row_in_print():
+    spec, _ = composed("purity_by_shuffling")
+    printed = charts.for_paper(spec, 16)
+    titles = [panel["title"].partition(":")[0] for panel in printed["concat"]]
+    assert printed["columns"] == 2
+    assert titles[::2] == titles[1::2] == ["Text", "Image", "Published"]
+
+
 def _inflated(stream: bytes) -> bytes:
     try:
         return zlib.decompress(stream)

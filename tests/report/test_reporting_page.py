@@ -17,6 +17,7 @@ from markupsafe import escape
 from PIL import Image
 
 from mispair.core import files, metrics
+from mispair.pairs.report.contact_sheet import alone
 from mispair.pairs.steps import draw_contact_sheet
 from mispair.report import studies
 from mispair.report.figures import compose, draw_of
@@ -398,7 +399,8 @@ def report(run: dict[str, list[Path]], folder: Path, draw: bool = True, **settin
             pairing=run["pairings"], captions=[], contact_sheet=sheet,
         )  # fmt: skip
     gallery = folder / "neurons.html"
-    files.write_text(gallery, '<div class="neurons">Neuron 7 of the gallery</div>\n')
+    piece = '<div class="neurons">Neuron 7 of the gallery</div>\n'
+    files.write_text(gallery, alone(piece, "Neurons"))
     benchmarks = folder / "benchmarks"
     if run["index"]:
         files.write_text(
@@ -670,7 +672,7 @@ def test_the_contact_sheet_shows_both_captions_and_survives_missing_images(tmp_p
     assert html.count("Shuffled to") == 16
     assert html.count("Not swapped") == 4
     assert html.count("image not available") == 1
-    assert "C_m = 0.8" in html
+    assert "<i>C</i><sub>m</sub> = 0.8" in html
     assert len(html.encode()) <= 150_000
     assert "<script" not in html
     for key, other in (("000000", "000019"), ("000003", "000016")):

@@ -12,8 +12,9 @@ import pandas as pd
 import pytest
 
 from mispair.core import files
-from mispair.pairs.report.contact_sheet import LARGEST_SHEET
+from mispair.pairs.report.contact_sheet import LARGEST_SHEET, alone
 from mispair.report import rules, studies
+from mispair.report.markup import piece_of
 from mispair.report.pages import picture, study_pages
 from mispair.report.pages.claims_table import COLUMNS
 from mispair.report.pages.content import judged
@@ -112,6 +113,26 @@ def test_every_page_is_valid_and_complete_by_itself(large: tuple[Path, list[Path
         assert len(current) == 1, path.name
         if path.parent.name == "pages":
             assert current[0].get("href") == path.name
+
+
+def test_symbols_are_typeset_and_the_first_page_needs_none(large: tuple[Path, list[Path]]) -> None:
+    pages = {path.name: path.read_text() for path in large[1] if path.suffix == ".html"}
+    for name, html in pages.items():
+        assert not re.search(r"\b[CS]_[a-z]\b", words(html)), name
+        shown = re.sub(r"<(script|style)\b.*?</\1>", "", html, flags=re.DOTALL)
+        assert not re.search(r"\d %", shown), name  # a line does not end with the number
+    (cards,) = re.findall(r'<section id="answers".*?</section>', pages["index.html"], re.DOTALL)
+    assert cards.count('class="card') > 5
+    assert "<sub>" not in cards
+
+
+def test_a_piece_of_the_report_is_a_page_of_its_own() -> None:
+    piece = '<ul class="pairs"><li>a</li></ul>'
+    page = alone(piece, f"Pairs {EVIL}")
+    parsed(page)
+    assert EVIL not in page
+    assert "color-scheme: light dark" in page
+    assert piece_of(page) == piece
 
 
 def test_every_page_is_reached_from_every_page(large: tuple[Path, list[Path]]) -> None:

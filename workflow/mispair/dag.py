@@ -762,6 +762,12 @@ class Dag:
         return [os.path.relpath(path) for path in files]
 
     @staticmethod
+    def piece_files(name: str) -> list[str]:
+        """Return the templates of a part of the report that is drawn by a job of its own."""
+        shared = (f"report/templates/{file}" for file in ("piece.html.j2", "style.css"))
+        return Dag.report_files(f"report/templates/{name}.html.j2", *shared)
+
+    @staticmethod
     def texts_of(study: str) -> list[str]:
         """Return the templates with the words of a study's figures.
 

@@ -224,7 +224,7 @@ use rule step as draw_contact_sheet with:
         index=dag.every(pairs.INDEX),
         pairing=dag.every(pairs.PAIRING),
         captions=dag.every(pairs.WRITTEN),
-        template=dated(dag.report_files("report/templates/contact_sheet.html.j2")),
+        template=dated(dag.piece_files("contact_sheet")),
     output:
         contact_sheet=pairs.CONTACT_SHEET,
     pathvars:

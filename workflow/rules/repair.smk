@@ -147,7 +147,7 @@ use rule step as draw_examples with:
         ledgers=lambda wildcards: dag.repair.ledgers(),
         index=dag.every(pairs.INDEX),
         shards=steady(dag.pairs.shards()),
-        template=dated(dag.report_files("report/templates/examples.html.j2")),
+        template=dated(dag.piece_files("examples")),
     output:
         examples=repair.EXAMPLES,
     pathvars:

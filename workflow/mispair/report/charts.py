@@ -170,6 +170,22 @@ def colour(
     return alt.Color(f"{field}:N", title=title, scale=palette(colours, present), legend=legend)
 
 
+def dashes() -> alt.Legend:
+    """Return the legend of the dashes of lines."""
+    return alt.Legend(
+        orient="bottom", symbolType="stroke", symbolSize=350, symbolStrokeColor=style.INK
+    )
+
+
+def named_line(line: alt.Chart, name: str, dashes_of: Mapping[str, list[int]]) -> alt.Chart:
+    """Dash a line by its name, and explain the dashes of all names in the legend."""
+    dash = alt.StrokeDash(
+        "line:N", title=None, legend=dashes(),
+        scale=alt.Scale(domain=[*dashes_of], range=[*dashes_of.values()]),
+    )  # fmt: skip
+    return line.transform_calculate(line=json.dumps(name)).encode(strokeDash=dash)
+
+
 TOGGLE = "shown"
 """Name of the selection that a click in the legend sets."""
 
@@ -292,7 +308,15 @@ def for_paper(spec: Mapping[str, Any], font_size: int) -> dict[str, Any]:
     printed["config"] = {**config(font_size), "aria": False}
     printed["config"]["legend"]["columns"] = PAPER_LEGEND
     if "columns" in printed:
-        printed["columns"] = min(PAPER_COLUMNS, printed["columns"])
+        columns = printed["columns"]
+        # Two rows of three panels would be broken into three rows whose panels do not belong
+        # together, so each column becomes a row.
+        rows = [
+            printed["concat"][at : at + columns] for at in range(0, len(printed["concat"]), columns)
+        ]
+        if len(rows) == PAPER_COLUMNS < columns == len(rows[-1]):
+            printed["concat"] = [panel for pair in zip(*rows, strict=True) for panel in pair]
+        printed["columns"] = min(PAPER_COLUMNS, columns)
     if "spacing" in printed:
         larger = font_size - SCREEN_FONT
         printed["spacing"] = {

@@ -20,6 +20,9 @@ from mispair.report import charts, style
 SOLID, DASHED, DOTTED, LONG = [1, 0], [6, 4], [2, 3], [12, 3]
 """Dashes of lines, in pixels."""
 
+Level = tuple[str, float]
+"""A line between values: its name in the legend, and its level or slope."""
+
 
 def sweep(
     data: pd.DataFrame, x: alt.X, y: alt.Y, colour: alt.Color, tips: Sequence[str], *,
@@ -52,11 +55,9 @@ def sweep(
         for layer, title, level in zip(data["layer"], data["y"], data[value], strict=True)
     ]]  # fmt: skip
     drawn = [name for name in dashes if name in set(data["layer"])]
-    legend = alt.Legend(
-        orient="bottom", symbolType="stroke", symbolSize=350, symbolStrokeColor=style.INK
-    )
     dash = alt.StrokeDash(
-        "layer:N", title=None, legend=legend if len(drawn) > 1 else None,
+        "layer:N", title=None,
+        legend=None if all(dashes[name] == SOLID for name in drawn) else charts.dashes(),
         scale=alt.Scale(domain=drawn, range=[dashes[name] for name in drawn]),
     )  # fmt: skip
 
@@ -119,13 +120,14 @@ def _reaches(scale: alt.Scale, value: float) -> bool:
 
 def forest(
     data: pd.DataFrame, x_title: str, y: alt.Y, colour: Any, tips: Sequence[str], *,
-    offset: str = "", levels: Sequence[float] = (), toggle: bool = False, step: int = 26,
+    offset: str = "", levels: Sequence[Level] = (), toggle: bool = False, step: int = 26,
 ) -> alt.ConcatChart:  # fmt: skip
     """Return values in rows of two panels side by side, which share the names of the rows.
 
     Rows of the layer ``mean`` are a tick, all others a circle. ``sort`` of `y` has the names in
-    their order. Values of the field `offset` are one below the other at each name. Dashed lines are
-    drawn at `levels`. `step` is the height for each name, or for each of its parts, in pixels.
+    their order. Values of the field `offset` are one below the other at each name. Lines are drawn
+    at `levels`, dashed by name. `step` is the height for each name, or for each of its parts, in
+    pixels.
     """
     order, parts_of_name = y["sort"], [*data[offset].unique()] if offset else [""]
     below = alt.YOffset(f"{offset}:N", sort=parts_of_name) if offset else alt.Undefined
@@ -143,7 +145,8 @@ def forest(
         if _limited(rows):
             bars = base.transform_filter("isValid(datum.low)").mark_rule(strokeWidth=1.6)
             parts.append(bars.encode(x=_of("low", x), x2=alt.X2("high:Q")))
-        return [*parts, *(_level(x=alt.datum(value)) for value in levels)]
+        names_of_levels = [*dict.fromkeys(name for name, _ in levels)]
+        return parts + [_level(name, names_of_levels, x=alt.datum(at)) for name, at in levels]
 
     height = step * len(parts_of_name) * len(order) + 10
     return _panels(data, draw, size=(charts.WIDTH - 90, height), gap=32)
@@ -151,7 +154,7 @@ def forest(
 
 def scatter(
     data: pd.DataFrame, x: alt.X, y: alt.Y, colour: Any, tips: Sequence[str], *,
-    slope: float | None = None, size: Any = alt.Undefined, toggle: bool = False,
+    slope: Level | None = None, size: Any = alt.Undefined, toggle: bool = False,
 ) -> alt.ConcatChart:  # fmt: skip
     """Return a point for each row, with its limits, and a dashed line from the origin to x = 1.
 
@@ -166,13 +169,9 @@ def scatter(
             bars = base.transform_filter("isValid(datum.low)").mark_rule(strokeWidth=1.6)
             parts.append(bars.encode(y=_of("low", y), y2=alt.Y2("high:Q")))
         if slope is not None:
-            ends = {
-                "x": alt.datum(0),
-                "y": alt.datum(0),
-                "x2": alt.datum(1),
-                "y2": alt.datum(slope),
-            }
-            parts.append(_level(**ends))
+            name, end = slope
+            ends = {"x": alt.datum(0), "y": alt.datum(0), "x2": alt.datum(1), "y2": alt.datum(end)}
+            parts.append(_level(name, [name], **ends))
         return parts
 
     return _panels(data, draw)
@@ -180,16 +179,17 @@ def scatter(
 
 def bars(
     data: pd.DataFrame, x: alt.X, y: alt.Y, colour: alt.Color, tips: Sequence[str], *,
-    offset: alt.XOffset, level: float, toggle: bool = False,
+    offset: alt.XOffset, level: Level, toggle: bool = False,
 ) -> alt.ConcatChart:  # fmt: skip
     """Return groups of bars, with a dashed line at the `level` that they are compared with."""
     upright = _base(colour, tips, toggle, 1).mark_bar().encode(x=x, xOffset=offset, y=y)
-    return _panels(data, lambda rows, number: [upright, _level(y=alt.datum(level))])
+    name, at = level
+    return _panels(data, lambda rows, number: [upright, _level(name, [name], y=alt.datum(at))])
 
 
 def histogram(
     data: pd.DataFrame, x: alt.X, y: alt.Y, colour: Any, tips: Sequence[str], *,
-    level: float | None = None,
+    level: Level | None = None,
 ) -> alt.ConcatChart:  # fmt: skip
     """Return a bar from ``bin_low`` to ``bin_high`` for each row, with its limits.
 
@@ -211,7 +211,10 @@ def histogram(
                 color=alt.ColorValue(style.INK), y=_of("floor", y), y2=alt.Y2("high:Q")
             )
             parts.append(spread)
-        return parts if level is None else [*parts, _level(y=alt.datum(level))]
+        if level is not None:
+            name, at = level
+            parts.append(_level(name, [name], y=alt.datum(at)))
+        return parts
 
     width = charts.WIDTH if data["panel"].nunique() > 1 else 2 * charts.WIDTH
     return _panels(data, draw, size=(width, 150))
@@ -250,10 +253,11 @@ def _panels(
     return charts.side_by_side(panels, columns, data, gap)
 
 
-def _level(**at: Any) -> alt.Chart:
-    """Return a line between values, which is drawn once, not for every row."""
+def _level(name: str, names: Sequence[str], **at: Any) -> alt.Chart:
+    """Return a line between values, drawn once, not for every row; a legend has all `names`."""
     once = alt.Chart().transform_aggregate(rows="count()")
-    return once.mark_rule(color=style.QUIET, strokeDash=DASHED).encode(**at)
+    line = once.mark_rule(color=style.QUIET).encode(**at)
+    return charts.named_line(line, name, dict(zip(names, (DASHED, DOTTED, LONG), strict=False)))
 
 
 def _limited(rows: pd.DataFrame) -> bool:

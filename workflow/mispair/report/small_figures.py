@@ -60,16 +60,16 @@ def span(levels: Sequence[float], least: float) -> alt.Scale:
 
 
 def scatter(
-    points: pd.DataFrame, x_title: str, y_title: str, *, colour: str, diagonal: bool = False
+    points: pd.DataFrame, x_title: str, y_title: str, *, colour: str, diagonal: str = ""
 ) -> tuple[alt.TopLevelMixin, pd.DataFrame]:
     """Return points at ``x`` and ``value``, with limits ``low`` and ``high`` where there are any.
 
-    A dashed diagonal marks equal numbers.
+    `diagonal` names the dashed line of equal numbers in the legend; without it there is none.
     """
     base = alt.Chart().encode(
-        x=alt.X("x:Q", title=x_title, scale=alt.Scale(zero=diagonal, nice=4),
+        x=alt.X("x:Q", title=x_title, scale=alt.Scale(zero=bool(diagonal), nice=4),
                 axis=alt.Axis(tickCount=4, format="~g")),
-        y=alt.Y("value:Q", title=y_title, scale=alt.Scale(zero=diagonal, nice=4),
+        y=alt.Y("value:Q", title=y_title, scale=alt.Scale(zero=bool(diagonal), nice=4),
                 axis=alt.Axis(tickCount=4)),
     )  # fmt: skip
     marks = [base.mark_circle(size=26, color=colour, opacity=0.7)]
@@ -77,8 +77,9 @@ def scatter(
         bars = base.transform_filter("isValid(datum.low)").mark_rule(color=colour, strokeWidth=1.5)
         marks.append(bars.encode(y=alt.Y("low:Q", title=y_title), y2=alt.Y2("high:Q")))
     if diagonal:
-        same = alt.Chart().mark_line(color=style.GREY, strokeDash=[5, 4])
-        marks.append(same.encode(x="x:Q", y=alt.Y("x:Q", title=y_title)))
+        same = alt.Chart().mark_line(color=style.GREY)
+        same = same.encode(x="x:Q", y=alt.Y("x:Q", title=y_title))
+        marks.append(charts.named_line(same, diagonal, {diagonal: [5, 4]}))
     return framed(marks, points), points
 
 

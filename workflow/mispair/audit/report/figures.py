@@ -54,7 +54,7 @@ def audit_p_values(tables: Tables) -> Drawing | Hole:
               axis=alt.Axis(values=[0, 0.1, 1, 10], labelExpr="format(datum.value, '.4~g')"),
               scale=alt.Scale(type="symlog", constant=0.1)),
         alt.value(style.BLUE), ("at:Q:p-value", "value:Q:density"),
-        level=rate.value if rate else None,
+        level=("estimated share of wrong captions", rate.value) if rate else None,
     )  # fmt: skip
     return Drawing(chart, data)
 
@@ -74,7 +74,7 @@ def audit_calibration(tables: Tables) -> Drawing | Hole:
         alt.Y("value:Q", title="Estimated share", scale=SHARE),
         charts.colour("series", "Estimate", COLOURS, sorted(set(data["series"]))),
         ("series:N:estimate", "true:Q:true share", "value:Q:estimated", "low:Q:from", "high:Q:to"),
-        slope=1,
+        slope=("true share", 1),
     )  # fmt: skip
     own = Note("audit", "figure_known", before=wrong_before(tables))
     return Drawing(chart, data, () if captions_are_right(tables) else (own,))
@@ -111,8 +111,9 @@ def _against_probability(data: pd.DataFrame, panel: str, part: str, *further: st
         alt.X("at:Q", title=f"Mean probability of the {part}", scale=ROOMY),
         alt.Y("value:Q", title="Share of wrong captions", scale=ROOMY), alt.value(style.BLUE),
         ("at:Q:probability", "value:Q:share wrong", *further),
-        slope=1, size=alt.Size("n:Q", title=further[-1].split(":")[-1].capitalize(), legend=legend,
-                               scale=alt.Scale(type="sqrt", range=[30, 400])),
+        slope=("share equal to probability", 1),
+        size=alt.Size("n:Q", title=further[-1].split(":")[-1].capitalize(), legend=legend,
+                      scale=alt.Scale(type="sqrt", range=[30, 400])),
     )  # fmt: skip
 
 
@@ -133,5 +134,5 @@ def small_audit(tables: Tables) -> Drawing | Hole:
     points = rates.rename(columns={"true": "x"})[["x", "value", "low", "high"]]
     return Drawing(*small_figures.scatter(
         points.reset_index(drop=True), "True share of wrong captions", "Estimated share",
-        colour=style.BLUE, diagonal=True,
+        colour=style.BLUE, diagonal="true share",
     ))  # fmt: skip

@@ -65,15 +65,14 @@ STUDY = ReportedStudy(
             "audit_p_values",
             "Ranks of captions among random captions",
             "Density of the p-values of all pairs: 1 is that of random captions. The flat part on "
-            "the right is wrong captions; the peak on the left is right ones. Dashed: the "
-            "estimated share of wrong captions.",
+            "the right is wrong captions; the peak on the left is right ones.",
         ),
         Figure(
             "audit_calibration",
             "Estimated against true shares of wrong captions",
             "Known shares of captions of this corpus were made wrong: permuted (random), or "
             "swapped for one of the ten most similar (similar). Points: the estimate with its "
-            "95 % interval, which begins at 0 without trusted pairs. Dashed: the true share. "
+            "95 % interval, which begins at 0 without trusted pairs. "
             "Memorised: projections trained on the pairs that they judge; cross-fitted: trained on "
             "the other half of the pairs.",
             section=CALIBRATION,
@@ -82,16 +81,14 @@ STUDY = ReportedStudy(
             "audit_reliability",
             "Share of wrong captions against their probability",
             "Pairs with permuted captions in ten bins of the probability that the caption is "
-            "wrong. On the dashed line the probability equals the share. The size of a point is "
-            "the number of pairs.",
+            "wrong. The size of a point is the number of pairs.",
             section=APART,
         ),
         Figure(
             "audit_by_eye",
             "Share of wrong captions by the labels against their probability",
             "Each point is a stratum of the random sample, with the 95 % interval of its share of "
-            "wrong captions by the labels. On the dashed line the probability equals the share. "
-            "The size of a point is the number of labels.",
+            "wrong captions by the labels. The size of a point is the number of labels.",
             section=CHECKED,
         ),
     ),

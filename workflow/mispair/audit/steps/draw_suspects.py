@@ -29,7 +29,7 @@ def run(
     from mispair.audit.selection import shown_kinds
     from mispair.core import files
     from mispair.pairs.captions.caption_texts import texts_by_id
-    from mispair.pairs.report.contact_sheet import images_of
+    from mispair.pairs.report.contact_sheet import alone, images_of
 
     columns = ["key", "caption_id", "probability", "similarity"]
     table = pq.read_table(audit, columns=columns).to_pandas()
@@ -45,5 +45,6 @@ def run(
         ]
         for kind, rows in kinds.items()
     }
-    files.write_text(suspects, fragment(groups, settings.thumbnail))
+    html = fragment(groups, settings.thumbnail)
+    files.write_text(suspects, alone(html, "Suspicious pairs"))
     log.info("%s", ", ".join(f"{len(group)} {kind}" for kind, group in groups.items()))

@@ -42,6 +42,7 @@ def run(
     from mispair.evaluation.purity import random_rotations
     from mispair.evaluation.report import neurons
     from mispair.pairs.index.image_list import by_name
+    from mispair.pairs.report.contact_sheet import alone
 
     arm = read_projections(projection)
     towers = {tower: arm.tensors[f"{tower}_projection"][0] for tower in neurons.TOWERS}
@@ -64,5 +65,5 @@ def run(
     encoded = neurons.encoded_images(by_name(shards, sources), pairs[pairs["key"].isin(shown)])
     sample = neurons.ShownSample(neurons.arm_of(arm.origin), len(images), len(needed["text"]))
     html = neurons.fragment(rankings, encoded, towers, sample, settings.thumbnail)
-    files.write_text(gallery, html)
+    files.write_text(gallery, alone(html, "What the neurons respond to"))
     log.info("%d pictures of %d pairs, %d bytes", len(shown), len(pairs), len(html.encode()))

@@ -243,7 +243,7 @@ PRUNED = Spread("acc1")
 
 PRUNING = Claim(
     "pruning-accuracy", STUDY,
-    "Keeping high-purity neurons gives the best accuracy, random ones less, low-purity least.",
+    "Accuracy is best with the neurons of little overlap, and worst with those of much.",
     "figures 2(a-c) and 8", "pruning", PRUNED.but(by_set=True),
     unit="points", primary=True, needs="studies: [image_text]",
     controls=(

@@ -63,6 +63,8 @@ ORDER = [f"{of}: {measure}" for measure in (OVERLAP, DIRECTIONS)
          for of in (*PANELS.values(), OF_PAPER)]  # fmt: skip
 """Panels that are before all others."""
 R = "|r| with the best feature"
+FOLLOWS = "Correlation with feature"
+"""The same on the first page, in words."""
 
 
 def missing(table: pd.DataFrame, reason: Note) -> Hole:
@@ -438,8 +440,8 @@ def small_overlap(tables: Tables) -> Drawing | Hole:
     }
     hole = missing(tables.purity, Note("image_text", "hole_fine_tuned"))
     return _curves(
-        series, hole, X_TITLE, DIRECTIONS.capitalize(), colours=COLOURS, labels=SCALES,
-        legend="Logit scale",
+        series, hole, X_TITLE, "Directions shared", colours=COLOURS, labels=SCALES,
+        legend="Temperature",
     )  # fmt: skip
 
 
@@ -449,7 +451,7 @@ def small_mixing(tables: Tables) -> Drawing | Hole:
         tower: mean_series(tables.of_scheme(), tower, "mean_semantic_purity") for tower in TOWERS
     }
     return _curves(
-        series, no_truth(tables), X_TITLE, "|r| with best feature", colours=style.TOWERS,
+        series, no_truth(tables), X_TITLE, FOLLOWS, colours=style.TOWERS,
         least=small_figures.LEAST_FALL,
     )  # fmt: skip
 
@@ -476,7 +478,7 @@ def small_semantics(tables: Tables) -> Drawing | Hole:
     if rows.empty:
         return no_truth(tables)
     points = rows.assign(x=rows["overlap"], value=rows["value"].abs())[["x", "value"]]
-    titles = ("Overlap of the neuron (mean |cos|)", "|r| with best feature")
+    titles = ("Overlap of the neuron (mean |cos|)", FOLLOWS)
     points = points.reset_index(drop=True)
     return Drawing(*small_figures.scatter(points, *titles, colour=style.TOWERS["text"]))
 

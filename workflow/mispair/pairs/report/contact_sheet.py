@@ -15,12 +15,14 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from markupsafe import Markup
 
 from mispair.core import seeds
 from mispair.pairs.captions.decoding import CONTROL
 from mispair.pairs.index.image_list import by_name, locations, read_encoded
 from mispair.pairs.index.index import caption_id
 from mispair.pairs.shards.images import UndecodableImageError, decode_image
+from mispair.report.markup import PIECE, symbols
 from mispair.report.tables import main_first
 
 if TYPE_CHECKING:
@@ -78,8 +80,19 @@ def template(name: str) -> jinja2.Template:
     environment = jinja2.Environment(
         autoescape=True, trim_blocks=True, lstrip_blocks=True, finalize=visible
     )
-    source = (files("mispair.report") / "templates" / f"{name}.html.j2").read_text("utf-8")
-    return environment.from_string(source)
+    environment.filters["symbols"] = symbols
+    return environment.from_string(_source(f"{name}.html.j2"))
+
+
+def _source(name: str) -> str:
+    return (files("mispair.report") / "templates" / name).read_text("utf-8")
+
+
+def alone(piece: str, title: str) -> str:
+    """Return a piece of HTML as a page of its own, in the style of the report."""
+    start, end = map(Markup, PIECE)
+    style, piece = Markup(_source("style.css")), Markup(piece)
+    return template("piece").render(title=title, style=style, piece=piece, start=start, end=end)
 
 
 def fitted(render: Callable[[int], str], most: int) -> str:

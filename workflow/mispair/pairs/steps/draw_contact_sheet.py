@@ -34,10 +34,11 @@ def run(
     """Write a piece of HTML with pictures of the first shard that has kept pairs."""
     from mispair.core import files
     from mispair.pairs.index.image_list import by_name
-    from mispair.pairs.report.contact_sheet import draw_samples, fragment, nearest_pairing
+    from mispair.pairs.report.contact_sheet import alone, draw_samples, fragment, nearest_pairing
 
     chosen, rate = nearest_pairing(pairing, settings.shuffle_rate)
     named = by_name(shards, sources) if settings.samples else {}
     samples = draw_samples(named, index, chosen, captions, settings.samples, settings.seed)
-    files.write_text(contact_sheet, fragment(samples, rate, settings.thumbnail))
+    html = fragment(samples, rate, settings.thumbnail)
+    files.write_text(contact_sheet, alone(html, "Sample pairs before and after shuffling"))
     log.info("%d pairs at C_m = %s", len(samples), rate)

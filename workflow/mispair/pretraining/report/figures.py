@@ -56,13 +56,15 @@ def pretraining_mixing(tables: Tables) -> Drawing | Hole:
     data["captions"] = _captions(data)
     data["panel"] = data["tower"].str.capitalize() + " tower"
     order = [captions(*each) for each in conditions(table) if each[0] != CLEAN]
+    least = "smallest effect of interest"
     chart = recipes.forest(
         data, "Mixing score less that of clean captions (correlation)",
         alt.Y("captions:N", title="Captions", sort=order),
         charts.colour("basis", "Basis", style.BASES, [*data["basis"].unique()]),
         ("captions:N:captions", "basis:N:basis", "seed:Q:seed", "value:Q:difference",
          "low:Q:from", "high:Q:to"),
-        offset="basis", levels=(-SMALLEST, 0, SMALLEST), toggle=True, step=19,
+        offset="basis", toggle=True, step=19,
+        levels=(("no difference", 0), (least, -SMALLEST), (least, SMALLEST)),
     )  # fmt: skip
     return Drawing(chart, data.drop(columns="panel"), toggle="basis")
 

@@ -45,7 +45,7 @@ STUDY = ReportedStudy(
             "seed; the bar is the 95 % interval of the mean over seeds. Identified: components "
             "that varimax finds without the true features. Linear: directions fitted to each "
             "true feature. Neurons: columns of the projection. Prompts: embeddings of a "
-            "feature's words, against pictures. Dashed: zero and the smallest effect of interest.",
+            "feature's words, against pictures.",
             "theorem 4.2",
         ),
     ),

@@ -20,10 +20,11 @@ def run(
 ) -> None:  # fmt: skip
     """Write a piece of HTML; only the images of the shown pairs are read from shards."""
     from mispair.core import files, metrics
-    from mispair.pairs.report.contact_sheet import images_of
+    from mispair.pairs.report.contact_sheet import alone, images_of
     from mispair.repair.report.gallery import chosen, fragment
 
     shown = chosen([metrics.read_metrics(path)[1] for path in ledgers])
     keys = list({one["key"] for one in shown.examples} if shown else [])
-    files.write_text(examples, fragment(shown, images_of(keys, index, shards, sources)))
+    html = fragment(shown, images_of(keys, index, shards, sources))
+    files.write_text(examples, alone(html, "Old and new captions"))
     log.info("%d pairs", len(keys))

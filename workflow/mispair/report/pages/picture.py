@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import functools
-import re
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -13,41 +12,18 @@ from typing import Any
 
 import jinja2
 import vl_convert
-from markupsafe import Markup, escape
+from markupsafe import Markup
 
 from mispair.core.files import read_json
 from mispair.core.provenance import COMPILED, keep_compiled
 from mispair.core.words import count, listing, p_value, significant, to_size
 from mispair.report import studies, texts
 from mispair.report.figures import VEGA_LITE
+from mispair.report.markup import symbols, unbroken
 from mispair.report.notes import SHARED, Note
 from mispair.report.script_json import safe_json
 from mispair.report.studies import Figure
 from mispair.report.table import printed
-
-# HTML from texts and numbers of a run: escaped, and with symbols.
-
-SYMBOLS = {
-    "C_m": Markup("<i>C</i><sub>m</sub>"),
-    "C_s": Markup("<i>C</i><sub>s</sub>"),
-    "S_h": Markup("<i>S</i><sub>h</sub>"),
-}
-
-_CODE = re.compile(r"`([^`\n]+)`")
-
-
-def symbols(text: object) -> Markup:
-    """Escape a text; its C_m, C_s and S_h become letters with subscripts, its backticks code.
-
-    Examples
-    --------
-    >>> print(symbols("C_m < 1 in `config.yaml`"))
-    <i>C</i><sub>m</sub> &lt; 1 in <code>config.yaml</code>
-    """
-    html = Markup(_CODE.sub(r"<code>\1</code>", str(escape(text))))
-    for name, symbol in SYMBOLS.items():
-        html = Markup(str(html).replace(name, str(symbol)))
-    return html
 
 
 @functools.cache
@@ -71,6 +47,7 @@ def environment() -> jinja2.Environment:
         trim_blocks=True,
         lstrip_blocks=True,
         undefined=jinja2.StrictUndefined,
+        finalize=unbroken,
     )
     created.filters["symbols"] = symbols
     created.filters["number"] = significant

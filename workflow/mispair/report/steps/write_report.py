@@ -50,6 +50,7 @@ def run(
     from mispair.core.files import replacing_folder
     from mispair.core.run_record import own_corpus
     from mispair.report.latex import documents
+    from mispair.report.markup import piece_of
     from mispair.report.pages.claims_table import frame
     from mispair.report.pages.content import Content
     from mispair.report.pages.picture import pictures_in
@@ -59,7 +60,8 @@ def run(
     pictures = pictures_in(figures)
     run = files.read_json(record[0]) if record else {}
     content = Content(
-        read_csvs(tables), pictures, {path.stem: path.read_text("utf-8") for path in pieces},
+        read_csvs(tables), pictures,
+        {path.stem: piece_of(path.read_text("utf-8")) for path in pieces},
         texts_of(benchmarks), run.get("record"),
         title=settings.title, confidence=settings.confidence,
         corpus=own_corpus(run),

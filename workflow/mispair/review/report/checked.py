@@ -144,5 +144,5 @@ def _table(
         at = (Number(row["at"]) if math.isfinite(row["at"]) else "",) if has_cuts else ()
         limits = between(row["low"], row["high"]) if not math.isnan(row["high"]) else None
         rows.append((label, *at, Number(row["value"], 4), limits))
-    heads = ("", *(("at",) if has_cuts else ()), head, "95 % interval")
+    heads = ("estimate", *(("at",) if has_cuts else ()), head, "95 % interval")
     return Table(caption, heads, tuple(rows), texts.text(remark))

@@ -148,13 +148,14 @@ def _all_pairs(tables: Tables, confidence: float) -> MeasuredClaim:
 CLAIMS = (
     *GAINS,
     Claim(
-        "gap-widens", "simulation", "The gain in accuracy by filtering widens as C_s grows.",
+        "gap-widens", "simulation",
+        "The gain in accuracy by filtering widens the more captions are wrong.",
         "figure 1(c), section 5.1", FIGURE1,
         Ends(effects.gains, published=_gap_curve, unit="trial"), unit="points", needs=RUN,
     ),
     Claim(
         "raw-degrades", "simulation",
-        "Encoders trained on raw captions purify fewer features as C_s grows.",
+        "Encoders trained on raw captions purify fewer features the more captions are wrong.",
         "figure 1(a)", FIGURE1,
         Sized(Ends(ArmMeasure(COUNTED, "raw", zero=True), published=_raw_curve, unit="trial")),
         sign=-1, unit="features", needs=RUN,
@@ -168,7 +169,7 @@ CLAIMS = (
     Claim(
         "figure1-reproduced", "simulation",
         "The published curves come out again (here: the mean of all runs is within the "
-        "tolerance at every C_s, in more than half of the curves).",
+        "tolerance at every share of wrong captions, in more than half of the curves).",
         "figure 1", FIGURE1, Reproduced(), "count", bound=0.5, needs=RUN,
         unit="of the curves",
         controls=(

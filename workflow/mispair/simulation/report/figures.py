@@ -113,7 +113,7 @@ def simulation_cosines(tables: Tables) -> Drawing | Hole:
         data,
         alt.X("bin_low:Q", title="|cos| of neuron and feature", scale=alt.Scale(domain=[0, 1])),
         alt.Y("value:Q", title="Share of pairs (square root)", scale=alt.Scale(type="sqrt"),
-              axis=alt.Axis(format="~%")),
+              axis=alt.Axis(labelExpr="format(100 * datum.value, '.3~g') + ' %'")),
         TRAINED_ON,
         ("bin_low:Q:from", "bin_high:Q:to", "value:Q:share of pairs", "low:Q:−1 s.d.",
          "high:Q:+1 s.d.", "n:Q:trials"),
@@ -136,7 +136,7 @@ def simulation_mixing(tables: Tables) -> Drawing | Hole:
         alt.X("x:Q", title="Largest |cos| with a feature", scale=scale),
         alt.Y("y:Q", title="Second largest |cos|", scale=scale), TRAINED_ON,
         ("trained_on:N:trained on", "neuron:Q:neuron", "x:Q:largest", "y:Q:second"),
-        slope=AT_LEAST,
+        slope=("half of the largest", AT_LEAST),
     )  # fmt: skip
     return Drawing(chart, data.drop(columns="panel"))
 
@@ -153,7 +153,7 @@ def simulation_bridge(tables: Tables) -> Drawing | Hole:
         charts.colour("trained_on", "Change of", style.CHANGES, [*style.CHANGES]),
         ("switch:N:switch", "trained_on:N:change of", "value:Q:change", "low:Q:from",
          "high:Q:to", "n:Q:pairs"),
-        offset="trained_on", levels=(0.0,), toggle=True, step=12,
+        offset="trained_on", levels=(("no change", 0.0),), toggle=True, step=12,
     )  # fmt: skip
     return Drawing(chart, data.drop(columns="panel"), toggle="trained_on")
 
@@ -258,6 +258,6 @@ def small_reproduction(tables: Tables) -> Drawing | Hole:
     if not measured:
         return _hole(tables, Note("simulation", "hole_published"))
     return Drawing(*small_figures.dots(
-        pd.DataFrame(measured), "Difference ÷ its tolerance", colour=style.BLUE,
+        pd.DataFrame(measured), "Difference (tolerance: ±1)", colour=style.BLUE,
         levels=(-1.0, 0.0, 1.0),
     ))  # fmt: skip

@@ -83,7 +83,7 @@ STUDY = ReportedStudy(
             "simulation_mixing",
             "One feature or two: largest and second cosine of every neuron",
             "A pure neuron is at the lower right. A neuron that mixes two features is above the "
-            "line, where the second is half of the first. It counts as mixed only if the second "
+            "line. It counts as mixed only if the second "
             "feature is a spurious partner of the first. Neurons of one trial at each preset's "
             "largest C_s.",
             "theorems 4.2 and 4.4",

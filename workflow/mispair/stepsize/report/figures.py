@@ -81,7 +81,7 @@ def stepsize_speedup(tables: Tables) -> Drawing | Hole:
         alt.Y("speedup:Q", title="Speed-up", scale=alt.Scale(type="symlog")),
         charts.colour("to", "", _in_order(levels), levels),
         (TIPS[0], "to:N:", "steps_to_level:Q:steps", "speedup:Q:speed-up"),
-        offset=alt.XOffset("to:N", sort=levels), level=1,
+        offset=alt.XOffset("to:N", sort=levels), level=("as soon", 1),
     )  # fmt: skip
     return Drawing(chart, data)
 

@@ -91,7 +91,7 @@ def sufficiency_transfer(tables: Tables) -> Drawing | Hole:
     order = [arm for arm in ("unconditional", *HEADS) if arm in set(data["arm"])]
     chart = recipes.forest(
         data, "Excess over Bayes", alt.Y("arm:N", title="Predictor", sort=order), _colour(data),
-        TIPS, levels=(0.0,), toggle=True,
+        TIPS, levels=(("Bayes", 0.0),), toggle=True,
     )  # fmt: skip
     return Drawing(chart, data.drop(columns="panel"), toggle="arm")
 
