@@ -178,7 +178,7 @@ def test_the_presets_of_a_claim_stand_in_one_row(large: tuple[Path, list[Path]])
         "as-written", "as-run", "published", "see",
     ]  # fmt: skip
     for cell in cells[:2]:
-        text = " ".join(cell.itertext())
+        text = " ".join(" ".join(cell.itertext()).split())
         assert "supports" in text
         assert "95 % interval" in text
         assert "trials" in text
