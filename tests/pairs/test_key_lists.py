@@ -48,6 +48,8 @@ CORPUS = [f"{number:09d}" for number in range(9)]
         ("bar.csv", "".join(f"{key}|1\n" for key in ["key", *KEYS])),
         ("line.txt", ", ".join(KEYS)),
         ("quoted-line.txt", ";".join(f"'{key}'" for key in KEYS)),
+        ("json.txt", json.dumps(KEYS)),
+        ("python.txt", f"{KEYS}\n"),
         ("plain.txt.gz", gzip.compress("\n".join(KEYS).encode(), mtime=0)),
         (
             "comma.CSV.GZ",
@@ -72,6 +74,33 @@ def test_keys_of_a_parquet_table(tmp_path: Path) -> None:
         read_keys(path, "trusted")
 
 
+@pytest.mark.parametrize("name", ["list.txt", "list.csv", "list.tsv", "list"])
+@pytest.mark.parametrize("separator", ["\t", ",", ";", "|", " ", ", ", "   "])
+@pytest.mark.parametrize("verdict", ["ok", "Right", "1", "yes", "TRUE", '"ok"'])
+def test_keys_with_a_verdict_each_and_no_names_of_columns(
+    name: str, separator: str, verdict: str, tmp_path: Path
+) -> None:
+    path = tmp_path / name
+    for swapped in (False, True):
+        rows = [[key, verdict][:: -1 if swapped else 1] for key in KEYS]
+        path.write_text("".join(f"{separator.join(row)}\n" for row in rows))
+        assert read_keys(path, "trusted") == KEYS
+        rows[1] = [KEYS[1], "wrong"][:: -1 if swapped else 1]
+        path.write_text("".join(f"{separator.join(row)}\n" for row in rows))
+        with pytest.raises(UserError, match=f"'wrong' in the column '{1 if swapped else 2}'"):
+            read_keys(path, "trusted")
+
+
+@pytest.mark.parametrize(
+    "keys",
+    [["IMG 1", "IMG 2"], ["1", "0", "x"], ["a b 1", "c d 1"], ["a,1", "b,2"], ["dog ok", "cat"]],
+)
+def test_keys_that_look_like_verdicts_are_keys(keys: list[str], tmp_path: Path) -> None:
+    path = tmp_path / "list.txt"
+    path.write_text("\n".join(keys))
+    assert read_keys(path, "trusted") == keys
+
+
 @pytest.mark.parametrize("form", ["csv", "tsv", "json", "jsonl", "parquet"])
 @pytest.mark.parametrize(
     ("verdicts", "refused"),
@@ -79,7 +108,8 @@ def test_keys_of_a_parquet_table(tmp_path: Path) -> None:
         (["yes", "no", "yes"], True), (["1", "1", "0"], True), (["x", "", "x"], True),
         ([True, False, True], True), (["right", "wrong", "Right "], True),
         (["yes", "Yes", "yes"], False), ([1, 1, 1], False), (["a", "no", "b"], False),
-        (["", "", ""], False),
+        (["", "", ""], False), (["right", "wrong", "unsure"], True), (["ok", "no", "hm"], True),
+        (["ok", "unsure", "ok"], True), (["5", "1", "0"], False), (["ja", "nein", "ja"], True),
     ],
 )  # fmt: skip
 def test_keys_that_were_judged_wrong_are_in_no_list(
@@ -93,7 +123,7 @@ def test_keys_that_were_judged_wrong_are_in_no_list(
     else:
         table.to_json(path, orient="records", lines=form == "jsonl")
     if refused:
-        with pytest.raises(UserError, match=r"^trusted: .*'ok' of 1 key"):
+        with pytest.raises(UserError, match=r"^trusted: .*'ok' of [12] key"):
             read_keys(path, "trusted")
     else:
         assert read_keys(path, "trusted") == ["0", "1", "2"]
@@ -106,6 +136,9 @@ def test_keys_that_were_judged_wrong_are_in_no_list(
         ("sheet.csv", b"\xd0\xcf\x11\xe0rest", "spreadsheet"),
         ("other.csv", b"image_id,ok\n1,1\n", "'image_id'"),
         ("other.csv", b"image_id;ok\n1;1\n", "'image_id'"),
+        ("other.txt", b"image_id\tok\n1\t1\n", "'image_id'"),
+        ("more.txt", b"1\tok\tby me\n2\tok\t\n", "no column 'key'"),
+        ("short.txt", b"1\tok\n2\n", "no column 'key'"),
         ("numbers.json", b"[20, 21]", "not text"),
         ("object.json", b'{"a": 1}', "not a list"),
         ("broken.json", b"[", "cannot be read"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import re
 import sys
+import tarfile
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +39,25 @@ def test_a_good_configuration_is_checked_silently(folder: Path) -> None:
     (folder / "t.csv").write_text("key;ok\n000000002;1\n")
     (folder / "c.csv").write_text("key,caption\n000000002,a text\n")
     check(trusted="t.csv", captions="c.csv")
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (b"", "00.tar: .*empty"), (b"\0" * 10240, "no member"), (b"<html>" + b" " * 600, "HTML"),
+        (b"\x1f\x8b" + b"x" * 600, "gunzip"), (b"x" * 600, "00.tar: "),
+        (bytes(tarfile.TarInfo("a.jpg").tobuf())[:300], "00.tar: "),
+    ],
+)  # fmt: skip
+def test_shards_of_which_none_can_be_read(folder: Path, content: bytes, reason: str) -> None:
+    (folder / "s").mkdir()
+    for number in range(40):
+        (folder / f"s/{number:02d}.tar").write_bytes(content)
+    with pytest.raises(UserError, match=reason):
+        check(shards="s")
+    for number in range(0, 40, 2):  # a job counts those that cannot be read
+        write_tar(folder / f"s/{number:02d}.tar", whole(f"{number:09d}"))
+    check(shards="s")
 
 
 def test_a_corpus_of_few_pairs_is_refused_before_the_audit(folder: Path) -> None:

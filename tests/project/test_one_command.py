@@ -319,24 +319,31 @@ def test_a_path_in_another_encoding_is_refused(here: Path, words: list[list[str]
 
 
 def test_settings_of_a_refused_run_are_removed_again(
-    here: Path, monkeypatch: pytest.MonkeyPatch
+    here: Path, monkeypatch: pytest.MonkeyPatch, capsys
 ) -> None:
     def refuse(words: list[str]) -> None:
+        Path(option(words, "--directory"), ".snakemake/log").mkdir(parents=True, exist_ok=True)
         raise SystemExit("trusted: names no key")
 
     def fail(words: list[str]) -> None:
         Path(option(words, "--directory"), ".snakemake").mkdir()
+        Path(option(words, "--directory"), "logs").mkdir()
         raise SystemExit(1)
 
     (here / "mine").mkdir()
+    (here / "used/.snakemake/log").mkdir(parents=True)
+    (here / "used/notes.txt").touch()
+    before = {*here.rglob("*")}
     audit = ["audit", "photos", "--towers", "shipped", "--out"]
     monkeypatch.setattr("snakemake.cli.main", refuse)
-    for folder in ("new", "mine"):
+    for folder in ("new", "mine", "used"):
         with pytest.raises(SystemExit):
             cli.main([*audit, folder])
-    assert {path.name for path in here.rglob("*")} == {"photos", "mine"}
+        assert f"{folder}/{SETTINGS}: removed" in capsys.readouterr().err
+    assert {*here.rglob("*")} == before
     monkeypatch.setattr("snakemake.cli.main", fail)
     assert cli.main([*audit, "new"]) == 1
+    assert "removed" not in capsys.readouterr().err
     written = (here / "new" / SETTINGS).read_text()
     monkeypatch.setattr("snakemake.cli.main", refuse)
     with pytest.raises(SystemExit):

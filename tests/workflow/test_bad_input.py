@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+import time
 from pathlib import Path
 
 import pytest
 
+from tests.pairs.test_index import jpeg, whole, write_tar
 from tests.workflow.conftest import SMOKE, Checkout, new_checkout
 
 
@@ -52,6 +56,83 @@ def test_a_mistake_names_its_file_and_the_path_that_was_tried(empty: Checkout) -
     (folder / "mine.yaml").write_text("shards: data/*.tar\n")
     printed = refused(empty, "--configfile", "mine/mine.yaml")
     assert f"{folder}/data/*.tar matches no file" in printed
+
+
+AUDIT = "studies: [audit]\ncorpus: mine\nshards: pairs.tar\n"
+REPAIR = AUDIT.replace("audit", "repair") + "evaluation_sets: [set]\n"
+GIVEN = REPAIR + "recaption_pairs: {captioner: given, model: table.csv}\n"
+COMPARED = (
+    "studies: [laclip]\nevaluation_sets: [set]\nprotocols: [prompts]\n"
+    "models: [{name: a, model: ViT-S-32-alt, checkpoint: a.safetensors, quick_gelu: false, "
+    "preprocess: openai}]\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("ahead", "content"),
+    [
+        ("pairs.tar", AUDIT),
+        ("of_pairs.csv", AUDIT.replace("shards: pairs.tar", "pairs: of_pairs.csv")),
+        ("table.csv", AUDIT + "captions: table.csv\n"),
+        ("keys.txt", AUDIT + "trusted: keys.txt\n"),
+        ("labels.csv", AUDIT + "reviewed: labels.csv\n"),
+        ("table.csv", AUDIT + "groups: table.csv\nselect_pairs: {group_fields: [caption]}\n"),
+        ("texts.txt", AUDIT + "captions: texts.txt\ncaption_keys: keys.txt\n"),
+        ("towers/open_clip_model.safetensors", AUDIT + "towers: towers\n"),
+        ("set/test/0.tar", REPAIR),
+        ("set/zeroshot_classification_templates.txt", REPAIR),
+        ("table.csv", GIVEN),
+        ("repairs.csv", GIVEN + "reviewed_repairs: repairs.csv\n"),
+        ("a.safetensors", COMPARED),
+        ("prompts/set.templates.txt", COMPARED),
+        ("photos", AUDIT.replace("shards: pairs.tar", "pairs: photos")),
+    ],
+)
+def test_an_input_that_is_dated_ahead_of_the_clock(
+    empty: Checkout, ahead: str, content: str
+) -> None:
+    """Files of jobs are refused by name; others, of which no job depends on the time, are used."""
+    folder = empty.folder
+    write_inputs(folder)
+    (folder / "mine.yaml").write_text(content)
+    later = time.time() + 3600
+    for path in {folder / "mine.yaml", folder / ahead, *(folder / ahead).rglob("*")}:
+        os.utime(path, (later, later))
+    arguments = ["--dry-run", "--configfile", "mine.yaml"]
+    if ahead == "photos":
+        empty.snakemake(*arguments)
+    else:
+        printed = refused(empty, *arguments)
+        assert f"{folder / ahead}" in printed
+        assert "(hours:minutes:seconds) ahead" in printed
+
+
+def write_inputs(folder: Path) -> None:
+    """Write a small file of each kind that a configuration may name."""
+    keys = [f"{number:04d}" for number in range(200)]
+    write_tar(folder / "pairs.tar", [member for key in keys for member in whole(key)])
+    (folder / "photos").mkdir()
+    for key in keys:
+        for name, member in whole(key):
+            (folder / "photos" / name).write_bytes(member)
+    named = "".join(f"photos/{key}.jpg,a text of {key}\n" for key in keys)
+    (folder / "of_pairs.csv").write_text(f"filepath,caption\n{named}")
+    (folder / "table.csv").write_text("key,caption\n" + "".join(f"{k},a text {k}\n" for k in keys))
+    (folder / "keys.txt").write_text("\n".join(keys))
+    (folder / "texts.txt").write_text("\n".join(f"a text {key}" for key in keys))
+    (folder / "labels.csv").write_text("key,label\n0001,right\n")
+    (folder / "repairs.csv").write_text("key,label\n0001,new\n")
+    shipped = folder / "workflow/mispair/towers/shipped/scenes-small"
+    shutil.copytree(shipped, folder / "towers")
+    shutil.copy(folder / "towers/open_clip_model.safetensors", folder / "a.safetensors")
+    (folder / "set/test").mkdir(parents=True)
+    sample = [("s0.jpg", jpeg()), ("s0.cls", b"0"), ("s1.jpg", jpeg()), ("s1.cls", b"1")]
+    write_tar(folder / "set/test/0.tar", sample)
+    (folder / "set/test/nshards.txt").write_text("1")
+    (folder / "set/classnames.txt").write_text("a\nb\n")
+    (folder / "set/zeroshot_classification_templates.txt").write_text("a photo of a {c}\n")
+    (folder / "prompts").mkdir()
+    (folder / "prompts/set.templates.txt").write_text("a drawing of a {c}\n")
 
 
 def test_a_config_that_is_no_yaml(empty: Checkout) -> None:

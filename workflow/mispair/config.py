@@ -176,9 +176,9 @@ class _General(BaseModel):
     trusted: Annotated[str | None, Located()] = Field(
         None,
         description="Pairs whose captions are known to be right, a random sample of all right "
-        "ones, for the study audit: a text file with a key a line, or CSV, JSON or Parquet with a "
-        "column key. With them the judging model may be weak, and captions swapped for similar "
-        "ones are counted, too.",
+        "ones, for the study audit: a text file with a key a line, or a key and `ok`, or CSV, JSON "
+        "or Parquet with a column key. With them the judging model may be weak, and captions "
+        "swapped for similar ones are counted, too.",
     )
     reviewed: Annotated[str | None, Located()] = Field(
         None,

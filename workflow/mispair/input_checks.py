@@ -29,6 +29,7 @@ from mispair.pairs.captions.user_files import (
     refuse_unknown,
     refuse_unlike,
 )
+from mispair.pairs.shards.tar_members import BrokenTarError, read_members
 from mispair.review.labels import OF_REPAIRS, read_labels
 from mispair.towers.checkpoints.hub_weights import refuse_unreachable, weights_of
 from mispair.towers.checkpoints.model_spec import kind_of
@@ -43,6 +44,9 @@ SLURM_PROGRAMS = ("sbatch", "squeue", "sacct", "scancel")
 """Programs by which Snakemake's plugin for SLURM starts jobs and follows them."""
 
 PROFILES = ("--profile", "--workflow-profile")
+
+PROBED = 16
+"""Shards whose first member is read before any job, at most."""
 
 ROWS = 1000
 """Rows at the start of a caption table whose keys are compared with those of the shards."""
@@ -68,6 +72,7 @@ def refuse_unusable(dag: Dag) -> None:
     dag.repair.captioner_files()
     if not dag.encodes:
         return
+    refuse_damaged([*dag.pairs.own_shards()])
     _refuse_caption_field(dag)
     examples, corpus = dag.pairs.example_keys(), cache(dag.pairs.own_keys)
     _refuse_groups(dag, examples, corpus)
@@ -85,6 +90,34 @@ def refuse_unusable(dag: Dag) -> None:
         if dag.runs("repair"):
             _ = dag.repair.compared  # raises if no rule replaces captions
     _refuse_caption_tables(dag, examples, corpus)
+
+
+def refuse_damaged(shards: Sequence[str]) -> None:
+    """Refuse shards of which none has a member that can be read, by `PROBED` of them.
+
+    Raises
+    ------
+    UserError
+        With the first shard, and why.
+    """
+    fault = ""
+    probed = shards[:: -(-len(shards) // PROBED)] if shards else []
+    for shard in map(Path, probed):
+        try:
+            with shard.open("rb") as opened:
+                if next(read_members(opened), None) is not None:
+                    return
+            reason = "has no member"
+        except OSError as error:
+            reason = f"cannot be read: {error.strerror}"
+        except BrokenTarError as error:
+            reason = str(error)
+        fault = fault or f"{shard}: {reason}"
+    if fault:
+        raise UserError(
+            f"{fault}. No shard can be used, by {len(probed)} of {len(shards)}. Write or fetch "
+            "them again."
+        )
 
 
 def refuse_missing_programs(programs: Sequence[str] = SLURM_PROGRAMS) -> None:

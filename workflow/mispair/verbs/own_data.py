@@ -174,7 +174,8 @@ def _one_command(name: str, options: Namespace) -> int:
         raise UserError("Name the pairs: a folder, files or a pattern of names.")
     pairs = [*map(os.path.abspath, options.pairs)]
     folder = options.out or Path(f"mispair-{name_of(pairs)}")
-    is_new, is_made = not os.path.exists(folder / SETTINGS), not os.path.exists(folder)
+    is_new = not os.path.exists(folder / SETTINGS)
+    before = os.listdir(folder) if folder.is_dir() else None
     if is_new and not options.pairs:
         raise UserError(f"{folder} has no {SETTINGS} to continue with. Name the pairs as PATH.")
     print(written(folder, name, _given(options, is_new=is_new)), file=sys.stderr)
@@ -188,8 +189,8 @@ def _one_command(name: str, options: Namespace) -> int:
     try:
         code = run_snakemake(words, given)
     finally:
-        if code and is_new:
-            remove_refused(folder, is_made)
+        if code and is_new and remove_refused(folder, before):
+            _say(f"{folder / SETTINGS}: removed again, since no job has run")
     page = report_of_this_process()
     if code == 0 and page is not None:
         _print_answers(page.parent)

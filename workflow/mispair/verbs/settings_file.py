@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
+import shutil
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
@@ -238,12 +239,30 @@ def _named(path: Path) -> Iterator[None]:
         ) from error
 
 
-def remove_refused(folder: Path, with_folder: bool) -> None:
-    """Remove settings that were just written, if the run was refused before it wrote anything."""
-    if not (folder / SNAKEMAKE).exists():
-        (folder / SETTINGS).unlink()
-        if with_folder:
-            folder.rmdir()
+def remove_refused(folder: Path, before: Collection[str] | None) -> bool:
+    """Remove settings that were just written, if the run was refused before its first job.
+
+    Parameters
+    ----------
+    folder : Path
+        The folder of the results.
+    before : collection of str, optional
+        Names in the folder before; None if the folder is new.
+
+    Returns
+    -------
+    bool
+        Whether they were removed, with what Snakemake wrote.
+    """
+    added = {*os.listdir(folder)} - {*(before or ())}
+    if not added <= {SETTINGS, SNAKEMAKE.name}:
+        return False
+    (folder / SETTINGS).unlink()
+    if SNAKEMAKE.name in added:
+        shutil.rmtree(folder / SNAKEMAKE)
+    if before is None:
+        folder.rmdir()
+    return True
 
 
 def _key(pairs: Any) -> str:

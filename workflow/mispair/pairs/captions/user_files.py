@@ -11,7 +11,7 @@ import re
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from itertools import islice, zip_longest
+from itertools import islice, takewhile, zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -173,11 +173,16 @@ def refuse_keys(table: Path, keys: Path | None) -> None:
 
 
 COLUMN = "key"
-YES = frozenset(
-    ("yes", "y", "true", "t", "1", "1.0", "ok", "right", "correct", "good", "match", "matches", "x")
+_YES = (
+    "yes y true t 1 1.0 ok okay right correct good match matches x fine clean pass trusted checked "
+    "✓ ✔ + ja richtig oui vrai si sí"
 )
-NO = frozenset(("", "no", "n", "false", "f", "0", "0.0", "wrong", "incorrect", "bad", "mismatch"))
-"""Verdicts on a pair, in lower case; a missing one is no yes."""
+_NO = (
+    "no n false f 0 0.0 wrong incorrect bad mismatch fail failed noisy unsure unclear maybe "
+    "unknown skip skipped todo ✗ ✘ - ? nein falsch non faux"
+)
+YES, NO = frozenset(_YES.split()), frozenset(["", *_NO.split()])
+"""Verdicts on a pair, in lower case; an unsure or missing one is no yes."""
 MEMBERS = 300
 """Members at the start of a shard whose names are compared with a list of keys."""
 SAMPLES = 20
@@ -200,15 +205,16 @@ SEPARATOR_LINE = re.compile(r"^sep=(.)[,;\t|]*\s*$", re.IGNORECASE)
 SEPARATORS = ",;\t|"
 _QUOTED = re.compile(r"""^(["'])(.*)\1[,;]?$""")
 _ROUNDED = re.compile(r"^\d[.,]\d+[eE]\+?\d+$")
+_HAS_DIGIT = re.compile(r"\d").search
 _FILE = re.compile(rf"\.({'|'.join((*IMAGE_EXTENSIONS, 'txt', 'json', 'cls'))})$", re.IGNORECASE)
 
 
 def read_keys(path: Path, setting: str) -> list[str]:
     """Return the keys of a list, in its order.
 
-    A list is text with a key a line (quoted or not, with or without a first line ``key``); a table
-    with a column ``key``, separated by commas, semicolons or tabs; Parquet with such a column; or
-    JSON: a list, or an object a line.
+    A list is text with a key a line (quoted or not, with or without a first line ``key``), or with
+    a key and a verdict such as ``ok`` a line; a table with a column ``key``, separated by commas,
+    semicolons or tabs; Parquet with such a column; or JSON: a list, or an object a line.
 
     Raises
     ------
@@ -245,12 +251,38 @@ def _keys(path: Path, setting: str) -> Iterator[str]:
             cells = zip(names, zip_longest(*rows, fillvalue=""), strict=False)
             _refuse_verdicts({**dict(cells), names[column]: ()}, path, setting)
             return filter(None, (row[column].strip() for row in rows if len(row) > column))
-    if suffix in (".csv", ".tsv"):
+    if (judged := _judged_keys(lines, path, setting)) is not None:
+        return filter(None, judged)
+    if suffix in (".csv", ".tsv") or "\t" in header.strip():
         raise _without_column(path, setting, re.split(f"[{SEPARATORS}]", header))
     keys = [line for line in lines if line.strip()]
     if len(keys) == 1:  # all keys in one line
-        keys = [key for key in re.split(r"[,;]", keys[0]) if key.strip()]
+        line = re.sub(r"^\s*\[(.*)\]\s*$", r"\1", keys[0])  # a list of JSON or Python
+        keys = [key for key in re.split(r"[,;]", line) if key.strip()]
     return map(_bare, keys)
+
+
+def _judged_keys(lines: Sequence[str], path: Path, setting: str) -> list[str] | None:
+    """Return the keys of lines that have a key and a verdict each, without names of columns.
+
+    Blanks separate them as well, where no key has one. None if the lines are of another form.
+    """
+    filled = [line.strip(" ") for line in lines if line.strip()]
+    for delimiter in (*SEPARATORS, " "):
+        rows = csv.reader(filled, delimiter=delimiter, skipinitialspace=True)
+        cells = [*takewhile(lambda row: len(row) == 2, rows)]
+        if not cells or len(cells) < len(filled):
+            continue
+        columns = [[cell.strip() for cell in column] for column in zip(*cells, strict=True)]
+        for key, verdict in ((0, 1), (1, 0)):
+            judged, keys = ({*map(str.lower, columns[at])} for at in (verdict, key))
+            if judged & YES and judged <= YES | NO and not keys <= YES | NO:
+                first, *others = columns[key]
+                if others and all(map(_HAS_DIGIT, others)) and not _HAS_DIGIT(first):
+                    return None  # names of columns
+                _refuse_verdicts({str(verdict + 1): columns[verdict]}, path, setting)
+                return columns[key]
+    return None
 
 
 def lines_of_text(path: Path, setting: str) -> list[str]:
@@ -283,7 +315,8 @@ def _refuse_verdicts(columns: Mapping[str, Iterable[Any]], path: Path, setting: 
     for name, values in columns.items():
         verdicts = ["" if value is None else str(value).strip().lower() for value in values]
         others = [verdict for verdict in verdicts if verdict in NO]
-        if others and any(verdicts) and {*verdicts} <= YES | NO:
+        both = any(map(str.isalpha, others)) and any(v in YES and v.isalpha() for v in verdicts)
+        if both or (others and any(verdicts) and {*verdicts} <= YES | NO):
             raise UserError(
                 f"{setting}: {path} has {others[0]!r} in the column {name!r} of "
                 f"{count(len(others), 'key')}, and every key of the list counts. Leave out the "
