@@ -8,7 +8,7 @@ from scipy.stats import norm
 
 from mispair.audit import probability
 from mispair.audit.probability import rate_rows
-from mispair.audit.rate import Rate, mixture_rate, storey_rate, trusted_rate
+from mispair.audit.rate import Rate, mixture_rate, storey_rate, trusted_excess, trusted_rate
 from mispair.audit.score import BINS, deal, rank
 from mispair.audit.similar import similar_rate
 from tests.audit.made_up import degenerate, embeddings, swapped, unit
@@ -249,3 +249,25 @@ def test_wrong_captions_of_any_kind_are_counted_where_their_pictures_are_random(
         assert share <= found["high"]
         assert np.isnan(found["low"]) if known is None else found["low"] <= share
         assert found["high"] < share + 0.1
+
+
+@pytest.mark.parametrize("share", [0.0, 0.2, 0.4])
+@pytest.mark.parametrize(
+    ("part", "contradicts"), [(1.0, False), (0.75, True), (0.5, True), (0.1, True)]
+)
+def test_trusted_pairs_that_fit_better_than_the_right_ones(
+    part: float, share: float, contradicts: bool
+) -> None:
+    """Also where the share of wrong captions hides that the interval is too high."""
+    generator, n = np.random.default_rng(int(10 * share)), 4000
+    for shift in (1.0, 1.5, 2.5):
+        for _ in range(10):
+            wrong = generator.random(n) < share
+            ranks = norm.sf(generator.normal(shift * ~wrong, 1))
+            order = np.flatnonzero(~wrong)[np.argsort(ranks[~wrong])]
+            trusted = np.zeros(n, bool)
+            best = order[: round(part * len(order))]
+            trusted[generator.choice(best, min(400, len(best)), replace=False)] = True
+            reported = trusted_rate(ranks, trusted)
+            excess = trusted_excess(ranks, trusted, reported, share + 0.05)
+            assert (excess > 0) == contradicts

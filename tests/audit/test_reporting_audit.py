@@ -265,10 +265,16 @@ def test_without_the_share_that_was_wrong_before_no_error_is_shown(tables: Table
         assert "not measured to" not in texts.shared("brief", verdicts[key])
 
 
-@pytest.mark.parametrize(("low", "told"), [(0.2, "no random part"), (0.0, "rank worse")])
-def test_trusted_pairs_that_the_scores_contradict_are_on_the_page(low: float, told: str) -> None:
+@pytest.mark.parametrize(
+    ("low", "wins", "told"),
+    [(0.2, 0.95, "they allow at most"), (0.0, 0.95, "rank as high"), (0.0, 0.5, "rank worse")],
+)
+def test_trusted_pairs_that_the_scores_contradict_are_on_the_page(
+    low: float, wins: float, told: str
+) -> None:
     share, storey = (0.22, low, 0.24), (0.01, 0.01, 0.02)
     given = {"wrong_captions": share, "trusted": share, "storey": storey}
+    given |= {"wins_against_random": (0.8, 0.79, 0.81), "power": (wins, wins, wins)}
     contradicted = corpus(**given, trusted_excess=(0.18, math.nan, math.nan))
     assert told in details(contradicted)
     assert told not in details(corpus(**given, trusted_excess=(0.0, math.nan, math.nan)))

@@ -42,6 +42,10 @@ LEAST_EXCESS = 0.005
 Z_BELOW = 2.576
 """For a share below 0, at a level of 0.5 %: each audit with trusted pairs makes this test."""
 
+PARTS, Z_OF_PARTS = 10, 3.29
+"""Ranks of trusted pairs at which they are compared with all, and the standard errors there: a
+level of 0.5 % for all of them."""
+
 LEAST_TRUSTED = 20
 """Trusted pairs that an estimate needs."""
 
@@ -338,10 +342,12 @@ def trusted_excess(p_values: np.ndarray, trusted: np.ndarray, reported: Rate, mo
     """Return by how much trusted pairs contradict the ranks of all pairs; 0 if they do not.
 
     If trusted pairs are a random part of the right ones, and wrong captions rank like random ones,
-    then the interval of `trusted_rate` begins below the upper limit that needs no trusted pair, and
-    trusted captions do not rank worse than all. More than 0 is the share by which the interval is
-    above the limit (trusted pairs fit too well, such as the most similar ones, or wrong captions
-    rank better than random ones), or below 0 (trusted pairs fit too badly, or some are wrong).
+    then the interval of `trusted_rate` begins below the upper limit that needs no trusted pair;
+    trusted captions do not rank worse than all; and there are as many pairs of high rank as the
+    least possible share of right pairs has, by trusted ones. More than 0 is the share by which the
+    interval is above the limit or such pairs are missing (trusted pairs fit too well, such as the
+    more similar half, or wrong captions rank better than random ones), or by which the interval is
+    below 0 (trusted pairs fit too badly, or some are wrong).
 
     Parameters
     ----------
@@ -352,9 +358,25 @@ def trusted_excess(p_values: np.ndarray, trusted: np.ndarray, reported: Rate, mo
     most : float
         Upper limit of `untrusted_rates`.
     """
-    shares = _share_of_means(p_values[trusted], p_values[~trusted], Z_BELOW)
-    excess = max(reported.low - most, -shares[2] if shares else 0.0)
+    of_trusted, others = p_values[trusted], p_values[~trusted]
+    shares = _share_of_means(of_trusted, others, Z_BELOW)
+    missing = _missing_high_ranks(of_trusted, others, most)
+    excess = max(reported.low - most, -shares[2] if shares else 0.0, missing)
     return excess if excess > LEAST_EXCESS else 0.0
+
+
+def _missing_high_ranks(of_trusted: np.ndarray, others: np.ndarray, most: float) -> float:
+    """Return the share of other pairs that high ranks lack, at a lower limit; negative for none.
+
+    At most a share `most` of all pairs is wrong. So the share of others with p-values up to t is at
+    least that of right pairs, times what of the others is right.
+    """
+    right = max(0.0, 1 - most * (len(of_trusted) + len(others)) / len(others))
+    limits = np.quantile(of_trusted, np.arange(1, PARTS) / PARTS)
+    shares, found = ((x[:, None] <= limits).mean(axis=0) for x in (of_trusted, others))
+    variances = [s * (1 - s) / len(x) for s, x in ((shares, of_trusted), (found, others))]
+    error = np.sqrt(right**2 * variances[0] + variances[1])
+    return float((right * shares - found - Z_OF_PARTS * error).max())
 
 
 def untrusted_rates(histograms: np.ndarray) -> tuple[Storey, Rate]:

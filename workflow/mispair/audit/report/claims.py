@@ -151,6 +151,7 @@ def numbers(tables: Tables) -> Mapping[str, Any]:
         "trusted": estimate(table, "trusted") is not None,
         "similar": estimate(table, "similar_captions"),
         "wins": estimate(table, "wins_against_random"),
+        "trusted_wins": estimate(table, "power"),
         "excess": excess.value if excess else 0.0,
         "storey": estimate(table, "storey"),
         "pairs": _first(table, "pairs"),
@@ -283,7 +284,7 @@ class Errors:
                 effect_of_interval(value, low, high, int(row["n"]), UNIT, confidence) if known
                 else unknown_effect(value, int(row["n"]), UNIT),
                 first=float(row["true"]), last=float(row["value"]),
-                gate=gate if known else "refused",
+                gate=gate or ("" if known else "refused"),
             )  # fmt: skip
         return MeasuredClaim(parts=parts)
 
@@ -375,7 +376,7 @@ CLAIMS = (
         "audit-memorised", "audit",
         "To a model that was trained on its pairs, a corpus looks cleaner than it is.",
         "not in the paper", "audit_calibration",
-        Missed(MEMORISED), bound=NEAR, unit="points", needs="studies: [audit]",
+        Missed(MEMORISED), bound=NEAR, unit="points", needs="studies: [audit], of 512 pairs",
         controls=(
             Control("Models that judge pairs they were not trained on", Missed(CROSS_FITTED),
                     least=None, most=THIRD),
