@@ -21,6 +21,8 @@ from mispair.evaluation.sets import (
     files_of_texts,
     kind_of,
     missing_pieces,
+    read_classnames,
+    read_templates,
 )
 from mispair.pairs.shards.shards import MAX_TEXT_BYTES
 from tests.pairs.test_index import encoded, write_tar
@@ -396,3 +398,42 @@ def test_the_kind_of_a_set(directory: Path, said: str, kind: str) -> None:
     assert kind_of(directory) == "classification"
     (directory / DATASET_TYPE).write_text(said)
     assert kind_of(directory) == kind
+
+
+@pytest.mark.parametrize(
+    ("names", "part"),
+    [
+        (["0 red cup", "1 cat", "2 dog"], "its number"),
+        (["1: cup", "2: cat", "3: dog"], "its number"),
+        (["000,cup", "001,cat", "002,dog"], "its number"),
+        (["n01440764", "n01443537"], "WordNet"),
+        (["n01440764 tench", "n01443537 goldfish"], "WordNet"),
+        (['"cup"', '"cat"'], "quotation marks"),
+        (["0", "1", "2"], ""),
+        (["0 fingers", "1 fingers", "2 fingers"], ""),
+        (["1 dollar", "5 dollars", "10 dollars"], ""),
+        (["2 cups", "1 cat", "3 dogs"], ""),
+        (["'cup", "cat'"], ""),
+    ],
+)
+def test_class_names_have_no_more_than_the_name(
+    tmp_path: Path, names: list[str], part: str
+) -> None:
+    path = tmp_path / "classnames.txt"
+    path.write_text("\n".join(names))
+    if part:
+        with pytest.raises(UserError, match=part):
+            read_classnames(path)
+    else:
+        assert read_classnames(path) == names
+
+
+@pytest.mark.parametrize(
+    "form", ["{}", "'{}',", '"{}"', "lambda c: f'{}',", "f'{}'", 'lambda c: f"{}"']
+)
+def test_templates_as_items_of_a_list_in_python(tmp_path: Path, form: str) -> None:
+    path, templates = tmp_path / "templates.txt", ["a photo of a {c}.", "a {c} 'or' so"]
+    path.write_text("\n".join(form.replace("{}", template) for template in templates))
+    assert read_templates(path) == templates
+    path.write_text("'{c}'\na photo of a {c}\n")
+    assert read_templates(path)[0] == "'{c}'"  # not all have quotes, so these are meant

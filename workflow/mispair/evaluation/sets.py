@@ -193,7 +193,7 @@ def read_classnames(path: Path) -> list[str]:
     ------
     UserError
         If there are fewer than two, there is an empty line between them, or they have the name of
-        a question before a colon.
+        a question before a colon, their number, an identifier of WordNet or quotation marks.
     """
     names = [line.strip() for line in _text(path).rstrip().splitlines()]
     if "" in names:
@@ -205,6 +205,7 @@ def read_classnames(path: Path) -> list[str]:
     if len(names) < 2:
         raise UserError(f"{path}: holds {len(names)} class; at least 2 are needed.")
     refuse_questions(path, names)
+    _refuse_more_than_names(path, names)
     if repeated := sorted({name for name in names if names.count(name) > 1}):
         log.warning(
             "%s: %s is there more than once; prompts of their names cannot distinguish these "
@@ -215,8 +216,35 @@ def read_classnames(path: Path) -> list[str]:
     return names
 
 
+def _refuse_more_than_names(path: Path, names: list[str]) -> None:
+    """Refuse names of which each has more that would stand in its prompts."""
+    found = ""
+    for first in (0, 1):
+        parts = [re.match(r"0*(\d+)\s*[\s:;,.)|-]\s*(\S.*)", name) for name in names]
+        rests = {part[2] for part in parts if part}
+        if len(rests) == len(names) and all(
+            part and int(part[1]) == number for number, part in enumerate(parts, first)
+        ):
+            found = "its number"
+    if all(re.match(r"n\d{8}\b", name) for name in names):
+        found = "an identifier of WordNet"
+    elif all(len(name) > 1 and name[0] == name[-1] and name[0] in "'\"" for name in names):
+        found = "quotation marks"
+    if found:
+        raise UserError(
+            f"{path}: each name has {found}, such as {names[0]!r}, which would stand in the "
+            "prompts. Write the names alone, one a line, in the same order."
+        )
+
+
+_OF_CODE = re.compile(r"""(?:lambda \w+:\s*)?f?(['"])(.+)\1\s*,?""")
+"""A template as an item of a list in Python, as OpenAI and open_clip publish theirs."""
+
+
 def read_templates(path: Path) -> list[str]:
     """Return templates of prompts, one per line, each with ``{c}`` for the class name.
+
+    Lines of a list in Python, such as ``lambda c: f'a photo of a {c}.',``, have them in quotes.
 
     Raises
     ------
@@ -228,6 +256,8 @@ def read_templates(path: Path) -> list[str]:
     templates = [line.strip() for line in _text(path).splitlines() if line.strip()]
     if not templates:
         raise UserError(f"{path}: holds no template. Write one a line, with {PLACEHOLDER}.")
+    of_code = [match[2] for line in templates if (match := _OF_CODE.fullmatch(line))]
+    templates = of_code if len(of_code) == len(templates) else templates
     for template in templates:
         if PLACEHOLDER not in template:
             raise UserError(
