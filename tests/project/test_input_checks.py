@@ -180,25 +180,25 @@ def test_a_join_by_a_field_that_no_sample_has(folder: Path, join: str, refused: 
     if not refused:
         check(**settings)
         return
-    with pytest.raises(UserError, match=r"read_captions\.join.*url, meta"):
+    with pytest.raises(UserError, match=r"read_captions\.join.*url, meta\.id"):
         check(**settings)
 
 
 @pytest.mark.parametrize(
     ("field", "refused"),
     [
-        ("caption", False), ("more.texts", False), ("null", False), ("more", False),
-        ("text", True), ("more.caption", True),
+        ("caption", False), ("more.texts", False), ("null", False), ("more", True),
+        ("text", True), ("more.caption", True), ("number", True),
     ],
 )  # fmt: skip
 def test_captions_of_a_field_that_no_sample_has(folder: Path, field: str, refused: bool) -> None:
-    sidecar = b'{"caption": "a", "null": null, "more": {"texts": ["a", "b"]}}'
+    sidecar = b'{"caption": "a", "null": null, "number": 3, "more": {"texts": ["a", "b"]}}'
     write_tar(folder / "00000.tar", [*whole("a"), ("a.json", sidecar)])
     settings = {"index_shards": {"caption_from": f"json:{field}"}}
     if not refused:
         check(**settings)
         return
-    with pytest.raises(UserError, match=r"index_shards\.caption_from.*caption, null, more"):
+    with pytest.raises(UserError, match=r"index_shards\.caption_from.*caption, more\.texts"):
         check(**settings)
     (folder / "c.csv").write_text("key,caption\na,a text\n")
     check(**settings, captions="c.csv")

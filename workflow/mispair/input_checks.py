@@ -6,7 +6,7 @@ import os
 import shlex
 import shutil
 import tempfile
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import timedelta
 from functools import cache
 from itertools import islice, pairwise
@@ -257,7 +257,8 @@ def _refuse_caption_field(dag: Dag) -> None:
 
     def captions(content: bytes, field: str) -> list[str] | None:
         try:
-            return values_at(parse_json(content), field) or None
+            values = values_at(parse_json(content), field)
+            return [value for value in values if value is None or isinstance(value, str)] or None
         except ValueError:
             return []  # index_shards says why
 
@@ -275,13 +276,22 @@ def _refuse_field(dag: Dag, field: str, setting: str, read: Callable[[bytes, str
     if not sidecars or any(read(content, field) is not None for content in sidecars):
         return
     try:
-        has = ", ".join(parse_json(sidecars[0]))
+        has = ", ".join(_text_fields(parse_json(sidecars[0])))
     except ValueError:
         return
     raise UserError(
         f"{setting}: no sample at the start of the shards has a text as {field!r} in its JSON. "
-        f"It has {has[:MOST_LETTERS]}: name one of these."
+        f"Its texts are {has[:MOST_LETTERS]}: name one of these."
     )
+
+
+def _text_fields(node: Any, before: str = "") -> Iterator[str]:
+    """Yield the names of the fields of JSON that are texts, with those that they are in."""
+    for name, value in node.items() if isinstance(node, dict) else ():
+        if isinstance(value, dict):
+            yield from _text_fields(value, f"{before}{name}.")
+        elif isinstance(value, str) or (isinstance(value, list) and value):
+            yield before + name
 
 
 def _refuse_tables(
