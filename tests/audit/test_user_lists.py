@@ -108,6 +108,13 @@ def test_groups_are_read_by_key(tmp_path: Path, form: str, key: str, head: str) 
             read_groups(path, fields, pd.Series(keys))
 
 
+def test_groups_that_differ_by_case_and_blanks_alone_are_one(tmp_path: Path) -> None:
+    path = tmp_path / "groups.csv"
+    path.write_text("key, language\n1,en\n2,EN\n3, en \n4, \n5,en  us\n6,En US\n")
+    found = read_groups(path, ["language"], pd.Series(["1", "2", "3", "4", "5", "6"]))
+    assert found["group_language"].tolist() == ["en", "en", "en", "not given", "en us", "en us"]
+
+
 def test_a_group_of_a_key_in_another_form_of_unicode(tmp_path: Path) -> None:
     path = tmp_path / "groups.csv"
     path.write_text("key,language\ncr\u00eape,fr\nb,de\n", encoding="utf-8")

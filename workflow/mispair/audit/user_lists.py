@@ -163,7 +163,8 @@ def _opened(path: Path, fields: Sequence[str]) -> Iterator[tuple[list[str], Iter
 
 
 def _columns(path: Path, names: Sequence[str], fields: Sequence[str]) -> list[str]:
-    present = [field for field in fields if field in names]
+    cleaned = [name.strip() for name in names]
+    present = [names[cleaned.index(field)] for field in fields if field in cleaned]
     keys = key_column(names)
     if keys is None or not present:
         raise UserError(
@@ -203,7 +204,7 @@ def read_groups(path: Path, fields: Sequence[str], keys: pd.Series) -> dict[str,
         As `_opened`, and if the table has none of the keys.
     """
     with _opened(path, fields) as (columns, opened):
-        schema = pa.schema([(name, pa.string()) for name in ("key", *columns[1:])])
+        schema = pa.schema([(name.strip(), pa.string()) for name in ("key", *columns[1:])])
         batches = [batch.rename_columns(schema.names).cast(schema) for batch in opened]
     texts = pa.Table.from_batches(batches, schema).to_pandas()
     unused = texts["key"][~texts["key"].isin(keys) & texts["key"].notna()]
@@ -215,5 +216,11 @@ def read_groups(path: Path, fields: Sequence[str], keys: pd.Series) -> dict[str,
             f"groups: {path} has none of the keys of the corpus, such as {keys.iloc[0]!r}. Keys "
             "are those of the shards, or of the column key of results/pairs/CORPUS/corpus.parquet."
         )
-    named = by_key.replace("", None).fillna(UNKNOWN)
-    return {FIELDS + name: named[name].str.slice(0, LONGEST).to_numpy(object) for name in named}
+    return {FIELDS + name: _named_groups(by_key[name]) for name in by_key}
+
+
+def _named_groups(values: pd.Series) -> Any:
+    """Return the group of each pair: of values that differ by case or blanks, the first one."""
+    values = values.str.split().str.join(" ").replace("", None).fillna(UNKNOWN)
+    spelt = {value.casefold(): value for value in reversed(values.unique())}
+    return values.map(lambda value: spelt[value.casefold()]).str.slice(0, LONGEST).to_numpy(object)

@@ -186,8 +186,8 @@ def _csv(table: Path, delimiter: str, columns: Columns) -> Iterator[NumberedRow]
             if len(row) != len(header) and row:
                 raise UserError(
                     f"{table}: the row that ends in line {reader.line_num} has {len(row)} fields, "
-                    f"but the first line names {len(header)}. Quote captions that hold "
-                    f"{delimiter!r}."
+                    f"but the first line names {len(header)}. Complete the row, and quote captions "
+                    f"that hold {delimiter!r} or a line end."
                 )
             if row:
                 yield reader.line_num, row[key_at], row[caption_at]

@@ -558,7 +558,8 @@ def _cells(path: Path) -> Iterator[tuple[int, list[str]]]:
 def _wrong_number(path: Path, line: int, number: int, expected: int) -> str:
     return (
         f"pairs: {path}: the row that ends in line {line} has {number} fields, but the first line "
-        f"names {expected}. Quote captions that hold the separator or a line end."
+        f"names {expected}. Complete the row, and quote captions that hold the separator or a line "
+        "end."
     )
 
 
