@@ -60,6 +60,15 @@ def test_shards_of_which_none_can_be_read(folder: Path, content: bytes, reason: 
     check(shards="s")
 
 
+def test_trusted_pairs_that_are_labelled_wrong(folder: Path) -> None:
+    (folder / "t.txt").write_text("000000001\n000000002\n")
+    (folder / "r.csv").write_text("key,label\n000000000,wrong\n000000001,right\n")
+    check(trusted="t.txt", reviewed="r.csv")
+    (folder / "r.csv").write_text("key,label\n000000000,wrong\n000000001,wrong\n")
+    with pytest.raises(UserError, match=r"trusted.*1 key .*r\.csv.*'000000001'"):
+        check(trusted="t.txt", reviewed="r.csv")
+
+
 def test_a_corpus_of_few_pairs_is_refused_before_the_audit(folder: Path) -> None:
     dag = Dag({"studies": ["audit"], "corpus": "mine", "shards": "00000.tar"}, "mine.yaml")
     with pytest.raises(UserError, match="3 pairs"):

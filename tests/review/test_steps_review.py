@@ -223,7 +223,10 @@ def test_labels_correct_the_trusted_pairs(tmp_path: Path, listed: bool) -> None:
     )
     (tmp_path / "trusted.txt").write_text("\n".join(keys[:50]))
     answers = ["wrong"] * 60 + ["right"] * 20 + ["unsure"] * 20
-    lines = [f"{key},{answer}" for key, answer in zip(keys, answers, strict=True)]
+    lines = [  # a path of a picture stands for its key
+        f"{key}{'.jpg' if number % 2 else ''},{answer}"
+        for number, (key, answer) in enumerate(zip(keys, answers, strict=True))
+    ]
     (tmp_path / "review.csv").write_text("\n".join(["key,label", *lines]))
     given = [f"{tmp_path}/trusted.txt"] if listed else []
     assert cli.main([

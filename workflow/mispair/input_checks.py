@@ -17,6 +17,7 @@ import yaml
 
 from mispair.core.copied import TOLERANCE
 from mispair.core.files import UserError
+from mispair.core.words import count
 from mispair.evaluation.protocols import protocol_files
 from mispair.pairs.captions.user_files import (
     KEY,
@@ -30,7 +31,7 @@ from mispair.pairs.captions.user_files import (
     refuse_unlike,
 )
 from mispair.pairs.shards.tar_members import BrokenTarError, read_members
-from mispair.review.labels import OF_REPAIRS, read_labels
+from mispair.review.labels import OF_REPAIRS, WRONG, read_labels
 from mispair.towers.checkpoints.hub_weights import refuse_unreachable, weights_of
 from mispair.towers.checkpoints.model_spec import kind_of
 
@@ -76,14 +77,23 @@ def refuse_unusable(dag: Dag) -> None:
     _refuse_caption_field(dag)
     examples, corpus = dag.pairs.example_keys(), cache(dag.pairs.own_keys)
     _refuse_groups(dag, examples, corpus)
+    trusted: set[str] = set()
     for path in map(Path, dag.user_file("trusted")):
         keys = read_keys(path, TRUSTED)
+        trusted |= {*keys}
         _refuse_keys(TRUSTED, path, keys, examples)
         _refuse_unknown(TRUSTED, path, {*keys}, corpus())
     for path in map(Path, dag.user_file("reviewed")):
         labelled = read_labels(path)
         _refuse_keys("reviewed", path, [*labelled], examples)
         _refuse_unknown("reviewed", path, {*labelled}, corpus())
+        wrong = [key for key, (label, _) in labelled.items() if label == WRONG and key in trusted]
+        if wrong and dag.runs("audit"):
+            raise UserError(
+                f"{TRUSTED}: the list has {count(len(wrong), 'key')} with the label wrong in "
+                f"{path} (reviewed), such as {wrong[0][:MOST_LETTERS]!r}. Delete them from the "
+                "list, or correct the labels."
+            )
     for path in map(Path, dag.user_file("reviewed_repairs")):
         compared = read_labels(path, "reviewed_repairs", OF_REPAIRS)
         _refuse_keys("reviewed_repairs", path, [*compared], examples)

@@ -44,6 +44,7 @@ def run(
 
     from mispair.audit.user_lists import read_trusted
     from mispair.core import files, seeds
+    from mispair.pairs.captions.user_files import as_in_corpus
     from mispair.repair.pairings import texts_of
     from mispair.review.labels import RIGHT, WRONG, read_labels
 
@@ -58,8 +59,11 @@ def run(
         chosen[drawn] = True
     if reviewed:
         labels = read_labels(reviewed[0])
+        meant = as_in_corpus(labels, table["key"])
         found = {
-            label: table["key"].isin([key for key, (of, _) in labels.items() if of == label])
+            label: table["key"].isin(
+                [meant.get(key, key) for key, (of, _) in labels.items() if of == label]
+            )
             for label in (RIGHT, WRONG)
         }
         chosen = (chosen | found[RIGHT].to_numpy(bool)) & ~found[WRONG].to_numpy(bool)
