@@ -44,7 +44,7 @@ def names_of(texts: list[str], pairs: int = 1) -> list[str]:
                       "WhatsApp Image 2019-03-02 at 11.22.33", "File:Red dog.svg", "写真_01.jpg"),
         "address": ("https://x.com/a.jpg", "www.example.org", "flickr.com", "me@mail.example.com",
                     "see http://a.b/c", "//cdn.example.net/x.png"),
-        "placeholder": ("untitled", "Null", "image", "N/A", "Untitled 3", "photo", "No caption",
+        "placeholder": ("untitled", "Null", "image", "N/A", "Untitled 3", "Photo 3 of 12", "photo", "No caption",
                         "ohne Titel", "图片", "[image]", "sans titre", "A photo."),
         "no words": ("12345", "12-34/5", "B07XYZ1234", "© ®", "#dog #beach #sun", "😀 😀 😀",
                      "3f2a9c"),

@@ -291,7 +291,7 @@ def _addresses(texts: Texts) -> np.ndarray:
 
 
 def _placeholders(texts: Texts) -> np.ndarray:
-    name = pc.replace_substring_regex(texts.bare, r" ?[0-9]+$", "")
+    name = pc.replace_substring_regex(texts.bare, r" ?[0-9]+(?: of [0-9]+)?$", "")
     known = pa.array(sorted(PLACEHOLDERS), texts.bare.type)
     return _array(pc.is_in(name, value_set=known)).astype(bool)
 
