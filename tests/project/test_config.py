@@ -14,7 +14,6 @@ import pytest
 import yaml
 
 from mispair import config
-from mispair.config_paths import refuse_repeated_keys
 from mispair.core.commands import step_module, step_names
 from mispair.core.files import UserError
 from mispair.core.settings import Settings, command_line
@@ -367,25 +366,3 @@ def test_equal_values_are_equal_settings_however_they_are_written() -> None:
                 assert command_line(written) == command_line(section), (path, spelling)
             tried += 1
     assert tried > 500
-
-
-@pytest.mark.parametrize(
-    ("content", "told"),
-    [
-        ("trusted: a\nstudies: [audit]\ntrusted: b\n", "line 3 has trusted again.* line 1"),
-        ("a: {b: 1, b: 2}\n", "b again"),
-        ("l:\n- x: 1\n  x: 1\n", "line 3 has x again"),
-        ('{"a": 1, "a": 2}', "a again"),
-        ("l: [{a: 1}, {a: 2}]\n", ""),
-        ("x: &x {a: 1}\ny: {<<: *x, a: 2}\nz: *x\n", ""),
-        ("a: [1\n", ""),
-    ],
-)
-def test_a_key_that_is_there_twice_is_refused(tmp_path: Path, content: str, told: str) -> None:
-    path = tmp_path / "mine.yaml"
-    path.write_text(content)
-    if not told:
-        refuse_repeated_keys(path)
-        return
-    with pytest.raises(UserError, match=rf"mine.yaml: .*{told}"):
-        refuse_repeated_keys(path)

@@ -26,7 +26,7 @@ def refused(checkout: Checkout, *arguments: str) -> str:
         ("captions: nowhere.csv", ["captions: there is no file ", "/nowhere.csv."]),
         ("towers: nowhere", ["towers: 'nowhere' is neither"]),
         ("prune_neurons: {ks: [16, 512]}", ["512 is more than the 128 neurons", "1 to 128"]),
-        ("trusted: a.txt\ntrusted: b.txt", ["mine.yaml: line 2 has trusted again"]),
+        ("trusted: a.txt\ntrusted: b.txt", ["mine.yaml, line 2", "given twice"]),
         ("trusted: $NOWHERE/a.txt", ["trusted: there is no environment variable $NOWHERE"]),
         (
             "corrupt_captions: {rate: [0.1]}\nfinetune_projection: {epochs: 1, warmup_epochs: 2}\n"

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any, get_args
 from urllib.parse import unquote
 
-import yaml
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
@@ -67,38 +66,6 @@ def locate(
             _start_paths(path.parent, content, given, model)
     named = {_from_here(path): given for path, given in files.items()}
     return named | ({COMMAND_LINE: command_line} if command_line else {})
-
-
-def refuse_repeated_keys(path: Path) -> None:
-    """Refuse a file of settings in which a key is there twice: YAML takes the last one alone.
-
-    Raises
-    ------
-    UserError
-        With the key and both lines.
-    """
-    try:
-        begun = [yaml.compose(path.read_text(encoding="utf-8-sig"), Loader=yaml.CSafeLoader)]
-    except (OSError, ValueError, yaml.YAMLError):
-        return  # the start of Snakemake explains it
-    seen: set[int] = set()
-    while begun:
-        node = begun.pop()
-        if id(node) in seen or not isinstance(node, yaml.CollectionNode):
-            continue
-        seen.add(id(node))
-        lines: dict[str, int] = {}
-        for item in node.value:
-            key, value = item if isinstance(node, yaml.MappingNode) else (None, item)
-            begun.append(value)
-            if isinstance(key, yaml.ScalarNode):
-                line = key.start_mark.line + 1
-                if key.value in lines:
-                    raise UserError(
-                        f"{_from_here(path)}: line {line} has {key.value} again, and YAML would "
-                        f"leave out that of line {lines[key.value]}. Delete one of the two."
-                    )
-                lines[key.value] = line
 
 
 def _from_here(path: Path) -> str:

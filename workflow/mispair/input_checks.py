@@ -265,7 +265,7 @@ def _refuse_caption_field(dag: Dag) -> None:
     """Refuse captions from a field that no sample at the start of the shards has in its JSON."""
     from mispair.pairs.captions.decoding import parse_json, values_at
 
-    def captions(content: bytes, field: str) -> list[str] | None:
+    def captions(content: bytes, field: str) -> list[str | None] | None:
         try:
             values = values_at(parse_json(content), field)
             return [value for value in values if value is None or isinstance(value, str)] or None

@@ -13,7 +13,6 @@ from snakemake.logging import logger
 
 from mispair.towers.arms import REPAIR, STARTS, WEIGHTED
 from mispair.config import locate
-from mispair.config_paths import refuse_repeated_keys
 from mispair.dag import SHOWN_GROUPS, Dag, names_gpus, use_this_python
 from mispair.evaluation.dag import making
 from mispair.input_checks import refuse_dated_ahead, take_literally, time_of_new_files
@@ -77,8 +76,6 @@ try:
                 f"results: {ahead} files were dated ahead of this machine's clock, and are dated now"
             )
     given = {path: load_configfile(path) for path in workflow.config_settings.configfiles}
-    for path in given:
-        refuse_repeated_keys(path)
     look_beside(given)
     dag = Dag(
         config,
