@@ -20,7 +20,7 @@ TINY = {
 FOLDER = Path("results/audit/scenes/scenes-small")
 REVIEW = Path("results/review/scenes/scenes-small")
 REPORT = {
-    "draw_suspects": 1, "gather_metrics": 1, "draw_figures": 1, "export_metrics": 1,
+    "draw_suspects": 1, "gather_metrics": 1, "draw_figures": 1,
     "write_report": 1, "record_run": 1,
 }  # fmt: skip
 

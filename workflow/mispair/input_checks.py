@@ -115,6 +115,8 @@ def refuse_damaged(shards: Sequence[str]) -> None:
     for shard in map(Path, probed):
         try:
             with shard.open("rb") as opened:
+                if not os.fstat(opened.fileno()).st_size:
+                    return  # it stands for a shard that is still to come, as where a run is planned
                 if next(read_members(opened), None) is not None:
                     return
             reason = "has no member"

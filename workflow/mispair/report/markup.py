@@ -18,8 +18,6 @@ _CODE = re.compile(r"`([^`\n]+)`")
 def symbols(text: object) -> Markup:
     """Escape a text; its C_m, C_s and S_h become letters with subscripts, its backticks code.
 
-    A number and its percent sign stay on one line.
-
     Examples
     --------
     >>> print(symbols("C_m < 1 in `config.yaml`"))
@@ -28,12 +26,7 @@ def symbols(text: object) -> Markup:
     html = Markup(_CODE.sub(r"<code>\1</code>", str(escape(text))))
     for name, symbol in SYMBOLS.items():
         html = Markup(str(html).replace(name, str(symbol)))
-    return Markup(unbroken(str(html)))
-
-
-def unbroken(value: object) -> object:
-    """Return a text in which no line ends between a number and its percent sign."""
-    return value.replace(" %", "\u00a0%") if type(value) is str else value
+    return html
 
 
 PIECE = "<!-- piece -->", "<!-- end of the piece -->"

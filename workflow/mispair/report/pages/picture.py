@@ -19,7 +19,7 @@ from mispair.core.provenance import COMPILED, keep_compiled
 from mispair.core.words import count, listing, p_value, significant, to_size
 from mispair.report import studies, texts
 from mispair.report.figures import VEGA_LITE
-from mispair.report.markup import symbols, unbroken
+from mispair.report.markup import symbols
 from mispair.report.notes import SHARED, Note
 from mispair.report.script_json import safe_json
 from mispair.report.studies import Figure
@@ -47,7 +47,6 @@ def environment() -> jinja2.Environment:
         trim_blocks=True,
         lstrip_blocks=True,
         undefined=jinja2.StrictUndefined,
-        finalize=unbroken,
     )
     created.filters["symbols"] = symbols
     created.filters["number"] = significant
