@@ -44,6 +44,7 @@ def test_none_is_written_out() -> None:
         ({"epochs": "many"}, "valid integer"),
         ({"epoch": 3}, "not permitted"),
         ({"rates": [0.1, 0.3, 0.1]}, "0.1 is listed twice"),
+        ({"ks": [4, 4]}, "4 is listed twice"),
         ({"kind": "c"}, "'a' or 'b'"),
         ({"lr": float("nan")}, "finite"),
     ],

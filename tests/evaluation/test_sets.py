@@ -259,6 +259,15 @@ def test_class_names_may_repeat_as_two_of_imagenets_do(
     assert "missile is there more than once" in caplog.text
 
 
+def test_underscores_in_class_names_are_named(
+    directory: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Prompts have the names as they are: a name of a folder is no English."""
+    (directory / "classnames.txt").write_text("golden_retriever\n_\ncat\n")
+    assert open_set(directory).classnames == ["golden_retriever", "_", "cat"]
+    assert "1 of 3 names have underscores, such as golden_retriever" in caplog.text
+
+
 @pytest.mark.parametrize(
     ("sample", "words"),
     [

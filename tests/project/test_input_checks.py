@@ -19,7 +19,7 @@ from mispair.core.files import UserError
 from mispair.dag import Dag
 from mispair.towers.dag import SHIPPED
 from mispair.towers.paths import TOWER_CONFIG, TOWER_WEIGHTS
-from tests.pairs.test_index import whole, write_tar
+from tests.pairs.test_index import jpeg, whole, write_tar
 
 
 @pytest.fixture
@@ -213,6 +213,52 @@ def test_captions_of_a_field_that_no_sample_has(folder: Path, field: str, refuse
         check(**settings)
     (folder / "c.csv").write_text("key,caption\na,a text\n")
     check(**settings, captions="c.csv")
+
+
+def sidecar(text: str) -> tuple[str, bytes]:
+    return "a.json", text.encode()
+
+
+@pytest.mark.parametrize(
+    ("members", "place"),
+    [
+        ([("a.txt", b"a")], "txt"),
+        ([("a.caption", b"a")], "caption"),
+        ([("a.caption", b"a"), ("a.txt", b"a")], "txt"),
+        ([("a.txt", b"a"), sidecar('{"caption": "a"}')], "txt"),
+        ([sidecar('{"url": "a", "caption": "a"}')], "json:caption"),
+        ([sidecar('{"meta": {"text": "a", "hash": "a"}}')], "json:meta.text"),
+        ([sidecar('{"en_caption": "a", "id": "a"}')], "json:en_caption"),
+    ],
+)
+def test_captions_of_shards_are_found_by_their_first_samples(
+    folder: Path, members: list[tuple[str, bytes]], place: str
+) -> None:
+    write_tar(folder / "00000.tar", [("a.jpg", jpeg()), *members])
+    check()
+    dag = Dag({"shards": "*.tar", "studies": ["audit"]}, "x")
+    assert f"--caption-from {place} " in f"{dag.flags('index_shards')} "
+    assert ("captions: " in dag.pairs.echo()) == (place != "txt")
+
+
+@pytest.mark.parametrize(
+    ("members", "given", "words"),
+    [
+        ([], {}, r"no \.txt, only \.jpg"),
+        ([("a.cls", b"3")], {}, r"no \.txt, only \.cls, \.jpg"),
+        ([sidecar('{"a": {"b": "c"}, "n": 1}')], {}, r"json:a\.b"),
+        ([sidecar("[1")], {}, "json:FIELD"),
+        ([("a.txt", b"a")], {"caption_from": "text"}, r"no \.text, only \.jpg, \.txt"),
+    ],
+)
+def test_shards_whose_first_samples_have_no_caption(
+    folder: Path, members: list[tuple[str, bytes]], given: dict[str, str], words: str
+) -> None:
+    write_tar(folder / "00000.tar", [("a.jpg", jpeg()), *members])
+    with pytest.raises(UserError, match=rf"index_shards\.caption_from.*{words}"):
+        check(index_shards=given)
+    (folder / "c.csv").write_text("key,caption\na,a text\n")
+    check(index_shards=given, captions="c.csv")
 
 
 @pytest.mark.parametrize("key", ["trusted", "reviewed", "groups"])

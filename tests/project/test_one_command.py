@@ -336,7 +336,7 @@ def test_settings_of_a_refused_run_are_removed_again(
     before = {*here.rglob("*")}
     audit = ["audit", "photos", "--towers", "shipped", "--out"]
     monkeypatch.setattr("snakemake.cli.main", refuse)
-    for folder in ("new", "mine", "used"):
+    for folder in ("new", "mine", "used", "mine/deep/deeper"):
         with pytest.raises(SystemExit):
             cli.main([*audit, folder])
         assert f"{folder}/{SETTINGS}: removed" in capsys.readouterr().err

@@ -95,7 +95,7 @@ def test_a_killed_job_goes_on_from_its_state(tmp_path: Path) -> None:
     [
         ({"stepsizes": []}, "at least 1 item"),
         ({"stepsizes": [0]}, "greater than 0"),
-        ({"stepsizes": [8, 8]}, "stepsizes: 8.0 is listed twice"),
+        ({"stepsizes": [8, 8]}, "stepsizes: 8 is listed twice"),
         ({"stepsizes": [1, 2, 3], "per_octave": 4}, "the first and the last"),
         ({"stepsizes": [8, 1], "per_octave": 4}, "the first and the last"),
         ({"data_set": "mnist"}, "'xor4', 'xor_noise'"),

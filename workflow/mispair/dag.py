@@ -273,8 +273,7 @@ class Dag:
         if step == "index_shards":
             fields = self.config.index_shards.json_fields
             update["json_fields"] = self.repair.recorded_fields(fields)
-            if self.pairs.is_packed and self.config.index_shards.caption_from == CAPTION_EXTENSION:
-                update["caption_from"] = self.pairs.source.captions_in
+            update["caption_from"] = self.pairs.captions_in
         return command_line(section.model_copy(update=update))
 
     def image_limits(self) -> str:
@@ -420,7 +419,7 @@ class Dag:
                 "these into shards, or give towers that are trained already."
             )
         reading = self.config.index_shards
-        if reading.caption_from != "txt" or reading.captions_per_line:
+        if self.pairs.captions_in != CAPTION_EXTENSION or reading.captions_per_line:
             raise UserError(
                 "towers: `train` learns from KEY.txt as one caption, not by `index_shards: "
                 "caption_from` or `captions_per_line`. Write the captions into KEY.txt of other "

@@ -6,7 +6,7 @@ import os
 import shlex
 import shutil
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import timedelta
 from functools import cache
 from itertools import islice, pairwise
@@ -264,7 +264,7 @@ def _refuse_join(dag: Dag, join: str, setting: str) -> None:
 
 
 def _refuse_caption_field(dag: Dag) -> None:
-    """Refuse captions from a field that no sample at the start of the shards has in its JSON."""
+    """Refuse captions in a field, or next to pictures, that no first sample of the shards has."""
     from mispair.pairs.captions.decoding import parse_json, values_at
 
     def captions(content: bytes, field: str) -> list[str | None] | None:
@@ -274,36 +274,26 @@ def _refuse_caption_field(dag: Dag) -> None:
         except ValueError:
             return []  # index_shards says why
 
-    reading = dag.config.index_shards
-    if reading.caption_from.startswith("json:") and dag.config.captions is None:
-        field = reading.caption_from.removeprefix("json:")
+    if dag.pairs.captions_in.startswith("json:") and dag.config.captions is None:
+        field = dag.pairs.captions_in.removeprefix("json:")
         _refuse_field(dag, field, "index_shards.caption_from", captions)
 
 
 def _refuse_field(dag: Dag, field: str, setting: str, read: Callable[[bytes, str], Any]) -> None:
     """Refuse a field of which `read` returns None for the first samples of all shards."""
-    from mispair.pairs.captions.decoding import parse_json
+    from mispair.pairs.captions.decoding import parse_json, text_fields
 
     sidecars = [*first_sidecars(dag.pairs.first_shards())]
     if not sidecars or any(read(content, field) is not None for content in sidecars):
         return
     try:
-        has = ", ".join(_text_fields(parse_json(sidecars[0])))
+        has = ", ".join(text_fields(parse_json(sidecars[0])))
     except ValueError:
         return
     raise UserError(
         f"{setting}: no sample at the start of the shards has a text as {field!r} in its JSON. "
         f"Its texts are {has[:MOST_LETTERS]}: name one of these."
     )
-
-
-def _text_fields(node: Any, before: str = "") -> Iterator[str]:
-    """Yield the names of the fields of JSON that are texts, with those that they are in."""
-    for name, value in node.items() if isinstance(node, dict) else ():
-        if isinstance(value, dict):
-            yield from _text_fields(value, f"{before}{name}.")
-        elif isinstance(value, str) or (isinstance(value, list) and value):
-            yield before + name
 
 
 def _refuse_tables(

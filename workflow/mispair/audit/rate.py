@@ -373,10 +373,14 @@ def _missing_high_ranks(of_trusted: np.ndarray, others: np.ndarray, most: float)
     """
     right = max(0.0, 1 - most * (len(of_trusted) + len(others)) / len(others))
     limits = np.quantile(of_trusted, np.arange(1, PARTS) / PARTS)
-    shares, found = ((x[:, None] <= limits).mean(axis=0) for x in (of_trusted, others))
-    variances = [s * (1 - s) / len(x) for s, x in ((shares, of_trusted), (found, others))]
-    error = np.sqrt(right**2 * variances[0] + variances[1])
-    return float((right * shares - found - Z_OF_PARTS * error).max())
+    trusted_below, others_below = (
+        (x[:, None] <= limits).mean(axis=0) for x in (of_trusted, others)
+    )
+    error = np.sqrt(
+        right**2 * trusted_below * (1 - trusted_below) / len(of_trusted)
+        + others_below * (1 - others_below) / len(others)
+    )
+    return float((right * trusted_below - others_below - Z_OF_PARTS * error).max())
 
 
 def untrusted_rates(histograms: np.ndarray) -> tuple[Storey, Rate]:

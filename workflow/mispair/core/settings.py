@@ -17,7 +17,7 @@ NONE = "none"
 
 
 class Settings(BaseModel):
-    """Base of all settings: unknown keys, booleans for numbers and repeated sweep values fail."""
+    """Base of all settings: unknown keys, booleans for numbers and repeated values fail."""
 
     # A default has the form of a written value: 200.0 where the setting is a float.
     model_config = ConfigDict(
@@ -36,7 +36,7 @@ class Settings(BaseModel):
             items = value if isinstance(value, list) else [value]
             if any(isinstance(item, bool) for item in items) and not takes(field.annotation, bool):
                 raise ValueError(f"{name}: {value} is a truth value, not a number or a name")
-            if is_sweep(field) and isinstance(value, list):
+            if isinstance(value, list):
                 repeated = sorted({str(item) for item in value if value.count(item) > 1})
                 if repeated:
                     raise ValueError(f"{name}: {', '.join(repeated)} is listed twice")

@@ -187,7 +187,7 @@ def read_classnames(path: Path) -> list[str]:
     """Return class names, one per line; the number of a class is that of its line, from zero.
 
     Names may repeat, as two of ImageNet's do: prompts cannot distinguish such classes, so a
-    warning is logged.
+    warning is logged, as it is of names with underscores, which the towers read as they are.
 
     Raises
     ------
@@ -213,26 +213,35 @@ def read_classnames(path: Path) -> list[str]:
             path,
             ", ".join(repeated),
         )
+    if joined := [name for name in names if re.search(r"[^\W_]_[^\W_]", name)]:
+        log.warning(
+            "%s: %d of %d names have underscores, such as %s, and prompts will have them too; "
+            "write blanks if these are words",
+            path,
+            len(joined),
+            len(names),
+            joined[0],
+        )
     return names
 
 
 def _refuse_more_than_names(path: Path, names: list[str]) -> None:
     """Refuse names of which each has more that would stand in its prompts."""
-    found = ""
+    extra = ""
     for first in (0, 1):
         parts = [re.match(r"0*(\d+)\s*[\s:;,.)|-]\s*(\S.*)", name) for name in names]
         rests = {part[2] for part in parts if part}
         if len(rests) == len(names) and all(
             part and int(part[1]) == number for number, part in enumerate(parts, first)
         ):
-            found = "its number"
+            extra = "its number"
     if all(re.match(r"n\d{8}\b", name) for name in names):
-        found = "an identifier of WordNet"
+        extra = "an identifier of WordNet"
     elif all(len(name) > 1 and name[0] == name[-1] and name[0] in "'\"" for name in names):
-        found = "quotation marks"
-    if found:
+        extra = "quotation marks"
+    if extra:
         raise UserError(
-            f"{path}: each name has {found}, such as {names[0]!r}, which would stand in the "
+            f"{path}: each name has {extra}, such as {names[0]!r}, which would stand in the "
             "prompts. Write the names alone, one a line, in the same order."
         )
 

@@ -8,6 +8,7 @@ import re
 import shlex
 from collections import Counter
 from collections.abc import Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,9 @@ from mispair.core.words import count
 from mispair.pairs import paths
 from mispair.pairs.captions.user_files import all_keys, first_keys, refuse_keys, table_files
 from mispair.pairs.shards import remote
+from mispair.pairs.shards.shards import CAPTION_EXTENSION
 from mispair.pairs.shards.sources import describe, resolve_named, resolve_shards
+from mispair.pairs.sources.in_shards import captions_in_shards
 from mispair.pairs.sources.recognition import recognise
 from mispair.pairs.sources.source import Source, keep_listings, named_of
 
@@ -95,6 +98,22 @@ class PairFiles:
     def is_packed(self) -> bool:
         """Whether the pairs are packed into shards first."""
         return bool(self._parts)
+
+    @cached_property
+    def captions_in(self) -> str:
+        """Where samples have their captions: as `index_shards.caption_from` says, or by the data.
+
+        Raises
+        ------
+        UserError
+            If the first samples of shards have none.
+        """
+        given = str(self._config.index_shards.caption_from)
+        if self.is_packed and given == CAPTION_EXTENSION:
+            return self.source.captions_in
+        if self._config.captions is not None or given.startswith("json:"):
+            return given
+        return captions_in_shards(self.first_shards(), given)
 
     @property
     def generated_shards(self) -> list[str]:
@@ -202,7 +221,9 @@ class PairFiles:
             return f"pairs: matched {number}, {size / 1e9:,.3g} GB"
         repeated = Counter(self._sources.values()).items()
         counts = "".join(f"; {name}: {number:,}" for name, number in repeated)
-        return f"shards: {describe([*map(Path, self.shards())], len(self.groups))}{counts}"
+        captions = f"; captions: {self.captions_in}" * (self.captions_in != CAPTION_EXTENSION)
+        matched = describe([*map(Path, self.shards())], len(self.groups))
+        return f"shards: {matched}{counts}{captions}"
 
     def shards_of(self, wildcards: Any) -> list[str]:
         """Return the shards of a group."""

@@ -54,10 +54,6 @@ class Part(settings.Settings):
             raise ValueError(
                 "with per_octave, stepsizes are the first and the last, such as [1, 1024]"
             )
-        for name in ("activations", "widths", "stepsizes"):
-            values = getattr(self, name)
-            if repeated := sorted({str(value) for value in values if values.count(value) > 1}):
-                raise ValueError(f"{name}: {', '.join(repeated)} is listed twice")
         return self
 
     @property

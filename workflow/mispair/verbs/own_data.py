@@ -175,7 +175,8 @@ def _one_command(name: str, options: Namespace) -> int:
     pairs = [*map(os.path.abspath, options.pairs)]
     folder = options.out or Path(f"mispair-{name_of(pairs)}")
     is_new = not os.path.exists(folder / SETTINGS)
-    before = os.listdir(folder) if folder.is_dir() else None
+    new_folders = [one for one in (folder, *folder.parents) if not one.exists()]
+    before = os.listdir(folder) if folder.is_dir() else []
     if is_new and not options.pairs:
         raise UserError(f"{folder} has no {SETTINGS} to continue with. Name the pairs as PATH.")
     print(written(folder, name, _given(options, is_new=is_new)), file=sys.stderr)
@@ -189,7 +190,7 @@ def _one_command(name: str, options: Namespace) -> int:
     try:
         code = run_snakemake(words, given)
     finally:
-        if code and is_new and remove_refused(folder, before):
+        if code and is_new and remove_refused(folder, before, new_folders):
             _say(f"{folder / SETTINGS}: removed again, since no job has run")
     page = report_of_this_process()
     if code == 0 and page is not None:

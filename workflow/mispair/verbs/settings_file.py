@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
@@ -239,29 +239,31 @@ def _named(path: Path) -> Iterator[None]:
         ) from error
 
 
-def remove_refused(folder: Path, before: Collection[str] | None) -> bool:
+def remove_refused(folder: Path, before: Collection[str], new_folders: Iterable[Path]) -> bool:
     """Remove settings that were just written, if the run was refused before its first job.
 
     Parameters
     ----------
     folder : Path
         The folder of the results.
-    before : collection of str, optional
-        Names in the folder before; None if the folder is new.
+    before : collection of str
+        Names in the folder before.
+    new_folders : iterable of Path
+        The folder and those above it that did not exist before, the innermost first.
 
     Returns
     -------
     bool
         Whether they were removed, with what Snakemake wrote.
     """
-    added = {*os.listdir(folder)} - {*(before or ())}
+    added = {*os.listdir(folder)} - {*before}
     if not added <= {SETTINGS, SNAKEMAKE.name}:
         return False
     (folder / SETTINGS).unlink()
     if SNAKEMAKE.name in added:
         shutil.rmtree(folder / SNAKEMAKE)
-    if before is None:
-        folder.rmdir()
+    for one in new_folders:
+        one.rmdir()
     return True
 
 

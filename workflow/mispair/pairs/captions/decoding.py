@@ -324,6 +324,28 @@ def parse_json(content: bytes) -> dict[str, Any]:
     return parsed
 
 
+def text_fields(node: Any) -> list[str]:
+    """Return the fields of parsed JSON that hold a text or a list of texts (``meta.caption``).
+
+    Examples
+    --------
+    >>> text_fields({"id": 1, "text": "a", "meta": {"captions": ["a"], "sizes": [1]}})
+    ['text', 'meta.captions']
+    """
+    objects = {"": node} if isinstance(node, dict) else {}
+    fields = []
+    while objects:
+        start, inside = objects.popitem()
+        for name, cell in inside.items():
+            if isinstance(cell, dict):
+                objects[f"{start}{name}."] = cell
+            elif isinstance(cell, str) or (
+                isinstance(cell, list) and all(isinstance(one, str) for one in cell[:1])
+            ):
+                fields.append(start + name)
+    return fields
+
+
 def _json(content: bytes) -> Any:
     try:
         return json.loads(content.decode("utf-8-sig"))

@@ -23,7 +23,8 @@ class PolicySettings(ImageLimits):
         pattern=r"^(json:.+|[^:/\s]+)$",
         description="Member that holds the caption: its extension, or `json:FIELD` for a field of "
         "the sample's JSON, also of an object in it (`json:llava.caption`). A list of texts there "
-        "is several captions.",
+        "is several captions. With `txt`, shards on this machine whose first samples have no such "
+        "member are read from `caption`, or a field of the JSON with a usual name of captions.",
     )
     captions_per_line: bool | None = Field(
         None,

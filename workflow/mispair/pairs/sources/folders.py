@@ -11,6 +11,7 @@ from pathlib import Path
 
 from mispair.core.files import UserError, snapshot
 from mispair.core.words import composed, count
+from mispair.pairs.captions.decoding import text_fields
 from mispair.pairs.shards.shards import IMAGE_EXTENSIONS, MAX_MEMBER_BYTES, SIDECAR_EXTENSION
 from mispair.pairs.sources.source import (
     TEXT_ENDINGS,
@@ -218,25 +219,14 @@ def with_objects(tree: Tree, named: Named) -> Source | None:
 
 
 def _fields_of_text(path: Path) -> list[str]:
-    """Return the fields of a JSON object that hold a text or a list of texts (``meta.caption``)."""
+    """Return the fields of a JSON object in a file that hold texts."""
     try:
         if path.stat().st_size > MAX_MEMBER_BYTES:
             return []
         content = json.loads(path.read_bytes())
     except (OSError, ValueError, RecursionError):
         return []
-    objects = {"": content} if isinstance(content, dict) else {}
-    fields = []
-    while objects:
-        start, inside = objects.popitem()
-        for name, cell in inside.items():
-            if isinstance(cell, dict):
-                objects[f"{start}{name}."] = cell
-            elif isinstance(cell, str) or (
-                isinstance(cell, list) and all(isinstance(one, str) for one in cell[:1])
-            ):
-                fields.append(start + name)
-    return fields
+    return text_fields(content)
 
 
 def _stem(name: str) -> str:

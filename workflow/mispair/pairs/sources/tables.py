@@ -204,9 +204,15 @@ def _letters(name: str) -> str:
 
 
 def _usual_end(has: Sequence[str], setting: str) -> str | None:
-    """Return the only column of captions by the end of its name, such as `en_caption`."""
-    ends = ("caption", "captions") if setting == "caption_column" else ()
-    ending = [column for column in has if _letters(column).endswith(ends)]
+    """Return the only column of captions by its end, such as `en_caption` or `meta.text`."""
+    if setting != "caption_column":
+        return None
+    ending = [column for column in has if _letters(column).endswith(("caption", "captions"))]
+    ending = ending or [
+        column
+        for column in has
+        if "." in column and usual([column.rpartition(".")[2]], CAPTION_COLUMNS)
+    ]
     return ending[0] if len(ending) == 1 else None
 
 
