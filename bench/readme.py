@@ -9,14 +9,16 @@ from __future__ import annotations
 
 import argparse
 import difflib
+import json
 import math
 import os
 import re
 import sys
+from collections.abc import Mapping
 from html import unescape
 from importlib.metadata import distributions
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pandas as pd
 
@@ -148,13 +150,20 @@ def _unit(row: pd.Series) -> Unit:
 
 
 def _effect(row: pd.Series) -> str:
-    """Return the effect of a claim with its interval and unit."""
+    """Return the effect of a claim, or of each of its parts, with its interval and unit."""
     if not math.isfinite(row["effect"]):
         return NOTHING
-    unit = _unit(row)
-    texts = [unit.text(row[name]) for name in ("effect", "low", "high") if math.isfinite(row[name])]
-    interval = f" ({texts[1]} to {texts[2]})" if len(texts) == 3 else ""
-    return f"{texts[0]}{interval} {unit.name}"
+    unit, parts, decisive = _unit(row), row.get("parts"), row.get("decided_by")
+    of_parts = json.loads(parts) if isinstance(parts, str) else []
+    whole = [{"at": decisive if isinstance(decisive, str) else "", **row}]
+    texts = [f"{part['at']} {_interval(part, unit)}".strip() for part in of_parts or whole]
+    return f"{', '.join(texts)} {unit.name}"
+
+
+def _interval(effect: Mapping[str, Any], unit: Unit) -> str:
+    numbers = [effect[name] for name in ("effect", "low", "high")]
+    texts = [unit.text(one) for one in numbers if one is not None and math.isfinite(one)]
+    return texts[0] + (f" ({texts[1]} to {texts[2]})" if len(texts) == 3 else "")
 
 
 def _published(row: pd.Series) -> str:

@@ -28,6 +28,30 @@ def one_state_of_the_libraries() -> None:
     torch.set_num_threads(1)
 
 
+@pytest.fixture(autouse=True, scope="session")
+def tables_in_chunks() -> Iterator[None]:
+    """Read short tables in several chunks, as those of more than 131,072 rows are read.
+
+    Arrow makes another type of a column of pandas that has several.
+    """
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    def in_chunks(read: Callable[..., pa.Table]) -> Callable[..., pa.Table]:
+        def split(*arguments: Any, **options: Any) -> pa.Table:
+            table = read(*arguments, **options)
+            rows = max(1, table.num_rows // 3)
+            parts = [table.slice(start, rows) for start in range(0, table.num_rows, rows)]
+            return pa.concat_tables(parts) if parts else table
+
+        return split
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(pq, "read_table", in_chunks(pq.read_table))
+        patch.setattr(pq.ParquetFile, "read", in_chunks(pq.ParquetFile.read))
+        yield
+
+
 @pytest.fixture
 def without_workers(monkeypatch: pytest.MonkeyPatch) -> None:
     """Read shards in the process of the test: a worker needs a second to begin."""

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -417,3 +418,16 @@ def test_the_settings_that_the_message_names_exist() -> None:
         step, names = text.split(": ")
         fields = step_module(step).Settings.model_fields
         assert set(names.split(", ")) <= set(fields)
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        list, pa.array, pd.Series, lambda texts: pa.chunked_array([texts[:1], texts[1:]]),
+        lambda texts: pa.table({"id": pa.chunked_array([texts[:1], texts[1:]])}).to_pandas()["id"],
+    ],
+)  # fmt: skip
+def test_identities_of_each_form_of_a_column(form: Any) -> None:
+    """The last one is that of a long table, read by pandas: a column in several chunks."""
+    column = form(["00000000000000ff", "0000000000000010"])
+    assert identities(column).tolist() == [255, 16]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pandas as pd
 
 from mispair.pairs.corruption.scheme import schemes
@@ -103,3 +105,12 @@ def test_the_target_of_a_study_that_is_not_listed_is_refused(empty: Checkout) ->
     message = empty.snakemake("pretraining", "--dry-run", check=False)
     assert "studies" in message
     assert "pretraining-captions.yaml" in message
+
+
+def test_waiting_jobs_are_looked_at_when_a_job_ends_and_not_each_second(empty: Checkout) -> None:
+    """Snakemake's own default does the latter, once more a second for each job that has ended."""
+    steps = ["list_images", "make_evaluation_set", "simulate"]
+    printed = empty.snakemake("--verbose", "--cores", "1", "--until", *steps)
+    ended = len(re.findall(r"^Finished jobid:", printed, re.MULTILINE))
+    assert ended > 5
+    assert len(re.findall(r"^Ready jobs:", printed, re.MULTILINE)) <= ended + 1

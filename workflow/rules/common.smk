@@ -141,6 +141,11 @@ def steady(files, copied=False):
 
 
 onstart:
+    # Snakemake's limit of 100 jobs a second, which no run reaches, makes it look at all waiting jobs
+    # again each second, and once more a second, in a thread of its own, for each job that has ended.
+    limiter = workflow.scheduler.job_rate_limiter
+    if limiter and (limiter.max_jobs, limiter.timespan) == (100, 1):  # it was not asked for
+        workflow.scheduler.job_rate_limiter = None
     try:
         refuse_full_or_read_only("results", "logs", "benchmarks", "reports")
         dag.pairs.begin()

@@ -84,7 +84,7 @@ def nearest_captions(similar: Path, caption_ids: np.ndarray) -> np.ndarray:
     ids = identities(table["caption_id"])
     lists = table["neighbour_ids"].combine_chunks()
     offsets = lists.offsets.to_numpy()
-    flat = identities(pa.chunked_array([lists.flatten()], pa.string()))
+    flat = identities(lists.flatten())
     lengths = np.diff(offsets)
     columns = np.arange(int(lengths.max(initial=0)))
     at = np.minimum((offsets[:-1] - offsets[0])[:, None] + columns, max(len(flat) - 1, 0))

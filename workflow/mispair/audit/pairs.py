@@ -198,7 +198,7 @@ def place_texts(
     """
     table = part.rows[part.rows["kind"] == "text"].drop_duplicates("id")
     ids, row = table["id"].to_numpy(), table["row"].to_numpy()
-    numbers = identities(pa.chunked_array([table["id"]], pa.string()))
+    numbers = identities(table["id"])
     for start in range(0, len(row), _ROWS):
         some = slice(start, start + _ROWS)
         places, which = all_places(numbers[some], captions)

@@ -34,9 +34,7 @@ def texts_of(
     UserError
         If a text is in none of the files.
     """
-    import pyarrow as pa
-
-    numbers = identities(pa.chunked_array([pa.array(caption_ids, pa.large_string())]))
+    numbers = identities(caption_ids)
     decoded: dict[int, str] = {}
     for path in written:
         table, _ = read_columns(path, ["caption_id", "caption"])

@@ -62,17 +62,17 @@ STARTS: dict[str, Start] = {
     ),
     CONVERGED: Start(
         "sets the logit scale to its optimum",
-        "logit scale at its optimum", "scale at its optimum", "orange", {"logit_scale": "solved"},
+        "logit scale at its optimum", "scale at its optimum", "amber", {"logit_scale": "solved"},
     ),
     # The shipped towers have a scale of 35.5; 10 and 70 are far enough from it on both sides.
     "scale-5": _frozen_at(5, "green", by_default=False),
     "scale-10": _frozen_at(10, "sky", by_default=True),
-    "scale-20": _frozen_at(20, "amber", by_default=False),
+    "scale-20": _frozen_at(20, "orange", by_default=False),
     "scale-35": _frozen_at(35, "violet", by_default=False),
     "scale-70": _frozen_at(70, "grey", by_default=True),
     "reinitialised": Start(
         "starts from random projections of norm x 1",
-        "random start, norm × 1", "random start", "amber", random_norm=1.0,
+        "random start, norm × 1", "random start", "orange", random_norm=1.0,
     ),
     "reinitialised-small": Start(
         "starts from random projections of norm x 0.1",

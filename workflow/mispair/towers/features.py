@@ -491,8 +491,10 @@ def read_choices(
     several = pc.fill_null(pc.list_value_length(further), 0).to_numpy(zero_copy_only=False)
     if not several.any():
         return None
-    keys = pa.chunked_array([pa.array(pairing["key"], pa.large_string())])
-    if SOURCE not in pairing or not table["key"].cast(pa.large_string()).equals(keys):
+    keys = pa.Table.from_pandas(pairing[["key"]], preserve_index=False)["key"]
+    if SOURCE not in pairing or not table["key"].cast(pa.large_string()).equals(
+        keys.cast(pa.large_string())
+    ):
         raise ValueError(
             f"the pairing does not have the pairs of {corpus} and the pair that each caption came "
             "from (caption_source). Run corrupt_captions again"

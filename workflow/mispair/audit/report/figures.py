@@ -30,6 +30,8 @@ UNLABELLED = Hole(Note("audit", "hole_unlabelled"))
 SHARE = alt.Scale(domain=[0, 1])
 ROOMY = alt.Scale(domain=[0, 1], zero=False, nice=False, padding=12)
 """A scale of shares with room for large points at its ends."""
+APART = 0.015
+"""Distance at which estimates of one true share are drawn, since most are nearly equal."""
 
 COLOURS = {
     UNTOUCHED: style.BLUE,
@@ -68,11 +70,13 @@ def audit_calibration(tables: Tables) -> Drawing | Hole:
     data = data[data["true"].notna()].drop(columns="made")
     if data.empty:
         return UNKNOWN
+    series = sorted(set(data["series"]), key=[*COLOURS].index)
+    place = data["series"].map(series.index) - (len(series) - 1) / 2
     chart = recipes.scatter(
-        data.assign(panel="Captions: " + data["scheme"]),
-        alt.X("true:Q", title="True share of wrong captions", scale=SHARE),
-        alt.Y("value:Q", title="Estimated share", scale=SHARE),
-        charts.colour("series", "Estimate", COLOURS, sorted(set(data["series"]))),
+        data.assign(panel="Captions: " + data["scheme"], drawn_at=data["true"] + APART * place),
+        alt.X("drawn_at:Q", title="True share of wrong captions", scale=ROOMY),
+        alt.Y("value:Q", title="Estimated share", scale=ROOMY),
+        charts.colour("series", "Estimate", COLOURS, series),
         ("series:N:estimate", "true:Q:true share", "value:Q:estimated", "low:Q:from", "high:Q:to"),
         slope=("true share", 1),
     )  # fmt: skip

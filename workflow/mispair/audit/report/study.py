@@ -72,9 +72,9 @@ STUDY = ReportedStudy(
             "Estimated against true shares of wrong captions",
             "Known shares of captions of this corpus were made wrong: permuted (random), or "
             "swapped for one of the ten most similar (similar). Points: the estimate with its "
-            "95 % interval, which begins at 0 without trusted pairs. "
-            "Memorised: projections trained on the pairs that they judge; cross-fitted: trained on "
-            "the other half of the pairs.",
+            "95 % interval, which begins at 0 without trusted pairs; those of one share stand side "
+            "by side. Memorised: projections trained on the pairs that they judge; cross-fitted: "
+            "trained on the other half of the pairs.",
             section=CALIBRATION,
         ),
         Figure(

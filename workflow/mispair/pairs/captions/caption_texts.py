@@ -100,7 +100,7 @@ def read_captioned_pairs(corpus: Path, seed: int) -> CaptionedPairs:
     original = first
     positions = np.flatnonzero(counts)
     if len(positions):
-        further = identities(pa.chunked_array([lists.flatten()]))
+        further = identities(lists.flatten())
         many = counts[positions]
         rows = np.repeat(positions, many)
         nth = np.arange(len(rows)) - np.repeat(np.cumsum(many) - many, many)

@@ -164,7 +164,7 @@ def draw_neighbours(
     order = np.argsort(original, kind="stable")
     in_order = original[order]
     for batch in similar:
-        captions = identities(pa.chunked_array([batch["caption_id"]]))
+        captions = identities(batch["caption_id"])
         left = np.searchsorted(in_order, captions, "left")
         times = np.searchsorted(in_order, captions, "right") - left
         row = np.repeat(np.arange(len(captions)), times)
@@ -176,7 +176,7 @@ def draw_neighbours(
         if not length.any():
             continue
         column = np.arange(length.max())
-        neighbours = identities(pa.chunked_array([lists.flatten()]))
+        neighbours = identities(lists.flatten())
         values = batch["similarities"].flatten().to_numpy(zero_copy_only=False)
         at = np.minimum(start[:, None] + column, len(neighbours) - 1)
         possible = column < length[:, None]

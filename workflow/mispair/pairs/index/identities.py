@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -14,8 +15,11 @@ _VALUES = np.full(256, 255, np.uint8)
 _VALUES[_DIGITS] = np.arange(16)
 
 
-def identities(digits: pa.ChunkedArray) -> np.ndarray:
+def identities(digits: Any) -> np.ndarray:
     """Turn strings of 16 hexadecimal digits, lower case, into their values, (n,) uint64.
+
+    They are a column of Arrow or of pandas, or a list. Of pandas, a long column is in several
+    chunks, and Arrow makes another type of it than of a short one.
 
     Raises
     ------
@@ -24,11 +28,15 @@ def identities(digits: pa.ChunkedArray) -> np.ndarray:
 
     Examples
     --------
-    >>> identities(pa.chunked_array([["00000000000000ff", "0000000000000010"]]))
+    >>> identities(["00000000000000ff", "0000000000000010"])
     array([255,  16], dtype=uint64)
     """
+    if not isinstance(digits, pa.Array | pa.ChunkedArray):
+        digits = pa.array(digits, pa.large_string())
+    if isinstance(digits, pa.ChunkedArray):
+        digits = digits.combine_chunks()
     try:
-        fixed = digits.combine_chunks().cast(pa.binary()).cast(pa.binary(16))
+        fixed = digits.cast(pa.binary()).cast(pa.binary(16))
     except pa.ArrowInvalid as error:
         raise ValueError("an identity does not have 16 hexadecimal digits") from error
     characters = np.frombuffer(fixed.buffers()[1], np.uint8, 16 * len(fixed), 16 * fixed.offset)

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import IO
 
 import numpy as np
-import pyarrow as pa
 import torch
 from torch import Tensor
 from torch.nn import functional as F
@@ -248,7 +247,7 @@ def gather_vectors(
                 f"{path} has {len(texts)} texts, and {table_of_rows} has rows beyond them: they "
                 "come from different runs. Delete both, and run again."
             )
-        numbers = identities(pa.chunked_array([table["id"]], pa.string()))
+        numbers = identities(table["id"])
         position = np.minimum(np.searchsorted(captions, numbers), len(captions) - 1)
         new = np.flatnonzero((captions[position] == numbers) & ~filled[position])
         row, position = table["row"].to_numpy()[new], position[new]

@@ -81,16 +81,17 @@ COLUMNS = {
     "low": "float64", "high": "float64", "bound": "float64", "p": "float64",
     "corrected_p": "float64", "n": "float64", "unit": "str", "quantity": "str",
     "first": "float64", "last": "float64", "published": "float64", "published_first": "float64",
-    "published_last": "float64", "rates": "str", "parts": "str", "sets": "str", "controls": "str",
-    "sentence": "str", "paper": "str", "figure": "str", "needs": "str",
+    "published_last": "float64", "decided_by": "str", "rates": "str", "parts": "str", "sets": "str",
+    "controls": "str", "sentence": "str", "paper": "str", "figure": "str", "needs": "str",
 }  # fmt: skip
 """Columns of ``claims.csv``: ``claim`` and ``preset`` identify a row.
 
 ``effect`` is the number that the claim is about, with its interval (``low``, ``high``), the p value
 of its rule, the same corrected for the number of primary claims, and its replicates (``n`` of a
 ``unit``). ``bound`` is the smallest effect of interest, level or share. ``quantity`` is the unit of
-the effect. ``rates``, ``parts``, ``sets`` and ``controls`` are JSON: the outcome at each rate, on
-each part and each evaluation set, and each control with its effect, share and finding.
+the effect. ``decided_by`` names the part whose effect it is, of a claim on several. ``rates``,
+``parts``, ``sets`` and ``controls`` are JSON: the outcome at each rate, on each part and each
+evaluation set, and each control with its effect, share and finding.
 """
 
 
@@ -117,7 +118,8 @@ def _row(verdict: Verdict) -> dict[str, Any]:
         "p": verdict.p, "corrected_p": verdict.corrected_p, "n": effect.n, "unit": effect.unit,
         "quantity": claim.unit, "first": measured.first, "last": measured.last,
         "published": measured.published, "published_first": measured.published_first,
-        "published_last": measured.published_last, "rates": _parts(verdict.rates),
+        "published_last": measured.published_last, "decided_by": str(verdict.decided_by),
+        "rates": _parts(verdict.rates),
         "parts": _parts(verdict.parts), "sets": _parts(verdict.sets),
         "controls": json.dumps(controls, ensure_ascii=False), "sentence": claim.sentence,
         "paper": claim.paper, "figure": verdict.figure, "needs": claim.needs,
