@@ -6,6 +6,7 @@ import ast
 import importlib
 import importlib.util
 import inspect
+import json
 import os
 import symtable
 import sys
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from PIL import Image
 
 FOLDERS = "MISPAIR_CONFIGURED_IN"
-"""Environment variable of jobs with the folders of the configuration files."""
+"""Environment variable of jobs with the folders of the configuration files, as JSON."""
 
 
 class CaptionerError(Exception):
@@ -112,7 +113,7 @@ def module_of(name: str) -> ModuleType:
     try:
         with _folders_on_path():
             return importlib.import_module(name.partition(":")[0])
-    except Exception as error:  # of any kind: the module is the user's
+    except (Exception, SystemExit) as error:  # of any kind: the module is the user's
         raise _not_loaded(name, f"{type(error).__name__}: {error}") from error
 
 
@@ -155,11 +156,12 @@ def look_beside(configurations: Iterable[Path]) -> None:
     """Let this process and its jobs find modules next to configuration files, too."""
     folders = dict.fromkeys(str(path.absolute().parent) for path in configurations)
     if folders:
-        os.environ[FOLDERS] = os.pathsep.join(folders)
+        os.environ[FOLDERS] = json.dumps([*folders])
 
 
 def _configured_in() -> list[str]:
-    return os.environ.get(FOLDERS, "").split(os.pathsep) if os.environ.get(FOLDERS) else []
+    folders: list[str] = json.loads(os.environ.get(FOLDERS) or "[]")
+    return folders
 
 
 @contextmanager
