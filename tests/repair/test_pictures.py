@@ -205,7 +205,7 @@ def test_a_module_that_ends_when_it_is_loaded_is_refused(
     monkeypatch.chdir(tmp_path)
     name = f"ends_{len(statement)}"
     (tmp_path / f"{name}.py").write_text(f"{statement}\ndef caption(images, seeds): ...\n")
-    with pytest.raises(UserError, match=f"{name}:caption cannot be loaded"):
+    with pytest.raises(UserError, match=f"{name}:caption cannot be loaded.*Correct the module"):
         load_function(f"{name}:caption")
 
 
@@ -255,6 +255,12 @@ def test_a_changed_shard_stops_the_job(tmp_path: Path) -> None:
         ("print(caption)", "mine_captions:caption", "no function caption"),
         ("def inner():\n    def caption(): ...", "mine_captions:caption", "no function caption"),
         ("def caption(:", "mine_captions:caption", "SyntaxError"),
+        ("import no_blip\ndef caption(a, b): ...", "mine_captions:caption", "it imports no_blip"),
+        ("from no_blip.x import y as caption", "mine_captions:caption", "it imports no_blip"),
+        ("import sys\nsys.path.append('x')\nimport no_blip\ndef caption(a, b): ...",
+         "mine_captions:caption", None),
+        ("if 0:\n    import no_blip\nimport mine_captions\ndef caption(a, b): ...",
+         "mine_captions:caption", None),
         ("raise SystemExit\ndef caption(a, b): ...", "mine_captions:caption", None),
         ("from json import loads as caption", "mine_captions:caption", None),
         ("if True:\n    caption = max", "mine_captions:caption", None),
