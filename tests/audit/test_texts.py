@@ -16,6 +16,8 @@ from mispair.audit.report.pages import audit
 from mispair.audit.results import suspect_rows, suspects
 from mispair.audit.selection import group_rows
 from mispair.audit.text_checks import LABELS, MANY_PAIRS, check_rows, checked
+from mispair.report import texts
+from mispair.report.notes import Note
 from mispair.report.tables import Tables, tidy
 
 COLOURS = ("red", "green", "blue", "yellow", "white", "black")
@@ -138,6 +140,13 @@ def test_what_nearly_all_suspicious_pairs_share_is_named(
     shared = numbers(tables)["shared"]
     named = {row["text"] for row in rows if row["metric"] == f"suspect_{kind}"}
     assert (shared["kind"] == kind and text in named) if kind else shared is None
+    if shared:
+        assert shared["letters"] == (not shared["text"].isascii())
+        counted, refused = (
+            texts.text(Note("audit", "suspects_share", s=shared, rate=rate)) for rate in (0.1, None)
+        )
+        assert "share of wrong captions" in counted
+        assert "share of wrong captions" not in refused
 
 
 def test_what_the_first_pairs_share_is_named_where_others_differ() -> None:

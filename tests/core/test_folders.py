@@ -47,9 +47,15 @@ def test_a_folder_in_a_hub_cache_has_the_name_of_its_repository(folder: str, nam
 
 
 def test_a_repository_in_a_hub_cache_is_its_current_commit(tmp_path: Path) -> None:
+    """That of the branch main, or the only one, as `hf download --revision` leaves it."""
     assert snapshot(tmp_path) == tmp_path
-    for folder in ("refs", "snapshots"):
-        (tmp_path / folder).mkdir()
+    (tmp_path / "snapshots" / COMMIT).mkdir(parents=True)
+    assert snapshot(tmp_path) == tmp_path  # a folder that happens to have this name
+    (tmp_path / "blobs").mkdir()
+    assert snapshot(tmp_path) == tmp_path / "snapshots" / COMMIT
+    (tmp_path / "snapshots" / "other").mkdir()
+    assert snapshot(tmp_path) == tmp_path
+    (tmp_path / "refs").mkdir()
     (tmp_path / "refs" / "main").write_text(COMMIT)
     assert snapshot(tmp_path) == tmp_path / "snapshots" / COMMIT
 

@@ -127,6 +127,9 @@ def test_sets_are_named_by_the_user_their_repository_or_a_word(tmp_path: Path) -
     assert ("wds_vtab-pets", "laclip") in found.pairs
     named = Evaluation({"cifar10": paths[1], "mine": "scenes-digit"}, ["laclip", "single-prompt"])
     assert ("cifar10", "laclip") in named.pairs
+    (tmp_path / "datasets--org--wds_vtab-pets/refs").mkdir()
+    by_pattern = Evaluation([f"{tmp_path}/datasets--*"], ["single-prompt"])
+    assert [*by_pattern.folders] == ["wds_vtab-pets"]
     wildcards = SimpleNamespace(evaluation_set="mine", split="test")
     assert named.images_of(wildcards)[0].startswith("results/scenes/evaluation/scenes-digit/")
     for sets in ({"a": f"{tmp_path}/more/*"}, [paths[1], write_set(tmp_path / "my [set] é")]):

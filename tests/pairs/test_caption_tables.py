@@ -341,6 +341,28 @@ def test_tables_of_several_files(
         assert [*user_tables.read_rows(paths, None, columns)] == [("a", "ca"), ("b", "cb")]
 
 
+@pytest.mark.parametrize("folder", ["[2024] a*", "run{v2}", "x{a,b}", "a:b ?"])
+@pytest.mark.parametrize("given", ["*.csv", "{a,b}.csv", "**/a.csv", ["a.csv", "b.*"]])
+def test_signs_in_the_name_of_a_folder_of_tables_are_no_pattern(
+    folder: str, given: Any, tmp_path: Path
+) -> None:
+    (tmp_path / folder).mkdir()
+    for name in "ab":
+        (tmp_path / folder / f"{name}.csv").write_text(PART.format(n=name))
+    named = [given] if isinstance(given, str) else given
+    paths = table_files("captions", [f"{tmp_path / folder}/{pattern}" for pattern in named])
+    assert [path.name for path in paths] == ["a.csv", "b.csv"][: 1 if given == "**/a.csv" else 2]
+
+
+def test_tables_of_a_repository_in_a_hub_cache(tmp_path: Path) -> None:
+    for commit in ("one", "two"):
+        (tmp_path / "snapshots" / commit).mkdir(parents=True)
+        (tmp_path / "snapshots" / commit / "a.csv").write_text(PART.format(n="a"))
+    (tmp_path / "refs").mkdir()
+    (tmp_path / "refs/main").write_text("two")
+    assert table_files("captions", str(tmp_path)) == [tmp_path / "snapshots/two/a.csv"]
+
+
 def test_damaged_parquet_is_never_half_a_table(tmp_path: Path) -> None:
     as_parquet(tmp_path / "t.parquet", [(f"{n:05d}", [f"caption {n * n}"]) for n in range(2000)])
     content = (tmp_path / "t.parquet").read_bytes()

@@ -406,6 +406,28 @@ def test_the_message_has_the_table_of_reasons(tmp_path: Path) -> None:
     assert "\x1b" not in message
 
 
+@pytest.mark.parametrize(
+    ("reasons", "remedies"),
+    [
+        (["not-in-caption-table"], ["captions", "column"]),
+        (["damaged-shard", "no-image"], ["shards"]),
+        (["empty-caption", KEY], ["column"]),
+        (["not-in-caption-table", "damaged-shard"], ["captions", "column", "shards"]),
+    ],
+)
+@pytest.mark.parametrize("kept", [0, 2])
+def test_the_remedies_are_those_of_the_reasons(
+    reasons: list[str], remedies: list[str], kept: int
+) -> None:
+    books = Books(8, kept, 8 - kept, 0, 1, 0, {name: Reason(1, "k", "s", "0") for name in reasons})
+    with pytest.raises(UserError) as caught:
+        check_loss(books, 0.2, Path("folder"))
+    marks = {"shards": "epair the shards", "captions": "by `captions`", "column": "last column",
+             "limit": "max_quarantined_share"}  # fmt: skip
+    named = {name for name, mark in marks.items() if mark in str(caught.value)}
+    assert named == {*remedies, *(["limit"] * bool(kept))}
+
+
 def test_a_corpus_of_nothing_never_passes() -> None:
     with pytest.raises(UserError, match="no pair is left"):
         check_loss(lossy(3, 3), 1.0, Path("folder"))

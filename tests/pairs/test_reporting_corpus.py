@@ -62,7 +62,9 @@ def test_every_fate_of_a_sample_is_on_the_page(whole):
     assert "Read = kept + rejected + excluded." in table.remark
     assert "Rejected or excluded: 9.09 %" in table.remark
     assert f"Fingerprint of the kept pairs: {'b' * 16}." in table.remark
-    assert corpus.warnings(whole) == []
+    (lost,) = corpus.warnings(whole)
+    assert lost.values == {"lost": 2, "read": 22, "reasons": {EVIL: 1, "no-image": 1}}
+    assert "2 of 22 samples (9.1 %)" in texts.text(lost).replace("\u00a0", " ")
 
 
 def test_the_limit_of_what_may_be_lost_is_named():
@@ -87,7 +89,16 @@ def test_what_a_policy_excludes_is_not_kept(tmp_path):
         "rejected: empty-caption": counts(1), "rejected: no-image": counts(1),
         "excluded: key-in-several-shards": counts(2), f"excluded: {EVIL}": counts(1),
     }  # fmt: skip
-    assert corpus.warnings(found) == []
+    (lost,) = corpus.warnings(found)
+    assert sum(lost.values["reasons"].values()) == lost.values["lost"] == 5
+
+
+def test_few_samples_may_be_left_out_without_a_warning():
+    for kept in (985, 990, 1000):
+        counts = {"read": 1000, "kept": kept, "rejected": 1000 - kept, "excluded": 0}
+        rows = [{"metric": name, "value": value} for name, value in counts.items()]
+        warned = corpus.warnings(Tables({"corpus": tidy("corpus", rows)}))
+        assert [note.key for note in warned] == ["warning_lost"] * (kept == 985)
 
 
 def test_statistics_of_another_corpus_are_found_out(tmp_path):

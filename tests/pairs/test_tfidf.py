@@ -131,3 +131,14 @@ def test_texts_without_blanks_share_letters(one: str, near: str, far: str) -> No
     similar, other = tfidf_similarities([one, one], [near, far], [one, near, far])
     assert similar > max(other, 0.2)
     assert (mutual_tfidf([one, near, one, near, far]).sum(axis=1)[:4] > 0).all()
+
+
+@pytest.mark.parametrize(
+    ("one", "near", "far"),
+    [("लाल बिल्ली सोती", "काली बिल्ली सोती", "लोग बीच में"), ("ބުޅަލެއް މޭޒު", "ބުޅަލެއް ގޮނޑި", "ކާރު"),
+     ("חָתוּל אָדֹם", "חָתוּל לָבָן", "מְכוֹנִית")],
+)  # fmt: skip
+def test_words_with_vowel_signs_are_compared_whole(one: str, near: str, far: str) -> None:
+    similar, other = tfidf_similarities([one, one], [near, far], [one, near, far])
+    assert similar > 0.2
+    assert other == 0

@@ -3,6 +3,7 @@
 import hashlib
 import math
 import re
+import unicodedata
 from collections import Counter
 
 import numpy as np
@@ -10,6 +11,7 @@ import pytest
 from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS, TfidfVectorizer
 
 from mispair.core import seeds
+from mispair.pairs.captions.scripts import pieces
 from mispair.pairs.corruption.draws import Draws, streams, uniforms
 from mispair.pairs.corruption.pairing import sample
 from mispair.pairs.corruption.rewording import leave_out_words, reword_features, rewrite
@@ -55,6 +57,27 @@ def test_letters_of_scripts_without_blanks_are_left_out() -> None:
         assert all(character in rest for character in new)  # in the old order
     assert 0.3 < done.changed / done.total < 0.7
     assert leave_out_words(CHINESE, _starts(len(CHINESE)), 0.0).captions == CHINESE
+
+
+@pytest.mark.parametrize(
+    "caption",
+    ["एक लाल बिल्ली मेज पर बैठी", "একটি লাল বিড়াল টেবিলে বসে", "ஒரு சிவப்பு பூனை மேசையில்",
+     "ఎర్ర పిల్లి బల్ల మీద", "חָתוּל אָדֹם עַל הַשֻּׁלְחָן", "قِطَّةٌ حَمْرَاءُ عَلَى الطَّاوِلَةِ", "ބުޅަލެއް މޭޒު މަތީގައި",
+     "mo\u0323\u0302t me\u0300o do\u0309 tre\u0302n"],
+)  # fmt: skip
+def test_words_with_vowel_signs_points_and_accents_are_left_out_whole(caption: str) -> None:
+    words = caption.split()
+    done = leave_out_words([caption] * 60, _starts(60), 0.5)
+    assert done.total == 60 * len(words)
+    assert 0.3 < done.changed / done.total < 0.7
+    assert {word for text in done.captions for word in text.split()} == {*words}
+
+
+@pytest.mark.parametrize("caption", ["ဝစားပွဲပေါ်မှာကြောင်နီ", "ឆ្មាក្រហមនៅលើតុ", "སྟེང་དུ་ཞི་མི"])
+def test_letters_without_blanks_keep_their_marks(caption: str) -> None:
+    """No mark is left whose letter is left out."""
+    for text in leave_out_words([caption] * 60, _starts(60), 0.5).captions:
+        assert {unicodedata.category(piece[0])[0] for piece in pieces(text)} <= {"L", "P"}
 
 
 def _starts(count, *name):

@@ -234,6 +234,15 @@ def test_variables_and_home_in_paths_are_expanded(
     assert located(tmp_path, {"shards": "$NOWHERE/a.tar"})["shards"] == "$NOWHERE/a.tar"
 
 
+def test_a_folder_with_a_colon_is_no_address(tmp_path: Path) -> None:
+    (tmp_path / "2024:01").mkdir()
+    given = {"shards": ["2024:01/*.tar", "s3:bucket/a.tar"], "captions": "2024:02.csv"}
+    (tmp_path / "2024:02.csv").touch()
+    found = located(tmp_path, given)
+    assert found["shards"] == [str(tmp_path / "2024:01/*.tar"), "s3:bucket/a.tar"]
+    assert found["captions"] == str(tmp_path / "2024:02.csv")
+
+
 def test_addresses_of_local_files_are_paths_and_empty_paths_are_refused(tmp_path: Path) -> None:
     given = {"shards": ["file:///a%20b/0.tar"], "captions": "file:///c.csv"}
     assert located(tmp_path, given) == {"shards": ["/a b/0.tar"], "captions": "/c.csv"}

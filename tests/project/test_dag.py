@@ -384,7 +384,8 @@ def test_an_audit_alone_encodes_the_corpus_and_trains_no_arm() -> None:
     assert dag.results() == dag.results("audit") == [
         f"results/{name}.json".replace("*", "scenes/scenes-small")
         for name in ("audit/*/audit", "audit/*/calibration", "audit/*/selection",
-                     "audit/*/similar_by_labels", "review/*/strata", "review/*/review")
+                     "audit/*/similar_by_labels", "review/*/strata", "review/*/review",
+                     "pairs/scenes/statistics")
     ]  # fmt: skip
     assert not dag.measured(evaluation.PURITY)
     assert "suspects" in "".join(dag.pieces())

@@ -197,15 +197,28 @@ def test_what_takes_no_pictures_and_seeds_is_refused_before_the_first_picture(na
         load_function(name)
 
 
+@pytest.mark.parametrize("statement", ["raise SystemExit", "1 / 0", "import no_such_package"])
+def test_a_module_that_ends_when_it_is_loaded_is_refused(
+    statement: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As one that reads arguments of a command line."""
+    monkeypatch.chdir(tmp_path)
+    name = f"ends_{len(statement)}"
+    (tmp_path / f"{name}.py").write_text(f"{statement}\ndef caption(images, seeds): ...\n")
+    with pytest.raises(UserError, match=f"{name}:caption cannot be loaded.*Correct the module"):
+        load_function(f"{name}:caption")
+
+
+@pytest.mark.parametrize("configured_in", ["of configuration", "2024:01, {v2}"])
 def test_a_module_next_to_a_configuration_is_found_by_dry_run_and_job(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    configured_in: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In whichever folder the run is; it replaces no installed module, and may import others."""
     (tmp_path / "run").mkdir()
     monkeypatch.chdir(tmp_path / "run")
     monkeypatch.setenv(functions.FOLDERS, "")
     monkeypatch.setattr("sys.path", [*sys.path])
-    folder = tmp_path / "of configuration"
+    folder = tmp_path / configured_in
     folder.mkdir()
     (folder / "beside_it.py").write_text(
         "def caption(images, seeds):\n    from also_beside_it import TEXT\n"
@@ -242,6 +255,12 @@ def test_a_changed_shard_stops_the_job(tmp_path: Path) -> None:
         ("print(caption)", "mine_captions:caption", "no function caption"),
         ("def inner():\n    def caption(): ...", "mine_captions:caption", "no function caption"),
         ("def caption(:", "mine_captions:caption", "SyntaxError"),
+        ("import no_blip\ndef caption(a, b): ...", "mine_captions:caption", "it imports no_blip"),
+        ("from no_blip.x import y as caption", "mine_captions:caption", "it imports no_blip"),
+        ("import sys\nsys.path.append('x')\nimport no_blip\ndef caption(a, b): ...",
+         "mine_captions:caption", None),
+        ("if 0:\n    import no_blip\nimport mine_captions\ndef caption(a, b): ...",
+         "mine_captions:caption", None),
         ("raise SystemExit\ndef caption(a, b): ...", "mine_captions:caption", None),
         ("from json import loads as caption", "mine_captions:caption", None),
         ("if True:\n    caption = max", "mine_captions:caption", None),

@@ -344,7 +344,17 @@ def test_files_of_a_model(tmp_path: Path) -> None:
     assert files_of("trained", None) == files_of("a.b:c", None) == []
     (tmp_path / "sub").mkdir()
     (tmp_path / "sub" / "weights").write_bytes(b"1")
-    assert files_of("transformers", str(tmp_path)) == [str(tmp_path / "sub" / "weights")]
+    with pytest.raises(files.UserError, match=r"has no config\.json"):
+        files_of("transformers", str(tmp_path))
+    (tmp_path / "config.json").write_text("{}")
+    whole = [str(tmp_path / name) for name in ("config.json", "sub/weights")]
+    assert files_of("transformers", str(tmp_path)) == whole
+    hub = tmp_path / "models--a--b"
+    (hub / "refs").mkdir(parents=True)
+    (hub / "refs" / "main").write_text("1f")
+    (hub / "snapshots/1f").mkdir(parents=True)
+    (hub / "snapshots/1f/config.json").write_text("{}")
+    assert files_of("transformers", str(hub)) == [str(hub / "snapshots/1f/config.json")]
     for captioner, model in [("given", str(tmp_path)), ("transformers", "nothing")]:
         with pytest.raises(files.UserError, match="model"):
             files_of(captioner, model)

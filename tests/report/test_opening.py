@@ -56,9 +56,11 @@ def test_a_report_on_own_pairs_is_about_them(tables: Tables) -> None:
 
 
 def test_the_report_of_an_audit_names_no_table_of_the_paper(tables: Tables) -> None:
-    of_audit = {name: tables.frames[name] for name in studies.study("audit").tables}
+    """It has what became of the samples, which an audit gathers, too."""
+    of_audit = {name: tables.frames[name] for name in (*studies.study("audit").tables, "corpus")}
     site = build(content(Tables(of_audit), "photos"))
-    assert "audit.html" in site.files
+    assert {"audit.html", "repair.html", "image_text.html"} & site.files.keys() == {"audit.html"}
+    assert "2 of 22 samples" in words(site.files["index.html"])
     for name, html in site.files.items():
         if name.endswith(".html"):
             assert re.findall(r"(?i)\b(?:figures?|tables?) \d", words(html)) == [], name

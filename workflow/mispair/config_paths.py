@@ -121,9 +121,12 @@ def _started(folder: Path | None, value: Any, field: FieldInfo, setting: str) ->
     if re.fullmatch(marks[0].names, value):
         return value
     value = _expanded(folder or Path(), local(value), setting)
-    if folder is None or re.match(r"/|[A-Za-z0-9+.-]+:", value):
+    if folder is None or value.startswith("/"):
         return value
-    return _from_here(folder / value)
+    is_address = (
+        re.match(r"[A-Za-z0-9+.-]+:", value) and not (folder / value.split("/")[0]).exists()
+    )
+    return value if is_address else _from_here(folder / value)
 
 
 def local(path: str) -> str:

@@ -704,18 +704,18 @@ class Dag:
         """Return the final results of a run; all others are intermediate."""
         measured = [path for path in self.results() if path.startswith("results/")]
         kept = [path for path in measured if studies.is_measurement(path)]
-        statistics = self.every(pairs.STATISTICS) if self.runs("image_text") else []
-        return [*kept, *statistics, *self.repair.exports()]
+        statistics = {*self.every(pairs.STATISTICS)} & {*measured}
+        return [*kept, *sorted(statistics), *self.repair.exports()]
 
     # Report ---------------------------------------------------------------------------------
 
     def results(self, *names: str) -> list[str]:
         """Return the results of studies, by default of those that run, for the report's tables."""
-        return [
+        return [*dict.fromkeys(
             path
             for name in names or self.config.studies
             for path in import_module(f"mispair.{name}.dag").results(self)
-        ]
+        )]  # fmt: skip
 
     def tables(self) -> list[str]:
         """Return the tidy tables of the report."""

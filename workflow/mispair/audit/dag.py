@@ -9,7 +9,7 @@ from mispair.audit import paths
 from mispair.audit.steps.audit_pairs import LEAST_PAIRS
 from mispair.core.files import UserError
 from mispair.core.paths import of_job
-from mispair.pairs.paths import CORPUS, SIMILAR
+from mispair.pairs.paths import CORPUS, SIMILAR, STATISTICS
 from mispair.review import dag as review
 
 RATE_NEEDS_TRUSTED = (
@@ -21,7 +21,7 @@ RATE_NEEDS_TRUSTED = (
 
 def results(dag: Any) -> list[str]:
     """Return all files of results of a `mispair.dag.Dag`; none if the study does not run."""
-    return files(dag) if dag.runs("audit") else []
+    return [*files(dag), *dag.every(STATISTICS)] if dag.runs("audit") else []
 
 
 def files(dag: Any) -> list[str]:

@@ -342,11 +342,16 @@ def folder_name(folder: str | os.PathLike[str]) -> str:
 
 
 def snapshot(folder: Path) -> Path:
-    """Return the current commit of a repository in a hub's cache; another folder as it is."""
-    branch = folder / "refs" / "main"
-    if not branch.is_file() or not (folder / "snapshots").is_dir():
+    """Return the current or only commit of a repository in a hub's cache; else the folder."""
+    commits, refs = folder / "snapshots", folder / "refs"
+    if not commits.is_dir() or not (refs.is_dir() or (folder / "blobs").is_dir()):
         return folder
-    return folder / "snapshots" / branch.read_text(encoding="utf-8", errors="replace").strip()
+    if (refs / "main").is_file():
+        current = (refs / "main").read_text(encoding="utf-8", errors="replace").strip()
+        if (commits / current).is_dir():
+            return commits / current
+    fetched = [path for path in commits.iterdir() if path.is_dir()]
+    return fetched[0] if len(fetched) == 1 else folder
 
 
 def if_of_hub(source: str, kind: str = "model") -> str:

@@ -10,14 +10,14 @@ from types import SimpleNamespace
 from typing import Any
 
 from mispair.core.commands import one_after_the_other
-from mispair.core.files import UserError, folder_name, if_of_hub, literal_folder, matches, snapshot
+from mispair.core.files import UserError, folder_name, if_of_hub, matches, snapshot
 from mispair.core.paths import every, fill
 from mispair.evaluation import protocols, sets
 from mispair.evaluation.paths import PROMPTS, SET_FEATURES
 from mispair.evaluation.questions import refuse_questions, refuse_questions_in_json
 from mispair.pairs.paths import GENERATED_SET
 from mispair.pairs.scenes.evaluation_sets import EVALUATION_SETS, files_of_generated
-from mispair.pairs.shards.sources import expand_braces
+from mispair.pairs.shards.sources import globs_of
 
 
 def generated_files(name: str) -> list[str]:
@@ -311,8 +311,8 @@ def _folders(source: str) -> list[Path]:
         return [Path(fill(GENERATED_SET, evaluation_set=source))]
     if Path(source).is_dir():
         return [snapshot(Path(os.path.normpath(source)))]
-    folders = {pattern: [path for path in matches(pattern) if path.is_dir()] for pattern in
-               _expanded(source)}  # fmt: skip
+    folders = {pattern: [snapshot(path) for path in matches(pattern) if path.is_dir()]
+               for pattern in globs_of("evaluation_sets", source)}  # fmt: skip
     empty = [pattern for pattern, matched in folders.items() if not matched]
     if not empty:
         return [folder for matched in folders.values() for folder in matched]
@@ -326,14 +326,3 @@ def _folders(source: str) -> list[Path]:
         f"evaluation_sets: {source!r} is neither a generated set "
         f"({', '.join(EVALUATION_SETS)}) nor a folder or a pattern of folders {looked}.{hint}"
     )
-
-
-def _expanded(source: str) -> list[str]:
-    """Return the patterns that a brace pattern stands for."""
-    folder, pattern = literal_folder(source)
-    if "{" not in pattern:
-        return [source]
-    try:
-        return [folder + part for part in expand_braces(pattern)]
-    except UserError as error:
-        raise UserError(str(error).replace("shards", "evaluation_sets")) from error

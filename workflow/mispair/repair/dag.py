@@ -289,8 +289,9 @@ class Repair:
 
 def results(dag: Any) -> list[str]:
     """Return all files of results; none if the study does not run."""
-    files: list[str] = dag.repair.files() if dag.runs("repair") else []
-    return files
+    if not dag.runs("repair"):
+        return []
+    return [*dag.repair.files(), *dag.every(pairs.STATISTICS)]
 
 
 def rule_of(start: str) -> str:

@@ -12,6 +12,7 @@ import pandas as pd
 
 from mispair.audit.rate import LEAST_POWER, Rate
 from mispair.core.distributions import normal_quantile
+from mispair.pairs.captions.scripts import count_words
 from mispair.report.claims import THIRD, Claim, Control, MeasuredClaim, PartEffect
 from mispair.report.questions import Question
 from mispair.report.statistics import Effect, effect_of_estimate, effect_of_interval, unknown_effect
@@ -204,6 +205,7 @@ def shared_by_suspects(table: pd.DataFrame) -> Mapping[str, Any] | None:
                 return {
                     "kind": kind, "text": row["text"], "share": row["value"],
                     "n": int(row["n"]), "usual": common,
+                    "letters": kind == "word" and count_words(row["text"]) > 1,
                 }  # fmt: skip
     return None
 

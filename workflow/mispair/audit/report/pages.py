@@ -15,7 +15,6 @@ from mispair.audit.report.claims import (
     known_rates,
     numbers,
     separations,
-    shared_by_suspects,
     unequal_groups,
     wrong_before,
 )
@@ -161,12 +160,13 @@ def _ending(tables: Tables) -> list[Note]:
 def _pieces(content: Any) -> Mapping[str, Piece]:
     if not headline(content.tables):
         return {}
-    gallery, shared = content.pieces.get("suspects"), shared_by_suspects(content.tables.audit)
-    notes = [Note("audit", "suspects_share", s=shared)] if shared else []
+    gallery, known = content.pieces.get("suspects"), numbers(content.tables)
+    shared = known["shared"]
+    notes = [Note("audit", "suspects_share", s=shared, rate=known["rate"])] if shared else []
     if not gallery:
         notes.append(Note("audit", "piece_no_gallery", failed=bool(content.failed)))
     return {
-        "": Piece(texts.text(Note("audit", "page_details", n=numbers(content.tables)))),
+        "": Piece(texts.text(Note("audit", "page_details", n=known))),
         CHECKED: Piece(checked.piece(content.tables)),
         SUSPECTS: Piece(texts.joined(notes), Markup(gallery) if gallery else None),
     }

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from itertools import groupby
 
 _UNSPACED = (
     "\u0e00-\u0eff"  # Thai, Lao
@@ -19,16 +20,26 @@ _UNSPACED = (
 """Letters and marks of scripts without blanks between words: of South-East Asia, Tibetan, kana,
 bopomofo and Chinese characters."""
 
-_MARKS = "\u0e31\u0e34-\u0e3a\u0e47-\u0e4e\u0eb1\u0eb4-\u0ebc\u0ec8-\u0ece\u3099\u309a\uff9e\uff9f"
-_LETTER = f"[{_UNSPACED}][{_MARKS}]*"
+_POINTS = [c for c in range(0x300, 0xFE30) if unicodedata.category(chr(c)).startswith("M")]
+_RUNS = [[c for _, c in run] for _, run in groupby(enumerate(_POINTS), lambda of: of[1] - of[0])]
+_MARKS = "\uff9e\uff9f" + "".join(f"{chr(run[0])}-{chr(run[-1])}" for run in _RUNS)
+"""Vowel signs, accents, points and tones: Python's ``\\w`` has none of them."""
 
-TOKEN = rf"{_LETTER}|[^\W{_UNSPACED}]{{2,}}"
-"""Regular expression of a word: two letters or digits or more, as scikit-learn counts words, or one
-letter of a script without blanks."""
+_LETTER = f"[{_UNSPACED}](?:[\u1039\u17d2][{_UNSPACED}]|[{_MARKS}])*"
+"""A letter with its marks; of Burmese and Khmer with the letters that are stacked below it."""
 
-_HAS_LETTER = re.compile(_LETTER).search
-_WORD = re.compile(rf"{_LETTER}|[^\W{_UNSPACED}]+")
-_PIECE = re.compile(rf"\s*(?:{_LETTER}|[^\s{_UNSPACED}]+)\s*")
+_SPACED = rf"[^\W{_UNSPACED}]"
+
+TOKEN = (
+    rf"{_LETTER}|{_SPACED}{{2,}}(?:[{_MARKS}]+{_SPACED}*)*|"
+    rf"{_SPACED}(?:[{_MARKS}]+{_SPACED}+)+[{_MARKS}]*"
+)
+"""Regular expression of a word: two letters or digits or more, as scikit-learn counts words, with
+their marks, or one letter of a script without blanks."""
+
+_HAS_LETTER = re.compile(f"[{_UNSPACED}]").search
+_WORD = rf"{_LETTER}|{_SPACED}+(?:[{_MARKS}]+{_SPACED}*)*"
+_PIECE = rf"\s*(?:{_LETTER}|[^\s{_UNSPACED}]+)\s*"
 
 INVISIBLE = re.compile(
     "[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0"
@@ -46,7 +57,7 @@ def pieces(text: str) -> list[str]:
     >>> pieces("a red cup, on it"), pieces("红色 mug")
     (['a ', 'red ', 'cup, ', 'on ', 'it'], ['红', '色 ', 'mug'])
     """
-    return _PIECE.findall(text)
+    return re.findall(_PIECE, text)
 
 
 def count_words(text: str) -> int:
@@ -59,7 +70,7 @@ def count_words(text: str) -> int:
     """
     if text.isascii():
         return len(text.split())
-    return sum(len(_WORD.findall(part)) if _HAS_LETTER(part) else 1 for part in text.split())
+    return sum(len(re.findall(_WORD, part)) if _HAS_LETTER(part) else 1 for part in text.split())
 
 
 def is_blank(text: str) -> bool:

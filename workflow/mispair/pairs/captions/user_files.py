@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import glob
 import gzip
 import json
 import os
@@ -15,7 +14,7 @@ from itertools import islice, takewhile, zip_longest
 from pathlib import Path
 from typing import Any
 
-from mispair.core.files import UserError
+from mispair.core.files import UserError, matches, snapshot
 from mispair.core.words import composed, count
 from mispair.pairs.shards.packed_keys import key_of_member
 from mispair.pairs.shards.shards import (
@@ -25,7 +24,7 @@ from mispair.pairs.shards.shards import (
     clean_name,
     split_name,
 )
-from mispair.pairs.shards.sources import expand_braces
+from mispair.pairs.shards.sources import globs_of
 from mispair.pairs.shards.tar_members import BrokenTarError, read_members
 from mispair.pairs.sources.source import picture_key
 
@@ -81,7 +80,7 @@ def _tables_of(key: str, source: str) -> list[Path]:
             f"{key}: {source} is not on this machine. Fetch it first (`hf download`, curl), then "
             "give its path."
         )
-    path = Path(os.path.expanduser(source))
+    path = snapshot(Path(os.path.expanduser(source)))
     if path.is_file():
         form_of(path)
         return [path]
@@ -94,11 +93,9 @@ def _tables_of(key: str, source: str) -> list[Path]:
             f"subfolders by a glob, such as {path}/**/*.parquet."
         )
     found = []
-    for pattern in _expanded(key, str(path)):
+    for pattern in globs_of(key, str(path)):
         named = Path(pattern)
-        matched = [named] if named.is_file() else _usable(
-            map(Path, sorted(glob.glob(pattern, recursive=True)))
-        )  # fmt: skip
+        matched = [named] if named.is_file() else _usable(matches(pattern))
         if not matched:
             raise UserError(
                 f"{key}: there is no file {named.absolute()}. Give a table, a folder of tables, a "
@@ -106,15 +103,6 @@ def _tables_of(key: str, source: str) -> list[Path]:
             )
         found += matched
     return found
-
-
-def _expanded(key: str, pattern: str) -> list[str]:
-    if "{" not in pattern:
-        return [pattern]
-    try:
-        return expand_braces(pattern)
-    except UserError as error:
-        raise UserError(str(error).replace("shards:", f"{key}:", 1)) from error
 
 
 def _usable(paths: Iterable[Path]) -> list[Path]:

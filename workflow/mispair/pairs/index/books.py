@@ -230,16 +230,21 @@ def check_loss(books: Books, limit: float, tables: Path) -> None:
         f"or excluded, and {books.damaged:,} of {books.shards:,} shards "
         f"({100 * books.damaged_share:.2f} %) hold no sample or could not be read to their end"
     )
+    named = books.reasons.keys()
+    remedies = []
+    if not named or named - SETTINGS.keys():
+        remedies.append("repair the shards or fetch them again")
+    if Fault.NOT_IN_TABLE in named:
+        remedies.append("name all files of the caption table by `captions`")
+    if named & SETTINGS.keys():
+        remedies.append("change a setting of the last column")
+    allowed = "no pair is left"
     if books.kept:
-        remedy = (
-            f"at most {100 * limit:g} % of either may be. Repair the shards or fetch them again, "
-            "change a setting of the last column, or raise `gather_index: max_quarantined_share` "
-            "if you want such a corpus"
-        )
-    else:
-        remedy = "no pair is left. Repair the shards or change a setting of the last column"
+        allowed = f"at most {100 * limit:g} % of either may be"
+        remedies.append("raise `gather_index: max_quarantined_share` if you want such a corpus")
+    remedy = ", or ".join(remedies)
     raise UserError(
-        f"gather_index: {seen}; {remedy}.\n{books.table()}\n"
+        f"gather_index: {seen}; {allowed}. {remedy[0].upper()}{remedy[1:]}.\n{books.table()}\n"
         f"The files {tables}/*.rejected.parquet list every rejected sample with its reason."
     )
 

@@ -16,6 +16,9 @@ from mispair.report.texts import joined, text
 
 SECTION = "The corpus"
 TOTALS = ("read", "kept", "rejected", "excluded")
+MOST_LOST = 0.01
+"""Largest share of samples that is left out without a warning."""
+
 Values = dict[str, tuple[float, float]]
 NAMES = {
     "mean": "mean", "min": "minimum", "p05": "5th percentile", "median": "median",
@@ -100,7 +103,7 @@ def _commonest(table: pd.DataFrame, metric: str, label: str, kind: str) -> list[
 
 
 def warnings(tables: Tables) -> list[Note]:
-    """Return the faults of the counts: they do not add up, or they differ."""
+    """Return the faults of the counts: they do not add up, differ, or are of a corpus with gaps."""
     counted, recorded = _totals(tables.pairs), _totals(tables.corpus)
     found = []
     totals = recorded or counted
@@ -108,10 +111,21 @@ def warnings(tables: Tables) -> list[Note]:
         found.append(Note("pairs", "warning_unbalanced"))
     if recorded and counted and any(recorded.get(name) != counted[name] for name in counted):
         found.append(Note("pairs", "warning_out_of_date"))
+    if not found and totals.get("kept", 0) < (1 - MOST_LOST) * totals.get("read", 0):
+        found.append(_lost(tables, totals))
     missing, written = _values(tables).get("written_missing", (0, 0))
     if missing:
         found.append(Note("pairs", "warning_missing", missing=missing, written=written))
     return found
+
+
+def _lost(tables: Tables, totals: dict[str, float]) -> Note:
+    """Return how many samples are left out, and why."""
+    table = tables.pairs if tables.corpus.empty else tables.corpus
+    rows = table[table["metric"].isin(["rejected_reason", "excluded_reason"])]
+    counts = rows.groupby("reason")["value"].sum().sort_values(ascending=False, kind="stable")
+    lost, read = totals["read"] - totals["kept"], totals["read"]
+    return Note("pairs", "warning_lost", lost=lost, read=read, reasons=counts.to_dict())
 
 
 def content(tables: Tables) -> Table | None:

@@ -141,6 +141,20 @@ def expand_braces(pattern: str) -> list[str]:
     return [head + item + rest for item in items for rest in expand_braces(tail)]
 
 
+def globs_of(key: str, source: str) -> list[str]:
+    """Return the globs of a brace pattern; braces in names of existing folders are no pattern.
+
+    `key` is the setting in messages. `expand_braces` says what is refused.
+    """
+    folder, pattern = literal_folder(source)
+    if "{" not in pattern:
+        return [source]
+    try:
+        return [folder + name for name in expand_braces(pattern)]
+    except UserError as error:
+        raise UserError(str(error).replace("shards:", f"{key}:", 1)) from error
+
+
 def _matches(source: str) -> list[Path]:
     if not source.strip() or "\0" in source:
         raise UserError(
@@ -258,8 +272,7 @@ def _first(paths: Sequence[Path], endings: Sequence[str]) -> str:
 
 
 def _in_braces(source: str) -> list[Path]:
-    folder, pattern = literal_folder(os.path.expanduser(source))
-    named = [Path(folder + name) for name in expand_braces(pattern)]
+    named = [Path(name) for name in globs_of("shards", os.path.expanduser(source))]
     matches = {name: [name] if name.is_file() else _in_glob(name) for name in named}
     missing = [str(name.absolute()) for name in named if not matches[name]]
     if missing:

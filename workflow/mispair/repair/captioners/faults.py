@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from mispair.core.files import UserError
-from mispair.pairs.captions.scripts import INVISIBLE
+from mispair.pairs.captions.scripts import INVISIBLE, count_words, pieces
 
 EMPTY = "empty"
 REPEATS_ITSELF = "repeats-itself"
@@ -49,6 +49,9 @@ SHOWN = 60
 COPIES = 3
 """Number of copies of a phrase in a row at which a caption repeats itself."""
 
+MARKS = " ,.;:\u3001\u3002\uff0c\uff0e\uff1a\uff1b"
+"""Blanks and marks around a word that do not tell copies apart, those of East Asia included."""
+
 FEWEST_ALIKE = 10
 """Number of pictures that may have the same caption, however few pictures there are."""
 
@@ -84,11 +87,11 @@ def check(draft: Draft, max_words: int, min_words: int = 2) -> Caption:
     words = text.split()
     if not any(character.isalnum() for character in INVISIBLE.sub("", text)):
         reason = EMPTY
-    elif repeats_itself(words):
+    elif repeats_itself(pieces(text)):
         reason = REPEATS_ITSELF
     elif draft.is_cut:
         reason = CUT_OFF
-    elif len(words) > max_words:
+    elif count_words(text) > max_words:
         reason = TOO_LONG
     elif is_too_short(words, min_words):
         reason = TOO_SHORT
@@ -128,7 +131,7 @@ def repeats_itself(words: Sequence[str]) -> bool:
     >>> repeats_itself("a cat on a mat on a mat on a mat".split())
     True
     """
-    words = [word.casefold().strip(",.;:") for word in words]
+    words = [word.casefold().strip(MARKS) for word in words]
     for size in range(1, len(words) // COPIES + 1):
         same = 0
         for first, second in zip(words, words[size:], strict=False):
@@ -141,7 +144,7 @@ def repeats_itself(words: Sequence[str]) -> bool:
 def is_too_short(words: Sequence[str], least: int) -> bool:
     """Return whether a caption has fewer words than `least`, or English function words alone.
 
-    Letters without case, as in scripts that write no spaces, count as a word each.
+    Each letter of a script without spaces counts as a word.
 
     Examples
     --------
@@ -149,8 +152,7 @@ def is_too_short(words: Sequence[str], least: int) -> bool:
     (True, False, False)
     """
     words = [word for word in words if any(map(str.isalnum, word))]
-    number = sum(max(1, sum(unicodedata.category(c) == "Lo" for c in word)) for word in words)
-    if number < least:
+    if sum(map(count_words, words)) < least:
         return True
     bare = ("".join(filter(str.isalnum, word)).casefold() for word in words)
     return least > 1 and FUNCTION_WORDS.issuperset(bare)

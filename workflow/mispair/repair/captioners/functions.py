@@ -6,11 +6,12 @@ import ast
 import importlib
 import importlib.util
 import inspect
+import json
 import os
 import symtable
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from PIL import Image
 
 FOLDERS = "MISPAIR_CONFIGURED_IN"
-"""Environment variable of jobs with the folders of the configuration files."""
+"""Environment variable of jobs with the folders of the configuration files, as JSON."""
 
 
 class CaptionerError(Exception):
@@ -112,8 +113,9 @@ def module_of(name: str) -> ModuleType:
     try:
         with _folders_on_path():
             return importlib.import_module(name.partition(":")[0])
-    except Exception as error:  # of any kind: the module is the user's
-        raise _not_loaded(name, f"{type(error).__name__}: {error}") from error
+    except (Exception, SystemExit) as error:  # of any kind: the module is the user's
+        is_there = not isinstance(error, ModuleNotFoundError) or error.name != name.split(":")[0]
+        raise _not_loaded(name, f"{type(error).__name__}: {error}", is_there) from error
 
 
 def refuse_missing_function(name: str) -> None:
@@ -140,9 +142,12 @@ def refuse_missing_function(name: str) -> None:
     try:
         source = importlib.util.decode_source(Path(str(spec.origin)).read_bytes())
         symbols = symtable.symtable(source, str(spec.origin), "exec").get_symbols()
-        fault = fault_of(ast.parse(source), function)
+        parsed = ast.parse(source)
+        fault = fault_of(parsed, function)
     except (OSError, SyntaxError, ValueError) as error:
-        raise _not_loaded(name, f"{type(error).__name__}: {error}") from error
+        raise _not_loaded(name, f"{type(error).__name__}: {error}", True) from error
+    if missing := _missing_package(parsed, source):
+        raise _not_loaded(name, f"it imports {missing}, which is not installed", True)
     bound = {one.get_name() for one in symbols if one.is_assigned() or one.is_imported()}
     # Other names may come from a star import, or from the module's own __getattr__.
     if function not in bound and "__getattr__" not in bound and "import *" not in source:
@@ -155,11 +160,12 @@ def look_beside(configurations: Iterable[Path]) -> None:
     """Let this process and its jobs find modules next to configuration files, too."""
     folders = dict.fromkeys(str(path.absolute().parent) for path in configurations)
     if folders:
-        os.environ[FOLDERS] = os.pathsep.join(folders)
+        os.environ[FOLDERS] = json.dumps([*folders])
 
 
 def _configured_in() -> list[str]:
-    return os.environ.get(FOLDERS, "").split(os.pathsep) if os.environ.get(FOLDERS) else []
+    folders: list[str] = json.loads(os.environ.get(FOLDERS) or "[]")
+    return folders
 
 
 @contextmanager
@@ -179,13 +185,30 @@ def _folders_on_path() -> Iterator[None]:
         sys.path.remove(folder)
 
 
-def _not_loaded(name: str, reason: str) -> UserError:
+def _missing_package(module: ast.Module, source: str) -> str:
+    """Return the first package that a module always imports and that is not there, or nothing."""
+    if "sys.path" in source or "addsitedir" in source:  # it may add folders with packages
+        return ""
+    for statement in module.body:
+        names = [one.name for one in statement.names] if isinstance(statement, ast.Import) else []
+        if isinstance(statement, ast.ImportFrom) and not statement.level:
+            names = [str(statement.module)]
+        for package in (name.partition(".")[0] for name in names):
+            with _folders_on_path(), suppress(ValueError):  # a module that has no origin
+                if importlib.util.find_spec(package) is None:
+                    return package
+    return ""
+
+
+def _not_loaded(name: str, reason: str, is_there: bool = False) -> UserError:
     folders = ", ".join(dict.fromkeys([str(Path.cwd()), *_configured_in()]))
-    return UserError(
-        f"recaption_pairs: captioner: {name} cannot be loaded ({reason}). Its module must be in "
-        f"the folder that Snakemake runs in or next to the configuration file ({folders}), or in "
-        "one that PYTHONPATH names."
+    remedy = (
+        f"Correct the module, or install what it imports for {sys.executable}."
+        if is_there
+        else "Its module must be in the folder that Snakemake runs in or next to the "
+        f"configuration file ({folders}), or in one that PYTHONPATH names."
     )
+    return UserError(f"recaption_pairs: captioner: {name} cannot be loaded ({reason}). {remedy}")
 
 
 def _no_function(name: str) -> UserError:

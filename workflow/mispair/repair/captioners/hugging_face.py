@@ -11,7 +11,7 @@ import torch
 
 from mispair.core import seeds
 from mispair.core.devices import in_portions
-from mispair.core.files import UserError
+from mispair.core.files import UserError, snapshot
 from mispair.repair.captioners.decoder import room_for
 from mispair.repair.captioners.faults import Draft
 from mispair.towers.preparation import autocast
@@ -112,7 +112,7 @@ def load_hugging_face(settings: Settings, device: str) -> HuggingFaceCaptioner:
     UserError
         If the folder is missing, or transformers cannot load it.
     """
-    folder = str(settings.model)
+    folder = str(snapshot(Path(str(settings.model))))
     if not Path(folder).is_dir():
         raise UserError(
             f"recaption_pairs: model: there is no folder {Path(folder).absolute()}. Captioner "

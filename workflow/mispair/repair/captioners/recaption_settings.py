@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, field_validator, model_validator
 
 from mispair.core import settings
-from mispair.core.files import UserError, if_of_hub
+from mispair.core.files import UserError, if_of_hub, snapshot
 from mispair.pairs.captions.decoding import SIDECAR_FIELDS
 from mispair.pairs.captions.user_files import JOIN, KEY, refuse_keys, table_files
 from mispair.towers.encoding_record import EncodingSettings
@@ -199,8 +199,13 @@ class Settings(EncodingSettings):
             tables = table_files("recaption_pairs.model", self.model)
             refuse_keys(tables[0], None)
             return [str(path) for path in tables]
-        path = Path(str(self.model))
+        path = snapshot(Path(str(self.model)))
         if path.is_dir():
+            if not (path / "config.json").is_file():
+                raise UserError(
+                    f"recaption_pairs: model: {path.absolute()} has no config.json. Captioner "
+                    f"{self.captioner} reads a folder that save_pretrained wrote."
+                )
             return sorted(str(file) for file in path.rglob("*") if file.is_file())
         hint = if_of_hub(str(self.model))
         raise UserError(f"recaption_pairs: model: there is no {path.absolute()}.{hint}")

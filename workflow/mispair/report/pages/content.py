@@ -186,7 +186,11 @@ class Content:
         return [
             study
             for study in map(studies.study, ordered)
-            if study.key in lost or any(not self.tables.frames[name].empty for name in study.tables)
+            if study.key in lost
+            # Statistics of the corpus are there without the study that declares them.
+            or any(
+                not self.tables.frames[name].empty for name in {*study.tables} - {*study.describing}
+            )
         ]
 
     @functools.cached_property
