@@ -576,7 +576,7 @@ def test_the_remedy_for_a_table_without_names_whose_paths_lack_endings_works(
     table = tmp_path / "mine/captions.tsv"
     rows = [f"{key}\t{caption}\n" for key, caption in CAPTIONS.items()]
     table.write_text("".join(rows), encoding="utf-8")
-    with pytest.raises(UserError, match="write one above it: image_id, caption"):
+    with pytest.raises(UserError, match="write one above it: image_id<TAB>caption"):
         recognise({"path": str(tmp_path / "mine"), "captions": str(table)})
     table.write_text("".join(["image_id\tcaption\n", *rows]), encoding="utf-8")
     kept, refused = indexed(tmp_path / "mine", tmp_path / "packed")

@@ -31,6 +31,7 @@ from mispair.pairs.captions.user_files import (
     refuse_unlike,
 )
 from mispair.pairs.shards.tar_members import BrokenTarError, read_members
+from mispair.pairs.sources.first_captions import refuse_labels_and_lines
 from mispair.pairs.sources.in_shards import probed
 from mispair.review.labels import OF_REPAIRS, WRONG, read_labels
 from mispair.towers.checkpoints.hub_weights import refuse_unreachable, weights_of
@@ -74,6 +75,9 @@ def refuse_unusable(dag: Dag) -> None:
     refuse_damaged([*dag.pairs.own_shards()])
     dag.pairs.refuse_remote_captions()
     _refuse_caption_field(dag)
+    refuse_labels_and_lines(
+        dag.pairs.first_captions(), dag.config.index_shards.captions_per_line is not None
+    )
     examples, corpus = dag.pairs.example_keys(), cache(dag.pairs.own_keys)
     _refuse_groups(dag, examples, corpus)
     trusted: set[str] = set()

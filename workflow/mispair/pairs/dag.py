@@ -23,6 +23,7 @@ from mispair.pairs.captions.user_files import all_keys, first_keys, refuse_keys,
 from mispair.pairs.shards import remote
 from mispair.pairs.shards.shards import CAPTION_EXTENSION
 from mispair.pairs.shards.sources import describe, resolve_named, resolve_shards
+from mispair.pairs.sources.first_captions import captions_of, captions_of_shards
 from mispair.pairs.sources.in_shards import captions_in_shards, probed
 from mispair.pairs.sources.recognition import recognise
 from mispair.pairs.sources.source import Source, keep_listings, named_of
@@ -121,6 +122,14 @@ class PairFiles:
         """Whether a table has all captions, and no sample needs one."""
         reading = self._config.index_shards.table_captions
         return self._config.captions is not None and reading == "replace"
+
+    def first_captions(self) -> list[str]:
+        """Return some captions of the user's pairs, or none if a table has them."""
+        if self._has_all_captions:
+            return []
+        if self.is_packed:
+            return captions_of(self.source)
+        return captions_of_shards(probed([*self.own_shards()]), self.captions_in)
 
     def refuse_remote_captions(self) -> None:
         """Refuse remote shards whose captions are elsewhere than configured, by the first one.

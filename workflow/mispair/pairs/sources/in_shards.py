@@ -66,7 +66,9 @@ def captions_in_shards(
     places = [given]
     if given == CAPTION_EXTENSION:
         dotted = [one for one in every if "." in one and ending_of(one) in TEXT_ENDINGS]
-        fields = [one.removeprefix(WHOLE) for one in every if one.startswith(WHOLE) and one != WHOLE]
+        fields = [
+            one.removeprefix(WHOLE) for one in every if one.startswith(WHOLE) and one != WHOLE
+        ]
         field = named_column(fields, "", "caption_column", CAPTION_COLUMNS)
         places = [*TEXT_ENDINGS, *(dotted if len(dotted) == 1 else ()),
                   *([f"{WHOLE}{field}"] if field else ()), WHOLE]  # fmt: skip
@@ -155,8 +157,9 @@ def _refuse(
     no_text = (*IMAGE_EXTENSIONS, SIDECAR_EXTENSION, "cls")
     texts = [one for one in near if ending_of(f".{one}") not in no_text]
     inside = ", ".join(one.removeprefix(WHOLE) for one in fields[:12])
+    inside = f" with the texts {inside}" * bool(fields)
     raise UserError(
-        f"{first} no .{given}, only {', '.join(endings)}{f' with the texts {inside}' * bool(fields)}"
+        f"{first} no .{given}, only {', '.join(endings)}{inside}"
         '. Name where their captions are, as by --config "index_shards={caption_from: '
         f'{[*texts, *fields, "json:FIELD"][0]}}}", or write them into KEY.txt.'
     )
