@@ -515,12 +515,12 @@ FORMATS: dict[str, tuple[str, Callable[[Path], Any]]] = {
     "paths from far above": ("table", with_paths(lambda path: f"x/y/mine/{path}")),
     "escaped paths": ("table", with_paths(lambda path: quote(path))),
     "paths of a far folder": ("table", with_paths(str, "data/of/mine/images")),
-    "paths in another case": ("table", with_paths(lambda path: path.replace("it", "IT"))),
-    "paths of another ending": ("table", with_paths(lambda path: path.replace(".jpg", ".PNG"))),
-    "a column of any name": (
+    "paths in another case": (
         "table",
-        with_paths(lambda path: path.removesuffix(".jpg"), "i", "ID"),
+        with_paths(lambda path: path.replace("it's", "IT'S").replace(".jpg", ".JPG")),
     ),
+    "paths of another ending": ("table", with_paths(lambda path: path.replace(".jpg", ".PNG"))),
+    "a column of any name": ("table", with_paths(picture_key, "i", "ID")),
     "lists of paths": ("table", with_paths(lambda path: [path])),
     "messages": ("table", messages),
     "paths in parquet": ("table", paths_in_parquet),
