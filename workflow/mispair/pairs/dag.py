@@ -24,7 +24,7 @@ from mispair.pairs.shards import remote
 from mispair.pairs.shards.shards import CAPTION_EXTENSION
 from mispair.pairs.shards.sources import describe, resolve_named, resolve_shards
 from mispair.pairs.sources.first_captions import captions_of, captions_of_shards
-from mispair.pairs.sources.in_shards import captions_in_shards, probed
+from mispair.pairs.sources.in_shards import captions_in_shards, open_shard, probed
 from mispair.pairs.sources.recognition import recognise
 from mispair.pairs.sources.source import Source, keep_listings, named_of
 
@@ -114,7 +114,7 @@ class PairFiles:
             return self.source.captions_in
         if given.startswith("json:") or self._has_all_captions:
             return given
-        shards = {path: partial(open, path, "rb") for path in probed([*self.own_shards()])}
+        shards = {path: partial(open_shard, path) for path in probed([*self.own_shards()])}
         return captions_in_shards(shards, given, is_needed=self._config.captions is None)
 
     @property
