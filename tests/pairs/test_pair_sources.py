@@ -13,6 +13,7 @@ import tarfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -402,6 +403,56 @@ def img2dataset_parquet(folder: Path) -> Path:
     return folder
 
 
+def with_paths(path: Callable[[str], Any], where: str = "", name: str = "image") -> Any:
+    """A table whose paths are other than those from its folder."""
+
+    def write(folder: Path) -> Path:
+        write_pictures(folder / where)
+        cells = [{name: path(f"{key}.jpg"), "caption": text} for key, text in CAPTIONS.items()]
+        (folder / "pairs.jsonl").write_text("".join(json.dumps(row) + "\n" for row in cells))
+        return folder
+
+    return write
+
+
+def in_json(name: str, content: Callable[[list[dict[str, str]]], str]) -> Any:
+    """Rows in another shape of JSON, in a folder or named."""
+
+    def write(folder: Path) -> dict[str, str]:
+        write_pictures(folder)
+        data = content(rows("image", "caption")).encode()
+        (folder / name).write_bytes(gzip.compress(data) if name.endswith(".gz") else data)
+        return {"path": str(folder), "captions": str(folder / name)}
+
+    return write
+
+
+def as_lines(rows: list[dict[str, str]]) -> str:
+    return "\n".join(map(json.dumps, rows))
+
+
+def messages(folder: Path) -> Path:
+    """Conversations of other roles, and a list of one picture."""
+    write_pictures(folder)
+    roles = {"human": "user", "gpt": "assistant"}
+    cells = [{"images": [f"{key}.jpg"],
+              "messages": [{"role": roles[one["from"]], "content": one["value"]}
+                           for one in turns_of(text)]}
+             for key, text in CAPTIONS.items()]  # fmt: skip
+    (folder / "pairs.json").write_text(json.dumps(cells))
+    return folder
+
+
+def paths_in_parquet(folder: Path) -> Path:
+    """As the hub has them if no bytes were embedded."""
+    write_pictures(folder)
+    cells = [{"bytes": None, "path": f"{key}.jpg"} for key in CAPTIONS]
+    kind = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
+    columns = {"image": pa.array(cells, kind), "text": [*CAPTIONS.values()]}
+    pq.write_table(pa.table(columns), folder / "train.parquet")
+    return folder
+
+
 FORMATS: dict[str, tuple[str, Callable[[Path], Any]]] = {
     "txt": ("folder", texts),
     "caption": ("folder", lambda folder: texts(folder, "caption")),
@@ -456,6 +507,44 @@ FORMATS: dict[str, tuple[str, Callable[[Path], Any]]] = {
     "conversations in parquet": ("parquet", conversations_in_parquet),
     "one list in JSON": ("table", one_list),
     "token": ("table", token),
+    "paths of another root": ("table", with_paths(lambda path: f"/there/mine/{path}", "images")),
+    "paths of another drive": (
+        "table",
+        with_paths(lambda path: "C:\\mine\\" + path.replace("/", "\\"), "images"),
+    ),
+    "paths from far above": ("table", with_paths(lambda path: f"x/y/mine/{path}")),
+    "escaped paths": ("table", with_paths(lambda path: quote(path))),
+    "paths of a far folder": ("table", with_paths(str, "data/of/mine/images")),
+    "paths in another case": (
+        "table",
+        with_paths(lambda path: path.replace("it's", "IT'S").replace(".jpg", ".JPG")),
+    ),
+    "paths of another ending": ("table", with_paths(lambda path: path.replace(".jpg", ".PNG"))),
+    "a column of any name": ("table", with_paths(picture_key, "i", "ID")),
+    "lists of paths": ("table", with_paths(lambda path: [path])),
+    "messages": ("table", messages),
+    "paths in parquet": ("table", paths_in_parquet),
+    "JSON Lines in .json": ("table", lambda folder: in_json("p.json", as_lines)(folder)["path"]),
+    "JSON Lines in .jsonlines": ("table", in_json("p.jsonlines", as_lines)),
+    "a list in .jsonl": ("table", in_json("p.jsonl", lambda rows: json.dumps(rows, indent=1))),
+    "compressed JSON": ("table", in_json("p.json.gz", json.dumps)),
+    "splits in JSON": (
+        "table",
+        in_json(
+            "p.json", lambda rows: json.dumps({"train": rows[:3], "val": rows[3:], "test": []})
+        ),
+    ),
+    "lists of two in JSON": (
+        "table",
+        in_json("p.json", lambda rows: json.dumps([[*row.values()] for row in rows])),
+    ),
+    "nested sentences": (
+        "table",
+        in_json(
+            "p.json",
+            lambda rows: json.dumps([row | {"caption": [[row["caption"]], []]} for row in rows]),
+        ),
+    ),
     "coco with identities as texts": ("coco", lambda folder: coco(folder, str)),
     "coco": ("coco", coco),
     "hub parquet": ("parquet", hub_parquet),
@@ -507,6 +596,42 @@ def test_the_same_pairs_in_each_format_give_the_same_index(
     assert {key: {name: row[name] for name in same} for key, row in kept.items()} == {
         key: {name: row[name] for name in same} for key, row in plain.items()
     }
+
+
+@pytest.mark.parametrize(
+    ("names", "cells", "wanted"),
+    [
+        (["COCO_000007.jpg", "COCO_000012.jpg"], [7, 12], 2),
+        (["000007.jpg", "000012.jpg"], ["7", "12.0"], 2),
+        (["a7.jpg", "b7.jpg"], ["7", "07"], 0),  # of two pictures with a number none is meant
+        (["a7.jpg"], ["7", "7.0"], 0),  # two cells are not one picture
+        (["7.jpg", "8.jpg"], ["x/7.jpg", "y/7.jpg", "x/8.jpg"], 0),
+    ],
+)
+def test_pictures_are_found_by_numbers_if_each_is_of_its_own(
+    names: list[str], cells: list[Any], wanted: int, tmp_path: Path
+) -> None:
+    for number, name in enumerate(names):
+        (tmp_path / name).write_bytes(picture(number))
+    lines = [json.dumps({"image_id": one, "caption": f"text {one}"}) for one in cells]
+    (tmp_path / "pairs.jsonl").write_text("\n".join(lines))
+    if wanted:
+        kept, refused = indexed(tmp_path, tmp_path / "packed")
+        texts = {key: row["caption"] for key, row in kept.items()}
+        keys = [picture_key(name) for name in names]
+        assert (texts, refused) == ({k: f"text {c}" for k, c in zip(keys, cells, strict=True)}, {})
+    else:
+        with pytest.raises(UserError, match="none of the first"):
+            recognise(str(tmp_path))
+
+
+def test_several_pictures_of_a_row_have_its_caption(tmp_path: Path) -> None:
+    write_pictures(tmp_path)
+    row = {"image_path": [f"{key}.jpg" for key in CAPTIONS], "report": "a report"}
+    (tmp_path / "pairs.jsonl").write_text(json.dumps(row))
+    given = {"path": str(tmp_path), "caption_column": "report"}
+    kept, _ = indexed(given, tmp_path / "packed")
+    assert {key: row["caption"] for key, row in kept.items()} == dict.fromkeys(CAPTIONS, "a report")
 
 
 def as_shards(folder: Path) -> Path:
@@ -576,7 +701,7 @@ def test_the_remedy_for_a_table_without_names_whose_paths_lack_endings_works(
     table = tmp_path / "mine/captions.tsv"
     rows = [f"{key}\t{caption}\n" for key, caption in CAPTIONS.items()]
     table.write_text("".join(rows), encoding="utf-8")
-    with pytest.raises(UserError, match="write one above it: image_id, caption"):
+    with pytest.raises(UserError, match="write one above it: image_id<TAB>caption"):
         recognise({"path": str(tmp_path / "mine"), "captions": str(table)})
     table.write_text("".join(["image_id\tcaption\n", *rows]), encoding="utf-8")
     kept, refused = indexed(tmp_path / "mine", tmp_path / "packed")
@@ -1007,6 +1132,17 @@ def texts_elsewhere(folder: Path) -> Path:
     return folder
 
 
+def archived_pictures(folder: Path) -> Path:
+    path = written(folder, "p.csv", b"image,caption\nx/1.jpg,a\n", pictures=False)
+    (folder / "x.zip").write_bytes(b"PK")
+    return path
+
+
+def splits(folder: Path) -> Path:
+    shutil.copy(table("csv", ("image", "caption"))(folder), folder / "train.csv")
+    return folder
+
+
 MISTAKES: dict[str, tuple[Callable[[Path], Any], list[str]]] = {
     "two tables": (lambda f: both(f, "metadata.csv", "metadata.jsonl"), ["csv", "jsonl"]),
     "table and texts": (lambda f: both(f, "metadata.csv", "txt"), ["metadata.csv", ".txt"]),
@@ -1061,6 +1197,16 @@ MISTAKES: dict[str, tuple[Callable[[Path], Any], list[str]]] = {
     "a spreadsheet": (lambda f: written(f, "p.xlsx", b"PK"), ["spreadsheet", "CSV"]),
     "a spreadsheet next to pictures": (lambda f: with_pictures(f, "captions.xlsx", b"PK"),
                                        ["captions.xlsx is a spreadsheet", "CSV"]),
+    "a spreadsheet of captions": (lambda f: {"path": str(texts(f)), "captions": str(
+        shutil.copy(f / "a/1.txt", f / "p.xlsx"))}, ["p.xlsx is a spreadsheet", "CSV"]),
+    "a data base": (lambda f: with_pictures(f, "p.sqlite3", b""), ["p.sqlite3 is a data base"]),
+    "pictures in an archive": (archived_pictures, ["p.csv", "x.zip, unpack"]),
+    "a caption a line": (lambda f: with_pictures(f, "all.txt", b"a cup\na cat\n"),
+                         ["all.txt", "1.jpg<TAB>"]),
+    "COCO's JSON further below": (
+        lambda f: Path(shutil.move(coco(f) / "annotations", f / "x")).parent,
+        ["captions_val2017.json"]),
+    "tables of splits": (splits, ["pairs.csv", "train.csv", "/*.csv"]),
     "an archive": (lambda f: written(f, "photos.zip", b"PK\3\4"), ["an archive", "Unpack"]),
     "a compressed archive": (lambda f: written(f, "photos.tar.gz", b"\x1f\x8b", False).parent,
                              ["photos.tar.gz is an archive"]),

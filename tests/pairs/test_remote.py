@@ -10,6 +10,7 @@ from mispair.core.files import UserError
 from mispair.dag import Dag
 from mispair.pairs.shards import remote
 from tests.object_store import REGION, object_store
+from tests.pairs.test_index import jpeg, write_tar
 
 SECRET = "hunter2hunter2"
 CONTENT = {f"0000{number}.tar": bytes([number]) * (3000 + number) for number in range(3)}
@@ -69,6 +70,32 @@ def test_a_shard_is_whole_after_faults(store, folder, tmp_path, faults):
     again = sum(fault != "slow" for fault in faults)
     assert len(set(store.read())) == 4
     assert len(store.read()) == 4 + again
+
+
+@pytest.mark.parametrize(
+    ("ending", "content", "given", "words"),
+    [
+        ("txt", b"a", "txt", None),
+        ("caption", b"a", "caption", None),
+        ("json", b'{"caption": "a"}', "json:caption", None),
+        ("json", b'{"caption": "a"}', "txt", "captions in json:caption, and not in txt"),
+        ("cls", b"3", "txt", r"no \.txt, only \.cls, \.jpg"),
+    ],
+)
+def test_captions_elsewhere_are_refused_before_any_job(
+    store, folder, tmp_path, monkeypatch, ending, content, given, words
+):
+    monkeypatch.chdir(tmp_path)
+    tar = write_tar(tmp_path / "one.tar", [("a.jpg", jpeg()), (f"a.{ending}", content)])
+    store.objects["bucket/set/00000.tar"] = tar.read_bytes()
+    named = {"studies": ["audit"], "pairs": f"{folder}/{{00000..00001}}.tar"}
+    pairs = Dag({**named, "index_shards": {"caption_from": given}}, "x").pairs
+    if words is None:
+        pairs.refuse_remote_captions()
+    else:
+        with pytest.raises(UserError, match=words):
+            pairs.refuse_remote_captions()
+    assert len(store.read()) <= 2  # the start, and again to say what is there
 
 
 def test_faults_without_end_stop_with_one_message(store, folder, tmp_path):

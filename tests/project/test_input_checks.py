@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import re
 import sys
 import tarfile
@@ -229,6 +230,10 @@ def sidecar(text: str) -> tuple[str, bytes]:
         ([sidecar('{"url": "a", "caption": "a"}')], "json:caption"),
         ([sidecar('{"meta": {"text": "a", "hash": "a"}}')], "json:meta.text"),
         ([sidecar('{"en_caption": "a", "id": "a"}')], "json:en_caption"),
+        ([sidecar('{"sentences": [{"raw": "a", "id": 1}]}')], "json:sentences.raw"),
+        ([sidecar('["a", "b"]')], "json"),
+        ([("a.txt", b""), sidecar('{"caption": "a"}')], "json:caption"),
+        ([("a.llava.txt", b"a")], "llava.txt"),
     ],
 )
 def test_captions_of_shards_are_found_by_their_first_samples(
@@ -249,6 +254,9 @@ def test_captions_of_shards_are_found_by_their_first_samples(
         ([sidecar('{"a": {"b": "c"}, "n": 1}')], {}, r"json:a\.b"),
         ([sidecar("[1")], {}, "json:FIELD"),
         ([("a.txt", b"a")], {"caption_from": "text"}, r"no \.text, only \.jpg, \.txt"),
+        ([("a.x.txt", b"a"), ("a.y.txt", b"a")], {}, r"caption_from: x\.txt"),
+        ([("a.text", b"a")], {}, "caption_from: text"),
+        ([("x/a.txt", b"a")], {}, r"'x/a\.txt' is elsewhere than 'a\.jpg'"),
     ],
 )
 def test_shards_whose_first_samples_have_no_caption(
@@ -259,6 +267,82 @@ def test_shards_whose_first_samples_have_no_caption(
         check(index_shards=given)
     (folder / "c.csv").write_text("key,caption\na,a text\n")
     check(index_shards=given, captions="c.csv")
+
+
+@pytest.mark.parametrize("given", [".TXT", "TXT", ".txt"])
+def test_an_ending_may_have_a_dot_and_any_case(folder: Path, given: str) -> None:
+    check(index_shards={"caption_from": given})
+
+
+def test_shards_have_their_captions_in_one_place(folder: Path) -> None:
+    both = [("b.jpg", jpeg()), ("b.txt", b"b"), ("b.json", b'{"caption": "b"}')]
+    write_tar(folder / "00000.tar", both)
+    write_tar(folder / "00001.tar", [("a.jpg", jpeg()), sidecar('{"caption": "a"}')])
+    for given in ({"shards": "*.tar"}, {"shards": {"x": "00000.tar", "y": "00001.tar"}}):
+        assert Dag({"studies": ["audit"], **given}, "x").pairs.captions_in == "json:caption"
+    write_tar(folder / "00000.tar", both[:2])
+    with pytest.raises(UserError, match=r"00000\.tar has .* in txt, and 00001\.tar in json"):
+        check(shards="*.tar")
+
+
+def test_most_of_the_first_samples_decide(folder: Path) -> None:
+    of_json = [(f"{n}{end}", data) for n in range(20)
+               for end, data in ((".jpg", jpeg()), (".json", b'{"caption": "a"}'))]  # fmt: skip
+    write_tar(folder / "00000.tar", [*whole("x"), *of_json])
+    dag = Dag({"studies": ["audit"], "shards": "00000.tar"}, "x")
+    assert dag.pairs.captions_in == "json:caption"
+
+
+def test_shards_without_a_picture_are_refused(folder: Path) -> None:
+    write_tar(folder / "00000.tar", [("a.wav", b"RIFF"), ("a.txt", b"a")])
+    with pytest.raises(UserError, match=r"no picture, only \.txt, \.wav"):
+        check()
+
+
+def test_a_table_that_adds_captions_leaves_those_of_the_shards(folder: Path) -> None:
+    write_tar(folder / "00000.tar", [("a.jpg", jpeg()), ("a.caption", b"a")])
+    (folder / "c.csv").write_text("key,caption\na,a text\n")
+    for adding, place in (("augment", "caption"), ("replace", "txt")):
+        settings = {"captions": "c.csv", "index_shards": {"table_captions": adding}}
+        dag = Dag({"studies": ["audit"], "shards": "00000.tar", **settings}, "x")
+        assert dag.pairs.captions_in == place
+        check(**settings)
+
+
+@pytest.mark.parametrize("form", ["tar", "txt", "csv", "json"])
+def test_labels_and_undecided_lines_are_refused(folder: Path, form: str) -> None:
+    def write(text: str) -> str:
+        (folder / "mine").mkdir(exist_ok=True)
+        names = [f"{number:03d}" for number in range(40)]
+        if form == "tar":
+            write_tar(folder / "00000.tar", [
+                member for n in names
+                for member in ((f"{n}.jpg", jpeg()), (f"{n}.txt", text.encode()))
+            ])  # fmt: skip
+            return "00000.tar"
+        for name in names:
+            (folder / f"mine/{name}.jpg").write_bytes(jpeg())
+            if form != "csv":
+                content = json.dumps({"caption": text}) if form == "json" else text
+                (folder / f"mine/{name}.{form}").write_text(content)
+        if form == "csv":
+            quoted = "".join(f'{name}.jpg,"{text}"\n' for name in names)
+            (folder / "mine/pairs.csv").write_text("image,caption\n" + quoted)
+        return "mine"
+
+    def check_all(text: str, **settings: Any) -> None:
+        given = write(text)
+        source = {"shards": given} if form == "tar" else {"shards": "generated", "pairs": given}
+        check(**source, index_shards=settings)
+
+    check_all("a cup\n")
+    check_all("猫\n")
+    with pytest.raises(UserError, match=r"no caption has a letter.*'0 0\.5 0\.1"):
+        check_all("0 0.5 0.1")
+    with pytest.raises(UserError, match=r"captions_per_line: (40|20) of (40|20)"):
+        check_all("a cup\na red cup")
+    for decided in (True, False):
+        check_all("a cup\na red cup", captions_per_line=decided)
 
 
 @pytest.mark.parametrize("key", ["trusted", "reviewed", "groups"])

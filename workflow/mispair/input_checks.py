@@ -31,6 +31,8 @@ from mispair.pairs.captions.user_files import (
     refuse_unlike,
 )
 from mispair.pairs.shards.tar_members import BrokenTarError, read_members
+from mispair.pairs.sources.first_captions import refuse_labels_and_lines
+from mispair.pairs.sources.in_shards import probed
 from mispair.review.labels import OF_REPAIRS, WRONG, read_labels
 from mispair.towers.checkpoints.hub_weights import refuse_unreachable, weights_of
 from mispair.towers.checkpoints.model_spec import kind_of
@@ -45,9 +47,6 @@ SLURM_PROGRAMS = ("sbatch", "squeue", "sacct", "scancel")
 """Programs by which Snakemake's plugin for SLURM starts jobs and follows them."""
 
 PROFILES = ("--profile", "--workflow-profile")
-
-PROBED = 16
-"""Shards whose first member is read before any job, at most."""
 
 ROWS = 1000
 """Rows at the start of a caption table whose keys are compared with those of the shards."""
@@ -74,7 +73,11 @@ def refuse_unusable(dag: Dag) -> None:
     if not dag.encodes:
         return
     refuse_damaged([*dag.pairs.own_shards()])
+    dag.pairs.refuse_remote_captions()
     _refuse_caption_field(dag)
+    refuse_labels_and_lines(
+        dag.pairs.first_captions(), dag.config.index_shards.captions_per_line is not None
+    )
     examples, corpus = dag.pairs.example_keys(), cache(dag.pairs.own_keys)
     _refuse_groups(dag, examples, corpus)
     trusted: set[str] = set()
@@ -103,16 +106,15 @@ def refuse_unusable(dag: Dag) -> None:
 
 
 def refuse_damaged(shards: Sequence[str]) -> None:
-    """Refuse shards of which none has a member that can be read, by `PROBED` of them.
+    """Refuse shards of which none has a member that can be read, by some of them.
 
     Raises
     ------
     UserError
         With the first shard, and why.
     """
-    fault = ""
-    probed = shards[:: -(-len(shards) // PROBED)] if shards else []
-    for shard in map(Path, probed):
+    fault, read = "", probed(shards)
+    for shard in map(Path, read):
         try:
             with shard.open("rb") as opened:
                 if not os.fstat(opened.fileno()).st_size:
@@ -127,7 +129,7 @@ def refuse_damaged(shards: Sequence[str]) -> None:
         fault = fault or f"{shard}: {reason}"
     if fault:
         raise UserError(
-            f"{fault}. No shard can be used, by {len(probed)} of {len(shards)}. Write or fetch "
+            f"{fault}. No shard can be used, by {len(read)} of {len(shards)}. Write or fetch "
             "them again."
         )
 

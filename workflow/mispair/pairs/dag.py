@@ -8,7 +8,7 @@ import re
 import shlex
 from collections import Counter
 from collections.abc import Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,8 @@ from mispair.pairs.captions.user_files import all_keys, first_keys, refuse_keys,
 from mispair.pairs.shards import remote
 from mispair.pairs.shards.shards import CAPTION_EXTENSION
 from mispair.pairs.shards.sources import describe, resolve_named, resolve_shards
-from mispair.pairs.sources.in_shards import captions_in_shards
+from mispair.pairs.sources.first_captions import captions_of, captions_of_shards
+from mispair.pairs.sources.in_shards import captions_in_shards, open_shard, probed
 from mispair.pairs.sources.recognition import recognise
 from mispair.pairs.sources.source import Source, keep_listings, named_of
 
@@ -111,9 +112,44 @@ class PairFiles:
         given = str(self._config.index_shards.caption_from)
         if self.is_packed and given == CAPTION_EXTENSION:
             return self.source.captions_in
-        if self._config.captions is not None or given.startswith("json:"):
+        if given.startswith("json:") or self._has_all_captions:
             return given
-        return captions_in_shards(self.first_shards(), given)
+        shards = {path: partial(open_shard, path) for path in probed([*self.own_shards()])}
+        return captions_in_shards(shards, given, is_needed=self._config.captions is None)
+
+    @property
+    def _has_all_captions(self) -> bool:
+        """Whether a table has all captions, and no sample needs one."""
+        reading = self._config.index_shards.table_captions
+        return self._config.captions is not None and reading == "replace"
+
+    def first_captions(self) -> list[str]:
+        """Return some captions of the user's pairs, or none if a table has them."""
+        if self._has_all_captions:
+            return []
+        if self.is_packed:
+            return captions_of(self.source)
+        return captions_of_shards(probed([*self.own_shards()]), self.captions_in)
+
+    def refuse_remote_captions(self) -> None:
+        """Refuse remote shards whose captions are elsewhere than configured, by the first one.
+
+        Raises
+        ------
+        UserError
+            If the first samples have no such captions, with where they are.
+        """
+        given = str(self._config.index_shards.caption_from)
+        if not self.remote or given.startswith("json:") or self._config.captions is not None:
+            return
+        shard = next(iter(self.remote.values()))
+        place = captions_in_shards({shard.address: partial(remote.start_of, shard)}, given)
+        if place != given.lower().lstrip("."):
+            raise UserError(
+                f"index_shards.caption_from: the first samples of {shard.address} have their "
+                f"captions in {place}, and not in {given}. Name it, as by --config "
+                f'"index_shards={{caption_from: {place}}}".'
+            )
 
     @property
     def generated_shards(self) -> list[str]:

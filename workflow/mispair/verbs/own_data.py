@@ -6,6 +6,7 @@ import json
 import os
 import sys
 from argparse import ArgumentParser, Namespace
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,12 @@ from typing import Any
 from mispair.core.files import UserError
 from mispair.verbs.verb import OWN_DATA, verb
 
+COLUMNS = {
+    "image_column": "the column of a table with the paths of pictures, or their bytes",
+    "caption_column": "the column of a table with the captions, or a field of JSON",
+    "key_column": "the column of a table with a key of each pair. Default: the path of the picture",
+}
+"""Settings of pairs that are names of columns, and the help of their options."""
 FIXED = ("--configfile", "--directory", "-d", "--snakefile", "-s")
 """Options of Snakemake that `mispair audit` and its relatives set."""
 
@@ -24,6 +31,8 @@ def _of_settings(parser: ArgumentParser) -> None:
         help="the captions of a folder of pictures, if they are elsewhere or it has several; those "
         "of tar shards are replaced",
     )
+    for name, words in COLUMNS.items():
+        parser.add_argument(f"--{name.replace('_', '-')}", metavar="COLUMN", help=words)
     parser.add_argument(
         "--towers",
         metavar="NAME",
@@ -217,6 +226,8 @@ def _given(options: Namespace, is_new: bool = True) -> dict[str, Any]:
         given["pairs"] = paths if len(paths) > 1 else paths[0]
     if options.captions is not None:
         given |= _with_captions(given.get("pairs"), options.captions)
+    if columns := {name: vars(options)[name] for name in COLUMNS if vars(options).get(name)}:
+        given["pairs"] = _with_columns(given.get("pairs"), columns)
     if options.checked is not None:
         _refuse_missing("--checked", [options.checked])
         from mispair.review.labels import has_labels
@@ -253,6 +264,16 @@ def _with_captions(pairs: Any, captions: str) -> dict[str, Any]:
     if Place(named_of({"path": pairs, "captions": captions})).has_shards:
         return {"captions": captions}
     return {"pairs": {"path": pairs, "captions": captions}}
+
+
+def _with_columns(pairs: Any, columns: Mapping[str, str]) -> dict[str, str]:
+    """Return the settings of pairs with names of columns."""
+    if pairs is None or isinstance(pairs, tuple):
+        raise UserError(
+            f"--{next(iter(columns)).replace('_', '-')}: name the table that has this column as "
+            "PATH, or its folder. Tar shards have none."
+        )
+    return {**(pairs if isinstance(pairs, Mapping) else {"path": pairs}), **columns}
 
 
 def _set(name: str) -> str:

@@ -327,16 +327,22 @@ def parse_json(content: bytes) -> dict[str, Any]:
 def text_fields(node: Any) -> list[str]:
     """Return the fields of parsed JSON that hold a text or a list of texts (``meta.caption``).
 
+    A list of objects has the fields of all of them.
+
     Examples
     --------
     >>> text_fields({"id": 1, "text": "a", "meta": {"captions": ["a"], "sizes": [1]}})
     ['text', 'meta.captions']
+    >>> text_fields({"sentences": [{"raw": "a"}, {"raw": "b"}]})
+    ['sentences.raw']
     """
     objects = {"": node} if isinstance(node, dict) else {}
     fields = []
     while objects:
         start, inside = objects.popitem()
         for name, cell in inside.items():
+            if isinstance(cell, list) and cell and all(isinstance(one, dict) for one in cell):
+                cell = {key: value for one in cell for key, value in one.items()}
             if isinstance(cell, dict):
                 objects[f"{start}{name}."] = cell
             elif isinstance(cell, str) or (

@@ -68,6 +68,7 @@ from mispair.pairs.index.books import IMAGE, KEY, Books, read_columns
 from mispair.pairs.index.corpus import Pairs
 from mispair.pairs.index.faults import Fault
 from mispair.pairs.index.identities import text_hashes
+from mispair.pairs.index.policy import MOST_UNDECIDED
 
 log = logging.getLogger(__name__)
 
@@ -83,9 +84,6 @@ BINS = {
     "side": (0, 32, 64, 96, 128, 160, 192, 224, 256, 320, 384, 448, 512, 768, 1024, 2048),
 }
 """Lower edges of the bins; texts of more than about 60 words are cut by CLIP's tokenizer."""
-
-MOST_UNDECIDED = 0.05
-"""Largest share of pairs whose captions have several lines, if no setting decides on them."""
 
 STATUSES = 20
 """Commonest download statuses, or licences, with a row of their own; others are one, ``other``."""

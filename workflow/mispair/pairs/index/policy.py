@@ -14,6 +14,9 @@ from mispair.pairs.shards.shards import (
     SIDECAR_EXTENSION,
 )
 
+MOST_UNDECIDED = 0.05
+"""Largest share of pairs whose captions have several lines, if no setting decides on them."""
+
 
 class PolicySettings(ImageLimits):
     """What is a pair: where captions come from, and configurable limits."""

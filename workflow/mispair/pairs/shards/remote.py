@@ -10,6 +10,7 @@ configuration is part of the results.
 from __future__ import annotations
 
 import fnmatch
+import io
 import json
 import random
 import re
@@ -17,7 +18,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, BinaryIO, NamedTuple, NoReturn
 
 from mispair.core.files import UserError, replacing, write_json
 from mispair.core.provenance import SNAKEMAKE
@@ -39,6 +40,8 @@ FIRST_WAIT = 0.5
 LONGEST_WAIT = 30.0
 CHUNK = 16 << 20
 """Bytes of a request: what a cut connection costs."""
+START = 2 << 20
+"""Bytes of a shard that are read before any job."""
 FOLDER = "remote"
 """Name of the folder of copies of a corpus, ``results/pairs/CORPUS/remote``."""
 LISTINGS = SNAKEMAKE / "mispair" / "remote"
@@ -255,6 +258,11 @@ def read_ranges(shard: RemoteShard, places: Iterable[tuple[int, int]]) -> Iterat
     files = _filesystem(shard.address)
     for offset, size in places:
         yield _read(files, shard, offset, offset + size, time.sleep)
+
+
+def start_of(shard: RemoteShard) -> BinaryIO:
+    """Return the start of a remote shard, with its first samples."""
+    return io.BytesIO(next(read_ranges(shard, [(0, min(shard.size, START))])))
 
 
 def _read(

@@ -13,6 +13,7 @@ from mispair.core.files import UserError, snapshot
 from mispair.core.words import composed, count
 from mispair.pairs.captions.decoding import text_fields
 from mispair.pairs.shards.shards import IMAGE_EXTENSIONS, MAX_MEMBER_BYTES, SIDECAR_EXTENSION
+from mispair.pairs.sources.coco import is_coco
 from mispair.pairs.sources.source import (
     TEXT_ENDINGS,
     UNREAD,
@@ -34,7 +35,6 @@ from mispair.pairs.sources.tables import (
     TABLE_ENDINGS,
     TRIED,
     Columns,
-    Pictures,
     columns_in,
     ending_of,
     form_of,
@@ -48,6 +48,8 @@ from mispair.pairs.sources.tables import (
 
 METADATA = "metadata"
 """Name of the tables that Hugging Face's `imagefolder` reads."""
+FEW_TEXTS = 5
+"""Texts up to which one that has no picture's name may be a list of all captions."""
 ABOUT_THE_FOLDER = ("readme", "license", "licence", "copying")
 """Names of texts that are no captions, unless a picture has the same name."""
 
@@ -360,7 +362,7 @@ def with_metadata(tree: Tree, tables: Sequence[str], named: Named) -> Source:
     looked_up = {}
     for table in map(Path, map(tree.path, tables)):
         found = pictures_of(table, named, table.parent, tree.boundary)
-        looked_up[table] = Pictures(found.folder, tree.boundary, tree.folder)
+        looked_up[table] = found.within(tree.boundary, tree.folder)
     columns, entries = rows_of(looked_up, columns_in(named))
     listed = {os.path.normpath(path) for entry in entries for path in entry.pictures}
     left = [name for name in tree.pictures if os.path.normpath(tree.path(name)) not in listed]
@@ -374,6 +376,12 @@ def with_metadata(tree: Tree, tables: Sequence[str], named: Named) -> Source:
     return Source(
         "imagefolder", words, whole, (*looked_up,), tree.boundary, captions_in="json:captions"
     )
+
+
+def _may_be_table(path: Path) -> bool:
+    is_readable = form_of(path.name) != "json" or is_json(path, named=True)
+    is_readable = is_readable and form_of(path.name) in (*TABLE_ENDINGS, "txt", "json")
+    return is_readable and is_table(path, Columns())
 
 
 def refuse_without_captions(tree: Tree) -> None:
@@ -391,21 +399,28 @@ def refuse_without_captions(tree: Tree) -> None:
             "followed). Name a folder of pictures with captions, a table, or tar shards."
         )
     beside = {*pictures, *map(_stem, pictures)}
-    may_be_tables = [one for one in tree.of((*TABLE_ENDINGS, "txt", "json")) if pictures]
+    may_be_tables = [one for one in tree.of((*TABLE_ENDINGS, "txt", "json", "gz")) if pictures]
     may_be_tables = [one for one in may_be_tables if _stem(one) not in beside]
-    for table in (Path(tree.path(name)) for name in may_be_tables[:TRIED]):
-        is_object = is_json(table, named=True)
-        if (is_object or form_of(table.name) != "json") and is_table(table, Columns()):
-            raise UserError(
-                f"pairs: the folder {tree.folder.absolute()} has {count(len(pictures), 'picture')} "
-                f"and no captions next to them. If {table} has these, name it: pairs: {{path: "
-                f"{tree.folder}, captions: {table}}}."
-            )
+    tried = [Path(tree.path(name)) for name in may_be_tables[:TRIED]]
+    if tables := [path for path in tried if is_coco(path) or _may_be_table(path)]:
+        others = f" (or {', '.join(map(str, tables[1:4]))})" * (len(tables) > 1)
+        raise UserError(
+            f"pairs: the folder {tree.folder.absolute()} has {count(len(pictures), 'picture')} "
+            f"and no captions next to them. If {tables[0]}{others} has these, name it: pairs: "
+            f"{{path: {tree.folder}, captions: {tables[0]}}}."
+        )
     if pictures and (texts := tree.of(TEXT_ENDINGS)):
+        remedy = f"Give captions the names of their pictures: {picture_key(pictures[0])}.txt."
+        if len(texts) <= FEW_TEXTS:
+            name = os.path.basename(pictures[0])
+            remedy = (
+                f"If it has a caption a line, begin each with the picture's name and a tab "
+                f"({name}<TAB>a red cup), and name it: pairs: {{path: {tree.folder}, captions: "
+                f"{tree.path(texts[0])}}}."
+            )
         raise UserError(
             f"pairs: the folder {tree.folder.absolute()} has {count(len(pictures), 'picture')}, "
-            f"such as {pictures[0]!r}, and texts of other names, such as {texts[0]!r}. Give "
-            f"captions the names of their pictures: {picture_key(pictures[0])}.txt."
+            f"such as {pictures[0]!r}, and texts of other names, such as {texts[0]!r}. {remedy}"
         )
     if pictures:
         raise UserError(

@@ -2,69 +2,169 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import json
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from itertools import islice
-from pathlib import Path
+from typing import BinaryIO
 
 from mispair.core.files import UserError
-from mispair.pairs.captions.decoding import parse_json, text_fields
+from mispair.pairs.captions.decoding import text_fields
 from mispair.pairs.captions.user_files import SAMPLES
 from mispair.pairs.shards.shards import (
     CAPTION_EXTENSION,
+    IMAGE_EXTENSIONS,
     MAX_TEXT_BYTES,
     SIDECAR_EXTENSION,
+    AdjacentMembers,
     Candidate,
     ShardReader,
+    split_name,
     split_run,
 )
 from mispair.pairs.shards.tar_members import BrokenTarError
 from mispair.pairs.sources.source import TEXT_ENDINGS
-from mispair.pairs.sources.tables import CAPTION_COLUMNS, named_column
+from mispair.pairs.sources.tables import CAPTION_COLUMNS, ending_of, named_column
+
+PROBED = 16
+"""Shards that are read before any job, at most."""
+PICTURES = ""
+"""Under which first pictures are counted, next to the places of their captions."""
+WHOLE = "json:"
+"""Place of captions that are a JSON list; `index_shards.caption_from` names it `json`."""
 
 
-def captions_in_shards(shards: Iterable[str], given: str = CAPTION_EXTENSION) -> str:
+Opened = Mapping[str, Callable[[], BinaryIO]]
+"""Functions that open shards, by their paths."""
+
+
+def open_shard(path: str) -> BinaryIO:
+    """Open a shard on this machine."""
+    return open(path, "rb")
+
+
+def probed(shards: Sequence[str]) -> Sequence[str]:
+    """Return at most `PROBED` of some shards, evenly."""
+    return shards[:: -(-len(shards) // PROBED)] if shards else []
+
+
+def captions_in_shards(
+    shards: Opened, given: str = CAPTION_EXTENSION, is_needed: bool = True
+) -> str:
     """Return where samples have their captions, as ``index_shards.caption_from`` says it.
 
-    Without a setting that is the first of `TEXT_ENDINGS` that is next to a first picture, or else
-    a field of the JSON with a usual name of captions. Shards without a picture at their start
-    decide nothing.
+    Without a setting that is the first place that most of the first pictures of all shards have: an
+    ending of `TEXT_ENDINGS`, the only one with dots that ends so (``llava.txt``), a field of the
+    JSON with a usual name of captions, or JSON that is a list of texts. Shards of which nothing can
+    be read decide nothing.
 
     Raises
     ------
     UserError
-        If the first samples have pictures, and neither; or not the ending that is given.
+        If captions are needed, and the first samples have no picture, none of these, or not the
+        ending that is given; or if shards have them in different places.
     """
-    endings: set[str] = set()
-    fields: dict[str, None] = {}
-    first = ""
-    for shard in shards:
-        with suppress(OSError, BrokenTarError), Path(shard).open("rb") as opened:
-            reader = ShardReader(opened)
-            for sample in _pictures(reader, given):
-                first = first or shard
-                endings |= {ending for ending, _ in sample.members}
-                json = sample.of(SIDECAR_EXTENSION)
-                if json is not None and json.size <= MAX_TEXT_BYTES:
-                    with suppress(ValueError):
-                        fields |= dict.fromkeys(text_fields(parse_json(reader.read(json))))
-    usual = [*TEXT_ENDINGS] if given == CAPTION_EXTENSION else [given]
-    if not first or not endings.isdisjoint(usual):
-        return next((ending for ending in usual if ending in endings), given)
-    field = named_column([*fields], "", "caption_column", CAPTION_COLUMNS)
-    if field and given == CAPTION_EXTENSION:
-        return f"json:{field}"
-    has = ", ".join(f".{ending}" for ending in sorted(endings))
-    texts = f" with the texts {', '.join([*fields][:12])} in JSON" if fields else ""
-    captions = f"json:{field or next(iter(fields), 'FIELD')}"
-    raise UserError(
-        f"index_shards.caption_from: the first samples of {first} have no .{given}, only {has}"
-        f'{texts}. Name where their captions are, as by --config "index_shards={{caption_from: '
-        f'{captions}}}", or write them into KEY.txt.'
+    given = given.lower().lstrip(".")
+    counts = {shard: _counted(opened, given) for shard, opened in shards.items()}
+    every = sum(counts.values(), Counter[str]())
+    places = [given]
+    if given == CAPTION_EXTENSION:
+        dotted = [one for one in every if "." in one and ending_of(one) in TEXT_ENDINGS]
+        fields = [
+            one.removeprefix(WHOLE) for one in every if one.startswith(WHOLE) and one != WHOLE
+        ]
+        field = named_column(fields, "", "caption_column", CAPTION_COLUMNS)
+        places = [*TEXT_ENDINGS, *(dotted if len(dotted) == 1 else ()),
+                  *([f"{WHOLE}{field}"] if field else ()), WHOLE]  # fmt: skip
+    usable = {shard: found for shard, one in counts.items() if (found := _usable(one, places))}
+    common = [place for place in places if all(place in found for found in usable.values())]
+    if usable and common:
+        return SIDECAR_EXTENSION if common[0] == WHOLE else common[0]
+    if is_needed and usable:
+        (first, one), (second, other) = next(
+            ((first, one), (second, other))
+            for first, one in usable.items()
+            for second, other in usable.items()
+            if one[0] != other[0]
+        )
+        raise UserError(
+            f"index_shards.caption_from: {first} has its captions in {one[0]}, and {second} in "
+            f"{other[0]}. Write them in one place in all shards, or name shards of one kind."
+        )
+    if is_needed and shards:
+        first = next((one for one in shards if counts[one][PICTURES]), next(iter(shards)))
+        _refuse(first, shards[first], given, every)
+    return given
+
+
+def _usable(counts: Mapping[str, int], places: Sequence[str]) -> list[str]:
+    """Return the places that half of the pictures have, or else that any has."""
+    most = [one for one in places if counts[PICTURES] and 2 * counts[one] >= counts[PICTURES]]
+    return most or [one for one in places if counts[one]]
+
+
+def _counted(opened: Callable[[], BinaryIO], extension: str) -> Counter[str]:
+    """Count the first pictures of a shard, and the places next to them that have something."""
+    counts: Counter[str] = Counter()
+    with suppress(OSError, BrokenTarError), opened() as shard:
+        reader = ShardReader(shard)
+        for run in islice(reader.runs(), SAMPLES):
+            for sample in split_run(run, extension, lambda key: True):
+                if sample.image:
+                    counts.update(dict.fromkeys((PICTURES, *_places(sample, run, reader)), 1))
+    return counts
+
+
+def _places(sample: Candidate, run: AdjacentMembers, reader: ShardReader) -> Iterator[str]:
+    """Yield what is next to a picture: endings, also with dots, and fields of JSON with texts."""
+    yield from (ending for ending, member in sample.members if member.size)
+    start = f"{sample.key}."
+    yield from (
+        member.name[len(start) :].lower()
+        for member in run.members
+        if member.size and member.name.startswith(start)
     )
+    sidecar = sample.of(SIDECAR_EXTENSION)
+    if sidecar is None or sidecar.size > MAX_TEXT_BYTES:
+        return
+    with suppress(ValueError, RecursionError):
+        content = json.loads(reader.read(sidecar).decode("utf-8-sig"))
+        yield from (f"{WHOLE}{field}" for field in text_fields(content))
+        if isinstance(content, list) and content and all(isinstance(one, str) for one in content):
+            yield WHOLE
 
 
-def _pictures(reader: ShardReader, extension: str) -> Iterator[Candidate]:
-    """Yield the first samples that have a picture."""
-    for run in islice(reader.runs(), SAMPLES):
-        yield from (one for one in split_run(run, extension, lambda key: True) if one.image)
+def _refuse(
+    shard: str, opened: Callable[[], BinaryIO], given: str, counts: Mapping[str, int]
+) -> None:
+    """Refuse a shard without captions, with what is next to its pictures or elsewhere in it."""
+    names: list[str] = []
+    with suppress(OSError, BrokenTarError), opened() as read:
+        names = [member.name for run in ShardReader(read).runs() for member in run.members]
+    if not names:
+        return
+    first = f"index_shards.caption_from: the first samples of {shard} have"
+    endings = sorted({f".{split_name(name)[1]}" for name in names[: 4 * SAMPLES]})
+    pictures = [name for name in names if ending_of(name) in IMAGE_EXTENSIONS]
+    if not pictures:
+        raise UserError(f"{first} no picture, only {', '.join(endings)}. Name other shards.")
+    wanted = (*TEXT_ENDINGS, SIDECAR_EXTENSION) if given == CAPTION_EXTENSION else (given,)
+    near = [one for one in counts if one != PICTURES and not one.startswith(WHOLE)]
+    far = [name for name in names if name.lower().endswith(tuple(f".{one}" for one in wanted))]
+    if far and not any(f".{one}".endswith(f".{ending}") for one in near for ending in wanted):
+        raise UserError(
+            f"{first} no captions next to their pictures: {far[0]!r} is elsewhere than "
+            f"{pictures[0]!r}. Pack the members of a pair one after another under one name, "
+            "such as 1.jpg and 1.txt (tar --sort=name)."
+        )
+    fields = [one for one in counts if one.startswith(WHOLE) and one != WHOLE]
+    no_text = (*IMAGE_EXTENSIONS, SIDECAR_EXTENSION, "cls")
+    texts = [one for one in near if ending_of(f".{one}") not in no_text]
+    inside = ", ".join(one.removeprefix(WHOLE) for one in fields[:12])
+    inside = f" with the texts {inside}" * bool(fields)
+    raise UserError(
+        f"{first} no .{given}, only {', '.join(endings)}{inside}"
+        '. Name where their captions are, as by --config "index_shards={caption_from: '
+        f'{[*texts, *fields, "json:FIELD"][0]}}}", or write them into KEY.txt.'
+    )

@@ -57,11 +57,27 @@ def bytes_columns(schema: Any) -> list[str]:
 
 
 def has_pictures(path: Path, named: Named) -> bool:
-    """Return whether a Parquet file has a column of pictures, by the schema in its footer."""
-    held = bytes_columns(parquet_schema(path))
+    """Return whether a Parquet file has a column of pictures, by its footer."""
+    held = [name for name in bytes_columns(parquet_schema(path)) if not _is_empty(path, name)]
     if named.image_column is not None:
         return named.image_column in held
     return usual(held, BYTES_COLUMNS) is not None
+
+
+def _is_empty(path: Path, column: str) -> bool:
+    """Return whether all bytes of a column are null: its objects have paths of files alone."""
+    import pyarrow.parquet as pq
+
+    metadata = pq.read_metadata(path)
+    groups = [metadata.row_group(number) for number in range(metadata.num_row_groups)]
+    chunks = [group.column(at) for group in groups for at in range(group.num_columns)]
+    bytes_of = [one for one in chunks if one.path_in_schema == f"{column}.bytes"]
+    counted = [one.statistics for one in bytes_of if one.statistics and one.num_values]
+    return (
+        bool(bytes_of)
+        and len(counted) == len(bytes_of)
+        and not any(one.num_values for one in counted)
+    )
 
 
 def of_parquet(paths: Sequence[Path], named: Named) -> Source:

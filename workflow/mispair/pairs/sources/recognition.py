@@ -141,23 +141,28 @@ class Kind:
 
 
 FLICKR = "captions.txt"
-UNREAD_FORMS = (
-    (("xls", "xlsx", "ods"), "a spreadsheet",
+UNREAD_TABLES = (
+    (("xls", "xlsx", "ods", "numbers"), "a spreadsheet",
      "Save its table of paths and captions as CSV in UTF-8, next to the pictures."),
-    (("zip", "7z", "rar", "tgz", "gz", "bz2", "xz", "zst"), "an archive",
-     "Unpack it, then give the folder."),
+    (("db", "sqlite", "sqlite3", "mdb"), "a data base",
+     "Write its paths and captions as CSV in UTF-8, next to the pictures."),
     (("arrow",), "a file of Hugging Face's `save_to_disk`", "Write it as Parquet, in Python: "
      "datasets.load_from_disk(FOLDER).to_parquet('pairs.parquet'), for each split."),
     (("feather",), "a Feather file", "Write it as Parquet, in Python: "
      "pandas.read_feather(FILE).to_parquet('pairs.parquet')."),
-    (("h5", "hdf5", "pkl", "npy", "npz", "db", "sqlite", "mdb", "lance"), "a store of arrays or "
+)  # fmt: skip
+"""Endings of files of captions that are not read, what they are, and the remedy."""
+UNREAD_FORMS = (
+    (("zip", "7z", "rar", "tgz", "gz", "bz2", "xz", "zst"), "an archive",
+     "Unpack it, then give the folder."),
+    (("h5", "hdf5", "pkl", "npy", "npz", "lance"), "a store of arrays or "
      "rows", "Write its pairs as Parquet, with the bytes of pictures in a column image, or as "
      "files."),
     (("svg", "cr2", "cr3", "nef", "arw", "dng", "psd", "eps", "pdf", "jxl"), "a picture of "
      "another format", "Convert the pictures to JPEG or PNG."),
     (("mp4", "webm", "mov", "avi", "mkv"), "a video", "Write frames of it as JPEG."),
 )  # fmt: skip
-"""Endings of files that are not read, what they are, and the remedy; spreadsheets first."""
+"""Those of other files, which are no captions of a folder with pictures."""
 
 
 def _shards(place: Place) -> Source | None:
@@ -217,6 +222,7 @@ def _imagefolder(place: Place) -> Source | None:
 def _table(place: Place) -> Source | None:
     if place.captions is not None:
         if form_of(place.captions.name) not in (*TABLE_ENDINGS, "txt"):
+            _refuse_forms(place)
             _refuse_other_json(place.captions)
         return tables.of_tables([place.captions], place.path, place.named)
     if place.tree is None:
@@ -231,7 +237,10 @@ def _table(place: Place) -> Source | None:
         return tables.of_tables(files, None, place.named)
     if not place.table_files or place.named.captions is not None:
         return None
-    refuse_ambiguous(place.path, place.own_captions)
+    tables_of = {ending_of(name) for name in place.own_captions}
+    pattern = f", or all by a pattern: pairs: '{place.path}/*.{min(tables_of)}'"
+    are_alike = len(tables_of) == 1 and tables_of <= {*TABLE_ENDINGS}
+    refuse_ambiguous(place.path, place.own_captions, pattern * are_alike)
     _refuse_texts(place, str(place.table_files[0]))
     return tables.of_tables(place.table_files[:1], place.path, place.named)
 
@@ -287,6 +296,19 @@ def _parquet(place: Place) -> Source | None:
     return parquet.of_parquet(files, place.named) if _has_pictures(place, files) else None
 
 
+def _table_of_any_column(place: Place) -> Source | None:
+    """Return the pairs of a folder's table whose column of paths has no usual name."""
+    if place.tree is None or place.captions is not None or not place.has_pictures:
+        return None
+    chosen = {}
+    for path in place.tables:
+        named = tables.with_pictures(path, place.named, place.path)
+        if named is not None and tables.is_table(path, tables.columns_in(named)):
+            chosen[path] = named
+    refuse_ambiguous(place.path, chosen)
+    return next((tables.of_tables([one], place.path, of) for one, of in chosen.items()), None)
+
+
 def _has_pictures(place: Place, files: list[Path] | None = None) -> bool:
     files = place.files if files is None else files
     is_parquet = bool(files) and ending_of(files[0].name) == "parquet"
@@ -331,6 +353,8 @@ def recognise(given: str | Mapping[str, Any] | Named) -> Source:
             if not source.shards and not source.pairs:
                 raise UserError(f"pairs: {place.path.absolute()} has no row. Fetch it again.")
             return source
+    if source := _table_of_any_column(place):
+        return source
     for table in place.tables:
         # It explains which column is missing.
         tables.chosen_columns(table, tables.header_of(table), tables.columns_in(place.named))
@@ -374,14 +398,13 @@ def _refuse_what_is_not_there(place: Place) -> None:
 
 
 def _refuse_forms(place: Place) -> None:
-    """Refuse files of a form that is not read; in a folder with pictures, spreadsheets alone."""
+    """Refuse files of a form that is not read; in a folder with pictures, tables alone."""
     tree = place.tree
-    for endings, what, remedy in UNREAD_FORMS:
+    for endings, what, remedy in UNREAD_TABLES + (() if place.has_pictures else UNREAD_FORMS):
         inside = place.files if tree is None else [Path(tree.path(one)) for one in tree.of(endings)]
+        inside = [place.captions] if place.captions else inside
         if files := [path for path in inside if ending_of(path.name) in endings]:
             raise UserError(f"pairs: {files[0]} is {what}, which mispair does not read. {remedy}")
-        if place.has_pictures:
-            return
 
 
 def _refuse_columns(place: Place, what: str) -> None:

@@ -259,7 +259,7 @@ def refuse_unreadable(path: Path) -> None:
         ) from error
 
 
-def refuse_ambiguous(path: Path, candidates: Iterable[str | Path]) -> None:
+def refuse_ambiguous(path: Path, candidates: Iterable[str | Path], remedy: str = "") -> None:
     """Refuse a folder with captions in several places.
 
     Raises
@@ -271,7 +271,7 @@ def refuse_ambiguous(path: Path, candidates: Iterable[str | Path]) -> None:
     if len(names) > 1:
         raise UserError(
             f"pairs: {path} has captions in {names[0]} and in {names[1]}. Name one of them: "
-            f"pairs: {{path: {path}, captions: {names[0]}}}."
+            f"pairs: {{path: {path}, captions: {names[0]}}}{remedy}."
         )
 
 

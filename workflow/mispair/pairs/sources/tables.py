@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import csv
+import gzip
 import json
 import os
 import re
+import zlib
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import chain, islice, zip_longest
+from itertools import chain, islice, takewhile, zip_longest
 from pathlib import Path
 from typing import Any, NamedTuple
+from urllib.parse import unquote
 
 from mispair.core.files import UserError
+from mispair.core.settings import option
 from mispair.core.words import composed, count, nearest
 from mispair.pairs.captions.user_files import SEPARATOR_LINE
 from mispair.pairs.shards.shards import IMAGE_EXTENSIONS
@@ -28,19 +33,19 @@ from mispair.pairs.sources.source import (
     refuse_unreadable,
 )
 
-TABLE_ENDINGS = ("csv", "tsv", "token", "jsonl", "ndjson", "parquet")
-OBJECTS = ("jsonl", "ndjson", "json")
+TABLE_ENDINGS = ("csv", "tsv", "token", "jsonl", "ndjson", "jsonlines", "parquet")
+OBJECTS = ("jsonl", "ndjson", "jsonlines", "json")
 """Endings of tables of objects; JSON has them in a list."""
 IMAGE_COLUMNS = (
     "filepath", "file_name", "image_path", "image_file_name", "image_filename", "image_name",
     "image_file", "img_path", "img_file", "local_path", "image", "img", "path", "picture", "photo",
-    "file", "fname", "image_id", "img_id",
+    "file", "fname", "image_id", "img_id", "images", "image_paths",
 )  # fmt: skip
 """Names of columns of picture paths, the most certain first."""
 CAPTION_COLUMNS = (
     "caption", "title", "text", "captions", "texts", "caption_text", "description", "alt_text",
     "comment", "sentence", "sentences_raw", "caption_str", "alt", "prompt", "conversations_gpt",
-    "txt", "raw",
+    "messages_gpt", "txt", "raw",
 )  # fmt: skip
 """Names of columns of captions; else it is the only column whose name ends in one of the first."""
 DELIMITED = ("csv", "tsv", "token", "txt")
@@ -56,12 +61,18 @@ _BY_PICTURE = re.compile(
     rf'\{{\s*"[^"]+\.(?:{"|".join(IMAGE_EXTENSIONS)})"\s*:'.encode(), re.IGNORECASE
 )
 _BY_NAME = re.compile(rb'\{\s*"[^"]*"\s*:\s*["\[{]')
+_LINES = re.compile(rb"\{[^\n]*\}\s*\n\s*\{")
 _NUMBER = re.compile(r"#\d+$")
-TURN = {"from", "value"}
-"""Fields of a turn in a conversation, whose first answer is the caption (LLaVA)."""
+TURNS = (("from", "value", "gpt"), ("role", "content", "assistant"))
+"""Fields of a turn in a conversation, and who gives the answers; the first is the caption."""
 LONGEST_PATH = 4096
 TRIED = 100
 """Rows whose pictures are looked for in each folder where they may be."""
+SURE = 0.9
+"""Share of these that have to be there, each of its own, if not at the paths as they are."""
+ARCHIVES = ("zip", "7z", "rar", "tgz", "gz", "bz2", "xz", "zst", "tar")
+MOST_FOLDERS = 500
+"""Folders further below in which these are looked for."""
 
 
 class Columns(NamedTuple):
@@ -100,6 +111,11 @@ class Pictures:
         Folder that relative paths and links must not lead out of.
     root : Path, optional
         Folder that keys are relative to; `folder` by default.
+    dropped : str
+        What all paths begin with on another machine, and not here.
+    by_name : bool
+        Whether a name counts without its case and ending, and a number without its zeros and what
+        is before it.
 
     Attributes
     ----------
@@ -107,23 +123,37 @@ class Pictures:
         Relative paths that were looked up and lead out of the boundary, and those by a link.
     """
 
-    def __init__(self, folder: Path, boundary: Path, root: Path | None = None):
+    def __init__(
+        self,
+        folder: Path,
+        boundary: Path,
+        root: Path | None = None,
+        dropped: str = "",
+        by_name: bool = False,
+    ):
         self.folder = folder
         self.boundary = boundary
         self.root = root or folder
+        self.dropped = dropped
+        self.by_name = by_name
         self.refused: list[str] = []
         self.linked: list[str] = []
         self._is_inside = is_inside(folder, boundary)
         self._names: dict[str, tuple[set[str], dict[str, str]]] = {}
 
+    def within(self, boundary: Path, root: Path | None = None) -> Pictures:
+        """Return the same pictures with another boundary and root, none of them looked up."""
+        return Pictures(self.folder, boundary, root, self.dropped, self.by_name)
+
     def find(self, path: str) -> str | None:
         """Return the path of a file that a table names, or None if there is none.
 
-        A name with other Unicode characters for the same letters (NFC, NFD), or without the ending
-        of the picture, is found as well. None is returned for a relative path that leads out of the
-        boundary. A link that does is returned, and refused where it is read; of a path that is
-        given in full, it is not.
+        A name with other Unicode characters for the same letters (NFC, NFD), with escapes of an
+        address (``%20``), or without the ending of the picture, is found as well. None is returned
+        for a relative path that leads out of the boundary. A link that does is returned, and
+        refused where it is read; of a path that is given in full, it is not.
         """
+        path = self._shortened(path)
         found = self._found(path)
         if found is None:
             return None
@@ -135,8 +165,13 @@ class Pictures:
             self.linked.append(path)
         return found
 
+    def _shortened(self, path: str) -> str:
+        return with_slashes(path).removeprefix(self.dropped) if self.dropped else path
+
     def _found(self, path: str) -> str | None:
-        for written in dict.fromkeys((path, path.strip(), path.strip().replace("\\", "/"))):
+        bare = path.strip()
+        ways = (path, bare, with_slashes(bare), unquote(bare.removeprefix("file://")))
+        for written in dict.fromkeys(ways):
             whole = os.path.join(self.folder, written)
             if "./" in whole or "//" in whole:
                 whole = str(Path(whole))  # a picture has one path, or it would be two
@@ -144,8 +179,9 @@ class Pictures:
             names, by_form = self._in(parent)
             if name in names:
                 return whole
-            if name and (same := by_form.get(composed(name))):
-                return os.path.join(parent, same)
+            for form in (composed(name), *(loose_names(name) if self.by_name else ())):
+                if name and (same := by_form.get(form)):
+                    return os.path.join(parent, same)
         return None
 
     def key(self, path: str, found: str | None) -> str:
@@ -153,6 +189,7 @@ class Pictures:
 
         A picture outside has its path as the table has it.
         """
+        path = self._shortened(path)
         whole = os.path.normpath(found or os.path.join(self.folder, path))
         root = os.path.join(os.path.normpath(self.root), "")
         inside = whole.startswith(root)
@@ -164,10 +201,35 @@ class Pictures:
                 names = os.listdir(folder or ".")
             except (OSError, ValueError):
                 names = []
-            by_form = {composed(picture_key(name)): name for name in sorted(names)}
+            by_form: dict[str, str] = {}
+            if self.by_name:
+                forms = [(form, name) for name in names for form in loose_names(name)]
+                times = Counter(form for form, _ in forms)
+                by_form = {form: name for form, name in forms if times[form] == 1}
+            by_form |= {composed(picture_key(name)): name for name in sorted(names)}
             by_form |= {composed(name): name for name in sorted(names)}
             self._names[folder] = ({*names}, by_form)
         return self._names[folder]
+
+
+def with_slashes(path: str) -> str:
+    """Return a path with slashes, as Windows need not have them."""
+    return path.strip().replace("\\", "/")
+
+
+def loose_names(name: str) -> list[str]:
+    """Return a name without its case and ending, and its last number.
+
+    Examples
+    --------
+    >>> loose_names("COCO_val2014_000000000042.JPG"), loose_names("42")
+    (['coco_val2014_000000000042', '#42'], ['42', '#42'])
+    >>> loose_names("42.0")  # as pandas writes a number in a column with gaps
+    ['42', '#42']
+    """
+    stem = re.sub(r"^([0-9]+)\.0$", r"\1", composed(picture_key(name)).casefold())
+    number = re.search(r"([0-9]+)$", stem)
+    return [stem, *([f"#{int(number[1][-15:])}"] if number else ())]
 
 
 def chosen_columns(path: Path, has: Sequence[str], given: Columns) -> Columns:
@@ -241,8 +303,8 @@ def _column(path: Path, has: Sequence[str], named: str, setting: str, names: Seq
         what = "picture paths" if setting == "image_column" else "captions"
         raise UserError(
             f"pairs: {path} has the columns {_shown(has)}, none of which has a usual name of "
-            f"{what} ({', '.join(names[:4])}, ...). Name it: pairs: {{path: {path}, {setting}: "
-            f"COLUMN}}.{_without_names(path)}"
+            f"{what} ({', '.join(names[:4])}, ...). Name it, by {option(setting)} COLUMN or pairs: "
+            f"{{path: {path}, {setting}: COLUMN}}.{_without_names(path, len(has))}"
         )
     return found or ""
 
@@ -253,9 +315,15 @@ def _has_addresses(path: Path, column: str) -> bool:
     return not any(cells) or any("://" in cell for cell in cells if isinstance(cell, str))
 
 
-def _without_names(path: Path) -> str:
-    delimited = form_of(path.name) in DELIMITED
-    return " If its first line is a pair, write one above it: image_id, caption." * delimited
+def _without_names(path: Path, columns: int) -> str:
+    if form_of(path.name) not in DELIMITED:
+        return ""
+    if columns == 1:
+        return " If it has a caption a line, begin each with the picture's name and a tab."
+    from mispair.pairs.captions.user_tables import delimiter_of
+
+    names = f"image_id{delimiter_of(path)}caption".replace("\t", "<TAB>")
+    return f" If its first line is a pair, write one above it: {names}."
 
 
 def _addresses(path: Path, where: str) -> str:
@@ -316,7 +384,7 @@ def _names_in(fields: Any) -> list[str]:
         kind = field.type.value_type if pa.types.is_list(field.type) else field.type
         if pa.types.is_struct(kind):
             inside = _names_in(kind)
-            inside += ["gpt"] if {*inside} >= TURN else []
+            inside += ["gpt"] if any({*inside} >= {*turn[:2]} for turn in TURNS) else []
             names += [f"{field.name}.{name}" for name in inside]
     return names
 
@@ -340,9 +408,10 @@ def flat(row: dict[str, Any]) -> dict[str, Any]:
         elif isinstance(cell, list) and cell and all(isinstance(one, dict) for one in cell):
             for key in dict.fromkeys(key for one in cell for key in one):
                 inside[f"{name}.{key}"] = [one.get(key) for one in cell]
-            if cell[0].keys() >= TURN:
-                answers = (one.get("value") for one in cell if one.get("from") == "gpt")
-                inside[f"{name}.gpt"] = next(answers, None)
+            for who, what, answering in TURNS:
+                if cell[0].keys() >= {who, what}:
+                    answers = (one.get(what) for one in cell if one.get(who) == answering)
+                    inside[f"{name}.gpt"] = next(answers, None)
     return row | inside
 
 
@@ -395,23 +464,48 @@ def entries_of(path: Path, given: Columns, pictures: Pictures) -> tuple[Columns,
     has = header_of(path)
     columns, rows = chosen_columns(path, has, given), []
     for number, row in _rows(path, columns):
-        image, captions = row[columns.image], _captions(path, number, row[columns.caption])
-        if image is not None and not isinstance(image, str):
+        images, captions = (
+            paths_in(row[columns.image]),
+            _captions(path, number, row[columns.caption]),
+        )
+        if images is None:
             raise UserError(
-                f"pairs: {path}: row {number} has {image!r:.80} in the column {columns.image!r}, "
-                "which is no path. Name the column of paths: pairs.image_column."
+                f"pairs: {path}: row {number} has {row[columns.image]!r:.80} in the column "
+                f"{columns.image!r}, which is no path. Name the column of paths: "
+                "pairs.image_column."
             )
-        found = pictures.find(image) if image else None
-        if not found and None in row.values() and form_of(path.name) in DELIMITED:
+        found = {image: pictures.find(image) for image in images}
+        if not any(found.values()) and None in row.values() and form_of(path.name) in DELIMITED:
             # A short row is a picture without a caption, or the rest of a caption with a line end.
             cells = sum(cell is not None for cell in row.values())
             raise UserError(_wrong_number(path, number, cells, len(has)))
         key = row[columns.key] if columns.key else None
-        if key is None or key == "":
-            key = pictures.key(image, found) if image else f"row {number}"
         fields = tuple((name, row[name]) for name in FIELDS if isinstance(row.get(name), str))
-        rows.append(Entry(str(key), (found,) if found else (), (), captions, fields))
+        for image, file in found.items() or [("", None)]:
+            own = pictures.key(image, file) if image else f"row {number}"
+            own = own if key is None or key == "" else str(key)
+            rows.append(Entry(own, (file,) if file else (), (), captions, fields))
     return columns, rows
+
+
+def paths_in(cell: Any) -> list[str] | None:
+    """Return the paths of pictures in a cell: a text, a number, an object, or a list of these.
+
+    Examples
+    --------
+    >>> paths_in("a.jpg"), paths_in(["a.jpg", "b.jpg"]), paths_in({"bytes": None, "path": "a.jpg"})
+    (['a.jpg'], ['a.jpg', 'b.jpg'], ['a.jpg'])
+    >>> paths_in(7), paths_in(None), paths_in(1.5) is None
+    (['7'], [], True)
+    """
+    if cell is None or cell == "":
+        return []
+    if isinstance(cell, dict) and isinstance(cell.get("path"), str):
+        cell = cell["path"]
+    if isinstance(cell, list):
+        several = [None if isinstance(one, int | list) else paths_in(one) for one in cell]
+        return None if None in several else [path for one in several for path in one or ()]
+    return [str(cell)] if isinstance(cell, str | int) and not isinstance(cell, bool) else None
 
 
 def _captions(path: Path, number: int, cell: Any) -> tuple[str, ...]:
@@ -420,8 +514,11 @@ def _captions(path: Path, number: int, cell: Any) -> tuple[str, ...]:
         from mispair.pairs.captions.user_tables import texts_of
 
         return tuple(texts_of(path, number, cell))
-    captions = tuple(text for text in (cell if isinstance(cell, list) else [cell])
-                     if text is not None)  # fmt: skip
+    cells = cell if isinstance(cell, list) else [cell]
+    lists = [one for one in cells if isinstance(one, list)]
+    if any(" " in str(text) for one in lists for text in one):  # sentences, and no words
+        cells = [text for one in cells for text in (one if isinstance(one, list) else [one])]
+    captions = tuple(text for text in cells if text is not None)
     if wrong := [text for text in captions if not isinstance(text, str)]:
         raise UserError(
             f"pairs: {path}: row {number} has {wrong[0]!r:.80} as a caption, which is no text. "
@@ -451,34 +548,46 @@ def _rows(path: Path, columns: Columns) -> Iterator[tuple[int, dict[str, Any]]]:
 
 
 def is_json(path: Path, named: bool = False) -> bool:
-    """Return whether JSON is a list, or has captions by picture, by its first bytes.
+    """Return whether JSON is a list, lines, or has captions by picture, by its first bytes.
 
     Karpathy's splits have lists of sentences in a list of pictures. A file that is `named` may have
     pictures without their endings, or one list among other fields, as TextCaps has.
     """
     start = start_of_json(path)
+    if start.startswith(b"[") or _LINES.match(start):
+        return True
     if b'"images"' in start and start.startswith(b"{"):
         return b'"sentences"' in start
     form = _BY_NAME if named else _BY_PICTURE
-    return start.startswith(b"[") or form.match(start) is not None
+    return form.match(start) is not None
 
 
 def start_of_json(path: Path) -> bytes:
     """Return the first bytes of a JSON file after blanks; of others and unreadable ones, none."""
-    if ending_of(path.name) != "json":
+    if form_of(path.name) != "json":
         return b""
     try:
-        with path.open("rb") as opened:
+        opener: Any = gzip.open if ending_of(path.name) == "gz" else open
+        with opener(path, "rb") as opened:
             return opened.read(HEAD).removeprefix(b"\xef\xbb\xbf").lstrip()
-    except OSError:
+    except (OSError, EOFError, zlib.error):
         return b""
+
+
+def _is_whole(path: Path) -> bool:
+    """Return whether a file is one JSON value, by its first bytes, and not an object a line."""
+    if form_of(path.name) == "json":
+        return not _LINES.match(start_of_json(path))
+    from mispair.pairs.captions.user_tables import lines
+
+    return next((line for line in lines(path) if line.strip()), "").lstrip().startswith("[")
 
 
 def _objects(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
     """Yield the number of each object of a table, and the object."""
     from mispair.pairs.captions.user_tables import lines
 
-    is_whole = form_of(path.name) == "json"
+    is_whole = _is_whole(path)
     for number, line in enumerate(["".join(lines(path))] if is_whole else lines(path), 1):
         if not line.strip():
             continue
@@ -493,15 +602,21 @@ def _objects(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
         if is_whole and isinstance(content, dict):
             lists = [one for one in content.values() if isinstance(one, list) and one
                      and isinstance(one[0], dict)]  # fmt: skip
+            is_split = len(lists) == 1 or len(lists) == sum(one != [] for one in content.values())
             content = (
-                [*map(_of_split, lists[0])] if len(lists) == 1
+                [_of_split(one) for each in lists for one in each] if lists and is_split
                 else _of_columns(content)
                 or [_of_picture(name, value) for name, value in content.items()]
             )  # fmt: skip
         for position, row in enumerate(content if is_whole else [content], number):
+            if isinstance(row, list) and len(row) == 2 and isinstance(row[0], str):
+                row = {"image": row[0], "caption": row[1]}
             if not isinstance(row, dict):
                 where = "object" if is_whole else "line"
-                raise UserError(f"pairs: {path}: {where} {position} is not a JSON object.")
+                raise UserError(
+                    f"pairs: {path}: {where} {position} is not a JSON object. Each one is such as "
+                    '{"image": "a.jpg", "caption": "a red cup"}.'
+                )
             yield position, row
 
 
@@ -578,11 +693,12 @@ def of_tables(paths: Sequence[Path], folder: Path | None, named: Named) -> Sourc
         If a table cannot be read, lacks a column, has other columns than the first one, or none of
         its pictures is found.
     """
-    named = _with_pictures(paths[0], named, folder)
+    if named.image_column is None and len(_image_columns(paths[0])) != 1:
+        named = with_pictures(paths[0], named, folder) or named
     pictures = {path: pictures_of(path, named, folder) for path in paths}
     if len({one.folder for one in pictures.values()}) > 1:
         root = Path(os.path.commonpath([one.folder for one in pictures.values()]))
-        pictures = {path: Pictures(p.folder, p.boundary, root) for path, p in pictures.items()}
+        pictures = {path: one.within(one.boundary, root) for path, one in pictures.items()}
     columns, rows = rows_of(pictures, columns_in(named))
     entries, first = merged(rows), paths[0]
     several = f" and {count(len(paths) - 1, 'more table')}" * (len(paths) > 1)
@@ -632,25 +748,45 @@ def pictures_of(
 
 def _first_images(path: Path, named: Named) -> list[str]:
     columns = chosen_columns(path, header_of(path), columns_in(named))
-    first = [row[columns.image] for _, row in islice(_rows(path, columns), TRIED)]
-    return [image for image in first if isinstance(image, str) and image]
+    first = (row[columns.image] for _, row in islice(_rows(path, columns), TRIED))
+    return [image for cell in first for image in paths_in(cell) or ()]
 
 
-def _with_pictures(path: Path, named: Named, folder: Path | None) -> Named:
-    """Name the column of paths: of several with usual names the first whose pictures are there."""
-    has = [*header_of(path)]
-    chosen: list[Named] = [named]
-    while named.image_column is None and (image := usual(has, IMAGE_COLUMNS)):
-        has.remove(image)
-        chosen.append(named.model_copy(update={"image_column": image}))
-    for one in chosen[1:] if len(chosen) > 2 else []:
+def with_pictures(path: Path, named: Named, folder: Path | None) -> Named | None:
+    """Name the column of paths: of several with usual names the first whose pictures are there.
+
+    Without a usual name, that is the first column whose cells are paths of pictures that are there;
+    or None, also if no column has a usual name of captions.
+    """
+    columns = _image_columns(path)
+    for column in columns or header_of(path):
+        one = named.model_copy(update={"image_column": column})
         try:
             if images := _first_images(path, one):
-                located(path, images, folder)
+                located(path, images, folder, is_exact=not columns)
                 return one
         except UserError:
             continue
-    return named
+    return None
+
+
+def _image_columns(path: Path) -> list[str]:
+    """Return the columns of a table with usual names of pictures, the most certain first."""
+    has, columns = [*header_of(path)], []
+    while image := usual(has, IMAGE_COLUMNS):
+        has.remove(image)
+        columns.append(image)
+    return columns
+
+
+def _folders_below(folder: Path) -> list[Path]:
+    """Return at most `MOST_FOLDERS` folders below those in a folder, the uppermost first."""
+    level = [one for inside in _folders_in(folder) for one in _folders_in(inside)]
+    below: list[Path] = []
+    while level and len(below) < MOST_FOLDERS:
+        below += level
+        level = [one for inside in level[:MOST_FOLDERS] for one in _folders_in(inside)]
+    return below[:MOST_FOLDERS]
 
 
 def _folders_in(folder: Path) -> list[Path]:
@@ -663,8 +799,10 @@ def _folders_in(folder: Path) -> list[Path]:
 
 
 def elsewhere(pictures: Pictures, path: Path) -> str:
-    """Return the folder of the pictures of a table, if it is not the table's, for a sentence."""
-    return f" in {pictures.folder}" * (pictures.folder != path.parent)
+    """Return where the pictures of a table are, if not at its paths, for a sentence."""
+    words = f" in {pictures.folder}" * (pictures.folder != path.parent)
+    words += f", paths without {pictures.dropped!r}" * bool(pictures.dropped)
+    return words + ", found by names without case and ending, or numbers" * pictures.by_name
 
 
 def with_captions(words: str, entries: Sequence[Entry], *pictures: Pictures) -> str:
@@ -684,13 +822,19 @@ def with_captions(words: str, entries: Sequence[Entry], *pictures: Pictures) -> 
 
 
 def located(
-    path: Path, images: Sequence[str], folder: Path | None, boundary: Path | None = None
+    path: Path,
+    images: Sequence[str],
+    folder: Path | None,
+    boundary: Path | None = None,
+    is_exact: bool = False,
 ) -> Pictures:
     """Return the pictures of a table in the folder that has most of its first ones.
 
     They are looked for in the named folder, those in it and that of the table, or next to the
-    table. Relative paths and links must stay in `boundary`: by default the named folder, or that of
-    the table, or the one above it if the first pictures are there.
+    table; then further below; then without what all paths begin with; and then by their names
+    without case and ending, if not `is_exact`. Relative paths and links must stay in `boundary`: by
+    default the named folder, or that of the table, or the one above it if the first pictures are
+    there.
 
     Raises
     ------
@@ -698,42 +842,86 @@ def located(
         If there is none, or all of the first ones are outside.
     """
     starts = [folder] if folder else [path.parent, path.parent.parent]
-    tried: dict[Path, list[str]] = {}
-    for start in starts:
-        for one in [start, *_folders_in(start), *([path.parent] if folder else [])]:
-            pictures = Pictures(one, Path("/"))
-            tried.setdefault(one, [*filter(None, map(pictures.find, images))])
-        if any(tried.values()):
+    best, found = _most(path, images, starts, "", False)
+    if is_exact:  # and not a folder that happens to have the name
+        found = [one for one in found if ending_of(one) in IMAGE_EXTENSIONS]
+    ways = [(start, False) for start in _common_starts(images)] + [("", True)]
+    is_sought = images and not found and not is_exact and "://" not in images[0]
+    for dropped, by_name in ways if is_sought else []:
+        best, found = _most(path, images, starts, dropped, by_name)
+        if len({*found}) >= SURE * len({*images}):  # no two names are one picture
             break
-    best = max(tried, key=lambda one: len(tried[one]), default=path.parent)
-    if images and not tried.get(best) and "://" in images[0]:
-        raise UserError(_addresses(path, images[0]))
-    if images and not tried.get(best) and len(images[0]) > LONGEST_PATH:
-        raise UserError(
-            f"pairs: {path} has texts of {len(images[0]):,} characters where paths of pictures are "
-            "expected. Pictures in base64 are not read: decode them into a column of bytes."
-        )
-    if images and not tried.get(best):
-        raise UserError(
-            f"pairs: none of the first {len(images)} pictures of {path}, such as "
-            f"{images[0]!r:.300}, is below {starts[0].absolute()}. Name their folder: pairs: "
-            f"{{path: FOLDER, captions: {path}}}."
-        )
-    found = tried.get(best, [])
+        found = []
+    if images and not found:
+        raise UserError(_not_there(path, images, starts[0]))
     if boundary is None:
         starts = starts[:1] if folder else [path.parent, path.parent.parent]
         holding = (one for one in starts if any(is_inside(picture, one) for picture in found))
         boundary = boundary_of(next(holding, starts[0]))
-    bounded = Pictures(best, boundary)
+    bounded = best.within(boundary)
     for image in images:
         bounded.find(image)
     outside = [*bounded.refused, *bounded.linked]
     if found and len(outside) == len(found):
-        is_linked = links_out(os.path.join(best, ""), boundary)
+        is_linked = links_out(os.path.join(best.folder, ""), boundary)
         raise UserError(
             f"pairs: all of the first {len(images)} pictures of {path}, such as "
             f"{outside[0]!r}, lead out of {boundary.absolute()}. "
-            + (f"Name their folder: pairs: {{path: {best}, captions: {path}}}." if is_linked
+            + (f"Name their folder: pairs: {{path: {best.folder}, captions: {path}}}." if is_linked
                else "Write their full paths into it.")
         )  # fmt: skip
-    return Pictures(best, boundary)
+    return best.within(boundary)
+
+
+def _most(
+    path: Path, images: Sequence[str], starts: Sequence[Path], dropped: str, by_name: bool
+) -> tuple[Pictures, list[str]]:
+    """Return the pictures in the folder with most of the first ones of a table, and these."""
+    own = [path.parent] if path.parent not in starts else []
+    levels = [[start, *_folders_in(start), *own] for start in starts]
+    best: tuple[Pictures, list[str]] = Pictures(path.parent, Path("/")), []
+    for folders in (*levels, None):
+        for one in _folders_below(starts[0]) if folders is None else folders:
+            pictures = Pictures(one, Path("/"), dropped=dropped, by_name=by_name)
+            found = [*filter(None, map(pictures.find, images))]
+            if len(found) > len(best[1]):
+                best = pictures, found
+        if best[1]:
+            break
+    return best
+
+
+def _common_starts(images: Sequence[str]) -> list[str]:
+    """Return the folders that all paths begin with, the uppermost first.
+
+    Examples
+    --------
+    >>> _common_starts(["/data/a/1.jpg", "/data/a/2.jpg"]), _common_starts(["1.jpg"])
+    (['/', '/data/', '/data/a/'], [])
+    """
+    paths = map(with_slashes, images)
+    parts = [path.split("/")[:-1] for path in paths]
+    shared = [*takewhile(lambda names: len({*names}) == 1, zip(*parts, strict=False))]
+    return ["/".join(names[0] for names in shared[: end + 1]) + "/" for end in range(len(shared))]
+
+
+def _not_there(path: Path, images: Sequence[str], start: Path) -> str:
+    """Return why none of the first pictures of a table is found."""
+    if "://" in images[0]:
+        return _addresses(path, images[0])
+    if len(images[0]) > LONGEST_PATH:
+        return (
+            f"pairs: {path} has texts of {len(images[0]):,} characters where paths of pictures are "
+            "expected. Pictures in base64 are not read: decode them into a column of bytes."
+        )
+    try:
+        archives = sorted(one for one in os.listdir(start) if ending_of(one) in ARCHIVES)
+    except OSError:
+        archives = []
+    remedy = f"Name their folder: pairs: {{path: FOLDER, captions: {path}}}."
+    if archives:
+        remedy = f"If they are in {archives[0]}, unpack it there."
+    return (
+        f"pairs: none of the first {len(images)} pictures of {path}, such as "
+        f"{images[0]!r:.300}, is below {start.absolute()}. {remedy}"
+    )
