@@ -342,9 +342,15 @@ def test_files_of_a_model(tmp_path: Path) -> None:
         return Settings(captioner=captioner, model=model).captioner_files()
 
     assert files_of("trained", None) == files_of("a.b:c", None) == []
-    (tmp_path / "sub").mkdir()
-    (tmp_path / "sub" / "weights").write_bytes(b"1")
-    assert files_of("transformers", str(tmp_path)) == [str(tmp_path / "sub" / "weights")]
+    needed = ("sub/vocabulary", "config.json", "model-1.safetensors", "preprocessor_config.json")
+    for name in needed:
+        if name != needed[0]:
+            with pytest.raises(files.UserError, match=rf"has no .*{name.rpartition('-')[0]}"):
+                files_of("transformers", str(tmp_path))
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_bytes(b"1")
+    found = files_of("transformers", str(tmp_path))
+    assert found == sorted(str(tmp_path / name) for name in needed)
     for captioner, model in [("given", str(tmp_path)), ("transformers", "nothing")]:
         with pytest.raises(files.UserError, match="model"):
             files_of(captioner, model)
