@@ -195,6 +195,7 @@ def refused(*arguments: Any, to: Path, capsys: Any) -> str:
          ' "2": {"filename": "0.jpg", "caption": "a", "negative_caption": "b"}}',
          r"add_obj\.json: 2: is the same question on the same picture as .*add_obj\.json: 1"),
         ('{"1": {}, "1": {}}', r"add_obj\.json: lists '1' twice"),
+        ('{"1": NaN}', r"add_obj\.json: is not JSON .NaN"),
         ("[]", "must hold"),
         ("{", "is not JSON"),
         ("[" * 100_000, "is not JSON"),

@@ -313,6 +313,7 @@ def test_prompts_nested_under_the_names_of_sets(
         ({**GOOD, "dog": []}, "'dog' must have a list of at least one prompt"),
         ({**GOOD, "dog": [" "]}, "'dog' must have a list"),
         ({**GOOD, "dog": "a dog"}, "'dog' must have a list"),
+        ({**GOOD, "dog": ["a {} in grass"]}, r"'dog' has {}\. Write {c}"),
         ([["cat"]], "Write {class name"),
         ({"a": GOOD, "b": GOOD}, "for the sets 'a', 'b', and none for wds_pets"),
         ({"pets": GOOD, "wds_pets": GOOD}, "remove all but one"),
@@ -331,6 +332,7 @@ def test_unfit_prompts_of_classes(
     ("content", "words"),
     [
         ({"json": "{'cat': 1}"}, r"wds_pets\.json: is not JSON"),
+        ({"json": '{"cat": ["a"], "cat": ["b"]}'}, r"wds_pets\.json: lists 'cat' twice"),
         ({"classnames_txt": "a\nb\n"}, "has 2 names for the 3 classes of wds_pets"),
         ({"classnames_txt": "a\n\nb\n"}, "line 2 is empty"),
         ({"templates_txt": "a photo\n"}, r"wds_pets\.templates\.txt: .*no \{c\}"),

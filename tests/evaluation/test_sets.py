@@ -58,6 +58,43 @@ def retrieval(tmp_path: Path) -> Path:
     return root
 
 
+@pytest.mark.parametrize(
+    "text", ['["cat", "dog"]', "['cat', 'dog']\n", "[\n  'cat',\n  'dog',\n]\n", "cat\ndog"]
+)
+def test_lists_of_json_and_python_are_read(tmp_path: Path, text: str) -> None:
+    names, templates = tmp_path / "classnames.txt", tmp_path / "templates.txt"
+    names.write_text(text)
+    assert read_classnames(names) == ["cat", "dog"]
+    templates.write_text(text.replace("cat", "a {c}").replace("dog", "the {c}, [so]"))
+    assert read_templates(templates) == ["a {c}", "the {c}, [so]"]
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("classname\ncat\ndog\n", "line 1"), ("Label\ncat\ndog\n", "line 1"),
+        ('"cat",\n"dog",\n', "quotation"), ('x = [\n"cat",\n"dog",\n"cow",\n]\n', "quotation"),
+        ("cat\tfelis\ndog\tcanis\n", "tab"),
+    ],
+)  # fmt: skip
+def test_class_lists_with_more_than_names_of_classes(
+    tmp_path: Path, text: str, reason: str
+) -> None:
+    path = tmp_path / "classnames.txt"
+    path.write_text(text)
+    with pytest.raises(UserError, match=rf"classnames\.txt: .*{reason}"):
+        read_classnames(path)
+
+
+def test_other_splits_and_names_of_shards_are_named(tmp_path: Path) -> None:
+    write_split(tmp_path, "validation", ("cls", b"0"))
+    missing = missing_pieces(tmp_path)
+    assert "validation" in explain_missing({str(tmp_path): missing})
+    (tmp_path / "validation").rename(tmp_path / "test")
+    (tmp_path / "test/0.tar").rename(tmp_path / "test/00000.tar")
+    assert "00000.tar" in explain_missing({str(tmp_path): ["test/0.tar"]})
+
+
 def test_a_whole_set(directory: Path) -> None:
     opened = open_set(directory)
     assert (opened.name, opened.kind) == ("wds_example", "classification")

@@ -102,6 +102,18 @@ def test_every_step_with_settings_is_a_section() -> None:
             {"towers": {"name": "a", "recipe": "laclip-cc", "checkpont": "x"}},
             ["1 mistake:", "towers.checkpont: there is no such key", "'checkpoint'"],
         ),
+        ({"export_repaired": {"rules": ["share"]}}, ["share is not in filter_captions.rules"]),
+        ({"prune_neurons": {"starts": ["scale-5"]}}, ["scale-5", "finetune_projection.starts"]),
+        ({"fit_linear_probe": {"starts": ["audit-weighted"]}}, ["audit-weighted is not in"]),
+        ({"filter_captions": {"rates": [1.5]}}, ["filter_captions.rates[0]", "given: 1.5"]),
+        ({"filter_captions": {"rates": []}}, ["filter_captions.rates", "at least 1"]),
+        ({"recaption_pairs": {"min_words": 9, "max_words": 3}}, ["recaption_pairs: max_words: 3"]),
+        ({"calibrate_audit": {"rates": [0.3, 0.3]}}, ["calibrate_audit: rates: 0.3", "twice"]),
+        ({"corrupt_captions": {"rates": [0.1, 0.10000001]}}, ["rates: 0.1 is listed twice"]),
+        ({"audit_pairs": {"seed": "5e3"}}, ["audit_pairs.seed", "digits", "'5e3'"]),
+        ({"trust_pairs": {"share": "10%"}}, ["trust_pairs.share", "point", "'10%'"]),
+        ({"corpus": None}, ["corpus", "take the key out"]),
+        ({"corpus": "a/b"}, ["corpus", "without a slash"]),
         ({"towers": 5}, ["1 mistake:", "towers: Input should be a valid string (given: 5)"]),
     ],
 )
@@ -121,6 +133,16 @@ def test_a_removed_setting_is_named_with_what_to_use(setting: str) -> None:
     with pytest.raises(UserError, match="1 mistake:") as refusal:
         config.validate(content, "mine.yaml")
     assert f"  {setting}: this {kind} was removed. {config.REMOVED[setting]}" in str(refusal.value)
+
+
+def test_what_another_list_lacks_may_be_left_at_its_default() -> None:
+    """A default that names what the user leaves out asks for nothing."""
+    few = {"filter_captions": {"rules": ["drop"]}, "finetune_projection": {"starts": ["scale-10"]}}
+    defaults = config.Config()
+    full = few | {"export_repaired": {"rules": defaults.export_repaired.rules}}
+    assert config.validate(full, "mine.yaml") == config.validate(few, "mine.yaml")
+    weighted = {"finetune_projection": {"weights": "audit"}}
+    config.validate(weighted | {"fit_linear_probe": {"starts": ["audit-weighted"]}}, "mine.yaml")
 
 
 def test_a_list_under_pairs_is_one_of_tar_shards(tmp_path: Path) -> None:

@@ -82,6 +82,55 @@ def test_a_corpus_of_few_pairs_is_refused_before_the_audit(folder: Path) -> None
     assert path == "results/pairs/mine/corpus.parquet"
 
 
+@pytest.mark.parametrize(("trusted", "refused"), [(19, True), (20, False), (200, True)])
+def test_trusted_pairs_that_estimate_nothing_are_refused_before_the_audit(
+    folder: Path, trusted: int, refused: bool
+) -> None:
+    """With too few of them, or with all pairs, the audit would have no result."""
+    keys = [f"{number:09d}" for number in range(200)]
+    write_tar(folder / "00000.tar", [member for key in keys for member in whole(key)])
+    (folder / "t.txt").write_text("\n".join(keys[:trusted] * 2))
+    content = {"studies": ["audit"], "corpus": "mine", "shards": "00000.tar", "trusted": "t.txt"}
+    path = audit_dag.corpus(Dag(content, "mine.yaml"))
+    wildcards = Wildcards(fromdict={"corpus": "mine"})
+    if not refused:
+        assert path(wildcards)
+        return
+    with pytest.raises(UserError, match=rf"trusted.*t\.txt names {trusted} pairs"):
+        path(wildcards)
+
+
+@pytest.mark.parametrize(("batch_size", "refused"), [(3, False), (4, True)])
+def test_a_corpus_without_a_batch_is_refused_before_the_training(
+    folder: Path, batch_size: int, refused: bool
+) -> None:
+    content = {"corpus": "mine", "shards": "00000.tar", "studies": ["image_text"]}
+    dag = Dag(content | {"finetune_projection": {"batch_size": batch_size}}, "mine.yaml")
+    wildcards = Wildcards(
+        fromdict={"corpus": "mine", "start": "pretrained", "scheme": "random", "rate": "0.5"}
+    )
+    if not refused:
+        assert dag.repair.pairing(wildcards)
+        return
+    with pytest.raises(UserError, match=r"finetune_projection: 3 pairs.*batch_size 4"):
+        dag.repair.pairing(wildcards)
+
+
+@pytest.mark.parametrize("content", [None, "key,label\n"])
+def test_a_sample_to_keep_that_is_none(folder: Path, content: str | None) -> None:
+    (folder / "k.csv").write_text(content or "")
+    with pytest.raises(UserError, match=r"draw_review\.kept: k\.csv"):
+        check(draw_review={"kept": "k.csv"})
+
+
+@pytest.mark.parametrize("scheme", ["missing", "spurious"])
+def test_schemes_that_need_features_of_pictures(folder: Path, scheme: str) -> None:
+    corruption = {"schemes": ["random", scheme], "rates": [0.3]}
+    with pytest.raises(UserError, match="corrupt_captions: schemes"):
+        check(studies=["image_text"], corrupt_captions=corruption)
+    check(studies=["image_text"], corrupt_captions=corruption | {"rates": [0.0]})
+
+
 def test_trusted_pairs_may_be_paths_of_pictures(folder: Path) -> None:
     (folder / "t.txt").write_text("./000000002.jpg")
     check(trusted="t.txt")
@@ -105,6 +154,9 @@ def test_trusted_pairs_may_be_paths_of_pictures(folder: Path) -> None:
         ("captions", "c.csv", "key,caption\nx1,a text\nx2,a text\n", ["none", "'x1'"]),
         ("groups", "g.csv", "key,language\nx1,de\n", ["none", "'x1'", "'000000000'"]),
         ("groups", "g.csv", "Key;language\n2;de\n", ["zeros", "g.csv"]),
+        ("captions", "c.csv", "", ["captions: c.csv has no row"]),
+        ("captions", "c.csv", "key,caption\n", ["captions: c.csv has no row"]),
+        ("captions", "c.jsonl", "\n", ["captions: c.jsonl has no row"]),
         ("groups", "g.csv", "sep=;\nkey;colour\n000000002;red\n", ["group_fields", "colour"]),
     ],
 )
@@ -153,6 +205,15 @@ def test_keys_in_another_form_of_unicode(folder: Path) -> None:
         ({"towers": "hf-hub:org/clip"}, ["towers", "hf download org/clip"]),
         ({"towers": "org/clip"}, ["If org/clip", "hf download org/clip"]),
         ({"towers": "ViT-B-32"}, ["model: ViT-B-32, pretrained: TAG"]),
+        ({"towers": "ViT-B/32"}, ["model: ViT-B-32, pretrained: TAG"]),
+        ({"towers": "ViT-B-32:openai"}, ["model: ViT-B-32, pretrained: openai"]),
+        ({"towers": "ViT-B-32-256/a_b"}, ["model: ViT-B-32-256, pretrained: a_b"]),
+        ({"towers": "t.txt"}, ["checkpoint: t.txt, quick_gelu"]),
+        ({"towers": "hf"}, ["of transformers", "pretrained"]),
+        (
+            {"studies": ["image_text"], "towers": "train", "pretrain_towers": {"definition": "a"}},
+            ["pretrain_towers.definition: no 'a'", "ViT-B-32"],
+        ),
         ({"towers": {"name": "a", "folder": "https://a.example/org/clip"}}, ["org/clip "]),
         ({"towers": {"model": "hf-hub:org/clip"}}, ["towers.name", "hf download org/clip"]),
         (
@@ -166,6 +227,8 @@ def test_a_model_of_a_hub_is_named_with_a_way_to_its_folder(
     folder: Path, content: dict[str, Any], words: list[str]
 ) -> None:
     (folder / "t.txt").write_text("000000002\n")
+    (folder / "hf").mkdir()
+    (folder / "hf/config.json").write_text("{}")
     with pytest.raises(UserError) as error:
         check(**content)
     assert all(word in str(error.value) for word in words), error.value
@@ -388,6 +451,12 @@ def test_evaluation_sets_that_no_job_could_use(
         (own / file).write_text(content)
     settings = {"studies": ["image_text"], "evaluation_sets": ["own"]}
     with pytest.raises(UserError, match=re.escape(reason)):
+        check(**settings)
+    for name in ("classnames.txt", "zeroshot_classification_templates.txt"):
+        (own / name).write_text("[{c}\n{c}")
+    (own / "dataset_type.txt").unlink(missing_ok=True)
+    write_tar(own / "test/0.tar", [])
+    with pytest.raises(UserError, match=r"own/test: .*no sample"):
         check(**settings)
 
 

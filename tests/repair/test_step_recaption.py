@@ -342,19 +342,23 @@ def test_files_of_a_model(tmp_path: Path) -> None:
         return Settings(captioner=captioner, model=model).captioner_files()
 
     assert files_of("trained", None) == files_of("a.b:c", None) == []
-    (tmp_path / "sub").mkdir()
-    (tmp_path / "sub" / "weights").write_bytes(b"1")
-    with pytest.raises(files.UserError, match=r"has no config\.json"):
-        files_of("transformers", str(tmp_path))
-    (tmp_path / "config.json").write_text("{}")
-    whole = [str(tmp_path / name) for name in ("config.json", "sub/weights")]
-    assert files_of("transformers", str(tmp_path)) == whole
+    needed = ("sub/vocabulary", "config.json", "model-1.safetensors", "preprocessor_config.json")
+    for name in needed:
+        if name != needed[0]:
+            with pytest.raises(files.UserError, match=rf"has no .*{name.rpartition('-')[0]}"):
+                files_of("transformers", str(tmp_path))
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_bytes(b"1")
+    found = files_of("transformers", str(tmp_path))
+    assert found == sorted(str(tmp_path / name) for name in needed)
     hub = tmp_path / "models--a--b"
     (hub / "refs").mkdir(parents=True)
     (hub / "refs" / "main").write_text("1f")
-    (hub / "snapshots/1f").mkdir(parents=True)
-    (hub / "snapshots/1f/config.json").write_text("{}")
-    assert files_of("transformers", str(hub)) == [str(hub / "snapshots/1f/config.json")]
+    for name in needed:
+        file = hub / "snapshots/1f" / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(b"1")
+    assert len(files_of("transformers", str(hub))) == len(needed)
     for captioner, model in [("given", str(tmp_path)), ("transformers", "nothing")]:
         with pytest.raises(files.UserError, match="model"):
             files_of(captioner, model)

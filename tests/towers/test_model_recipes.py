@@ -488,6 +488,16 @@ def test_the_laion_recipe_finds_its_model_from_the_shapes() -> None:
             B16,
             [r"names are those of Hugging Face's CLIPModel"],
         ),
+        (
+            {"base_model.model.visual.blocks.0.attn.lora_A.default.weight": (4, 8)},
+            B16,
+            [r"LoRA: merge"],
+        ),
+        (
+            native_shapes(open_clip.get_model_config("ViT-B-16")) | {"x.lora_B.weight": (8, 4)},
+            B16,
+            [r"unexpected 1.*LoRA: merge"],
+        ),
         ({"conv1.weight": (64, 3, 7, 7)}, B16, [r"unexpected 1: conv1\.weight"]),
     ],
 )

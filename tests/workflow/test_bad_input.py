@@ -75,7 +75,7 @@ COMPARED = (
         ("pairs.tar", AUDIT),
         ("of_pairs.csv", AUDIT.replace("shards: pairs.tar", "pairs: of_pairs.csv")),
         ("table.csv", AUDIT + "captions: table.csv\n"),
-        ("keys.txt", AUDIT + "trusted: keys.txt\n"),
+        ("trusted.txt", AUDIT + "trusted: trusted.txt\n"),
         ("labels.csv", AUDIT + "reviewed: labels.csv\n"),
         ("table.csv", AUDIT + "groups: table.csv\nselect_pairs: {group_fields: [caption]}\n"),
         ("texts.txt", AUDIT + "captions: texts.txt\ncaption_keys: keys.txt\n"),
@@ -110,7 +110,7 @@ def test_an_input_that_is_dated_ahead_of_the_clock(
 
 def write_inputs(folder: Path) -> None:
     """Write a small file of each kind that a configuration may name."""
-    keys = [f"{number:04d}" for number in range(200)]
+    keys = [f"{number:04d}" for number in range(300)]
     write_tar(folder / "pairs.tar", [member for key in keys for member in whole(key)])
     (folder / "photos").mkdir()
     for key in keys:
@@ -120,6 +120,7 @@ def write_inputs(folder: Path) -> None:
     (folder / "of_pairs.csv").write_text(f"filepath,caption\n{named}")
     (folder / "table.csv").write_text("key,caption\n" + "".join(f"{k},a text {k}\n" for k in keys))
     (folder / "keys.txt").write_text("\n".join(keys))
+    (folder / "trusted.txt").write_text("\n".join(keys[:100]))
     (folder / "texts.txt").write_text("\n".join(f"a text {key}" for key in keys))
     (folder / "labels.csv").write_text("key,label\n0001,right\n")
     (folder / "repairs.csv").write_text("key,label\n0001,new\n")

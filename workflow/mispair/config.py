@@ -38,6 +38,7 @@ from mispair.pairs.sources.recognition import KINDS, names_shards
 from mispair.pairs.sources.source import Named as NamedPairs
 from mispair.report.studies import NAMES as STUDIES
 from mispair.report.studies import Name as StudyName
+from mispair.towers.arms import UNTOUCHED, WEIGHTED
 from mispair.towers.checkpoints.model_spec import ModelSpec
 from mispair.towers.dag import SHIPPED
 
@@ -45,6 +46,8 @@ MOST_OWNERS = 4
 """Most sections that are named for a key in the wrong place."""
 
 _FORMS = {
+    "float_parsing": "this is a number: write it with a point and without a unit, as 0.1 for 10 %",
+    "int_parsing": "this is a whole number: write its digits alone, as 5000",
     "list_type": "this is a list: write its values in brackets, as [a, b]",
     "model_type": "this is a section: write its keys and values below it, each on a line, indented",
     "string_pattern_mismatch": "this is not of the form that is meant",
@@ -96,6 +99,14 @@ REMOVED = {
 }
 """What to use in place of settings, and of ``SETTING: VALUE``, of earlier versions."""
 
+_STARTS = ("finetune_projection", "starts")
+PARTS_OF_LISTS = (
+    (("export_repaired", "rules"), ("filter_captions", "rules"), ["raw"]),
+    (("fit_linear_probe", "starts"), _STARTS, [UNTOUCHED]),
+    (("prune_neurons", "starts"), _STARTS, [UNTOUCHED]),
+)
+"""Lists of which each value is to be in another list, and what that one has without being told."""
+
 SourceName = Annotated[str, StringConstraints(pattern=r"^[^/\s-]([^/\n]*[^/\s])?$")]
 SetsByName = dict[Annotated[str, AfterValidator(path_name)], str]
 
@@ -140,8 +151,8 @@ class _General(BaseModel):
     corpus: Annotated[str, AfterValidator(path_name)] = Field(
         "scenes",
         pattern=r"^[^/]*\w[^/]*$",
-        description="The name of the corpus in result paths and in the report; blanks and signs "
-        "become hyphens.",
+        description="The name of the corpus in result paths and in the report, with a letter or "
+        "digit and without a slash; blanks and signs become hyphens.",
     )
     pairs: Annotated[
         Annotated[str, Tag("a word")] | Annotated[NamedPairs, Tag("a model")],
@@ -284,6 +295,23 @@ class _General(BaseModel):
             raise ValueError("there are keys but no captions: set `captions`, too")
         return value
 
+    @model_validator(mode="after")
+    def _ask_for_what_there_is(self) -> _General:
+        """Refuse values, other than defaults, that another list has to have and has not."""
+        tuning = getattr(self, "finetune_projection", None)
+        weighted = [WEIGHTED] * (getattr(tuning, "weights", "") == "audit")
+        for (section, name), (owner, key), others in PARTS_OF_LISTS:
+            asked, there = getattr(self, section, None), getattr(self, owner, None)
+            if asked is None or getattr(asked, name) == type(asked).model_fields[name].default:
+                continue
+            known = {*getattr(there, key), *others, *weighted}
+            if lacking := [value for value in getattr(asked, name) if value not in known]:
+                raise ValueError(
+                    f"{section}.{name}: {', '.join(lacking)} is not in {owner}.{key}, so there "
+                    "would be no result. Add it there, or leave it out here"
+                )
+        return self
+
     @field_validator("studies", "evaluation_sets", "protocols")
     @classmethod
     def _no_repetition(cls, values: list[str] | SetsByName) -> list[str] | SetsByName:
@@ -409,7 +437,8 @@ def explain(
         value = fault["input"]
         shown = "" if isinstance(value, dict | BaseModel) else f" (given: {value!r})"
         if fault["type"] == "string_type" and isinstance(value, bool | int | float | date | None):
-            shown += f". YAML reads {_yaml_type(value)}: quote it ('...')"
+            out = "take the key out, or " if value is None else ""
+            shown += f". YAML reads {_yaml_type(value)}: {out}quote it ('...')"
         bare = key.rpartition("[")[0] if key.endswith("]") else key
         if (whole := f"{bare}: {value}") in REMOVED:
             lines.append(f"  {whole}: this value was removed. {REMOVED[whole]}")

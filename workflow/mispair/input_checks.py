@@ -30,9 +30,11 @@ from mispair.pairs.captions.user_files import (
     refuse_unknown,
     refuse_unlike,
 )
+from mispair.pairs.corruption.scheme import schemes
 from mispair.pairs.shards.tar_members import BrokenTarError, read_members
 from mispair.pairs.sources.first_captions import refuse_labels_and_lines
 from mispair.pairs.sources.in_shards import probed
+from mispair.review import dag as review
 from mispair.review.labels import OF_REPAIRS, WRONG, read_labels
 from mispair.towers.checkpoints.hub_weights import refuse_unreachable, weights_of
 from mispair.towers.checkpoints.model_spec import kind_of
@@ -70,6 +72,10 @@ def refuse_unusable(dag: Dag) -> None:
         kind_of(path)  # raises if these are no weights
     _refuse_models(dag)
     dag.repair.captioner_files()
+    if dag.encodes and dag.config.towers == "train" and not dag.models.start:
+        from mispair.towers.pretraining.pretraining import read_definition
+
+        read_definition(dag.config.pretrain_towers.definition)
     if not dag.encodes:
         return
     refuse_damaged([*dag.pairs.own_shards()])
@@ -78,6 +84,7 @@ def refuse_unusable(dag: Dag) -> None:
     refuse_labels_and_lines(
         dag.pairs.first_captions(), dag.config.index_shards.captions_per_line is not None
     )
+    _refuse_schemes(dag)
     examples, corpus = dag.pairs.example_keys(), cache(dag.pairs.own_keys)
     _refuse_groups(dag, examples, corpus)
     trusted: set[str] = set()
@@ -97,6 +104,10 @@ def refuse_unusable(dag: Dag) -> None:
                 f"{path} (reviewed), such as {wrong[0][:MOST_LETTERS]!r}. Delete them from the "
                 "list, or correct the labels."
             )
+    for path in map(Path, review.kept(dag)):
+        from mispair.review.draw import read_kept
+
+        read_kept(path)  # raises if it is no sample
     for path in map(Path, dag.user_file("reviewed_repairs")):
         compared = read_labels(path, "reviewed_repairs", OF_REPAIRS)
         _refuse_keys("reviewed_repairs", path, [*compared], examples)
@@ -196,7 +207,11 @@ def _refuse_evaluation_sets(dag: Dag) -> None:
             continue
         for split in evaluation.splits(name):
             opened = open_set(folder, split, name)
-            next(iter(opened.samples()), None)
+            if next(iter(opened.samples()), None) is None:
+                raise UserError(
+                    f"{folder / split}: its shards hold no sample. Fetch the set again, or take it "
+                    "out of `evaluation_sets`."
+                )
         if opened.kind == "classification":
             for protocol in (of for named, of in evaluation.pairs if named == name):
                 source = evaluation.protocols[protocol]
@@ -245,6 +260,8 @@ def _refuse_caption_tables(dag: Dag, examples: Sequence[str], corpus: Corpus) ->
     for path in lists:
         with path.open(encoding="utf-8-sig", errors="replace") as opened:
             keys = [line.rstrip("\r\n") for line in islice(opened, ROWS)]
+        if not keys:
+            raise UserError(f"caption_keys: {path} is empty. Write the key of each line there.")
         refuse_unlike("caption_keys", path, keys, examples)
         refuse_other_form("caption_keys", path, keys, examples)
     reading = config.read_captions
@@ -255,6 +272,16 @@ def _refuse_caption_tables(dag: Dag, examples: Sequence[str], corpus: Corpus) ->
         columns = giving.key_column, giving.caption_column, giving.join, "recaption_pairs"
         tables = dag.repair.captioner_files()
         _refuse_tables(dag, "recaption_pairs.model", tables, [], columns, examples, corpus)
+
+
+def _refuse_schemes(dag: Dag) -> None:
+    """Refuse schemes that need the features of the pictures, by the first table of these."""
+    asked = dag.config.corrupt_captions
+    needs = any("truth" in schemes()[name].reads for name in asked.schemes) and max(asked.rates) > 0
+    if (dag.runs("image_text") or dag.runs("repair")) and needs and not dag.pairs.is_generated:
+        from mispair.pairs.captions.caption_texts import read_named_features
+
+        read_named_features(map(Path, dag.pairs.beside(dag.pairs.shards(), ".parquet")[:1]))
 
 
 def _refuse_join(dag: Dag, join: str, setting: str) -> None:
@@ -319,6 +346,8 @@ def _refuse_tables(
             continue  # by position: both files are read to their ends, which a job does
         rows = read_rows([path], lists[0] if lists else None, named)
         values = [value for value, _ in islice(rows, ROWS) if value]
+        if not values:
+            raise UserError(f"{key}: {path} has no row. Write it again, or take it out.")
         if named.join != KEY:
             continue
         if values and "://" in values[0]:

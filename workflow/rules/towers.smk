@@ -110,7 +110,7 @@ use rule step as extract_projection with:
 
 use rule step as finetune_projection with:
     input:
-        pairing=dag.repair.pairing,
+        pairing=alone(dag.repair.pairing),
         features=joined(
             towers.FEATURES_LIST,
             dag.written(towers.WRITTEN_FEATURES),

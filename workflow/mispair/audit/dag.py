@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from mispair.audit import paths
 from mispair.audit.steps.audit_pairs import LEAST_PAIRS
 from mispair.core.files import UserError
 from mispair.core.paths import of_job
+from mispair.pairs.captions.user_files import TRUSTED, read_keys
 from mispair.pairs.paths import CORPUS, SIMILAR, STATISTICS
 from mispair.review import dag as review
 
@@ -38,9 +40,10 @@ def files(dag: Any) -> list[str]:
 
 
 def corpus(dag: Any) -> Callable[[Any], str]:
-    """Return a function of wildcards that returns the corpus, or refuses one with too few pairs.
+    """Return a function of wildcards that returns the corpus, or refuses what is known to be few.
 
-    It raises a UserError if the number of pairs is known before any job.
+    It raises a UserError if there are too few pairs, as far as their number is known before any
+    job, or too few trusted ones.
     """
     listed = dag.pairs.listed_pairs()
 
@@ -50,6 +53,16 @@ def corpus(dag: Any) -> Callable[[Any], str]:
                 f"pairs: {dag.corpus} has {listed} pairs, too few for a useful interval of the "
                 f"share of wrong captions. Give at least {LEAST_PAIRS}."
             )
+        from mispair.audit.rate import LEAST_TRUSTED  # numpy, which not every plan needs
+
+        for named in dag.user_file("trusted"):
+            trusted = len({*read_keys(Path(named), TRUSTED)})
+            if trusted < LEAST_TRUSTED or trusted == listed:
+                raise UserError(
+                    f"{TRUSTED}: {named} names {trusted} pairs. The audit needs at least "
+                    f"{LEAST_TRUSTED}, drawn at random, and others to compare with them; without "
+                    "the list it gives an upper limit."
+                )
         (corpus,) = of_job(wildcards, CORPUS)
         return corpus
 

@@ -179,7 +179,8 @@ def first_rows(path: Path, fields: Sequence[str], most: int) -> list[str]:
     keys: list[str] = []
     with _opened(path, fields) as (_, batches):
         for batch in batches:
-            keys += filter(None, batch.column(0).cast(pa.string()).to_pylist())
+            first, *_ = [column.cast(pa.string()) for column in batch.columns]  # raises as a job
+            keys += filter(None, first.to_pylist())
             if len(keys) >= most:
                 break
     return keys[:most]
@@ -213,7 +214,7 @@ def read_groups(path: Path, fields: Sequence[str], keys: pd.Series) -> dict[str,
     by_key = texts.drop_duplicates("key").set_index("key").reindex(keys)
     if by_key.isna().all(axis=None):
         raise UserError(
-            f"groups: {path} has none of the keys of the corpus, such as {keys.iloc[0]!r}. Keys "
+            f"groups: {path} has no group of any key of the corpus, such as {keys.iloc[0]!r}. Keys "
             "are those of the shards, or of the column key of results/pairs/CORPUS/corpus.parquet."
         )
     return {FIELDS + name: _named_groups(by_key[name]) for name in by_key}

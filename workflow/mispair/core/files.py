@@ -187,7 +187,8 @@ def read_json(path: Path) -> Any:
         raise UserError(f"{path}: there is no such file.") from error
     except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
         raise UserError(
-            f"{path}: cannot be read as JSON ({error}). Delete it and run again."
+            f"{path}: cannot be read as JSON ({error}). Delete it and run again if it is a result; "
+            "fetch or correct a file of your own."
         ) from error
 
 

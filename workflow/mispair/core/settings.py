@@ -37,7 +37,9 @@ class Settings(BaseModel):
             if any(isinstance(item, bool) for item in items) and not takes(field.annotation, bool):
                 raise ValueError(f"{name}: {value} is a truth value, not a number or a name")
             if isinstance(value, list):
-                repeated = sorted({str(item) for item in value if value.count(item) > 1})
+                # In paths, rates have six digits.
+                named = [f"{item:g}" if isinstance(item, float) else str(item) for item in value]
+                repeated = sorted({item for item in named if named.count(item) > 1})
                 if repeated:
                     raise ValueError(f"{name}: {', '.join(repeated)} is listed twice")
         return values

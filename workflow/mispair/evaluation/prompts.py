@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -31,6 +30,7 @@ from mispair.evaluation.sets import (
     Kind,
     canonical,
     read_classnames,
+    read_json,
     read_templates,
 )
 
@@ -267,10 +267,7 @@ def per_class(path: Path, classnames: Sequence[str], set_name: str) -> list[list
     UserError
         If it cannot be read, a class has no prompts, or a name is no class of the set.
     """
-    try:
-        content = json.loads(path.read_text(encoding="utf-8-sig"))
-    except (ValueError, RecursionError) as error:
-        raise UserError(f"{path}: is not JSON ({error}). Correct it there.") from error
+    content = read_json(path)
     if not isinstance(content, dict):
         raise UserError(
             f"{path}: is JSON of another form. Write {{class name: [prompt, ...], ...}} with all "
@@ -302,6 +299,10 @@ def per_class(path: Path, classnames: Sequence[str], set_name: str) -> list[list
         usable = isinstance(texts, list) and all(isinstance(t, str) and t.strip() for t in texts)
         if not usable or not texts:
             raise UserError(f"{path}: {name!r} must have a list of at least one prompt.")
+        if any("{}" in text for text in texts):
+            raise UserError(
+                f"{path}: a prompt of {name!r} has {{}}. Write {PLACEHOLDER} for the class's name."
+            )
     return [
         [text.replace(PLACEHOLDER, name) for text in content[composed(name)]] for name in classnames
     ]

@@ -32,6 +32,7 @@ from typing import Any
 from PIL import Image
 
 from mispair.core.files import UserError, replacing_folder
+from mispair.evaluation.sets import read_json
 from mispair.pairs.shards.images import UndecodableImageError, decode_image
 from mispair.pairs.shards.shard_writer import add_member
 
@@ -67,34 +68,6 @@ class Entry:
     category: str = ""
     pair: str = ""
     box: Box | None = None
-
-
-def read_json(path: Path) -> Any:
-    """Return the content of a JSON file; a repeated key is refused, not overwritten.
-
-    Raises
-    ------
-    UserError
-        If the file is missing, is not JSON, or has a key twice.
-    """
-
-    def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        entries: dict[str, Any] = {}
-        for key, value in pairs:
-            if key in entries:
-                raise UserError(
-                    f"{path}: lists {key!r} twice. One of them would be lost silently: remove one, "
-                    "or give it a key of its own."
-                )
-            entries[key] = value
-        return entries
-
-    try:
-        return json.loads(path.read_text(encoding="utf-8"), object_pairs_hook=unique)
-    except FileNotFoundError as error:
-        raise UserError(f"{path}: is missing.") from error
-    except (OSError, ValueError, RecursionError) as error:
-        raise UserError(f"{path}: is not JSON ({error}).") from error
 
 
 def field(item: Any, name: str, kind: type | tuple[type, ...], source: str) -> Any:
@@ -414,7 +387,7 @@ def _of_parquet(path: Path) -> Iterator[dict[str, Any]]:
 
 def _of_lines(path: Path) -> Iterator[dict[str, Any]]:
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
+        lines = path.read_text(encoding="utf-8-sig").splitlines()
         rows = [json.loads(line) for line in lines if line.strip()]
     except (OSError, ValueError) as error:
         raise UserError(f"{path}: cannot be read as JSON lines ({error}).") from error

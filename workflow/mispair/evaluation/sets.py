@@ -12,11 +12,14 @@ needed.
 
 from __future__ import annotations
 
+import ast
+import json
 import logging
 import re
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 from mispair.core.files import UserError
 from mispair.core.words import composed
@@ -152,6 +155,12 @@ def explain_missing(missing: dict[str, list[str]]) -> str:
     for folder in map(Path, missing):
         if any(folder.glob(f"*/*/{COUNTER}")):
             remedy += f" Sets in subfolders are named by a glob: {folder}/*."
+        elif (splits := sorted(path.parent for path in folder.glob(f"*/{COUNTER}"))) and (
+            folder / "test" not in splits
+        ):
+            remedy += f" It has {splits[0].name}: the split that is evaluated is called test."
+        elif (shards := sorted(folder.glob("test/*.tar"))) and shards[0].name != "0.tar":
+            remedy += f" Shards are called 0.tar, 1.tar and so on, and not {shards[0].name}."
         elif (folder / COUNTER).is_file():
             remedy += f" {folder} is a split of a set: name the folder that it is in."
     return "\n".join([*lines, remedy]) if len(lines) > 1 else f"{lines[0]} {remedy}"
@@ -195,7 +204,7 @@ def read_classnames(path: Path) -> list[str]:
         If there are fewer than two, there is an empty line between them, or they have the name of
         a question before a colon, their number, an identifier of WordNet or quotation marks.
     """
-    names = [line.strip() for line in _text(path).rstrip().splitlines()]
+    names = _items(path)
     if "" in names:
         raise UserError(
             f"{path}: line {names.index('') + 1} is empty. Classes are numbered by their lines, "
@@ -226,7 +235,13 @@ def read_classnames(path: Path) -> list[str]:
 
 
 def _refuse_more_than_names(path: Path, names: list[str]) -> None:
-    """Refuse names of which each has more that would stand in its prompts."""
+    """Refuse names of which each has more that would stand in its prompts, and a heading."""
+    if names[0].lower() in HEADINGS:
+        raise UserError(
+            f"{path}: line 1 is {names[0]!r}, which reads as the heading of a column, and every "
+            "class would be taken for the one before it. Remove the line, or write a class of "
+            "this name with an article."
+        )
     extra = ""
     for first in (0, 1):
         parts = [re.match(r"0*(\d+)\s*[\s:;,.)|-]\s*(\S.*)", name) for name in names]
@@ -237,14 +252,19 @@ def _refuse_more_than_names(path: Path, names: list[str]) -> None:
             extra = "its number"
     if all(re.match(r"n\d{8}\b", name) for name in names):
         extra = "an identifier of WordNet"
-    elif all(len(name) > 1 and name[0] == name[-1] and name[0] in "'\"" for name in names):
+    elif 2 * sum(bool(re.fullmatch(r"""(['"]).*\1,?""", name)) for name in names) > len(names):
         extra = "quotation marks"
+    elif all("\t" in name for name in names):
+        extra = "a tab"
     if extra:
         raise UserError(
             f"{path}: each name has {extra}, such as {names[0]!r}, which would stand in the "
             "prompts. Write the names alone, one a line, in the same order."
         )
 
+
+HEADINGS = ("class", "classes", "classname", "classnames", "class_name", "label", "labels", "name")
+"""First lines that name a column, in lower case."""
 
 _OF_CODE = re.compile(r"""(?:lambda \w+:\s*)?f?(['"])(.+)\1\s*,?""")
 """A template as an item of a list in Python, as OpenAI and open_clip publish theirs."""
@@ -262,7 +282,7 @@ def read_templates(path: Path) -> list[str]:
     """
     if not path.is_file():
         raise UserError(f"{path}: is missing; it holds templates, one a line, with {PLACEHOLDER}.")
-    templates = [line.strip() for line in _text(path).splitlines() if line.strip()]
+    templates = [line for line in _items(path) if line]
     if not templates:
         raise UserError(f"{path}: holds no template. Write one a line, with {PLACEHOLDER}.")
     of_code = [match[2] for line in templates if (match := _OF_CODE.fullmatch(line))]
@@ -275,6 +295,38 @@ def read_templates(path: Path) -> list[str]:
             )
     refuse_questions(path, [], templates)
     return templates
+
+
+def read_json(path: Path) -> Any:
+    """Return the content of a JSON file; a repeated key is refused, not overwritten.
+
+    Raises
+    ------
+    UserError
+        If the file is missing, is not JSON, or has a key twice.
+    """
+
+    def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        entries: dict[str, Any] = {}
+        for key, value in pairs:
+            if key in entries:
+                raise UserError(
+                    f"{path}: lists {key!r} twice. One of them would be lost silently: remove one, "
+                    "or give it a key of its own."
+                )
+            entries[key] = value
+        return entries
+
+    def no_number(name: str) -> None:
+        raise ValueError(f"{name} is no number of JSON")
+
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+        return json.loads(text, object_pairs_hook=unique, parse_constant=no_number)
+    except FileNotFoundError as error:
+        raise UserError(f"{path}: is missing.") from error
+    except (OSError, ValueError, RecursionError) as error:
+        raise UserError(f"{path}: is not JSON ({error}). Correct it there.") from error
 
 
 def _descriptions(directory: Path, *, templates: bool) -> list[Path]:
@@ -321,6 +373,16 @@ def _of_split(directory: Path, split: str) -> list[Path]:
 def whole_number(text: str) -> int | None:
     """Return a number of at most nine decimal digits, or None."""
     return int(text) if text.isascii() and text.isdecimal() and len(text) < 10 else None
+
+
+def _items(path: Path) -> list[str]:
+    """Return the lines of a file, or the texts of a list as JSON and Python write one."""
+    text = _text(path).rstrip()
+    with suppress(SyntaxError, ValueError, RecursionError, MemoryError):
+        items = ast.literal_eval(text)
+        if isinstance(items, list) and all(isinstance(item, str) for item in items):
+            return [item.strip() for item in items]
+    return [line.strip() for line in text.splitlines()]
 
 
 def _text(path: Path) -> str:

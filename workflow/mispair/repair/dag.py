@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cached_property
 from typing import Any
 
 from mispair.core.files import UserError
@@ -18,6 +19,7 @@ from mispair.repair.captioners.recaption_settings import FUNCTION, GIVEN, TRAINE
 from mispair.repair.rules import RULES
 from mispair.review.paths import REPLACED
 from mispair.towers.arms import REPAIR, UNTOUCHED, Arm
+from mispair.towers.finetuning.finetuning_settings import refuse, resolve
 
 RAW = "raw"
 
@@ -103,12 +105,28 @@ class Repair:
             if rate > 0 or not RULES[rule].own_captions
         ]
 
-    @staticmethod
-    def pairing(wildcards: Any) -> list[str]:
-        """Return the pairing that a fine-tuning is trained on."""
+    def pairing(self, wildcards: Any) -> list[str]:
+        """Return the pairing that a fine-tuning is trained on.
+
+        Raises
+        ------
+        UserError
+            If its pairs make no batch, as far as their number is known before any job.
+        """
+        try:
+            refuse(resolve(self._config.finetune_projection), self._listed_pairs)
+        except ValueError as error:
+            raise UserError(
+                f"finetune_projection: {error}. Set batch_size to a half of them or less."
+            ) from error
         if wildcards.start.startswith(REPAIR):
             return of_job(wildcards, fill(paths.REPAIRED, repair=rule_of(wildcards.start)))
         return of_job(wildcards, pairs.PAIRING)
+
+    @cached_property
+    def _listed_pairs(self) -> int | None:
+        listed: int | None = self._dag.pairs.listed_pairs()
+        return listed
 
     def original(self) -> str:
         """Return the pairing without corruption."""

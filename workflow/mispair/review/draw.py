@@ -172,7 +172,10 @@ def read_kept(path: Path) -> tuple[pd.DataFrame, dict[str, Any]]:
     UserError
         If the file is none.
     """
-    table, metadata = files.read_parquet(path)
+    try:
+        table, metadata = files.read_parquet(path)
+    except UserError:
+        table, metadata = pd.DataFrame(), {}
     if DESIGN not in metadata or not {"key", "stratum", "order", "share"} <= {*table.columns}:
         raise UserError(
             f"draw_review.kept: {path} is no sample of mispair. Give a copy of "

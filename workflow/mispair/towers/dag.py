@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shlex
 from collections.abc import Sequence
 from pathlib import Path
@@ -201,14 +202,29 @@ def _refuse_other_weights(folder: Path, key: str) -> None:
         f"'{TOWER_WEIGHTS}')\""
     )  # fmt: skip
     if any(name.endswith(".safetensors") for name in named):
-        remedy = f"It has {', '.join(named[:5])}. Rename the weights of an open_clip model so."
+        remedy = (
+            f"It has {', '.join(named[:5])}. Save the weights of an open_clip model as this one."
+        )
     raise UserError(f"{key}: {folder.absolute()} has no {TOWER_WEIGHTS}. {remedy}")
 
 
 def _if_elsewhere(source: str) -> str:
-    """Return how to use a model that is in open_clip's table or in a hub, or nothing."""
-    if source in open_clip_names():
-        return f" For open_clip's weights write {{name: NAME, model: {source}, pretrained: TAG}}."
+    """Return how to use a model of open_clip's table, a file, transformers or a hub, or nothing."""
+    if Path(source).is_file():
+        return (
+            f" A file of weights is {{name: NAME, model: MODEL, checkpoint: {source}, quick_gelu: "
+            "false, preprocess: openai}, with open_clip's name of the model."
+        )
+    if (Path(source) / "config.json").is_file():
+        return (
+            " It has a model of transformers: take the same weights from open_clip, as {name: "
+            "NAME, model: MODEL, pretrained: TAG} or a folder that has this file."
+        )
+    written = re.sub("[/:]", "-", source)  # ViT-B/32, ViT-B-32:openai
+    if fitting := [name for name in open_clip_names() if f"{written}-".startswith(f"{name}-")]:
+        model = max(fitting, key=len)
+        tag = written[len(model) + 1 :] or "TAG"
+        return f" For open_clip's weights write {{name: NAME, model: {model}, pretrained: {tag}}}."
     return if_of_hub(source)
 
 

@@ -29,7 +29,9 @@ class Settings(settings.Settings):
         2000, ge=20,
         description="Pairs known to be right in trials with trusted pairs; at most a tenth of all.",
     )  # fmt: skip
-    seed: int = Field(0, ge=0, description="Seed of samples, wrong captions and trainings.")
+    seed: int = Field(
+        0, ge=0, lt=2**32, description="Seed of samples, wrong captions and trainings."
+    )
     device: Literal["auto", "cpu", "cuda"] = Field(
         "auto", description="Where to compute: auto takes a GPU where there is one."
     )

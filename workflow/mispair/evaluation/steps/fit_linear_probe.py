@@ -37,7 +37,7 @@ class Settings(settings.Settings):
     folds: int = Field(5, ge=2, description="Folds of the cross-validation, stratified by class.")
     max_iter: int = Field(1000, ge=1, description="Most iterations of L-BFGS for a fit.")
     seeds: int = Field(1, ge=1, description="Number of fine-tuning seeds probed, from the first.")
-    seed: int = Field(0, ge=0, description="Seed of the folds.")
+    seed: int = Field(0, ge=0, lt=2**32, description="Seed of the folds.")
 
 
 def run(

@@ -55,6 +55,14 @@ FUNCTION = Kind(
     "functions.load_named_function",
 )
 
+OF_TRANSFORMERS = (
+    ("config.json",),
+    ("*.safetensors", "*.bin"),
+    ("preprocessor_config.json", "processor_config.json"),
+)
+"""Files of a folder of transformers, each with alternatives: the model, its weights and its
+processor."""
+
 PATTERN = rf"^({'|'.join(KINDS)}|[A-Za-z_][\w.]*:[A-Za-z_]\w*)$"
 """Of the setting ``captioner``."""
 
@@ -162,7 +170,7 @@ class Settings(EncodingSettings):
         return value[0] if isinstance(value, list) and len(value) == 1 else value
 
     @model_validator(mode="after")
-    def _names_a_model(self) -> Settings:
+    def _fits_together(self) -> Settings:
         takes = self.kind.model
         if takes and self.model is None:
             raise ValueError(f"captioner {self.captioner} needs a model: name it in model")
@@ -172,6 +180,8 @@ class Settings(EncodingSettings):
             raise ValueError(f"captioner {self.captioner} takes one model, not a list")
         if self.join != KEY and takes != "tables":
             raise ValueError(f"captioner {self.captioner} joins no table: leave join out")
+        if self.min_words > self.max_words:
+            raise ValueError(f"max_words: {self.max_words} is below min_words = {self.min_words}")
         return self
 
     @property
@@ -201,10 +211,15 @@ class Settings(EncodingSettings):
             return [str(path) for path in tables]
         path = snapshot(Path(str(self.model)))
         if path.is_dir():
-            if not (path / "config.json").is_file():
+            missing = [
+                " or ".join(names)
+                for names in OF_TRANSFORMERS
+                if not any(any(path.glob(name)) for name in names)
+            ]
+            if missing:
                 raise UserError(
-                    f"recaption_pairs: model: {path.absolute()} has no config.json. Captioner "
-                    f"{self.captioner} reads a folder that save_pretrained wrote."
+                    f"recaption_pairs: model: {path.absolute()} has no {', no '.join(missing)}. "
+                    "Save the model and its processor there with save_pretrained, or fetch both."
                 )
             return sorted(str(file) for file in path.rglob("*") if file.is_file())
         hint = if_of_hub(str(self.model))

@@ -27,8 +27,9 @@ class Settings(settings.Settings):
         description="Arms of the study. "
         + " ".join(f"{name}: {rule.effect}." for name, rule in RULES.items()),
     )
-    rates: list[float] | None = settings.sweep(
+    rates: list[Annotated[float, Field(ge=0, le=1)]] | None = settings.sweep(
         None,
+        min_length=1,
         description="Rates of the first scheme at which the study runs; null takes the largest. 0 "
         "is the corpus as it is, and measures what repair costs right pairs.",
     )

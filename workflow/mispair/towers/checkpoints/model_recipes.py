@@ -261,6 +261,11 @@ def _remedy(weights: Shapes, asked: Architecture) -> str:
             "The names are those of Hugging Face's CLIPModel: take open_clip's own file of the "
             "same weights."
         )
+    if any(".lora_" in name for name in weights):
+        return (
+            "It holds adapters of LoRA: merge them into the model (`merge_and_unload` of peft), "
+            "and save that with torch.save(model.state_dict(), FILE)."
+        )
     candidates = [architectures.cc(qk_norm=False)]
     candidates += [one for recipe in get_args(Recipe) for one in architectures.of_recipe(recipe)]
     sizes = {one.name: one.misfit(weights).size for one in candidates}

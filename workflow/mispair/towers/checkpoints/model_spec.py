@@ -72,8 +72,8 @@ class ModelSpec(settings.Settings):
 
     name: Annotated[str, AfterValidator(path_name)] = Field(
         pattern=r"^[^/]*\w[^/]*$",
-        description="Name of the model in result paths and in the report; blanks and signs become "
-        "hyphens.",
+        description="Name of the model in result paths and in the report, with a letter or digit "
+        "and without a slash; blanks and signs become hyphens.",
     )
     folder: Annotated[str | None, settings.Located()] = Field(
         None, description="A local open_clip folder, taken as it is."

@@ -145,8 +145,8 @@ def read_definition(name: str) -> dict[str, Any]:
     if not path.is_file():
         names = ", ".join(sorted(file.stem for file in DEFINITIONS.glob("*.json")))
         raise UserError(
-            f"definition: no {name!r}. Give a path to a .json, an architecture of open_clip such "
-            f"as ViT-B-32, or one of {names}."
+            f"pretrain_towers.definition: no {name!r}. Give a path to a .json, an architecture of "
+            f"open_clip such as ViT-B-32, or one of {names}."
         )
     definition = files.read_json(path)
     if not isinstance(definition, dict) or not {"model_cfg", "preprocess_cfg"} <= definition.keys():
