@@ -440,7 +440,7 @@ def small_overlap(tables: Tables) -> Drawing | Hole:
     }
     hole = missing(tables.purity, Note("image_text", "hole_fine_tuned"))
     return _curves(
-        series, hole, X_TITLE, "Directions shared", colours=COLOURS, labels=SCALES,
+        series, hole, X_TITLE, "Directions shared (text)", colours=COLOURS, labels=SCALES,
         legend="Temperature",
     )  # fmt: skip
 
