@@ -178,9 +178,10 @@ def test_readme_has_the_numbers_in_the_form_of_the_program() -> None:
     assert [head[0], *rows.pop(head[0])][:4] == list(readme.HEAD)
     assert [*rows][1:] == [*readme.CLAIMS.values(), *readme.REPAIR.values()]
     number = r"[+−]?\d+\.\d+"
+    of_part = rf"([\w ]+ )?{number} \({number} to {number}\)"
     for verdict, effect, published, *_ in [*rows.values()][1:]:
         assert re.fullmatch(r"\*\*[a-z ]+\*\*(, near the line)?", verdict)
-        assert re.fullmatch(rf"–|{number} \({number} to {number}\) .+", effect)
+        assert re.fullmatch(rf"–|{of_part}(, {of_part})* .+", effect)
         assert re.fullmatch(rf"no number|{number} .+", published)
     minutes = part(README.read_text(), "minutes")
     assert re.fullmatch(
