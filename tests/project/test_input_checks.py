@@ -408,6 +408,20 @@ def test_labels_and_undecided_lines_are_refused(folder: Path, form: str) -> None
         check_all("a cup\na red cup", captions_per_line=decided)
 
 
+def test_captions_that_a_link_leads_out_to_are_not_read(folder: Path) -> None:
+    """They are not packed either, and a message would show them."""
+    (folder / "private.txt").write_text("one line\nand another")
+    (folder / "photos").mkdir()
+    for name in "ab":
+        (folder / f"photos/{name}.jpg").write_bytes(jpeg())
+        (folder / f"photos/{name}.txt").symlink_to(folder / "private.txt")
+    pairs = Dag({"pairs": str(folder / "photos"), "studies": ["audit"]}, "x").pairs
+    assert pairs.first_captions() == []
+    (folder / "photos/a.txt").unlink()
+    (folder / "photos/a.txt").write_text("a cup")
+    assert pairs.first_captions() == ["a cup"]
+
+
 @pytest.mark.parametrize("key", ["trusted", "reviewed", "groups"])
 def test_a_folder_in_place_of_a_file(folder: Path, key: str) -> None:
     (folder / "lists").mkdir()

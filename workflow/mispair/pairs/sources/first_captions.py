@@ -14,7 +14,7 @@ from mispair.pairs.index.faults import RejectedError
 from mispair.pairs.index.policy import MOST_UNDECIDED, Policy
 from mispair.pairs.shards.shards import MAX_TEXT_BYTES, ShardReader, split_run
 from mispair.pairs.shards.tar_members import BrokenTarError
-from mispair.pairs.sources.source import Entry, Source
+from mispair.pairs.sources.source import Entry, Source, links_out
 from mispair.pairs.sources.tables import Columns, columns_to_read, ending_of, flat
 
 READ = 100
@@ -51,17 +51,15 @@ def captions_of(source: Source) -> list[str]:
     """Return some captions of a source that is packed, as far as they can be read."""
     if source.columns:
         return [*_of_parquet(Path(source.entries[0].pictures[0]), Columns(*source.columns))]
+    policy = Policy(caption_from=source.captions_in)
     chosen = source.entries[:: -(-len(source.entries) // READ)]
-    return [
-        text
-        for entry in chosen
-        for text in _of_entry(entry, Policy(caption_from=source.captions_in))
-    ]
+    return [text for entry in chosen for text in _of_entry(entry, policy, source.boundary)]
 
 
-def _of_entry(entry: Entry, policy: Policy) -> Iterator[str]:
+def _of_entry(entry: Entry, policy: Policy, boundary: Path | None) -> Iterator[str]:
     yield from (entry.captions or ())[:1]
-    for path in map(Path, entry.texts):
+    inside = (text for text in entry.texts if boundary is None or not links_out(text, boundary))
+    for path in map(Path, inside):
         is_caption = (ending_of(path.name) == "json") == (policy.caption_field is not None)
         with suppress(OSError, RejectedError):
             if is_caption and path.is_file() and path.stat().st_size <= MAX_TEXT_BYTES:
