@@ -3,8 +3,8 @@
 Dry runs of as many jobs: ours for CC12M, and a bare Snakefile of two rules without settings, code
 versions, logs or functions, with as many jobs and files. Then plans of about 100, 1,000 and 10,000
 jobs; and for each what a SLURM job pays before its command runs: it starts Snakemake, which starts
-Snakemake again under `srun`, and both read the Snakefile again. Shards are empty files of the right
-names, and `srun` is a script that runs what it is given.
+Snakemake again under `srun`, and both read the Snakefile again. All shards but the first are empty
+files, and `srun` is a script that runs what it is given.
 """
 
 from __future__ import annotations
@@ -19,11 +19,12 @@ import sys
 import tarfile
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import yaml
+from PIL import Image
 
 REPOSITORY = Path(__file__).parents[1]
 REPETITIONS = 3
@@ -222,9 +223,13 @@ def at_home(name: str, folder: Path) -> Path:
     text = (REPOSITORY / "config" / f"{name}.yaml").read_text()
     text = text.replace("/data/", f"{folder}/data/")
     content = yaml.safe_load(text)
-    for shard in expand_braces(content["shards"]):
+    shards = expand_braces(content["shards"])
+    for shard in shards:
         Path(shard).parent.mkdir(parents=True, exist_ok=True)
         Path(shard).touch()
+    picture = io.BytesIO()
+    Image.new("RGB", (64, 64)).save(picture, "png")
+    _write_tar(Path(shards[0]), {"0.png": picture.getvalue(), "0.txt": b"a text"})
     towers = Path(content["towers"])
     towers.mkdir(parents=True)
     (towers / "open_clip_config.json").write_text('{"model_cfg": {"embed_dim": 512}}')
@@ -236,14 +241,18 @@ def at_home(name: str, folder: Path) -> Path:
         (test.parent / "classnames.txt").write_text("one\ntwo\n")
         (test.parent / "zeroshot_classification_templates.txt").write_text("a photo of a {c}\n")
         (test / "nshards.txt").write_text("1")
-        with tarfile.open(test / "0.tar", "w") as archive:
-            for sample in ("0.jpg", "0.cls"):
-                member = tarfile.TarInfo(sample)
-                member.size = 1
-                archive.addfile(member, io.BytesIO(b"0"))
+        _write_tar(test / "0.tar", {"0.jpg": b"0", "0.cls": b"0"})
     copy = folder / f"{name}.yaml"
     copy.write_text(text)
     return copy
+
+
+def _write_tar(path: Path, members: Mapping[str, bytes]) -> None:
+    with tarfile.open(path, "w") as archive:
+        for name, content in members.items():
+            member = tarfile.TarInfo(name)
+            member.size = len(content)
+            archive.addfile(member, io.BytesIO(content))
 
 
 def planned(printed: str) -> int:

@@ -220,14 +220,14 @@ def main() -> None:
             records += found
         recorded = read_rates() if RATES.is_file() else []
         kept = [one for one in recorded if one.machine["device"] != "cpu"]
-        steps = fit(records)
-        if asked.only:
-            before = next((one.steps for one in recorded if one not in kept), {})
-            steps = before | {
-                name: rate for name, rate in steps.items()
-                if name not in before or reaches_as_far(rate.largest, before[name].largest)
-            }  # fmt: skip
-        write_rates([Measured(this_machine(), steps), *kept], RATES)
+        before = next((one.steps for one in recorded if one not in kept), {})
+        steps = {
+            name: rate for name, rate in fit(records).items()
+            if not asked.only or name not in before
+            or reaches_as_far(rate.largest, before[name].largest)
+        }  # fmt: skip
+        # Some steps are in none of these runs, such as pack_pairs and fetch_shard.
+        write_rates([Measured(this_machine(), before | steps), *kept], RATES)
     print(f"Written: {RATES}")
 
 

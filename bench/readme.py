@@ -208,10 +208,7 @@ def minutes(benchmarks: Path, cores: int) -> str:
             f"{benchmarks}: the jobs took {busy:.0f} s in {wall:.0f} s, so they are of several "
             "runs, or their times were changed by a copy. Run `make demo` in a fresh clone first."
         )
-    return (
-        f"The demo takes about {max(1, round(wall / 60))} minutes on {cores} cores "
-        f"({len(ends)} jobs)."
-    )
+    return f"The demo takes about {max(1, round(wall / 60))} minutes on {cores} cores."
 
 
 LONGEST_INSTALLATION = 3600.0

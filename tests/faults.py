@@ -8,8 +8,9 @@ import signal
 import subprocess
 import sys
 import time
+from base64 import urlsafe_b64decode
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
@@ -229,18 +230,40 @@ class Faults:
             self.held.with_suffix(f".{child}").touch()  # nobody kills it any more
         process.send_signal(how)
         self.landed.append(Kill(how, time.time(), process.pid, "snakemake"))
-        try:
-            assert process.wait(120) != 0
-        except subprocess.TimeoutExpired:
+        jobs: set[psutil.Process] = set()
+        _until(lambda: jobs.update(_jobs(process.pid)) or process.poll() is not None, 120)
+        if process.poll() is None:
             # Its handler of SIGTERM waits for a lock that its main thread may hold (9.27): a user
             # kills it then, as here.
             process.kill()
-            process.wait()
+        assert process.wait() != 0
         if process.returncode == -signal.SIGKILL:
             subprocess.run(
                 [sys.executable, "-m", "snakemake", "--unlock", *self.arguments],
                 cwd=self.folder, check=True, capture_output=True,
             )  # fmt: skip
+        # So are those that had just ended, or that have a shell and no Python yet. What they write
+        # is marked as incomplete, and none that reads it has begun.
+        _until(lambda: all(map(self._has_begun_or_is_gone, jobs)), 60)
+        marked = self._marked_as_incomplete()
+        self.done_again |= {
+            event.process
+            for event in self.events()
+            if event.kind == "began" and marked & set(event.details)
+        }
+
+    def _has_begun_or_is_gone(self, job: psutil.Process) -> bool:
+        """Tell whether the step of a job's shell has told that it began, or will not any more."""
+        begun = {event.process for event in self.events() if event.kind == "began"}
+        return not _is_alive(job) or any(one.pid in begun for one in [job, *_children(job.pid)])
+
+    def _marked_as_incomplete(self) -> set[str]:
+        """Return the outputs of jobs that Snakemake has begun and does not know to be done."""
+        notes = self.folder / ".snakemake" / "incomplete"
+        names = [
+            "".join(path.relative_to(notes).parts) for path in notes.rglob("*") if path.is_file()
+        ]
+        return {urlsafe_b64decode(name.replace("@", "")).decode() for name in names}
 
     def _cleared(self, process: int) -> bool:
         """Tell whether a process had removed a state, with all that it was asked for written."""
@@ -260,11 +283,23 @@ class Faults:
         )
 
 
-def _children(process: int) -> list[psutil.Process]:
+def _is_alive(process: psutil.Process) -> bool:
     try:
-        return psutil.Process(process).children(recursive=True)
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
+def _children(process: int, recursive: bool = True) -> list[psutil.Process]:
+    try:
+        return psutil.Process(process).children(recursive)
     except psutil.NoSuchProcess:
         return []
+
+
+def _jobs(snakemake: int) -> list[psutil.Process]:
+    """Return the shells of jobs, which have no step yet for a moment."""
+    return _children(snakemake, recursive=False)
 
 
 def _steps(snakemake: subprocess.Popen[bytes]) -> list[psutil.Process]:
@@ -275,13 +310,16 @@ def _verb(process: psutil.Process) -> str:
     """Return the step that a process runs; of its shell and its workers, nothing."""
     try:
         words = process.cmdline()
-        alive = process.status() != psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
         return ""
-    return words[3] if alive and words[1:3] == ["-m", "mispair"] and len(words) > 3 else ""
+    return (
+        words[3]
+        if _is_alive(process) and words[1:3] == ["-m", "mispair"] and len(words) > 3
+        else ""
+    )
 
 
-def _until(there, seconds: float) -> None:
+def _until(there: Callable[[], object], seconds: float) -> None:
     deadline = time.monotonic() + seconds
     while not there() and time.monotonic() < deadline:
         time.sleep(0.01)

@@ -22,13 +22,17 @@ Job = dict[str, str]
 
 OFTEN = """
 import sys
+sys.executable = sys.argv.pop(1)
 from snakemake_executor_plugin_slurm import Executor
 Executor.next_seconds_between_status_checks = property(lambda _: 1, lambda *_: None)
 from snakemake.cli import main
 main(sys.argv[1:])
 """
 """Snakemake that looks at its jobs each second. The plugin waits for 10 seconds more after each
-look that saw none end: most of the time of a run of jobs of seconds."""
+look that saw none end: most of the time of a run of jobs of seconds. It calls Python by the path
+that is its first argument."""
+MET = ("simulate", "encode-features", "finetune-projection")
+"""Steps that a fault meets."""
 
 
 @dataclass
@@ -78,12 +82,14 @@ class Driver:
     cluster: Cluster
     checkout: Checkout
     options: list[str]
+    python: Path = Path(sys.executable)
+    """What its jobs run with."""
 
     def start(self) -> None:
         self.log = self.checkout.folder / "snakemake.log"
         with self.log.open("ab") as opened:
             self.process = subprocess.Popen(
-                [sys.executable, "-c", OFTEN, *self.options],
+                [sys.executable, "-c", OFTEN, self.python, *self.options],
                 cwd=self.checkout.folder, env=self.cluster.environment,
                 stdout=opened, stderr=subprocess.STDOUT, start_new_session=True,
             )  # fmt: skip
@@ -120,7 +126,9 @@ class Driver:
         return found
 
 
-def through_faults(cluster: Cluster, checkout: Checkout) -> Run:
+def through_faults(
+    cluster: Cluster, checkout: Checkout, python: Path = Path(sys.executable)
+) -> Run:
     """Run to the end through all faults, with the profiles as they come, all but what is said."""
     profile = _profile_for_this_cluster(checkout)
     own = _own_profile(checkout)
@@ -128,7 +136,7 @@ def through_faults(cluster: Cluster, checkout: Checkout) -> Run:
     options = ["--profile", str(own), "--workflow-profile", "slurm", "--jobs", "6",
                "--latency-wait", "10", *fewer_jobs(checkout)]  # fmt: skip
     result = Run(checkout, profile)
-    driver = Driver(cluster, checkout, options)
+    driver = Driver(cluster, checkout, options, python)
     driver.start()
     _let_one_run_out_of_time(driver, result)
     _drain_the_node(driver, result)

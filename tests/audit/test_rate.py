@@ -8,7 +8,14 @@ from scipy.stats import norm
 
 from mispair.audit import probability
 from mispair.audit.probability import rate_rows
-from mispair.audit.rate import Rate, mixture_rate, storey_rate, trusted_excess, trusted_rate
+from mispair.audit.rate import (
+    LEAST_EXCESS,
+    Rate,
+    mixture_rate,
+    storey_rate,
+    trusted_excess,
+    trusted_rate,
+)
 from mispair.audit.score import BINS, deal, rank
 from mispair.audit.similar import similar_rate
 from tests.audit.made_up import degenerate, embeddings, swapped, unit
@@ -95,30 +102,79 @@ def test_trusted_pairs_make_a_weak_model_useful():
 
 
 @pytest.mark.parametrize(
-    ("number", "shift", "words"), [(10, 3, "at least 20"), (500, 0.0, "not enough to tell")]
+    ("number", "shift", "is_weak"),
+    [(1, 3, False), (5, 3, False), (19, 0.0, False), (2000, 3, False), (500, 0.0, True)],
 )
-def test_trusted_pairs_that_tell_nothing_are_refused(number, shift, words):
+def test_trusted_pairs_that_tell_nothing_are_refused(number, shift, is_weak):
+    """The model is blamed only where it was tried."""
     values = p_values(2000, 0.0, shift, np.random.default_rng(6))
     known = np.arange(2000) < number
-    with pytest.raises(ValueError, match=words):
+    with pytest.raises(ValueError, match="the key trusted|the key towers") as fault:
         trusted_rate(values, known)
+    assert ("The model cannot tell" in str(fault.value)) == is_weak
+    assert judged(np.random.default_rng(0), values, known)[1] == str(fault.value)
 
 
-def test_captions_of_similar_pictures_are_a_rate_of_their_own():
-    """Three kinds of ranks with known means: the share of the third is solved for."""
+@pytest.mark.parametrize("share", [0.0, 0.05, 0.2])
+@pytest.mark.parametrize("wins", [0.718, 0.87, 0.998])
+@pytest.mark.parametrize("mistaken", [0.0, 0.1, 0.3])
+def test_wrong_pairs_among_the_trusted_ones_are_reported(mistaken, wins, share):
+    """They rank like random ones, and make the interval too low. A weak model hides them."""
+    generator, reported = np.random.default_rng(11), 0
+    for _ in range(5):
+        values, wrong = corpus(generator, wins, share)
+        trusted = np.zeros(N, bool)
+        trusted[generator.permutation(np.flatnonzero(~wrong))[:300]] = True
+        lost = np.flatnonzero(trusted)[: round(300 * mistaken)]
+        values[lost] = generator.random(len(lost))
+        rows, refused = judged(generator, values, trusted)
+        found = {} if refused else rows["trusted_like_random"]
+        reported += bool(refused) or found["low"] > LEAST_EXCESS
+    assert reported <= 1 if mistaken == 0 else wins < 0.9 or reported == 5
+
+
+@pytest.mark.parametrize("mistaken", [0.3, 0.5])
+def test_an_upper_limit_of_contradicted_trusted_pairs_is_not_below_that_without_them(mistaken):
+    generator = np.random.default_rng(12)
+    for share in (0.02, 0.2):
+        values, wrong = corpus(generator, 0.998, share)
+        bad = round(300 * mistaken)
+        trusted = np.zeros(N, bool)
+        trusted[np.flatnonzero(~wrong)[: 300 - bad]] = True
+        values[np.flatnonzero(trusted)[:bad]] = generator.random(bad)
+        rows, refused = judged(generator, values, trusted)
+        assert refused or rows["trusted_excess"]["value"] > 0
+        assert refused or share <= rows["wrong_captions"]["high"]
+
+
+def test_no_upper_limit_is_below_one_pair():
+    values = np.concatenate([np.full(300, 0.002), np.full(1700, 0.001)])
+    assert trusted_rate(values, np.arange(2000) < 300).high == 1 / 2000
+
+
+@pytest.mark.parametrize("share", [0.0, 0.3])
+@pytest.mark.parametrize("trusted", [100, 1000, 3000])
+def test_captions_of_similar_pictures_are_a_rate_of_their_own(trusted, share):
+    """Three kinds of ranks with known means: the share of the third is solved for.
+
+    All others are right or unrelated, and only right ones are trusted.
+    """
     generator = np.random.default_rng(8)
-    covered = 0
+    covered = above = 0
     for _ in range(50):
-        right, unrelated, similar = (
+        similar = round(share * 10_000)
+        right, unrelated, swapped = (
             generator.beta(*shape, n)
-            for shape, n in (((1, 6), 6000), ((1, 1), 1000), ((1, 1.3), 3000))
+            for shape, n in (((1, 6), 7000 - similar), ((1, 1), 3000), ((1, 1.3), similar))
         )
-        values = np.concatenate([right, unrelated, similar])
-        known = np.arange(10_000) < 1000
-        of_unrelated = Rate(0.1 / 0.9, 0.1 / 0.9, 0.1 / 0.9)
-        found = similar_rate(values, known, generator.beta(1, 1.3, 1000), of_unrelated)
-        covered += found.low <= 0.3 <= found.high
+        values = np.concatenate([right, unrelated, swapped])
+        known = np.arange(10_000) < trusted
+        found = similar_rate(values, known, generator.beta(1, 1.3, 1000), Rate(0.3, 0.3, 0.3))
+        covered += found.low <= share <= found.high
+        above += found.low > 0
+        assert found.low <= found.value <= found.high <= 0.7
     assert covered >= 44
+    assert above >= 44 if share else above <= 4
 
 
 # The class of weak models, generic captions and shares: what is refused, and what is covered.
@@ -137,12 +193,12 @@ def corpus(generator, wins, share, generic=0.0, n=N):
     return values[order], wrong[order]
 
 
-def judged(generator, values, trusted=None):
+def judged(generator, values, trusted=None, traits=()):
     trusted = np.zeros(len(values), bool) if trusted is None else trusted
     none = np.full(len(values), np.nan)
     counts = counted(values, generator)
     both = np.stack([counts, counts]), np.stack([values, values])
-    rows, refused = rate_rows(*both, none, np.empty(0), trusted)
+    rows, refused = rate_rows(*both, none, np.empty(0), trusted, traits)
     return {row["metric"]: row for row in rows}, refused
 
 
@@ -271,3 +327,35 @@ def test_trusted_pairs_that_fit_better_than_the_right_ones(
             reported = trusted_rate(ranks, trusted)
             excess = trusted_excess(ranks, trusted, reported, share + 0.05)
             assert (excess > 0) == contradicts
+
+
+PARTS_OF_RIGHT = {
+    "random": lambda right, ranks, words: right,
+    "the most similar": lambda right, ranks, words: right[np.argsort(ranks[right])][: N // 4],
+    "the least similar": lambda right, ranks, words: right[np.argsort(-ranks[right])][: N // 4],
+    "short": lambda right, ranks, words: right[words[right] < 6],
+}
+
+
+@pytest.mark.parametrize("kind", PARTS_OF_RIGHT)
+@pytest.mark.parametrize("share", [0.0, 0.1, 0.3])
+def test_contradicted_trusted_pairs_leave_an_upper_limit(kind, share):
+    """The headline, and not only a line below it, falls back; fair random parts keep theirs."""
+    generator, limits = np.random.default_rng(13), 0
+    for _ in range(10):
+        values, wrong = corpus(generator, 0.95, share)
+        words = generator.poisson(8, N)
+        pool = PARTS_OF_RIGHT[kind](np.flatnonzero(~wrong), values, words)
+        trusted = np.zeros(N, bool)
+        trusted[generator.permutation(pool)[:300]] = True
+        rows, refused = judged(generator, values, trusted, [words])
+        assert not refused
+        found = rows["wrong_captions"]
+        is_limit = bool(np.isnan(found["low"]))
+        assert is_limit == (rows["trusted_excess"]["value"] > 0)
+        if is_limit:
+            assert found["high"] >= max(rows["trusted"]["high"], rows["storey"]["high"])
+            assert found["value"] == rows["mixture"]["value"]
+            assert share <= found["high"]
+        limits += is_limit
+    assert limits <= 1 if kind == "random" else limits == 10

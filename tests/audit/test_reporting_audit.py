@@ -177,6 +177,37 @@ def test_only_pairs_known_to_be_right_give_a_lower_limit() -> None:
     assert pages.headline(corpus()) == []
 
 
+@pytest.mark.parametrize("low", [0.0, 0.06])
+def test_trusted_pairs_that_rank_like_random_ones_are_named(low: float) -> None:
+    share = (0.13, 0.12, 0.15)
+    tables = corpus(
+        wrong_captions=share, trusted=share, storey=share, trusted_like_random=(0.1, low, 0.14)
+    )
+    (question,) = claims.QUESTIONS
+    answer = questions.answered("audit", question, [*judged(tables).values()], tables, 0.95)
+    for text in (answer.limit, details(tables)):
+        assert ("6.0 % to 14 %" in text) == (low > 0)
+
+
+@pytest.mark.parametrize("kept", [90.0, 100.0])
+@pytest.mark.parametrize(("trusted", "excess"), [(False, 0.0), (True, 0.0), (True, 0.1)])
+def test_pairs_are_left_out_with_a_caution_where_no_lower_limit_holds(
+    trusted: bool, excess: float, kept: float
+) -> None:
+    share = (0.13, 0.12, 0.15)
+    more = {"trusted": share, "trusted_excess": (excess, math.nan, math.nan)} if trusted else {}
+    counts = {"pairs": (100.0,) * 3, "pairs_kept": (kept,) * 3}
+    text = details(corpus(wrong_captions=share, storey=share, **more, **counts))
+    assert ("may be right" in text) == (kept < 100 and (excess > 0 or not trusted))
+
+
+@pytest.mark.parametrize("refused", ["", "Refused."])
+def test_the_table_of_texts_names_no_share_where_there_is_none(refused: str) -> None:
+    share = {} if refused else {"wrong_captions": (0.13, 0.12, 0.15)}
+    table = printed.conspicuous_texts(corpus(refused, **share).audit)
+    assert ("share of captions of unrelated" in table.remark) == (not refused)
+
+
 def test_the_size_of_what_ranks_cannot_see_is_among_the_numbers() -> None:
     tables = made_up(TRIED, limits("boilerplate", error=-0.1), limits("filtered", error=-0.05))
     found = claims.numbers(tables)

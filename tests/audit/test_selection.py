@@ -130,6 +130,18 @@ def test_a_gallery_escapes_captions_and_says_what_is_missing():
     assert 'data-probability=""' in unknown
 
 
+def test_a_gallery_without_a_lower_limit_has_ranks_and_no_probability():
+    likely = shown_kinds(np.array([0.2, 1.0, 0.9]), np.arange(3.0), 2, known=False)
+    assert likely.popitem()[0] == "could be either"
+    assert {kind: rows.tolist() for kind, rows in likely.items()} == {"most suspicious": [1, 2]}
+    suspect = Suspect("k", None, "c", float("nan"), (1, 5000, 0.25))
+    html = fragment({"most suspicious": [suspect], "either": []}, 32)
+    assert "1 of 5,000" in html
+    assert "1.00" not in html
+    assert "<label hidden>Wrong with" in html
+    assert "<label>Wrong with" in fragment({"wrong": [Suspect("k", None, "c", 0.5)]}, 32)
+
+
 @pytest.mark.filterwarnings(
     "ignore::pytest.PytestUnraisableExceptionWarning"
 )  # webdataset closes late

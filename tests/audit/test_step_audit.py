@@ -13,6 +13,7 @@ from mispair import cli
 from mispair.audit.dag import files as audit_files
 from mispair.audit.seen_pairs import may_have_seen
 from mispair.core import files, metrics
+from mispair.core.words import percent
 from mispair.pairs.index.index import caption_id
 from mispair.towers.pretraining.pretraining import corpus_fingerprint
 from tests.audit.made_up import Files, embeddings, swapped
@@ -88,8 +89,7 @@ def test_the_same_bytes_each_time_and_in_any_order_of_parts(made, tmp_path):
     assert (tmp_path / "audit.parquet").read_bytes() == first
 
 
-@pytest.mark.parametrize("form", ["txt", "csv", "parquet"])
-def test_trusted_pairs_count_captions_of_similar_pictures(tmp_path, form):
+def test_trusted_pairs_count_captions_of_similar_pictures(tmp_path):
     generator = np.random.default_rng(2)
     made, _ = kinds_of_pictures(tmp_path, 250, 5)
     images, similar = made.images, made.write_similar()
@@ -102,18 +102,12 @@ def test_trusted_pairs_count_captions_of_similar_pictures(tmp_path, form):
     made.write()
     right = np.setdiff1d(np.arange(2000), chosen)
     keys = [made.keys[i] for i in generator.permutation(right)[:400]]
-    path = tmp_path / f"trusted.{form}"
-    match form:
-        case "txt":
-            path.write_text("\n".join(keys) + "\n\n")
-        case "csv":
-            pd.DataFrame({"note": "x", "key": keys}).to_csv(path, index=False)
-        case "parquet":
-            pd.DataFrame({"key": keys}).to_parquet(path)
+    path = tmp_path / "trusted.csv"
+    pd.DataFrame({"note": "x", "key": keys}).to_csv(path, index=False)
     assert audit(made, tmp_path, similar=similar, trusted=path) == 0
     found, origin = rates(tmp_path)
-    assert origin["identified"] == "interval"
-    assert found["wrong_captions"]["low"] is not None
+    # Too few pairs rank as high as trusted ones, so no caption has to be of an unrelated picture.
+    assert (origin["identified"], found["wrong_captions"]["low"]) == ("limit", None)
     assert found["power"]["value"] > 0.9
     # Among random captions hardly any of these is seen.
     assert found["mixture"]["value"] < 0.02
@@ -332,7 +326,8 @@ def test_lists_balance_and_hold_the_captions_that_are_kept(made, tmp_path):
     assert card.data.size_categories == ["n<1K"]
     measured = json.loads((tmp_path / "audit.json").read_text())["rows"]
     share = next(row for row in measured if row["metric"] == "wrong_captions")
-    assert f"{share['high']:.2%}" in card.text
+    assert percent(share["high"], 2) in card.text
+    assert "may be right" in card.text  # without trusted pairs no lower limit is known
     assert re.search(rf"\| kept +\| {len(kept)} ", card.text)
     uids = pd.DataFrame({"key": made.keys, "uid": [f"{n:032x}" for n in range(len(made.keys))]})
     uids.to_parquet(tmp_path / "index.parquet")

@@ -12,9 +12,9 @@ from scipy import stats
 
 from mispair.evaluation.purity import directions_of_overlap
 from mispair.evaluation.report.rows import published_directions
-from mispair.image_text.report import claims, effects
+from mispair.image_text.report import claims, effects, pages
 from mispair.image_text.report.neurons import MEASURES, SMALLEST_GAIN, no_own_basis, own_basis_gain
-from mispair.report import published
+from mispair.report import published, questions
 from mispair.report.claims import THIRD
 from mispair.report.judge import Verdict, judge
 from mispair.report.tables import Tables, tidy
@@ -159,13 +159,13 @@ def test_effects_over_images_and_seeds_are_read_where_arms_were_compared() -> No
     rows = [
         {"start": "pretrained", "scheme": "random", "rate": rate, "protocol": "clip_benchmark",
          "metric": metric, "reference": "rate 0", "evaluation_set": name, "value": value,
-         "error": 0.004, "freedom": 5.2, "n": 7797}
+         "error": 0.004, "freedom": 5.2, "n": 7797, "seeds": 5}
         for rate, value in ((0.3, -0.005), (0.8, -0.06))
         for metric, name in (("acc1_difference_of_all_sets", None), ("acc1_difference", "a"))
     ]  # fmt: skip
     verdict = judged("accuracy-falls", tables(zeroshot=scores(SETS), comparisons=rows))
     assert (verdict.outcome, verdict.effect.freedom) == ("supports", 5.2)
-    assert verdict.effect.replicates.endswith("about 5 seeds")
+    assert all(part in verdict.effect.replicates for part in ("7,797 images", "5 seeds", "5.2"))
     assert [(part.name, part.effect.value) for part in verdict.sets] == [("a", -0.06)]
 
 
@@ -259,8 +259,25 @@ def chosen(at_chance: tuple[str, ...] = (), blind: float = 0.5) -> list[dict[str
     [(-0.1, "supports"), (0.1, "contradicts"), (0.0, "no such effect"), (-0.02, "direction only")],
 )
 def test_choices_are_judged_by_the_smallest_effect_of_accuracy(value, outcome) -> None:
-    row = compared("selection_difference_of_all_sets", value)
-    assert judged("composition-falls", tables(comparisons=[row])).outcome == outcome
+    rows = [compared("selection_difference_of_all_sets", value),
+            compared("acc1_difference_of_all_sets", -0.1)]  # fmt: skip
+    assert judged("composition-falls", tables(comparisons=rows)).outcome == outcome
+
+
+@pytest.mark.parametrize("accuracy", [-0.1, 0.0])
+@pytest.mark.parametrize("overlap", [-1.5, 0.0])
+def test_a_fine_tuning_that_changes_nothing_shows_nothing(accuracy: float, overlap: float) -> None:
+    """What changes shows that the training had the power to; what does not change is absent."""
+    row = compared("acc1_difference_of_all_sets", accuracy)
+    found = tables(comparisons=[row], purity=purity(dict.fromkeys(TOWERS, overlap)))
+    nothing = accuracy == overlap == 0
+    for key, value in {"overlap-rises": overlap, "accuracy-falls": accuracy}.items():
+        verdict = judged(key, found)
+        if value:
+            assert verdict.outcome == "supports"
+        else:
+            assert verdict.outcome == ("cannot tell" if nothing else "no such effect")
+            assert verdict.measured.gate == ("no response" if nothing else "")
 
 
 def test_categories_at_chance_and_blind_words_limit_the_choice() -> None:
@@ -370,3 +387,27 @@ def test_mixing_is_judged_by_what_neurons_follow(text, image, outcome) -> None:
     assert (verdict.outcome, verdict.bound) == (outcome, SMALLEST_GAIN)
     expected = "cannot tell" if outcome == "no such effect" else "limits"
     assert findings(verdict) == {"Randomly rotated bases": expected}
+
+
+def test_the_untouched_model_is_no_fine_tuning() -> None:
+    change = dict.fromkeys(TOWERS, -0.3)
+    untouched = [{**row, "rate": math.nan} for row in purity(change, "untouched", seeds=1)[:1]]
+    (note,) = pages.summary(tables(purity=[*purity(change), *untouched]))
+    assert note.values["arms"] == len(RATES)
+
+
+@pytest.mark.parametrize("image", [-0.005, -0.03])
+def test_a_change_that_is_small_in_one_tower_alone_is_not_called_slight(image: float) -> None:
+    draw = np.random.default_rng(2)
+    rows = [
+        {"start": "pretrained", "scheme": "random", "rate": rate, "seed": seed, "tower": tower,
+         "metric": "mean_semantic_purity", "basis": "original",
+         "value": 0.4 + change * (rate > 0) + draw.normal(0, 0.0005)}
+        for (tower, change), rate, seed in itertools.product(
+            {"text": -0.006, "image": image}.items(), (0.0, 0.8), range(5))
+    ]  # fmt: skip
+    of = tables(semantics=rows)
+    (question,) = (each for each in claims.QUESTIONS if each.key == "mixing")
+    answer = questions.answered("image_text", question, [judged("neurons-mix", of)], of, 0.95)
+    assert ("slightly" in answer.finding) == (image > -0.02)
+    assert ("image" in answer.limit) == (image < -0.02)

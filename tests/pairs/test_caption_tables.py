@@ -20,8 +20,8 @@ from hypothesis import strategies as st
 
 from mispair.core import files
 from mispair.core.files import UserError
-from mispair.pairs.captions import sorted_captions, user_tables
-from mispair.pairs.captions.user_files import table_files
+from mispair.pairs.captions import json_rows, sorted_captions, user_tables
+from mispair.pairs.captions.table_files import table_files
 from mispair.pairs.steps import read_captions
 
 Rows = list[tuple[str, list[str]]]
@@ -60,10 +60,44 @@ def separated(
     return write
 
 
+def spaced(path: Path, rows: Rows) -> None:
+    """As one writes a table by hand, with blank lines above it."""
+    cells = [(key, text.replace('"', '""')) for key, texts in rows for text in texts]
+    lines = ["\n , \nurl, key, caption\n", *(f'u, {key}, "{text}"\n' for key, text in cells)]
+    path.write_text("".join(lines), encoding="utf-8")
+
+
 def as_jsonl(path: Path, rows: Rows) -> None:
     lines = [json.dumps({"key": key, "caption": captions, "x": 1}) for key, captions in rows]
     lines[1] = json.dumps({"key": rows[1][0], "caption": rows[1][1][0]}, ensure_ascii=False)
     path.write_text("\n\n".join(lines), encoding="utf-8")
+
+
+def in_json(content: Callable[[Rows], Any], opener: Callable[..., Any] = open) -> Any:
+    def write(path: Path, rows: Rows) -> None:
+        with opener(path, "wt", encoding="utf-8-sig") as opened:
+            json.dump(content(rows), opened, indent=1, ensure_ascii=False)
+
+    return write
+
+
+def objects(rows: Rows) -> list[dict[str, Any]]:
+    return [{"key": key, "x": 1, "caption": captions} for key, captions in rows]
+
+
+def columns(rows: Rows, numbered: bool = False) -> dict[str, Any]:
+    """As pandas' `to_json` writes a table, or one as lists."""
+    cells = {name: [row[name] for row in objects(rows)] for name in ("key", "caption", "x")}
+    return {n: dict(enumerate(of)) for n, of in cells.items()} if numbered else cells
+
+
+def coco(rows: Rows) -> dict[str, Any]:
+    pictures = [{"id": n, "file_name": f"{key}.jpg"} for n, (key, _) in enumerate(rows)]
+    notes = [(n, text) for n, (_, captions) in enumerate(rows) for text in captions]
+    return {
+        "info": {}, "licenses": [{"id": 1}], "images": pictures,
+        "annotations": [{"id": 7, "image_id": str(n), "caption": text} for n, text in notes],
+    }  # fmt: skip
 
 
 FORMS: dict[str, Callable[[Path, Rows], None]] = {
@@ -78,7 +112,27 @@ FORMS: dict[str, Callable[[Path, Rows], None]] = {
     "excel.csv": separated(";", "\r\n", head="sep=;\r\n"),
     "hash.csv": separated("#", "\n", head="sep=#\n"),
     "t.csv.gz": separated(",", "\n", gzip.open),
+    "spaced.csv": spaced,
     "t.jsonl": as_jsonl,
+    "t.jsonlines": as_jsonl,
+    "lines.json": as_jsonl,
+    "list.json": in_json(objects),
+    "list.jsonl": in_json(objects),
+    "list.json.gz": in_json(objects, gzip.open),
+    "split.json": in_json(
+        lambda rows: {
+            "columns": ["x", "key", "caption"],
+            "data": [[1, key, captions] for key, captions in rows],
+        }
+    ),
+    "rows.json": in_json(lambda rows: [[key, captions] for key, captions in rows]),
+    "names.json": in_json(dict),
+    "objects by name.json": in_json(lambda rows: {key: {"caption": of} for key, of in rows}),
+    "columns.json": in_json(columns),
+    "numbered.json": in_json(lambda rows: columns(rows, numbered=True)),
+    "inside.json": in_json(lambda rows: {"version": 1, "rows": objects(rows)}),
+    "splits.json": in_json(lambda rows: {"train": objects(rows)[:2], "test": objects(rows)[2:]}),
+    "coco.json": in_json(coco),
 }
 
 
@@ -117,6 +171,7 @@ def test_several_rows_of_a_key_repeats_and_nulls(
         ("a", None),
         ("b", "second"),
         ("c", None),
+        ("c", float("nan")),
         ("a", ["y", "z", None]),
         ("b", "A"),
     ]
@@ -126,7 +181,7 @@ def test_several_rows_of_a_key_repeats_and_nulls(
         found = read(tmp_path / "t.jsonl", tmp_path)
     assert found == {"a": ["z", "y"], "b": ["second", "first", "A"]}
     assert (
-        "5 captions of 2 keys; left out: 2 that repeat another of their key, 3 that are null"
+        "5 captions of 2 keys; left out: 2 that repeat another of their key, 4 that are null"
         in (caplog.text)
     )
 
@@ -180,18 +235,35 @@ def test_a_list_by_position_needs_as_many_keys(tmp_path: Path) -> None:
         ("t.csv.gz", b"key,caption\n1,x\n", "cannot be read after line 1.*[Gg]zip"),
         ("t.jsonl", b"", "holds no caption"),
         ("t.jsonl", b'{"key": "1", "caption": "x"}\n{"key": "2"\n', "line 2 is not JSON"),
-        ("t.jsonl", b"[" * 100_000, "line 1 is not JSON"),
-        ("t.jsonl", b"[1]\n", "line 1 is not a JSON object"),
+        ("t.jsonl", b"[" * 100_000, "t.jsonl is not JSON"),
+        ("t.jsonl", b"[1]\n", "object 1 is not a JSON object"),
+        ("t.jsonl", b'{"key": "1", "caption": "x"}\n[1]\n', "line 2 is not a JSON object"),
         (
             "t.jsonl",
             b'{"key": "1", "text": "x"}\n',
-            "no column 'caption', only 'key', 'text'.*line 1",
+            "no column 'caption', only 'key', 'text'.*row 1",
         ),
         ("t.jsonl", b'\n{"key": 12, "caption": "x"}\n', "row 2 has the key 12. A key is a text"),
-        ("t.jsonl", b'{"key": "1", "caption": 3}\n', "line 1: caption is 3, neither"),
-        ("t.jsonl", b'{"key": "1", "caption": ["a", ["b"]]}\n', r"line 1: caption is \['b'\]"),
+        ("t.jsonl", b'{"key": "1", "caption": 3}\n', "row 1: caption is 3, neither"),
+        ("t.jsonl", b'{"key": "1", "caption": ["a", ["b"]]}\n', r"row 1: caption is \['b'\]"),
         ("t.jsonl", b'{"key": "1", "caption": "\\ud83d"}\n', "half a character"),
         ("t.jsonl", b'{"key": "1", "caption": "\xff"}\n', "line 1 is not UTF-8"),
+        ("t.json", b"", "holds no caption"),
+        ("t.json", b"[]", "holds no caption"),
+        ("t.json", b"3", "object 1 is not a JSON object"),
+        ("t.json", b'{"key": ["1"], "caption": ["x"', "t.json is not JSON"),
+        ("t.json", b'[{"key": "1", "text": "x"}]', "only 'key', 'text'.*row 1"),
+        ("t.json", b'[{"key": 12, "caption": "x"}]', "row 1 has the key 12. A key is a text"),
+        ("t.json", b'{"count": 3, "successes": 2}', "row 1: caption is 3, neither"),
+        ("t.json", b'[{"file_name": "1.jpg", "caption": "x"}]', "only 'file_name', 'caption'"),
+        ("t.json", '["café"]'.encode("latin-1"), "line 1 is not UTF-8.*iconv"),
+        ("t.json", '["x"]'.encode("utf-16"), "line 1 is not UTF-8.*UTF-16"),
+        (
+            "t.json",
+            b'{"images": [{"id": 1}], "annotations": [{"image_id": 1, "bbox": [0]}]}',
+            "no column 'caption'",
+        ),
+        ("t.json.gz", b"[]", "cannot be read after line 1.*[Gg]zip"),
         ("t.parquet", b"", "cannot be read as Parquet"),
         ("t.parquet", b"PAR1 and then nothing", "cannot be read as Parquet"),
         ("t.csv", b"PK\x03\x04\xff", "spreadsheet"),
@@ -291,6 +363,16 @@ def test_a_list_as_numpy_prints_it_is_refused(cell: str, tmp_path: Path) -> None
         read(tmp_path / "t.csv", tmp_path)
 
 
+@pytest.mark.parametrize("name", ["t.json", "t.json.gz"])
+def test_json_that_is_read_whole_has_a_limit(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    FORMS["list." + name.partition(".")[2]](tmp_path / name, [("k", ["a text"] * 99)])
+    monkeypatch.setattr(json_rows, "MOST_BYTES", 900)
+    with pytest.raises(UserError, match=r"t\.json.*jq"):
+        read(tmp_path / name, tmp_path)
+
+
 PART = "key,caption\n{n},c{n}\n"
 
 
@@ -304,6 +386,8 @@ PART = "key,caption\n{n},c{n}\n"
         (["parts/b.csv", "parts/a.csv"], ["b.csv", "a.csv"]),
         ("odd [1] {x}.csv", ["odd [1] {x}.csv"]),
         ("lines", ["lines.txt"]),
+        ("json", ["a.json"]),
+        ("with json", ["a.csv"]),
         ("none.csv", "there is no file"),
         ("none/*.csv", "there is no file"),
         ("https://a.b/c.csv", "not on this machine"),
@@ -323,6 +407,8 @@ def test_tables_of_several_files(
         "both": ["a.csv", "b.jsonl"],
         "empty": ["readme.md"],
         "lines": ["lines.txt"],
+        "json": ["a.json", "notes.txt"],
+        "with json": ["a.csv", "dataset_info.json", "notes.txt"],
         ".": ["odd [1] {x}.csv"],
     }
     for folder, members in files_of.items():

@@ -13,14 +13,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from mispair.core.files import UserError
-from mispair.pairs.captions import user_files
-from mispair.pairs.captions.user_files import (
-    all_keys,
-    as_in_corpus,
-    first_keys,
-    read_keys,
-    refuse_unlike,
-)
+from mispair.pairs.captions import corpus_keys
+from mispair.pairs.captions.corpus_keys import all_keys, as_in_corpus, first_keys, refuse_unlike
+from mispair.pairs.captions.key_lists import read_keys
 from tests.pairs.test_index import whole, write_tar
 
 KEYS = ["000000020", "000000021", "000000022"]
@@ -197,7 +192,7 @@ def test_all_keys_of_small_shards(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     (tmp_path / "broken.tar").write_bytes(b"no tar")
     for unread in ("broken.tar", "none.tar"):
         assert all_keys(shards | {str(tmp_path / unread): ""}) is None
-    monkeypatch.setattr(user_files, "FEW_BYTES", shard.stat().st_size)
+    monkeypatch.setattr(corpus_keys, "FEW_BYTES", shard.stat().st_size)
     assert all_keys({str(shard): ""}) is not None
     assert all_keys(shards) is None
 

@@ -10,11 +10,13 @@ import os
 import re
 import shutil
 import tarfile
+from base64 import b64encode
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -23,10 +25,12 @@ from PIL import Image
 from mispair.core.files import UserError
 from mispair.pairs.index.index import index_shard
 from mispair.pairs.index.policy import Policy
+from mispair.pairs.shards.first_samples import first_samples
 from mispair.pairs.shards.packed_keys import key_of_member, member_key
 from mispair.pairs.shards.shard_writer import add_member, member_header
 from mispair.pairs.shards.shards import read_samples
 from mispair.pairs.shards.tar_members import PIPE, SYMBOLIC_LINK, UNREADABLE
+from mispair.pairs.sources.in_shards import captions_in_shards
 from mispair.pairs.sources.packing import pack
 from mispair.pairs.sources.recognition import KINDS, recognise
 from mispair.pairs.sources.source import (
@@ -383,12 +387,21 @@ def coco(folder: Path, identity: Callable[[int], Any] = int) -> Path:
     return folder
 
 
-def hub_parquet(folder: Path) -> dict[str, str]:
+def compressed_coco(folder: Path) -> dict[str, str]:
+    path = coco(folder) / "annotations/captions_val2017.json"
+    packed = folder / "captions.json.gz"
+    packed.write_bytes(gzip.compress(path.read_bytes()))
+    path.unlink()
+    return {"path": str(folder), "captions": str(packed)}
+
+
+def hub_parquet(folder: Path, name: str = "image", listed: bool = False) -> dict[str, str]:
     folder.mkdir()
     halves = [[*CAPTIONS][:2], [*CAPTIONS][2:]]
     for number, keys in enumerate(halves):
-        cells = [{"bytes": PICTURES[key], "path": f"{key}.jpg"} for key in keys]
-        columns = {"image": cells, "caption": [CAPTIONS[key] for key in keys], "id": keys}
+        cells: list[Any] = [{"bytes": PICTURES[key], "path": f"{key}.jpg"} for key in keys]
+        cells = [[cell] for cell in cells] if listed else cells
+        columns = {name: cells, "caption": [CAPTIONS[key] for key in keys], "id": keys}
         pq.write_table(pa.table(columns), folder / f"train-{number:05d}-of-00002.parquet")
     return {"path": str(folder), "key_column": "id"}
 
@@ -425,6 +438,37 @@ def in_json(name: str, content: Callable[[list[dict[str, str]]], str]) -> Any:
         return {"path": str(folder), "captions": str(folder / name)}
 
     return write
+
+
+def with_rows_above(path: Path) -> Path:
+    path.write_text(",\n\n" + path.read_text(encoding="utf-8"), encoding="utf-8")
+    return path
+
+
+def spaced(path: Path) -> Path:
+    write_pictures(path.parent)
+    rows = [f'{key}.jpg, "{text}"\n' for key, text in CAPTIONS.items()]
+    rows[1] = 'a/2.jpg, "a café, ""quoted"""\n'
+    path.write_text("image, caption\n" + "".join(rows), encoding="utf-8")
+    return path
+
+
+def by_pictures(content: Callable[[dict[str, str]], Any]) -> Callable[[Path], Path]:
+    def write(folder: Path) -> Path:
+        write_pictures(folder)
+        of = {f"{key}.jpg": text for key, text in CAPTIONS.items()}
+        (folder / "captions.json").write_text(json.dumps(content(of)))
+        return folder
+
+    return write
+
+
+def quoted_once(folder: Path) -> Path:
+    write_pictures(folder)
+    doubled = [[cell.replace("'", "''") for cell in pair] for pair in CAPTIONS.items()]
+    lines = [f"'{key}.jpg','{text}'\n" for key, text in doubled]
+    (folder / "p.csv").write_text("".join(["'image','caption'\n", *lines]), encoding="utf-8")
+    return folder
 
 
 def as_lines(rows: list[dict[str, str]]) -> str:
@@ -538,6 +582,32 @@ FORMATS: dict[str, tuple[str, Callable[[Path], Any]]] = {
         "table",
         in_json("p.json", lambda rows: json.dumps([[*row.values()] for row in rows])),
     ),
+    "columns and data in JSON": (
+        "table",
+        in_json(
+            "p.json",
+            lambda rows: json.dumps(
+                {"columns": [*rows[0]], "index": [0], "data": [[*row.values()] for row in rows]}
+            ),
+        ),
+    ),
+    "annotations without images": (
+        "table",
+        in_json(
+            "p.json",
+            lambda rows: json.dumps(
+                {"info": {"url": "x"}, "annotations": [row | {"score": 3} for row in rows]}
+            ),
+        ),
+    ),
+    "blank rows above": (
+        "table",
+        lambda folder: with_rows_above(table("csv", ("image", "caption"))(folder)),
+    ),
+    "blanks after commas": (
+        "table",
+        lambda folder: spaced(folder / "p.csv"),
+    ),
     "nested sentences": (
         "table",
         in_json(
@@ -545,9 +615,25 @@ FORMATS: dict[str, tuple[str, Callable[[Path], Any]]] = {
             lambda rows: json.dumps([row | {"caption": [[row["caption"]], []]} for row in rows]),
         ),
     ),
+    "rows two objects deep": (
+        "table",
+        in_json("p.json", lambda rows: json.dumps({"version": 1, "data": {"items": rows}})),
+    ),
+    "captions by picture one object deep": ("table", by_pictures(lambda of: {"n": 4, "data": of})),
+    "captions by picture and split": (
+        "table",
+        by_pictures(lambda of: {"train": of, "val": {}, "test": of}),
+    ),
+    "lists of objects by picture": (
+        "table",
+        by_pictures(lambda of: {name: [{"caption": text}] for name, text in of.items()}),
+    ),
+    "single quotes": ("table", quoted_once),
     "coco with identities as texts": ("coco", lambda folder: coco(folder, str)),
     "coco": ("coco", coco),
+    "compressed coco": ("coco", compressed_coco),
     "hub parquet": ("parquet", hub_parquet),
+    "lists of one picture": ("parquet", lambda folder: hub_parquet(folder, "images", True)),
     "img2dataset parquet": ("parquet", img2dataset_parquet),
 }
 
@@ -738,6 +824,51 @@ def test_a_folder_of_captions_is_named_or_next_to_that_of_pictures(tmp_path: Pat
     assert indexed(named, tmp_path / "packed-2")[0].keys() == {"images/a/1"}
 
 
+ALIKE = {
+    "another tree": ("jpg/image_{:05}.jpg", "text/class_{:05}/image_{:05}.txt"),
+    "endings with a dot": ("{:03}.image.jpg", "{:03}.caption.txt"),
+    "each in its folder": ("{:03}/0.image.jpg", "{:03}/0.caption.txt"),
+    "the same in each folder": ("{}/image.jpg", "{}/caption.txt"),
+    "starts": ("images/IMG{}.jpg", "captions/text-{}.txt"),
+    "words": ("img/{}-cat_photo.png", "{}-cat_text.caption"),
+    "named": ("{:03}.image.jpg", "texts/{:03}.txt"),
+}
+"""Paths of pictures and of their texts, which have a number in common."""
+
+
+@pytest.mark.parametrize("name", ALIKE)
+def test_texts_of_names_that_are_alike_are_captions(name: str, tmp_path: Path) -> None:
+    mine, expected = tmp_path / "mine", {}
+    for number in (9, 10, 11, 100):
+        image, text = (path.replace("{", "{0").format(number) for path in ALIKE[name])
+        for path, content in ((image, picture(number)), (text, f"text {number}".encode())):
+            (mine / path).parent.mkdir(parents=True, exist_ok=True)
+            (mine / path).write_bytes(content)
+        expected[image.rpartition(".")[0]] = f"text {number}"
+    given = {"path": str(mine), "captions": str(mine / "texts")} if name == "named" else mine
+    kept, _ = indexed(given, tmp_path / "packed")
+    assert {key: row["caption"] for key, row in kept.items()} == expected
+
+
+@pytest.mark.parametrize(
+    ("pictures", "others"),
+    [
+        (["a/1.jpg", "b/1.jpg"], ["x/1.txt", "y/1.txt"]),  # of two each
+        (["1.image.jpg", "2.image.jpg"], ["3.caption.txt", "4.caption.txt"]),
+        (["cat.jpg", "car.jpg"], ["t.txt", "r.txt"]),  # no start of a word is left out
+        (["1.image.jpg", "2.image.jpg"], ["1.text.txt", "2.text.txt", "notes.txt"]),
+    ],
+)
+def test_texts_of_other_names_are_no_captions(
+    pictures: list[str], others: list[str], tmp_path: Path
+) -> None:
+    for name in [*pictures, *others]:
+        (tmp_path / "mine" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "mine" / name).write_bytes(picture(1) if name in pictures else b"a text")
+    with pytest.raises(UserError, match="texts of other names"):
+        recognise(str(tmp_path / "mine"))
+
+
 def test_several_captions_of_a_picture_are_alternatives(tmp_path: Path) -> None:
     write_pictures(tmp_path / "mine")
     lines = ["image,caption", "a/1.jpg,one", "a/1.jpg,two", "a/2.jpg,three", "a/1.jpg,one"]
@@ -746,6 +877,55 @@ def test_several_captions_of_a_picture_are_alternatives(tmp_path: Path) -> None:
     assert {key: [row["caption"], *row["more_captions"]] for key, row in kept.items()} == {
         "a/1": ["one", "two"], "a/2": ["three"],
     }  # fmt: skip
+
+
+@pytest.mark.parametrize("form", ["csv", "jsonl", "parquet", "bytes", "objects", "shards"])
+@pytest.mark.parametrize("names", [("caption_0", "caption_1", "caption_2"), ("text", "text 2")])
+def test_numbered_columns_of_captions_are_alternatives(
+    form: str, names: tuple[str, ...], tmp_path: Path
+) -> None:
+    """Empty ones are left out."""
+    folder = tmp_path / "mine"
+    write_pictures(folder)
+    rows = [
+        dict(zip(names, (text, "b" if number else "", "c"), strict=False))
+        for number, text in enumerate(CAPTIONS.values())
+    ]
+    of_pictures = dict(zip(CAPTIONS, rows, strict=True))
+    table = pd.DataFrame([{"image": f"{key}.jpg"} | row for key, row in of_pictures.items()])
+    if form == "csv":
+        table.to_csv(folder / "p.csv", index=False)
+    elif form == "jsonl":
+        table.to_json(folder / "p.jsonl", orient="records", lines=True)
+    elif form == "parquet":
+        table.to_parquet(folder / "p.parquet")
+    elif form == "bytes":
+        shutil.rmtree(folder)
+        folder.mkdir()
+        table.assign(image=PICTURES.values(), key=list(CAPTIONS)).to_parquet(folder / "p.parquet")
+    else:
+        for key, row in of_pictures.items():
+            (folder / f"{key}.json").write_text(json.dumps(row))
+    if form == "shards":
+        shard = tmp_path / "0.tar"
+        with tarfile.open(shard, "w") as tar:
+            for name in (f"{key}.{ending}" for key in CAPTIONS for ending in ("jpg", "json")):
+                add_member(tar, name, (folder / name).read_bytes())
+        place = captions_in_shards({"0.tar": first_samples(str(shard))})
+        rows_of = index_shard(shard, Policy(caption_from=place)).kept
+        kept = {row["key"]: row for row in rows_of}
+    else:
+        kept = indexed(folder, tmp_path / "packed")[0]
+    assert {key: [row["caption"], *row["more_captions"]] for key, row in kept.items()} == {
+        key: [*filter(None, row.values())] for key, row in of_pictures.items()
+    }
+
+
+def test_the_first_caption_by_picture_may_be_null(tmp_path: Path) -> None:
+    of = {f"{key}.jpg": None if key == "a/1" else text for key, text in CAPTIONS.items()}
+    path = by_pictures(lambda _: of)(tmp_path / "mine") / "captions.json"
+    kept, refused = indexed(path, tmp_path / "packed")
+    assert ({*kept}, refused) == ({*CAPTIONS} - {"a/1"}, {"a/1": "no-caption"})
 
 
 def test_headers_of_packed_members_are_those_of_tarfile() -> None:
@@ -804,12 +984,16 @@ def test_every_pair_of_a_folder_has_a_verdict(tmp_path: Path) -> None:
     (mine / "linked.jpg").symlink_to("a b.jpg")
     (mine / "linked.txt").write_bytes(b"a text")
     faults = {"out": "no-image", "dangling": "no-image", "pipe": "no-image", "lost": "no-image",
-              "alone": "no-caption", "empty": "empty-caption", "latin": "undecodable-caption",
+              "circle": "no-image", "alone": "no-caption", "empty": "empty-caption",
+              "latin": "undecodable-caption",
               "broken": "undecodable-image", "two": "ambiguous-key"}  # fmt: skip
     (mine / "out.jpg").symlink_to(other / "a/1.jpg")
     (mine / "dangling.jpg").symlink_to("nowhere.jpg")
+    (mine / "circle.jpg").symlink_to("circle.jpg")
+    (mine / "@eaDir/a b.jpg").mkdir(parents=True)
+    (mine / "@eaDir/a b.jpg/SYNOPHOTO_THUMB_M.jpg").write_bytes(good)
     os.mkfifo(mine / "pipe.jpg")
-    for name in ("out", "dangling", "pipe", "lost"):
+    for name in ("out", "dangling", "pipe", "lost", "circle"):
         (mine / f"{name}.txt").write_bytes(b"a text")
     (mine / "alone.jpg").write_bytes(good)
     pair("empty", caption=b" ")
@@ -1125,6 +1309,13 @@ def with_pictures(folder: Path, name: str, content: bytes) -> Path:
     return folder
 
 
+def with_sidecars(folder: Path, content: bytes) -> Path:
+    write_pictures(folder)
+    for path in folder.rglob("*.jpg"):
+        path.with_suffix(".json").write_bytes(content)
+    return folder
+
+
 def texts_elsewhere(folder: Path) -> Path:
     write_pictures(folder)
     (folder / "captions").mkdir()
@@ -1155,6 +1346,14 @@ MISTAKES: dict[str, tuple[Callable[[Path], Any], list[str]]] = {
     "several tables": (lambda f: f"{both(f, 'csv', 'tsv')}/*.?sv",
                        ["Image and Text", "image_path and caption", "pairs.image_column"]),
     "tables below": (lambda f: both(f / "t", "csv", "tsv").parent, ["captions: ", "t/pairs.csv"]),
+    "JSON in Latin-1": (lambda f: with_sidecars(f, '{"caption": "caf\xe9"}'.encode("latin-1")),
+                        ["1.json", "is not UTF-8", "iconv"]),
+    "cut JSON": (lambda f: with_sidecars(f, b'{"caption": "a te'), ["1.json", "Unterminated"]),
+    "JSON in a folder of its own": (
+        lambda f: Path(shutil.move(with_pictures(f, "1.json", b'{"caption": "a"}') / "1.json",
+                                   (f / "x").mkdir() or f / "x")).parents[1],
+        ["no captions", "metadata.csv"]),
+    "lists of boxes in JSON": (lambda f: with_sidecars(f, b"[[0, 1]]"), ["1.json", "no object"]),
     "instances of COCO": (instances, ["pairs.captions", "instances"]),
     "line ends of an old Mac": (lambda f: written(f, "p.csv", b"filepath,title\ra/1.jpg,a\r"),
                                 ["p.csv", "line 1", "end lines"]),
@@ -1168,6 +1367,7 @@ MISTAKES: dict[str, tuple[Callable[[Path], Any], list[str]]] = {
     "no captions": (without_captions, ["4 pictures", "a/1.txt", "captions: TABLE"]),
     "an empty folder": (empty, ["no file"]),
     "nothing": (lambda f: f / "nowhere", ["matches no file"]),
+    "a hub's name": (lambda f: "someone/pictures", ["hf download someone/pictures --repo-type"]),
     "a glob of pictures": (lambda f: f"{texts(f)}/a/*.jpg", ["2 pictures", "Give the folder"]),
     "an address": (lambda f: "https://x.invalid/pairs.csv", ["is not on this machine"]),
     "an unknown column": (unknown_column, ["pairs.caption_column", "'titel'", "'title'"]),
@@ -1188,8 +1388,8 @@ MISTAKES: dict[str, tuple[Callable[[Path], Any], list[str]]] = {
     "missing pictures": (lambda f: written(f, "p.csv", b"filepath,title\na/1.jpg,x\n", False),
                          ["'a/1.jpg'", "FOLDER"]),
     "another JSON": (lambda f: written(f, "p.json", b'{"a": 1}'), ["no source of pairs"]),
-    "half a COCO": (lambda f: written(f, "p.json", b'{"annotations": [{"caption": "x"}]}'),
-                    ["COCO", "images"]),
+    "half a COCO": (lambda f: written(
+        f, "p.json", b'{"annotations": [{"caption": "x"}], "images": 3}'), ["COCO", "images"]),
     "a number as file_name": (lambda f: written(f, "p.json", json.dumps(
         {"images": [{"id": 1, "file_name": 5}], "annotations": [{"image_id": 1, "caption": "a"}]}
     ).encode()), ["COCO", "5"]),
@@ -1208,6 +1408,8 @@ MISTAKES: dict[str, tuple[Callable[[Path], Any], list[str]]] = {
         ["captions_val2017.json"]),
     "tables of splits": (splits, ["pairs.csv", "train.csv", "/*.csv"]),
     "an archive": (lambda f: written(f, "photos.zip", b"PK\3\4"), ["an archive", "Unpack"]),
+    "records of TensorFlow": (lambda f: written(f, "a.tfrecord", b"", False).parent,
+                              ["a.tfrecord is a store", "Parquet"]),
     "a compressed archive": (lambda f: written(f, "photos.tar.gz", b"\x1f\x8b", False).parent,
                              ["photos.tar.gz is an archive"]),
     "save_to_disk": (lambda f: written(f, "data-00000-of-00001.arrow", b"", False).parent,
@@ -1215,6 +1417,20 @@ MISTAKES: dict[str, tuple[Callable[[Path], Any], list[str]]] = {
     "feather": (lambda f: written(f, "pairs.feather", b"", False), ["read_feather", "to_parquet"]),
     "base64": (lambda f: written(f, "p.csv", b"image,caption\n" + b"/9j/4AAQ" * 2000 + b",a\n"),
                ["16,000 characters", "base64"]),
+    "small pictures in base64": (
+        lambda f: written(f, "p.csv", b"image,caption\n" + b64encode(picture(1)) + b",a\n"),
+        ["base64"]),
+    "JSON with a comment": (lambda f: written(f, "p.json", b"// x\n[]"), ["is not JSON"]),
+    "JSON in UTF-16": (lambda f: written(f, "p.json", '[{"image": "a"}]'.encode("utf-16")),
+                       ["line 1", "iconv -f UTF-16"]),
+    "columns of addresses in JSON": (
+        lambda f: written(f, "p.json", b'{"image_urls": ["http://x.invalid/1"], "captions": [""]}'),
+        ["addresses", "img2dataset"]),
+    "captions alone in JSON": (
+        lambda f: written(f, "p.json", b'{"annotations": [{"caption": "x"}]}'),
+        ["'caption'", "image_column"]),
+    "shards further below": (lambda f: written(f, "y.tar", b"", False).parents[1],
+                             ["tar shards", "mine/y.tar", "pairs: "]),
     "vector graphics": (lambda f: written(f, "a.svg", b"<svg/>", False).parent, ["a.svg", "PNG"]),
     "addresses without names": (lambda f: written(f, "p.tsv", b"a bus\thttp://x.invalid/1\n"),
                                 ["addresses", "img2dataset"]),
@@ -1273,6 +1489,23 @@ def test_a_folder_that_cannot_be_read_is_one_message(
     monkeypatch.setattr(os, "listdir", refusing(listdir, tmp_path))
     with pytest.raises(UserError, match="none of the first 4 pictures"):
         recognise(str(path))
+
+
+@pytest.mark.parametrize("in_rows", [True, False])
+def test_objects_that_are_null_are_pairs_without_a_picture_or_caption(
+    in_rows: bool, tmp_path: Path
+) -> None:
+    write_pictures(tmp_path / "mine")
+    cells: list[Any] = [
+        {"path": f"{key}.jpg", "bytes": None if in_rows else PICTURES[key], "text": text}
+        for key, text in CAPTIONS.items()
+    ]
+    pq.write_table(pa.table({"image": [*cells, None]}), tmp_path / "mine/pairs.parquet")
+    given = {"path": str(tmp_path / "mine/pairs.parquet"), "caption_column": "image.text",
+             "image_column": "image.path" if in_rows else "image"}  # fmt: skip
+    kept, refused = indexed(given, tmp_path / "packed")
+    assert {row["caption"] for row in kept.values()} == {*CAPTIONS.values()}
+    assert [*refused.values()] == ["no-image"]
 
 
 def test_a_parquet_file_without_rows_is_no_shard(tmp_path: Path) -> None:

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
+import time
+from importlib.util import find_spec
 from pathlib import Path
+from types import SimpleNamespace
 
+import fsspec
 import pytest
 
 from mispair.core.files import UserError
 from mispair.dag import Dag
 from mispair.pairs.shards import remote
-from tests.object_store import REGION, object_store
+from tests.object_store import REGION, SIGNATURE, TOKEN, object_store
 from tests.pairs.test_index import jpeg, write_tar
 
 SECRET = "hunter2hunter2"
@@ -24,22 +29,53 @@ def store(monkeypatch, tmp_path):
         store.objects |= {f"bucket/set/{name}": data for name, data in CONTENT.items()}
         store.objects |= {"bucket/set/notes.txt": b"no shard", "elsewhere/00000.tar": b"x" * 99}
         store.objects["redirected/00000.tar"] = b"x" * 99
+        hidden = ("private", "gated", "forbidden")
+        store.objects |= {f"{owner}/set/00000.tar": b"x" * 99 for owner in hidden}
+        place = f"http://127.0.0.1:{store.port}"
+        monkeypatch.setenv("HF_TOKEN", TOKEN)
+        monkeypatch.setenv("STORAGE_EMULATOR_HOST", place)
+        monkeypatch.setitem(fsspec.config.conf, "hf", {"endpoint": place})
+        monkeypatch.setitem(fsspec.config.conf, "gs", {"token": "anon"})
+        # A server of tests speaks no gRPC, by which gcsfs asks for the kind of a bucket.
+        monkeypatch.setenv("GCSFS_EXPERIMENTAL_ZB_HNS_SUPPORT", "false")
+        at_once = SimpleNamespace(sleep=lambda seconds: None, time=time.time)
+        monkeypatch.setattr("huggingface_hub.utils._http.time", at_once)
+        if find_spec("gcsfs"):
+            at_once = SimpleNamespace(sleep=lambda seconds: asyncio.sleep(0))
+            monkeypatch.setattr("gcsfs.retry.asyncio", at_once)
         monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKIAEXAMPLEEXAMPLE")
         monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", SECRET)
         monkeypatch.setenv("AWS_DEFAULT_REGION", "us-west-2")
-        monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{store.port}")
+        monkeypatch.setenv("AWS_ENDPOINT_URL", place)
         monkeypatch.setenv("AWS_MAX_ATTEMPTS", "1")
         monkeypatch.setattr(remote, "FIRST_WAIT", 0.001)
         yield store
 
 
-@pytest.fixture(params=["http", "s3"])
+FOLDERS = {
+    "s3": "s3://bucket/set",
+    "gs": "gs://bucket/set",
+    "hf": "hf://datasets/bucket/set",
+    "revision": "hf://datasets/bucket/set@v1.0",
+}
+LIBRARIES = {"s3": "s3fs", "gs": "gcsfs"}
+
+
+@pytest.fixture(params=["http", "s3", "gs", "hf"])
 def folder(request, store):
     """Return the address of the folder with the shards, for each protocol."""
-    if request.param == "s3":
-        pytest.importorskip("s3fs").S3FileSystem.clear_instance_cache()
-        return "s3://bucket/set"
-    return f"http://127.0.0.1:{store.port}/open/bucket/set"
+    if request.param == "http":
+        return f"http://127.0.0.1:{store.port}/open/bucket/set"
+    return begun(FOLDERS[request.param])
+
+
+def begun(address):
+    """Return an address, for which a library that is installed has no open connection yet."""
+    protocol = address.split("://")[0]
+    if protocol in LIBRARIES:
+        pytest.importorskip(LIBRARIES[protocol])
+    fsspec.get_filesystem_class(protocol).clear_instance_cache()
+    return address
 
 
 def test_a_range_is_listed_with_sizes_and_marks(store, folder):
@@ -51,11 +87,10 @@ def test_a_range_is_listed_with_sizes_and_marks(store, folder):
     assert not store.read()
 
 
-@pytest.mark.parametrize(
-    "pattern", ["s3://bucket/set/*.tar", "s3://bucket/set", "s3://bucket/set/"]
-)
-def test_an_object_store_lists_globs_and_folders_with_one_request(store, pattern):
-    pytest.importorskip("s3fs").S3FileSystem.clear_instance_cache()
+@pytest.mark.parametrize("ending", ["/*.tar", "", "/"])
+@pytest.mark.parametrize("store_of", FOLDERS)
+def test_an_object_store_lists_globs_and_folders_with_one_request(store, store_of, ending):
+    pattern = begun(FOLDERS[store_of]) + ending
     assert [shard.name for shard in remote.list_shards([pattern])] == [*CONTENT]
     assert len(store.requests) <= 2
 
@@ -98,12 +133,14 @@ def test_captions_elsewhere_are_refused_before_any_job(
     assert len(store.read()) <= 2  # the start, and again to say what is there
 
 
-def test_faults_without_end_stop_with_one_message(store, folder, tmp_path):
+def test_faults_without_end_stop_with_one_message(store, folder, tmp_path, capfd):
     shard = remote.list_shards([f"{folder}/00001.tar"])[0]
     store.faults += ["503"] * 1000
     waits = []
-    with pytest.raises(UserError, match="after 6 attempts"):
+    with pytest.raises(UserError, match="after 6 attempts") as raised:
         remote.fetch(shard, tmp_path / shard.name, wait=waits.append)
+    assert SIGNATURE not in str(raised.value)
+    assert capfd.readouterr() == ("", "")
     assert len(waits) == 5
     assert waits[-1] > waits[0]
     assert not list(tmp_path.iterdir())
@@ -128,33 +165,67 @@ def test_a_shard_that_changed_since_the_listing_is_not_read(store, folder, tmp_p
     assert not store.read()
 
 
+OTHER_TOKEN = f"{TOKEN}2"
+
+
 @pytest.mark.parametrize(
-    ("address", "remedy"),
+    ("address", "token", "remedy"),
     [
-        ("s3://nowhere/{0..2}.tar", "does not exist|no such"),
-        ("s3://bucket/set/7.tar", "no such tar file"),
-        ("s3://private/*.tar", "AWS_PROFILE"),
-        ("s3://elsewhere/*.tar", "AWS_DEFAULT_REGION"),
+        ("s3://nowhere/{0..2}.tar", "", "no such"),
+        ("s3://bucket/set/7.tar", "", "no such tar file"),
+        ("s3://private/*.tar", "", "AWS_PROFILE"),
+        ("s3://elsewhere/*.tar", "", "AWS_DEFAULT_REGION"),
+        ("gs://nowhere/*.tar", "", "no such bucket"),
+        ("gs://bucket/set/7.tar", "", "no such tar file"),
+        ("gs://private/*.tar", "", "GOOGLE_APPLICATION_CREDENTIALS"),
+        ("hf://datasets/bucket/set/7.tar", "", "no such tar file"),
+        ("hf://datasets/bucket/set/nowhere/*.tar", "", "no such"),
+        ("hf://datasets/bucket/set@v9/*.tar", "", "no such revision"),
+        ("hf://datasets/nobody/set/*.tar", "", "no such repository.*HF_TOKEN"),
+        ("hf://datasets/private/set/*.tar", "", "no such repository.*HF_TOKEN"),
+        ("hf://datasets/private/set/*.tar", OTHER_TOKEN, "no such repository.*HF_TOKEN"),
+        ("hf://datasets/bucket/set/*.tar", "hf_whichIsRevoked", "refuses access.*HF_TOKEN"),
+        ("hf://datasets/forbidden/set/*.tar", TOKEN, "refuses access.*HF_TOKEN"),
+        ("hf://datasets/gated/set/*.tar", "", "gated.*HF_TOKEN"),
+        ("hf://datasets/gated/set/*.tar", OTHER_TOKEN, "gated.*HF_TOKEN"),
+        ("hf://datasets/bucket/*.tar", TOKEN, "hf://datasets/OWNER/NAME"),
     ],
 )
-def test_what_a_bucket_refuses_is_one_message(store, address, remedy):
-    pytest.importorskip("s3fs").S3FileSystem.clear_instance_cache()
+def test_what_a_store_refuses_is_one_message_at_once(store, monkeypatch, address, token, remedy):
+    monkeypatch.setenv("HF_TOKEN", token)
     with pytest.raises(UserError, match=remedy) as raised:
-        remote.list_shards([address])
-    assert SECRET not in str(raised.value)
-    assert "AKIA" not in str(raised.value)
-    assert str(raised.value).count(". ") <= 2
+        remote.start_of(remote.list_shards([begun(address)])[0])
+    message = str(raised.value)
+    assert len(store.requests) <= 4
+    assert not any(secret in message for secret in (SECRET, "AKIA", SIGNATURE, token or SECRET))
+    assert message.count(". ") <= 2
+
+
+def test_what_the_right_token_may_see_is_read(store):
+    for data_set in ("private/set", "gated/set@v1.0"):
+        (shard,) = remote.list_shards([begun(f"hf://datasets/{data_set}/*.tar")])
+        assert remote.start_of(shard).read() == b"x" * 99
+
+
+def test_requests_that_are_limited_are_repeated_after_minutes():
+    class LimitedError(Exception):
+        status = 429
+
+    waits = []
+    with pytest.raises(UserError, match="status 429"):
+        remote._retried(
+            lambda: (_ for _ in ()).throw(LimitedError), "hf://datasets/a/b/0.tar", waits.append
+        )
+    assert sum(waits) > 300
 
 
 def test_a_region_that_the_store_names_is_taken(store):
-    pytest.importorskip("s3fs").S3FileSystem.clear_instance_cache()
-    assert remote.list_shards(["s3://redirected/*.tar"])[0].size == 99
+    assert remote.list_shards([begun("s3://redirected/*.tar")])[0].size == 99
 
 
 def test_the_region_of_the_environment_is_used(store, monkeypatch):
-    pytest.importorskip("s3fs").S3FileSystem.clear_instance_cache()
     monkeypatch.setenv("AWS_DEFAULT_REGION", REGION)
-    assert remote.list_shards(["s3://elsewhere/*.tar"])[0].size == 99
+    assert remote.list_shards([begun("s3://elsewhere/*.tar")])[0].size == 99
 
 
 @pytest.mark.parametrize("name", ["7.tar", "*.tar"])
@@ -193,8 +264,6 @@ def test_an_address_of_other_files_is_refused_before_any_request(folder, name):
 
 @pytest.mark.parametrize("protocol", [*remote.PROTOCOLS])
 def test_a_missing_library_is_refused_with_the_command(protocol, monkeypatch):
-    import fsspec
-
     def lacks(*given, **named):
         raise ImportError("no such module")
 
@@ -221,6 +290,18 @@ def test_a_changed_object_changes_the_stamps_of_its_own_group_alone(monkeypatch)
     marks[1] = "another"
     after = stamps()
     assert [old == new for old, new in zip(before, after, strict=True)] == [True, False, True]
+
+
+def test_what_a_job_fetches_is_in_its_resources(monkeypatch):
+    listed = [remote.RemoteShard(f"s3://bucket/{n}.tar", 1_500_000, "a") for n in range(3)]
+    monkeypatch.setattr(remote, "list_shards", lambda sources: listed)
+    content = {"studies": ["audit"], "corpus": "mine", "pairs": "s3://bucket/{0..2}.tar"}
+    content["index_shards"] = {"shards_per_job": 2}
+    files = Dag(content, "x").pairs
+    megabytes = files.fetched(files.shards_of)["fetched_mb"]
+    assert [megabytes(SimpleNamespace(group=group)) for group in files.groups] == [3, 2]
+    kept = Dag({**content, "fetch_shard": {"keep_local": True}}, "x").pairs
+    assert kept.fetched(kept.shards_of) == {}
 
 
 def test_a_job_of_a_run_uses_the_listing_of_its_start(monkeypatch, tmp_path):

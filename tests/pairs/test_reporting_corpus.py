@@ -17,8 +17,8 @@ from mispair.report import texts
 from mispair.report.table import Cell, Number, Table, printed
 from mispair.report.table import whole as count
 from mispair.report.tables import Tables, origins, tidy
-from tests.made_up_tables import gather
-from tests.report.test_reporting_page import EVIL, NOTHING, make_corpus, make_pairs, report
+from tests.made_up_tables import EVIL, gather
+from tests.report.small_run import NOTHING, make_corpus, make_pairs, report
 from tests.visible_words import words
 
 

@@ -70,7 +70,7 @@ def test_two_colours_are_held_out_for_each_class(table: dict, classes: tuple) ->
 
 def test_training_never_shows_a_held_out_combination() -> None:
     seen = set()
-    for scene in scenes(20000):
+    for scene in scenes(4000):
         for thing in scene.objects:
             shape, colour = thing.get("shape", ()), thing.get("colour", ())
             seen.update(itertools.product(shape, colour))

@@ -230,7 +230,7 @@ def test_a_shard_that_no_worker_survives(
         assert words in detail
     assert metadata["read"] == "28"
     assert "00000.tar: read 6, kept 6, rejected 0, " in caplog.text
-    assert "8 shards: read 28, kept 24, rejected 4\n  lost-worker                  4   14.29%" in (
+    assert "8 shards: read 28, kept 24, rejected 4\n  lost-worker                  4   14.29 %" in (
         caplog.text
     )
 

@@ -57,7 +57,7 @@ def test_neighbours_are_those_of_the_dense_matrix(n: int, words: int, k: int) ->
 def test_neither_blocks_nor_memory_change_the_result(
     side: int, memory: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    texts = captions(300, 60)
+    texts = captions(150, 60)
     whole = found(texts, 10)
     assert whole[0] == naive(texts, 10)[0]
     monkeypatch.setattr(module, "_SIDE", side)

@@ -184,7 +184,7 @@ def test_hours_of_gpu_work_on_cpus_are_said_before_the_first_job(
         shellcmd=command, benchmark=None, resources={"gpu": gpus}, wildcards_dict={}, **nothing
     )
     dag = SimpleNamespace(needrun_jobs=lambda: [job], toposorted=lambda jobs: [list(jobs)])
-    monkeypatch.setattr(cluster, "work_of", lambda command, sizes: Work())
+    monkeypatch.setattr(cluster, "work_of", lambda *_: Work())
     monkeypatch.setattr(Estimator, "estimate", lambda *_: Estimate("reference", seconds=pairs / 10))
     requests.plan(dag)
     assert ("encode_features" in requests.gpu_work_on_cpus()) is warns

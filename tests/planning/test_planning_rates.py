@@ -9,9 +9,10 @@ import pytest
 
 from bench.rates import write_rates
 from mispair.core.commands import step_names
-from mispair.core.cost import Benchmark, Work
+from mispair.core.cost import FETCHED, Benchmark, Work
 from mispair.planning import estimates
 from mispair.planning.estimates import (
+    FETCH_RATE,
     HERE,
     LIKE_HERE,
     NONE,
@@ -136,6 +137,16 @@ class TestSources:
         assert (estimate.source, estimate.seconds) == (REFERENCE, pytest.approx(3 + 9 + 2))
         assert (estimate.megabytes, estimate.disk_megabytes) == (80, 180)
         assert Estimator([CPU]).estimate(job, work, None).source == NONE
+
+    def test_fetching_is_assumed_until_jobs_of_the_rule_have_run(self, monkeypatch):
+        monkeypatch.setattr(estimates, "calibrate", lambda: 3.0)  # a core of a third of the speed
+        work = WORK_OF_JOB + Work({FETCHED: 100 * FETCH_RATE})
+        found = Estimator([CPU]).estimate(JOB, work, None)
+        assert (found.source, found.seconds) == (REFERENCE, pytest.approx(3 * 10 + 100))
+        assert found.beyond == pytest.approx(0.9)
+        known = [Record("index_shards", work, 2 * (10 + 100), 100.0, 180.0)]
+        found = Estimator([CPU], known).estimate(JOB, work + work, None)
+        assert (found.source, found.seconds) == (LIKE_HERE, pytest.approx(2 * (19 + 200)))
 
     def test_then_nothing_and_that_is_said(self):
         found = Estimator([CPU]).estimate(JOB, Work(variant="other"), None)

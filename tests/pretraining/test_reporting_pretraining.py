@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,6 @@ from mispair.core.metrics import write_metrics
 from mispair.pretraining.report.pages import (
     CLAIMS,
     PAGES,
-    QUESTIONS,
     SMALLEST,
     effects,
     less_clean,
@@ -20,7 +18,7 @@ from mispair.pretraining.report.pages import (
 )
 from mispair.pretraining.report.rows import rows as of_pretraining
 from mispair.pretraining.settings import CLEAN, PROMPTS, SCHEMES
-from mispair.report import questions, rules, studies
+from mispair.report import studies
 from mispair.report.charts import Drawing
 from mispair.report.figures import draw_of
 from mispair.report.judge import Verdict, judge
@@ -108,16 +106,6 @@ def test_linear_readouts_that_do_not_mix_limit_the_claim() -> None:
     linear = (made["basis"] == "linear") & (made["scheme"] == "spurious")
     made.loc[linear, "value"] -= 0.1
     assert judged(Tables({"pretraining": made})).limited == ("Linear readouts",)
-
-
-@pytest.mark.parametrize("outcome", rules.OUTCOMES[:-1])
-def test_every_sentence_renders_for_each_outcome(outcome: Any) -> None:
-    found = noisy(0.1)
-    (question,) = QUESTIONS
-    answer = questions.answered("pretraining", question, [judged(found)], found, 0.95)
-    answer = replace(answer, lead=(replace(answer.lead[0], outcome=outcome),))
-    assert answer.sentence.endswith(".")
-    assert answer.limit.endswith(".")
 
 
 def test_the_table_compares_each_scheme_with_clean_captions() -> None:

@@ -21,6 +21,7 @@ from mispair.core.files import UserError
 from mispair.core.provenance import PACKAGE
 from mispair.dag import Dag, names_gpus
 from mispair.evaluation import paths as evaluation
+from mispair.image_text.dag import measured
 from mispair.pairs import paths as pairs
 from mispair.pairs.steps import make_scenes
 from mispair.repair.rules import RULES
@@ -55,12 +56,12 @@ def test_arms_of_the_embedded_configuration() -> None:
 
 def test_files_of_the_simulation() -> None:
     dag = Dag({"simulate": {"spurious_probabilities": [0, 0.15], "trials": 1}}, "x")
-    assert dag.simulations() == [
+    assert dag.simulation.files() == [
         "results/simulation/as-run/cs~0/trials~0-0.json",
         "results/simulation/as-run/cs~0.15/trials~0-0.json",
     ]
-    assert dag.trials_of(SimpleNamespace(first="2", last="3")) == [2, 3]
-    assert Dag({"studies": ["image_text"]}, "x").simulations() == []
+    assert dag.simulation.trials(SimpleNamespace(first="2", last="3")) == [2, 3]
+    assert Dag({"studies": ["image_text"]}, "x").simulation.files() == []
 
 
 def test_a_job_is_called_with_its_own_arms_and_settings() -> None:
@@ -72,13 +73,13 @@ def test_a_job_is_called_with_its_own_arms_and_settings() -> None:
         )
 
     with_all_arms, of_figure_1 = wildcards("as-run", 0), wildcards("as-run", 1)
-    assert dag.simulated_arms(with_all_arms)[:3] == ["raw", "filtered", "replace-all"]
-    assert dag.simulated_arms(of_figure_1) == ["raw", "filtered"]
-    assert dag.condition_flags(with_all_arms) == dag.condition_flags(of_figure_1)
-    assert "--filter-factor 1.2 " in dag.condition_flags(with_all_arms)
-    assert "--filter-factor 1.0 " in dag.condition_flags(wildcards("bridge~filter", 0))
+    assert dag.simulation.arms(with_all_arms)[:3] == ["raw", "filtered", "replace-all"]
+    assert dag.simulation.arms(of_figure_1) == ["raw", "filtered"]
+    assert dag.simulation.flags(with_all_arms) == dag.simulation.flags(of_figure_1)
+    assert "--filter-factor 1.2 " in dag.simulation.flags(with_all_arms)
+    assert "--filter-factor 1.0 " in dag.simulation.flags(wildcards("bridge~filter", 0))
     # A file that no configuration asks for can be made by hand all the same.
-    assert dag.simulated_arms(wildcards("as-run", 7)) == ["raw", "filtered"]
+    assert dag.simulation.arms(wildcards("as-run", 7)) == ["raw", "filtered"]
 
 
 @pytest.mark.parametrize(
@@ -117,7 +118,7 @@ def test_what_cannot_be_simulated_is_refused_at_once(simulate: dict, words: list
         Dag({"simulate": simulate}, "x")
     for word in words:
         assert word in str(refusal.value)
-    assert not Dag({"simulate": simulate, "studies": ["image_text"]}, "x").simulations()
+    assert not Dag({"simulate": simulate, "studies": ["image_text"]}, "x").simulation.files()
 
 
 def test_shards_are_grouped_and_each_stands_in_one_group(tmp_path: Path) -> None:
@@ -156,7 +157,7 @@ def test_other_pairs_are_packed_and_captions_of_tables_are_in_json(tmp_path: Pat
 
 def test_a_study_that_is_not_run_needs_none_of_its_files() -> None:
     dag = Dag({"studies": ["simulation"], "shards": "nowhere/*.tar", "towers": "nowhere"}, "x")
-    assert dag.measured(evaluation.PURITY) == dag.every(pairs.INDEX) == dag.pieces() == []
+    assert measured(dag, evaluation.PURITY) == dag.every(pairs.INDEX) == dag.pieces() == []
     assert dag.every(towers.IMAGE_FEATURES) == dag.results("image_text") == []
 
 
@@ -188,7 +189,7 @@ def test_every_path_is_relative() -> None:
     """An absolute path in the DAG would rerun everything in a moved checkout."""
     dag = Dag({"protocols": ["clip_benchmark", "laclip"], "evaluation_sets": ["scenes-digit"]}, "x")
     paths = [*dag.models.files("scenes-small"), *dag.results()]
-    paths += [*dag.simulations(), *dag.evaluation.prompts("scenes-small")]
+    paths += [*dag.simulation.files(), *dag.evaluation.prompts("scenes-small")]
     laclip = SimpleNamespace(evaluation_set="scenes-digit", protocol="laclip")
     paths += dag.evaluation.protocol_files(laclip)
     assert not any(Path(path).is_absolute() for path in paths)
@@ -250,7 +251,7 @@ def test_small_jobs_and_word_counts_ask_for_no_gpu(monkeypatch: pytest.MonkeyPat
     assert {step for step in steps if not on_gpu.gpus(step)} == {"find_similar_captions"}
     one_trial = SimpleNamespace(condition="as-run", probabilities="0.3", first="1", last="1")
     assert demo.gpus("simulate", one_trial) == 0
-    assert "--device cpu" in demo.condition_flags(one_trial)
+    assert "--device cpu" in demo.simulation.flags(one_trial)
     assert Dag({"simulate": {"device": "cuda"}}, "x").gpus("simulate", one_trial) == 1
     compared = Dag({"find_similar_captions": {"measure": "features", "device": "cuda"}}, "x")
     assert compared.gpus("find_similar_captions") == 1
@@ -287,7 +288,7 @@ def test_large_jobs_take_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
         SimpleNamespace(condition="as-run", probabilities="0.1+0.3", first="0", last="0"),
     ]
     assert [dag.gpus("simulate", job) for job in jobs] == [1, 1]
-    assert "--device auto" in dag.condition_flags(jobs[0])
+    assert "--device auto" in dag.simulation.flags(jobs[0])
     monkeypatch.setattr("mispair.dag.has_gpu", lambda: False)
     assert dag.gpus("simulate", jobs[0]) == 0
 
@@ -387,7 +388,7 @@ def test_an_audit_alone_encodes_the_corpus_and_trains_no_arm() -> None:
                      "audit/*/similar_by_labels", "review/*/strata", "review/*/review",
                      "pairs/scenes/statistics")
     ]  # fmt: skip
-    assert not dag.measured(evaluation.PURITY)
+    assert not measured(dag, evaluation.PURITY)
     assert "suspects" in "".join(dag.pieces())
     assert not dag.curves()
 
@@ -408,7 +409,7 @@ def test_the_demo_is_named_where_no_configuration_is_given() -> None:
     assert "--configfile" in Dag({}, {}).pairs.echo()
     assert "--configfile" in Dag({"corpus": "mine"}, {"--config": {"corpus": "mine"}}).pairs.echo()
     assert "--configfile" not in Dag({}, {"mine.yaml": {}}).pairs.echo()
-    assert "--configfile" not in Dag({}, "config.yaml").pairs.echo()
+    assert "name yours by pairs" in Dag({}, "config.yaml").pairs.echo()
 
 
 @pytest.mark.parametrize(

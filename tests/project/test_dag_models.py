@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
 from mispair.core.files import UserError
+from mispair.core.provenance import CHECKOUT
 from mispair.dag import Dag
 from mispair.evaluation.paths import PURITY, ZEROSHOT
+from mispair.image_text.dag import measured
 from mispair.pairs.paths import INDEX
+from mispair.report import dag as of_report
 from mispair.towers.checkpoints.model_spec import ModelSpec
 from mispair.towers.paths import IMAGE_ROWS, TEXT_ROWS
 
@@ -51,7 +55,7 @@ def test_models_are_compared_as_they_are(checkpoint: str, folder: str) -> None:
     assert dag.models.checkpoint(SimpleNamespace(model="a")) == [checkpoint]
     assert dag.models.checkpoint(SimpleNamespace(model="c")) == []
     # No other study is asked for, and none of its files.
-    assert dag.every(INDEX) == dag.measured(PURITY) == dag.simulations() == []
+    assert dag.every(INDEX) == measured(dag, PURITY) == dag.simulation.files() == []
 
 
 def test_labels_do_not_convert_a_model_again(checkpoint: str) -> None:
@@ -68,9 +72,39 @@ def test_a_model_can_be_fine_tuned_too(checkpoint: str, folder: str) -> None:
     spec = {"name": "mine", "recipe": "laclip-cc", "checkpoint": checkpoint}
     dag = Dag({"studies": ["image_text"], "towers": spec}, "x")
     assert dag.tower_files(SimpleNamespace(towers="mine")) == dag.models.files("mine")
-    assert all(path.startswith("results/arms/scenes/mine/") for path in dag.measured(ZEROSHOT))
+    assert all(path.startswith("results/arms/scenes/mine/") for path in measured(dag, ZEROSHOT))
     dag = Dag({"studies": ["image_text"], "towers": {"name": "mine", "folder": folder}}, "x")
     assert Path(dag.models.files("mine")[0]).name == "open_clip_config.json"
+
+
+def test_a_moved_run_names_the_same_inputs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, folder: str
+) -> None:
+    """Snakemake compares the names of inputs: others would compute everything again."""
+    (tmp_path / "prompts").mkdir()
+    (tmp_path / "prompts/scenes-digit.templates.txt").write_text("a nice {c}\n")
+    content = {
+        "studies": ["image_text"], "evaluation_sets": ["scenes-digit"],
+        "protocols": [str(tmp_path / "prompts"), "clip_benchmark"],
+        "compare_towers": {"towers": [folder, 2]},
+    }  # fmt: skip
+    of = SimpleNamespace(evaluation_set="scenes-digit", protocol="prompts")
+
+    def named(here: Path) -> list[str]:
+        here.mkdir(parents=True, exist_ok=True)
+        monkeypatch.chdir(here)
+        dag = Dag(content, "x")
+        of_models = [path for name in ("scenes-small", "clip") for path in dag.models.files(name)]
+        others = dag.evaluation.protocol_files(of), of_report.files("report/templates/*")
+        return [*of_models, *dag.training.definition, *others[0], *others[1]]
+
+    paths = named(tmp_path / "run")
+    assert paths == named(tmp_path / "moved/further/run")
+    assert all(map(os.path.isabs, paths))
+    in_checkout = {path for path in named(CHECKOUT / "docs") if not os.path.isabs(path)}
+    assert (
+        in_checkout == {os.path.relpath(path) for path in paths if str(CHECKOUT) in path} != set()
+    )
 
 
 @pytest.mark.parametrize(
@@ -148,8 +182,8 @@ def test_every_arm_is_measured_on_each_pair_of_towers() -> None:
     dag = replicates("shipped", "shipped-1", 2)
     assert dag.models.replicates == ["scenes-small", "scenes-small-1", "trained-2"]
     # The main towers are one of the pairs, so their files exist once.
-    purity = dag.measured(PURITY, towers=dag.models.replicates)
-    assert purity[: len(dag.arms)] == dag.measured(PURITY)
+    purity = measured(dag, PURITY, towers=dag.models.replicates)
+    assert purity[: len(dag.arms)] == measured(dag, PURITY)
     assert len(purity) == 3 * len(dag.arms)
     assert "results/arms/scenes/towers.json" in dag.results()
     of_seed = dag.tower_files(SimpleNamespace(towers="trained-2"))
@@ -161,8 +195,8 @@ def test_every_arm_is_measured_on_each_pair_of_towers() -> None:
 
 def test_towers_of_seeds_differ_in_their_seed_and_learn_from_other_scenes() -> None:
     dag = replicates(2, 3, make_scenes={"seed": 5}, pretrain_towers={"epochs": 7})
-    assert dag.scenes_of_towers() == dag.flags("make_scenes").replace("--seed 5", "--seed 0")
-    two, three = (dag.training_of_seed(SimpleNamespace(seed=seed)) for seed in "23")
+    assert dag.training.scenes() == dag.flags("make_scenes").replace("--seed 5", "--seed 0")
+    two, three = (dag.training.of_seed(SimpleNamespace(seed=seed)) for seed in "23")
     assert "--seed 2 " in two
     assert "--epochs 7 " in two
     assert three == two.replace("--seed 2 ", "--seed 3 ")
@@ -172,7 +206,7 @@ def test_towers_of_seeds_differ_in_their_seed_and_learn_from_other_scenes() -> N
 def test_no_pair_of_towers_is_compared_by_default(folder: str) -> None:
     for dag in (Dag({}, "x"), replicates(), replicates(2, 3, studies=["audit"])):
         assert not [path for path in dag.results() if path.endswith("/towers.json")]
-        assert dag.measured(PURITY, towers=dag.models.replicates) == []
+        assert measured(dag, PURITY, towers=dag.models.replicates) == []
 
 
 def test_towers_that_cannot_be_compared_are_refused(tmp_path: Path) -> None:

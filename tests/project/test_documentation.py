@@ -30,7 +30,7 @@ from tests.browser import broken_links, window
 ROOT = Path(__file__).resolve().parents[2]
 README = ROOT / "README.md"
 PAGES = sorted((ROOT / "docs").rglob("*.md"))
-OTHERS = [ROOT / "CONTRIBUTING.md", ROOT / "config" / "README.md"]
+OTHERS = [ROOT / name for name in ("CONTRIBUTING.md", "config/README.md", "reports/README.md")]
 TEXTS = [README, ROOT / "CHANGELOG.md", *OTHERS, *PAGES]
 PROSE = [README, *OTHERS, *PAGES]
 

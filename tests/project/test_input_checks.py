@@ -7,14 +7,20 @@ import json
 import re
 import sys
 import tarfile
+from collections import Counter
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 from snakemake.iocontainers import Wildcards
+from snakemake.resources import Resource
 
-from mispair import input_checks
+from mispair import input_checks, machine_checks
 from mispair.audit import dag as audit_dag
 from mispair.core.files import UserError
 from mispair.dag import Dag
@@ -45,7 +51,7 @@ def test_a_good_configuration_is_checked_silently(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "reason"),
     [
-        (b"\0" * 10240, "no member"), (b"<html>" + b" " * 600, "HTML"),
+        (b"", "00.tar: .*empty"), (b"\0" * 10240, "no sample"), (b"<html>" + b" " * 600, "HTML"),
         (b"\x1f\x8b" + b"x" * 600, "gunzip"), (b"x" * 600, "00.tar: "),
         (bytes(tarfile.TarInfo("a.jpg").tobuf())[:300], "00.tar: "),
     ],
@@ -56,11 +62,52 @@ def test_shards_of_which_none_can_be_read(folder: Path, content: bytes, reason: 
         (folder / f"s/{number:02d}.tar").write_bytes(content)
     with pytest.raises(UserError, match=reason):
         check(shards="s")
-    (folder / "s/00.tar").write_bytes(b"")  # a run is planned before its shards are there
-    check(shards="s")
     for number in range(0, 40, 2):  # a job counts those that cannot be read
         write_tar(folder / f"s/{number:02d}.tar", whole(f"{number:09d}"))
     check(shards="s")
+    shards = sorted(map(str, (folder / "s").iterdir()))
+    words = input_checks.damaged_words(shards)
+    assert ("20 shards of 40" if not content else " shards of 40") in words  # all sizes are known
+    assert input_checks.damaged_words(shards[::2]) == ""
+
+
+def test_the_start_of_a_shard_is_read_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (folder / "s").mkdir()
+    for number in range(3):
+        samples = [m for n in range(9) for m in whole(f"{number}{n}")]
+        write_tar(folder / f"s/{number}.tar", samples)
+    opened = Counter[str]()
+
+    def counted(path: Any, *args: Any, **more: Any) -> Any:
+        opened[Path(path).name if isinstance(path, str | Path) else ""] += 1
+        return real(path, *args, **more)
+
+    real = open
+    monkeypatch.setattr("builtins.open", counted)
+    monkeypatch.setattr("io.open", counted)
+    check(shards="s")
+    assert 0 < opened["0.tar"] <= 3  # its start, its pictures and its names
+    assert 0 < opened["1.tar"] <= 2 >= opened["2.tar"]
+
+
+def test_shards_that_count_their_keys_alike(folder: Path) -> None:
+    (folder / "s").mkdir()
+    for shard in range(2):
+        members = [member for number in range(9) for member in whole(f"{number:04d}")]
+        write_tar(folder / f"s/{shard}.tar", [*members, *whole(f"{shard}-last")])
+    with pytest.raises(UserError, match=r"shards: s/1\.tar .* s/0\.tar .*'0000'"):
+        check(shards="s")
+    check(shards={"a": "s/0.tar", "b": "s/1.tar"})
+    check(shards="s", gather_index={"duplicate_keys": "first"})
+    several = [member for number in range(5) for member in whole(f"1-{number}")]
+    write_tar(folder / "s/1.tar", [*several, *whole("0000")])  # a job counts a few
+    check(shards="s")
+
+
+@pytest.mark.parametrize("key", ["trusted", "reviewed", "groups"])
+def test_lists_at_an_address_are_to_be_fetched(folder: Path, key: str) -> None:
+    with pytest.raises(UserError, match=rf"{key}: https://a\.example/t\.csv is not on this"):
+        check(**{key: "https://a.example/t.csv"})
 
 
 def test_trusted_pairs_that_are_labelled_wrong(folder: Path) -> None:
@@ -250,7 +297,7 @@ def test_a_table_of_recaptions_in_the_wrong_form(folder: Path) -> None:
 def test_a_join_by_a_field_that_no_sample_has(folder: Path, join: str, refused: bool) -> None:
     sidecar = b'{"url": "u", "meta": {"id": "i"}, "sha256": null}'
     write_tar(folder / "00000.tar", [*whole("a"), ("a.json", sidecar)])
-    (folder / "c.csv").write_text("url,caption\nu,a text\n")
+    (folder / "c.csv").write_text("url,caption\nu,a text\ni,a text\n")
     settings = {"captions": "c.csv", "read_captions": {"join": join, "key_column": "url"}}
     if not refused:
         check(**settings)
@@ -277,6 +324,280 @@ def test_captions_of_a_field_that_no_sample_has(folder: Path, field: str, refuse
         check(**settings)
     (folder / "c.csv").write_text("key,caption\na,a text\n")
     check(**settings, captions="c.csv")
+
+
+@pytest.mark.parametrize("kind", ["join", "caption_from"])
+def test_fields_of_shards_without_json(folder: Path, kind: str) -> None:
+    (folder / "c.csv").write_text("url,caption\nu,a text\n")
+    settings: dict[str, Any] = {"index_shards": {"caption_from": "json:caption"}}
+    if kind == "join":
+        settings = {"captions": "c.csv", "read_captions": {"join": "url", "key_column": "url"}}
+    with pytest.raises(UserError, match=rf"{kind}: no sample .* has a JSON"):
+        check(**settings)
+
+
+MD5, SHA = "0123456789abcdef" * 2, "0123456789abcdef" * 4
+
+
+@pytest.mark.parametrize(
+    ("join", "values", "refused"),
+    [
+        ("url", ["http://a/1", "http://a/2"], False),
+        ("url", ["http://a/2"] + ["http://b/"] * 2000, False),
+        ("url", ["http://b/1"], True),
+        ("url", ["a/1"] * 2000, True),
+        ("url", ["http://b/1"] * 2000, False),  # a job reads all
+        ("sha256", [SHA], False),
+        ("sha256", [SHA.upper()], True),
+        ("sha256", [MD5] * 2000, True),
+        ("sha256", [SHA[::-1]], True),
+        ("json:id", ["x"], True),
+        ("json:id", ["x", "i1"], False),
+    ],
+)
+@pytest.mark.parametrize("form", ["shards", "table", "folder"])
+def test_a_table_whose_values_join_no_pair(
+    folder: Path, join: str, values: list[str], refused: bool, form: str
+) -> None:
+    rows = [{"url": f"http://a/{n}", "sha256": SHA, "id": f"i{n}"} for n in range(40)]
+    members = [
+        member for n, row in enumerate(rows)
+        for member in (*whole(f"{n:02d}"), (f"{n:02d}.json", json.dumps(row).encode()))
+    ]  # fmt: skip
+    write_tar(folder / "00000.tar", members)
+    source: dict[str, Any] = {}
+    if form == "table":
+        if join.startswith("json"):
+            pytest.skip("a table has no such field")
+        (folder / "p.jsonl").write_text("".join(
+            json.dumps({"image": f"{n}.jpg", "caption": "a", **row}) + "\n"
+            for n, row in enumerate(rows)
+        ))  # fmt: skip
+        for number in range(40):
+            (folder / f"{number}.jpg").write_bytes(jpeg())
+        source = {"shards": "generated", "pairs": "p.jsonl"}
+    elif form == "folder":  # without JSON, no pair has any value
+        (folder / "mine").mkdir()
+        (folder / "mine/a.jpg").write_bytes(jpeg())
+        (folder / "mine/a.txt").write_text("a cup")
+        source, refused = {"shards": "generated", "pairs": "mine"}, True
+    (folder / "c.csv").write_text("v,caption\n" + "".join(f"{value},a\n" for value in values))
+    settings = {"captions": "c.csv", "read_captions": {"join": join, "key_column": "v"}, **source}
+    if not refused:
+        check(**settings)
+        return
+    with pytest.raises(UserError, match=r"captions: c\.csv.*read_captions\.join"):
+        check(**settings)
+
+
+@pytest.mark.parametrize("groups", [[None] * 3, ["", None, " "], [None, "", "de"]])
+@pytest.mark.parametrize("name", ["g.csv", "g.parquet"])
+def test_groups_without_a_value(folder: Path, groups: list[str | None], name: str) -> None:
+    table = pd.DataFrame({"key": [f"{n:09d}" for n in range(3)], "language": groups})
+    table.to_csv(folder / name, index=False) if name == "g.csv" else table.to_parquet(folder / name)
+    if groups[-1] == "de":
+        check(groups=name)
+        return
+    with pytest.raises(UserError, match=rf"groups: {name} has no value in language"):
+        check(groups=name)
+
+
+@pytest.mark.parametrize("form", ["tar", "folder"])
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"batch_size": 4, "warmup": 0}, "batch_size: 4, but 3 pairs"),
+        ({"batch_size": 3, "epochs": 2, "warmup": 3}, "warmup: 3 steps, but training has 2"),
+        ({"batch_size": 3, "epochs": 2, "warmup": 2}, ""),
+    ],
+)
+def test_towers_are_not_trained_on_too_few_pairs(
+    folder: Path, form: str, settings: dict[str, Any], words: str
+) -> None:
+    content = {"studies": ["image_text"], "towers": "train", "pretrain_towers": settings}
+    if form == "folder":
+        for number in range(3):
+            (folder / f"{number}.png").write_bytes(jpeg())
+            (folder / f"{number}.txt").write_text("a text")
+        content |= {"shards": "generated", "pairs": str(folder)}
+        (folder / "00000.tar").unlink()
+    if not words:
+        check(**content)
+        return
+    with pytest.raises(UserError, match=rf"pretrain_towers\.{words}"):
+        check(**content)
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (b"version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n", "git lfs pull"),
+        (b"\n<!DOCTYPE html><html>", "web page"),
+    ],
+)
+@pytest.mark.parametrize(
+    "name",
+    ["a.csv", "a.parquet", "trusted.txt", "groups.csv", "reviewed.csv", "captions.parquet",
+     "captions.csv", "mine/metadata.csv", "mine/1.jpg", "given.parquet"],
+)  # fmt: skip
+def test_files_that_were_not_fetched(folder: Path, name: str, content: bytes, words: str) -> None:
+    (folder / name).parent.mkdir(exist_ok=True)
+    (folder / name).write_bytes(content)
+    settings: dict[str, Any] = {name.partition(".")[0]: name}
+    if name.startswith(("a.", "mine")):
+        settings = {"shards": "generated", "pairs": name.partition("/")[0]}
+        if name == "mine/1.jpg":
+            (folder / "mine/1.txt").write_text("a cup")
+    if name == "given.parquet":
+        settings = {"studies": ["repair"], "evaluation_sets": ["scenes-digit"],
+                    "recaption_pairs": {"captioner": "given", "model": name}}  # fmt: skip
+    with pytest.raises(UserError, match=rf"{Path(name).name}: is .*{words}"):
+        check(**settings)
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (b"version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n", "git lfs pull"),
+        (b"\n<!DOCTYPE html><html>", "web page"),
+        (b"", "is empty"),
+        (b"a text", "is none of JPEG"),
+        (b"\0\0\0\x18ftypheic", "HEIC"),
+        (jpeg()[:-40], "truncated"),
+        (jpeg(size=(900, 1)), "one side"),
+    ],
+    ids=["pointer", "page", "empty", "text", "HEIC", "cut", "strip"],
+)
+@pytest.mark.parametrize("form", ["tar", "files", "parquet"])
+def test_pictures_of_which_none_can_be_decoded(
+    folder: Path, form: str, content: bytes, words: str
+) -> None:
+    def write(*pictures: bytes) -> dict[str, Any]:
+        if form == "tar":
+            write_tar(folder / "00000.tar", [
+                member for n, picture in enumerate(pictures)
+                for member in ((f"{n}.jpg", picture), (f"{n}.txt", b"a cup"))
+            ])  # fmt: skip
+            return {}
+        (folder / "mine").mkdir(exist_ok=True)
+        if form == "parquet":
+            rows = pd.DataFrame({"image": pictures, "caption": ["a cup"] * len(pictures)})
+            rows.to_parquet(folder / "mine/a.parquet")
+        for n, picture in enumerate(pictures if form == "files" else ()):
+            (folder / f"mine/{n}.jpg").write_bytes(picture)
+            (folder / f"mine/{n}.txt").write_text("a cup")
+        return {"shards": "generated", "pairs": "mine"}
+
+    with pytest.raises(UserError, match=rf"of 3 pictures .*(0\.jpg|parquet: a/0+): .*{words}"):
+        check(**write(content, content, content))
+    check(**write(content, jpeg(), content))
+
+
+@pytest.mark.parametrize(
+    ("rows", "least", "refused"),
+    [(1, 0.01, True), (2, 0.01, False), (1, 0.005, False), (0, 0.0, True)],
+)
+def test_a_table_for_too_few_pairs(folder: Path, rows: int, least: float, refused: bool) -> None:
+    write_tar(folder / "00000.tar", [member for n in range(200) for member in whole(f"{n:09d}")])
+    keys = [f"{n:09d}" for n in range(rows)] or ["700000000"]
+    (folder / "c.csv").write_text("key,caption\n" + "".join(f"{key},a cup\n" for key in keys))
+    settings = {"captions": "c.csv", "gather_index": {"min_joined_share": least}}
+    if not refused:
+        check(**settings)
+        return
+    with pytest.raises(UserError, match=r"captions: c\.csv has (a row for 1 of 200|none of)"):
+        check(**settings)
+
+
+@pytest.mark.parametrize("form", ["tar", "txt"])
+def test_captions_of_which_none_is_a_text(folder: Path, form: str) -> None:
+    def write(content: bytes, number: int = 20) -> dict[str, Any]:
+        (folder / "mine").mkdir(exist_ok=True)
+        names = [f"{one:02d}" for one in range(number)]
+        if form == "tar":
+            pairs = [((f"{name}.jpg", jpeg()), (f"{name}.txt", content)) for name in names]
+            write_tar(folder / "00000.tar", [member for pair in pairs for member in pair])
+            return {}
+        for name in names:
+            (folder / f"mine/{name}.jpg").write_bytes(jpeg())
+            (folder / f"mine/{name}.txt").write_bytes(content)
+        return {"shards": "generated", "pairs": "mine"}
+
+    with pytest.raises(UserError, match=r"pairs: none of 20 captions .* UTF-8"):
+        check(**write("caf\u00e9 au lait".encode("latin-1")))
+    with pytest.raises(UserError, match="empty"):
+        check(**write(b""))
+    check(**write(b"a cup"))
+
+
+@pytest.mark.parametrize(
+    ("captions", "refused"),
+    [
+        ([{"en": "a cup", "de": "eine Tasse"}] * 3, True), ([{"en": "a cup"}, None, None], True),
+        ([7, 8, 9], True), (["a cup", None, None], False), ([["a cup"], [], None], False),
+    ],
+)  # fmt: skip
+def test_a_column_of_captions_without_a_text(
+    folder: Path, captions: list[Any], refused: bool
+) -> None:
+    (folder / "mine").mkdir()
+    rows = pa.table({"images": [[{"bytes": jpeg(), "path": ""}]] * 3, "caption": captions})
+    pq.write_table(rows, folder / "mine/a.parquet")
+    settings: dict[str, Any] = {"shards": "generated", "pairs": "mine"}
+    if not refused:
+        check(**settings)
+        return
+    with pytest.raises(UserError, match=r"pairs\.caption_column: .*a\.parquet has no text"):
+        check(**settings)
+    if isinstance(captions[0], dict):
+        check(**settings | {"pairs": {"path": "mine", "caption_column": "caption.en"}})
+
+
+@pytest.mark.parametrize(("lines", "refused"), [(3, False), (2, True), (4, True)])
+def test_a_small_list_by_position_is_read_to_its_end(
+    folder: Path, lines: int, refused: bool
+) -> None:
+    (folder / "c.txt").write_text("a cup\n" * 3)
+    (folder / "k.txt").write_text("".join(f"{n:09d}\n" for n in range(lines)))
+    if not refused:
+        check(captions="c.txt", caption_keys="k.txt")
+        return
+    with pytest.raises(UserError, match=rf"c\.txt has 3 lines, but k\.txt has {lines}"):
+        check(captions="c.txt", caption_keys="k.txt")
+
+
+@pytest.mark.parametrize(
+    ("cell", "words"),
+    [("3", "no caption has a letter"), ('"a cup\na red cup"', "captions_per_line"),
+     ("", r"read_captions\.caption_column"), ("\u3164", r"read_captions\.caption_column")],
+)  # fmt: skip
+def test_tables_whose_captions_are_none(folder: Path, cell: str, words: str) -> None:
+    write_tar(folder / "00000.tar", [member for n in range(40) for member in whole(f"{n:02d}")])
+    (folder / "c.csv").write_text(
+        "key,caption\n" + "".join(f"{n:02d},{cell}\n" for n in range(40)), encoding="utf-8"
+    )
+    with pytest.raises(UserError, match=rf"captions: c\.csv.*{words}"):
+        check(captions="c.csv")
+
+
+def test_a_gpu_that_is_not_here_is_named_by_the_rules_that_run(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    dag = Dag({"encode_features": {"device": "cuda"}, "simulate": {"device": "cuda"}}, "x")
+
+    def missing(**sections: Any) -> str:
+        """Return the message of jobs of some rules, by what says how many GPUs each takes."""
+        rules = [SimpleNamespace(name=rule, resources={"gpu": Resource("gpu", gpus)})
+                 for rule, gpus in sections.items()]  # fmt: skip
+        rules.append(SimpleNamespace(name="gather_index", resources={}))
+        return machine_checks.missing_gpu(dag, [SimpleNamespace(rule=rule) for rule in rules])
+
+    monkeypatch.setattr(machine_checks, "has_cuda", lambda: False)
+    assert missing(read_shards=dag.gpus("encode_features")).startswith("encode_features.device")
+    assert missing(simulate=lambda wildcards: 1).startswith("simulate.device")
+    assert missing(weigh_pairs=dag.gpus("finetune_projection")) == missing() == ""
+    monkeypatch.setattr(machine_checks, "has_cuda", lambda: True)
+    assert missing(read_shards=dag.gpus("encode_features")) == ""
 
 
 def sidecar(text: str) -> tuple[str, bytes]:
@@ -315,11 +636,14 @@ def test_captions_of_shards_are_found_by_their_first_samples(
         ([], {}, r"no \.txt, only \.jpg"),
         ([("a.cls", b"3")], {}, r"no \.txt, only \.cls, \.jpg"),
         ([sidecar('{"a": {"b": "c"}, "n": 1}')], {}, r"json:a\.b"),
-        ([sidecar("[1")], {}, "json:FIELD"),
+        ([sidecar("[1")], {}, "JSON that .*json:FIELD"),
+        ([("a.json", '{"caption": "caf\xe9"}'.encode("latin-1"))], {}, "JSON that is not UTF-8"),
+        ([("a.json", '{"caption": "a"}'.encode("utf-16"))], {}, "JSON that is not UTF-8"),
         ([("a.txt", b"a")], {"caption_from": "text"}, r"no \.text, only \.jpg, \.txt"),
         ([("a.x.txt", b"a"), ("a.y.txt", b"a")], {}, r"caption_from: x\.txt"),
         ([("a.text", b"a")], {}, "caption_from: text"),
-        ([("x/a.txt", b"a")], {}, r"'x/a\.txt' is elsewhere than 'a\.jpg'"),
+        ([("b.caption.txt", b"a")], {}, "one name"),
+        ([("x/a.txt", b"a")], {}, r"'x/a\.txt' and 'a\.jpg'"),
     ],
 )
 def test_shards_whose_first_samples_have_no_caption(
@@ -402,10 +726,46 @@ def test_labels_and_undecided_lines_are_refused(folder: Path, form: str) -> None
     check_all("猫\n")
     with pytest.raises(UserError, match=r"no caption has a letter.*'0 0\.5 0\.1"):
         check_all("0 0.5 0.1")
-    with pytest.raises(UserError, match=r"captions_per_line: (40|20) of (40|20)"):
+    with pytest.raises(UserError, match=r"pairs: (40|20) of (40|20) .*captions_per_line"):
         check_all("a cup\na red cup")
     for decided in (True, False):
         check_all("a cup\na red cup", captions_per_line=decided)
+
+
+@pytest.mark.parametrize(
+    ("form", "several", "refused"),
+    [("tar", 4, False), ("tar", 5, True), ("txt", 154, False), ("txt", 160, True),
+     ("csv", 75, False), ("csv", 76, True)],
+)  # fmt: skip
+def test_lines_of_a_sample_are_refused_if_they_are_not_there_by_chance(
+    folder: Path, form: str, several: int, refused: bool
+) -> None:
+    """Of a table all captions are known before any job; of shards and folders, some of them."""
+    number = {"tar": 20, "txt": 2000, "csv": 1500}[form]
+    texts = ["a cup\na red cup"] * several + ["a cup"] * (number - several)
+    if form == "tar":
+        write_tar(folder / "00000.tar", [
+            member for n, text in enumerate([*texts, *["a cup"] * 100])
+            for member in ((f"{n:04d}.jpg", jpeg()), (f"{n:04d}.txt", text.encode()))
+        ])  # fmt: skip
+    else:
+        (folder / "mine").mkdir()
+        for n, text in enumerate(texts if form == "txt" else ()):
+            (folder / f"mine/{n:04d}.jpg").write_bytes(jpeg())
+            (folder / f"mine/{n:04d}.txt").write_text(text)
+        if form == "csv":
+            (folder / "mine/1.jpg").write_bytes(jpeg())
+            rows = "".join(f'{n},1.jpg,"{text}"\n' for n, text in enumerate(texts))
+            (folder / "mine/p.csv").write_text("id,image,caption\n" + rows)
+    pairs = {"path": "mine", **({"key_column": "id"} if form == "csv" else {})}
+    source = {} if form == "tar" else {"shards": "generated", "pairs": pairs}
+    if not refused:
+        check(**source)
+        return
+    with pytest.raises(
+        UserError, match=rf"{80 if several == 160 else several} of .*captions_per_line"
+    ):
+        check(**source)
 
 
 def test_captions_that_a_link_leads_out_to_are_not_read(folder: Path) -> None:
@@ -429,10 +789,74 @@ def test_a_folder_in_place_of_a_file(folder: Path, key: str) -> None:
         check(**{key: "lists"})
 
 
+UNREADABLE = {
+    "trusted.csv": {"trusted": "trusted.csv"},
+    "reviewed.csv": {"reviewed": "reviewed.csv"},
+    "groups.csv": {"groups": "groups.csv"},
+    "captions.csv": {"captions": "captions.csv"},
+    "captions.jsonl": {"captions": "captions.jsonl"},
+    "keys.txt": {"captions": "lines.txt", "caption_keys": "keys.txt"},
+    "lines.txt": {"captions": "lines.txt", "caption_keys": "keys.txt"},
+    "photos/captions.json": {"pairs": "photos"},
+    "photos/captions.txt": {"pairs": "photos"},
+    "photos/captions.csv": {"pairs": "photos"},
+    "photos/a.json": {"pairs": "photos"},
+    "set/classnames.txt": {"evaluation_sets": ["set"]},
+    "set/zeroshot_classification_templates.txt": {"evaluation_sets": ["set"]},
+    "set/test/nshards.txt": {"evaluation_sets": ["set"]},
+    "set/test/0.tar": {"evaluation_sets": ["set"]},
+    "set/dataset_type.txt": {"evaluation_sets": ["set"]},
+}
+"""Files of a user that are read before any job, and what names them."""
+
+
+@pytest.mark.parametrize("fault", ["denied", "latin"])
+@pytest.mark.parametrize("name", UNREADABLE)
+def test_a_file_that_cannot_be_read_is_one_message(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, name: str, fault: str
+) -> None:
+    (folder / "set/test").mkdir(parents=True)
+    (folder / "photos").mkdir()
+    (folder / "photos/a.jpg").write_bytes(jpeg())
+    write_tar(folder / "set/test/0.tar", [("0.jpg", jpeg()), ("0.cls", b"0")])
+    for text, content in {
+        "set/classnames.txt": "one\ntwo\n", "set/test/nshards.txt": "1", "keys.txt": "a\n",
+        "set/zeroshot_classification_templates.txt": "a photo of {c}\n", "lines.txt": "a cup\n",
+    }.items():  # fmt: skip
+        (folder / text).write_text(content)
+    path = folder / name
+    if fault == "latin":
+        if path.suffix == ".tar" or name in ("set/test/nshards.txt", "set/dataset_type.txt"):
+            pytest.skip("this is refused by what it holds")
+        start = {".json": '{"a.jpg": "', ".jsonl": '{"key": "a", "caption": "'}.get(path.suffix, "")
+        path.write_bytes(start.encode() + b"a photo of {c}, a caf\xe9\n")
+    else:
+        if not path.exists():
+            path.write_text("key,caption\na,a cup\n")
+        real = open
+
+        def denied(file: Any, *rest: Any, **more: Any) -> Any:
+            if isinstance(file, str | Path) and str(file).endswith(name):
+                raise PermissionError(13, "Permission denied", str(file))
+            return real(file, *rest, **more)
+
+        monkeypatch.setattr("builtins.open", denied)
+        monkeypatch.setattr("io.open", denied)
+    settings = dict(UNREADABLE[name])
+    settings |= {"shards": "generated"} if "pairs" in settings else {}
+    settings |= {"studies": ["image_text"]} if "evaluation_sets" in settings else {}
+    with pytest.raises(UserError) as refusal:
+        check(**settings)
+    assert name in str(refusal.value)
+    assert "\n" not in str(refusal.value)
+    words = "permission denied" if fault == "denied" else "utf-8"
+    assert words in str(refusal.value).lower()
+
+
 def test_programs_that_are_missing() -> None:
-    input_checks.refuse_missing_programs([sys.executable])
+    machine_checks.refuse_missing_programs([sys.executable])
     with pytest.raises(UserError, match="no-such-program"):
-        input_checks.refuse_missing_programs([sys.executable, "no-such-program"])
+        machine_checks.refuse_missing_programs([sys.executable, "no-such-program"])
 
 
 def _picture() -> bytes:
@@ -449,6 +873,7 @@ def _picture() -> bytes:
         (("cls", b"7"), "", "", "0 to 1"),
         (("cls", b"1"), "zeroshot_classification_templates.txt", "no placeholder\n", "{c}"),
         (("cls", b"1"), "classnames.txt", "\n", "classnames.txt"),
+        (("cls", b"1"), "classnames.txt", "version https://git-lfs.github.com\n", "git lfs pull"),
         (("cls", b"1"), "dataset_type.txt", "multilabel", "not supported"),
     ],
 )
@@ -466,6 +891,14 @@ def test_evaluation_sets_that_no_job_could_use(
     settings = {"studies": ["image_text"], "evaluation_sets": ["own"]}
     with pytest.raises(UserError, match=re.escape(reason)):
         check(**settings)
+    if label[0] == "cls" and label[1].isdigit():  # one of the first samples, and not the first
+        samples = [("a.png", _picture()), ("a.cls", b"0"), ("b.png", _picture()), ("b.cls", b"9")]
+        write_tar(own / "test/0.tar", samples)
+        (own / "classnames.txt").write_text("cat\ndog\n")
+        (own / "zeroshot_classification_templates.txt").write_text("{c}\n")
+        (own / "dataset_type.txt").unlink(missing_ok=True)
+        with pytest.raises(UserError, match="0 to 1"):
+            check(**settings)
     for name in ("classnames.txt", "zeroshot_classification_templates.txt"):
         (own / name).write_text("[{c}\n{c}")
     (own / "dataset_type.txt").unlink(missing_ok=True)
@@ -529,5 +962,5 @@ def test_a_dry_run_without_the_programs_of_slurm(
     (folder / "profile").mkdir()
     (folder / "profile/config.yaml").write_text("executor: slurm\n")
     monkeypatch.setenv("PATH", str(folder))
-    warning = input_checks.warn_of_missing_programs(["snakemake", *arguments])
+    warning = machine_checks.warn_of_missing_programs(["snakemake", *arguments])
     assert ("sbatch" in warning) is warned

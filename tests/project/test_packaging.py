@@ -18,7 +18,7 @@ import yaml
 
 from bench import release
 from mispair.core.files import UserError
-from tests.step_server import steps
+from tests.fork_server import python
 
 REPOSITORY = Path(__file__).parents[2]
 PACKAGE = REPOSITORY / "workflow" / "mispair"
@@ -80,7 +80,7 @@ def mispair(
     installed: Path, folder: Path, *arguments: str, forks: bool = False
 ) -> subprocess.Popen[str]:
     """Start the installed package in a folder."""
-    started = ["-c", FORKING.format(python=str(steps().python))] if forks else ["-m", "mispair"]
+    started = ["-c", FORKING.format(python=str(python()))] if forks else ["-m", "mispair"]
     return subprocess.Popen(
         [sys.executable, *started, *arguments],
         cwd=folder, env={**os.environ, "PYTHONPATH": str(installed)},
@@ -168,12 +168,12 @@ def test_the_wheel_audits_pairs_in_a_foreign_folder(
     assert float(high) == pytest.approx(100 * rates["wrong_captions"]["high"], abs=0.5)
     assert "no lower limit" in limit
 
-    code, again, told = ended(mispair(installed, tmp_path, *audit))
+    code, again, told = ended(mispair(installed, tmp_path, *audit, forks=True))
     assert (code, again) == (0, printed)
     assert "Nothing to be done" in told
     assert str(installed) in told  # its profile
-    assert ended(mispair(installed, folder, "run", "--dry-run"))[0] == 0
-    assert ended(mispair(installed, folder, "run", "no_such_target"))[0] == 1
+    assert ended(mispair(installed, folder, "run", "--dry-run", forks=True))[0] == 0
+    assert ended(mispair(installed, folder, "run", "no_such_target", forks=True))[0] == 1
 
 
 def test_what_is_told_to_others_agrees() -> None:

@@ -99,6 +99,12 @@ def test_the_page_of_files_lists_every_folder_of_results() -> None:
     assert listed == {one.split("/")[1] for one in templates() if one.startswith("results/")}
 
 
+def test_the_page_of_reports_names_what_a_run_writes_there_and_nothing_else() -> None:
+    page = (ROOT / "reports/README.md").read_text()
+    declared = {one.split("/")[1] for one in templates() if one.startswith("reports/")}
+    assert {*re.findall(r"^\| `([^`/]+)/?` \|", page, re.MULTILINE)} == declared
+
+
 def test_every_result_of_a_study_is_a_file_that_a_package_declares() -> None:
     declared = {pattern(template) for template in templates()}
     results = {pattern(one) for study in studies.studies() for one in study.results}

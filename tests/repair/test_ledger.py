@@ -84,4 +84,4 @@ def test_the_card_has_front_matter_and_the_counts() -> None:
     power = {"captioner_wins": 0.53, "scorer_wins": 0.9, "no_better_than_chance": ["captioner"]}
     warned = dataset_card(rows, {"repair": "factor", "factor": 1.2, **power}, "odd")
     assert warned.count("Warning") == 1
-    assert "53%" in warned
+    assert "53 %" in warned

@@ -359,6 +359,6 @@ def test_files_of_a_model(tmp_path: Path) -> None:
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_bytes(b"1")
     assert len(files_of("transformers", str(hub))) == len(needed)
-    for captioner, model in [("given", str(tmp_path)), ("transformers", "nothing")]:
+    for captioner, model in [("given", str(tmp_path / "sub")), ("transformers", "nothing")]:
         with pytest.raises(files.UserError, match="model"):
             files_of(captioner, model)

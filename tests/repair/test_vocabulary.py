@@ -159,5 +159,5 @@ def test_a_tokenizer_that_loses_letters_is_refused() -> None:
 
     tokenizer = Lossy()
     tokens = tokenized(tokenizer, ["red star", "red ring"], 5)
-    with pytest.raises(UserError, match="restores 0%"):
+    with pytest.raises(UserError, match="restores none of"):
         vocabulary_of(tokenizer, tokens)

@@ -3,31 +3,30 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
 
+from mispair.audit.rate import Rate
 from mispair.audit.report.claims import numbers
 from mispair.report import studies, texts
 from mispair.report.notes import Note
 from mispair.report.pages import study_pages
 from mispair.report.pages.content import ending
-from mispair.report.tables import Tables
-from tests.made_up_tables import gather
-from tests.report.test_reporting_page import NOTHING, make_run
+from mispair.report.tables import Tables, read_csvs
 
 SHOWN = ("audit", "repair", "image_text")
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Tables]:
-    """Gather made-up results, as a run does before it writes its report."""
+def made(whole: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Tables]:
+    """Return the folder of a run before it writes its report, and its tables."""
     folder = tmp_path_factory.mktemp("ending")
-    run = {kind: paths for kind, paths in make_run(folder).items() if kind != "shards"}
-    tables = gather({**NOTHING, **run}, folder)
+    shutil.copytree(whole / "tables", folder / "tables")
     (folder / "run.json").write_text(json.dumps({"write_report": {"confidence": 0.9}}))
     (folder / "tables/claims.csv").write_text("claim\n")  # a table of the report, not of results
-    return folder, tables
+    return folder, read_csvs((whole / "tables").glob("*.csv"))
 
 
 def test_an_audit_ends_with_its_share_and_the_condition_of_it(made: tuple[Path, Tables]) -> None:
@@ -36,6 +35,27 @@ def test_an_audit_ends_with_its_share_and_the_condition_of_it(made: tuple[Path, 
     assert found["rate"]
     expected = [texts.text(Note("audit", key, n=found)) for key in ("page_headline", "condition")]
     assert ending(folder, ["audit"]) == expected
+
+
+def test_the_condition_is_that_of_the_headline(made: tuple[Path, Tables]) -> None:
+    """Labels hold without the model; what contradicts the trusted pairs is said here, too."""
+    share = Rate(0.1, 0.05, 0.14)
+    found = {**numbers(made[1]), "rate": share, "trusted": True}
+    labels = {"labels": 200, "low": 0.0, "high": 0.02}
+    said = {
+        key: texts.text(Note("audit", "condition_of_headline", n={**found, **more}))
+        for key, more in {
+            "model": {}, "labels": {"by_eye": labels}, "random": {"like_random": share},
+            "contradicted": {"excess": 0.2, "storey": share, "given": share, "trusted": False},
+        }.items()
+    }  # fmt: skip
+    assert "random ones" in said["model"]
+    assert "random ones" not in said["labels"]
+    assert "labels" in said["labels"]
+    assert said["random"].startswith(said["model"])
+    assert said["random"] != said["model"]
+    assert "No lower limit" in said["contradicted"]
+    assert "contradict" in said["contradicted"]
 
 
 def test_other_studies_end_with_their_answers_and_limits(made: tuple[Path, Tables]) -> None:

@@ -15,7 +15,7 @@ import jinja2.nodes
 import pytest
 
 from mispair.core.provenance import PACKAGE
-from mispair.dag import Dag
+from mispair.report import dag as of_report
 from mispair.report import notes, studies, texts
 from mispair.report.claims import Claim, MeasuredClaim
 from mispair.report.judge import PartVerdict, Verdict
@@ -85,10 +85,10 @@ TEMPLATES = [
 
 @pytest.mark.parametrize("study", studies.NAMES)
 def test_the_words_of_a_figure_are_inputs_of_its_job(study: str) -> None:
-    modules = {line.split()[0] for line in Dag.report_code("draw_figures", "figures", study=study)}
+    modules = {line.split()[0] for line in of_report.code("draw_figures", "figures", study=study)}
     files = {f"{module.removeprefix('mispair.').replace('.', '/')}.py" for module in modules}
     needed = {texts.path_of(note.package) for note in MADE if note.where.partition(":")[0] in files}
-    given = {str(Path(path).resolve().relative_to(PACKAGE)) for path in Dag.texts_of(study)}
+    given = {str(Path(path).resolve().relative_to(PACKAGE)) for path in of_report.texts_of(study)}
     assert {texts.NOTES, texts.path_of(study)} <= needed <= given
 
 

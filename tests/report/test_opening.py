@@ -2,32 +2,37 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import re
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from mispair.audit.report.claims import numbers
 from mispair.core.words import percent
-from mispair.report import studies
+from mispair.report import questions, studies, texts
 from mispair.report.claims import Claim, Control, MeasuredClaim
 from mispair.report.judge import ControlVerdict, Verdict
-from mispair.report.pages.content import Content
+from mispair.report.pages import study_pages
+from mispair.report.pages.content import Content, judged
 from mispair.report.pages.site import build
 from mispair.report.questions import Answer, Question, strongest, strongest_limit
-from mispair.report.rules import Outcome
+from mispair.report.rules import OUTCOMES, Outcome
 from mispair.report.statistics import unknown_effect
-from mispair.report.tables import Tables
-from tests.made_up_tables import gather
-from tests.report.test_reporting_page import NOTHING, make_run
+from mispair.report.tables import Tables, read_csvs
 from tests.visible_words import words
 
 
 @pytest.fixture(scope="module")
-def tables(tmp_path_factory: pytest.TempPathFactory) -> Tables:
-    folder = tmp_path_factory.mktemp("opening")
-    run = {kind: paths for kind, paths in make_run(folder).items() if kind != "shards"}
-    return gather({**NOTHING, **run}, folder)
+def tables(whole: Path) -> Tables:
+    return read_csvs((whole / "tables").glob("*.csv"))
+
+
+@pytest.fixture(scope="module")
+def verdicts(tables: Tables) -> list[Verdict]:
+    return judged(tables, 0.95)
 
 
 def content(tables: Tables, corpus: str, title: str = "") -> Content:
@@ -67,6 +72,32 @@ def test_the_report_of_an_audit_names_no_table_of_the_paper(tables: Tables) -> N
             assert "LaCLIP" not in words(html), name
 
 
+BRACKETS = "Brackets hold"
+
+
+def test_brackets_are_explained_where_there_are_some(tables: Tables) -> None:
+    nothing = Tables({name: frame[:0] for name, frame in tables.frames.items()})
+    for some in (tables, nothing):
+        html = build(content(some, "")).files["index.html"]
+        front = words(html.partition('class="unmeasured"')[0])
+        found = re.search(r"\([^()]* to [^()]*\)", front) is not None
+        assert (BRACKETS in front) == found == (some is tables)
+
+
+def test_a_refused_audit_says_its_reason_once(tables: Tables) -> None:
+    reason = "Captions beat random ones in 54.0 % of comparisons."
+    audit, origin = tables.audit, tables.provenance.copy()
+    of_audit = {name: tables.frames[name] for name in studies.study("audit").tables}
+    of_rates = audit["metric"].str.startswith(("wrong_captions", "trusted", "checked"))
+    at = (origin["artefact"] == "audit") & (origin["key"] == "refused")
+    assert at.any()
+    origin.loc[at, "text"] = reason
+    refused = {**of_audit, "audit": audit[~of_rates], "provenance": origin}
+    front = words(build(content(Tables(refused), "photos")).files["index.html"])
+    assert front.count(reason) == 1
+    assert BRACKETS not in front
+
+
 def answer(outcome: Outcome, *, near: bool = False, limited: bool = False) -> Answer:
     key = f"{outcome}{near}{limited}"
     claim = Claim(key, "image_text", "It rises.", "", "", lambda *_: MeasuredClaim())
@@ -97,3 +128,42 @@ def test_the_strongest_limit_is_one_that_a_control_shows() -> None:
     assert "other" in limited.limit
     assert strongest_limit([free, limited]) == limited.limit
     assert strongest_limit([free]) == ""
+
+
+@pytest.mark.parametrize("gate", ["", "no cost"])
+@pytest.mark.parametrize("outcome", OUTCOMES[:-1])
+def test_every_sentence_is_there_for_each_outcome(
+    tables: Tables, verdicts: list[Verdict], outcome: Outcome, gate: str
+) -> None:
+    """Of the questions of all studies that the small run answers."""
+
+    def turned(verdict: Verdict) -> Verdict:
+        measured = replace(verdict.measured, gate=gate)
+        return replace(
+            verdict, outcome=outcome, reason="gate" if gate else "size open", measured=measured
+        )
+
+    answered = {
+        name: [questions.answered(name, question, verdicts, tables, 0.95)
+               for question in study_pages.pages(name).questions]
+        for name in studies.NAMES
+    }  # fmt: skip
+    of_studies = {name: [one for one in found if one.measured] for name, found in answered.items()}
+    assert [name for name, found in of_studies.items() if not found] == ["laclip"]
+    for one in itertools.chain.from_iterable(of_studies.values()):
+        of = {key: turned(verdict) for key, verdict in one.of.items()}
+        lead, others = (tuple(map(turned, some)) for some in (one.lead, one.verdicts))
+        found = replace(one, lead=lead, of=of, verdicts=others)
+        assert found.sentence
+        told = [
+            found.sentence,
+            found.finding,
+            found.limit,
+            found.advice,
+            *map(texts.remark, others),
+        ]
+        for text in filter(None, told):
+            assert text.endswith("."), text
+            assert "  " not in text
+            assert " ." not in text
+            assert "nan" not in text.lower().split()

@@ -255,6 +255,7 @@ APART = 20
 
 
 def linear(hue: str) -> np.ndarray:
+    hue = hue if len(hue) == 7 else "#" + "".join(2 * digit for digit in hue[1:])
     parts = np.array([int(hue[at : at + 2], 16) for at in (1, 3, 5)]) / 255
     return np.where(parts <= 0.04045, parts / 12.92, ((parts + 0.055) / 1.055) ** 2.4)
 
@@ -342,6 +343,24 @@ DARK_PAPER = re.findall(r"--paper: (#\w{6})", STYLE)[-1]
 
 def test_white_becomes_the_dark_paper() -> None:
     assert on_dark("#ffffff") == DARK_PAPER
+
+
+def test_text_stands_out_from_its_background() -> None:
+    colours = dict(re.findall(r"--([\w-]+): (#\w+);", STYLE))
+    assert round(contrast("#000", "#fff"), 1) == 21
+    pairs = [(text, back) for text in ("ink", "quiet", "link") for back in ("paper", "soft")]
+    pairs += [(name, f"{name}-back") for name in ("good", "bad", "open", "none")]
+    pairs += [("ink", "bad-back"), ("link", "bad-back"), ("link", "none-back")]
+    for text, back in pairs:
+        assert contrast(colours[text], colours[back]) >= 4.5, (text, back)
+    # Rules that name their colours themselves.
+    for rule in re.findall(r"\{([^{}]*)\}", STYLE):
+        text, back = (
+            re.search(rf"(?:^|[;{{ ]){name}: (#[0-9a-f]{{3,6}});", rule)
+            for name in ("color", "background")
+        )
+        if text and back:
+            assert contrast(text[1], back[1]) >= 4.5, rule
 
 
 @pytest.mark.parametrize("name", [*FIGURES, *OTHERS])

@@ -11,6 +11,7 @@ from scipy import stats
 from mispair.report.statistics import (
     contrast,
     contrasts,
+    effect_of_comparison,
     effect_of_mean,
     mean_interval,
     trend,
@@ -27,6 +28,15 @@ def test_an_effect_is_that_of_the_t_test():
     assert (effect.low, effect.high) == pytest.approx((outer.low, outer.high))
     assert effect.limits(0.05) == pytest.approx((inner.low, inner.high))
     assert (effect.n, effect.unit) == (5, "trial")
+
+
+@pytest.mark.parametrize("freedom", [1.5, 6.6, 29.0, 500.0])
+@pytest.mark.parametrize("seeds", [1, 5])
+def test_an_effect_over_images_names_the_seeds_that_were_run(seeds, freedom):
+    row = {"value": 0.1, "error": 0.01, "freedom": freedom, "n": 7797, "seeds": float(seeds)}
+    words = effect_of_comparison(pd.Series(row), 0.95).replicates
+    assert words.startswith(f"7,797 images and {seeds} seed")
+    assert (f"{freedom:.1f}" in words) == (freedom < 30)
 
 
 @pytest.mark.parametrize("values", [[], [0.5], [0.5, math.nan], [50.0, 50.0], [0.1 * 3, 0.3]])

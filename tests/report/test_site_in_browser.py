@@ -9,22 +9,11 @@ from pathlib import Path
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 
-from mispair.pairs.report import contact_sheet
-from tests.browser import CHROMIUM, Window, broken_links, empty_plots, window
-from tests.made_up_tables import EVIL, light_pictures, made_up, write_site
+from tests.browser import CHROMIUM, Window, empty_plots, window
+from tests.made_up_tables import EVIL
+from tests.report.conftest import TITLE
 
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium is installed")
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("site")
-    sample = contact_sheet.SheetPair("key " + EVIL, None, EVIL, f"shuffled {EVIL}", True)
-    sheet = contact_sheet.fragment([sample], 0.5, 96)
-    tables = made_up(4, ["digits", EVIL], seeds=2, trials=2, models=1)
-    with light_pictures():  # the browser draws the charts itself
-        write_site(tables, folder, sheet=sheet, title=f"Title {EVIL}")
-    return folder
 
 
 @pytest.fixture(scope="module")
@@ -33,56 +22,49 @@ def opened() -> Iterator[Window]:
         yield found
 
 
-def test_markup_from_data_stays_text(folder: Path, opened: Window) -> None:
-    pages = sorted((folder / "pages").glob("*.html"))
-    assert len(pages) == 1 + 3 + 3
-    for path in pages:
+def test_markup_from_data_stays_text(whole: Path, opened: Window) -> None:
+    for path in sorted((whole / "pages").glob("*.html")):
         page = opened.open(path, drawn=False)
         assert page.evaluate("window.hit") is None, path.name
         assert page.locator("b[onclick]").count() == 0
-        assert page.title().endswith(f"Title {EVIL}")
-        assert page.locator(".brand").inner_text() == f"Title {EVIL}"
-    page = opened.open(folder / "pages" / "image_text.html")
-    assert f"shuffled {EVIL}" in page.locator(".pairs").text_content()
+        assert page.title().endswith(TITLE)
+        assert page.locator(".brand").inner_text() == TITLE
+    page = opened.open(whole / "pages" / "image_text.html")
+    assert EVIL in page.locator(".pairs").text_content()
     assert EVIL in page.locator("#figure-accuracy_by_shuffling svg").text_content()
     assert opened.complaints == []
     assert opened.requests == []
 
 
-def test_every_chart_is_drawn_and_every_link_leads_somewhere(folder: Path, opened: Window) -> None:
+def test_every_chart_is_drawn(whole: Path, opened: Window) -> None:
     for name in ("image_text", "simulation", "laclip"):
-        page = opened.open(folder / "pages" / f"{name}.html")
+        page = opened.open(whole / "pages" / f"{name}.html")
         assert page.locator(".plot").count() > 0
         assert empty_plots(page) == []
-    pages = [folder / "index.html", *(folder / "pages").glob("*.html")]
-    # There is neither a record nor a union of the tables of a run that did not take place.
-    lacking = ("run.json", "tables/metrics.parquet", "tables/metrics.csv")
-    broken = {link.split(": ")[1].removeprefix("../") for link in broken_links(folder, pages)}
-    assert broken <= set(lacking)
 
 
-def test_two_clicks_lead_from_the_first_card_to_its_numbers(folder: Path, opened: Window) -> None:
+def test_two_clicks_lead_from_the_first_card_to_its_numbers(whole: Path, opened: Window) -> None:
     """A card's picture leads to its figure with the table below, and its verdict to the effect."""
-    page = opened.open(folder / "pages" / "index.html")
+    page = opened.open(whole / "pages" / "index.html")
     card = page.locator(".card.with-picture").first
     card.locator("a:has(img)").click()
     figure = page.locator("figure:target")
     assert figure.bounding_box()["y"] < page.viewport_size["height"]
-    table = folder / "pages" / figure.get_by_role("link", name="CSV").get_attribute("href")
+    table = whole / "pages" / figure.get_by_role("link", name="CSV").get_attribute("href")
     assert len(table.read_text().splitlines()) > 1
     page.go_back()
     page.locator(".card.with-picture").first.locator("a.verdict").first.click()
-    assert re.search(r"\d to [−+]?\d", page.locator(":target .value").first.inner_text())
+    assert re.search(r"[−+]\d", page.locator(":target .value").first.inner_text())
 
 
-def test_panels_are_below_each_other_on_a_phone(folder: Path, opened: Window) -> None:
+def test_panels_are_below_each_other_on_a_phone(whole: Path, opened: Window) -> None:
     panels = "#figure-purity_by_shuffling svg .role-scope[class*=concat_]"
     tops = f"""() => [...document.querySelectorAll('{panels}')]
       .map((panel) => panel.getBoundingClientRect().top)"""
     usual = opened.page.viewport_size
     opened.page.set_viewport_size({"width": 420, "height": 800})
     try:
-        page = opened.open(folder / "pages" / "image_text.html")
+        page = opened.open(whole / "pages" / "image_text.html")
         places = page.evaluate(tops)
         drawn = page.locator("#figure-purity_by_shuffling svg").first
         svg = drawn.bounding_box()
@@ -96,7 +78,7 @@ def test_panels_are_below_each_other_on_a_phone(folder: Path, opened: Window) ->
     assert opened.complaints == []
 
 
-def test_letters_of_every_chart_can_be_read_on_a_phone(folder: Path, opened: Window) -> None:
+def test_letters_of_every_chart_can_be_read_on_a_phone(whole: Path, opened: Window) -> None:
     usual = opened.page.viewport_size
     opened.page.set_viewport_size({"width": 420, "height": 800})
     scales = """() => Object.fromEntries([...document.querySelectorAll('.plot')].map((plot) => {
@@ -105,7 +87,7 @@ def test_letters_of_every_chart_can_be_read_on_a_phone(folder: Path, opened: Win
     }))"""
     try:
         for name in ("image_text", "simulation", "laclip"):
-            page = opened.open(folder / "pages" / f"{name}.html")
+            page = opened.open(whole / "pages" / f"{name}.html")
             page.evaluate(
                 "document.querySelectorAll('details').forEach((one) => { one.open = true })"
             )
@@ -115,7 +97,7 @@ def test_letters_of_every_chart_can_be_read_on_a_phone(folder: Path, opened: Win
         opened.page.set_viewport_size(usual)
 
 
-def test_no_number_of_a_table_is_broken_on_a_phone(folder: Path, opened: Window) -> None:
+def test_no_number_of_a_table_is_broken_on_a_phone(whole: Path, opened: Window) -> None:
     """A table scrolls; "20,0" above "00" reads as another number."""
     broken = """() => [...document.querySelectorAll('td')].filter((cell) => {
       if (!/^[−+]?\\d[\\d.,]*( %)?$/.test(cell.innerText.trim())) return false;
@@ -126,7 +108,7 @@ def test_no_number_of_a_table_is_broken_on_a_phone(folder: Path, opened: Window)
     usual = opened.page.viewport_size
     opened.page.set_viewport_size({"width": 420, "height": 800})
     try:
-        for path in sorted((folder / "pages").glob("*.html")):
+        for path in sorted((whole / "pages").glob("*.html")):
             page = opened.open(path)
             page.evaluate(
                 "document.querySelectorAll('details').forEach((one) => { one.open = true })"
@@ -138,11 +120,13 @@ def test_no_number_of_a_table_is_broken_on_a_phone(folder: Path, opened: Window)
 
 
 ALL_RULES = ["wcag2a", "wcag2aa", "wcag21aa"]
+EVERY_KIND = ("index", "claims", "methods", "run", "image_text", "simulation", "laclip")
+"""Pages that have all that pages consist of."""
 
 
-def test_no_rule_of_accessibility_is_broken(folder: Path, opened: Window) -> None:
-    for path in sorted((folder / "pages").glob("*.html")):
-        page = opened.open(path)
+def test_no_rule_of_accessibility_is_broken(whole: Path, opened: Window) -> None:
+    for name in EVERY_KIND:
+        page = opened.open(whole / f"pages/{name}.html")
         page.evaluate("document.querySelectorAll('details').forEach((one) => { one.open = true })")
         # The schemes differ in colours alone.
         for scheme, rules, least in (("light", ALL_RULES, 11), ("dark", ["color-contrast"], 1)):
@@ -151,21 +135,23 @@ def test_no_rule_of_accessibility_is_broken(folder: Path, opened: Window) -> Non
             assert (paper == "rgb(255, 255, 255)") == (scheme == "light")
             # The page forbids scripts that are not its own; the driver's are let in.
             # A chart counts as one picture with a name; its thousands of marks take axe a minute.
+            # Of what passes, axe names one element of a rule and not thousands.
             results = Axe().run(
-                page, context={"exclude": [[".plot svg > *"]]}, options={"runOnly": rules}
-            )
+                page, context={"exclude": [[".plot svg > *"]]},
+                options={"runOnly": rules, "resultTypes": ["violations"]},
+            )  # fmt: skip
             broken = [
                 (rule["id"], [node["target"] for node in rule["nodes"]][:3])
                 for rule in results.response["violations"]
             ]
-            assert broken == [], (path.name, scheme)
+            assert broken == [], (name, scheme)
             assert len(results.response["passes"]) >= least
         page.emulate_media(color_scheme="light")
 
 
-def test_the_keyboard_reaches_and_leaves_every_figure(folder: Path, opened: Window) -> None:
+def test_the_keyboard_reaches_and_leaves_every_figure(whole: Path, opened: Window) -> None:
     """Each figure of open parts has the focus once, in the order of the page."""
-    page = opened.open(folder / "pages" / "image_text.html")
+    page = opened.open(whole / "pages" / "image_text.html")
     page.evaluate("document.querySelectorAll('details').forEach((one) => { one.open = true })")
     plots = "[...document.querySelectorAll('.plot')]"
     asked = page.evaluate(f"{plots}.map((one) => one.dataset.figure)")
@@ -181,14 +167,14 @@ def test_the_keyboard_reaches_and_leaves_every_figure(folder: Path, opened: Wind
 
 
 def test_closed_parts_stay_closed_in_print_and_anchors_are_below_the_menu(
-    folder: Path, opened: Window
+    whole: Path, opened: Window
 ) -> None:
-    page = opened.open(folder / "pages" / "image_text.html")
+    page = opened.open(whole / "pages" / "image_text.html")
     printed = "document.querySelectorAll('details[open]').length"
     before = page.evaluate(printed)
     page.evaluate("window.dispatchEvent(new Event('beforeprint'))")
     assert page.evaluate(printed) == before
-    page = opened.open(folder / "pages" / "claims.html", drawn=False)
+    page = opened.open(whole / "pages" / "claims.html", drawn=False)
     anchor = page.locator("[id^=claim-]").last.get_attribute("id")
     page.evaluate("(anchor) => { window.location.hash = anchor }", anchor)
     place = page.locator(f"[id='{anchor}']")

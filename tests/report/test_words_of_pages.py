@@ -9,19 +9,15 @@ import pytest
 
 from mispair.report import studies
 from mispair.report.figures import compose
+from mispair.report.pages.content import Content
+from mispair.report.pages.site import build
+from mispair.report.tables import Tables, read_csvs
 from tests.browser import CHROMIUM, Window, window
-from tests.made_up_tables import light_pictures, made_up, write_site
-from tests.report.test_reporting_page import NOTHING, make_run, report
+from tests.made_up_tables import made_up
 from tests.visible_words import LANDING, STUDY, visible_words
 
 DEFAULT = ("image_text", "audit", "repair", "simulation")
 """Studies of the default run."""
-
-OTHERS = (
-    "sufficiency", "stepsize", "pretraining",
-    "checkpoint_zeroshot", "checkpoint_purity", "checkpoint_origins",
-)  # fmt: skip
-"""Kinds of results of the other studies."""
 
 
 def test_closed_parts_and_texts_for_screen_readers_are_not_counted() -> None:
@@ -33,34 +29,30 @@ def test_closed_parts_and_texts_for_screen_readers_are_not_counted() -> None:
     assert visible_words(html) == 7
 
 
-@pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Write the report of a made-up run of the default studies."""
-    folder = tmp_path_factory.mktemp("default")
-    run = make_run(folder)
-    report({**NOTHING, **{k: v for k, v in run.items() if k not in OTHERS}}, folder)
-    return folder
-
-
-def test_pages_keep_their_budgets_of_words(made: Path) -> None:
-    counts = {path.name: visible_words(path.read_text()) for path in made.glob("pages/*.html")}
-    print(counts)
-    assert {f"{name}.html" for name in DEFAULT} <= counts.keys()
-    assert counts["index.html"] <= LANDING
-    assert visible_words((made / "index.html").read_text()) <= LANDING
+def test_pages_keep_their_budgets_of_words(whole: Path) -> None:
     for name in studies.NAMES:
-        assert counts.get(f"{name}.html", 0) <= STUDY, name
+        html = (whole / f"pages/{name}.html").read_text()
+        assert visible_words(html) <= STUDY, name
 
 
-def test_the_landing_page_has_no_card_of_a_study_that_was_not_run(made: Path) -> None:
-    html = (made / "index.html").read_text()
-    assert html.count('<div class="card') >= len(DEFAULT)
-    # Each card names its claim in words, and its picture leads to the full figure.
+def test_the_landing_page_of_the_default_run_keeps_its_budget(whole: Path) -> None:
+    tables = read_csvs((whole / "tables").glob("*.csv"))
+    of_default = {
+        "corpus",
+        "pairs",
+        *(name for key in DEFAULT for name in studies.study(key).tables),
+    }
+    some = Tables({name: tables.frames[name] for name in of_default & tables.frames.keys()})
+    front = build(Content(some, {}, {}, {}, None, title="", confidence=0.9, corpus="")).files
+    assert front["index.html"].count('<div class="card') >= len(DEFAULT)
+    assert visible_words(front["index.html"]) <= LANDING
+
+
+def test_each_card_names_its_claim_in_words_and_leads_to_its_figure(whole: Path) -> None:
+    html = (whole / "index.html").read_text()
+    assert html.count('<div class="card') >= len(studies.NAMES)
     assert html.count('class="judged">') == html.count('<div class="card')
     assert html.count("#figure-") == html.count('<div class="card with-picture') > 0
-    for declared in studies.studies():
-        if declared.key not in DEFAULT:
-            assert declared.title not in html
     assert re.findall(r"(?:figure|table) \d", html) == []
 
 
@@ -84,19 +76,10 @@ def test_a_low_level_of_chance_flattens_no_curve_of_accuracy() -> None:
 in_browser = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium is installed")
 
 
-@pytest.fixture(scope="module")
-def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Write the site of a few arms and two presets."""
-    folder = tmp_path_factory.mktemp("small")
-    with light_pictures():
-        write_site(made_up(6, ["digits"], trials=3), folder)
-    return folder
-
-
 @in_browser
-def test_the_first_screen_has_the_first_answer_and_its_limit(small: Path) -> None:
+def test_the_first_screen_has_the_first_answer_and_its_limit(whole: Path) -> None:
     with window(1280, 800) as opened:
-        page = opened.open(small / "index.html", drawn=False)
+        page = opened.open(whole / "index.html", drawn=False)
         card = page.locator(".card").first
         assert "overlap" in card.locator("h2").inner_text()
         for part in (".answer", ".chip", ".limit", "img"):
@@ -106,19 +89,19 @@ def test_the_first_screen_has_the_first_answer_and_its_limit(small: Path) -> Non
 
 
 @in_browser
-def test_no_table_is_clipped_at_1280_pixels(made: Path) -> None:
+def test_no_table_is_clipped_at_1280_pixels(whole: Path) -> None:
     clipped = """[...document.querySelectorAll('.scroll')]
       .filter((one) => one.scrollWidth > one.clientWidth + 1)
       .map((one) => one.getAttribute('aria-label'))"""
     with window(1280, 800) as opened:
-        for path in sorted(made.glob("pages/*.html")):
+        for path in sorted(whole.glob("pages/*.html")):
             page = opened.open(path, drawn=False)
             page.evaluate("document.querySelectorAll('details').forEach((one) => one.open = true)")
             assert page.evaluate(clipped) == [], path.name
 
 
 @in_browser
-def test_claims_are_filtered_by_study_and_verdict_with_the_keyboard(small: Path) -> None:
+def test_claims_are_filtered_by_study_and_verdict_with_the_keyboard(whole: Path) -> None:
     def shown(opened: Window) -> set[tuple[str, str]]:
         return {
             tuple(pair)
@@ -130,7 +113,7 @@ def test_claims_are_filtered_by_study_and_verdict_with_the_keyboard(small: Path)
         }
 
     with window(1280, 900) as opened:
-        page = opened.open(small / "pages/claims.html", drawn=False)
+        page = opened.open(whole / "pages/claims.html", drawn=False)
         assert page.locator(".claims details[open]").count() == 0
         assert page.locator(".claims table:visible").count() == 0
         page.locator("#filter-study").focus()
@@ -145,7 +128,7 @@ def test_claims_are_filtered_by_study_and_verdict_with_the_keyboard(small: Path)
         page.select_option("#filter-outcome", "")
         assert page.locator(".claims details[open]").count() == 0
         # A link to a claim opens its group.
-        page.goto((small / "index.html").as_uri())
+        page.goto((whole / "index.html").as_uri())
         page.locator("a.verdict").first.click()
         page.wait_for_url("**/claims.html#claim-*")
         anchor = page.url.partition("#")[2]

@@ -251,19 +251,21 @@ def test_the_gap_widens_over_c_s(last, expected):
 
 
 @pytest.mark.parametrize(
-    ("values", "expected"),
-    [([50, 50, 50, 50], "supports"), ([40, 41, 42, 40], "contradicts"),
-     ([46, 49, 50, 47], "cannot tell"), ([50], "cannot tell")],
+    ("values", "lowest", "expected"),
+    [([50, 50, 50, 50], 50, "supports"), ([40, 41, 42, 40], 50, "contradicts"),
+     ([40, 41, 42, 40], 16, "cannot tell"),  # the encoders learned too little
+     ([46, 49, 50, 47], 50, "cannot tell"), ([50], 50, "cannot tell")],
 )  # fmt: skip
-def test_nearly_all_is_a_level_at_the_largest_c_s_of_the_claim(values, expected):
+def test_nearly_all_is_a_level_at_the_largest_c_s_of_the_claim(values, lowest, expected):
     rows = [
         row for trial, value in enumerate(values)
-        for c, level in ((0.1, 0), (0.3, value), (0.5, 0))
+        for c, level in ((0.1, lowest), (0.3, value), (0.5, 0))
         for row in [{**runs({"filtered": level}, 1, (c,), "purified_features", 0)[0],
                      "trial": trial}]
     ]  # fmt: skip
     verdict = judged(rows)["nearly-all"]
     assert verdict.outcome == expected
+    assert verdict.measured.gate == ("few purified" if lowest < 50 else "")
     assert verdict.effect.value == pytest.approx(np.mean(values))
 
 
@@ -393,3 +395,10 @@ def test_every_outcome_has_its_sentences(question, outcome):
         assert answer.sentence
         for text in (answer.sentence, answer.limit, answer.advice, texts.remark(verdicts[0])):
             assert "nan" not in text.lower().split()
+
+
+def test_who_changes_a_published_curve_changes_no_other() -> None:
+    curve = published.figure1_curve("purified_features", "raw")
+    kept = curve.copy()
+    curve.iloc[:] = 0
+    assert published.figure1_curve("purified_features", "raw").equals(kept)

@@ -26,7 +26,7 @@ from mispair.simulation.sampling.data import (
 from mispair.simulation.sampling.draws import TrialDraws, draw_spurious_sets
 from mispair.simulation.sampling.inputs import Coded, Dense
 from mispair.simulation.study import Study
-from tests.simulation.test_simulation_misalignment import cross_moment
+from tests.simulation.test_simulation_misalignment import cross_moment, study_of
 
 SIZES: dict[str, Any] = {
     "d1": 80, "d": 20, "m": 24, "classes": 5, "batch_size": 40, "low_quality_pairs": 300,
@@ -89,7 +89,7 @@ def test_whole_captions_are_redrawn_at_the_rate(rate: float) -> None:
 @pytest.mark.parametrize("model", MODELS)
 def test_pairs_have_the_cross_moment(model: str, values: str) -> None:
     n = 100_000
-    study = changed(STUDY, misalignment=model, latent_values=values, latent_density=0.3)
+    study = study_of(model, d=4, latent_values=values, latent_density=0.3)
     pairs = pairs_of(study, 0.3, n)
     expected = cross_moment(study, 0.3, draw_spurious_sets(draws(), study))
     found = pairs.image.T @ pairs.text / n

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,12 +9,10 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from mispair.report import studies, texts
+from mispair.report import studies
 from mispair.report.charts import Drawing, Hole
 from mispair.report.figures import draw_of
 from mispair.report.judge import Verdict, judge
-from mispair.report.questions import answered
-from mispair.report.rules import OUTCOMES, Outcome
 from mispair.report.table import Table, general
 from mispair.report.tables import Tables, tidy
 from mispair.stepsize.report import claims
@@ -272,17 +269,6 @@ def test_acceleration_is_the_difference_of_slopes(gaps: tuple[float, ...], outco
     assert verdict.measured.first == pytest.approx(-1)
     assert verdict.measured.last == pytest.approx(-1 - np.mean(gaps))
     assert (verdict.bound, verdict.effect.n) == (1 / 3, len(gaps))
-
-
-@pytest.mark.parametrize("outcome", OUTCOMES[:-1])
-def test_every_sentence_is_there_for_each_outcome(whole: Tables, outcome: Outcome) -> None:
-    verdicts = [replace(each, outcome=outcome) for each in judged(whole).values()]
-    (question,) = claims.QUESTIONS
-    answer = answered("stepsize", question, verdicts, whole, 0.95)
-    assert answer.sentence
-    assert "nan" not in answer.sentence
-    for verdict in verdicts:
-        texts.remark(verdict)
 
 
 def test_each_claim_has_its_figure_and_each_section_a_figure_or_a_table(whole: Tables) -> None:

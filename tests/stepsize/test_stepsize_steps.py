@@ -152,7 +152,7 @@ def test_the_dag_has_a_job_for_each_part_data_set_and_activation() -> None:
     assert f"{folder}/multilayer/cifar2.json" not in Dag(content, "x").stepsize.results()
     assert (
         Dag({**content, "studies": ["simulation"]}, "x").results()
-        == Dag({**content, "studies": ["simulation"]}, "x").simulations()
+        == Dag({**content, "studies": ["simulation"]}, "x").simulation.files()
     )
 
 

@@ -13,8 +13,8 @@ from scipy import stats
 from mispair.core import files, seeds
 from mispair.towers.features import CaptionChoices, PairedFeatures, gather, read_choices
 from mispair.towers.finetuning import projection
+from mispair.towers.finetuning.arm_inputs import fingerprints
 from mispair.towers.finetuning.batches import PairRows, batch_order
-from mispair.towers.finetuning.fingerprints import fingerprints
 from tests.towers.test_features import PAIRS, corpus, loaders
 from tests.towers.test_projection import QUICK, _features, _model, _twin
 

@@ -26,6 +26,7 @@ from safetensors.torch import load_file
 from mispair.core.files import UserError
 from mispair.core.provenance import PACKAGE
 from mispair.dag import Dag
+from mispair.input_checks import refuse_unusable
 from mispair.pairs.scenes.evaluation_sets import EVALUATION_SETS, labelled_pictures
 from mispair.pairs.steps import make_scenes
 from mispair.towers import loading
@@ -273,13 +274,13 @@ def test_the_corpus_and_a_start_come_from_the_configuration(
     }
     training = {"warmup": 1}
     dag = Dag(content | {"pretrain_towers": training}, "x")
-    assert [Path(path) for path in dag.training_shards] == shards
-    assert Path(*dag.tower_definition).name == "scenes-small.json"
+    assert [Path(path) for path in dag.training.shards] == shards
+    assert Path(*dag.training.definition).name == "scenes-small.json"
     assert dag.models.start == []
-    assert dag.training_cores == 2
+    assert dag.training.cores == 2
     dag = Dag(content | {"pretrain_towers": training | {"start": "shipped"}}, "x")
     assert Path(dag.models.start[0]).name == loading.CONFIG_NAME
-    assert dag.tower_definition == []
+    assert dag.training.definition == []
     assert "start" not in dag.flags("pretrain_towers")
     weights = tmp_path / "weights.pt"
     weights.touch()
@@ -288,7 +289,7 @@ def test_the_corpus_and_a_start_come_from_the_configuration(
     assert dag.models.start[0] == "results/checkpoints/a/open_clip_config.json"
     assert dag.models.checkpoint(SimpleNamespace(model="a")) == [str(weights)]
     definition = {"definition": "ViT-B-32"}
-    assert Dag(content | {"pretrain_towers": definition}, "x").tower_definition == []
+    assert Dag(content | {"pretrain_towers": definition}, "x").training.definition == []
     for settings, words in (
         ({"start": "b"}, "pretrain_towers.start: 'b' is neither one of .* nor the name of one of"),
         ({"workers": 3}, "3 processes are to read 2 shards"),
@@ -297,15 +298,10 @@ def test_the_corpus_and_a_start_come_from_the_configuration(
             Dag(content | {"pretrain_towers": settings}, "x")
     with pytest.raises(UserError, match="learns from the shards' own captions"):
         Dag(content | {"captions": str(weights)}, "x")
+    scenes = {"make_scenes": {"shards": 1, "pairs_per_shard": 128}}
+    dag = Dag({"studies": ["image_text"], "towers": "train", **scenes}, "x")
     with pytest.raises(UserError, match=r"warmup: 100 steps, but training has 12"):
-        Dag(
-            {
-                "studies": ["image_text"],
-                "towers": "train",
-                "make_scenes": {"shards": 1, "pairs_per_shard": 128},
-            },
-            "x",
-        )
+        refuse_unusable(dag)
 
 
 def test_an_architecture_of_open_clip_is_a_definition() -> None:

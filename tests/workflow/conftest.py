@@ -5,18 +5,18 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import sys
-from collections.abc import Callable, Iterator
+import subprocess
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryFile
 
 import pytest
 import yaml
-from filelock import FileLock
 
 from mispair.core import copied, reuse
-from tests.snakemake_server import server
-from tests.step_server import steps
+from tests.fork_server import python
+from tests.once import made_once
 
 REPOSITORY = Path(__file__).parents[2]
 CHECKOUT = ("Snakefile", "config.yaml", "config", "workflow", "profiles", "envs")
@@ -79,10 +79,15 @@ class Checkout:
         command += [] if "--cores" in arguments else ["--cores", "2"]
         command += [] if "--configfile" in arguments else ["--configfile", SMOKE]
         planned = fresh or not {"--dry-run", "--lint", "--summary"}.isdisjoint(arguments)
-        python = Path(sys.executable) if planned else steps().python
-        code, printed = server().run(command, self.folder, python)
-        assert code == 0 or not check, printed
-        return printed
+        with TemporaryFile("w+") as printed:  # no pipe: processes that are left behind may hold it
+            done = subprocess.run(
+                [python(None if planned else ()), "-m", "snakemake", *command], cwd=self.folder,
+                stdin=subprocess.DEVNULL, stdout=printed, stderr=printed, timeout=900, check=False,
+            )  # fmt: skip
+            printed.seek(0)
+            text = printed.read()
+        assert done.returncode == 0 or not check, text
+        return text
 
     def planned(self, *arguments: str) -> dict[str, int]:
         """Return how many jobs of each rule a dry run would start."""
@@ -133,20 +138,6 @@ def new_checkout(folder: Path) -> Checkout:
     return Checkout(folder)
 
 
-def made_once(
-    factory: pytest.TempPathFactory, name: str, make: Callable[[Path], Checkout]
-) -> Checkout:
-    """Let one of the processes of pytest-xdist make a checkout, for all of them."""
-    base = factory.getbasetemp()
-    base = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
-    folder, done = base / name / "mispair", base / name / "done"
-    with FileLock(base / f"{name}.lock"):
-        if not done.exists():
-            make(folder)
-            done.touch()
-    return Checkout(folder)
-
-
 @pytest.fixture(scope="session")
 def finished(tmp_path_factory: pytest.TempPathFactory) -> Checkout:
     """Run the smoke configuration to the end; tests must not change this folder."""
@@ -159,7 +150,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Checkout:
         folder.with_name("printed.log").write_text(printed)
         return checkout
 
-    return made_once(tmp_path_factory, "finished", make)
+    return Checkout(made_once(tmp_path_factory, "finished", make))
 
 
 @pytest.fixture(scope="session")
@@ -171,7 +162,7 @@ def undisturbed(finished: Checkout, tmp_path_factory: pytest.TempPathFactory) ->
         checkout.snakemake("simulation", "image_text", *fewer_jobs(checkout))
         return checkout
 
-    return made_once(tmp_path_factory, "undisturbed", make)
+    return Checkout(made_once(tmp_path_factory, "undisturbed", make))
 
 
 class Lent(Checkout):

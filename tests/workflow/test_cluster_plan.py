@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -33,3 +35,14 @@ def test_cc12m_is_few_submissions_and_a_short_chain(
     chain = plan.longest_chain(sent)
     assert chain[0] == "list_images"
     assert len(chain) <= LONGEST_CHAIN
+
+
+@pytest.mark.parametrize("name", ["cc3m", "cc12m"])
+def test_the_jobs_that_a_configuration_states_are_those_of_its_plan(
+    empty: Checkout, tmp_path: Path, name: str
+) -> None:
+    config = at_home(name, tmp_path / "home")
+    stated = re.findall(r"^#   (\w+) +(\d+) jobs", config.read_text(), re.MULTILINE)
+    plan = Plan.read(empty.snakemake("--dag", "dot", "--configfile", str(config)))
+    planned = Counter(plan.rules.values())
+    assert stated == [(rule, str(planned[rule])) for rule, _ in stated] != []

@@ -81,6 +81,18 @@ def test_the_catalogues_lint_passes_where_little_is_installed(
     assert "good condition" in printed
 
 
+def test_pairs_of_a_user_are_planned_where_little_is_installed(
+    checkout: Checkout, few_packages: dict[str, str], tmp_path: Path
+) -> None:
+    for number in range(200):
+        (tmp_path / f"pairs/{number}.jpg").parent.mkdir(exist_ok=True)
+        (tmp_path / f"pairs/{number}.jpg").write_bytes(b"\xff\xd8\xff")
+        (tmp_path / f"pairs/{number}.txt").write_text(f"a cup with the number {number}")
+    command = ("-S", "-m", "snakemake", "--dry-run", "-c", "1", "--directory", str(tmp_path))
+    settings = ("--config", "pairs=pairs", "corpus=mine", "studies=[audit]")
+    assert "pack_pairs" in run(checkout.folder, *command, *settings, env=few_packages)
+
+
 def test_the_catalogues_graph_of_rules_is_there_in_time(
     checkout: Checkout, few_packages: dict[str, str]
 ) -> None:

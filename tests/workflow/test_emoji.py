@@ -12,7 +12,7 @@ import yaml
 from mispair.core.files import read_tensors
 from mispair.core.metrics import read_metrics
 from tests.emoji import made_up
-from tests.step_server import steps
+from tests.fork_server import python
 from tests.workflow.conftest import ONE_ARM, Checkout
 
 CONFIGURATION = "config/emoji.yaml"
@@ -27,7 +27,7 @@ def packed(empty: Checkout) -> Checkout:
     join = ["--pairs", "data/emoji/corpus/pairs", "--to", "data/emoji/towers"]
     join += ["--neurons", "32", "--image-size", "32", "--epochs", "2", "--no-record"]
     for words in (["pack-emoji", *packages, *pack], ["join-towers", *packages, *join]):
-        command = [steps().python, "-m", "mispair", *words]
+        command = [python(), "-m", "mispair", *words]
         done = subprocess.run(command, cwd=empty.folder, text=True, capture_output=True)
         assert done.returncode == 0, done.stderr
     return empty

@@ -13,7 +13,7 @@ import pytest
 
 from tests.faults import Faults
 from tests.workflow.conftest import SMOKE, Checkout, fewer_jobs, new_checkout, other_bytes
-from tests.workflow.test_plan import is_within_a_factor_of_two, twice
+from tests.workflow.test_plan import is_within_a_factor_of_two, plans_of
 
 KILLED = (
     "simulate", "finetune-projection", "encode-features", "measure-semantics",
@@ -94,9 +94,8 @@ def test_fourteen_kills_change_no_byte_and_nothing_is_done_twice(
 @pytest.mark.slow
 def test_these_jobs_are_planned_within_a_factor_of_two(faults: Faults, empty: Checkout) -> None:
     """Each was a process of its own, as a user's are."""
-    plan = twice(empty.folder, "simulation", "image_text", *fewer_jobs(empty))
-    rules = [rule for rule in plan["rules"] if rule["jobs"] and rule["core_hours"]]
-    is_within_a_factor_of_two(rules, Checkout(faults.folder))
+    plans = plans_of(empty.folder, "simulation", "image_text", *fewer_jobs(empty))
+    is_within_a_factor_of_two(plans, Checkout(faults.folder))
 
 
 @pytest.fixture

@@ -6,7 +6,6 @@ import json
 import math
 import os
 import subprocess
-import sys
 from collections import Counter
 from collections.abc import Callable, Collection
 from functools import cache
@@ -20,6 +19,7 @@ from bench.processor_time import processor_seconds
 from mispair.core.cost import read_benchmark
 from mispair.planning.estimates import read_rates
 from mispair.planning.plan import Plan, RuleTotals, Totals, text_of
+from tests.fork_server import python
 from tests.workflow.conftest import REPOSITORY, SMOKE, Checkout
 
 SLURM = REPOSITORY / "profiles" / "slurm" / "config.yaml"
@@ -33,7 +33,7 @@ def planned(folder: Path, *options: str) -> dict:
 def printed_plan(folder: Path, *options: str) -> str:
     """Plan in a folder, as a user does."""
     done = subprocess.run(
-        [sys.executable, "-m", "mispair", "plan", *options],
+        [python(None), "-m", "mispair", "plan", *options],
         cwd=folder, text=True, capture_output=True, timeout=600, check=False,
         env={**os.environ, "PYTHONPATH": str(folder / "workflow")},
     )  # fmt: skip
@@ -46,19 +46,30 @@ def bytes_below(*folders: Path) -> int:
     return sum(path.stat().st_size for path in files)
 
 
-def twice(folder: Path, *options: str) -> dict:
-    """Plan two times; return the plan on the faster core.
+def plans_of(folder: Path, *options: str) -> list[dict]:
+    """Plan four times, that on the fastest core first.
 
-    How fast a core is, is measured in a moment, in which other tests can make it slower only.
+    How fast a core is, is measured in a moment, in which other programs can make it slower only.
     """
-    plans = [planned(folder, "--cores", "2", *options) for _ in range(2)]
-    return min(plans, key=lambda plan: plan["totals"]["core_hours"])
+    plans = [planned(folder, "--cores", "2", *options) for _ in range(4)]
+    return sorted(plans, key=lambda plan: plan["totals"]["core_hours"])
 
 
 def is_within_a_factor_of_two(
-    rules: list[dict], run: Checkout, steps: Collection[str] | None = None
+    plans: list[dict], run: Checkout, steps: Collection[str] | None = None
 ) -> None:
-    """Compare the plan of rules with benchmarks of all jobs, or of steps; all were processes."""
+    """Compare plans with benchmarks of all jobs, or of steps; all were processes.
+
+    Two plans of the same jobs differ by how much the speed of this machine changed meanwhile, and
+    it may have changed as much since the jobs ran.
+    """
+    hours = [plan["totals"]["core_hours"] for plan in (plans[0], plans[-1])]
+    factor = 2 * hours[1] / hours[0]
+    rules = [
+        rule
+        for rule in plans[0]["rules"]
+        if rule["core_hours"] and (steps is None or rule["rule"] in steps)
+    ]
     benchmarks, took = [], 0.0
     folder = run.folder / "benchmarks"
     for path in folder.rglob("*.tsv"):
@@ -69,20 +80,20 @@ def is_within_a_factor_of_two(
             # Processor time: other programs on this machine lengthen the wall time and not that.
             took += processor_seconds(path) or benchmarks[-1].seconds
     assert len(benchmarks) == sum(rule["jobs"] for rule in rules)
-    assert took / 2 < sum(rule["core_hours"] for rule in rules) * 3600 < took * 2
+    assert took / factor < sum(rule["core_hours"] for rule in rules) * 3600 < took * factor
     largest = max(one.megabytes or 0.0 for one in benchmarks)
     assert largest / 2 < max(rule["megabytes"] for rule in rules) < largest * 2
 
 
 def test_a_fresh_checkout_is_planned_within_a_factor_of_two(finished: Checkout, empty: Checkout):
-    plan = twice(empty.folder, "--configfile", SMOKE)
+    plans = plans_of(empty.folder, "--configfile", SMOKE)
+    plan = plans[0]
     jobs = {rule["rule"]: rule["jobs"] for rule in plan["rules"]}
     assert jobs == empty.planned()
     assert {tuple(rule["sources"]) for rule in plan["rules"]} == {("reference",)}
     # Those of these two studies are compared with a run in which they have their own processes.
     others = jobs.keys() - empty.planned("simulation", "image_text").keys()
-    rules = [rule for rule in plan["rules"] if rule["rule"] in others]
-    is_within_a_factor_of_two(rules, finished, others)
+    is_within_a_factor_of_two(plans, finished, others)
     written = bytes_below(finished.folder / "results", finished.folder / "reports") / 1e6
     assert written / 2 < plan["totals"]["disk_megabytes"] < written * 2
     cores = plan["totals"]["core_hours"]
@@ -121,8 +132,11 @@ def cc12m(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., dict]:
 
 
 def test_a_corpus_of_millions_is_planned(cc12m: Callable[..., dict]):
-    plan = cc12m("--cores", "16")
+    plan = cc12m("--cores", "64")
     rules = {rule["rule"]: rule for rule in plan["rules"]}
+    for step in ("list_images", "index_shards", "encode_features"):
+        assert rules[step]["jobs"] == 30  # of 2,176 shards
+    assert rules["encode_captions"]["jobs"] == 4
     recorded = read_rates()[0].steps.keys()
     names = {rule: rule for rule in rules} | {
         "list_features": "list_files",
@@ -187,7 +201,7 @@ def test_a_cluster_gives_jobs_the_threads_that_they_ask_for(cc12m: Callable[...,
 
 def test_a_mistake_in_the_configuration_is_said_and_nothing_is_planned(empty: Checkout):
     done = subprocess.run(
-        [sys.executable, "-m", "mispair", "plan", "--config", "corpsu=x"],
+        [python(None), "-m", "mispair", "plan", "--config", "corpsu=x"],
         cwd=empty.folder, text=True, capture_output=True, timeout=600, check=False,
         env={**os.environ, "PYTHONPATH": str(REPOSITORY / "workflow")},
     )  # fmt: skip
@@ -198,7 +212,7 @@ def test_a_mistake_in_the_configuration_is_said_and_nothing_is_planned(empty: Ch
 
 
 def test_the_table_for_people(cc12m: Callable[..., dict]):
-    plan = cc12m("--cores", "16")
+    plan = cc12m("--cores", "64")
     rules = [RuleTotals(**rule) for rule in plan["rules"]]
     printed = text_of(Plan(**plan | {"rules": rules, "totals": Totals(**plan["totals"])}))
     head, *rows = printed.splitlines()
@@ -206,4 +220,4 @@ def test_the_table_for_people(cc12m: Callable[..., dict]):
                             "memory", "of", "a", "job", "disk", "from"]  # fmt: skip
     assert any(row.startswith("encode_features") and row.endswith("far") for row in rows)
     assert "a guess" in printed
-    assert "16 cores" in printed
+    assert "64 cores" in printed

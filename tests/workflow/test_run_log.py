@@ -14,7 +14,7 @@ from snakemake.settings.types import OutputSettings
 from snakemake_interface_logger_plugins.common import LogEvent
 
 from snakemake_logger_plugin_mispair import LogHandler
-from tests.step_server import steps
+from tests.fork_server import python
 from tests.workflow.conftest import SMOKE, Checkout
 
 
@@ -79,7 +79,7 @@ def test_a_terminal_has_the_progress_at_the_bottom(run: Checkout) -> None:
     shutil.rmtree(run.folder / "reports/tensorboard")
     ours, theirs = pty.openpty()
     termios.tcsetwinsize(theirs, (24, 100))
-    command = [steps().python, "-m", "snakemake", "--cores", "2", "--configfile", SMOKE,
+    command = [python(), "-m", "snakemake", "--cores", "2", "--configfile", SMOKE,
                "--logger", "mispair"]  # fmt: skip
     process = subprocess.Popen(command, cwd=run.folder, stdin=theirs, stdout=theirs, stderr=theirs)
     os.close(theirs)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
-import sys
 from collections import Counter
 from hashlib import sha256
 from pathlib import Path
 
+from tests.fork_server import python
 from tests.workflow.conftest import Checkout
 
 UNTOUCHED = "results/arms/scenes/scenes-small/untouched"
@@ -32,13 +33,10 @@ def results(checkout: Checkout) -> dict[str, bytes]:
 
 
 def mispair(checkout: Checkout, *arguments: str) -> subprocess.CompletedProcess[str]:
-    command = (
-        f"import sys; sys.path.insert(0, {str(checkout.folder / 'workflow')!r});"
-        f"from mispair.cli import main; sys.exit(main({list(arguments)!r}))"
-    )
     return subprocess.run(
-        [sys.executable, "-c", command], cwd=checkout.folder, text=True, capture_output=True
-    )
+        [python(), "-m", "mispair", *arguments], cwd=checkout.folder, text=True,
+        env={**os.environ, "PYTHONPATH": str(checkout.folder / "workflow")}, capture_output=True,
+    )  # fmt: skip
 
 
 def test_every_result_is_in_one_record_with_its_bytes(finished: Checkout) -> None:

@@ -8,13 +8,13 @@ import sys
 import pytest
 
 from bench import scale
-from tests.step_server import steps
+from tests.fork_server import python
 
 
 def test_every_step_is_measured_at_every_size(
     capsys: pytest.CaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sys, "executable", str(steps().python))
+    monkeypatch.setattr(sys, "executable", str(python()))
     scale.main([1, 2], 280)
     head, _, *lines = capsys.readouterr().out.strip().splitlines()
     assert "280 pairs | 560 pairs | 3 million | 12 million" in head

@@ -12,10 +12,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import yaml
 
 from mispair.planning.cluster import LEAST
+from tests.fork_server import python
+from tests.object_store import object_store
+from tests.pairs.test_step_index_shards import write_shards
 from tests.slurm_cluster import Cluster, missing_programs
-from tests.slurm_faults import Driver, Run, megabytes, minutes, rule_of, shown, through_faults
+from tests.slurm_faults import MET, Driver, Run, megabytes, minutes, rule_of, shown, through_faults
 from tests.workflow.conftest import SMOKE, Checkout, new_checkout, other_bytes
 
 pytestmark = [
@@ -37,7 +41,8 @@ def cluster() -> Iterator[Cluster]:
 
 @pytest.fixture(scope="module")
 def run(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Run:
-    return through_faults(cluster, new_checkout(tmp_path_factory.mktemp("slurm") / "mispair"))
+    checkout = new_checkout(tmp_path_factory.mktemp("slurm") / "mispair")
+    return through_faults(cluster, checkout, python(MET))
 
 
 def test_every_job_really_ran_in_slurm(run: Run) -> None:
@@ -165,3 +170,32 @@ def test_a_failure_names_its_job_of_slurm(cluster: Cluster, tmp_path: Path) -> N
     printed = driver.log.read_text()
     assert f"SLURM job {job['JobId']}" in printed
     assert str(weights.relative_to(checkout.folder)) in printed.partition("extract_projection")[2]
+
+
+def test_jobs_fetch_remote_shards_with_credentials_of_the_environment(
+    cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("s3fs")
+    secret = "hunter2hunter2"
+    with object_store() as store:
+        for path in write_shards(tmp_path / "shards", 3):
+            store.objects[f"bucket/{path.name}"] = path.read_bytes()
+        monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKIAEXAMPLEEXAMPLE")
+        monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", secret)
+        monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{store.port}")
+        checkout = new_checkout(tmp_path / "mispair")
+        config = {"studies": ["image_text"], "corpus": "mine", "pairs": "s3://bucket/*.tar"}
+        config |= {"towers": "shipped", "index_shards": {"shards_per_job": 2}}
+        (checkout.folder / "own.yaml").write_text(yaml.safe_dump(config))
+        targets = [
+            f"results/features/mine/scenes-small/{group}.safetensors" for group in ("0000", "0001")
+        ]
+        driver = Driver(cluster, checkout, [*targets, "--workflow-profile", "slurm", "--jobs", "2",
+                                            "--configfile", "own.yaml"])  # fmt: skip
+        driver.start()
+        assert driver.process.wait(300) == 0, driver.log.read_text()[-4000:]
+    here = [job for job in shown(cluster) if job["WorkDir"] == str(checkout.folder)]
+    assert {(rule_of(job), job["JobState"]) for job in here} == {("read_shards", "COMPLETED")}
+    assert secret not in json.dumps(here)
+    written = (path for path in checkout.folder.rglob("*") if path.is_file())
+    assert [path for path in written if secret.encode() in path.read_bytes()] == []

@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from mispair.core.files import read_json
-from tests.step_server import steps
+from tests.fork_server import python
 from tests.workflow.conftest import REPOSITORY, SMOKE, Checkout, new_checkout
 
 TUTORIALS = REPOSITORY / "docs" / "tutorials"
@@ -48,7 +48,7 @@ def install(checkout: Checkout) -> None:
     for name, module in modules.items():
         (programs / name).write_text(
             f"#!/bin/sh\nPYTHONPATH={str(checkout.folder / 'workflow')!r} "
-            f'exec {steps().python} {module} "$@"\n'
+            f'exec {python()} {module} "$@"\n'
         )
         (programs / name).chmod(0o755)
     (programs / "pip").write_text(f"#!{programs / 'python'}\n")

@@ -14,6 +14,7 @@ from typing import Any, get_args, get_origin
 
 from pydantic import ValidationError
 
+from mispair.config_mistakes import explain
 from mispair.core.commands import job_parameters, step_module
 from mispair.core.files import UserError
 from mispair.core.provenance import expanded
@@ -66,8 +67,6 @@ def checked(model: type[Settings], values: dict[str, Any]) -> Any:
     try:
         return model.model_validate(values)
     except ValidationError as error:
-        from mispair.config import explain  # it imports every step: a third of a second
-
         raise UserError(explain(error, model, "the command line")) from error
 
 

@@ -14,6 +14,7 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from mispair.core.files import UserError
+from mispair.core.paths import from_here
 from mispair.core.run_record import RECORD
 from mispair.core.settings import Located
 
@@ -64,14 +65,8 @@ def locate(
     for path, given in files.items():
         if RECORD not in given:
             _start_paths(path.parent, content, given, model)
-    named = {_from_here(path): given for path, given in files.items()}
+    named = {from_here(path): given for path, given in files.items()}
     return named | ({COMMAND_LINE: command_line} if command_line else {})
-
-
-def _from_here(path: Path) -> str:
-    """Return a path relative to the folder that Snakemake runs in, if it is in there."""
-    whole = os.path.abspath(path)
-    return os.path.relpath(whole) if Path(whole).is_relative_to(Path.cwd()) else whole
 
 
 def _read_nulls(content: dict[str, Any], given: Mapping[str, Any]) -> None:
@@ -118,6 +113,8 @@ def _started(folder: Path | None, value: Any, field: FieldInfo, setting: str) ->
         return value
     if not value.strip():
         raise UserError(f"{setting}: the path is empty. Write one, or take the key out.")
+    if not os.path.exists(os.path.join(folder or "", value)):
+        value = value.strip()  # a folded text of YAML ends with a line end
     if re.fullmatch(marks[0].names, value):
         return value
     value = _expanded(folder or Path(), local(value), setting)
@@ -126,7 +123,7 @@ def _started(folder: Path | None, value: Any, field: FieldInfo, setting: str) ->
     is_address = (
         re.match(r"[A-Za-z0-9+.-]+:", value) and not (folder / value.split("/")[0]).exists()
     )
-    return value if is_address else _from_here(folder / value)
+    return value if is_address else from_here(folder / value)
 
 
 def local(path: str) -> str:

@@ -23,17 +23,19 @@ from mispair.audit.seen_pairs import OWN_SHARDS_AT_START, SHIPPED_SEED
 from mispair.config_paths import COMMAND_LINE, Layers
 from mispair.core import run_record
 from mispair.core.commands import call, title
+from mispair.core.devices import Gpus, has_gpu
 from mispair.core.files import UserError
 from mispair.core.paths import every, fill, of_job
 from mispair.core.provenance import PACKAGE, code_version, stamp, step_module_name
 from mispair.core.settings import NONE, Settings, command_line, option
 from mispair.evaluation import paths as evaluation
 from mispair.evaluation.dag import Evaluation, generated_files, is_name, set_sources
+from mispair.image_text import dag as image_text
 from mispair.pairs import paths as pairs
 from mispair.pairs.corruption.scheme import Scheme, schemes
 from mispair.pairs.dag import PairFiles
 from mispair.pairs.index.faults import ImageLimits
-from mispair.pairs.shards.shards import CAPTION_EXTENSION
+from mispair.pairs.sources.source import refuse_address
 from mispair.pretraining.dag import Pretraining
 from mispair.repair import dag as repair
 from mispair.repair.dag import trains_towers
@@ -41,20 +43,13 @@ from mispair.repair.paths import RECAPTION_TEXTS
 from mispair.report import paths as reports
 from mispair.report import studies
 from mispair.review import dag as review
-from mispair.simulation.conditions import conditions
-from mispair.simulation.dag import FIGURE_1, SimulationJob, jobs
-from mispair.simulation.paths import SIMULATION
+from mispair.simulation.dag import Simulation
 from mispair.stepsize.dag import Stepsize
 from mispair.sufficiency.dag import PUBLISHED, STEPS_WITH_DEVICE, Sufficiency
 from mispair.towers import paths as towers
-from mispair.towers.arms import CONVERGED, PRETRAINED, STARTS, UNTOUCHED, WEIGHTED, Arm
-from mispair.towers.checkpoints.model_spec import open_clip_names
+from mispair.towers.arms import WEIGHTED
 from mispair.towers.dag import SHIPPED, Models
-from mispair.towers.pretraining.pretraining import (
-    DEFINITIONS,
-    refuse_too_few_pairs,
-    refuse_too_few_shards,
-)
+from mispair.towers.pretraining.dag import Training
 
 SHOWN_GROUPS = 4
 """Largest number of groups of shards from which the gallery of neurons takes pictures."""
@@ -84,11 +79,6 @@ def _literal(value: Any) -> Any:
 def _scheme(wildcards: Any) -> Scheme | None:
     """Return the scheme of a pairing; that of rate 0 is by none."""
     return schemes().get(wildcards.scheme) if float(wildcards.rate) > 0 else None
-
-
-def has_gpu() -> bool:
-    """Return whether this machine has an NVIDIA GPU, without importing torch."""
-    return any(Path("/dev").glob("nvidia[0-9]*"))
 
 
 def names_gpus(settings: Any) -> bool:
@@ -147,16 +137,18 @@ class Dag:
                 "models: the list is empty, and the study laclip compares models. Copy those of "
                 "config/laclip.yaml that you have."
             )
+        self.arms = image_text.arms_of(self.config) if self.runs("image_text") else []
         # Files of a study that is not run may be missing; other missing files stop all jobs.
         of_image_text, compared = self.runs("image_text"), self.runs("laclip")
         has_file = isinstance(source, str) or any(name != COMMAND_LINE for name in source)
         uses_pairs = self.encodes or self.runs("pretraining")
         self.pairs = PairFiles(self.config, uses_pairs, has_file, in_a_job)
         self.repair = repair.Repair(self)
+        self.training = Training(self)
         self.models = Models(
             self.config.towers if self.encodes else None,
             self.config.models if compared else [],
-            self._start() if self.encodes and (self._trains_towers or self._tower_seeds) else None,
+            self.training.start(),
             self.repair.scoring_towers(),
             self.config.compare_towers.towers if of_image_text else (),
         )
@@ -170,16 +162,11 @@ class Dag:
         for study in ("sufficiency", "stepsize"):
             if self.runs(study):
                 self.results(study)  # raises before any job if its settings do not fit
-        simulated = self.runs("simulation")
-        self.conditions = conditions(self.config.simulate) if simulated else {}
-        self._simulations = self._jobs_of_the_simulation() if simulated else {}
+        self.simulation = Simulation(self)
         if of_image_text:
-            self._neurons = self.models.neurons(*self._definition_file)
+            self._neurons = self.models.neurons(self.training.definition_file)
             self._refuse_more_neurons_than_there_are()
-        if self.encodes and self._trains_towers:
-            self._refuse_to_train_on_too_little()
-        if self._tower_seeds:
-            self._refuse_towers_of_this_corpus()
+        self.training.refuse()
         self._refuse_seen_pairs()
         if self.encodes:
             for key in ("trusted", "reviewed", "reviewed_repairs", "caption_keys", "groups"):
@@ -197,7 +184,7 @@ class Dag:
         """Refuse towers that judge pairs that they were trained on, as far as is known by now."""
         if not self._judges:
             return
-        if self._trains_towers:
+        if self.training.of_corpus:
             seen_pairs.refuse("towers: `train`")
         seed = self.config.make_scenes.seed
         if self.pairs.is_generated and self.config.towers in SHIPPED and seed == SHIPPED_SEED:
@@ -276,6 +263,11 @@ class Dag:
             update["caption_from"] = self.pairs.captions_in
         return command_line(section.model_copy(update=update))
 
+    @property
+    def decides_on_lines(self) -> bool:
+        """Whether the configuration says what the lines of a caption are."""
+        return self.config.index_shards.captions_per_line is not None
+
     def image_limits(self) -> str:
         """Return the settings that decide which images are listed, as command-line flags."""
         reading = self.config.index_shards
@@ -293,7 +285,8 @@ class Dag:
         if step == "find_similar_captions" and section.measure == "tfidf":
             return "cpu"  # it compares words
         if step == "simulate":
-            small = len(self.trials_of(wildcards)) * len(self.probabilities_of(wildcards)) == 1
+            job = self.simulation
+            small = len(job.trials(wildcards)) * len(job.probabilities(wildcards)) == 1
         elif step in STEPS_WITH_DEVICE:
             small = self.sufficiency.size.leaves < PUBLISHED[0].leaves
         else:
@@ -301,10 +294,13 @@ class Dag:
         device: str = section.device
         return "cpu" if small and device == "auto" else device
 
-    def gpus(self, step: str, wildcards: Any = None) -> int:
+    def gpus(self, step: str, wildcards: Any = None) -> Gpus:
         """Return how many GPUs a step takes: a CPU-only machine must not queue for one."""
         device = self.device(step, wildcards)
-        return int(device == "cuda" or (device == "auto" and (self._nodes_have_gpus or has_gpu())))
+        takes_one = device == "cuda" or (device == "auto" and (self._nodes_have_gpus or has_gpu()))
+        gpus = Gpus(takes_one)
+        gpus.section = step
+        return gpus
 
     # Inputs ---------------------------------------------------------------------------------
 
@@ -357,6 +353,7 @@ class Dag:
         path = getattr(self.config, key)
         if path is None:
             return []
+        refuse_address(key, path)
         if not Path(path).is_file():
             what = "is a folder. Name the file" if Path(path).is_dir() else "is no file. Correct it"
             raise UserError(f"{key}: {Path(path).absolute()} {what}, or take the key out.")
@@ -401,116 +398,7 @@ class Dag:
         """Return the prompt features of every evaluation set and protocol."""
         return self.evaluation.prompts(wildcards.towers)
 
-    # Training of towers ---------------------------------------------------------------------
-
-    @property
-    def _trains_towers(self) -> bool:
-        return bool(self.config.towers == "train")
-
-    def _start(self) -> Any:
-        """Return the model under `models` that pretrain_towers.start names, or the name itself."""
-        named = self.config.pretrain_towers.start
-        return next((spec for spec in self.config.models if spec.name == named), named)
-
-    def _refuse_to_train_on_too_little(self) -> None:
-        if self.config.captions is not None:
-            raise UserError(
-                "towers: `train` learns from the shards' own captions, not from `captions`. Write "
-                "these into shards, or give towers that are trained already."
-            )
-        reading = self.config.index_shards
-        if self.pairs.captions_in != CAPTION_EXTENSION or reading.captions_per_line:
-            raise UserError(
-                "towers: `train` learns from KEY.txt as one caption, not by `index_shards: "
-                "caption_from` or `captions_per_line`. Write the captions into KEY.txt of other "
-                "shards, or give towers that are trained already."
-            )
-        training = self.config.pretrain_towers
-        refuse_too_few_shards(training, len(self.pairs.shards()))
-        if self.pairs.is_generated:
-            refuse_too_few_pairs(
-                training, [self.config.make_scenes.pairs_per_shard] * len(self.pairs.shards())
-            )
-
-    @property
-    def _tower_seeds(self) -> list[int]:
-        """Seeds of the towers that are trained to be compared."""
-        towers = self.config.compare_towers.towers if self.runs("image_text") else []
-        return [seed for seed in towers if isinstance(seed, int)]
-
-    def _refuse_towers_of_this_corpus(self) -> None:
-        scenes = self.config.make_scenes
-        if self.pairs.is_generated and scenes.seed == self.config.compare_towers.corpus_seed:
-            raise UserError(
-                f"compare_towers.corpus_seed: {scenes.seed} is make_scenes.seed, too, so the "
-                "towers would be trained on the corpus that is fine-tuned. Give another seed."
-            )
-        refuse_too_few_shards(self.config.pretrain_towers, scenes.shards)
-        refuse_too_few_pairs(self.config.pretrain_towers, [scenes.pairs_per_shard] * scenes.shards)
-
-    def scenes_of_towers(self) -> str:
-        """Return the flags of make_scenes for the scenes on which towers of seeds are trained."""
-        seed = self.config.compare_towers.corpus_seed
-        return command_line(self.config.make_scenes.model_copy(update={"seed": seed}))
-
-    def training_of_seed(self, wildcards: Any) -> str:
-        """Return the flags of pretrain_towers for a seed of its own."""
-        update = {"seed": int(wildcards.seed), "device": self.device("pretrain_towers")}
-        return command_line(self.config.pretrain_towers.model_copy(update=update))
-
-    @property
-    def training_shards(self) -> list[str]:
-        """The shards that pretrain_towers learns from: those of the corpus."""
-        return self.pairs.shards() or self.pairs.generated_shards
-
-    @property
-    def tower_definition(self) -> list[str]:
-        """The file of the model definition that pretrain_towers reads, if it reads one."""
-        named = [] if self.models.start else self._definition_file
-        return [path for path in named if path not in open_clip_names()]
-
-    @property
-    def _definition_file(self) -> list[str]:
-        named = self.config.pretrain_towers.definition
-        shipped = DEFINITIONS / f"{named}.json"
-        return [os.path.relpath(shipped) if shipped.is_file() else named]
-
-    @property
-    def training_cores(self) -> int:
-        """Cores of pretrain_towers and its readers.
-
-        With a GPU the readers need most cores; on a CPU with few cores they hardly count.
-        """
-        training = self.config.pretrain_towers
-        return max(training.threads, 1 + training.workers)
-
     # Results --------------------------------------------------------------------------------
-
-    @property
-    def arms(self) -> list[Arm]:
-        """The untouched projections, and all fine-tuned starts; controls have fewer arms.
-
-        There are none if their study does not run.
-        """
-        if not self.runs("image_text"):
-            return []
-        first = self.config.corrupt_captions.schemes[0]
-        tuning = self.config.finetune_projection
-        rates = sorted(self.config.corrupt_captions.rates)
-        number = min(tuning.control_rates or len(rates), len(rates))
-        step = (len(rates) - 1) / max(number - 1, 1)
-        spread = [rates[round(position * step)] for position in range(number)]
-
-        def trains(arm: Arm) -> bool:
-            if arm.start == PRETRAINED or arm.start not in STARTS:
-                return True
-            return arm.scheme == first and arm.rate in (rates if arm.start == CONVERGED else spread)
-
-        starts = [*tuning.starts, *([WEIGHTED] if tuning.weights == "audit" else [])]
-        every = (
-            Arm(start, scheme, rate) for start in starts for scheme, rate in self._schemes_and_rates
-        )
-        return [Arm(UNTOUCHED), *filter(trains, every)]
 
     def weights(self, wildcards: Any) -> list[str]:
         """Return the weights of the pairs that an arm is trained on, if it has any."""
@@ -526,28 +414,6 @@ class Dag:
         """Draws of swaps in a pairing: one for each seed of the fine-tuning."""
         return int(self.config.finetune_projection.seeds)
 
-    @property
-    def _schemes_and_rates(self) -> list[tuple[str, float]]:
-        # At rate 0 all schemes are the same, so only the first is run.
-        schemes, rates = self.config.corrupt_captions.schemes, self.config.corrupt_captions.rates
-        return [
-            (scheme, rate)
-            for scheme in schemes
-            for rate in rates
-            if rate > 0 or scheme == schemes[0]
-        ]
-
-    def arms_from(self, step: str) -> list[Arm]:
-        """Return the arms whose start is in the settings of a step."""
-        starts = getattr(self.config, step).starts
-        return [arm for arm in self.arms if arm.start in starts]
-
-    def _ends(self, *starts: str) -> list[Arm]:
-        """Return the untouched arm, and the smallest and the largest rate of some starts."""
-        rates, first = self.config.corrupt_captions.rates, self.config.corrupt_captions.schemes[0]
-        ends = {Arm(start, first, rate) for start in starts for rate in (min(rates), max(rates))}
-        return [arm for arm in self.arms if arm == Arm(UNTOUCHED) or arm in ends]
-
     @cached_property
     def _tables(self) -> dict[str, Iterable[Any]]:
         """The values of the wildcards of paths in this configuration, for `every`.
@@ -560,7 +426,9 @@ class Dag:
             "group": self.pairs.groups,
             "texts": self.caption_parts,
             "arm": self.arms,
-            "scheme rate": [(scheme, f"{rate:g}") for scheme, rate in self._schemes_and_rates],
+            "scheme rate": [
+                (name, f"{rate:g}") for name, rate in image_text.schemes_and_rates(self.config)
+            ],
             "study": self.config.studies,
         }
 
@@ -626,21 +494,6 @@ class Dag:
 
         return files
 
-    def measured(self, template: str, **chosen: Iterable[Any]) -> list[str]:
-        """Return the metrics (``evaluation.PURITY``, ...) of every arm that has them."""
-        arms = {
-            evaluation.PRUNING: lambda: self.arms_from("prune_neurons"),
-            evaluation.PROBE: lambda: (
-                self.arms_from("fit_linear_probe") if self._has_probes else []
-            ),
-            evaluation.SEMANTICS: lambda: self._ends(PRETRAINED) if self.pairs.is_generated else [],
-        }.get(template, lambda: self.arms)()
-        return self.every(template, arm=arms, **chosen)
-
-    @property
-    def _has_probes(self) -> bool:
-        return bool(self.evaluation.images(self.towers, "train"))
-
     def _refuse_more_neurons_than_there_are(self) -> None:
         most = max(self.config.prune_neurons.ks or [0])
         if self._neurons is not None and most > self._neurons:
@@ -660,46 +513,6 @@ class Dag:
         """Return the known features of the pictures of the generated corpus."""
         return self.pairs.beside(self.pairs.shards(), ".parquet") if self.pairs.is_generated else []
 
-    def simulations(self) -> list[str]:
-        """Return the results of every condition; a file has some C_s and a chunk of trials."""
-        return list(self._simulations)
-
-    def _jobs_of_the_simulation(self) -> dict[str, SimulationJob]:
-        return {
-            fill(
-                SIMULATION,
-                condition=job.condition,
-                probabilities="+".join(f"{p:g}" for p in job.spurious_probabilities),
-                first=job.trials[0],
-                last=job.trials[-1],
-            ): job
-            for job in jobs(self.config.simulate, self.conditions)
-        }
-
-    def condition_flags(self, wildcards: Any) -> str:
-        """Return all settings of a condition as one string of command-line flags."""
-        study = self.conditions[wildcards.condition].study
-        return command_line(study.model_copy(update={"device": self.device("simulate", wildcards)}))
-
-    def simulated_arms(self, wildcards: Any) -> list[str]:
-        """Return the arms of a job; by default those of figure 1.
-
-        From the wildcards alone: Snakemake compares no params that are derived from the output.
-        """
-        job = self._simulations.get(fill(SIMULATION, **dict(wildcards.items())))
-        return [*(job.arms if job else FIGURE_1)]
-
-    @staticmethod
-    def probabilities_of(wildcards: Any) -> list[str]:
-        """Return every C_s of a job."""
-        probabilities: list[str] = wildcards.probabilities.split("+")
-        return probabilities
-
-    @staticmethod
-    def trials_of(wildcards: Any) -> list[int]:
-        """Return the trials of a chunk."""
-        return list(range(int(wildcards.first), int(wildcards.last) + 1))
-
     def ends(self) -> list[str]:
         """Return the final results of a run; all others are intermediate."""
         measured = [path for path in self.results() if path.startswith("results/")]
@@ -717,10 +530,16 @@ class Dag:
             for path in import_module(f"mispair.{name}.dag").results(self)
         )]  # fmt: skip
 
-    def tables(self) -> list[str]:
-        """Return the tidy tables of the report."""
-        names = [*(f"{name}.csv" for name in studies.tables()), "metrics.parquet", "metrics.csv"]
-        return [f"{reports.TABLES}/{name}" for name in names]
+    def curves(self) -> list[str]:
+        """Return the folder for TensorBoard, if anything is trained."""
+        trains = image_text.trained(self) or self.runs("simulation")
+        return [reports.TENSORBOARD] if trains else []
+
+    def pieces(self) -> list[str]:
+        """Return the contact sheet and the galleries, if their studies run."""
+        galleries = [pairs.CONTACT_SHEET, evaluation.NEURONS] if self.runs("image_text") else []
+        suspects = [audit.SUSPECTS] if self.runs("audit") else []
+        return [*galleries, *suspects, *self.repair.pieces()]
 
     def step(self, *names: str, **given: Any) -> dict[str, Any]:
         """Return the ``params`` of a rule that runs steps, one after the other, in one process.
@@ -740,70 +559,3 @@ class Dag:
         if "flags" not in given:
             params["flags"] = self.flags(names[-1])
         return {name: _literal(value) for name, value in params.items()}
-
-    @staticmethod
-    def report_code(step: str, *parts: str, study: str | None = None) -> list[str]:
-        """Return the code of a step of the report, with modules that it imports by their name.
-
-        `parts` are modules of a study's report besides ``study``: rows, figures or pages. They are
-        those of one `study`, or of all.
-        """
-        modules = studies.modules(*parts, of=[study] if study else studies.NAMES)
-        return code_version(step, *studies.modules("study"), *modules)
-
-    @staticmethod
-    def report_files(*patterns: str) -> list[str]:
-        """Return data files of the report: code versions see Python modules only.
-
-        A pattern begins at the package ``mispair``.
-        """
-        files = sorted(path for pattern in patterns for path in PACKAGE.glob(pattern))
-        return [os.path.relpath(path) for path in files]
-
-    @staticmethod
-    def piece_files(name: str) -> list[str]:
-        """Return the templates of a part of the report that is drawn by a job of its own."""
-        shared = (f"report/templates/{file}" for file in ("piece.html.j2", "style.css"))
-        return Dag.report_files(f"report/templates/{name}.html.j2", *shared)
-
-    @staticmethod
-    def texts_of(study: str) -> list[str]:
-        """Return the templates with the words of a study's figures.
-
-        Packages without a page, such as ``pairs``, draw figures of studies.
-        """
-        packages = (path.parts[-3] for path in PACKAGE.glob("*/report/texts.md.j2"))
-        of = [study, *(name for name in packages if name not in studies.NAMES)]
-        templates = [f"{name}/report/texts.md.j2" for name in of]
-        shared = [f"report/templates/{name}.j2" for name in ("notes", "verdicts")]
-        return Dag.report_files(*shared, *templates)
-
-    def trained(self) -> list[str]:
-        """Return the fine-tuned projections, and the record of towers that this run trained."""
-        if not self.runs("image_text"):
-            return []
-        arms = [arm for arm in self.arms if arm.start != UNTOUCHED]
-        record = [towers.TRAINING_RECORD] if self._trains_towers else []
-        return [*self.every(towers.PROJECTION, arm=arms), *record]
-
-    def curves(self) -> list[str]:
-        """Return the folder for TensorBoard, if anything is trained."""
-        trains = self.trained() or self.runs("simulation")
-        return [reports.TENSORBOARD] if trains else []
-
-    def pieces(self) -> list[str]:
-        """Return the contact sheet and the galleries, if their studies run."""
-        galleries = [pairs.CONTACT_SHEET, evaluation.NEURONS] if self.runs("image_text") else []
-        suspects = [audit.SUSPECTS] if self.runs("audit") else []
-        return [*galleries, *suspects, *self.repair.pieces()]
-
-    @staticmethod
-    def category(wildcards: Any) -> str:
-        """Return the heading of a file of the site in Snakemake's report."""
-        return "Report" if hasattr(wildcards, "page") else "Scripts of the report"
-
-    @staticmethod
-    def labels(wildcards: Any) -> dict[str, str]:
-        """Return the name of a file of the site in Snakemake's report."""
-        name = next(iter(wildcards))
-        return {"page": "Answers: begin here" if name == "index" else name}

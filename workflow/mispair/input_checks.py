@@ -3,52 +3,50 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
-import shutil
 import tempfile
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import timedelta
 from functools import cache
-from itertools import islice, pairwise
+from importlib.util import find_spec
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import yaml
-
 from mispair.core.copied import TOLERANCE
-from mispair.core.files import UserError
+from mispair.core.files import UserError, in_place_of_file, refuse_unfetched
 from mispair.core.words import count
 from mispair.evaluation.protocols import protocol_files
-from mispair.pairs.captions.user_files import (
-    KEY,
+from mispair.pairs.captions.corpus_keys import (
     MOST_LETTERS,
-    TRUSTED,
+    are_few,
     as_in_corpus,
+    first_keys,
     first_sidecars,
-    read_keys,
     refuse_other_form,
     refuse_unknown,
     refuse_unlike,
 )
+from mispair.pairs.captions.key_lists import TRUSTED, read_keys
+from mispair.pairs.captions.scripts import is_blank
+from mispair.pairs.captions.table_files import KEY
+from mispair.pairs.captions.text_lines import lines
 from mispair.pairs.corruption.scheme import schemes
-from mispair.pairs.shards.tar_members import BrokenTarError, read_members
+from mispair.pairs.shards.first_samples import SAMPLES, first_samples
 from mispair.pairs.sources.first_captions import refuse_labels_and_lines
 from mispair.pairs.sources.in_shards import probed
 from mispair.review import dag as review
 from mispair.review.labels import OF_REPAIRS, WRONG, read_labels
 from mispair.towers.checkpoints.hub_weights import refuse_unreachable, weights_of
 from mispair.towers.checkpoints.model_spec import kind_of
+from mispair.towers.pretraining.pretraining import read_definition, refuse_too_few_pairs
 
 if TYPE_CHECKING:
     from mispair.dag import Dag
 
 Corpus = Callable[[], set[str] | None]
 """Returns all keys of the user's pairs, or None if they are not known before any job."""
-
-SLURM_PROGRAMS = ("sbatch", "squeue", "sacct", "scancel")
-"""Programs by which Snakemake's plugin for SLURM starts jobs and follows them."""
-
-PROFILES = ("--profile", "--workflow-profile")
 
 ROWS = 1000
 """Rows at the start of a caption table whose keys are compared with those of the shards."""
@@ -72,18 +70,23 @@ def refuse_unusable(dag: Dag) -> None:
         kind_of(path)  # raises if these are no weights
     _refuse_models(dag)
     dag.repair.captioner_files()
-    if dag.encodes and dag.config.towers == "train" and not dag.models.start:
-        from mispair.towers.pretraining.pretraining import read_definition
-
-        read_definition(dag.config.pretrain_towers.definition)
+    if dag.encodes and dag.config.towers == "train":
+        if not dag.models.start:
+            read_definition(dag.config.pretrain_towers.definition)
+        if pairs := dag.pairs.pairs_of_shards():
+            refuse_too_few_pairs(dag.config.pretrain_towers, pairs)
     if not dag.encodes:
         return
+    for key in ("trusted", "reviewed", "reviewed_repairs", "caption_keys", "groups"):
+        refuse_unfetched(*map(Path, dag.user_file(key)), setting=key)
     refuse_damaged([*dag.pairs.own_shards()])
+    _refuse_pictures(dag)
+    if dag.config.gather_index.duplicate_keys == "refuse":
+        _refuse_same_keys(dag.pairs.own_shards())
     dag.pairs.refuse_remote_captions()
     _refuse_caption_field(dag)
-    refuse_labels_and_lines(
-        dag.pairs.first_captions(), dag.config.index_shards.captions_per_line is not None
-    )
+    captions, are_decided = dag.pairs.first_captions(), dag.decides_on_lines
+    refuse_labels_and_lines("pairs", captions, are_decided, len(captions) == dag.pairs.source.pairs)
     _refuse_schemes(dag)
     examples, corpus = dag.pairs.example_keys(), cache(dag.pairs.own_keys)
     _refuse_groups(dag, examples, corpus)
@@ -117,70 +120,75 @@ def refuse_unusable(dag: Dag) -> None:
 
 
 def refuse_damaged(shards: Sequence[str]) -> None:
-    """Refuse shards of which none has a member that can be read, by some of them.
+    """Refuse shards of which none has a sample that can be read, by some of them.
 
     Raises
     ------
     UserError
         With the first shard, and why.
     """
-    fault, read = "", probed(shards)
-    for shard in map(Path, read):
-        try:
-            with shard.open("rb") as opened:
-                if not os.fstat(opened.fileno()).st_size:
-                    return  # it stands for a shard that is still to come, as where a run is planned
-                if next(read_members(opened), None) is not None:
-                    return
-            reason = "has no member"
-        except OSError as error:
-            reason = f"cannot be read: {error.strerror}"
-        except BrokenTarError as error:
-            reason = str(error)
-        fault = fault or f"{shard}: {reason}"
-    if fault:
+    read = probed(shards)
+    faults = {shard: fault for shard in read if (fault := first_samples(shard).fault)}
+    if read and len(faults) == len(read):
         raise UserError(
-            f"{fault}. No shard can be used, by {len(read)} of {len(shards)}. Write or fetch "
-            "them again."
+            f"{read[0]}: {faults[read[0]]}. No shard can be used, by {len(read)} of {len(shards)}. "
+            "Write or fetch them again."
         )
 
 
-def refuse_missing_programs(programs: Sequence[str] = SLURM_PROGRAMS) -> None:
-    """Refuse a machine from which no job can be sent to SLURM.
+def damaged_words(shards: Sequence[str]) -> str:
+    """Return how many shards cannot be read, by their sizes and the starts of some; or nothing."""
+    faults = {
+        shard: first_samples(shard).fault for shard in [*filter(_is_empty, shards), *probed(shards)]
+    }
+    faults = {shard: fault for shard, fault in faults.items() if fault}
+    if not faults:
+        return ""
+    shard, fault = next(iter(faults.items()))
+    number = count(len(faults), "shard")
+    return (
+        f"shards: {number} of {len(shards):,} cannot be read, such as {shard}: {fault}. The report "
+        "counts damaged shards; more than gather_index.max_quarantined_share of all stop the run."
+    )
 
-    Raises
-    ------
-    UserError
-        Naming all programs that are missing.
-    """
-    if missing := [name for name in programs if shutil.which(name) is None]:
-        raise UserError(
-            f"profile: the executor slurm needs {', '.join(missing)}, which this machine does not "
-            "have. Run on a login node of the cluster, or without the profile for SLURM."
-        )
+
+def _is_empty(shard: str) -> bool:
+    return os.path.isfile(shard) and not os.path.getsize(shard)
 
 
-def warn_of_missing_programs(arguments: Sequence[str]) -> str:
-    """Return a warning if Snakemake's arguments or profiles choose SLURM, which is not here.
+def _refuse_pictures(dag: Dag) -> None:
+    """Refuse pairs of which some pictures are read and none can be decoded, with the first one."""
+    if find_spec("PIL") is None:
+        return  # with --sdm conda the jobs have Pillow, and this process need not have it
+    from mispair.pairs.shards.images import UndecodableImageError, image_size
 
-    A dry run names no executor, so that a real one would stop later.
-    """
-    words = list(arguments)
-    pairs = [*pairwise(words), *(word.split("=", 1) for word in words if "=" in word)]
-    chosen = {value for name, value in pairs if name in ("--executor", "-e")}
-    for folder in (Path(value) for name, value in pairs if name in PROFILES):
+    limits, faults = dag.config.index_shards, list[str]()
+    for where, content in dag.pairs.first_pictures():
         try:
-            content = yaml.safe_load((folder / "config.yaml").read_text(encoding="utf-8"))
-        except (OSError, ValueError, yaml.YAMLError):
-            continue
-        if isinstance(content, dict):
-            chosen.add(str(content.get("executor")))
-    if "slurm" in chosen:
-        try:
-            refuse_missing_programs()
-        except UserError as error:
-            return str(error)
-    return ""
+            image_size(content, limits.max_image_pixels, limits.max_aspect_ratio)
+            return
+        except UndecodableImageError as error:
+            unfetched = in_place_of_file(content)
+            remedy = f"{error}. Write or fetch the pictures again, or name others."
+            faults.append(f"{where}: {f'is {unfetched}' if unfetched else remedy}")
+    if faults:
+        number = count(len(faults), "picture")
+        raise UserError(f"pairs: of {number} that were read none can be decoded. {faults[0]}")
+
+
+def _refuse_same_keys(shards: Mapping[str, str]) -> None:
+    """Refuse shards that begin with the same keys, as where each counts its own from 0."""
+    of_key: dict[str, str] = {}
+    for shard in probed([*shards]):
+        keys = first_keys({shard: shards[shard]})
+        repeated = [key for key in keys if key in of_key]
+        if 2 * len(repeated) > len(keys):
+            raise UserError(
+                f"shards: {shard} begins with keys that {of_key[repeated[0]]} has, too, such as "
+                f"{repeated[0]!r}. Pack them with keys of their own, name them (shards: {{a: ..., "
+                "b: ...}, whose keys begin with a/ and b/), or set gather_index.duplicate_keys."
+            )
+        of_key |= dict.fromkeys(keys, shard)
 
 
 def _refuse_models(dag: Dag) -> None:
@@ -197,7 +205,7 @@ def _refuse_models(dag: Dag) -> None:
 
 
 def _refuse_evaluation_sets(dag: Dag) -> None:
-    """Read the prompts of the user's sets and the first sample of each split."""
+    """Read the prompts of the user's sets and the first samples of each split."""
     from mispair.evaluation.prompts import prompts  # numpy, which not every plan needs
     from mispair.evaluation.set_samples import open_set
 
@@ -205,9 +213,11 @@ def _refuse_evaluation_sets(dag: Dag) -> None:
     for name, folder in evaluation.folders.items():
         if evaluation.is_generated(name):
             continue
+        for path in folder.iterdir():
+            refuse_unfetched(path, setting=f"evaluation_sets: {name}")
         for split in evaluation.splits(name):
             opened = open_set(folder, split, name)
-            if next(iter(opened.samples()), None) is None:
+            if not [*islice(opened.samples(), SAMPLES)]:
                 raise UserError(
                     f"{folder / split}: its shards hold no sample. Fetch the set again, or take it "
                     "out of `evaluation_sets`."
@@ -243,10 +253,22 @@ def _refuse_unknown(setting: str, path: Path, named: set[str], corpus: set[str] 
         refuse_unknown(setting, path, len(named), [key for key in unknown if key not in meant])
 
 
-def _refuse_strange(setting: str, path: Path, keys: Sequence[str], corpus: Corpus) -> None:
-    """Refuse a small table that has none of the keys of the corpus, if these are known by now."""
+def _refuse_strange(
+    setting: str, path: Path, keys: Sequence[str], corpus: Corpus, least: float = 0.0
+) -> None:
+    """Refuse a small table that has none of the keys of the corpus, if these are known by now.
+
+    It is refused also if it has a smaller share of them than `least`.
+    """
     known = corpus() if 0 < len(keys) < ROWS else None
-    if known and known.isdisjoint(keys) and not as_in_corpus(keys, known):
+    joined = len(known.intersection(keys)) if known else 0
+    if known and 0 < joined < least * len(known):
+        raise UserError(
+            f"{setting}: {path} has a row for {joined} of {len(known):,} pairs, and at least "
+            f"{100 * least:g} % must have one. Give the whole table, or lower "
+            "gather_index.min_joined_share."
+        )
+    if known and not joined and not as_in_corpus(keys, known):
         raise UserError(
             f"{setting}: {path} has none of the keys of the corpus. Its keys are such as "
             f"{keys[0][:MOST_LETTERS]!r}, and those of the corpus such as {min(known)!r}."
@@ -258,8 +280,7 @@ def _refuse_caption_tables(dag: Dag, examples: Sequence[str], corpus: Corpus) ->
     config = dag.config
     lists = [Path(path) for path in dag.user_file("caption_keys")]
     for path in lists:
-        with path.open(encoding="utf-8-sig", errors="replace") as opened:
-            keys = [line.rstrip("\r\n") for line in islice(opened, ROWS)]
+        keys = [line.rstrip("\r\n") for line in islice(lines(path), ROWS)]
         if not keys:
             raise UserError(f"caption_keys: {path} is empty. Write the key of each line there.")
         refuse_unlike("caption_keys", path, keys, examples)
@@ -284,12 +305,36 @@ def _refuse_schemes(dag: Dag) -> None:
         read_named_features(map(Path, dag.pairs.beside(dag.pairs.shards(), ".parquet")[:1]))
 
 
-def _refuse_join(dag: Dag, join: str, setting: str) -> None:
-    """Refuse a join by a field that no sample at the start of the shards has in its JSON."""
+def _refuse_join(
+    dag: Dag, key: str, columns: Any, path: Path, values: Sequence[str], is_whole: bool
+) -> None:
+    """Refuse a join by a field that no first sample has, or whose values match none of a table.
+
+    `values` are those of the table's first rows. If they are all (`is_whole`), they are compared
+    with those of all pairs of a small corpus; else their forms are, with those of first samples.
+    """
     from mispair.pairs.captions.decoding import sidecar_text
 
-    if join != KEY:
-        _refuse_field(dag, join.removeprefix("json:"), setting, sidecar_text)
+    field = columns.join.removeprefix("json:")
+    _refuse_field(dag, field, f"{columns.section}.join", sidecar_text)
+    known = dag.pairs.texts_of(field)
+    if known is None or not {*known}.isdisjoint(values):
+        return
+    if {*map(_form, known)} & {*map(_form, values)}:
+        known = dag.pairs.texts_of(field, of_all=True) if is_whole else None
+    if known is not None and {*known}.isdisjoint(values):
+        has = f"pairs have such as {known[0][:MOST_LETTERS]!r}" if known else "no pair has any"
+        raise UserError(
+            f"{key}: {path} is joined by {columns.join} and has values such as "
+            f"{values[0][:MOST_LETTERS]!r}, but {has}. Correct {columns.section}.join or "
+            f"{columns.section}.key_column."
+        )
+
+
+def _form(value: str) -> str:
+    """Return the form of a value that joins: an address, a hash of a length, or another text."""
+    is_hash = re.fullmatch(r"[0-9a-f]{32,128}|[0-9A-F]{32,128}", value)
+    return f"{len(value)} {value.isupper()}" if is_hash else "address" * ("://" in value)
 
 
 def _refuse_caption_field(dag: Dag) -> None:
@@ -312,7 +357,13 @@ def _refuse_field(dag: Dag, field: str, setting: str, read: Callable[[bytes, str
     """Refuse a field of which `read` returns None for the first samples of all shards."""
     from mispair.pairs.captions.decoding import parse_json, text_fields
 
-    sidecars = [*first_sidecars(dag.pairs.first_shards())]
+    shards = dag.pairs.first_shards()
+    sidecars = [*first_sidecars(shards)]
+    if not sidecars and first_keys(shards):
+        raise UserError(
+            f"{setting}: no sample at the start of the shards has a JSON (KEY.json), which would "
+            f"have {field!r}. Change this setting, or name shards that have them."
+        )
     if not sidecars or any(read(content, field) is not None for content in sidecars):
         return
     try:
@@ -340,15 +391,25 @@ def _refuse_tables(
     from mispair.pairs.captions.user_tables import Columns, read_rows
 
     named = Columns(*columns)
-    _refuse_join(dag, named.join, f"{named.section}.join")
     for path in map(Path, tables):
-        if path.suffix.lower() in (".txt", ".gz") and lists:
+        if lists and not are_few([str(path), str(lists[0])]):
             continue  # by position: both files are read to their ends, which a job does
-        rows = read_rows([path], lists[0] if lists else None, named)
-        values = [value for value, _ in islice(rows, ROWS) if value]
+        refuse_unfetched(path, setting=key)
+        rows = [*islice(read_rows([path], lists[0] if lists else None, named), ROWS)]
+        is_whole = len(tables) == 1 and len(rows) < ROWS
+        values = [value for value, _ in rows if value]
         if not values:
             raise UserError(f"{key}: {path} has no row. Write it again, or take it out.")
+        captions = [caption for _, caption in rows if caption and not is_blank(caption)]
+        if is_whole and not captions:
+            raise UserError(
+                f"{key}: {path} has no caption in its column {named.caption!r}. Name another as "
+                f"{named.section}.caption_column."
+            )
+        are_decided = dag.decides_on_lines or key != "captions"
+        refuse_labels_and_lines(f"{key}: {path}", captions, are_decided, is_whole)
         if named.join != KEY:
+            _refuse_join(dag, key, named, path, values, is_whole)
             continue
         if values and "://" in values[0]:
             raise UserError(
@@ -358,7 +419,8 @@ def _refuse_tables(
         refuse_unlike(key, path, values, examples)
         refuse_other_form(key, path, values, examples)
         if len(tables) == 1:
-            _refuse_strange(key, path, values, corpus)
+            least = dag.config.gather_index.min_joined_share if key == "captions" else 0.0
+            _refuse_strange(key, path, values, corpus, least)
 
 
 # The user's own files as inputs of rules: their names are taken as they are, and their times.

@@ -68,7 +68,7 @@ use rule step as draw_suspects with:
         captions=dag.every(pairs.CAPTIONS),
         index=dag.every(pairs.INDEX),
         shards=steady(dag.pairs.shards()),
-        template=dated(dag.piece_files("suspects")),
+        template=dated(of_report.piece_files("suspects")),
     output:
         suspects=audit.SUSPECTS,
     pathvars:

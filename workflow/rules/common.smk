@@ -15,14 +15,18 @@ from mispair.towers.arms import REPAIR, STARTS, WEIGHTED
 from mispair.config import locate
 from mispair.dag import SHOWN_GROUPS, Dag, names_gpus, use_this_python
 from mispair.evaluation.dag import making
+from mispair.image_text import dag as of_image_text
 from mispair.input_checks import refuse_dated_ahead, take_literally, time_of_new_files
-from mispair.input_checks import refuse_missing_programs, refuse_unusable, warn_of_missing_programs
+from mispair.input_checks import damaged_words, refuse_unusable
 from mispair.core.copied import date_back, restore_times
 from mispair.core.files import UserError, refuse_full_or_read_only
 from mispair.core.paths import benchmarks_of_report, folder_of_output, resume_state
 from mispair.core.paths import every, fill, joined, of_job
 from mispair.core.provenance import MADE
+from mispair.machine_checks import missing_gpu, refuse_missing_programs, warn_of_missing_gpu
+from mispair.machine_checks import warn_of_missing_programs
 from mispair.repair.captioners.functions import look_beside
+from mispair.report import dag as of_report
 from mispair.report.studies import NAMES as STUDIES
 
 # The templates of all paths of results, by package.
@@ -88,10 +92,12 @@ try:
     if workflow.is_main_process:
         refuse_unusable(dag)
         dag.pairs.keep_listings()
+        warn_of_missing_gpu(dag, workflow)
         for warning in (
             dag.compare_with_record(),
             dag.replaced_report(),
             warn_of_missing_programs(sys.argv),
+            damaged_words([*dag.pairs.own_shards()]),
         ):
             if warning:
                 logger.warning(warning)
@@ -161,6 +167,9 @@ onstart:
             requests.plan(workflow.dag)
             if warning := requests.gpu_work_on_cpus():
                 logger.warning(warning)
+        elif workflow.executor_plugin.name == "local":
+            if missing := missing_gpu(dag, workflow.dag.needrun_jobs()):
+                raise UserError(missing)
     except UserError as error:
         stop(error)
 

@@ -8,7 +8,7 @@ use rule make_scenes as make_scenes_of_towers with:
     pathvars:
         job="make_scenes_of_towers",
     params:
-        flags=dag.scenes_of_towers(),
+        flags=dag.training.scenes(),
     message:
         "Render the scenes on which towers are trained"
 
@@ -16,7 +16,7 @@ use rule make_scenes as make_scenes_of_towers with:
 use rule pretrain_towers as pretrain_towers_of_seed with:
     input:
         shards=expand(f"{pairs.SCENES_OF_TOWERS}/{{name}}.tar", name=dag.pairs.generated_names),
-        definition=steady(dag.tower_definition),
+        definition=steady(dag.training.definition),
         start=steady(dag.models.start),
     output:
         towers=towers.TOWERS_OF_SEED,
@@ -25,17 +25,17 @@ use rule pretrain_towers as pretrain_towers_of_seed with:
     wildcard_constraints:
         seed="[0-9]+",
     params:
-        stamps=dag.stamps(dag.models.start, dag.tower_definition),
-        flags=dag.training_of_seed,
+        stamps=dag.stamps(dag.models.start, dag.training.definition),
+        flags=dag.training.of_seed,
     message:
         "Train towers with seed {wildcards.seed}"
 
 
 use rule step as compare_towers with:
     input:
-        purity=dag.measured(evaluation.PURITY, towers=dag.models.replicates),
-        zeroshot=dag.measured(evaluation.ZEROSHOT, towers=dag.models.replicates),
-        semantics=dag.measured(evaluation.SEMANTICS, towers=dag.models.replicates),
+        purity=of_image_text.measured(dag, evaluation.PURITY, towers=dag.models.replicates),
+        zeroshot=of_image_text.measured(dag, evaluation.ZEROSHOT, towers=dag.models.replicates),
+        semantics=of_image_text.measured(dag, evaluation.SEMANTICS, towers=dag.models.replicates),
     output:
         comparison=image_text.COMPARED_TOWERS,
     pathvars:

@@ -146,7 +146,7 @@ use rule step as draw_neurons with:
         features=dag.every(towers.IMAGE_FEATURES)[:SHOWN_GROUPS] + dag.every(towers.TEXT_FEATURES),
         feature_rows=dag.every(towers.IMAGE_ROWS)[:SHOWN_GROUPS] + dag.every(towers.TEXT_ROWS),
         corpus=dag.every(pairs.CORPUS),
-        template=dated(dag.piece_files("neurons")),
+        template=dated(of_report.piece_files("neurons")),
     output:
         gallery=evaluation.NEURONS,
     pathvars:

@@ -128,6 +128,7 @@ use rule step as read_shards with:
     priority: BEFORE_ENCODING
     threads: max(dag.config.index_shards.workers, 1 + dag.config.encode_features.workers)
     resources:
+        **dag.pairs.fetched(dag.pairs.shards_of),
         gpu=dag.gpus("encode_features"),
         stall_seconds=str(dag.config.index_shards.stall_seconds),
     params:
@@ -224,7 +225,7 @@ use rule step as draw_contact_sheet with:
         index=dag.every(pairs.INDEX),
         pairing=dag.every(pairs.PAIRING),
         captions=dag.every(pairs.WRITTEN),
-        template=dated(dag.piece_files("contact_sheet")),
+        template=dated(of_report.piece_files("contact_sheet")),
     output:
         contact_sheet=pairs.CONTACT_SHEET,
     pathvars:

@@ -44,6 +44,7 @@ use rule step as recaption_pairs with:
     pathvars:
         job="recaption_pairs/{corpus}/{towers}/{part}",
     resources:
+        **dag.pairs.fetched(dag.repair.shards_of_part),
         gpu=dag.gpus("recaption_pairs"),
     params:
         **dag.step(
@@ -147,7 +148,7 @@ use rule step as draw_examples with:
         ledgers=lambda wildcards: dag.repair.ledgers(),
         index=dag.every(pairs.INDEX),
         shards=steady(dag.pairs.shards()),
-        template=dated(dag.piece_files("examples")),
+        template=dated(of_report.piece_files("examples")),
     output:
         examples=repair.EXAMPLES,
     pathvars:

@@ -5,13 +5,13 @@ use rule step as gather_metrics with:
     input:
         results=dag.results(),
     output:
-        tables=report(dag.tables(), category="Tables", caption="../report/tables.rst"),
+        tables=report(of_report.tables(), category="Tables", caption="../report/tables.rst"),
     pathvars:
         job="gather_metrics",
     params:
         **dag.step(
             "gather_metrics",
-            code=dag.report_code("gather_metrics", "rows"),
+            code=of_report.code("gather_metrics", "rows"),
             models=dag.models.described(),
             tables=folder_of_output,
         ),
@@ -19,8 +19,8 @@ use rule step as gather_metrics with:
 
 use rule step as export_metrics with:
     input:
-        tables=dag.tables(),
-        trained=dag.trained(),
+        tables=of_report.tables(),
+        trained=of_image_text.trained(dag),
     output:
         tensorboard=directory(reports.TENSORBOARD),
     pathvars:
@@ -28,7 +28,7 @@ use rule step as export_metrics with:
     params:
         **dag.step(
             "export_metrics",
-            code=dag.report_code("export_metrics", "pages"),
+            code=of_report.code("export_metrics", "pages"),
             folder=folder_of_output,
         ),
 
@@ -44,7 +44,7 @@ use rule step as record_run with:
     params:
         **dag.step(
             "record_run",
-            code=dag.report_code("record_run"),
+            code=of_report.code("record_run"),
             config=dag.config.model_dump_json(),
             benchmarks=benchmarks_of_report,
         ),
@@ -52,9 +52,9 @@ use rule step as record_run with:
 
 use rule step as draw_figures with:
     input:
-        tables=dag.tables(),
-        published=dated(dag.report_files("report/published/*.csv")),
-        texts=lambda wildcards: dated(dag.texts_of(wildcards.study)),
+        tables=of_report.tables(),
+        published=dated(of_report.files("report/published/*.csv")),
+        texts=lambda wildcards: dated(of_report.texts_of(wildcards.study)),
     output:
         figures=report(
             directory(reports.FIGURES),
@@ -69,7 +69,7 @@ use rule step as draw_figures with:
     params:
         **dag.step(
             "draw_figures",
-            code=lambda wildcards: dag.report_code(
+            code=lambda wildcards: of_report.code(
                 "draw_figures", "figures", study=wildcards.study
             ),
         ),
@@ -79,12 +79,12 @@ use rule step as draw_figures with:
 
 use rule step as write_report with:
     input:
-        tables=dag.tables(),
+        tables=of_report.tables(),
         figures=dag.every(reports.FIGURES),
         record=reports.RUN,
         pieces=dag.pieces(),
-        published=dated(dag.report_files("report/published/*.csv")),
-        templates=dated(dag.report_files("report/templates/*", "*/report/texts.md.j2")),
+        published=dated(of_report.files("report/published/*.csv")),
+        templates=dated(of_report.files("report/templates/*", "*/report/texts.md.j2")),
     output:
         page=reports.PAGE,
         # Patterns keep the pages and what they share in one folder of Snakemake's report. A single
@@ -92,8 +92,8 @@ use rule step as write_report with:
         pages=report(
             directory(reports.PAGES),
             patterns=["{page}.html", "assets/{script}.js"],
-            category=dag.category,
-            labels=dag.labels,
+            category=of_report.category,
+            labels=of_report.labels,
             caption="../report/page.rst",
         ),
         latex=directory(reports.LATEX),
@@ -103,6 +103,6 @@ use rule step as write_report with:
     params:
         **dag.step(
             "write_report",
-            code=dag.report_code("write_report", "pages"),
+            code=of_report.code("write_report", "pages"),
             benchmarks=benchmarks_of_report,
         ),

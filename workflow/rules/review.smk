@@ -94,7 +94,7 @@ use rule step as write_review with:
         index=dag.every(pairs.INDEX),
         shards=steady(dag.pairs.shards()),
         templates=dated(
-            dag.report_files(*(f"review/report/page.{kind}" for kind in ("css", "html.j2", "js")))
+            of_report.files(*(f"review/report/page.{kind}" for kind in ("css", "html.j2", "js")))
         ),
     output:
         page=review.PAGE,

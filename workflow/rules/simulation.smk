@@ -14,16 +14,16 @@ use rule step as simulate with:
     pathvars:
         job="simulate/{condition}/cs~{probabilities}/trials~{first}-{last}",
     wildcard_constraints:
-        condition="|".join(map(re.escape, dag.conditions)),
+        condition="|".join(map(re.escape, dag.simulation.conditions)),
     resources:
         gpu=lambda wildcards: dag.gpus("simulate", wildcards),
     params:
         **dag.step(
             "simulate",
-            flags=dag.condition_flags,
-            arms=dag.simulated_arms,
-            spurious_probabilities=dag.probabilities_of,
-            trials=dag.trials_of,
+            flags=dag.simulation.flags,
+            arms=dag.simulation.arms,
+            spurious_probabilities=dag.simulation.probabilities,
+            trials=dag.simulation.trials,
             checkpoint=resume_state,
         ),
     message:

@@ -20,21 +20,21 @@ use rule step as convert_checkpoint with:
 
 use rule step as pretrain_towers with:
     input:
-        shards=steady(dag.training_shards, copied=True),
-        definition=steady(dag.tower_definition),
+        shards=steady(dag.training.shards, copied=True),
+        definition=steady(dag.training.definition),
         start=steady(dag.models.start),
     output:
         towers=towers.TRAINED_TOWERS,
     pathvars:
         job="pretrain_towers",
-    threads: dag.training_cores
+    threads: dag.training.cores
     resources:
         gpu=dag.gpus("pretrain_towers"),
     params:
         **dag.step(
             "pretrain_towers",
             towers=folder_of_output,
-            stamps=dag.stamps(dag.training_shards, dag.models.start, dag.tower_definition),
+            stamps=dag.stamps(dag.training.shards, dag.models.start, dag.training.definition),
         ),
 
 
@@ -56,6 +56,7 @@ use rule step as encode_features with:
         towers=dag.encoded_apart,
     threads: 1 + dag.config.encode_features.workers
     resources:
+        **dag.pairs.fetched(dag.pairs.shards_of),
         gpu=dag.gpus("encode_features"),
     params:
         **dag.step(

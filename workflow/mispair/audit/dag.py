@@ -10,7 +10,7 @@ from mispair.audit import paths
 from mispair.audit.steps.audit_pairs import LEAST_PAIRS
 from mispair.core.files import UserError
 from mispair.core.paths import of_job
-from mispair.pairs.captions.user_files import TRUSTED, read_keys
+from mispair.pairs.captions.key_lists import TRUSTED, read_keys
 from mispair.pairs.paths import CORPUS, SIMILAR, STATISTICS
 from mispair.review import dag as review
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import replace
 
 import numpy as np
 
@@ -13,6 +16,7 @@ from mispair.audit.rate import (
     Z_ONE_SIDED,
     Rate,
     Z,
+    like_random,
     mixture_rate,
     trusted_excess,
     trusted_rates,
@@ -22,7 +26,10 @@ from mispair.audit.score import Ranks, deal, rank
 from mispair.audit.similar import similar_rate
 from mispair.core import seeds
 from mispair.core.metrics import Row
+from mispair.core.words import percent
 from mispair.towers.features import PairedFeatures
+
+log = logging.getLogger(__name__)
 
 FOLDS = 2
 CUTS = 2000
@@ -41,17 +48,18 @@ def judged(
     trusted: np.ndarray | None = None,
     near: np.ndarray | None = None,
     swapped: np.ndarray | None = None,
+    traits: Sequence[np.ndarray] = (),
 ) -> tuple[list[Row], str, np.ndarray]:
     """Return the rates of n pairs, why there is none (or ""), and the probability of each pair.
 
-    Probabilities, (n,), are NaN without a rate. See `mispair.audit.rate.rate_rows`; `near` and
+    Probabilities, (n,), are NaN without a rate. See `rate_rows` for `traits`; `near` and
     `swapped` are its ranks among the most similar captions. Without trusted pairs there are none.
     """
     n = len(ranked.similarity)
     trusted = np.zeros(n, bool) if trusted is None else trusted
     near = np.full(n, np.nan) if near is None else near
     swapped = np.empty(0) if swapped is None else swapped
-    rows, refused = rate_rows(ranked.histograms, ranked.p_values, near, swapped, trusted)
+    rows, refused = rate_rows(ranked.histograms, ranked.p_values, near, swapped, trusted, traits)
     if refused:
         return rows, refused, np.full(n, np.nan)
     share = next(row["value"] for row in rows if row["metric"] == "wrong_captions")
@@ -195,9 +203,14 @@ def pair_weights(
         for pairs in deal(n, seed)
     )
     ranked = rank(blocks, (images, texts), seed, device, scored=True)
-    _, refused, chance = judged(ranked, seed, trusted)
+    rows, refused, chance = judged(ranked, seed, trusted)
     if refused:
         raise ValueError(f"the audit of these pairs refuses: {refused.rstrip('.')}")
+    if any(row["metric"] == "trusted_excess" and row["value"] > 0 for row in rows):
+        log.warning(
+            "The ranks of all pairs contradict that trusted pairs are a random part of the right "
+            "ones: weights are those without trusted pairs."
+        )
     return (1 - chance).astype(np.float32)
 
 
@@ -209,6 +222,9 @@ CONDITION = {
     "without trusted pairs.",
     "interval": "An interval, if wrong captions, or their pictures, rank like random ones, and "
     "trusted pairs are a random part of all right ones.",
+    "contradiction": "An upper limit, if wrong captions, or their pictures, rank like random ones. "
+    "The ranks of all pairs contradict that trusted pairs are a random part of all right ones, so "
+    "no lower limit is known.",
 }
 """What a reported share assumes, by what is identified."""
 
@@ -239,18 +255,21 @@ def rate_rows(
     neighbour_p_values: np.ndarray,
     swapped: np.ndarray,
     trusted: np.ndarray,
+    traits: Sequence[np.ndarray] = (),
 ) -> tuple[list[Row], str]:
     """Return the rates of a corpus as rows of metrics, and why there is none, or "".
 
     ``wrong_captions`` is the share of captions of unrelated pictures. With trusted pairs it has an
-    interval (`trusted_rates`). Without them it has an upper limit, ``high``, and no lower one:
-    `low` is NaN, and the value is the estimate of `mixture_rate`, by which probabilities are
-    computed.
+    interval (`trusted_rates`). Without them, or where the ranks of all pairs contradict them
+    (``trusted_excess`` above 0), it has an upper limit, ``high``, and no lower one: `low` is NaN,
+    and the value is the estimate of `mixture_rate`, by which probabilities are computed. The limit
+    of a contradiction is the larger one, with and without them.
     ``similar_captions`` is the share of captions that were swapped for similar ones; it needs
-    trusted pairs, and is left out where its interval reaches 0 or is wider than `MOST_WIDTH`. The
-    two rates are separate. ``trusted_excess`` is by how much trusted pairs contradict the scores of
-    all pairs. ``power`` is how often right captions beat random
-    ones: that of trusted pairs, or `power_of`.
+    trusted pairs, and is left out where its interval reaches 0 or is wider than `MOST_WIDTH`. Many
+    of these captions are a contradiction themselves, so it is kept in one. The two rates are
+    separate. ``trusted_excess`` is by how much trusted pairs contradict the scores of all pairs,
+    and ``trusted_like_random`` is `like_random`. ``power`` is how often right captions
+    beat random ones: that of trusted pairs, or `power_of`.
 
     Parameters
     ----------
@@ -262,12 +281,14 @@ def rate_rows(
         Ranks among the most similar captions, of trusted pairs with a similar caption.
     trusted : (n,) bool array
         Pairs known to be right.
+    traits : sequence of (n,) arrays
+        As `trusted_excess` takes them.
     """
     of_captions = p_values[0]
     n = len(of_captions)
-    storey, reported = untrusted_rates(histograms)
+    storey, without = untrusted_rates(histograms)
     wins, error = _wins(of_captions, storey.dispersion)
-    power = power_of(wins, error, reported.value)
+    power = power_alone = power_of(wins, error, without.value)
     if trusted.any():
         power = _two_sided(*_wins(of_captions[trusted], storey.dispersion))
     rows: list[Row] = [
@@ -275,34 +296,53 @@ def rate_rows(
         _row("power", power, int(trusted.sum()) or n),
         {"metric": "best_five_percent", "value": float((of_captions < 0.05).mean()), "n": n},
         _row("storey", storey, n, tail=storey.tail),
-        {"metric": "mixture", "value": reported.value, "n": n},
+        {"metric": "mixture", "value": without.value, "n": n},
         {"metric": "dispersion", "value": storey.dispersion, "n": n},
     ]  # fmt: skip
     if not trusted.any():
-        if power.low < LEAST_POWER:
-            return rows, (
-                f"Captions beat random ones in {wins:.1%} of comparisons, and right captions in "
-                f"an estimated {power.value:.0%}, of which {power.low:.0%} are certain "
-                f"({LEAST_POWER:.0%} are needed): either nearly all captions are wrong, or the "
-                "model cannot judge this corpus. Check a sample by eye (reports/review.html), give "
-                "pairs known to be right (the key trusted), or another model (the key towers)."
-            )
-        return [*rows, _row("wrong_captions", reported, n)], ""
+        refused = _too_weak(wins, power_alone)
+        return (rows, refused) if refused else ([*rows, _row("wrong_captions", without, n)], "")
     try:
         reported = trusted_rates(p_values, trusted)
     except ValueError as fault:
-        return rows, f"The model cannot tell right captions from wrong ones: {fault}."
-    rows += [_row("trusted", reported, n), _row("wrong_captions", reported, n)]
-    excess = trusted_excess(of_captions, trusted, reported, storey.high)
-    rows.append({"metric": "trusted_excess", "value": excess, "n": int(trusted.sum())})
+        return rows, str(fault)
+    with_trusted = reported
+    excess = trusted_excess(of_captions, trusted, reported, storey.high, traits)
+    random = like_random(of_captions[trusted], histograms.shape[3])
+    rows += [
+        _row("trusted", reported, n),
+        {"metric": "trusted_excess", "value": excess, "n": int(trusted.sum())},
+        _row("trusted_like_random", random, int(trusted.sum())),
+    ]
+    if excess > 0:
+        if refused := _too_weak(wins, power_alone):
+            return rows, f"The ranks of all pairs contradict the trusted ones. {refused}"
+        reported = replace(without, high=max(reported.high, without.high))
+    rows.append(_row("wrong_captions", reported, n))
     with suppress(ValueError):
         ranked = np.isfinite(neighbour_p_values)
         counts, _ = np.histogram(of_captions[ranked], histograms.shape[3], (0, 1))
         unrelated = mixture_rate(counts, storey.dispersion)
         hard = similar_rate(neighbour_p_values, trusted, swapped, unrelated)
+        # Among mostly wrong captions the mixture is too small at times, and the rest seems similar.
+        other = similar_rate(neighbour_p_values, trusted, swapped, with_trusted)
+        hard = replace(hard, low=min(hard.low, other.low))
         if hard.low > 0 and hard.high - hard.low <= MOST_WIDTH:
             rows.append(_row("similar_captions", hard, int(ranked.sum())))
     return rows, ""
+
+
+def _too_weak(wins: float, power: Rate) -> str:
+    """Return why a model is refused that no trusted pair supports, or ""."""
+    if power.low >= LEAST_POWER:
+        return ""
+    return (
+        f"Captions beat random ones in {percent(wins, 1)} of comparisons (right ones, by estimate: "
+        f"{percent(power.value, 0)}; lower limit: {percent(power.low, 0)}; needed: "
+        f"{percent(LEAST_POWER, 0)}): either nearly all captions are wrong, or the model "
+        "cannot judge this corpus. Check a sample by eye (reports/review.html), give pairs known "
+        "to be right (the key trusted), or another model (the key towers)."
+    )
 
 
 def _wins(p_values: np.ndarray, dispersion: float) -> tuple[float, float]:
@@ -312,7 +352,7 @@ def _wins(p_values: np.ndarray, dispersion: float) -> tuple[float, float]:
 
 
 def _two_sided(value: float, error: float) -> Rate:
-    return Rate(value, value - Z * error, value + Z * error)
+    return Rate(value, max(0.0, value - Z * error), min(1.0, value + Z * error))
 
 
 def _row(metric: str, rate: Rate, n: int, **more: float) -> Row:

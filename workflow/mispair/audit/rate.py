@@ -10,11 +10,13 @@ upper limit and no lower one.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
 import numpy as np
+
+from mispair.core.words import count, percent
 
 SHIFTS = (0.75, 1.0, 1.25, 1.5, 2.0, 2.5, 3.0, 4.0)
 """By how many standard deviations scores of right captions beat random ones, in `mixture_rate`."""
@@ -37,14 +39,15 @@ CONFIDENCE = 0.95
 Z_ONE_SIDED = 1.645
 
 LEAST_EXCESS = 0.005
-"""Share of pairs by which trusted pairs contradict the ranks of all, at least, to be reported."""
+"""Share of pairs by which trusted pairs contradict the ranks of all, at least, to be reported; also
+the share of trusted pairs that rank like random ones, at its lower limit."""
 
 Z_BELOW = 2.576
 """For a share below 0, at a level of 0.5 %: each audit with trusted pairs makes this test."""
 
-PARTS, Z_OF_PARTS = 10, 3.29
-"""Ranks of trusted pairs at which they are compared with all, and the standard errors there: a
-level of 0.5 % for all of them."""
+PARTS, Z_OF_PARTS = 10, 3.63
+"""Quantiles of trusted pairs at which they are compared with all, from both ends, and the standard
+errors there: a level of 0.5 % for all of them, by ranks and by one further trait."""
 
 LEAST_TRUSTED = 20
 """Trusted pairs that an estimate needs."""
@@ -281,23 +284,31 @@ def trusted_rate(p_values: np.ndarray, trusted: np.ndarray) -> Rate:
     ------
     ValueError
         If fewer than 20 pairs are trusted, none is left, or trusted captions rank so little better
-        than random ones that the interval is wider than `MOST_WIDTH`.
+        than random ones that the interval is wider than `MOST_WIDTH`. The message is a refusal.
     """
     of_trusted, others = p_values[trusted], p_values[~trusted]
-    if len(of_trusted) < LEAST_TRUSTED or not len(others):
+    if not len(others):
         raise ValueError(
-            f"{len(of_trusted)} trusted pairs of {len(p_values)}: at least {LEAST_TRUSTED} are "
-            "needed"
+            "All pairs are trusted, so none is left to judge. Give a random part of them (the key "
+            "trusted)."
+        )
+    if len(of_trusted) < LEAST_TRUSTED:
+        raise ValueError(
+            f"Only {count(len(of_trusted), 'pair')} of {len(p_values):,} "
+            f"{'is' if len(of_trusted) == 1 else 'are'} trusted, and an interval needs "
+            f"{LEAST_TRUSTED}. Give more (the key trusted), or none for an upper limit alone."
         )
     shares = _share_of_means(of_trusted, others, Z)
     if shares is None or shares[2] - shares[1] > MOST_WIDTH:
         raise ValueError(
-            f"the captions of {len(of_trusted)} trusted pairs beat random ones in "
-            f"{1 - float(of_trusted.mean()):.0%} of comparisons, which is not enough to tell right "
-            "from wrong. Give more trusted pairs, or another model (the key towers)"
+            "The model cannot tell right captions from wrong ones: those of "
+            f"{count(len(of_trusted), 'trusted pair')} beat random ones in "
+            f"{percent(1 - float(of_trusted.mean()), 0)} of comparisons. Give more trusted pairs, "
+            "or another model (the key towers)."
         )
     part = len(others) / len(p_values)
-    return Rate(*(part * min(1.0, max(0.0, share)) for share in shares))
+    value, low, high = (part * min(1.0, max(0.0, share)) for share in shares)
+    return Rate(value, low, max(high, 1 / len(p_values)))  # no limit is below one pair
 
 
 def trusted_rates(p_values: Iterable[np.ndarray], trusted: np.ndarray) -> Rate:
@@ -338,15 +349,22 @@ def _share_of_means(
     return 1 - right, 1 - (right + half) / (1 - g), 1 - (right - half) / (1 - g)
 
 
-def trusted_excess(p_values: np.ndarray, trusted: np.ndarray, reported: Rate, most: float) -> float:
+def trusted_excess(
+    p_values: np.ndarray,
+    trusted: np.ndarray,
+    reported: Rate,
+    most: float,
+    traits: Sequence[np.ndarray] = (),
+) -> float:
     """Return by how much trusted pairs contradict the ranks of all pairs; 0 if they do not.
 
     If trusted pairs are a random part of the right ones, and wrong captions rank like random ones,
     then the interval of `trusted_rate` begins below the upper limit that needs no trusted pair;
-    trusted captions do not rank worse than all; and there are as many pairs of high rank as the
-    least possible share of right pairs has, by trusted ones. More than 0 is the share by which the
-    interval is above the limit or such pairs are missing (trusted pairs fit too well, such as the
-    more similar half, or wrong captions rank better than random ones), or by which the interval is
+    trusted captions do not rank worse than all; and there are as many pairs of high rank, of low
+    rank, and at both ends of every trait, as the least possible share of right pairs has, by
+    trusted ones. More than 0 is the share by which the interval is above the limit or such pairs
+    are missing (trusted pairs fit too well, such as the more similar half, are of one kind, such as
+    short captions, or wrong captions rank better than random ones), or by which the interval is
     below 0 (trusted pairs fit too badly, or some are wrong).
 
     Parameters
@@ -357,18 +375,32 @@ def trusted_excess(p_values: np.ndarray, trusted: np.ndarray, reported: Rate, mo
         From `trusted_rates`.
     most : float
         Upper limit of `untrusted_rates`.
+    traits : sequence of (n,) arrays
+        What else the pairs are told apart by, such as the number of words.
     """
     of_trusted, others = p_values[trusted], p_values[~trusted]
     shares = _share_of_means(of_trusted, others, Z_BELOW)
-    missing = _missing_high_ranks(of_trusted, others, most)
+    missing = max(
+        _missing_low(sign * trait[trusted], sign * trait[~trusted], most)
+        for trait in (p_values, *traits)
+        for sign in (1, -1)
+    )
     excess = max(reported.low - most, -shares[2] if shares else 0.0, missing)
     return excess if excess > LEAST_EXCESS else 0.0
 
 
-def _missing_high_ranks(of_trusted: np.ndarray, others: np.ndarray, most: float) -> float:
-    """Return the share of other pairs that high ranks lack, at a lower limit; negative for none.
+def like_random(p_values: np.ndarray, bins: int) -> Rate:
+    """Return the share of trusted pairs that rank like random ones, from their p-values (t,).
 
-    At most a share `most` of all pairs is wrong. So the share of others with p-values up to t is at
+    It is that of `mixture_rate`. They may be wrong, or the model does not understand them.
+    """
+    return mixture_rate(np.histogram(p_values, bins, (0, 1))[0])
+
+
+def _missing_low(of_trusted: np.ndarray, others: np.ndarray, most: float) -> float:
+    """Return the share of other pairs that low values lack, at a lower limit; negative for none.
+
+    At most a share `most` of all pairs is wrong. So the share of others with values up to t is at
     least that of right pairs, times what of the others is right.
     """
     right = max(0.0, 1 - most * (len(of_trusted) + len(others)) / len(others))

@@ -15,6 +15,7 @@ from mispair.audit.captions import FIELDS
 from mispair.core import cards, files
 from mispair.core.files import replacing_folder
 from mispair.core.metrics import Row
+from mispair.core.words import percent
 from mispair.pairs.index.books import NAME
 
 LEAST_BEYOND = 2
@@ -97,18 +98,21 @@ def selection_rows(probability: np.ndarray, kept: np.ndarray) -> list[Row]:
 
 
 def shown_kinds(
-    probability: np.ndarray, similarity: np.ndarray, number: int
+    probability: np.ndarray, similarity: np.ndarray, number: int, known: bool = True
 ) -> dict[str, np.ndarray]:
     """Return the positions of suspicious pairs by kind, the most suspicious first; (k,) int each.
 
     Those whose caption is most likely wrong, or without probabilities the least similar ones; and
     those of probabilities from 0.1 to 0.9, nearest to 0.5 first. A kind has at most `number`.
+    Where the share of wrong captions has no lower limit, probabilities are not `known`.
     """
     judged = bool(np.isfinite(probability).any())
     score = probability if judged else -similarity
     between = (probability >= 0.1) & (probability <= 0.9)
     return {
-        "most likely wrong" if judged else "least similar": _largest(score, number),
+        ("most likely wrong" if known else "most suspicious")
+        if judged
+        else "least similar": _largest(score, number),
         "could be either": _largest(np.where(between, -np.abs(probability - 0.5), np.nan), number),
     }
 
@@ -127,14 +131,14 @@ def refusal(
 
     if origin["refused"]:
         return f"{audit}: the audit refuses, so there are no lists of pairs. {origin['refused']}"
-    if false_discovery_rate is not None and origin["identified"] != "interval":
-        return f"{audit}: {RATE_NEEDS_TRUSTED}"
     if false_discovery_rate is not None and float(origin["trusted_excess"]) > 0:
         return (
             f"{audit}: the scores contradict that trusted pairs are a random part of the right "
             "ones, so select_pairs.false_discovery_rate cannot be kept. Give a random part of the "
             "right pairs (trusted), or set a cut (select_pairs.cut) instead."
         )
+    if false_discovery_rate is not None and origin["identified"] != "interval":
+        return f"{audit}: {RATE_NEEDS_TRUSTED}"
     if any_kept:
         return ""
     return f"{audit}: select_pairs.cut leaves no pair, so there are no lists. Give a larger cut."
@@ -213,11 +217,25 @@ def dataset_card(
         "size_categories": [cards.size_category(kept)],
         "tags": ["image-text", "audited", "mispair"],
     }
-    judged = f"At most {wrong['high']:.2%} of the captions before belonged to an unrelated picture."
-    if wrong["low"] is not None:
+    value, low, high = (
+        None if wrong[name] is None else percent(wrong[name], 2)
+        for name in ("value", "low", "high")
+    )
+    caution = assumed = ""
+    if low is None:
+        judged = f"At most {high} of the captions before belonged to an unrelated picture."
+        why = "no lower limit is known without trusted pairs"
+        if float(origin.get("trusted_excess", 0)) > 0:
+            why = "the ranks of all pairs contradict the trusted ones, so no lower limit is known"
+        caution = f"What is left out may be right: {why}."
+        assumed = (
+            "The column probability of pairs.csv orders pairs by suspicion. Its numbers are for an "
+            f"assumed share of {value}, so they are not how likely a caption is wrong."
+        )
+    else:
         judged = (
-            f"Estimated share of captions of an unrelated picture before: {wrong['value']:.2%} "
-            f"(95 % interval {wrong['low']:.2%} to {wrong['high']:.2%})."
+            f"Estimated share of captions of an unrelated picture before: {value} (95 % interval "
+            f"{low} to {high})."
         )
     counts = [("read", read), ("kept", kept), ("left out", read - kept)]
     settings = json.dumps(dict(origin), indent=1, sort_keys=True)
@@ -227,7 +245,7 @@ def dataset_card(
         judged,
         cards.table(("pairs", "number"), [(name, f"{number:,}") for name, number in counts]),
         cards.table(("file", "content"), list(FILES.items())),
-        *filter(None, [subset]),
+        *filter(None, [assumed, caution if kept < read else "", subset]),
         WEBDATASET,
         f"## Settings\n\n```json\n{settings}\n```",
     )

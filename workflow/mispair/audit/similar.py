@@ -126,7 +126,7 @@ def similar_rate(
     swapped : (m,) array
         Ranks of trusted pairs with a similar caption in place of their own.
     unrelated : Rate
-        Share of captions of unrelated pictures.
+        Share of captions of unrelated pictures among the ranked pairs, trusted ones included.
 
     Raises
     ------
@@ -140,12 +140,16 @@ def similar_rate(
         raise ValueError(f"{len(of_trusted)} trusted pairs have similar captions: too few")
     mean, right, wrong = float(others.mean()), float(of_trusted.mean()), float(swapped.mean())
     errors = [float(part.var(ddof=1)) / len(part) for part in (others, of_trusted, swapped)]
-    value, slopes = _swapped_share(mean, right, wrong, unrelated.value)
+    # No trusted pair is wrong, so among the others the share is larger.
+    more = (len(others) + len(of_trusted)) / len(others)
+    value, slopes = _swapped_share(mean, right, wrong, min(1.0, more * unrelated.value))
     if wrong - right < 3 * (errors[1] + errors[2]) ** 0.5:
         raise ValueError("captions of trusted pairs rank no better than similar captions")
-    errors.append(((unrelated.high - unrelated.low) / (2 * Z)) ** 2)
+    errors.append((more * (unrelated.high - unrelated.low) / (2 * Z)) ** 2)
     variance = sum(slope**2 * error for slope, error in zip(slopes, errors, strict=True))
-    return Rate.of_part(value, variance**0.5, len(others) / (len(others) + len(of_trusted)))
+    found = Rate.of_part(value, variance**0.5, 1 / more)
+    rest = max(0.0, 1 - unrelated.low)  # both shares together are at most all
+    return Rate(*(min(rest, share) for share in (found.value, found.low, found.high)))
 
 
 def _swapped_share(

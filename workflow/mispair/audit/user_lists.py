@@ -18,17 +18,10 @@ import pyarrow.parquet as pq
 from mispair.audit.captions import FIELDS
 from mispair.core.files import UserError
 from mispair.core.metrics import Row
-from mispair.pairs.captions.user_files import (
-    SEPARATOR_LINE,
-    SHOWN,
-    TRUSTED,
-    as_in_corpus,
-    forms_of,
-    key_column,
-    read_keys,
-    refuse_unknown,
-)
-from mispair.pairs.captions.user_tables import delimiter_of, lines
+from mispair.pairs.captions.corpus_keys import SHOWN, as_in_corpus, forms_of, refuse_unknown
+from mispair.pairs.captions.key_lists import SEPARATOR_LINE, TRUSTED, key_column, read_keys
+from mispair.pairs.captions.text_lines import lines
+from mispair.pairs.captions.user_tables import delimiter_of
 from mispair.pairs.index.books import read_columns
 
 log = logging.getLogger(__name__)
@@ -45,7 +38,7 @@ def read_trusted(
     Parameters
     ----------
     paths : sequence of Path
-        None, or one file, as `mispair.pairs.captions.user_files.read_keys` reads it.
+        None, or one file, as `mispair.pairs.captions.key_lists.read_keys` reads it.
     keys : (n,) pyarrow array
         Keys of the corpus.
     left_out : sequence of Path, optional
@@ -168,22 +161,40 @@ def _columns(path: Path, names: Sequence[str], fields: Sequence[str]) -> list[st
     keys = key_column(names)
     if keys is None or not present:
         raise UserError(
-            f"{path} has the columns {', '.join(names)}. It needs a column key and at least one of "
-            f"select_pairs.group_fields ({', '.join(fields)}): set these to its columns."
+            f"{path} has the columns {', '.join(names)}. In CSV or Parquet, it needs a column key "
+            f"and at least one of select_pairs.group_fields ({', '.join(fields)}): set these to "
+            "its columns."
         )
     return [names[keys], *present]
 
 
 def first_rows(path: Path, fields: Sequence[str], most: int) -> list[str]:
-    """Return the first keys of the table; see `_opened` for what it refuses."""
+    """Return the first keys of the table; see `_opened` for what it refuses.
+
+    Raises
+    ------
+    UserError
+        Also if no row has a group.
+    """
     keys: list[str] = []
-    with _opened(path, fields) as (_, batches):
+    has_group = False
+    with _opened(path, fields) as (columns, batches):
         for batch in batches:
-            first, *_ = [column.cast(pa.string()) for column in batch.columns]  # raises as a job
-            keys += filter(None, first.to_pylist())
-            if len(keys) >= most:
+            first, *groups = [column.cast(pa.string()) for column in batch.columns]  # as a job
+            keys += filter(None, first[: most - len(keys)].to_pylist())
+            has_group = has_group or any(map(_has_text, groups))
+            if has_group and len(keys) == most:
                 break
-    return keys[:most]
+        if keys and not has_group:
+            raise UserError(
+                f"{path} has no value in {' and '.join(columns[1:])}. Name other columns as "
+                "select_pairs.group_fields, or take out `groups`."
+            )
+    return keys
+
+
+def _has_text(values: Any) -> bool:
+    return any(values.filter(pc.not_equal(pc.utf8_trim_whitespace(values), "")))
 
 
 def read_groups(path: Path, fields: Sequence[str], keys: pd.Series) -> dict[str, Any]:
@@ -212,7 +223,7 @@ def read_groups(path: Path, fields: Sequence[str], keys: pd.Series) -> dict[str,
     if meant := as_in_corpus(unused, keys):
         texts["key"] = texts["key"].map(lambda key: meant.get(key, key))
     by_key = texts.drop_duplicates("key").set_index("key").reindex(keys)
-    if by_key.isna().all(axis=None):
+    if not by_key.fillna("").any(axis=None):
         raise UserError(
             f"groups: {path} has no group of any key of the corpus, such as {keys.iloc[0]!r}. Keys "
             "are those of the shards, or of the column key of results/pairs/CORPUS/corpus.parquet."

@@ -25,6 +25,9 @@ from mispair.core.provenance import files_of, listing_of
 
 Quantities = Mapping[str, float]
 
+FETCHED = "MB fetched"
+"""The unit of what a job reads from remote shards."""
+
 
 @dataclass(frozen=True)
 class Work:

@@ -59,6 +59,12 @@ _held: dict[Gpu, int] = {}
 _former: list[str | None] = []
 
 
+class Gpus(int):
+    """How many GPUs a job takes, and the section whose `device` says so."""
+
+    section = ""
+
+
 def on_this_machine() -> list[Gpu]:
     """Return NVIDIA's GPUs that this job can reach, in the order of their indices."""
     if command := shutil.which("nvidia-smi"):
@@ -231,6 +237,20 @@ def choose_device(requested: str) -> str:
     if requested == "cuda":
         raise UserError("device: cuda is not available on this machine. Set device to auto or cpu.")
     return "cpu"
+
+
+def has_gpu() -> bool:
+    """Return whether this machine has an NVIDIA GPU, without importing torch."""
+    return any(Path("/dev").glob("nvidia[0-9]*"))
+
+
+def has_cuda() -> bool:
+    """Return whether ``cuda`` is available: in WSL and for AMD's GPUs, torch alone knows it."""
+    if has_gpu():
+        return True
+    import torch
+
+    return torch.cuda.is_available()
 
 
 def compute_repeatably() -> None:

@@ -34,6 +34,64 @@ class UserError(Exception):
     """An error that the user can correct: the message names the file, the key and the remedy."""
 
 
+_INSTEAD = (
+    (rb"version https://git-lfs", "a pointer of Git LFS. Fetch the file with `git lfs pull`."),
+    (rb"<!doctype html|<html|<\?xml",
+     "a web page. Fetch the file itself (a Dropbox link ends in dl=1 instead of dl=0)."),
+)  # fmt: skip
+"""What files begin with that were not fetched, and what to do."""
+
+
+def refuse_unfetched(*paths: Path, setting: str = "") -> None:
+    """Refuse files if all of them hold what a download leaves in place of a file.
+
+    `setting` names them, for the message.
+
+    Raises
+    ------
+    UserError
+        With the first one, and how to fetch it.
+    """
+    faults = [*filter(None, map(_instead, paths))]
+    if paths and len(faults) == len(paths):
+        raise UserError(f"{setting}: " * bool(setting) + f"{paths[0]}: is {faults[0]}")
+
+
+def _instead(path: Path) -> str:
+    try:
+        with path.open("rb") as opened:
+            return in_place_of_file(opened.read(512))
+    except OSError:
+        return ""
+
+
+def text_of_user(path: Path, errors: str = "strict") -> str:
+    """Return the text of a user's file; `errors` as for `bytes.decode`.
+
+    Raises
+    ------
+    UserError
+        If it cannot be read, or is not UTF-8.
+    """
+    try:
+        return path.read_text(encoding="utf-8-sig", errors=errors)
+    except OSError as error:
+        raise UserError(
+            f"{path}: cannot be read ({error.strerror}). Give read access to it, or name another."
+        ) from error
+    except UnicodeDecodeError as error:
+        raise UserError(
+            f"{path}: is not UTF-8 text ({error}). Convert it, for example with `iconv -f CP1252 "
+            "-t UTF-8`."
+        ) from error
+
+
+def in_place_of_file(start: bytes) -> str:
+    """Return what a download has left in place of a file, by its first bytes, and the remedy."""
+    bare = start[:512].lstrip()
+    return next((what for form, what in _INSTEAD if re.match(form, bare, re.IGNORECASE)), "")
+
+
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
     """Yield a temporary name; rename it to `path` once it is whole and on disk.

@@ -6,10 +6,11 @@ report and the page of files in the documentation take them from there.
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import chain, product
-from pathlib import PurePath
+from pathlib import Path, PurePath
 from typing import Any
 
 WILDCARD = re.compile(r"\{(\w+)\}")
@@ -96,3 +97,15 @@ def pattern(template: str) -> str:
     'results/*/*/draw~*/purity.json'
     """
     return re.sub(r"\{[^/]*\}", "*", template)
+
+
+def from_here(path: Path, project: Path | None = None) -> str:
+    """Return a path relative to the folder that Snakemake runs in, if both are moved together.
+
+    They are if the path is in that folder, or both are in the folder of a `project`. Snakemake
+    compares the names of inputs, so a moved folder must not change them.
+    """
+    whole, here = Path(os.path.abspath(path)), Path.cwd()
+    folders = [here] if project is None else [here, project]
+    together = any(whole.is_relative_to(one) and here.is_relative_to(one) for one in folders)
+    return os.path.relpath(whole) if together else str(whole)

@@ -57,7 +57,7 @@ def percent(share: float, digits: int | None = None, sign: bool = False) -> str:
     """Format a share in per cent, by default with as many digits as small shares need.
 
     No share reads "0.0 %": exactly none is "none", and what would be rounded to zero is "below"
-    the last digit (a negative one "above" it).
+    the last digit (a negative one "above" it). Without `digits` only all of it reads "100 %".
 
     Examples
     --------
@@ -65,12 +65,18 @@ def percent(share: float, digits: int | None = None, sign: bool = False) -> str:
     ('12 %', '1.2 %', '0.12 %', '−24 %', '50.0 %')
     >>> percent(0), percent(0.0004, 1), percent(-0.0004, 1), percent(1e-9)
     ('none', 'below 0.1 %', 'above −0.1 %', 'below 0.001 %')
+    >>> percent(1), percent(0.9977), percent(0.99999), percent(1.004), percent(0.9977, 0)
+    ('100 %', '99.8 %', 'above 99.9 %', '100 %', '100 %')
     """
     if share == 0:
         return "none"
     size = 100 * abs(share)
+    if digits is None and 99.95 <= size < 100:
+        most = number(math.copysign(99.9, share), 1, sign)
+        return f"{'above' if share > 0 else 'below'} {most} %"
     if digits is None:
-        digits = 0 if size >= 10 else 1 if size >= 1 else 2 if size >= 0.005 else 3
+        whole = 10 <= size < 99.5 or size >= 100
+        digits = 0 if whole else 1 if size >= 1 else 2 if size >= 0.005 else 3
     text = number(100 * share, digits, sign)
     if text == number(0, digits):
         least = number(math.copysign(10.0**-digits, share), digits, sign)

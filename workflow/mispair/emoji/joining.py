@@ -24,7 +24,7 @@ from mispair.core.files import replacing_folder
 from mispair.core.provenance import file_digest
 from mispair.emoji.joining_settings import Joining
 from mispair.emoji.packages import PACKAGES, member
-from mispair.pairs.captions.user_files import table_files
+from mispair.pairs.captions.table_files import table_files
 from mispair.pairs.captions.user_tables import Columns, read_rows
 from mispair.pairs.index.faults import Fault
 from mispair.pairs.index.index import index_shard

@@ -10,8 +10,9 @@ from types import SimpleNamespace
 from typing import Any
 
 from mispair.core.commands import one_after_the_other
-from mispair.core.files import UserError, folder_name, if_of_hub, matches, snapshot
-from mispair.core.paths import every, fill
+from mispair.core.files import UserError, folder_name, if_of_hub, matches, snapshot, text_of_user
+from mispair.core.paths import every, fill, from_here
+from mispair.core.provenance import CHECKOUT
 from mispair.evaluation import protocols, sets
 from mispair.evaluation.paths import PROMPTS, SET_FEATURES
 from mispair.evaluation.questions import refuse_questions, refuse_questions_in_json
@@ -137,7 +138,7 @@ class Evaluation:
                     self._refuse_questions_in(path)
 
     def _refuse_questions_in(self, path: Path) -> None:
-        text = path.read_text(encoding="utf-8", errors="replace")
+        text = text_of_user(path, "replace")
         if path.suffix == ".json":
             refuse_questions_in_json(path, text)
         elif path.name.endswith("classnames.txt"):
@@ -269,7 +270,7 @@ class Evaluation:
         source = self.protocols.get(wildcards.protocol, wildcards.protocol)
         name, folder = wildcards.evaluation_set, self.folders[wildcards.evaluation_set]
         files = protocols.protocol_files(source, folder, name)
-        return [os.path.relpath(path) for path in files]
+        return [from_here(path, CHECKOUT) for path in files]
 
     def images(self, towers: str, split: str = "test") -> list[str]:
         """Return the image features of every set that has the split; train is for probes."""

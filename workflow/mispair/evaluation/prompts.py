@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from mispair.core.files import UserError
+from mispair.core.files import UserError, text_of_user
 from mispair.core.provenance import fingerprint
 from mispair.core.words import composed, nearest
 from mispair.evaluation.protocols import (
@@ -206,7 +206,7 @@ def _custom(opened: EvaluationSet, protocol: str, custom: Sequence[Path]) -> Pro
 
 
 def _metric(path: Path) -> str:
-    content = path.read_text(encoding="utf-8-sig", errors="replace").strip()
+    content = text_of_user(path, "replace").strip()
     if content not in METRICS:
         raise UserError(f"{path}: must hold {' or '.join(METRICS)}, found {content[:40]!r}.")
     return content

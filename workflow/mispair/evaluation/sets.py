@@ -21,7 +21,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from mispair.core.files import UserError
+from mispair.core.files import UserError, text_of_user
 from mispair.core.words import composed
 from mispair.evaluation.questions import refuse_questions
 
@@ -69,7 +69,7 @@ def kind_of(directory: Path) -> Kind:
     path = Path(directory) / DATASET_TYPE
     if not path.is_file():
         return "classification"
-    content = path.read_text(encoding="utf-8-sig", errors="replace").strip().lower()
+    content = text_of_user(path, "replace").strip().lower()
     if not content:
         return "classification"
     for kind in KINDS:
@@ -351,7 +351,7 @@ def _of_split(directory: Path, split: str) -> list[Path]:
     counter = directory / split / COUNTER
     if not counter.is_file():
         return [counter]
-    text = counter.read_text(encoding="utf-8-sig", errors="replace").strip()
+    text = text_of_user(counter, "replace").strip()
     shards = whole_number(text)
     if not shards:
         raise UserError(f"{counter}: must hold the number of shards, found {text[:40]!r}.")
@@ -377,19 +377,9 @@ def whole_number(text: str) -> int | None:
 
 def _items(path: Path) -> list[str]:
     """Return the lines of a file, or the texts of a list as JSON and Python write one."""
-    text = _text(path).rstrip()
+    text = text_of_user(path).rstrip()
     with suppress(SyntaxError, ValueError, RecursionError, MemoryError):
         items = ast.literal_eval(text)
         if isinstance(items, list) and all(isinstance(item, str) for item in items):
             return [item.strip() for item in items]
     return [line.strip() for line in text.splitlines()]
-
-
-def _text(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise UserError(
-            f"{path}: is not UTF-8 text ({error}). Convert it, for example with `iconv -f CP1252 "
-            "-t UTF-8`."
-        ) from error

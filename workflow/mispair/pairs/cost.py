@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from mispair.core.cost import Sizes, Work
+from mispair.core.cost import FETCHED, Sizes, Work
 from mispair.core.provenance import MARK, of_ending
 from mispair.pairs.corruption.scheme import schemes
 from mispair.pairs.sources.source import kept_listing
@@ -46,7 +46,7 @@ def pack_pairs(settings: Any, job: Any, sizes: Sizes) -> Work:
 
 
 def fetch_shard(settings: Any, job: Any, sizes: Sizes) -> Work:
-    fetched = {"MB": job.size / 1e6}
+    fetched = {FETCHED: job.size / 1e6}
     return Work(fetched, disk_megabytes=fetched)
 
 

@@ -7,8 +7,8 @@ import operator
 import re
 import shlex
 from collections import Counter
-from collections.abc import Sequence
-from functools import cached_property, partial
+from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -19,12 +19,21 @@ from mispair.core.run_record import GENERATED
 from mispair.core.settings import option
 from mispair.core.words import count
 from mispair.pairs import paths
-from mispair.pairs.captions.user_files import all_keys, first_keys, refuse_keys, table_files
+from mispair.pairs.captions.corpus_keys import (
+    all_keys,
+    are_few,
+    first_keys,
+    first_sidecars,
+)
+from mispair.pairs.captions.decoding import sidecar_text
+from mispair.pairs.captions.table_files import refuse_keys, table_files
 from mispair.pairs.shards import remote
+from mispair.pairs.shards.first_samples import first_samples, read_first_samples
 from mispair.pairs.shards.shards import CAPTION_EXTENSION
 from mispair.pairs.shards.sources import describe, resolve_named, resolve_shards
 from mispair.pairs.sources.first_captions import captions_of, captions_of_shards
-from mispair.pairs.sources.in_shards import captions_in_shards, open_shard, probed
+from mispair.pairs.sources.first_pictures import pictures_of, pictures_of_shards
+from mispair.pairs.sources.in_shards import captions_in_shards, probed
 from mispair.pairs.sources.recognition import recognise
 from mispair.pairs.sources.source import Source, keep_listings, named_of
 
@@ -114,7 +123,7 @@ class PairFiles:
             return self.source.captions_in
         if given.startswith("json:") or self._has_all_captions:
             return given
-        shards = {path: partial(open_shard, path) for path in probed([*self.own_shards()])}
+        shards = {path: first_samples(path) for path in probed([*self.own_shards()])}
         return captions_in_shards(shards, given, is_needed=self._config.captions is None)
 
     @property
@@ -131,6 +140,12 @@ class PairFiles:
             return captions_of(self.source)
         return captions_of_shards(probed([*self.own_shards()]), self.captions_in)
 
+    def first_pictures(self) -> Iterator[tuple[str, bytes]]:
+        """Yield some of the user's pictures, as far as they can be read, with where each is."""
+        if self.is_packed:
+            return pictures_of(self.source)
+        return pictures_of_shards(probed([*self.own_shards()]))
+
     def refuse_remote_captions(self) -> None:
         """Refuse remote shards whose captions are elsewhere than configured, by the first one.
 
@@ -143,7 +158,8 @@ class PairFiles:
         if not self.remote or given.startswith("json:") or self._config.captions is not None:
             return
         shard = next(iter(self.remote.values()))
-        place = captions_in_shards({shard.address: partial(remote.start_of, shard)}, given)
+        start = read_first_samples(remote.start_of(shard))
+        place = captions_in_shards({shard.address: start}, given)
         if place != given.lower().lstrip("."):
             raise UserError(
                 f"index_shards.caption_from: the first samples of {shard.address} have their "
@@ -221,6 +237,17 @@ class PairFiles:
         """A pattern of the groups that jobs of their own list, index and encode."""
         return "(?!)" if self.streams else "[0-9]+"
 
+    def fetched(self, shards_of: Callable[[Any], list[str]]) -> dict[str, Any]:
+        """Return the MB of the remote shards that a job fetches as a resource, or nothing.
+
+        It is no parameter, as it changes no result.
+        """
+
+        def megabytes(wildcards: Any) -> int:
+            return -(-sum(self.remote[shard].size for shard in shards_of(wildcards)) // 10**6)
+
+        return {"fetched_mb": megabytes} if self.streams else {}
+
     def streamed(self, shards: Any) -> dict[str, Any]:
         """Return the shards of a job as a parameter if they are no files, or nothing."""
         return {"shards": shards} if self.streams else {}
@@ -246,7 +273,9 @@ class PairFiles:
                 "config: no --configfile is given, so this is the demo on generated pictures. For "
                 "data of your own, give --configfile mine.yaml"
             )
-        if self.is_generated or not self.groups:
+        if self.is_generated and self.groups:
+            return "pairs: generated pictures (make_scenes); name yours by pairs or shards"
+        if not self.groups:
             return ""
         if self.is_packed:
             number = count(len(self.groups), "shard")
@@ -348,6 +377,24 @@ class PairFiles:
             return None if self.source.columns else {entry.key for entry in self.source.entries}
         return None if self.remote else all_keys(self.own_shards())
 
+    def texts_of(self, field: str, of_all: bool = False) -> list[str] | None:
+        """Return texts of a field of the user's pairs: of first samples, or `of_all`.
+
+        Without JSON next to pictures, all are known. None if they are not, as in a large corpus.
+        """
+        if self.is_packed:
+            entries = self.source.entries
+            if self.source.columns or any(
+                one.endswith(".json") for of in entries for one in of.texts
+            ):
+                return None
+            return [text for entry in entries for name, text in entry.fields if name == field]
+        shards = self.own_shards() if of_all else self.first_shards()
+        if of_all and not are_few(shards):
+            return None
+        sidecars = first_sidecars(shards, of_all)
+        return [text for one in sidecars if (text := sidecar_text(one, field))] or None
+
     def listed_pairs(self) -> int | None:
         """Return the number of the user's pairs, some of which a job may reject, if it is known."""
         if self.is_generated:
@@ -356,6 +403,16 @@ class PairFiles:
             return self.source.pairs
         keys = self.own_keys()
         return None if keys is None else len(keys)
+
+    def pairs_of_shards(self) -> list[int] | None:
+        """Return the number of pairs in each shard, some of which may be rejected, if known."""
+        if self.is_generated:
+            return [self._config.make_scenes.pairs_per_shard] * len(self.shards())
+        if self.is_packed:
+            return [part.pairs for part in self._parts]
+        shards = self.own_shards()
+        known = [all_keys({shard: ""}) for shard in shards] if are_few(shards) else []
+        return [len(keys) for keys in known if keys is not None] or None
 
     def first_shards(self) -> dict[str, str]:
         """Return the user's first shard of each source, with the name of the source."""

@@ -78,7 +78,8 @@ class Requests:
             if not planned.command:
                 continue
             benchmark = recorded_benchmark(planned, Path("."))
-            estimate = estimator.estimate(planned, work_of(planned.command, sizes), benchmark)
+            work = work_of(planned.command, sizes, planned.fetched)
+            estimate = estimator.estimate(planned, work, benchmark)
             if request := request_for(estimate, planned.gpus):
                 self._planned[key_of(job.rule.name, job.wildcards_dict)] = request
             # Settings write `auto` only for work that is worth a GPU (`Dag.device`).

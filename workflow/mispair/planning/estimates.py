@@ -20,7 +20,7 @@ from typing import Any
 
 from mispair.command import parsed
 from mispair.core.commands import commands
-from mispair.core.cost import Benchmark, Quantities, Sizes, Work
+from mispair.core.cost import FETCHED, Benchmark, Quantities, Sizes, Work
 from mispair.core.files import read_json
 from mispair.core.provenance import step_module_name
 from mispair.planning.jobs import Job
@@ -34,6 +34,9 @@ from mispair.planning.jobs import Job
 RATES = Path(__file__).with_name("rates.json")
 START = "start"
 ASPECTS = ("seconds", "megabytes", "disk_megabytes")
+FETCH_RATE = 20.0
+"""MB a second of a job that fetches, until jobs of its rule have run here: no network is known."""
+ASSUMED = {FETCHED: 1 / FETCH_RATE}
 
 
 @dataclass(frozen=True)
@@ -71,7 +74,9 @@ class StepRate:
         """Return the cost of a job by an aspect: seconds, megabytes or disk_megabytes."""
         rates: Quantities = getattr(self, aspect)
         amounts: Quantities = {START: 1.0, **getattr(work, aspect)}
-        return sum(rates.get(unit, 0.0) * amount for unit, amount in amounts.items())
+        return sum(
+            rates.get(unit, ASSUMED.get(unit, 0.0)) * amount for unit, amount in amounts.items()
+        )
 
     def beyond(self, work: Work) -> float:
         """Return the largest ratio of a job's work to the largest recorded work, over its units.
@@ -81,7 +86,7 @@ class StepRate:
         ratios = [
             amount / self.largest[unit] if self.largest.get(unit) else math.inf
             for unit, amount in work.seconds.items()
-            if amount > 0
+            if amount > 0 and (unit in self.largest or unit not in ASSUMED)
         ]
         return max(ratios, default=1.0)
 
@@ -252,7 +257,11 @@ class Estimator:
             source, is_bound = LIKE_HERE, False
             ratios = [ratio_to(rate, records, aspect) for aspect in ASPECTS]
         else:
-            source, ratios = REFERENCE, [1.0 if on_gpu else self.slowness, 1.0, 1.0]
+            # A faster core makes the network no faster.
+            fetching = work.seconds.get(FETCHED, 0.0) * ASSUMED[FETCHED]
+            slowness = 1.0 if on_gpu else self.slowness
+            costs[0] = fetching + slowness * (costs[0] - fetching)
+            source, ratios = REFERENCE, [1.0, 1.0, 1.0]
         seconds, megabytes, disk = (r * cost for r, cost in zip(ratios, costs, strict=True))
         beyond = rate.beyond(work)
         return Estimate(source, seconds, megabytes, disk, is_bound and beyond <= FAR, beyond)
@@ -300,13 +309,14 @@ def ratio_to(rate: StepRate, records: Sequence[Record], aspect: str) -> float:
 # The work of a job, from its command.
 
 
-def work_of(command: tuple[str, ...], sizes: Sizes) -> Work:
+def work_of(command: tuple[str, ...], sizes: Sizes, fetched: float = 0.0) -> Work:
     """Return the work of a job from its command, and note the sizes of its outputs.
 
-    The work of a job that runs several steps is the sum over these.
+    The work of a job that runs several steps is the sum over these. `fetched` is the MB that it
+    reads from remote shards, which its command does not have.
     """
     first, *others = (_work_of_step(words, sizes) for words in commands(command))
-    return sum(others, first)
+    return sum(others, first) + Work({FETCHED: fetched} if fetched else {})
 
 
 def _work_of_step(command: tuple[str, ...], sizes: Sizes) -> Work:

@@ -177,6 +177,8 @@ class Job:
         Files of its benchmark and its log.
     threads, gpus : int
         Share of a machine.
+    fetched : float
+        MB that it reads from remote shards.
     group : str, optional
         The group that is submitted to a cluster together.
     is_other_work : bool
@@ -191,12 +193,14 @@ class Job:
     log: str | None = None
     threads: int = 1
     gpus: int = 0
+    fetched: float = 0.0
     group: str | None = None
     is_other_work: bool = False
 
     @classmethod
     def of(cls, rule: str, job: Any, **facts: Any) -> Job:
         """Return the job for one of Snakemake, or for an event with the same attributes."""
+        resources = dict(job.resources.items())
         return cls(
             rule,
             command=command_words(job.shellcmd or ""),
@@ -205,7 +209,8 @@ class Job:
             benchmark=job.benchmark,
             log=next(map(str, job.log), None),
             threads=job.threads,
-            gpus=int(dict(job.resources.items()).get("gpu") or 0),
+            gpus=int(resources.get("gpu") or 0),
+            fetched=float(resources.get("fetched_mb") or 0),
             **facts,
         )
 

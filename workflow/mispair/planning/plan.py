@@ -8,10 +8,11 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from mispair.core.cost import Benchmark, Sizes, Work, read_benchmark
+from mispair.core.cost import FETCHED, Benchmark, Sizes, Work, read_benchmark
 from mispair.core.words import count, duration
 from mispair.planning.estimates import (
     FAR,
+    FETCH_RATE,
     LIKE_HERE,
     NONE,
     RATES,
@@ -94,7 +95,12 @@ def plan(arguments: Sequence[str], rates: Path = RATES) -> Plan:
     """
     jobs, machine = planned_jobs(arguments)
     sizes, notes, measured = Sizes(machine.folder), list[str](), read_rates(rates)
-    works = [work_of(job.command, sizes) if job.command else Work() for job in jobs]
+    works = [work_of(job.command, sizes, job.fetched) if job.command else Work() for job in jobs]
+    if fetched := sum(work.seconds.get(FETCHED, 0.0) for work in works):
+        notes.append(
+            f"remote shards: {size(fetched)} to fetch, at {FETCH_RATE:g} MB/s a job (assumed) "
+            "where no job of the rule has run in this folder"
+        )
     benchmarks = [
         None if job.is_other_work else recorded_benchmark(job, machine.folder, notes)
         for job in jobs
@@ -166,7 +172,9 @@ def records_of(
     for job in jobs:
         if not job.command:
             continue
-        work = work_of(job.command, sizes)  # also for other steps: it notes the sizes of outputs
+        work = work_of(
+            job.command, sizes, job.fetched
+        )  # also for other steps: it notes the sizes of outputs
         benchmark = recorded_benchmark(job, machine.folder)
         if benchmark is None or job.benchmark in changed or job.step not in (steps or {job.step}):
             continue

@@ -11,7 +11,7 @@ from mispair.core.paths import every, fill, of_job
 from mispair.core.settings import command_line
 from mispair.evaluation import paths as evaluation
 from mispair.pairs import paths as pairs
-from mispair.pairs.captions.user_files import KEY
+from mispair.pairs.captions.table_files import KEY
 from mispair.pretraining.paths import CAPTIONS, PAIRING
 from mispair.repair import paths
 from mispair.repair.captioners.functions import refuse_missing_function

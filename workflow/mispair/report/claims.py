@@ -139,6 +139,9 @@ class Claim:
         difference of natural logs, printed as a relative change) or a noun; "" for a bare number.
     every : str
         What the parts of the measurement are ("tower"): the claim holds if it holds for each part.
+    power : callable or None
+        From tables and confidence to the name of a condition without which a small effect shows
+        nothing, such as a training that changes something; "" if it is met.
     """
 
     key: str
@@ -155,3 +158,4 @@ class Claim:
     needs: str = ""
     unit: str = ""
     every: str = ""
+    power: Callable[[Tables, float], str] | None = None

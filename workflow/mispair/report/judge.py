@@ -138,8 +138,10 @@ def judge(claim: Claim, tables: Tables, confidence: float, preset: str = "") -> 
     """Return the verdict on a claim.
 
     The effect decides by the claim's rule. With parts (`Claim.every`) the part with the weakest
-    outcome decides. A rate of the sweep with a significant effect of the opposite sign, or as many
-    such evaluation sets as half of all, forbids *supports*, *direction only* and *contradicts*.
+    outcome decides, of several the one with the least room to its bound. A rate of the sweep with a
+    significant effect of the opposite sign, or as many such evaluation sets as half of all, forbids
+    *supports*, *direction only* and *contradicts*. A run without the claim's power decides nothing
+    by a small effect.
     """
     measured = claim.measure(tables, confidence)
     tests = PRIMARY if claim.primary else 1
@@ -148,10 +150,11 @@ def judge(claim: Claim, tables: Tables, confidence: float, preset: str = "") -> 
     def verdicts(alpha: float) -> dict[str, Verdict]:
         # Without parts, the whole is the only part, and has no name.
         parts = measured.parts or {"": measured}
-        return {name: _of_measured(claim, part, alpha, len(parts)) for name, part in parts.items()}
+        found = {name: _of_measured(claim, part, alpha, len(parts)) for name, part in parts.items()}
+        return {name: _with_power(part, tables, confidence) for name, part in found.items()}
 
     of_parts = verdicts(alpha)
-    weakest = min(of_parts, key=lambda name: STRENGTH.index(of_parts[name].outcome))
+    weakest = min(of_parts, key=lambda name: _strength(of_parts[name], alpha))
     verdict = replace(of_parts[weakest], decided_by=weakest, preset=preset)
     if measured.parts:
         parts = tuple(
@@ -168,6 +171,18 @@ def judge(claim: Claim, tables: Tables, confidence: float, preset: str = "") -> 
     alone = min((each.outcome for each in verdicts(1 - confidence).values()), key=STRENGTH.index)
     near = _near(verdict, 1 - confidence, alpha)
     return replace(verdict, near=near, controls=controls, alone=alone)
+
+
+def _strength(part: Verdict, alpha: float) -> tuple[int, float]:
+    """Return the order of a part among parts: by its outcome, then by its room to the bound."""
+    rule, sign, bound = part.claim.rule, part.claim.sign, part.bound
+    low, high = part.effect.limits(alpha)
+    room = {
+        "effect": (low if sign > 0 else -high) - bound,
+        "level": low - bound if sign > 0 else bound - high,
+        "equivalence": bound - max(abs(low), abs(high)),
+    }.get(rule, -part.effect.p)
+    return STRENGTH.index(part.outcome), room if math.isfinite(room) else -math.inf
 
 
 def _of_measured(claim: Claim, measured: MeasuredClaim, alpha: float, parts: int) -> Verdict:
@@ -187,6 +202,20 @@ def _of_measured(claim: Claim, measured: MeasuredClaim, alpha: float, parts: int
         return verdict
     outcome, reason = _forbidden(verdict, alpha) or (outcome, reason)
     return replace(verdict, outcome=outcome, reason=reason)
+
+
+def _with_power(part: Verdict, tables: Tables, confidence: float) -> Verdict:
+    """Return the verdict on a part, undecided if a training that changes nothing gives it too."""
+    small = {
+        "effect": part.outcome == ABSENT,
+        "equivalence": part.outcome == SUPPORTS,
+        "level": part.outcome in (SUPPORTS, CONTRADICTS),
+    }
+    power = part.claim.power
+    if power is None or not small.get(part.claim.rule) or not (gate := power(tables, confidence)):
+        return part
+    measured = replace(part.measured, gate=gate)
+    return replace(part, outcome=UNDECIDED, reason="gate", measured=measured)
 
 
 def _of_part(claim: Claim, effect: Effect, bound: float, alpha: float, parts: int) -> Decision:

@@ -1,8 +1,10 @@
-"""HTML from texts of a run, escaped and with symbols, and parts of the report in own files."""
+"""HTML and scripts from texts of a run, escaped, and parts of the report in own files."""
 
 from __future__ import annotations
 
+import json
 import re
+from typing import Any
 
 from markupsafe import Markup, escape
 
@@ -27,6 +29,12 @@ def symbols(text: object) -> Markup:
     for name, symbol in SYMBOLS.items():
         html = Markup(str(html).replace(name, str(symbol)))
     return html
+
+
+def safe_json(content: Any) -> Markup:
+    """Return JSON for a script element: no character that could end it or begin a comment."""
+    text = json.dumps(content, ensure_ascii=True, sort_keys=True, separators=(",", ":"))
+    return Markup(text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026"))
 
 
 PIECE = "<!-- piece -->", "<!-- end of the piece -->"

@@ -252,6 +252,34 @@ class Arms:
         )  # fmt: skip
 
 
+NO_RESPONSE = "no response"
+"""Condition of claims on a training: something that was measured answers to the captions."""
+
+
+@dataclass(frozen=True)
+class Responds:
+    """Whether any of several effects is there: a training that changes nothing shows nothing.
+
+    Attributes
+    ----------
+    measures : tuple of callable
+        Each with its smallest effect of interest, NaN if the measurement gives it.
+    """
+
+    measures: tuple[tuple[Measure, float], ...]
+
+    def __call__(self, tables: Tables, confidence: float) -> str:
+        """Return `NO_RESPONSE`, or "" if an effect is significant and may be large enough."""
+        for measure, declared in self.measures:
+            measured = measure(tables, confidence)
+            for part in measured.parts.values() or (measured,):
+                bound = part.bound if math.isfinite(part.bound) else declared
+                largest = max(map(abs, part.effect.limits(1 - confidence)))
+                if part.effect.p <= 1 - confidence and largest >= bound:
+                    return ""
+        return NO_RESPONSE
+
+
 @dataclass(frozen=True)
 class Every:
     """The same effect on several parts, such as both towers: the claim needs all of them."""

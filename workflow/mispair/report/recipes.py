@@ -246,10 +246,14 @@ def _panels(
     panels = []
     for number, (title, rows) in enumerate(of_panel):
         first, *others = draw(rows, number)
-        layered = alt.layer(first.properties(name=f"{charts.VIEW}{number}"), *others)
+        named = first.copy(deep=False)
+        named.name = f"{charts.VIEW}{number}"
         chosen = alt.FieldEqualPredicate(field="panel", equal=str(title))
-        panel = layered.transform_filter(chosen)
-        panels.append(panel.properties(width=width, height=height, title=str(title)))
+        # Given at once: each method of a chart copies all its parts.
+        panels.append(alt.layer(
+            named, *others, transform=[alt.FilterTransform(filter=chosen)],
+            width=width, height=height, title=str(title),
+        ))  # fmt: skip
     return charts.side_by_side(panels, columns, data, gap)
 
 

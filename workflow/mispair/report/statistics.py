@@ -6,7 +6,7 @@ import functools
 import itertools
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas as pd
@@ -17,8 +17,8 @@ from mispair.core.words import count
 IMAGE_AND_SEED = "image and seed"
 """The unit of an effect over images and seeds, both of which are drawn at random."""
 
-FEW_SEEDS = 30
-"""With fewer degrees of freedom, an effect over images and seeds counts its seeds."""
+FEW = 30
+"""Fewer degrees of freedom of an effect over images and seeds are printed: seeds decide it."""
 
 PERMUTATIONS = 9_999
 """Random permutations of a trend test, where there are too many to go through all."""
@@ -64,6 +64,8 @@ class Effect:
         Whether the limits are symmetric on Fisher's scale, as those of correlations.
     error_above : float
         Standard error of the upper limit, if it differs; NaN otherwise.
+    seeds : int
+        Number of seeds, if the unit is `IMAGE_AND_SEED` and it is known.
     """
 
     value: float
@@ -75,6 +77,7 @@ class Effect:
     confidence: float = 0.95
     fisher: bool = False
     error_above: float = math.nan
+    seeds: int = 0
 
     def limits(self, tail: float) -> tuple[float, float]:
         """Return two one-sided limits, each of which errs with the probability `tail`."""
@@ -109,15 +112,12 @@ class Effect:
 
     @property
     def replicates(self) -> str:
-        """The number of replicates with their unit.
-
-        An effect over images and seeds whose error is mostly that of the seeds has few degrees of
-        freedom: the seeds are its replicates.
-        """
+        """The number of replicates with their unit, and few degrees of freedom."""
         if self.unit == IMAGE_AND_SEED:
-            few = self.known and self.freedom < FEW_SEEDS
-            behind = f"about {max(2, round(self.freedom))}" if few else "their"
-            return f"{count(self.n, 'image')} and {behind} seeds"
+            few = self.known and self.freedom < FEW
+            of_t = f" ({self.freedom:.1f} degrees of freedom)" if few else ""
+            seeds = count(self.seeds, "seed") if self.seeds else "their seeds"
+            return f"{count(self.n, 'image')} and {seeds}{of_t}"
         plural = f"{self.unit[:-2]}es" if self.unit.endswith("is") else None
         return count(self.n, self.unit, plural)
 
@@ -198,10 +198,11 @@ def effect_of_estimate(
 
 def effect_of_comparison(row: pd.Series, confidence: float) -> Effect:
     """Return the effect in a row of a comparison of arms, over images and seeds."""
-    return effect_of_estimate(
+    effect = effect_of_estimate(
         float(row["value"]), float(row["error"]), float(row["freedom"]), int(row["n"]),
         confidence, IMAGE_AND_SEED,
     )  # fmt: skip
+    return replace(effect, seeds=int(row["seeds"]) if row["seeds"] > 0 else 0)
 
 
 def effect_of_interval(

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mispair.core.files import UserError
-from mispair.pairs.captions.user_files import SEPARATORS, as_in_corpus, lines_of_text
+from mispair.pairs.captions.corpus_keys import as_in_corpus
+from mispair.pairs.captions.key_lists import SEPARATORS, lines_of_text
 from mispair.review.paths import PAGE
 
 if TYPE_CHECKING:

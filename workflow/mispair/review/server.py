@@ -18,7 +18,7 @@ from typing import Any
 
 from mispair.core import files
 from mispair.core.files import UserError
-from mispair.pairs.captions.user_files import SEPARATOR_LINE
+from mispair.pairs.captions.key_lists import SEPARATOR_LINE
 from mispair.review.labels import CHOSEN, DRAWN, delimiter_of, first_line
 
 ADDRESS = "127.0.0.1"

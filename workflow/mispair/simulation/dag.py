@@ -7,7 +7,10 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
-from mispair.simulation.conditions import Condition, refuse
+from mispair.core.paths import fill
+from mispair.core.settings import command_line
+from mispair.simulation.conditions import Condition, conditions, refuse
+from mispair.simulation.paths import SIMULATION
 from mispair.simulation.study import ARMS
 
 if TYPE_CHECKING:
@@ -109,7 +112,65 @@ def _chunks(trials: dict[int, set[str]], size: int) -> Iterator[tuple[range, tup
         yield range(first, first + 1 + len(following)), arms
 
 
+class Simulation:
+    """The jobs of a checked configuration; there are none if the study does not run.
+
+    Methods that take wildcards return what one job has.
+
+    Raises
+    ------
+    UserError
+        If the settings do not fit; see `jobs`.
+    """
+
+    def __init__(self, dag: Any) -> None:
+        self._dag = dag
+        runs = dag.runs("simulation")
+        self.conditions = conditions(dag.config.simulate) if runs else {}
+        planned = jobs(dag.config.simulate, self.conditions) if runs else []
+        self._jobs = {_path(job): job for job in planned}
+
+    def files(self) -> list[str]:
+        """Return the results of every condition; a file has some C_s and a chunk of trials."""
+        return list(self._jobs)
+
+    def flags(self, wildcards: Any) -> str:
+        """Return all settings of a condition as one string of command-line flags."""
+        study = self.conditions[wildcards.condition].study
+        device = self._dag.device("simulate", wildcards)
+        return command_line(study.model_copy(update={"device": device}))
+
+    def arms(self, wildcards: Any) -> list[str]:
+        """Return the arms of a job; by default those of figure 1.
+
+        From the wildcards alone: Snakemake compares no params that are derived from the output.
+        """
+        job = self._jobs.get(fill(SIMULATION, **dict(wildcards.items())))
+        return [*(job.arms if job else FIGURE_1)]
+
+    @staticmethod
+    def probabilities(wildcards: Any) -> list[str]:
+        """Return every C_s of a job."""
+        probabilities: list[str] = wildcards.probabilities.split("+")
+        return probabilities
+
+    @staticmethod
+    def trials(wildcards: Any) -> list[int]:
+        """Return the trials of a chunk."""
+        return list(range(int(wildcards.first), int(wildcards.last) + 1))
+
+
+def _path(job: SimulationJob) -> str:
+    return fill(
+        SIMULATION,
+        condition=job.condition,
+        probabilities="+".join(f"{p:g}" for p in job.spurious_probabilities),
+        first=job.trials[0],
+        last=job.trials[-1],
+    )
+
+
 def results(dag: Any) -> list[str]:
     """Return all files of results of a `mispair.dag.Dag`; none if the study does not run."""
-    paths: list[str] = dag.simulations()
-    return paths
+    files: list[str] = dag.simulation.files()
+    return files

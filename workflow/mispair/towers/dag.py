@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from mispair.core.files import UserError, folder_name, if_of_hub, read_json, snapshot
-from mispair.core.paths import fill
-from mispair.core.provenance import PACKAGE
+from mispair.core.paths import fill, from_here
+from mispair.core.provenance import CHECKOUT, PACKAGE
 from mispair.towers.checkpoints.model_spec import ModelSpec, open_clip_definition, open_clip_names
 from mispair.towers.paths import (
     CONVERTED_RECORD,
@@ -245,4 +245,4 @@ def _of_folder(source: str, key: str = "towers") -> list[str]:
         )
     _refuse_other_weights(folder, key)
     remaining = sorted(p for p in folder.iterdir() if p.is_file() and p.name != TOWER_CONFIG)
-    return [os.path.relpath(path) for path in [folder / TOWER_CONFIG, *remaining]]
+    return [from_here(path, CHECKOUT) for path in [folder / TOWER_CONFIG, *remaining]]

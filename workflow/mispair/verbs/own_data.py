@@ -11,7 +11,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from mispair.core.files import UserError
+from mispair.core.files import UserError, if_of_hub
 from mispair.verbs.verb import OWN_DATA, verb
 
 COLUMNS = {
@@ -294,7 +294,8 @@ def _print_answers(reports: Path) -> None:
 def _refuse_missing(option: str, paths: list[str]) -> None:
     for path in paths:
         if not os.path.exists(path):
-            raise UserError(f"{option}: there is no file or folder {path}.")
+            hint = if_of_hub(path, "dataset") if option == "PATH" and not Path(path).suffix else ""
+            raise UserError(f"{option}: there is no file or folder {path}.{hint}")
 
 
 def _refuse_other_than_shards(paths: tuple[str, ...]) -> None:

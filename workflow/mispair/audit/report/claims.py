@@ -10,7 +10,7 @@ from typing import Any
 
 import pandas as pd
 
-from mispair.audit.rate import LEAST_POWER, Rate
+from mispair.audit.rate import LEAST_EXCESS, LEAST_POWER, Rate
 from mispair.core.distributions import normal_quantile
 from mispair.pairs.captions.scripts import count_words
 from mispair.report.claims import THIRD, Claim, Control, MeasuredClaim, PartEffect
@@ -131,13 +131,15 @@ def refusal(tables: Tables) -> str:
 def numbers(tables: Tables) -> Mapping[str, Any]:
     """Return the rates of the corpus, and those of the trials, for sentences.
 
-    ``rate`` is the share of captions of unrelated pictures; only with pairs known to be right
-    (``trusted``) it has a lower limit. ``limits`` are, without such pairs, the upper limits where
-    the share is known. ``unseen`` are, of errors that ranks cannot see, the shares that were found
-    and that were made, by their names. ``excess`` above 0 states that trusted pairs and the scores
-    of all pairs contradict each other. ``pairs`` counts all pairs, ``kept`` those that are
-    kept, and ``left_out`` the keys of trusted pairs that have no pair. ``checked`` is the share of
-    pairs with conspicuous texts, and ``shared`` what nearly all suspicious pairs have in common.
+    ``rate`` is the share of captions of unrelated pictures; it has a lower limit only with pairs
+    known to be right (``trusted``) that the ranks do not contradict (``given`` is their rate).
+    ``limits`` are, without such pairs, the upper limits where the share is known. ``unseen`` are,
+    of errors that ranks cannot see, the shares that were found and that were made, by their names.
+    ``excess`` above 0 states that trusted pairs and the scores of all pairs contradict each other,
+    and ``like_random`` is the share of these pairs that rank like random ones, where it is certain
+    that some do. ``pairs`` counts all pairs, ``kept`` those that are kept, and ``left_out`` the
+    keys of trusted pairs that have no pair. ``checked`` is the share of pairs with conspicuous
+    texts, and ``shared`` what nearly all suspicious pairs share.
     ``by_eye`` is what labels of a person measure, if there are any.
     """
     table, rates = tables.audit, known_rates(tables)
@@ -145,15 +147,18 @@ def numbers(tables: Tables) -> Mapping[str, Any]:
     last = without.sort_values("made").drop_duplicates("scheme", keep="last").set_index("scheme")
     found = last["value"] - (1 - last["made"]) * wrong_before(tables)
     limits = without[without["scheme"] == "random"]
-    excess = estimate(table, "trusted_excess")
+    excess, random = (estimate(table, f"trusted_{what}") for what in ("excess", "like_random"))
+    given, contradicted = estimate(table, "trusted"), bool(excess and excess.value > 0)
     return {
         "refused": refusal(tables),
         "rate": estimate(table, "wrong_captions"),
-        "trusted": estimate(table, "trusted") is not None,
+        "trusted": given is not None and not contradicted,
+        "given": given,
         "similar": estimate(table, "similar_captions"),
         "wins": estimate(table, "wins_against_random"),
         "trusted_wins": estimate(table, "power"),
         "excess": excess.value if excess else 0.0,
+        "like_random": random if random and random.low > LEAST_EXCESS else None,
         "storey": estimate(table, "storey"),
         "pairs": _first(table, "pairs"),
         "kept": _first(table, "pairs_kept"),

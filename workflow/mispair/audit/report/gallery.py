@@ -11,12 +11,17 @@ from mispair.pairs.report.contact_sheet import LONGEST_CAPTION, fitted, template
 
 @dataclass(frozen=True)
 class Suspect:
-    """A pair: its key, its encoded image, its caption, and the probability that it is wrong."""
+    """A pair: its key, its encoded image, its caption, and the probability that it is wrong.
+
+    Without a lower limit of the share of wrong captions it has no probability (NaN), and a `place`:
+    its rank by suspicion, the number of pairs and its score.
+    """
 
     key: str
     image: bytes | None
     caption: str
     probability: float
+    place: tuple[int, int, float] | None = None
 
 
 def fragment(groups: Mapping[str, Sequence[Suspect]], size: int) -> str:
@@ -36,11 +41,14 @@ def fragment(groups: Mapping[str, Sequence[Suspect]], size: int) -> str:
     pairs = [(one.key, one.caption) for suspects in groups.values() for one in suspects]
     digest = hashlib.sha256(repr(pairs).encode("utf-8", "backslashreplace")).hexdigest()[:16]
 
+    every = [one.probability for suspects in groups.values() for one in suspects]
+    judged = any(chance == chance for chance in every)
+
     def render(most: int) -> str:
         shown = {
             kind: [(suspect, thumbnail(suspect.image, size)) for suspect in suspects[:most]]
             for kind, suspects in groups.items()
         }
-        return gallery.render(groups=shown, longest=LONGEST_CAPTION, digest=digest)
+        return gallery.render(groups=shown, longest=LONGEST_CAPTION, digest=digest, judged=judged)
 
     return fitted(render, max(map(len, groups.values()), default=0))

@@ -66,7 +66,7 @@ def conspicuous_texts(table: pd.DataFrame) -> Table:
         "Conspicuous texts, by simple checks",
         ("text", "pairs", "share", "examples"),
         tuple(rows),
-        texts.text(Note("audit", "table_texts")),
+        texts.text(Note("audit", "table_texts", rate=claims.estimate(table, "wrong_captions"))),
         section=TEXTS,
     )
 
@@ -153,7 +153,7 @@ def _ending(tables: Tables) -> list[Note]:
     """Return the headline and what it holds under; a refusal has no such condition."""
     found = numbers(tables)
     has_condition = found["rate"] or found["by_eye"]
-    conditions = [Note("audit", "condition", n=found)] if has_condition else []
+    conditions = [Note("audit", "condition_of_headline", n=found)] if has_condition else []
     return [*headline(tables), *conditions]
 
 

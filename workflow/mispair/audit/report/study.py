@@ -64,8 +64,9 @@ STUDY = ReportedStudy(
         Figure(
             "audit_p_values",
             "Ranks of captions among random captions",
-            "Density of the p-values of all pairs: 1 is that of random captions. The flat part on "
-            "the right is wrong captions; the peak on the left is right ones.",
+            "Density of the p-values of all pairs: 1 is that of random captions. The peak on the "
+            "left is right captions; the flat part on the right is wrong ones, and right ones that "
+            "the model ranks like random ones.",
         ),
         Figure(
             "audit_calibration",

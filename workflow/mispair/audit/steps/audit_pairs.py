@@ -32,8 +32,9 @@ def run(
     """Write the probability of each pair, and the rates of the corpus.
 
     Metadata of both state what is identified: an ``interval`` of the share of wrong captions (with
-    trusted pairs), a ``limit`` above it (without), or ``nothing`` (``refused`` states why); and the
-    ``condition`` under which it holds. Without an estimate all probabilities are null.
+    trusted pairs), a ``limit`` above it (without, or where ranks contradict them), or ``nothing``
+    (``refused`` states why); and the ``condition`` under which it holds. Without an estimate all
+    probabilities are null.
 
     Every caption of a picture is audited, by projections that were not trained on these pairs. With
     a list of trusted keys, captions are also ranked among the most similar ones; without it, and
@@ -51,7 +52,7 @@ def run(
     from mispair.audit.score import deal, rank
     from mispair.audit.seen_pairs import refuse_seen
     from mispair.audit.similar import similar_ranks
-    from mispair.audit.text_checks import is_empty
+    from mispair.audit.text_checks import is_empty, word_counts
     from mispair.audit.user_lists import left_out_rows, read_trusted
     from mispair.core import files, metrics
     from mispair.core.devices import choose_device
@@ -87,16 +88,19 @@ def run(
             every, right = np.arange(len(is_trusted)), np.flatnonzero(is_trusted & is_prose)
             near, swapped = similar_ranks(embeddings, every, every, right, nearest, same, seed)
             near[~is_prose] = np.nan
-    rows, refused, chance = judged(ranked, seed, is_trusted, near, swapped)
+    words = word_counts(texts)[text_of_pair]
+    rows, refused, chance = judged(ranked, seed, is_trusted, near, swapped, [words])
     rows += corpus_rows(ranked, *same, is_trusted) + left_out_rows(trusted, pairs.table["key"])
     rows += text_rows(texts, text_of_pair, of_texts["text_check"], chance, ranked.similarity)
     origin: dict[str, Any] = {"towers": model.get("towers"), "seed": seed}
     origin["pairs_fingerprint"] = pairs.fingerprint
-    identified = "nothing" if refused else "interval" if is_trusted.any() else "limit"
+    excess = next((row["value"] for row in rows if row["metric"] == "trusted_excess"), 0.0)
+    has_interval = is_trusted.any() and excess == 0
+    identified = "nothing" if refused else "interval" if has_interval else "limit"
     origin |= {"refused": refused, "identified": identified, "confidence": CONFIDENCE}
-    excess = [row["value"] for row in rows if row["metric"] == "trusted_excess"]
-    origin["trusted_excess"] = excess[0] if excess else 0.0
-    origin["condition"] = CONDITION.get(identified, "")
+    origin["trusted_excess"] = excess
+    held = "contradiction" if excess > 0 and not refused else identified
+    origin["condition"] = CONDITION.get(held, "")
     table = pair_table(pairs.table["key"], audited, ranked, near, chance, is_trusted, of_texts)
     files.write_parquet(audit, table, {key: str(value) for key, value in origin.items()})
     metrics.write_metrics(rates, rows, origin)

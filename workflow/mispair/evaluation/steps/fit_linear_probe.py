@@ -28,11 +28,11 @@ class Settings(settings.Settings):
     )  # fmt: skip
     C: float | None = Field(
         30.0, gt=0,
-        description="Inverse strength of scikit-learn's penalty; none chooses from the grid by "
+        description="Inverse strength of scikit-learn's penalty; null chooses from the grid by "
         "cross-validation. Embeddings of length one need more than the usual 1.",
     )  # fmt: skip
     grid: list[Annotated[float, Field(gt=0)]] = Field(
-        [1.0, 10.0, 100.0, 1000.0], min_length=1, description="Values tried if C is none."
+        [1.0, 10.0, 100.0, 1000.0], min_length=1, description="Values tried if C is null."
     )
     folds: int = Field(5, ge=2, description="Folds of the cross-validation, stratified by class.")
     max_iter: int = Field(1000, ge=1, description="Most iterations of L-BFGS for a fit.")

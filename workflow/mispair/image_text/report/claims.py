@@ -26,7 +26,7 @@ from mispair.image_text.report.neurons import (
 )
 from mispair.report import published
 from mispair.report.claims import SAME, THIRD, Claim, Control, MeasuredClaim
-from mispair.report.measures import Arms, Ends, Every, Rows, logged, rows
+from mispair.report.measures import Arms, Ends, Every, Responds, Rows, logged, rows
 from mispair.report.questions import Question
 from mispair.report.tables import Tables
 from mispair.towers.arms import CONVERGED, PRETRAINED, RANDOM_STARTS, STARTS, WEIGHTED
@@ -78,6 +78,13 @@ def of_cosine(tables: Tables, confidence: float, tower: str) -> MeasuredClaim:
     return Ends(_purity(COSINE, tower).select, published_cosines)(tables, confidence)
 
 
+def _responds(tables: Tables, confidence: float) -> str:
+    """Return the condition of small effects: scores, or neurons of a tower, change enough."""
+    scores = (ACCURACY_FALLS, ACCURACY_BOUND), (CHOSEN, ACCURACY_BOUND)
+    neurons = (_both(), math.nan), (FOLLOWED, SMALLEST_GAIN)
+    return Responds((*scores, *neurons))(tables, confidence)
+
+
 def _solved() -> Every:
     """Return the change with the logit scale at its optimum, where it converged."""
     ends = {tower: _log_change(DIRECTIONS, tower, CONVERGED) for tower in TOWERS}
@@ -90,6 +97,7 @@ OVERLAP = Claim(
     "figure 2(d), section 5.2", "purity_by_shuffling",
     _both(),
     sign=-1, unit="log", every="tower", primary=True, needs="studies: [image_text]",
+    power=_responds,
     controls=(
         Control("Logit scale at its optimum", _solved()),
         *(
@@ -127,6 +135,7 @@ SIMILAR_LESS = Claim(
     "public review", "purity_by_scheme",
     Every({tower: _scheme_difference(tower) for tower in TOWERS}),
     unit="log", every="tower", needs="corrupt_captions: {schemes: [random, similar]}",
+    power=_responds,
 )  # fmt: skip
 
 
@@ -144,13 +153,16 @@ SILHOUETTE_FALLS = effects.BySet(
     Ends(_scores("silhouette").select, effects.published_silhouette, gate=_gate),
     _scores("silhouette"),
 )
+CHOSEN = Compared(
+    metric=SELECTION_OF_ALL_SETS, levels=_scores(SELECTION), gate=effects.no_category_can_fall
+)
 OTHER_STARTS = (CONVERGED, "reinitialised-small", "without-decay")
 """Starts whose scores are compared with the pre-trained one's."""
 
 ACCURACY = Claim(
     "accuracy-falls", STUDY, "Zero-shot accuracy falls the more captions are shuffled.",
     "table 4", "accuracy_by_shuffling", ACCURACY_FALLS,
-    sign=-1, unit="points", primary=True, needs="studies: [image_text]",
+    sign=-1, unit="points", primary=True, needs="studies: [image_text]", power=_responds,
     controls=tuple(
         Control(STARTS[start].words.capitalize(), replace(ACCURACY_FALLS, start=start))
         for start in OTHER_STARTS
@@ -160,7 +172,7 @@ SILHOUETTE = Claim(
     "silhouette-falls", STUDY,
     "The silhouette of the classes falls the more captions are shuffled.",
     "table 4", "silhouette_by_shuffling", SILHOUETTE_FALLS,
-    sign=-1, needs="studies: [image_text]",
+    sign=-1, needs="studies: [image_text]", power=_responds,
     controls=tuple(
         Control(STARTS[start].words.capitalize(),
                 Ends(_scores("silhouette", start).select, effects.published_silhouette))
@@ -174,6 +186,7 @@ SIMILAR_HARMS_LESS = Claim(
     "public review", "purity_by_scheme",
     Arms(_scores("acc1", scheme=RANDOM).select, _scores("acc1", scheme=SIMILAR).select),
     bound=ACCURACY_BOUND, unit="points", needs="corrupt_captions: {schemes: [random, similar]}",
+    power=_responds,
 )  # fmt: skip
 FOLLOWS = Claim(
     "accuracy-follows-overlap", STUDY,
@@ -188,10 +201,9 @@ COMPOSITION = Claim(
     "composition-falls", STUDY,
     "The true one of two captions is chosen less often the more captions are shuffled.",
     "not in the paper", "compositional_by_shuffling",
-    Compared(metric=SELECTION_OF_ALL_SETS, levels=_scores(SELECTION),
-             gate=effects.no_category_can_fall),
+    CHOSEN,
     sign=-1, bound=ACCURACY_BOUND, unit="points",
-    needs="evaluation_sets: [scenes-compositional]",
+    needs="evaluation_sets: [scenes-compositional]", power=_responds,
     controls=(
         Control("Categories above chance", effects.categories_above_chance, least=1.0,
                 of=effects.one),
@@ -220,12 +232,13 @@ def _followed(tower: str, basis: str) -> Ends:
     )
 
 
+FOLLOWED = Every({tower: _followed(tower, ORIGINAL) for tower in TOWERS})
 MIXING = Claim(
     "neurons-mix", STUDY,
     "Neurons follow one feature less closely the more captions are shuffled.",
     "sections 1 and 5.2", "semantics_by_shuffling",
-    Every({tower: _followed(tower, ORIGINAL) for tower in TOWERS}),
-    sign=-1, bound=SMALLEST_GAIN, every="tower", needs="corpus: scenes",
+    FOLLOWED,
+    sign=-1, bound=SMALLEST_GAIN, every="tower", needs="corpus: scenes", power=_responds,
     controls=(
         Control("Randomly rotated bases", Every({tower: _followed(tower, ROTATED)
                                                  for tower in TOWERS}), least=None, most=SAME),

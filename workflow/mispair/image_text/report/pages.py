@@ -26,18 +26,19 @@ from mispair.report.pages.content import Content
 from mispair.report.pages.study_pages import FigureWithoutClaim, Pages, Piece
 from mispair.report.table import Table
 from mispair.report.tables import Tables, records
-from mispair.towers.arms import PRETRAINED, Arm
+from mispair.towers.arms import PRETRAINED, UNTOUCHED, Arm
 from mispair.towers.encoding_record import MOST_WAITING
 
 # Notes on the image-text study in the report: warnings, limits and what is missing.
 
 
 def summary(tables: Tables) -> list[Note]:
-    """Return how many arms there are, and of which model."""
+    """Return how many arms were fine-tuned, and of which model."""
     if not tables.study("image_text"):
         return []
     of_arms = [table[KEYS] for table in (tables.purity, tables.zeroshot, tables.pruning)]
     arms = pd.concat(of_arms).dropna(subset=["start"]).drop_duplicates()
+    arms = arms[arms["start"] != UNTOUCHED]
     return [Note("image_text", "summary_arms", arms=len(arms), model=_model(tables))]
 
 

@@ -8,7 +8,7 @@ import json
 import re
 import tokenize
 import unicodedata
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -27,6 +27,7 @@ MAX_SIDECAR_TEXT = 8_192
 MOST_NAMES = 8
 """Fields of an object that a message names."""
 
+_LAST_NUMBER = re.compile(r"[\s_-]*[0-9]+$")
 LINE_END = re.compile("\r\n|[\r\n]")
 CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
 """Unicode's category Cc without tab, newline and return."""
@@ -152,7 +153,7 @@ def values_at(node: Any, path: str) -> list[Any]:
     """Return the values to which a dotted path leads in parsed JSON; empty if it leads nowhere.
 
     A list gives the values of all its members, or of one if the path has its number. A name may
-    have dots: the longest name that an object has is taken.
+    have dots: the longest name that an object has is taken. ``caption*`` is `numbered`.
 
     Examples
     --------
@@ -166,6 +167,20 @@ def values_at(node: Any, path: str) -> list[Any]:
         for found in _found(node, path)
         for value in (found if isinstance(found, list) else [found])
     ]
+
+
+def numbered(has: Sequence[str]) -> dict[str, list[str]]:
+    """Return fields or columns that differ by a number at their end, or have none, by their name.
+
+    Examples
+    --------
+    >>> numbered(["image", "caption_0", "caption_1"]), numbered(["text", "text 2", "id1"])
+    ({'caption*': ['caption_0', 'caption_1']}, {'text*': ['text', 'text 2']})
+    """
+    groups: dict[str, list[str]] = {}
+    for column in has:
+        groups.setdefault(_LAST_NUMBER.sub("", column) + "*", []).append(column)
+    return {name: columns for name, columns in groups.items() if len({*columns}) > 1}
 
 
 def value_at(node: Any, path: str) -> Any:
@@ -194,6 +209,9 @@ def _found(node: Any, path: str) -> list[Any]:
         for length in range(len(names), 0, -1):
             if (name := ".".join(names[:length])) in node:
                 return _found(node[name], ".".join(names[length:]))
+        if names[0].endswith("*"):
+            several = numbered([*node]).get(names[0], ())
+            return [value for name in several for value in _found(node[name], ".".join(names[1:]))]
     return []
 
 
@@ -324,6 +342,15 @@ def parse_json(content: bytes) -> dict[str, Any]:
     return parsed
 
 
+def fault_of_json(content: bytes) -> str:
+    """Return why bytes are no JSON object, or nothing if they are one."""
+    try:
+        parse_json(content)
+    except ValueError as error:
+        return str(error)
+    return ""
+
+
 def text_fields(node: Any) -> list[str]:
     """Return the fields of parsed JSON that hold a text or a list of texts (``meta.caption``).
 
@@ -354,7 +381,7 @@ def text_fields(node: Any) -> list[str]:
 
 def _json(content: bytes) -> Any:
     try:
-        return json.loads(content.decode("utf-8-sig"))
+        return json.loads(content.decode("utf-8-sig"), parse_constant=lambda _: None)
     except UnicodeDecodeError as error:
         raise ValueError(f"is not UTF-8: {error.reason}") from error
     except RecursionError as error:

@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 
 from mispair.core import files
 from mispair.core.files import UserError
-from mispair.pairs.captions.user_files import KEY
+from mispair.pairs.captions.table_files import KEY
 from mispair.pairs.captions.user_tables import BATCH_ROWS, Row
 
 JOIN = b"join"

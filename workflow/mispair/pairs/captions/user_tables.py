@@ -7,11 +7,10 @@ such as ``url``. A *value* is what a row and a pair then have in common.
 from __future__ import annotations
 
 import csv
-import gzip
-import json
-import zlib
+import re
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -20,16 +19,10 @@ import pyarrow.parquet as pq
 
 from mispair.core.files import UserError
 from mispair.pairs.captions.decoding import listed_texts, value_at, values_at
-from mispair.pairs.captions.user_files import (
-    KEY,
-    PACKED,
-    SEPARATOR_LINE,
-    SEPARATORS,
-    SHIFT,
-    SPREADSHEET,
-    form_of,
-    refuse_keys,
-)
+from mispair.pairs.captions.json_rows import Naming, objects_in
+from mispair.pairs.captions.key_lists import SEPARATOR_LINE, SEPARATORS
+from mispair.pairs.captions.table_files import KEY, OBJECTS, SHIFT, form_of, refuse_keys
+from mispair.pairs.captions.text_lines import first_line, lines
 
 Row = tuple[str | None, str | None]
 """A value and one of its captions; None where the table has none."""
@@ -38,6 +31,8 @@ NumberedRow = tuple[int, Any, str | None]
 """Number of a row for messages, its value as the table has it, and one of its texts."""
 
 BATCH_ROWS = 65_536
+TRIED = 100
+"""Rows by which quotation marks are found."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +42,7 @@ class Columns:
     Attributes
     ----------
     key, caption : str
-        Names of the columns. In Parquet and JSONL they may lead into objects (``llava.caption``).
+        Names of the columns. In Parquet and JSON they may lead into objects (``llava.caption``).
     join : str
         What the table joins pairs by. Keys are taken as they are, and a row without a key is an
         error. Other values lose the white space around them, and a missing value is None.
@@ -67,9 +62,9 @@ def read_rows(tables: Sequence[Path], keys: Path | None, columns: Columns) -> It
     Parameters
     ----------
     tables : sequence of Path
-        Each Parquet, CSV, TSV or JSONL with a column of keys (text) and one of captions: a text, or
-        a list of texts, which a text may hold in the notation of JSON or Python. Or one text file
-        with a caption a line.
+        Each Parquet, CSV, TSV, JSONL or JSON with a column of keys (text) and one of captions: a
+        text, or a list of texts, which a text may hold in the notation of JSON or Python. Or one
+        text file with a caption a line.
     keys : Path or None
         Text file with the key of each line of a text file; needed there, refused elsewhere.
     columns : Columns
@@ -106,34 +101,9 @@ def _numbered_rows(table: Path, keys: Path | None, columns: Columns) -> Iterator
         return _positional(table, keys)
     if form == "parquet":
         return _parquet(table, columns)
-    if form == "jsonl":
-        return _jsonl(table, columns)
+    if form in OBJECTS:
+        return _json(table, columns)
     return _csv(table, delimiter_of(table), columns)
-
-
-_UTF_16 = (b"\xff\xfe", b"\xfe\xff")
-"""Beginnings of a file in UTF-16, as spreadsheets write "Unicode text"."""
-
-
-def lines(path: Path) -> Iterator[str]:
-    """Yield the lines of a UTF-8 file with their ends; only a line feed ends a line."""
-    opener: Any = gzip.open if path.suffix.lower() == ".gz" else open
-    number = 1
-    try:
-        with opener(path, "rb") as opened:
-            for number, line in enumerate(opened, 1):
-                if number == 1 and line.startswith(PACKED):
-                    raise UserError(f"{path}: {SPREADSHEET}")
-                yield line.decode("utf-8-sig" if number == 1 else "utf-8")
-    except UnicodeDecodeError as error:
-        raise UserError(
-            f"{path}: line {number} is not UTF-8 ({error.reason}). Convert the file, for example "
-            f"with `iconv -f {'UTF-16' if error.object[:2] in _UTF_16 else 'CP1252'} -t UTF-8`."
-        ) from error
-    except (EOFError, zlib.error, OSError) as error:  # OSError includes gzip.BadGzipFile
-        raise UserError(
-            f"{path}: cannot be read after line {number} ({error}). Fetch the file again."
-        ) from error
 
 
 def _positional(table: Path, keys: Path) -> Iterator[NumberedRow]:
@@ -153,7 +123,7 @@ def _positional(table: Path, keys: Path) -> Iterator[NumberedRow]:
 
 def delimiter_of(table: Path) -> str:
     """Return what separates the fields of a table: what its first line has most often, or names."""
-    first = next(lines(table), "")
+    first = first_line(table)
     if named := SEPARATOR_LINE.match(first):
         return named[1]
     if table.name.lower().removesuffix(".gz").endswith(".tsv"):
@@ -164,13 +134,31 @@ def delimiter_of(table: Path) -> str:
 def csv_reader(table: Path, delimiter: str) -> Any:
     """Return a reader of the rows of a table with long cells; a wrong row is a `csv.Error`."""
     csv.field_size_limit(1 << 27)
-    return csv.reader(lines(table), delimiter=delimiter, strict=True)
+    first = first_line(table)
+    is_spaced = delimiter == "," and 0 < first.count(",") == first.count(", ")
+    form: dict[str, Any] = {"delimiter": delimiter, "strict": True, "skipinitialspace": is_spaced}
+    if _has_single_quotes(table, form):
+        form["quotechar"] = "'"
+    return csv.reader(lines(table), **form)
+
+
+def _has_single_quotes(table: Path, form: dict[str, Any]) -> bool:
+    """Return whether first rows are whole with single quotes around cells, and some have these."""
+    start = re.compile(rf"(?:^|{re.escape(form['delimiter'])})([\"'])")
+    marks = {mark for line in islice(lines(table), 3) for mark in start.findall(line)}
+    if marks != {"'"}:
+        return False
+    try:
+        rows = [*islice(csv.reader(lines(table), **form, quotechar="'"), TRIED)]
+    except csv.Error:
+        return False
+    return len({len(row) for row in rows if row}) == 1
 
 
 def _csv(table: Path, delimiter: str, columns: Columns) -> Iterator[NumberedRow]:
     reader = csv_reader(table, delimiter)
     try:
-        header = next(reader, None)
+        header = next((row for row in reader if any(map(str.strip, row))), None)
         if header and SEPARATOR_LINE.match(delimiter.join(header)):
             header = next(reader, None)
         if header is None:
@@ -209,31 +197,18 @@ def texts_of(table: Path, number: int, cell: str) -> list[str]:
         ) from error
 
 
-def _jsonl(table: Path, columns: Columns) -> Iterator[NumberedRow]:
-    for number, line in enumerate(lines(table), 1):
-        if not line.strip():
-            continue
-        try:
-            row = json.loads(line)
-        except (ValueError, RecursionError) as error:
-            raise UserError(
-                f"{table}: line {number} is not JSON ({error}). Each line is an object such as "
-                f'{{"{columns.key}": "000000012", "{columns.caption}": "a red cup"}}.'
-            ) from error
-        if not isinstance(row, dict):
-            raise UserError(
-                f"{table}: line {number} is not a JSON object. Each line is one such as "
-                f'{{"{columns.key}": "000000012", "{columns.caption}": "a red cup"}}.'
-            )
+def _json(table: Path, columns: Columns) -> Iterator[NumberedRow]:
+    naming = Naming(columns.key, columns.caption, (columns.key,))
+    for number, row in objects_in(table, naming):
         for name in (columns.key, columns.caption):
             if _head(name, row) is None:
-                raise _missing(table, list(row), name, columns, f"(line {number})")
+                raise _missing(table, list(row), name, columns, f"(row {number})")
         for caption in values_at(row, columns.caption):
             if caption is not None and not isinstance(caption, str):
                 raise UserError(
-                    f"{table}: line {number}: {columns.caption} is {caption!r}, neither a text nor "
-                    f"a list of texts. Name another field as {columns.section}.caption_column, or "
-                    "correct the line."
+                    f"{table}: row {number}: {columns.caption} is {caption!r:.80}, neither a text "
+                    f"nor a list of texts. Name another field as {columns.section}.caption_column, "
+                    "or correct the row."
                 )
             yield number, value_at(row, columns.key), caption
 

@@ -64,6 +64,7 @@ import pyarrow.compute as pc
 
 from mispair.core.files import UserError
 from mispair.core.metrics import Row
+from mispair.core.words import percent
 from mispair.pairs.index.books import IMAGE, KEY, Books, read_columns
 from mispair.pairs.index.corpus import Pairs
 from mispair.pairs.index.faults import Fault
@@ -228,8 +229,8 @@ def refuse_undecided_lines(rows: Iterable[Row], index: Mapping[str, Path]) -> No
     if "null" not in settings or not share["value"] > 0:
         return
     joined = (
-        f"{share['value']:.1%} of {share['n']:,} pairs have a caption of several lines, which is "
-        "one caption so far"
+        f"{percent(share['value'], 1)} of {share['n']:,} pairs have a caption of several lines, "
+        "which is one caption so far"
     )
     if share["value"] > MOST_UNDECIDED:
         raise UserError(

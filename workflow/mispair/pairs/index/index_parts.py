@@ -89,7 +89,8 @@ class Counts:
         """Return one line for each reason, the most frequent first."""
         ordered = sorted(self.reasons.items(), key=lambda item: (-item[1], item[0]))
         return "".join(
-            f"\n  {reason:<20} {number:>9} {number / self.read:>8.2%}" for reason, number in ordered
+            f"\n  {reason:<20} {number:>9} {100 * number / self.read:>7.2f} %"
+            for reason, number in ordered
         )
 
     def metadata(self) -> dict[str, str]:

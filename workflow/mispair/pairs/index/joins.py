@@ -11,7 +11,7 @@ import pyarrow as pa
 from mispair.core.files import UserError
 from mispair.core.metrics import Row
 from mispair.pairs.captions.sorted_captions import join_of, read_sorted
-from mispair.pairs.captions.user_files import KEY
+from mispair.pairs.captions.table_files import KEY
 from mispair.pairs.index.books import Books, read_columns
 from mispair.pairs.index.corpus import Pairs
 from mispair.pairs.index.faults import Fault

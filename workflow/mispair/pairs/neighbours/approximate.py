@@ -23,6 +23,7 @@ from mispair.core import seeds
 from mispair.core.files import UserError
 from mispair.core.resume import Keeper
 from mispair.core.training import times
+from mispair.core.words import percent
 from mispair.pairs.neighbours.similar_captions import Nearest, Neighbours
 from mispair.pairs.neighbours.similarity import SPARE, judged_portions
 
@@ -113,9 +114,9 @@ def nearest_by_cells(
             progress(min(1.0, at_least / RECALL))
     if at_least < RECALL:
         raise UserError(
-            f"find_similar_captions: {visits} of {count} cells hold {recall:.1%} of the nearest "
-            f"captions, and {RECALL:.0%} are wanted: these features have no near groups. Set "
-            "find_similar_captions.search to exact."
+            f"find_similar_captions: {visits} of {count} cells hold {percent(recall, 1)} of the "
+            f"nearest captions, and {percent(RECALL)} are wanted: these features have no near "
+            "groups. Set find_similar_captions.search to exact."
         )
     return Found(judged_portions(rows, best, k), recall, len(queries), visits)
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 import fnmatch
 import io
 import json
+import logging
 import random
 import re
 import time
@@ -38,6 +39,8 @@ ATTEMPTS = 6
 FIRST_WAIT = 0.5
 """Seconds before the second attempt, at most; each further wait may be twice as long."""
 LONGEST_WAIT = 30.0
+LIMITED_WAIT = 120.0
+"""Seconds before the next attempt, at most, if requests are limited: hubs count five minutes."""
 CHUNK = 16 << 20
 """Bytes of a request: what a cut connection costs."""
 START = 2 << 20
@@ -268,8 +271,12 @@ def start_of(shard: RemoteShard) -> BinaryIO:
 def _read(
     files: Any, shard: RemoteShard, start: int, end: int, wait: Callable[[float], None]
 ) -> bytes:
+    # Files of a hub ask for their size and read ahead otherwise.
+    is_of_hub = shard.address.startswith("hf://")
+    options = {"size": shard.size, "cache_type": "none"} if is_of_hub else {}
+
     def read() -> bytes:
-        data = files.cat_file(shard.address, start=start, end=end)
+        data = files.cat_file(shard.address, start=start, end=end, **options)
         if len(data) > end - start:
             raise UserError(
                 f"{shard.address}: the server sends {len(data)} bytes for a range of {end - start}."
@@ -283,9 +290,14 @@ def _read(
 
 
 def _refuse_changed(files: Any, shard: RemoteShard, wait: Callable[[float], None]) -> None:
+    # A hub answers this option with one request for the file, whatever list of its folder is kept.
+    is_of_hub = shard.address.startswith("hf://")
+    options = {"expand_info": True} if is_of_hub else {}
+
     def look() -> RemoteShard:
-        files.invalidate_cache()
-        return _shard(shard.address, files.info(shard.address))
+        if not is_of_hub:
+            files.invalidate_cache()
+        return _shard(shard.address, files.info(shard.address, **options))
 
     now = _retried(look, shard.address, wait)
     if now != shard:
@@ -298,6 +310,7 @@ def _refuse_changed(files: Any, shard: RemoteShard, wait: Callable[[float], None
 
 def _listed(source: str) -> Iterator[RemoteShard]:
     files = _filesystem(source)
+    files.invalidate_cache()
     names = expand_braces(source)
     if source.startswith(("http://", "https://")):
         if any(sign in source for sign in "*?["):
@@ -353,6 +366,7 @@ def _shard(address: str, entry: dict[str, Any]) -> RemoteShard:
 
 def _filesystem(address: str) -> Any:
     protocol = address.split("://", 1)[0]
+    library = PROTOCOLS[protocol][0]
     try:
         import fsspec  # type: ignore[import-untyped]
 
@@ -362,9 +376,12 @@ def _filesystem(address: str) -> Any:
         files = fsspec.filesystem(protocol, use_listings_cache=False, **options)
     except ImportError as error:
         raise UserError(
-            f"pairs: {redacted(address)} needs {PROTOCOLS[protocol][0]}, which is not installed. "
-            f"Install it: pip install {PROTOCOLS[protocol][0]}."
+            f"pairs: {redacted(address)} needs {library}, which is not installed. "
+            f"Install it: pip install {library}."
         ) from error
+    # They print faults that pass, with traces, requests and signed addresses.
+    for name in (library, "google.auth"):
+        logging.getLogger(name).setLevel(logging.CRITICAL)
     if hasattr(files, "retries"):
         files.retries = 1  # s3fs repeats requests itself; one loop bounds the waits
     return files
@@ -386,8 +403,10 @@ def _retried(
         except Exception as error:
             if attempt == ATTEMPTS or not _may_pass(error):
                 _refuse(error, address, attempt)
+            is_limited = _status(error) == 429
         # Jitter keeps the jobs of a cluster from asking in step; it changes no result.
-        wait(random.uniform(0.5, 1) * min(FIRST_WAIT * 2**attempt, LONGEST_WAIT))
+        longest = LIMITED_WAIT if is_limited else min(FIRST_WAIT * 2**attempt, LONGEST_WAIT)
+        wait(random.uniform(0.5, 1) * longest)
     raise AssertionError("unreachable")
 
 
@@ -395,33 +414,75 @@ def _may_pass(error: Exception) -> bool:
     """Return whether the same request may succeed later."""
     if isinstance(error, (FileNotFoundError, PermissionError)) or _is_of_region(error):
         return False
-    status = getattr(error, "status", None)
-    if isinstance(status, int) and 400 <= status < 500:
+    status = _status(error)
+    if status is not None and 400 <= status < 500:
         return status in (408, 425, 429)
-    return not isinstance(error, (ValueError, TypeError, ImportError)) and not _lacks_keys(error)
+    is_final = isinstance(error, (ValueError, TypeError, ImportError, NotImplementedError))
+    return not is_final and not _lacks_keys(error) and type(error).__name__ != OFFLINE
+
+
+OFFLINE = "OfflineModeIsEnabled"
+"""What huggingface_hub raises if HF_HUB_OFFLINE is set."""
+
+
+def _status(error: Exception) -> int | None:
+    """Return the HTTP status of an error; each library has a place of its own for it."""
+    if str(error).startswith("Forbidden: "):
+        return 403  # of gcsfs, which has no more than this text
+    response = getattr(error, "response", None)
+    for one, name in ((error, "status"), (response, "status_code"), (error, "code")):
+        if isinstance(status := getattr(one, name, None), int):
+            return status
+    return None
 
 
 def _is_of_region(error: Exception) -> bool:
     signs = ("PermanentRedirect", "IllegalLocationConstraint", "AuthorizationHeaderMalformed")
-    return any(sign in f"{error!r} {error.__cause__!r}" for sign in (*signs, "region"))
+    text = _ANY_ADDRESS.sub("", f"{error!r} {error.__cause__!r}")
+    return any(sign in text for sign in (*signs, "region"))
 
 
 def _lacks_keys(error: Exception) -> bool:
-    return type(error).__name__ in ("NoCredentialsError", "PartialCredentialsError")
+    names = ("NoCredentialsError", "PartialCredentialsError", "RefreshError")
+    return type(error).__name__ in names
+
+
+MISSING = {"RepositoryNotFoundError": "repository", "RevisionNotFoundError": "revision"}
+"""What is not there, by huggingface_hub's errors."""
 
 
 def _refuse(error: Exception, address: str, attempts: int) -> NoReturn:
     """Raise the message of an error, without what the library wrote: it may hold credentials."""
-    status = getattr(error, "status", None)
-    if isinstance(error, FileNotFoundError) or status == 404:
-        text = "the bucket, folder or file does not exist. Check the address."
+    status, cause = _status(error), type(error.__cause__ or error).__name__
+    is_missing = isinstance(error, FileNotFoundError) or status == 404 or cause in MISSING
+    protocol = address.split("://", 1)[0]
+    library, credentials = PROTOCOLS[protocol]
+    if cause == "GatedRepoError":
+        text = (
+            "the repository is gated. Accept its conditions on its page, with the account of the "
+            f"credentials ({credentials})."
+        )
+    elif is_missing:
+        what = MISSING.get(cause, "bucket, folder or file")
+        text = (
+            f"there is no such {what}, or the credentials ({credentials}) may not see it. Check "
+            "the address, and who may read it."
+        )
     elif isinstance(error, PermissionError) or status in (401, 403) or _lacks_keys(error):
         text = (
             "the store refuses access. Check the permissions of the credentials "
-            f"({_credentials(address)}): they have to list and to read it."
+            f"({credentials}): they have to list and to read it."
         )
     elif _is_of_region(error):
         text = "the bucket is in another region. Set AWS_DEFAULT_REGION to the bucket's region."
+    elif cause == OFFLINE:
+        text = "HF_HUB_OFFLINE is set. Unset it, or fetch the shards first and give their folder."
+    elif isinstance(error, (ValueError, NotImplementedError)):
+        form = "hf://datasets/OWNER/NAME" if protocol == "hf" else f"{protocol}://BUCKET"
+        text = (
+            f"{library} does not read this address ({cause}). Name a file, a glob or a folder "
+            f"below {form}."
+        )
     else:
         kind = f"{type(error).__name__}{f', status {status}' if status else ''}"
         text = (
@@ -429,4 +490,4 @@ def _refuse(error: Exception, address: str, attempts: int) -> NoReturn:
             "command again: it goes on at this shard."
         )
     # The library's own error may print the request with its headers, so it is not shown.
-    raise UserError(f"{redacted(address)}: {text}") from None
+    raise UserError(f"pairs: {redacted(address)}: {text}") from None

@@ -5,26 +5,36 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from itertools import islice
+from math import sqrt
 from pathlib import Path
+from typing import Any
 
 from mispair.core.files import UserError
 from mispair.pairs.captions.decoding import decode_captions, split_lines
-from mispair.pairs.captions.user_files import SAMPLES
-from mispair.pairs.index.faults import RejectedError
+from mispair.pairs.index.faults import Fault, RejectedError
 from mispair.pairs.index.policy import MOST_UNDECIDED, Policy
-from mispair.pairs.shards.shards import MAX_TEXT_BYTES, ShardReader, split_run
-from mispair.pairs.shards.tar_members import BrokenTarError
+from mispair.pairs.shards.first_samples import first_samples
+from mispair.pairs.shards.shards import MAX_TEXT_BYTES
+from mispair.pairs.sources.columns import Columns
 from mispair.pairs.sources.source import Entry, Source, links_out
-from mispair.pairs.sources.tables import Columns, columns_to_read, ending_of, flat
+from mispair.pairs.sources.table_rows import columns_to_read, ending_of, flat
 
-READ = 100
-"""Pairs of a source whose captions are read, evenly; of tar shards, the first `SAMPLES` of each."""
+READ = 1000
+"""Files whose captions are read, evenly; of tar shards, the first `SAMPLES` samples of each."""
+LISTED = 100_000
+"""Captions that are compared, evenly, of a table, which is read already."""
 LEAST = 20
 """Captions from which on nothing but labels is refused."""
 
 
-def refuse_labels_and_lines(captions: Sequence[str], are_lines_decided: bool) -> None:
+def refuse_labels_and_lines(
+    place: str, captions: Sequence[str], are_lines_decided: bool, are_all: bool
+) -> None:
     """Refuse captions without a letter, and several lines of which no setting says what they are.
+
+    `place` is where they are, for a message. Unless these are all captions, those of several lines
+    must be more than chance gives a sample of a corpus with `MOST_UNDECIDED` of them, by 4 standard
+    deviations: a job counts all.
 
     Raises
     ------
@@ -32,17 +42,21 @@ def refuse_labels_and_lines(captions: Sequence[str], are_lines_decided: bool) ->
         With one of them.
     """
     if len(captions) >= LEAST and not any(map(str.isalpha, "".join(captions))):
+        example = next((text for text in captions if text.strip()), "")
+        what = f"such as {example[:80]!r}: these are labels or numbers" if example else "all empty"
         raise UserError(
-            f"pairs: no caption has a letter, by {len(captions)} of them such as "
-            f"{captions[0][:80]!r}: these are labels or numbers. Name where captions are: pairs: "
-            "{path: ..., captions: TABLE}, or index_shards.caption_from for tar shards."
+            f"{place}: no caption has a letter, by {len(captions)} of them, {what}. Name where "
+            "captions are: another column, pairs: {path: ..., captions: TABLE}, or "
+            "index_shards.caption_from for shards."
         )
     several = [text for text in captions if len(split_lines(text.strip())) > 1]
-    if not are_lines_decided and len(several) > MOST_UNDECIDED * len(captions):
+    expected = MOST_UNDECIDED * len(captions)
+    chance = 4 * sqrt(expected * (1 - MOST_UNDECIDED)) * (not are_all)
+    if not are_lines_decided and len(several) > expected + chance:
         raise UserError(
-            f"index_shards.captions_per_line: {len(several)} of {len(captions)} captions have "
-            f"several lines, such as {several[0][:80]!r}. Set it to true if each line is a caption "
-            "of its own, or to false if the lines are one text, as by --config "
+            f"{place}: {len(several)} of {len(captions)} captions have several lines, such as "
+            f"{several[0][:80]!r}. Set index_shards.captions_per_line to true if each line is a "
+            "caption of its own, or to false if the lines are one text, as by --config "
             '"index_shards={captions_per_line: true}".'
         )
 
@@ -50,45 +64,80 @@ def refuse_labels_and_lines(captions: Sequence[str], are_lines_decided: bool) ->
 def captions_of(source: Source) -> list[str]:
     """Return some captions of a source that is packed, as far as they can be read."""
     if source.columns:
-        return [*_of_parquet(Path(source.entries[0].pictures[0]), Columns(*source.columns))]
+        return _of_parquet(Path(source.entries[0].pictures[0]), Columns(*source.columns))
     policy = Policy(caption_from=source.captions_in)
-    chosen = source.entries[:: -(-len(source.entries) // READ)]
-    return [text for entry in chosen for text in _of_entry(entry, policy, source.boundary)]
+    most = READ if source.entries[0].captions is None else LISTED
+    chosen = source.entries[:: -(-len(source.entries) // most)]
+    faults: list[str] = []
+    texts = [text for entry in chosen for text in _of_entry(entry, policy, source.boundary, faults)]
+    return _unless_undecodable(texts, faults)
 
 
-def _of_entry(entry: Entry, policy: Policy, boundary: Path | None) -> Iterator[str]:
+def _unless_undecodable(texts: list[str], faults: Sequence[str]) -> list[str]:
+    """Return texts; raise a UserError if there are faults of decoding only."""
+    if faults and not texts:
+        raise UserError(
+            f"pairs: none of {len(faults)} captions that were read can be decoded: the first one "
+            f"{faults[0]}. Convert them to UTF-8, for example with iconv."
+        )
+    return texts
+
+
+def _decoded(content: bytes, policy: Policy, faults: list[str]) -> list[str]:
+    """Return the first caption of a file, or add why its bytes are no text to `faults`."""
+    try:
+        return decode_captions(content, policy.caption_field)[:1]
+    except RejectedError as error:
+        if error.reason is Fault.UNDECODABLE_CAPTION:
+            faults.append(error.detail)
+        return []
+
+
+def _of_entry(
+    entry: Entry, policy: Policy, boundary: Path | None, faults: list[str]
+) -> Iterator[str]:
     yield from (entry.captions or ())[:1]
     inside = (text for text in entry.texts if boundary is None or not links_out(text, boundary))
     for path in map(Path, inside):
         is_caption = (ending_of(path.name) == "json") == (policy.caption_field is not None)
-        with suppress(OSError, RejectedError):
+        with suppress(OSError):
             if is_caption and path.is_file() and path.stat().st_size <= MAX_TEXT_BYTES:
-                yield from decode_captions(path.read_bytes(), policy.caption_field)[:1]
+                yield from _decoded(path.read_bytes(), policy, faults)
 
 
-def _of_parquet(path: Path, columns: Columns) -> Iterator[str]:
+def _of_parquet(path: Path, columns: Columns) -> list[str]:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
+    cells: list[Any] = []
     with suppress(OSError, pa.ArrowException), pq.ParquetFile(path) as opened:
         wanted = columns_to_read(path, [columns.caption])
         for batch in islice(opened.iter_batches(READ, columns=wanted), 1):
-            for row in map(flat, batch.to_pylist()):
-                cell = row.get(columns.caption)
-                texts = cell if isinstance(cell, list) else [cell]
-                yield from [text for text in texts if isinstance(text, str)][:1]
+            cells = [row.get(columns.caption) for row in map(flat, batch.to_pylist())]
+    lists = (cell if isinstance(cell, list) else [cell] for cell in cells)
+    texts = [text for cell in lists for text in [one for one in cell if isinstance(one, str)][:1]]
+    if other := [cell for cell in cells if cell] if not texts else []:
+        fields = [
+            f"{columns.caption}.{name}"
+            for one in other[:1]
+            if isinstance(one, dict)
+            for name in one
+        ]
+        raise UserError(
+            f"pairs.caption_column: {path} has no text in its column {columns.caption!r}, only "
+            f"{other[0]!r:.80} and the like. Name {' or '.join([*fields[:3], 'another column'])}."
+        )
+    return texts
 
 
 def captions_of_shards(shards: Iterable[str], caption_from: str) -> list[str]:
     """Return the captions of the first samples of shards, as far as they can be read."""
-    policy, texts = Policy(caption_from=caption_from), list[str]()
-    for shard in shards:
-        with suppress(OSError, BrokenTarError), Path(shard).open("rb") as opened:
-            reader = ShardReader(opened)
-            for run in islice(reader.runs(), SAMPLES):
-                for sample in split_run(run, policy.caption_extension, lambda key: False):
-                    member = sample.caption
-                    if sample.image and member is not None and member.size <= MAX_TEXT_BYTES:
-                        with suppress(RejectedError):
-                            texts += decode_captions(reader.read(member), policy.caption_field)[:1]
-    return texts
+    policy, faults = Policy(caption_from=caption_from), list[str]()
+    texts = [
+        text
+        for start in map(first_samples, shards)
+        for _, sample in start.candidates(policy.caption_extension)
+        if sample.image and sample.caption and sample.caption in start.texts
+        for text in _decoded(start.texts[sample.caption], policy, faults)
+    ]
+    return _unless_undecodable(texts, faults)

@@ -4,16 +4,26 @@ from __future__ import annotations
 
 import json
 import os
-from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections import Counter, deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
+from itertools import islice
 from pathlib import Path
 
 from mispair.core.files import UserError, snapshot
 from mispair.core.words import composed, count
-from mispair.pairs.captions.decoding import text_fields
-from mispair.pairs.shards.shards import IMAGE_EXTENSIONS, MAX_MEMBER_BYTES, SIDECAR_EXTENSION
+from mispair.pairs.captions.decoding import fault_of_json, numbered, text_fields
+from mispair.pairs.captions.text_lines import lines
+from mispair.pairs.shards.shards import (
+    IMAGE_EXTENSIONS,
+    MAX_MEMBER_BYTES,
+    MAX_TEXT_BYTES,
+    SIDECAR_EXTENSION,
+)
+from mispair.pairs.sources.alike import alike, stem_of
 from mispair.pairs.sources.coco import is_coco
+from mispair.pairs.sources.columns import CAPTION_COLUMNS, Columns, columns_in, named_column
+from mispair.pairs.sources.pictures import with_captions
 from mispair.pairs.sources.source import (
     TEXT_ENDINGS,
     UNREAD,
@@ -30,21 +40,8 @@ from mispair.pairs.sources.source import (
     refuse_unreadable,
     walk,
 )
-from mispair.pairs.sources.tables import (
-    CAPTION_COLUMNS,
-    TABLE_ENDINGS,
-    TRIED,
-    Columns,
-    columns_in,
-    ending_of,
-    form_of,
-    is_json,
-    is_table,
-    named_column,
-    pictures_of,
-    rows_of,
-    with_captions,
-)
+from mispair.pairs.sources.table_rows import TABLE_ENDINGS, TRIED, ending_of, form_of, is_json
+from mispair.pairs.sources.tables import is_table, pictures_of, rows_of
 
 METADATA = "metadata"
 """Name of the tables that Hugging Face's `imagefolder` reads."""
@@ -67,7 +64,7 @@ class Tree:
         for entry in entries:
             name = entry.path[len(self._start) :]
             if entry.is_symlink():
-                if entry.is_dir():
+                if os.path.isdir(entry.path):  # False for links that go in a circle
                     self.linked_folders.append(name)
                     continue
                 self.links.append(name)
@@ -77,14 +74,14 @@ class Tree:
     def pictures(self) -> list[str]:
         """The pictures, by their endings; of a format that is not read, those with no other one."""
         read = self.of(IMAGE_EXTENSIONS) + self.unnamed
-        stems = {*map(_stem, read)} if self.unread else {}
-        return sorted(read + [name for name in self.unread if _stem(name) not in stems])
+        stems = {*map(stem_of, read)} if self.unread else {}
+        return sorted(read + [name for name in self.unread if stem_of(name) not in stems])
 
     @cached_property
     def unnamed(self) -> list[str]:
         """The files without an ending that have a caption next to them."""
         names = self.of([""])
-        texts = {*map(_stem, self.of(TEXT_ENDINGS))} if names else ()
+        texts = {*map(stem_of, self.of(TEXT_ENDINGS))} if names else ()
         return [name for name in names if name in texts and not _is_about(name)]
 
     @property
@@ -138,7 +135,7 @@ def with_texts(tree: Tree, named: Named) -> Source | None:
     """Return the pictures below a folder that have a caption next to them; None if none has.
 
     If none has, the captions may be in a folder of their own with the paths of the pictures in
-    theirs: ``captions/a/1.txt`` of ``images/a/1.jpg``.
+    theirs (``captions/a/1.txt`` of ``images/a/1.jpg``), or names that are alike (`alike`).
 
     Raises
     ------
@@ -150,11 +147,11 @@ def with_texts(tree: Tree, named: Named) -> Source | None:
     if named.captions and not named_ending and folder is None:
         return None
     pictures = tree.pictures
-    pictured = {composed(_stem(name)) for name in pictures} | {*map(composed, pictures)}
-    move = ("", "")
-    beside = _endings(tree, pictured, move) if folder is None else []
+    pictured = {composed(stem_of(name)) for name in pictures} | {*map(composed, pictures)}
+    move: dict[str, str] = {}
+    where, beside = "", _endings(tree, pictured, move) if folder is None else []
     if not beside and pictures:
-        move = _move_of(tree, pictured, folder)
+        where, move = _moved(tree, pictured, folder)
         beside = _endings(tree, pictured, move)
     if named_ending:
         endings = [named_ending]
@@ -177,7 +174,7 @@ def with_texts(tree: Tree, named: Named) -> Source | None:
     captioned = sum(any(ending_of(text) == endings[0] for text in e.texts) for e in entries)
     lost = sum(not entry.pictures for entry in entries)
     words = f"{count(len(pictures), 'picture')} with .{endings[0]} captions"
-    words += f" of {move[0]}" if move[0] else ""
+    words += where
     if without := len(entries) - captioned:
         words += f", {without:,} without"
     if lost:
@@ -196,8 +193,8 @@ def with_objects(tree: Tree, named: Named) -> Source | None:
     UserError
         If they lack the field that is named, or no field has a usual name of captions.
     """
-    pictured = {*tree.pictures, *map(_stem, tree.pictures)}
-    beside = [name for name in tree.of([SIDECAR_EXTENSION]) if _stem(name) in pictured]
+    pictured = {*tree.pictures, *map(stem_of, tree.pictures)}
+    beside = [name for name in tree.of([SIDECAR_EXTENSION]) if stem_of(name) in pictured]
     fields = [one for name in beside[:TRIED] for one in _fields_of_text(Path(tree.path(name)))]
     if not fields:
         for name in beside[:TRIED]:
@@ -205,14 +202,14 @@ def with_objects(tree: Tree, named: Named) -> Source | None:
         return None
     fields = [*dict.fromkeys(fields)]
     field = named_column(fields, named.caption_column or "", "caption_column", CAPTION_COLUMNS)
-    if field not in fields:
+    if field not in (*fields, *numbered(fields)):
         has = ", ".join(map(repr, fields[:12]))
         wrong = f"no field {field!r}" if field else "no field with a usual name of captions"
         raise UserError(
             f"pairs: {tree.path(beside[0])} next to a picture has {wrong}, only {has}. Name the "
             f"field of captions, or a table: pairs: {{path: {tree.folder}, caption_column: FIELD}}."
         )
-    entries = tuple(_entries_with_texts(tree, SIDECAR_EXTENSION, ("", "")))
+    entries = tuple(_entries_with_texts(tree, SIDECAR_EXTENSION, {}))
     without = sum(not entry.texts for entry in entries)
     words = f"{count(len(tree.pictures), 'picture')} with {field} in JSON next to them"
     words += f", {without:,} without" if without else ""
@@ -231,72 +228,68 @@ def _fields_of_text(path: Path) -> list[str]:
     return text_fields(content)
 
 
-def _stem(name: str) -> str:
-    """Return the path of a file without its ending, if it has one."""
-    stem, dot, ending = name.rpartition(".")
-    return stem if dot and "/" not in ending else name
-
-
 def _is_about(name: str) -> bool:
     """Return whether a text of this name, without its ending, describes a folder."""
     return name.rpartition("/")[2].casefold() in ABOUT_THE_FOLDER
 
 
-def _texts(tree: Tree, ending: str, move: tuple[str, str]) -> dict[str, list[str]]:
+def _texts(tree: Tree, ending: str, move: Mapping[str, str]) -> dict[str, list[str]]:
     """Return the texts with an ending by the path of their picture without its ending.
 
-    A path that starts with the first of `move` starts there with the second one.
+    `move` has those that differ from the paths of the texts without ending.
     """
-    old, new = move
     texts: dict[str, list[str]] = {}
     for name in tree.of([ending]):
-        stem = _stem(name)
-        stem = new + stem[len(old) :] if stem.startswith(old) else stem
-        texts.setdefault(stem, []).append(name)
+        texts.setdefault(move.get(stem_of(name), stem_of(name)), []).append(name)
     return texts
 
 
-def _endings(tree: Tree, pictured: set[str], move: tuple[str, str]) -> list[str]:
+def _endings(tree: Tree, pictured: set[str], move: Mapping[str, str]) -> list[str]:
     """Return the endings of texts that belong to pictures."""
     return [ending for ending in TEXT_ENDINGS
             if any(composed(stem) in pictured for stem in _texts(tree, ending, move))]  # fmt: skip
 
 
-def _move_of(tree: Tree, pictured: set[str], folder: str | None) -> tuple[str, str]:
-    """Return the folder of texts, and that of pictures with the same paths; nothing if none is.
+def _moved(tree: Tree, pictured: set[str], folder: str | None) -> tuple[str, dict[str, str]]:
+    """Return where the texts are, for a line, and pictures by texts, as paths without endings.
 
-    The folder of texts is `folder`, or one next to a folder that has all pictures.
+    The texts are in `folder`, or in one next to a folder that has all pictures, and have their
+    paths; or else have names that are alike.
 
     Raises
     ------
     UserError
-        If several are.
+        If several folders have such texts.
     """
     names = tree.of(TEXT_ENDINGS)
     pictures = os.path.commonpath([os.path.dirname(name) for name in tree.pictures])
     while True:
         start, above = os.path.join(pictures, ""), os.path.join(os.path.dirname(pictures), "")
-        texts = set()
+        texts: dict[str, dict[str, str]] = {}
         for name in names:
             near = above + name[len(above) :].partition("/")[0] + "/"
             of_texts = near if folder is None else folder
-            picture = composed(start + _stem(name[len(of_texts) :]))
-            if name.startswith(of_texts) and of_texts != start and picture in pictured:
-                texts.add(of_texts)
+            picture = start + stem_of(name[len(of_texts) :])
+            if name.startswith(of_texts) and of_texts != start:
+                texts.setdefault(of_texts, {})[stem_of(name)] = picture
+        texts = {of: move for of, move in texts.items()
+                 if not pictured.isdisjoint(map(composed, move.values()))}  # fmt: skip
         refuse_ambiguous(tree.folder, map(tree.path, sorted(texts)))
-        if texts:
-            return texts.pop(), start
+        for of_texts, move in texts.items():
+            return f" of {of_texts}", move
         if not pictures:
-            return "", ""
+            names = [name for name in names if name.startswith(folder or "")]
+            names = [name for name in names if not _is_about(stem_of(name))]
+            return ", found by names that are alike", alike(tree.pictures, names)
         pictures = os.path.dirname(pictures)
 
 
-def _entries_with_texts(tree: Tree, ending: str, move: tuple[str, str]) -> Iterator[Entry]:
+def _entries_with_texts(tree: Tree, ending: str, move: Mapping[str, str]) -> Iterator[Entry]:
     """Yield the pictures and the captions below a folder by the names that they share."""
     pictures, texts = _by_stem(tree.pictures), _texts(tree, ending, move)
     sidecars = {} if ending == SIDECAR_EXTENSION else _by_stem(tree.of([SIDECAR_EXTENSION]))
     for stem in sorted(texts.keys() & {*tree.pictures} - pictures.keys()):  # a.jpg.txt
-        texts.setdefault(_stem(stem), []).extend(texts.pop(stem))
+        texts.setdefault(stem_of(stem), []).extend(texts.pop(stem))
     by_form = _by_composed_name(pictures.keys() - texts.keys())
     for stem in sorted(texts.keys() - pictures.keys()) if by_form else ():
         if picture := by_form.pop(composed(stem), None):
@@ -316,7 +309,7 @@ def _entries_with_texts(tree: Tree, ending: str, move: tuple[str, str]) -> Itera
 def _by_stem(names: Iterable[str]) -> dict[str, list[str]]:
     by_stem: dict[str, list[str]] = {}
     for name in names:
-        by_stem.setdefault(_stem(name), []).append(name)
+        by_stem.setdefault(stem_of(name), []).append(name)
     return by_stem
 
 
@@ -346,7 +339,7 @@ def metadata_files(tree: Tree, only: str | None = None) -> list[str]:
 
 
 def _is_metadata(name: str) -> bool:
-    return _stem(name.rpartition("/")[2]) == METADATA
+    return stem_of(name.rpartition("/")[2]) == METADATA
 
 
 def with_metadata(tree: Tree, tables: Sequence[str], named: Named) -> Source:
@@ -379,9 +372,13 @@ def with_metadata(tree: Tree, tables: Sequence[str], named: Named) -> Source:
 
 
 def _may_be_table(path: Path) -> bool:
-    is_readable = form_of(path.name) != "json" or is_json(path, named=True)
-    is_readable = is_readable and form_of(path.name) in (*TABLE_ENDINGS, "txt", "json")
-    return is_readable and is_table(path, Columns())
+    return _is_readable(path) and is_table(path, Columns())
+
+
+def _is_readable(path: Path) -> bool:
+    """Return whether a file has the form of a table, by its ending and the start of JSON."""
+    form = form_of(path.name)
+    return form in (*TABLE_ENDINGS, "txt") or (form == "json" and is_json(path, named=True))
 
 
 def refuse_without_captions(tree: Tree) -> None:
@@ -398,10 +395,14 @@ def refuse_without_captions(tree: Tree) -> None:
             f"pairs: the folder {tree.folder.absolute()} has no file (links to folders are not "
             "followed). Name a folder of pictures with captions, a table, or tar shards."
         )
-    beside = {*pictures, *map(_stem, pictures)}
+    beside = {*pictures, *map(stem_of, pictures)}
     may_be_tables = [one for one in tree.of((*TABLE_ENDINGS, "txt", "json", "gz")) if pictures]
-    may_be_tables = [one for one in may_be_tables if _stem(one) not in beside]
+    may_be_tables = [one for one in may_be_tables if stem_of(one) not in beside]
     tried = [Path(tree.path(name)) for name in may_be_tables[:TRIED]]
+    for path in tried:
+        refuse_unreadable(path)
+        if _is_readable(path) and form_of(path.name) != "parquet":
+            deque(islice(lines(path), TRIED), 0)  # raises if it is not UTF-8
     if tables := [path for path in tried if is_coco(path) or _may_be_table(path)]:
         others = f" (or {', '.join(map(str, tables[1:4]))})" * (len(tables) > 1)
         raise UserError(
@@ -422,12 +423,31 @@ def refuse_without_captions(tree: Tree) -> None:
             f"pairs: the folder {tree.folder.absolute()} has {count(len(pictures), 'picture')}, "
             f"such as {pictures[0]!r}, and texts of other names, such as {texts[0]!r}. {remedy}"
         )
+    sidecars = [one for one in tree.of([SIDECAR_EXTENSION]) if stem_of(one) in beside]
+    for path in map(Path, map(tree.path, sidecars[:1])):
+        refuse_unreadable(path)
+        is_large = path.stat().st_size > MAX_TEXT_BYTES
+        if (
+            fault := f"has more than {MAX_TEXT_BYTES} bytes"
+            if is_large
+            else fault_of_json(path.read_bytes())
+        ):
+            raise UserError(
+                f"pairs: {path}, next to a picture, cannot be read as JSON: it {fault}. Write it "
+                "again as an object in UTF-8 (iconv -f CP1252 -t UTF-8), or name a table of paths "
+                "and captions."
+            )
     if pictures:
         raise UserError(
             f"pairs: the folder {tree.folder.absolute()} has {count(len(pictures), 'picture')}, "
             f"such as {pictures[0]!r}, and no captions: neither {picture_key(pictures[0])}.txt "
             "next to it, nor metadata.csv. Name a table of paths and captions: pairs: {path: ..., "
             "captions: TABLE}."
+        )
+    if shards := tree.of(["tar"]):
+        raise UserError(
+            f"pairs: the folder {tree.folder.absolute()} has tar shards further below, such as "
+            f"{shards[0]}. Name their folder: pairs: {os.path.dirname(tree.path(shards[0]))}."
         )
     raise UserError(
         f"pairs: the folder {tree.folder.absolute()} has no pictures, tar shards, or Parquet files "

@@ -4,28 +4,24 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from itertools import islice
-from typing import BinaryIO
 
 from mispair.core.files import UserError
-from mispair.pairs.captions.decoding import text_fields
-from mispair.pairs.captions.user_files import SAMPLES
+from mispair.pairs.captions.decoding import fault_of_json, numbered, text_fields
+from mispair.pairs.shards.first_samples import SAMPLES, FirstSamples, first_samples
 from mispair.pairs.shards.shards import (
     CAPTION_EXTENSION,
     IMAGE_EXTENSIONS,
-    MAX_TEXT_BYTES,
     SIDECAR_EXTENSION,
     AdjacentMembers,
     Candidate,
-    ShardReader,
     split_name,
-    split_run,
 )
-from mispair.pairs.shards.tar_members import BrokenTarError
+from mispair.pairs.shards.tar_members import Member
+from mispair.pairs.sources.columns import CAPTION_COLUMNS, named_column
 from mispair.pairs.sources.source import TEXT_ENDINGS
-from mispair.pairs.sources.tables import CAPTION_COLUMNS, ending_of, named_column
+from mispair.pairs.sources.table_rows import ending_of
 
 PROBED = 16
 """Shards that are read before any job, at most."""
@@ -35,22 +31,13 @@ WHOLE = "json:"
 """Place of captions that are a JSON list; `index_shards.caption_from` names it `json`."""
 
 
-Opened = Mapping[str, Callable[[], BinaryIO]]
-"""Functions that open shards, by their paths."""
-
-
-def open_shard(path: str) -> BinaryIO:
-    """Open a shard on this machine."""
-    return open(path, "rb")
-
-
 def probed(shards: Sequence[str]) -> Sequence[str]:
     """Return at most `PROBED` of some shards, evenly."""
     return shards[:: -(-len(shards) // PROBED)] if shards else []
 
 
 def captions_in_shards(
-    shards: Opened, given: str = CAPTION_EXTENSION, is_needed: bool = True
+    shards: Mapping[str, FirstSamples], given: str = CAPTION_EXTENSION, is_needed: bool = True
 ) -> str:
     """Return where samples have their captions, as ``index_shards.caption_from`` says it.
 
@@ -66,7 +53,7 @@ def captions_in_shards(
         ending that is given; or if shards have them in different places.
     """
     given = given.lower().lstrip(".")
-    counts = {shard: _counted(opened, given) for shard, opened in shards.items()}
+    counts = {shard: _counted(start, given) for shard, start in shards.items()}
     every = sum(counts.values(), Counter[str]())
     places = [given]
     if given == CAPTION_EXTENSION:
@@ -104,19 +91,18 @@ def _usable(counts: Mapping[str, int], places: Sequence[str]) -> list[str]:
     return most or [one for one in places if counts[one]]
 
 
-def _counted(opened: Callable[[], BinaryIO], extension: str) -> Counter[str]:
+def _counted(start: FirstSamples, extension: str) -> Counter[str]:
     """Count the first pictures of a shard, and the places next to them that have something."""
     counts: Counter[str] = Counter()
-    with suppress(OSError, BrokenTarError), opened() as shard:
-        reader = ShardReader(shard)
-        for run in islice(reader.runs(), SAMPLES):
-            for sample in split_run(run, extension, lambda key: True):
-                if sample.image:
-                    counts.update(dict.fromkeys((PICTURES, *_places(sample, run, reader)), 1))
+    for run, sample in start.candidates(extension, has_table=True):
+        if sample.image:
+            counts.update(dict.fromkeys((PICTURES, *_places(sample, run, start.texts)), 1))
     return counts
 
 
-def _places(sample: Candidate, run: AdjacentMembers, reader: ShardReader) -> Iterator[str]:
+def _places(
+    sample: Candidate, run: AdjacentMembers, texts: Mapping[Member, bytes]
+) -> Iterator[str]:
     """Yield what is next to a picture: endings, also with dots, and fields of JSON with texts."""
     yield from (ending for ending, member in sample.members if member.size)
     start = f"{sample.key}."
@@ -126,22 +112,21 @@ def _places(sample: Candidate, run: AdjacentMembers, reader: ShardReader) -> Ite
         if member.size and member.name.startswith(start)
     )
     sidecar = sample.of(SIDECAR_EXTENSION)
-    if sidecar is None or sidecar.size > MAX_TEXT_BYTES:
+    if sidecar is None or sidecar not in texts:
         return
     with suppress(ValueError, RecursionError):
-        content = json.loads(reader.read(sidecar).decode("utf-8-sig"))
-        yield from (f"{WHOLE}{field}" for field in text_fields(content))
+        content = json.loads(texts[sidecar].decode("utf-8-sig"))
+        fields = text_fields(content)
+        yield from (f"{WHOLE}{field}" for field in (*fields, *numbered(fields)))
         if isinstance(content, list) and content and all(isinstance(one, str) for one in content):
             yield WHOLE
 
 
-def _refuse(
-    shard: str, opened: Callable[[], BinaryIO], given: str, counts: Mapping[str, int]
-) -> None:
+def _refuse(shard: str, start: FirstSamples, given: str, counts: Mapping[str, int]) -> None:
     """Refuse a shard without captions, with what is next to its pictures or elsewhere in it."""
-    names: list[str] = []
-    with suppress(OSError, BrokenTarError), opened() as read:
-        names = [member.name for run in ShardReader(read).runs() for member in run.members]
+    runs = first_samples(shard, is_whole=True).runs or start.runs  # a remote one has no more
+    sizes = {member.name: member.size for run in runs for member in run.members}
+    names = [*sizes]
     if not names:
         return
     first = f"index_shards.caption_from: the first samples of {shard} have"
@@ -152,17 +137,25 @@ def _refuse(
     wanted = (*TEXT_ENDINGS, SIDECAR_EXTENSION) if given == CAPTION_EXTENSION else (given,)
     near = [one for one in counts if one != PICTURES and not one.startswith(WHOLE)]
     far = [name for name in names if name.lower().endswith(tuple(f".{one}" for one in wanted))]
+    if far and not any(sizes[name] for name in far):
+        raise UserError(
+            f"{first} empty captions, such as {far[0]!r}. Write them there, or name where captions "
+            'are, as by --config "index_shards={caption_from: json:FIELD}".'
+        )
     if far and not any(f".{one}".endswith(f".{ending}") for one in near for ending in wanted):
         raise UserError(
-            f"{first} no captions next to their pictures: {far[0]!r} is elsewhere than "
-            f"{pictures[0]!r}. Pack the members of a pair one after another under one name, "
-            "such as 1.jpg and 1.txt (tar --sort=name)."
+            f"{first} captions of other names than their pictures, or not next to them, such as "
+            f"{far[0]!r} and {pictures[0]!r}. Pack the members of a pair one after another under "
+            "one name, such as 1.jpg and 1.txt (tar --sort=name, and --transform, which renames)."
         )
     fields = [one for one in counts if one.startswith(WHOLE) and one != WHOLE]
     no_text = (*IMAGE_EXTENSIONS, SIDECAR_EXTENSION, "cls")
     texts = [one for one in near if ending_of(f".{one}") not in no_text]
     inside = ", ".join(one.removeprefix(WHOLE) for one in fields[:12])
     inside = f" with the texts {inside}" * bool(fields)
+    objects = [text for one, text in start.texts.items() if one.name.endswith(".json")]
+    faults = [] if fields else [*filter(None, map(fault_of_json, objects))]
+    inside += f", and JSON that {faults[0]}" if faults else ""
     raise UserError(
         f"{first} no .{given}, only {', '.join(endings)}{inside}"
         '. Name where their captions are, as by --config "index_shards={caption_from: '

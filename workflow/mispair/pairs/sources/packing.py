@@ -23,12 +23,17 @@ from mispair.pairs.shards.shards import (
 )
 from mispair.pairs.shards.tar_members import PIPE, SYMBOLIC_LINK, UNREADABLE
 from mispair.pairs.sources import parquet
+from mispair.pairs.sources.columns import Columns
 from mispair.pairs.sources.source import Source, links_out
-from mispair.pairs.sources.tables import Columns, ending_of
+from mispair.pairs.sources.table_rows import ending_of
 
 PLAIN = tarfile.REGTYPE
 Member = tuple[str, bytes, bytes]
 """Ending, content and type of a member."""
+
+
+NOTHING: Member = (SIDECAR_EXTENSION, b"{}", PLAIN)
+"""Member of a pair that has neither a picture nor a caption: it has a verdict, too."""
 
 
 def pack(source: Source, shard: Path, packed: Callable[[], None]) -> dict[str, list[Any]]:
@@ -48,7 +53,7 @@ def pack(source: Source, shard: Path, packed: Callable[[], None]) -> dict[str, l
         opened.write(MARK)
         for key, members in _samples(source, states):
             name = member_key(key)
-            for ending, content, kind in members:
+            for ending, content, kind in members or [NOTHING]:
                 opened.write(member_header(_writable(f"{name}.{ending}"), len(content), kind))
                 opened.write(content)
                 opened.write(bytes(-len(content) % tarfile.BLOCKSIZE))

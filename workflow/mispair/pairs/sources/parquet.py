@@ -10,25 +10,23 @@ from typing import Any
 from mispair.core.files import UserError
 from mispair.core.words import count
 from mispair.pairs.shards.shards import IMAGE_EXTENSIONS
+from mispair.pairs.sources.columns import Columns, columns_in, usual, with_numbered
 from mispair.pairs.sources.source import (
     Entry,
     Named,
     Source,
 )
-from mispair.pairs.sources.tables import (
+from mispair.pairs.sources.table_rows import (
     FIELDS,
-    Columns,
-    chosen_columns,
-    columns_in,
     columns_to_read,
     ending_of,
     flat,
     header_of,
     parquet_schema,
-    usual,
 )
+from mispair.pairs.sources.tables import chosen_columns
 
-BYTES_COLUMNS = ("image", "jpg", "jpeg", "png", "webp", "img", "picture", "photo")
+BYTES_COLUMNS = ("image", "jpg", "jpeg", "png", "webp", "img", "picture", "photo", "images")
 """Names of columns of pictures, the most certain first."""
 KEY = "key"
 """Name of the column of keys, also as webdataset writes it, `__key__`."""
@@ -41,12 +39,17 @@ SIGNATURES = (
 
 
 def bytes_columns(schema: Any) -> list[str]:
-    """Return the columns of a schema that hold bytes, or objects with bytes and a path."""
+    """Return the columns of a schema that hold bytes, or objects with bytes and a path.
+
+    They may be in lists, of which those of one picture are read.
+    """
     import pyarrow as pa
 
     def holds_bytes(kind: Any) -> bool:
         if isinstance(kind, pa.BaseExtensionType):
             kind = kind.storage_type
+        if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+            return holds_bytes(kind.value_type)
         if pa.types.is_struct(kind):
             at = kind.get_field_index("bytes")
             return at >= 0 and holds_bytes(kind.field(at).type)
@@ -71,7 +74,10 @@ def _is_empty(path: Path, column: str) -> bool:
     metadata = pq.read_metadata(path)
     groups = [metadata.row_group(number) for number in range(metadata.num_row_groups)]
     chunks = [group.column(at) for group in groups for at in range(group.num_columns)]
-    bytes_of = [one for one in chunks if one.path_in_schema == f"{column}.bytes"]
+    bytes_of = [
+        one for one in chunks
+        if one.path_in_schema.startswith(f"{column}.") and one.path_in_schema.endswith(".bytes")
+    ]  # fmt: skip
     counted = [one.statistics for one in bytes_of if one.statistics and one.num_values]
     return (
         bool(bytes_of)
@@ -175,10 +181,13 @@ def _rows(path: Path, columns: Columns) -> Iterator[tuple[str, str, bytes | None
             for batch in opened.iter_batches(ROWS, columns=wanted):
                 for row in map(flat, batch.to_pylist()):
                     number += 1
-                    cell, caption = row[columns.image], row[columns.caption]
+                    row = with_numbered(row, columns.caption)
+                    cell, caption = row.get(columns.image), row.get(columns.caption)
+                    if isinstance(cell, list):
+                        cell = cell[0] if len(cell) == 1 else None
                     picture = cell.get("bytes") if isinstance(cell, dict) else cell
                     name = (cell.get("path") or "") if isinstance(cell, dict) else ""
-                    key = row[columns.key] if columns.key else None
+                    key = row.get(columns.key)
                     if key is None or key == "":
                         key = f"{path.stem}/{number:08d}"
                     fields = {n: row[n] for n in FIELDS if isinstance(row.get(n), str)}

@@ -9,12 +9,15 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from mispair.core.files import UserError, literal_folder, matches, snapshot
+from mispair.core.files import UserError, if_of_hub, literal_folder, matches, snapshot
 from mispair.core.words import count
+from mispair.pairs.captions.json_rows import start_of_json
 from mispair.pairs.shards.remote import is_remote
 from mispair.pairs.shards.shards import IMAGE_EXTENSIONS
 from mispair.pairs.shards.sources import resolve_shards
 from mispair.pairs.sources import coco, folders, parquet, tables
+from mispair.pairs.sources.alike import stem_of
+from mispair.pairs.sources.columns import columns_in
 from mispair.pairs.sources.folders import Tree
 from mispair.pairs.sources.source import (
     TEXT_ENDINGS,
@@ -27,7 +30,7 @@ from mispair.pairs.sources.source import (
     refuse_ambiguous,
     refuse_unreadable,
 )
-from mispair.pairs.sources.tables import TABLE_ENDINGS, ending_of, form_of
+from mispair.pairs.sources.table_rows import TABLE_ENDINGS, ending_of, form_of, header_of, is_json
 
 
 class Place:
@@ -110,9 +113,11 @@ class Place:
     @cached_property
     def table_files(self) -> list[Path]:
         """Tables of paths and captions in a folder; of texts, Flickr's only."""
-        given = tables.columns_in(self.named)
+        given = columns_in(self.named)
         named = [path for path in self.files if path.name.lower() == FLICKR]
-        json = [path for path in self.with_ending("json") if tables.is_json(path)]
+        beside = {*map(stem_of, self.tree.pictures)} if self.tree is not None else set()
+        json = [path for path in self.with_ending("json")
+                if path.stem not in beside and is_json(path)]  # fmt: skip
         candidates = [*self.tables, *named, *json]
         return [
             path for path in candidates
@@ -154,10 +159,10 @@ UNREAD_TABLES = (
 """Endings of files of captions that are not read, what they are, and the remedy."""
 UNREAD_FORMS = (
     (("zip", "7z", "rar", "tgz", "gz", "bz2", "xz", "zst"), "an archive",
-     "Unpack it, then give the folder."),
-    (("h5", "hdf5", "pkl", "npy", "npz", "lance"), "a store of arrays or "
-     "rows", "Write its pairs as Parquet, with the bytes of pictures in a column image, or as "
-     "files."),
+     "Unpack it, then give the folder, or the table."),
+    (("h5", "hdf5", "pkl", "npy", "npz", "lance", "tfrecord", "tfrecords", "mds", "beton", "rec"),
+     "a store of arrays or rows", "Write its pairs as Parquet, with the bytes of pictures in a "
+     "column image, or as files."),
     (("svg", "cr2", "cr3", "nef", "arw", "dng", "psd", "eps", "pdf", "jxl"), "a picture of "
      "another format", "Convert the pictures to JPEG or PNG."),
     (("mp4", "webm", "mov", "avi", "mkv"), "a video", "Write frames of it as JPEG."),
@@ -230,7 +235,7 @@ def _table(place: Place) -> Source | None:
         if not files or _has_pictures(place):
             return None
         if not all(
-            form_of(one.name) in (*TABLE_ENDINGS, "txt") or tables.is_json(one, named=True)
+            form_of(one.name) in (*TABLE_ENDINGS, "txt") or is_json(one, named=True)
             for one in files
         ):
             return None
@@ -245,9 +250,16 @@ def _table(place: Place) -> Source | None:
     return tables.of_tables(place.table_files[:1], place.path, place.named)
 
 
+def _refuse_no_json(path: Path) -> None:
+    """Refuse a file with the ending of JSON and other content, with the reason."""
+    if form_of(path.name) == "json" and not start_of_json(path).startswith((b"[", b"{")):
+        header_of(path)
+
+
 def _refuse_other_json(path: Path) -> None:
     """Refuse a file that is no table."""
-    if not tables.is_json(path, named=True):
+    _refuse_no_json(path)
+    if not is_json(path, named=True):
         raise UserError(
             f"pairs.captions: {path} is no table of paths and captions. Give CSV, TSV, JSONL, "
             "Parquet, a list of objects in JSON, or COCO's captions_*.json; COCO's files of "
@@ -276,7 +288,7 @@ def _tables_below(place: Place) -> Source | None:
         return None
     names = place.tree.of((*TABLE_ENDINGS, "txt"))
     below = [Path(place.tree.path(name)) for name in names if "/" in name]
-    given = tables.columns_in(place.named)
+    given = columns_in(place.named)
     below = [path for path in below
              if form_of(path.name) in TABLE_ENDINGS or path.name.lower() == FLICKR]  # fmt: skip
     if not below or len({path.name for path in below}) > 1:
@@ -303,7 +315,7 @@ def _table_of_any_column(place: Place) -> Source | None:
     chosen = {}
     for path in place.tables:
         named = tables.with_pictures(path, place.named, place.path)
-        if named is not None and tables.is_table(path, tables.columns_in(named)):
+        if named is not None and tables.is_table(path, columns_in(named)):
             chosen[path] = named
     refuse_ambiguous(place.path, chosen)
     return next((tables.of_tables([one], place.path, of) for one, of in chosen.items()), None)
@@ -357,8 +369,10 @@ def recognise(given: str | Mapping[str, Any] | Named) -> Source:
         return source
     for table in place.tables:
         # It explains which column is missing.
-        tables.chosen_columns(table, tables.header_of(table), tables.columns_in(place.named))
+        tables.chosen_columns(table, header_of(table), columns_in(place.named))
     _refuse_forms(place)
+    for path in place.files if place.tree is None else ():
+        _refuse_no_json(path)
     if place.tree is not None:
         folders.refuse_without_captions(place.tree)
     raise UserError(
@@ -383,9 +397,10 @@ def _refuse_what_is_not_there(place: Place) -> None:
             f"both: pairs: {{path: {above}, captions: {captions}}}."
         )
     if not place.files and place.tree is None and "{" not in path:
+        hint = "" if place.path.suffix else if_of_hub(path, "dataset")
         raise UserError(
             f"pairs: {place.path.absolute()} matches no file and no folder. Relative paths in a "
-            "--configfile start at the folder of that file."
+            f"--configfile start at the folder of that file.{hint}"
         )
     for named in (*(place.files if place.tree is None else ()), *filter(None, [place.captions])):
         refuse_unreadable(named)

@@ -17,7 +17,7 @@ from typing import Annotated, Any, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from mispair.core.files import UserError, write_text
+from mispair.core.files import UserError, refuse_unfetched, write_text
 from mispair.core.provenance import SNAKEMAKE, fingerprint
 from mispair.core.settings import NONE, Located
 from mispair.core.words import count
@@ -31,6 +31,8 @@ MOST_SHARDS = 64
 """Largest number of shards that a source is packed into: several rules have a job for each."""
 WRITTEN = ("results", "logs", "benchmarks", "reports")
 """Folders that a run writes; its pictures are no pairs."""
+OF_SYSTEMS = ("__MACOSX", "@eaDir")
+"""Folders in which macOS and NAS drives keep copies of their own."""
 FEW = 1000
 """Pairs from which on a source is packed into two shards at least: a job encodes on one core."""
 LISTINGS = SNAKEMAKE / "mispair" / "pairs"
@@ -238,12 +240,12 @@ def refuse_address(option: str, path: str) -> None:
     if "://" in path:
         raise UserError(
             f"{option}: {path} is not on this machine. Fetch it first (img2dataset, `hf download`, "
-            "curl), then give its folder."
+            "curl), then give its path."
         )
 
 
 def refuse_unreadable(path: Path) -> None:
-    """Refuse a file of captions that cannot be read.
+    """Refuse a file of captions that cannot be read or was not fetched.
 
     Raises
     ------
@@ -257,6 +259,7 @@ def refuse_unreadable(path: Path) -> None:
             f"pairs: {path} cannot be read ({error.strerror}). Give read access to it, or move it "
             "away."
         ) from error
+    refuse_unfetched(path, setting="pairs")
 
 
 def refuse_ambiguous(path: Path, candidates: Iterable[str | Path], remedy: str = "") -> None:
@@ -349,7 +352,7 @@ def walk(folder: Path) -> Iterator[os.DirEntry[str]]:
         folders = []
         own = WRITTEN if any(entry.name == SNAKEMAKE.name for entry in inside) else ()
         for entry in inside:
-            if entry.name.startswith(".") or entry.name in ("__MACOSX", *own):
+            if entry.name.startswith(".") or entry.name in (*OF_SYSTEMS, *own):
                 continue
             if entry.is_dir(follow_symlinks=False):
                 folders.append(entry.path)

@@ -57,7 +57,7 @@ def run(
     from mispair.core.resume import checkpoints
     from mispair.core.reuse import Parts, software
     from mispair.pairs.captions.sorted_captions import join_of
-    from mispair.pairs.captions.user_files import KEY
+    from mispair.pairs.captions.table_files import KEY
     from mispair.pairs.index import index_parts, parts
     from mispair.pairs.index.image_list import by_name
     from mispair.pairs.index.index import index_shard

@@ -7,7 +7,7 @@ from pathlib import Path
 from pydantic import Field
 
 from mispair.core import settings
-from mispair.pairs.captions.user_files import JOIN
+from mispair.pairs.captions.table_files import JOIN
 
 
 class Settings(settings.Settings):
@@ -29,7 +29,7 @@ class Settings(settings.Settings):
         "caption",
         min_length=1,
         description="Column of the caption table that holds the captions: a text, or a list of "
-        "texts; several rows of one key or value are several captions. In Parquet and JSONL a name "
+        "texts; several rows of one key or value are several captions. In Parquet and JSON a name "
         "such as `llava.caption` leads into an object.",
     )
 
@@ -42,8 +42,8 @@ def run(settings: Settings, *, table: list[Path], key_list: list[Path], captions
     settings : Settings
         Names of the columns, and what joins the table to pairs.
     table : list of Path
-        The files of the user's table: Parquet, CSV, TSV, JSONL, or one text file with a caption
-        per line.
+        The files of the user's table: Parquet, CSV, TSV, JSONL, JSON, or one text file with a
+        caption per line.
     key_list : list of Path
         Empty, or for a text file the one list of keys, one per line.
     captions : Path

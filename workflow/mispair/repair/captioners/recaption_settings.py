@@ -12,9 +12,10 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, field_validator, model_validator
 
 from mispair.core import settings
+from mispair.core.devices import Precision
 from mispair.core.files import UserError, if_of_hub, snapshot
 from mispair.pairs.captions.decoding import SIDECAR_FIELDS
-from mispair.pairs.captions.user_files import JOIN, KEY, refuse_keys, table_files
+from mispair.pairs.captions.table_files import JOIN, KEY, refuse_keys, table_files
 from mispair.towers.encoding_record import EncodingSettings
 
 
@@ -85,8 +86,8 @@ class Settings(EncodingSettings):
     model: Annotated[str | list[str] | None, settings.Located()] = Field(
         None,
         description="For transformers: a folder of a model and its processor. For given: the table "
-        "of captions in Parquet, CSV, TSV or JSONL, as a path, a glob, a brace pattern, a folder, "
-        "or a list of these. For others: null.",
+        "of captions in Parquet, CSV, TSV, JSONL or JSON, as a path, a glob, a brace pattern, a "
+        "folder, or a list of these. For others: null.",
     )
     prompt: str = Field(
         "",
@@ -152,6 +153,14 @@ class Settings(EncodingSettings):
     )
     batch_size: int = Field(
         64, ge=1, description="For transformers and functions: pictures that are captioned at once."
+    )
+    precision: Precision = Field(
+        "fp32",
+        description="For transformers: number format of the model; bf16 and fp16 are faster on "
+        "GPUs.",
+    )
+    device: Literal["auto", "cpu", "cuda"] = Field(
+        "auto", description="Where captions are written; auto takes a GPU when there is one."
     )
     stall_seconds: float = Field(
         600, gt=0, description="Time in seconds after which a batch of pictures has failed."

@@ -11,7 +11,7 @@ import pandas as pd
 
 from mispair.core import files
 from mispair.core.files import UserError
-from mispair.pairs.captions.user_files import KEY
+from mispair.pairs.captions.table_files import KEY
 from mispair.pairs.captions.user_tables import Columns, read_rows
 from mispair.pairs.index.books import read_columns
 from mispair.repair.captioners.faults import Caption, Draft

@@ -11,6 +11,7 @@ import numpy as np
 from torch import Tensor
 
 from mispair.core.files import UserError
+from mispair.core.words import percent
 from mispair.towers import joined
 
 Tokenizer = Callable[..., Tensor]
@@ -172,8 +173,9 @@ def _refuse_what_is_not_restored(
         example = texts[int(np.argmin(same))]
         raise UserError(
             "recaption_pairs: captioner trained needs a tokenizer whose tokens can be turned into "
-            f"text again. That of the towers restores {same.mean():.0%} of the trusted captions; "
-            f"one of the others became {example!r}. Take another captioner, or other towers."
+            f"text again. That of the towers restores {percent(same.mean(), 0)} of the trusted "
+            f"captions; one of the others became {example!r}. Take another captioner, or other "
+            "towers."
         )
 
 

@@ -11,6 +11,7 @@ from typing import Any
 from pydantic import Field
 
 from mispair.core import cards, settings
+from mispair.core.words import percent
 from mispair.repair.steps.filter_captions import RuleName
 
 log = logging.getLogger(__name__)
@@ -116,7 +117,10 @@ def dataset_card(
     expected = [row for row in ledger if row["metric"] == "expected_pairs"]
     if expected:
         rows = [(row["before"], row["after"], f"{row['value']:,.0f}") for row in expected]
-        parts.append("Expected numbers, by the audit's probability that the old caption is wrong:")
+        parts.append(
+            "Expected numbers, by the audit's probability that the old caption is wrong (for an "
+            "assumed share of wrong ones, unless trusted pairs that the ranks confirm give it):"
+        )
         parts.append(cards.table(("caption before", "pair", "expected pairs"), rows))
     shown = {name: value for name, value in provenance.items() if name != "examples"}
     settings = json.dumps(shown, indent=1, sort_keys=True)
@@ -132,8 +136,8 @@ def _warnings(provenance: Mapping[str, Any]) -> list[str]:
     }
     return [
         f"**Warning: the {name} is no better than chance here.** In "
-        f"{provenance[f'{name}_wins']:.0%} of comparisons {text} (chance: 50 %). Do not use these "
-        "captions: take another model."
+        f"{percent(provenance[f'{name}_wins'], 0)} of comparisons {text} (chance: 50 %). Do not "
+        "use these captions: take another model."
         for name, text in compared.items()
         if name in provenance.get("no_better_than_chance", [])
     ]

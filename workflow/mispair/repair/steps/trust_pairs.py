@@ -44,7 +44,7 @@ def run(
 
     from mispair.audit.user_lists import read_trusted
     from mispair.core import files, seeds
-    from mispair.pairs.captions.user_files import as_in_corpus
+    from mispair.pairs.captions.corpus_keys import as_in_corpus
     from mispair.repair.pairings import texts_of
     from mispair.review.labels import RIGHT, WRONG, read_labels
 

@@ -19,9 +19,8 @@ from mispair.core.provenance import COMPILED, keep_compiled
 from mispair.core.words import count, listing, p_value, significant, to_size
 from mispair.report import studies, texts
 from mispair.report.figures import VEGA_LITE
-from mispair.report.markup import symbols
+from mispair.report.markup import safe_json, symbols
 from mispair.report.notes import SHARED, Note
-from mispair.report.script_json import safe_json
 from mispair.report.studies import Figure
 from mispair.report.table import printed
 

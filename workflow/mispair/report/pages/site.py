@@ -6,6 +6,7 @@ script draws.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -113,6 +114,7 @@ def _landing(content: Content) -> Page:
     answers.sort(key=lambda answer: answer.question.folded)
     shown = sum(not answer.question.folded for answer in answers)
     quoted = questions.strongest(answers, first=bool(content.corpus))
+    said = [text for each in answers for text in (each.sentence, each.finding, each.limit)]
     parts = {
         "failed": failed and {
             "heading": failures.heading(failed),
@@ -123,6 +125,7 @@ def _landing(content: Content) -> Page:
         "quoted": quoted,
         "shown": min(shown or len(answers), MOST_CARDS),
         "strongest_limit": questions.strongest_limit(quoted or answers),
+        "brackets": any(re.search(r"\([^()]* to [^()]*\)", text) for text in said),
         "answers": [(answer, _small(content, answer)) for answer in answers],
         "missing": content.unmeasured,
         "limits": _notes(content, lambda pages: pages.limits),

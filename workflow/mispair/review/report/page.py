@@ -14,7 +14,7 @@ import pandas as pd
 from markupsafe import Markup
 
 from mispair.pairs.report.contact_sheet import decoded, jpeg_uri
-from mispair.report.script_json import safe_json
+from mispair.report.markup import safe_json
 from mispair.review.labels import LABELS, OF_REPAIRS
 
 LARGEST = 24_000_000

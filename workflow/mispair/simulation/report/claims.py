@@ -52,6 +52,10 @@ ALONE, FILTERED = 0.86, 0.90
 MIXED = 0.1
 """Smallest share of neurons of interest: one in ten. The theorem says all, and gives no number."""
 
+LEARNED, FEW_PURIFIED = THIRD, "few purified"
+"""Share of the features that encoders purify at the lowest C_s if they have learned, and the name
+of the condition."""
+
 RUN = "studies: [simulation]"
 ARMS = "simulate: {arms_trials: 5}"
 PAIRS = "simulate: {preset: as-written}"
@@ -63,7 +67,7 @@ def _gain(key: str, panel: str, sentence: str, unit: str = "", *controls: Contro
     return Claim(
         f"filtered-{key}", "simulation", sentence, f"figure {panel}", FIGURE1,
         Sized(measure, third) if key == COUNTED else measure,
-        bound=third, primary=key == "accuracy", unit=unit, needs=RUN,
+        bound=third, primary=key == "accuracy", unit=unit, needs=RUN, power=_learned,
         controls=(
             *controls,
             Control(
@@ -78,6 +82,14 @@ def _gain(key: str, panel: str, sentence: str, unit: str = "", *controls: Contro
             ),
         ),
     )  # fmt: skip
+
+
+def _learned(tables: Tables, confidence: float) -> str:
+    """Return `FEW_PURIFIED` if filtered captions at the lowest C_s purify too few features."""
+    counts = ArmMeasure(COUNTED, "filtered", zero=True)(tables)
+    counts = counts[counts["rate"] == counts["rate"].min()]
+    features = float(figure1(tables.simulation)["features"].max())
+    return FEW_PURIFIED if counts["value"].mean() < LEARNED * features else ""
 
 
 def _by_protocol(prompts: str, bias: str) -> Arms:
@@ -152,19 +164,21 @@ CLAIMS = (
         "The gain in accuracy by filtering widens the more captions are wrong.",
         "figure 1(c), section 5.1", FIGURE1,
         Ends(effects.gains, published=_gap_curve, unit="trial"), unit="points", needs=RUN,
+        power=_learned,
     ),
     Claim(
         "raw-degrades", "simulation",
         "Encoders trained on raw captions purify fewer features the more captions are wrong.",
         "figure 1(a)", FIGURE1,
         Sized(Ends(ArmMeasure(COUNTED, "raw", zero=True), published=_raw_curve, unit="trial")),
-        sign=-1, unit="features", needs=RUN,
+        sign=-1, unit="features", needs=RUN, power=_learned,
     ),
     Claim(
         "nearly-all", "simulation",
         f"With filtered captions nearly all features (here: {100 * NEARLY_ALL:g} %) are purified "
         f"even at C_s = {UP_TO:g}.",
         "figure 1(a), section 5.1", FIGURE1, _nearly_all, "level", unit="features", needs=RUN,
+        power=_learned,
     ),
     Claim(
         "figure1-reproduced", "simulation",
@@ -184,7 +198,7 @@ CLAIMS = (
         "with right captions, the second alignment is at least half of the first and belongs to "
         "the spurious partner.",
         "theorem 4.2", "simulation_mixing", difference("mixed_neurons", "raw", "oracle"),
-        bound=MIXED, unit="points", needs=PAIRS,
+        bound=MIXED, unit="points", needs=PAIRS, power=_learned,
         controls=(
             Control("Spurious pairs that some neuron mixes, of all",
                     Level(ArmMeasure("mixed_pairs_covered", "raw"), unit="trial"), least=0.5,
@@ -196,7 +210,7 @@ CLAIMS = (
         "Neurons trained on filtered captions learn one feature each: fewer of them than on raw "
         "captions mix spuriously correlated features.",
         "theorem 4.4", "simulation_mixing", difference("mixed_neurons"),
-        sign=-1, bound=MIXED, unit="points", needs=PAIRS,
+        sign=-1, bound=MIXED, unit="points", needs=PAIRS, power=_learned,
     ),
     *claims_scaling.CLAIMS,
     Claim(
@@ -204,13 +218,13 @@ CLAIMS = (
         "Filtering is at least as good as replacing every caption (accuracy; here: to within "
         f"{100 * MARGIN:g} points).",
         "reply to the first review; appendix H", FIGURE1, difference(baseline="replace-all"),
-        "level", bound=-MARGIN, unit="points", needs=ARMS,
+        "level", bound=-MARGIN, unit="points", needs=ARMS, power=_learned,
     ),
     Claim(
         "high-quality-alone", "simulation",
         "Encoders trained on filtered captions classify better than encoders trained on S_h alone.",
         "reply to the first review", FIGURE1, difference(baseline="high-quality-only"),
-        bound=THIRD * (FILTERED - ALONE), unit="points", needs=ARMS,
+        bound=THIRD * (FILTERED - ALONE), unit="points", needs=ARMS, power=_learned,
     ),
 )  # fmt: skip
 """All claims of the study, in the order of their verdicts."""

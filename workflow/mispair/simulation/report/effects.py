@@ -14,7 +14,7 @@ from mispair.report import published, style
 from mispair.report.claims import THIRD, Measure, MeasuredClaim, PartEffect
 from mispair.report.measures import Arms, share_of
 from mispair.report.statistics import mean_interval, trial_means
-from mispair.report.tables import Tables, where
+from mispair.report.tables import Tables, remembered, where
 from mispair.simulation.report.runs import (
     FEATURES,
     PAIR,
@@ -103,18 +103,25 @@ class ArmMeasure:
 
     def __call__(self, tables: Tables) -> pd.DataFrame:
         """Return columns ``rate``, ``seed`` and ``value``."""
-        table = self.pick(tables.simulation)
-        cells = [runs(rows, self.metric) for _, rows in table.groupby("condition", dropna=False)]
-        if not cells:
+        every = _of_arms(tables, self.pick, self.metric)
+        if every.empty:
             return pd.DataFrame(columns=["rate", "seed", "value"], dtype="float64")
         needed = [self.name, *([self.beside] if self.beside else [])]
-        values = pd.concat(cells)[needed].dropna()[self.name].groupby(RUN).mean()
+        values = every[needed].dropna()[self.name].groupby(RUN).mean()
         if not self.zero:
             values = spurious(values)
             sizes = values.groupby("trial").transform("size")
             values = values[sizes == sizes.max()]
         frame = values.rename("value").reset_index()
         return frame.rename(columns={"spurious_probability": "rate", "trial": "seed"})
+
+
+@remembered
+def _of_arms(tables: Tables, pick: Pick, metric: str) -> pd.DataFrame:
+    """Return a measure of every chosen run, with a column for each arm (`runs`)."""
+    conditions = pick(tables.simulation).groupby("condition", dropna=False)
+    cells = [runs(rows, metric) for _, rows in conditions]
+    return pd.concat(cells) if cells else pd.DataFrame()
 
 
 def difference(

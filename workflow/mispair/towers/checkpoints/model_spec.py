@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import difflib
 import importlib.util
-import re
 import zipfile
 from functools import cache
 from pathlib import Path
@@ -18,7 +17,7 @@ from typing import Annotated, Literal, NamedTuple
 from pydantic import AfterValidator, Field, field_validator, model_validator
 
 from mispair.core import settings
-from mispair.core.files import UserError, if_of_hub, path_name
+from mispair.core.files import UserError, if_of_hub, path_name, refuse_unfetched
 
 Kind = Literal["folder", "recipe", "tag", "file"]
 Recipe = Literal["laclip-cc", "laclip-laion"]
@@ -252,13 +251,7 @@ def kind_of(path: Path) -> str:
         if int.from_bytes(start[:8], "little") + 8 > size:
             raise UserError(f"{path}: is cut short. Fetch it again.")
         return "safetensors"
-    if re.match(rb"\s*(<!doctype html|<html|<\?xml)", start, re.IGNORECASE):
-        raise UserError(
-            f"{path}: is a web page, not a file of weights. Fetch the file itself (a Dropbox link "
-            "ends in dl=1 instead of dl=0)."
-        )
-    if start.startswith(b"version https://git-lfs"):
-        raise UserError(f"{path}: is a pointer of Git LFS. Fetch the file with `git lfs pull`.")
+    refuse_unfetched(path)
     if path.name.endswith(".index.json"):
         raise UserError(
             f"{path}: is the list of the files that the weights were split into. Save them as one "

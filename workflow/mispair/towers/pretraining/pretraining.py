@@ -110,7 +110,10 @@ def refuse_too_few_pairs(size: Settings, pairs: Sequence[int]) -> None:
     batches = -(-sum(pairs) // size.batch_size)
     total = size.epochs * -(-batches // _readers(size)) * _readers(size)
     if size.warmup > total:
-        raise UserError(f"pretrain_towers.warmup: {size.warmup} steps, but training has {total}.")
+        raise UserError(
+            f"pretrain_towers.warmup: {size.warmup} steps, but training has {total}. Lower warmup, "
+            "or raise epochs."
+        )
 
 
 def _readers(size: Settings) -> int:

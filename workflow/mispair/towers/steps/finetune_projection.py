@@ -39,8 +39,7 @@ def run(
     from mispair.core.resume import checkpoints
     from mispair.core.reuse import Parts
     from mispair.towers.finetuning import projection as towers
-    from mispair.towers.finetuning.arm_inputs import read_arm, read_pairing
-    from mispair.towers.finetuning.fingerprints import fingerprints
+    from mispair.towers.finetuning.arm_inputs import fingerprints, read_arm, read_pairing
     from mispair.towers.projection_measures import converged
 
     table, origin = read_pairing(pairing, settings.seeds)

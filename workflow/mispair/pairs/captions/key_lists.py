@@ -1,0 +1,231 @@
+"""A user's list of keys, in any form in which people save one."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import json
+import re
+import zlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice, takewhile, zip_longest
+from pathlib import Path
+from typing import Any
+
+from mispair.core.files import UserError
+from mispair.core.words import count
+
+TRUSTED = "trusted (--checked)"
+"""The setting of pairs that are known to be right, in messages: as in a file and as an option."""
+COLUMN = "key"
+_YES = (
+    "yes y true t 1 1.0 ok okay right correct good match matches x fine clean pass trusted checked "
+    "✓ ✔ + ja richtig oui vrai si sí"
+)
+_NO = (
+    "no n false f 0 0.0 wrong incorrect bad mismatch fail failed noisy unsure unclear maybe "
+    "unknown skip skipped todo ✗ ✘ - ? nein falsch non faux"
+)
+YES, NO = frozenset(_YES.split()), frozenset(["", *_NO.split()])
+"""Verdicts on a pair, in lower case; an unsure or missing one is no yes."""
+PACKED = (b"PK\x03\x04", b"\xd0\xcf\x11\xe0")
+"""First bytes of Excel's and LibreOffice's files, new and old."""
+SPREADSHEET = (
+    f"is a spreadsheet, which mispair does not read. Format the column {COLUMN} as text, so that "
+    "keys keep their leading zeros, and save the sheet as CSV."
+)
+SEPARATOR_LINE = re.compile(r"^sep=(.)[,;\t|]*\s*$", re.IGNORECASE)
+"""First line by which Excel states the separator of the cells."""
+SEPARATORS = ",;\t|"
+_QUOTED = re.compile(r"""^(["'])(.*)\1[,;]?$""")
+_HAS_DIGIT = re.compile(r"\d").search
+
+
+def read_keys(path: Path, setting: str) -> list[str]:
+    """Return the keys of a list, in its order.
+
+    A list is text with a key a line (quoted or not, with or without a first line ``key``), or with
+    a key and a verdict such as ``ok`` a line; a table with a column ``key``, separated by commas,
+    semicolons or tabs; Parquet with such a column; or JSON: a list, or an object a line.
+
+    Raises
+    ------
+    UserError
+        If the file cannot be read, has no column of keys, or names no key.
+    """
+    try:
+        keys = [*_keys(path, setting)]
+    except (OSError, ValueError, RecursionError, csv.Error) as error:
+        reason = " ".join(str(error).split())
+        raise UserError(
+            f"{setting}: {path} cannot be read ({reason}). Give a text file with a key a line, or "
+            f"CSV or Parquet with a column {COLUMN}."
+        ) from error
+    if not keys:
+        raise UserError(f"{setting}: {path} names no key. Give a key a line.")
+    return keys
+
+
+def _keys(path: Path, setting: str) -> Iterator[str]:
+    suffix = Path(path.name.lower().removesuffix(".gz")).suffix
+    if suffix == ".parquet":
+        return _of_parquet(path, setting)
+    lines = lines_of_text(path, setting)
+    if suffix == ".json":
+        return _of_objects(json.loads("\n".join(lines)), path, setting)
+    if suffix in (".jsonl", ".ndjson"):
+        return _of_objects([json.loads(line) for line in lines if line.strip()], path, setting)
+    header = next((line for line in lines if line.strip()), "")
+    for delimiter in SEPARATORS:
+        names = next(csv.reader([header], delimiter=delimiter))
+        if (column := key_column(names)) is not None:
+            rows = [row for row in csv.reader(lines, delimiter=delimiter) if row][1:]
+            cells = zip(names, zip_longest(*rows, fillvalue=""), strict=False)
+            _refuse_verdicts({**dict(cells), names[column]: ()}, path, setting)
+            return filter(None, (row[column].strip() for row in rows if len(row) > column))
+    if (judged := _judged_keys(lines, path, setting)) is not None:
+        return filter(None, judged)
+    if suffix in (".csv", ".tsv") or "\t" in header.strip():
+        raise _without_column(path, setting, re.split(f"[{SEPARATORS}]", header))
+    keys = [line for line in lines if line.strip()]
+    if len(keys) == 1:  # all keys in one line
+        line = re.sub(r"^\s*\[(.*)\]\s*$", r"\1", keys[0])  # a list of JSON or Python
+        keys = [key for key in re.split(r"[,;]", line) if key.strip()]
+    return map(_bare, keys)
+
+
+def _judged_keys(lines: Sequence[str], path: Path, setting: str) -> list[str] | None:
+    """Return the keys of lines that have a key and a verdict each, without names of columns.
+
+    Blanks separate them as well, where no key has one. None if the lines are of another form.
+    """
+    filled = [line.strip(" ") for line in lines if line.strip()]
+    for delimiter in (*SEPARATORS, " "):
+        rows = csv.reader(filled, delimiter=delimiter, skipinitialspace=True)
+        cells = [*takewhile(lambda row: len(row) == 2, rows)]
+        if not cells or len(cells) < len(filled):
+            continue
+        columns = [[cell.strip() for cell in column] for column in zip(*cells, strict=True)]
+        for key, verdict in ((0, 1), (1, 0)):
+            judged, keys = ({*map(str.lower, columns[at])} for at in (verdict, key))
+            if judged & YES and judged <= YES | NO and not keys <= YES | NO:
+                first, *others = columns[key]
+                if others and all(map(_HAS_DIGIT, others)) and not _HAS_DIGIT(first):
+                    return None  # names of columns
+                _refuse_verdicts({str(verdict + 1): columns[verdict]}, path, setting)
+                return columns[key]
+    return None
+
+
+def lines_of_text(path: Path, setting: str) -> list[str]:
+    """Return the lines of a user's file, in UTF-8 or UTF-16, with or without a mark of this.
+
+    The file may be gzipped. Excel's first line ``sep=;`` becomes an empty one.
+
+    Raises
+    ------
+    UserError
+        If it is a spreadsheet.
+    OSError, ValueError
+        If it cannot be read, or has another encoding.
+    """
+    content = path.read_bytes()
+    if path.suffix.lower() == ".gz":
+        try:
+            content = gzip.decompress(content)
+        except (EOFError, zlib.error) as error:
+            raise ValueError(f"is cut off: {error}") from error
+    if content.startswith(PACKED):
+        raise UserError(f"{setting}: {path} {SPREADSHEET}")
+    wide = content.startswith((b"\xff\xfe", b"\xfe\xff"))
+    lines = content.decode("utf-16" if wide else "utf-8-sig").splitlines()
+    return ["", *lines[1:]] if lines and SEPARATOR_LINE.match(lines[0]) else lines
+
+
+def _refuse_verdicts(columns: Mapping[str, Iterable[Any]], path: Path, setting: str) -> None:
+    """Refuse a list with a column of verdicts of which some are no, or missing."""
+    for name, values in columns.items():
+        verdicts = ["" if value is None else str(value).strip().lower() for value in values]
+        others = [verdict for verdict in verdicts if verdict in NO]
+        both = any(map(str.isalpha, others)) and any(v in YES and v.isalpha() for v in verdicts)
+        if both or (others and any(verdicts) and {*verdicts} <= YES | NO):
+            raise UserError(
+                f"{setting}: {path} has {others[0]!r} in the column {name!r} of "
+                f"{count(len(others), 'key')}, and every key of the list counts. Leave out the "
+                "rows that are not meant, and this column."
+            )
+
+
+def _bare(line: str) -> str:
+    quoted = _QUOTED.match(line.strip())
+    return quoted[2] if quoted else line.strip()
+
+
+def key_column(names: Sequence[str]) -> int | None:
+    """Return the position of the column of keys, in any case of letters; None if there is none."""
+    cleaned = [name.strip().strip("\"'") for name in names]
+    if COLUMN in cleaned:
+        return cleaned.index(COLUMN)
+    lowered = [name.lower() for name in cleaned]
+    return lowered.index(COLUMN) if lowered.count(COLUMN) == 1 else None
+
+
+def _of_parquet(path: Path, setting: str) -> Iterator[str]:
+    # Not at the top: the plan of a workflow needs no tables.
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    schema = pq.read_schema(path)
+    column = key_column(schema.names)
+    if column is None:
+        raise _without_column(path, setting, schema.names)
+    name = schema.names[column]
+    few = [one.name for one in schema if one.name != name and _may_be_verdict(one.type)]
+    _refuse_verdicts(pq.read_table(path, columns=few).to_pydict(), path, setting)
+    values = pq.read_table(path, columns=[name])[name]
+    if pa.types.is_dictionary(values.type):
+        values = values.cast(values.type.value_type)
+    if not pa.types.is_null(values.type) and not _is_text(values.type):
+        raise _no_text(path, setting, name, str(values.type))
+    return (key for key in values.to_pylist() if key)
+
+
+def _may_be_verdict(kind: Any) -> bool:
+    return _is_text(kind) or str(kind).startswith(("bool", "int", "uint", "dictionary"))
+
+
+def _is_text(kind: Any) -> bool:
+    return str(kind) in ("string", "large_string", "string_view")
+
+
+def _of_objects(rows: Any, path: Path, setting: str) -> Iterator[str]:
+    if not isinstance(rows, list):
+        raise UserError(f"{setting}: {path} is not a list of keys. Write one as JSON: a list.")
+    tables = [row for row in rows if isinstance(row, Mapping)]
+    names = [*tables[0]] if tables else []
+    columns = {name: [row.get(name) for row in tables] for name in names if name.lower() != COLUMN}
+    _refuse_verdicts(columns, path, setting)
+    for row in rows:
+        if isinstance(row, Mapping):
+            column = key_column([*row])
+            if column is None:
+                raise _without_column(path, setting, [*row])
+            row = [*row.values()][column]
+        if not isinstance(row, str):
+            raise _no_text(path, setting, COLUMN, type(row).__name__)
+        yield row
+
+
+def _without_column(path: Path, setting: str, names: Iterable[str]) -> UserError:
+    shown = ", ".join(repr(name[:40]) for name in islice(names, 8))
+    return UserError(
+        f"{setting}: {path} has no column {COLUMN!r}, only {shown}. Name the column of keys so in "
+        "the first line, or give a text file (.txt) with a key a line."
+    )
+
+
+def _no_text(path: Path, setting: str, column: str, kind: str) -> UserError:
+    return UserError(
+        f"{setting}: the column {column!r} of {path} holds values of type {kind}, not text. Write "
+        "keys as text: 00012 and 12 differ."
+    )

@@ -1,0 +1,257 @@
+"""Rows of tables of pairs, from CSV, TSV, JSON, JSONL and Parquet in all their usual forms."""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain, islice, zip_longest
+from pathlib import Path
+from typing import Any
+
+from mispair.core.files import UserError
+from mispair.pairs.captions.decoding import numbered
+from mispair.pairs.captions.json_rows import LINES, Naming, objects_in, start_of_json
+from mispair.pairs.captions.key_lists import SEPARATOR_LINE
+from mispair.pairs.captions.text_lines import first_line
+from mispair.pairs.shards.shards import IMAGE_EXTENSIONS
+from mispair.pairs.sources.columns import (
+    ADDRESS_COLUMNS,
+    CAPTION_COLUMNS,
+    IMAGE_COLUMNS,
+    Columns,
+    with_numbered,
+)
+from mispair.pairs.sources.source import refuse_unreadable
+
+TABLE_ENDINGS = ("csv", "tsv", "token", "jsonl", "ndjson", "jsonlines", "parquet")
+OBJECTS = ("jsonl", "ndjson", "jsonlines", "json")
+"""Endings of tables of objects; JSON has them in a list."""
+DELIMITED = ("csv", "tsv", "token", "txt")
+FIELDS = ("url", "status", "sha256", "licence", "license", "LICENSE", "attribution", "uid")
+"""Columns that packed pairs keep, as img2dataset's JSON has them."""
+TRIED = 100
+"""Rows at the start of a table by which its columns and the folder of its pictures are found."""
+_PICTURE_FIRST = re.compile(
+    rf"""^["']?[^"']+?\.(?:{"|".join(IMAGE_EXTENSIONS)})(?:#\d+)?["']?([,\t;|])""", re.IGNORECASE
+)
+_PICTURES = re.compile(
+    rf'(?:\{{\s*|\[\s*\{{[^{{}}\[\]]*:\s*)"[^"]+\.(?:{"|".join(IMAGE_EXTENSIONS)})"\s*[:,}}]'.encode(),
+    re.IGNORECASE,
+)
+"""An object whose first name is a picture, or a list whose first object has the name of one."""
+_OBJECT = re.compile(rb'\{\s*"[^"]*"\s*:\s*(?:["\[{]|(?:[\d.]+|null)\s*,)')
+_NUMBER = re.compile(r"#\d+$")
+NAMING = Naming("image", "caption", (*IMAGE_COLUMNS, *CAPTION_COLUMNS, *ADDRESS_COLUMNS), "pairs: ")
+"""Columns of rows in JSON that have no names of their own."""
+TURNS = (("from", "value", "gpt"), ("role", "content", "assistant"))
+"""Fields of a turn in a conversation, and who gives the answers; the first is the caption."""
+
+
+def form_of(name: str) -> str:
+    """Return the ending of a table's name in lower case; that before `.gz` if it is compressed."""
+    ending = ending_of(name)
+    return ending_of(name[: -len(".gz")]) if ending == "gz" else ending
+
+
+def ending_of(name: str) -> str:
+    """Return the ending of a file's name in lower case, without the dot."""
+    _, dot, ending = name.rpartition(".")
+    return ending.lower() if dot and "/" not in ending else ""
+
+
+def header_of(path: Path) -> list[str]:
+    """Return the names of the columns of a table.
+
+    Raises
+    ------
+    UserError
+        If it cannot be read.
+    """
+    refuse_unreadable(path)
+    form = form_of(path.name)
+    if form == "parquet":
+        return _names_in(parquet_schema(path))
+    if form in OBJECTS:
+        # A row may lack what others have.
+        rows = (flat(row) for _, row in islice(objects_in(path, NAMING), TRIED))
+        return [*dict.fromkeys(name for row in rows for name in row)]
+    return _names_of(_first(cells_in(path))[1])
+
+
+def _names_in(fields: Any) -> list[str]:
+    """Return the names of the columns of a schema, and those in its objects (``meta.caption``)."""
+    import pyarrow as pa
+
+    names = [field.name for field in fields]
+    for field in fields:
+        kind = field.type.value_type if pa.types.is_list(field.type) else field.type
+        if pa.types.is_struct(kind):
+            inside = _names_in(kind)
+            inside += ["gpt"] if any({*inside} >= {*turn[:2]} for turn in TURNS) else []
+            names += [f"{field.name}.{name}" for name in inside]
+    return names
+
+
+def flat(row: dict[str, Any]) -> dict[str, Any]:
+    """Return the cells of a row, and those of objects and of lists of objects in it.
+
+    Examples
+    --------
+    >>> flat({"meta": {"caption": "y"}})
+    {'meta': {'caption': 'y'}, 'meta.caption': 'y'}
+    >>> flat({"sentences": [{"raw": "x"}, {"raw": "y"}]})["sentences.raw"]
+    ['x', 'y']
+    >>> flat({"talk": [{"from": "human", "value": "?"}, {"from": "gpt", "value": "x"}]})["talk.gpt"]
+    'x'
+    """
+    inside: dict[str, Any] = {}
+    for name, cell in row.items():
+        if isinstance(cell, dict):
+            inside |= {f"{name}.{key}": one for key, one in flat(cell).items()}
+        elif isinstance(cell, list) and cell and all(isinstance(one, dict) for one in cell):
+            for key in dict.fromkeys(key for one in cell for key in one):
+                inside[f"{name}.{key}"] = [one.get(key) for one in cell]
+            for who, what, answering in TURNS:
+                if cell[0].keys() >= {who, what}:
+                    answers = (one.get(what) for one in cell if one.get(who) == answering)
+                    inside[f"{name}.gpt"] = next(answers, None)
+    return row | inside
+
+
+def columns_to_read(path: Path, names: Iterable[str]) -> list[str]:
+    """Return the columns of a Parquet file that have some names, those in objects among them."""
+    has = parquet_schema(path).names
+    every = (one for name in names for one in numbered(has).get(name, [name]))
+    whole = (name if name in has else name.partition(".")[0] for name in every)
+    return [name for name in dict.fromkeys(whole) if name in has]
+
+
+def is_pair(row: Sequence[str]) -> bool:
+    """Return whether the first row of a table has no names: it begins with a picture."""
+    return len(row) > 1 and ending_of(_NUMBER.sub("", row[0])) in IMAGE_EXTENSIONS
+
+
+def _names_of(row: Sequence[str]) -> list[str]:
+    """Return the names of columns, by the first row of a table; without names, by position."""
+    if not is_pair(row):
+        return [*row]
+    return ["image", "caption"] if len(row) == 2 else ["image", *map(str, range(2, len(row) + 1))]
+
+
+def parquet_schema(path: Path) -> Any:
+    """Return the schema of a Parquet file.
+
+    Raises
+    ------
+    UserError
+        If it cannot be read.
+    """
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    refuse_unreadable(path)
+    try:
+        return pq.read_schema(path)
+    except (OSError, pa.ArrowException) as error:
+        raise UserError(
+            f"pairs: {path} cannot be read as Parquet ({error}). Fetch or write the file again."
+        ) from error
+
+
+def rows_in(path: Path, columns: Columns) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Yield the number of each row of a table, and its cells by column."""
+    for number, row in _rows_in(path, columns):
+        yield number, with_numbered(row, columns.caption)
+
+
+def _rows_in(path: Path, columns: Columns) -> Iterator[tuple[int, dict[str, Any]]]:
+    form = form_of(path.name)
+    if form == "parquet":
+        import pyarrow.parquet as pq
+
+        wanted = columns_to_read(path, (*columns, *FIELDS))
+        with pq.ParquetFile(path) as opened:
+            number = 0
+            for batch in opened.iter_batches(columns=wanted):
+                for row in batch.to_pylist():
+                    number += 1
+                    yield number, _in_full(row, columns)
+    elif form in OBJECTS:
+        for number, row in objects_in(path, NAMING):
+            yield number, _in_full(row, columns)
+    else:
+        yield from _csv_rows(path)
+
+
+def _in_full(row: dict[str, Any], columns: Columns) -> dict[str, Any]:
+    """Return the cells of a row, and None for columns that it lacks."""
+    return dict.fromkeys(one for one in columns if not one.endswith("*")) | flat(row)
+
+
+def is_json(path: Path, named: bool = False) -> bool:
+    """Return whether JSON is a list, lines, or has names of pictures in it, by its first bytes.
+
+    Karpathy's splits have lists of sentences in a list of pictures. A file that is `named` may have
+    pictures without their endings.
+    """
+    start = start_of_json(path)
+    if start.startswith(b"[") or LINES.match(start):
+        return True
+    if b'"images"' in start and start.startswith(b"{"):
+        return b'"sentences"' in start
+    return (_OBJECT.match(start) if named else _PICTURES.search(start)) is not None
+
+
+def _csv_rows(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Yield the line of each row, and its cells; those that a short row lacks are None."""
+    cells = cells_in(path)
+    first = _first(cells)
+    header, has_no_names = _names_of(first[1]), is_pair(first[1])
+    for line, row in chain([first], cells) if has_no_names else cells:
+        if has_no_names and row:  # Flickr8k.token.txt numbers the captions of a picture
+            row[0] = _NUMBER.sub("", row[0])
+        if len(row) > len(header):
+            raise UserError(wrong_number(path, line, len(row), len(header)))
+        if row:
+            yield line, dict(zip_longest(header, row))
+
+
+def _first(cells: Iterator[tuple[int, list[str]]]) -> tuple[int, list[str]]:
+    """Return the first row that is not blank, or an empty one."""
+    return next((row for row in cells if any(map(str.strip, row[1]))), (1, []))
+
+
+def cells_in(path: Path) -> Iterator[tuple[int, list[str]]]:
+    """Yield the line of each row of delimited text, names of columns included, and its cells.
+
+    Raises
+    ------
+    UserError
+        If a line is not valid.
+    """
+    from mispair.pairs.captions.user_tables import csv_reader, delimiter_of
+
+    first = first_line(path)
+    named = _PICTURE_FIRST.match(first) if form_of(path.name) != "tsv" else None
+    reader = csv_reader(path, named[1] if named else delimiter_of(path))
+    try:
+        if SEPARATOR_LINE.match(first):
+            next(reader)
+        for row in reader:
+            yield reader.line_num, row
+    except csv.Error as error:
+        raise UserError(
+            f"pairs: {path}: line {reader.line_num} is not valid ({error}). Write a caption with "
+            'a quotation mark as "so, ""quoted"" and closed" and end lines as Unix or Windows '
+            "does, or use Parquet or JSONL."
+        ) from error
+
+
+def wrong_number(path: Path, line: int, number: int, expected: int) -> str:
+    """Return what is wrong with a row of another number of cells than the first."""
+    return (
+        f"pairs: {path}: the row that ends in line {line} has {number} fields, but the first line "
+        f"names {expected}. Complete the row, and quote captions that hold the separator or a line "
+        "end."
+    )
