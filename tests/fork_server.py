@@ -154,9 +154,11 @@ def main(module: str, address: str) -> None:
     listening.bind(f"{address}.new")
     listening.listen(16)
     os.rename(f"{address}.new", address)
+    server = os.getpid()
     if os.fork() == 0:
         sys.stdin.read()
-        os.kill(os.getppid(), signal.SIGTERM)
+        if os.getppid() == server:
+            os.kill(server, signal.SIGTERM)
         os._exit(0)
     while True:
         connection, _ = listening.accept()
