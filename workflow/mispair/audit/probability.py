@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -28,8 +28,6 @@ from mispair.core import seeds
 from mispair.core.metrics import Row
 from mispair.core.words import percent
 from mispair.towers.features import PairedFeatures
-
-log = logging.getLogger(__name__)
 
 FOLDS = 2
 CUTS = 2000
@@ -161,6 +159,14 @@ def reliability(probability: np.ndarray, wrong: np.ndarray) -> list[tuple[float,
 # How much each pair weighs in a fine-tuning: the probability that its caption is right.
 
 
+@dataclass(frozen=True)
+class PairWeights:
+    """Weights of n pairs, float32 (n,), and what is known of them (`what_is_known`)."""
+
+    weights: np.ndarray
+    known: Known
+
+
 def pair_weights(
     features: PairedFeatures,
     draw: int,
@@ -168,8 +174,8 @@ def pair_weights(
     seed: int,
     device: str = "cpu",
     trusted: np.ndarray | None = None,
-) -> np.ndarray:
-    """Return the probability that the caption of each pair of a draw is right, float32 (n,).
+) -> PairWeights:
+    """Return the probability that the caption of each pair of a draw is right.
 
     Parameters
     ----------
@@ -206,12 +212,7 @@ def pair_weights(
     rows, refused, chance = judged(ranked, seed, trusted)
     if refused:
         raise ValueError(f"the audit of these pairs refuses: {refused.rstrip('.')}")
-    if any(row["metric"] == "trusted_excess" and row["value"] > 0 for row in rows):
-        log.warning(
-            "The ranks of all pairs contradict that trusted pairs are a random part of the right "
-            "ones: weights are those without trusted pairs."
-        )
-    return (1 - chance).astype(np.float32)
+    return PairWeights((1 - chance).astype(np.float32), what_is_known(rows, refused))
 
 
 # The rates of a corpus as rows of metrics.
@@ -227,6 +228,38 @@ CONDITION = {
     "no lower limit is known.",
 }
 """What a reported share assumes, by what is identified."""
+
+Known = dict[str, Any]
+
+
+def what_is_known(rows: Sequence[Row], refused: str) -> Known:
+    """Return what is known of the share of wrong captions, for metadata of what depends on it.
+
+    ``identified`` is an ``interval`` (with trusted pairs), a ``limit`` above the share (without,
+    or where ranks contradict them), or ``nothing``; ``condition`` is what that assumes, and
+    ``trusted_excess`` by how much ranks contradict trusted pairs. Probabilities are for the
+    ``share`` of wrong captions, which is estimated with an interval and assumed with a limit.
+
+    Parameters
+    ----------
+    rows, refused
+        From `judged`.
+    """
+    values = {row["metric"]: row["value"] for row in rows}
+    excess = values.get("trusted_excess", 0.0)
+    identified = "interval" if "trusted" in values and excess == 0 else "limit"
+    identified = "nothing" if refused else identified
+    held = "contradiction" if excess > 0 and not refused else identified
+    share = {} if refused else {"share": values["wrong_captions"]}
+    return {
+        "identified": identified, "trusted_excess": excess, "condition": CONDITION.get(held, ""),
+        **share,
+    }  # fmt: skip
+
+
+def least_known(parts: Sequence[Known]) -> Known:
+    """Return what is known of the part of which least is: a limit, and the most contradicted."""
+    return min(parts, key=lambda of: (of["identified"] == "interval", -of["trusted_excess"]))
 
 
 def power_of(wins: float, error: float, share: float) -> Rate:

@@ -175,6 +175,18 @@ class RuleFiles:
         (path,) = self.recaptions
         return aligned(files.read_parquet(path)[0], keys, path)
 
+    def known_share(self) -> dict[str, Any]:
+        """Return what the audit knows of the share of wrong captions, for metadata; "" without it.
+
+        ``identified`` (interval or limit), ``trusted_excess``, and ``share`` of each draw, for
+        which probabilities are computed: see `mispair.audit.probability.what_is_known`.
+        """
+        if not self.audits:
+            return {}
+        _, metadata = files.read_tensors(self.audits[0], only=())
+        shares, excess = json.loads(metadata["share"]), float(metadata["trusted_excess"])
+        return {"identified": metadata["identified"], "trusted_excess": excess, "share": shares}
+
     def held_out(self) -> dict[str, Any]:
         """Return the test of a trained captioner, for the metadata of the ledger, if there is one.
 

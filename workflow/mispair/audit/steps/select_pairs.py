@@ -81,7 +81,8 @@ def run(
     texts = pd.concat([files.read_parquet(path)[0] for path in captions])
     uids, subset = uids_of(table["key"][kept], index or [])
     card = dataset_card(len(table), int(kept.sum()), wrong, card_fields, settings.licence, subset)
-    removed = write_lists(lists, table, kept, texts.set_index("caption_id")["caption"], card, uids)
+    by_id, identified = texts.set_index("caption_id")["caption"], origin["identified"]
+    removed = write_lists(lists, table, kept, by_id, card, identified, uids)
     rows = selection_rows(probability, kept)
     pictures = {"metric": "pictures_removed", "value": removed, "n": table["key"].nunique()}
     rows.insert(2, pictures)
