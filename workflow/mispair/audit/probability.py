@@ -12,18 +12,16 @@ import numpy as np
 from mispair.audit.pairs import project
 from mispair.audit.rate import (
     LEAST_POWER,
-    MOST_WIDTH,
     Z_ONE_SIDED,
     Rate,
     Z,
     like_random,
-    mixture_rate,
     trusted_excess,
     trusted_rates,
     untrusted_rates,
 )
 from mispair.audit.score import Ranks, deal, rank
-from mispair.audit.similar import similar_rate
+from mispair.audit.similar import audited_similar_rate
 from mispair.core import seeds
 from mispair.core.metrics import Row
 from mispair.core.words import percent
@@ -298,8 +296,8 @@ def rate_rows(
     and the value is the estimate of `mixture_rate`, by which probabilities are computed. The limit
     of a contradiction is the larger one, with and without them.
     ``similar_captions`` is the share of captions that were swapped for similar ones; it needs
-    trusted pairs, and is left out where its interval reaches 0 or is wider than `MOST_WIDTH`. Many
-    of these captions are a contradiction themselves, so it is kept in one. The two rates are
+    trusted pairs, and is left out where `audited_similar_rate` does not know it. Many of these
+    captions are a contradiction themselves, so it is kept in one. The two rates are
     separate. ``trusted_excess`` is by how much trusted pairs contradict the scores of all pairs,
     and ``trusted_like_random`` is `like_random`. ``power`` is how often right captions
     beat random ones: that of trusted pairs, or `power_of`.
@@ -353,15 +351,13 @@ def rate_rows(
         reported = replace(without, high=max(reported.high, without.high))
     rows.append(_row("wrong_captions", reported, n))
     with suppress(ValueError):
-        ranked = np.isfinite(neighbour_p_values)
-        counts, _ = np.histogram(of_captions[ranked], histograms.shape[3], (0, 1))
-        unrelated = mixture_rate(counts, storey.dispersion)
-        hard = similar_rate(neighbour_p_values, trusted, swapped, unrelated)
-        # Among mostly wrong captions the mixture is too small at times, and the rest seems similar.
-        other = similar_rate(neighbour_p_values, trusted, swapped, with_trusted)
-        hard = replace(hard, low=min(hard.low, other.low))
-        if hard.low > 0 and hard.high - hard.low <= MOST_WIDTH:
-            rows.append(_row("similar_captions", hard, int(ranked.sum())))
+        hard = audited_similar_rate(
+            neighbour_p_values, trusted, swapped, of_captions, with_trusted, histograms.shape[3],
+            storey.dispersion,
+        )  # fmt: skip
+        if hard.is_known:
+            ranked = int(np.isfinite(neighbour_p_values).sum())
+            rows.append(_row("similar_captions", hard, ranked))
     return rows, ""
 
 

@@ -80,9 +80,12 @@ class Rate:
     high: float
 
     @classmethod
-    def of_part(cls, value: float, error: float, share: float) -> Rate:
-        """Return the rate of all pairs, where it is estimated for a share of them."""
-        numbers = (value, value - Z * error, value + Z * error)
+    def of_part(cls, value: float, error: float, share: float, z: float = Z) -> Rate:
+        """Return the rate of all pairs, where it is estimated for a share of them.
+
+        Limits are `z` standard errors `error` from the value.
+        """
+        numbers = (value, value - z * error, value + z * error)
         return cls(*(share * min(1.0, max(0.0, number)) for number in numbers))
 
 
