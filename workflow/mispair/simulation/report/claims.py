@@ -20,6 +20,7 @@ from mispair.report.questions import Question
 from mispair.report.statistics import effect_of_mean, unknown_effect
 from mispair.report.tables import Tables, where
 from mispair.simulation.report import claims_scaling, effects
+from mispair.simulation.report.claims_scaling import FEW_PURIFIED, LEARNED
 from mispair.simulation.report.effects import (
     SHOWN,
     ArmMeasure,
@@ -51,10 +52,6 @@ ALONE, FILTERED = 0.86, 0.90
 
 MIXED = 0.1
 """Smallest share of neurons of interest: one in ten. The theorem says all, and gives no number."""
-
-LEARNED, FEW_PURIFIED = THIRD, "few purified"
-"""Share of the features that encoders purify at the lowest C_s if they have learned, and the name
-of the condition."""
 
 RUN = "studies: [simulation]"
 ARMS = "simulate: {arms_trials: 5}"
