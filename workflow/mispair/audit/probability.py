@@ -12,7 +12,6 @@ import numpy as np
 from mispair.audit.pairs import project
 from mispair.audit.rate import (
     LEAST_POWER,
-    Z_ONE_SIDED,
     Rate,
     Z,
     like_random,
@@ -23,6 +22,7 @@ from mispair.audit.rate import (
 from mispair.audit.score import Ranks, deal, rank
 from mispair.audit.similar import audited_similar_rate
 from mispair.core import seeds
+from mispair.core.levels import Z_ONE_SIDED
 from mispair.core.metrics import Row
 from mispair.core.words import percent
 from mispair.towers.features import PairedFeatures

@@ -36,8 +36,6 @@ Z = 1.96
 CONFIDENCE = 0.95
 """Of intervals, which have two sides, and of the upper limit, which has one."""
 
-Z_ONE_SIDED = 1.645
-
 LEAST_EXCESS = 0.005
 """Share of pairs by which trusted pairs contradict the ranks of all, at least, to be reported; also
 the share of trusted pairs that rank like random ones, at its lower limit."""

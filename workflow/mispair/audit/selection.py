@@ -30,6 +30,13 @@ them it is also kept among those that leave something out.
 """
 
 
+RATE_NEEDS_TRUSTED = (
+    "select_pairs.false_discovery_rate can only be kept with pairs known to be right, because "
+    "right captions may rank like random ones. Give a file of their keys (trusted), or set a cut "
+    "(select_pairs.cut) instead."
+)
+
+
 def likely_right(probability: np.ndarray, cut: float, low: float | None) -> np.ndarray:
     """Return which pairs a cut keeps, (n,) bool; all without probabilities.
 
@@ -127,8 +134,6 @@ def refusal(
     origin: Mapping[str, str], audit: Path, false_discovery_rate: float | None, any_kept: bool
 ) -> str:
     """Return why there are no lists, or "", from the metadata of an audit."""
-    from mispair.audit.dag import RATE_NEEDS_TRUSTED
-
     if origin["refused"]:
         return f"{audit}: the audit refuses, so there are no lists of pairs. {origin['refused']}"
     if false_discovery_rate is not None and float(origin["trusted_excess"]) > 0:

@@ -13,8 +13,8 @@ import numpy as np
 import pandas as pd
 
 from mispair.audit.pairs import project
-from mispair.audit.rate import Z_ONE_SIDED
 from mispair.core import files
+from mispair.core.levels import Z_ONE_SIDED
 from mispair.pairs.captions.caption_texts import read_pictured_features
 from mispair.pairs.corruption.effective_rate import named_codes
 from mispair.pairs.scenes.scene_captions import codes
