@@ -16,7 +16,7 @@ class Settings(settings.Settings):
     cut: float = Field(
         0.5, ge=0, le=1,
         description="Pairs whose caption is wrong with this probability or a larger one are left "
-        "out.",
+        "out; without `trusted`, the probability for an assumed share of wrong captions.",
     )  # fmt: skip
     false_discovery_rate: float | None = Field(
         None, gt=0, lt=1,

@@ -70,7 +70,7 @@ class Settings(settings.Settings):
     posterior: float = Field(
         0.5, gt=0, le=1,
         description="The rule posterior replaces a caption that is wrong with at least this "
-        "probability.",
+        "probability; without `trusted`, the probability for an assumed share of wrong captions.",
     )  # fmt: skip
     seed: int = Field(0, ge=0, description="Seed of the rules that draw pairs at random.")
 
