@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -9,10 +11,17 @@ from scipy.stats import norm
 from sklearn.metrics import average_precision_score, roc_auc_score
 
 from mispair import cli
-from mispair.audit.probability import pair_weights, probabilities, reliability
+from mispair.audit.probability import (
+    least_known,
+    pair_weights,
+    probabilities,
+    reliability,
+    what_is_known,
+)
 from mispair.audit.trials import neighbour_disagreement, two_gaussians
 from mispair.core import files
 from mispair.pairs.index.index import caption_id
+from mispair.repair.evidence import RuleFiles
 from mispair.towers.features import PairedFeatures
 from tests.audit.made_up import Files, embeddings, swapped
 
@@ -47,6 +56,23 @@ def test_they_fall_strictly_with_the_similarity():
     assert average_precision_score(wrong, found) == pytest.approx(
         average_precision_score(wrong, -similarity)
     )
+
+
+@pytest.mark.parametrize(
+    ("rows", "refused", "identified"),
+    [({}, "", "limit"), ({}, "why", "nothing"), ({"trusted": 0.2, "trusted_excess": 0.0}, "",
+     "interval"), ({"trusted": 0.2, "trusted_excess": 0.1}, "", "limit"),
+     ({"trusted": 0.2, "trusted_excess": 0.1}, "why", "nothing")],
+)  # fmt: skip
+def test_what_is_known_has_a_condition_and_the_share_of_probabilities(rows, refused, identified):
+    every = rows | ({} if refused else {"wrong_captions": 0.3})
+    known = what_is_known([{"metric": m, "value": v} for m, v in every.items()], refused)
+    assert known["identified"] == identified
+    assert bool(known["condition"]) == (known.get("share") == 0.3) == (not refused)
+    others = [{"identified": "interval", "trusted_excess": 0.0}, known]
+    if not refused:
+        assert least_known(others)["identified"] == least_known(others[::-1])["identified"]
+        assert least_known(others)["identified"] == identified
 
 
 def test_without_wrong_captions_none_is_likely():
@@ -98,7 +124,10 @@ def paired(n, rate, draws=1, crops=1):
 def test_wrong_pairs_weigh_little_and_the_mean_weight_is_the_share_of_right_ones(crops, draws):
     features, wrong = paired(3000, 0.4, draws, crops)
     for draw in range(draws):
-        weights = pair_weights(features, draw, IDENTITY, seed=0)
+        found = pair_weights(features, draw, IDENTITY, seed=0)
+        weights = found.weights
+        assert found.known["identified"] == "limit"
+        assert weights.mean() == pytest.approx(1 - found.known["share"], abs=0.02)
         assert weights.dtype == np.float32
         assert weights.mean() == pytest.approx(0.6, abs=0.02)
         assert weights[~wrong[draw]].mean() > 0.9 > 0.1 > weights[wrong[draw]].mean()
@@ -135,6 +164,18 @@ def test_the_step_weighs_the_pairs_of_each_seed(tmp_path, capsys):
     assert tensors["rows"].shape == tensors["weights"].shape == (2, 800)
     for rows, weights, swaps in zip(tensors["rows"], tensors["weights"], wrong, strict=True):
         assert weights[~swaps[rows]].mean() > 0.85 > 0.15 > weights[swaps[rows]].mean()
+    # Right captions may be wrong in a limit, which is the state of all seeds if it is of one.
+    assert metadata["identified"] == "limit"
+    assert json.loads(metadata["share"]) == pytest.approx([0.3, 0.3], abs=0.05)
+    assert RuleFiles([], [], [tmp_path / "a"]).known_share()["identified"] == "limit"
+    right = np.array(made.keys)[~(wrong[0] | wrong[1])]
+    (tmp_path / "right.txt").write_text("\n".join(right[::2].tolist()))
+    place = command.index("--trusted") + 1
+    command.insert(place, str(tmp_path / "right.txt"))
+    assert cli.main([*command, str(tmp_path / "c")]) == 0
+    assert files.read_tensors(tmp_path / "c")[1]["identified"] == "interval"
+    del command[place]
+    (tmp_path / "c").unlink()
     # Trusted pairs that beat random ones no more often than chance refuse all weights.
     trusted = tmp_path / "trusted.txt"
     trusted.write_text("\n".join(np.array(made.keys)[wrong[0] & wrong[1]].tolist()))

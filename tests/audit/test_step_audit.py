@@ -12,7 +12,7 @@ from huggingface_hub import DatasetCard
 from mispair import cli
 from mispair.audit.dag import files as audit_files
 from mispair.audit.seen_pairs import may_have_seen
-from mispair.core import files, metrics
+from mispair.core import cards, files, metrics
 from mispair.core.words import percent
 from mispair.pairs.index.index import caption_id
 from mispair.towers.pretraining.pretraining import corpus_fingerprint
@@ -147,6 +147,7 @@ def test_conspicuous_texts_are_counted_and_are_not_those_of_similar_pictures(tmp
     assert select(made, tmp_path) == 0
     listed = pd.read_csv(tmp_path / "lists/pairs.csv", keep_default_na=False)
     assert listed["text_check"].tolist() == table["text_check"].tolist()
+    assert set(listed["identified"]) == {rates(tmp_path)[1]["identified"]}
 
 
 def test_the_model_that_cannot_tell_is_told_and_nothing_is_removed(tmp_path, capsys):
@@ -328,6 +329,8 @@ def test_lists_balance_and_hold_the_captions_that_are_kept(made, tmp_path):
     share = next(row for row in measured if row["metric"] == "wrong_captions")
     assert percent(share["high"], 2) in card.text
     assert "may be right" in card.text  # without trusted pairs no lower limit is known
+    assert cards.assumed(percent(share["value"], 2), contradicted=False) in card.text
+    assert set(pairs["identified"]) == {"limit"}
     assert re.search(rf"\| kept +\| {len(kept)} ", card.text)
     uids = pd.DataFrame({"key": made.keys, "uid": [f"{n:032x}" for n in range(len(made.keys))]})
     uids.to_parquet(tmp_path / "index.parquet")
@@ -353,6 +356,8 @@ def test_a_false_discovery_rate_needs_a_random_part_of_the_right_pairs(made, tmp
         assert select(made, tmp_path, "--false-discovery-rate", "0.1") == 0
         assert bool(selection(tmp_path)["provenance"].get("refused")) == contradicted
         if not contradicted:
+            listed = pd.read_csv(tmp_path / "lists/pairs.csv")
+            assert set(listed["identified"]) == {origin["identified"]} == {"interval"}
             removed = (tmp_path / "lists/removed.txt").read_text().split()
             places = [made.keys.index(key) for key in removed]
             assert len(removed) > 200

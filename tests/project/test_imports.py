@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from functools import cache
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
@@ -109,6 +110,61 @@ def test_a_cycle_is_named(line: str, tmp_path: Path) -> None:
     (folder / "a.py").write_text("from p import b\n")
     (folder / "b.py").write_text(f"{line}\n")
     assert cycle(imports(tmp_path)) in (["p.a", "p.b", "p.a"], ["p.b", "p.a", "p.b"])
+
+
+def text_of(module: str) -> str:
+    """Return the text of a module."""
+    return ROOT.joinpath(*module.split(".")).with_suffix(".py").read_text("utf-8")
+
+
+def steps_that_reach(graph: dict[str, set[str]]) -> dict[str, set[str]]:
+    """Return the modules that each step depends on, directly or not."""
+    reached = {}
+    for step in (module for module in graph if ".steps." in module):
+        waiting, found = [step], set()
+        while waiting:
+            module = waiting.pop()
+            if module not in found:
+                found.add(module)
+                waiting += graph[module]
+        reached[step] = found
+    return reached
+
+
+NAMES_ALONE = {
+    "image_text.steps.compare_towers": "a step of seconds, whose settings name shipped towers",
+    "image_text.tower_replicates": "a step of seconds",
+    "pairs.shards.remote": "its steps record their provenance",
+    "pretraining.measure": "its one protocol",
+    "review.interval": "quantiles are next to their intervals",
+    "towers.dag": "compare_towers alone depends on it",
+}
+"""Modules that may take constants alone from a module of functions of another package."""
+
+
+def test_no_step_depends_on_functions_of_another_package_for_a_constant_alone() -> None:
+    """An edit of these functions would run the step, and what follows it, again."""
+    graph = imports(ROOT)
+    reached, enlarging = steps_that_reach(graph), set()
+    for module in graph:
+        names: dict[str, list[str]] = {}
+        tree = ast.parse(text_of(module))
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ImportFrom) and node.module in graph:
+                names.setdefault(node.module, []).extend(alias.name for alias in node.names)
+        for source, taken in names.items():
+            has_functions = re.search(r"^def ", text_of(source), re.MULTILINE)
+            is_data = not has_functions or source.endswith(".arms")
+            if is_data or not all(map(str.isupper, taken)):
+                continue
+            if source.split(".")[1] == module.split(".")[1]:
+                continue
+            users = [step for step, found in reached.items() if module in found]
+            without = steps_that_reach({**graph, module: graph[module] - {source}})
+            if any(source not in without[step] for step in users):
+                enlarging.add(module.removeprefix("mispair."))
+    assert enlarging <= {*NAMES_ALONE}
+    assert {*NAMES_ALONE} <= enlarging
 
 
 def at_start(module: str, whole: bool = False) -> set[str]:

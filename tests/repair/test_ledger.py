@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 from huggingface_hub import DatasetCard
 
+from mispair.core import cards
+from mispair.core.words import percent
 from mispair.repair import ledger
 from mispair.repair.rules import DROPPED, FAILED, KEPT, REPLACED
 from mispair.repair.steps.export_repaired import dataset_card
@@ -85,3 +87,19 @@ def test_the_card_has_front_matter_and_the_counts() -> None:
     warned = dataset_card(rows, {"repair": "factor", "factor": 1.2, **power}, "odd")
     assert warned.count("Warning") == 1
     assert "53 %" in warned
+
+
+@pytest.mark.parametrize("excess", [0.0, 0.1])
+@pytest.mark.parametrize("identified", ["limit", "interval"])
+@pytest.mark.parametrize("rule", ["posterior", "factor"])
+def test_the_card_states_that_probabilities_are_for_an_assumed_share(
+    rule: str, identified: str, excess: float
+) -> None:
+    rows = ledger.counts(ACTIONS, np.zeros(8, bool), ["empty"] * 8)
+    expected = ledger.expected(ACTIONS, np.linspace(0.1, 0.8, 8), np.zeros(8, bool))
+    known = {"identified": identified, "share": [0.3], "trusted_excess": excess}
+    for by_audit, more in ((rule == "posterior", []), (True, expected)):
+        made = [{"seed": 0, **row} for row in [*rows, *more]]
+        card = dataset_card(made, {"repair": rule, **known}, "odd")
+        noted = cards.assumed(percent(0.3, 2), contradicted=excess > 0) in card
+        assert noted == (by_audit and identified == "limit")

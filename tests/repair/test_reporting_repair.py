@@ -334,6 +334,17 @@ def test_expected_numbers_of_own_data_are_marked() -> None:
     assert pages.PAGES.tables(plain, 0.95)[1].heads[-1] == "failed"
 
 
+def test_expected_numbers_of_an_assumed_share_are_marked() -> None:
+    tables, remarks = own_data(), {}
+    for identified in ("limit", "interval"):
+        origin = {"artefact": "repair", "key": "identified", "text": identified}
+        told = tables.replace(provenance=tidy("provenance", [origin]))
+        remarks[identified] = pages.PAGES.tables(told, 0.95)[1].remark
+    assert remarks["interval"] == EXPECTED
+    assert remarks["limit"] == texts.text(Note("repair", "table_ledger", kind="assumed"))
+    assert remarks["limit"] != EXPECTED
+
+
 def test_the_oracle_of_own_data_is_not_called_right() -> None:
     same = {**OWN, "oracle": OWN["raw"]}
     tables = own_data(0.5, same)

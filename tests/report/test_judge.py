@@ -6,6 +6,7 @@ import itertools
 import json
 import math
 from dataclasses import fields, replace
+from pathlib import Path
 
 import pandas as pd
 import pytest
@@ -13,7 +14,7 @@ from scipy import stats
 
 from mispair.report import texts
 from mispair.report.claims import Claim, Control, MeasuredClaim, PartEffect
-from mispair.report.judge import PRIMARY, Verdict, judge
+from mispair.report.judge import PRIMARY, SMALL, Verdict, judge
 from mispair.report.measures import (
     NO_RESPONSE,
     Arms,
@@ -288,6 +289,27 @@ def test_a_training_that_changes_nothing_shows_nothing(rule, value, outcome):
     assert without.outcome == ("cannot tell" if small else outcome)
     assert (without.measured.gate == "no response") == small
     assert without.alone == without.outcome
+
+
+@pytest.mark.parametrize("ends", [0.1, 2.0])
+def test_rates_and_sets_need_power_as_the_claim_does(ends):
+    """Also where the ends decide by an effect that is there."""
+    parts = {"low": PartEffect(effect(0.1)), "high": PartEffect(effect(2.0))}
+    measured = MeasuredClaim(effect(ends), rates=parts, sets=parts)
+    for name in ("", "no response"):
+        verdict = judge(claim(measured, power=lambda *_, of=name: of), NO_TABLES, 0.95)
+        small = "cannot tell" if name else "no such effect"
+        assert verdict.outcome == (small if ends == 0.1 else "supports")
+        for shown in (verdict.rates, verdict.sets):
+            assert [part.outcome for part in shown] == [small, "supports"]
+
+
+def test_claims_that_need_no_power_are_named_with_the_reason():
+    page = Path("docs/explanation/statistics.md").read_text(encoding="utf-8")
+    for study in every_pages():
+        for one in study.claims:
+            assert one.power or one.rule not in SMALL or f"`{one.key}`" in page, one.key
+            assert not (one.power and f"| `{one.key}`" in page), one.key
 
 
 @pytest.mark.parametrize(

@@ -162,5 +162,12 @@ def test_tables_are_printed_with_labels_only() -> None:
     assert [row[1].value for row in shares.rows] == [0.2, 0.2, 0.13]
     assert model.rows == ()
     assert by_probability.rows[0][0].value == 0.7
+    remarks = {}
+    for identified in ("limit", "interval", "nothing"):
+        known = {"artefact": "audit", "key": "identified", "text": identified}
+        told = reported().replace(provenance=tidy("provenance", [known]))
+        remarks[identified] = checked.printed(told, "Checked")[2].remark
+    assert len({*remarks.values()}) == 3
+    assert by_probability.remark == remarks["nothing"] == ""
     assert {table.section for table in (shares, model, by_probability)} == {"Checked"}
     assert claims.numbers(reported())["by_eye"]["labels"] == 200

@@ -131,6 +131,19 @@ def test_what_goes_otherwise_with_d_is_not(key: str, change: Laws, expected: str
     assert judged(key, sweep({**AS_STATED, **change})).outcome == expected
 
 
+@pytest.mark.parametrize(("unpurified", "has_power"), [(0.98, False), (0.3, True)])
+def test_encoders_that_purify_nothing_show_no_law_of_d(unpurified: float, has_power: bool) -> None:
+    """A training that changes nothing gives the same numbers at every d."""
+    rows = sweep({**dict.fromkeys(AS_STATED, lambda d: 0.3), "unpurified": lambda d: unpurified})
+    outcomes = {
+        "neurons-residual": "contradicts", "captions-repaired": "contradicts",
+        "raw-fails": "supports", "filtered-succeeds": "no such effect",
+    }  # fmt: skip
+    assert {key: judged(key, rows).outcome for key in CLAIMS} == (
+        outcomes if has_power else dict.fromkeys(CLAIMS, "cannot tell")
+    )
+
+
 def test_probabilities_of_zero_are_upper_bounds() -> None:
     laws = {**AS_STATED, "wrong": lambda d: 0.02 if d < 40 else 0.0}
     assert judged("captions-repaired", sweep(laws)).outcome == "supports"

@@ -13,6 +13,7 @@ from mispair.report import studies
 from mispair.report.charts import Drawing, Hole
 from mispair.report.figures import draw_of
 from mispair.report.judge import Verdict, judge
+from mispair.report.measures import NO_TRAINING
 from mispair.report.table import Table, general
 from mispair.report.tables import Tables, tidy
 from mispair.stepsize.report import claims
@@ -269,6 +270,27 @@ def test_acceleration_is_the_difference_of_slopes(gaps: tuple[float, ...], outco
     assert verdict.measured.first == pytest.approx(-1)
     assert verdict.measured.last == pytest.approx(-1 - np.mean(gaps))
     assert (verdict.bound, verdict.effect.n) == (1 / 3, len(gaps))
+
+
+@pytest.mark.parametrize("fixed", [0.0, 0.2, 1.0])
+def test_a_risk_that_does_not_fall_shows_no_acceleration(fixed: float) -> None:
+    """Stepsizes in proportion and fixed ones are alike, also after too few steps to learn."""
+    gaps = 0.01, -0.01, 0.02
+    runs = (("digits_3v8", seed, fixed + gap, fixed) for seed, gap in enumerate(gaps))
+    verdict = judged(powers(*runs))["acceleration"]
+    assert verdict.outcome == ("no such effect" if fixed == 1 else "cannot tell")
+    assert verdict.measured.gate == ("" if fixed == 1 else NO_TRAINING)
+
+
+@pytest.mark.parametrize("accuracy", [0.5, 0.9])
+def test_networks_that_learned_nothing_show_no_gain_on_test_points(accuracy: float) -> None:
+    runs = [
+        {"seed": seed, "stepsize": stepsize, "rises": rises, "accuracy": accuracy + gap}
+        for seed, gap in enumerate((0.001, -0.001, 0.0015, 0.0))
+        for stepsize, rises, gap in ((1, 0, 0.0), (32, 3, gap))
+    ]
+    verdict = judged(made_up(runs))["tests"]
+    assert verdict.outcome == ("no such effect" if accuracy > 0.6 else "cannot tell")
 
 
 def test_each_claim_has_its_figure_and_each_section_a_figure_or_a_table(whole: Tables) -> None:

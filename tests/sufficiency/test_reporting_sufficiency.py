@@ -14,6 +14,7 @@ from mispair.report import published, studies
 from mispair.report.charts import Drawing, Hole
 from mispair.report.figures import draw_of
 from mispair.report.judge import Verdict, judge
+from mispair.report.measures import NO_TRAINING
 from mispair.report.table import Table, general
 from mispair.report.tables import Tables, tidy
 from mispair.sufficiency.report import claims
@@ -141,6 +142,32 @@ def test_each_claim_can_be_contradicted() -> None:
         assert found[key].outcome == "contradicts", key
     rising = changed({"task": "zsc", "arm": "standard", "metric": "risk"}, lambda v: -v)
     assert judged(rising)["prompts-help"].outcome == "contradicts"
+
+
+@pytest.mark.parametrize("trained", [True, False])
+def test_encoders_and_heads_that_learned_nothing_show_nothing(trained: bool) -> None:
+    """Equal divergences, and heads that gain nothing, are what no training gives as well."""
+    excess = dict.fromkeys(run.EXCESS, 1.0) | {"untrained": 2.3 if trained else 1.01}
+    frozen = {"frozen": 0.999, "joint": 0.5 if trained else 1.0, "oracle": 1.0, "untrained": 1.0}
+    gaps = {
+        task: {arm: frozen.get(arm, 1.0) * of["unconditional"] for arm in of}
+        for task, of in run.GAPS.items()
+    }
+    rows = []
+    for seed in range(4):
+        noisy = {
+            arm: value + 0.001 * (seed % 2) * (arm != "standard") for arm, value in excess.items()
+        }
+        rows += run.measured(seed, excess=noisy)
+        rows += run.transferred(seed, gaps=gaps)
+    found = judged(rows)
+    expected = {
+        "sufficient": "contradicts", "guided-closer": "no such effect",
+        "feature-transfers": "no such effect",
+    }  # fmt: skip
+    for key, outcome in expected.items():
+        assert found[key].outcome == (outcome if trained else "cannot tell"), key
+        assert found[key].measured.gate == ("" if trained else NO_TRAINING), key
 
 
 def test_a_modality_that_is_worth_nothing_leaves_nothing_to_gain() -> None:

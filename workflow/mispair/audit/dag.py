@@ -14,12 +14,6 @@ from mispair.pairs.captions.key_lists import TRUSTED, read_keys
 from mispair.pairs.paths import CORPUS, SIMILAR, STATISTICS
 from mispair.review import dag as review
 
-RATE_NEEDS_TRUSTED = (
-    "select_pairs.false_discovery_rate can only be kept with pairs known to be right, because "
-    "right captions may rank like random ones. Give a file of their keys (trusted), or set a cut "
-    "(select_pairs.cut) instead."
-)
-
 
 def results(dag: Any) -> list[str]:
     """Return all files of results of a `mispair.dag.Dag`; none if the study does not run."""
@@ -30,6 +24,8 @@ def files(dag: Any) -> list[str]:
     """Return all files of results, of a corpus that is encoded."""
     dag.refuse_unencoded("audit")
     if dag.config.select_pairs.false_discovery_rate is not None and not dag.user_file("trusted"):
+        from mispair.audit.selection import RATE_NEEDS_TRUSTED  # numpy, which not every plan needs
+
         raise UserError(RATE_NEEDS_TRUSTED)
     templates = (paths.RATES, paths.CALIBRATION, paths.SELECTION)
     own = [path for template in templates for path in dag.every(template)]

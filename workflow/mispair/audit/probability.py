@@ -2,34 +2,30 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
 from mispair.audit.pairs import project
 from mispair.audit.rate import (
     LEAST_POWER,
-    MOST_WIDTH,
-    Z_ONE_SIDED,
     Rate,
     Z,
     like_random,
-    mixture_rate,
     trusted_excess,
     trusted_rates,
     untrusted_rates,
 )
 from mispair.audit.score import Ranks, deal, rank
-from mispair.audit.similar import similar_rate
+from mispair.audit.similar import audited_similar_rate
 from mispair.core import seeds
+from mispair.core.levels import Z_ONE_SIDED
 from mispair.core.metrics import Row
 from mispair.core.words import percent
 from mispair.towers.features import PairedFeatures
-
-log = logging.getLogger(__name__)
 
 FOLDS = 2
 CUTS = 2000
@@ -161,6 +157,14 @@ def reliability(probability: np.ndarray, wrong: np.ndarray) -> list[tuple[float,
 # How much each pair weighs in a fine-tuning: the probability that its caption is right.
 
 
+@dataclass(frozen=True)
+class PairWeights:
+    """Weights of n pairs, float32 (n,), and what is known of them (`what_is_known`)."""
+
+    weights: np.ndarray
+    known: Known
+
+
 def pair_weights(
     features: PairedFeatures,
     draw: int,
@@ -168,8 +172,8 @@ def pair_weights(
     seed: int,
     device: str = "cpu",
     trusted: np.ndarray | None = None,
-) -> np.ndarray:
-    """Return the probability that the caption of each pair of a draw is right, float32 (n,).
+) -> PairWeights:
+    """Return the probability that the caption of each pair of a draw is right.
 
     Parameters
     ----------
@@ -206,12 +210,7 @@ def pair_weights(
     rows, refused, chance = judged(ranked, seed, trusted)
     if refused:
         raise ValueError(f"the audit of these pairs refuses: {refused.rstrip('.')}")
-    if any(row["metric"] == "trusted_excess" and row["value"] > 0 for row in rows):
-        log.warning(
-            "The ranks of all pairs contradict that trusted pairs are a random part of the right "
-            "ones: weights are those without trusted pairs."
-        )
-    return (1 - chance).astype(np.float32)
+    return PairWeights((1 - chance).astype(np.float32), what_is_known(rows, refused))
 
 
 # The rates of a corpus as rows of metrics.
@@ -227,6 +226,38 @@ CONDITION = {
     "no lower limit is known.",
 }
 """What a reported share assumes, by what is identified."""
+
+Known = dict[str, Any]
+
+
+def what_is_known(rows: Sequence[Row], refused: str) -> Known:
+    """Return what is known of the share of wrong captions, for metadata of what depends on it.
+
+    ``identified`` is an ``interval`` (with trusted pairs), a ``limit`` above the share (without,
+    or where ranks contradict them), or ``nothing``; ``condition`` is what that assumes, and
+    ``trusted_excess`` by how much ranks contradict trusted pairs. Probabilities are for the
+    ``share`` of wrong captions, which is estimated with an interval and assumed with a limit.
+
+    Parameters
+    ----------
+    rows, refused
+        From `judged`.
+    """
+    values = {row["metric"]: row["value"] for row in rows}
+    excess = values.get("trusted_excess", 0.0)
+    identified = "interval" if "trusted" in values and excess == 0 else "limit"
+    identified = "nothing" if refused else identified
+    held = "contradiction" if excess > 0 and not refused else identified
+    share = {} if refused else {"share": values["wrong_captions"]}
+    return {
+        "identified": identified, "trusted_excess": excess, "condition": CONDITION.get(held, ""),
+        **share,
+    }  # fmt: skip
+
+
+def least_known(parts: Sequence[Known]) -> Known:
+    """Return what is known of the part of which least is: a limit, and the most contradicted."""
+    return min(parts, key=lambda of: (of["identified"] == "interval", -of["trusted_excess"]))
 
 
 def power_of(wins: float, error: float, share: float) -> Rate:
@@ -265,8 +296,8 @@ def rate_rows(
     and the value is the estimate of `mixture_rate`, by which probabilities are computed. The limit
     of a contradiction is the larger one, with and without them.
     ``similar_captions`` is the share of captions that were swapped for similar ones; it needs
-    trusted pairs, and is left out where its interval reaches 0 or is wider than `MOST_WIDTH`. Many
-    of these captions are a contradiction themselves, so it is kept in one. The two rates are
+    trusted pairs, and is left out where `audited_similar_rate` does not know it. Many of these
+    captions are a contradiction themselves, so it is kept in one. The two rates are
     separate. ``trusted_excess`` is by how much trusted pairs contradict the scores of all pairs,
     and ``trusted_like_random`` is `like_random`. ``power`` is how often right captions
     beat random ones: that of trusted pairs, or `power_of`.
@@ -320,15 +351,13 @@ def rate_rows(
         reported = replace(without, high=max(reported.high, without.high))
     rows.append(_row("wrong_captions", reported, n))
     with suppress(ValueError):
-        ranked = np.isfinite(neighbour_p_values)
-        counts, _ = np.histogram(of_captions[ranked], histograms.shape[3], (0, 1))
-        unrelated = mixture_rate(counts, storey.dispersion)
-        hard = similar_rate(neighbour_p_values, trusted, swapped, unrelated)
-        # Among mostly wrong captions the mixture is too small at times, and the rest seems similar.
-        other = similar_rate(neighbour_p_values, trusted, swapped, with_trusted)
-        hard = replace(hard, low=min(hard.low, other.low))
-        if hard.low > 0 and hard.high - hard.low <= MOST_WIDTH:
-            rows.append(_row("similar_captions", hard, int(ranked.sum())))
+        hard = audited_similar_rate(
+            neighbour_p_values, trusted, swapped, of_captions, with_trusted, histograms.shape[3],
+            storey.dispersion,
+        )  # fmt: skip
+        if hard.is_known:
+            ranked = int(np.isfinite(neighbour_p_values).sum())
+            rows.append(_row("similar_captions", hard, ranked))
     return rows, ""
 
 

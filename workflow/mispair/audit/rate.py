@@ -36,8 +36,6 @@ Z = 1.96
 CONFIDENCE = 0.95
 """Of intervals, which have two sides, and of the upper limit, which has one."""
 
-Z_ONE_SIDED = 1.645
-
 LEAST_EXCESS = 0.005
 """Share of pairs by which trusted pairs contradict the ranks of all, at least, to be reported; also
 the share of trusted pairs that rank like random ones, at its lower limit."""
@@ -80,9 +78,12 @@ class Rate:
     high: float
 
     @classmethod
-    def of_part(cls, value: float, error: float, share: float) -> Rate:
-        """Return the rate of all pairs, where it is estimated for a share of them."""
-        numbers = (value, value - Z * error, value + Z * error)
+    def of_part(cls, value: float, error: float, share: float, z: float = Z) -> Rate:
+        """Return the rate of all pairs, where it is estimated for a share of them.
+
+        Limits are `z` standard errors `error` from the value.
+        """
+        numbers = (value, value - z * error, value + z * error)
         return cls(*(share * min(1.0, max(0.0, number)) for number in numbers))
 
 

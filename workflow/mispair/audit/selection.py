@@ -30,6 +30,13 @@ them it is also kept among those that leave something out.
 """
 
 
+RATE_NEEDS_TRUSTED = (
+    "select_pairs.false_discovery_rate can only be kept with pairs known to be right, because "
+    "right captions may rank like random ones. Give a file of their keys (trusted), or set a cut "
+    "(select_pairs.cut) instead."
+)
+
+
 def likely_right(probability: np.ndarray, cut: float, low: float | None) -> np.ndarray:
     """Return which pairs a cut keeps, (n,) bool; all without probabilities.
 
@@ -127,8 +134,6 @@ def refusal(
     origin: Mapping[str, str], audit: Path, false_discovery_rate: float | None, any_kept: bool
 ) -> str:
     """Return why there are no lists, or "", from the metadata of an audit."""
-    from mispair.audit.dag import RATE_NEEDS_TRUSTED
-
     if origin["refused"]:
         return f"{audit}: the audit refuses, so there are no lists of pairs. {origin['refused']}"
     if false_discovery_rate is not None and float(origin["trusted_excess"]) > 0:
@@ -163,8 +168,9 @@ def nothing_left_out(false_discovery_rate: float | None, trusted: int) -> str:
 CARD = "README.md"
 
 FILES = {
-    "pairs.csv": "key, caption_id, probability of a wrong caption, weight (1 less that), kept, and "
-    "the check of texts that the caption meets, if any",
+    "pairs.csv": "key, caption_id, probability of a wrong caption, weight (1 less that), kept, the "
+    "check of texts that the caption meets, if any, and what is identified: with a limit, "
+    "probability and weight are for an assumed share of wrong captions",
     "kept.txt": "keys of pairs that are kept, one a line",
     "removed.txt": "keys of pairs that are left out",
     "captions.parquet": "key and caption of what is kept, for the setting `captions` of mispair",
@@ -224,14 +230,8 @@ def dataset_card(
     caution = assumed = ""
     if low is None:
         judged = f"At most {high} of the captions before belonged to an unrelated picture."
-        why = "no lower limit is known without trusted pairs"
-        if float(origin.get("trusted_excess", 0)) > 0:
-            why = "the ranks of all pairs contradict the trusted ones, so no lower limit is known"
-        caution = f"What is left out may be right: {why}."
-        assumed = (
-            "The column probability of pairs.csv orders pairs by suspicion. Its numbers are for an "
-            f"assumed share of {value}, so they are not how likely a caption is wrong."
-        )
+        caution = "What is left out may be right."
+        assumed = cards.assumed(str(value), float(origin.get("trusted_excess", 0)) > 0)
     else:
         judged = (
             f"Estimated share of captions of an unrelated picture before: {value} (95 % interval "
@@ -266,6 +266,7 @@ def write_lists(
     kept: np.ndarray,
     texts: pd.Series,
     card: str,
+    identified: str,
     uids: np.ndarray | None = None,
 ) -> int:
     """Write a folder with the files of `FILES`; return how many pictures are left out.
@@ -284,6 +285,8 @@ def write_lists(
         Captions by ``caption_id``.
     card : str
         From `dataset_card`.
+    identified : str
+        What is known of the share of wrong captions, from the metadata of an audit.
     uids : (m,) array of two uint64, optional
         DataComp's uids of the pairs that are kept.
     """
@@ -296,7 +299,7 @@ def write_lists(
         files.write_text(folder / "removed.txt", "".join(f"{key}\n" for key in removed))
         columns = table[["key", "caption_id", "probability"]]
         listed = columns.assign(weight=1 - probability, kept=kept.astype(int))
-        listed["text_check"] = table["text_check"]
+        listed = listed.assign(text_check=table["text_check"], identified=identified)
         files.write_csv(folder / "pairs.csv", listed)
         captions = texts.loc[chosen["caption_id"]].to_numpy()
         cleaned = pd.DataFrame({"key": chosen["key"], "caption": captions})

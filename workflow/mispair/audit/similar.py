@@ -6,10 +6,12 @@ it, for the same picture. What share ranks badly there by nature is known from r
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from mispair.audit.pairs import PairEmbeddings
-from mispair.audit.rate import LEAST_TRUSTED, MOST_WIDTH, Rate, Z
+from mispair.audit.rate import LEAST_TRUSTED, MOST_WIDTH, Z_BELOW, Rate, Z, mixture_rate
 from mispair.core import seeds
 
 _PAIRS = 1024
@@ -107,8 +109,68 @@ def draw_similar(
     return np.where(usable.any(axis=1), nearest[pairs, nth], pairs)
 
 
+@dataclass(frozen=True)
+class SimilarRate(Rate):
+    """A share of captions of similar pictures; `is_known` states whether an audit reports it."""
+
+    is_known: bool
+
+
+def audited_similar_rate(
+    near: np.ndarray,
+    trusted: np.ndarray,
+    swapped: np.ndarray,
+    p_values: np.ndarray,
+    of_trusted: Rate,
+    bins: int,
+    dispersion: float,
+) -> SimilarRate:
+    """Return the share of captions that were swapped for a similar one, of an audit.
+
+    `similar_rate` by the mixture's share of unrelated captions. Among mostly unrelated captions
+    this share is too small at times, and the rest seems similar: the lower limit is the smaller one
+    of this and of that by `of_trusted`. An audit reports the rate where it is narrower than
+    `MOST_WIDTH`, and above 0 at the level of `Z_BELOW`, as of every test that an audit with trusted
+    pairs makes. That test has the spread of right ranks that holds if it is 0: ranks of few trusted
+    pairs are skewed, and a small mean has a small spread.
+
+    Parameters
+    ----------
+    near, trusted, swapped
+        As `similar_rate` takes them.
+    p_values : (n,) array
+        Ranks among random captions.
+    of_trusted : Rate
+        Share of unrelated captions by trusted pairs.
+    bins : int
+        Of the histogram of p-values.
+    dispersion : float
+        As `mixture_rate` takes it.
+
+    Raises
+    ------
+    ValueError
+        As `similar_rate`.
+    """
+    counts, _ = np.histogram(p_values[np.isfinite(near)], bins, (0, 1))
+    unrelated = mixture_rate(counts, dispersion)
+    found = similar_rate(near, trusted, swapped, unrelated)
+    low = min(found.low, similar_rate(near, trusted, swapped, of_trusted).low)
+    least = min(
+        similar_rate(near, trusted, swapped, of, Z_BELOW, if_none=True).low
+        for of in (unrelated, of_trusted)
+    )
+    is_known = least > 0 and found.high - low <= MOST_WIDTH
+    return SimilarRate(found.value, low, found.high, is_known)
+
+
 def similar_rate(
-    p_values: np.ndarray, trusted: np.ndarray, swapped: np.ndarray, unrelated: Rate
+    p_values: np.ndarray,
+    trusted: np.ndarray,
+    swapped: np.ndarray,
+    unrelated: Rate,
+    z: float = Z,
+    if_none: bool = False,
 ) -> Rate:
     """Return the share of captions that were swapped for a similar one, from trusted pairs.
 
@@ -127,6 +189,11 @@ def similar_rate(
         Ranks of trusted pairs with a similar caption in place of their own.
     unrelated : Rate
         Share of captions of unrelated pictures among the ranked pairs, trusted ones included.
+    z : float
+        Standard errors from the value to its limits.
+    if_none : bool
+        Whether right ranks have at least the variance that other pairs give them if no caption is
+        that of a similar picture.
 
     Raises
     ------
@@ -142,12 +209,18 @@ def similar_rate(
     errors = [float(part.var(ddof=1)) / len(part) for part in (others, of_trusted, swapped)]
     # No trusted pair is wrong, so among the others the share is larger.
     more = (len(others) + len(of_trusted)) / len(others)
-    value, slopes = _swapped_share(mean, right, wrong, min(1.0, more * unrelated.value))
+    of_others = min(1.0, more * unrelated.value)
+    value, slopes = _swapped_share(mean, right, wrong, of_others)
     if wrong - right < 3 * (errors[1] + errors[2]) ** 0.5:
         raise ValueError("captions of trusted pairs rank no better than similar captions")
+    if if_none and of_others < 1:
+        # Uniform ranks have a mean of 1/2, and their squares one of 1/3.
+        left = (mean - of_others / 2) / (1 - of_others)
+        squares = (float((others**2).mean()) - of_others / 3) / (1 - of_others)
+        errors[1] = max(errors[1], (squares - left**2) / len(of_trusted))
     errors.append((more * (unrelated.high - unrelated.low) / (2 * Z)) ** 2)
     variance = sum(slope**2 * error for slope, error in zip(slopes, errors, strict=True))
-    found = Rate.of_part(value, variance**0.5, 1 / more)
+    found = Rate.of_part(value, variance**0.5, 1 / more, z)
     rest = max(0.0, 1 - unrelated.low)  # both shares together are at most all
     return Rate(*(min(rest, share) for share in (found.value, found.low, found.high)))
 

@@ -10,9 +10,9 @@ import numpy as np
 
 from mispair.audit import probability as probabilities
 from mispair.audit.pairs import PairEmbeddings, project
-from mispair.audit.rate import Rate, mixture_rate, trusted_rates, untrusted_rates
+from mispair.audit.rate import Rate, trusted_rates, untrusted_rates
 from mispair.audit.score import Ranks, deal, rank
-from mispair.audit.similar import draw_similar, similar_ranks, similar_rate
+from mispair.audit.similar import audited_similar_rate, draw_similar, similar_ranks
 from mispair.core import seeds
 from mispair.core.metrics import Row
 from mispair.pairs.corruption.corruption import shuffle_captions
@@ -238,15 +238,16 @@ def untouched_rows(
     rates = {"storey": storey, "mixture": reported}
     with suppress(ValueError):
         rates["trusted"] = trusted_rates(ranked.p_values, is_trusted)
-    if injection.scheme == "similar":
+    if injection.scheme == "similar" and "trusted" in rates:
         pairs = trial.sample, injection.source[trial.sample], trial.sample[is_trusted]
         near, swapped = similar_ranks(
             trial.embeddings, *pairs, trial.nearest, trial.same, trial.seed
         )
         with suppress(ValueError):
-            counts = ranked.histograms[0, :, 0].sum(axis=0)
-            unrelated = mixture_rate(counts, storey.dispersion)
-            rates["similar"] = similar_rate(near, is_trusted, swapped, unrelated)
+            rates["similar"] = audited_similar_rate(
+                near, is_trusted, swapped, ranked.p_value, rates["trusted"],
+                ranked.histograms.shape[3], storey.dispersion,
+            )  # fmt: skip
     origin = {**_origin(injection, wrong, "untouched"), "trusted": int(is_trusted.sum())}
     return [_row(origin, name, rate) for name, rate in rates.items()]
 

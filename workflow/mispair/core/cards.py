@@ -37,6 +37,21 @@ def table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     return tabulate(cells, columns, "github", disable_numparse=True)
 
 
+def assumed(share: str, contradicted: bool) -> str:
+    """Return what probabilities of wrong captions are where their share has no lower limit.
+
+    `share` is the one that they are computed for, and `contradicted` states whether the ranks of
+    all pairs contradict the trusted ones.
+    """
+    why = "no lower limit is known without trusted pairs"
+    if contradicted:
+        why = "the ranks of all pairs contradict the trusted ones, so no lower limit is known"
+    return (
+        f"Probabilities of wrong captions order pairs by suspicion. They are for an assumed share "
+        f"of {share}, so they are not how likely a caption is wrong: {why}."
+    )
+
+
 def size_category(examples: int) -> str:
     """Return the hub's name for a number of examples.
 

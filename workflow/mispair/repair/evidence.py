@@ -13,8 +13,8 @@ import numpy as np
 import pandas as pd
 
 from mispair.audit.pairs import project
-from mispair.audit.rate import Z_ONE_SIDED
 from mispair.core import files
+from mispair.core.levels import Z_ONE_SIDED
 from mispair.pairs.captions.caption_texts import read_pictured_features
 from mispair.pairs.corruption.effective_rate import named_codes
 from mispair.pairs.scenes.scene_captions import codes
@@ -174,6 +174,18 @@ class RuleFiles:
             return pd.DataFrame(none, index=range(len(keys)))
         (path,) = self.recaptions
         return aligned(files.read_parquet(path)[0], keys, path)
+
+    def known_share(self) -> dict[str, Any]:
+        """Return what the audit knows of the share of wrong captions, for metadata; "" without it.
+
+        ``identified`` (interval or limit), ``trusted_excess``, and ``share`` of each draw, for
+        which probabilities are computed: see `mispair.audit.probability.what_is_known`.
+        """
+        if not self.audits:
+            return {}
+        _, metadata = files.read_tensors(self.audits[0], only=())
+        shares, excess = json.loads(metadata["share"]), float(metadata["trusted_excess"])
+        return {"identified": metadata["identified"], "trusted_excess": excess, "share": shares}
 
     def held_out(self) -> dict[str, Any]:
         """Return the test of a trained captioner, for the metadata of the ledger, if there is one.

@@ -22,6 +22,7 @@ from mispair.report.rules import (
     Decision,
     Outcome,
     Reason,
+    Rule,
     decide,
     opposite,
     p_of,
@@ -204,15 +205,29 @@ def _of_measured(claim: Claim, measured: MeasuredClaim, alpha: float, parts: int
     return replace(verdict, outcome=outcome, reason=reason)
 
 
+SMALL: Mapping[Rule, tuple[Outcome, ...]] = {
+    "effect": (ABSENT,), "equivalence": (SUPPORTS,), "level": (SUPPORTS, CONTRADICTS)
+}  # fmt: skip
+"""Outcomes that a training which changes nothing may give too, by the rule."""
+
+
 def _with_power(part: Verdict, tables: Tables, confidence: float) -> Verdict:
-    """Return the verdict on a part, undecided if a training that changes nothing gives it too."""
-    small = {
-        "effect": part.outcome == ABSENT,
-        "equivalence": part.outcome == SUPPORTS,
-        "level": part.outcome in (SUPPORTS, CONTRADICTS),
-    }
-    power = part.claim.power
-    if power is None or not small.get(part.claim.rule) or not (gate := power(tables, confidence)):
+    """Return the verdict on a part, undecided if a training that changes nothing gives it too.
+
+    So are the outcomes at each rate and on each set.
+    """
+    small, power = SMALL.get(part.claim.rule, ()), part.claim.power
+    outcomes = {each.outcome for each in (part, *part.rates, *part.sets)}
+    if power is None or outcomes.isdisjoint(small) or not (gate := power(tables, confidence)):
+        return part
+
+    def without(parts: tuple[PartVerdict, ...]) -> tuple[PartVerdict, ...]:
+        return tuple(
+            replace(each, outcome=UNDECIDED) if each.outcome in small else each for each in parts
+        )
+
+    part = replace(part, rates=without(part.rates), sets=without(part.sets))
+    if part.outcome not in small:
         return part
     measured = replace(part.measured, gate=gate)
     return replace(part, outcome=UNDECIDED, reason="gate", measured=measured)

@@ -255,6 +255,9 @@ class Arms:
 NO_RESPONSE = "no response"
 """Condition of claims on a training: something that was measured answers to the captions."""
 
+NO_TRAINING = "no training"
+"""Condition of claims on a training: it changes what it minimises."""
+
 
 @dataclass(frozen=True)
 class Responds:

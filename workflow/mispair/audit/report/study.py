@@ -80,16 +80,19 @@ STUDY = ReportedStudy(
         ),
         Figure(
             "audit_reliability",
-            "Share of wrong captions against their probability",
+            "Share of wrong captions against their probability for the estimated share",
             "Pairs with permuted captions in ten bins of the probability that the caption is "
-            "wrong. The size of a point is the number of pairs.",
+            "wrong, for the share that the audit takes without pairs known to be right. The size "
+            "of a point is the number of pairs.",
             section=APART,
         ),
         Figure(
             "audit_by_eye",
-            "Share of wrong captions by the labels against their probability",
+            "Share of wrong captions by the labels against their probability for the audit’s share",
             "Each point is a stratum of the random sample, with the 95 % interval of its share of "
-            "wrong captions by the labels. The size of a point is the number of labels.",
+            "wrong captions by the labels. Probabilities are for the share that the audit takes, "
+            "an assumed one where it knows an upper limit alone. The size of a point is the number "
+            "of labels.",
             section=CHECKED,
         ),
     ),

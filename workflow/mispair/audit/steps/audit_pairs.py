@@ -31,10 +31,8 @@ def run(
 ) -> None:  # fmt: skip
     """Write the probability of each pair, and the rates of the corpus.
 
-    Metadata of both state what is identified: an ``interval`` of the share of wrong captions (with
-    trusted pairs), a ``limit`` above it (without, or where ranks contradict them), or ``nothing``
-    (``refused`` states why); and the ``condition`` under which it holds. Without an estimate all
-    probabilities are null.
+    Metadata of both state what is identified (`mispair.audit.probability.what_is_known`), and why
+    nothing is (``refused``). Without an estimate all probabilities are null.
 
     Every caption of a picture is audited, by projections that were not trained on these pairs. With
     a list of trusted keys, captions are also ranked among the most similar ones; without it, and
@@ -46,7 +44,7 @@ def run(
 
     from mispair.audit.captions import caption_texts, groups_of, nearest_captions
     from mispair.audit.pairs import Audited, embedded, refuse_unusable
-    from mispair.audit.probability import CONDITION, judged
+    from mispair.audit.probability import judged, what_is_known
     from mispair.audit.rate import CONFIDENCE
     from mispair.audit.results import corpus_rows, described, pair_table, text_rows
     from mispair.audit.score import deal, rank
@@ -94,13 +92,7 @@ def run(
     rows += text_rows(texts, text_of_pair, of_texts["text_check"], chance, ranked.similarity)
     origin: dict[str, Any] = {"towers": model.get("towers"), "seed": seed}
     origin["pairs_fingerprint"] = pairs.fingerprint
-    excess = next((row["value"] for row in rows if row["metric"] == "trusted_excess"), 0.0)
-    has_interval = is_trusted.any() and excess == 0
-    identified = "nothing" if refused else "interval" if has_interval else "limit"
-    origin |= {"refused": refused, "identified": identified, "confidence": CONFIDENCE}
-    origin["trusted_excess"] = excess
-    held = "contradiction" if excess > 0 and not refused else identified
-    origin["condition"] = CONDITION.get(held, "")
+    origin |= {"refused": refused, "confidence": CONFIDENCE, **what_is_known(rows, refused)}
     table = pair_table(pairs.table["key"], audited, ranked, near, chance, is_trusted, of_texts)
     files.write_parquet(audit, table, {key: str(value) for key, value in origin.items()})
     metrics.write_metrics(rates, rows, origin)

@@ -16,7 +16,7 @@ class Settings(settings.Settings):
     cut: float = Field(
         0.5, ge=0, le=1,
         description="Pairs whose caption is wrong with this probability or a larger one are left "
-        "out.",
+        "out; without `trusted`, the probability for an assumed share of wrong captions.",
     )  # fmt: skip
     false_discovery_rate: float | None = Field(
         None, gt=0, lt=1,
@@ -81,7 +81,8 @@ def run(
     texts = pd.concat([files.read_parquet(path)[0] for path in captions])
     uids, subset = uids_of(table["key"][kept], index or [])
     card = dataset_card(len(table), int(kept.sum()), wrong, card_fields, settings.licence, subset)
-    removed = write_lists(lists, table, kept, texts.set_index("caption_id")["caption"], card, uids)
+    by_id, identified = texts.set_index("caption_id")["caption"], origin["identified"]
+    removed = write_lists(lists, table, kept, by_id, card, identified, uids)
     rows = selection_rows(probability, kept)
     pictures = {"metric": "pictures_removed", "value": removed, "n": table["key"].nunique()}
     rows.insert(2, pictures)

@@ -22,6 +22,9 @@ def run(
 ) -> None:  # fmt: skip
     """Write ``rows``, positions in the pairing, and ``weights`` of these pairs; both (s, n).
 
+    The metadata have of all seeds what is least known of the share of wrong captions
+    (`mispair.audit.probability.what_is_known`), and ``share`` by seed.
+
     Each seed's pairs are audited as a corpus of its own, by the untouched projections, which were
     not trained on them. `trusted` is the user's file of trusted keys, if there is one; where the
     pairing changed a caption, it is not trusted. `seeds`, `seed`, `pairs` and `device` are those of
@@ -30,10 +33,12 @@ def run(
     `mispair.audit.seen_pairs.refuse_seen` takes them, and `left_out` as
     `mispair.audit.user_lists.read_trusted` does.
     """
+    import json
+
     import numpy as np
     import pyarrow as pa
 
-    from mispair.audit.probability import pair_weights
+    from mispair.audit.probability import least_known, pair_weights
     from mispair.audit.seen_pairs import refuse_seen
     from mispair.audit.user_lists import read_trusted
     from mispair.core import files
@@ -63,11 +68,16 @@ def run(
                 )  # fmt: skip
                 weighed.append(of_draw)
                 progress.advance()
-                log.info("seed %d: mean weight %.4f", draw, of_draw.mean())
+                log.info("seed %d: mean weight %.4f", draw, of_draw.weights.mean())
     except ValueError as error:
         raise files.UserError(
             f"weigh_pairs ({pairing}): {error}. Without probabilities there is nothing to weigh "
             f"or to replace: take this out of the configuration ({key})."
         ) from error
-    arrays = {"rows": np.stack(chosen), "weights": np.stack(weighed)}
-    files.write_tensors(weights, arrays, {**model, **origin})
+    arrays = {"rows": np.stack(chosen), "weights": np.stack([one.weights for one in weighed])}
+    known = least_known([one.known for one in weighed])
+    if known["identified"] != "interval":
+        log.warning("Weights are for an assumed share of wrong captions. %s", known["condition"])
+    shares = json.dumps([one.known["share"] for one in weighed])
+    about = {name: str(value) for name, value in known.items()} | {"share": shares}
+    files.write_tensors(weights, arrays, {**model, **origin, **about})

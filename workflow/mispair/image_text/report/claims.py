@@ -195,6 +195,7 @@ FOLLOWS = Claim(
     "section 5.2", "purity_by_scheme", effects.mediated,
     sign=-1, bound=ACCURACY_BOUND, unit="points",
     needs="finetune_projection: {starts: [pretrained, scale-converged, reinitialised]}",
+    power=_responds,
     controls=(Control("Overlap of image neurons", effects.mediated_by_image),),
 )  # fmt: skip
 COMPOSITION = Claim(

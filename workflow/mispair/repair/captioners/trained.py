@@ -12,10 +12,10 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from mispair.audit.rate import Z_ONE_SIDED
 from mispair.core import seeds
 from mispair.core.devices import upload
 from mispair.core.files import UserError
+from mispair.core.levels import Z_ONE_SIDED
 from mispair.core.provenance import fingerprint
 from mispair.core.training import LossOfStep, TrainingPlan, train
 from mispair.pairs.corruption.draws import streams

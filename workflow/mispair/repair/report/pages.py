@@ -63,7 +63,7 @@ pictures are, and else expected by the audit; exchanged captions are known in an
 def _tables(tables: Tables, confidence: float) -> list[Table]:
     return [
         *(_arms(tables, ARMS, rate, confidence, OF_ARMS) for rate in rates_of(tables)),
-        *(_ledger(tables.repairs, rate) for rate in rates_of(tables)),
+        *(_ledger(tables, rate) for rate in rates_of(tables)),
         *_compared(tables.repairs_compared),
         *(_arms(tables, TOWERS, rate, confidence, LEARNED) for rate in rates_of(tables, TOWERS)),
     ]
@@ -97,9 +97,10 @@ def _points(effect: Effect) -> Number | None:
     return points and replace(points, low=100 * effect.low, high=100 * effect.high)
 
 
-def _ledger(ledgers: pd.DataFrame, rate: float) -> Table:
+def _ledger(tables: Tables, rate: float) -> Table:
     """Return what became of the captions at a rate: counts, and what is known of the truth."""
-    table = where(ledgers, rate=rate)
+    table, origin = where(tables.repairs, rate=rate), tables.provenance
+    of_audit = origin[(origin["artefact"] == "repair") & (origin["key"] == "identified")]["text"]
     draws = max(1, table["seed"].nunique())
     counts = (table.groupby(["rule", "metric"])["value"].sum() / draws).to_dict()
     of_states = table.groupby(["rule", "metric", "before", "after"])["value"].sum() / draws
@@ -108,6 +109,7 @@ def _ledger(ledgers: pd.DataFrame, rate: float) -> Table:
     known = bool(states & {("pairs", "right"), ("pairs", "wrong")})
     expected = {("expected_pairs", "right"), ("expected_pairs", "wrong")}
     kind = "judged" if known else "expected" if states & expected else "not known"
+    kind = "assumed" if kind == "expected" and "limit" in set(of_audit) else kind
     states -= expected if known else set()
     shown = {head: cell for head, cell in CELLS.items() if cell[:2] in states}
     labels = LABELS if known else {**LABELS, **NOT_RIGHT}

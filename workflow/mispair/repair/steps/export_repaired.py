@@ -12,6 +12,7 @@ from pydantic import Field
 
 from mispair.core import cards, settings
 from mispair.core.words import percent
+from mispair.repair.rules import RULES
 from mispair.repair.steps.filter_captions import RuleName
 
 log = logging.getLogger(__name__)
@@ -65,7 +66,8 @@ def run(
         files.write_text(folder / "kept.txt", "".join(f"{key}\n" for key in kept["key"]))
         files.write_text(folder / "removed.txt", "".join(f"{key}\n" for key in removed))
         listed = pd.DataFrame({"key": kept["key"].to_numpy(), "caption": texts})
-        files.write_parquet(folder / "captions.parquet", listed, origin)
+        about = {"identified": provenance["identified"]} if _by_audit(provenance) else {}
+        files.write_parquet(folder / "captions.parquet", listed, {**origin, **about})
         if uids is not None:
             np.save(folder / NAME, uids)
     log.info("%d of %d pairs are in %s", len(kept), len(table), export)
@@ -117,14 +119,19 @@ def dataset_card(
     expected = [row for row in ledger if row["metric"] == "expected_pairs"]
     if expected:
         rows = [(row["before"], row["after"], f"{row['value']:,.0f}") for row in expected]
-        parts.append(
-            "Expected numbers, by the audit's probability that the old caption is wrong (for an "
-            "assumed share of wrong ones, unless trusted pairs that the ranks confirm give it):"
-        )
+        parts.append("Expected numbers, by the audit's probability that the old caption is wrong:")
         parts.append(cards.table(("caption before", "pair", "expected pairs"), rows))
+    if (expected or _by_audit(provenance)) and provenance.get("identified") == "limit":
+        share = percent(provenance["share"][0], 2)
+        parts.append(cards.assumed(share, provenance["trusted_excess"] > 0))
     shown = {name: value for name, value in provenance.items() if name != "examples"}
     settings = json.dumps(shown, indent=1, sort_keys=True)
     return cards.card(front, *parts, "## Settings", f"```json\n{settings}\n```")
+
+
+def _by_audit(provenance: Mapping[str, Any]) -> bool:
+    """Return whether the rule of a repair decides by the audit."""
+    return "audit" in RULES[provenance["repair"]].reads
 
 
 def _warnings(provenance: Mapping[str, Any]) -> list[str]:

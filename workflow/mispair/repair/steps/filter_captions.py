@@ -70,7 +70,7 @@ class Settings(settings.Settings):
     posterior: float = Field(
         0.5, gt=0, le=1,
         description="The rule posterior replaces a caption that is wrong with at least this "
-        "probability.",
+        "probability; without `trusted`, the probability for an assumed share of wrong captions.",
     )  # fmt: skip
     seed: int = Field(0, ge=0, description="Seed of the rules that draw pairs at random.")
 
@@ -98,8 +98,9 @@ def run(
     `mispair.repair.evidence.RuleFiles`. `captions` are texts of old and new captions, for
     the features that they name. `truth` are tables with the features of the pictures, if they are
     known. `repaired` gets a column ``kept`` for each draw, and `ledger` metrics by draw (``seed``)
-    and, in its metadata, how well scorer and captioner do (`RuleFiles.power`, `RuleFiles.held_out`)
-    and examples of old and new captions.
+    and, in its metadata, how well scorer and captioner do (`RuleFiles.power`,
+    `RuleFiles.held_out`), what the audit knows of the share of wrong captions
+    (`RuleFiles.known_share`), and examples of old and new captions.
     """
     from mispair.core import files, metrics
     from mispair.repair.evidence import RuleFiles, read_pairs
@@ -119,7 +120,7 @@ def run(
     numbers = settings.model_dump(include={*RULES[rule].numbers}, mode="json")
     power = inputs.power()
     shown = examples(table, pairs, inputs, captions)
-    found = {**power, **inputs.held_out(), "examples": shown}
+    found = {**power, **inputs.held_out(), **inputs.known_share(), "examples": shown}
     metrics.write_metrics(ledger, rows, {**metadata, **numbers, **found})
     if weak := power.get("no_better_than_chance"):
         log.warning("%s: no better than chance: %s", rule, ", ".join(weak))

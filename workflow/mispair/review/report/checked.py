@@ -87,7 +87,10 @@ def printed(tables: Tables, section: str) -> list[Table]:
     found = numbers(tables)
     if not found or not found["labels"]:
         return []
-    every = shares(tables.audit), of_model(tables.audit), by_probability(tables.audit)
+    origin = tables.provenance
+    known = origin[(origin["artefact"] == "audit") & (origin["key"] == "identified")]["text"]
+    of_strata = by_probability(tables.audit, next(iter(known), ""))
+    every = shares(tables.audit), of_model(tables.audit), of_strata
     return [replace(table, section=section) for table in every]
 
 
@@ -123,15 +126,19 @@ def of_model(table: pd.DataFrame) -> Table:
     )
 
 
-def by_probability(table: pd.DataFrame) -> Table:
-    """Return the share of wrong ones in each stratum next to its mean probability."""
+def by_probability(table: pd.DataFrame, identified: str) -> Table:
+    """Return the share of wrong ones in each stratum next to its mean probability.
+
+    `identified` is what the audit knows of the share that probabilities are for.
+    """
     rows = tuple(
         (Number(row["at"], percent), whole(row["n"]), Number(row["value"], percent),
          between(row["low"], row["high"]))
         for row in records(table[table["metric"] == "checked_reliability"].sort_values("at"))
     )  # fmt: skip
     heads = "mean probability", "labels", "share wrong", "95 % interval"
-    return Table("Share of wrong captions by the model's probability", heads, rows)  # fmt: skip
+    remark = texts.text(Note("review", "table_strata", identified=identified))
+    return Table("Share of wrong captions by the model's probability", heads, rows, remark)
 
 
 def _table(

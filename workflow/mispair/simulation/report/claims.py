@@ -1,8 +1,7 @@
 """The paper's claims on the simulation, and the questions that they answer.
 
 A trial is the replicate: it has the same data at every C_s, so effects are averaged over all C_s
-above 0 within each trial. `claims_scaling` has the asymptotic claims. Claims on other training data
-are from the authors' replies on the paper's public review page (OpenReview, NeurIPS 2025).
+above 0 within each trial. `claims_scaling` has the asymptotic claims.
 """
 
 from __future__ import annotations
@@ -14,12 +13,13 @@ from typing import Any
 import pandas as pd
 
 from mispair.report import published
-from mispair.report.claims import SAME, THIRD, Claim, Control, MeasuredClaim
+from mispair.report.claims import SAME, Claim, Control, MeasuredClaim
 from mispair.report.measures import Arms, Ends, Level
 from mispair.report.questions import Question
-from mispair.report.statistics import effect_of_mean, unknown_effect
+from mispair.report.statistics import unknown_effect
 from mispair.report.tables import Tables, where
 from mispair.simulation.report import claims_scaling, effects
+from mispair.simulation.report.claims_scaling import FEW_PURIFIED, LEARNED
 from mispair.simulation.report.effects import (
     SHOWN,
     ArmMeasure,
@@ -28,7 +28,6 @@ from mispair.simulation.report.effects import (
     difference,
     extended,
     figure1,
-    gain_of_curves,
     protocol,
     third_of_gain,
 )
@@ -37,27 +36,13 @@ from mispair.simulation.report.runs import of_preset, points, presets
 FIGURE1 = "simulation_figure1_{preset}"
 COUNTED = "purified_features"
 
-NEARLY_ALL, UP_TO = 0.95, 0.3
-"""Share of the features, and largest C_s, of "nearly all features, even at C_s = 0.3"."""
-
 HARMLESS = 0.1
 """Largest share of right captions that a filter may replace, of the share of wrong ones."""
-
-MARGIN = 0.02
-"""Smallest difference in accuracy of interest: below the tolerance 0.03 of figure 1's points."""
-
-ALONE, FILTERED = 0.86, 0.90
-"""Accuracies in the reply to the first review: S_h alone, and a lower bound of filtered."""
 
 MIXED = 0.1
 """Smallest share of neurons of interest: one in ten. The theorem says all, and gives no number."""
 
-LEARNED, FEW_PURIFIED = THIRD, "few purified"
-"""Share of the features that encoders purify at the lowest C_s if they have learned, and the name
-of the condition."""
-
 RUN = "studies: [simulation]"
-ARMS = "simulate: {arms_trials: 5}"
 PAIRS = "simulate: {preset: as-written}"
 
 
@@ -113,10 +98,6 @@ GAINS = (
         COUNTED, "1(a)", "Encoders trained on filtered captions purify more features.", "features"
     ),
     _gain(
-        "purified_magnitude", "1(b)",
-        "Features purified with filtered captions are purer (larger magnitude).",
-    ),
-    _gain(
         "silhouette", "1(d)",
         "Classes are further apart with filtered captions (larger silhouette).",
     ),
@@ -127,31 +108,6 @@ def _raw_curve() -> pd.Series:
     return extended(published.figure1_curve(COUNTED, "raw"))
 
 
-def _gap_curve() -> pd.Series:
-    return extended(gain_of_curves("accuracy"))
-
-
-def _nearly_all(tables: Tables, confidence: float) -> MeasuredClaim:
-    """Measure the count of purified features at the largest C_s of the claim.
-
-    The level is `NEARLY_ALL` of the features of the runs. Equal counts have the spread of rounding.
-    """
-    series = ArmMeasure(COUNTED, "filtered")(tables)
-    series = series[series["rate"] <= UP_TO]
-    features = float(figure1(tables.simulation)["features"].max())
-    if series.empty or not features > 0:
-        return MeasuredClaim()
-    rate = float(series["rate"].max())
-    counts = series.loc[series["rate"] == rate, "value"].tolist()
-    curve = published.figure1_curve(COUNTED, "filtered")
-    return MeasuredClaim(
-        effect_of_mean(counts, confidence, "trial", resolution=1),
-        NEARLY_ALL * features,
-        float(curve.get(rate, float("nan"))),
-        at=(rate,),
-    )
-
-
 def _all_pairs(tables: Tables, confidence: float) -> MeasuredClaim:
     """Return what the share of spurious pairs is compared with: all of them."""
     return MeasuredClaim(unknown_effect(1.0, 1, "run"))
@@ -160,25 +116,11 @@ def _all_pairs(tables: Tables, confidence: float) -> MeasuredClaim:
 CLAIMS = (
     *GAINS,
     Claim(
-        "gap-widens", "simulation",
-        "The gain in accuracy by filtering widens the more captions are wrong.",
-        "figure 1(c), section 5.1", FIGURE1,
-        Ends(effects.gains, published=_gap_curve, unit="trial"), unit="points", needs=RUN,
-        power=_learned,
-    ),
-    Claim(
         "raw-degrades", "simulation",
         "Encoders trained on raw captions purify fewer features the more captions are wrong.",
         "figure 1(a)", FIGURE1,
         Sized(Ends(ArmMeasure(COUNTED, "raw", zero=True), published=_raw_curve, unit="trial")),
         sign=-1, unit="features", needs=RUN, power=_learned,
-    ),
-    Claim(
-        "nearly-all", "simulation",
-        f"With filtered captions nearly all features (here: {100 * NEARLY_ALL:g} %) are purified "
-        f"even at C_s = {UP_TO:g}.",
-        "figure 1(a), section 5.1", FIGURE1, _nearly_all, "level", unit="features", needs=RUN,
-        power=_learned,
     ),
     Claim(
         "figure1-reproduced", "simulation",
@@ -213,19 +155,6 @@ CLAIMS = (
         sign=-1, bound=MIXED, unit="points", needs=PAIRS, power=_learned,
     ),
     *claims_scaling.CLAIMS,
-    Claim(
-        "filtering-not-worse", "simulation",
-        "Filtering is at least as good as replacing every caption (accuracy; here: to within "
-        f"{100 * MARGIN:g} points).",
-        "reply to the first review; appendix H", FIGURE1, difference(baseline="replace-all"),
-        "level", bound=-MARGIN, unit="points", needs=ARMS, power=_learned,
-    ),
-    Claim(
-        "high-quality-alone", "simulation",
-        "Encoders trained on filtered captions classify better than encoders trained on S_h alone.",
-        "reply to the first review", FIGURE1, difference(baseline="high-quality-only"),
-        bound=THIRD * (FILTERED - ALONE), unit="points", needs=ARMS, power=_learned,
-    ),
 )  # fmt: skip
 """All claims of the study, in the order of their verdicts."""
 
@@ -280,9 +209,8 @@ QUESTIONS = (
     Question(
         "filtering", "In the simulation, does filtering raise zero-shot accuracy?",
         (
-            "filtered-accuracy", "filtered-purified_features", "filtered-purified_magnitude",
-            "filtered-silhouette", "gap-widens", "nearly-all", "captions-repaired",
-            "filtered-succeeds", "filtering-not-worse", "high-quality-alone",
+            "filtered-accuracy", "filtered-purified_features", "filtered-silhouette",
+            "captions-repaired", "filtered-succeeds",
         ),
         "small_filtering", _setting,
     ),

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from mispair.report.claims import SAME, Claim, Control, MeasuredClaim
+from mispair.report.claims import SAME, THIRD, Claim, Control, MeasuredClaim
 from mispair.report.measures import Every
 from mispair.report.statistics import Effect, effect_of_estimate, effect_of_mean, trial_means
 from mispair.report.tables import Tables, where
@@ -87,6 +87,17 @@ class OfCaptions:
         return MeasuredClaim(effect_of_mean(trial_means(lacks), confidence, "trial"))
 
 
+LEARNED, FEW_PURIFIED = THIRD, "few purified"
+"""Share of the features that encoders purify with the fewest wrong captions if they have learned,
+and the name of the condition."""
+
+
+def _learned(tables: Tables, confidence: float) -> str:
+    """Return `FEW_PURIFIED` if filtered captions purify too few features at the smallest d."""
+    left = values(of_sweep(tables)).get(("unpurified", "filtered"), {})
+    return FEW_PURIFIED if not left or 1 - np.mean(left[min(left)]) < LEARNED else ""
+
+
 CLAIMS = (
     Claim(
         "neurons-residual", "simulation",
@@ -94,7 +105,7 @@ CLAIMS = (
         "(filtered captions), neurons hold a share of order 1/d of their energy.",
         "theorems 4.2 and 4.4", FIGURE,
         Every({arm: OverD("residual", arm) for arm in ("raw", "filtered")}),
-        "level", sign=-1, bound=-1 + FLAT, needs=SWEEP, every="arm",
+        "level", sign=-1, bound=-1 + FLAT, needs=SWEEP, every="arm", power=_learned,
     ),
     Claim(
         "captions-repaired", "simulation",
@@ -102,7 +113,7 @@ CLAIMS = (
         "ones with probability Θ(1/d).",
         "theorem 4.3", FIGURE,
         Every({name: OverD(name, "generated") for name in ("missing", "wrong")}),
-        "level", sign=-1, bound=-1 + FLAT, needs=SWEEP, every="feature",
+        "level", sign=-1, bound=-1 + FLAT, needs=SWEEP, every="feature", power=_learned,
         controls=(
             Control("Wrong features of generated captions, of those of raw ones",
                     OfCaptions("caption_spurious", "generated"), least=None, most=SAME,
@@ -116,11 +127,13 @@ CLAIMS = (
         "raw-fails", "simulation",
         "Encoders trained on raw captions fail with a probability that does not depend on d.",
         "theorem 4.5", FIGURE, OverD("failure", "raw"), "equivalence", bound=FLAT, needs=SWEEP,
+        power=_learned,
     ),
     Claim(
         "filtered-succeeds", "simulation",
         "Encoders trained on filtered captions fail with a probability o(1).",
         "theorem 4.5", FIGURE, OverD("failure", "filtered"), sign=-1, bound=FLAT, needs=SWEEP,
+        power=_learned,
         controls=(
             Control("The upper half of the d", OverD("failure", "filtered", upper=True)),
             Control("Features that no neuron purifies", OverD("unpurified", "filtered")),

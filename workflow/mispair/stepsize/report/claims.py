@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 
 from mispair.report.claims import SAME, THIRD, Claim, Control, MeasuredClaim
-from mispair.report.measures import Every, share_of
+from mispair.report.measures import NO_TRAINING, Every, share_of
 from mispair.report.questions import Question
 from mispair.report.statistics import effect_of_mean
 from mispair.report.tables import Tables
@@ -46,6 +46,9 @@ MOST, ALL = 0.5, 1.0
 
 ROUNDING = 1e-9
 """By how much a ratio to a bound may exceed 1 without breaking it."""
+
+ABOVE_CHANCE = 0.1
+"""Test accuracy above chance, at least, of networks that have learned."""
 
 ACCURACY = 0.01
 """Smallest effect of interest on test accuracy, one point, as no number is published."""
@@ -219,6 +222,19 @@ def accuracy(tables: Tables, confidence: float, part: str) -> MeasuredClaim:
     return MeasuredClaim(effect_of_mean(means.tolist(), confidence, "start"))
 
 
+def _falls(tables: Tables, confidence: float) -> str:
+    """Return `NO_TRAINING` if the risk of a fixed stepsize hardly falls with the steps."""
+    fits = [slopes(points) for _, points in tables.stepsize_acceleration.groupby(START)]
+    fixed = [fit["monotone"] for fit in fits if "monotone" in fit]
+    return "" if fixed and np.mean(fixed) <= -THIRD else NO_TRAINING
+
+
+def _classifies(tables: Tables, confidence: float) -> str:
+    """Return `NO_TRAINING` if networks classify test points hardly better than chance."""
+    accuracy = of_parts(tables.stepsize_runs, "sweep")["accuracy"].mean()  # of two classes
+    return "" if accuracy >= 0.5 + ABOVE_CHANCE else NO_TRAINING
+
+
 SWEEP = "train_two_layer: {grid: [{part: sweep, seeds: 5}]}"
 
 CLAIMS = (
@@ -253,13 +269,14 @@ CLAIMS = (
         "fixed one as 1/T (T5).",
         "corollary 4.2", "stepsize_acceleration", acceleration,
         sign=-1, needs="train_two_layer: {grid: [{part: acceleration, seeds: 3}]}",
+        power=_falls,
     ),
     Claim(
         "stepsize-tests", "stepsize",
         "Networks trained with steps that oscillate classify test points better than those of the "
         "largest monotone stepsize.",
         "figure 1(c)", "stepsize_accuracy", partial(accuracy, part="sweep"),
-        bound=ACCURACY, unit="points",
+        bound=ACCURACY, unit="points", power=_classifies,
         controls=(Control("four layers", partial(accuracy, part="multilayer")),),
         needs="train_two_layer: {grid: [{part: sweep, data_set: digits_parity, seeds: 4}]}",
     ),
