@@ -251,7 +251,7 @@ def test_a_list_by_position_needs_as_many_keys(tmp_path: Path) -> None:
         ("t.json", b"", "holds no caption"),
         ("t.json", b"[]", "holds no caption"),
         ("t.json", b"3", "object 1 is not a JSON object"),
-        ("t.json", b'{"key": ["1"], "caption": ["x"', "t.json is not JSON"),
+        ("t.json", b'{"key": ["1"], "caption": ["x"', "t.json: line 1 is not JSON"),
         ("t.json", b'[{"key": "1", "text": "x"}]', "only 'key', 'text'.*row 1"),
         ("t.json", b'[{"key": 12, "caption": "x"}]', "row 1 has the key 12. A key is a text"),
         ("t.json", b'{"count": 3, "successes": 2}', "row 1: caption is 3, neither"),

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 
 from mispair.core.files import UserError
-from mispair.pairs.captions.decoding import fault_of_json, numbered, text_fields
+from mispair.pairs.captions.decoding import fault_of_json, numbered, read_json, text_fields
 from mispair.pairs.shards.first_samples import SAMPLES, FirstSamples, first_samples
 from mispair.pairs.shards.shards import (
     CAPTION_EXTENSION,
@@ -114,8 +113,8 @@ def _places(
     sidecar = sample.of(SIDECAR_EXTENSION)
     if sidecar is None or sidecar not in texts:
         return
-    with suppress(ValueError, RecursionError):
-        content = json.loads(texts[sidecar].decode("utf-8-sig"))
+    with suppress(ValueError):
+        content = read_json(texts[sidecar].decode("utf-8-sig"))
         fields = text_fields(content)
         yield from (f"{WHOLE}{field}" for field in (*fields, *numbered(fields)))
         if isinstance(content, list) and content and all(isinstance(one, str) for one in content):

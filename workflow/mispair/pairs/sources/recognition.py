@@ -12,6 +12,7 @@ from typing import Any
 from mispair.core.files import UserError, if_of_hub, literal_folder, matches, snapshot
 from mispair.core.words import count
 from mispair.pairs.captions.json_rows import start_of_json
+from mispair.pairs.captions.scripts import count_words
 from mispair.pairs.shards.remote import is_remote
 from mispair.pairs.shards.shards import IMAGE_EXTENSIONS
 from mispair.pairs.shards.sources import resolve_shards
@@ -96,13 +97,41 @@ class Place:
 
     @cached_property
     def own_captions(self) -> list[str]:
-        """Everything in a folder that may hold its captions, apart from texts next to pictures."""
+        """The files in a folder that may hold its captions, apart from texts next to pictures.
+
+        Of several places of captions, those without a caption of several words for a picture in the
+        folder are left out, such as lists of labels, and captions of other pictures.
+        """
         if self.tree is None:
             return []
-        metadata = folders.metadata_files(self.tree)
-        found = [self.tree.path(name) for name in metadata[:1]]
-        found += map(str, self.coco_files)
-        return found + [str(path) for path in self.table_files if str(path) not in found]
+        metadata = [Path(self.tree.path(name)) for name in folders.metadata_files(self.tree)[:1]]
+        found = [*dict.fromkeys([*metadata, *self.coco_files, *self.table_files])]
+        if found and len(found) + len(self.endings) > 1:
+            real = [path for path in found if self._holds_captions(path, path in metadata)]
+            found = real if self.endings else real or found
+        return [*map(str, found)]
+
+    def _holds_captions(self, path: Path, is_metadata: bool) -> bool:
+        try:
+            if path in self.coco_files:
+                entries = coco.of_coco(path, self.path).entries
+            else:
+                entries = tables.first_entries(
+                    path, self.named, path.parent if is_metadata else self.path
+                )
+        except UserError:
+            return False
+        texts = (text for entry in entries if entry.pictures for text in entry.captions or ())
+        return any(count_words(text) > 1 for text in texts)
+
+    @cached_property
+    def endings(self) -> list[str]:
+        """The endings of the captions next to pictures of a folder."""
+        named = Named(path=self.named.path)
+        texts = None if self.tree is None else folders.with_texts(self.tree, named)
+        names = [] if texts is None else [name for entry in texts.entries for name in entry.texts]
+        endings = {*map(ending_of, names)}
+        return [f".{ending}" for ending in TEXT_ENDINGS if ending in endings]
 
     @cached_property
     def coco_files(self) -> list[Path]:
@@ -202,11 +231,13 @@ def _coco(place: Place) -> Source | None:
             return None
         _refuse_columns(place, "COCO's JSON")
         return coco.of_coco(place.files[0], None)
-    if not place.coco_files or place.named.captions is not None:
+    if place.named.captions is not None:
         return None
-    refuse_ambiguous(place.path, place.own_captions)
-    _refuse_texts(place, place.own_captions[0])
-    return coco.of_coco(place.coco_files[0], place.path)
+    files = [path for path in place.coco_files if str(path) in place.own_captions]
+    if not files:
+        return None
+    _refuse_several(place)
+    return coco.of_coco(files[0], place.path)
 
 
 def _imagefolder(place: Place) -> Source | None:
@@ -217,10 +248,9 @@ def _imagefolder(place: Place) -> Source | None:
         is_metadata = name in folders.metadata_files(place.tree, name)
         return folders.with_metadata(place.tree, [name], place.named) if is_metadata else None
     metadata = folders.metadata_files(place.tree)
-    if not metadata:
+    if not metadata or place.tree.path(metadata[0]) not in place.own_captions:
         return None
-    refuse_ambiguous(place.path, place.own_captions)
-    _refuse_texts(place, place.own_captions[0])
+    _refuse_several(place)
     return folders.with_metadata(place.tree, metadata, place.named)
 
 
@@ -240,14 +270,13 @@ def _table(place: Place) -> Source | None:
         ):
             return None
         return tables.of_tables(files, None, place.named)
-    if not place.table_files or place.named.captions is not None:
+    if place.named.captions is not None:
         return None
-    tables_of = {ending_of(name) for name in place.own_captions}
-    pattern = f", or all by a pattern: pairs: '{place.path}/*.{min(tables_of)}'"
-    are_alike = len(tables_of) == 1 and tables_of <= {*TABLE_ENDINGS}
-    refuse_ambiguous(place.path, place.own_captions, pattern * are_alike)
-    _refuse_texts(place, str(place.table_files[0]))
-    return tables.of_tables(place.table_files[:1], place.path, place.named)
+    files = [path for path in place.table_files if str(path) in place.own_captions]
+    if not files:
+        return None
+    _refuse_several(place)
+    return tables.of_tables(files[:1], place.path, place.named)
 
 
 def _refuse_no_json(path: Path) -> None:
@@ -432,23 +461,17 @@ def _refuse_columns(place: Place, what: str) -> None:
         )
 
 
-def _refuse_texts(place: Place, table: str) -> None:
-    """Refuse a folder with a table and with captions next to pictures."""
-    refuse_ambiguous(place.path, [table, *_endings_of_texts(place)])
-
-
-def _endings_of_texts(place: Place) -> list[str]:
-    """Return the endings of the captions next to pictures of a folder."""
-    tree = place.tree
-    texts = None if tree is None else folders.with_texts(tree, Named(path=place.named.path))
-    names = [] if texts is None else [name for entry in texts.entries for name in entry.texts]
-    endings = {*map(ending_of, names)}
-    return [f".{ending}" for ending in TEXT_ENDINGS if ending in endings]
+def _refuse_several(place: Place) -> None:
+    """Refuse a folder with captions in several tables, or in one and next to pictures."""
+    endings = {ending_of(name) for name in (*place.own_captions, *place.endings)}
+    pattern = f", or all by a pattern: pairs: '{place.path}/*.{min(endings)}'"
+    are_alike = len(endings) == 1 and endings <= {*TABLE_ENDINGS}
+    refuse_ambiguous(place.path, [*place.own_captions, *place.endings], pattern * are_alike)
 
 
 def _refuse_pictures_and_shards(place: Place) -> None:
     """Refuse a folder with tar files and with pictures that have captions."""
-    captions = place.has_pictures and [*place.own_captions, *_endings_of_texts(place)]
+    captions = place.has_pictures and [*place.own_captions, *place.endings]
     if captions:
         raise UserError(
             f"pairs: {place.path} has tar files, such as {place.with_ending('tar')[0].name}, and "
