@@ -7,7 +7,9 @@ import gzip
 import json
 import logging
 import random
+import re
 from collections.abc import Callable
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -67,6 +69,46 @@ def spaced(path: Path, rows: Rows) -> None:
     path.write_text("".join(lines), encoding="utf-8")
 
 
+def escaped(path: Path, rows: Rows) -> None:
+    """As MySQL and pandas with `escapechar` write a table."""
+    cells = [["key", "caption"], *([key, text] for key, texts in rows for text in texts)]
+    with path.open("w", encoding="utf-8", newline="") as opened:
+        for row in cells:
+            signs = [re.sub(r"([\\\"'])", r"\\\1", cell) for cell in row]
+            opened.write(",".join(f'"{cell}"' for cell in signs) + "\n")
+
+
+def escaped_once(path: Path, rows: Rows) -> None:
+    """As Python's `repr` writes texts."""
+    escaped(path, rows)
+    double = path.read_text(encoding="utf-8")
+    path.write_text(re.sub(r'(?<!\\)"', "'", double).replace('\\"', '"'), encoding="utf-8")
+
+
+def in_columns(rows: Rows, empty: Any = None) -> list[dict[str, Any]]:
+    """One caption a column."""
+    names = [f"caption_{number}" for number in range(2)]
+    cells = [zip_longest(names, texts, fillvalue=empty) for _, texts in rows]
+    return [{"key": key} | dict(row) for (key, _), row in zip(rows, cells, strict=True)]
+
+
+def as_columns(path: Path, rows: Rows) -> None:
+    if path.suffix == ".parquet":
+        pq.write_table(pa.Table.from_pylist(in_columns(rows)), path)
+    elif path.suffix == ".jsonl":
+        filled = [
+            {name: cell for name, cell in row.items() if cell is not None}
+            for row in in_columns(rows)
+        ]
+        path.write_text("\n".join(map(json.dumps, filled)), encoding="utf-8")
+    else:
+        cells = in_columns(rows, "")
+        with path.open("w", encoding="utf-8", newline="") as opened:
+            writer = csv.DictWriter(opened, [*cells[0]])
+            writer.writeheader()
+            writer.writerows(cells)
+
+
 def as_jsonl(path: Path, rows: Rows) -> None:
     lines = [json.dumps({"key": key, "caption": captions, "x": 1}) for key, captions in rows]
     lines[1] = json.dumps({"key": rows[1][0], "caption": rows[1][1][0]}, ensure_ascii=False)
@@ -113,6 +155,12 @@ FORMS: dict[str, Callable[[Path, Rows], None]] = {
     "hash.csv": separated("#", "\n", head="sep=#\n"),
     "t.csv.gz": separated(",", "\n", gzip.open),
     "spaced.csv": spaced,
+    "escaped.csv": escaped,
+    "escaped once.csv": escaped_once,
+    "columns.csv": as_columns,
+    "columns.parquet": as_columns,
+    "columns.jsonl": as_columns,
+    "columns of rows.json": in_json(in_columns),
     "t.jsonl": as_jsonl,
     "t.jsonlines": as_jsonl,
     "lines.json": as_jsonl,
@@ -149,6 +197,33 @@ def read(table: Path, folder: Path, keys: Path | None = None, **columns: str) ->
 def test_every_form_holds_the_same(form: str, tmp_path: Path) -> None:
     FORMS[form](tmp_path / form, ROWS)
     assert read(tmp_path / form, tmp_path) == dict(ROWS)
+
+
+@pytest.mark.parametrize(
+    "cells",
+    ['"a\\b ""c"" \\d"', '"ends in \\"', "a\\'s C:\\x", r"\' and \n in one"],
+)
+def test_backslashes_that_escape_no_quotes_stay(cells: str, tmp_path: Path) -> None:
+    table = tmp_path / "t.csv"
+    table.write_text(f"key,caption\n1,{cells}\n")
+    text = cells.strip('"').replace('""', '"')
+    assert read(table, tmp_path) == {"1": [text]}
+
+
+@pytest.mark.parametrize("form", ["csv", "parquet", "jsonl"])
+@pytest.mark.parametrize(
+    ("named", "expected"), [("caption", ["x"]), ("caption*", ["x", "y"]), ("caption_1", ["y"])]
+)
+def test_a_column_without_a_number_stands_for_itself(
+    named: str, expected: list[str], form: str, tmp_path: Path
+) -> None:
+    table, row = tmp_path / f"t.{form}", {"key": "1", "caption": "x", "caption_1": "y"}
+    if form == "parquet":
+        pq.write_table(pa.Table.from_pylist([row]), table)
+    else:
+        lines = [",".join(row), ",".join(row.values())] if form == "csv" else [json.dumps(row)]
+        table.write_text("\n".join(lines))
+    assert read(table, tmp_path, caption_column=named) == {"1": expected}
 
 
 @pytest.mark.parametrize("form", FORMS)

@@ -471,6 +471,16 @@ def quoted_once(folder: Path) -> Path:
     return folder
 
 
+def escaped(folder: Path, form: str = '"{}"', delimiter: str = ",") -> Path:
+    """With a backslash before each quotation mark."""
+    write_pictures(folder)
+    rows = [("image", "caption"), *((f"{key}.jpg", text) for key, text in CAPTIONS.items())]
+    cells = [[form.format(re.sub(r"([\"'])", r"\\\1", cell)) for cell in row] for row in rows]
+    lines = [delimiter.join(row) + "\n" for row in cells]
+    (folder / "p.csv").write_text("".join(lines), encoding="utf-8")
+    return folder
+
+
 def as_lines(rows: list[dict[str, str]]) -> str:
     return "\n".join(map(json.dumps, rows))
 
@@ -629,6 +639,9 @@ FORMATS: dict[str, tuple[str, Callable[[Path], Any]]] = {
         by_pictures(lambda of: {name: [{"caption": text}] for name, text in of.items()}),
     ),
     "single quotes": ("table", quoted_once),
+    "escaped quotes": ("table", escaped),
+    "escaped single quotes": ("table", lambda folder: escaped(folder, "'{}'")),
+    "escaped quotes without quotes": ("table", lambda folder: escaped(folder, "{}", "|")),
     "coco with identities as texts": ("coco", lambda folder: coco(folder, str)),
     "coco": ("coco", coco),
     "compressed coco": ("coco", compressed_coco),
