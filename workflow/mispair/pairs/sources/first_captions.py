@@ -73,6 +73,28 @@ def captions_of(source: Source) -> list[str]:
     return _unless_undecodable(texts, faults)
 
 
+def lost_pairs(source: Source, policy: Policy, has_captions: bool) -> dict[str, list[str]]:
+    """Return the keys of pairs that a source lists without a picture or a caption, by what lacks.
+
+    `has_captions` is true if they have captions elsewhere, too.
+    """
+    lost: dict[str, list[str]] = {"picture": [], "caption": []}
+    for entry in source.entries if not source.columns else ():
+        texts = (text.strip() or policy.empty_captions == "keep" for text in entry.captions or ())
+        if not entry.pictures:
+            lost["picture"].append(entry.key)
+        elif not (has_captions or any(texts) or any(_captions_in(entry, policy))):
+            lost["caption"].append(entry.key)
+    return lost
+
+
+def _captions_in(entry: Entry, policy: Policy) -> Iterator[str]:
+    """Yield the files of captions of a pair, and not those that describe it."""
+    for text in entry.texts:
+        if (ending_of(text) == "json") == (policy.caption_field is not None):
+            yield text
+
+
 def _unless_undecodable(texts: list[str], faults: Sequence[str]) -> list[str]:
     """Return texts; raise a UserError if there are faults of decoding only."""
     if faults and not texts:
@@ -97,11 +119,11 @@ def _of_entry(
     entry: Entry, policy: Policy, boundary: Path | None, faults: list[str]
 ) -> Iterator[str]:
     yield from (entry.captions or ())[:1]
-    inside = (text for text in entry.texts if boundary is None or not links_out(text, boundary))
+    files = _captions_in(entry, policy)
+    inside = (text for text in files if boundary is None or not links_out(text, boundary))
     for path in map(Path, inside):
-        is_caption = (ending_of(path.name) == "json") == (policy.caption_field is not None)
         with suppress(OSError):
-            if is_caption and path.is_file() and path.stat().st_size <= MAX_TEXT_BYTES:
+            if path.is_file() and path.stat().st_size <= MAX_TEXT_BYTES:
                 yield from _decoded(path.read_bytes(), policy, faults)
 
 
