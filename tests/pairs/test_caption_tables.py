@@ -210,6 +210,16 @@ def test_backslashes_that_escape_no_quotes_stay(cells: str, tmp_path: Path) -> N
     assert read(table, tmp_path) == {"1": [text]}
 
 
+@pytest.mark.parametrize("text", ['"a start', '"a" and b', '5" wide', '"', 'a "b"'])
+@pytest.mark.parametrize("name", ["t.tsv", "t.csv", "t.tsv.gz"])
+def test_quotation_marks_between_tabs_may_be_text(name: str, text: str, tmp_path: Path) -> None:
+    """As CC3M and LAION write tables."""
+    opener = gzip.open if name.endswith(".gz") else open
+    with opener(tmp_path / name, "wt") as opened:
+        opened.write(f"key\tcaption\n1\t{text}\n2\tb\n")
+    assert read(tmp_path / name, tmp_path) == {"1": [text], "2": ["b"]}
+
+
 @pytest.mark.parametrize("form", ["csv", "parquet", "jsonl"])
 @pytest.mark.parametrize(
     ("named", "expected"), [("caption", ["x"]), ("caption*", ["x", "y"]), ("caption_1", ["y"])]
@@ -318,7 +328,11 @@ def test_a_list_by_position_needs_as_many_keys(tmp_path: Path) -> None:
             b'{"key": "1", "text": "x"}\n',
             "no column 'caption', only 'key', 'text'.*row 1",
         ),
-        ("t.jsonl", b'\n{"key": 12, "caption": "x"}\n', "row 2 has the key 12. A key is a text"),
+        (
+            "t.jsonl",
+            b'\n{"key": 12, "caption": "x"}\n',
+            "row 2 has the key 12. Write keys as texts",
+        ),
         ("t.jsonl", b'{"key": "1", "caption": 3}\n', "row 1: caption is 3, neither"),
         ("t.jsonl", b'{"key": "1", "caption": ["a", ["b"]]}\n', r"row 1: caption is \['b'\]"),
         ("t.jsonl", b'{"key": "1", "caption": "\\ud83d"}\n', "half a character"),
@@ -328,7 +342,7 @@ def test_a_list_by_position_needs_as_many_keys(tmp_path: Path) -> None:
         ("t.json", b"3", "object 1 is not a JSON object"),
         ("t.json", b'{"key": ["1"], "caption": ["x"', "t.json: line 1 is not JSON"),
         ("t.json", b'[{"key": "1", "text": "x"}]', "only 'key', 'text'.*row 1"),
-        ("t.json", b'[{"key": 12, "caption": "x"}]', "row 1 has the key 12. A key is a text"),
+        ("t.json", b'[{"key": 12, "caption": "x"}]', "row 1 has the key 12. Write keys as texts"),
         ("t.json", b'{"count": 3, "successes": 2}', "row 1: caption is 3, neither"),
         ("t.json", b'[{"file_name": "1.jpg", "caption": "x"}]', "only 'file_name', 'caption'"),
         ("t.json", '["café"]'.encode("latin-1"), "line 1 is not UTF-8.*iconv"),

@@ -639,6 +639,11 @@ FORMATS: dict[str, tuple[str, Callable[[Path], Any]]] = {
         by_pictures(lambda of: {name: [{"caption": text}] for name, text in of.items()}),
     ),
     "single quotes": ("table", quoted_once),
+    "metadata.json of lines": (
+        "table",
+        lambda folder: in_json("metadata.json", as_lines)(folder)["path"],
+    ),
+    "coco further below": ("coco", lambda folder: coco(folder / "coco2017").parent),
     "escaped quotes": ("table", escaped),
     "escaped single quotes": ("table", lambda folder: escaped(folder, "'{}'")),
     "escaped quotes without quotes": ("table", lambda folder: escaped(folder, "{}", "|")),
@@ -1480,6 +1485,8 @@ MISTAKES: dict[str, tuple[Callable[[Path], Any], list[str]]] = {
         lambda f: with_pictures(
             f, "c.json", b'{"images": [],\n"annotations": [{"caption": "file_name'),
         ["c.json: line 2"]),
+    "captions of another ending": (
+        lambda f: texts(f, "cap"), ["a/1.cap", "ending .txt"]),
     "no captions": (without_captions, ["4 pictures", "a/1.txt", "captions: TABLE"]),
     "an empty folder": (empty, ["no file"]),
     "nothing": (lambda f: f / "nowhere", ["matches no file"]),
@@ -1580,6 +1587,7 @@ def test_a_mistake_is_one_message_before_any_job(name: str, tmp_path: Path) -> N
     message = str(refusal.value)
     assert [word for word in words if word not in message] == []
     assert message.count("\n") == 0
+    assert message.startswith("pairs")
 
 
 def test_a_folder_that_cannot_be_read_is_one_message(

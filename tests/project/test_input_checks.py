@@ -126,6 +126,22 @@ def test_too_many_listed_pairs_without_a_picture_or_caption(
         check(**given)
 
 
+def test_pictures_that_are_links_out_of_the_folder(folder: Path) -> None:
+    (folder / "mine").mkdir()
+    for key in ("a", "b"):
+        (folder / f"{key}.jpg").write_bytes(jpeg())
+        (folder / f"mine/{key}.jpg").symlink_to(folder / f"{key}.jpg")
+        (folder / f"mine/{key}.txt").write_text("a text")
+    given = {"pairs": str(folder / "mine"), "shards": "generated"}
+    with pytest.raises(UserError, match="2 have no picture but a link out of .*mine, such as 'a'"):
+        check(**given)
+    (folder / "mine/a.jpg").unlink()
+    (folder / "mine/a.jpg").symlink_to("b.jpg")
+    (folder / "mine/b.jpg").unlink()
+    (folder / "mine/b.jpg").write_bytes(jpeg())
+    check(**given)
+
+
 def test_the_start_of_a_shard_is_read_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (folder / "s").mkdir()
     for number in range(3):

@@ -31,7 +31,7 @@ from mispair.pairs.captions.corpus_keys import (
 from mispair.pairs.captions.key_lists import TRUSTED, read_keys
 from mispair.pairs.captions.scripts import is_blank
 from mispair.pairs.captions.table_files import KEY
-from mispair.pairs.captions.text_lines import lines
+from mispair.pairs.captions.text_lines import lines, naming
 from mispair.pairs.corruption.scheme import schemes
 from mispair.pairs.shards.first_samples import SAMPLES, first_samples
 from mispair.pairs.sources.first_captions import refuse_labels_and_lines
@@ -303,7 +303,8 @@ def _refuse_caption_tables(dag: Dag, examples: Sequence[str], corpus: Corpus) ->
     config = dag.config
     lists = [Path(path) for path in dag.user_file("caption_keys")]
     for path in lists:
-        keys = [line.rstrip("\r\n") for line in islice(lines(path), ROWS)]
+        with naming("caption_keys"):
+            keys = [line.rstrip("\r\n") for line in islice(lines(path), ROWS)]
         if not keys:
             raise UserError(f"caption_keys: {path} is empty. Write the key of each line there.")
         refuse_unlike("caption_keys", path, keys, examples)

@@ -22,7 +22,7 @@ from mispair.pairs.captions.decoding import listed_texts, numbered, value_at, va
 from mispair.pairs.captions.json_rows import Naming, objects_in
 from mispair.pairs.captions.key_lists import SEPARATOR_LINE, SEPARATORS
 from mispair.pairs.captions.table_files import KEY, OBJECTS, SHIFT, form_of, refuse_keys
-from mispair.pairs.captions.text_lines import first_line, lines
+from mispair.pairs.captions.text_lines import first_line, lines, naming
 
 Row = tuple[str | None, str | None]
 """A value and one of its captions; None where the table has none."""
@@ -78,25 +78,34 @@ def read_rows(tables: Sequence[Path], keys: Path | None, columns: Columns) -> It
         If a file cannot be read, a column is missing, a value is not text, or the captions and the
         keys of a positional list differ in number.
     """
-    for table in tables:
-        for number, value, cell in _numbered_rows(table, keys, columns):
-            joined: str | None
-            if columns.join == KEY:
-                joined = _key(value, keys or table, number)
-            elif value is None or isinstance(value, str):
-                joined = (value or "").strip() or None
-            else:
-                raise UserError(
-                    f"{table}: row {number} has {value!r} as {columns.key}, which is no text. "
-                    f"Name another column as {columns.section}.key_column, or store this as texts."
-                )
-            for caption in [None] if cell is None else texts_of(table, number, cell):
-                yield joined, caption
+    with naming("captions" if columns.section == "read_captions" else f"{columns.section}.model"):
+        for table in tables:
+            for number, value, cell in _numbered_rows(table, keys, columns):
+                joined = _joined(value, keys or table, number, columns)
+                for caption in [None] if cell is None else texts_of(table, number, cell):
+                    yield joined, caption
+
+
+def _joined(value: Any, path: Path, number: int, columns: Columns) -> str | None:
+    """Return the value of a row that joins it, as a text."""
+    if columns.join == KEY:
+        if not isinstance(value, str) or not value:
+            raise UserError(
+                f"{path}: row {number} has the key {value!r}. Write keys as texts, as in the "
+                "shards: 00012 and 12 differ."
+            )
+        return value
+    if value is not None and not isinstance(value, str):
+        raise UserError(
+            f"{path}: row {number} has {value!r} as {columns.key}, which is no text. "
+            f"Name another column as {columns.section}.key_column, or store this as texts."
+        )
+    return (value or "").strip() or None
 
 
 def _numbered_rows(table: Path, keys: Path | None, columns: Columns) -> Iterator[NumberedRow]:
     if not table.is_file():
-        raise UserError(f"{table}: there is no such caption table.")
+        raise UserError(f"{table}: there is no such caption table. Correct its path.")
     form = form_of(table)
     refuse_keys(table, keys)
     if form == "txt" and keys is not None:
@@ -110,7 +119,7 @@ def _numbered_rows(table: Path, keys: Path | None, columns: Columns) -> Iterator
 
 def _positional(table: Path, keys: Path) -> Iterator[NumberedRow]:
     if not keys.is_file():
-        raise UserError(f"{keys}: there is no such list of keys.")
+        raise UserError(f"{keys}: there is no such list of keys. Correct caption_keys.")
     lengths = {path: sum(1 for _ in lines(path)) for path in (table, keys)}
     if lengths[table] != lengths[keys]:
         raise UserError(
@@ -147,6 +156,8 @@ def csv_reader(table: Path, delimiter: str) -> Any:
         escapes.reverse()
     ways = [form | {"quotechar": mark, "escapechar": escape}
             for mark in ("'" * (marks == {"'"}) + '"') for escape in escapes]  # fmt: skip
+    if delimiter == "\t":
+        ways.append(form | {"quoting": csv.QUOTE_NONE})
     usable = (way for way in ways if len(ways) == 1 or _are_whole(table, way))
     return csv.reader(lines(table), **next(usable, form))
 
@@ -326,12 +337,3 @@ def _missing(
         f"{columns.section}.key_column and {columns.section}.caption_column to names that it has. "
         f"{remedy}".rstrip()
     )
-
-
-def _key(key: Any, path: Path, number: int) -> str:
-    if not isinstance(key, str) or not key:
-        raise UserError(
-            f"{path}: row {number} has the key {key!r}. A key is a text, as in the shards: "
-            "00012 and 12 differ."
-        )
-    return key

@@ -78,11 +78,15 @@ def lost_pairs(source: Source, policy: Policy, has_captions: bool) -> dict[str, 
 
     `has_captions` is true if they have captions elsewhere, too.
     """
-    lost: dict[str, list[str]] = {"picture": [], "caption": []}
+    boundary = source.boundary
+    linked = f"picture but a link out of {boundary}"
+    lost: dict[str, list[str]] = {"picture": [], linked: [], "caption": []}
     for entry in source.entries if not source.columns else ():
         texts = (text.strip() or policy.empty_captions == "keep" for text in entry.captions or ())
         if not entry.pictures:
             lost["picture"].append(entry.key)
+        elif boundary is not None and all(links_out(one, boundary) for one in entry.pictures):
+            lost[linked].append(entry.key)
         elif not (has_captions or any(texts) or any(_captions_in(entry, policy))):
             lost["caption"].append(entry.key)
     return lost

@@ -13,6 +13,7 @@ from mispair.core.files import UserError, if_of_hub, literal_folder, matches, sn
 from mispair.core.words import count
 from mispair.pairs.captions.json_rows import start_of_json
 from mispair.pairs.captions.scripts import count_words
+from mispair.pairs.captions.text_lines import naming
 from mispair.pairs.shards.remote import is_remote
 from mispair.pairs.shards.shards import IMAGE_EXTENSIONS
 from mispair.pairs.shards.sources import resolve_shards
@@ -135,23 +136,32 @@ class Place:
 
     @cached_property
     def coco_files(self) -> list[Path]:
-        """COCO's captions in a folder, or in its subfolder `annotations`."""
-        inside = sorted(self.path.glob("annotations/*.json")) if self.path.is_dir() else []
-        return [path for path in [*self.with_ending("json"), *inside] if coco.is_coco(path)]
+        """COCO's captions in a folder, or in a folder `annotations` below."""
+        return [path for path in self._json if coco.is_coco(path)]
+
+    @cached_property
+    def _json(self) -> list[Path]:
+        """JSON in a folder, or in a folder `annotations` below, without the name of a picture."""
+        if self.tree is None:
+            return []
+        pictured = {os.path.basename(stem_of(name)) for name in self.tree.pictures}
+        paths = [Path(self.tree.path(name)) for name in self.tree.of(["json"])]
+        paths = [path for path in paths if path.stem not in pictured]
+        return [
+            one for one in paths if one.parent == self.tree.folder or one.parent.name == ANNOTATIONS
+        ]
 
     @cached_property
     def table_files(self) -> list[Path]:
         """Tables of paths and captions in a folder; of texts, Flickr's only."""
         given = columns_in(self.named)
         named = [path for path in self.files if path.name.lower() == FLICKR]
-        beside = {*map(stem_of, self.tree.pictures)} if self.tree is not None else set()
-        json = [path for path in self.with_ending("json")
-                if path.stem not in beside and is_json(path)]  # fmt: skip
+        json = [path for path in self._json if path not in self.coco_files and is_json(path)]
         candidates = [*self.tables, *named, *json]
         return [
             path for path in candidates
-            if not path.name.startswith(f"{folders.METADATA}.") and tables.is_table(path, given)
-            and not _has_pictures(self, [path])
+            if (form_of(path.name) == "json" or not path.name.startswith(f"{folders.METADATA}."))
+            and tables.is_table(path, given) and not _has_pictures(self, [path])
         ]  # fmt: skip
 
 
@@ -175,6 +185,7 @@ class Kind:
 
 
 FLICKR = "captions.txt"
+ANNOTATIONS = "annotations"
 UNREAD_TABLES = (
     (("xls", "xlsx", "ods", "numbers"), "a spreadsheet",
      "Save its table of paths and captions as CSV in UTF-8, next to the pictures."),
@@ -374,6 +385,7 @@ def names_shards(path: str) -> bool:
     return path.endswith(".tar") or is_remote(path) or Place(named_of(path)).has_shards
 
 
+@naming("pairs")
 def recognise(given: str | Mapping[str, Any] | Named) -> Source:
     """Return the source of pairs that a configuration names, recognised by its content, listed.
 
@@ -444,6 +456,8 @@ def _refuse_what_is_not_there(place: Place) -> None:
 def _refuse_forms(place: Place) -> None:
     """Refuse files of a form that is not read; in a folder with pictures, tables alone."""
     tree = place.tree
+    if tree is not None and not place.has_pictures and tree.of(["tar"]):
+        return  # DataComp's shards have arrays of scores in a folder next to theirs
     for endings, what, remedy in UNREAD_TABLES + (() if place.has_pictures else UNREAD_FORMS):
         inside = place.files if tree is None else [Path(tree.path(one)) for one in tree.of(endings)]
         inside = [place.captions] if place.captions else inside
