@@ -644,6 +644,7 @@ FORMATS: dict[str, tuple[str, Callable[[Path], Any]]] = {
         lambda folder: in_json("metadata.json", as_lines)(folder)["path"],
     ),
     "coco further below": ("coco", lambda folder: coco(folder / "coco2017").parent),
+    "names without their folders": ("table", with_paths(os.path.basename)),
     "escaped quotes": ("table", escaped),
     "escaped single quotes": ("table", lambda folder: escaped(folder, "'{}'")),
     "escaped quotes without quotes": ("table", lambda folder: escaped(folder, "{}", "|")),
@@ -736,6 +737,24 @@ def test_several_pictures_of_a_row_have_its_caption(tmp_path: Path) -> None:
     given = {"path": str(tmp_path), "caption_column": "report"}
     kept, _ = indexed(given, tmp_path / "packed")
     assert {key: row["caption"] for key, row in kept.items()} == dict.fromkeys(CAPTIONS, "a report")
+
+
+def test_a_name_in_two_folders_is_no_picture(tmp_path: Path) -> None:
+    mine = tmp_path / "mine"
+    names = [f"{folder}/{number}" for folder in ("a", "b") for number in range(10)]
+    for number, name in enumerate(names):
+        path = mine / f"{name[:2]}{number}.jpg"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(picture(number % 6))
+    (mine / "b/3.jpg").write_bytes(picture(1))
+    lines = [f"{number}.jpg,text {number}\n" for number in range(20)]
+    (mine / "c.csv").write_text("".join(["image,caption\n", *lines]))
+    kept, refused = indexed(mine, tmp_path / "packed")
+    assert kept["b/13"]["caption"] == "text 13"
+    assert ([*kept], refused) == (
+        sorted(f"{'ab'[n > 9]}/{n}" for n in range(20) if n != 3),
+        {"3": "no-image"},
+    )
 
 
 def as_shards(folder: Path) -> Path:
