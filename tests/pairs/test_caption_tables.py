@@ -24,6 +24,7 @@ from mispair.core import files
 from mispair.core.files import UserError
 from mispair.pairs.captions import json_rows, sorted_captions, user_tables
 from mispair.pairs.captions.table_files import table_files
+from mispair.pairs.captions.text_lines import naming
 from mispair.pairs.steps import read_captions
 
 Rows = list[tuple[str, list[str]]]
@@ -363,9 +364,18 @@ def test_a_list_by_position_needs_as_many_keys(tmp_path: Path) -> None:
 )
 def test_what_is_refused(name: str, content: bytes, words: str, tmp_path: Path) -> None:
     (tmp_path / name).write_bytes(content)
-    with pytest.raises(UserError, match=words):
+    with pytest.raises(UserError, match=words) as refusal:
         read(tmp_path / name, tmp_path)
+    assert str(refusal.value).startswith("captions: ")
     assert not (tmp_path / "captions.parquet").exists()
+
+
+@pytest.mark.parametrize("name", ["captions", "captions.csv", "captions.caption_column.csv"])
+def test_a_message_names_its_setting_also_if_a_file_has_the_name(name: str) -> None:
+    with pytest.raises(UserError) as refusal, naming("captions", "captions.caption_column"):
+        raise UserError(f"{name}: line 2 is wrong.")
+    expected = f"captions: {name}" if "csv" in name else name
+    assert str(refusal.value) == f"{expected}: line 2 is wrong."
 
 
 @pytest.mark.parametrize(

@@ -14,12 +14,12 @@ from mispair.pairs.captions.key_lists import PACKED, SPREADSHEET
 
 
 @contextmanager
-def naming(setting: str) -> Iterator[None]:
-    """Begin messages on a user's files with the setting that names these, if they do not."""
+def naming(setting: str, *others: str) -> Iterator[None]:
+    """Begin messages on a user's files with the setting that names these, or one of some others."""
     try:
         yield
     except UserError as error:
-        if str(error).startswith(setting):
+        if str(error).partition(":")[0] in (setting, *others):
             raise
         raise UserError(f"{setting}: {error}") from error
 
