@@ -80,6 +80,14 @@ def as_texts(folder: Path, pictures: list[str], captions: list[str]) -> None:
         (folder / f"{key}.txt").write_text(f"a text of {key}")
 
 
+def as_empty_files(folder: Path, pictures: list[str], captions: list[str]) -> None:
+    as_texts(folder, pictures, captions)
+    for key in {*captions} - {*pictures}:
+        (folder / f"{key}.jpg").write_bytes(b"")
+    for key in {*pictures} - {*captions}:
+        (folder / f"{key}.txt").write_bytes(b"")
+
+
 def as_objects(folder: Path, pictures: list[str], captions: list[str]) -> None:
     for key in captions:
         (folder / f"{key}.json").write_text(json.dumps({"caption": f"a text of {key}"}))
@@ -106,7 +114,9 @@ def as_coco(folder: Path, pictures: list[str], captions: list[str]) -> None:
 
 
 @pytest.mark.parametrize(("pictured", "captioned"), [(10, 8), (10, 7), (8, 10), (7, 10)])
-@pytest.mark.parametrize("write", [as_texts, as_objects, as_table, as_metadata, as_coco])
+@pytest.mark.parametrize(
+    "write", [as_texts, as_empty_files, as_objects, as_table, as_metadata, as_coco]
+)
 def test_too_many_listed_pairs_without_a_picture_or_caption(
     write: Any, pictured: int, captioned: int, folder: Path
 ) -> None:

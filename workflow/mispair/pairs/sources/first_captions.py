@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from itertools import islice
@@ -81,15 +82,24 @@ def lost_pairs(source: Source, policy: Policy, has_captions: bool) -> dict[str, 
     boundary = source.boundary
     linked = f"picture but a link out of {boundary}"
     lost: dict[str, list[str]] = {"picture": [], linked: [], "caption": []}
+    keeps_empty = policy.empty_captions == "keep"
     for entry in source.entries if not source.columns else ():
-        texts = (text.strip() or policy.empty_captions == "keep" for text in entry.captions or ())
-        if not entry.pictures:
+        texts = [text for text in entry.captions or () if keeps_empty or text.strip()]
+        texts += [text for text in _captions_in(entry, policy) if keeps_empty or _has_bytes(text)]
+        if not any(map(_has_bytes, entry.pictures)):
             lost["picture"].append(entry.key)
         elif boundary is not None and all(links_out(one, boundary) for one in entry.pictures):
             lost[linked].append(entry.key)
-        elif not (has_captions or any(texts) or any(_captions_in(entry, policy))):
+        elif not (has_captions or texts):
             lost["caption"].append(entry.key)
     return lost
+
+
+def _has_bytes(path: str) -> bool:
+    try:
+        return os.stat(path).st_size > 0
+    except OSError:
+        return False
 
 
 def _captions_in(entry: Entry, policy: Policy) -> Iterator[str]:
