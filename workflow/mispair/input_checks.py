@@ -80,8 +80,8 @@ def refuse_unusable(dag: Dag) -> None:
     for key in ("trusted", "reviewed", "reviewed_repairs", "caption_keys", "groups"):
         refuse_unfetched(*map(Path, dag.user_file(key)), setting=key)
     refuse_damaged([*dag.pairs.own_shards()], dag.config.gather_index.max_quarantined_share)
-    _refuse_lost_pairs(dag)
     _refuse_pictures(dag)
+    _refuse_lost_pairs(dag)
     if dag.config.gather_index.duplicate_keys == "refuse":
         _refuse_same_keys(dag.pairs.own_shards())
     dag.pairs.refuse_remote_captions()
