@@ -448,10 +448,10 @@ def refuse_without_captions(tree: Tree) -> None:
         if is_table and not header_of(path):  # which raises if it cannot be parsed
             raise UserError(f"pairs: {path} is empty. Write it again, or move it away.")
     if pictures:
-        others = [one for one in names if stem_of(one) in beside and one not in {*pictures}]
+        near = [one for one in names if stem_of(one) in beside and one not in {*pictures}]
         remedy = "Name a table of paths and captions: pairs: {path: ..., captions: TABLE}."
-        if others:
-            remedy = f"If {others[0]} and the like are captions, give them the ending .txt."
+        if near:
+            remedy = f"If {near[0]} and the like are captions, give them the ending .txt."
         raise UserError(
             f"pairs: the folder {tree.folder.absolute()} has {count(len(pictures), 'picture')}, "
             f"such as {pictures[0]!r}, and no captions: neither {picture_key(pictures[0])}.txt "

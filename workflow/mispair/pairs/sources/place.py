@@ -98,12 +98,11 @@ class Place:
 
     def _holds_captions(self, path: Path, is_metadata: bool) -> bool:
         try:
+            folder = path.parent if is_metadata else self.path
             if path in self.coco_files:
-                entries = coco.of_coco(path, self.path).entries
+                entries = [*coco.of_coco(path, folder).entries]
             else:
-                entries = tables.first_entries(
-                    path, self.named, path.parent if is_metadata else self.path
-                )
+                entries = tables.first_entries(path, self.named, folder)
         except UserError:
             return False
         texts = (text for entry in entries if entry.pictures for text in entry.captions or ())
