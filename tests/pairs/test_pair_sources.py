@@ -1327,6 +1327,15 @@ def test_files_without_captions_of_these_pictures_do_not_compete(
     assert {key: row["caption"] for key, row in kept.items()} == CAPTIONS
 
 
+@pytest.mark.parametrize("name", NO_CAPTIONS)
+def test_nor_do_they_next_to_shards_and_a_picture(name: str, tmp_path: Path) -> None:
+    shards = as_shards(tmp_path / "mine")
+    file, content = NO_CAPTIONS[name]
+    (shards / file).write_text(content if isinstance(content, str) else json.dumps(content))
+    (shards / "preview.jpg").write_bytes(picture(1))
+    assert recognise(str(shards)).kind == "shards"
+
+
 @pytest.mark.parametrize("form", ["by picture", "rows", "coco", "next to pictures"])
 def test_names_that_are_twice_in_an_object_have_both_captions(form: str, tmp_path: Path) -> None:
     mine = tmp_path / "mine"

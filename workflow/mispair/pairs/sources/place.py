@@ -91,9 +91,10 @@ class Place:
             return []
         metadata = [Path(self.tree.path(name)) for name in folders.metadata_files(self.tree)[:1]]
         found = [*dict.fromkeys([*metadata, *self.coco_files, *self.table_files])]
-        if found and len(found) + len(self.endings) > 1:
+        others = [*self.endings, *self.with_ending("tar")] if found else []
+        if len(found) + len(others) > 1:
             real = [path for path in found if self._holds_captions(path, path in metadata)]
-            found = real if self.endings else real or found
+            found = real if others else real or found
         return [*map(str, found)]
 
     def _holds_captions(self, path: Path, is_metadata: bool) -> bool:
