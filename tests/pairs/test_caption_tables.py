@@ -7,7 +7,9 @@ import gzip
 import json
 import logging
 import random
+import re
 from collections.abc import Callable
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +24,7 @@ from mispair.core import files
 from mispair.core.files import UserError
 from mispair.pairs.captions import json_rows, sorted_captions, user_tables
 from mispair.pairs.captions.table_files import table_files
+from mispair.pairs.captions.text_lines import naming
 from mispair.pairs.steps import read_captions
 
 Rows = list[tuple[str, list[str]]]
@@ -65,6 +68,46 @@ def spaced(path: Path, rows: Rows) -> None:
     cells = [(key, text.replace('"', '""')) for key, texts in rows for text in texts]
     lines = ["\n , \nurl, key, caption\n", *(f'u, {key}, "{text}"\n' for key, text in cells)]
     path.write_text("".join(lines), encoding="utf-8")
+
+
+def escaped(path: Path, rows: Rows) -> None:
+    """As MySQL and pandas with `escapechar` write a table."""
+    cells = [["key", "caption"], *([key, text] for key, texts in rows for text in texts)]
+    with path.open("w", encoding="utf-8", newline="") as opened:
+        for row in cells:
+            signs = [re.sub(r"([\\\"'])", r"\\\1", cell) for cell in row]
+            opened.write(",".join(f'"{cell}"' for cell in signs) + "\n")
+
+
+def escaped_once(path: Path, rows: Rows) -> None:
+    """As Python's `repr` writes texts."""
+    escaped(path, rows)
+    double = path.read_text(encoding="utf-8")
+    path.write_text(re.sub(r'(?<!\\)"', "'", double).replace('\\"', '"'), encoding="utf-8")
+
+
+def in_columns(rows: Rows, empty: Any = None) -> list[dict[str, Any]]:
+    """One caption a column."""
+    names = [f"caption_{number}" for number in range(2)]
+    cells = [zip_longest(names, texts, fillvalue=empty) for _, texts in rows]
+    return [{"key": key} | dict(row) for (key, _), row in zip(rows, cells, strict=True)]
+
+
+def as_columns(path: Path, rows: Rows) -> None:
+    if path.suffix == ".parquet":
+        pq.write_table(pa.Table.from_pylist(in_columns(rows)), path)
+    elif path.suffix == ".jsonl":
+        filled = [
+            {name: cell for name, cell in row.items() if cell is not None}
+            for row in in_columns(rows)
+        ]
+        path.write_text("\n".join(map(json.dumps, filled)), encoding="utf-8")
+    else:
+        cells = in_columns(rows, "")
+        with path.open("w", encoding="utf-8", newline="") as opened:
+            writer = csv.DictWriter(opened, [*cells[0]])
+            writer.writeheader()
+            writer.writerows(cells)
 
 
 def as_jsonl(path: Path, rows: Rows) -> None:
@@ -113,6 +156,12 @@ FORMS: dict[str, Callable[[Path, Rows], None]] = {
     "hash.csv": separated("#", "\n", head="sep=#\n"),
     "t.csv.gz": separated(",", "\n", gzip.open),
     "spaced.csv": spaced,
+    "escaped.csv": escaped,
+    "escaped once.csv": escaped_once,
+    "columns.csv": as_columns,
+    "columns.parquet": as_columns,
+    "columns.jsonl": as_columns,
+    "columns of rows.json": in_json(in_columns),
     "t.jsonl": as_jsonl,
     "t.jsonlines": as_jsonl,
     "lines.json": as_jsonl,
@@ -149,6 +198,43 @@ def read(table: Path, folder: Path, keys: Path | None = None, **columns: str) ->
 def test_every_form_holds_the_same(form: str, tmp_path: Path) -> None:
     FORMS[form](tmp_path / form, ROWS)
     assert read(tmp_path / form, tmp_path) == dict(ROWS)
+
+
+@pytest.mark.parametrize(
+    "cells",
+    ['"a\\b ""c"" \\d"', '"ends in \\"', "a\\'s C:\\x", r"\' and \n in one"],
+)
+def test_backslashes_that_escape_no_quotes_stay(cells: str, tmp_path: Path) -> None:
+    table = tmp_path / "t.csv"
+    table.write_text(f"key,caption\n1,{cells}\n")
+    text = cells.strip('"').replace('""', '"')
+    assert read(table, tmp_path) == {"1": [text]}
+
+
+@pytest.mark.parametrize("text", ['"a start', '"a" and b', '5" wide', '"', 'a "b"'])
+@pytest.mark.parametrize("name", ["t.tsv", "t.csv", "t.tsv.gz"])
+def test_quotation_marks_between_tabs_may_be_text(name: str, text: str, tmp_path: Path) -> None:
+    """As CC3M and LAION write tables."""
+    opener = gzip.open if name.endswith(".gz") else open
+    with opener(tmp_path / name, "wt") as opened:
+        opened.write(f"key\tcaption\n1\t{text}\n2\tb\n")
+    assert read(tmp_path / name, tmp_path) == {"1": [text], "2": ["b"]}
+
+
+@pytest.mark.parametrize("form", ["csv", "parquet", "jsonl"])
+@pytest.mark.parametrize(
+    ("named", "expected"), [("caption", ["x"]), ("caption*", ["x", "y"]), ("caption_1", ["y"])]
+)
+def test_a_column_without_a_number_stands_for_itself(
+    named: str, expected: list[str], form: str, tmp_path: Path
+) -> None:
+    table, row = tmp_path / f"t.{form}", {"key": "1", "caption": "x", "caption_1": "y"}
+    if form == "parquet":
+        pq.write_table(pa.Table.from_pylist([row]), table)
+    else:
+        lines = [",".join(row), ",".join(row.values())] if form == "csv" else [json.dumps(row)]
+        table.write_text("\n".join(lines))
+    assert read(table, tmp_path, caption_column=named) == {"1": expected}
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -243,7 +329,11 @@ def test_a_list_by_position_needs_as_many_keys(tmp_path: Path) -> None:
             b'{"key": "1", "text": "x"}\n',
             "no column 'caption', only 'key', 'text'.*row 1",
         ),
-        ("t.jsonl", b'\n{"key": 12, "caption": "x"}\n', "row 2 has the key 12. A key is a text"),
+        (
+            "t.jsonl",
+            b'\n{"key": 12, "caption": "x"}\n',
+            "row 2 has the key 12. Write keys as texts",
+        ),
         ("t.jsonl", b'{"key": "1", "caption": 3}\n', "row 1: caption is 3, neither"),
         ("t.jsonl", b'{"key": "1", "caption": ["a", ["b"]]}\n', r"row 1: caption is \['b'\]"),
         ("t.jsonl", b'{"key": "1", "caption": "\\ud83d"}\n', "half a character"),
@@ -251,9 +341,9 @@ def test_a_list_by_position_needs_as_many_keys(tmp_path: Path) -> None:
         ("t.json", b"", "holds no caption"),
         ("t.json", b"[]", "holds no caption"),
         ("t.json", b"3", "object 1 is not a JSON object"),
-        ("t.json", b'{"key": ["1"], "caption": ["x"', "t.json is not JSON"),
+        ("t.json", b'{"key": ["1"], "caption": ["x"', "t.json: line 1 is not JSON"),
         ("t.json", b'[{"key": "1", "text": "x"}]', "only 'key', 'text'.*row 1"),
-        ("t.json", b'[{"key": 12, "caption": "x"}]', "row 1 has the key 12. A key is a text"),
+        ("t.json", b'[{"key": 12, "caption": "x"}]', "row 1 has the key 12. Write keys as texts"),
         ("t.json", b'{"count": 3, "successes": 2}', "row 1: caption is 3, neither"),
         ("t.json", b'[{"file_name": "1.jpg", "caption": "x"}]', "only 'file_name', 'caption'"),
         ("t.json", '["café"]'.encode("latin-1"), "line 1 is not UTF-8.*iconv"),
@@ -274,9 +364,18 @@ def test_a_list_by_position_needs_as_many_keys(tmp_path: Path) -> None:
 )
 def test_what_is_refused(name: str, content: bytes, words: str, tmp_path: Path) -> None:
     (tmp_path / name).write_bytes(content)
-    with pytest.raises(UserError, match=words):
+    with pytest.raises(UserError, match=words) as refusal:
         read(tmp_path / name, tmp_path)
+    assert str(refusal.value).startswith("captions: ")
     assert not (tmp_path / "captions.parquet").exists()
+
+
+@pytest.mark.parametrize("name", ["captions", "captions.csv", "captions.caption_column.csv"])
+def test_a_message_names_its_setting_also_if_a_file_has_the_name(name: str) -> None:
+    with pytest.raises(UserError) as refusal, naming("captions", "captions.caption_column"):
+        raise UserError(f"{name}: line 2 is wrong.")
+    expected = f"captions: {name}" if "csv" in name else name
+    assert str(refusal.value) == f"{expected}: line 2 is wrong."
 
 
 @pytest.mark.parametrize(

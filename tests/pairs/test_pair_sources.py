@@ -471,6 +471,16 @@ def quoted_once(folder: Path) -> Path:
     return folder
 
 
+def escaped(folder: Path, form: str = '"{}"', delimiter: str = ",") -> Path:
+    """With a backslash before each quotation mark."""
+    write_pictures(folder)
+    rows = [("image", "caption"), *((f"{key}.jpg", text) for key, text in CAPTIONS.items())]
+    cells = [[form.format(re.sub(r"([\"'])", r"\\\1", cell)) for cell in row] for row in rows]
+    lines = [delimiter.join(row) + "\n" for row in cells]
+    (folder / "p.csv").write_text("".join(lines), encoding="utf-8")
+    return folder
+
+
 def as_lines(rows: list[dict[str, str]]) -> str:
     return "\n".join(map(json.dumps, rows))
 
@@ -629,6 +639,15 @@ FORMATS: dict[str, tuple[str, Callable[[Path], Any]]] = {
         by_pictures(lambda of: {name: [{"caption": text}] for name, text in of.items()}),
     ),
     "single quotes": ("table", quoted_once),
+    "metadata.json of lines": (
+        "table",
+        lambda folder: in_json("metadata.json", as_lines)(folder)["path"],
+    ),
+    "coco further below": ("coco", lambda folder: coco(folder / "coco2017").parent),
+    "names without their folders": ("table", with_paths(os.path.basename)),
+    "escaped quotes": ("table", escaped),
+    "escaped single quotes": ("table", lambda folder: escaped(folder, "'{}'")),
+    "escaped quotes without quotes": ("table", lambda folder: escaped(folder, "{}", "|")),
     "coco with identities as texts": ("coco", lambda folder: coco(folder, str)),
     "coco": ("coco", coco),
     "compressed coco": ("coco", compressed_coco),
@@ -718,6 +737,24 @@ def test_several_pictures_of_a_row_have_its_caption(tmp_path: Path) -> None:
     given = {"path": str(tmp_path), "caption_column": "report"}
     kept, _ = indexed(given, tmp_path / "packed")
     assert {key: row["caption"] for key, row in kept.items()} == dict.fromkeys(CAPTIONS, "a report")
+
+
+def test_a_name_in_two_folders_is_no_picture(tmp_path: Path) -> None:
+    mine = tmp_path / "mine"
+    names = [f"{folder}/{number}" for folder in ("a", "b") for number in range(10)]
+    for number, name in enumerate(names):
+        path = mine / f"{name[:2]}{number}.jpg"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(picture(number % 6))
+    (mine / "b/3.jpg").write_bytes(picture(1))
+    lines = [f"{number}.jpg,text {number}\n" for number in range(20)]
+    (mine / "c.csv").write_text("".join(["image,caption\n", *lines]))
+    kept, refused = indexed(mine, tmp_path / "packed")
+    assert kept["b/13"]["caption"] == "text 13"
+    assert ([*kept], refused) == (
+        sorted(f"{'ab'[n > 9]}/{n}" for n in range(20) if n != 3),
+        {"3": "no-image"},
+    )
 
 
 def as_shards(folder: Path) -> Path:
@@ -1248,6 +1285,86 @@ def test_names_in_other_characters_than_on_disk_are_found(tmp_path: Path) -> Non
     assert indexed(tmp_path / "pairs.csv", tmp_path / "packed")[0].keys() == {"caf\u00e9"}
 
 
+NO_CAPTIONS: dict[str, tuple[str, Any]] = {
+    "a list of pictures": ("all.json", [f"{key}.jpg" for key in CAPTIONS]),
+    "statistics": ("00000_stats.json", {"count": 4, "status_dict": {"success": 4}}),
+    "a package": ("package.json", {"name": "x", "description": "a site", "images": ["a/1.jpg"]}),
+    "boxes": ("boxes.json", {f"{key}.jpg": [[1, 2, 3, 4]] for key in CAPTIONS}),
+    "numbers": ("classes.json", {f"{key}.jpg": 7 for key in CAPTIONS}),
+    "labels in JSON": ("labels.json", [{"image": f"{key}.jpg", "text": "cup"} for key in CAPTIONS]),
+    "labels": ("labels.csv", "image,text\n" + "".join(f"{key}.jpg,cup\n" for key in CAPTIONS)),
+    "metadata without captions": ("metadata.csv", "file_name,label\na/1.jpg,7\n"),
+    "captions of other pictures": ("p.jsonl", '{"image": "else/x.jpg", "text": "two words"}\n'),
+    "COCO of other pictures": (
+        "captions.json",
+        {"images": [{"id": 1, "file_name": "else.jpg"}],
+         "annotations": [{"image_id": 1, "caption": "two words"}]},
+    ),
+    "instances of COCO": (
+        "instances.json",
+        {"images": [{"id": 1, "file_name": "a/1.jpg"}],
+         "annotations": [{"image_id": 1, "bbox": [1, 2, 3, 4]}]},
+    ),
+}  # fmt: skip
+"""Files that have no captions for the pictures next to them."""
+
+
+@pytest.mark.parametrize("form", ["txt", "csv", "metadata.jsonl", "coco"])
+@pytest.mark.parametrize("name", NO_CAPTIONS)
+def test_files_without_captions_of_these_pictures_do_not_compete(
+    name: str, form: str, tmp_path: Path
+) -> None:
+    kind, write = FORMATS[form]
+    write(tmp_path / "mine")
+    file, content = NO_CAPTIONS[name]
+    path = tmp_path / "mine" / (f"more/{file}" if (tmp_path / "mine" / file).exists() else file)
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(content if isinstance(content, str) else json.dumps(content))
+    if form == "metadata.jsonl" and file.startswith("metadata"):
+        path.rename(path.with_name("other.csv"))  # one folder has one metadata
+    assert recognise(str(tmp_path / "mine")).kind == kind
+    kept, _ = indexed(tmp_path / "mine", tmp_path / "packed")
+    assert {key: row["caption"] for key, row in kept.items()} == CAPTIONS
+
+
+@pytest.mark.parametrize("name", NO_CAPTIONS)
+def test_nor_do_they_next_to_shards_and_a_picture(name: str, tmp_path: Path) -> None:
+    shards = as_shards(tmp_path / "mine")
+    file, content = NO_CAPTIONS[name]
+    (shards / file).write_text(content if isinstance(content, str) else json.dumps(content))
+    (shards / "preview.jpg").write_bytes(picture(1))
+    assert recognise(str(shards)).kind == "shards"
+
+
+@pytest.mark.parametrize("form", ["by picture", "rows", "coco", "next to pictures"])
+def test_names_that_are_twice_in_an_object_have_both_captions(form: str, tmp_path: Path) -> None:
+    mine = tmp_path / "mine"
+    write_pictures(mine)
+    twice = '{{"image": "{0}.jpg", "caption": "a text", "caption": "{1}"}}'.format
+    if form == "next to pictures":
+        for key in CAPTIONS:
+            (mine / f"{key}.json").write_text(twice(key, key))
+    else:
+        content = ", ".join(
+            f'"{key}.jpg": "{text}"' for key in CAPTIONS for text in ("a text", key)
+        )
+        content = "{" + content + "}"
+        if form == "rows":
+            content = f"[{', '.join(twice(key, key) for key in CAPTIONS)}]"
+        elif form == "coco":
+            parts = [json.dumps([{"image_id": key, "caption": text} for key in CAPTIONS])
+                     for text in ("a text", "two words")]  # fmt: skip
+            pictures = json.dumps([{"id": key, "file_name": f"{key}.jpg"} for key in CAPTIONS])
+            content = f'{{"images": {pictures}, "annotations": {parts[0]}, "annotations": '
+            content += f"{parts[1]}}}".replace("two words", "{}")
+            content = content.replace("{}", "two words")
+        (mine / "captions.json").write_text(content)
+    kept, refused = indexed(mine, tmp_path / "packed")
+    texts_of = {key: [row["caption"], *row["more_captions"]] for key, row in kept.items()}
+    second = {key: "two words" if form == "coco" else key for key in CAPTIONS}
+    assert (texts_of, refused) == ({key: ["a text", second[key]] for key in CAPTIONS}, {})
+
+
 def both(folder: Path, *formats: str) -> Path:
     for name in formats:
         FORMATS[name][1](folder)
@@ -1309,6 +1426,10 @@ def with_pictures(folder: Path, name: str, content: bytes) -> Path:
     return folder
 
 
+def further_below(folder: Path, name: str, content: bytes) -> Path:
+    return with_pictures(empty(folder) / "images", name, content).parent
+
+
 def with_sidecars(folder: Path, content: bytes) -> Path:
     write_pictures(folder)
     for path in folder.rglob("*.jpg"):
@@ -1364,6 +1485,36 @@ MISTAKES: dict[str, tuple[Callable[[Path], Any], list[str]]] = {
     "a cut caption": (lambda f: written(f, "p.csv", b"filepath,text,n\na/1.jpg,a\nb,1\n"),
                       ["line 3", "2 fields"]),
     "two lists": (lambda f: both(f, "flickr", "metadata.csv"), ["captions.txt", "metadata.csv"]),
+    "half of captions by picture": (
+        lambda f: with_pictures(f, "c.json", b'{\n"a/1.jpg": "x",\n"a/2.jpg": "y'),
+        ["c.json: line 3", "column 12"]),
+    "a dictionary of Python": (
+        lambda f: with_pictures(f, "c.json", b"{'a/1.jpg': 'x'}"), ["c.json: line 1", "quotes"]),
+    "a comma at the end of a list": (
+        lambda f: with_pictures(f, "c.json", b'[{"image": "a/1.jpg", "text": "x"},\n]'),
+        ["c.json: line 2"]),
+    "empty JSON": (lambda f: with_pictures(f, "c.json", b""), ["c.json is empty"]),
+    "half of a compressed table": (
+        lambda f: with_pictures(f, "c.json.gz", gzip.compress(b'{"a/1.jpg": "x"}')[:-12]),
+        ["c.json.gz", "Fetch"]),
+    "captions by picture in UTF-16": (
+        lambda f: with_pictures(f, "c.json", '{"a/1.jpg": "x"}'.encode("utf-16")),
+        ["c.json: line 1", "iconv"]),
+    "a broken line further below": (
+        lambda f: further_below(f, "c.jsonl", b'{"image": "a/1.jpg"}\n{'),
+        ["c.jsonl: line 2"]),
+    "a broken CSV further below": (
+        lambda f: further_below(f, "c.csv", b'image,text\na/1.jpg,"a "b" c"\n'),
+        ["c.csv: line 2"]),
+    "half of a Parquet further below": (
+        lambda f: further_below(f, "c.parquet", b"PAR1"),
+        ["c.parquet cannot be read", "Fetch"]),
+    "half of COCO's captions": (
+        lambda f: with_pictures(
+            f, "c.json", b'{"images": [],\n"annotations": [{"caption": "file_name'),
+        ["c.json: line 2"]),
+    "captions of another ending": (
+        lambda f: texts(f, "cap"), ["a/1.cap", "ending .txt"]),
     "no captions": (without_captions, ["4 pictures", "a/1.txt", "captions: TABLE"]),
     "an empty folder": (empty, ["no file"]),
     "nothing": (lambda f: f / "nowhere", ["matches no file"]),
@@ -1464,6 +1615,7 @@ def test_a_mistake_is_one_message_before_any_job(name: str, tmp_path: Path) -> N
     message = str(refusal.value)
     assert [word for word in words if word not in message] == []
     assert message.count("\n") == 0
+    assert message.startswith("pairs")
 
 
 def test_a_folder_that_cannot_be_read_is_one_message(

@@ -536,9 +536,9 @@ def test_a_rate_that_picks_one_pair_is_explained(tmp_path, capsys):
 
 
 def test_schemes_and_rates_that_cannot_be_are_refused(prose, capsys):
-    assert "no scheme 'shuffle'; there are random" in _refusal(prose, capsys, "shuffle", 0.1)
-    assert "rate 1.5 is outside 0 to 1" in _refusal(prose, capsys, "drop", 1.5)
-    assert "rate nan is outside 0 to 1" in _refusal(prose, capsys, "drop", "nan")
+    assert "no 'shuffle'. Name random" in _refusal(prose, capsys, "shuffle", 0.1)
+    assert "1.5 is not from 0 to 1" in _refusal(prose, capsys, "drop", 1.5)
+    assert "nan is not from 0 to 1" in _refusal(prose, capsys, "drop", "nan")
 
 
 @pytest.mark.parametrize("scheme", ["spurious", "missing"])

@@ -64,11 +64,92 @@ def test_shards_of_which_none_can_be_read(folder: Path, content: bytes, reason: 
         check(shards="s")
     for number in range(0, 40, 2):  # a job counts those that cannot be read
         write_tar(folder / f"s/{number:02d}.tar", whole(f"{number:09d}"))
-    check(shards="s")
+    allowed = {"max_quarantined_share": 0.5}
+    check(shards="s", gather_index=allowed)
+    if not content:
+        with pytest.raises(UserError, match="at least 20 of 40 .*max_quarantined_share"):
+            check(shards="s")
     shards = sorted(map(str, (folder / "s").iterdir()))
     words = input_checks.damaged_words(shards)
     assert ("20 shards of 40" if not content else " shards of 40") in words  # all sizes are known
     assert input_checks.damaged_words(shards[::2]) == ""
+
+
+def as_texts(folder: Path, pictures: list[str], captions: list[str]) -> None:
+    for key in captions:
+        (folder / f"{key}.txt").write_text(f"a text of {key}")
+
+
+def as_empty_files(folder: Path, pictures: list[str], captions: list[str]) -> None:
+    as_texts(folder, pictures, captions)
+    for key in {*captions} - {*pictures}:
+        (folder / f"{key}.jpg").write_bytes(b"")
+    for key in {*pictures} - {*captions}:
+        (folder / f"{key}.txt").write_bytes(b"")
+
+
+def as_objects(folder: Path, pictures: list[str], captions: list[str]) -> None:
+    for key in captions:
+        (folder / f"{key}.json").write_text(json.dumps({"caption": f"a text of {key}"}))
+
+
+def as_table(folder: Path, pictures: list[str], captions: list[str]) -> None:
+    keys = sorted({*pictures, *captions})
+    cells = [
+        f"{key}.jpg,{'a text of ' * (key in captions)}{key * (key in captions)}\n" for key in keys
+    ]
+    (folder / "p.csv").write_text("".join(["image,caption\n", *cells]))
+
+
+def as_metadata(folder: Path, pictures: list[str], captions: list[str]) -> None:
+    rows = [{"file_name": f"{key}.jpg", "text": f"a text of {key}"} for key in captions]
+    (folder / "metadata.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+
+def as_coco(folder: Path, pictures: list[str], captions: list[str]) -> None:
+    keys = sorted({*pictures, *captions})
+    listed = [{"id": key, "file_name": f"{key}.jpg"} for key in keys]
+    texts = [{"image_id": key, "caption": f"a text of {key}"} for key in captions]
+    (folder / "c.json").write_text(json.dumps({"images": listed, "annotations": texts}))
+
+
+@pytest.mark.parametrize(("pictured", "captioned"), [(10, 8), (10, 7), (8, 10), (7, 10)])
+@pytest.mark.parametrize(
+    "write", [as_texts, as_empty_files, as_objects, as_table, as_metadata, as_coco]
+)
+def test_too_many_listed_pairs_without_a_picture_or_caption(
+    write: Any, pictured: int, captioned: int, folder: Path
+) -> None:
+    mine = folder / "mine"
+    mine.mkdir()
+    keys = [f"k{number}" for number in range(10)]
+    for number, key in enumerate(keys[:pictured]):
+        (mine / f"{key}.jpg").write_bytes(jpeg((40, 30 + number)))
+    write(mine, keys[:pictured], keys[:captioned])
+    given = {"pairs": str(mine), "shards": "generated"}
+    if min(pictured, captioned) == 7:
+        what = "picture" if pictured == 7 else "caption"
+        with pytest.raises(UserError, match=f"of 10 pairs 3 have no {what}, such as 'k7'"):
+            check(**given)
+        check(**given, gather_index={"max_quarantined_share": 0.3})
+    else:
+        check(**given)
+
+
+def test_pictures_that_are_links_out_of_the_folder(folder: Path) -> None:
+    (folder / "mine").mkdir()
+    for key in ("a", "b"):
+        (folder / f"{key}.jpg").write_bytes(jpeg())
+        (folder / f"mine/{key}.jpg").symlink_to(folder / f"{key}.jpg")
+        (folder / f"mine/{key}.txt").write_text("a text")
+    given = {"pairs": str(folder / "mine"), "shards": "generated"}
+    with pytest.raises(UserError, match="2 have no picture but a link out of .*mine, such as 'a'"):
+        check(**given)
+    (folder / "mine/a.jpg").unlink()
+    (folder / "mine/a.jpg").symlink_to("b.jpg")
+    (folder / "mine/b.jpg").unlink()
+    (folder / "mine/b.jpg").write_bytes(jpeg())
+    check(**given)
 
 
 def test_the_start_of_a_shard_is_read_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -490,7 +571,7 @@ def test_pictures_of_which_none_can_be_decoded(
 
     with pytest.raises(UserError, match=rf"of 3 pictures .*(0\.jpg|parquet: a/0+): .*{words}"):
         check(**write(content, content, content))
-    check(**write(content, jpeg(), content))
+    check(**write(content, jpeg(), content), gather_index={"max_quarantined_share": 1})
 
 
 @pytest.mark.parametrize(

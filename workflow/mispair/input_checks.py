@@ -31,7 +31,7 @@ from mispair.pairs.captions.corpus_keys import (
 from mispair.pairs.captions.key_lists import TRUSTED, read_keys
 from mispair.pairs.captions.scripts import is_blank
 from mispair.pairs.captions.table_files import KEY
-from mispair.pairs.captions.text_lines import lines
+from mispair.pairs.captions.text_lines import lines, naming
 from mispair.pairs.corruption.scheme import schemes
 from mispair.pairs.shards.first_samples import SAMPLES, first_samples
 from mispair.pairs.sources.first_captions import refuse_labels_and_lines
@@ -79,8 +79,9 @@ def refuse_unusable(dag: Dag) -> None:
         return
     for key in ("trusted", "reviewed", "reviewed_repairs", "caption_keys", "groups"):
         refuse_unfetched(*map(Path, dag.user_file(key)), setting=key)
-    refuse_damaged([*dag.pairs.own_shards()])
+    refuse_damaged([*dag.pairs.own_shards()], dag.config.gather_index.max_quarantined_share)
     _refuse_pictures(dag)
+    _refuse_lost_pairs(dag)
     if dag.config.gather_index.duplicate_keys == "refuse":
         _refuse_same_keys(dag.pairs.own_shards())
     dag.pairs.refuse_remote_captions()
@@ -119,29 +120,34 @@ def refuse_unusable(dag: Dag) -> None:
     _refuse_caption_tables(dag, examples, corpus)
 
 
-def refuse_damaged(shards: Sequence[str]) -> None:
-    """Refuse shards of which none has a sample that can be read, by some of them.
+def refuse_damaged(shards: Sequence[str], limit: float) -> None:
+    """Refuse shards of which none has a sample, by some of them, or too many of all cannot be read.
+
+    `limit` is the share of shards that may be unreadable.
 
     Raises
     ------
     UserError
         With the first shard, and why.
     """
-    read = probed(shards)
-    faults = {shard: fault for shard in read if (fault := first_samples(shard).fault)}
-    if read and len(faults) == len(read):
+    faults, read = _faults(shards), probed(shards)
+    shard = next(iter(faults), "")
+    if read and faults.keys() >= {*read}:
         raise UserError(
-            f"{read[0]}: {faults[read[0]]}. No shard can be used, by {len(read)} of {len(shards)}. "
+            f"{shard}: {faults[shard]}. No shard can be used, by {len(read)} of {len(shards)}. "
             "Write or fetch them again."
+        )
+    if len(faults) > limit * len(shards):
+        raise UserError(
+            f"shards: at least {len(faults):,} of {len(shards):,} cannot be read, such as {shard}: "
+            f"{faults[shard]}. Write or fetch them again, or leave them out; at most "
+            f"{100 * limit:g} % may be (gather_index.max_quarantined_share)."
         )
 
 
 def damaged_words(shards: Sequence[str]) -> str:
     """Return how many shards cannot be read, by their sizes and the starts of some; or nothing."""
-    faults = {
-        shard: first_samples(shard).fault for shard in [*filter(_is_empty, shards), *probed(shards)]
-    }
-    faults = {shard: fault for shard, fault in faults.items() if fault}
+    faults = _faults(shards)
     if not faults:
         return ""
     shard, fault = next(iter(faults.items()))
@@ -152,8 +158,25 @@ def damaged_words(shards: Sequence[str]) -> str:
     )
 
 
-def _is_empty(shard: str) -> bool:
-    return os.path.isfile(shard) and not os.path.getsize(shard)
+def _faults(shards: Sequence[str]) -> dict[str, str]:
+    """Return why shards cannot be read, by the sizes of all and the starts of some."""
+    empty = [one for one in shards if os.path.isfile(one) and not os.path.getsize(one)]
+    faults = {shard: first_samples(shard).fault for shard in [*empty, *probed(shards)]}
+    return {shard: fault for shard, fault in faults.items() if fault}
+
+
+def _refuse_lost_pairs(dag: Dag) -> None:
+    """Refuse a folder or table that lists too many pairs without a picture or a caption."""
+    limit, listed = dag.config.gather_index.max_quarantined_share, dag.pairs.source.pairs
+    lost = dag.pairs.lost_pairs()
+    if sum(map(len, lost.values())) > limit * listed:
+        parts = [f"{len(keys):,} have no {what}, such as {keys[0][:MOST_LETTERS]!r}"
+                 for what, keys in lost.items() if keys]  # fmt: skip
+        raise UserError(
+            f"pairs: of {listed:,} pairs {' and '.join(parts)}. Complete them or take them out, or "
+            f"allow more than {100 * limit:g} %, as by --config "
+            '"gather_index={max_quarantined_share: 1}".'
+        )
 
 
 def _refuse_pictures(dag: Dag) -> None:
@@ -280,7 +303,8 @@ def _refuse_caption_tables(dag: Dag, examples: Sequence[str], corpus: Corpus) ->
     config = dag.config
     lists = [Path(path) for path in dag.user_file("caption_keys")]
     for path in lists:
-        keys = [line.rstrip("\r\n") for line in islice(lines(path), ROWS)]
+        with naming("caption_keys"):
+            keys = [line.rstrip("\r\n") for line in islice(lines(path), ROWS)]
         if not keys:
             raise UserError(f"caption_keys: {path} is empty. Write the key of each line there.")
         refuse_unlike("caption_keys", path, keys, examples)

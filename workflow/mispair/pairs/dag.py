@@ -27,11 +27,12 @@ from mispair.pairs.captions.corpus_keys import (
 )
 from mispair.pairs.captions.decoding import sidecar_text
 from mispair.pairs.captions.table_files import refuse_keys, table_files
+from mispair.pairs.index.policy import Policy
 from mispair.pairs.shards import remote
 from mispair.pairs.shards.first_samples import first_samples, read_first_samples
 from mispair.pairs.shards.shards import CAPTION_EXTENSION
 from mispair.pairs.shards.sources import describe, resolve_named, resolve_shards
-from mispair.pairs.sources.first_captions import captions_of, captions_of_shards
+from mispair.pairs.sources.first_captions import captions_of, captions_of_shards, lost_pairs
 from mispair.pairs.sources.first_pictures import pictures_of, pictures_of_shards
 from mispair.pairs.sources.in_shards import captions_in_shards, probed
 from mispair.pairs.sources.recognition import recognise
@@ -139,6 +140,12 @@ class PairFiles:
         if self.is_packed:
             return captions_of(self.source)
         return captions_of_shards(probed([*self.own_shards()]), self.captions_in)
+
+    def lost_pairs(self) -> dict[str, list[str]]:
+        """Return keys of listed pairs that lack a picture or a caption, by what they lack."""
+        empty = self._config.index_shards.empty_captions
+        policy = Policy(caption_from=self.source.captions_in, empty_captions=empty)
+        return lost_pairs(self.source, policy, has_captions=self._config.captions is not None)
 
     def first_pictures(self) -> Iterator[tuple[str, bytes]]:
         """Yield some of the user's pictures, as far as they can be read, with where each is."""

@@ -251,7 +251,7 @@ def _given(options: Namespace, is_new: bool = True) -> dict[str, Any]:
 
 def _with_captions(pairs: Any, captions: str) -> dict[str, Any]:
     """Return the settings for captions of their own: of tar shards a key, of others a part."""
-    from mispair.pairs.sources.recognition import Place
+    from mispair.pairs.sources.place import Place
     from mispair.pairs.sources.source import is_ending, named_of
 
     if pairs is None:
@@ -300,7 +300,7 @@ def _refuse_missing(option: str, paths: list[str]) -> None:
 
 def _refuse_other_than_shards(paths: tuple[str, ...]) -> None:
     """Refuse several paths that are not all tar shards, such as `photos/*` from a shell."""
-    from mispair.pairs.sources.recognition import Place
+    from mispair.pairs.sources.place import Place
     from mispair.pairs.sources.source import named_of
 
     for path in paths:

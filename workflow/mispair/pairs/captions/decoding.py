@@ -379,13 +379,40 @@ def text_fields(node: Any) -> list[str]:
     return fields
 
 
-def _json(content: bytes) -> Any:
+def read_json(text: str) -> Any:
+    """Parse JSON with NaN as null; a name that is twice in an object has the list of its values.
+
+    Raises
+    ------
+    ValueError
+        If its syntax is wrong, or it is nested too deeply.
+
+    Examples
+    --------
+    >>> read_json('{"a": "x", "a": ["y", "z"], "b": NaN, "b": null}')
+    {'a': ['x', 'y', 'z'], 'b': None}
+    """
     try:
-        return json.loads(content.decode("utf-8-sig"), parse_constant=lambda _: None)
-    except UnicodeDecodeError as error:
-        raise ValueError(f"is not UTF-8: {error.reason}") from error
+        return json.loads(text, parse_constant=lambda _: None, object_pairs_hook=_object)
     except RecursionError as error:
         raise ValueError("is nested too deeply") from error
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    content = dict(pairs)
+    for name in content if len(content) < len(pairs) else ():
+        values = [value for one, value in pairs if one == name]
+        if any(value != values[0] for value in values):
+            lists = [value if isinstance(value, list) else [value] for value in values]
+            content[name] = [item for items in lists for item in items]
+    return content
+
+
+def _json(content: bytes) -> Any:
+    try:
+        return read_json(content.decode("utf-8-sig"))
+    except UnicodeDecodeError as error:
+        raise ValueError(f"is not UTF-8: {error.reason}") from error
 
 
 def _short_text(value: object) -> str | None:

@@ -13,7 +13,7 @@ from shlex import quote
 from typing import Any, NamedTuple
 
 from mispair.core.files import UserError
-from mispair.pairs.captions.decoding import values_at
+from mispair.pairs.captions.decoding import read_json, values_at
 from mispair.pairs.captions.text_lines import first_line, lines
 from mispair.pairs.sources.columns import usual
 from mispair.pairs.sources.source import picture_key
@@ -85,14 +85,7 @@ def objects_in(path: Path, naming: Naming) -> Iterator[tuple[int, dict[str, Any]
     for number, line in enumerate([text_of(path, naming.place)] if is_whole else lines(path), 1):
         if not line.strip():
             continue
-        try:
-            content = json.loads(line, parse_constant=lambda _: None)  # NaN of pandas
-        except (ValueError, RecursionError) as error:
-            where = path if is_whole else f"{path}: line {number}"
-            raise UserError(
-                f"{naming.place}{where} is not JSON ({error}). Each line of JSONL is one object; "
-                "a list of objects is a file with the ending .json."
-            ) from error
+        content = parsed(line, path, naming.place, None if is_whole else number)
         for position, row in enumerate(_rows(content, naming) if is_whole else [content], number):
             if isinstance(row, list) and len(row) == 2 and isinstance(row[0], str):
                 row = {naming.name: row[0], naming.caption: row[1]}
@@ -104,6 +97,26 @@ def objects_in(path: Path, naming: Naming) -> Iterator[tuple[int, dict[str, Any]
                     f"such as {example}."
                 )
             yield position, row
+
+
+def parsed(text: str, path: Path, place: str, line: int | None = None) -> Any:
+    """Parse the text of a file, or of one of its lines; `place` begins messages.
+
+    Raises
+    ------
+    UserError
+        If it is not JSON, with the line.
+    """
+    try:
+        return read_json(text)
+    except ValueError as error:
+        reason, remedy = str(error), "Each line of JSONL is one object; other JSON ends in .json."
+        if isinstance(error, json.JSONDecodeError):
+            reason = f"{error.msg.removesuffix(' at')} at column {error.colno}"
+            if line is None:
+                line, remedy = error.lineno, "Correct it there, or fetch or write the file again."
+        where = f"{path}: line {line}" if line else path
+        raise UserError(f"{place}{where} is not JSON ({reason}). {remedy}") from error
 
 
 def text_of(path: Path, place: str) -> str:

@@ -47,7 +47,9 @@ def write_sorted(rows: Iterable[Row], captions: Path, join: str = KEY) -> None:
     """
     table, nulls = _collect(rows)
     if not table.num_rows:
-        raise UserError(f"{captions}: cannot be made: the caption table holds no caption.")
+        raise UserError(
+            "captions: the table holds no caption. Name the column that has them by caption_column."
+        )
     schema = SCHEMA if join == KEY else SCHEMA.with_metadata({JOIN: join})
     keys = distinct = 0
     with (
@@ -86,7 +88,7 @@ def _collect(rows: Iterable[Row]) -> tuple[pa.Table, int]:
             arrays = [pa.array(column, pa.large_string()) for column in columns]
         except UnicodeEncodeError as error:
             raise UserError(
-                f"the caption table holds half a character (an unpaired surrogate) in "
+                f"captions: the table holds half a character (an unpaired surrogate) in "
                 f"{error.object!r}. Correct the text."
             ) from error
         batches.append(pa.RecordBatch.from_arrays(arrays, schema=schema))

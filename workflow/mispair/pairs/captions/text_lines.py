@@ -5,11 +5,24 @@ from __future__ import annotations
 import gzip
 import zlib
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from mispair.core.files import UserError
 from mispair.pairs.captions.key_lists import PACKED, SPREADSHEET
+
+
+@contextmanager
+def naming(setting: str, *others: str) -> Iterator[None]:
+    """Begin messages on a user's files with the setting that names these, or one of some others."""
+    try:
+        yield
+    except UserError as error:
+        if str(error).partition(":")[0] in (setting, *others):
+            raise
+        raise UserError(f"{setting}: {error}") from error
+
 
 _UTF_16 = (b"\xff\xfe", b"\xfe\xff")
 """Beginnings of a file in UTF-16, as spreadsheets write "Unicode text"."""

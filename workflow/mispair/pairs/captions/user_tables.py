@@ -18,11 +18,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from mispair.core.files import UserError
-from mispair.pairs.captions.decoding import listed_texts, value_at, values_at
+from mispair.pairs.captions.decoding import listed_texts, numbered, value_at, values_at
 from mispair.pairs.captions.json_rows import Naming, objects_in
 from mispair.pairs.captions.key_lists import SEPARATOR_LINE, SEPARATORS
 from mispair.pairs.captions.table_files import KEY, OBJECTS, SHIFT, form_of, refuse_keys
-from mispair.pairs.captions.text_lines import first_line, lines
+from mispair.pairs.captions.text_lines import first_line, lines, naming
 
 Row = tuple[str | None, str | None]
 """A value and one of its captions; None where the table has none."""
@@ -31,8 +31,10 @@ NumberedRow = tuple[int, Any, str | None]
 """Number of a row for messages, its value as the table has it, and one of its texts."""
 
 BATCH_ROWS = 65_536
-TRIED = 100
-"""Rows by which quotation marks are found."""
+TRIED = 1000
+"""Rows by which quotation marks, and how they are escaped, are found."""
+QUOTES = "'\""
+_ESCAPED = re.compile(r"\\(.)")
 
 
 @dataclass(frozen=True)
@@ -76,25 +78,34 @@ def read_rows(tables: Sequence[Path], keys: Path | None, columns: Columns) -> It
         If a file cannot be read, a column is missing, a value is not text, or the captions and the
         keys of a positional list differ in number.
     """
-    for table in tables:
-        for number, value, cell in _numbered_rows(table, keys, columns):
-            joined: str | None
-            if columns.join == KEY:
-                joined = _key(value, keys or table, number)
-            elif value is None or isinstance(value, str):
-                joined = (value or "").strip() or None
-            else:
-                raise UserError(
-                    f"{table}: row {number} has {value!r} as {columns.key}, which is no text. "
-                    f"Name another column as {columns.section}.key_column, or store this as texts."
-                )
-            for caption in [None] if cell is None else texts_of(table, number, cell):
-                yield joined, caption
+    with naming("captions" if columns.section == "read_captions" else f"{columns.section}.model"):
+        for table in tables:
+            for number, value, cell in _numbered_rows(table, keys, columns):
+                joined = _joined(value, keys or table, number, columns)
+                for caption in [None] if cell is None else texts_of(table, number, cell):
+                    yield joined, caption
+
+
+def _joined(value: Any, path: Path, number: int, columns: Columns) -> str | None:
+    """Return the value of a row that joins it, as a text."""
+    if columns.join == KEY:
+        if not isinstance(value, str) or not value:
+            raise UserError(
+                f"{path}: row {number} has the key {value!r}. Write keys as texts, as in the "
+                "shards: 00012 and 12 differ."
+            )
+        return value
+    if value is not None and not isinstance(value, str):
+        raise UserError(
+            f"{path}: row {number} has {value!r} as {columns.key}, which is no text. "
+            f"Name another column as {columns.section}.key_column, or store this as texts."
+        )
+    return (value or "").strip() or None
 
 
 def _numbered_rows(table: Path, keys: Path | None, columns: Columns) -> Iterator[NumberedRow]:
     if not table.is_file():
-        raise UserError(f"{table}: there is no such caption table.")
+        raise UserError(f"{table}: there is no such caption table. Correct its path.")
     form = form_of(table)
     refuse_keys(table, keys)
     if form == "txt" and keys is not None:
@@ -108,7 +119,7 @@ def _numbered_rows(table: Path, keys: Path | None, columns: Columns) -> Iterator
 
 def _positional(table: Path, keys: Path) -> Iterator[NumberedRow]:
     if not keys.is_file():
-        raise UserError(f"{keys}: there is no such list of keys.")
+        raise UserError(f"{keys}: there is no such list of keys. Correct caption_keys.")
     lengths = {path: sum(1 for _ in lines(path)) for path in (table, keys)}
     if lengths[table] != lengths[keys]:
         raise UserError(
@@ -137,19 +148,24 @@ def csv_reader(table: Path, delimiter: str) -> Any:
     first = first_line(table)
     is_spaced = delimiter == "," and 0 < first.count(",") == first.count(", ")
     form: dict[str, Any] = {"delimiter": delimiter, "strict": True, "skipinitialspace": is_spaced}
-    if _has_single_quotes(table, form):
-        form["quotechar"] = "'"
-    return csv.reader(lines(table), **form)
-
-
-def _has_single_quotes(table: Path, form: dict[str, Any]) -> bool:
-    """Return whether first rows are whole with single quotes around cells, and some have these."""
-    start = re.compile(rf"(?:^|{re.escape(form['delimiter'])})([\"'])")
+    start = re.compile(rf"(?:^|{re.escape(delimiter)})([\"'])")
     marks = {mark for line in islice(lines(table), 3) for mark in start.findall(line)}
-    if marks != {"'"}:
-        return False
+    after = {sign for line in islice(lines(table), TRIED) for sign in _ESCAPED.findall(line)}
+    escapes = [None, "\\"] if after & {*QUOTES} else [None]
+    if after <= {*QUOTES, "\\"}:
+        escapes.reverse()
+    ways = [form | {"quotechar": mark, "escapechar": escape}
+            for mark in ("'" * (marks == {"'"}) + '"') for escape in escapes]  # fmt: skip
+    if delimiter == "\t":
+        ways.append(form | {"quoting": csv.QUOTE_NONE})
+    usable = (way for way in ways if len(ways) == 1 or _are_whole(table, way))
+    return csv.reader(lines(table), **next(usable, form))
+
+
+def _are_whole(table: Path, form: dict[str, Any]) -> bool:
+    """Return whether first rows have one number of cells."""
     try:
-        rows = [*islice(csv.reader(lines(table), **form, quotechar="'"), TRIED)]
+        rows = [*islice(csv.reader(lines(table), **form), TRIED)]
     except csv.Error:
         return False
     return len({len(row) for row in rows if row}) == 1
@@ -166,10 +182,11 @@ def _csv(table: Path, delimiter: str, columns: Columns) -> Iterator[NumberedRow]
         example = (
             f"The first line has to name the columns: {columns.key}{delimiter}{columns.caption}."
         )
-        for name in (columns.key, columns.caption):
+        names = _captions_in(header, columns.caption)
+        for name in (columns.key, *names):
             if header.count(name) != 1:
                 raise _missing(table, header, name, columns, example)
-        key_at, caption_at = header.index(columns.key), header.index(columns.caption)
+        key_at, captions_at = header.index(columns.key), [*map(header.index, names)]
         for row in reader:
             if len(row) != len(header) and row:
                 raise UserError(
@@ -177,13 +194,27 @@ def _csv(table: Path, delimiter: str, columns: Columns) -> Iterator[NumberedRow]
                     f"but the first line names {len(header)}. Complete the row, and quote captions "
                     f"that hold {delimiter!r} or a line end."
                 )
-            if row:
-                yield reader.line_num, row[key_at], row[caption_at]
+            cells = [row[at] for at in captions_at] if row else []
+            for caption in [*filter(None, cells)] or cells[:1]:
+                yield reader.line_num, row[key_at], caption
     except csv.Error as error:
         raise UserError(
             f"{table}: line {reader.line_num} is not valid ({error}). Write a caption with a "
             'quotation mark as "so, ""quoted"" and closed", or use Parquet or JSONL.'
         ) from error
+
+
+def _captions_in(has: Sequence[str], name: str) -> list[str]:
+    """Return the column of captions, or the numbered ones that its name, or ``NAME*``, stands for.
+
+    Examples
+    --------
+    >>> _captions_in(["key", "caption_0", "caption_1"], "caption"), _captions_in(["a"], "b")
+    (['caption_0', 'caption_1'], ['b'])
+    """
+    stem = name.removesuffix("*")
+    several = () if name in has else numbered([stem, *has]).get(f"{stem}*", ())
+    return [one for one in dict.fromkeys(several) if one in has] or [name]
 
 
 def texts_of(table: Path, number: int, cell: str) -> list[str]:
@@ -199,11 +230,14 @@ def texts_of(table: Path, number: int, cell: str) -> list[str]:
 
 def _json(table: Path, columns: Columns) -> Iterator[NumberedRow]:
     naming = Naming(columns.key, columns.caption, (columns.key,))
+    seen: dict[str, None] = {}  # a row may lack some of numbered captions
     for number, row in objects_in(table, naming):
-        for name in (columns.key, columns.caption):
-            if _head(name, row) is None:
-                raise _missing(table, list(row), name, columns, f"(row {number})")
-        for caption in values_at(row, columns.caption):
+        seen |= dict.fromkeys(row)
+        names = _captions_in([*seen], columns.caption)
+        for one_of in ([columns.key], names):
+            if not any(_head(name, row) for name in one_of):
+                raise _missing(table, list(row), one_of[0], columns, f"(row {number})")
+        for caption in (text for name in names for text in values_at(row, name)):
             if caption is not None and not isinstance(caption, str):
                 raise UserError(
                     f"{table}: row {number}: {columns.caption} is {caption!r:.80}, neither a text "
@@ -224,22 +258,18 @@ def _parquet(table: Path, columns: Columns) -> Iterator[NumberedRow]:
     try:
         with pq.ParquetFile(table) as opened:
             schema = opened.schema_arrow
-            heads = [
-                _text_column(table, schema, name, columns)
-                for name in (columns.key, columns.caption)
-            ]
-            inner = [
-                name[len(head) + 1 :]
-                for name, head in zip((columns.key, columns.caption), heads, strict=True)
-            ]
+            names = [columns.key, *_captions_in(schema.names, columns.caption)]
+            heads = [_text_column(table, schema, name, columns) for name in names]
+            inner = [name[len(head) + 1 :] for name, head in zip(names, heads, strict=True)]
             number = 0
             for batch in opened.iter_batches(BATCH_ROWS, columns=[*dict.fromkeys(heads)]):
                 cells = (batch.column(name).to_pylist() for name in heads)
-                for key, captions in zip(*cells, strict=True):
+                for key, *captions in zip(*cells, strict=True):
                     number += 1
                     value = value_at(key, inner[0])
-                    for caption in values_at(captions, inner[1]):
-                        yield number, value, caption
+                    for cell, path in zip(captions, inner[1:], strict=True):
+                        for caption in values_at(cell, path):
+                            yield number, value, caption
     except (OSError, pa.ArrowException, UnicodeDecodeError) as error:
         raise UserError(
             f"{table}: cannot be read as Parquet ({error}). Fetch or write the file again."
@@ -307,12 +337,3 @@ def _missing(
         f"{columns.section}.key_column and {columns.section}.caption_column to names that it has. "
         f"{remedy}".rstrip()
     )
-
-
-def _key(key: Any, path: Path, number: int) -> str:
-    if not isinstance(key, str) or not key:
-        raise UserError(
-            f"{path}: row {number} has the key {key!r}. A key is a text, as in the shards: "
-            "00012 and 12 differ."
-        )
-    return key

@@ -109,10 +109,10 @@ def corrupt(
     """
     if scheme not in schemes():
         raise UserError(
-            f"corrupt_captions: there is no scheme {scheme!r}; there are {', '.join(schemes())}."
+            f"corrupt_captions.schemes: there is no {scheme!r}. Name {', '.join(schemes())}."
         )
     if not 0.0 <= rate <= 1.0:
-        raise UserError(f"corrupt_captions: rate {rate} is outside 0 to 1.")
+        raise UserError(f"corrupt_captions.rates: {rate} is not from 0 to 1. Name shares of pairs.")
     if rate == 0:
         return Corrupted(pairs.caption_ids, np.zeros(len(pairs.caption_ids), bool))
     return application(scheme)(pairs, rate, seed, sources)

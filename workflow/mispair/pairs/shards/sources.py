@@ -55,7 +55,9 @@ def resolve_shards(sources: str | Sequence[str]) -> list[Path]:
         try:
             shards.extend(_matches(source))
         except OSError as error:
-            raise UserError(f"shards: {source}: cannot be read ({error.strerror}).") from error
+            raise UserError(
+                f"shards: {source}: cannot be read ({error.strerror}). Give read access to it."
+            ) from error
     if not shards:
         raise UserError("shards: the list is empty. Name at least one tar shard, or `generated`.")
     repeated = sorted(str(shard) for shard, times in Counter(shards).items() if times > 1)
@@ -88,7 +90,9 @@ def resolve_named(sources: Mapping[str, str | Sequence[str]]) -> dict[Path, str]
     for source in sorted(sources):
         for shard in resolve_shards(sources[source]):
             if shard in named:
-                raise UserError(f"shards: {shard} is in source {named[shard]} and in {source}.")
+                raise UserError(
+                    f"shards: {shard} is in source {named[shard]} and in {source}. Name it in one."
+                )
             named[shard] = source
     return named
 

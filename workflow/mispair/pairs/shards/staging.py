@@ -69,7 +69,9 @@ def _scratch() -> Path | None:
     named = os.environ.get(SCRATCH, "")
     folder = Path(os.path.expandvars(named)) if named else None
     if folder is not None and not folder.is_dir():
-        raise UserError(f"{SCRATCH}={named}: there is no folder {folder} on this node.")
+        raise UserError(
+            f"{SCRATCH}={named}: there is no folder {folder} on this node. Name one that it has."
+        )
     return folder
 
 
@@ -108,6 +110,9 @@ def staged(shards: Sequence[Path]) -> Iterator[list[Path]]:
             try:
                 shutil.copyfile(shard, copy)
             except OSError as error:
-                raise UserError(f"{shard}: cannot be copied to {copy} ({error}).") from error
+                raise UserError(
+                    f"{shard}: cannot be copied to {copy} ({error}). Name another folder by the "
+                    f"environment variable {SCRATCH}, or none."
+                ) from error
             copies.append(copy)
         yield copies

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 from mispair.core.files import UserError
 from mispair.core.words import count
-from mispair.pairs.captions.json_rows import captioned, end_of_json, start_of_json, text_of
+from mispair.pairs.captions.json_rows import captioned, end_of_json, parsed, start_of_json, text_of
 from mispair.pairs.sources.pictures import elsewhere, located, with_captions
 from mispair.pairs.sources.source import Entry, Source, merged
 from mispair.pairs.sources.table_rows import TRIED
@@ -33,8 +32,8 @@ def of_coco(path: Path, folder: Path | None) -> Source:
     UserError
         If the file has other content, or none of its pictures is found.
     """
+    content = parsed(text_of(path, "pairs: "), path, "pairs: ")
     try:
-        content = json.loads(text_of(path, "pairs: "))
         captions: dict[str, list[Any]] = {image["file_name"]: [] for image in content["images"]}
         if wrong := [name for name in captions if not isinstance(name, str)]:
             raise TypeError(f"the file_name {wrong[0]!r:.80} is no text")
@@ -45,7 +44,7 @@ def of_coco(path: Path, folder: Path | None) -> Source:
                 lost.append((annotation["image_id"], caption))
             else:
                 captions[image["file_name"]].append(caption)
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
+    except (KeyError, TypeError) as error:
         raise UserError(
             f"pairs: {path} is not COCO's JSON of captions ({type(error).__name__}: {error}). It "
             "has the lists images (id, file_name) and annotations (image_id, caption); files of "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from itertools import islice
@@ -73,6 +74,41 @@ def captions_of(source: Source) -> list[str]:
     return _unless_undecodable(texts, faults)
 
 
+def lost_pairs(source: Source, policy: Policy, has_captions: bool) -> dict[str, list[str]]:
+    """Return the keys of pairs that a source lists without a picture or a caption, by what lacks.
+
+    `has_captions` is true if they have captions elsewhere, too.
+    """
+    boundary = source.boundary
+    linked = f"picture but a link out of {boundary}"
+    lost: dict[str, list[str]] = {"picture": [], linked: [], "caption": []}
+    keeps_empty = policy.empty_captions == "keep"
+    for entry in source.entries if not source.columns else ():
+        texts = [text for text in entry.captions or () if keeps_empty or text.strip()]
+        texts += [text for text in _captions_in(entry, policy) if keeps_empty or _has_bytes(text)]
+        if not any(map(_has_bytes, entry.pictures)):
+            lost["picture"].append(entry.key)
+        elif boundary is not None and all(links_out(one, boundary) for one in entry.pictures):
+            lost[linked].append(entry.key)
+        elif not (has_captions or texts):
+            lost["caption"].append(entry.key)
+    return lost
+
+
+def _has_bytes(path: str) -> bool:
+    try:
+        return os.stat(path).st_size > 0
+    except OSError:
+        return False
+
+
+def _captions_in(entry: Entry, policy: Policy) -> Iterator[str]:
+    """Yield the files of captions of a pair, and not those that describe it."""
+    for text in entry.texts:
+        if (ending_of(text) == "json") == (policy.caption_field is not None):
+            yield text
+
+
 def _unless_undecodable(texts: list[str], faults: Sequence[str]) -> list[str]:
     """Return texts; raise a UserError if there are faults of decoding only."""
     if faults and not texts:
@@ -97,11 +133,11 @@ def _of_entry(
     entry: Entry, policy: Policy, boundary: Path | None, faults: list[str]
 ) -> Iterator[str]:
     yield from (entry.captions or ())[:1]
-    inside = (text for text in entry.texts if boundary is None or not links_out(text, boundary))
+    files = _captions_in(entry, policy)
+    inside = (text for text in files if boundary is None or not links_out(text, boundary))
     for path in map(Path, inside):
-        is_caption = (ending_of(path.name) == "json") == (policy.caption_field is not None)
         with suppress(OSError):
-            if is_caption and path.is_file() and path.stat().st_size <= MAX_TEXT_BYTES:
+            if path.is_file() and path.stat().st_size <= MAX_TEXT_BYTES:
                 yield from _decoded(path.read_bytes(), policy, faults)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -12,7 +11,7 @@ from pathlib import Path
 
 from mispair.core.files import UserError, snapshot
 from mispair.core.words import composed, count
-from mispair.pairs.captions.decoding import fault_of_json, numbered, text_fields
+from mispair.pairs.captions.decoding import fault_of_json, numbered, read_json, text_fields
 from mispair.pairs.captions.text_lines import lines
 from mispair.pairs.shards.shards import (
     IMAGE_EXTENSIONS,
@@ -40,7 +39,14 @@ from mispair.pairs.sources.source import (
     refuse_unreadable,
     walk,
 )
-from mispair.pairs.sources.table_rows import TABLE_ENDINGS, TRIED, ending_of, form_of, is_json
+from mispair.pairs.sources.table_rows import (
+    TABLE_ENDINGS,
+    TRIED,
+    ending_of,
+    form_of,
+    header_of,
+    is_json,
+)
 from mispair.pairs.sources.tables import is_table, pictures_of, rows_of
 
 METADATA = "metadata"
@@ -222,8 +228,8 @@ def _fields_of_text(path: Path) -> list[str]:
     try:
         if path.stat().st_size > MAX_MEMBER_BYTES:
             return []
-        content = json.loads(path.read_bytes())
-    except (OSError, ValueError, RecursionError):
+        content = read_json(path.read_bytes().decode("utf-8-sig"))
+    except (OSError, ValueError):
         return []
     return text_fields(content)
 
@@ -437,12 +443,19 @@ def refuse_without_captions(tree: Tree) -> None:
                 "again as an object in UTF-8 (iconv -f CP1252 -t UTF-8), or name a table of paths "
                 "and captions."
             )
+    for path in tried:
+        is_table = form_of(path.name) in (*TABLE_ENDINGS, "json")
+        if is_table and not header_of(path):  # which raises if it cannot be parsed
+            raise UserError(f"pairs: {path} is empty. Write it again, or move it away.")
     if pictures:
+        near = [one for one in names if stem_of(one) in beside and one not in {*pictures}]
+        remedy = "Name a table of paths and captions: pairs: {path: ..., captions: TABLE}."
+        if near:
+            remedy = f"If {near[0]} and the like are captions, give them the ending .txt."
         raise UserError(
             f"pairs: the folder {tree.folder.absolute()} has {count(len(pictures), 'picture')}, "
             f"such as {pictures[0]!r}, and no captions: neither {picture_key(pictures[0])}.txt "
-            "next to it, nor metadata.csv. Name a table of paths and captions: pairs: {path: ..., "
-            "captions: TABLE}."
+            f"next to it, nor metadata.csv. {remedy}"
         )
     if shards := tree.of(["tar"]):
         raise UserError(

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
-import json
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 
 from mispair.core.files import UserError
-from mispair.pairs.captions.decoding import fault_of_json, numbered, text_fields
+from mispair.pairs.captions.decoding import (
+    LICENCE_NAMES,
+    SIDECAR_FIELDS,
+    fault_of_json,
+    numbered,
+    read_json,
+    text_fields,
+)
 from mispair.pairs.shards.first_samples import SAMPLES, FirstSamples, first_samples
 from mispair.pairs.shards.shards import (
     CAPTION_EXTENSION,
@@ -27,6 +34,8 @@ PROBED = 16
 """Shards that are read before any job, at most."""
 PICTURES = ""
 """Under which first pictures are counted, next to the places of their captions."""
+NO_CAPTIONS = (*SIDECAR_FIELDS, *LICENCE_NAMES, "key")
+"""Fields of JSON that are never suggested as captions."""
 WHOLE = "json:"
 """Place of captions that are a JSON list; `index_shards.caption_from` names it `json`."""
 
@@ -114,8 +123,8 @@ def _places(
     sidecar = sample.of(SIDECAR_EXTENSION)
     if sidecar is None or sidecar not in texts:
         return
-    with suppress(ValueError, RecursionError):
-        content = json.loads(texts[sidecar].decode("utf-8-sig"))
+    with suppress(ValueError):
+        content = read_json(texts[sidecar].decode("utf-8-sig"))
         fields = text_fields(content)
         yield from (f"{WHOLE}{field}" for field in (*fields, *numbered(fields)))
         if isinstance(content, list) and content and all(isinstance(one, str) for one in content):
@@ -150,6 +159,7 @@ def _refuse(shard: str, start: FirstSamples, given: str, counts: Mapping[str, in
         )
     fields = [one for one in counts if one.startswith(WHOLE) and one != WHOLE]
     no_text = (*IMAGE_EXTENSIONS, SIDECAR_EXTENSION, "cls")
+    named = [one for one in fields if re.split("[:.]", one)[-1] not in NO_CAPTIONS]
     texts = [one for one in near if ending_of(f".{one}") not in no_text]
     inside = ", ".join(one.removeprefix(WHOLE) for one in fields[:12])
     inside = f" with the texts {inside}" * bool(fields)
@@ -159,5 +169,6 @@ def _refuse(shard: str, start: FirstSamples, given: str, counts: Mapping[str, in
     raise UserError(
         f"{first} no .{given}, only {', '.join(endings)}{inside}"
         '. Name where their captions are, as by --config "index_shards={caption_from: '
-        f'{[*texts, *fields, "json:FIELD"][0]}}}", or write them into KEY.txt.'
+        f'{[*texts, *named, "json:FIELD"][0]}}}", write them into KEY.txt, or give a table of key '
+        "and caption as captions."
     )

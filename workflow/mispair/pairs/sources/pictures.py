@@ -6,6 +6,7 @@ import os
 import re
 from collections import Counter
 from collections.abc import Sequence
+from functools import cached_property
 from itertools import takewhile
 from pathlib import Path
 from urllib.parse import unquote
@@ -49,6 +50,8 @@ class Pictures:
     by_name : bool
         Whether a name counts without its case and ending, and a number without its zeros and what
         is before it.
+    spread : sequence of Path
+        Further folders, in one of which a picture may be that has no other path than its name.
 
     Attributes
     ----------
@@ -63,12 +66,14 @@ class Pictures:
         root: Path | None = None,
         dropped: str = "",
         by_name: bool = False,
+        spread: Sequence[Path] = (),
     ):
         self.folder = folder
         self.boundary = boundary
         self.root = root or folder
         self.dropped = dropped
         self.by_name = by_name
+        self.spread = spread
         self.refused: list[str] = []
         self.linked: list[str] = []
         self._is_inside = is_inside(folder, boundary)
@@ -76,7 +81,7 @@ class Pictures:
 
     def within(self, boundary: Path, root: Path | None = None) -> Pictures:
         """Return the same pictures with another boundary and root, none of them looked up."""
-        return Pictures(self.folder, boundary, root, self.dropped, self.by_name)
+        return Pictures(self.folder, boundary, root, self.dropped, self.by_name, self.spread)
 
     def find(self, path: str) -> str | None:
         """Return the path of a file that a table names, or None if there is none.
@@ -115,7 +120,18 @@ class Pictures:
             for form in (composed(name), *(loose_names(name) if self.by_name else ())):
                 if name and (same := by_form.get(form)):
                     return os.path.join(parent, same)
-        return None
+        return self._by_form.get(composed(bare))
+
+    @cached_property
+    def _by_form(self) -> dict[str, str]:
+        """The files of further folders by their names, with and without ending, if one has it."""
+        files = [
+            (name, os.path.join(one, name)) for one in self.spread for name in self._in(one)[0]
+        ]
+        forms = [(form, path) for name, path in files
+                 for form in {composed(name), composed(picture_key(name))}]  # fmt: skip
+        times = Counter(form for form, _ in forms)
+        return {form: path for form, path in forms if times[form] == 1}
 
     def key(self, path: str, found: str | None) -> str:
         """Return the key of a picture that a table names: its path relative to the root.
@@ -128,7 +144,8 @@ class Pictures:
         inside = whole.startswith(root)
         return picture_key(whole.removeprefix(root) if inside else os.path.normpath(path))
 
-    def _in(self, folder: str) -> tuple[set[str], dict[str, str]]:
+    def _in(self, folder: str | Path) -> tuple[set[str], dict[str, str]]:
+        folder = str(folder)
         if folder not in self._names:
             try:
                 names = os.listdir(folder or ".")
@@ -156,7 +173,8 @@ def located(
 
     They are looked for in the named folder, those in it and that of the table, or next to the
     table; then further below; then without what all paths begin with; and then by their names
-    without case and ending, if not `is_exact`. Relative paths and links must stay in `boundary`: by
+    without case and ending, if not `is_exact`. If that folder has only some of them, the others may
+    be in folders next to it and below. Relative paths and links must stay in `boundary`: by
     default the named folder, or that of the table, or the one above it if the first pictures are
     there.
 
@@ -176,6 +194,14 @@ def located(
         if len({*found}) >= SURE * len({*images}):  # no two names are one picture
             break
         found = []
+    if 0 < len(found) < SURE * len(images) and not is_exact:  # each in a folder of a class or split
+        for start in starts:
+            below = [*_folders_in(start), *_folders_below(start)]
+            spread = Pictures(start, Path("/"), spread=below)
+            inside = [*filter(None, map(spread.find, images))]
+            if len({*inside}) >= SURE * len({*images}):
+                best, found = spread, inside
+                break
     if images and not found:
         raise UserError(_not_there(path, images, starts[0]))
     if boundary is None:
@@ -272,6 +298,7 @@ def elsewhere(pictures: Pictures, path: Path) -> str:
     """Return where the pictures of a table are, if not at its paths, for a sentence."""
     words = f" in {pictures.folder}" * (pictures.folder != path.parent)
     words += f", paths without {pictures.dropped!r}" * bool(pictures.dropped)
+    words += ", each in one of its folders" * bool(pictures.spread)
     return words + ", found by names without case and ending, or numbers" * pictures.by_name
 
 

@@ -5,25 +5,22 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from mispair.core.files import UserError, if_of_hub, literal_folder, matches, snapshot
+from mispair.core.files import UserError, if_of_hub
 from mispair.core.words import count
 from mispair.pairs.captions.json_rows import start_of_json
+from mispair.pairs.captions.text_lines import naming
 from mispair.pairs.shards.remote import is_remote
 from mispair.pairs.shards.shards import IMAGE_EXTENSIONS
 from mispair.pairs.shards.sources import resolve_shards
 from mispair.pairs.sources import coco, folders, parquet, tables
-from mispair.pairs.sources.alike import stem_of
 from mispair.pairs.sources.columns import columns_in
-from mispair.pairs.sources.folders import Tree
+from mispair.pairs.sources.place import FLICKR, Place, has_bytes
 from mispair.pairs.sources.source import (
-    TEXT_ENDINGS,
     Named,
     Source,
-    inside_of,
     is_ending,
     named_of,
     refuse_address,
@@ -31,99 +28,6 @@ from mispair.pairs.sources.source import (
     refuse_unreadable,
 )
 from mispair.pairs.sources.table_rows import TABLE_ENDINGS, ending_of, form_of, header_of, is_json
-
-
-class Place:
-    """A path that a configuration names, and what is there.
-
-    Attributes
-    ----------
-    named : Named
-        The configuration.
-    path : Path
-        A file, a folder or a pattern.
-    captions : Path or None
-        The table or JSON that is named.
-    """
-
-    def __init__(self, named: Named):
-        self.named = named
-        self.path = Path(os.path.expanduser(named.path))
-        given = named.captions
-        is_file = given is not None and not is_ending(given)
-        captions = Path(os.path.expanduser(str(given)))
-        self.captions = captions if is_file and not captions.is_dir() else None
-
-    @cached_property
-    def files(self) -> list[Path]:
-        """The file that is named, those of a pattern, or those in a folder but not below."""
-        if not os.path.isdir(self.path):
-            return [self.path] if os.path.isfile(self.path) else self._matched
-        folder = snapshot(self.path)
-        inside = [entry for entry in inside_of(folder) if not entry.name.startswith(".")]
-        return [Path(entry.path) for entry in inside if os.path.isfile(entry.path)]
-
-    @cached_property
-    def _matched(self) -> list[Path]:
-        if any(sign in literal_folder(self.named.path)[1] for sign in "*?[{"):
-            return [path for path in matches(str(self.path)) if os.path.isfile(path)]
-        return []
-
-    @cached_property
-    def tree(self) -> Tree | None:
-        """All files below a folder, or None if the path is none."""
-        return folders.tree_of(self.path) if os.path.isdir(self.path) else None
-
-    def with_ending(self, *endings: str) -> list[Path]:
-        """Return those of the files that have one of some endings."""
-        return [path for path in self.files if ending_of(path.name) in endings]
-
-    @property
-    def tables(self) -> list[Path]:
-        """Those of the files that have the ending of a table."""
-        return [path for path in self.files if form_of(path.name) in TABLE_ENDINGS]
-
-    @cached_property
-    def has_shards(self) -> bool:
-        """Whether tar files are the pairs, and not an archive of pictures with captions."""
-        has_tar = bool(self.with_ending("tar"))
-        return has_tar and not (self.named.captions is not None and self.has_pictures)
-
-    @property
-    def has_pictures(self) -> bool:
-        """Whether this is a folder with pictures as files."""
-        return self.tree is not None and bool(self.tree.pictures)
-
-    @cached_property
-    def own_captions(self) -> list[str]:
-        """Everything in a folder that may hold its captions, apart from texts next to pictures."""
-        if self.tree is None:
-            return []
-        metadata = folders.metadata_files(self.tree)
-        found = [self.tree.path(name) for name in metadata[:1]]
-        found += map(str, self.coco_files)
-        return found + [str(path) for path in self.table_files if str(path) not in found]
-
-    @cached_property
-    def coco_files(self) -> list[Path]:
-        """COCO's captions in a folder, or in its subfolder `annotations`."""
-        inside = sorted(self.path.glob("annotations/*.json")) if self.path.is_dir() else []
-        return [path for path in [*self.with_ending("json"), *inside] if coco.is_coco(path)]
-
-    @cached_property
-    def table_files(self) -> list[Path]:
-        """Tables of paths and captions in a folder; of texts, Flickr's only."""
-        given = columns_in(self.named)
-        named = [path for path in self.files if path.name.lower() == FLICKR]
-        beside = {*map(stem_of, self.tree.pictures)} if self.tree is not None else set()
-        json = [path for path in self.with_ending("json")
-                if path.stem not in beside and is_json(path)]  # fmt: skip
-        candidates = [*self.tables, *named, *json]
-        return [
-            path for path in candidates
-            if not path.name.startswith(f"{folders.METADATA}.") and tables.is_table(path, given)
-            and not _has_pictures(self, [path])
-        ]  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -145,7 +49,6 @@ class Kind:
     recognise: Callable[[Place], Source | None]
 
 
-FLICKR = "captions.txt"
 UNREAD_TABLES = (
     (("xls", "xlsx", "ods", "numbers"), "a spreadsheet",
      "Save its table of paths and captions as CSV in UTF-8, next to the pictures."),
@@ -202,11 +105,13 @@ def _coco(place: Place) -> Source | None:
             return None
         _refuse_columns(place, "COCO's JSON")
         return coco.of_coco(place.files[0], None)
-    if not place.coco_files or place.named.captions is not None:
+    if place.named.captions is not None:
         return None
-    refuse_ambiguous(place.path, place.own_captions)
-    _refuse_texts(place, place.own_captions[0])
-    return coco.of_coco(place.coco_files[0], place.path)
+    files = [path for path in place.coco_files if str(path) in place.own_captions]
+    if not files:
+        return None
+    _refuse_several(place)
+    return coco.of_coco(files[0], place.path)
 
 
 def _imagefolder(place: Place) -> Source | None:
@@ -217,10 +122,9 @@ def _imagefolder(place: Place) -> Source | None:
         is_metadata = name in folders.metadata_files(place.tree, name)
         return folders.with_metadata(place.tree, [name], place.named) if is_metadata else None
     metadata = folders.metadata_files(place.tree)
-    if not metadata:
+    if not metadata or place.tree.path(metadata[0]) not in place.own_captions:
         return None
-    refuse_ambiguous(place.path, place.own_captions)
-    _refuse_texts(place, place.own_captions[0])
+    _refuse_several(place)
     return folders.with_metadata(place.tree, metadata, place.named)
 
 
@@ -232,7 +136,7 @@ def _table(place: Place) -> Source | None:
         return tables.of_tables([place.captions], place.path, place.named)
     if place.tree is None:
         files = place.files
-        if not files or _has_pictures(place):
+        if not files or has_bytes(place):
             return None
         if not all(
             form_of(one.name) in (*TABLE_ENDINGS, "txt") or is_json(one, named=True)
@@ -240,14 +144,13 @@ def _table(place: Place) -> Source | None:
         ):
             return None
         return tables.of_tables(files, None, place.named)
-    if not place.table_files or place.named.captions is not None:
+    if place.named.captions is not None:
         return None
-    tables_of = {ending_of(name) for name in place.own_captions}
-    pattern = f", or all by a pattern: pairs: '{place.path}/*.{min(tables_of)}'"
-    are_alike = len(tables_of) == 1 and tables_of <= {*TABLE_ENDINGS}
-    refuse_ambiguous(place.path, place.own_captions, pattern * are_alike)
-    _refuse_texts(place, str(place.table_files[0]))
-    return tables.of_tables(place.table_files[:1], place.path, place.named)
+    files = [path for path in place.table_files if str(path) in place.own_captions]
+    if not files:
+        return None
+    _refuse_several(place)
+    return tables.of_tables(files[:1], place.path, place.named)
 
 
 def _refuse_no_json(path: Path) -> None:
@@ -305,7 +208,7 @@ def _parquet(place: Place) -> Source | None:
         files = [Path(place.tree.path(name)) for name in place.tree.of(["parquet"])]
     if not files or place.named.captions is not None:
         return None
-    return parquet.of_parquet(files, place.named) if _has_pictures(place, files) else None
+    return parquet.of_parquet(files, place.named) if has_bytes(place, files) else None
 
 
 def _table_of_any_column(place: Place) -> Source | None:
@@ -319,12 +222,6 @@ def _table_of_any_column(place: Place) -> Source | None:
             chosen[path] = named
     refuse_ambiguous(place.path, chosen)
     return next((tables.of_tables([one], place.path, of) for one, of in chosen.items()), None)
-
-
-def _has_pictures(place: Place, files: list[Path] | None = None) -> bool:
-    files = place.files if files is None else files
-    is_parquet = bool(files) and ending_of(files[0].name) == "parquet"
-    return is_parquet and parquet.has_pictures(files[0], place.named)
 
 
 KINDS = (
@@ -345,6 +242,7 @@ def names_shards(path: str) -> bool:
     return path.endswith(".tar") or is_remote(path) or Place(named_of(path)).has_shards
 
 
+@naming("pairs", *(f"pairs.{name}" for name in Named.model_fields))
 def recognise(given: str | Mapping[str, Any] | Named) -> Source:
     """Return the source of pairs that a configuration names, recognised by its content, listed.
 
@@ -415,6 +313,8 @@ def _refuse_what_is_not_there(place: Place) -> None:
 def _refuse_forms(place: Place) -> None:
     """Refuse files of a form that is not read; in a folder with pictures, tables alone."""
     tree = place.tree
+    if tree is not None and not place.has_pictures and tree.of(["tar"]):
+        return  # DataComp's shards have arrays of scores in a folder next to theirs
     for endings, what, remedy in UNREAD_TABLES + (() if place.has_pictures else UNREAD_FORMS):
         inside = place.files if tree is None else [Path(tree.path(one)) for one in tree.of(endings)]
         inside = [place.captions] if place.captions else inside
@@ -432,23 +332,17 @@ def _refuse_columns(place: Place, what: str) -> None:
         )
 
 
-def _refuse_texts(place: Place, table: str) -> None:
-    """Refuse a folder with a table and with captions next to pictures."""
-    refuse_ambiguous(place.path, [table, *_endings_of_texts(place)])
-
-
-def _endings_of_texts(place: Place) -> list[str]:
-    """Return the endings of the captions next to pictures of a folder."""
-    tree = place.tree
-    texts = None if tree is None else folders.with_texts(tree, Named(path=place.named.path))
-    names = [] if texts is None else [name for entry in texts.entries for name in entry.texts]
-    endings = {*map(ending_of, names)}
-    return [f".{ending}" for ending in TEXT_ENDINGS if ending in endings]
+def _refuse_several(place: Place) -> None:
+    """Refuse a folder with captions in several tables, or in one and next to pictures."""
+    endings = {ending_of(name) for name in (*place.own_captions, *place.endings)}
+    pattern = f", or all by a pattern: pairs: '{place.path}/*.{min(endings)}'"
+    are_alike = len(endings) == 1 and endings <= {*TABLE_ENDINGS}
+    refuse_ambiguous(place.path, [*place.own_captions, *place.endings], pattern * are_alike)
 
 
 def _refuse_pictures_and_shards(place: Place) -> None:
     """Refuse a folder with tar files and with pictures that have captions."""
-    captions = place.has_pictures and [*place.own_captions, *_endings_of_texts(place)]
+    captions = place.has_pictures and [*place.own_captions, *place.endings]
     if captions:
         raise UserError(
             f"pairs: {place.path} has tar files, such as {place.with_ending('tar')[0].name}, and "

@@ -125,8 +125,23 @@ def is_table(path: Path, given: Columns) -> bool:
     return not is_pair(first) or " " in first[-1].strip()
 
 
-def entries_of(path: Path, given: Columns, pictures: Pictures) -> tuple[Columns, list[Entry]]:
-    """Return the columns of a table, and an entry for each of its rows.
+def first_entries(path: Path, named: Named, folder: Path) -> list[Entry]:
+    """Return an entry for each of the first rows of a table, with its pictures in a folder.
+
+    Raises
+    ------
+    UserError
+        If the table cannot be read, lacks a column, or none of these pictures is found.
+    """
+    named = with_pictures(path, named, folder) or named
+    pictures = pictures_of(path, named, folder)
+    return entries_of(path, columns_in(named), pictures, most=TRIED)[1]
+
+
+def entries_of(
+    path: Path, given: Columns, pictures: Pictures, most: int | None = None
+) -> tuple[Columns, list[Entry]]:
+    """Return the columns of a table, and an entry for each of its rows, or for at most `most`.
 
     Raises
     ------
@@ -135,7 +150,7 @@ def entries_of(path: Path, given: Columns, pictures: Pictures) -> tuple[Columns,
     """
     has = header_of(path)
     columns, rows = chosen_columns(path, has, given), []
-    for number, row in rows_in(path, columns):
+    for number, row in islice(rows_in(path, columns), most):
         images, captions = (
             paths_in(row[columns.image]),
             _captions(path, number, row[columns.caption]),

@@ -29,8 +29,9 @@ class Settings(settings.Settings):
         "caption",
         min_length=1,
         description="Column of the caption table that holds the captions: a text, or a list of "
-        "texts; several rows of one key or value are several captions. In Parquet and JSON a name "
-        "such as `llava.caption` leads into an object.",
+        "texts; several rows of one key or value are several captions, and so are numbered columns "
+        "(`caption_0`, `caption_1`; `caption*` names them next to one without a number). In "
+        "Parquet and JSON a name such as `llava.caption` leads into an object.",
     )
 
 
