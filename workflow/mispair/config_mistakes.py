@@ -1,7 +1,5 @@
 """Faults of a configuration in plain words: what is meant, and where a key belongs."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from datetime import date
 from types import MappingProxyType

@@ -1,7 +1,5 @@
 """Building blocks of the figures: marks that share one inline table, in one style."""
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Iterable, Mapping, Sequence

@@ -1,7 +1,5 @@
 """The forms of a figure: pictures, PDF with fixed bytes, a table and an interactive chart."""
 
-from __future__ import annotations
-
 import io
 import re
 import textwrap

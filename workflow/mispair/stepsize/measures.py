@@ -1,7 +1,5 @@
 """The runs of one job, and what is measured on them, as rows: phases, margins, bounds, speed."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Measures of projections besides their cosines: overlap of activations, and the logit scale."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The gallery of neurons: pictures and captions that activate the most and the least pure ones."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path

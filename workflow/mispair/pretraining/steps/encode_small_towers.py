@@ -1,7 +1,5 @@
 """Run small towers over the pictures of a corpus and over captions, as cached features."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Put the new captions of all groups into one table, and their distinct texts into another."""
 
-from __future__ import annotations
-
 import logging
 from pathlib import Path
 

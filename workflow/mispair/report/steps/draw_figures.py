@@ -4,8 +4,6 @@ A figure without data has no picture: its chart names what is missing. A small f
 its chart.
 """
 
-from __future__ import annotations
-
 import logging
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Record the provenance of the whole run, so that it can be run again."""
 
-from __future__ import annotations
-
 import json
 import logging
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Measure by a person's labels how many captions a repair improved, and how many it harmed."""
 
-from __future__ import annotations
-
 import logging
 from pathlib import Path
 

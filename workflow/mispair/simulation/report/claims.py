@@ -5,8 +5,6 @@ above 0 within each trial. `claims_scaling` has the asymptotic claims. Claims on
 are from the authors' replies on the paper's public review page (OpenReview, NeurIPS 2025).
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from typing import Any

@@ -1,7 +1,5 @@
 """Copy the final projections out of the towers: the untouched arm, and where fine-tuning starts."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from mispair.core import settings

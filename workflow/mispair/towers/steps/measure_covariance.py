@@ -1,7 +1,5 @@
 """Measure how the features before the projections vary over the images and captions of a corpus."""
 
-from __future__ import annotations
-
 import logging
 from pathlib import Path
 
