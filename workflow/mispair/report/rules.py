@@ -43,7 +43,6 @@ Reason = Literal[
 ]
 
 Rule = Literal["effect", "equivalence", "level", "trend", "count"]
-RULES: tuple[Rule, ...] = get_args(Rule)
 
 LEAST_RUNS = 2
 """Fewer replicates decide nothing."""

@@ -74,7 +74,6 @@ STRATEGIES = {
     "high-norm": SKY,
     "low-norm": VIOLET,
 }
-PUBLISHED = INK
 
 MEASURES = {
     "purified_features": "Purified features (count)",

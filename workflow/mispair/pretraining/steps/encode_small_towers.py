@@ -3,11 +3,7 @@
 import json
 from pathlib import Path
 
-from mispair.core import settings
-
-
-class Settings(settings.Settings):
-    """`encode_small_towers` has no settings."""
+from mispair.core.settings import Settings
 
 
 def run(

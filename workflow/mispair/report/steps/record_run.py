@@ -4,13 +4,9 @@ import json
 import logging
 from pathlib import Path
 
-from mispair.core import settings
+from mispair.core.settings import Settings
 
 log = logging.getLogger(__name__)
-
-
-class Settings(settings.Settings):
-    """`record_run` has no settings."""
 
 
 def run(

@@ -82,7 +82,6 @@ REPAIRS = Question(
     ({"words": "Improved", "label": "new"}, {"words": "Harmed", "label": "old"}),
     "review-repairs.csv",
 )
-QUESTIONS = (CAPTIONS, REPAIRS)
 
 
 @dataclass(frozen=True)

@@ -2,11 +2,7 @@
 
 from pathlib import Path
 
-from mispair.core import settings
-
-
-class Settings(settings.Settings):
-    """`extract_projection` has no settings."""
+from mispair.core.settings import Settings
 
 
 def run(settings: Settings, *, towers: list[Path], projection: Path) -> None:
