@@ -1,7 +1,5 @@
 """Zero-shot numbers in the report: which protocol they are of, and what is beside them."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Pruning in the report: strategies, embeddings masked and renormalised, and every set."""
 
-from __future__ import annotations
-
 import itertools
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Semantic purity in the report, beside cosine purity and its controls."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """CLIP and LaCLIP checkpoints beside tables 2 and 3."""
 
-from __future__ import annotations
-
 import json
 import math
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """The tables, figures and pages of a small made-up run, through the steps that write them."""
 
-from __future__ import annotations
-
 import json
 import re
 from importlib import import_module

@@ -1,7 +1,5 @@
 """Budgets of words on the pages of a made-up run, and what stands on the first screen."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 
