@@ -60,7 +60,7 @@ def made_up(name: str, **size: int) -> Tables:
 
 @cache
 def composed(name: str, **size: int) -> tuple[dict[str, Any], pd.DataFrame]:
-    return compose((FIGURES | OTHERS)[name], made_up(name, **size), 12, 10_000)
+    return compose((FIGURES | OTHERS)[name], made_up(name, **size))
 
 
 def meta(spec: dict[str, Any]) -> dict[str, str]:
@@ -213,7 +213,7 @@ def test_numbers_that_are_missing_leave_a_reason(name):
         for table in studies.tables()
     }  # fmt: skip
     for tables in (Tables(nothing), Tables({})):
-        spec, data = compose(FIGURES[name], tables, 12, 10_000)
+        spec, data = compose(FIGURES[name], tables)
         assert len(meta(spec)["hole"]) > 10
         assert data.empty
 
@@ -228,7 +228,7 @@ def test_some_missing_numbers_leave_the_others(name):
             if column in frame:
                 frame.loc[frame.index % 7 == 0, column] = np.nan
         holed[table] = frame
-    spec, _ = compose(FIGURES[name], Tables(holed), 12, 10_000)
+    spec, _ = compose(FIGURES[name], Tables(holed))
     assert "hole" not in meta(spec), meta(spec)
     json.dumps(spec, allow_nan=False)  # a browser reads no NaN
     assert "nan" not in re.findall(r"[a-z]+", meta(spec)["sentence"].lower())

@@ -23,12 +23,14 @@ VEGA_LITE = ".".join(alt.SCHEMA_VERSION.removeprefix("v").split(".")[:2])
 """Version of Vega-Lite that draws pictures; the page contains the same one."""
 
 
-def compose(
-    figure: Figure, tables: Tables, font_size: int, max_points: int
-) -> tuple[dict[str, Any], pd.DataFrame]:
+MOST_POINTS = 10_000
+"""Most rows of a figure, so that browsers stay quick."""
+
+
+def compose(figure: Figure, tables: Tables) -> tuple[dict[str, Any], pd.DataFrame]:
     """Return a figure as an interactive chart, and the numbers in it.
 
-    Labels on the page have `font_size` pixels. A figure of more than `max_points` rows is a hole.
+    A figure of more than `MOST_POINTS` rows is a hole.
 
     Returns
     -------
@@ -43,9 +45,9 @@ def compose(
     # Altair would check each part of a chart when it is made; a test checks all figures.
     with debug_mode(False):
         drawing = draw(shown)
-    if isinstance(drawing, Drawing) and len(drawing.data) > max_points:
+    if isinstance(drawing, Drawing) and len(drawing.data) > MOST_POINTS:
         points = len(drawing.data)
-        drawing = Hole(Note(SHARED, "too_many_points", points=points, most=max_points))
+        drawing = Hole(Note(SHARED, "too_many_points", points=points, most=MOST_POINTS))
     meta: dict[str, Any] = {"name": figure.name, "title": figure.title}
     if isinstance(drawing, Hole):
         reason = texts.text(drawing.reason)
@@ -59,7 +61,7 @@ def compose(
             notes.append(Note(SHARED, "no_spread"))
         text = texts.joined(notes)
         meta |= {"sentence": text}
-    spec = {**chart.to_dict(validate=False), "config": charts.config(font_size)}
+    spec = {**chart.to_dict(validate=False), "config": charts.config(charts.SCREEN_FONT)}
     if isinstance(drawing, Drawing) and drawing.toggle:
         charts.add_toggle(spec, drawing.toggle)
     spec["description"] = f"{figure.title}. {text}".strip()

@@ -13,6 +13,13 @@ import numpy as np
 # also measures directions in which features do not vary. The remainder of a random start in those
 # directions changes the cosine, but no activation.
 
+DEFINITION = (
+    "The mean |correlation| of activations is the mean over pairs of neurons of the absolute "
+    "Pearson correlation of x·vᵢ and x·vⱼ over the features x of the corpus (of distinct images "
+    "or captions) before the projection."
+)
+"""The measure in words, for the documentation."""
+
 
 class Covariance:
     """Covariance of vectors, from one pass over blocks of them.
