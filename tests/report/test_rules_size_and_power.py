@@ -253,7 +253,7 @@ def test_any_false_statement_on_the_primary_claims_is_made_in_alpha(truths, size
             measured = MeasuredClaim(parts=parts) if len(parts) > 1 else MeasuredClaim(drawn[0])
             verdict = judge(
                 replace(declared, measure=lambda *_, of=measured: of, sign=1, bound=size,
-                        controls=()),
+                        controls=(), power=None),
                 NO_TABLES, 1 - ALPHA,
             )  # fmt: skip
             wrong[number] |= bool(FALSE[truth] & {verdict.outcome, verdict.reason})
