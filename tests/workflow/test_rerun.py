@@ -1,7 +1,5 @@
 """What reruns after a change, and what does not: dry runs in both directions."""
 
-from __future__ import annotations
-
 import io
 import os
 import re
