@@ -1,7 +1,5 @@
 """Kills in a run of the workflow, at random moments from a seed, and what became of it."""
 
-from __future__ import annotations
-
 import os
 import random
 import signal

@@ -1,7 +1,5 @@
 """Tables of made-up runs of any size, for tests of what the report makes of them."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import math

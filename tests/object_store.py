@@ -6,8 +6,6 @@ needs none, which makes the same objects a plain web server. A hub's data set ``
 objects below ``a/b/``.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import threading

@@ -1,7 +1,5 @@
 """Folders that one of the processes of pytest-xdist makes, for all of them."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable
 from pathlib import Path

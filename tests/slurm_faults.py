@@ -1,7 +1,5 @@
 """A run through SLURM, and through what clusters do to jobs."""
 
-from __future__ import annotations
-
 import os
 import re
 import signal

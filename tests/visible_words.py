@@ -1,7 +1,5 @@
 """What a reader sees of a page: its words, and those before anything is opened."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import html5lib

@@ -1,7 +1,5 @@
 """`mispair compare` on small runs made by hand."""
 
-from __future__ import annotations
-
 import copy
 import json
 import math

@@ -1,7 +1,5 @@
 """What Snakemake recorded: numbers, gaps, and files that are broken."""
 
-from __future__ import annotations
-
 import pytest
 
 from bench.processor_time import processor_seconds

@@ -1,7 +1,5 @@
 """States of jobs, the lock on them, and signals that ask a job to end."""
 
-from __future__ import annotations
-
 import errno
 import os
 import signal

@@ -1,7 +1,5 @@
 """Where a step computes, and what it is called."""
 
-from __future__ import annotations
-
 import os
 import platform
 import subprocess

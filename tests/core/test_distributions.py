@@ -1,7 +1,5 @@
 """Each function against that of `scipy.stats`: bit by bit, except for the lower binomial tail."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Whole files or none."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 from typing import Any

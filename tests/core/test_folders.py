@@ -1,7 +1,5 @@
 """Names of the user's folders in paths of results, and patterns below odd folders."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

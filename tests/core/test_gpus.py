@@ -1,7 +1,5 @@
 """Jobs side by side on a machine with several GPUs: real processes, devices that are made up."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

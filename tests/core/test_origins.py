@@ -1,7 +1,5 @@
 """Where results come from: the records beside them, and running a step again from one."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

@@ -1,7 +1,5 @@
 """Progress: a bar on a terminal, a sober line a minute in a log, and no word of what is quick."""
 
-from __future__ import annotations
-
 import io
 import logging
 import re

@@ -1,7 +1,5 @@
 """Code versions: which edits count, and for which steps."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Parts of results that later jobs reuse."""
 
-from __future__ import annotations
-
 import os
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The record of a whole run: a configuration to run again, and what must be as it was."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Settings on the command line and back, and what they refuse."""
 
-from __future__ import annotations
-
 import shlex
 from typing import Literal
 

@@ -1,7 +1,5 @@
 """Stamps of a user's files: they follow the content, and unchanged files are not read."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The training loop of small networks: step sizes, resumption, and losses that are not finite."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

@@ -1,7 +1,5 @@
 """Packages of the layout that the emoji corpus is packed from, with made-up content."""
 
-from __future__ import annotations
-
 import io
 import json
 import tarfile

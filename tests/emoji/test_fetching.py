@@ -1,7 +1,5 @@
 """Fetching with npm and pip, replaced by programs that write files; no network."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 import sys

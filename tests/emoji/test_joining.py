@@ -1,7 +1,5 @@
 """Joined towers: strict loading of both, the bag of words, and what other steps make of them."""
 
-from __future__ import annotations
-
 import io
 import json
 import os

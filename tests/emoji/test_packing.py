@@ -1,7 +1,5 @@
 """Packing of the emoji corpus, on made-up packages of the same layout."""
 
-from __future__ import annotations
-
 import io
 import json
 import os

@@ -1,7 +1,5 @@
 """Encoded evaluation sets of made-up features, and the steps that read their files."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 

@@ -4,8 +4,6 @@ CLIP_benchmark runs the whole towers on pictures that it decodes itself; the ste
 apart, keep features, and multiply.
 """
 
-from __future__ import annotations
-
 import gc
 import io
 import tarfile

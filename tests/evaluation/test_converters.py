@@ -1,7 +1,5 @@
 """Converters of public compositional sets: tiny sets in each layout, read back; every fault."""
 
-from __future__ import annotations
-
 import collections
 import dataclasses
 import io

@@ -1,7 +1,5 @@
 """Which evaluation sets and protocols a configuration names."""
 
-from __future__ import annotations
-
 import json
 import re
 import shlex

@@ -1,7 +1,5 @@
 """Protocols: the prompts are the published ones, and whatever changes them changes their hash."""
 
-from __future__ import annotations
-
 import functools
 import json
 import unicodedata

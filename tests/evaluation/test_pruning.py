@@ -1,7 +1,5 @@
 """Pruning in one pass against a naive twin written after the authors' description."""
 
-from __future__ import annotations
-
 import json
 import shlex
 import shutil

@@ -1,7 +1,5 @@
 """Purity and its spectrum against a double loop, closed forms, and what must not change them."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from scipy import special

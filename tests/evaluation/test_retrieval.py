@@ -1,7 +1,5 @@
 """Retrieval and the choice of captions: plain loops, CLIP_benchmark, and chance."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

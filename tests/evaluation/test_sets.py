@@ -1,7 +1,5 @@
 """Evaluation sets on disk: every missing or unfit piece is named."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Callable
 from pathlib import Path

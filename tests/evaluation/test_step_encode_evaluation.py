@@ -1,7 +1,5 @@
 """The steps that run the frozen towers over evaluation sets, on files as the rules run them."""
 
-from __future__ import annotations
-
 import io
 import json
 import tarfile

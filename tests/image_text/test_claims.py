@@ -1,7 +1,5 @@
 """The claims of the image-text study, on made-up arms of which the answer is known."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from typing import Any

@@ -1,7 +1,5 @@
 """Zero-shot numbers in the report: which protocol they are of, and what is beside them."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 
@@ -79,7 +77,7 @@ def test_claims_are_judged_on_the_main_protocol(both):
 
 def test_figures_show_the_main_protocol_alone(both):
     figure = next(f for f in studies.figures() if f.name == "accuracy_by_shuffling")
-    _, data = compose(figure, both, 12, 10_000)
+    _, data = compose(figure, both)
     assert data.loc[data["layer"] == "mean", "value"].tolist() == pytest.approx([0.7, 0.64, 0.54])
 
 

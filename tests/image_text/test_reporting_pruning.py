@@ -1,7 +1,5 @@
 """Pruning in the report: strategies, embeddings masked and renormalised, and every set."""
 
-from __future__ import annotations
-
 import itertools
 from typing import Any
 
@@ -53,7 +51,7 @@ def tables(rows: list[dict[str, Any]]) -> Tables:
 
 def drawn(name: str, found: Tables) -> Any:
     figure = next(f for f in studies.figures() if f.name == name)
-    return compose(figure, found, 12, 10_000)
+    return compose(figure, found)
 
 
 def test_the_order_is_judged_on_masked_embeddings():

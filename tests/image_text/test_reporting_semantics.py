@@ -1,7 +1,5 @@
 """Semantic purity in the report, beside cosine purity and its controls."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest
@@ -38,7 +36,7 @@ def tables(found: list[dict[str, Any]]) -> Tables:
 
 def drawn(found: Tables) -> Any:
     figure = next(f for f in studies.figures() if f.name == "semantic_purity")
-    return compose(figure, found, 12, 10_000)
+    return compose(figure, found)
 
 
 def test_every_neuron_is_a_point_with_its_absolute_correlation():

@@ -1,7 +1,5 @@
 """Measures of pairs of towers, and intervals over them."""
 
-from __future__ import annotations
-
 import math
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """CLIP and LaCLIP checkpoints beside tables 2 and 3."""
 
-from __future__ import annotations
-
 import json
 import math
 from dataclasses import replace
@@ -252,10 +250,10 @@ def test_checkpoints_are_gathered_with_their_labels(tmp_path):
 
 def test_the_figure_shows_measured_and_published_points():
     figure = next(f for f in studies.figures("laclip"))
-    _, data = compose(figure, tables(checkpoints=everything()), 12, 10_000)
+    _, data = compose(figure, tables(checkpoints=everything()))
     assert isinstance(data, pd.DataFrame)
     assert data["what"].value_counts().to_dict() == {"measured": 72, "published": 72}
-    hole, _ = compose(figure, tables(), 12, 10_000)
+    hole, _ = compose(figure, tables())
     assert hole["usermeta"]["mispair"]["hole"] == "the LaCLIP study was not run"
 
 

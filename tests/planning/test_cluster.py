@@ -1,7 +1,5 @@
 """What jobs ask a cluster for, and what is refused before the first of them."""
 
-from __future__ import annotations
-
 import logging
 from pathlib import Path
 from types import SimpleNamespace

@@ -1,7 +1,5 @@
 """How many jobs a cluster is sent, and how many it has to run one after another."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.cluster_plan import Plan

@@ -1,7 +1,5 @@
 """Lines through recorded jobs, and which record an estimate is made from."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import numpy as np

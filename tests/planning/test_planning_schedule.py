@@ -1,7 +1,5 @@
 """Running jobs on paper, against closed forms and against a clock that ticks second by second."""
 
-from __future__ import annotations
-
 import itertools
 import random
 

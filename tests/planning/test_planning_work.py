@@ -1,7 +1,5 @@
 """The work of every step, against the rules of the workflow and numbers counted otherwise."""
 
-from __future__ import annotations
-
 import json
 import re
 import tarfile

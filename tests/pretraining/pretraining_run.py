@@ -1,7 +1,5 @@
 """Made-up measurements of towers trained from scratch."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from mispair.pretraining.settings import BASES, CLEAN, TOWERS

@@ -1,7 +1,5 @@
 """The mixing score on embeddings whose mixing is known, and which features are linked."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

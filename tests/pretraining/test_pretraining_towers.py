@@ -1,7 +1,5 @@
 """Small towers: their loss against NumPy, their batches, pictures and words."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 import pytest

@@ -1,7 +1,5 @@
 """The claim, tables and figures of towers trained from scratch, on made-up measurements."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The steps of the study of towers trained from scratch, by hand on a small corpus."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Varimax on synthetic sources whose truth is known."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """What Snakemake refuses without file, line or remedy."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """The command `mispair` itself: its verbs and steps, their help, and who reads it."""
 
-from __future__ import annotations
-
 import re
 import shlex
 import shutil

@@ -1,7 +1,5 @@
 """config.yaml, its schema and its reference page: one source, kept in step."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Iterator
 from datetime import date

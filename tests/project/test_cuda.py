@@ -1,7 +1,5 @@
 """Array functions on a device that behaves as CUDA does, without a GPU (`tests.fake_cuda`)."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any

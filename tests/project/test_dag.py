@@ -1,7 +1,5 @@
 """What the rules ask of a configuration."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import subprocess

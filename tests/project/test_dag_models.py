@@ -1,7 +1,5 @@
 """Which models a configuration names."""
 
-from __future__ import annotations
-
 import json
 import os
 from pathlib import Path

@@ -1,7 +1,5 @@
 """README and the documentation site: numbers, links, examples, and a build without a network."""
 
-from __future__ import annotations
-
 import importlib.util
 import os
 import re

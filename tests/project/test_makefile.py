@@ -1,7 +1,5 @@
 """When `make` builds the environment again."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """Messages to users are short, wherever they are raised."""
 
-from __future__ import annotations
-
 import ast
 import re
 

@@ -1,7 +1,5 @@
 """`mispair audit PATH` and its relatives: the settings that they write, and what Snakemake gets."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import sys

@@ -1,7 +1,5 @@
 """The package as others install it: built from the sources, and run without the repository."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

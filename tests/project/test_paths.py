@@ -1,7 +1,5 @@
 """Each path of a result is declared once, in the module ``paths`` of its package."""
 
-from __future__ import annotations
-
 import ast
 import re
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """The profiles of Snakemake that come with mispair."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import Any

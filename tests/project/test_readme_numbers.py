@@ -1,7 +1,5 @@
 """README's table of verdicts: written from a demo, and compared with one."""
 
-from __future__ import annotations
-
 import json
 import math
 import os

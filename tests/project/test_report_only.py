@@ -1,7 +1,5 @@
 """What is for people never makes a result stale."""
 
-from __future__ import annotations
-
 import pytest
 
 from mispair.core.commands import step_names

@@ -1,7 +1,5 @@
 """What all rules have in common."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The user's own files as inputs of rules."""
 
-from __future__ import annotations
-
 import os
 import re
 from contextlib import chdir

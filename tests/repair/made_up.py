@@ -1,7 +1,5 @@
 """Captioners of a user: what they do depends on the colour of the first picture."""
 
-from __future__ import annotations
-
 import os
 import time
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Captions token by token, against plain loops."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """What makes a caption unusable."""
 
-from __future__ import annotations
-
 import re
 import unicodedata
 

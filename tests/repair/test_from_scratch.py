@@ -1,7 +1,5 @@
 """Towers trained from scratch on repaired captions: their jobs, and what the report concludes."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any

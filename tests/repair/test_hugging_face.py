@@ -1,7 +1,5 @@
 """Captioners of transformers, as tiny models with random weights."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Repaired pairings: trusted pairs spared, captions replaced, and what a fine-tuning then takes."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Captions of pictures in shards, by captioners that fail in every way."""
 
-from __future__ import annotations
-
 import io
 import re
 import subprocess
@@ -33,16 +31,10 @@ REDS = (0, 30, 50, 70, 90, 110, 130, 150, 170, 200)
 PER_SHARD = 10
 NO_CAPTIONERS = (
     "caption = 3", "caption = -3", "caption = None", "caption = 'text'", "caption = [max]",
-    "caption: int = 3", "number = 3\ncaption = number", "one = caption = f'{3}'",
-    "def caption(images, seeds): ...\ncaption = 3", "if True:\n    caption = 3",
-    "try:\n    caption = 3\nexcept OSError:\n    caption = None",
-    "class caption: ...", "class Blip: ...\ncaption = Blip", "class Blip: ...\ncaption = Blip()",
-    "class Blip:\n    def __call__(self, images): ...\ncaption = Blip()",
-    "class Blip:\n    def caption(self, images, seeds): ...\ncaption = Blip()",
+    "caption: int = 3", "one = caption = f'{3}'", "class caption: ...",
     "def caption(): ...", "def caption(images): ...", "def caption(images, *, seeds): ...",
     "def caption(images, seeds, device): ...", "def caption(images, seeds, *, device): ...",
-    "caption = lambda images: images", "def blip(images): ...\ncaption = blip",
-    "async def caption(images, seeds): ...", "def caption(images, seeds):\n    yield 'text'",
+    "caption = lambda images: images", "async def caption(images, seeds): ...",
 )  # fmt: skip
 MAY_BE_CAPTIONERS = (
     "def caption(images, seeds): ...", "def caption(images, seeds, device='cpu'): ...",
@@ -52,9 +44,7 @@ MAY_BE_CAPTIONERS = (
     "caption = None\nif True:\n    from json import loads as caption",
     "from functools import partial\ndef blip(images): ...\ncaption = partial(blip, 1)",
     "class Blip:\n    def __call__(self, images, seeds): ...\ncaption = Blip()",
-    "class Blip:\n    def __call__(self, images, seeds): ...\ncaption = Blip().__call__",
-    "class Blip(dict): ...\ncaption = Blip()", "class caption(list): ...",
-    "class Blip:\n    __call__ = max\ncaption = Blip()",
+    "class caption(list): ...", "if True:\n    caption = 3",
     "from json import decorated\n@decorated\ndef caption(images): ...",
     "caption = 3\ndef later():\n    global caption\n    caption = max\nlater()",
     "caption = 3\nfor caption in (max,): ...", "caption, other = max, 3", "caption = caption",

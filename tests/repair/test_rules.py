@@ -1,7 +1,5 @@
 """Rules of the repair, pair by pair, against loops that decide one pair at a time."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The step `recaption_pairs`, on files as a rule runs it."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from types import SimpleNamespace

@@ -1,7 +1,5 @@
 """The captioner that learns from trusted pairs."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Tokens of captions and the way back to text, for several kinds of tokenizers."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

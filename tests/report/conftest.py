@@ -1,7 +1,5 @@
 """The report of the small made-up run, made once, for tests to look at."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

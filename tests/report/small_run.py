@@ -1,7 +1,5 @@
 """A small made-up run of every study, and its report, through the steps that write them."""
 
-from __future__ import annotations
-
 import hashlib
 import io
 import json

@@ -1,7 +1,5 @@
 """What a run on the command line ends with, from the tables of its report."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Exports: event files that TensorBoard's own messages read back, and no network."""
 
-from __future__ import annotations
-
 import json
 import math
 import socket

@@ -1,7 +1,5 @@
 """The five rules, and the judge that turns a claim and tables into a verdict of numbers."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import math

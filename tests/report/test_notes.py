@@ -1,7 +1,5 @@
 """Every note that code can make has its macro, with the same arguments, and every macro is used."""
 
-from __future__ import annotations
-
 import ast
 import functools
 import math

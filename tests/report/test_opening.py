@@ -1,7 +1,5 @@
 """What a report opens with: its heading, the order of its cards, and what it quotes."""
 
-from __future__ import annotations
-
 import itertools
 import math
 import re

@@ -1,7 +1,5 @@
 """Recipes of figures: panels, layers, names of rows and the view that a toggle needs."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import altair as alt

@@ -1,7 +1,5 @@
 """LaTeX of the report's tables, read back by a strict parser of LaTeX."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

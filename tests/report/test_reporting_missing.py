@@ -1,7 +1,5 @@
 """The page of a run in which jobs failed: every hole named where its number would stand."""
 
-from __future__ import annotations
-
 import json
 import re
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """The tables, figures and pages of a small made-up run, through the steps that write them."""
 
-from __future__ import annotations
-
 import json
 import re
 from importlib import import_module
@@ -281,8 +279,9 @@ def test_an_empty_corpus_has_an_empty_contact_sheet(tmp_path):
     assert "No sample pair" in (tmp_path / "sheet.html").read_text()
 
 
-def test_a_figure_of_too_many_points_says_so(whole):
+def test_a_figure_of_too_many_points_says_so(whole, monkeypatch):
     found = read({name[:-4]: whole / "tables" / name for name in TIDY})
     figure = next(f for f in studies.figures() if f.name == "simulation_figure1_as_run")
-    spec, _ = compose(figure, found, 12, 100)
+    monkeypatch.setattr("mispair.report.figures.MOST_POINTS", 100)
+    spec, _ = compose(figure, found)
     assert "more than the 100" in spec["usermeta"]["mispair"]["hole"]

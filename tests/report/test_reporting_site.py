@@ -1,7 +1,5 @@
 """The site of runs of every size: small enough, valid, navigable, and never without a page."""
 
-from __future__ import annotations
-
 import itertools
 import re
 import sys

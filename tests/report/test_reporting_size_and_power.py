@@ -5,8 +5,6 @@ they do in the studies: a trial has the same dictionaries at every C_s, a draw o
 effect at every rate.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Cells of tables: numbers that are formatted when they are printed."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -4,8 +4,6 @@ The size is how often a rule makes a false statement. Replicates are normal, so 
 exact; where all cases can be enumerated, they are.
 """
 
-from __future__ import annotations
-
 import functools
 import itertools
 import math

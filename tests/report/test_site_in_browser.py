@@ -1,7 +1,5 @@
 """The site of a made-up run with markup for names, opened from disk in a real browser."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from pathlib import Path

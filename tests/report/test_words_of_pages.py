@@ -1,7 +1,5 @@
 """Budgets of words on the pages of a made-up run, and what stands on the first screen."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 
@@ -66,7 +64,7 @@ def test_captions_name_no_sides_of_panels(name: str) -> None:
 def test_a_low_level_of_chance_flattens_no_curve_of_accuracy() -> None:
     figure = next(f for f in studies.figures() if f.name == "accuracy_by_shuffling")
     tables = made_up(20, ["digits"], trials=0)  # accuracy from 0.88 to 0.90, chance 0.1
-    spec, data = compose(figure, tables, 12, 10_000)
+    spec, data = compose(figure, tables)
     assert "chance" in set(data["layer"])
     found = re.findall(r"'domain': \[(0\.\d+), (0\.\d+)\]", str(spec))
     assert found

@@ -1,7 +1,5 @@
 """A made-up draw with hostile captions and keys, and its page."""
 
-from __future__ import annotations
-
 import io
 from pathlib import Path
 

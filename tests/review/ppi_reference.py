@@ -4,8 +4,6 @@ It brings numba and gdown, so it is no dependency. ``python -m tests.review.ppi_
 the table anew in an environment that has ``ppi-python``.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from bench import review as bench

@@ -1,7 +1,5 @@
 """The sample: strata, how many of each, growth, order, and unbiased estimates."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The interval of a stratified sample: against Wilson's, a search, PPI++ and known shares."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from scipy.optimize import minimize

@@ -1,7 +1,5 @@
 """A person's labels: files of spreadsheets, one message for each fault, and what is of the draw."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pandas as pd

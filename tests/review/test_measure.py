@@ -1,7 +1,5 @@
 """What labels measure: shares, further labels, the model, and its lists."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The page of the review as a file: its pictures and size, and the step that writes it."""
 
-from __future__ import annotations
-
 import base64
 import io
 import json

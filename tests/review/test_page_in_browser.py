@@ -1,7 +1,5 @@
 """The page of the review in a real browser: answers, undo, files, storage, the interval."""
 
-from __future__ import annotations
-
 import itertools
 import re
 import threading

@@ -1,7 +1,5 @@
 """Labels of a person on the page of the audit: its headline, its numbers, its tables."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The server of the review: who may ask, what it writes, and what it leaves as it was."""
 
-from __future__ import annotations
-
 import http.client
 import json
 import os

@@ -1,7 +1,5 @@
 """The steps of the review: files in, files out."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

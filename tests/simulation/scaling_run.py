@@ -1,7 +1,5 @@
 """Made-up sweeps of the simulation over d: powers of d, and constants."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The conditions of the simulation study, and the switches between its presets."""
 
-from __future__ import annotations
-
 import math
 import re
 import shlex

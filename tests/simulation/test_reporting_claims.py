@@ -1,7 +1,5 @@
 """Claims on the simulation, on made-up runs: outcomes, effects, bounds and controls by key."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Iterable
 from typing import Any, get_args

@@ -1,7 +1,5 @@
 """Slopes over d against least squares of a library, and asymptotic claims on made-up sweeps."""
 
-from __future__ import annotations
-
 import functools
 import math
 from typing import Any

@@ -1,7 +1,5 @@
 """Tables, figures and sentences of the simulation, on a made-up study of presets, bridge, grid."""
 
-from __future__ import annotations
-
 import itertools
 from functools import cache
 from typing import Any

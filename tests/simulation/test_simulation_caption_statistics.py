@@ -1,7 +1,5 @@
 """Statistics of captions against hand-made cases and loops."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

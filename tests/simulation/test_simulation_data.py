@@ -1,7 +1,5 @@
 """Draws: what is realised, and what they depend on."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The decoder against automatic differentiation, and where it starts."""
 
-from __future__ import annotations
-
 import dataclasses
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The filter on cases whose outcome is known."""
 
-from __future__ import annotations
-
 import dataclasses
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Which trials, C_s and arms a configuration of the simulation study runs."""
 
-from __future__ import annotations
-
 from collections import Counter
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Both losses and their hand-derived gradients against the definitions, term by term."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

@@ -1,7 +1,5 @@
 """The four metrics against hand-made cases and scikit-learn."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

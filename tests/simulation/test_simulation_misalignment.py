@@ -1,7 +1,5 @@
 """How captions go wrong: against Eqs. 5 and 21-26, a slow twin, and a sum over all outcomes."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from typing import Any

@@ -1,7 +1,5 @@
 """Mixing against hand-made neuron pairs, a loop, and least squares."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

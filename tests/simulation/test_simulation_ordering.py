@@ -6,8 +6,6 @@ was seen is asserted; of means over trials about half of the mean difference as 
 the smallest mean of any three trials of a seed as run.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

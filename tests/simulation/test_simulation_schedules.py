@@ -1,7 +1,5 @@
 """Thresholds and phases on weights whose growth is prescribed, against one neuron at a time."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass, field
 

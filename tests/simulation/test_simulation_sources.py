@@ -1,7 +1,5 @@
 """Batches: which pairs they hold, and that they are functions of the step alone."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The settings of the study: presets, units of noise, ranges of C_s, and what is refused."""
 
-from __future__ import annotations
-
 import pytest
 from pydantic import ValidationError
 

@@ -1,7 +1,5 @@
 """Trajectories of the hand-derived engine against autograd with B × B losses, the plain way."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace

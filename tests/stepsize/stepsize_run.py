@@ -1,7 +1,5 @@
 """Trainings of the stepsize study with the settings of the tests."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any
 

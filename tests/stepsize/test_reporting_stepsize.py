@@ -1,7 +1,5 @@
 """Claims, tables and figures of the stepsize study, on small runs and on made-up ones."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

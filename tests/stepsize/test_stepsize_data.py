@@ -1,7 +1,5 @@
 """Data sets of the stepsize study, CIFAR-10's binary files, and planes that separate."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

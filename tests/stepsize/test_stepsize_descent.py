@@ -1,7 +1,5 @@
 """Runs of gradient descent: stacked as alone, resumed, diverged, and numbers known beforehand."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What is measured on finished runs: margins, bounds, speed, and what of it does not apply."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

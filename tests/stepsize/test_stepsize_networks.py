@@ -1,7 +1,5 @@
 """Activations and gradients of the two-layer networks against independent references."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

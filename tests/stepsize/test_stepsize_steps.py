@@ -1,7 +1,5 @@
 """The steps of the stepsize study: settings, jobs, states, rules and rows of tables."""
 
-from __future__ import annotations
-
 import json
 import math
 from itertools import pairwise

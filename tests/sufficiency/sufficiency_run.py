@@ -1,7 +1,5 @@
 """Rows of the sufficiency study as its steps write them, with numbers that tests choose."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from mispair.report import published

@@ -1,7 +1,5 @@
 """The sufficiency study in the report: claims, tables and figures."""
 
-from __future__ import annotations
-
 import copy
 import math
 from typing import Any

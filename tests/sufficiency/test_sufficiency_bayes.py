@@ -1,7 +1,5 @@
 """Belief propagation against sums over every configuration of tiny trees."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Iterator

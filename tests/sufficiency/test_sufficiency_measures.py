@@ -1,7 +1,5 @@
 """Measures of the sufficiency study: against published risks, and where inequalities must hold."""
 
-from __future__ import annotations
-
 import math
 from functools import cache
 

@@ -1,7 +1,5 @@
 """Encoders, heads and their training: what they see, and what guides them."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Tiny towers of open_clip with random weights."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

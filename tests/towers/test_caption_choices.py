@@ -1,7 +1,5 @@
 """Captions that are drawn at each step, against one list and one draw for each pair."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

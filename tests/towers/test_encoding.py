@@ -1,7 +1,5 @@
 """Frozen towers run over images and texts."""
 
-from __future__ import annotations
-
 import logging
 import threading
 import time

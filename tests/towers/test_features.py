@@ -1,7 +1,5 @@
 """Features of a pairing from the parts they are cached in, against one lookup for each pair."""
 
-from __future__ import annotations
-
 import errno
 import os
 import tracemalloc

@@ -4,8 +4,6 @@ The twin decodes, preprocesses and tokenises its batch in every step, runs the w
 but the last projections locked, and steps by torch's AdamW. Batches are those of the cached run.
 """
 
-from __future__ import annotations
-
 import io
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Folders that mispair ships and writes, loaded by open_clip alone and from elsewhere."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -1,7 +1,5 @@
 """Weights of tags are looked up in the caches, and asked for once where no cache has them."""
 
-from __future__ import annotations
-
 import socket
 import time
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Towers load without transformers and torch's compiler, which stay importable."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 

@@ -1,7 +1,5 @@
 """Tests of taking towers apart before their final projections."""
 
-from __future__ import annotations
-
 import json
 import random
 import shutil

@@ -1,7 +1,5 @@
 """Tests of recipes: what towers compute and how pictures are prepared, written another way."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import os

@@ -1,7 +1,5 @@
 """Tests of how models are named: four forms, and nothing left to be guessed."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 

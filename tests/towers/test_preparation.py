@@ -1,7 +1,5 @@
 """From pictures to what an image tower takes."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

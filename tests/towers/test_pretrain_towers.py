@@ -1,7 +1,5 @@
 """Tests of pre-training with open_clip's trainer, and of the towers that come with mispair."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import logging

@@ -1,7 +1,5 @@
 """Tests of the step `convert_checkpoint`: from a public file to a folder that open_clip loads."""
 
-from __future__ import annotations
-
 import argparse
 import hashlib
 import json

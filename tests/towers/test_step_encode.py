@@ -1,7 +1,5 @@
 """The steps that run the frozen towers, on files as the rules run them."""
 
-from __future__ import annotations
-
 import io
 import itertools
 import os

@@ -1,7 +1,5 @@
 """One of each architecture family of open_clip, tiny: taken apart, or refused with its reason."""
 
-from __future__ import annotations
-
 import copy
 import dataclasses
 import functools

@@ -1,7 +1,5 @@
 """The vocabulary of trained towers, read without transformers, against open_clip's own reader."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

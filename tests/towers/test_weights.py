@@ -1,7 +1,5 @@
 """Tests of reading weights: every kind of file, and none whose code runs."""
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import os

@@ -1,7 +1,5 @@
 """The audit by itself: its jobs, its page, and what a change reruns."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Bad input stops before the first job, with one message that says what to do."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import time

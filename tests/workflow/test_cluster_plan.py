@@ -1,7 +1,5 @@
 """How busy a run of CC12M keeps a cluster's scheduler: a few jobs, and few that wait for others."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from pathlib import Path

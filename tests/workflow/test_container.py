@@ -1,7 +1,5 @@
 """Steps in a container, by a stand-in for apptainer that runs them on this machine."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

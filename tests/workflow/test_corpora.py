@@ -1,7 +1,5 @@
 """Corpora as people have them: real layouts, damaged shards, other captions, other schemes."""
 
-from __future__ import annotations
-
 import io
 import json
 import os

@@ -1,7 +1,5 @@
 """Corrected captions encode no image again; other images are encoded again."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Iterator
 from typing import Any

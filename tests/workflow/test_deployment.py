@@ -1,7 +1,5 @@
 """mispair in the Snakemake workflow catalogue, and in projects of others."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

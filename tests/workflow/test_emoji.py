@@ -1,7 +1,5 @@
 """The emoji corpus end to end: packages, shards, joined towers, and all that is run on them."""
 
-from __future__ import annotations
-
 import subprocess
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Jobs that fail: what the end of the run tells, and the report of all that there is."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """What clusters do to a run: kills, full disks, folders that cannot be written."""
 
-from __future__ import annotations
-
 import re
 import signal
 import subprocess

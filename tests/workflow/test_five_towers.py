@@ -1,7 +1,5 @@
 """The profile of five pairs of towers plans its trainings and arms in one run."""
 
-from __future__ import annotations
-
 from tests.workflow.conftest import Checkout
 
 

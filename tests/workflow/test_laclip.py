@@ -1,7 +1,5 @@
 """CLIP against LaCLIP: from files with the public keys to numbers beside the published ones."""
 
-from __future__ import annotations
-
 import argparse
 import io
 import tarfile

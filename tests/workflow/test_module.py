@@ -1,7 +1,5 @@
 """mispair as a module of another workflow, whose results have a folder of their own."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import yaml

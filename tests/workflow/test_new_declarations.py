@@ -1,7 +1,5 @@
 """A new scheme of corruption, start, repair rule or captioner is one declaration."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """A new study is a folder, a file of rules, and its name in one list."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pandas as pd

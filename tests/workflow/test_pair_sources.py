@@ -1,7 +1,5 @@
 """A folder of pictures as the source of pairs: what a change packs and encodes again."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -1,7 +1,5 @@
 """``mispair plan`` on the real workflow, against a run that was recorded."""
 
-from __future__ import annotations
-
 import json
 import math
 import os

@@ -1,7 +1,5 @@
 """The study of towers trained from scratch by itself: jobs, what a change reruns, its page."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

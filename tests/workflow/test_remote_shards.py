@@ -1,7 +1,5 @@
 """A run on remote shards: each is read once, and again only if its object changes."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

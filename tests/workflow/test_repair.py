@@ -1,7 +1,5 @@
 """The repair by itself: its jobs, its ledger, its page, and what a change reruns."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The report of a real run, opened from disk in a real browser."""
 
-from __future__ import annotations
-
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path

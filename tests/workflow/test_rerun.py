@@ -1,7 +1,5 @@
 """What reruns after a change, and what does not: dry runs in both directions."""
 
-from __future__ import annotations
-
 import io
 import os
 import re
@@ -149,7 +147,7 @@ def test_no_profile_of_ours_does_anything(run: Checkout, profile: str) -> None:
     [
         # Intervals are tested anew, from the numbers that there are.
         ({"write_report": "title: Mine\n  confidence: 0.9"}, {"write_report"}),
-        ({"draw_figures": "font_size: 14", "draw_contact_sheet": "samples: 6",
+        ({"draw_figures": "paper_font_size: 14", "draw_contact_sheet": "samples: 6",
           "draw_neurons": "pictures: 4"},
          {"draw_figures", "draw_contact_sheet", "draw_neurons", "write_report"}),
     ],

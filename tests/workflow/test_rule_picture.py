@@ -1,7 +1,5 @@
 """The picture of the rules in the documentation is the graph of the rules."""
 
-from __future__ import annotations
-
 from bench import docs_pages
 from tests.workflow.conftest import Checkout
 

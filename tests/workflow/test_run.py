@@ -1,7 +1,5 @@
 """Whole runs of the real Snakefile, and what they leave."""
 
-from __future__ import annotations
-
 import re
 
 import pandas as pd

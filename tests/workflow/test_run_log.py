@@ -1,7 +1,5 @@
 """What a user reads while a run goes on, and its last line."""
 
-from __future__ import annotations
-
 import logging
 import os
 import pty

@@ -1,7 +1,5 @@
 """Where results come from: records beside all of them, and runs made again from records alone."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -1,7 +1,5 @@
 """``make scale`` on a corpus so small that it only shows that the measurement works."""
 
-from __future__ import annotations
-
 import re
 import sys
 

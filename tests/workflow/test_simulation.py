@@ -1,7 +1,5 @@
 """The simulation study by itself: its jobs and arms, and what a change of its sweeps reruns."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

@@ -5,8 +5,6 @@ a job is held until its time is up, one is warned that it will be, one is cancel
 drained and resumed, and Snakemake is killed and started again.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from pathlib import Path

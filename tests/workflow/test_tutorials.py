@@ -1,7 +1,5 @@
 """The tutorials of the documentation, run as a reader runs them, at a small size."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

@@ -3,8 +3,6 @@
 ``mispair STEP + STEP`` runs several in one process, which imports libraries once.
 """
 
-from __future__ import annotations
-
 import logging
 import os
 import sys

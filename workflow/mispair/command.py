@@ -4,8 +4,6 @@ The options of a step come from two places only: its settings, and the files and
 its ``run`` function names as keyword-only parameters.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 from collections.abc import Sequence

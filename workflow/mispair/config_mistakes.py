@@ -1,7 +1,5 @@
 """Faults of a configuration in plain words: what is meant, and where a key belongs."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from datetime import date
 from types import MappingProxyType
@@ -29,6 +27,9 @@ _FORMS = {
 """What is meant by some of pydantic's types of faults."""
 
 REMOVED = {
+    "draw_figures.font_size": "On pages labels have 12 pixels; write paper_font_size.",
+    "draw_figures.max_points": "Leave it out: a figure has at most 10,000 rows.",
+    "draw_neurons.thumbnail": "Leave it out: images have up to 64 pixels.",
     "encode_features.compile": "Leave it out: towers run as they are (precision: bf16 is faster).",
     "export_metrics.online": "TensorBoard's event files are always written, without a network.",
     "export_metrics.trackers": "TensorBoard's event files are always in reports/tensorboard.",
@@ -66,6 +67,7 @@ REMOVED = {
     "train_head.guided_blocks": "Leave it out: there are no guided heads.",
     "train_head.guided_cdm_lr": "Leave it out: there are no guided heads.",
     "train_head.vlm_guidance_weight": "Leave it out: there are no guided heads.",
+    "train_two_layer.risk_levels": "Leave it out: levels are 0.1, 0.05, 0.01, 0.002 and 0.001.",
     "train_two_layer.sharpness_first": "Leave it out: the sharpness is not measured any more.",
     "train_two_layer.sharpness_points": "Leave it out: the sharpness is not measured any more.",
     "words": "Leave it out: the audit of features that pictures do not show is gone.",

@@ -1,7 +1,5 @@
 """Paths in a configuration: where they start, and what is expanded in them."""
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Mapping

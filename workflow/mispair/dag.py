@@ -4,8 +4,6 @@ The Snakefile and the rules hold no logic; this module holds it, so that it can 
 Paths are relative to the folder that Snakemake runs in, so a moved checkout reruns nothing.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re

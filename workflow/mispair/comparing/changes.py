@@ -1,7 +1,5 @@
 """Two runs, and their differences except numbers: configuration, data, code, versions, verdicts."""
 
-from __future__ import annotations
-
 import json
 import textwrap
 from collections import Counter

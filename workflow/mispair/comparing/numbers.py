@@ -1,7 +1,5 @@
 """The numbers of two runs side by side: means over repetitions, with intervals."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from typing import Any

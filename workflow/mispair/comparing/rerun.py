@@ -1,7 +1,5 @@
 """``mispair rerun`` and ``mispair verify``: compare results with their records."""
 
-from __future__ import annotations
-
 import tempfile
 from pathlib import Path
 from types import ModuleType

@@ -3,8 +3,6 @@
 One process may run several steps: a start and its imports take as long as the work of a short one.
 """
 
-from __future__ import annotations
-
 import importlib
 import inspect
 import re

@@ -4,8 +4,6 @@ Snakemake runs a job again if an input is newer than an output. It compares the 
 files only. A copy (``cp -r``, ``scp``, an object store) gives all files new times, in any order.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Mapping, Sequence
 from functools import cache

@@ -4,8 +4,6 @@ They equal those of ``scipy.stats``, the lower binomial tail to rounding and all
 An import of that package takes 0.7 s of processor time, so they come from ``scipy.special``.
 """
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy import special

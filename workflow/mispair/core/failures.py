@@ -1,7 +1,5 @@
 """Failed jobs of a run: their file, and how they are printed."""
 
-from __future__ import annotations
-
 import datetime
 import re
 import unicodedata

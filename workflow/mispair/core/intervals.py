@@ -1,7 +1,5 @@
 """Confidence intervals, 95 % unless another z is given."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Files of metrics, in which every measuring step writes tidy rows and their provenance."""
 
-from __future__ import annotations
-
 import math
 from pathlib import Path
 from typing import Any

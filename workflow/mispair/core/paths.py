@@ -4,8 +4,6 @@ The module ``paths`` of each package declares the template of each of its files 
 report and the page of files in the documentation take them from there.
 """
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence

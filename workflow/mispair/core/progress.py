@@ -1,7 +1,5 @@
 """Progress of a long step: a bar on a terminal, one line a minute in a log."""
 
-from __future__ import annotations
-
 import logging
 import sys
 import time

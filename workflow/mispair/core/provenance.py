@@ -1,7 +1,5 @@
 """Provenance of a result: code of its step, versions of software, digests and lists of its data."""
 
-from __future__ import annotations
-
 import ast
 import hashlib
 import json

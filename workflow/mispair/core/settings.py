@@ -4,8 +4,6 @@ A step's ``Settings`` model is the only source of its section in ``config.yaml``
 flags, the JSON schema and the reference page.
 """
 
-from __future__ import annotations
-
 import shlex
 import types
 from typing import Any, Literal, NamedTuple, Union, get_args, get_origin

@@ -1,7 +1,5 @@
 """Numbers and names as a reader sees them."""
 
-from __future__ import annotations
-
 import difflib
 import math
 import unicodedata

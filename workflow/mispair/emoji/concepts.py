@@ -1,7 +1,5 @@
 """The concepts of the emoji corpus: names and keywords of emoji, and the vendors' pictures."""
 
-from __future__ import annotations
-
 import io
 import re
 import unicodedata

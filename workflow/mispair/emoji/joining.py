@@ -4,8 +4,6 @@ Both towers are frozen; only the projections learn, on pairs whose captions are 
 locked-image tuning (Zhai et al. 2022, arXiv 2111.07991) the text tower learns too.
 """
 
-from __future__ import annotations
-
 import json
 import logging
 import tempfile

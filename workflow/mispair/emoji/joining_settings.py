@@ -1,7 +1,5 @@
 """Settings of joining two towers; nothing here imports a library that takes time."""
 
-from __future__ import annotations
-
 from pydantic import Field
 
 from mispair.core.settings import Settings

@@ -4,8 +4,6 @@ A package is an archive of npm (a tar, gzipped) or of PyPI (a zip). Its members 
 memory by name. Nothing is extracted, so no name in an archive becomes a path on disk.
 """
 
-from __future__ import annotations
-
 import json
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """Pack the emoji corpus: pairs as img2dataset writes them, and evaluation sets."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path

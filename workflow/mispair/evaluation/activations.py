@@ -5,8 +5,6 @@ the projection, at length one. Features are read block by block, and only the re
 corpus of any size needs the memory of one block.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Literal

@@ -1,7 +1,5 @@
 """How well embeddings classify: by prompts (zero-shot), by a linear probe, and their silhouette."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Sequence
 

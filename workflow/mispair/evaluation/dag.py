@@ -1,7 +1,5 @@
 """Evaluation sets and protocols of a configuration, and the files of each."""
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

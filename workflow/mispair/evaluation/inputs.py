@@ -1,7 +1,5 @@
 """What evaluations read: the projections of an arm, and encoded sets with their prompts."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """Paths of encoded evaluation sets and of what is measured of an arm; see `mispair.core.paths`."""
 
-from __future__ import annotations
-
 from mispair.towers.paths import ARM
 
 SET_FEATURES = "results/evaluation/{towers}/{evaluation_set}/{split}.safetensors"

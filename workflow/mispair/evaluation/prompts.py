@@ -1,7 +1,5 @@
 """The prompts of a protocol for a set, of its classes or its captions; see `protocols`."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace

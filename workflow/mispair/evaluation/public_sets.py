@@ -17,8 +17,6 @@ References
    Winoground: Probing vision and language models for visio-linguistic compositionality, CVPR.
 """
 
-from __future__ import annotations
-
 import io
 import json
 import logging

@@ -7,8 +7,6 @@ cosine does change, but little: `spectral_measures` separates the effect of the 
 of the basis.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 

@@ -5,8 +5,6 @@ template, such as ``age:0 to 9``, and the answers in ``KEY.npy``. As classes of 
 would give an accuracy of zero.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections import Counter

@@ -1,7 +1,5 @@
 """Retrieval (recall at 1, 5 and 10), and the choice of an image's true caption."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

@@ -13,8 +13,6 @@ features, so two measures show directly how well a neuron follows a single one o
   as importances.) It ignores variance that no feature explains.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 
 import numpy as np

@@ -3,8 +3,6 @@
 How a set is scored depends on its kind.
 """
 
-from __future__ import annotations
-
 import json
 import logging
 import math

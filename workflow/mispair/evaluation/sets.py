@@ -10,8 +10,6 @@ split. Templates of prompts may be in the folder of the set; the protocol decide
 needed.
 """
 
-from __future__ import annotations
-
 import ast
 import json
 import logging

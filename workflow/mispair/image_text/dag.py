@@ -1,7 +1,5 @@
 """The arms of the study, and the files of results from which the report is made."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Any
 

@@ -1,6 +1,4 @@
 """Paths of comparisons of arms and of towers; see `mispair.core.paths`."""
 
-from __future__ import annotations
-
 COMPARISON = "results/arms/{corpus}/{towers}/comparison.json"
 COMPARED_TOWERS = "results/arms/{corpus}/towers.json"

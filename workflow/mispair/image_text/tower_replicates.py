@@ -1,7 +1,5 @@
 """Measures of each of several pairs of towers: one number for each, so that it is a replicate."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any

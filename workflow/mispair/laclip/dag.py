@@ -1,7 +1,5 @@
 """The results of the study that the report is made of."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from mispair.core.paths import every

@@ -1,7 +1,5 @@
 """Paths of what is measured of models that are compared as they are; see `mispair.core.paths`."""
 
-from __future__ import annotations
-
 from mispair.core.paths import fill
 from mispair.evaluation import paths as evaluation
 

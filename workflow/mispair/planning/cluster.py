@@ -5,8 +5,6 @@ the profile gives; later attempts request what the profile gives. An attempt tha
 does not count.
 """
 
-from __future__ import annotations
-
 import math
 import re
 import subprocess

@@ -5,8 +5,6 @@ of mispair. They are scaled by the ratio of jobs of its step that have run here 
 else by the speed of a core of this machine. A job without any record has no estimate.
 """
 
-from __future__ import annotations
-
 import math
 import statistics
 import time

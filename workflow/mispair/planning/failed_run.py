@@ -6,8 +6,6 @@ With ``--keep-going`` the jobs of the report run again on the existing results. 
 change, to ``reports/incomplete``, so no output of Snakemake is touched.
 """
 
-from __future__ import annotations
-
 import asyncio
 import atexit
 import contextlib

@@ -1,7 +1,5 @@
 """``mispair plan``: estimates of a run by rule and in total, before it starts."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Callable, Sequence, Set
 from dataclasses import asdict, dataclass, field

@@ -1,7 +1,5 @@
 """The jobs of the study of towers trained from scratch on wrong captions."""
 
-from __future__ import annotations
-
 from itertools import product
 from typing import Any
 

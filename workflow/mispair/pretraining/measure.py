@@ -1,7 +1,5 @@
 """Measures of small towers: mixing scores, recovery, overlap and zero-shot accuracy."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path

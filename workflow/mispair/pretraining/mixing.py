@@ -18,8 +18,6 @@ partners it also measures how alike linked values look. A tower trained on right
 same pictures measures this too.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple

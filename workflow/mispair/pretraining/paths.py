@@ -1,7 +1,5 @@
 """Paths of towers trained from scratch on wrong captions; see `mispair.core.paths`."""
 
-from __future__ import annotations
-
 PICTURES = "results/pretraining/{corpus}/pictures.safetensors"
 TRAINING = "results/pretraining/{corpus}/{scheme}~{rate}/draw~{draw}"
 PAIRING = f"{TRAINING}/pairing.parquet"

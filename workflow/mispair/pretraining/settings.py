@@ -1,7 +1,5 @@
 """Settings of the small towers and of their training."""
 
-from __future__ import annotations
-
 from typing import Annotated, Literal, Self, get_args
 
 from pydantic import Field, model_validator

@@ -5,8 +5,6 @@ Each ends in layer normalisation and a linear projection without bias, as CLIP's
 is a column of a projection. One training takes less than a minute of one core.
 """
 
-from __future__ import annotations
-
 import json
 import math
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """The jobs of the repair."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import cached_property
 from typing import Any

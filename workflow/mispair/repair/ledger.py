@@ -1,7 +1,5 @@
 """The ledger of a rule: what became of every pair, and what that repaired or harmed."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path

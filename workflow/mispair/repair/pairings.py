@@ -1,7 +1,5 @@
 """Pairings of the repair: trusted pairs spared, captions replaced, pairs dropped, by draw."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path

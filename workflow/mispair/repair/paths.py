@@ -1,7 +1,5 @@
 """Paths of the repair; see `mispair.core.paths`."""
 
-from __future__ import annotations
-
 from mispair.towers.paths import FEATURES_FOLDER
 
 TRUSTED = "results/repair/{corpus}/trusted.parquet"

@@ -4,8 +4,6 @@ A rule is one declaration in `RULES`. The cosines of the image with the old and 
 of one scoring model. Trusted pairs keep their captions under every rule.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal

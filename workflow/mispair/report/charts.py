@@ -1,7 +1,5 @@
 """Building blocks of the figures: marks that share one inline table, in one style."""
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -343,4 +341,4 @@ def _narrowed(node: Any) -> Any:
 PAPER_WIDTH, PAPER_COLUMNS, PAPER_LEGEND = 0.85, 2, 3
 """For a printed figure: factor of panel widths, and most panels and legend entries in a row."""
 SCREEN_FONT, ROW_GROWTH, COLUMN_GROWTH = 12, 6, 4
-"""Font size for which panels are spaced, and pixels that each larger pixel adds to the gaps."""
+"""Size of labels on the page, and what each larger pixel in print adds to the gaps, in pixels."""

@@ -4,8 +4,6 @@ Curves are made from complete results. A resumed training has every step in them
 never go back.
 """
 
-from __future__ import annotations
-
 import heapq
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence

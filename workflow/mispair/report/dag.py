@@ -1,7 +1,5 @@
 """Files and code of the jobs of the report."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from mispair.core.paths import from_here

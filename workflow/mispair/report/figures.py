@@ -1,6 +1,4 @@
-"""The forms of a figure: pictures, PDF with fixed bytes, a table and an interactive chart."""
-
-from __future__ import annotations
+"""The forms of a figure: pictures, a table and an interactive chart."""
 
 import io
 import re
@@ -21,89 +19,18 @@ from mispair.report.notes import SHARED, Note
 from mispair.report.studies import Figure
 from mispair.report.tables import Tables
 
-# PDF files whose bytes depend only on their content.
-#
-# The drawing engine numbers fonts and lists resources in an order that differs from call to call.
-
-_OBJECT = re.compile(rb"(\d+) 0 obj\n")
-_END = b"\nendobj\n"
-_LENGTH = re.compile(rb"/Length (\d+)")
-_REFERENCE = re.compile(rb"(\d+) 0 R\b")
-_RESOURCES = re.compile(rb"(<<\n)((?: +/\w+ \d+ 0 R\n){2,})")
-
-
-def in_order(pdf: bytes) -> bytes:
-    """Sort the entries of a PDF's dictionaries of references, and renumber its objects.
-
-    Objects are numbered in the order in which references from the catalogue reach them.
-
-    Parameters
-    ----------
-    pdf : bytes
-        With one table of objects and without object streams, as `vl_convert` writes it.
-    """
-    objects = {
-        number: _RESOURCES.sub(_sorted, head) + stream
-        for number, (head, stream) in _objects(pdf).items()
-    }
-    heads = {
-        number: body.partition(b"\nstream\n")[0] if b"\nstream\n" in body else body
-        for number, body in objects.items()
-    }
-    root = next(number for number, head in heads.items() if b"/Type /Catalog" in head)
-    order: dict[int, int] = {}
-    waiting = [root]
-    while waiting:
-        number = waiting.pop()
-        if number not in order:
-            order[number] = len(order) + 1
-            waiting += [int(reference) for reference in reversed(_REFERENCE.findall(heads[number]))]
-    written = pdf[: pdf.index(b"\n", pdf.index(b"\n") + 1) + 1]
-    offsets = []
-    for number, new in order.items():
-        offsets.append(len(written))
-        head = _REFERENCE.sub(lambda reference: b"%d 0 R" % order[int(reference[1])], heads[number])
-        body = head + objects[number][len(heads[number]) :]
-        written += b"%d 0 obj\n" % new + body + _END
-    table = b"".join(b"%010d 00000 n \n" % offset for offset in offsets)
-    return written + (
-        b"xref\n0 %d\n0000000000 65535 f \n" % (len(order) + 1) + table
-        + b"trailer\n<<\n  /Size %d\n  /Root 1 0 R\n>>\n" % (len(order) + 1)
-        + b"startxref\n%d\n%%%%EOF\n" % len(written)
-    )  # fmt: skip
-
-
-def _objects(pdf: bytes) -> dict[int, tuple[bytes, bytes]]:
-    """Return the head and the stream (empty if there is none) of every object by its number."""
-    objects = {}
-    position = 0
-    while start := _OBJECT.search(pdf, position):
-        end = pdf.index(_END, start.end())
-        stream = pdf.find(b"\nstream\n", start.end(), end)
-        if stream >= 0:
-            # A stream may hold any bytes, so only its length gives its end.
-            (length,) = _LENGTH.findall(pdf[start.end() : stream])
-            end = pdf.index(_END, stream + len(b"\nstream\n") + int(length))
-        cut = end if stream < 0 else stream
-        objects[int(start[1])] = pdf[start.end() : cut], pdf[cut:end]
-        position = end + len(_END)
-    return objects
-
-
-def _sorted(objects: re.Match[bytes]) -> bytes:
-    return objects[1] + b"".join(sorted(objects[2].splitlines(keepends=True)))
-
-
 VEGA_LITE = ".".join(alt.SCHEMA_VERSION.removeprefix("v").split(".")[:2])
 """Version of Vega-Lite that draws pictures; the page contains the same one."""
 
 
-def compose(
-    figure: Figure, tables: Tables, font_size: int, max_points: int
-) -> tuple[dict[str, Any], pd.DataFrame]:
+MOST_POINTS = 10_000
+"""Most rows of a figure, so that browsers stay quick."""
+
+
+def compose(figure: Figure, tables: Tables) -> tuple[dict[str, Any], pd.DataFrame]:
     """Return a figure as an interactive chart, and the numbers in it.
 
-    Labels on the page have `font_size` pixels. A figure of more than `max_points` rows is a hole.
+    A figure of more than `MOST_POINTS` rows is a hole.
 
     Returns
     -------
@@ -118,9 +45,9 @@ def compose(
     # Altair would check each part of a chart when it is made; a test checks all figures.
     with debug_mode(False):
         drawing = draw(shown)
-    if isinstance(drawing, Drawing) and len(drawing.data) > max_points:
+    if isinstance(drawing, Drawing) and len(drawing.data) > MOST_POINTS:
         points = len(drawing.data)
-        drawing = Hole(Note(SHARED, "too_many_points", points=points, most=max_points))
+        drawing = Hole(Note(SHARED, "too_many_points", points=points, most=MOST_POINTS))
     meta: dict[str, Any] = {"name": figure.name, "title": figure.title}
     if isinstance(drawing, Hole):
         reason = texts.text(drawing.reason)
@@ -134,7 +61,7 @@ def compose(
             notes.append(Note(SHARED, "no_spread"))
         text = texts.joined(notes)
         meta |= {"sentence": text}
-    spec = {**chart.to_dict(validate=False), "config": charts.config(font_size)}
+    spec = {**chart.to_dict(validate=False), "config": charts.config(charts.SCREEN_FONT)}
     if isinstance(drawing, Drawing) and drawing.toggle:
         charts.add_toggle(spec, drawing.toggle)
     spec["description"] = f"{figure.title}. {text}".strip()
@@ -163,10 +90,11 @@ def draw_of(figure: str) -> Callable[[Tables], Drawing | Hole]:
 def printed(spec: dict[str, Any], font_size: int) -> dict[str, bytes]:
     """Return the pictures of a figure for a paper, by their form: SVG, PDF and PNG.
 
-    Labels have `font_size` pixels.
+    Labels have `font_size` pixels. A PDF has other bytes in each run: the drawing engine numbers
+    its objects in another order.
     """
     svg = as_svg(charts.for_paper(spec, font_size))
-    pdf = in_order(vl_convert.svg_to_pdf(svg))
+    pdf = vl_convert.svg_to_pdf(svg)
     return {"svg": f"{svg}\n".encode(), "pdf": pdf, "png": _png(svg)}
 
 

@@ -4,8 +4,6 @@ Each of the `PRIMARY` primary claims is tested at α / `PRIMARY`, whatever else 
 the probability that any of them errs is at most α. The other claims are tested at α each.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace

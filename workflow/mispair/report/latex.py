@@ -1,7 +1,5 @@
 """Tables of the report as LaTeX, with booktabs: the same texts and numbers as on its pages."""
 
-from __future__ import annotations
-
 import re
 import unicodedata
 from collections.abc import Iterable, Mapping

@@ -1,7 +1,5 @@
 """HTML and scripts from texts of a run, escaped, and parts of the report in own files."""
 
-from __future__ import annotations
-
 import json
 import re
 from typing import Any

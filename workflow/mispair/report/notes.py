@@ -1,7 +1,5 @@
 """Sentences of the report as data: what is stated, with its numbers and names."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any

@@ -1,7 +1,5 @@
 """Paths of the report; see `mispair.core.paths`."""
 
-from __future__ import annotations
-
 TABLES = "reports/tables"
 PROVENANCE = f"{TABLES}/provenance.csv"
 CLAIMS = f"{TABLES}/claims.csv"

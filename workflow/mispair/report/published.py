@@ -1,7 +1,5 @@
 """Published numbers, to compare with measured ones."""
 
-from __future__ import annotations
-
 import functools
 import io
 from importlib.resources import files

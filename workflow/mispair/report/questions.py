@@ -4,8 +4,6 @@ A study declares its questions; the sentences that answer them are macros of its
 (`mispair.report.texts`).
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass

@@ -7,8 +7,6 @@ With `toggle`, a click in the legend selects values of a colour, whose field the
 (`mispair.report.charts.Drawing.toggle`).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 

@@ -5,8 +5,6 @@ reason. All tests are at the level ``alpha``, which the caller divides by the nu
 claims where the claim is a primary one.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Literal, get_args
 
@@ -45,7 +43,6 @@ Reason = Literal[
 ]
 
 Rule = Literal["effect", "equivalence", "level", "trend", "count"]
-RULES: tuple[Rule, ...] = get_args(Rule)
 
 LEAST_RUNS = 2
 """Fewer replicates decide nothing."""

@@ -1,7 +1,5 @@
 """Small figures next to answers: one panel, few marks, and self-explanatory axis titles."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 import altair as alt

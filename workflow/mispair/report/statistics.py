@@ -1,7 +1,5 @@
 """Statistics of the verdicts: effects with intervals, trends over a sweep, random draws."""
 
-from __future__ import annotations
-
 import functools
 import itertools
 import math

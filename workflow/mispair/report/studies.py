@@ -1,7 +1,5 @@
 """The studies of the report. A new one is a folder, a file of rules, and its name here."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field

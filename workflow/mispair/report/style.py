@@ -6,8 +6,6 @@ is at least 3 to 1, which WCAG requires of graphics: with white, and on the dark
 sheet turns the lightness of pictures.
 """
 
-from __future__ import annotations
-
 FONT = "Helvetica Neue, Helvetica, Arial, Liberation Sans, sans-serif"
 INK, QUIET, GRID = "#1f2328", "#57606a", "#e6e8eb"
 ORANGE, BLUE, SKY, AMBER = "#b3360a", "#0060a8", "#3f9bd8", "#c28a00"
@@ -76,7 +74,6 @@ STRATEGIES = {
     "high-norm": SKY,
     "low-norm": VIOLET,
 }
-PUBLISHED = INK
 
 MEASURES = {
     "purified_features": "Purified features (count)",

@@ -206,9 +206,6 @@ def signed(value: float) -> str:
 
 # Tables as plain text, for a terminal.
 
-WIDTH = 100
-"""Characters of a line of words; a table is as wide as its cells."""
-
 
 def aligned(
     heads: Sequence[str], rows: Sequence[Sequence[str]], right: Collection[int] = ()

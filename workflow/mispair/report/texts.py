@@ -5,8 +5,6 @@
 sentence is plain text: pages escape it.
 """
 
-from __future__ import annotations
-
 import functools
 import math
 import re

@@ -1,7 +1,5 @@
 """The jobs of the review."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

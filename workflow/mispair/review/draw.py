@@ -1,7 +1,5 @@
 """A random sample of pairs for a person: strata, how many of each, which ones, in which order."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from pathlib import Path

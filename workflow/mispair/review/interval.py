@@ -1,7 +1,5 @@
 """The interval of a share from a stratified sample of a finite population."""
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 import numpy as np

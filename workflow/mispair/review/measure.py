@@ -1,7 +1,5 @@
 """What the labels of a sample measure: the share of wrong captions, the model, and its lists."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """Paths of the review: samples for a person, and what the labels measure."""
 
-from __future__ import annotations
-
 FOLDER = "results/review/{corpus}/{towers}"
 SAMPLE = f"{FOLDER}/sample.parquet"
 STRATA = f"{FOLDER}/strata.json"

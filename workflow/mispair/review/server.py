@@ -1,7 +1,5 @@
 """A server on the loopback address that shows the page of the review and writes labels as CSV."""
 
-from __future__ import annotations
-
 import csv
 import hmac
 import io

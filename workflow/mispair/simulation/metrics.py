@@ -1,7 +1,5 @@
 """Measures of trained encoders: numbers and cosines of figures 1, 3 and 4, mixing, and maps."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Literal
 

@@ -4,8 +4,6 @@ On a CPU trials run one after the other, each on one thread. On a GPU trials of 
 side by side, as many as its memory holds, because a single trial leaves it idle.
 """
 
-from __future__ import annotations
-
 import logging
 import time
 from collections.abc import Callable, Sequence

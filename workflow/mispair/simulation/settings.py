@@ -1,7 +1,5 @@
 """Settings of the step `simulate`, and their choices."""
 
-from __future__ import annotations
-
 from typing import Annotated, Literal, get_args
 
 from pydantic import Field

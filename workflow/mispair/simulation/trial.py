@@ -4,8 +4,6 @@ All arms of a trial share dictionaries, pairs, their order and the test sets. S1
 same weights for any training data, and so does S4.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field

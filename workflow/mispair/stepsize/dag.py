@@ -1,7 +1,5 @@
 """The jobs of the stepsize study: one for each data set and activation of a part."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from mispair.core.files import UserError

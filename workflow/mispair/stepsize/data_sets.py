@@ -1,7 +1,5 @@
 """Data sets of the study: a few points, generated clouds, handwritten digits, a local CIFAR-10."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path

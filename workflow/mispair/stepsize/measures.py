@@ -1,7 +1,5 @@
 """The runs of one job, and what is measured on them, as rows: phases, margins, bounds, speed."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -43,6 +41,8 @@ from mispair.stepsize.theory import (
 Row = dict[str, Any]
 Array = NDArray[np.float64]
 
+RISK_LEVELS = (0.1, 0.05, 0.01, 0.002, 0.001)
+"""Risks; the steps of each run to each are counted."""
 BELOW_MARGIN = 1e-6
 """Relative amount by which bounds lower margins, which are exact only up to rounding errors."""
 FALL = 1e-9
@@ -370,7 +370,7 @@ def measured(
             ]
     for seed in dict.fromkeys(seeds):
         of_seed = [run for run in runs if run.keys["seed"] == seed]
-        rows += [{"kind": "speedup", **row} for row in speedups(of_seed, settings.risk_levels)]
+        rows += [{"kind": "speedup", **row} for row in speedups(of_seed, RISK_LEVELS)]
         if part.part == "acceleration":
             accelerated = acceleration(of_seed, settings.budgets)
             rows += [{"kind": "acceleration", **row} for row in accelerated]

@@ -1,7 +1,5 @@
 """Gradient descent on a perceptron of four layers with GELU, all stepsizes stacked, in torch."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

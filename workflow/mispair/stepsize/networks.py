@@ -4,8 +4,6 @@ f(w; x) = (1/m) Σ_j a_j φ(<w_j, x>) with a_j = ±1 in turn; only the first lay
 networks of a stack see the same data, so their forward passes are one product of matrices.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Paths of the trainings (see `mispair.core.paths`), and the files of CIFAR-10 that they read."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from mispair.core.files import UserError

@@ -115,11 +115,6 @@ class TwoLayerSettings(settings.Settings):
         "data set cifar2; null leaves these out.",
     )
     points: int = Field(60, ge=10, le=200, description="Points of a curve, on a log scale.")
-    risk_levels: list[Annotated[float, Field(gt=0)]] = Field(
-        [0.1, 0.05, 0.01, 0.002, 0.001],
-        min_length=1,
-        description="Risk levels; the steps to each are counted.",
-    )
     budgets: list[Annotated[int, Field(ge=1)]] = Field(
         [100, 200, 500, 1000, 2000, 5000, 10000, 20000],
         min_length=1,

@@ -3,8 +3,6 @@
 Bounds are compared with measured runs as left side over right side, at most 1 where they hold.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 

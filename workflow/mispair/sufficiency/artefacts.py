@@ -1,7 +1,5 @@
 """The files of the study: trees, encoders, heads and measures, each with its metadata."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any

@@ -7,8 +7,6 @@ symbols, batch): its messages are one batched matrix product, and all else runs 
 Results have the shape (batch, nodes, symbols); they are views of such arrays, not contiguous.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import reduce
 

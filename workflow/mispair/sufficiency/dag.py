@@ -1,7 +1,5 @@
 """The jobs of the sufficiency study: trees, trainings and what is measured of them."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from mispair.core.files import UserError

@@ -1,7 +1,5 @@
 """Contrastive encoders: transformers, loss, targets by layer, first weights, evaluation."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple

@@ -9,8 +9,6 @@ An arm names what a head reads of the other modality, and how it is trained:
 - ``joint``: all leaves, read by the head itself.
 """
 
-from __future__ import annotations
-
 from typing import Literal
 
 import torch

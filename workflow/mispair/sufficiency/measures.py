@@ -1,7 +1,5 @@
 """Measures of the encoders and the heads, as rows: each mean with its 95 % interval."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Paths of trees, trainings and what is measured of them; see `mispair.core.paths`."""
 
-from __future__ import annotations
-
 TREES = "results/sufficiency/{size}/tree~{tree}/trees.safetensors"
 BAYES = "results/sufficiency/{size}/tree~{tree}/bayes.json"
 TRAINING = "results/sufficiency/{size}/tree~{tree}/p~{flip}/seed~{seed}"

@@ -1,7 +1,5 @@
 """Features of captions, of which a former job may have encoded some."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Mapping
 

@@ -1,7 +1,5 @@
 """The models that a configuration names, and the files of their towers."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -28,8 +28,7 @@ from mispair.towers.preparation import COMPUTED, STORED, PixelForm, autocast
 if TYPE_CHECKING:
     from PIL import Image
 
-    from mispair.core.resume import Checkpoints, FileKeeper
-    from mispair.towers.loading import Towers
+    from mispair.core.resume import FileKeeper
 
 
 log = logging.getLogger(__name__)

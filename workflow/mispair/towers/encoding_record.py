@@ -3,8 +3,6 @@
 The record shows whether a job waited for its data. Nothing here imports torch at the start.
 """
 
-from __future__ import annotations
-
 import logging
 import time
 from collections.abc import Iterator

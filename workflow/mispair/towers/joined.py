@@ -21,8 +21,6 @@ from mispair.towers.vocabularies import MARK, TOKENIZER_NAME
 
 if TYPE_CHECKING:
     import tokenizers
-    import torch
-    from torch import nn
 
 
 PADDING = -1

@@ -7,8 +7,6 @@ supports a device, for an operation that mispair does not call; timm, to mark fu
 models that are not to be compiled. The compiler itself is imported when something is compiled.
 """
 
-from __future__ import annotations
-
 import sys
 from types import ModuleType
 

@@ -1,7 +1,5 @@
 """Paths of towers, their features and their projections; see `mispair.core.paths`."""
 
-from __future__ import annotations
-
 TOWER_CONFIG = "open_clip_config.json"
 TOWER_WEIGHTS = "open_clip_model.safetensors"
 TRAINING_RECORD = "results/towers/trained/training.json"

@@ -1,7 +1,5 @@
 """Measures of projections besides their cosines: overlap of activations, and the logit scale."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -20,7 +18,7 @@ DEFINITION = (
     "Pearson correlation of x·vᵢ and x·vⱼ over the features x of the corpus (of distinct images "
     "or captions) before the projection."
 )
-"""The measure in words, for readers of the report."""
+"""The measure in words, for the documentation."""
 
 
 class Covariance:

@@ -6,8 +6,6 @@ a linear head (``visual.head.proj``). For texts it is open_clip's own text trans
 (``text_projection``), as a part of ``CLIP``, in ``CustomTextCLIP`` or in ``CoCa``.
 """
 
-from __future__ import annotations
-
 import copy
 from dataclasses import dataclass
 from typing import Any

@@ -1,7 +1,5 @@
 """How the command line names the model that judges captions, and the model without a name."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The verbs that run the workflow on your own data, or plan such a run."""
 
-from __future__ import annotations
-
 import json
 import os
 import sys

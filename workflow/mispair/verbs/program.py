@@ -1,7 +1,5 @@
 """The verbs on mispair itself: its steps, settings, and the completion of a shell."""
 
-from __future__ import annotations
-
 import argparse
 import json
 import shlex

@@ -1,7 +1,5 @@
 """The verbs that are used after a run: its failures, and the comparison of results."""
 
-from __future__ import annotations
-
 from argparse import ArgumentParser, Namespace
 from collections.abc import Sequence
 from pathlib import Path

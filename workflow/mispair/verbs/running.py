@@ -1,7 +1,5 @@
 """Snakemake in this process, on the workflow of this package and with one line for each job."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Sequence
 from pathlib import Path

@@ -3,8 +3,6 @@
 The list of verbs, the help of each and the completion of a shell follow from the declarations.
 """
 
-from __future__ import annotations
-
 import argparse
 import textwrap
 from collections.abc import Callable, Sequence

@@ -1,7 +1,5 @@
 """The gallery of neurons: pictures and captions that activate the most and the least pure ones."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -35,8 +33,9 @@ COLUMNS = (
 LARGEST_GALLERY = 600_000
 """Most bytes of a gallery; thumbnails get smaller, and in the end fewer, until it fits."""
 
-SMALLEST_THUMBNAIL = 24
-"""Least pixels of a recognisable thumbnail; below, each neuron shows fewer pictures instead."""
+THUMBNAIL, SMALLEST_THUMBNAIL = 64, 24
+"""Pixels of the longer side of a thumbnail, and the least of a recognisable one; below, each neuron
+shows fewer pictures instead."""
 
 
 @dataclass(frozen=True)
@@ -192,7 +191,7 @@ def fragment(
     encoded: Mapping[str, bytes],
     towers: Mapping[Kind, np.ndarray],
     sample: ShownSample,
-    size: int,
+    size: int = THUMBNAIL,
 ) -> str:
     """Return the gallery of rankings as an HTML fragment; all text from data is escaped.
 

@@ -1,7 +1,5 @@
 """Rows of measurements on models: headline metrics, classes without images, published overlaps."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Mapping
 from typing import Any

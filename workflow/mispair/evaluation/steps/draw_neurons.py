@@ -27,7 +27,6 @@ class Settings(settings.Settings):
     rotated: bool = Field(
         True, description="Show neurons of a randomly rotated basis too, as a control."
     )
-    thumbnail: int = Field(64, ge=24, le=256, description="Longer side of an image, in pixels.")
     seed: int = Field(0, ge=0, description="Seed of the draw of pairs and of the rotation.")
 
 
@@ -64,6 +63,6 @@ def run(
     shown = {key for ranking in rankings for neuron in ranking.all for key, _ in neuron.pictures}
     encoded = neurons.encoded_images(by_name(shards, sources), pairs[pairs["key"].isin(shown)])
     sample = neurons.ShownSample(neurons.arm_of(arm.origin), len(images), len(needed["text"]))
-    html = neurons.fragment(rankings, encoded, towers, sample, settings.thumbnail)
+    html = neurons.fragment(rankings, encoded, towers, sample)
     files.write_text(gallery, alone(html, "What the neurons respond to"))
     log.info("%d pictures of %d pairs, %d bytes", len(shown), len(pairs), len(html.encode()))

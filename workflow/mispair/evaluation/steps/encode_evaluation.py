@@ -1,7 +1,5 @@
 """Run the frozen image tower once over a split of an evaluation set."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from mispair.core import settings

@@ -1,7 +1,5 @@
 """Run the frozen text tower once over the prompts of a protocol for an evaluation set."""
 
-from __future__ import annotations
-
 import json
 import logging
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Measure how much the neurons of both projections overlap."""
 
-from __future__ import annotations
-
 import logging
 from pathlib import Path
 

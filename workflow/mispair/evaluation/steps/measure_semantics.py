@@ -1,7 +1,5 @@
 """Measure which true feature each neuron represents, on a corpus with ground truth."""
 
-from __future__ import annotations
-
 import logging
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Rows of arms and models: their series against C_m, their protocol, and their labels."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from typing import Any

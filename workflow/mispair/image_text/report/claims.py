@@ -1,7 +1,5 @@
 """The claims of the image-text study, and the questions that they answer."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from dataclasses import replace

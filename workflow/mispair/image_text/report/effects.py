@@ -5,8 +5,6 @@ Arms intervene on overlap: they raise it by different amounts at the same C_m. I
 the loss of accuracy, arms whose overlap rises more would lose more accuracy at the same C_m.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace

@@ -5,8 +5,6 @@ Most are against the share of shuffled captions C_m. Their query is rows of a ``
 control or of the paper, or a level.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Mapping
 from typing import Any

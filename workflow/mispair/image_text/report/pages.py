@@ -1,7 +1,5 @@
 """What the study puts on the pages of the report."""
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Iterable, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Rows of the image-text study: of arms, of the corpus, and of its encoding."""
 
-from __future__ import annotations
-
 import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence

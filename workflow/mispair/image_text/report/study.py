@@ -1,7 +1,5 @@
 """The image_text study in the report: its sections, tables and figures."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 from mispair.evaluation import paths as evaluation

@@ -1,7 +1,5 @@
 """Printed tables of models: protocols, other scores, and measures over pairs of towers."""
 
-from __future__ import annotations
-
 import pandas as pd
 
 from mispair.evaluation.retrieval import BLIND, SELECTION

@@ -1,7 +1,5 @@
 """Measure several pairs of towers alike: each is a replicate of the image-text study."""
 
-from __future__ import annotations
-
 import logging
 from pathlib import Path
 from typing import Annotated

@@ -1,7 +1,5 @@
 """CLIP and LaCLIP checkpoints next to tables 2 and 3, and the paper's claims on them."""
 
-from __future__ import annotations
-
 import functools
 import math
 from collections.abc import Callable

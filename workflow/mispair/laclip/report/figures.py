@@ -1,7 +1,5 @@
 """The figure of the LaCLIP study: CLIP and LaCLIP, measured and published."""
 
-from __future__ import annotations
-
 import math
 
 import altair as alt

@@ -1,7 +1,5 @@
 """Contents of the study on the pages of the report."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 

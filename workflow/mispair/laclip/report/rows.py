@@ -1,7 +1,5 @@
 """Rows of models that are compared without fine-tuning."""
 
-from __future__ import annotations
-
 import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence

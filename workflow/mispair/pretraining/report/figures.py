@@ -1,7 +1,5 @@
 """Figures of the study of towers trained from scratch on wrong captions."""
 
-from __future__ import annotations
-
 import altair as alt
 import pandas as pd
 

@@ -1,7 +1,5 @@
 """What the study puts on the pages of the report: its table, and a note for the landing page."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """Decode and shrink the pictures of a corpus once, for towers that are trained from scratch."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from pydantic import Field

@@ -1,15 +1,9 @@
 """Run small towers over the pictures of a corpus and over captions, as cached features."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 
-from mispair.core import settings
-
-
-class Settings(settings.Settings):
-    """`encode_small_towers` has no settings."""
+from mispair.core.settings import Settings
 
 
 def run(

@@ -1,7 +1,5 @@
 """Measure which features small towers mix, how well they classify, and how neurons overlap."""
 
-from __future__ import annotations
-
 import json
 import logging
 from pathlib import Path

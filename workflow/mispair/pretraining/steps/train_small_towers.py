@@ -1,7 +1,5 @@
 """Train small image and text towers from scratch on the captions of one pairing."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import asdict
 from pathlib import Path

@@ -9,7 +9,7 @@ transformer with the feature as prefix needs four times as long for equally good
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -27,19 +27,6 @@ FIRST_TOKENS = 64
 
 KEPT_SHARE = 0.8
 """Captions that ended are dropped from the batch once at most this share continues."""
-
-
-class CaptionDecoder(Protocol):
-    """A decoder that remembers what it has read of each caption of a batch."""
-
-    def step(self, tokens: Tensor, position: int) -> Tensor:
-        """Read one token (b,) of each caption; return logits (b, v) of the next one.
-
-        `position` is the number of tokens that were read before.
-        """
-
-    def keep(self, rows: Tensor) -> None:
-        """Continue with some of the captions only, given by their places (k,) in the batch."""
 
 
 Choice = Callable[[Tensor, Tensor, int], Tensor]
@@ -66,7 +53,7 @@ def room_for(words: int) -> int:
 
 @torch.inference_mode()
 def decode(
-    decoder: CaptionDecoder,
+    decoder: CaptionReading,
     number: int,
     start: int,
     end: int,
@@ -78,7 +65,7 @@ def decode(
 
     Parameters
     ----------
-    decoder : Decoder
+    decoder : CaptionReading
         Has read the pictures.
     number : int
         Number n of captions.
@@ -222,13 +209,16 @@ class CaptionReading:
         self.states, self.added = decoder.begin(features)
 
     def step(self, tokens: Tensor, position: int) -> Tensor:
-        """Read one token (b,) of each caption; return logits (b, v) of the next one."""
+        """Read one token (b,) of each caption; return logits (b, v) of the next one.
+
+        `position` is the number of tokens that were read before.
+        """
         read = (self.decoder.embedding(tokens) + self.added)[:, None]
         hidden, self.states = self.decoder.recurrent(read, self.states)
         logits: Tensor = self.decoder.logits(hidden[:, 0])
         return logits
 
     def keep(self, rows: Tensor) -> None:
-        """Continue with some of the captions only."""
+        """Continue with some of the captions only, given by their places (k,) in the batch."""
         self.states = self.states[:, rows].contiguous()
         self.added = self.added[rows]

@@ -1,7 +1,5 @@
 """What makes a generated caption unusable: a closed set of reasons, and how each is recognised."""
 
-from __future__ import annotations
-
 import re
 import unicodedata
 from collections import Counter

@@ -1,7 +1,5 @@
 """The tokens of some captions, by the tokenizer of towers, and their conversion back to text."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

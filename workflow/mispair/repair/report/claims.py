@@ -1,7 +1,5 @@
 """Claims on the repair: what filtering and recaptioning give back."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """Figures of the repair."""
 
-from __future__ import annotations
-
 import altair as alt
 import pandas as pd
 

@@ -1,7 +1,5 @@
 """The gallery of old and new captions, each pair with its picture."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 

@@ -1,7 +1,5 @@
 """Lay out old and new captions of some pairs of a repair, each pair with its picture."""
 
-from __future__ import annotations
-
 import logging
 from pathlib import Path
 

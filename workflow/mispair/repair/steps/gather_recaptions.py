@@ -1,17 +1,11 @@
 """Put the new captions of all groups into one table, and their distinct texts into another."""
 
-from __future__ import annotations
-
 import logging
 from pathlib import Path
 
-from mispair.core import settings
+from mispair.core.settings import Settings
 
 log = logging.getLogger(__name__)
-
-
-class Settings(settings.Settings):
-    """`gather_recaptions` has no settings."""
 
 
 def run(settings: Settings, *, parts: list[Path], recaptions: Path, texts: Path) -> None:

@@ -1,7 +1,5 @@
 """Write a new caption for the picture of every pair."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from mispair.repair.captioners.recaption_settings import TRAINED, Settings

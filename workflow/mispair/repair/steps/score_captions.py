@@ -1,7 +1,5 @@
 """Score old and new captions by their cosines with the image."""
 
-from __future__ import annotations
-
 import logging
 from pathlib import Path
 

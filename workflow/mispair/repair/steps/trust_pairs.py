@@ -1,7 +1,5 @@
 """Choose the pairs whose captions count as right."""
 
-from __future__ import annotations
-
 import logging
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """All claims with their verdicts: as rows of pages, as a printed table and as data."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass

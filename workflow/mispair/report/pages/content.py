@@ -1,7 +1,5 @@
 """Content of the pages of a report, and what an incomplete one lacks."""
 
-from __future__ import annotations
-
 import functools
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence

@@ -1,7 +1,5 @@
 """HTML of texts and numbers, and a figure on a page: its chart, picture, and why it is missing."""
 
-from __future__ import annotations
-
 import base64
 import functools
 from collections.abc import Iterable, Mapping

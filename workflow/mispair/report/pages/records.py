@@ -1,7 +1,5 @@
 """Tables of the page of the run: run times, record, versions, fingerprints."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from importlib import metadata
 from typing import Any

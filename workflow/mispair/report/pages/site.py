@@ -4,8 +4,6 @@ It works from disk, without a network. Every page is complete except for its cha
 script draws.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from dataclasses import dataclass

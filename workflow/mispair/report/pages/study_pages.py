@@ -1,7 +1,5 @@
 """Contributions of a study to the pages of the report."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module

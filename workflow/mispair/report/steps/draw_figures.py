@@ -4,8 +4,6 @@ A figure without data has no picture: its chart names what is missing. A small f
 its chart.
 """
 
-from __future__ import annotations
-
 import logging
 from pathlib import Path
 
@@ -17,14 +15,10 @@ log = logging.getLogger(__name__)
 
 
 class Settings(settings.Settings):
-    font_size: int = Field(12, ge=8, le=24, description="Size of labels on the page, in pixels.")
     paper_font_size: int = Field(
         18, ge=8, le=32,
         description="Size of labels in SVG, PDF and PNG, in pixels: 18 are 5 points in a column.",
     )  # fmt: skip
-    max_points: int = Field(
-        10_000, ge=100, le=10_000, description="Most rows of a figure, so that browsers stay quick."
-    )
 
 
 def run(settings: Settings, *, study: str, tables: list[Path], figures: Path) -> None:
@@ -39,7 +33,7 @@ def run(settings: Settings, *, study: str, tables: list[Path], figures: Path) ->
     measured = read_csvs(tables)
     small = studies.study(study).small
     for figure in studies.drawn(study):
-        spec, data = compose(figure, measured, settings.font_size, settings.max_points)
+        spec, data = compose(figure, measured)
         metadata = spec["usermeta"]["mispair"]
         pictures: dict[str, bytes] = {}
         if "hole" not in metadata and figure in small:

@@ -1,7 +1,5 @@
 """Export losses of trainings and scores of arms for TensorBoard."""
 
-from __future__ import annotations
-
 import logging
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Gather the results of all studies into tidy tables."""
 
-from __future__ import annotations
-
 import json
 import logging
 from pathlib import Path

@@ -1,18 +1,12 @@
 """Record the provenance of the whole run, so that it can be run again."""
 
-from __future__ import annotations
-
 import json
 import logging
 from pathlib import Path
 
-from mispair.core import settings
+from mispair.core.settings import Settings
 
 log = logging.getLogger(__name__)
-
-
-class Settings(settings.Settings):
-    """`record_run` has no settings."""
 
 
 def run(

@@ -1,7 +1,5 @@
 """Write the report: a small site that works offline, its tables for LaTeX, and all verdicts."""
 
-from __future__ import annotations
-
 import logging
 from pathlib import Path
 

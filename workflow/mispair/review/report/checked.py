@@ -1,7 +1,5 @@
 """What the labels of a person put on the page of the audit."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """The page on which a person labels captions: one file that works without a network."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 from collections.abc import Mapping, Sequence
@@ -84,7 +82,6 @@ REPAIRS = Question(
     ({"words": "Improved", "label": "new"}, {"words": "Harmed", "label": "old"}),
     "review-repairs.csv",
 )
-QUESTIONS = (CAPTIONS, REPAIRS)
 
 
 @dataclass(frozen=True)

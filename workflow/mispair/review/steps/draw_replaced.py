@@ -1,7 +1,5 @@
 """Draw a random sample of replaced captions, which a person compares with the new ones."""
 
-from __future__ import annotations
-
 import logging
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Draw a random sample of pairs that a person checks by eye."""
 
-from __future__ import annotations
-
 import logging
 from pathlib import Path
 from typing import Annotated

@@ -1,17 +1,11 @@
 """Measure by a person's labels how many captions a repair improved, and how many it harmed."""
 
-from __future__ import annotations
-
 import logging
 from pathlib import Path
 
-from mispair.core import settings
+from mispair.core.settings import Settings
 
 log = logging.getLogger(__name__)
-
-
-class Settings(settings.Settings):
-    """`measure_replaced` has no settings."""
 
 
 def run(settings: Settings, *, sample: Path, reviewed: Path, replaced: Path) -> None:

@@ -1,7 +1,5 @@
 """Measure the share of wrong captions, the model and its lists by a person's labels."""
 
-from __future__ import annotations
-
 import logging
 from pathlib import Path
 

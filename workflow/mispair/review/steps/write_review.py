@@ -1,7 +1,5 @@
 """Write the page on which a person labels the drawn pairs."""
 
-from __future__ import annotations
-
 import logging
 from pathlib import Path
 

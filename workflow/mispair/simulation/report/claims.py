@@ -4,8 +4,6 @@ A trial is the replicate: it has the same data at every C_s, so effects are aver
 above 0 within each trial. `claims_scaling` has the asymptotic claims.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from typing import Any

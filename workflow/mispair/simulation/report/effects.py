@@ -1,7 +1,5 @@
 """Effects of the simulation: arms compared within trials, and points of figure 1 that come out."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """The figures of the simulation study: a function of the name of each figure draws it."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Mapping
 

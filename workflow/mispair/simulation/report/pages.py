@@ -1,7 +1,5 @@
 """What the study puts on the pages of the report: tables, sentences, settings, and curves."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path

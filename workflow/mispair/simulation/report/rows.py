@@ -1,7 +1,5 @@
 """Rows of the simulation: made from the results of runs, and selected for claims and figures."""
 
-from __future__ import annotations
-
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence

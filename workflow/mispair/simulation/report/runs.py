@@ -1,7 +1,5 @@
 """Runs of a condition, differences between their arms, and the published points with their runs."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass

@@ -9,8 +9,6 @@ Every draw comes from a generator named only by the seed, the trial, the arm and
 decides which draws are used, so conditions share their data.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

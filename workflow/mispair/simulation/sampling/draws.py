@@ -1,7 +1,5 @@
 """The random draws of one trial, each from a named generator, and the misalignment of captions."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import torch

@@ -4,8 +4,6 @@ A step needs only two products of X, X Wᵀ and Gᵀ X, so X itself is rarely ma
 leading axis of runs that are trained side by side (on a GPU). X without fresh noise is then dense.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Protocol

@@ -15,8 +15,6 @@ in distribution, jointly with E Vᵀ. E₁ and N take n m + m d1 normals in plac
 paper's size 240,000 in place of 1,250,000), and the products involve m × d1 matrices only.
 """
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

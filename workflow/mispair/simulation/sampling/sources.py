@@ -1,7 +1,5 @@
 """Batches of a training run: fresh pairs, fixed ones, or a mixture."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import torch

@@ -1,7 +1,5 @@
 """Run trials of the sparse-coding study at spurious probabilities, on raw and filtered data."""
 
-from __future__ import annotations
-
 import logging
 from pathlib import Path
 

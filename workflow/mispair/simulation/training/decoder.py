@@ -1,7 +1,5 @@
 """The caption decoder (S2), m hidden neurons between image and caption, and its use (S3)."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -23,8 +23,6 @@ squares of its diagonal q_p = <f_p, h_p>, the gradient by F is (2/τ) F (HᵀH) 
 likewise by H.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Literal, Protocol
 

@@ -26,8 +26,6 @@ normals a step in place of 240,000. A step also takes 750,000 exponentials and u
 parameters: everything except matrix products takes as long as the products.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial

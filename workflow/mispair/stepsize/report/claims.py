@@ -5,8 +5,6 @@ split of the data. Stepsizes, activations and widths of one start are not indepe
 gives one number.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any

@@ -1,7 +1,5 @@
 """Figures of the stepsize study. Curves are of the first seed, which every part has."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import altair as alt

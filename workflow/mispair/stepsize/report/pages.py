@@ -1,7 +1,5 @@
 """What the study puts on the pages of the report: its tables, and notes for other pages."""
 
-from __future__ import annotations
-
 import pandas as pd
 
 from mispair.report import texts

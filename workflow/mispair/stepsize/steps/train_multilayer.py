@@ -1,7 +1,5 @@
 """Train perceptrons of four layers with GELU at several stepsizes, stacked."""
 
-from __future__ import annotations
-
 import logging
 from pathlib import Path
 from typing import Annotated, Literal

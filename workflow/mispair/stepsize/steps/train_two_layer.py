@@ -1,7 +1,5 @@
 """Train two-layer networks at many stepsizes side by side: phases, margins and speed."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Sequence
 from pathlib import Path

@@ -6,8 +6,6 @@ All effects are shares within a run, such as what a feature gains of what there 
 trees of another size than the published ones can be compared with them.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from functools import partial

@@ -1,7 +1,5 @@
 """Figures of the sufficiency study. A click in a legend singles out arms."""
 
-from __future__ import annotations
-
 import altair as alt
 import pandas as pd
 

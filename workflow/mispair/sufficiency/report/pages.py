@@ -1,7 +1,5 @@
 """What the study puts on the pages of the report: published numbers next to ours."""
 
-from __future__ import annotations
-
 import math
 
 import pandas as pd

@@ -1,7 +1,5 @@
 """Draw the two trees, text and image, from which all pairs of the sufficiency study descend."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from pydantic import Field

@@ -1,7 +1,5 @@
 """Measure the least possible risks, by belief propagation with and without the other tree."""
 
-from __future__ import annotations
-
 import logging
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Measure contrastive encoders: risk, sufficiency, zero-shot classes."""
 
-from __future__ import annotations
-
 import logging
 from pathlib import Path
 from typing import Annotated, Self

@@ -1,7 +1,5 @@
 """Measure all heads of one training on common samples, next to belief propagation."""
 
-from __future__ import annotations
-
 import logging
 from pathlib import Path
 from typing import Any

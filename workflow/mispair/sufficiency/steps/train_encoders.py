@@ -1,7 +1,5 @@
 """Train a text and an image encoder contrastively on fresh pairs of the two trees."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from mispair.sufficiency.settings import VARIANTS

@@ -1,7 +1,5 @@
 """Train a head for conditional denoising or for the next word, on a frozen feature or jointly."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from mispair.sufficiency.settings import ARMS, OF_ENCODERS, TASKS

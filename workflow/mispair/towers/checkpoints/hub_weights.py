@@ -1,7 +1,5 @@
 """Weights that open_clip fetches: where they are in the caches, and whether they can be fetched."""
 
-from __future__ import annotations
-
 import os
 import urllib.request
 from collections.abc import Mapping

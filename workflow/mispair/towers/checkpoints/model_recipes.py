@@ -1,7 +1,5 @@
 """From the name of a model in ``config.yaml`` to its architecture and the file of its weights."""
 
-from __future__ import annotations
-
 import difflib
 import math
 from collections.abc import Iterator, Mapping

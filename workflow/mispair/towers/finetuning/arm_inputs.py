@@ -1,7 +1,5 @@
 """What the fine-tuning of one arm starts from, read from its files, and a digest of it."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Sequence

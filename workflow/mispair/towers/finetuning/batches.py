@@ -1,7 +1,5 @@
 """Which pairs are in a batch, and which rows of the features these pairs have."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Contrastive loss on cosines with gradients by hand, for stacked seeds; the best logit scale."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """The jobs that train towers from scratch: on the corpus, or as replicates on other scenes."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from mispair.core.files import UserError

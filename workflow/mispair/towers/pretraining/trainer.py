@@ -4,8 +4,6 @@ open_clip saves no state of its random generators. So these are seeded at the st
 and the processes that read pictures, which are seeded by the one that trains, start with it.
 """
 
-from __future__ import annotations
-
 import logging
 import os
 import random

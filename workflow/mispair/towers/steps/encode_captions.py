@@ -1,7 +1,5 @@
 """Run the frozen text tower once over every distinct caption of the corpus or of a corruption."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from mispair.towers.encoding_record import EncodingSettings

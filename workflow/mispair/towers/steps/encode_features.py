@@ -1,7 +1,5 @@
 """Run the frozen image tower once over every image."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from pydantic import Field

@@ -1,14 +1,8 @@
 """Copy the final projections out of the towers: the untouched arm, and where fine-tuning starts."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
-from mispair.core import settings
-
-
-class Settings(settings.Settings):
-    """`extract_projection` has no settings."""
+from mispair.core.settings import Settings
 
 
 def run(settings: Settings, *, towers: list[Path], projection: Path) -> None:

@@ -1,7 +1,5 @@
 """Fine-tune both final projections on one pairing, all seeds at once, towers frozen."""
 
-from __future__ import annotations
-
 import logging
 from pathlib import Path
 

@@ -1,20 +1,14 @@
 """Measure how the features before the projections vary over the images and captions of a corpus."""
 
-from __future__ import annotations
-
 import logging
 from pathlib import Path
 
-from mispair.core import settings
+from mispair.core.settings import Settings
 
 log = logging.getLogger(__name__)
 
 BLOCK = 4096
 """Rows of features that are held at a time."""
-
-
-class Settings(settings.Settings):
-    """There is nothing to set."""
 
 
 def run(settings: Settings, *, features: list[Path], covariance: Path) -> None:

@@ -1,7 +1,5 @@
 """Train image and text towers, from scratch or from others, with open_clip's own trainer."""
 
-from __future__ import annotations
-
 import logging
 from pathlib import Path
 
