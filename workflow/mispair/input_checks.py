@@ -81,13 +81,13 @@ def refuse_unusable(dag: Dag) -> None:
         refuse_unfetched(*map(Path, dag.user_file(key)), setting=key)
     refuse_damaged([*dag.pairs.own_shards()], dag.config.gather_index.max_quarantined_share)
     _refuse_pictures(dag)
-    _refuse_lost_pairs(dag)
     if dag.config.gather_index.duplicate_keys == "refuse":
         _refuse_same_keys(dag.pairs.own_shards())
     dag.pairs.refuse_remote_captions()
     _refuse_caption_field(dag)
     captions, are_decided = dag.pairs.first_captions(), dag.decides_on_lines
     refuse_labels_and_lines("pairs", captions, are_decided, len(captions) == dag.pairs.source.pairs)
+    _refuse_lost_pairs(dag)
     _refuse_schemes(dag)
     examples, corpus = dag.pairs.example_keys(), cache(dag.pairs.own_keys)
     _refuse_groups(dag, examples, corpus)
