@@ -215,7 +215,7 @@ def _with_power(part: Verdict, tables: Tables, confidence: float) -> Verdict:
     So are the outcomes at each rate and on each set.
     """
     small, power = SMALL.get(part.claim.rule, ()), part.claim.power
-    outcomes = {each.outcome for each in (part, *part.rates, *part.sets)}
+    outcomes = {part.outcome, *(each.outcome for each in (*part.rates, *part.sets))}
     if power is None or outcomes.isdisjoint(small) or not (gate := power(tables, confidence)):
         return part
 
