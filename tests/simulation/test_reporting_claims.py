@@ -106,8 +106,9 @@ def test_counts_are_scaled_to_the_number_of_features():
         )
         for features in (50, 20)
     }  # fmt: skip
-    for key in ("filtered-purified_features", "raw-degrades"):
+    for key in ("filtered-purified_features", "raw-degrades", "nearly-all"):
         assert of[20][key].bound == pytest.approx(0.4 * of[50][key].bound)
+    assert of[50]["nearly-all"].bound == pytest.approx(47.5)
 
 
 # Controls: the same effect on other rows
@@ -234,7 +235,36 @@ def test_a_sweep_beyond_the_published_one_is_compared_with_all_of_it():
     assert verdict.bound == pytest.approx(abs(curve.iloc[-1] - curve.iloc[0]) / 3)
 
 
-# Shares of neurons
+@pytest.mark.parametrize(("last", "expected"), [(0.2, "supports"), (0.0, "no such effect")])
+def test_the_gap_widens_over_c_s(last, expected):
+    rows = runs({"raw": 0.9, "filtered": 0.9}, at=(0.0,))
+    rows += runs({"raw": 0.7, "filtered": 0.7 + last}, at=(0.5,))
+    verdict = judged(rows)["gap-widens"]
+    assert verdict.outcome == expected
+    assert verdict.measured.at == (0.0, 0.5)
+    assert verdict.effect.value == pytest.approx(last, abs=0.01)
+
+
+# Levels and shares
+
+
+@pytest.mark.parametrize(
+    ("values", "lowest", "expected"),
+    [([50, 50, 50, 50], 50, "supports"), ([40, 41, 42, 40], 50, "contradicts"),
+     ([40, 41, 42, 40], 16, "cannot tell"),  # the encoders learned too little
+     ([46, 49, 50, 47], 50, "cannot tell"), ([50], 50, "cannot tell")],
+)  # fmt: skip
+def test_nearly_all_is_a_level_at_the_largest_c_s_of_the_claim(values, lowest, expected):
+    rows = [
+        row for trial, value in enumerate(values)
+        for c, level in ((0.1, lowest), (0.3, value), (0.5, 0))
+        for row in [{**runs({"filtered": level}, 1, (c,), "purified_features", 0)[0],
+                     "trial": trial}]
+    ]  # fmt: skip
+    verdict = judged(rows)["nearly-all"]
+    assert verdict.outcome == expected
+    assert verdict.measured.gate == ("few purified" if lowest < 50 else "")
+    assert verdict.effect.value == pytest.approx(np.mean(values))
 
 
 @pytest.mark.parametrize(

@@ -144,6 +144,15 @@ def difference(
     )
 
 
+def gains(tables: Tables) -> pd.DataFrame:
+    """Select the gain in accuracy by filtering, at every C_s."""
+    raw, filtered = (
+        ArmMeasure("accuracy", *arms, zero=True)(tables).set_index(["rate", "seed"])["value"]
+        for arms in (PAIR, PAIR[::-1])
+    )
+    return (filtered - raw).rename("value").reset_index()
+
+
 def gain_of_curves(metric: str) -> pd.Series:
     """Return the published gain by filtering, by C_s."""
     filtered, raw = (published.figure1_curve(metric, arm) for arm in ("filtered", "raw"))
