@@ -223,13 +223,11 @@ def at_home(name: str, folder: Path) -> Path:
     text = (REPOSITORY / "config" / f"{name}.yaml").read_text()
     text = text.replace("/data/", f"{folder}/data/")
     content = yaml.safe_load(text)
-    shards = expand_braces(content["shards"])
-    for shard in shards:
-        Path(shard).parent.mkdir(parents=True, exist_ok=True)
-        Path(shard).touch()
     picture = io.BytesIO()
     Image.new("RGB", (64, 64)).save(picture, "png")
-    _write_tar(Path(shards[0]), {"0.png": picture.getvalue(), "0.txt": b"a text"})
+    for number, shard in enumerate(map(Path, expand_braces(content["shards"]))):
+        shard.parent.mkdir(parents=True, exist_ok=True)
+        _write_tar(shard, {f"{number}.png": picture.getvalue(), f"{number}.txt": b"a text"})
     towers = Path(content["towers"])
     towers.mkdir(parents=True)
     (towers / "open_clip_config.json").write_text('{"model_cfg": {"embed_dim": 512}}')
