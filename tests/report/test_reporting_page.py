@@ -13,6 +13,7 @@ from mispair.core import files
 from mispair.image_text.report.pages import holes
 from mispair.pairs.steps import draw_contact_sheet
 from mispair.report import studies, texts
+from mispair.report.charts import Drawing, Hole
 from mispair.report.figures import compose, draw_of
 from mispair.report.pages.study_pages import every_pages
 from mispair.report.tables import read
@@ -49,7 +50,7 @@ def test_each_figure_of_a_study_is_drawn_by_the_function_of_its_name(name):
     drawing = {
         key: function
         for key, function in vars(module).items()
-        if not key.startswith("_") and returned(function) == "Drawing | Hole"
+        if not key.startswith("_") and returned(function) in ("Drawing | Hole", Drawing | Hole)
     }
     assert {key: function.__name__ for key, function in drawing.items()} == {
         figure.name: figure.name for figure in studies.drawn(name)

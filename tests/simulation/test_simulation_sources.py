@@ -16,11 +16,12 @@ from mispair.simulation.sampling.data import (
     draw_dictionaries,
     draw_high_quality,
 )
-from mispair.simulation.sampling.draws import TrialDraws, draw_spurious_sets
+from mispair.simulation.sampling.draws import draw_spurious_sets
 from mispair.simulation.sampling.inputs import Batch, BatchSource, Coded, Dense
 from mispair.simulation.sampling.sources import FixedSource, FreshSource, MixedSource
 from mispair.simulation.study import Study
 from mispair.simulation.trial import Trial
+from tests.simulation.test_simulation_data import changed, draws
 
 SIZES: dict[str, Any] = {
     "d1": 60, "d": 10, "m": 12, "classes": 5, "batch_size": 40, "low_quality_pairs": 170,
@@ -30,15 +31,7 @@ STUDY = Study(**SIZES)
 FIXED = Study(preset="as-written", **SIZES)
 
 
-def draws(trial: int = 0, seed: int = 0) -> TrialDraws:
-    return TrialDraws(seed=seed, trial=trial, device="cpu", dtype=torch.float32)
-
-
 DICTIONARIES = draw_dictionaries(draws(), 60, 10)
-
-
-def changed(study: Study, **changes: Any) -> Study:
-    return study.model_copy(update=changes)
 
 
 def population(study: Study, rate: float = 0.3, trial: int = 0, seed: int = 0) -> Population:

@@ -85,15 +85,6 @@ def test_half_precision_points_the_same_way(
         assert not np.array_equal(exact.astype(np.float16), halved)  # it did compute in half
 
 
-def test_towers_compute_in_the_precision_that_is_named(native: Towers) -> None:
-    seen = []
-    block = native.image_tower.get_submodule("tower.transformer.resblocks.0.mlp.c_fc")
-    block.register_forward_hook(lambda _, given, result: seen.append(result.dtype))
-    for precision in ("fp32", "bf16", "fp16"):
-        encode_images(native, pictures(1), 1, precision)
-    assert seen == [torch.float32, torch.bfloat16, torch.float16]
-
-
 def test_single_precision_is_not_tf32() -> None:
     switches = (torch.backends.cudnn, torch.backends.cuda.matmul)
     before = [switch.allow_tf32 for switch in switches]

@@ -175,20 +175,6 @@ def test_no_more_workers_than_cores_or_batches(
     assert encode(corpus, towers, tmp_path / "out", workers=16)["workers"] == expected
 
 
-def test_precision_is_stored(corpus: Path, towers: Path, tmp_path: Path) -> None:
-    encode(corpus, towers, tmp_path / "exact")
-    record = encode(corpus, towers, tmp_path / "half", "--precision", "bf16")
-    assert record["precision"] == "bf16"
-    exact, _ = files.read_tensors(tmp_path / "exact" / "features")
-    half, about = files.read_tensors(tmp_path / "half" / "features")
-    assert about["precision"] == "bf16"
-    a, b = exact["image_features"], half["image_features"]
-    assert (a.dtype, b.dtype) == (np.float32, np.float16)
-    b = b.astype(np.float32)
-    cosine = (a * b).sum(1) / np.linalg.norm(a, axis=1) / np.linalg.norm(b, axis=1)
-    assert cosine.min() >= 0.999
-
-
 def test_crops_of_an_image_stand_together(corpus: Path, towers: Path, tmp_path: Path) -> None:
     crops = ["--crops", "3", "--crop-scale-min", "0.4"]
     encode(corpus, towers, tmp_path / "out", *crops)
