@@ -126,7 +126,7 @@ def difference(
     metric: str = "accuracy", arm: str = "filtered",
     pick: Pick = figure1, zero: bool = False, curves: bool = False,
 ) -> Arms:  # fmt: skip
-    """Return the measure of an arm less that of raw captions, averaged over C_s > 0 within each trial.
+    """Return the measure of an arm less that of raw captions, averaged over C_s > 0 by trial.
 
     A trial has the same data at every C_s, so it counts once. With `curves` the smallest effect
     of interest is a third of the difference published for these arms at these C_s.
