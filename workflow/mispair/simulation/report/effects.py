@@ -123,10 +123,10 @@ def _of_arms(tables: Tables, pick: Pick, metric: str) -> pd.DataFrame:
 
 
 def difference(
-    metric: str = "accuracy", arm: str = "filtered",
+    metric: str = "accuracy", arm: str = "filtered", baseline: str = "raw",
     pick: Pick = figure1, zero: bool = False, curves: bool = False,
 ) -> Arms:  # fmt: skip
-    """Return the measure of an arm less that of raw captions, averaged over C_s > 0 by trial.
+    """Return the measure arm − baseline, averaged over C_s > 0 within each trial.
 
     A trial has the same data at every C_s, so it counts once. With `curves` the smallest effect
     of interest is a third of the difference published for these arms at these C_s.
@@ -136,8 +136,8 @@ def difference(
         return gain_of_curves(metric)
 
     return Arms(
-        ArmMeasure(metric, "raw", arm, pick, zero),
-        ArmMeasure(metric, arm, "raw", pick, zero),
+        ArmMeasure(metric, baseline, arm, pick, zero),
+        ArmMeasure(metric, arm, baseline, pick, zero),
         published=published_gain if curves else None,
         averaged=True,
         unit="trial",
