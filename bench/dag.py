@@ -211,7 +211,7 @@ def _until_its_command(folder: Path, config: Path) -> float:
 
 
 SHARD_BYTES = 2**20
-"""Of a shard at home, nearly all a hole."""
+"""Of a shard at home, nearly all a hole; img2dataset's statistics say that it has 10,000 pairs."""
 
 
 def at_home(name: str, folder: Path) -> Path:
@@ -233,6 +233,7 @@ def at_home(name: str, folder: Path) -> Path:
         shard.parent.mkdir(parents=True, exist_ok=True)
         _write_tar(shard, {f"{number}.png": picture.getvalue(), f"{number}.txt": b"a text"})
         os.truncate(shard, SHARD_BYTES)  # so many that pairs are not counted before the jobs
+        shard.with_name(f"{shard.stem}_stats.json").write_text('{"successes": 10000}')
     towers = Path(content["towers"])
     towers.mkdir(parents=True)
     (towers / "open_clip_config.json").write_text('{"model_cfg": {"embed_dim": 512}}')
