@@ -302,6 +302,25 @@ def test_rates_and_sets_need_power_as_the_claim_does(ends):
             assert [part.outcome for part in shown] == [small, "supports"]
 
 
+def test_power_is_computed_once_for_all_claims_that_share_it():
+    """And never taken from another function of the same name."""
+    calls = []
+
+    def condition(answer):
+        def power(tables, confidence):
+            calls.append(answer)
+            return answer
+
+        return power
+
+    tables, measured = Tables({}), MeasuredClaim(effect(0.1))
+    for power, outcome in ((condition(""), "no such effect"), (condition("none"), "cannot tell")):
+        for key in ("one", "two"):
+            shared = replace(claim(measured, power=power), key=key)
+            assert judge(shared, tables, 0.95).outcome == outcome
+    assert calls == ["", "none"]
+
+
 def test_claims_that_need_no_power_are_named_with_the_reason():
     page = Path("docs/explanation/statistics.md").read_text(encoding="utf-8")
     for study in every_pages():

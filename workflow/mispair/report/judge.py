@@ -26,7 +26,7 @@ from mispair.report.rules import (
     p_of,
 )
 from mispair.report.statistics import Effect
-from mispair.report.tables import Tables
+from mispair.report.tables import Tables, remembered
 
 PRIMARY = 5
 """Number of primary claims of all studies, whether they were measured or not."""
@@ -216,7 +216,10 @@ def _with_power(part: Verdict, tables: Tables, confidence: float) -> Verdict:
     """
     small, power = SMALL.get(part.claim.rule, ()), part.claim.power
     outcomes = {part.outcome, *(each.outcome for each in (*part.rates, *part.sets))}
-    if power is None or outcomes.isdisjoint(small) or not (gate := power(tables, confidence)):
+    if power is None or outcomes.isdisjoint(small):
+        return part
+    gate = remembered(power)(tables, confidence)
+    if not gate:
         return part
 
     def without(parts: tuple[PartVerdict, ...]) -> tuple[PartVerdict, ...]:

@@ -44,7 +44,7 @@ def remembered(function: F) -> F:
     @functools.wraps(function)
     def once(*args: Any, **named: Any) -> Any:
         kept = args[0].kept
-        key = (function.__qualname__, *args[1:], *sorted(named.items()))
+        key = (function, *args[1:], *sorted(named.items()))
         if key not in kept:
             kept[key] = function(*args, **named)
         result = kept[key]
