@@ -138,7 +138,7 @@ def _row(claims: pd.DataFrame, key: str) -> pd.Series:
 
 
 def _verdict(row: pd.Series) -> str:
-    near = ", near the line" if str(row["near"]) == "True" else ""
+    near = ", close to another verdict" if str(row["near"]) == "True" else ""
     return f"**{row['outcome']}**{near}"
 
 
@@ -182,7 +182,7 @@ def found(front: str) -> str:
     'One **&** <i>C</i><sub>m</sub>'
     """
     opening = front.partition('<p class="opening">')[2].partition("</p>")[0]
-    return unescape(" ".join(re.sub(r"</?b>", "**", opening).split()))
+    return " ".join(unescape(re.sub(r"</?b>", "**", opening)).split())
 
 
 def minutes(benchmarks: Path, cores: int) -> str:

@@ -84,7 +84,7 @@ def test_missing_numbers_and_a_verdict_near_the_line() -> None:
         overlap_rises=nothing, accuracy_falls={"near": True, "low": math.nan, "quantity": "points"}
     )
     assert row_of("overlap-rises", claims) == ["**supports**", "–", "no number"]
-    assert row_of("accuracy-falls", claims)[:2] == ["**supports**, near the line", "−3.2 points"]
+    assert row_of("accuracy-falls", claims)[:2] == ["**supports**, close to another verdict", "−3.2 points"]
 
 
 def test_of_several_presets_the_public_code_s_counts() -> None:
@@ -178,7 +178,7 @@ def test_readme_has_the_numbers_in_the_form_of_the_program() -> None:
     number = r"[+−]?\d+\.\d+"
     of_part = rf"([\w ]+ )?{number} \({number} to {number}\)"
     for verdict, effect, published, *_ in [*rows.values()][1:]:
-        assert re.fullmatch(r"\*\*[a-z ]+\*\*(, near the line)?", verdict)
+        assert re.fullmatch(r"\*\*[a-z ]+\*\*(, close to another verdict)?", verdict)
         assert re.fullmatch(rf"–|{of_part}(, {of_part})* .+", effect)
         assert re.fullmatch(rf"no number|{number} .+", published)
     minutes = part(README.read_text(), "minutes")

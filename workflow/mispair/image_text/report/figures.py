@@ -414,7 +414,7 @@ def mean_of_sets(rows: pd.DataFrame) -> pd.DataFrame:
 X_TITLE = "Share of captions shuffled"
 MOST_SCHEMES = 3
 """Schemes that have room in a small figure, the main one first."""
-SCALES = {str(PRETRAINED): "frozen", str(CONVERGED): "at its optimum"}
+SCALES = {str(PRETRAINED): "frozen as pre-trained", str(CONVERGED): "at its optimum"}
 """Starts that are compared in a small figure, by what becomes of the logit scale."""
 KEPT = {"high-purity": "little", "random": "random", "low-purity": "much"}
 """Strategies by the overlap of the neurons that are kept."""
@@ -438,8 +438,8 @@ def small_overlap(tables: Tables) -> Drawing | Hole:
     }
     hole = missing(tables.purity, Note("image_text", "hole_fine_tuned"))
     return _curves(
-        series, hole, X_TITLE, "Directions shared (text)", colours=COLOURS, labels=SCALES,
-        legend="Temperature",
+        series, hole, X_TITLE, "Directions of text neurons", colours=COLOURS, labels=SCALES,
+        legend="Logit scale",
     )  # fmt: skip
 
 
