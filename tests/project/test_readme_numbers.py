@@ -84,7 +84,10 @@ def test_missing_numbers_and_a_verdict_near_the_line() -> None:
         overlap_rises=nothing, accuracy_falls={"near": True, "low": math.nan, "quantity": "points"}
     )
     assert row_of("overlap-rises", claims) == ["**supports**", "–", "no number"]
-    assert row_of("accuracy-falls", claims)[:2] == ["**supports**, close to another verdict", "−3.2 points"]
+    assert row_of("accuracy-falls", claims)[:2] == [
+        "**supports**, close to another verdict",
+        "−3.2 points",
+    ]
 
 
 def test_of_several_presets_the_public_code_s_counts() -> None:

@@ -76,7 +76,7 @@ class Verdict:
     outcome, reason : str
         By the claim's rule.
     near : bool
-        Whether the verdict is close to another verdict: a corrected p value between α / 2 and 2 α, or an
+        Whether it is close to another verdict: a corrected p value between α / 2 and 2 α, or an
         estimate, or a one-sided limit of a decided claim, within `NEAR` of the bound. The p value
         of *level* and *count* is that of the bound itself, so once these are decided it alone
         counts.
@@ -135,7 +135,7 @@ class Verdict:
 
     @property
     def strongest(self) -> ControlVerdict | None:
-        """The limiting control that takes most of the effect; those of other measures do not count."""
+        """The limiting control that takes most of the effect, of those on its own measure."""
         own = [f for f in self.controls if f.finding == "limits" and f.control.of is None]
         return max(own, key=lambda found: found.taken, default=None)
 

@@ -128,8 +128,8 @@ QUOTED = 3
 def strongest(answers: Sequence[Answer], first: bool) -> list[Answer]:
     """Return the findings that a report opens with, in the order of its cards.
 
-    They are the first ones that are decided, those close to another verdict last. With `first` the first
-    answer is among them, whatever is decided: it is the one that the run was made for.
+    They are the first ones that are decided, those close to another verdict last. With `first` the
+    first answer is among them, whatever is decided: it is the one that the run was made for.
     """
 
     def weakness(number: int) -> tuple[bool, bool]:

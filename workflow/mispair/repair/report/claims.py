@@ -360,8 +360,8 @@ def _numbers(tables: Tables, confidence: float, measure: Gain = ACCURACY) -> Map
     ``phrase`` is what the filter gives a model, in words.
     ``others`` are further rules, each with its gain against raw captions. ``cost`` is raw less
     right captions, and ``known`` whether these are known to be right. ``changed`` is the share of
-    pairs that each rule replaces or drops, ``untrue`` that of `share_untrue`. ``learned`` is the gain of replacing over dropping in
-    towers that were trained from scratch.
+    pairs that each rule replaces or drops, ``untrue`` that of `share_untrue`. ``learned`` is
+    the gain of replacing over dropping in towers that were trained from scratch.
     """
     rules, rate = rules_of(tables, measure.table), rates_of(tables, measure.table)[-1]
     main = main_filter(tables, measure.table)
