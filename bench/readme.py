@@ -38,8 +38,9 @@ CLAIMS = {
 """The primary claims in README's order and words."""
 
 REPAIR = {
-    "repair-overlap": "Filtered captions restore the overlap of neurons, in a direct experiment.",
-    "repair-accuracy": "Filtered captions give back the lost accuracy, in the same experiment.",
+    "repair-overlap": "Recaptioning with a filter restores the overlap of neurons, in a direct "
+    "experiment.",
+    "repair-accuracy": "Recaptioning with a filter gives back accuracy, in the same experiment.",
 }
 """The claims of the direct experiment, which is not in the paper."""
 
@@ -76,7 +77,7 @@ class Unit(NamedTuple):
         return number(self.factor * value, self.digits, sign=True)
 
 
-UNITS = {"points": Unit("points", 100.0, 1), "log": Unit("% shared directions", 100.0, 1, log=True)}
+UNITS = {"points": Unit("points", 100.0, 1), "log": Unit("% directions", 100.0, 1, log=True)}
 """Units by the ``quantity`` of a claim; any other quantity is a name itself."""
 
 UNNAMED = {"construct-validity": Unit("rank correlation")}

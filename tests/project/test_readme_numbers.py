@@ -60,8 +60,8 @@ def row_of(key: str, claims: pd.DataFrame, **other: Any) -> list[str]:
     ("key", "quantity", "effect", "published"),
     [
         ("accuracy-falls", "points", "−3.2 (−4.6 to −1.8) points", "−8.4 points"),
-        ("overlap-rises", "log", "−3.1 (−4.5 to −1.7) % shared directions",
-         "−8.0 % shared directions"),
+        ("overlap-rises", "log", "−3.1 (−4.5 to −1.7) % directions",
+         "−8.0 % directions"),
         ("overlap-rises", "mean |cos|", "−0.032 (−0.046 to −0.018) mean \\|cos\\|",
          "−0.084 mean \\|cos\\|"),
         ("construct-validity", "", "−0.032 (−0.046 to −0.018) rank correlation",
