@@ -216,10 +216,10 @@ LONGEST_INSTALLATION = 3600.0
 """Seconds from which on an environment is taken for one that was added to later."""
 
 
-def installation(environment: Path, lock: Path) -> str:
-    """Return the sentence on the size and time of what `make venv` installed.
+def installation(environment: Path, locks: Path) -> str:
+    """Return the sentence on the size and time of what `make venv` and `make tools` installed.
 
-    The size is that of the files that the packages of the lock list as their own. Without
+    The size is that of the files that the packages of a lock list as their own. Without
     an environment by `make venv` there is no sentence.
     """
     done = environment / "set-up"
@@ -231,18 +231,26 @@ def installation(environment: Path, lock: Path) -> str:
             f"{environment}: was not installed in one go ({wall / 60:.0f} minutes lie between its "
             "first and its last file). Run `make demo` in an empty clone."
         )
+    running, every = (
+        _size(environment, locks / f"{name}.lock") for name in ("run", "requirements")
+    )
+    tools = f"; the developers' tools add {(every - running) / 1e9:.1f} GB"
+    return (
+        f"The installation takes about {max(1, round(wall / 60))} minutes with a fast network, and "
+        f"{running / 1e9:.1f} GB{tools if (environment / 'set-up-tools').exists() else ''}. "
+    )
+
+
+def _size(environment: Path, lock: Path) -> int:
+    """Return the bytes of the packages of a lock in an environment."""
     pinned = {_name(line) for line in lock.read_text().splitlines() if "==" in line}
     places = [str(path) for path in environment.glob("lib/*/site-packages")]
-    size = sum(
+    return sum(
         path.stat().st_size
         for package in distributions(path=places)
         if _name(package.name) in pinned
         for path in map(Path, map(package.locate_file, package.files or ()))
         if path.exists()
-    )
-    return (
-        f"The installation takes about {max(1, round(wall / 60))} minutes with a fast network, and "
-        f"{size / 1e9:.1f} GB. "
     )
 
 
@@ -306,7 +314,7 @@ def fill(
     text = filled(before, "numbers", content)
     text = filled(text, "found", found((run / "reports" / "index.html").read_text()))
     if not check:
-        times = installation(run / ".venv", run / "envs" / "run.lock")
+        times = installation(run / ".venv", run / "envs")
         times += minutes(run / "benchmarks", cores)
         if "<!-- minutes -->" in text:
             text = filled(text, "minutes", times)

@@ -34,8 +34,8 @@ def symbols(text: object, breaks: bool = False) -> Markup:
 
     Examples
     --------
-    >>> print(symbols("C_m < 1 in `config.yaml`"))
-    <i>C</i><sub>m</sub> &lt; 1 in <code>config.yaml</code>
+    >>> print(symbols("C_m < small in `config.yaml`"))
+    <i>C</i><sub>m</sub> &lt; small in <code>config.yaml</code>
     """
     escaped = str(escape(text))
     html = Markup(_CODE.sub(r"<code>\1</code>", escaped if breaks else unbroken(escaped)))
