@@ -158,7 +158,7 @@ def _effect(row: pd.Series) -> str:
     of_parts = json.loads(parts) if isinstance(parts, str) else []
     whole = [{"at": decisive if isinstance(decisive, str) else "", **row}]
     texts = [f"{part['at']} {_interval(part, unit)}".strip() for part in of_parts or whole]
-    return f"{', '.join(texts)} {unit.name}"
+    return f"{', '.join(texts)} {unit.name}".replace("largest C_m", "most shuffled")
 
 
 def _interval(effect: Mapping[str, Any], unit: Unit) -> str:
