@@ -106,12 +106,12 @@ def _levels(rows: pd.DataFrame, y: alt.Y) -> pd.Series:
 
 
 def _ticks(levels: pd.Series) -> list[float]:
-    """Return about five round numbers, all above 0, that enclose positive levels.
+    """Return about five round numbers, with room for letters, that enclose positive levels.
 
     Examples
     --------
     >>> _ticks(pd.Series([37.8, 64.8])), _ticks(pd.Series([8.2, 101.5]))
-    ([30.0, 40.0, 50.0, 60.0, 70.0], [8.0, 20.0, 40.0, 60.0, 80.0, 100.0, 120.0])
+    ([30.0, 40.0, 50.0, 60.0, 70.0], [8.0, 20.0, 40.0, 60.0, 80.0, 120.0])
     """
     low, high = float(levels.min()), float(levels.max())
     rough = (high - low) / 5 or high
@@ -119,7 +119,12 @@ def _ticks(levels: pd.Series) -> list[float]:
     step = next(size * factor for factor in (1, 2, 5, 10) if size * factor >= rough)
     ticks = [step * n for n in range(math.floor(low / step), math.ceil(high / step) + 1)]
     place = 10.0 ** math.floor(math.log10(low))
-    return [tick or place * math.floor(low / place) for tick in ticks]
+    first, *others, last = (tick or place * math.floor(low / place) for tick in ticks)
+    room, kept = (last / first) ** 0.1, [last]
+    for tick in reversed(others):
+        if kept[-1] / tick >= room and tick / first >= room:
+            kept.append(tick)
+    return [first, *reversed(kept)]
 
 
 def _span(rows: pd.DataFrame, y: alt.Y, log: bool = False) -> Any:

@@ -422,7 +422,7 @@ def mean_of_sets(rows: pd.DataFrame) -> pd.DataFrame:
 X_TITLE = "Share of captions shuffled"
 MOST_SCHEMES = 3
 """Schemes that have room in a small figure, the main one first."""
-SCALES = {str(PRETRAINED): "pre-trained", str(CONVERGED): "at its optimum"}
+SCALES = {str(PRETRAINED): "pre-trained", str(CONVERGED): "optimal"}
 """Starts that are compared in a small figure, by what becomes of the logit scale."""
 KEPT = {"high-purity": "little", "random": "random", "low-purity": "much"}
 """Strategies by the overlap of the neurons that are kept."""
