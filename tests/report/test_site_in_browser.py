@@ -57,7 +57,7 @@ def test_two_clicks_lead_from_the_first_card_to_its_numbers(whole: Path, opened:
 
 def test_a_link_to_a_figure_in_a_closed_part_opens_it(whole: Path, opened: Window) -> None:
     """From the address, from another page, and on the page."""
-    study, anchor = whole / "pages" / "image_text.html", "figure-semantics_by_shuffling"
+    study, anchor = whole / "pages" / "image_text.html", "figure-pruning"
     page = opened.page
     figure = page.locator(f"#{anchor}")
 
