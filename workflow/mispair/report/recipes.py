@@ -46,9 +46,12 @@ def sweep(
         y=data["y"] if "y" in data else str(y["title"])
     )
     field, value = (str(axis["shorthand"]).partition(":")[0] for axis in (x, y))
-    ranged = data[(data["layer"] != "mark") & ~data["layer"].isin(clipped)].groupby("y")
-    ranges = {title: _span(rows, y, title in logs) for title, rows in ranged}
-    ticks = {title: _ticks(_levels(rows, y)) for title, rows in ranged if title in logs}
+    levels = {
+        title: _levels(rows[~rows["layer"].isin(clipped)], y)
+        for title, rows in data[data["layer"] != "mark"].groupby("y")
+    }
+    ticks = {title: _ticks(of) if title in logs else [] for title, of in levels.items()}
+    ranges = {title: _span(of, y, ticks[title]) for title, of in levels.items()}
     data = data[[
         layer not in clipped or _reaches(ranges[title], level)
         for layer, title, level in zip(data["layer"], data["y"], data[value], strict=True)
@@ -64,7 +67,7 @@ def sweep(
         (title,) = rows["y"].unique()
         upright = y.copy()
         upright["title"], upright["scale"] = title[:1].upper() + title[1:], ranges[title]
-        if title in logs:
+        if ticks[title]:
             upright["axis"] = alt.Axis(values=ticks[title])
         base = _base(colour, tips, toggle, 1).encode(
             x=x, y=upright, detail=[alt.Detail(f"{f}:N") for f in runs]
@@ -106,15 +109,20 @@ def _levels(rows: pd.DataFrame, y: alt.Y) -> pd.Series:
 
 
 def _ticks(levels: pd.Series) -> list[float]:
-    """Return about five round numbers, with room for letters, that enclose positive levels.
+    """Return about five round numbers, with room for letters, that enclose the positive levels.
+
+    Without two different ones there are none.
 
     Examples
     --------
     >>> _ticks(pd.Series([37.8, 64.8])), _ticks(pd.Series([8.2, 101.5]))
     ([30.0, 40.0, 50.0, 60.0, 70.0], [8.0, 20.0, 40.0, 60.0, 80.0, 120.0])
     """
+    levels = levels[levels > 0]
+    if levels.nunique() < 2:
+        return []
     low, high = float(levels.min()), float(levels.max())
-    rough = (high - low) / 5 or high
+    rough = (high - low) / 5
     size = 10.0 ** math.floor(math.log10(rough))
     step = next(size * factor for factor in (1, 2, 5, 10) if size * factor >= rough)
     ticks = [step * n for n in range(math.floor(low / step), math.ceil(high / step) + 1)]
@@ -127,15 +135,13 @@ def _ticks(levels: pd.Series) -> list[float]:
     return [first, *reversed(kept)]
 
 
-def _span(rows: pd.DataFrame, y: alt.Y, log: bool = False) -> Any:
-    """Return the scale of an axis from the least to the largest value and limit of some rows."""
+def _span(levels: pd.Series, y: alt.Y, ticks: Sequence[float] = ()) -> Any:
+    """Return the scale of an axis over all levels; with `ticks` it is logarithmic, between them."""
     scale = alt.Scale() if y["scale"] is alt.Undefined else y["scale"].copy()
-    levels = _levels(rows, y)
     if levels.nunique() > 1:
         scale["domain"], scale["zero"] = [float(levels.min()), float(levels.max())], alt.Undefined
         scale["nice"] = alt.Undefined if scale["type"] == "log" else 5
-        if log:
-            ticks = _ticks(levels)
+        if ticks:
             scale["type"], scale["nice"], scale["domain"] = "log", False, [ticks[0], ticks[-1]]
     return scale
 
