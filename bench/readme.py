@@ -38,8 +38,9 @@ CLAIMS = {
 """The primary claims in README's order and words."""
 
 REPAIR = {
-    "repair-overlap": "Filtered captions restore the overlap of neurons, in a direct experiment.",
-    "repair-accuracy": "Filtered captions give back the lost accuracy, in the same experiment.",
+    "repair-overlap": "Recaptioning with a filter restores the overlap of neurons, in a direct "
+    "experiment.",
+    "repair-accuracy": "Recaptioning with a filter gives back accuracy, in the same experiment.",
 }
 """The claims of the direct experiment, which is not in the paper."""
 
@@ -76,7 +77,7 @@ class Unit(NamedTuple):
         return number(self.factor * value, self.digits, sign=True)
 
 
-UNITS = {"points": Unit("points", 100.0, 1), "log": Unit("% shared directions", 100.0, 1, log=True)}
+UNITS = {"points": Unit("points", 100.0, 1), "log": Unit("% directions", 100.0, 1, log=True)}
 """Units by the ``quantity`` of a claim; any other quantity is a name itself."""
 
 UNNAMED = {"construct-validity": Unit("rank correlation")}
@@ -138,7 +139,7 @@ def _row(claims: pd.DataFrame, key: str) -> pd.Series:
 
 
 def _verdict(row: pd.Series) -> str:
-    near = ", near the line" if str(row["near"]) == "True" else ""
+    near = ", close to another verdict" if str(row["near"]) == "True" else ""
     return f"**{row['outcome']}**{near}"
 
 
@@ -157,7 +158,7 @@ def _effect(row: pd.Series) -> str:
     of_parts = json.loads(parts) if isinstance(parts, str) else []
     whole = [{"at": decisive if isinstance(decisive, str) else "", **row}]
     texts = [f"{part['at']} {_interval(part, unit)}".strip() for part in of_parts or whole]
-    return f"{', '.join(texts)} {unit.name}"
+    return f"{', '.join(texts)} {unit.name}".replace("largest C_m", "most shuffled")
 
 
 def _interval(effect: Mapping[str, Any], unit: Unit) -> str:
@@ -182,7 +183,7 @@ def found(front: str) -> str:
     'One **&** <i>C</i><sub>m</sub>'
     """
     opening = front.partition('<p class="opening">')[2].partition("</p>")[0]
-    return unescape(" ".join(re.sub(r"</?b>", "**", opening).split()))
+    return " ".join(unescape(re.sub(r"</?b>", "**", opening)).split())
 
 
 def minutes(benchmarks: Path, cores: int) -> str:
@@ -215,10 +216,10 @@ LONGEST_INSTALLATION = 3600.0
 """Seconds from which on an environment is taken for one that was added to later."""
 
 
-def installation(environment: Path, lock: Path) -> str:
-    """Return the sentence on the size and time of what `make venv` installed.
+def installation(environment: Path, locks: Path) -> str:
+    """Return the sentence on the size and time of what `make venv` and `make tools` installed.
 
-    The size is that of the files that the packages of the lock list as their own. Without
+    The size is that of the files that the packages of a lock list as their own. Without
     an environment by `make venv` there is no sentence.
     """
     done = environment / "set-up"
@@ -230,18 +231,26 @@ def installation(environment: Path, lock: Path) -> str:
             f"{environment}: was not installed in one go ({wall / 60:.0f} minutes lie between its "
             "first and its last file). Run `make demo` in an empty clone."
         )
+    running, every = (
+        _size(environment, locks / f"{name}.lock") for name in ("run", "requirements")
+    )
+    tools = f"; the developers' tools add {(every - running) / 1e9:.1f} GB"
+    return (
+        f"The installation takes about {max(1, round(wall / 60))} minutes with a fast network, and "
+        f"{running / 1e9:.1f} GB{tools if (environment / 'set-up-tools').exists() else ''}. "
+    )
+
+
+def _size(environment: Path, lock: Path) -> int:
+    """Return the bytes of the packages of a lock in an environment."""
     pinned = {_name(line) for line in lock.read_text().splitlines() if "==" in line}
     places = [str(path) for path in environment.glob("lib/*/site-packages")]
-    size = sum(
+    return sum(
         path.stat().st_size
         for package in distributions(path=places)
         if _name(package.name) in pinned
         for path in map(Path, map(package.locate_file, package.files or ()))
         if path.exists()
-    )
-    return (
-        f"The installation takes about {max(1, round(wall / 60))} minutes with a fast network, and "
-        f"{size / 1e9:.1f} GB. "
     )
 
 
@@ -305,7 +314,7 @@ def fill(
     text = filled(before, "numbers", content)
     text = filled(text, "found", found((run / "reports" / "index.html").read_text()))
     if not check:
-        times = installation(run / ".venv", run / "envs" / "run.lock")
+        times = installation(run / ".venv", run / "envs")
         times += minutes(run / "benchmarks", cores)
         if "<!-- minutes -->" in text:
             text = filled(text, "minutes", times)

@@ -162,7 +162,8 @@ def test_marks_that_differ_are_listed_unless_a_version_has_none(tmp_path: Path) 
         runs[name] = read(folder)
     found = verdicts(runs["plain"], runs["near"])
     assert found == (
-        ("x", None, "supports", Number(1, signed), "supports (near the line)", Number(1, signed)),
+        ("x", None, "supports", Number(1, signed), "supports (close to another verdict)",
+         Number(1, signed)),
     )  # fmt: skip
     assert verdicts(runs["old"], runs["near"]) == ()
 

@@ -60,8 +60,8 @@ def row_of(key: str, claims: pd.DataFrame, **other: Any) -> list[str]:
     ("key", "quantity", "effect", "published"),
     [
         ("accuracy-falls", "points", "−3.2 (−4.6 to −1.8) points", "−8.4 points"),
-        ("overlap-rises", "log", "−3.1 (−4.5 to −1.7) % shared directions",
-         "−8.0 % shared directions"),
+        ("overlap-rises", "log", "−3.1 (−4.5 to −1.7) % directions",
+         "−8.0 % directions"),
         ("overlap-rises", "mean |cos|", "−0.032 (−0.046 to −0.018) mean \\|cos\\|",
          "−0.084 mean \\|cos\\|"),
         ("construct-validity", "", "−0.032 (−0.046 to −0.018) rank correlation",
@@ -84,7 +84,10 @@ def test_missing_numbers_and_a_verdict_near_the_line() -> None:
         overlap_rises=nothing, accuracy_falls={"near": True, "low": math.nan, "quantity": "points"}
     )
     assert row_of("overlap-rises", claims) == ["**supports**", "–", "no number"]
-    assert row_of("accuracy-falls", claims)[:2] == ["**supports**, near the line", "−3.2 points"]
+    assert row_of("accuracy-falls", claims)[:2] == [
+        "**supports**, close to another verdict",
+        "−3.2 points",
+    ]
 
 
 def test_of_several_presets_the_public_code_s_counts() -> None:
@@ -178,12 +181,12 @@ def test_readme_has_the_numbers_in_the_form_of_the_program() -> None:
     number = r"[+−]?\d+\.\d+"
     of_part = rf"([\w ]+ )?{number} \({number} to {number}\)"
     for verdict, effect, published, *_ in [*rows.values()][1:]:
-        assert re.fullmatch(r"\*\*[a-z ]+\*\*(, near the line)?", verdict)
+        assert re.fullmatch(r"\*\*[a-z ]+\*\*(, close to another verdict)?", verdict)
         assert re.fullmatch(rf"–|{of_part}(, {of_part})* .+", effect)
         assert re.fullmatch(rf"no number|{number} .+", published)
     minutes = part(README.read_text(), "minutes")
     assert re.fullmatch(
-        r"The installation takes about \d+ minutes .*, and \d+\.\d GB\. "
+        r"The installation takes about \d+ minutes .*, and \d+\.\d GB; .* add \d+\.\d GB\. "
         r"The demo takes about \d+ minutes on \d+ cores\.\n", minutes
     )  # fmt: skip
 
@@ -191,9 +194,12 @@ def test_readme_has_the_numbers_in_the_form_of_the_program() -> None:
 def test_an_environment_that_was_added_to_later_gives_no_time(tmp_path: Path) -> None:
     (tmp_path / "pyvenv.cfg").touch()
     (tmp_path / "set-up").touch()
-    lock = tmp_path / "run.lock"
-    lock.write_text("")
-    assert "about 1 minutes" in readme.installation(tmp_path, lock)
+    for name in ("run", "requirements"):
+        (tmp_path / f"{name}.lock").write_text("")
+    assert "about 1 minutes" in readme.installation(tmp_path, tmp_path)
+    assert "tools" not in readme.installation(tmp_path, tmp_path)
+    (tmp_path / "set-up-tools").touch()
+    assert "tools add 0.0 GB" in readme.installation(tmp_path, tmp_path)
     os.utime(tmp_path / "pyvenv.cfg", (0, 0))
     with pytest.raises(UserError, match="empty clone"):
-        readme.installation(tmp_path, lock)
+        readme.installation(tmp_path, tmp_path)

@@ -250,6 +250,24 @@ def test_tables_and_figures_hold_the_numbers() -> None:
     assert means["accuracy"].to_dict() == pytest.approx(ACCURACY)
 
 
+def test_new_captions_that_do_not_repair_are_counted_where_the_truth_is_known() -> None:
+    rows = [
+        {"rule": "factor", "scheme": "random", "rate": 0.8, "seed": seed, **row}
+        for seed in (0, 1)
+        for row in (
+            {"metric": "replaced", "value": 8.0},
+            {"metric": "pairs", "before": "wrong", "after": "right", "value": 6.0},
+            {"metric": "pairs", "before": "wrong", "after": "wrong", "value": 3.0},
+        )
+    ]
+    tables = Tables({"repairs": tidy("repairs", rows)})
+    assert claims.share_untrue(tables, 0.8, "factor") == pytest.approx(0.25)
+    assert math.isnan(claims.share_untrue(tables, 0.8, "drop"))
+    answer = answers(made_up())["repair"]
+    assert answer.numbers["untrue"] == 0
+    assert math.isnan(answers(own_data())["repair"].numbers["untrue"])
+
+
 OWN = {"raw": 0.80, "factor": 0.83, "drop": 0.81, "posterior": 0.86}
 
 

@@ -5,14 +5,15 @@ import math
 import re
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from mispair.audit.report.claims import numbers
 from mispair.core.words import percent
 from mispair.report import questions, studies, texts
-from mispair.report.claims import Claim, Control, MeasuredClaim
-from mispair.report.judge import ControlVerdict, Verdict
+from mispair.report.claims import Claim, Control, Measure, MeasuredClaim
+from mispair.report.judge import ControlVerdict, PartVerdict, Verdict
 from mispair.report.pages import study_pages
 from mispair.report.pages.content import Content, judged
 from mispair.report.pages.site import build
@@ -126,6 +127,41 @@ def test_the_strongest_limit_is_one_that_a_control_shows() -> None:
     assert "other" in limited.limit
     assert strongest_limit([free, limited]) == limited.limit
     assert strongest_limit([free]) == ""
+
+
+def control(name: str, share: float, of: Measure | None = None, placebo: bool = False) -> Any:
+    bounds: dict[str, Any] = {"least": None, "most": 0.5} if placebo else {}
+    found = Control(name, lambda *_: MeasuredClaim(), of=of, **bounds)
+    return ControlVerdict(found, unknown_effect(math.nan, 0, ""), share, "limits")
+
+
+def test_the_strongest_limit_takes_most_of_the_effect() -> None:
+    """An effect that turns loses more than all; a placebo that has it all explains all of it."""
+    halved, turned, placebo = control("a", 0.2), control("b", -0.1), control("c", 0.9, placebo=True)
+    other = control("d", -3.0, of=lambda *_: MeasuredClaim())
+    lead = answer("supports").lead[0]
+    assert replace(lead, controls=(halved, placebo)).strongest is placebo
+    assert replace(lead, controls=(other, placebo, turned, halved)).strongest is turned
+    assert replace(lead, controls=(other,)).strongest is None
+    answers = [
+        replace(answer("supports"), lead=(replace(lead, controls=found),))
+        for found in ((halved,), (placebo, turned), (other,))
+    ]
+    for order in itertools.permutations(answers):
+        assert strongest_limit(order) == answers[1].limit
+
+
+def test_the_part_that_decides_is_named_where_another_has_another_outcome() -> None:
+    lead = replace(answer("direction only").lead[0], decided_by="text")
+    effect = unknown_effect(math.nan, 0, "")
+    text, image = (
+        PartVerdict(name, effect, 0.1, outcome)
+        for name, outcome in (("text", "direction only"), ("image", "supports"))
+    )
+    assert texts.shared("weakest", replace(lead, parts=(text, text))) == ""
+    named = texts.shared("weakest", replace(lead, parts=(text, image)))
+    assert named.startswith("text")
+    assert "image alone: supports" in named
 
 
 @pytest.mark.parametrize("gate", ["", "no cost"])

@@ -98,6 +98,19 @@ def test_points_have_a_line_of_a_slope() -> None:
     assert (line["x2"]["datum"], line["y2"]["datum"]) == (1, 0.5)
 
 
+def test_a_logarithmic_axis_ends_at_round_numbers_around_its_values() -> None:
+    data = table(value=[37.8, 64.8, 8.2, 101.5], y=["text", "text", "image", "image"])
+    panels = swept(data, logs=["image"]).to_dict(validate=False)["concat"]
+    linear, log = (panel["layer"][0]["encoding"]["y"] for panel in panels)
+    assert linear["scale"].get("type") is None
+    assert (log["scale"]["type"], log["scale"]["domain"]) == ("log", [8, 120])
+    assert log["axis"]["values"] == [8, 20, 40, 60, 80, 120]
+    below = table(value=[5.0, 9.0, 1.0, 2.0], low=[-1.0, 8.0, None, None], high=[11.0, 10.0, 1, 2])
+    for data, domain in ((below, [1, 12]), (table(value=3.0), None)):
+        panels = swept(data, logs=["Risk"]).to_dict(validate=False)["concat"]
+        assert panels[0]["layer"][0]["encoding"]["y"]["scale"].get("domain") == domain
+
+
 def test_titles_of_panels_may_have_any_character_and_select_their_rows() -> None:
     first, second = swept(table()).to_dict(validate=False)["concat"]
     assert (first["title"], second["title"]) == ("a's", "b")

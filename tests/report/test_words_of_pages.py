@@ -12,7 +12,7 @@ from mispair.report.pages.site import build
 from mispair.report.tables import Tables, read_csvs
 from tests.browser import CHROMIUM, Window, window
 from tests.made_up_tables import made_up
-from tests.visible_words import LANDING, STUDY, visible_words
+from tests.visible_words import LANDING, STUDY, parsed, visible_words
 
 DEFAULT = ("image_text", "audit", "repair", "simulation")
 """Studies of the default run."""
@@ -52,6 +52,17 @@ def test_each_card_names_its_claim_in_words_and_leads_to_its_figure(whole: Path)
     assert html.count('class="judged">') == html.count('<div class="card')
     assert html.count("#figure-") == html.count('<div class="card with-picture') > 0
     assert re.findall(r"(?:figure|table) \d", html) == []
+
+
+def test_numbers_stay_with_their_units(whole: Path) -> None:
+    """Cells of wide tables break at each blank, so that these fit."""
+    apart = re.compile(r"\d (?:%|points?|pairs|percentage)")
+    for path in whole.rglob("*.html"):
+        root = parsed(path.read_text())
+        wide = {id(cell) for table in root.iter("table") if table.get("class") == "wide"
+                for cell in table.iter() if cell.tag != "caption"}  # fmt: skip
+        seen = (node.text for node in root.iter() if id(node) not in wide and node.tag != "script")
+        assert [text for text in seen if text and apart.search(text)] == [], path.name
 
 
 @pytest.mark.parametrize("name", [figure.name for figure in studies.figures()])

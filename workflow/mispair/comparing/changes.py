@@ -205,7 +205,7 @@ def _verdicts(a: pd.DataFrame, b: pd.DataFrame) -> Iterable[tuple[Cell, ...]]:
     unmarked = both[["near_a", "near_b"]].isna().any(axis=1)  # an earlier version, or one run
     for run in "ab":
         marked = (both[f"near_{run}"] == "True") & ~unmarked
-        both[f"outcome_{run}"] += marked.map({True: " (near the line)", False: ""})
+        both[f"outcome_{run}"] += marked.map({True: " (close to another verdict)", False: ""})
     texts = both[["preset", "outcome_a", "outcome_b"]].fillna("")
     changed = both.assign(**texts)[texts["outcome_a"] != texts["outcome_b"]]
     for row in records(changed):

@@ -171,7 +171,7 @@ def colour(
 def dashes() -> alt.Legend:
     """Return the legend of the dashes of lines."""
     return alt.Legend(
-        orient="bottom", symbolType="stroke", symbolSize=350, symbolStrokeColor=style.INK
+        orient="bottom", symbolType="stroke", symbolSize=720, symbolStrokeColor=style.INK
     )
 
 

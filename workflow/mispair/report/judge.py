@@ -32,7 +32,7 @@ PRIMARY = 5
 """Number of primary claims of all studies, whether they were measured or not."""
 
 NEAR = 0.2
-"""An estimate or a deciding limit within this share of the bound is near the line."""
+"""An estimate or a deciding limit within this share of the bound is close to another verdict."""
 
 Finding = Literal["limits", "does not limit", "cannot tell", "not measured"]
 
@@ -61,6 +61,11 @@ class ControlVerdict:
     share: float
     finding: Finding
 
+    @property
+    def taken(self) -> float:
+        """Share of the claim's effect that goes with the control, or that a placebo has, too."""
+        return self.share if self.control.least is None else 1 - self.share
+
 
 @dataclass(frozen=True)
 class Verdict:
@@ -71,7 +76,7 @@ class Verdict:
     outcome, reason : str
         By the claim's rule.
     near : bool
-        Whether the verdict is near the line: a corrected p value between α / 2 and 2 α, or an
+        Whether it is close to another verdict: a corrected p value between α / 2 and 2 α, or an
         estimate, or a one-sided limit of a decided claim, within `NEAR` of the bound. The p value
         of *level* and *count* is that of the bound itself, so once these are decided it alone
         counts.
@@ -127,6 +132,12 @@ class Verdict:
     def limited(self) -> tuple[str, ...]:
         """Names of the controls that limit the claim."""
         return tuple(found.control.key for found in self.controls if found.finding == "limits")
+
+    @property
+    def strongest(self) -> ControlVerdict | None:
+        """The limiting control that takes most of the effect, of those on its own measure."""
+        own = [f for f in self.controls if f.finding == "limits" and f.control.of is None]
+        return max(own, key=lambda found: found.taken, default=None)
 
     def control(self, key: str) -> ControlVerdict | None:
         """Return what the control of a name shows, or None without such a control."""

@@ -13,17 +13,32 @@ SYMBOLS = {
 }
 
 _CODE = re.compile(r"`([^`\n]+)`")
+_AFTER_NUMBER = re.compile(r"(?<=\d) (?=[%a-z][^`]*(?:`[^`]*`[^`]*)*$)")
 
 
-def symbols(text: object) -> Markup:
-    """Escape a text; its C_m, C_s and S_h become letters with subscripts, its backticks code.
+def unbroken(text: str) -> str:
+    r"""Keep each number on the line of the unit or word after it, except in code.
 
     Examples
     --------
-    >>> print(symbols("C_m < 1 in `config.yaml`"))
-    <i>C</i><sub>m</sub> &lt; 1 in <code>config.yaml</code>
+    >>> unbroken("17 % of 200 pairs in `a: 1 b`").replace("\u00a0", "~")
+    '17~% of 200~pairs in `a: 1 b`'
     """
-    html = Markup(_CODE.sub(r"<code>\1</code>", str(escape(text))))
+    return _AFTER_NUMBER.sub("\u00a0", text)
+
+
+def symbols(text: object, breaks: bool = False) -> Markup:
+    """Escape a text; its C_m, C_s and S_h become letters with subscripts, its backticks code.
+
+    Its numbers stay with their units (`unbroken`), unless it `breaks` at each blank.
+
+    Examples
+    --------
+    >>> print(symbols("C_m < small in `config.yaml`"))
+    <i>C</i><sub>m</sub> &lt; small in <code>config.yaml</code>
+    """
+    escaped = str(escape(text))
+    html = Markup(_CODE.sub(r"<code>\1</code>", escaped if breaks else unbroken(escaped)))
     for name, symbol in SYMBOLS.items():
         html = Markup(str(html).replace(name, str(symbol)))
     return html

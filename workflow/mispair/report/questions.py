@@ -128,8 +128,8 @@ QUOTED = 3
 def strongest(answers: Sequence[Answer], first: bool) -> list[Answer]:
     """Return the findings that a report opens with, in the order of its cards.
 
-    They are the first ones that are decided, those near the line last. With `first` the first
-    answer is among them, whatever is decided: it is the one that the run was made for.
+    They are the first ones that are decided, those close to another verdict last. With `first` the
+    first answer is among them, whatever is decided: it is the one that the run was made for.
     """
 
     def weakness(number: int) -> tuple[bool, bool]:
@@ -145,10 +145,14 @@ def strongest(answers: Sequence[Answer], first: bool) -> list[Answer]:
 
 
 def strongest_limit(found: Iterable[Answer]) -> str:
-    """Return the first limit of some answers that a control shows, or else the first one."""
+    """Return the limit of the control that takes most of an effect, or else the first limit."""
+
+    def taken(answer: Answer) -> float:
+        verdict = answer.lead[0]
+        return verdict.strongest.taken if verdict.strongest else -1.0 - (not verdict.limited)
+
     limited = [answer for answer in found if answer.limit]
-    limited.sort(key=lambda answer: not answer.lead[0].limited)
-    return limited[0].limit if limited else ""
+    return max(limited, key=taken).limit if limited else ""
 
 
 def keys(questions: Iterable[Question]) -> list[str]:

@@ -7,6 +7,7 @@ With `toggle`, a click in the legend selects values of a colour, whose field the
 (`mispair.report.charts.Drawing.toggle`).
 """
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -25,7 +26,8 @@ Level = tuple[str, float]
 def sweep(
     data: pd.DataFrame, x: alt.X, y: alt.Y, colour: alt.Color, tips: Sequence[str], *,
     lines: Mapping[str, Sequence[int]] | None = None, points: bool = False,
-    runs: Sequence[str] = (), clipped: Sequence[str] = (), toggle: bool = False,
+    runs: Sequence[str] = (), clipped: Sequence[str] = (), logs: Sequence[str] = (),
+    toggle: bool = False,
 ) -> alt.ConcatChart:  # fmt: skip
     """Return curves over a swept variable, such as steps or a share of captions.
 
@@ -36,18 +38,20 @@ def sweep(
     `runs` are fields that separate curves of one colour, such as the seed.
 
     A column ``y``, if there is one, is the title of the vertical axis of its panel. Axes with equal
-    titles have equal ranges. Layers in `clipped`, such as a low level of chance, widen none, and
-    are left out where no axis reaches them.
+    titles have equal ranges; those with titles in `logs` are logarithmic. Layers in `clipped`, such
+    as a low level of chance, widen none, and are left out where no axis reaches them.
     """
     dashes = {name: [*of] for name, of in (lines or {"": SOLID}).items()}
     data = (data if "layer" in data else data.assign(layer="")).assign(
         y=data["y"] if "y" in data else str(y["title"])
     )
     field, value = (str(axis["shorthand"]).partition(":")[0] for axis in (x, y))
-    ranges = {
-        title: _span(rows[~rows["layer"].isin(clipped)], y)
+    levels = {
+        title: _levels(rows[~rows["layer"].isin(clipped)], y)
         for title, rows in data[data["layer"] != "mark"].groupby("y")
     }
+    ticks = {title: _ticks(of) if title in logs else [] for title, of in levels.items()}
+    ranges = {title: _span(of, y, ticks[title]) for title, of in levels.items()}
     data = data[[
         layer not in clipped or _reaches(ranges[title], level)
         for layer, title, level in zip(data["layer"], data["y"], data[value], strict=True)
@@ -63,6 +67,8 @@ def sweep(
         (title,) = rows["y"].unique()
         upright = y.copy()
         upright["title"], upright["scale"] = title[:1].upper() + title[1:], ranges[title]
+        if ticks[title]:
+            upright["axis"] = alt.Axis(values=ticks[title])
         base = _base(colour, tips, toggle, 1).encode(
             x=x, y=upright, detail=[alt.Detail(f"{f}:N") for f in runs]
         )
@@ -96,14 +102,47 @@ def sweep(
     return _panels(data, draw)
 
 
-def _span(rows: pd.DataFrame, y: alt.Y) -> Any:
-    """Return the scale of an axis from the least to the largest value and limit of some rows."""
-    scale = alt.Scale() if y["scale"] is alt.Undefined else y["scale"].copy()
+def _levels(rows: pd.DataFrame, y: alt.Y) -> pd.Series:
+    """Return all values and limits of some rows."""
     fields = {str(y["shorthand"]).partition(":")[0], "low", "high"} & {*rows}
-    levels = pd.Series(rows[[*fields]].to_numpy(dtype=float).ravel()).dropna()
+    return pd.Series(rows[[*fields]].to_numpy(dtype=float).ravel()).dropna()
+
+
+def _ticks(levels: pd.Series) -> list[float]:
+    """Return about five round numbers, with room for letters, that enclose the positive levels.
+
+    Without two different ones there are none.
+
+    Examples
+    --------
+    >>> _ticks(pd.Series([37.8, 64.8])), _ticks(pd.Series([8.2, 101.5]))
+    ([30.0, 40.0, 50.0, 60.0, 70.0], [8.0, 20.0, 40.0, 60.0, 80.0, 120.0])
+    """
+    levels = levels[levels > 0]
+    if levels.nunique() < 2:
+        return []
+    low, high = float(levels.min()), float(levels.max())
+    rough = (high - low) / 5
+    size = 10.0 ** math.floor(math.log10(rough))
+    step = next(size * factor for factor in (1, 2, 5, 10) if size * factor >= rough)
+    ticks = [step * n for n in range(math.floor(low / step), math.ceil(high / step) + 1)]
+    place = 10.0 ** math.floor(math.log10(low))
+    first, *others, last = (tick or place * math.floor(low / place) for tick in ticks)
+    room, kept = (last / first) ** 0.1, [last]
+    for tick in reversed(others):
+        if kept[-1] / tick >= room and tick / first >= room:
+            kept.append(tick)
+    return [first, *reversed(kept)]
+
+
+def _span(levels: pd.Series, y: alt.Y, ticks: Sequence[float] = ()) -> Any:
+    """Return the scale of an axis over all levels; with `ticks` it is logarithmic, between them."""
+    scale = alt.Scale() if y["scale"] is alt.Undefined else y["scale"].copy()
     if levels.nunique() > 1:
         scale["domain"], scale["zero"] = [float(levels.min()), float(levels.max())], alt.Undefined
         scale["nice"] = alt.Undefined if scale["type"] == "log" else 5
+        if ticks:
+            scale["type"], scale["nice"], scale["domain"] = "log", False, [ticks[0], ticks[-1]]
     return scale
 
 

@@ -6,7 +6,7 @@ control or of the paper, or a level.
 """
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import altair as alt
@@ -56,7 +56,7 @@ PROJECTIONS = {tower: f"{tower.capitalize()} neurons" for tower in TOWERS}
 PANELS = {tower: tower.capitalize() for tower in TOWERS}
 OF_PAPER = "Published"
 CORRUPTED = "Share of corrupted captions"
-OVERLAP, DIRECTIONS, ACCURACY = "mean |cos|", "participation ratio", "accuracy"
+OVERLAP, DIRECTIONS, ACCURACY = "mean |cos|", "directions", "accuracy"
 ORDER = [f"{of}: {measure}" for measure in (OVERLAP, DIRECTIONS)
          for of in (*PANELS.values(), OF_PAPER)]  # fmt: skip
 """Panels that are before all others."""
@@ -103,23 +103,34 @@ def purity_by_shuffling(tables: Tables) -> Drawing | Hole:
 def _purity(tables: Tables, metric: str, title: str) -> pd.DataFrame:
     """Return one row for each arm, tower and seed; rotations are averaged."""
     rows = where(tables.purity, metric=metric, start=[*COLOURS]).dropna(subset=["value"])
-    rows = rows.assign(panel=rows["tower"].map(PANELS) + f": {title}", y=title)
+    panels = rows["tower"].map(PANELS) + f": {title}"
+    rows = rows.assign(panel=panels, y=[_axis(title, tower) for tower in rows["tower"]])
     return mean_by(rows, ["panel", "y", "start", "rate", "seed"])
 
 
 def _published(curve: pd.Series, title: str) -> pd.DataFrame:
     rows = curve.rename_axis("rate").rename("value").reset_index()
-    panel = f"{OF_PAPER}: {title}"
-    return rows.assign(layer=PUBLISHED, panel=panel, y=title, start=PRETRAINED)
+    panel, y = f"{OF_PAPER}: {title}", _axis(title, PUBLISHED)
+    return rows.assign(layer=PUBLISHED, panel=panel, y=y, start=PRETRAINED)
+
+
+def _axis(measure: str, of: str) -> str:
+    """Return the title of an axis; each tower has its own for directions, whose levels differ."""
+    return f"{measure} ({of})" if measure == DIRECTIONS else measure
+
+
+def _directions(starts: Sequence[tuple[Tables, str, str]]) -> list[Any]:
+    """Return the directions of both towers for each of some tables, starts and names."""
+    return [
+        (purity_series(tables, start, tower, "participation_ratio"), name,
+         f"{PANELS[tower]}: {DIRECTIONS}", _axis(DIRECTIONS, tower))
+        for tower in TOWERS for tables, start, name in starts
+    ]  # fmt: skip
 
 
 def overlap_by_scale(tables: Tables) -> Drawing | Hole:
-    """Draw mean |cos| of both towers, and the cosine gap times the scale, by logit scale."""
-    rows = _stacked("start", [
-        (purity_series(tables, start, tower, "mean_abs_cosine"), start,
-         f"{PANELS[tower]}: {OVERLAP}", OVERLAP)
-        for tower in TOWERS for start in BY_SCALE
-    ] + [
+    """Draw the directions of both towers, and the cosine gap times the scale, by logit scale."""
+    rows = _stacked("start", _directions([(tables, start, start) for start in BY_SCALE]) + [
         (scale_series(tables, start, "gap_times_scale"), start, "Own less other captions",
          "Cosine gap × logit scale")
         for start in BY_SCALE
@@ -190,11 +201,7 @@ def purity_by_scheme(tables: Tables) -> Drawing | Hole:
     if not tables.study("image_text"):
         return Hole(Note("image_text", "hole_not_run"))
     of = {scheme: tables.of_scheme(scheme) for scheme in tables.schemes}
-    rows = _stacked("scheme", [
-        (purity_series(own, PRETRAINED, tower, "mean_abs_cosine"), scheme,
-         f"{PANELS[tower]}: {OVERLAP}", OVERLAP)
-        for tower in TOWERS for scheme, own in of.items()
-    ] + [
+    rows = _stacked("scheme", _directions([(own, PRETRAINED, name) for name, own in of.items()]) + [
         (zeroshot_series(own, PRETRAINED, "acc1"), scheme, "Mean of sets: accuracy", ACCURACY)
         for scheme, own in of.items()
     ])  # fmt: skip
@@ -203,9 +210,9 @@ def purity_by_scheme(tables: Tables) -> Drawing | Hole:
     if len(swept) < 2:
         return Hole(Note("image_text", "hole_schemes"))
     paper = [
-        _published(curve.set_index("shuffle_probability")["mean_abs_cosine"], OVERLAP)
-        .drop(columns="start").assign(scheme=scheme)
-        for scheme, curve in published.purity_by_scheme().groupby("scheme")
+        _published(published_directions(scheme), DIRECTIONS).drop(columns="start")
+        .assign(scheme=scheme)
+        for scheme in published.purity_by_scheme()["scheme"].unique()
     ]  # fmt: skip
     return _by_rate(rows[rows["scheme"].isin(swept)], SCHEMES, *paper)
 
@@ -241,7 +248,8 @@ def _by_rate(rows: pd.DataFrame, colours: Mapping[str, str], *more: pd.DataFrame
         charts.colour(field, "Arm" if labels else "Scheme", colours, present, labels),
         (f"{field}:N:{field}", "rate:Q:share of pairs", "value:Q:value", "seed:Q:seed",
          "n:Q:seeds", "layer:N:what"),
-        lines=LINES, clipped=[CHANCE], points=True, toggle=True,
+        lines=LINES, clipped=[CHANCE], logs=[y for y in data["y"].unique() if DIRECTIONS in y],
+        points=True, toggle=True,
     )  # fmt: skip
     return Drawing(chart, data.drop(columns="y"), left_out, field)
 
@@ -414,7 +422,7 @@ def mean_of_sets(rows: pd.DataFrame) -> pd.DataFrame:
 X_TITLE = "Share of captions shuffled"
 MOST_SCHEMES = 3
 """Schemes that have room in a small figure, the main one first."""
-SCALES = {str(PRETRAINED): "frozen", str(CONVERGED): "at its optimum"}
+SCALES = {str(PRETRAINED): "pre-trained", str(CONVERGED): "optimal"}
 """Starts that are compared in a small figure, by what becomes of the logit scale."""
 KEPT = {"high-purity": "little", "random": "random", "low-purity": "much"}
 """Strategies by the overlap of the neurons that are kept."""
@@ -438,8 +446,8 @@ def small_overlap(tables: Tables) -> Drawing | Hole:
     }
     hole = missing(tables.purity, Note("image_text", "hole_fine_tuned"))
     return _curves(
-        series, hole, X_TITLE, "Directions shared (text)", colours=COLOURS, labels=SCALES,
-        legend="Temperature",
+        series, hole, X_TITLE, "Directions of text neurons", colours=COLOURS, labels=SCALES,
+        legend="Logit scale",
     )  # fmt: skip
 
 

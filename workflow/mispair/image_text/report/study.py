@@ -119,10 +119,11 @@ STUDY = ReportedStudy(
         Figure(
             "purity_by_shuffling",
             "Overlap of neurons against shuffling",
-            "Top: mean |cos|, which depends on the number of neurons; below: the directions that "
-            "neurons share, on which overlap is judged. Points: seeds; band: mean ± 1 standard "
-            "deviation. The published curves are of another model: shapes can be compared, levels "
-            "cannot.",
+            "Mean |cos| depends on the number of neurons, so overlap is judged by the number of "
+            "directions over which neurons spread (participation ratio): fewer are more overlap. "
+            "Axes of directions are logarithmic, each with its own range. Points: seeds; band: "
+            "mean ± 1 standard deviation. The published curves are of another model: shapes can "
+            "be compared, levels cannot.",
             "figure 2(d)",
         ),
         Figure(
@@ -151,7 +152,8 @@ STUDY = ReportedStudy(
             "Overlap against shuffling, by logit scale",
             "The loss depends on cosine times scale alone: wrong captions cap this margin, and a "
             "frozen scale turns it into small gaps. The gap is the cosine of a pair that keeps its "
-            "caption, less the mean cosine with the captions of other pairs.",
+            "caption, less the mean cosine with the captions of other pairs. Axes of directions "
+            "(participation ratio: fewer are more overlap) are logarithmic, each with its range.",
             section=CARRIES,
         ),
         Figure(
@@ -189,8 +191,10 @@ STUDY = ReportedStudy(
         Figure(
             "purity_by_scheme",
             "Overlap and accuracy by scheme of corruption",
-            "All schemes share the arm at 0. The published comparison, of random captions with one "
-            "of the ten most similar, is of another model: shapes can be compared, levels cannot.",
+            "All schemes share the arm at 0. Axes of directions (participation ratio: fewer are "
+            "more overlap) are logarithmic, each with its own range. The published comparison, of "
+            "random captions with one of the ten most similar, is of another model: shapes can be "
+            "compared, levels cannot.",
             "public review",
             SCHEMES,
             every_scheme=True,

@@ -111,6 +111,18 @@ def shares_changed(tables: Tables, rate: float, name: str = ARMS) -> dict[str, f
     }
 
 
+def share_untrue(tables: Tables, rate: float, rule: str, name: str = ARMS) -> float:
+    """Return the share of new captions that do not put a true one in the place of a wrong one.
+
+    NaN where it is not known which captions are true.
+    """
+    table = tables.repairs if name == ARMS else tables.tower_repairs
+    rows = where(table, rate=rate, rule=rule)
+    replaced = rows.loc[rows["metric"] == "replaced", "value"].sum()
+    repaired = where(rows, metric="pairs", before="wrong", after="right")["value"]
+    return float(1 - repaired.sum() / replaced) if len(repaired) and replaced else math.nan
+
+
 def held_out(tables: Tables) -> tuple[float, float, int] | None:
     """Return the cosines of a trained captioner and of one caption for all, and the pairs."""
     table = tables.repairs[tables.repairs["metric"] == "held_out_cosine"]
@@ -348,8 +360,8 @@ def _numbers(tables: Tables, confidence: float, measure: Gain = ACCURACY) -> Map
     ``phrase`` is what the filter gives a model, in words.
     ``others`` are further rules, each with its gain against raw captions. ``cost`` is raw less
     right captions, and ``known`` whether these are known to be right. ``changed`` is the share of
-    pairs that each rule replaces or drops. ``learned`` is the gain of replacing over dropping in
-    towers that were trained from scratch.
+    pairs that each rule replaces or drops, ``untrue`` that of `share_untrue`. ``learned`` is
+    the gain of replacing over dropping in towers that were trained from scratch.
     """
     rules, rate = rules_of(tables, measure.table), rates_of(tables, measure.table)[-1]
     main = main_filter(tables, measure.table)
@@ -368,6 +380,7 @@ def _numbers(tables: Tables, confidence: float, measure: Gain = ACCURACY) -> Map
         "rate": rate, "filter": main, "phrase": RULES[main].phrase,
         "learned": learned, "cost": cost,
         "changed": shares_changed(tables, rate, measure.table),
+        "untrue": share_untrue(tables, rate, main, measure.table),
         "known": truth_is_known(tables, measure.table),
         "others": {rule: one for rule, one in effects.items() if math.isfinite(one.value)},
     }  # fmt: skip

@@ -22,14 +22,14 @@ from mispair.report.tables import Tables
 NOT_RUN = {ARMS: Note("repair", "hole_arms"), TOWERS: Note("repair", "hole_towers")}
 
 SHOWN = {
-    "text overlap": "Mean |cos| of text neurons",
-    "image overlap": "Mean |cos| of image neurons",
+    "text directions": "Directions of text neurons",
+    "image directions": "Directions of image neurons",
     "accuracy": "Accuracy (share of images)",
 }
 
 
 def repair_by_rule(tables: Tables) -> Drawing | Hole:
-    """Draw overlap and accuracy of each rule at the largest rate."""
+    """Draw directions of neurons and accuracy of each rule at the largest rate."""
     return _of_table(tables, ARMS)
 
 

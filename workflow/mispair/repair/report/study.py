@@ -85,17 +85,18 @@ STUDY = ReportedStudy(
         Figure(
             "repair_by_rule",
             "Overlap of neurons and accuracy by rule",
-            "Circles: seeds. Ticks: means, with a bar of ± 1 standard deviation. Raw captions are "
-            "those before the repair. Accuracy is the mean over evaluation sets. Each panel has "
-            "its own range.",
+            "Directions (participation ratio): fewer are more overlap. Circles: seeds. Ticks: "
+            "means, with a bar of ± 1 standard deviation. Raw captions are those before the "
+            "repair. Accuracy is the mean over evaluation sets. Each panel has its own range.",
             section=ARMS,
         ),
         Figure(
             "repair_from_scratch",
             "Overlap of neurons and accuracy of towers trained from scratch, by rule",
-            "Circles: seeds. Ticks: means, with a bar of ± 1 standard deviation. A seed draws the "
-            "corruption, the weights, the batches and the pairs; its captioner and scorer are of "
-            "towers that were trained on its raw captions. Accuracy is the mean over sets.",
+            "Directions (participation ratio): fewer are more overlap. Circles: seeds. Ticks: "
+            "means, with a bar of ± 1 standard deviation. A seed draws the corruption, the "
+            "weights, the batches and the pairs; its captioner and scorer are of towers that were "
+            "trained on its raw captions. Accuracy is the mean over sets.",
             section=LEARNED,
         ),
     ),

@@ -60,7 +60,7 @@ def claims(judged: Sequence[Verdict], confidence: float) -> list[Table]:
     cells = tuple(
         (
             verdict.claim.sentence, verdict.claim.paper, verdict.preset or None,
-            verdict.outcome + (" (near the line)" if verdict.near else ""),
+            verdict.outcome + (" (close to another verdict)" if verdict.near else ""),
             texts.shared("effect", verdict, confidence), texts.shared("published", verdict),
             texts.bound(verdict),
             or_dash(verdict.corrected_p, p_value), verdict.effect.replicates,

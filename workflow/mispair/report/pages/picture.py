@@ -17,7 +17,7 @@ from mispair.core.provenance import COMPILED, keep_compiled
 from mispair.core.words import count, listing, p_value, significant, to_size
 from mispair.report import studies, texts
 from mispair.report.figures import VEGA_LITE
-from mispair.report.markup import safe_json, symbols
+from mispair.report.markup import safe_json, symbols, unbroken
 from mispair.report.notes import SHARED, Note
 from mispair.report.studies import Figure
 from mispair.report.table import printed
@@ -50,10 +50,13 @@ def environment() -> jinja2.Environment:
     created.filters["printed"] = printed
     created.filters["to_size"] = to_size
     created.filters["p_value"] = p_value
-    created.filters |= {"in_unit": texts.in_unit, "bound": texts.bound}
+    created.filters |= {
+        "in_unit": lambda *values, **named: unbroken(texts.in_unit(*values, **named)),
+        "bound": lambda *values: unbroken(texts.bound(*values)),
+    }
     created.filters["listing"] = listing
     created.filters["sentence"] = texts.text
-    created.globals["count"] = count
+    created.globals["count"] = lambda *values: unbroken(count(*values))
     created.globals["shared"] = texts.shared
     created.globals["remark"] = texts.remark
     return created

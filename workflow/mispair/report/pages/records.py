@@ -72,9 +72,14 @@ def origin(record: Mapping[str, Any]) -> Table:
         ("results without a record", whole(len(record["unrecorded"]))),
         ("seeds", all_of("seeds", "seed ")),
         ("trainings of an arm", all_of("seeds", "seeds ")),
-        ("time", f"{duration(wall)}, of processors {duration(core)}"),
+        ("time of all jobs", duration(wall)),
+        ("processor time", duration(core)),
     )
-    return Table("Provenance of this run", ("what", "which"), rows)
+    return Table(
+        "Provenance of this run", ("what", "which"), rows,
+        "Time of all jobs: jobs that run side by side count in full, so the run took less. "
+        "Processor time: how long cores worked for them; n idle cores need at least an nth of it.",
+    )  # fmt: skip
 
 
 def versions() -> Table:
