@@ -4,8 +4,6 @@ On the demo's own corpus, all pairs, with many draws of wrong captions; and on a
 are made up, as files on the disk, through the command.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """Captions by key: every form of table, what is refused and why, and lookups that read little."""
 
-from __future__ import annotations
-
 import csv
 import gzip
 import json

@@ -1,7 +1,5 @@
 """Images and captions read back from an index and its shards."""
 
-from __future__ import annotations
-
 import io
 import tarfile
 from pathlib import Path
