@@ -520,7 +520,7 @@ def test_tables_of_several_files(
     paths = table_files("captions", given)
     assert [path.name for path in paths] == names
     if names == ["a.csv", "b.csv"]:
-        columns = user_tables.Columns()
+        columns = user_tables.TableColumns()
         assert [*user_tables.read_rows(paths, None, columns)] == [("a", "ca"), ("b", "cb")]
 
 
