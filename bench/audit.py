@@ -4,8 +4,6 @@ On the demo's own corpus, all pairs, with many draws of wrong captions; and on a
 are made up, as files on the disk, through the command.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess
@@ -44,7 +42,7 @@ def measure() -> Iterator[Row]:
 def on_scenes(results: Path, draws: int, similar_draws: int, trained_draws: int) -> Iterator[Row]:
     """Estimate shares of wrong captions of the demo's corpus, draw after draw."""
     from mispair.audit import trials
-    from mispair.audit.captions import nearest_captions, text_groups
+    from mispair.audit.captions import caption_texts, groups_of, nearest_captions
     from mispair.audit.pairs import Audited, embedded, features_of_sample
     from mispair.core import files
     from mispair.pairs.captions.caption_texts import read_captioned_pairs
@@ -56,8 +54,9 @@ def on_scenes(results: Path, draws: int, similar_draws: int, trained_draws: int)
     rows = [path.with_suffix(".parquet") for path in features]
     arms = results / "arms/scenes/scenes-small"
     tensors, model = files.read_tensors(arms / "untouched/projection.safetensors")
-    words = text_groups(sorted((results / "pairs/scenes").glob("captions-*.parquet")),
-                        pairs.caption_ids)  # fmt: skip
+    tables = sorted((results / "pairs/scenes").glob("captions-*.parquet"))
+    texts, of_pair = caption_texts(tables, pairs.caption_ids)
+    words = groups_of(texts)[of_pair]
     nearest = nearest_captions(results / "pairs/scenes/similar.parquet", pairs.caption_ids)
     start = Projections.from_tensors(tensors)
     every = Audited(np.arange(len(words)), pairs.caption_ids)

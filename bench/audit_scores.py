@@ -7,8 +7,6 @@ texts that are cut off after two words. The checks of texts are those of the aud
 embeddings have no texts, so there the degenerate ones count as found.
 """
 
-from __future__ import annotations
-
 import io
 from collections.abc import Callable, Iterator
 

@@ -8,8 +8,6 @@ is given a prefix of one token and writes captions of the same lengths. All writ
 at a time.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Iterator
 from typing import Any

@@ -5,8 +5,6 @@ training amplifies that. ``ATEN_CPU_CAPABILITY=default`` does the same on one ma
 differ, or nothing was tested, and verdicts must agree.
 """
 
-from __future__ import annotations
-
 import math
 import os
 import subprocess

@@ -7,8 +7,6 @@ Snakemake again under `srun`, and both read the Snakefile again. All shards but 
 files, and `srun` is a script that runs what it is given.
 """
 
-from __future__ import annotations
-
 import contextlib
 import io
 import os

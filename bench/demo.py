@@ -1,7 +1,5 @@
 """The demo as a newcomer runs it: its wall time, the share of each step, and the overhead."""
 
-from __future__ import annotations
-
 import csv
 import json
 import os

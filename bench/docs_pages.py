@@ -4,8 +4,6 @@ Run as ``python bench/docs_pages.py``. A part of a page between ``<!-- from NAME
 ``<!-- /from -->`` is written by this program alone; so is the picture of the rules.
 """
 
-from __future__ import annotations
-
 import re
 import subprocess
 import sys

@@ -5,8 +5,6 @@ the same size in the same precision. What is left of its speed is what reading, 
 and copying cost. The two are measured in turns, because other work on the machine comes and goes.
 """
 
-from __future__ import annotations
-
 import io
 import json
 import tempfile

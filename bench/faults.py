@@ -4,8 +4,6 @@ The smoke configuration is run once in peace and once under fire, with kills at 
 results are compared byte by byte.
 """
 
-from __future__ import annotations
-
 import shutil
 import signal
 import statistics

@@ -1,7 +1,5 @@
 """A folder of pictures: what one command costs beyond encoding, and how fast it is indexed."""
 
-from __future__ import annotations
-
 import io
 import os
 import resource

@@ -5,8 +5,6 @@ process of its own reads them as a memory map, on one thread. A line for each nu
 time, the processor time and the peak memory; the last has the exponent of the processor time.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import resource

@@ -1,7 +1,5 @@
 """The page of benchmarks: each bench has a block in it, which ``make bench`` writes anew."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from datetime import date

@@ -3,8 +3,6 @@
 Run as ``python bench/pictures.py FIGURES PICTURES``, with the folders of both. Needs Chromium.
 """
 
-from __future__ import annotations
-
 import sys
 import tempfile
 from pathlib import Path

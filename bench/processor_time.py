@@ -1,7 +1,5 @@
 """Processor time of a job from its benchmark: on a busy machine the wall time is too long."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from mispair.core.cost import rows_of

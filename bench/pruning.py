@@ -8,8 +8,6 @@ in double precision, as ours, where results must be the same; once in single, as
 Both run on one thread, and times are the processor's, so that a busy machine does not count.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterator, Sequence
 

@@ -10,8 +10,6 @@ it has are not run again, and ``--busy`` takes processor time for wall time, if 
 idle.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import subprocess

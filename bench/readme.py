@@ -5,8 +5,6 @@ of a page between ``<!-- NAME -->`` and ``<!-- /NAME -->`` is written by this pr
 ``--check`` nothing is written, and a table that is not that of the demo is an error.
 """
 
-from __future__ import annotations
-
 import argparse
 import difflib
 import json

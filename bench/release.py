@@ -4,8 +4,6 @@ Run as ``python bench/release.py VERSION`` by ``make release VERSION=1.2.3``, in
 checkout. Needs no network.
 """
 
-from __future__ import annotations
-
 import datetime
 import re
 import sys

@@ -4,8 +4,6 @@
 ``python -m bench.review refute`` looks for situations in which intervals cover too rarely.
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Iterator
 from datetime import date

@@ -6,8 +6,6 @@ Flickr8k; each caption is a pair. ``mispair fetch-emoji --towers-only`` writes P
 `join-towers` learn from the photographs of a shard, and the audit judges those of the other one.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import sys

@@ -5,8 +5,6 @@ test. Name benches to measure only these: ``.venv/bin/python bench/run.py finetu
 replaces its table in ``docs/measurements/benchmarks.md``, with the day and the machine.
 """
 
-from __future__ import annotations
-
 import os
 import sys
 from datetime import date

@@ -5,8 +5,6 @@ Snakemake on two cores; towers are tiny, so that the steps around them are what 
 is the sum over a step's jobs and memory the largest job's.
 """
 
-from __future__ import annotations
-
 import csv
 import json
 import math

@@ -5,8 +5,6 @@ is measured in a process of its own, because a process can tell no more than the
 it is what was held on top of the features and the imported libraries.
 """
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -9,8 +9,6 @@ that a busy machine does not count; the best of the runs is taken, both sides ta
 is what was held on top of the inputs and the imported libraries.
 """
 
-from __future__ import annotations
-
 import importlib.util
 import json
 import os

@@ -1,7 +1,5 @@
 """What SLURM costs more than the same two cores without it, and what its faults cost."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import tempfile

@@ -1,7 +1,5 @@
 """What the start of a job costs: processor time of the imports that a job with towers needs."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

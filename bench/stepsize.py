@@ -7,8 +7,6 @@ cores, as Snakemake sends them; the twin is one script. The multi-layer perceptr
 left out: it would do the same there.
 """
 
-from __future__ import annotations
-
 import concurrent.futures
 import multiprocessing
 import time

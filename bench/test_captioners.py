@@ -1,7 +1,5 @@
 """The bench of captioners measures what it says, at sizes that take a moment."""
 
-from __future__ import annotations
-
 import pytest
 
 from bench import captioners

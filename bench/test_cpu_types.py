@@ -1,7 +1,5 @@
 """The bench of types of CPU fails if verdicts differ, or if nothing was tested."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The bench of encoding measures what it says, at a size that takes a moment."""
 
-from __future__ import annotations
-
 import io
 from pathlib import Path
 

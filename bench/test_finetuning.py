@@ -1,7 +1,5 @@
 """The bench of fine-tuning measures what it says, at sizes that take a moment."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """The bench of very many features, at a number that takes a moment."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The benches of silhouettes, pruning and similar captions, at sizes that take a moment."""
 
-from __future__ import annotations
-
 import pytest
 
 from bench import pruning, silhouette, similar_captions

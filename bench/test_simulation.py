@@ -1,7 +1,5 @@
 """The bench's row for a GPU, tried small on what there is."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

@@ -1,7 +1,5 @@
 """The bench's peers against belief propagation, on a small tree."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

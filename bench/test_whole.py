@@ -1,7 +1,5 @@
 """The table of whole runs, from folders like those that Snakemake leaves."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

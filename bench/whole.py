@@ -5,8 +5,6 @@ arms, because arms multiply the last steps only. An interrupted run continues. `
 bench.whole table FOLDER ...`` prints the table of runs, smallest first, with the exponents.
 """
 
-from __future__ import annotations
-
 import csv
 import json
 import math

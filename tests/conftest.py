@@ -1,7 +1,5 @@
 """What all tests share."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any

@@ -8,8 +8,6 @@ returns the exit code. The run with kills does without, as do SLURM's jobs of th
 meets.
 """
 
-from __future__ import annotations
-
 import atexit
 import contextlib
 import gc

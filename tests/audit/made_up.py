@@ -1,7 +1,5 @@
 """Embeddings and files of a corpus whose wrong captions are known."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

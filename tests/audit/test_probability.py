@@ -1,7 +1,5 @@
 """Probabilities of single pairs: calibrated, ordered as similarities, and peers."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np

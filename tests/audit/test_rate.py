@@ -1,7 +1,5 @@
 """Rates: near the truth, intervals that cover it, and what they refuse."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from scipy.stats import norm

@@ -1,7 +1,5 @@
 """Claims and sentences on the audit, and numbers in its figures, on made-up trials."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 from typing import Any

@@ -1,7 +1,5 @@
 """The share of captions of similar pictures, from pairs that a person labelled right."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 import pytest

@@ -1,7 +1,5 @@
 """The share of captions of similar pictures of an audit, from simulated ranks: size and power."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from scipy.stats import norm

@@ -6,6 +6,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 from huggingface_hub import DatasetCard
 
@@ -451,14 +452,10 @@ def test_every_caption_of_a_picture_is_audited_and_they_are_no_rivals():
     assert audited.caption_ids.tolist() == [5, 6, 7, 8, 9, 3]
 
 
-def test_words_are_the_same_without_case_and_punctuation(tmp_path):
-    from mispair.audit.captions import text_groups
-    from mispair.pairs.index.identities import caption_identities
+def test_words_are_the_same_without_case_and_punctuation():
+    from mispair.audit.captions import groups_of
 
     captions = ["A red cat.", "a  RED cat", "a red dog", "Ein süßer Hund", "ein süßer hund!"]
-    ids = caption_identities(captions)
-    table = pd.DataFrame({"caption_id": [f"{i:016x}" for i in ids.tolist()], "caption": captions})
-    files.write_parquet(tmp_path / "texts.parquet", table)
-    groups = text_groups([tmp_path / "texts.parquet"], ids)
+    groups = groups_of(pa.array(captions, pa.large_string()))
     assert groups[0] == groups[1] != groups[2]
     assert groups[3] == groups[4] != groups[0]

@@ -1,7 +1,5 @@
 """Checks of texts, what suspicious pairs share, and groups."""
 
-from __future__ import annotations
-
 import random
 from typing import Any
 

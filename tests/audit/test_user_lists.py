@@ -1,7 +1,5 @@
 """The user's lists: which trusted keys count, and groups of pairs."""
 
-from __future__ import annotations
-
 import logging
 from pathlib import Path
 

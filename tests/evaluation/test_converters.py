@@ -18,7 +18,7 @@ from PIL import Image
 from mispair.cli import main
 from mispair.core.files import UserError
 from mispair.evaluation.prompts import prompts
-from mispair.evaluation.public_sets import Entry, checked
+from mispair.evaluation.public_sets import SetEntry, checked
 from mispair.evaluation.set_samples import open_set
 from tests.evaluation.test_clip_benchmark import leaving_shards_open
 
@@ -159,7 +159,7 @@ def test_winoground(lines: bool, images: Path, tmp_path: Path) -> None:
 def test_a_question_in_two_categories_is_kept_once_in_each(
     images: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    shared = Entry("a", images / "0.jpg", ("a cup", "a plate"), "replace-obj")
+    shared = SetEntry("a", images / "0.jpg", ("a cup", "a plate"), "replace-obj")
     twin = dataclasses.replace(shared, source="b", category="replace-att")
     other = dataclasses.replace(shared, source="c", captions=("a cup", "a spoon"))
     assert checked([shared, twin, other]) == [shared, twin, other]

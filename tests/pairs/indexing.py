@@ -1,7 +1,5 @@
 """The steps `list_images` and `index_shards` on a group of shards, with the files of a run."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The search by visits to cells, against the exact search."""
 
-from __future__ import annotations
-
 from functools import partial
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Caption tables that join pairs by url, by hash or by another text of their JSON."""
 
-from __future__ import annotations
-
 import hashlib
 import io
 import json

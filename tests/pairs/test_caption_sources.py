@@ -1,7 +1,5 @@
 """Which pair each caption came from, by every scheme, where pairs have several captions."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

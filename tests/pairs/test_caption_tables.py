@@ -1,7 +1,5 @@
 """Captions by key: every form of table, what is refused and why, and lookups that read little."""
 
-from __future__ import annotations
-
 import csv
 import gzip
 import json
@@ -522,7 +520,7 @@ def test_tables_of_several_files(
     paths = table_files("captions", given)
     assert [path.name for path in paths] == names
     if names == ["a.csv", "b.csv"]:
-        columns = user_tables.Columns()
+        columns = user_tables.TableColumns()
         assert [*user_tables.read_rows(paths, None, columns)] == [("a", "ca"), ("b", "cb")]
 
 

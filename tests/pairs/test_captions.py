@@ -1,7 +1,5 @@
 """From the bytes of a caption to its text: what is stripped, what is flagged, what is refused."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """The corpus of all groups: its policies, its books and its fingerprint, against naive twins."""
 
-from __future__ import annotations
-
 import hashlib
 import random
 from collections import Counter

@@ -1,7 +1,5 @@
 """The statistics of a corpus, against pandas and plain loops over the same rows."""
 
-from __future__ import annotations
-
 import json
 import math
 import random

@@ -1,7 +1,5 @@
 """Groups of shards: a shard that comes or goes changes its own group only."""
 
-from __future__ import annotations
-
 import pytest
 
 from mispair.pairs.dag import shard_groups

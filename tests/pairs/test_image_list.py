@@ -1,7 +1,5 @@
 """Images of shards are listed without captions, and every pair has a listed image."""
 
-from __future__ import annotations
-
 import itertools
 from pathlib import Path
 from typing import Literal

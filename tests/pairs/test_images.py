@@ -1,7 +1,5 @@
 """Images from untrusted bytes: shown as a viewer does, refused before they cost memory."""
 
-from __future__ import annotations
-
 import io
 import struct
 import subprocess

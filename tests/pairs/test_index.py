@@ -1,7 +1,5 @@
 """Which samples of a shard are kept: whole pairs, and nothing else."""
 
-from __future__ import annotations
-
 import hashlib
 import io
 import json

@@ -1,7 +1,5 @@
 """Lists of keys as people save them."""
 
-from __future__ import annotations
-
 import gzip
 import json
 from pathlib import Path

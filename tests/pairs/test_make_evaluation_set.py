@@ -1,7 +1,5 @@
 """Tests of the generated evaluation sets: layout, classes, captions, what is out of domain."""
 
-from __future__ import annotations
-
 import collections
 import gc
 import io

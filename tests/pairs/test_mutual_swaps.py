@@ -1,7 +1,5 @@
 """Mutual swaps between similar pairs, against a loop over the dense matrix of cosines."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from sklearn.feature_extraction.text import TfidfVectorizer

@@ -1,7 +1,5 @@
 """Any folder or table of pairs as a source: the same pairs in each format give the same index."""
 
-from __future__ import annotations
-
 import csv
 import gzip
 import io

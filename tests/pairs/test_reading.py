@@ -1,7 +1,5 @@
 """Images and captions read back from an index and its shards."""
 
-from __future__ import annotations
-
 import io
 import tarfile
 from pathlib import Path
@@ -96,7 +94,7 @@ def test_the_index_has_set_the_limit_of_pixels(tmp_path: Path) -> None:
 def test_what_is_no_image_is_named(tmp_path: Path) -> None:
     shard = tmp_path / "a.tar"
     shard.write_bytes(b"no image")
-    place = image_list.Place("one", 0, 8, image_id(b"no image"), 100)
+    place = image_list.MemberPlace("one", 0, 8, image_id(b"no image"), 100)
     with pytest.raises(UserError, match=r"a\.tar: the image of 'one' cannot be decoded"):
         list(image_list.read_images(shard, [place]))
 

@@ -6,8 +6,6 @@ moved, by their names. What cannot: a changed bit inside a caption or an image t
 There the content may differ, but still it is the one that stands under the key's own name.
 """
 
-from __future__ import annotations
-
 import io
 import json
 import tarfile

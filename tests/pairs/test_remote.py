@@ -1,7 +1,5 @@
 """Remote shards, from a server that the tests start, with faults."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 from importlib.util import find_spec

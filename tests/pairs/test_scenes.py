@@ -1,7 +1,5 @@
 """Tests of the generated corpus: vocabulary, captions, pictures, shards."""
 
-from __future__ import annotations
-
 import collections
 import hashlib
 import io

@@ -1,7 +1,5 @@
 """Tar shards from anywhere: every sample whole or said to be missing, in constant memory."""
 
-from __future__ import annotations
-
 import gzip
 import io
 import os

@@ -1,7 +1,5 @@
 """The most similar others of vectors, against all cosines sorted one row at a time."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from functools import partial
 

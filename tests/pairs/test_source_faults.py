@@ -1,7 +1,5 @@
 """Every fault of pairs in every kind of source: a verdict for each pair, or one message."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json

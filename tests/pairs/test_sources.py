@@ -1,7 +1,5 @@
 """Shard paths by list, glob, brace pattern and folder; and a source that matches nothing."""
 
-from __future__ import annotations
-
 import json
 import logging
 import math

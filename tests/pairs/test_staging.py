@@ -1,7 +1,5 @@
 """Copies of shards on a node's own disk."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 from types import SimpleNamespace

@@ -1,7 +1,5 @@
 """The step that finds similar captions, run on files as the rule runs it."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The step that puts the corpus together, run on files as its rule runs it."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The step `index_shards`: the same bytes whoever works, however often it is ended half-way."""
 
-from __future__ import annotations
-
 import gzip
 import hashlib
 import io

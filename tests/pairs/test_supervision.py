@@ -1,7 +1,5 @@
 """Workers that sleep for ever, are killed, exit or raise cost their item and nothing else."""
 
-from __future__ import annotations
-
 import multiprocessing
 import os
 import signal

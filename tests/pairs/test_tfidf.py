@@ -1,7 +1,5 @@
 """The most similar others of texts, against scikit-learn's dense cosines sorted row by row."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from sklearn.feature_extraction.text import TfidfVectorizer

@@ -17,7 +17,7 @@ from mispair.simulation import run as simulation
 from mispair.simulation.run import bytes_of_trial, run_trials
 from mispair.simulation.study import Study
 from mispair.simulation.training.encoder import Encoders
-from mispair.simulation.training.training import Outcome, train_side_by_side
+from mispair.simulation.training.training import TrainingEnd, train_side_by_side
 from mispair.sufficiency import encoders, heads, measures
 from mispair.sufficiency.settings import ARMS, OF_ENCODERS, TASKS, Arm, Task
 from mispair.sufficiency.trees import draw_skeletons, trees_at
@@ -136,7 +136,7 @@ def test_stacks_of_any_size_give_equal_results(study: Study, cuda: FakeCuda) -> 
 def test_a_stack_that_memory_does_not_hold_is_halved(message: str, cuda: FakeCuda) -> None:
     sizes = []
 
-    def limited(starts: Sequence[Encoders], *args: Any) -> list[Outcome]:
+    def limited(starts: Sequence[Encoders], *args: Any) -> list[TrainingEnd]:
         sizes.append(len(starts))
         if len(starts) > 2:
             raise RuntimeError(message)

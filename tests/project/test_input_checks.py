@@ -1,7 +1,5 @@
 """What is known to be wrong before the first job is refused before it."""
 
-from __future__ import annotations
-
 import io
 import json
 import re

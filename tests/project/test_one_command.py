@@ -17,7 +17,7 @@ from mispair.towers.checkpoints.hub_weights import SAVED_AS
 from mispair.verbs import running
 from mispair.verbs.naming_towers import MODEL, REPOSITORY, TAG, default_towers, towers_of
 from mispair.verbs.running import SETTINGS, run_snakemake
-from mispair.verbs.settings_file import STUDIES, Start, name_of
+from mispair.verbs.settings_file import STUDIES, FirstSettings, name_of
 
 REPOSITORY_OF_MISPAIR = Path(__file__).parents[2]
 
@@ -175,16 +175,20 @@ def test_a_file_as_it_was_written_changes_until_there_are_results(
     "name", ["plain", "with blank", "with 'quotes' and \"others\"", "a#b: c", "true", "naïve", "1"]
 )
 def test_settings_have_any_path_and_are_read_again(name: str, tmp_path: Path) -> None:
-    start = Start(("audit",), str(tmp_path / name), towers={"name": name, "folder": f"/{name}"})
+    start = FirstSettings(
+        ("audit",), str(tmp_path / name), towers={"name": name, "folder": f"/{name}"}
+    )
     content = yaml.safe_load(start.text)
     assert content["pairs"] == str(tmp_path / name)
     assert content["towers"] == {"name": name, "folder": f"/{name}"}
-    assert Start.read(content, tmp_path) == start
-    several = Start(("repair",), (str(tmp_path / name), "/b"), sets=("scenes-shape", "/s"))
+    assert FirstSettings.read(content, tmp_path) == start
+    several = FirstSettings(("repair",), (str(tmp_path / name), "/b"), sets=("scenes-shape", "/s"))
     assert yaml.safe_load(several.text)["shards"] == [str(tmp_path / name), "/b"]
-    assert Start.read(yaml.safe_load(several.text), tmp_path) == several
-    elsewhere = Start(("audit",), {"path": f"/{name}", "captions": ".txt"}, captions=f"/{name}.csv")
-    assert Start.read(yaml.safe_load(elsewhere.text), tmp_path) == elsewhere
+    assert FirstSettings.read(yaml.safe_load(several.text), tmp_path) == several
+    elsewhere = FirstSettings(
+        ("audit",), {"path": f"/{name}", "captions": ".txt"}, captions=f"/{name}.csv"
+    )
+    assert FirstSettings.read(yaml.safe_load(elsewhere.text), tmp_path) == elsewhere
 
 
 def test_the_current_folder_has_its_own_name(

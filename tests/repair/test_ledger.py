@@ -1,7 +1,5 @@
 """The ledger of the repair: counts by hand, and sums that balance."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 

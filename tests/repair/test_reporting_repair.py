@@ -1,7 +1,5 @@
 """Claims, tables and figures of the repair on made-up arms whose effects are known."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from typing import Any

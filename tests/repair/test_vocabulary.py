@@ -92,7 +92,7 @@ def spaces_seen() -> Any:
     reader.decoder = tokenizers.decoders.Metaspace()
     known = [*SPACED, "A dog runs on the beach. It's a cat's (large) $5 #1", ",.;:!?%)]([$#'"]
     reader.train_from_iterator(known, BpeTrainer(vocab_size=300, special_tokens=["?"]))
-    return bounded(joined.Tokenizer(reader, 30))
+    return bounded(joined.JoinedTokenizer(reader, 30))
 
 
 SPACED = [

@@ -37,7 +37,7 @@ def sample() -> pd.DataFrame:
     return table.assign(probability=probability, share=0.5).iloc[::-1]
 
 
-def parts() -> list[pages.Part]:
+def parts() -> list[pages.QuestionnairePart]:
     """Return both questions."""
     replaced = pd.DataFrame({
         "key": ["12", *(f"r{number}" for number in range(9))], "order": range(10),

@@ -22,8 +22,8 @@ from mispair.simulation.training.encoder import (
     side_by_side,
 )
 from mispair.simulation.training.training import (
-    Outcome,
     Trained,
+    TrainingEnd,
     TrainingLength,
     train,
     train_side_by_side,
@@ -344,7 +344,7 @@ class Empty(Drawn):
         return Batch(found.image, Dense(found.text.dense() * (step != self.at)))
 
 
-def alone(begin: Encoders, source: Drawn, plan: TrainingLength) -> Outcome:
+def alone(begin: Encoders, source: Drawn, plan: TrainingLength) -> TrainingEnd:
     try:
         return train(begin, source.batch, plan)
     except (Diverged, Silenced) as failure:

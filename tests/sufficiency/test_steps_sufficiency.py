@@ -1,7 +1,5 @@
 """The steps of the sufficiency study, by hand: files, bytes, and what they refuse."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

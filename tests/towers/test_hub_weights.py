@@ -14,13 +14,13 @@ from mispair import input_checks
 from mispair.core.files import UserError
 from mispair.dag import Dag
 from mispair.towers.checkpoints import hub_weights, model_recipes
-from mispair.towers.checkpoints.hub_weights import SAVED_AS, Weights, cached, offered, weights_of
+from mispair.towers.checkpoints.hub_weights import SAVED_AS, HubWeights, cached, offered, weights_of
 from mispair.towers.checkpoints.model_spec import ModelSpec
 from mispair.towers.light_open_clip import open_clip
 from tests.pairs.test_index import whole, write_tar
 
 REPOSITORY = "org/model"
-OF_HUB = Weights(REPOSITORY, SAVED_AS)
+OF_HUB = HubWeights(REPOSITORY, SAVED_AS)
 TAG = {"name": "a", "model": "ViT-B-32-quickgelu", "pretrained": "openai"}
 
 
@@ -108,7 +108,7 @@ def test_a_server_is_asked_once_and_may_be_slow(
 ) -> None:
     server.status, server.wait = status, wait
     url = f"http://127.0.0.1:{server.server_port}/a.pt"
-    weights = OF_HUB if of_hub else Weights("", (), url)
+    weights = OF_HUB if of_hub else HubWeights("", (), url)
     offer = offered(weights)
     assert offer is offered(weights)
     assert server.asked == 1
@@ -123,7 +123,7 @@ def test_a_repository_without_the_first_name_is_there(server: Server) -> None:
 
 @pytest.mark.parametrize("of_hub", [True, False])
 def test_no_server_is_no_offer(no_server: str, of_hub: bool) -> None:
-    assert offered(OF_HUB if of_hub else Weights("", (), f"{no_server}/a.pt")).refusal
+    assert offered(OF_HUB if of_hub else HubWeights("", (), f"{no_server}/a.pt")).refusal
 
 
 def test_a_name_server_that_does_not_answer_is_waited_for_a_while(

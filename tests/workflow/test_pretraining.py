@@ -8,6 +8,7 @@ import pandas as pd
 import pytest
 import yaml
 
+from mispair.pairs.corruption.scheme import schemes
 from tests.workflow.conftest import Checkout, new_checkout
 
 TINY: dict[str, Any] = {
@@ -73,6 +74,11 @@ def test_another_seed_trains_no_other_again(trained: Checkout) -> None:
 def test_other_epochs_decode_and_corrupt_nothing_again(trained: Checkout) -> None:
     jobs = planned(trained, *configure(trained, "longer", epochs=2))
     assert jobs == {"train_small_towers": 3, "measure_mixing": 3, "pretraining": 1}
+
+
+def test_towers_are_trained_on_any_scheme_that_is_declared(trained: Checkout) -> None:
+    jobs = planned(trained, *configure(trained, "all-schemes", schemes=[*schemes()]))
+    assert jobs["train_small_towers"] == len(schemes()) - 2  # random and spurious are there
 
 
 RULES = {"raw", "factor", "all", "trusted-alone", "oracle"}

@@ -1,6 +1,6 @@
 """Files, arms, flags and code versions that the rules get from the configuration.
 
-The Snakefile and the rules hold no logic; this module holds it, so that it can be tested alone.
+What the rules decide is here and not in them, so that it can be tested alone.
 Paths are relative to the folder that Snakemake runs in, so a moved checkout reruns nothing.
 """
 
@@ -47,7 +47,7 @@ from mispair.sufficiency.dag import PUBLISHED, STEPS_WITH_DEVICE, Sufficiency
 from mispair.towers import paths as towers
 from mispair.towers.arms import WEIGHTED
 from mispair.towers.dag import SHIPPED, Models
-from mispair.towers.pretraining.dag import Training
+from mispair.towers.pretraining.dag import TowerTrainings
 
 SHOWN_GROUPS = 4
 """Largest number of groups of shards from which the gallery of neurons takes pictures."""
@@ -142,7 +142,7 @@ class Dag:
         uses_pairs = self.encodes or self.runs("pretraining")
         self.pairs = PairFiles(self.config, uses_pairs, has_file, in_a_job)
         self.repair = repair.Repair(self)
-        self.training = Training(self)
+        self.training = TowerTrainings(self)
         self.models = Models(
             self.config.towers if self.encodes else None,
             self.config.models if compared else [],

@@ -412,9 +412,9 @@ def _refuse_tables(
     """Read the first rows of caption tables, and compare the keys that join them."""
     if not tables:
         return
-    from mispair.pairs.captions.user_tables import Columns, read_rows
+    from mispair.pairs.captions.user_tables import TableColumns, read_rows
 
-    named = Columns(*columns)
+    named = TableColumns(*columns)
     for path in map(Path, tables):
         if lists and not are_few([str(path), str(lists[0])]):
             continue  # by position: both files are read to their ends, which a job does

@@ -50,18 +50,11 @@ def caption_texts(texts: Sequence[Path], caption_ids: np.ndarray) -> tuple[pa.Ar
     return every.take(pa.array(places)).combine_chunks(), of_pair
 
 
-def text_groups(texts: Sequence[Path], caption_ids: np.ndarray) -> np.ndarray:
-    """Return a number for each caption, the same for the same words, (n,) int64.
+def groups_of(texts: pa.Array) -> np.ndarray:
+    """Return a number for each of t texts, the same for the same words, (t,) int64.
 
     Case, punctuation and spaces make no difference: such captions are right for the same pictures.
-    Parameters are those of `caption_texts`.
     """
-    distinct, of_pair = caption_texts(texts, caption_ids)
-    return groups_of(distinct)[of_pair]
-
-
-def groups_of(texts: pa.Array) -> np.ndarray:
-    """Return a number for each of t texts, the same for the same words, (t,) int64."""
     return np.asarray(bare_texts(texts).dictionary_encode().indices.to_numpy()).astype(np.int64)
 
 

@@ -180,7 +180,7 @@ def place_texts(
 
     Parameters
     ----------
-    part : Part
+    part : FeaturePart
         Features of captions, and which rows are which.
     captions : (n,) uint64 array
         The caption of each pair, sorted.
@@ -345,7 +345,7 @@ def _parts(
 def refuse_unusable(corpus: Path, texts: np.ndarray, least: int) -> None:
     """Refuse a corpus of too few pairs, or of captions that are all the same words.
 
-    `texts` (n,) are numbers from `text_groups`, and `least` is the least number of pairs; `corpus`
+    `texts` (n,) are numbers from `groups_of`, and `least` is the least number of pairs; `corpus`
     is for the message.
 
     Raises

@@ -54,11 +54,11 @@ def evidence(
     ----------
     scores : (b, b) Tensor
         Cosines of the pictures of a block with its captions.
-    images, texts : (b, e) Tensors
+    images, texts : Tensor (b, e)
         Of length 1.
     apart : (b, b) bool Tensor
         Pairs that share neither a picture nor a text: others are no neighbours.
-    rows, columns : (b, m) int Tensors
+    rows, columns : Tensor (b, m) of int
         The first column is the pairs themselves, the others random captions, by which the
         agreement has a mean of 0 and a variance of 1.
     """

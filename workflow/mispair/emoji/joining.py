@@ -23,7 +23,7 @@ from mispair.core.provenance import file_digest
 from mispair.emoji.joining_settings import Joining
 from mispair.emoji.packages import PACKAGES, member
 from mispair.pairs.captions.table_files import table_files
-from mispair.pairs.captions.user_tables import Columns, read_rows
+from mispair.pairs.captions.user_tables import TableColumns, read_rows
 from mispair.pairs.index.faults import Fault
 from mispair.pairs.index.index import index_shard
 from mispair.pairs.index.policy import Policy
@@ -104,7 +104,7 @@ def read_pairs(
         ) from error
     tables = table_files("--captions", str(captions)) if captions else []
     table: dict[str, list[str]] = {}
-    for key, caption in read_rows(tables, None, Columns()):
+    for key, caption in read_rows(tables, None, TableColumns()):
         if key is not None and caption is not None:
             table.setdefault(key, []).append(caption)
 
@@ -232,7 +232,7 @@ def train(features: PairedFeatures, neurons: int, how: FinetuningLength, seed: i
         Of pairs whose captions are right.
     neurons : int
         Width e of the embeddings.
-    how : Training
+    how : FinetuningLength
         Its batch is cut to the number of pairs.
     seed : int
         Seed of the start and of the order of pairs.
@@ -263,7 +263,7 @@ def join(
     ----------
     packages : Path
         Folder of the archives.
-    pairs : Pairs
+    pairs : EncodedPairs
         Pairs with right captions, at least two.
     target : Path
         Folder of the towers, replaced as a whole.

@@ -32,7 +32,8 @@ from mispair.evaluation.sets import (
     read_templates,
 )
 
-METRICS = ACC1, MEAN_PER_CLASS = "acc1", "mean_per_class_recall"
+ACC1 = "acc1"
+METRICS = (ACC1, "mean_per_class_recall")
 METRIC_OF_CAPTIONS: dict[Kind, str] = {
     "retrieval": "image_recall@1",
     "image_caption_selection": "selection_acc",

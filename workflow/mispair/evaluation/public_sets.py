@@ -43,7 +43,7 @@ Box = tuple[int, int, int, int]
 
 
 @dataclass(frozen=True)
-class Entry:
+class SetEntry:
     """One image with its captions.
 
     Attributes
@@ -86,7 +86,7 @@ def picture_in(folder: Path, name: str, source: str) -> Path:
     return folder / name
 
 
-def checked(entries: Iterable[Entry]) -> list[Entry]:
+def checked(entries: Iterable[SetEntry]) -> list[SetEntry]:
     """Return entries with one line per caption and without repeated questions.
 
     A question that stands in several categories, as in the published SugarCrepe, is kept once in
@@ -120,7 +120,7 @@ def checked(entries: Iterable[Entry]) -> list[Entry]:
     return cleaned
 
 
-def _on_lines(entry: Entry) -> Entry:
+def _on_lines(entry: SetEntry) -> SetEntry:
     captions = tuple(" ".join(_printable(caption).split()) for caption in entry.captions)
     if len(captions) < 2 or "" in captions:
         raise UserError(
@@ -133,7 +133,7 @@ def _on_lines(entry: Entry) -> Entry:
             f"{entry.source}: a false caption is the true one, {captions[0][:80]!r}. No answer to "
             "it is right or wrong: remove the question."
         )
-    return Entry(
+    return SetEntry(
         entry.source, entry.picture, captions, _name(entry.category), entry.pair, entry.box
     )
 
@@ -164,14 +164,14 @@ KEPT = {"JPEG": "jpg", "PNG": "png", "WEBP": "webp"}
 """Formats that are stored as they are found; others become PNG."""
 
 
-def write_questions(target: Path, entries: Sequence[Entry]) -> None:
+def write_questions(target: Path, entries: Sequence[SetEntry]) -> None:
     """Write a set for the choice of captions: pictures, their captions, categories and pairs.
 
     Parameters
     ----------
     target : Path
         A folder that does not exist yet.
-    entries : sequence of Entry
+    entries : sequence of SetEntry
         As `entries.checked` returns them.
 
     Raises
@@ -195,7 +195,7 @@ def write_questions(target: Path, entries: Sequence[Entry]) -> None:
                         add_member(tar, f"s{number:07d}.{ending}", content)
 
 
-def _members(entry: Entry) -> dict[str, bytes]:
+def _members(entry: SetEntry) -> dict[str, bytes]:
     labels = {"category": entry.category, "pair": entry.pair}
     labels = {name: text for name, text in labels.items() if text}
     ending, picture = _picture(entry)
@@ -205,7 +205,7 @@ def _members(entry: Entry) -> dict[str, bytes]:
     return members
 
 
-def _picture(entry: Entry) -> tuple[str, bytes]:
+def _picture(entry: SetEntry) -> tuple[str, bytes]:
     """Return the ending and the bytes of the picture, or of the part of it that is shown."""
     encoded = entry.picture
     if isinstance(encoded, Path):
@@ -242,7 +242,7 @@ SUGARCREPE_FILES = (
 """Its seven files, each ``{id: {filename, caption, negative_caption}}``."""
 
 
-def sugarcrepe(annotations: Path, images: Path) -> Iterator[Entry]:
+def sugarcrepe(annotations: Path, images: Path) -> Iterator[SetEntry]:
     """Yield the questions of every file in the folder `annotations`, by category.
 
     Raises
@@ -263,7 +263,7 @@ def sugarcrepe(annotations: Path, images: Path) -> Iterator[Entry]:
             raise UserError(f"{path}: must hold {{id: {{filename, caption, negative_caption}}}}.")
         for key, item in content.items():
             source = f"{path}: {key}"
-            yield Entry(
+            yield SetEntry(
                 source,
                 picture_in(images, field(item, "filename", str, source), source),
                 tuple(field(item, part, str, source) for part in ("caption", "negative_caption")),
@@ -279,7 +279,7 @@ FEWEST_OF_ATTRIBUTES = 25
 BOX = ("bbox_x", "bbox_y", "bbox_w", "bbox_h")
 
 
-def relations(annotations: Path, images: Path) -> Iterator[Entry]:
+def relations(annotations: Path, images: Path) -> Iterator[SetEntry]:
     """Yield "the cat is under the table" questions; the category is the relation.
 
     ``visual_genome_relation.json`` is a list of questions with a box of the picture.
@@ -289,7 +289,7 @@ def relations(annotations: Path, images: Path) -> Iterator[Entry]:
         yield _of_visual_genome(item, source, images, category)
 
 
-def attributes(annotations: Path, images: Path) -> Iterator[Entry]:
+def attributes(annotations: Path, images: Path) -> Iterator[SetEntry]:
     """Yield "the red cup and the green plate" questions; the category is the pair of attributes.
 
     ``visual_genome_attribution.json`` is a list of questions with a box of the picture.
@@ -312,9 +312,9 @@ def _items(path: Path) -> Iterator[tuple[str, Any]]:
         yield f"{path}: entry {number}", item
 
 
-def _of_visual_genome(item: Any, source: str, images: Path, category: str) -> Entry:
+def _of_visual_genome(item: Any, source: str, images: Path, category: str) -> SetEntry:
     left, top, width, height = (round(field(item, name, (int, float), source)) for name in BOX)
-    return Entry(
+    return SetEntry(
         source,
         picture_in(images, field(item, "image_path", str, source), source),
         tuple(field(item, name, str, source) for name in ("true_caption", "false_caption")),
@@ -330,7 +330,7 @@ TAG = "collapsed_tag"
 """Object, Relation, or Both; it may be missing."""
 
 
-def winoground(table: Path, images: Path | None = None) -> Iterator[Entry]:
+def winoground(table: Path, images: Path | None = None) -> Iterator[SetEntry]:
     """Yield both questions of every example.
 
     Parameters
@@ -352,7 +352,7 @@ def winoground(table: Path, images: Path | None = None) -> Iterator[Entry]:
         source = f"{table}: example {row.get('id', number)}"
         captions = [field(row, f"caption_{side}", str, source) for side in (0, 1)]
         for side in (0, 1):
-            yield Entry(
+            yield SetEntry(
                 source,
                 _picture_of_winoground(row[f"image_{side}"], images, source),
                 (captions[side], captions[1 - side]),
@@ -402,7 +402,7 @@ def _refuse_missing_columns(path: Path, names: Any) -> None:
         )
 
 
-SETS: dict[str, tuple[Callable[[Any, Any], Iterable[Entry]], str]] = {
+SETS: dict[str, tuple[Callable[[Any, Any], Iterable[SetEntry]], str]] = {
     "sugarcrepe": (sugarcrepe, "the folder of its seven JSON files; val2017 of COCO"),
     "aro-relation": (relations, "visual_genome_relation.json"),
     "aro-attribution": (attributes, "visual_genome_attribution.json"),

@@ -74,7 +74,7 @@ class PairFiles:
 
     Parameters
     ----------
-    config : Config
+    config : pydantic.BaseModel
         The checked configuration.
     used : bool
         Whether a study reads pairs. If none does, there are no groups, and files may be missing.

@@ -98,7 +98,7 @@ class Measured:
     machine : dict
         ``processor``, ``cores``, ``device`` (cpu, or the name of a GPU), and the seconds of
         `calibrate`.
-    steps : dict of str to Rate
+    steps : dict of str to StepRate
         By step, or by ``step:variant``.
     """
 

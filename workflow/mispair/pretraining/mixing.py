@@ -34,7 +34,7 @@ Sample = tuple[np.ndarray, np.ndarray]
 
 
 @dataclass(frozen=True)
-class Comparison:
+class LinkedFeature:
     """A feature j, its linked features and the other values of its kind, as columns."""
 
     feature: int
@@ -66,7 +66,7 @@ class Mixing(NamedTuple):
 
 def comparisons(
     features: Sequence[str], partners: Mapping[str, str], varying: Sequence[bool] | None = None
-) -> list[Comparison]:
+) -> list[LinkedFeature]:
     """Return what is compared, for every feature with linked and other features.
 
     Parameters
@@ -83,7 +83,7 @@ def comparisons(
     >>> names = [f"digit:{value}" for value in "abcde"]
     >>> circle = {names[i]: names[(i + 1) % 5] for i in range(5)}
     >>> comparisons(names, circle)[0]
-    Comparison(feature=0, linked=(1, 4), others=(2, 3))
+    LinkedFeature(feature=0, linked=(1, 4), others=(2, 3))
     """
     kept = [(j, name) for j, name in enumerate(features) if varying is None or varying[j]]
     compared = []
@@ -94,7 +94,7 @@ def comparisons(
         kind = name.split(":")[0]
         others = tuple(k for k, other in rest if other.split(":")[0] == kind and k not in linked)
         if linked and others:
-            compared.append(Comparison(j, linked, others))
+            compared.append(LinkedFeature(j, linked, others))
     return compared
 
 
@@ -102,7 +102,7 @@ def mixing(
     directions: np.ndarray,
     chosen_on: Sample,
     scored_on: Sample,
-    compared: Sequence[Comparison],
+    compared: Sequence[LinkedFeature],
     matched: bool = False,
 ) -> Mixing:
     """Return the mixing score of a basis.
@@ -116,7 +116,7 @@ def mixing(
         with its sign.
     scored_on : Sample
         Sample of other inputs, on which correlations are measured.
-    compared : sequence of Comparison
+    compared : sequence of LinkedFeature
         Features to average over.
     matched : bool
         Component j belongs to feature j already, with its sign; then nothing is chosen.

@@ -1,17 +1,13 @@
 """Settings of the small towers and of their training."""
 
-from typing import Annotated, Literal, Self, get_args
+from typing import Annotated, Self
 
 from pydantic import Field, model_validator
 
 from mispair.core import settings
+from mispair.pairs.steps.corrupt_captions import SchemeName
 
 # Names of the study of towers trained from scratch: captions, towers and bases.
-
-Scheme = Literal["random", "spurious", "missing"]
-"""Schemes of corruption whose captions towers are trained on."""
-
-SCHEMES: tuple[Scheme, ...] = get_args(Scheme)
 
 CLEAN = "clean"
 """Towers that are trained on the captions as they are."""
@@ -31,8 +27,8 @@ TOWERS_FILE = "towers.safetensors"
 class TowerSettings(settings.Settings):
     """Settings of `train_small_towers`."""
 
-    schemes: list[Scheme] = settings.sweep(
-        list(SCHEMES),
+    schemes: list[SchemeName] = settings.sweep(
+        ["random", "spurious", "missing"],
         min_length=1,
         description="Schemes of corruption whose captions towers are trained on, each at every "
         "rate; towers on clean captions are always trained. See corrupt_captions.schemes.",
@@ -40,8 +36,7 @@ class TowerSettings(settings.Settings):
     rates: list[Annotated[float, Field(gt=0, le=1)]] = settings.sweep(
         [0.4],
         min_length=1,
-        description="Rates of corruption: for random the share of pairs, for spurious and missing "
-        "the probability of each named feature.",
+        description="Rates of corruption: see corrupt_captions.rates.",
     )
     seeds: int = settings.sweep(
         3,

@@ -209,7 +209,7 @@ def examples(
     ----------
     table : DataFrame
         The repaired pairing.
-    pairs : Pairs
+    pairs : PairsBefore
         Before the repair.
     inputs : RuleFiles
         With the new captions, and with their scores if the rule has them.

@@ -48,12 +48,12 @@ class MeasuredClaim:
         The same, published.
     at : tuple of float
         The values of the swept variable at the two ends, or the one value at which arms differ.
-    rates : mapping of float to Part
+    rates : mapping of float to PartEffect
         The same effect at each value of the sweep above the lowest. Its largest is that of the
         effect itself.
-    parts : mapping of str to Measured
+    parts : mapping of str to MeasuredClaim
         The same for each part that must hold, such as both towers: `Claim.every` names them.
-    sets : mapping of str to Part
+    sets : mapping of str to PartEffect
         The same effect on each evaluation set.
     gate : str
         Name of a condition that is not met, so that nothing can be decided; "" if all are.

@@ -37,7 +37,7 @@ class Question:
     claims : tuple of str
         Keys of the claims on it, the lead claim first.
     figure : str
-        Name of the small figure next to the answer (`mispair.report.studies.Figure.small`).
+        Name of the small figure next to the answer, of those that its study declares as small.
     numbers : callable
         Further numbers for its sentences.
     folded : bool

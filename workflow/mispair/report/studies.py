@@ -95,7 +95,7 @@ class ReportedStudy:
         What is done in it.
     sections : tuple of str
         Of its page, in their order; "" is the first one, which has no name.
-    tables : mapping of str to Columns
+    tables : mapping of str to TidyColumns
         Its tidy tables.
     results : mapping of str to str
         Kind of each file of results by the template of its path (`mispair.core.paths`).

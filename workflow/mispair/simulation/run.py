@@ -21,8 +21,8 @@ from mispair.simulation.sampling.draws import TrialDraws
 from mispair.simulation.study import Study
 from mispair.simulation.training.encoder import Diverged, Silenced
 from mispair.simulation.training.training import (
-    Outcome,
     Trained,
+    TrainingEnd,
     TrainingLength,
     train_side_by_side,
 )
@@ -183,7 +183,7 @@ class Runner:
 
     def _outcomes(
         self, arm: str, group: Sequence[tuple[Trial, PreparedTraining]], plan: TrainingLength
-    ) -> list[Outcome]:
+    ) -> list[TrainingEnd]:
         """Train a group side by side."""
         trials, sources = [trial for trial, _ in group], [training.source for _, training in group]
         cells = [(trial.spurious_probability, trial.draws.trial) for trial in trials]

@@ -87,7 +87,7 @@ def descend(
 
     Parameters
     ----------
-    stack : Stack
+    stack : RunStack
         The runs.
     steps : int
         T; step 0 is the start.

@@ -155,7 +155,7 @@ def with_candidates(
     return products.as_strided((len(rows), candidates), (products.shape[1] + 1, 1))
 
 
-class Comparison(NamedTuple):
+class MatchLosses(NamedTuple):
     """Losses of pairs, both directions summed.
 
     Attributes
@@ -174,7 +174,7 @@ class Comparison(NamedTuple):
 
 def compare(
     image: Tensor, text: Tensor, image_posterior: Tensor, text_posterior: Tensor, candidates: int
-) -> Comparison:
+) -> MatchLosses:
     """Compare the product of features with the log-likelihood ratio.
 
     Parameters
@@ -188,19 +188,19 @@ def compare(
     """
     text_given_image = _direction(image, text, image_posterior, text_posterior, candidates)
     image_given_text = _direction(text, image, text_posterior, image_posterior, candidates)
-    return Comparison(*(a + b for a, b in zip(text_given_image, image_given_text, strict=True)))
+    return MatchLosses(*(a + b for a, b in zip(text_given_image, image_given_text, strict=True)))
 
 
 def _direction(
     one: Tensor, partners: Tensor, one_posterior: Tensor, other_posterior: Tensor, candidates: int
-) -> Comparison:
+) -> MatchLosses:
     triples: list[tuple[Tensor, Tensor, Tensor]] = []
     for first in range(0, len(one), PAIRS):
         block = candidates, first, first + PAIRS
         model = with_candidates(one, partners, *block).log_softmax(dim=-1)
         best = with_candidates(one_posterior, other_posterior, *block).log().log_softmax(dim=-1)
         triples.append((-model[:, 0], -best[:, 0], (best.exp() * (best - model)).sum(dim=-1)))
-    return Comparison(*(torch.cat(parts) for parts in zip(*triples, strict=True)))
+    return MatchLosses(*(torch.cat(parts) for parts in zip(*triples, strict=True)))
 
 
 # Targets of guided encoders: the messages of belief propagation, layer by layer.

@@ -30,7 +30,7 @@ from mispair.sufficiency.encoders import (
 from mispair.sufficiency.settings import Arm, Size, Task
 from mispair.sufficiency.trees import TreePairs, Trees, add_noise, draw_pairs
 
-Condition = Literal["feature", "tokens"]
+HeadInput = Literal["feature", "tokens"]
 """What a head reads of the other modality: one vector, or all its leaves."""
 
 
@@ -38,7 +38,7 @@ class _Conditioned(nn.Module):
     """A transformer on tokens of one modality and on a condition from the other modality."""
 
     def __init__(
-        self, leaves: int, size: int, symbols: int, width: int, blocks: int, condition: Condition
+        self, leaves: int, size: int, symbols: int, width: int, blocks: int, condition: HeadInput
     ) -> None:
         super().__init__()
         if width < symbols:
@@ -62,7 +62,7 @@ class Denoiser(_Conditioned):
     """Estimate every clean image leaf from the noisy ones and a condition on the text."""
 
     def __init__(
-        self, leaves: int, symbols: int, width: int, blocks: int, condition: Condition
+        self, leaves: int, symbols: int, width: int, blocks: int, condition: HeadInput
     ) -> None:
         super().__init__(leaves, leaves, symbols, width, blocks, condition)
         self.readout = nn.Linear(width, 1)
@@ -83,7 +83,7 @@ class NextWord(_Conditioned):
     """Predict each text leaf but the first from those before it and a condition on the image."""
 
     def __init__(
-        self, leaves: int, symbols: int, width: int, blocks: int, condition: Condition
+        self, leaves: int, symbols: int, width: int, blocks: int, condition: HeadInput
     ) -> None:
         super().__init__(leaves, leaves - 1, symbols, width, blocks, condition)
         self.embedding = nn.Embedding(symbols, width)
@@ -111,7 +111,7 @@ Head = Denoiser | NextWord
 
 def start_head(task: Task, arm: Arm, size: Size, width: int, blocks: int, seed: int) -> Head:
     """Return a head with random weights that task, arm and seed decide."""
-    condition: Condition = "tokens" if arm == "joint" else "feature"
+    condition: HeadInput = "tokens" if arm == "joint" else "feature"
     kind = Denoiser if task == "cdm" else NextWord
     with seeded(seed, "head", task, arm):
         return kind(size.leaves, size.symbols, width, blocks, condition)
@@ -126,8 +126,8 @@ def condition_of(
     ----------
     trees : Trees
         At the flip probability of the training, which the oracle assumes.
-    towers : Towers, optional
-        For arms `names.OF_ENCODERS`: trained, or random for ``untrained``.
+    towers : TreeEncoders, optional
+        For arms `mispair.sufficiency.settings.OF_ENCODERS`: trained, or random for ``untrained``.
     """
     source = pairs.text if task == "cdm" else pairs.image
     if arm == "joint":

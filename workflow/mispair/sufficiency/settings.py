@@ -41,7 +41,7 @@ class Computing(settings.Settings):
     )
 
 
-class Training(Computing):
+class TrainingSettings(Computing):
     """Settings of encoders and of heads."""
 
     width: int = Field(32, ge=1, description="Width of a token; for heads at least symbols.")
@@ -55,7 +55,7 @@ class Training(Computing):
     clip: float = Field(1.0, gt=0, description="Largest norm of a gradient.")
 
 
-class EncoderSettings(Training):
+class EncoderSettings(TrainingSettings):
     """Settings of `train_encoders`."""
 
     flips: list[Flip] = settings.sweep(
@@ -116,7 +116,7 @@ class EncoderSettings(Training):
         return self.guidance_weight if variant == "guided" else 0.0
 
 
-class HeadSettings(Training):
+class HeadSettings(TrainingSettings):
     """Settings of `train_head`."""
 
     flips: list[Flip] = settings.sweep(

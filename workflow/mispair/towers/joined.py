@@ -136,7 +136,7 @@ def build(config: dict[str, Any]) -> JoinedModel:
 
 def load(
     directory: Path, config: dict[str, Any], weights: Path, device: str
-) -> tuple[JoinedModel, Callable[[Any], torch.Tensor], Callable[[], Tokenizer]]:
+) -> tuple[JoinedModel, Callable[[Any], torch.Tensor], Callable[[], JoinedTokenizer]]:
     """Return model, preparation of pictures and maker of the tokenizer of a folder.
 
     Raises
@@ -157,7 +157,7 @@ def load(
     return model.to(device), preprocess, lambda: read
 
 
-class Tokenizer:
+class JoinedTokenizer:
     """From texts to token ids (n, length), filled up with `PADDING`, and back; no special tokens.
 
     Attributes
@@ -185,7 +185,7 @@ class Tokenizer:
         return list(self._reader.decode_batch(rows))
 
 
-def read_tokenizer(path: Path, vocabulary: int, context_length: int) -> Tokenizer:
+def read_tokenizer(path: Path, vocabulary: int, context_length: int) -> JoinedTokenizer:
     """Read a tokenizer.
 
     Parameters
@@ -218,7 +218,7 @@ def read_tokenizer(path: Path, vocabulary: int, context_length: int) -> Tokenize
             f"{path}: has {reader.get_vocab_size()} tokens, but only {vocabulary} have an "
             "embedding. Take the tokenizer that belongs to the embeddings."
         )
-    return Tokenizer(reader, context_length)
+    return JoinedTokenizer(reader, context_length)
 
 
 # EfficientNet-lite: from the names of its published weights to timm's, exactly.

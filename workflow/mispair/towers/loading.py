@@ -417,7 +417,7 @@ def _tokenizer(directory: Path, config: dict[str, Any]) -> Tokenizer:
 
     text = config["model_cfg"]["text_cfg"]
     if vocabularies.is_own(directory, text):
-        return bounded(vocabularies.Tokenizer(directory, text["context_length"]))
+        return bounded(vocabularies.KeptTokenizer(directory, text["context_length"]))
     merges = _merges(directory, config)
     extra = {"bpe_path": str(merges)} if merges else {}
     tokenizer = open_clip.get_tokenizer(f"local-dir:{directory}", **extra)

@@ -17,7 +17,7 @@ from mispair.core.files import UserError
 
 
 @dataclass(frozen=True)
-class Parts:
+class ModelParts:
     """A model's towers without their final projections, and the projections.
 
     Attributes
@@ -38,7 +38,7 @@ class Parts:
     context_length: int
 
 
-def take_apart(model: nn.Module) -> Parts:
+def take_apart(model: nn.Module) -> ModelParts:
     """Take a model of open_clip apart.
 
     ``image_tower(x) @ image_projection`` is the model's embedding before normalisation, which
@@ -54,7 +54,7 @@ def take_apart(model: nn.Module) -> Parts:
     text: Any = getattr(model, "text", model)
     image_site, text_site = _image_projection(visual), _text_projection(text)
     bare_text = _without(text, text_site)
-    return Parts(
+    return ModelParts(
         image_tower=_Pooled(_without(visual, image_site)),
         text_tower=_ClipText(bare_text) if text is model else _Pooled(bare_text),
         image_projection=_matrix("image", visual.get_submodule(image_site[0]), image_site[1]),

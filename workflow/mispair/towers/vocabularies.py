@@ -97,7 +97,7 @@ def is_own(folder: Path, text: dict[str, Any]) -> bool:
     return whole and files.read_json(folder / SETTINGS) == FORM
 
 
-class Tokenizer:
+class KeptTokenizer:
     """From texts to token ids (n, length), as open_clip's tokenizer of this form gives them.
 
     Attributes

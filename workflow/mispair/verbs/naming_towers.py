@@ -6,7 +6,7 @@ from typing import Any
 
 from mispair.core.files import UserError
 from mispair.core.words import nearest
-from mispair.towers.checkpoints.hub_weights import SAVED_AS, Weights, cached, offered
+from mispair.towers.checkpoints.hub_weights import SAVED_AS, HubWeights, cached, offered
 from mispair.towers.checkpoints.model_spec import ModelSpec, open_clip_names
 from mispair.towers.dag import SHIPPED
 
@@ -65,7 +65,7 @@ def default_towers() -> tuple[Any, str]:
     UserError
         If it is neither in the cache of the Hugging Face hub nor can be fetched.
     """
-    towers, weights = towers_of(f"{MODEL}:{TAG}"), Weights(REPOSITORY, SAVED_AS)
+    towers, weights = towers_of(f"{MODEL}:{TAG}"), HubWeights(REPOSITORY, SAVED_AS)
     if path := cached(weights):
         size = f"{path.stat().st_size / 1e6:,.0f} MB"
         return towers, f"{MODEL} with {TAG}, which is in the cache ({size})"

@@ -75,7 +75,7 @@ filter_captions: {rules: [raw, factor, drop], rates: [0.0]}
 
 
 @dataclass(frozen=True)
-class Start:
+class FirstSettings:
     """The settings that the file begins with, by the keys of the configuration.
 
     Paths are absolute. `pairs` is a path or a mapping, or a tuple of several tar shards. `captions`
@@ -92,7 +92,7 @@ class Start:
     sets: tuple[str, ...] = ("handwritten-digits",)
 
     @classmethod
-    def read(cls, content: Mapping[str, Any], folder: Path) -> Start:
+    def read(cls, content: Mapping[str, Any], folder: Path) -> FirstSettings:
         """Return the settings of a file in a folder; other keys than these are left out."""
         towers = content.get("towers", "shipped")
         return cls(
@@ -157,7 +157,7 @@ def written(folder: Path, verb: str, given: Mapping[str, Any]) -> str:
     verb : str
         A key of `STUDIES`.
     given : mapping
-        Fields of `Start` that the command line gives, apart from the studies.
+        Fields of `FirstSettings` that the command line gives, apart from the studies.
 
     Returns
     -------
@@ -172,7 +172,7 @@ def written(folder: Path, verb: str, given: Mapping[str, Any]) -> str:
     """
     path = folder / SETTINGS
     if not os.path.exists(path):
-        start = _encoded(path, Start(STUDIES[verb], **given))
+        start = _encoded(path, FirstSettings(STUDIES[verb], **given))
         with _named(path):
             folder.mkdir(parents=True, exist_ok=True)
             path.write_bytes(start)
@@ -187,12 +187,14 @@ def written(folder: Path, verb: str, given: Mapping[str, Any]) -> str:
     if not isinstance(content, dict):
         return f"{path}: the settings of this run"  # Snakemake's start explains the mistake
     config.validate(content, str(path))
-    old = Start.read(content, folder)
+    old = FirstSettings.read(content, folder)
     if isinstance(old.pairs, Mapping) and given.get("pairs") == old.pairs.get("path"):
         given = {key: value for key, value in given.items() if key != "pairs"}
     both = tuple(dict.fromkeys([*old.studies, *STUDIES[verb]]))
     new = replace(old, studies=both, **given)
-    changed = [f.name for f in fields(Start) if getattr(new, f.name) != getattr(old, f.name)]
+    changed = [
+        f.name for f in fields(FirstSettings) if getattr(new, f.name) != getattr(old, f.name)
+    ]
     if not changed:
         return f"{path}: the settings of this run, as they are there"
     is_ours = old.text == text
@@ -215,7 +217,7 @@ def written(folder: Path, verb: str, given: Mapping[str, Any]) -> str:
     )
 
 
-def _encoded(path: Path, start: Start) -> bytes:
+def _encoded(path: Path, start: FirstSettings) -> bytes:
     """Return the content of the file at a path, both in UTF-8, which YAML and Snakemake need."""
     try:
         os.path.abspath(path).encode()

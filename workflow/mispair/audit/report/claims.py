@@ -221,7 +221,7 @@ def unequal_groups(values: pd.DataFrame) -> Mapping[str, Any] | None:
     Parameters
     ----------
     values : DataFrame
-        Metrics of `mispair.audit.user_lists.group_rows` by group.
+        Metrics of `mispair.audit.selection.group_rows` by group.
     """
     right = values["group_pairs"] * (1 - values["group_wrong"])
     lost = right * values["group_right_lost"]

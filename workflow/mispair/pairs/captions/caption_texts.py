@@ -172,7 +172,7 @@ def write_captions(parts: Sequence[Path], index: Iterable[Path], needed: np.ndar
 
     Parameters
     ----------
-    parts, index : Paths
+    parts, index : Path, sequence of Path
         The files to write, and the index of each group.
     needed : (n,) uint64 array
         Identities of the captions, sorted and distinct.

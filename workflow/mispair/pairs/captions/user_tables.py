@@ -38,7 +38,7 @@ _ESCAPED = re.compile(r"\\(.)")
 
 
 @dataclass(frozen=True)
-class Columns:
+class TableColumns:
     """What is read of a caption table.
 
     Attributes
@@ -58,7 +58,7 @@ class Columns:
     section: str = "read_captions"
 
 
-def read_rows(tables: Sequence[Path], keys: Path | None, columns: Columns) -> Iterator[Row]:
+def read_rows(tables: Sequence[Path], keys: Path | None, columns: TableColumns) -> Iterator[Row]:
     """Yield value and caption of each row of tables, in order; several captions one by one.
 
     Parameters
@@ -69,7 +69,7 @@ def read_rows(tables: Sequence[Path], keys: Path | None, columns: Columns) -> It
         text file with a caption a line.
     keys : Path or None
         Text file with the key of each line of a text file; needed there, refused elsewhere.
-    columns : Columns
+    columns : TableColumns
         Names of the columns, and what they join.
 
     Raises
@@ -86,7 +86,7 @@ def read_rows(tables: Sequence[Path], keys: Path | None, columns: Columns) -> It
                     yield joined, caption
 
 
-def _joined(value: Any, path: Path, number: int, columns: Columns) -> str | None:
+def _joined(value: Any, path: Path, number: int, columns: TableColumns) -> str | None:
     """Return the value of a row that joins it, as a text."""
     if columns.join == KEY:
         if not isinstance(value, str) or not value:
@@ -103,7 +103,7 @@ def _joined(value: Any, path: Path, number: int, columns: Columns) -> str | None
     return (value or "").strip() or None
 
 
-def _numbered_rows(table: Path, keys: Path | None, columns: Columns) -> Iterator[NumberedRow]:
+def _numbered_rows(table: Path, keys: Path | None, columns: TableColumns) -> Iterator[NumberedRow]:
     if not table.is_file():
         raise UserError(f"{table}: there is no such caption table. Correct its path.")
     form = form_of(table)
@@ -171,7 +171,7 @@ def _are_whole(table: Path, form: dict[str, Any]) -> bool:
     return len({len(row) for row in rows if row}) == 1
 
 
-def _csv(table: Path, delimiter: str, columns: Columns) -> Iterator[NumberedRow]:
+def _csv(table: Path, delimiter: str, columns: TableColumns) -> Iterator[NumberedRow]:
     reader = csv_reader(table, delimiter)
     try:
         header = next((row for row in reader if any(map(str.strip, row))), None)
@@ -228,7 +228,7 @@ def texts_of(table: Path, number: int, cell: str) -> list[str]:
         ) from error
 
 
-def _json(table: Path, columns: Columns) -> Iterator[NumberedRow]:
+def _json(table: Path, columns: TableColumns) -> Iterator[NumberedRow]:
     naming = Naming(columns.key, columns.caption, (columns.key,))
     seen: dict[str, None] = {}  # a row may lack some of numbered captions
     for number, row in objects_in(table, naming):
@@ -254,7 +254,7 @@ def _head(name: str, has: Collection[str]) -> str | None:
     return next((head for head in heads if head in has), None)
 
 
-def _parquet(table: Path, columns: Columns) -> Iterator[NumberedRow]:
+def _parquet(table: Path, columns: TableColumns) -> Iterator[NumberedRow]:
     try:
         with pq.ParquetFile(table) as opened:
             schema = opened.schema_arrow
@@ -276,7 +276,7 @@ def _parquet(table: Path, columns: Columns) -> Iterator[NumberedRow]:
         ) from error
 
 
-def _text_column(table: Path, schema: pa.Schema, name: str, columns: Columns) -> str:
+def _text_column(table: Path, schema: pa.Schema, name: str, columns: TableColumns) -> str:
     """Return the column of a table that has a dotted name; raise a UserError if it is no text."""
     head = _head(name, schema.names)
     if head is None or schema.names.count(head) != 1:
@@ -329,7 +329,7 @@ def _is_text(kind: pa.DataType) -> bool:
 
 
 def _missing(
-    table: Path, has: Sequence[str], name: str, columns: Columns, remedy: str
+    table: Path, has: Sequence[str], name: str, columns: TableColumns, remedy: str
 ) -> UserError:
     fault = "two columns" if has.count(name) > 1 else "no column"
     return UserError(

@@ -171,7 +171,7 @@ def _image(
 # Read images from the positions that an index has for them.
 
 
-class Place(NamedTuple):
+class MemberPlace(NamedTuple):
     """Where the bytes of an image are in its shard, and what they must be (`pixels`: its area)."""
 
     key: str
@@ -181,11 +181,13 @@ class Place(NamedTuple):
     pixels: int
 
 
-def locations(index: pd.DataFrame) -> list[Place]:
+def locations(index: pd.DataFrame) -> list[MemberPlace]:
     """Return the places of the images of an index, in its order."""
     columns = [index[name] for name in ("key", "image_offset", "image_bytes", "image_id")]
     pixels = index["width"].astype("int64") * index["height"]
-    return [Place(*row) for row in zip(*(c.tolist() for c in [*columns, pixels]), strict=True)]
+    return [
+        MemberPlace(*row) for row in zip(*(c.tolist() for c in [*columns, pixels]), strict=True)
+    ]
 
 
 def by_name(shards: Sequence[Path], sources: Sequence[str]) -> dict[str, Path]:
@@ -211,7 +213,7 @@ def by_name(shards: Sequence[Path], sources: Sequence[str]) -> dict[str, Path]:
     return named
 
 
-def read_encoded(shard: Path, sites: Sequence[Place]) -> Iterator[bytes]:
+def read_encoded(shard: Path, sites: Sequence[MemberPlace]) -> Iterator[bytes]:
     """Yield the bytes of images, each read at its offset: nothing else of the shard is read.
 
     Raises
@@ -235,7 +237,7 @@ def read_encoded(shard: Path, sites: Sequence[Place]) -> Iterator[bytes]:
         ) from error
 
 
-def _read_places(shard: Path, sites: Sequence[Place]) -> Iterator[bytes]:
+def _read_places(shard: Path, sites: Sequence[MemberPlace]) -> Iterator[bytes]:
     if (far := remote.listed(shard)) is not None:
         yield from remote.read_ranges(far, [(site.offset, site.size) for site in sites])
         return
@@ -244,7 +246,7 @@ def _read_places(shard: Path, sites: Sequence[Place]) -> Iterator[bytes]:
             yield os.pread(opened.fileno(), site.size, site.offset)
 
 
-def read_images(shard: Path, sites: Sequence[Place]) -> Iterator[Image.Image]:
+def read_images(shard: Path, sites: Sequence[MemberPlace]) -> Iterator[Image.Image]:
     """Yield images as RGB; see `read_encoded`."""
     for site, encoded in zip(sites, read_encoded(shard, sites), strict=True):
         try:

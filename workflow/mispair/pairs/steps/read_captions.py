@@ -52,6 +52,6 @@ def run(settings: Settings, *, table: list[Path], key_list: list[Path], captions
     """
     from mispair.pairs.captions import sorted_captions, user_tables
 
-    columns = user_tables.Columns(settings.key_column, settings.caption_column, settings.join)
+    columns = user_tables.TableColumns(settings.key_column, settings.caption_column, settings.join)
     rows = user_tables.read_rows(table, key_list[0] if key_list else None, columns)
     sorted_captions.write_sorted(rows, captions, settings.join)

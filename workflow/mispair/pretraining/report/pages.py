@@ -5,7 +5,8 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-from mispair.pretraining.settings import CLEAN, IDENTIFIED, LINEAR, SCHEMES, TOWERS
+from mispair.pairs.corruption.scheme import schemes
+from mispair.pretraining.settings import CLEAN, IDENTIFIED, LINEAR, TOWERS
 from mispair.report import texts
 from mispair.report.claims import THIRD, Claim, Control, MeasuredClaim
 from mispair.report.notes import Note
@@ -42,7 +43,7 @@ def values(table: pd.DataFrame, metric: str, **where: str) -> pd.DataFrame:
 def conditions(table: pd.DataFrame) -> list[tuple[str, float]]:
     """Return schemes with their rates, clean captions first, in the order of tables."""
     distinct = table[["scheme", "rate"]].drop_duplicates().dropna()
-    order = {name: position for position, name in enumerate((CLEAN, *SCHEMES))}
+    order = {name: position for position, name in enumerate((CLEAN, *schemes()))}
     pairs = [(str(row["scheme"]), float(row["rate"])) for _, row in distinct.iterrows()]
     return sorted(pairs, key=lambda pair: (order.get(pair[0], len(order)), pair[1]))
 

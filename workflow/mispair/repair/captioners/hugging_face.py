@@ -28,9 +28,9 @@ class HuggingFaceCaptioner:
 
     Attributes
     ----------
-    model : PreTrainedModel
+    model : transformers.PreTrainedModel
         From images, and a prompt for some, to text; on its device, in evaluation mode.
-    processor : ProcessorMixin
+    processor : transformers.ProcessorMixin
         Prepares pictures and prompts, and turns tokens into text.
     settings : Settings
         Settings of the step.

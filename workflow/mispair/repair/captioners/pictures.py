@@ -20,7 +20,7 @@ import numpy as np
 from mispair.core import seeds
 from mispair.core.files import UserError
 from mispair.core.provenance import fingerprint
-from mispair.pairs.index.image_list import Place, read_images
+from mispair.pairs.index.image_list import MemberPlace, read_images
 from mispair.pairs.shards.supervision import Lost, supervise
 from mispair.repair.captioners.faults import EMPTY, FAILED, Caption, Draft, check
 from mispair.repair.captioners.functions import CaptionerError
@@ -66,7 +66,7 @@ class Captioning:
         Returns the captioner; it runs in that process, once.
     shards : mapping of str to Path
         The shards, by the names that the index gives them.
-    places : sequence of Place
+    places : sequence of MemberPlace
         Where each picture of the index is.
     settings : Settings
         Settings of the step. The seed of a picture is derived from `seed` and its key.
@@ -74,7 +74,7 @@ class Captioning:
 
     load: Callable[[], Captioner]
     shards: Mapping[str, Path]
-    places: Sequence[Place]
+    places: Sequence[MemberPlace]
     settings: Settings
     _captioner: Captioner | None = field(default=None, repr=False)
 

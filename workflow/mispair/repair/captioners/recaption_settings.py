@@ -20,7 +20,7 @@ from mispair.towers.encoding_record import EncodingSettings
 
 
 @dataclass(frozen=True)
-class Kind:
+class CaptionerKind:
     """What is known of a captioner without loading it.
 
     Attributes
@@ -42,15 +42,17 @@ class Kind:
 
 TRAINED, GIVEN = "trained", "given"
 
-KINDS: dict[str, Kind] = {
-    TRAINED: Kind("a small decoder that learns from trusted pairs and reads cached features"),
-    "transformers": Kind(
+KINDS: dict[str, CaptionerKind] = {
+    TRAINED: CaptionerKind(
+        "a small decoder that learns from trusted pairs and reads cached features"
+    ),
+    "transformers": CaptionerKind(
         "BLIP, BLIP-2, GIT, Florence-2", "hugging_face.load_hugging_face", "a model"
     ),
-    GIVEN: Kind("a table of captions", model="tables"),
+    GIVEN: CaptionerKind("a table of captions", model="tables"),
 }
 
-FUNCTION = Kind(
+FUNCTION = CaptionerKind(
     "a function of yours, package.module:function, which takes a list of PIL images and a list of "
     "seeds and returns a list of lists of texts",
     "functions.load_named_function",
@@ -68,7 +70,7 @@ PATTERN = rf"^({'|'.join(KINDS)}|[A-Za-z_][\w.]*:[A-Za-z_]\w*)$"
 """Of the setting ``captioner``."""
 
 
-def kind_of(captioner: str) -> Kind:
+def kind_of(captioner: str) -> CaptionerKind:
     """Return the declaration of a captioner by the setting ``captioner``."""
     return KINDS.get(captioner, FUNCTION)
 
@@ -194,7 +196,7 @@ class Settings(EncodingSettings):
         return self
 
     @property
-    def kind(self) -> Kind:
+    def kind(self) -> CaptionerKind:
         """The declaration of the captioner."""
         return kind_of(self.captioner)
 

@@ -134,7 +134,7 @@ ENOUGH = 100
 
 
 @dataclass(frozen=True)
-class Inputs:
+class CaptionerFiles:
     """Files of a job; lists are empty where its captioner does not read them.
 
     Attributes
@@ -169,7 +169,7 @@ class Inputs:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class Recaptioned:
     """Captions of a job.
 
     Attributes
@@ -212,7 +212,7 @@ class Outcome:
         return pd.DataFrame(columns).astype(dict.fromkeys(columns, "str"))
 
 
-def run(settings: Settings, states: Checkpoints, inputs: Inputs) -> Outcome:
+def run(settings: Settings, states: Checkpoints, inputs: CaptionerFiles) -> Recaptioned:
     """Return the captions of a job, checked, by the captioner that the settings name."""
     sees_pictures = bool(settings.kind.load)
     if settings.captioner == GIVEN:
@@ -231,16 +231,16 @@ def run(settings: Settings, states: Checkpoints, inputs: Inputs) -> Outcome:
     return replace(outcome, captions=checked)
 
 
-def run_given(settings: Settings, inputs: Inputs) -> Outcome:
+def run_given(settings: Settings, inputs: CaptionerFiles) -> Recaptioned:
     """Return the captions of a user's table."""
     started = time.perf_counter()
     keys = sources.read_pairs(inputs.corpus)["key"].tolist()
     captions = sources.read_given(settings, keys, inputs.index)
     seconds = {"captions": time.perf_counter() - started}
-    return Outcome(keys, captions, revision_of(settings), "cpu", seconds)
+    return Recaptioned(keys, captions, revision_of(settings), "cpu", seconds)
 
 
-def run_trained(settings: Settings, states: Checkpoints, inputs: Inputs) -> Outcome:
+def run_trained(settings: Settings, states: Checkpoints, inputs: CaptionerFiles) -> Recaptioned:
     """Train a captioner on trusted pairs, and return its captions of all pairs.
 
     `states` hold the state of the training, and the captions of each group.
@@ -297,7 +297,7 @@ def run_trained(settings: Settings, states: Checkpoints, inputs: Inputs) -> Outc
     seconds = {"training": trained - started, "captions": time.perf_counter() - trained}
     keys = pairs["key"].tolist()
     revision = captioner.revision
-    return Outcome(keys, written, revision, device, seconds, resumed, more, outcome)
+    return Recaptioned(keys, written, revision, device, seconds, resumed, more, outcome)
 
 
 def _tokenizer_of(towers: Path) -> tuple[Tokenizer, str]:
@@ -340,7 +340,7 @@ def _reach(progress: Progress, before: int, number: int) -> None:
     progress.reach(before + number)
 
 
-def run_pictures(settings: Settings, states: Checkpoints, inputs: Inputs) -> Outcome:
+def run_pictures(settings: Settings, states: Checkpoints, inputs: CaptionerFiles) -> Recaptioned:
     """Return captions of the pictures of a group of shards; `states` hold those of each shard."""
     revision = revision_of(settings)
     kept = sources.read_index(inputs.index, sources.read_pairs(inputs.corpus))
@@ -354,7 +354,7 @@ def run_pictures(settings: Settings, states: Checkpoints, inputs: Inputs) -> Out
         captioning = Captioning(load, named, locations(kept), settings)
         captions, resumed = caption_shards(captioning, rows, states, progress.reach)
     seconds = {"captions": time.perf_counter() - started}
-    return Outcome(kept["key"].tolist(), captions, revision, device, seconds, resumed)
+    return Recaptioned(kept["key"].tolist(), captions, revision, device, seconds, resumed)
 
 
 def load_captioner(settings: Settings, device: str) -> Captioner:

@@ -12,7 +12,7 @@ import pandas as pd
 from mispair.core import files
 from mispair.core.files import UserError
 from mispair.pairs.captions.table_files import KEY
-from mispair.pairs.captions.user_tables import Columns, read_rows
+from mispair.pairs.captions.user_tables import TableColumns, read_rows
 from mispair.pairs.index.books import read_columns
 from mispair.repair.captioners.faults import Caption, Draft
 from mispair.repair.captioners.pictures import first_usable
@@ -193,7 +193,7 @@ def read_given(settings: Settings, keys: Sequence[str], index: Sequence[Path]) -
         value_of = _values_of_pairs(settings.join_column, keys, index)
     values, example = set(value_of.values()), None
     drafts: dict[str, list[Draft]] = {}
-    columns = Columns(
+    columns = TableColumns(
         settings.key_column, settings.caption_column, settings.join, "recaption_pairs"
     )
     for value, text in read_rows([*map(Path, settings.captioner_files())], None, columns):

@@ -180,7 +180,7 @@ def _refuse_what_is_not_restored(
 def speller(tokenizer: Any) -> Callable[[list[list[int]]], list[str]]:
     """Return the function from tokens of open_clip's tokenizers, or of joined towers, to text."""
     inner = getattr(tokenizer, "__wrapped__", tokenizer)  # mispair.towers.loading.bounded
-    if isinstance(inner, joined.Tokenizer):
+    if isinstance(inner, joined.JoinedTokenizer):
         return inner.spell
     if isinstance(getattr(inner, "decoder", None), dict):
         names: dict[int, str] = inner.decoder

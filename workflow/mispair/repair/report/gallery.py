@@ -11,7 +11,7 @@ SIZES = (96, 72, 48)
 no pair is left out."""
 
 
-class Shown(NamedTuple):
+class ShownExamples(NamedTuple):
     """Old and new captions of a rule: ``sample``, ``key``, ``old``, ``new``, ``action``."""
 
     rule: str
@@ -19,25 +19,25 @@ class Shown(NamedTuple):
     examples: Sequence[Mapping[str, str]]
 
 
-def chosen(ledgers: Sequence[Mapping[str, Any]]) -> Shown | None:
+def chosen(ledgers: Sequence[Mapping[str, Any]]) -> ShownExamples | None:
     """Return the examples of the first filter that replaced captions, at the smallest rate.
 
     `ledgers` are the metadata of ledgers. Where no rule replaced any, the examples are captions
     that were kept or dropped. None without examples.
     """
-    found = [Shown(one["repair"], float(one["nominal"]), one["examples"])
+    found = [ShownExamples(one["repair"], float(one["nominal"]), one["examples"])
              for one in ledgers if one.get("examples")]  # fmt: skip
     replacing = [of for of in found if any(one["action"] == "replaced" for one in of.examples)]
     order = [*FILTERS, *LABELS]
     return min(replacing or found, key=lambda of: (of.rate, order.index(of.rule)), default=None)
 
 
-def fragment(shown: Shown | None, images: Mapping[str, bytes]) -> str:
+def fragment(shown: ShownExamples | None, images: Mapping[str, bytes]) -> str:
     """Return the gallery as a piece of HTML; all text from data is escaped.
 
     Parameters
     ----------
-    shown : Shown or None
+    shown : ShownExamples or None
         The pairs.
     images : mapping of str to bytes
         Encoded images by key.

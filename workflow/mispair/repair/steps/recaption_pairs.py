@@ -21,7 +21,7 @@ def run(
 ) -> None:
     """Write a caption for each pair of the corpus, or of a group of shards, and the times.
 
-    The input files are those of `mispair.repair.captioners.runs.Inputs`. Only the captioner
+    The input files are those of `mispair.repair.captioners.runs.CaptionerFiles`. Only the captioner
     `trained` reads `features` and `trusted`. `recaptions` gets ``key``, ``caption`` (empty where
     there is a reason) and ``reason`` (null, or one of `mispair.repair.captioners.faults.REASONS`),
     sorted by key. `record` gets counts of reasons, and captions a second. A captioner of which no
@@ -33,7 +33,9 @@ def run(
     from mispair.core.settings import command_line
     from mispair.repair.captioners import runs
 
-    inputs = runs.Inputs(corpus, features, feature_rows, trusted, towers, index, shards, sources)
+    inputs = runs.CaptionerFiles(
+        corpus, features, feature_rows, trusted, towers, index, shards, sources
+    )
     job = [command_line(settings), *code_version("recaption_pairs"), *inputs.digests()]
     job += [] if settings.captioner == TRAINED else [runs.revision_of(settings)]
     with checkpoints(recaptions.with_name(f"{recaptions.name}.parts"), fingerprint(job)) as states:

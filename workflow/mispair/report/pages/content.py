@@ -90,7 +90,7 @@ class Content:
     ----------
     tables : Tables
         All measurements; empty where a study was not run.
-    pictures : mapping of str to Picture
+    pictures : mapping of str to PageFigure
         By figure name.
     pieces : mapping of str to str
         Pieces of HTML by name, their texts already escaped.

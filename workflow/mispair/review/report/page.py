@@ -26,7 +26,7 @@ LADDER = (
 
 
 @dataclass(frozen=True)
-class Question:
+class ReviewQuestion:
     """A question about each pair of a sample.
 
     Attributes
@@ -55,7 +55,7 @@ class Question:
     file: str
 
 
-CAPTIONS = Question(
+CAPTIONS = ReviewQuestion(
     "captions",
     "Captions",
     "Does the caption describe the picture?",
@@ -68,7 +68,7 @@ CAPTIONS = Question(
     ({"words": "Wrong", "label": "wrong"},),
     "review.csv",
 )
-REPAIRS = Question(
+REPAIRS = ReviewQuestion(
     "repairs",
     "Repaired captions",
     "Which caption describes the picture?",
@@ -85,7 +85,7 @@ REPAIRS = Question(
 
 
 @dataclass(frozen=True)
-class Shown:
+class ReviewedPair:
     """A pair on the page: its key, its texts, the label of each, and its stratum."""
 
     key: str
@@ -95,31 +95,33 @@ class Shown:
 
 
 @dataclass(frozen=True)
-class Part:
+class QuestionnairePart:
     """The pairs of a question in the order in which they are shown, and the sizes of the strata.
 
     Browsers keep the answers under `digest`, that of the draw.
     """
 
-    question: Question
+    question: ReviewQuestion
     digest: str
-    pairs: Sequence[Shown]
+    pairs: Sequence[ReviewedPair]
     strata: Sequence[int]
 
 
-def of_captions(sample: pd.DataFrame, strata: Sequence[Mapping[str, int]], digest: str) -> Part:
+def of_captions(
+    sample: pd.DataFrame, strata: Sequence[Mapping[str, int]], digest: str
+) -> QuestionnairePart:
     """Return the sample of captions, from ``key``, ``caption``, ``stratum`` and ``order``."""
     rows = sample.sort_values("order", kind="stable")
     pairs = [
-        Shown(key, (caption,), stratum=int(stratum))
+        ReviewedPair(key, (caption,), stratum=int(stratum))
         for key, caption, stratum in zip(
             rows["key"], rows["caption"], rows["stratum"], strict=True
         )
     ]  # fmt: skip
-    return Part(CAPTIONS, digest, pairs, [int(one["pairs"]) for one in strata])
+    return QuestionnairePart(CAPTIONS, digest, pairs, [int(one["pairs"]) for one in strata])
 
 
-def of_repairs(replaced: pd.DataFrame, number: int) -> Part:
+def of_repairs(replaced: pd.DataFrame, number: int) -> QuestionnairePart:
     """Return the sample of `number` replaced captions: ``key``, ``old``, ``new`` and ``order``.
 
     Which caption comes first follows from a hash of the key and of all captions.
@@ -132,11 +134,11 @@ def of_repairs(replaced: pd.DataFrame, number: int) -> Part:
         if hashlib.sha256(f"{digest}\n{key}".encode()).digest()[0] % 2:
             both = both[::-1]
         fits, texts = zip(*both, strict=True)
-        pairs.append(Shown(key, texts, fits))
-    return Part(REPAIRS, digest, pairs, [number])
+        pairs.append(ReviewedPair(key, texts, fits))
+    return QuestionnairePart(REPAIRS, digest, pairs, [number])
 
 
-def page(parts: Sequence[Part], images: Mapping[str, bytes]) -> str:
+def page(parts: Sequence[QuestionnairePart], images: Mapping[str, bytes]) -> str:
     """Return the page of one or two questions.
 
     It has no probability and nothing else that orders pairs; their strata are in its data, for the
@@ -144,7 +146,7 @@ def page(parts: Sequence[Part], images: Mapping[str, bytes]) -> str:
 
     Parameters
     ----------
-    parts : sequence of Part
+    parts : sequence of QuestionnairePart
         At least one.
     images : mapping of str to bytes
         Encoded images by key; those that are missing or cannot be decoded are not shown.

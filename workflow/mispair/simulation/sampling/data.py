@@ -171,7 +171,7 @@ class FixedSample:
     ----------
     image, text : Dense or CodedSample (n, d1)
         Images and captions. Images have noise on all rows or on none, captions on any rows.
-    pairs : Pairs
+    pairs : LatentPairs
         Their latent codes as drawn; a generated caption has those of the caption that it replaced.
     """
 

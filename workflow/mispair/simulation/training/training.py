@@ -88,7 +88,7 @@ class Trained:
 
 
 Progress = Callable[[int], None]
-Outcome = Trained | Diverged | Silenced
+TrainingEnd = Trained | Diverged | Silenced
 
 
 def train(
@@ -109,7 +109,7 @@ def train(
         Not changed.
     batch : callable
         Returns the batch of a step, counted from 0.
-    plan : Plan
+    plan : TrainingLength
         Length, step sizes and loss.
     keeper : Keeper, optional
         Receives the state whenever it is due and after the last step. Training continues from its
@@ -138,7 +138,7 @@ def train_side_by_side(
     plan: TrainingLength,
     keeper: Keeper[Tensor] | None = None,
     progress: Progress = lambda step: None,
-) -> list[Outcome]:
+) -> list[TrainingEnd]:
     """Train copies of several runs' encoders, all of one kind and size, at the same time.
 
     Runs do not affect each other: each ends as `train` would end it, to rounding, with its source.
@@ -202,7 +202,7 @@ class _Training:
             self.sound &= self.encoders.rescale()
         self.sound &= self.encoders.finite()
 
-    def outcomes(self) -> list[Outcome]:
+    def outcomes(self) -> list[TrainingEnd]:
         """Return the outcome of each run after `run`."""
         plan, encoders = self.plan, self.encoders
         weights, biases = (
@@ -212,7 +212,7 @@ class _Training:
         losses = self.losses.view(plan.steps, -1).T.cpu().numpy()
         silent = self.silent.view(plan.steps, -1).T.cpu().numpy()
         sound = self.sound.view(-1).tolist()
-        results: list[Outcome] = []
+        results: list[TrainingEnd] = []
         for run, phases in enumerate(self.schedule.phases(encoders)):
             failures = np.flatnonzero(~np.isfinite(losses[run]) | silent[run])
             if len(failures):

@@ -17,7 +17,7 @@ SAVED_AS = ("open_clip_model.safetensors", "open_clip_pytorch_model.bin")
 """Files of weights of a repository in the order in which open_clip tries them."""
 
 
-class Weights(NamedTuple):
+class HubWeights(NamedTuple):
     """The weights of a tag: a repository of the Hugging Face hub with files, or one address."""
 
     repository: str
@@ -42,17 +42,17 @@ class Offer(NamedTuple):
     refusal: str = ""
 
 
-def weights_of(tag: Mapping[str, Any]) -> Weights:
+def weights_of(tag: Mapping[str, Any]) -> HubWeights:
     """Return the weights of an entry of open_clip's table of tags; it prefers the hub."""
     if not tag.get("hf_hub"):
-        return Weights("", (), tag["url"])
+        return HubWeights("", (), tag["url"])
     repository, name = os.path.split(tag["hf_hub"])
     if not name:
-        return Weights(repository, SAVED_AS)
-    return Weights(repository, tuple(dict.fromkeys((f"{Path(name).stem}.safetensors", name))))
+        return HubWeights(repository, SAVED_AS)
+    return HubWeights(repository, tuple(dict.fromkeys((f"{Path(name).stem}.safetensors", name))))
 
 
-def cached(weights: Weights) -> Path | None:
+def cached(weights: HubWeights) -> Path | None:
     """Return the file in a cache of this machine, if there is one. No network is needed."""
     if weights.url:
         path = _cached_address(weights.url)
@@ -64,7 +64,7 @@ def cached(weights: Weights) -> Path | None:
 
 
 @cache
-def offered(weights: Weights) -> Offer:
+def offered(weights: HubWeights) -> Offer:
     """Ask the server of weights for their size; a process asks once.
 
     A server that accepts a connection and is slow to answer is there, with an unknown size.
@@ -77,7 +77,7 @@ def offered(weights: Weights) -> Offer:
     return offers[0] if offers else Offer(refusal=f"no connection in {2 * SECONDS} seconds")
 
 
-def refuse_unreachable(key: str, described: str, weights: Weights) -> None:
+def refuse_unreachable(key: str, described: str, weights: HubWeights) -> None:
     """Refuse weights that are in no cache and that no server offers.
 
     Raises
@@ -96,7 +96,7 @@ def _cached_address(url: str) -> Path:
     return Path("~/.cache/clip").expanduser() / url.rpartition("/")[2]
 
 
-def _ask(weights: Weights) -> Offer:
+def _ask(weights: HubWeights) -> Offer:
     """Return what one request finds."""
     from huggingface_hub.errors import EntryNotFoundError, OfflineModeIsEnabled
 
@@ -116,7 +116,7 @@ def _ask(weights: Weights) -> Offer:
         return Offer(refusal=" ".join(str(error).split())[:100] or type(error).__name__)
 
 
-def _size(weights: Weights) -> int:
+def _size(weights: HubWeights) -> int:
     """Return the size that a server states; 0 if it states none."""
     if weights.url:
         request = urllib.request.Request(weights.url, method="HEAD")

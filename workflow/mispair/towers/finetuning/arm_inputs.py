@@ -67,7 +67,7 @@ class ArmInputs:
         Features of these pairs, and their weights where the arm has any.
     initial : Projections
         Where each seed starts.
-    training : Training
+    training : FinetuningLength
         Complete.
     """
 

@@ -153,7 +153,7 @@ class TrainedArm:
 
     Attributes
     ----------
-    training : Training
+    training : FinetuningLength
         Complete.
     random_norm : float or None
         None starts from the model's projections; otherwise the norm of random ones, as
@@ -191,7 +191,7 @@ def refuse(training: FinetuningLength, pairs: int | None) -> None:
 
     Parameters
     ----------
-    training : Training
+    training : FinetuningLength
         Complete.
     pairs : int or None
         Pairs to train on, if their number is known.

@@ -204,7 +204,7 @@ def finetune(
         training, except that halves are widened to single precision, batch by batch.
     initial : Projections
         Where each seed starts, s = ``len(seeds)``.
-    training : Training
+    training : FinetuningLength
         Loss, schedule and optimiser.
     seeds : sequence of int
         One for each run.

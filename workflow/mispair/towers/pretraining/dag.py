@@ -15,7 +15,7 @@ from mispair.towers.pretraining.pretraining import (
 )
 
 
-class Training:
+class TowerTrainings:
     """The trainings of a checked configuration."""
 
     def __init__(self, dag: Any) -> None:
