@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-from importlib.util import find_spec
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -24,7 +23,6 @@ CONTENT = {f"0000{number}.tar": bytes([number]) * (3000 + number) for number in 
 @pytest.fixture
 def store(monkeypatch, tmp_path):
     """Return a store with three shards in a bucket."""
-    pytest.importorskip("aiohttp")
     with object_store() as store:
         store.objects |= {f"bucket/set/{name}": data for name, data in CONTENT.items()}
         store.objects |= {"bucket/set/notes.txt": b"no shard", "elsewhere/00000.tar": b"x" * 99}
@@ -40,9 +38,8 @@ def store(monkeypatch, tmp_path):
         monkeypatch.setenv("GCSFS_EXPERIMENTAL_ZB_HNS_SUPPORT", "false")
         at_once = SimpleNamespace(sleep=lambda seconds: None, time=time.time)
         monkeypatch.setattr("huggingface_hub.utils._http.time", at_once)
-        if find_spec("gcsfs"):
-            at_once = SimpleNamespace(sleep=lambda seconds: asyncio.sleep(0))
-            monkeypatch.setattr("gcsfs.retry.asyncio", at_once)
+        at_once = SimpleNamespace(sleep=lambda seconds: asyncio.sleep(0))
+        monkeypatch.setattr("gcsfs.retry.asyncio", at_once)
         monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKIAEXAMPLEEXAMPLE")
         monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", SECRET)
         monkeypatch.setenv("AWS_DEFAULT_REGION", "us-west-2")
@@ -58,7 +55,6 @@ FOLDERS = {
     "hf": "hf://datasets/bucket/set",
     "revision": "hf://datasets/bucket/set@v1.0",
 }
-LIBRARIES = {"s3": "s3fs", "gs": "gcsfs"}
 
 
 @pytest.fixture(params=["http", "s3", "gs", "hf"])
@@ -70,11 +66,8 @@ def folder(request, store):
 
 
 def begun(address):
-    """Return an address, for which a library that is installed has no open connection yet."""
-    protocol = address.split("://")[0]
-    if protocol in LIBRARIES:
-        pytest.importorskip(LIBRARIES[protocol])
-    fsspec.get_filesystem_class(protocol).clear_instance_cache()
+    """Return an address, for which its library has no open connection yet."""
+    fsspec.get_filesystem_class(address.split("://")[0]).clear_instance_cache()
     return address
 
 

@@ -173,7 +173,6 @@ def test_a_failure_names_its_job_of_slurm(cluster: Cluster, tmp_path: Path) -> N
 def test_jobs_fetch_remote_shards_with_credentials_of_the_environment(
     cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pytest.importorskip("s3fs")
     secret = "hunter2hunter2"
     with object_store() as store:
         for path in write_shards(tmp_path / "shards", 3):
