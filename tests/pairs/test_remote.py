@@ -12,6 +12,7 @@ import pytest
 
 from mispair.core.files import UserError
 from mispair.dag import Dag
+from mispair.input_checks import damaged_words, refuse_unusable
 from mispair.pairs.shards import remote
 from tests.object_store import REGION, SIGNATURE, TOKEN, object_store
 from tests.pairs.test_index import jpeg, write_tar
@@ -126,6 +127,43 @@ def test_captions_elsewhere_are_refused_before_any_job(
     assert len(store.read()) <= 2  # the start, and again to say what is there
 
 
+PAIR = [("a.jpg", jpeg()), ("a.txt", b"a")]
+LARGE = [("a.jpg", b"\xff" * 3_000_000), ("a.txt", b"a")]
+
+
+@pytest.mark.parametrize(
+    ("content", "number", "limit", "words"),
+    [
+        (b"", 3, 1.0, "No shard can be used, by 3 of 3"),
+        (b"", 1, 0.3, "at least 1 of 3 .*max_quarantined_share"),
+        (b"", 1, 0.4, None),
+        (b"x" * 1000, 1, 0.3, "has 1000 bytes.*max_quarantined_share"),
+        (b"<html>" + b" " * 5000, 3, 1.0, "HTML"),
+        (LARGE, 3, 0.0, None),
+    ],
+)
+def test_remote_shards_without_a_sample_are_refused_before_any_job(
+    store, folder, tmp_path, monkeypatch, content, number, limit, words
+):
+    monkeypatch.chdir(tmp_path)
+    for shard in range(3):
+        members = content if isinstance(content, list) else PAIR
+        store.objects[f"bucket/set/0000{shard}.tar"] = (
+            content
+            if isinstance(content, bytes) and shard < number
+            else write_tar(tmp_path / "one.tar", members).read_bytes()
+        )
+    named = {"studies": ["audit"], "pairs": f"{folder}/{{00000..00002}}.tar"}
+    dag = Dag({**named, "gather_index": {"max_quarantined_share": limit}}, "x")
+    if words is None:
+        refuse_unusable(dag)
+        assert ("1 shard of 3" in damaged_words(dag)) == (content == b"")
+    else:
+        with pytest.raises(UserError, match=words) as raised:
+            refuse_unusable(dag)
+        assert folder in str(raised.value)
+
+
 def test_faults_without_end_stop_with_one_message(store, folder, tmp_path, capfd):
     shard = remote.list_shards([f"{folder}/00001.tar"])[0]
     store.faults += ["503"] * 1000
@@ -187,7 +225,7 @@ OTHER_TOKEN = f"{TOKEN}2"
 def test_what_a_store_refuses_is_one_message_at_once(store, monkeypatch, address, token, remedy):
     monkeypatch.setenv("HF_TOKEN", token)
     with pytest.raises(UserError, match=remedy) as raised:
-        remote.start_of(remote.list_shards([begun(address)])[0])
+        remote.first_samples_of(remote.list_shards([begun(address)])[0])
     message = str(raised.value)
     assert len(store.requests) <= 4
     assert not any(secret in message for secret in (SECRET, "AKIA", SIGNATURE, token or SECRET))
@@ -197,7 +235,7 @@ def test_what_a_store_refuses_is_one_message_at_once(store, monkeypatch, address
 def test_what_the_right_token_may_see_is_read(store):
     for data_set in ("private/set", "gated/set@v1.0"):
         (shard,) = remote.list_shards([begun(f"hf://datasets/{data_set}/*.tar")])
-        assert remote.start_of(shard).read() == b"x" * 99
+        assert remote.first_samples_of(shard).fault
 
 
 def test_requests_that_are_limited_are_repeated_after_minutes():

@@ -19,10 +19,11 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 from mispair.core.files import UserError, replacing, write_json
 from mispair.core.provenance import SNAKEMAKE
+from mispair.pairs.shards.first_samples import FirstSamples, read_first_samples
 from mispair.pairs.shards.sources import expand_braces
 
 PROTOCOLS = {
@@ -263,9 +264,10 @@ def read_ranges(shard: RemoteShard, places: Iterable[tuple[int, int]]) -> Iterat
         yield _read(files, shard, offset, offset + size, time.sleep)
 
 
-def start_of(shard: RemoteShard) -> BinaryIO:
-    """Return the start of a remote shard, with its first samples."""
-    return io.BytesIO(next(read_ranges(shard, [(0, min(shard.size, START))])))
+def first_samples_of(shard: RemoteShard) -> FirstSamples:
+    """Read the start of a remote shard."""
+    start = io.BytesIO(next(read_ranges(shard, [(0, min(shard.size, START))])))
+    return read_first_samples(start, goes_on=shard.size > START)
 
 
 def _read(
