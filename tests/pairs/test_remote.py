@@ -13,7 +13,7 @@ import pytest
 from mispair.core.files import UserError
 from mispair.dag import Dag
 from mispair.input_checks import damaged_words, refuse_unusable
-from mispair.pairs.shards import remote
+from mispair.pairs.shards import remote, stores
 from tests.object_store import REGION, SIGNATURE, TOKEN, object_store
 from tests.pairs.test_index import jpeg, write_tar
 
@@ -46,7 +46,7 @@ def store(monkeypatch, tmp_path):
         monkeypatch.setenv("AWS_DEFAULT_REGION", "us-west-2")
         monkeypatch.setenv("AWS_ENDPOINT_URL", place)
         monkeypatch.setenv("AWS_MAX_ATTEMPTS", "1")
-        monkeypatch.setattr(remote, "FIRST_WAIT", 0.001)
+        monkeypatch.setattr(stores, "FIRST_WAIT", 0.001)
         yield store
 
 
@@ -215,8 +215,8 @@ OTHER_TOKEN = f"{TOKEN}2"
         ("hf://datasets/nobody/set/*.tar", "", "no such repository.*HF_TOKEN"),
         ("hf://datasets/private/set/*.tar", "", "no such repository.*HF_TOKEN"),
         ("hf://datasets/private/set/*.tar", OTHER_TOKEN, "no such repository.*HF_TOKEN"),
-        ("hf://datasets/bucket/set/*.tar", "hf_whichIsRevoked", "refuses access.*HF_TOKEN"),
-        ("hf://datasets/forbidden/set/*.tar", TOKEN, "refuses access.*HF_TOKEN"),
+        ("hf://datasets/bucket/set/*.tar", "hf_whichIsRevoked", "access is refused.*HF_TOKEN"),
+        ("hf://datasets/forbidden/set/*.tar", TOKEN, "access is refused.*HF_TOKEN"),
         ("hf://datasets/gated/set/*.tar", "", "gated.*HF_TOKEN"),
         ("hf://datasets/gated/set/*.tar", OTHER_TOKEN, "gated.*HF_TOKEN"),
         ("hf://datasets/bucket/*.tar", TOKEN, "hf://datasets/OWNER/NAME"),
@@ -232,6 +232,70 @@ def test_what_a_store_refuses_is_one_message_at_once(store, monkeypatch, address
     assert message.count(". ") <= 2
 
 
+@pytest.mark.parametrize(
+    ("protocol", "status", "code", "words"),
+    [
+        ("s3", 400, "ExpiredToken", "access is refused.*ExpiredToken"),
+        ("s3", 400, "InvalidToken", "access is refused.*AWS_PROFILE"),
+        ("s3", 403, "RequestTimeTooSkewed", "access is refused.*RequestTimeTooSkewed"),
+        ("s3", 400, "InvalidBucketName", "InvalidBucketName.*AWS_ENDPOINT_URL"),
+        ("s3", 301, "PermanentRedirect", "AWS_DEFAULT_REGION"),
+        ("s3", 503, "SlowDown", "after 6 attempts.*SlowDown"),
+        ("gs", 401, "", "access is refused.*GOOGLE"),
+        ("gs", 400, "", "gs://BUCKET"),
+        ("gs", 200, "", "gcsfs cannot use"),
+        ("hf", 200, "", "huggingface_hub cannot use"),
+        ("http", 400, "", "status 400"),
+        ("http", 401, "", "access is refused.*netrc"),
+        ("http", 403, "", "access is refused.*netrc"),
+        ("http", 410, "", "no such"),
+        ("http", 503, "", "after 6 attempts.*status 503"),
+    ],
+)
+def test_what_a_listing_is_refused_by_is_named(store, protocol, status, code, words):
+    folder = FOLDERS.get(protocol, f"http://127.0.0.1:{store.port}/open/bucket/set")
+    store.refusals += [(status, code)] * 1000
+    with pytest.raises(UserError, match=words) as raised:
+        remote.list_shards([f"{begun(folder)}/00000.tar"])
+    assert not any(secret in str(raised.value) for secret in (SECRET, "AKIA", TOKEN))
+    assert status == 503 or code == "PermanentRedirect" or len(store.requests) <= 6
+
+
+def test_a_listing_is_repeated_after_a_fault(store, folder):
+    store.refusals += [(503, "SlowDown")] * 3
+    assert [shard.name for shard in remote.list_shards([f"{folder}/00001.tar"])] == ["00001.tar"]
+
+
+@pytest.mark.parametrize(
+    ("variables", "words"),
+    [
+        ({"AWS_PROFILE": "nobody"}, "ProfileNotFound"),
+        ({"AWS_CONFIG_FILE": "broken"}, "ConfigParseError"),
+        ({"AWS_CONFIG_FILE": "process", "AWS_ACCESS_KEY_ID": ""}, "CredentialRetrievalError"),
+        ({"AWS_CONFIG_FILE": "sso", "AWS_ACCESS_KEY_ID": ""}, "SSO"),
+        ({"AWS_ENDPOINT_URL": "minio:9000"}, "AWS_ENDPOINT_URL"),
+    ],
+)
+def test_credentials_that_cannot_be_had_are_one_message_at_once(
+    store, tmp_path, monkeypatch, capfd, variables, words
+):
+    files = {
+        "broken": "[default\n",
+        "process": "[default]\ncredential_process = false\n",
+        "sso": "[default]\nsso_session = a\nsso_account_id = 1\nsso_role_name = a\n"
+        "[sso-session a]\nsso_region = b\nsso_start_url = https://a.invalid\n",
+    }
+    for name, content in files.items():
+        (tmp_path / name).write_text(content)
+    for name, value in variables.items():
+        given = str(tmp_path / value) if value in files else value
+        monkeypatch.setenv(name, given) if given else monkeypatch.delenv(name)
+    with pytest.raises(UserError, match=words):
+        remote.list_shards([begun("s3://bucket/set/*.tar")])
+    assert capfd.readouterr() == ("", "")
+    assert not store.requests
+
+
 def test_what_the_right_token_may_see_is_read(store):
     for data_set in ("private/set", "gated/set@v1.0"):
         (shard,) = remote.list_shards([begun(f"hf://datasets/{data_set}/*.tar")])
@@ -244,7 +308,7 @@ def test_requests_that_are_limited_are_repeated_after_minutes():
 
     waits = []
     with pytest.raises(UserError, match="status 429"):
-        remote._retried(
+        stores.retried(
             lambda: (_ for _ in ()).throw(LimitedError), "hf://datasets/a/b/0.tar", waits.append
         )
     assert sum(waits) > 300
@@ -259,10 +323,30 @@ def test_the_region_of_the_environment_is_used(store, monkeypatch):
     assert remote.list_shards([begun("s3://elsewhere/*.tar")])[0].size == 99
 
 
-@pytest.mark.parametrize("name", ["7.tar", "*.tar"])
-def test_what_a_web_server_lacks_is_one_message(store, name):
-    with pytest.raises(UserError):
-        remote.list_shards([f"http://127.0.0.1:{store.port}/open/bucket/set/{name}"])
+@pytest.mark.parametrize(
+    ("path", "words"),
+    [
+        ("bucket/set/7.tar", "no such"),
+        ("bucket/set/*.tar", "no list"),
+        ("loop/0.tar", "TooManyRedirects"),
+        ("login/0.tar", "web page.*netrc"),
+    ],
+)
+def test_what_a_web_server_lacks_is_one_message(store, path, words):
+    with pytest.raises(UserError, match=words):
+        remote.list_shards([f"http://127.0.0.1:{store.port}/open/{path}"])
+
+
+@pytest.mark.parametrize("address", ["s3://", "s3:///0.tar", "gs://*/0.tar", "https:///0.tar"])
+def test_an_address_without_a_bucket_or_host_is_refused(address):
+    with pytest.raises(UserError, match="no bucket or host"):
+        remote.list_shards([address])
+
+
+def test_what_a_folder_without_tar_files_has_is_named(store):
+    store.objects["other/set/a.csv"] = b"a"
+    with pytest.raises(UserError, match="1 entry, such as set"):
+        remote.list_shards([begun("s3://other/*.tar")])
 
 
 @pytest.mark.parametrize(
@@ -281,7 +365,7 @@ def test_an_address_with_a_secret_is_refused_without_it(address):
     with pytest.raises(UserError) as raised:
         remote.list_shards([address])
     assert SECRET not in str(raised.value)
-    assert SECRET not in remote.redacted(f"GET {address} failed: {address}")
+    assert SECRET not in stores.redacted(f"GET {address} failed: {address}")
 
 
 @pytest.mark.parametrize("folder", ["https://host", "s3://bucket/set", "hf://datasets/me/set"])
@@ -293,13 +377,13 @@ def test_an_address_of_other_files_is_refused_before_any_request(folder, name):
         remote.list_shards([f"{folder}/{name}"])
 
 
-@pytest.mark.parametrize("protocol", [*remote.PROTOCOLS])
+@pytest.mark.parametrize("protocol", [*stores.PROTOCOLS])
 def test_a_missing_library_is_refused_with_the_command(protocol, monkeypatch):
     def lacks(*given, **named):
         raise ImportError("no such module")
 
     monkeypatch.setattr(fsspec, "filesystem", lacks)
-    with pytest.raises(UserError, match=f"pip install {remote.PROTOCOLS[protocol][0]}"):
+    with pytest.raises(UserError, match=f"pip install {stores.PROTOCOLS[protocol].library}"):
         remote.list_shards([f"{protocol}://bucket/00000.tar"])
 
 

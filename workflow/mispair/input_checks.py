@@ -137,16 +137,18 @@ def _refuse_damaged(dag: Dag) -> None:
     """Refuse shards if none of some can be read, or if too many of all cannot."""
     faults, number = _faults(dag), len(dag.pairs.shards())
     limit, shard = dag.config.gather_index.max_quarantined_share, next(iter(faults), "")
+    is_remote = bool(dag.pairs.remote)
+    remedy = "Check the address and who may read it" if is_remote else "Write or fetch them again"
     if faults and len(faults) == len(dag.pairs.faults):
         raise UserError(
             f"{shard}: {faults[shard]}. No shard can be used, by {len(faults):,} of {number:,}. "
-            "Write or fetch them again."
+            f"{remedy}."
         )
     if len(faults) > limit * number:
         raise UserError(
             f"shards: at least {len(faults):,} of {number:,} cannot be read, such as {shard}: "
-            f"{faults[shard]}. Write or fetch them again, or leave them out; at most "
-            f"{100 * limit:g} % may be (gather_index.max_quarantined_share)."
+            f"{faults[shard]}. {remedy}, or leave them out; at most {100 * limit:g} % may be "
+            "(gather_index.max_quarantined_share)."
         )
 
 

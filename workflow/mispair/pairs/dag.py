@@ -34,6 +34,8 @@ from mispair.pairs.shards import remote
 from mispair.pairs.shards.first_samples import LEAST_BYTES, FirstSamples, first_samples
 from mispair.pairs.shards.shards import CAPTION_EXTENSION
 from mispair.pairs.shards.sources import describe, resolve_named, resolve_shards
+from mispair.pairs.shards.stores import is_remote, redacted
+from mispair.pairs.shards.tar_members import REMEDY
 from mispair.pairs.sources.first_captions import captions_of, captions_of_shards, lost_pairs
 from mispair.pairs.sources.first_pictures import pictures_of, pictures_of_shards
 from mispair.pairs.sources.in_shards import captions_in_shards, probed
@@ -190,7 +192,8 @@ class PairFiles:
         if self.remote:
             small = (one for one in self.remote.values() if one.size < LEAST_BYTES)
             faults = {one.address: f"has {one.size} bytes, and no sample" for one in small}
-            return faults | {one: start.fault for one, start in self._starts_of_remote.items()}
+            starts = self._starts_of_remote.items()
+            return faults | {one: start.fault.removesuffix(REMEDY) for one, start in starts}
         shards = [*self.own_shards()]
         small = (s for s in shards if os.path.isfile(s) and os.path.getsize(s) < LEAST_BYTES)
         return {one: first_samples(one).fault for one in [*small, *probed(shards)]}
@@ -241,11 +244,11 @@ class PairFiles:
         """Return the addresses of remote shards that the configuration names."""
         given = self._config.shards if self._config.pairs == GENERATED else self._config.pairs
         sources = [given] if isinstance(given, str) else given if isinstance(given, list) else []
-        addresses = [source for source in sources if remote.is_remote(source)]
+        addresses = [source for source in sources if is_remote(source)]
         if addresses and len(addresses) < len(sources):
             local = next(source for source in sources if source not in addresses)
             raise UserError(
-                f"pairs: {remote.redacted(addresses[0])} is remote and {local} is not. Name shards "
+                f"pairs: {redacted(addresses[0])} is remote and {local} is not. Name shards "
                 "of one kind, or fetch the remote ones first."
             )
         return addresses
@@ -311,7 +314,9 @@ class PairFiles:
         if self.remote:
             size = sum(shard.size for shard in self.remote.values())
             number = count(len(self.remote), "remote shard")
-            return f"pairs: matched {number}, {size / 1e9:,.3g} GB"
+            unmarked = sum(shard.mark == remote.NO_MARK for shard in self.remote.values())
+            rest = f"; {unmarked:,} without an ETag, so a change of equal size is not noticed"
+            return f"pairs: matched {number}, {size / 1e9:,.3g} GB{rest if unmarked else ''}"
         repeated = Counter(self._sources.values()).items()
         counts = "".join(f"; {name}: {number:,}" for name, number in repeated)
         captions = f"; captions: {self.captions_in}" * (self.captions_in != CAPTION_EXTENSION)
