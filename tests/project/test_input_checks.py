@@ -601,7 +601,7 @@ def test_captions_of_which_none_is_a_text(folder: Path, form: str) -> None:
             return {}
         for name in names:
             (folder / f"mine/{name}.jpg").write_bytes(jpeg())
-            (folder / f"mine/{name}.txt").write_bytes(content)
+            (folder / f"mine/{name}.txt").write_bytes(content + name.encode() * bool(content))
         return {"shards": "generated", "pairs": "mine"}
 
     with pytest.raises(UserError, match=r"pairs: none of 20 captions .* UTF-8"):
@@ -649,13 +649,15 @@ def test_a_small_list_by_position_is_read_to_its_end(
 
 @pytest.mark.parametrize(
     ("cell", "words"),
-    [("3", "no caption has a letter"), ('"a cup\na red cup"', "captions_per_line"),
+    [("3", "no caption has a letter"), ('"a cup\na red cup #"', "captions_per_line"),
+     ("a cup", "all 40 captions are"),
      ("", r"read_captions\.caption_column"), ("\u3164", r"read_captions\.caption_column")],
 )  # fmt: skip
 def test_tables_whose_captions_are_none(folder: Path, cell: str, words: str) -> None:
     write_tar(folder / "00000.tar", [member for n in range(40) for member in whole(f"{n:02d}")])
     (folder / "c.csv").write_text(
-        "key,caption\n" + "".join(f"{n:02d},{cell}\n" for n in range(40)), encoding="utf-8"
+        "key,caption\n" + "".join(f"{n:02d},{cell}\n".replace("#", str(n)) for n in range(40)),
+        encoding="utf-8",
     )
     with pytest.raises(UserError, match=rf"captions: c\.csv.*{words}"):
         check(captions="c.csv")
@@ -778,23 +780,26 @@ def test_a_table_that_adds_captions_leaves_those_of_the_shards(folder: Path) -> 
 
 
 @pytest.mark.parametrize("form", ["tar", "txt", "csv", "json"])
-def test_labels_and_undecided_lines_are_refused(folder: Path, form: str) -> None:
+def test_labels_equal_captions_and_undecided_lines_are_refused(folder: Path, form: str) -> None:
+    """In a text, # is another word for each picture."""
+
     def write(text: str) -> str:
         (folder / "mine").mkdir(exist_ok=True)
         names = [f"{number:03d}" for number in range(40)]
         if form == "tar":
             write_tar(folder / "00000.tar", [
                 member for n in names
-                for member in ((f"{n}.jpg", jpeg()), (f"{n}.txt", text.encode()))
+                for member in ((f"{n}.jpg", jpeg()), (f"{n}.txt", text.replace("#", n).encode()))
             ])  # fmt: skip
             return "00000.tar"
         for name in names:
             (folder / f"mine/{name}.jpg").write_bytes(jpeg())
             if form != "csv":
-                content = json.dumps({"caption": text}) if form == "json" else text
+                own = text.replace("#", name)
+                content = json.dumps({"caption": own}) if form == "json" else own
                 (folder / f"mine/{name}.{form}").write_text(content)
         if form == "csv":
-            quoted = "".join(f'{name}.jpg,"{text}"\n' for name in names)
+            quoted = "".join(f'{name}.jpg,"{text.replace("#", name)}"\n' for name in names)
             (folder / "mine/pairs.csv").write_text("image,caption\n" + quoted)
         return "mine"
 
@@ -803,14 +808,17 @@ def test_labels_and_undecided_lines_are_refused(folder: Path, form: str) -> None
         source = {"shards": given} if form == "tar" else {"shards": "generated", "pairs": given}
         check(**source, index_shards=settings)
 
-    check_all("a cup\n")
-    check_all("猫\n")
+    check_all("a cup #\n")
+    check_all("猫 #\n")
+    if form != "tar":  # of which no check before the jobs reads all captions
+        with pytest.raises(UserError, match="all 40 captions are 'a cup'"):
+            check_all("a cup\n")
     with pytest.raises(UserError, match=r"no caption has a letter.*'0 0\.5 0\.1"):
         check_all("0 0.5 0.1")
     with pytest.raises(UserError, match=r"pairs: (40|20) of (40|20) .*captions_per_line"):
-        check_all("a cup\na red cup")
+        check_all("a cup\na red cup #")
     for decided in (True, False):
-        check_all("a cup\na red cup", captions_per_line=decided)
+        check_all("a cup\na red cup #", captions_per_line=decided)
 
 
 @pytest.mark.parametrize(
