@@ -190,8 +190,8 @@ class PairFiles:
         All are looked at by their sizes; some, and those that are too small, by their starts.
         """
         if self.remote:
-            small = (one for one in self.remote.values() if one.size < LEAST_BYTES)
-            faults = {one.address: f"has {one.size} bytes, and no sample" for one in small}
+            faults = {one.address: f"has {one.size} bytes, and no sample"
+                      for one in self.remote.values() if one.size < LEAST_BYTES}  # fmt: skip
             starts = self._starts_of_remote.items()
             return faults | {one: start.fault.removesuffix(REMEDY) for one, start in starts}
         shards = [*self.own_shards()]
