@@ -31,6 +31,8 @@ class Store:
     objects: dict[str, bytes] = field(default_factory=dict)
     faults: list[str] = field(default_factory=list)
     """What the next requests for content meet, one each: 503, cut, slow, change."""
+    refusals: list[tuple[int, str]] = field(default_factory=list)
+    """Status and code that the next requests of any kind are answered with, one each."""
     requests: list[tuple[str, str, str]] = field(default_factory=list)
     """Method, path and range."""
     port: int = 0
@@ -84,6 +86,15 @@ class _Handler(BaseHTTPRequestHandler):
         is_redirected = "/resolve/" in path
         store.requests.append((self.command, path, "" if is_redirected else span))
         signature = self.headers.get("Authorization", "")
+        if store.refusals:
+            return self._refuse(*store.refusals.pop(0))
+        if path.startswith("open/loop"):
+            return self._send(302, b"", {"Location": self.path})
+        if path.startswith("open/login"):
+            return self._send(302, b"", {"Location": "/open/page"})
+        if path.startswith("open/page"):
+            page = b"<!doctype html>" + bytes(5000)
+            return self._send(200, page, kind="text/html", has_length=False)
         if path.startswith(("api/datasets/", "datasets/")):
             return self._of_hub(path, parse_qs(sent), signature.removeprefix("Bearer "))
         if path.startswith(("storage/v1/b/", "download/storage/v1/b/")):
@@ -224,16 +235,18 @@ class _Handler(BaseHTTPRequestHandler):
         headers: dict[str, str] | None = None,
         kind: str = "application/x-tar",
         cut: bool = False,
+        has_length: bool = True,
     ) -> None:
         self.send_response(status)
         for name, value in (headers or {}).items():
             self.send_header(name, value)
         self.send_header("Content-Type", kind)
-        self.send_header("Content-Length", str(len(data)))
+        if has_length:
+            self.send_header("Content-Length", str(len(data)))
         self.end_headers()
         if self.command != "HEAD":
             self.wfile.write(data[: len(data) // 2] if cut else data)
-        if cut:
+        if cut or not has_length:
             self.close_connection = True
 
 

@@ -2,7 +2,6 @@
 
 import asyncio
 import time
-from importlib.util import find_spec
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -11,7 +10,8 @@ import pytest
 
 from mispair.core.files import UserError
 from mispair.dag import Dag
-from mispair.pairs.shards import remote
+from mispair.input_checks import damaged_words, refuse_unusable
+from mispair.pairs.shards import remote, stores
 from tests.object_store import REGION, SIGNATURE, TOKEN, object_store
 from tests.pairs.test_index import jpeg, write_tar
 
@@ -22,7 +22,6 @@ CONTENT = {f"0000{number}.tar": bytes([number]) * (3000 + number) for number in 
 @pytest.fixture
 def store(monkeypatch, tmp_path):
     """Return a store with three shards in a bucket."""
-    pytest.importorskip("aiohttp")
     with object_store() as store:
         store.objects |= {f"bucket/set/{name}": data for name, data in CONTENT.items()}
         store.objects |= {"bucket/set/notes.txt": b"no shard", "elsewhere/00000.tar": b"x" * 99}
@@ -38,15 +37,14 @@ def store(monkeypatch, tmp_path):
         monkeypatch.setenv("GCSFS_EXPERIMENTAL_ZB_HNS_SUPPORT", "false")
         at_once = SimpleNamespace(sleep=lambda seconds: None, time=time.time)
         monkeypatch.setattr("huggingface_hub.utils._http.time", at_once)
-        if find_spec("gcsfs"):
-            at_once = SimpleNamespace(sleep=lambda seconds: asyncio.sleep(0))
-            monkeypatch.setattr("gcsfs.retry.asyncio", at_once)
+        at_once = SimpleNamespace(sleep=lambda seconds: asyncio.sleep(0))
+        monkeypatch.setattr("gcsfs.retry.asyncio", at_once)
         monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKIAEXAMPLEEXAMPLE")
         monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", SECRET)
         monkeypatch.setenv("AWS_DEFAULT_REGION", "us-west-2")
         monkeypatch.setenv("AWS_ENDPOINT_URL", place)
         monkeypatch.setenv("AWS_MAX_ATTEMPTS", "1")
-        monkeypatch.setattr(remote, "FIRST_WAIT", 0.001)
+        monkeypatch.setattr(stores, "FIRST_WAIT", 0.001)
         yield store
 
 
@@ -56,7 +54,6 @@ FOLDERS = {
     "hf": "hf://datasets/bucket/set",
     "revision": "hf://datasets/bucket/set@v1.0",
 }
-LIBRARIES = {"s3": "s3fs", "gs": "gcsfs"}
 
 
 @pytest.fixture(params=["http", "s3", "gs", "hf"])
@@ -68,11 +65,8 @@ def folder(request, store):
 
 
 def begun(address):
-    """Return an address, for which a library that is installed has no open connection yet."""
-    protocol = address.split("://")[0]
-    if protocol in LIBRARIES:
-        pytest.importorskip(LIBRARIES[protocol])
-    fsspec.get_filesystem_class(protocol).clear_instance_cache()
+    """Return an address, for which its library has no open connection yet."""
+    fsspec.get_filesystem_class(address.split("://")[0]).clear_instance_cache()
     return address
 
 
@@ -131,6 +125,43 @@ def test_captions_elsewhere_are_refused_before_any_job(
     assert len(store.read()) <= 2  # the start, and again to say what is there
 
 
+PAIR = [("a.jpg", jpeg()), ("a.txt", b"a")]
+LARGE = [("a.jpg", b"\xff" * 3_000_000), ("a.txt", b"a")]
+
+
+@pytest.mark.parametrize(
+    ("content", "number", "limit", "words"),
+    [
+        (b"", 3, 1.0, "No shard can be used, by 3 of 3"),
+        (b"", 1, 0.3, "at least 1 of 3 .*max_quarantined_share"),
+        (b"", 1, 0.4, None),
+        (b"x" * 1000, 1, 0.3, "has 1000 bytes.*max_quarantined_share"),
+        (b"<html>" + b" " * 5000, 3, 1.0, "HTML"),
+        (LARGE, 3, 0.0, None),
+    ],
+)
+def test_remote_shards_without_a_sample_are_refused_before_any_job(
+    store, folder, tmp_path, monkeypatch, content, number, limit, words
+):
+    monkeypatch.chdir(tmp_path)
+    for shard in range(3):
+        members = content if isinstance(content, list) else PAIR
+        store.objects[f"bucket/set/0000{shard}.tar"] = (
+            content
+            if isinstance(content, bytes) and shard < number
+            else write_tar(tmp_path / "one.tar", members).read_bytes()
+        )
+    named = {"studies": ["audit"], "pairs": f"{folder}/{{00000..00002}}.tar"}
+    dag = Dag({**named, "gather_index": {"max_quarantined_share": limit}}, "x")
+    if words is None:
+        refuse_unusable(dag)
+        assert ("1 shard of 3" in damaged_words(dag)) == (content == b"")
+    else:
+        with pytest.raises(UserError, match=words) as raised:
+            refuse_unusable(dag)
+        assert folder in str(raised.value)
+
+
 def test_faults_without_end_stop_with_one_message(store, folder, tmp_path, capfd):
     shard = remote.list_shards([f"{folder}/00001.tar"])[0]
     store.faults += ["503"] * 1000
@@ -182,8 +213,8 @@ OTHER_TOKEN = f"{TOKEN}2"
         ("hf://datasets/nobody/set/*.tar", "", "no such repository.*HF_TOKEN"),
         ("hf://datasets/private/set/*.tar", "", "no such repository.*HF_TOKEN"),
         ("hf://datasets/private/set/*.tar", OTHER_TOKEN, "no such repository.*HF_TOKEN"),
-        ("hf://datasets/bucket/set/*.tar", "hf_whichIsRevoked", "refuses access.*HF_TOKEN"),
-        ("hf://datasets/forbidden/set/*.tar", TOKEN, "refuses access.*HF_TOKEN"),
+        ("hf://datasets/bucket/set/*.tar", "hf_whichIsRevoked", "access is refused.*HF_TOKEN"),
+        ("hf://datasets/forbidden/set/*.tar", TOKEN, "access is refused.*HF_TOKEN"),
         ("hf://datasets/gated/set/*.tar", "", "gated.*HF_TOKEN"),
         ("hf://datasets/gated/set/*.tar", OTHER_TOKEN, "gated.*HF_TOKEN"),
         ("hf://datasets/bucket/*.tar", TOKEN, "hf://datasets/OWNER/NAME"),
@@ -192,17 +223,81 @@ OTHER_TOKEN = f"{TOKEN}2"
 def test_what_a_store_refuses_is_one_message_at_once(store, monkeypatch, address, token, remedy):
     monkeypatch.setenv("HF_TOKEN", token)
     with pytest.raises(UserError, match=remedy) as raised:
-        remote.start_of(remote.list_shards([begun(address)])[0])
+        remote.first_samples_of(remote.list_shards([begun(address)])[0])
     message = str(raised.value)
     assert len(store.requests) <= 4
     assert not any(secret in message for secret in (SECRET, "AKIA", SIGNATURE, token or SECRET))
     assert message.count(". ") <= 2
 
 
+@pytest.mark.parametrize(
+    ("protocol", "status", "code", "words"),
+    [
+        ("s3", 400, "ExpiredToken", "access is refused.*ExpiredToken"),
+        ("s3", 400, "InvalidToken", "access is refused.*AWS_PROFILE"),
+        ("s3", 403, "RequestTimeTooSkewed", "access is refused.*RequestTimeTooSkewed"),
+        ("s3", 400, "InvalidBucketName", "InvalidBucketName.*AWS_ENDPOINT_URL"),
+        ("s3", 301, "PermanentRedirect", "AWS_DEFAULT_REGION"),
+        ("s3", 503, "SlowDown", "after 6 attempts.*SlowDown"),
+        ("gs", 401, "", "access is refused.*GOOGLE"),
+        ("gs", 400, "", "gs://BUCKET"),
+        ("gs", 200, "", "gcsfs cannot use"),
+        ("hf", 200, "", "huggingface_hub cannot use"),
+        ("http", 400, "", "status 400"),
+        ("http", 401, "", "access is refused.*netrc"),
+        ("http", 403, "", "access is refused.*netrc"),
+        ("http", 410, "", "no such"),
+        ("http", 503, "", "after 6 attempts.*status 503"),
+    ],
+)
+def test_what_a_listing_is_refused_by_is_named(store, protocol, status, code, words):
+    folder = FOLDERS.get(protocol, f"http://127.0.0.1:{store.port}/open/bucket/set")
+    store.refusals += [(status, code)] * 1000
+    with pytest.raises(UserError, match=words) as raised:
+        remote.list_shards([f"{begun(folder)}/00000.tar"])
+    assert not any(secret in str(raised.value) for secret in (SECRET, "AKIA", TOKEN))
+    assert status == 503 or code == "PermanentRedirect" or len(store.requests) <= 6
+
+
+def test_a_listing_is_repeated_after_a_fault(store, folder):
+    store.refusals += [(503, "SlowDown")] * 3
+    assert [shard.name for shard in remote.list_shards([f"{folder}/00001.tar"])] == ["00001.tar"]
+
+
+@pytest.mark.parametrize(
+    ("variables", "words"),
+    [
+        ({"AWS_PROFILE": "nobody"}, "ProfileNotFound"),
+        ({"AWS_CONFIG_FILE": "broken"}, "ConfigParseError"),
+        ({"AWS_CONFIG_FILE": "process", "AWS_ACCESS_KEY_ID": ""}, "CredentialRetrievalError"),
+        ({"AWS_CONFIG_FILE": "sso", "AWS_ACCESS_KEY_ID": ""}, "SSO"),
+        ({"AWS_ENDPOINT_URL": "minio:9000"}, "AWS_ENDPOINT_URL"),
+    ],
+)
+def test_credentials_that_cannot_be_had_are_one_message_at_once(
+    store, tmp_path, monkeypatch, capfd, variables, words
+):
+    files = {
+        "broken": "[default\n",
+        "process": "[default]\ncredential_process = false\n",
+        "sso": "[default]\nsso_session = a\nsso_account_id = 1\nsso_role_name = a\n"
+        "[sso-session a]\nsso_region = b\nsso_start_url = https://a.invalid\n",
+    }
+    for name, content in files.items():
+        (tmp_path / name).write_text(content)
+    for name, value in variables.items():
+        given = str(tmp_path / value) if value in files else value
+        monkeypatch.setenv(name, given) if given else monkeypatch.delenv(name)
+    with pytest.raises(UserError, match=words):
+        remote.list_shards([begun("s3://bucket/set/*.tar")])
+    assert capfd.readouterr() == ("", "")
+    assert not store.requests
+
+
 def test_what_the_right_token_may_see_is_read(store):
     for data_set in ("private/set", "gated/set@v1.0"):
         (shard,) = remote.list_shards([begun(f"hf://datasets/{data_set}/*.tar")])
-        assert remote.start_of(shard).read() == b"x" * 99
+        assert remote.first_samples_of(shard).fault
 
 
 def test_requests_that_are_limited_are_repeated_after_minutes():
@@ -211,7 +306,7 @@ def test_requests_that_are_limited_are_repeated_after_minutes():
 
     waits = []
     with pytest.raises(UserError, match="status 429"):
-        remote._retried(
+        stores.retried(
             lambda: (_ for _ in ()).throw(LimitedError), "hf://datasets/a/b/0.tar", waits.append
         )
     assert sum(waits) > 300
@@ -226,10 +321,30 @@ def test_the_region_of_the_environment_is_used(store, monkeypatch):
     assert remote.list_shards([begun("s3://elsewhere/*.tar")])[0].size == 99
 
 
-@pytest.mark.parametrize("name", ["7.tar", "*.tar"])
-def test_what_a_web_server_lacks_is_one_message(store, name):
-    with pytest.raises(UserError):
-        remote.list_shards([f"http://127.0.0.1:{store.port}/open/bucket/set/{name}"])
+@pytest.mark.parametrize(
+    ("path", "words"),
+    [
+        ("bucket/set/7.tar", "no such"),
+        ("bucket/set/*.tar", "no list"),
+        ("loop/0.tar", "TooManyRedirects"),
+        ("login/0.tar", "web page.*netrc"),
+    ],
+)
+def test_what_a_web_server_lacks_is_one_message(store, path, words):
+    with pytest.raises(UserError, match=words):
+        remote.list_shards([f"http://127.0.0.1:{store.port}/open/{path}"])
+
+
+@pytest.mark.parametrize("address", ["s3://", "s3:///0.tar", "gs://*/0.tar", "https:///0.tar"])
+def test_an_address_without_a_bucket_or_host_is_refused(address):
+    with pytest.raises(UserError, match="no bucket or host"):
+        remote.list_shards([address])
+
+
+def test_what_a_folder_without_tar_files_has_is_named(store):
+    store.objects["other/set/a.csv"] = b"a"
+    with pytest.raises(UserError, match="1 entry, such as set"):
+        remote.list_shards([begun("s3://other/*.tar")])
 
 
 @pytest.mark.parametrize(
@@ -248,7 +363,7 @@ def test_an_address_with_a_secret_is_refused_without_it(address):
     with pytest.raises(UserError) as raised:
         remote.list_shards([address])
     assert SECRET not in str(raised.value)
-    assert SECRET not in remote.redacted(f"GET {address} failed: {address}")
+    assert SECRET not in stores.redacted(f"GET {address} failed: {address}")
 
 
 @pytest.mark.parametrize("folder", ["https://host", "s3://bucket/set", "hf://datasets/me/set"])
@@ -260,13 +375,13 @@ def test_an_address_of_other_files_is_refused_before_any_request(folder, name):
         remote.list_shards([f"{folder}/{name}"])
 
 
-@pytest.mark.parametrize("protocol", [*remote.PROTOCOLS])
+@pytest.mark.parametrize("protocol", [*stores.PROTOCOLS])
 def test_a_missing_library_is_refused_with_the_command(protocol, monkeypatch):
     def lacks(*given, **named):
         raise ImportError("no such module")
 
     monkeypatch.setattr(fsspec, "filesystem", lacks)
-    with pytest.raises(UserError, match=f"pip install {remote.PROTOCOLS[protocol][0]}"):
+    with pytest.raises(UserError, match=f"pip install {stores.PROTOCOLS[protocol].library}"):
         remote.list_shards([f"{protocol}://bucket/00000.tar"])
 
 

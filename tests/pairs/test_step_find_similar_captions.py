@@ -192,6 +192,9 @@ def test_nothing_but_the_table_stays(corpus: Path) -> None:
         ("towers", "different towers"),
         ("width", "different towers"),
         ("nan", "not finite"),
+        ("inf", "not finite"),
+        ("one dimension", "b.safetensors"),
+        ("other columns", "b.parquet"),
         ("short", "b.safetensors"),
         ("images only", "b.safetensors"),
         ("cut off", "b.safetensors"),
@@ -208,6 +211,10 @@ def test_faulty_features_are_named(corpus: Path, fault: str, words: str) -> None
         tensors["text_features"] = tensors["text_features"][:, :5]
     if fault == "nan":
         tensors["text_features"][:] = np.nan
+    if fault == "inf":
+        tensors["text_features"][0, 0] = -np.inf
+    if fault == "one dimension":
+        tensors["text_features"] = tensors["text_features"][:, 0]
     if fault == "short":
         tensors["text_features"] = tensors["text_features"][:-1]
     if fault == "images only":
@@ -216,6 +223,9 @@ def test_faulty_features_are_named(corpus: Path, fault: str, words: str) -> None
     if fault == "missing":
         table, _ = files.read_parquet(folder / "b.parquet")
         files.write_parquet(folder / "b.parquet", table[table["kind"] == "image"])
+    if fault == "other columns":
+        table, _ = files.read_parquet(folder / "b.parquet")
+        files.write_parquet(folder / "b.parquet", table.rename(columns={"kind": "modality"}))
     if fault.endswith("cut off"):
         path = folder / ("b.parquet" if fault == "rows cut off" else "b.safetensors")
         path.write_bytes(path.read_bytes()[:-40])

@@ -349,6 +349,22 @@ def test_paths_of_the_command_line_and_of_records_start_at_the_working_folder(
     assert located(folder, {"shards": "a.tar", "record": {}})["shards"] == "a.tar"
 
 
+@pytest.mark.parametrize("spelling", ["./a/b", "a/b/", "a//b", "a/./b", "{here}/a/b"])
+def test_equal_paths_are_equal_settings_however_they_are_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spelling: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    path = spelling.format(here=tmp_path)
+
+    def given(path: str) -> dict[str, Any]:
+        sets, weights = {"c": path, "d": [path]}, [{"checkpoint": path, "model": "ViT-B-32"}]
+        return {"pairs": path, "evaluation_sets": sets, "models": weights,
+                "filter_captions": {"scorer": path}}  # fmt: skip
+
+    assert located(tmp_path, given(path)) == located(tmp_path, given("a/b")) == given("a/b")
+    assert located(tmp_path, {}, **given(path)) == given("a/b")
+
+
 @pytest.mark.parametrize(
     ("mine", "command_line", "source"),
     [

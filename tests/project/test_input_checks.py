@@ -35,9 +35,11 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def check(**content: Any) -> None:
+def check(**content: Any) -> str:
     content = {"studies": ["audit"], "corpus": "mine", "shards": "00000.tar", **content}
-    input_checks.refuse_unusable(Dag(content, "mine.yaml"))
+    dag = Dag(content, "mine.yaml")
+    input_checks.refuse_unusable(dag)
+    return input_checks.damaged_words(dag)
 
 
 def test_a_good_configuration_is_checked_silently(folder: Path) -> None:
@@ -62,15 +64,13 @@ def test_shards_of_which_none_can_be_read(folder: Path, content: bytes, reason: 
         check(shards="s")
     for number in range(0, 40, 2):  # a job counts those that cannot be read
         write_tar(folder / f"s/{number:02d}.tar", whole(f"{number:09d}"))
-    allowed = {"max_quarantined_share": 0.5}
-    check(shards="s", gather_index=allowed)
-    if not content:
+    words = check(shards="s", gather_index={"max_quarantined_share": 0.5})
+    is_small = len(content) < 1024  # all sizes are known
+    assert ("20 shards of 40" if is_small else " shards of 40") in words
+    if is_small:
         with pytest.raises(UserError, match="at least 20 of 40 .*max_quarantined_share"):
             check(shards="s")
-    shards = sorted(map(str, (folder / "s").iterdir()))
-    words = input_checks.damaged_words(shards)
-    assert ("20 shards of 40" if not content else " shards of 40") in words  # all sizes are known
-    assert input_checks.damaged_words(shards[::2]) == ""
+    assert check(shards="s/?[02468].tar") == ""
 
 
 def as_texts(folder: Path, pictures: list[str], captions: list[str]) -> None:
@@ -599,7 +599,7 @@ def test_captions_of_which_none_is_a_text(folder: Path, form: str) -> None:
             return {}
         for name in names:
             (folder / f"mine/{name}.jpg").write_bytes(jpeg())
-            (folder / f"mine/{name}.txt").write_bytes(content)
+            (folder / f"mine/{name}.txt").write_bytes(content + name.encode() * bool(content))
         return {"shards": "generated", "pairs": "mine"}
 
     with pytest.raises(UserError, match=r"pairs: none of 20 captions .* UTF-8"):
@@ -647,13 +647,15 @@ def test_a_small_list_by_position_is_read_to_its_end(
 
 @pytest.mark.parametrize(
     ("cell", "words"),
-    [("3", "no caption has a letter"), ('"a cup\na red cup"', "captions_per_line"),
+    [("3", "no caption has a letter"), ('"a cup\na red cup #"', "captions_per_line"),
+     ("a cup", "all 40 captions are"),
      ("", r"read_captions\.caption_column"), ("\u3164", r"read_captions\.caption_column")],
 )  # fmt: skip
 def test_tables_whose_captions_are_none(folder: Path, cell: str, words: str) -> None:
     write_tar(folder / "00000.tar", [member for n in range(40) for member in whole(f"{n:02d}")])
     (folder / "c.csv").write_text(
-        "key,caption\n" + "".join(f"{n:02d},{cell}\n" for n in range(40)), encoding="utf-8"
+        "key,caption\n" + "".join(f"{n:02d},{cell}\n".replace("#", str(n)) for n in range(40)),
+        encoding="utf-8",
     )
     with pytest.raises(UserError, match=rf"captions: c\.csv.*{words}"):
         check(captions="c.csv")
@@ -776,23 +778,26 @@ def test_a_table_that_adds_captions_leaves_those_of_the_shards(folder: Path) -> 
 
 
 @pytest.mark.parametrize("form", ["tar", "txt", "csv", "json"])
-def test_labels_and_undecided_lines_are_refused(folder: Path, form: str) -> None:
+def test_labels_equal_captions_and_undecided_lines_are_refused(folder: Path, form: str) -> None:
+    """In a text, # is another word for each picture."""
+
     def write(text: str) -> str:
         (folder / "mine").mkdir(exist_ok=True)
         names = [f"{number:03d}" for number in range(40)]
         if form == "tar":
             write_tar(folder / "00000.tar", [
                 member for n in names
-                for member in ((f"{n}.jpg", jpeg()), (f"{n}.txt", text.encode()))
+                for member in ((f"{n}.jpg", jpeg()), (f"{n}.txt", text.replace("#", n).encode()))
             ])  # fmt: skip
             return "00000.tar"
         for name in names:
             (folder / f"mine/{name}.jpg").write_bytes(jpeg())
             if form != "csv":
-                content = json.dumps({"caption": text}) if form == "json" else text
+                own = text.replace("#", name)
+                content = json.dumps({"caption": own}) if form == "json" else own
                 (folder / f"mine/{name}.{form}").write_text(content)
         if form == "csv":
-            quoted = "".join(f'{name}.jpg,"{text}"\n' for name in names)
+            quoted = "".join(f'{name}.jpg,"{text.replace("#", name)}"\n' for name in names)
             (folder / "mine/pairs.csv").write_text("image,caption\n" + quoted)
         return "mine"
 
@@ -801,14 +806,17 @@ def test_labels_and_undecided_lines_are_refused(folder: Path, form: str) -> None
         source = {"shards": given} if form == "tar" else {"shards": "generated", "pairs": given}
         check(**source, index_shards=settings)
 
-    check_all("a cup\n")
-    check_all("猫\n")
+    check_all("a cup #\n")
+    check_all("猫 #\n")
+    if form != "tar":  # of which no check before the jobs reads all captions
+        with pytest.raises(UserError, match="all 40 captions are 'a cup'"):
+            check_all("a cup\n")
     with pytest.raises(UserError, match=r"no caption has a letter.*'0 0\.5 0\.1"):
         check_all("0 0.5 0.1")
     with pytest.raises(UserError, match=r"pairs: (40|20) of (40|20) .*captions_per_line"):
-        check_all("a cup\na red cup")
+        check_all("a cup\na red cup #")
     for decided in (True, False):
-        check_all("a cup\na red cup", captions_per_line=decided)
+        check_all("a cup\na red cup #", captions_per_line=decided)
 
 
 @pytest.mark.parametrize(

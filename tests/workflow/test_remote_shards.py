@@ -18,7 +18,6 @@ SHARDS = 3
 
 @pytest.fixture(scope="module")
 def store() -> Iterator[Store]:
-    pytest.importorskip("aiohttp")
     with object_store() as store:
         yield store
 

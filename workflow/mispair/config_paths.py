@@ -115,9 +115,8 @@ def _started(folder: Path | None, value: Any, field: FieldInfo, setting: str) ->
         value = value.strip()  # a folded text of YAML ends with a line end
     if re.fullmatch(marks[0].names, value):
         return value
-    value = _expanded(folder or Path(), local(value), setting)
-    if folder is None or value.startswith("/"):
-        return value
+    folder = folder or Path()
+    value = _expanded(folder, local(value), setting)
     is_address = (
         re.match(r"[A-Za-z0-9+.-]+:", value) and not (folder / value.split("/")[0]).exists()
     )

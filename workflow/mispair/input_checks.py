@@ -33,7 +33,7 @@ from mispair.pairs.captions.scripts import is_blank
 from mispair.pairs.captions.table_files import KEY
 from mispair.pairs.captions.text_lines import lines, naming
 from mispair.pairs.corruption.scheme import schemes
-from mispair.pairs.shards.first_samples import SAMPLES, first_samples
+from mispair.pairs.shards.first_samples import SAMPLES
 from mispair.pairs.sources.first_captions import refuse_labels_and_lines
 from mispair.pairs.sources.in_shards import probed
 from mispair.review import dag as review
@@ -79,7 +79,7 @@ def refuse_unusable(dag: Dag) -> None:
         return
     for key in ("trusted", "reviewed", "reviewed_repairs", "caption_keys", "groups"):
         refuse_unfetched(*map(Path, dag.user_file(key)), setting=key)
-    refuse_damaged([*dag.pairs.own_shards()], dag.config.gather_index.max_quarantined_share)
+    _refuse_damaged(dag)
     _refuse_pictures(dag)
     if dag.config.gather_index.duplicate_keys == "refuse":
         _refuse_same_keys(dag.pairs.own_shards())
@@ -120,49 +120,40 @@ def refuse_unusable(dag: Dag) -> None:
     _refuse_caption_tables(dag, examples, corpus)
 
 
-def refuse_damaged(shards: Sequence[str], limit: float) -> None:
-    """Refuse shards of which none has a sample, by some of them, or too many of all cannot be read.
-
-    `limit` is the share of shards that may be unreadable.
-
-    Raises
-    ------
-    UserError
-        With the first shard, and why.
-    """
-    faults, read = _faults(shards), probed(shards)
-    shard = next(iter(faults), "")
-    if read and faults.keys() >= {*read}:
-        raise UserError(
-            f"{shard}: {faults[shard]}. No shard can be used, by {len(read)} of {len(shards)}. "
-            "Write or fetch them again."
-        )
-    if len(faults) > limit * len(shards):
-        raise UserError(
-            f"shards: at least {len(faults):,} of {len(shards):,} cannot be read, such as {shard}: "
-            f"{faults[shard]}. Write or fetch them again, or leave them out; at most "
-            f"{100 * limit:g} % may be (gather_index.max_quarantined_share)."
-        )
-
-
-def damaged_words(shards: Sequence[str]) -> str:
+def damaged_words(dag: Dag) -> str:
     """Return how many shards cannot be read, by their sizes and the starts of some; or nothing."""
-    faults = _faults(shards)
+    faults, number = _faults(dag), len(dag.pairs.shards())
     if not faults:
         return ""
     shard, fault = next(iter(faults.items()))
-    number = count(len(faults), "shard")
     return (
-        f"shards: {number} of {len(shards):,} cannot be read, such as {shard}: {fault}. The report "
-        "counts damaged shards; more than gather_index.max_quarantined_share of all stop the run."
+        f"shards: {count(len(faults), 'shard')} of {number:,} cannot be read, such as {shard}: "
+        f"{fault}. The report counts damaged shards; more than gather_index.max_quarantined_share "
+        "of all stop the run."
     )
 
 
-def _faults(shards: Sequence[str]) -> dict[str, str]:
-    """Return why shards cannot be read, by the sizes of all and the starts of some."""
-    empty = [one for one in shards if os.path.isfile(one) and not os.path.getsize(one)]
-    faults = {shard: first_samples(shard).fault for shard in [*empty, *probed(shards)]}
-    return {shard: fault for shard, fault in faults.items() if fault}
+def _refuse_damaged(dag: Dag) -> None:
+    """Refuse shards if none of some can be read, or if too many of all cannot."""
+    faults, number = _faults(dag), len(dag.pairs.shards())
+    limit, shard = dag.config.gather_index.max_quarantined_share, next(iter(faults), "")
+    is_remote = bool(dag.pairs.remote)
+    remedy = "Check the address and who may read it" if is_remote else "Write or fetch them again"
+    if faults and len(faults) == len(dag.pairs.faults):
+        raise UserError(
+            f"{shard}: {faults[shard]}. No shard can be used, by {len(faults):,} of {number:,}. "
+            f"{remedy}."
+        )
+    if len(faults) > limit * number:
+        raise UserError(
+            f"shards: at least {len(faults):,} of {number:,} cannot be read, such as {shard}: "
+            f"{faults[shard]}. {remedy}, or leave them out; at most {100 * limit:g} % may be "
+            "(gather_index.max_quarantined_share)."
+        )
+
+
+def _faults(dag: Dag) -> dict[str, str]:
+    return {shard: fault for shard, fault in dag.pairs.faults.items() if fault}
 
 
 def _refuse_lost_pairs(dag: Dag) -> None:

@@ -97,7 +97,7 @@ try:
             dag.compare_with_record(),
             dag.replaced_report(),
             warn_of_missing_programs(sys.argv),
-            damaged_words([*dag.pairs.own_shards()]),
+            damaged_words(dag),
         ):
             if warning:
                 logger.warning(warning)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 import operator
+import os
 import re
 import shlex
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -29,9 +31,11 @@ from mispair.pairs.captions.decoding import sidecar_text
 from mispair.pairs.captions.table_files import refuse_keys, table_files
 from mispair.pairs.index.policy import Policy
 from mispair.pairs.shards import remote
-from mispair.pairs.shards.first_samples import first_samples, read_first_samples
+from mispair.pairs.shards.first_samples import LEAST_BYTES, FirstSamples, first_samples
 from mispair.pairs.shards.shards import CAPTION_EXTENSION
 from mispair.pairs.shards.sources import describe, resolve_named, resolve_shards
+from mispair.pairs.shards.stores import is_remote, redacted
+from mispair.pairs.shards.tar_members import REMEDY
 from mispair.pairs.sources.first_captions import captions_of, captions_of_shards, lost_pairs
 from mispair.pairs.sources.first_pictures import pictures_of, pictures_of_shards
 from mispair.pairs.sources.in_shards import captions_in_shards, probed
@@ -164,15 +168,35 @@ class PairFiles:
         given = str(self._config.index_shards.caption_from)
         if not self.remote or given.startswith("json:") or self._config.captions is not None:
             return
-        shard = next(iter(self.remote.values()))
-        start = read_first_samples(remote.start_of(shard))
-        place = captions_in_shards({shard.address: start}, given)
+        start = self._starts_of_remote
+        place = captions_in_shards(start, given)
         if place != given.lower().lstrip("."):
             raise UserError(
-                f"index_shards.caption_from: the first samples of {shard.address} have their "
+                f"index_shards.caption_from: the first samples of {next(iter(start))} have their "
                 f"captions in {place}, and not in {given}. Name it, as by --config "
                 f'"index_shards={{caption_from: {place}}}".'
             )
+
+    @cached_property
+    def _starts_of_remote(self) -> dict[str, FirstSamples]:
+        """The start of the first remote shard that can hold a sample, by its address."""
+        large = (one for one in self.remote.values() if one.size >= LEAST_BYTES)
+        return {one.address: remote.first_samples_of(one) for one in islice(large, 1)}
+
+    @cached_property
+    def faults(self) -> dict[str, str]:
+        """Why each shard that was looked at cannot be read, or nothing; no job has run yet.
+
+        All are looked at by their sizes; some, and those that are too small, by their starts.
+        """
+        if self.remote:
+            faults = {one.address: f"has {one.size} bytes, and no sample"
+                      for one in self.remote.values() if one.size < LEAST_BYTES}  # fmt: skip
+            starts = self._starts_of_remote.items()
+            return faults | {one: start.fault.removesuffix(REMEDY) for one, start in starts}
+        shards = [*self.own_shards()]
+        small = (s for s in shards if os.path.isfile(s) and os.path.getsize(s) < LEAST_BYTES)
+        return {one: first_samples(one).fault for one in [*small, *probed(shards)]}
 
     @property
     def generated_shards(self) -> list[str]:
@@ -220,11 +244,11 @@ class PairFiles:
         """Return the addresses of remote shards that the configuration names."""
         given = self._config.shards if self._config.pairs == GENERATED else self._config.pairs
         sources = [given] if isinstance(given, str) else given if isinstance(given, list) else []
-        addresses = [source for source in sources if remote.is_remote(source)]
+        addresses = [source for source in sources if is_remote(source)]
         if addresses and len(addresses) < len(sources):
             local = next(source for source in sources if source not in addresses)
             raise UserError(
-                f"pairs: {remote.redacted(addresses[0])} is remote and {local} is not. Name shards "
+                f"pairs: {redacted(addresses[0])} is remote and {local} is not. Name shards "
                 "of one kind, or fetch the remote ones first."
             )
         return addresses
@@ -290,7 +314,9 @@ class PairFiles:
         if self.remote:
             size = sum(shard.size for shard in self.remote.values())
             number = count(len(self.remote), "remote shard")
-            return f"pairs: matched {number}, {size / 1e9:,.3g} GB"
+            unmarked = sum(shard.mark == remote.NO_MARK for shard in self.remote.values())
+            rest = f"; {unmarked:,} without an ETag, so a change of equal size is not noticed"
+            return f"pairs: matched {number}, {size / 1e9:,.3g} GB{rest if unmarked else ''}"
         repeated = Counter(self._sources.values()).items()
         counts = "".join(f"; {name}: {number:,}" for name, number in repeated)
         captions = f"; captions: {self.captions_in}" * (self.captions_in != CAPTION_EXTENSION)

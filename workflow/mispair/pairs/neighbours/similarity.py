@@ -231,6 +231,12 @@ def gather_vectors(
     for path, table_of_rows in parts:
         tensors, metadata = files.read_tensors(path)
         texts = tensors.get("text_features", np.empty((0, 0), np.float32))
+        table, _ = files.read_parquet(table_of_rows)
+        if texts.ndim != 2 or not {"kind", "id", "row"} <= {*table}:
+            raise UserError(
+                f"{path} and {table_of_rows} are not features that encode_captions wrote. Delete "
+                "both, and run again."
+            )
         origin[f"{metadata.get('towers')}, {texts.shape[1]} numbers a text"] = path.name
         if len(origin) > 1:
             (one, first), (two, second) = origin.items()
@@ -240,7 +246,6 @@ def gather_vectors(
             )
         if not vectors.shape[1]:
             vectors = files.mapped(scratch, np.float32, (len(captions), texts.shape[1]))
-        table, _ = files.read_parquet(table_of_rows)
         table = table[table["kind"] == "text"].drop_duplicates("id")
         if len(table) and not 0 <= table["row"].min() <= table["row"].max() < len(texts):
             raise UserError(

@@ -17,12 +17,14 @@ from mispair.pairs.shards.shards import (
     ShardReader,
     split_run,
 )
-from mispair.pairs.shards.tar_members import BrokenTarError, Member
+from mispair.pairs.shards.tar_members import BLOCK, BrokenTarError, Member
 
 MEMBERS = 300
 """Members at the start of a shard whose names are read."""
 SAMPLES = 20
 """Samples at the start of a shard whose texts are read."""
+LEAST_BYTES = 2 * BLOCK
+"""A header and a file: a smaller shard has no sample."""
 REMEMBERED = 64
 """Shards whose start is kept in memory: texts of first samples have some kilobytes."""
 
@@ -66,20 +68,27 @@ def _remembered(shard: str, time: int, size: int) -> FirstSamples:
         return read_first_samples(opened)
 
 
-def read_first_samples(opened: BinaryIO, samples: int = SAMPLES) -> FirstSamples:
-    """Read the start of an opened shard."""
+def read_first_samples(
+    opened: BinaryIO, samples: int = SAMPLES, goes_on: bool = False
+) -> FirstSamples:
+    """Read the start of an opened shard.
+
+    A shard that `goes_on` has more bytes than are opened: a sample that these cut off is left out.
+    """
     reader, runs, members = ShardReader(opened), list[AdjacentMembers](), 0
     for run in reader.runs():
         runs.append(run)
         members += len(run.members)
         if members >= MEMBERS and len(runs) >= samples:
             break
+    if goes_on and members and runs[-1].damage:
+        runs.pop()
     texts: dict[Member, bytes] = {}
     for member in (member for run in runs[:samples] for member in run.members):
         is_picture = member.name.lower().endswith(IMAGE_EXTENSIONS)
         if member.is_file and not is_picture and member.size <= MAX_TEXT_BYTES:
             with suppress(BrokenTarError):  # it is cut off
                 texts[member] = reader.read(member)
-    whole = [run for run in runs if not run.damage]
-    fault = "" if whole else next((run.damage for run in runs), "has no sample")
+    is_read = any(not run.damage for run in runs) or (goes_on and members)
+    fault = "" if is_read else next((run.damage for run in runs), "has no sample")
     return FirstSamples(tuple(runs), texts, fault)

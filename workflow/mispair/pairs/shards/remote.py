@@ -12,47 +12,33 @@ from __future__ import annotations
 import fnmatch
 import io
 import json
-import logging
-import random
 import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple, NoReturn
+from typing import Any, NamedTuple
 
 from mispair.core.files import UserError, replacing, write_json
 from mispair.core.provenance import SNAKEMAKE
+from mispair.core.words import count
+from mispair.pairs.shards.first_samples import FirstSamples, read_first_samples
 from mispair.pairs.shards.sources import expand_braces
+from mispair.pairs.shards.stores import TOKEN, filesystem, protocol_of, redacted, retried
 
-PROTOCOLS = {
-    "s3": ("s3fs", "AWS_PROFILE, AWS_ACCESS_KEY_ID or ~/.aws"),
-    "gs": ("gcsfs", "GOOGLE_APPLICATION_CREDENTIALS or `gcloud auth application-default login`"),
-    "hf": ("huggingface_hub", "HF_TOKEN or `hf auth login`"),
-    "https": ("aiohttp", "~/.netrc"),
-    "http": ("aiohttp", "~/.netrc"),
-}
-"""For each protocol the module that fsspec needs, and where that module finds credentials."""
-
-ATTEMPTS = 6
-"""Times that a request is tried."""
-FIRST_WAIT = 0.5
-"""Seconds before the second attempt, at most; each further wait may be twice as long."""
-LONGEST_WAIT = 30.0
-LIMITED_WAIT = 120.0
-"""Seconds before the next attempt, at most, if requests are limited: hubs count five minutes."""
+GLOB = "*?["
+"""Signs of a glob."""
 CHUNK = 16 << 20
 """Bytes of a request: what a cut connection costs."""
 START = 2 << 20
 """Bytes of a shard that are read before any job."""
 FOLDER = "remote"
 """Name of the folder of copies of a corpus, ``results/pairs/CORPUS/remote``."""
+NO_MARK = "no ETag"
+"""The mark of a shard of which a server gives neither a hash nor a time."""
 LISTINGS = SNAKEMAKE / "mispair" / "remote"
 """Folder with the listing of each corpus of remote shards, for the jobs of a run."""
 
-_ADDRESS = re.compile(rf"^({'|'.join(PROTOCOLS)})://")
-_ANY_ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^\s'\"<>]+")
-_TOKEN = re.compile(r"\b(hf_[A-Za-z0-9]{8,}|AKIA[A-Z0-9]{8,}|ASIA[A-Z0-9]{8,})")
 _OTHER = re.compile(
     r"\.(csv|tsv|txt|jsonl?|parquet|arrow|feather|html?|zip|t?gz|bz2|xz|zst|7z|rar)$", re.IGNORECASE
 )
@@ -73,30 +59,6 @@ class RemoteShard(NamedTuple):
         return self.address.rsplit("/", 1)[1]
 
 
-def is_remote(address: str) -> bool:
-    """Return whether shards are at an address of one of `PROTOCOLS`."""
-    return _ADDRESS.match(address) is not None
-
-
-def redacted(text: str) -> str:
-    """Return a text in which no address has a user, a password, a query or a fragment.
-
-    Examples
-    --------
-    >>> redacted("GET https://me:secret@host/a.tar?X-Amz-Signature=12 failed")
-    'GET https://***@host/a.tar?*** failed'
-    """
-
-    def bare(match: re.Match[str]) -> str:
-        scheme, rest = match[0].split("://", 1)
-        path, sign, _ = rest.partition("?") if "?" in rest else rest.partition("#")
-        host, slash, tail = path.partition("/")
-        _, at, name = host.rpartition("@")
-        return f"{scheme}://{'***@' if at else ''}{name}{slash}{tail}{sign + '***' if sign else ''}"
-
-    return _TOKEN.sub("***", _ANY_ADDRESS.sub(bare, text))
-
-
 def refuse_secrets(address: str) -> None:
     """Refuse an address that holds credentials.
 
@@ -108,12 +70,12 @@ def refuse_secrets(address: str) -> None:
     host = address.split("://", 1)[1].partition("/")[0]
     # A glob of one character is a question mark too, and no object store signs with so few.
     query = address.partition("?")[2]
-    if "@" in host or "=" in query or "#" in address or _TOKEN.search(address):
+    if "@" in host or "=" in query or "#" in address or TOKEN.search(address):
         raise UserError(
             f"pairs: {redacted(address)} has a password, a token or a signature in it, which logs "
             "and results would keep. Give the bare address; credentials come from "
-            f"{_credentials(address)}. Where only a signed address opens a shard, fetch it first "
-            "(curl), and give its folder."
+            f"{protocol_of(address).credentials}. Where only a signed address opens a shard, fetch "
+            "it first (curl), and give its folder."
         )
 
 
@@ -123,11 +85,17 @@ def refuse_other_files(address: str) -> None:
     Raises
     ------
     UserError
-        If its last part ends as a table or an archive does, or is no tar file of a web server.
+        If its last part ends as a table or an archive does, or is no tar file of a web server, or
+        if it names no bucket or host.
     """
     is_web = address.startswith(("http://", "https://"))
     for one in expand_braces(address):
-        name = Path(one.rstrip("/")).name
+        place, name = one.split("/", 3)[2], Path(one.rstrip("/")).name
+        if not place or any(sign in place for sign in GLOB):
+            raise UserError(
+                f"pairs: {address} names no bucket or host. Write it as "
+                f"{protocol_of(address).form}."
+            )
         if _OTHER.search(name) or (is_web and not name.endswith(".tar")):
             raise UserError(
                 f"pairs: {redacted(address)}: {name} is no tar shard, and nothing else is read "
@@ -246,7 +214,7 @@ def fetch(
     UserError
         If the shard changed since it was listed, or cannot be read.
     """
-    files = _filesystem(shard.address)
+    files = filesystem(shard.address)
     with replacing(path) as temporary, open(temporary, "wb") as written:
         _refuse_changed(files, shard, wait)
         for start in range(0, shard.size, chunk):
@@ -258,14 +226,15 @@ def fetch(
 
 def read_ranges(shard: RemoteShard, places: Iterable[tuple[int, int]]) -> Iterator[bytes]:
     """Yield the bytes of a remote shard at each offset, of the given sizes; see `fetch`."""
-    files = _filesystem(shard.address)
+    files = filesystem(shard.address)
     for offset, size in places:
         yield _read(files, shard, offset, offset + size, time.sleep)
 
 
-def start_of(shard: RemoteShard) -> BinaryIO:
-    """Return the start of a remote shard, with its first samples."""
-    return io.BytesIO(next(read_ranges(shard, [(0, min(shard.size, START))])))
+def first_samples_of(shard: RemoteShard) -> FirstSamples:
+    """Read the start of a remote shard."""
+    start = io.BytesIO(next(read_ranges(shard, [(0, min(shard.size, START))])))
+    return read_first_samples(start, goes_on=shard.size > START)
 
 
 def _read(
@@ -286,7 +255,7 @@ def _read(
             raise ConnectionError(f"{len(data)} of {end - start} bytes")
         return bytes(data)
 
-    return _retried(read, shard.address, wait)
+    return retried(read, shard.address, wait)
 
 
 def _refuse_changed(files: Any, shard: RemoteShard, wait: Callable[[float], None]) -> None:
@@ -299,7 +268,7 @@ def _refuse_changed(files: Any, shard: RemoteShard, wait: Callable[[float], None
             files.invalidate_cache()
         return _shard(shard.address, files.info(shard.address, **options))
 
-    now = _retried(look, shard.address, wait)
+    now = retried(look, shard.address, wait)
     if now != shard:
         raise UserError(
             f"{shard.address}: this shard changed since the run began, from {shard.size:,} bytes "
@@ -309,37 +278,43 @@ def _refuse_changed(files: Any, shard: RemoteShard, wait: Callable[[float], None
 
 
 def _listed(source: str) -> Iterator[RemoteShard]:
-    files = _filesystem(source)
+    files = filesystem(source)
     files.invalidate_cache()
     names = expand_braces(source)
     if source.startswith(("http://", "https://")):
-        if any(sign in source for sign in "*?["):
+        if any(sign in source for sign in GLOB):
             raise UserError(
                 f"pairs: {source}: a web server has no list of its files, so a glob matches "
                 "nothing. Give a range, such as {00000..00331}.tar."
             )
         for name in names:
             look = partial(files.info, name)
-            yield _shard(name, _retried(look, name))
+            yield _shard(name, retried(look, name))
         return
     entries: dict[str, dict[str, Any]] = {}
     for folder in {_folder(name) for name in names}:
         look = partial(files.ls, folder, detail=True)
         try:
-            entries |= {one["name"]: one for one in _retried(look, folder) if one["type"] == "file"}
+            entries |= {one["name"]: one for one in retried(look, folder)}
         except NotADirectoryError:
             continue
     protocol = source.split("://")[0]
-    found = {f"{protocol}://{name}": entry for name, entry in entries.items()}
+    every = {f"{protocol}://{name}": entry for name, entry in entries.items()}
+    found = {path: entry for path, entry in every.items() if entry["type"] == "file"}
     for name in names:
         folder = name.rstrip("/")
         whole = [path for path in found if path.startswith(f"{folder}/") and path.endswith(".tar")]
         matched = [name] if name in found else whole or fnmatch.filter(found, name)
         matched = [path for path in matched if path.endswith(".tar")]
         if not matched:
+            there = [path.rsplit("/", 1)[1] for path in every if path.startswith(_folder(name))]
+            has = (
+                f"has {count(len(there), 'entry', 'entries')}, such as {there[0]}" if there else ""
+            )
             raise UserError(
-                f"pairs: {name}: there is no such tar file. Check the address, and whether the "
-                f"credentials ({_credentials(name)}) may list it."
+                f"pairs: {name}: there is no such tar file. Its folder {has or 'is empty'}. Check "
+                f"the address, and whether the credentials ({protocol_of(name).credentials}) may "
+                "list it."
             )
         yield from (_shard(path, found[path]) for path in sorted(matched))
 
@@ -354,140 +329,16 @@ def _folder(address: str) -> str:
 def _shard(address: str, entry: dict[str, Any]) -> RemoteShard:
     """Return what a store's entry of a file states; a missing size is an error."""
     size = entry.get("size")
+    if size is None and entry.get("mimetype") == "text/html":
+        raise UserError(
+            f"pairs: {address}: the server sends a web page, perhaps to log in. Check the address, "
+            f"and whether the credentials ({protocol_of(address).credentials}) may read it."
+        )
     if size is None:
         raise UserError(
             f"pairs: {address}: the server does not give the size of the file. Fetch the shards by "
             "other means, and give their folder."
         )
     marks = ("ETag", "etag", "generation", "blob_id", "md5Hash", "LastModified", "Last-Modified")
-    mark = next((str(entry[name]).strip('"') for name in marks if entry.get(name)), "no ETag")
+    mark = next((str(entry[name]).strip('"') for name in marks if entry.get(name)), NO_MARK)
     return RemoteShard(address, int(size), mark)
-
-
-def _filesystem(address: str) -> Any:
-    protocol = address.split("://", 1)[0]
-    library = PROTOCOLS[protocol][0]
-    try:
-        import fsspec  # type: ignore[import-untyped]
-
-        options: dict[str, Any] = (
-            {"client_kwargs": {"trust_env": True}} if "http" in protocol else {}
-        )
-        files = fsspec.filesystem(protocol, use_listings_cache=False, **options)
-    except ImportError as error:
-        raise UserError(
-            f"pairs: {redacted(address)} needs {library}, which is not installed. "
-            f"Install it: pip install {library}."
-        ) from error
-    # They print faults that pass, with traces, requests and signed addresses.
-    for name in (library, "google.auth"):
-        logging.getLogger(name).setLevel(logging.CRITICAL)
-    if hasattr(files, "retries"):
-        files.retries = 1  # s3fs repeats requests itself; one loop bounds the waits
-    return files
-
-
-def _credentials(address: str) -> str:
-    return PROTOCOLS[address.split("://", 1)[0]][1]
-
-
-def _retried(
-    request: Callable[[], Any], address: str, wait: Callable[[float], None] = time.sleep
-) -> Any:
-    """Return what a request returns, with at most `ATTEMPTS` attempts and growing random waits."""
-    for attempt in range(1, ATTEMPTS + 1):
-        try:
-            return request()
-        except (UserError, NotADirectoryError):
-            raise
-        except Exception as error:
-            if attempt == ATTEMPTS or not _may_pass(error):
-                _refuse(error, address, attempt)
-            is_limited = _status(error) == 429
-        # Jitter keeps the jobs of a cluster from asking in step; it changes no result.
-        longest = LIMITED_WAIT if is_limited else min(FIRST_WAIT * 2**attempt, LONGEST_WAIT)
-        wait(random.uniform(0.5, 1) * longest)
-    raise AssertionError("unreachable")
-
-
-def _may_pass(error: Exception) -> bool:
-    """Return whether the same request may succeed later."""
-    if isinstance(error, (FileNotFoundError, PermissionError)) or _is_of_region(error):
-        return False
-    status = _status(error)
-    if status is not None and 400 <= status < 500:
-        return status in (408, 425, 429)
-    is_final = isinstance(error, (ValueError, TypeError, ImportError, NotImplementedError))
-    return not is_final and not _lacks_keys(error) and type(error).__name__ != OFFLINE
-
-
-OFFLINE = "OfflineModeIsEnabled"
-"""What huggingface_hub raises if HF_HUB_OFFLINE is set."""
-
-
-def _status(error: Exception) -> int | None:
-    """Return the HTTP status of an error; each library has a place of its own for it."""
-    if str(error).startswith("Forbidden: "):
-        return 403  # of gcsfs, which has no more than this text
-    response = getattr(error, "response", None)
-    for one, name in ((error, "status"), (response, "status_code"), (error, "code")):
-        if isinstance(status := getattr(one, name, None), int):
-            return status
-    return None
-
-
-def _is_of_region(error: Exception) -> bool:
-    signs = ("PermanentRedirect", "IllegalLocationConstraint", "AuthorizationHeaderMalformed")
-    text = _ANY_ADDRESS.sub("", f"{error!r} {error.__cause__!r}")
-    return any(sign in text for sign in (*signs, "region"))
-
-
-def _lacks_keys(error: Exception) -> bool:
-    names = ("NoCredentialsError", "PartialCredentialsError", "RefreshError")
-    return type(error).__name__ in names
-
-
-MISSING = {"RepositoryNotFoundError": "repository", "RevisionNotFoundError": "revision"}
-"""What is not there, by huggingface_hub's errors."""
-
-
-def _refuse(error: Exception, address: str, attempts: int) -> NoReturn:
-    """Raise the message of an error, without what the library wrote: it may hold credentials."""
-    status, cause = _status(error), type(error.__cause__ or error).__name__
-    is_missing = isinstance(error, FileNotFoundError) or status == 404 or cause in MISSING
-    protocol = address.split("://", 1)[0]
-    library, credentials = PROTOCOLS[protocol]
-    if cause == "GatedRepoError":
-        text = (
-            "the repository is gated. Accept its conditions on its page, with the account of the "
-            f"credentials ({credentials})."
-        )
-    elif is_missing:
-        what = MISSING.get(cause, "bucket, folder or file")
-        text = (
-            f"there is no such {what}, or the credentials ({credentials}) may not see it. Check "
-            "the address, and who may read it."
-        )
-    elif isinstance(error, PermissionError) or status in (401, 403) or _lacks_keys(error):
-        text = (
-            "the store refuses access. Check the permissions of the credentials "
-            f"({credentials}): they have to list and to read it."
-        )
-    elif _is_of_region(error):
-        text = "the bucket is in another region. Set AWS_DEFAULT_REGION to the bucket's region."
-    elif cause == OFFLINE:
-        text = "HF_HUB_OFFLINE is set. Unset it, or fetch the shards first and give their folder."
-    elif isinstance(error, (ValueError, NotImplementedError)):
-        form = "hf://datasets/OWNER/NAME" if protocol == "hf" else f"{protocol}://BUCKET"
-        text = (
-            f"{library} does not read this address ({cause}). Name a file, a glob or a folder "
-            f"below {form}."
-        )
-    else:
-        kind = f"{type(error).__name__}{f', status {status}' if status else ''}"
-        text = (
-            f"cannot be read after {attempts} attempts ({kind}). Check the network, and run the "
-            "command again: it goes on at this shard."
-        )
-    # The library's own error may print the request with its headers, so it is not shown.
-    raise UserError(f"pairs: {redacted(address)}: {text}") from None

@@ -35,6 +35,7 @@ PAX, PAX_GLOBAL, PAX_SOLARIS = b"x", b"g", b"X"
 EXTENDED = (LONG_NAME, LONG_LINK, PAX, PAX_GLOBAL, PAX_SOLARIS)
 """Extended headers: their content belongs to the next member."""
 
+REMEDY = ": download it again"
 SIGNATURES = (
     (b"\x1f\x8b", "is gzip-compressed: gunzip it"),
     (b"BZh", "is bzip2-compressed: bunzip2 it"),
@@ -43,10 +44,10 @@ SIGNATURES = (
     (b"PK\x03\x04", "is a zip file: unpack it and pack its files as tar"),
     (b"PAR1", "is a Parquet file, not a tar file"),
     (b"version https://git-lfs", "is a Git LFS pointer: run 'git lfs pull'"),
-    (b"<!doctype", "is an HTML page: download it again"),
-    (b"<html", "is an HTML page: download it again"),
-    (b"<?xml", "is an XML page: download it again"),
-    (b"{", "is a JSON text, perhaps a server's error: download it again"),
+    (b"<!doctype", f"is an HTML page{REMEDY}"),
+    (b"<html", f"is an HTML page{REMEDY}"),
+    (b"<?xml", f"is an XML page{REMEDY}"),
+    (b"{", f"is a JSON text, perhaps a server's error{REMEDY}"),
 )
 
 
@@ -246,7 +247,7 @@ def _check_padding(opened: BinaryIO, padding: int) -> None:
 
 def _what_it_is(start: bytes, length: int) -> str:
     if length == 0:
-        return "is empty (0 bytes): download it again"
+        return f"is empty (0 bytes){REMEDY}"
     lowered = start.removeprefix(b"\xef\xbb\xbf").lstrip().lower()
     for signature, name in SIGNATURES:
         if start.startswith(signature) or lowered.startswith(signature):

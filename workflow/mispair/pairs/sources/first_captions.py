@@ -31,7 +31,7 @@ LEAST = 20
 def refuse_labels_and_lines(
     place: str, captions: Sequence[str], are_lines_decided: bool, are_all: bool
 ) -> None:
-    """Refuse captions without a letter, and several lines of which no setting says what they are.
+    """Refuse captions that are no captions: without a letter, all equal, or undecided lines.
 
     `place` is where they are, for a message. Unless these are all captions, those of several lines
     must be more than chance gives a sample of a corpus with `MOST_UNDECIDED` of them, by 4 standard
@@ -49,6 +49,12 @@ def refuse_labels_and_lines(
             f"{place}: no caption has a letter, by {len(captions)} of them, {what}. Name where "
             "captions are: another column, pairs: {path: ..., captions: TABLE}, or "
             "index_shards.caption_from for shards."
+        )
+    if are_all and len(captions) >= LEAST and len({*map(str.strip, captions)}) == 1:
+        raise UserError(
+            f"{place}: all {len(captions):,} captions are {captions[0].strip()[:80]!r}, so none is "
+            "nearer to its picture than another. Name where captions are: another column, pairs: "
+            "{path: ..., captions: TABLE}, or index_shards.caption_from for shards."
         )
     several = [text for text in captions if len(split_lines(text.strip())) > 1]
     expected = MOST_UNDECIDED * len(captions)

@@ -12,9 +12,9 @@ from mispair.core.files import UserError, if_of_hub
 from mispair.core.words import count
 from mispair.pairs.captions.json_rows import start_of_json
 from mispair.pairs.captions.text_lines import naming
-from mispair.pairs.shards.remote import is_remote
 from mispair.pairs.shards.shards import IMAGE_EXTENSIONS
 from mispair.pairs.shards.sources import resolve_shards
+from mispair.pairs.shards.stores import is_remote
 from mispair.pairs.sources import coco, folders, parquet, tables
 from mispair.pairs.sources.columns import columns_in
 from mispair.pairs.sources.place import FLICKR, Place, has_bytes
