@@ -218,6 +218,18 @@ def without_names(folder: Path) -> Path:
     return folder / "Flickr8k.token.txt"
 
 
+def listed_with(sign: str) -> Callable[[Path], Path]:
+    """A caption a line, after the name of its picture."""
+
+    def write(folder: Path) -> Path:
+        write_pictures(folder / "images")
+        lines = [f"{key}.jpg{sign}{caption}\n" for key, caption in CAPTIONS.items()]
+        (folder / "all.txt").write_text("".join(lines), encoding="utf-8")
+        return folder
+
+    return write
+
+
 def spreadsheet(folder: Path) -> Path:
     """As Excel exports: semicolons, a first line that names them, Windows line ends."""
     write_pictures(folder)
@@ -532,6 +544,10 @@ FORMATS: dict[str, tuple[str, Callable[[Path], Any]]] = {
     "columns in JSON": ("table", columns_in_json),
     "numbered columns in JSON": ("table", lambda folder: columns_in_json(folder, numbered=True)),
     "an archive": ("folder", archived),
+    **{
+        f"a list with {sign!r}": ("table", listed_with(sign))
+        for sign in (": ", " ", " | ", " - ", "\t", "#2\t", " = ", "|0|")
+    },
     "without names": ("table", without_names),
     "spreadsheet": ("table", spreadsheet),
     "nested": ("table", nested),
@@ -1246,6 +1262,34 @@ def test_a_picture_that_is_written_in_two_ways_is_one(tmp_path: Path) -> None:
     assert (kept["a/1"]["more_captions"], refused) == (["two"], {})
 
 
+UNQUOTED = {
+    "a": "a red circle, and a square", "b": "a cat, 1,000 dogs, or so", "c": "a boat", "d": "so,",
+    "e": 'he says "hi", then, nothing',
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("names", ["image,caption", "n,image,caption", "file_name,text", ""])
+@pytest.mark.parametrize("name", ["captions.txt", "pairs.csv", "metadata.csv"])
+def test_commas_of_captions_need_no_quotes_in_the_last_column(
+    name: str, names: str, tmp_path: Path
+) -> None:
+    mine = tmp_path / "mine"
+    mine.mkdir()
+    for number, key in enumerate(UNQUOTED):
+        (mine / f"{key}.jpg").write_bytes(picture(number))
+    start = "7," * names.startswith("n,")
+    texts = {key: text for key, text in UNQUOTED.items() if key != "d"}
+    lines = [f"{start}{key}.jpg,{text}" for key, text in texts.items()]
+    (mine / name).write_text("\r\n".join([names] * bool(names) + lines))
+    given = mine if names else {"path": str(mine), "captions": str(mine / name)}
+    assert (
+        "3 captions with ',' unquoted"
+        in recognise(given if isinstance(given, dict) else str(given)).words
+    )
+    kept, _ = indexed(given, tmp_path / "packed")
+    assert {key: row["caption"] for key, row in kept.items()} == texts
+
+
 def test_rows_that_lack_what_others_have(tmp_path: Path) -> None:
     write_pictures(tmp_path)
     (tmp_path / "metadata.jsonl").write_text(
@@ -1273,10 +1317,11 @@ def test_a_table_of_labels_is_no_list_of_captions(tmp_path: Path) -> None:
     (mine / "labels.csv").write_text("a/1.jpg,cat\na/2.jpg,dog\n")
     assert recognise(str(mine)).kind == "folder"
     (mine / "labels.csv").write_text("a/1.jpg,7,a red cup\n")
+    kept, _ = indexed(mine / "labels.csv", tmp_path / "packed")
+    assert kept["a/1"]["caption"] == "a red cup"
+    (mine / "labels.csv").write_text("a/1.jpg,a cup,a red cup\n")
     with pytest.raises(UserError, match="'image', '2', '3'"):
         recognise(str(mine / "labels.csv"))
-    named = {"path": str(mine / "labels.csv"), "caption_column": "3"}
-    assert indexed(named, tmp_path / "packed")[0].keys() == {"a/1"}
 
 
 def test_names_in_other_characters_than_on_disk_are_found(tmp_path: Path) -> None:
@@ -1366,8 +1411,12 @@ def test_names_that_are_twice_in_an_object_have_both_captions(form: str, tmp_pat
 
 
 def both(folder: Path, *formats: str) -> Path:
+    """Captions in two forms, one of which lacks one of them."""
     for name in formats:
-        FORMATS[name][1](folder)
+        with pytest.MonkeyPatch.context() as patch:
+            if name != formats[0]:
+                patch.delitem(CAPTIONS, "a/2")
+            FORMATS[name][1](folder)
     return folder
 
 
@@ -1417,7 +1466,7 @@ def folders_of_captions(folder: Path, *names: str) -> Path:
     write_pictures(folder / "images")
     for name in names:
         (folder / name / "a").mkdir(parents=True)
-        (folder / name / "a/1.txt").write_text("a text")
+        (folder / name / "a/1.txt").write_text(f"a {name} text")
     return folder
 
 
@@ -1451,7 +1500,8 @@ def archived_pictures(folder: Path) -> Path:
 
 
 def splits(folder: Path) -> Path:
-    shutil.copy(table("csv", ("image", "caption"))(folder), folder / "train.csv")
+    rows = table("csv", ("image", "caption"))(folder).read_text("utf-8").splitlines()
+    (folder / "train.csv").write_text("\n".join(rows[:-1]), encoding="utf-8")
     return folder
 
 
@@ -1585,9 +1635,32 @@ MISTAKES: dict[str, tuple[Callable[[Path], Any], list[str]]] = {
     "vector graphics": (lambda f: written(f, "a.svg", b"<svg/>", False).parent, ["a.svg", "PNG"]),
     "addresses without names": (lambda f: written(f, "p.tsv", b"a bus\thttp://x.invalid/1\n"),
                                 ["addresses", "img2dataset"]),
-    "a table of another name": (
-        lambda f: with_pictures(f, "one.token.txt", b"a/1.jpg#0\ttwo words\n"),
-        ["If ", "one.token.txt"]),
+    "a list of other pictures": (
+        lambda f: with_pictures(f, "one.token.txt", b"x/7.jpg#0\ttwo words\n"),
+        ["'x/7.jpg'", "captions: "]),
+    "several captions in columns without names": (
+        lambda f: with_pictures(f, "p.csv", b"a/1.jpg,a cup,a red cup\na/2.jpg,a cat,a pet\n"),
+        ["'2', '3'", "--caption-column"]),
+    "one caption a column": (
+        lambda f: written(f, "p.csv", b"image,caption\na/1.jpg,a cup,a red cup\n"),
+        ["line 2", "3 fields"]),
+    "a column after captions with commas": (
+        lambda f: written(f, "p.csv", b"image,caption,id\na/1.jpg,a cup, a cat,7\n"),
+        ["line 2", "4 fields"]),
+    "columns of no name": (
+        lambda f: written(f, "p.csv", b"image,caption\na/1.jpg,a cup,,\n"), ["line 2", "4 fields"]),
+    "text after a quotation": (
+        lambda f: written(f, "p.csv", b'image,caption\na/1.jpg,"a cup", he said\n'),
+        ["line 2", "3 fields"]),
+    "a list that goes on otherwise": (
+        lambda f: written(f, "all.txt", b"a/1.jpg: a red cup\nand more\n"),
+        ["all.txt: line 2", "a.jpg: a red cup"]),
+    "YAML": (lambda f: with_pictures(f, "captions.yml", b"a/1.jpg: a red cup\n"),
+             ["captions.yml is YAML", "safe_load"]),
+    "YAML next to pictures": (lambda f: texts(f, "yaml"), ["a/1.yaml is YAML", "same name"]),
+    "YAML as a table": (lambda f: written(f, "p.yaml", b"a/1.jpg: a red cup\n"),
+                        ["p.yaml is YAML", "safe_load"]),
+    "XML next to pictures": (lambda f: texts(f, "xml"), ["a/1.xml", "NAME.txt"]),
     "two folders of captions": (lambda f: folders_of_captions(f, "long", "short"),
                                 ["mine/long/", "mine/short/", "captions:"]),
     "a folder of captions outside": (

@@ -390,7 +390,7 @@ def test_a_join_by_a_field_that_no_sample_has(folder: Path, join: str, refused: 
 @pytest.mark.parametrize(
     ("field", "refused"),
     [
-        ("caption", False), ("more.texts", False), ("null", False), ("more", True),
+        ("caption", False), ("more.texts", False), ("more", True),
         ("text", True), ("more.caption", True), ("number", True),
     ],
 )  # fmt: skip
@@ -588,6 +588,37 @@ def test_a_table_for_too_few_pairs(folder: Path, rows: int, least: float, refuse
         return
     with pytest.raises(UserError, match=r"captions: c\.csv has (a row for 1 of 200|none of)"):
         check(**settings)
+
+
+@pytest.mark.parametrize(
+    ("form", "broken", "refused"),
+    [("files", 3, True), ("files", 2, False), ("tar", 8, True), ("tar", 3, False)],
+)
+@pytest.mark.parametrize(
+    "content",
+    [b'{"caption": "a t', b'{"caption": null}', b"{}", "\xe9".encode("latin-1"), b"[1]"],
+)
+def test_captions_of_which_too_many_cannot_be_used(
+    folder: Path, content: bytes, form: str, broken: int, refused: bool
+) -> None:
+    """Of files all are read; of shards some, so that more have to be broken."""
+    (folder / "mine").mkdir()
+    good = b'{"caption": "a cup"}'
+    pairs = [[(f"{n}.jpg", jpeg()), (f"{n}.json", content if n < broken else good)]
+             for n in range(10)]  # fmt: skip
+    if form == "tar":
+        write_tar(folder / "00000.tar", [member for pair in pairs for member in pair])
+        given: dict[str, Any] = {"index_shards": {"caption_from": "json:caption"}}
+    else:
+        for name, text in (file for pair in pairs for file in pair):
+            (folder / "mine" / name).write_bytes(text)
+        given = {"shards": "generated", "pairs": "mine"}
+    if not refused:
+        check(**given)
+        return
+    with pytest.raises(UserError, match=rf"pairs: {broken} of 10 captions .*0\.json.*20 %"):
+        check(**given)
+    check(**given, gather_index={"max_quarantined_share": 0.9})
 
 
 @pytest.mark.parametrize("form", ["tar", "txt"])

@@ -46,6 +46,7 @@ from mispair.pairs.sources.table_rows import (
     form_of,
     header_of,
     is_json,
+    unquoted_words,
 )
 from mispair.pairs.sources.tables import is_table, pictures_of, rows_of
 
@@ -370,6 +371,7 @@ def with_metadata(tree: Tree, tables: Sequence[str], named: Named) -> Source:
     words += " and ".join(tables[:3]) + (f" and {len(tables) - 3} more" if len(tables) > 3 else "")
     if left:
         words += f", {len(left):,} of them without"
+    words += unquoted_words([*looked_up])
     whole = merged(entries)
     words = with_captions(words, whole, *looked_up.values())
     return Source(

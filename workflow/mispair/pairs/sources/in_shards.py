@@ -94,6 +94,20 @@ def captions_in_shards(
     return given
 
 
+def _renaming(*names: str) -> str:
+    """Return options of tar that leave the last ending of names with several.
+
+    Examples
+    --------
+    >>> _renaming("a/0.outputs.txt", "a/0.jpg")
+    " --transform='s/[.]outputs[.]txt$/.txt/'"
+    """
+    endings = [one for _, one in map(split_name, names) if "." in one]
+    return "".join(
+        f" --transform='s/[.]{one.replace('.', '[.]')}$/.{ending_of(one)}/'" for one in endings
+    )
+
+
 def _usable(counts: Mapping[str, int], places: Sequence[str]) -> list[str]:
     """Return the places that half of the pictures have, or else that any has."""
     most = [one for one in places if counts[PICTURES] and 2 * counts[one] >= counts[PICTURES]]
@@ -142,7 +156,10 @@ def _refuse(shard: str, start: FirstSamples, given: str, counts: Mapping[str, in
     endings = sorted({f".{split_name(name)[1]}" for name in names[: 4 * SAMPLES]})
     pictures = [name for name in names if ending_of(name) in IMAGE_EXTENSIONS]
     if not pictures:
-        raise UserError(f"{first} no picture, only {', '.join(endings)}. Name other shards.")
+        raise UserError(
+            f"{first} no picture, only {', '.join(endings)}. Name other shards, or write pictures "
+            "under the names of their captions with an ending of pictures, such as KEY.jpg."
+        )
     wanted = (*TEXT_ENDINGS, SIDECAR_EXTENSION) if given == CAPTION_EXTENSION else (given,)
     near = [one for one in counts if one != PICTURES and not one.startswith(WHOLE)]
     far = [name for name in names if name.lower().endswith(tuple(f".{one}" for one in wanted))]
@@ -154,8 +171,9 @@ def _refuse(shard: str, start: FirstSamples, given: str, counts: Mapping[str, in
     if far and not any(f".{one}".endswith(f".{ending}") for one in near for ending in wanted):
         raise UserError(
             f"{first} captions of other names than their pictures, or not next to them, such as "
-            f"{far[0]!r} and {pictures[0]!r}. Pack the members of a pair one after another under "
-            "one name, such as 1.jpg and 1.txt (tar --sort=name, and --transform, which renames)."
+            f"{far[0]!r} and {pictures[0]!r}. Unpack it, and pack the members of a pair one after "
+            f"another under one name, such as 1.jpg and 1.txt: tar --sort=name"
+            f"{_renaming(far[0], pictures[0])} -cf NEW.tar *."
         )
     fields = [one for one in counts if one.startswith(WHOLE) and one != WHOLE]
     no_text = (*IMAGE_EXTENSIONS, SIDECAR_EXTENSION, "cls")

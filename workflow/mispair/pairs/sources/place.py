@@ -13,7 +13,14 @@ from mispair.pairs.sources.alike import stem_of
 from mispair.pairs.sources.columns import columns_in
 from mispair.pairs.sources.folders import Tree
 from mispair.pairs.sources.source import TEXT_ENDINGS, Named, inside_of, is_ending
-from mispair.pairs.sources.table_rows import TABLE_ENDINGS, ending_of, form_of, is_json
+from mispair.pairs.sources.table_rows import (
+    TABLE_ENDINGS,
+    TRIED,
+    ending_of,
+    form_of,
+    is_json,
+    is_list,
+)
 
 FLICKR = "captions.txt"
 ANNOTATIONS = "annotations"
@@ -128,18 +135,26 @@ class Place:
         """JSON in a folder, or in a folder `annotations` below, without the name of a picture."""
         if self.tree is None:
             return []
-        pictured = {os.path.basename(stem_of(name)) for name in self.tree.pictures}
         paths = [Path(self.tree.path(name)) for name in self.tree.of(["json"])]
-        paths = [path for path in paths if path.stem not in pictured]
+        paths = [path for path in paths if path.stem not in self._pictured]
         return [
             one for one in paths if one.parent == self.tree.folder or one.parent.name == ANNOTATIONS
         ]
 
     @cached_property
+    def _pictured(self) -> set[str]:
+        """The names of the pictures in a folder and below, with and without their endings."""
+        names = [] if self.tree is None else [*map(os.path.basename, self.tree.pictures)]
+        return {*names, *map(stem_of, names)}
+
+    @cached_property
     def table_files(self) -> list[Path]:
-        """Tables of paths and captions in a folder; of texts, Flickr's only."""
+        """Tables of paths and captions in a folder; of texts, Flickr's, and lists of pictures."""
         given = columns_in(self.named)
-        named = [path for path in self.files if path.name.lower() == FLICKR]
+        texts = [path for path in self.with_ending("txt") if path.stem not in self._pictured]
+        named = [path for path in texts if path.name.lower() == FLICKR]
+        if len(texts) <= TRIED:  # and no captions without a picture
+            named += [path for path in texts if path not in named and is_list(path)]
         json = [path for path in self._json if path not in self.coco_files and is_json(path)]
         candidates = [*self.tables, *named, *json]
         return [

@@ -38,6 +38,8 @@ from mispair.pairs.sources.table_rows import (
     header_of,
     is_pair,
     rows_in,
+    separator_of,
+    unquoted_words,
     wrong_number,
 )
 
@@ -96,9 +98,8 @@ def _without_names(path: Path, columns: int) -> str:
         return ""
     if columns == 1:
         return " If it has a caption a line, begin each with the picture's name and a tab."
-    from mispair.pairs.captions.user_tables import delimiter_of
-
-    names = f"image_id{delimiter_of(path)}caption".replace("\t", "<TAB>")
+    numbers = [f"column_{number}" for number in range(2, columns)]
+    names = separator_of(path).join(["image_id", *numbers, "caption"]).replace("\t", "<TAB>")
     return f" If its first line is a pair, write one above it: {names}."
 
 
@@ -234,6 +235,7 @@ def of_tables(paths: Sequence[Path], folder: Path | None, named: Named) -> Sourc
     several = f" and {count(len(paths) - 1, 'more table')}" * (len(paths) > 1)
     words = f"{count(len(entries), 'picture')} of {first.name}{several} "
     words += f"(columns {columns.image}, {columns.caption}){elsewhere(pictures[first], first)}"
+    words += unquoted_words(paths)
     words = with_captions(words, entries, *pictures.values())
     boundaries = [os.path.abspath(one.boundary) for one in pictures.values()]
     boundary = Path(os.path.commonpath(boundaries))
