@@ -95,6 +95,18 @@ def objects(folder: Path, name: str = "{}.json", nested: bool = False) -> Path:
     return folder
 
 
+def objects_of(content: Callable[[str], Any]) -> Callable[[Path], Path]:
+    """JSON next to each picture that is no object."""
+
+    def write(folder: Path) -> Path:
+        write_pictures(folder)
+        for key, caption in CAPTIONS.items():
+            (folder / f"{key}.json").write_text(json.dumps(content(caption)))
+        return folder
+
+    return write
+
+
 def named_field(folder: Path) -> dict[str, str]:
     return {"path": str(objects(folder, nested=True)), "caption_column": "meta.caption"}
 
@@ -560,6 +572,8 @@ FORMATS: dict[str, tuple[str, Callable[[Path], Any]]] = {
     "tables in subfolders": ("tables", captions_of_subfolders),
     "NAME.jpg.txt": ("folder", whole_names),
     "NAME.json": ("objects", objects),
+    "lists in NAME.json": ("objects", objects_of(lambda text: [text])),
+    "texts in NAME.json": ("objects", objects_of(str)),
     "NAME.jpg.json": ("objects", lambda folder: objects(folder, "{}.jpg.json")),
     "nested NAME.json": ("objects", lambda folder: objects(folder, nested=True)),
     "named field of NAME.json": (
@@ -1334,6 +1348,8 @@ NO_CAPTIONS: dict[str, tuple[str, Any]] = {
     "a list of pictures": ("all.json", [f"{key}.jpg" for key in CAPTIONS]),
     "statistics": ("00000_stats.json", {"count": 4, "status_dict": {"success": 4}}),
     "a package": ("package.json", {"name": "x", "description": "a site", "images": ["a/1.jpg"]}),
+    "boxes in lines": (
+        "train.txt", "".join(f"{key}.jpg 1,2,3,4,0 5,6,7,8,1\n" for key in CAPTIONS)),
     "boxes": ("boxes.json", {f"{key}.jpg": [[1, 2, 3, 4]] for key in CAPTIONS}),
     "numbers": ("classes.json", {f"{key}.jpg": 7 for key in CAPTIONS}),
     "labels in JSON": ("labels.json", [{"image": f"{key}.jpg", "text": "cup"} for key in CAPTIONS]),
@@ -1655,6 +1671,15 @@ MISTAKES: dict[str, tuple[Callable[[Path], Any], list[str]]] = {
     "a list that goes on otherwise": (
         lambda f: written(f, "all.txt", b"a/1.jpg: a red cup\nand more\n"),
         ["all.txt: line 2", "a.jpg: a red cup"]),
+    "pictures without captions in JSON": (
+        lambda f: with_pictures(f, "meta.json", b'{"a/1.jpg": {"tags": "one, two"}}'),
+        ["meta.json has the columns 'image', 'tags'", "--caption-column"]),
+    "pairs of pictures and captions": (
+        lambda f: {"path": str(written(f, "p.jsonl", b'{"image_0": "a/1.jpg", "image_1": "a/2.jpg",'
+                                       b' "caption_0": "a cup", "caption_1": "a cat"}')),
+                   "image_column": "image_0"}, ["several pictures and several captions", "Name one"]),
+    "a table in an archive": (lambda f: with_pictures(f, "captions.csv.zip", b"PK"),
+                              ["captions.csv.zip", "unpack"]),
     "YAML": (lambda f: with_pictures(f, "captions.yml", b"a/1.jpg: a red cup\n"),
              ["captions.yml is YAML", "safe_load"]),
     "YAML next to pictures": (lambda f: texts(f, "yaml"), ["a/1.yaml is YAML", "same name"]),

@@ -22,7 +22,7 @@ from mispair.pairs.shards.shards import (
 from mispair.pairs.sources.alike import alike, stem_of
 from mispair.pairs.sources.coco import is_coco
 from mispair.pairs.sources.columns import CAPTION_COLUMNS, Columns, columns_in, named_column
-from mispair.pairs.sources.pictures import with_captions
+from mispair.pairs.sources.pictures import ARCHIVES, with_captions
 from mispair.pairs.sources.source import (
     TEXT_ENDINGS,
     UNREAD,
@@ -48,7 +48,7 @@ from mispair.pairs.sources.table_rows import (
     is_json,
     unquoted_words,
 )
-from mispair.pairs.sources.tables import is_table, pictures_of, rows_of
+from mispair.pairs.sources.tables import is_caption, is_table, pictures_of, rows_of
 
 METADATA = "metadata"
 """Name of the tables that Hugging Face's `imagefolder` reads."""
@@ -208,8 +208,9 @@ def with_objects(tree: Tree, named: Named) -> Source | None:
             refuse_unreadable(Path(tree.path(name)))
         return None
     fields = [*dict.fromkeys(fields)]
+    is_list = fields == [""] and not named.caption_column
     field = named_column(fields, named.caption_column or "", "caption_column", CAPTION_COLUMNS)
-    if field not in (*fields, *numbered(fields)):
+    if not is_list and field not in (*fields, *numbered(fields)):
         has = ", ".join(map(repr, fields[:12]))
         wrong = f"no field {field!r}" if field else "no field with a usual name of captions"
         raise UserError(
@@ -218,21 +219,24 @@ def with_objects(tree: Tree, named: Named) -> Source | None:
         )
     entries = tuple(_entries_with_texts(tree, SIDECAR_EXTENSION, {}))
     without = sum(not entry.texts for entry in entries)
-    words = f"{count(len(tree.pictures), 'picture')} with {field} in JSON next to them"
+    words = f"{count(len(tree.pictures), 'picture')} with {field or 'texts'} in JSON next to them"
     words += f", {without:,} without" if without else ""
     words += tree.left_words(*IMAGE_EXTENSIONS, SIDECAR_EXTENSION)
-    return Source("objects", words, entries, boundary=tree.boundary, captions_in=f"json:{field}")
+    place = SIDECAR_EXTENSION if is_list else f"{SIDECAR_EXTENSION}:{field}"
+    return Source("objects", words, entries, boundary=tree.boundary, captions_in=place)
 
 
 def _fields_of_text(path: Path) -> list[str]:
-    """Return the fields of a JSON object in a file that hold texts."""
+    """Return the fields of JSON in a file that hold texts; an empty one if it has texts alone."""
     try:
         if path.stat().st_size > MAX_MEMBER_BYTES:
             return []
         content = read_json(path.read_bytes().decode("utf-8-sig"))
     except (OSError, ValueError):
         return []
-    return text_fields(content)
+    texts = content if isinstance(content, list) else [content]
+    are_texts = all(isinstance(one, str) for one in texts) and any(map(is_caption, texts))
+    return [""] if are_texts else text_fields(content)
 
 
 def _is_about(name: str) -> bool:
@@ -452,6 +456,8 @@ def refuse_without_captions(tree: Tree) -> None:
     if pictures:
         near = [one for one in names if stem_of(one) in beside and one not in {*pictures}]
         remedy = "Name a table of paths and captions: pairs: {path: ..., captions: TABLE}."
+        if packed := tree.of(ARCHIVES):
+            remedy = f"If {packed[0]} has them, unpack it there."
         if near:
             remedy = f"If {near[0]} and the like are captions, give them the ending .txt."
         raise UserError(

@@ -7,7 +7,6 @@ from functools import cached_property
 from pathlib import Path
 
 from mispair.core.files import UserError, literal_folder, matches, snapshot
-from mispair.pairs.captions.scripts import count_words
 from mispair.pairs.sources import coco, folders, parquet, tables
 from mispair.pairs.sources.alike import stem_of
 from mispair.pairs.sources.columns import columns_in
@@ -114,7 +113,7 @@ class Place:
         except UserError:
             return False
         texts = (text for entry in entries if entry.pictures for text in entry.captions or ())
-        return any(count_words(text) > 1 for text in texts)
+        return any(map(tables.is_caption, texts))
 
     @cached_property
     def endings(self) -> list[str]:
@@ -140,6 +139,11 @@ class Place:
         return [
             one for one in paths if one.parent == self.tree.folder or one.parent.name == ANNOTATIONS
         ]
+
+    @property
+    def listed_in_json(self) -> list[Path]:
+        """JSON with a column of pictures, which may lack captions."""
+        return [path for path in self._json if is_json(path) and tables.names_pictures(path)]
 
     @cached_property
     def _pictured(self) -> set[str]:

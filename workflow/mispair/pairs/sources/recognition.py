@@ -297,7 +297,7 @@ def _recognised(place: Place) -> Source:
             return source
     if source := _table_of_any_column(place):
         return source
-    for table in place.tables:
+    for table in place.tables + place.listed_in_json:
         # It explains which column is missing.
         tables.chosen_columns(table, header_of(table), columns_in(place.named))
     _refuse_forms(place)

@@ -43,6 +43,7 @@ _LISTED = re.compile(
     re.IGNORECASE,
 )
 """A line of a list: the name of a picture, a sign or a blank, and its caption."""
+_QUOTED = re.compile(r"""^(["'])((?:(?!\1).)+)\1$""")
 _PICTURES = re.compile(
     rf'(?:\{{\s*|\[\s*\{{[^{{}}\[\]]*:\s*)"[^"]+\.(?:{"|".join(IMAGE_EXTENSIONS)})"\s*[:,}}]'.encode(),
     re.IGNORECASE,
@@ -331,7 +332,8 @@ def _listed(path: Path) -> Iterator[tuple[int, list[str]]]:
     """Yield the name of a picture and the caption of each line of a list."""
     for number, line in enumerate(lines(path), 1):
         if found := _LISTED.match(line):
-            yield number, [*found.groups()]
+            name, caption = found.groups()
+            yield number, [name, _QUOTED.sub(r"\2", caption)]
         elif line.strip():
             raise UserError(
                 f"pairs: {path}: line {number} is {line.strip()!r:.80}, and the first one has a "
