@@ -1276,6 +1276,26 @@ def test_a_picture_that_is_written_in_two_ways_is_one(tmp_path: Path) -> None:
     assert (kept["a/1"]["more_captions"], refused) == (["two"], {})
 
 
+@pytest.mark.parametrize("name", ["log.txt", "readme.txt"])
+def test_lists_of_pictures_do_not_compete(name: str, tmp_path: Path) -> None:
+    """A log, or a text about the folder, may name pictures, too."""
+    lines = "".join(f"{key}.jpg is cut at the left\n" for key in CAPTIONS)
+    for form in ("txt", "csv", "coco"):
+        mine = tmp_path / form
+        FORMATS[form][1](mine)
+        (mine / name).write_text(lines)
+        kept, _ = indexed(mine, tmp_path / f"packed of {form}")
+        assert {key: row["caption"] for key, row in kept.items()} == CAPTIONS
+    (tmp_path / "alone").mkdir()
+    write_pictures(tmp_path / "alone")
+    (tmp_path / "alone" / name).write_text(lines)
+    if name == "log.txt":
+        assert recognise(str(tmp_path / "alone")).words.endswith("(columns image, caption)")
+        return
+    with pytest.raises(UserError, match="name it"):
+        recognise(str(tmp_path / "alone"))
+
+
 UNQUOTED = {
     "a": "a red circle, and a square", "b": "a cat, 1,000 dogs, or so", "c": "a boat", "d": "so,",
     "e": 'he says "hi", then, nothing',
@@ -1677,7 +1697,8 @@ MISTAKES: dict[str, tuple[Callable[[Path], Any], list[str]]] = {
     "pairs of pictures and captions": (
         lambda f: {"path": str(written(f, "p.jsonl", b'{"image_0": "a/1.jpg", "image_1": "a/2.jpg",'
                                        b' "caption_0": "a cup", "caption_1": "a cat"}')),
-                   "image_column": "image_0"}, ["several pictures and several captions", "Name one"]),
+                   "image_column": "image_0"},
+        ["several pictures and several captions", "Name one"]),
     "a table in an archive": (lambda f: with_pictures(f, "captions.csv.zip", b"PK"),
                               ["captions.csv.zip", "unpack"]),
     "YAML": (lambda f: with_pictures(f, "captions.yml", b"a/1.jpg: a red cup\n"),

@@ -75,6 +75,21 @@ def test_shards_of_which_none_can_be_read(folder: Path, content: bytes, reason: 
     assert input_checks.damaged_words(shards[::2]) == ""
 
 
+def test_pairs_of_several_pictures(folder: Path) -> None:
+    (folder / "mine").mkdir()
+    for number in range(10):
+        endings = ["jpg", "png"] if number < 3 else ["jpg"]
+        for ending in endings:
+            (folder / f"mine/{number}.{ending}").write_bytes(jpeg((40, 30 + number)))
+        (folder / f"mine/{number}.txt").write_text("a cup")
+    with pytest.raises(UserError, match=r"of 10 pairs 3 have no picture of its own.*'0'"):
+        check(pairs="mine", shards="generated")
+    pairs = [((f"{n}.jpg", jpeg()), (f"{n}.png", jpeg()), (f"{n}.txt", b"a cup")) for n in range(9)]
+    write_tar(folder / "00000.tar", [member for pair in pairs for member in pair])
+    with pytest.raises(UserError, match=r"none of 9 captions.*has several images: jpg, png"):
+        check()
+
+
 def as_texts(folder: Path, pictures: list[str], captions: list[str]) -> None:
     for key in captions:
         (folder / f"{key}.txt").write_text(f"a text of {key}")
@@ -756,6 +771,9 @@ def test_captions_of_shards_are_found_by_their_first_samples(
         ([("a.text", b"a")], {}, "caption_from: text"),
         ([("b.caption.txt", b"a")], {}, "one name"),
         ([("x/a.txt", b"a")], {}, r"'x/a\.txt' and 'a\.jpg'"),
+        ([("a.pyd", b"\x80\x04.")], {}, "json:FIELD"),  # a pickle is never suggested
+        ([("a.txt.gz", b"\x1f\x8b\x08")], {}, "json:FIELD"),
+        ([("a.cap", b"a cup"), ("a.pkl", b"\x80\x04.")], {}, "caption_from: cap}"),
     ],
 )
 def test_shards_whose_first_samples_have_no_caption(

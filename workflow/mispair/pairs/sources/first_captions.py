@@ -98,7 +98,8 @@ def lost_pairs(source: Source, policy: Policy, has_captions: bool) -> dict[str, 
     """
     boundary = source.boundary
     linked = f"picture but a link out of {boundary}"
-    lost: dict[str, list[str]] = {"picture": [], linked: [], "caption": []}
+    several = "picture of its own, but several of one name"
+    lost: dict[str, list[str]] = {"picture": [], linked: [], several: [], "caption": []}
     keeps_empty = policy.empty_captions == "keep"
     for entry in source.entries if not source.columns else ():
         texts = [text for text in entry.captions or () if keeps_empty or text.strip()]
@@ -107,6 +108,8 @@ def lost_pairs(source: Source, policy: Policy, has_captions: bool) -> dict[str, 
             lost["picture"].append(entry.key)
         elif boundary is not None and all(links_out(one, boundary) for one in entry.pictures):
             lost[linked].append(entry.key)
+        elif len(entry.pictures) > 1:
+            lost[several].append(entry.key)
         elif not (has_captions or texts):
             lost["caption"].append(entry.key)
     return lost
@@ -134,10 +137,12 @@ def _unless_unusable(
     chance = 0 if are_all else 4 * sqrt(limit * (1 - limit) * number)
     if faults and (not texts or len(faults) > limit * number + chance):
         some = f"{len(faults)} of {number}" if texts else f"none of {number}"
+        more = f', or allow more than {100 * limit:g} %, as by --config "gather_index='
+        more += '{max_quarantined_share: 1}"'
         raise UserError(
             f"pairs: {some} captions that were read can{'not' * bool(texts)} be used: {faults[0]}. "
-            "Convert texts to UTF-8, for example with iconv, and correct JSON, or allow more than "
-            f'{100 * limit:g} %, as by --config "gather_index={{max_quarantined_share: 1}}".'
+            "Correct them (texts in UTF-8, as by iconv; JSON with a caption; a picture and a "
+            f"caption for each key){more * bool(texts)}."
         )
     return texts
 
@@ -194,14 +199,12 @@ def _of_parquet(path: Path, columns: Columns) -> list[str]:
 def captions_of_shards(shards: Iterable[str], caption_from: str, limit: float = 1) -> list[str]:
     """Return the captions of the first samples of shards, as `captions_of`."""
     policy, faults = Policy(caption_from=caption_from), list[str]()
-    texts = [
-        text
-        for shard in shards
-        for start in [first_samples(shard)]
-        for _, sample in start.candidates(policy.caption_extension)
-        if sample.image and sample.caption and sample.caption in start.texts
-        for text in _decoded(
-            f"{shard}: {sample.caption.name}", start.texts[sample.caption], policy, faults
-        )
-    ]
+    texts: list[str] = []
+    for shard, start in ((shard, first_samples(shard)) for shard in shards):
+        for _, sample in start.candidates(policy.caption_extension):
+            if sample.ambiguity:
+                faults.append(f"{shard}: {sample.key} {sample.ambiguity}")
+            elif sample.image and sample.caption and sample.caption in start.texts:
+                where, content = f"{shard}: {sample.caption.name}", start.texts[sample.caption]
+                texts += _decoded(where, content, policy, faults)
     return _unless_unusable(texts, faults, limit, are_all=False)

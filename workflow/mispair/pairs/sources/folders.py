@@ -89,7 +89,7 @@ class Tree:
         """The files without an ending that have a caption next to them."""
         names = self.of([""])
         texts = {*map(stem_of, self.of(TEXT_ENDINGS))} if names else ()
-        return [name for name in names if name in texts and not _is_about(name)]
+        return [name for name in names if name in texts and not is_about(name)]
 
     @property
     def unread(self) -> list[str]:
@@ -239,7 +239,7 @@ def _fields_of_text(path: Path) -> list[str]:
     return [""] if are_texts else text_fields(content)
 
 
-def _is_about(name: str) -> bool:
+def is_about(name: str) -> bool:
     """Return whether a text of this name, without its ending, describes a folder."""
     return name.rpartition("/")[2].casefold() in ABOUT_THE_FOLDER
 
@@ -290,7 +290,7 @@ def _moved(tree: Tree, pictured: set[str], folder: str | None) -> tuple[str, dic
             return f" of {of_texts}", move
         if not pictures:
             names = [name for name in names if name.startswith(folder or "")]
-            names = [name for name in names if not _is_about(stem_of(name))]
+            names = [name for name in names if not is_about(stem_of(name))]
             return ", found by names that are alike", alike(tree.pictures, names)
         pictures = os.path.dirname(pictures)
 
@@ -306,7 +306,7 @@ def _entries_with_texts(tree: Tree, ending: str, move: Mapping[str, str]) -> Ite
         if picture := by_form.pop(composed(stem), None):
             texts[picture] = texts.pop(stem)
     for stem in [*texts.keys() - pictures.keys()]:
-        if _is_about(stem):
+        if is_about(stem):
             del texts[stem]
     for stem in sorted(pictures.keys() | texts.keys()):
         files = [*texts.get(stem, ()), *(sidecars.get(stem, ()) if stem in pictures else ())]

@@ -94,18 +94,13 @@ def captions_in_shards(
     return given
 
 
-def _renaming(*names: str) -> str:
-    """Return options of tar that leave the last ending of names with several.
-
-    Examples
-    --------
-    >>> _renaming("a/0.outputs.txt", "a/0.jpg")
-    " --transform='s/[.]outputs[.]txt$/.txt/'"
-    """
-    endings = [one for _, one in map(split_name, names) if "." in one]
-    return "".join(
-        f" --transform='s/[.]{one.replace('.', '[.]')}$/.{ending_of(one)}/'" for one in endings
-    )
+def _is_text(ending: str, start: FirstSamples) -> bool:
+    """Return whether members of an ending are texts, and no pickles or compressed ones."""
+    of = [text for one, text in start.texts.items() if one.name.lower().endswith(f".{ending}")]
+    try:
+        return any(text.decode().isprintable() or b"\n" in text for text in of)
+    except UnicodeDecodeError:
+        return False
 
 
 def _usable(counts: Mapping[str, int], places: Sequence[str]) -> list[str]:
@@ -171,14 +166,14 @@ def _refuse(shard: str, start: FirstSamples, given: str, counts: Mapping[str, in
     if far and not any(f".{one}".endswith(f".{ending}") for one in near for ending in wanted):
         raise UserError(
             f"{first} captions of other names than their pictures, or not next to them, such as "
-            f"{far[0]!r} and {pictures[0]!r}. Unpack it, and pack the members of a pair one after "
-            f"another under one name, such as 1.jpg and 1.txt: tar --sort=name"
-            f"{_renaming(far[0], pictures[0])} -cf NEW.tar *."
+            f"{far[0]!r} and {pictures[0]!r}. Pack the members of a pair one after another under "
+            "one name, such as 1.jpg and 1.txt, or unpack the shards (tar -xf) and give the folder "
+            "as pairs, which finds names that are alike."
         )
     fields = [one for one in counts if one.startswith(WHOLE) and one != WHOLE]
     no_text = (*IMAGE_EXTENSIONS, SIDECAR_EXTENSION, "cls")
     named = [one for one in fields if re.split("[:.]", one)[-1] not in NO_CAPTIONS]
-    texts = [one for one in near if ending_of(f".{one}") not in no_text]
+    texts = [one for one in near if ending_of(f".{one}") not in no_text and _is_text(one, start)]
     inside = ", ".join(one.removeprefix(WHOLE) for one in fields[:12])
     inside = f" with the texts {inside}" * bool(fields)
     objects = [text for one, text in start.texts.items() if one.name.endswith(".json")]

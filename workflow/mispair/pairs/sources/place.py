@@ -9,7 +9,7 @@ from pathlib import Path
 from mispair.core.files import UserError, literal_folder, matches, snapshot
 from mispair.pairs.sources import coco, folders, parquet, tables
 from mispair.pairs.sources.alike import stem_of
-from mispair.pairs.sources.columns import columns_in
+from mispair.pairs.sources.columns import Columns, columns_in
 from mispair.pairs.sources.folders import Tree
 from mispair.pairs.sources.source import TEXT_ENDINGS, Named, inside_of, is_ending
 from mispair.pairs.sources.table_rows import (
@@ -96,7 +96,7 @@ class Place:
         if self.tree is None:
             return []
         metadata = [Path(self.tree.path(name)) for name in folders.metadata_files(self.tree)[:1]]
-        found = [*dict.fromkeys([*metadata, *self.coco_files, *self.table_files])]
+        found = [*dict.fromkeys([*metadata, *self.coco_files, *self.table_files])] or self.lists
         others = [*self.endings, *self.with_ending("tar")] if found else []
         if len(found) + len(others) > 1:
             real = [path for path in found if self._holds_captions(path, path in metadata)]
@@ -153,12 +153,9 @@ class Place:
 
     @cached_property
     def table_files(self) -> list[Path]:
-        """Tables of paths and captions in a folder; of texts, Flickr's, and lists of pictures."""
+        """Tables of paths and captions in a folder; of texts, Flickr's only."""
         given = columns_in(self.named)
-        texts = [path for path in self.with_ending("txt") if path.stem not in self._pictured]
-        named = [path for path in texts if path.name.lower() == FLICKR]
-        if len(texts) <= TRIED:  # and no captions without a picture
-            named += [path for path in texts if path not in named and is_list(path)]
+        named = [path for path in self.files if path.name.lower() == FLICKR]
         json = [path for path in self._json if path not in self.coco_files and is_json(path)]
         candidates = [*self.tables, *named, *json]
         return [
@@ -166,6 +163,16 @@ class Place:
             if (form_of(path.name) == "json" or not path.name.startswith(f"{folders.METADATA}."))
             and tables.is_table(path, given) and not has_bytes(self, [path])
         ]  # fmt: skip
+
+    @cached_property
+    def lists(self) -> list[Path]:
+        """Texts in a folder with a picture and its caption a line, if it has no other captions."""
+        texts = [path for path in self.with_ending("txt")
+                 if path.stem not in self._pictured and not folders.is_about(path.stem)]  # fmt: skip
+        if len(texts) > TRIED or not self.has_pictures:  # they are captions without a picture
+            return []
+        found = [path for path in texts if is_list(path) and tables.is_table(path, Columns())]
+        return [] if found and self.endings else found
 
 
 def has_bytes(place: Place, files: list[Path] | None = None) -> bool:

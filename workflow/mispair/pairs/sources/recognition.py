@@ -157,7 +157,8 @@ def _table(place: Place) -> Source | None:
         return tables.of_tables(files, None, place.named)
     if place.named.captions is not None:
         return None
-    files = [path for path in place.table_files if str(path) in place.own_captions]
+    files = [*place.table_files, *place.lists]
+    files = [path for path in files if str(path) in place.own_captions]
     if not files:
         return None
     _refuse_several(place)
