@@ -1302,9 +1302,11 @@ UNQUOTED = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("names", ["image,caption", "n,image,caption", "file_name,text", ""])
+@pytest.mark.parametrize(
+    "names", ["image,caption", "n,image,caption", "file_name,text", "caption,image", ""]
+)
 @pytest.mark.parametrize("name", ["captions.txt", "pairs.csv", "metadata.csv"])
-def test_commas_of_captions_need_no_quotes_in_the_last_column(
+def test_commas_of_captions_need_no_quotes_in_the_first_or_last_column(
     name: str, names: str, tmp_path: Path
 ) -> None:
     mine = tmp_path / "mine"
@@ -1313,7 +1315,8 @@ def test_commas_of_captions_need_no_quotes_in_the_last_column(
         (mine / f"{key}.jpg").write_bytes(picture(number))
     start = "7," * names.startswith("n,")
     texts = {key: text for key, text in UNQUOTED.items() if key != "d"}
-    lines = [f"{start}{key}.jpg,{text}" for key, text in texts.items()]
+    rows = [(f"{start}{key}.jpg", text) for key, text in texts.items()]
+    lines = [",".join(row[:: -1 if names.startswith("caption") else 1]) for row in rows]
     (mine / name).write_text("\r\n".join([names] * bool(names) + lines))
     given = mine if names else {"path": str(mine), "captions": str(mine / name)}
     assert (
@@ -1543,6 +1546,9 @@ def splits(folder: Path) -> Path:
 
 MISTAKES: dict[str, tuple[Callable[[Path], Any], list[str]]] = {
     "two tables": (lambda f: both(f, "metadata.csv", "metadata.jsonl"), ["csv", "jsonl"]),
+    "a column of one of two": (
+        lambda f: {"path": str(both(f, "metadata.csv", "txt")), "caption_column": "text"},
+        ["metadata.csv", "Name one of them"]),
     "table and texts": (lambda f: both(f, "metadata.csv", "txt"), ["metadata.csv", ".txt"]),
     "two endings": (lambda f: both(f, "txt", "caption"), [".txt", ".caption", "captions:"]),
     "tar files and texts": (lambda f: archived(f)["path"], ["photos.tar", "captions: .txt"]),

@@ -375,7 +375,7 @@ def with_metadata(tree: Tree, tables: Sequence[str], named: Named) -> Source:
     words += " and ".join(tables[:3]) + (f" and {len(tables) - 3} more" if len(tables) > 3 else "")
     if left:
         words += f", {len(left):,} of them without"
-    words += unquoted_words([*looked_up])
+    words += unquoted_words([*looked_up], columns.caption)
     whole = merged(entries)
     words = with_captions(words, whole, *looked_up.values())
     return Source(

@@ -168,7 +168,7 @@ class Place:
     def lists(self) -> list[Path]:
         """Texts in a folder with a picture and its caption a line, if it has no other captions."""
         texts = [path for path in self.with_ending("txt")
-                 if path.stem not in self._pictured and not folders.is_about(path.stem)]  # fmt: skip
+                 if not (path.stem in self._pictured or folders.is_about(path.stem))]  # fmt: skip
         if len(texts) > TRIED or not self.has_pictures:  # they are captions without a picture
             return []
         found = [path for path in texts if is_list(path) and tables.is_table(path, Columns())]

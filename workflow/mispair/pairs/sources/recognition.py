@@ -282,7 +282,10 @@ def _if_alike(named: Named, places: Sequence[str]) -> Source | None:
     """Return the pairs with captions of the first of several places if all have the same ones."""
     if named.captions is not None:
         return None
-    sources = [recognise(named.model_copy(update={"captions": place})) for place in places]
+    try:
+        sources = [recognise(named.model_copy(update={"captions": place})) for place in places]
+    except UserError:
+        return None
     first, *others = map(captions_by_picture, sources)
     if not first or any(other != first for other in others):
         return None

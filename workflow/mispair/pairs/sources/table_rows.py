@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from mispair.core.files import UserError
+from mispair.core.words import count
 from mispair.pairs.captions.decoding import numbered
 from mispair.pairs.captions.json_rows import LINES, Naming, objects_in, start_of_json
 from mispair.pairs.captions.key_lists import SEPARATOR_LINE
@@ -244,44 +245,52 @@ def _csv_rows(path: Path, columns: Columns) -> Iterator[tuple[int, dict[str, Any
     cells = cells_in(path)
     first = _first(cells)
     header, has_no_names = _names_of(first[1]), is_pair(first[1])
-    width = len(header)
+    width, caption = len(header), columns.caption
     for line, row in chain([first], cells) if has_no_names else cells:
         if has_no_names and row:  # Flickr8k.token.txt numbers the captions of a picture
             row[0] = _NUMBER.sub("", row[0].strip())
-        if len(row) > width and columns.caption == header[-1] and line in unquoted(path):
-            row[width - 1 :] = [separator_of(path).join(row[width - 1 :])]
+        if len(row) > width and line in unquoted(path, caption):
+            start = header.index(caption)
+            end = start + len(row) - width + 1
+            row[start:end] = [separator_of(path).join(row[start:end])]
         if len(row) > width:
             raise UserError(wrong_number(path, line, len(row), width))
         if row:
             yield line, dict(zip_longest(header, row))
 
 
-def unquoted_words(paths: Iterable[Path]) -> str:
+def unquoted_words(paths: Iterable[Path], caption: str) -> str:
     """Return how many captions of tables have separators and no quotation marks, for a line."""
     tables = [path for path in paths if form_of(path.name) in DELIMITED]
-    number = sum(len(unquoted(path)) for path in tables)
-    return f", {number:,} captions with {separator_of(tables[0])!r} unquoted" if number else ""
+    number = sum(len(unquoted(path, caption)) for path in tables)
+    words = f", {count(number, 'caption')} with"
+    return f"{words} {separator_of(tables[0])!r} unquoted" if number else ""
 
 
-def unquoted(path: Path) -> frozenset[int]:
-    """Return the lines of rows whose last cell has separators, and no quotation marks around it.
+def unquoted(path: Path, caption: str) -> frozenset[int]:
+    """Return the lines of rows whose caption has separators, and no quotation marks around it.
 
-    In most of them a blank follows each of these; several cells have none.
+    The caption is in the first column or the last one, and a blank follows most of the separators:
+    several cells have none.
     """
     status = os.stat(path)
-    return _unquoted(path, status.st_mtime_ns, status.st_size)
+    return _unquoted(path, caption, status.st_mtime_ns, status.st_size)
 
 
 @lru_cache(4)
-def _unquoted(path: Path, time: int, size: int) -> frozenset[int]:
-    separator, width = separator_of(path), len(header_of(path))
+def _unquoted(path: Path, caption: str, time: int, size: int) -> frozenset[int]:
+    separator, header = separator_of(path), header_of(path)
+    if caption not in (header[0], header[-1]):
+        return frozenset()
+    start, width = header.index(caption), len(header)
     numbered, found, texts = enumerate(lines(path), 1), set[int](), 0
     for line, row in cells_in(path):
         if len(row) > width:
             raw = next(text for number, text in numbered if number == line)
-            if raw.rstrip("\r\n").split(separator) == row and any(map(str.strip, row[width:])):
+            cells = row[start : start + len(row) - width + 1]
+            if raw.rstrip("\r\n").split(separator) == row and any(map(str.strip, cells[1:])):
                 found.add(line)
-                texts += _goes_on(row[width - 1 :])
+                texts += _goes_on(cells)
     return frozenset(found if 2 * texts > len(found) else ())
 
 

@@ -262,7 +262,8 @@ def of_tables(paths: Sequence[Path], folder: Path | None, named: Named) -> Sourc
     several = f" and {count(len(paths) - 1, 'more table')}" * (len(paths) > 1)
     words = f"{count(len(entries), 'picture')} of {first.name}{several} "
     words += f"(columns {columns.image}, {columns.caption}){elsewhere(pictures[first], first)}"
-    words = with_captions(words, entries, *pictures.values()) + unquoted_words(paths)
+    words = with_captions(words, entries, *pictures.values())
+    words += unquoted_words(paths, columns.caption)
     boundaries = [os.path.abspath(one.boundary) for one in pictures.values()]
     boundary = Path(os.path.commonpath(boundaries))
     return Source("table", words, entries, (*paths,), boundary, captions_in="json:captions")
