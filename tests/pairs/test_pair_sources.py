@@ -216,6 +216,16 @@ def metadata_of_a_subfolder(folder: Path) -> Path:
     return folder
 
 
+def with_labels(folder: Path, apart: bool) -> Path:
+    """Captions, and boxes of the same names (YOLO), in folders of their own or next to pictures."""
+    texts(folder, "caption") if not apart else own_folder(folder / "all")
+    for key in CAPTIONS:
+        path = folder / (f"all/labels/{key}.txt" if apart else f"{key}.txt")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("0 0.1 0.2 0.3 0.4\n")
+    return folder / "all" if apart else folder
+
+
 def archived(folder: Path) -> dict[str, str]:
     """Pictures with captions, and the archive that they came in."""
     (texts(folder) / "photos.tar").write_bytes(b"")
@@ -556,6 +566,22 @@ FORMATS: dict[str, tuple[str, Callable[[Path], Any]]] = {
     "columns in JSON": ("table", columns_in_json),
     "numbered columns in JSON": ("table", lambda folder: columns_in_json(folder, numbered=True)),
     "an archive": ("folder", archived),
+    "boxes next to pictures": ("folder", lambda folder: with_labels(folder, apart=False)),
+    "boxes in a folder": ("folder", lambda folder: with_labels(folder, apart=True)),
+    "captions of pictures in a list": (
+        "table",
+        in_json(
+            "p.json",
+            lambda rows: json.dumps(
+                {
+                    "images": [
+                        {"file_name": row["image"], "captions": [row["caption"]]} for row in rows
+                    ]
+                }
+            ),
+        ),
+    ),
+    "bytes of any name": ("parquet", lambda folder: hub_parquet(folder, "image_bytes")),
     **{
         f"a list with {sign!r}": ("table", listed_with(sign))
         for sign in (": ", " ", " | ", " - ", "\t", "#2\t", " = ", "|0|")
@@ -888,7 +914,9 @@ def test_a_folder_of_captions_is_named_or_next_to_that_of_pictures(tmp_path: Pat
         assert refused == {f"images/{key}": "no-caption" for key in [*CAPTIONS][1:]}
     folders_of_captions(tmp_path / "mine", "more")
     named = {"path": str(mine), "captions": str(mine / "more")}
-    assert indexed(named, tmp_path / "packed-2")[0].keys() == {"images/a/1"}
+    kept, refused = indexed(named, tmp_path / "packed-2")
+    assert kept.keys() == {"images/a/1"}
+    assert refused == {f"images/{key}": "no-caption" for key in [*CAPTIONS][1:]}
 
 
 ALIKE = {

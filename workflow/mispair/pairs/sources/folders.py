@@ -156,9 +156,9 @@ def with_texts(tree: Tree, named: Named) -> Source | None:
     pictures = tree.pictures
     pictured = {composed(stem_of(name)) for name in pictures} | {*map(composed, pictures)}
     move: dict[str, str] = {}
-    where, beside = "", _endings(tree, pictured, move) if folder is None else []
+    where, inside, beside = "", "", _endings(tree, pictured, move) if folder is None else []
     if not beside and pictures:
-        where, move = _moved(tree, pictured, folder)
+        where, inside, move = _moved(tree, pictured, folder)
         beside = _endings(tree, pictured, move)
     if named_ending:
         endings = [named_ending]
@@ -168,7 +168,7 @@ def with_texts(tree: Tree, named: Named) -> Source | None:
                 f"has a .{named_ending} next to it. Name captions that it has, or leave it out."
             )
     else:
-        endings = beside
+        endings = _with_captions(tree, {ending: tree.of([ending]) for ending in beside})
         refuse_ambiguous(tree.folder, [f".{ending}" for ending in endings])
     if not pictured or not endings:
         return None
@@ -177,7 +177,7 @@ def with_texts(tree: Tree, named: Named) -> Source | None:
             f"pairs: the pictures in {tree.folder}, such as {pictures[0]!r}, are in HEIC, which is "
             "not read. Convert them to JPEG: magick mogrify -format jpg *.heic."
         )
-    entries = tuple(_entries_with_texts(tree, endings[0], move))
+    entries = tuple(_entries_with_texts(tree, endings[0], move, inside))
     captioned = sum(any(ending_of(text) == endings[0] for text in e.texts) for e in entries)
     lost = sum(not entry.pictures for entry in entries)
     words = f"{count(len(pictures), 'picture')} with .{endings[0]} captions"
@@ -244,13 +244,15 @@ def is_about(name: str) -> bool:
     return name.rpartition("/")[2].casefold() in ABOUT_THE_FOLDER
 
 
-def _texts(tree: Tree, ending: str, move: Mapping[str, str]) -> dict[str, list[str]]:
-    """Return the texts with an ending by the path of their picture without its ending.
+def _texts(
+    tree: Tree, ending: str, move: Mapping[str, str], inside: str = ""
+) -> dict[str, list[str]]:
+    """Return the texts with an ending `inside` a folder by their picture's path without its ending.
 
     `move` has those that differ from the paths of the texts without ending.
     """
     texts: dict[str, list[str]] = {}
-    for name in tree.of([ending]):
+    for name in (name for name in tree.of([ending]) if name.startswith(inside)):
         texts.setdefault(move.get(stem_of(name), stem_of(name)), []).append(name)
     return texts
 
@@ -261,8 +263,28 @@ def _endings(tree: Tree, pictured: set[str], move: Mapping[str, str]) -> list[st
             if any(composed(stem) in pictured for stem in _texts(tree, ending, move))]  # fmt: skip
 
 
-def _moved(tree: Tree, pictured: set[str], folder: str | None) -> tuple[str, dict[str, str]]:
-    """Return where the texts are, for a line, and pictures by texts, as paths without endings.
+def _with_captions(tree: Tree, places: Mapping[str, Sequence[str]]) -> list[str]:
+    """Return those of several places of texts whose first ones have a caption, or all places."""
+    if len(places) < 2:
+        return [*places]
+    real = [one for one, names in places.items()
+            if any(_has_caption(tree, name) for name in names[:TRIED])]  # fmt: skip
+    return real or [*places]
+
+
+def _has_caption(tree: Tree, name: str) -> bool:
+    path = tree.path(name)
+    if links_out(path, tree.boundary):
+        return False
+    try:
+        with open(path, encoding="utf-8-sig") as opened:
+            return is_caption(opened.read(MAX_TEXT_BYTES))
+    except (OSError, UnicodeDecodeError):
+        return False
+
+
+def _moved(tree: Tree, pictured: set[str], folder: str | None) -> tuple[str, str, dict[str, str]]:
+    """Return where the texts are, for a line, their folder, and pictures by texts, without endings.
 
     The texts are in `folder`, or in one next to a folder that has all pictures, and have their
     paths; or else have names that are alike.
@@ -285,19 +307,23 @@ def _moved(tree: Tree, pictured: set[str], folder: str | None) -> tuple[str, dic
                 texts.setdefault(of_texts, {})[stem_of(name)] = picture
         texts = {of: move for of, move in texts.items()
                  if not pictured.isdisjoint(map(composed, move.values()))}  # fmt: skip
-        refuse_ambiguous(tree.folder, map(tree.path, sorted(texts)))
-        for of_texts, move in texts.items():
-            return f" of {of_texts}", move
+        inside = {of: [name for name in names if name.startswith(of)] for of in sorted(texts)}
+        usable = _with_captions(tree, inside)
+        refuse_ambiguous(tree.folder, map(tree.path, usable))
+        for of_texts in usable:
+            return f" of {of_texts}", of_texts, texts[of_texts]
         if not pictures:
             names = [name for name in names if name.startswith(folder or "")]
             names = [name for name in names if not is_about(stem_of(name))]
-            return ", found by names that are alike", alike(tree.pictures, names)
+            return ", found by names that are alike", "", alike(tree.pictures, names)
         pictures = os.path.dirname(pictures)
 
 
-def _entries_with_texts(tree: Tree, ending: str, move: Mapping[str, str]) -> Iterator[Entry]:
+def _entries_with_texts(
+    tree: Tree, ending: str, move: Mapping[str, str], inside: str = ""
+) -> Iterator[Entry]:
     """Yield the pictures and the captions below a folder by the names that they share."""
-    pictures, texts = _by_stem(tree.pictures), _texts(tree, ending, move)
+    pictures, texts = _by_stem(tree.pictures), _texts(tree, ending, move, inside)
     sidecars = {} if ending == SIDECAR_EXTENSION else _by_stem(tree.of([SIDECAR_EXTENSION]))
     for stem in sorted(texts.keys() & {*tree.pictures} - pictures.keys()):  # a.jpg.txt
         texts.setdefault(stem_of(stem), []).extend(texts.pop(stem))

@@ -50,6 +50,8 @@ _PICTURES = re.compile(
     re.IGNORECASE,
 )
 """An object whose first name is a picture, or a list whose first object has the name of one."""
+_OF_PICTURES = re.compile(rb'"(sentences|captions?)"\s*:')
+"""Fields of pictures in a list, which COCO's files of boxes lack."""
 _OBJECT = re.compile(rb'\{\s*"[^"]*"\s*:\s*(?:["\[{]|(?:[\d.]+|null)\s*,)')
 _NUMBER = re.compile(r"#\d+$")
 NAMING = Naming("image", "caption", (*IMAGE_COLUMNS, *CAPTION_COLUMNS, *ADDRESS_COLUMNS), "pairs: ")
@@ -229,14 +231,14 @@ def _in_full(row: dict[str, Any], columns: Columns) -> dict[str, Any]:
 def is_json(path: Path, named: bool = False) -> bool:
     """Return whether JSON is a list, lines, or has names of pictures in it, by its first bytes.
 
-    Karpathy's splits have lists of sentences in a list of pictures. A file that is `named` may have
-    pictures without their endings.
+    A list of pictures may have their captions, as Karpathy's splits do. A file that is `named` may
+    have pictures without their endings.
     """
     start = start_of_json(path)
     if start.startswith(b"[") or LINES.match(start):
         return True
     if b'"images"' in start and start.startswith(b"{"):
-        return b'"sentences"' in start
+        return _OF_PICTURES.search(start) is not None
     return (_OBJECT.match(start) if named else _PICTURES.search(start)) is not None
 
 
