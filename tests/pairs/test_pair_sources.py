@@ -1324,6 +1324,27 @@ def test_lists_of_pictures_do_not_compete(name: str, tmp_path: Path) -> None:
         recognise(str(tmp_path / "alone"))
 
 
+def test_lists_are_several_captions_or_none_and_are_no_captions_themselves(tmp_path: Path) -> None:
+    """Their names may be like those of pictures, a line may lack its caption."""
+    mine = tmp_path / "mine"
+    mine.mkdir()
+    for number in range(6):
+        (mine / f"img{number}.jpg").write_bytes(picture(number))
+    lines = [f"img{number}.jpg: a cup of {number}\n" for number in range(5)]
+    (mine / "list1.txt").write_text("".join(lines))
+    (mine / "list2.txt").write_text("".join([*lines, "img5.jpg: \n"]))
+    kept, refused = indexed(mine, tmp_path / "packed")
+    assert {key: row["caption"] for key, row in kept.items()} == {
+        f"img{number}": f"a cup of {number}" for number in range(5)
+    }
+    assert not refused
+    (mine / "list1.txt").unlink()
+    assert indexed(mine, tmp_path / "packed-2")[1] == {"img5": "empty-caption"}
+    (mine / "list3.txt").write_text("".join(lines).replace("cup", "cat"))
+    with pytest.raises(UserError, match="list2.*list3.*Name one"):
+        recognise(str(mine))
+
+
 UNQUOTED = {
     "a": "a red circle, and a square", "b": "a cat, 1,000 dogs, or so", "c": "a boat", "d": "so,",
     "e": 'he says "hi", then, nothing',

@@ -83,12 +83,12 @@ def captions_of(source: Source, limit: float = 1) -> list[str]:
 def captions_by_picture(source: Source) -> dict[str, list[str]]:
     """Return the captions of each picture of a source, as far as they can be read, sorted."""
     policy, faults = Policy(caption_from=source.captions_in), list[str]()
-    return {
-        os.path.abspath(entry.pictures[0]): sorted(map(str.strip, texts))
-        for entry in source.entries
-        if entry.pictures
-        and (texts := [*_of_entry(entry, policy, source.boundary, faults, most=None)])
-    }
+    captions: dict[str, list[str]] = {}
+    for entry in source.entries:
+        texts = _of_entry(entry, policy, source.boundary, faults, most=None)
+        if (found := sorted(filter(None, map(str.strip, texts)))) and entry.pictures:
+            captions[os.path.abspath(entry.pictures[0])] = found
+    return captions
 
 
 def lost_pairs(source: Source, policy: Policy, has_captions: bool) -> dict[str, list[str]]:

@@ -345,6 +345,8 @@ def _listed(path: Path) -> Iterator[tuple[int, list[str]]]:
         if found := _LISTED.match(line):
             name, caption = found.groups()
             yield number, [name, _QUOTED.sub(r"\2", caption)]
+        elif ending_of(name := line.strip().rstrip(":= -")) in IMAGE_EXTENSIONS:
+            yield number, [name, ""]
         elif line.strip():
             raise UserError(
                 f"pairs: {path}: line {number} is {line.strip()!r:.80}, and the first one has a "
