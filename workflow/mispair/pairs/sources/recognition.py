@@ -31,6 +31,7 @@ from mispair.pairs.sources.source import (
     refuse_unreadable,
 )
 from mispair.pairs.sources.table_rows import TABLE_ENDINGS, ending_of, form_of, header_of, is_json
+from mispair.pairs.sources.without_captions import refuse_without_captions
 
 
 @dataclass(frozen=True)
@@ -308,7 +309,7 @@ def _recognised(place: Place) -> Source:
     for path in place.files if place.tree is None else ():
         _refuse_no_json(path)
     if place.tree is not None:
-        folders.refuse_without_captions(place.tree)
+        refuse_without_captions(place.tree)
     raise UserError(
         f"pairs: {place.path.absolute()} is no source of pairs. Give one of: "
         f"{'; '.join(kind.what for kind in KINDS)}."
