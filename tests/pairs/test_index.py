@@ -392,7 +392,7 @@ def test_nothing_is_written_by_the_name_of_a_member(tmp_path: Path) -> None:
     ("extension", "image_format"),
     [("jpg", "JPEG"), ("JPE", "JPEG"), ("jfif", "JPEG"), ("Jpeg", "JPEG"), ("png", "PNG"),
      ("webp", "WEBP"), ("gif", "GIF"), ("bmp", "BMP"), ("tif", "TIFF"), ("tiff", "TIFF"),
-     ("ppm", "PPM"), ("pgm", "PPM"), ("avif", "AVIF")],
+     ("ppm", "PPM"), ("pgm", "PPM"), ("avif", "AVIF"), ("img", "PNG"), ("image", "JPEG")],
 )  # fmt: skip
 def test_images_of_every_common_kind_are_kept(
     tmp_path: Path, extension: str, image_format: str

@@ -93,6 +93,18 @@ def objects(folder: Path, name: str = "{}.json", nested: bool = False) -> Path:
     return folder
 
 
+def objects_of(content: Callable[[str], Any]) -> Callable[[Path], Path]:
+    """JSON next to each picture that is no object."""
+
+    def write(folder: Path) -> Path:
+        write_pictures(folder)
+        for key, caption in CAPTIONS.items():
+            (folder / f"{key}.json").write_text(json.dumps(content(caption)))
+        return folder
+
+    return write
+
+
 def named_field(folder: Path) -> dict[str, str]:
     return {"path": str(objects(folder, nested=True)), "caption_column": "meta.caption"}
 
@@ -202,6 +214,16 @@ def metadata_of_a_subfolder(folder: Path) -> Path:
     return folder
 
 
+def with_labels(folder: Path, apart: bool) -> Path:
+    """Captions, and boxes of the same names (YOLO), in folders of their own or next to pictures."""
+    texts(folder, "caption") if not apart else own_folder(folder / "all")
+    for key in CAPTIONS:
+        path = folder / (f"all/labels/{key}.txt" if apart else f"{key}.txt")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("0 0.1 0.2 0.3 0.4\n")
+    return folder / "all" if apart else folder
+
+
 def archived(folder: Path) -> dict[str, str]:
     """Pictures with captions, and the archive that they came in."""
     (texts(folder) / "photos.tar").write_bytes(b"")
@@ -214,6 +236,18 @@ def without_names(folder: Path) -> Path:
     lines = [f"{key}.jpg#0\t{caption}" for key, caption in CAPTIONS.items()]
     (folder / "Flickr8k.token.txt").write_text("\n".join(lines), encoding="utf-8")
     return folder / "Flickr8k.token.txt"
+
+
+def listed_with(sign: str) -> Callable[[Path], Path]:
+    """A caption a line, after the name of its picture."""
+
+    def write(folder: Path) -> Path:
+        write_pictures(folder / "images")
+        lines = [f"{key}.jpg{sign}{caption}\n" for key, caption in CAPTIONS.items()]
+        (folder / "all.txt").write_text("".join(lines), encoding="utf-8")
+        return folder
+
+    return write
 
 
 def spreadsheet(folder: Path) -> Path:
@@ -530,6 +564,26 @@ FORMATS: dict[str, tuple[str, Callable[[Path], Any]]] = {
     "columns in JSON": ("table", columns_in_json),
     "numbered columns in JSON": ("table", lambda folder: columns_in_json(folder, numbered=True)),
     "an archive": ("folder", archived),
+    "boxes next to pictures": ("folder", lambda folder: with_labels(folder, apart=False)),
+    "boxes in a folder": ("folder", lambda folder: with_labels(folder, apart=True)),
+    "captions of pictures in a list": (
+        "table",
+        in_json(
+            "p.json",
+            lambda rows: json.dumps(
+                {
+                    "images": [
+                        {"file_name": row["image"], "captions": [row["caption"]]} for row in rows
+                    ]
+                }
+            ),
+        ),
+    ),
+    "bytes of any name": ("parquet", lambda folder: hub_parquet(folder, "image_bytes")),
+    **{
+        f"a list with {sign!r}": ("table", listed_with(sign))
+        for sign in (": ", " ", " | ", " - ", "\t", "#2\t", " = ", "|0|")
+    },
     "without names": ("table", without_names),
     "spreadsheet": ("table", spreadsheet),
     "nested": ("table", nested),
@@ -542,6 +596,8 @@ FORMATS: dict[str, tuple[str, Callable[[Path], Any]]] = {
     "tables in subfolders": ("tables", captions_of_subfolders),
     "NAME.jpg.txt": ("folder", whole_names),
     "NAME.json": ("objects", objects),
+    "lists in NAME.json": ("objects", objects_of(lambda text: [text])),
+    "texts in NAME.json": ("objects", objects_of(str)),
     "NAME.jpg.json": ("objects", lambda folder: objects(folder, "{}.jpg.json")),
     "nested NAME.json": ("objects", lambda folder: objects(folder, nested=True)),
     "named field of NAME.json": (
@@ -856,7 +912,9 @@ def test_a_folder_of_captions_is_named_or_next_to_that_of_pictures(tmp_path: Pat
         assert refused == {f"images/{key}": "no-caption" for key in [*CAPTIONS][1:]}
     folders_of_captions(tmp_path / "mine", "more")
     named = {"path": str(mine), "captions": str(mine / "more")}
-    assert indexed(named, tmp_path / "packed-2")[0].keys() == {"images/a/1"}
+    kept, refused = indexed(named, tmp_path / "packed-2")
+    assert kept.keys() == {"images/a/1"}
+    assert refused == {f"images/{key}": "no-caption" for key in [*CAPTIONS][1:]}
 
 
 ALIKE = {
@@ -1244,6 +1302,78 @@ def test_a_picture_that_is_written_in_two_ways_is_one(tmp_path: Path) -> None:
     assert (kept["a/1"]["more_captions"], refused) == (["two"], {})
 
 
+@pytest.mark.parametrize("name", ["log.txt", "readme.txt"])
+def test_lists_of_pictures_do_not_compete(name: str, tmp_path: Path) -> None:
+    """A log, or a text about the folder, may name pictures, too."""
+    lines = "".join(f"{key}.jpg is cut at the left\n" for key in CAPTIONS)
+    for form in ("txt", "csv", "coco"):
+        mine = tmp_path / form
+        FORMATS[form][1](mine)
+        (mine / name).write_text(lines)
+        kept, _ = indexed(mine, tmp_path / f"packed of {form}")
+        assert {key: row["caption"] for key, row in kept.items()} == CAPTIONS
+    (tmp_path / "alone").mkdir()
+    write_pictures(tmp_path / "alone")
+    (tmp_path / "alone" / name).write_text(lines)
+    if name == "log.txt":
+        assert recognise(str(tmp_path / "alone")).words.endswith("(columns image, caption)")
+        return
+    with pytest.raises(UserError, match="name it"):
+        recognise(str(tmp_path / "alone"))
+
+
+def test_lists_are_several_captions_or_none_and_are_no_captions_themselves(tmp_path: Path) -> None:
+    """Their names may be like those of pictures, a line may lack its caption."""
+    mine = tmp_path / "mine"
+    mine.mkdir()
+    for number in range(6):
+        (mine / f"img{number}.jpg").write_bytes(picture(number))
+    lines = [f"img{number}.jpg: a cup of {number}\n" for number in range(5)]
+    (mine / "list1.txt").write_text("".join(lines))
+    (mine / "list2.txt").write_text("".join([*lines, "img5.jpg: \n"]))
+    kept, refused = indexed(mine, tmp_path / "packed")
+    assert {key: row["caption"] for key, row in kept.items()} == {
+        f"img{number}": f"a cup of {number}" for number in range(5)
+    }
+    assert not refused
+    (mine / "list1.txt").unlink()
+    assert indexed(mine, tmp_path / "packed-2")[1] == {"img5": "empty-caption"}
+    (mine / "list3.txt").write_text("".join(lines).replace("cup", "cat"))
+    with pytest.raises(UserError, match="list2.*list3.*Name one"):
+        recognise(str(mine))
+
+
+UNQUOTED = {
+    "a": "a red circle, and a square", "b": "a cat, 1,000 dogs, or so", "c": "a boat", "d": "so,",
+    "e": 'he says "hi", then, nothing',
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "names", ["image,caption", "n,image,caption", "file_name,text", "caption,image", ""]
+)
+@pytest.mark.parametrize("name", ["captions.txt", "pairs.csv", "metadata.csv"])
+def test_commas_of_captions_need_no_quotes_in_the_first_or_last_column(
+    name: str, names: str, tmp_path: Path
+) -> None:
+    mine = tmp_path / "mine"
+    mine.mkdir()
+    for number, key in enumerate(UNQUOTED):
+        (mine / f"{key}.jpg").write_bytes(picture(number))
+    start = "7," * names.startswith("n,")
+    texts = {key: text for key, text in UNQUOTED.items() if key != "d"}
+    rows = [(f"{start}{key}.jpg", text) for key, text in texts.items()]
+    lines = [",".join(row[:: -1 if names.startswith("caption") else 1]) for row in rows]
+    (mine / name).write_text("\r\n".join([names] * bool(names) + lines))
+    given = mine if names else {"path": str(mine), "captions": str(mine / name)}
+    assert (
+        "3 captions with ',' unquoted"
+        in recognise(given if isinstance(given, dict) else str(given)).words
+    )
+    kept, _ = indexed(given, tmp_path / "packed")
+    assert {key: row["caption"] for key, row in kept.items()} == texts
+
+
 def test_rows_that_lack_what_others_have(tmp_path: Path) -> None:
     write_pictures(tmp_path)
     (tmp_path / "metadata.jsonl").write_text(
@@ -1271,10 +1401,11 @@ def test_a_table_of_labels_is_no_list_of_captions(tmp_path: Path) -> None:
     (mine / "labels.csv").write_text("a/1.jpg,cat\na/2.jpg,dog\n")
     assert recognise(str(mine)).kind == "folder"
     (mine / "labels.csv").write_text("a/1.jpg,7,a red cup\n")
+    kept, _ = indexed(mine / "labels.csv", tmp_path / "packed")
+    assert kept["a/1"]["caption"] == "a red cup"
+    (mine / "labels.csv").write_text("a/1.jpg,a cup,a red cup\n")
     with pytest.raises(UserError, match="'image', '2', '3'"):
         recognise(str(mine / "labels.csv"))
-    named = {"path": str(mine / "labels.csv"), "caption_column": "3"}
-    assert indexed(named, tmp_path / "packed")[0].keys() == {"a/1"}
 
 
 def test_names_in_other_characters_than_on_disk_are_found(tmp_path: Path) -> None:
@@ -1287,6 +1418,8 @@ NO_CAPTIONS: dict[str, tuple[str, Any]] = {
     "a list of pictures": ("all.json", [f"{key}.jpg" for key in CAPTIONS]),
     "statistics": ("00000_stats.json", {"count": 4, "status_dict": {"success": 4}}),
     "a package": ("package.json", {"name": "x", "description": "a site", "images": ["a/1.jpg"]}),
+    "boxes in lines": (
+        "train.txt", "".join(f"{key}.jpg 1,2,3,4,0 5,6,7,8,1\n" for key in CAPTIONS)),
     "boxes": ("boxes.json", {f"{key}.jpg": [[1, 2, 3, 4]] for key in CAPTIONS}),
     "numbers": ("classes.json", {f"{key}.jpg": 7 for key in CAPTIONS}),
     "labels in JSON": ("labels.json", [{"image": f"{key}.jpg", "text": "cup"} for key in CAPTIONS]),
@@ -1364,8 +1497,12 @@ def test_names_that_are_twice_in_an_object_have_both_captions(form: str, tmp_pat
 
 
 def both(folder: Path, *formats: str) -> Path:
+    """Captions in two forms, one of which lacks one of them."""
     for name in formats:
-        FORMATS[name][1](folder)
+        with pytest.MonkeyPatch.context() as patch:
+            if name != formats[0]:
+                patch.delitem(CAPTIONS, "a/2")
+            FORMATS[name][1](folder)
     return folder
 
 
@@ -1415,7 +1552,7 @@ def folders_of_captions(folder: Path, *names: str) -> Path:
     write_pictures(folder / "images")
     for name in names:
         (folder / name / "a").mkdir(parents=True)
-        (folder / name / "a/1.txt").write_text("a text")
+        (folder / name / "a/1.txt").write_text(f"a {name} text")
     return folder
 
 
@@ -1449,12 +1586,16 @@ def archived_pictures(folder: Path) -> Path:
 
 
 def splits(folder: Path) -> Path:
-    shutil.copy(table("csv", ("image", "caption"))(folder), folder / "train.csv")
+    rows = table("csv", ("image", "caption"))(folder).read_text("utf-8").splitlines()
+    (folder / "train.csv").write_text("\n".join(rows[:-1]), encoding="utf-8")
     return folder
 
 
 MISTAKES: dict[str, tuple[Callable[[Path], Any], list[str]]] = {
     "two tables": (lambda f: both(f, "metadata.csv", "metadata.jsonl"), ["csv", "jsonl"]),
+    "a column of one of two": (
+        lambda f: {"path": str(both(f, "metadata.csv", "txt")), "caption_column": "text"},
+        ["metadata.csv", "Name one of them"]),
     "table and texts": (lambda f: both(f, "metadata.csv", "txt"), ["metadata.csv", ".txt"]),
     "two endings": (lambda f: both(f, "txt", "caption"), [".txt", ".caption", "captions:"]),
     "tar files and texts": (lambda f: archived(f)["path"], ["photos.tar", "captions: .txt"]),
@@ -1583,9 +1724,42 @@ MISTAKES: dict[str, tuple[Callable[[Path], Any], list[str]]] = {
     "vector graphics": (lambda f: written(f, "a.svg", b"<svg/>", False).parent, ["a.svg", "PNG"]),
     "addresses without names": (lambda f: written(f, "p.tsv", b"a bus\thttp://x.invalid/1\n"),
                                 ["addresses", "img2dataset"]),
-    "a table of another name": (
-        lambda f: with_pictures(f, "one.token.txt", b"a/1.jpg#0\ttwo words\n"),
-        ["If ", "one.token.txt"]),
+    "a list of other pictures": (
+        lambda f: with_pictures(f, "one.token.txt", b"x/7.jpg#0\ttwo words\n"),
+        ["'x/7.jpg'", "captions: "]),
+    "several captions in columns without names": (
+        lambda f: with_pictures(f, "p.csv", b"a/1.jpg,a cup,a red cup\na/2.jpg,a cat,a pet\n"),
+        ["'2', '3'", "--caption-column"]),
+    "one caption a column": (
+        lambda f: written(f, "p.csv", b"image,caption\na/1.jpg,a cup,a red cup\n"),
+        ["line 2", "3 fields"]),
+    "a column after captions with commas": (
+        lambda f: written(f, "p.csv", b"image,caption,id\na/1.jpg,a cup, a cat,7\n"),
+        ["line 2", "4 fields"]),
+    "columns of no name": (
+        lambda f: written(f, "p.csv", b"image,caption\na/1.jpg,a cup,,\n"), ["line 2", "4 fields"]),
+    "text after a quotation": (
+        lambda f: written(f, "p.csv", b'image,caption\na/1.jpg,"a cup", he said\n'),
+        ["line 2", "3 fields"]),
+    "a list that goes on otherwise": (
+        lambda f: written(f, "all.txt", b"a/1.jpg: a red cup\nand more\n"),
+        ["all.txt: line 2", "a.jpg: a red cup"]),
+    "pictures without captions in JSON": (
+        lambda f: with_pictures(f, "meta.json", b'{"a/1.jpg": {"tags": "one, two"}}'),
+        ["meta.json has the columns 'image', 'tags'", "--caption-column"]),
+    "pairs of pictures and captions": (
+        lambda f: {"path": str(written(f, "p.jsonl", b'{"image_0": "a/1.jpg", "image_1": "a/2.jpg",'
+                                       b' "caption_0": "a cup", "caption_1": "a cat"}')),
+                   "image_column": "image_0"},
+        ["several pictures and several captions", "Name one"]),
+    "a table in an archive": (lambda f: with_pictures(f, "captions.csv.zip", b"PK"),
+                              ["captions.csv.zip", "unpack"]),
+    "YAML": (lambda f: with_pictures(f, "captions.yml", b"a/1.jpg: a red cup\n"),
+             ["captions.yml is YAML", "safe_load"]),
+    "YAML next to pictures": (lambda f: texts(f, "yaml"), ["a/1.yaml is YAML", "same name"]),
+    "YAML as a table": (lambda f: written(f, "p.yaml", b"a/1.jpg: a red cup\n"),
+                        ["p.yaml is YAML", "safe_load"]),
+    "XML next to pictures": (lambda f: texts(f, "xml"), ["a/1.xml", "NAME.txt"]),
     "two folders of captions": (lambda f: folders_of_captions(f, "long", "short"),
                                 ["mine/long/", "mine/short/", "captions:"]),
     "a folder of captions outside": (

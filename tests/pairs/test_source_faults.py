@@ -6,7 +6,7 @@ import json
 import os
 import tarfile
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from mispair.core.files import UserError
+from mispair.pairs.sources.first_captions import captions_by_picture
 from mispair.pairs.sources.recognition import KINDS, recognise
 from mispair.pairs.sources.source import picture_key
 from tests.pairs.test_pair_sources import indexed, picture
@@ -325,12 +326,18 @@ def test_a_table_that_cannot_be_read_is_one_message(
 
 @pytest.mark.parametrize("second", IN_A_FOLDER)
 @pytest.mark.parametrize("first", IN_A_FOLDER)
-def test_two_places_of_captions_are_refused(first: str, second: str, tmp_path: Path) -> None:
+def test_two_places_of_captions_are_refused_unless_they_are_alike(
+    first: str, second: str, tmp_path: Path
+) -> None:
     if first >= second or {"tables", "objects"} & {first, second}:
         return  # JSON next to pictures may hold other things, so all other captions go first
-    mine = tmp_path / "mine"
-    for form in (first, second):
-        FORMS[form][1](mine, GOOD, False)
+    mine, other = tmp_path / "mine", (GOOD[0], replace(GOOD[1], caption="another text"))
+    FORMS[first][1](mine, GOOD, False)
+    FORMS[second][1](mine, other, False)
     with pytest.raises(UserError, match="Name one of them") as refusal:
         recognise(str(mine))
     assert "\n" not in str(refusal.value)
+    FORMS[second][1](mine, GOOD, False)  # and with the same captions one of them is read
+    source = recognise(str(mine))
+    assert captions_by_picture(source) == {str(mine / one.name): ["a text"] for one in GOOD}
+    assert ", the same as in " in source.words

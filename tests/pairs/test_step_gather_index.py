@@ -149,7 +149,7 @@ def test_the_limit_lies_at_a_fifth(
     if code:
         assert "21 of 100 samples (21.00 %)" in message
         assert "undecodable-image" in message
-        assert "'x0' in 'a.tar' (group 0000)" in message
+        assert "'x0' in 'a.tar' (group 0000): for a test" in message  # its detail
         assert "gather_index: max_quarantined_share" in message
         assert f"{tmp_path}/*.rejected.parquet" in message
 

@@ -73,6 +73,21 @@ def test_shards_of_which_none_can_be_read(folder: Path, content: bytes, reason: 
     assert check(shards="s/?[02468].tar") == ""
 
 
+def test_pairs_of_several_pictures(folder: Path) -> None:
+    (folder / "mine").mkdir()
+    for number in range(10):
+        endings = ["jpg", "png"] if number < 3 else ["jpg"]
+        for ending in endings:
+            (folder / f"mine/{number}.{ending}").write_bytes(jpeg((40, 30 + number)))
+        (folder / f"mine/{number}.txt").write_text("a cup")
+    with pytest.raises(UserError, match=r"of 10 pairs 3 have no picture of its own.*'0'"):
+        check(pairs="mine", shards="generated")
+    pairs = [((f"{n}.jpg", jpeg()), (f"{n}.png", jpeg()), (f"{n}.txt", b"a cup")) for n in range(9)]
+    write_tar(folder / "00000.tar", [member for pair in pairs for member in pair])
+    with pytest.raises(UserError, match=r"none of 9 captions.*has several images: jpg, png"):
+        check()
+
+
 def as_texts(folder: Path, pictures: list[str], captions: list[str]) -> None:
     for key in captions:
         (folder / f"{key}.txt").write_text(f"a text of {key}")
@@ -388,7 +403,7 @@ def test_a_join_by_a_field_that_no_sample_has(folder: Path, join: str, refused: 
 @pytest.mark.parametrize(
     ("field", "refused"),
     [
-        ("caption", False), ("more.texts", False), ("null", False), ("more", True),
+        ("caption", False), ("more.texts", False), ("more", True),
         ("text", True), ("more.caption", True), ("number", True),
     ],
 )  # fmt: skip
@@ -588,6 +603,37 @@ def test_a_table_for_too_few_pairs(folder: Path, rows: int, least: float, refuse
         check(**settings)
 
 
+@pytest.mark.parametrize(
+    ("form", "broken", "refused"),
+    [("files", 3, True), ("files", 2, False), ("tar", 8, True), ("tar", 3, False)],
+)
+@pytest.mark.parametrize(
+    "content",
+    [b'{"caption": "a t', b'{"caption": null}', b"{}", "\xe9".encode("latin-1"), b"[1]"],
+)
+def test_captions_of_which_too_many_cannot_be_used(
+    folder: Path, content: bytes, form: str, broken: int, refused: bool
+) -> None:
+    """Of files all are read; of shards some, so that more have to be broken."""
+    (folder / "mine").mkdir()
+    good = b'{"caption": "a cup"}'
+    pairs = [[(f"{n}.jpg", jpeg()), (f"{n}.json", content if n < broken else good)]
+             for n in range(10)]  # fmt: skip
+    if form == "tar":
+        write_tar(folder / "00000.tar", [member for pair in pairs for member in pair])
+        given: dict[str, Any] = {"index_shards": {"caption_from": "json:caption"}}
+    else:
+        for name, text in (file for pair in pairs for file in pair):
+            (folder / "mine" / name).write_bytes(text)
+        given = {"shards": "generated", "pairs": "mine"}
+    if not refused:
+        check(**given)
+        return
+    with pytest.raises(UserError, match=rf"pairs: {broken} of 10 captions .*0\.json.*20 %"):
+        check(**given)
+    check(**given, gather_index={"max_quarantined_share": 0.9})
+
+
 @pytest.mark.parametrize("form", ["tar", "txt"])
 def test_captions_of_which_none_is_a_text(folder: Path, form: str) -> None:
     def write(content: bytes, number: int = 20) -> dict[str, Any]:
@@ -725,6 +771,9 @@ def test_captions_of_shards_are_found_by_their_first_samples(
         ([("a.text", b"a")], {}, "caption_from: text"),
         ([("b.caption.txt", b"a")], {}, "one name"),
         ([("x/a.txt", b"a")], {}, r"'x/a\.txt' and 'a\.jpg'"),
+        ([("a.pyd", b"\x80\x04.")], {}, "json:FIELD"),  # a pickle is never suggested
+        ([("a.txt.gz", b"\x1f\x8b\x08")], {}, "json:FIELD"),
+        ([("a.cap", b"a cup"), ("a.pkl", b"\x80\x04.")], {}, "caption_from: cap}"),
     ],
 )
 def test_shards_whose_first_samples_have_no_caption(

@@ -141,9 +141,11 @@ class PairFiles:
         """Return some captions of the user's pairs, or none if a table has them."""
         if self._has_all_captions:
             return []
+        is_needed = self._config.captions is None
+        limit = self._config.gather_index.max_quarantined_share if is_needed else 1
         if self.is_packed:
-            return captions_of(self.source)
-        return captions_of_shards(probed([*self.own_shards()]), self.captions_in)
+            return captions_of(self.source, limit)
+        return captions_of_shards(probed([*self.own_shards()]), self.captions_in, limit)
 
     def lost_pairs(self) -> dict[str, list[str]]:
         """Return keys of listed pairs that lack a picture or a caption, by what they lack."""

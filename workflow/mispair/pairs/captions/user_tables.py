@@ -139,7 +139,7 @@ def delimiter_of(table: Path) -> str:
         return named[1]
     if table.name.lower().removesuffix(".gz").endswith(".tsv"):
         return "\t"
-    return max(SEPARATORS, key=first.count)
+    return "\t" if "\t" in first else max(SEPARATORS, key=first.count)
 
 
 def csv_reader(table: Path, delimiter: str) -> Any:

@@ -17,8 +17,9 @@ from mispair.pairs.shards.tar_members import BrokenTarError, Member, TrailingDat
 
 IMAGE_EXTENSIONS = (
     *("jpg", "jpeg", "jpe", "jfif", "png", "webp", "gif", "bmp", "tif", "tiff"),
-    *("ppm", "pgm", "pbm", "pnm", "avif"),
+    *("ppm", "pgm", "pbm", "pnm", "avif", "img", "image"),
 )
+"""Endings of pictures; the content decides on the format, which some do not name."""
 _ENDINGS_OF_IMAGES = tuple(f".{extension}" for extension in IMAGE_EXTENSIONS)
 CAPTION_EXTENSION = "txt"
 SIDECAR_EXTENSION = "json"

@@ -12,7 +12,7 @@ from mispair.pairs.sources.pictures import SURE
 
 
 def alike(pictures: Sequence[str], texts: Sequence[str]) -> dict[str, str]:
-    """Return pictures by texts, without endings, whose names are alike; none if few texts have one.
+    """Return pictures by texts, without endings, whose names are alike; none if few have one.
 
     These are names that are equal without their folders (``text/a/img_07.txt`` of
     ``jpg/img_07.jpg``), or without what all of a kind start and end with (``07.caption.txt`` of
@@ -21,7 +21,8 @@ def alike(pictures: Sequence[str], texts: Sequence[str]) -> dict[str, str]:
     for in_folder, bare in ((False, False), (True, True), (False, True)):
         of_pictures, of_texts = (_by_name(kind, in_folder, bare) for kind in (pictures, texts))
         shared = of_pictures.keys() & of_texts.keys()
-        if len(shared) > 1 and len(shared) >= SURE * len(texts):
+        are_most = len(shared) >= max(SURE * len(texts), len(pictures) / 2)
+        if len(shared) > 1 and are_most:  # two lists of all captions are those of no pictures
             return {of_texts[name]: of_pictures[name] for name in shared}
     return {}
 

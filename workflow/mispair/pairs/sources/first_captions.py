@@ -12,7 +12,7 @@ from typing import Any
 
 from mispair.core.files import UserError
 from mispair.pairs.captions.decoding import decode_captions, split_lines
-from mispair.pairs.index.faults import Fault, RejectedError
+from mispair.pairs.index.faults import RejectedError
 from mispair.pairs.index.policy import MOST_UNDECIDED, Policy
 from mispair.pairs.shards.first_samples import first_samples
 from mispair.pairs.shards.shards import MAX_TEXT_BYTES
@@ -68,8 +68,14 @@ def refuse_labels_and_lines(
         )
 
 
-def captions_of(source: Source) -> list[str]:
-    """Return some captions of a source that is packed, as far as they can be read."""
+def captions_of(source: Source, limit: float = 1) -> list[str]:
+    """Return some captions of a source that is packed, as far as they can be read.
+
+    Raises
+    ------
+    UserError
+        If a larger share than `limit` cannot be used, by more than chance, or none can.
+    """
     if source.columns:
         return _of_parquet(Path(source.entries[0].pictures[0]), Columns(*source.columns))
     policy = Policy(caption_from=source.captions_in)
@@ -77,7 +83,18 @@ def captions_of(source: Source) -> list[str]:
     chosen = source.entries[:: -(-len(source.entries) // most)]
     faults: list[str] = []
     texts = [text for entry in chosen for text in _of_entry(entry, policy, source.boundary, faults)]
-    return _unless_undecodable(texts, faults)
+    return _unless_unusable(texts, faults, limit, len(chosen) == len(source.entries))
+
+
+def captions_by_picture(source: Source) -> dict[str, list[str]]:
+    """Return the captions of each picture of a source, as far as they can be read, sorted."""
+    policy, faults = Policy(caption_from=source.captions_in), list[str]()
+    captions: dict[str, list[str]] = {}
+    for entry in source.entries:
+        texts = _of_entry(entry, policy, source.boundary, faults, most=None)
+        if (found := sorted(filter(None, map(str.strip, texts)))) and entry.pictures:
+            captions[os.path.abspath(entry.pictures[0])] = found
+    return captions
 
 
 def lost_pairs(source: Source, policy: Policy, has_captions: bool) -> dict[str, list[str]]:
@@ -87,7 +104,8 @@ def lost_pairs(source: Source, policy: Policy, has_captions: bool) -> dict[str, 
     """
     boundary = source.boundary
     linked = f"picture but a link out of {boundary}"
-    lost: dict[str, list[str]] = {"picture": [], linked: [], "caption": []}
+    several = "picture of its own, but several of one name"
+    lost: dict[str, list[str]] = {"picture": [], linked: [], several: [], "caption": []}
     keeps_empty = policy.empty_captions == "keep"
     for entry in source.entries if not source.columns else ():
         texts = [text for text in entry.captions or () if keeps_empty or text.strip()]
@@ -96,6 +114,8 @@ def lost_pairs(source: Source, policy: Policy, has_captions: bool) -> dict[str, 
             lost["picture"].append(entry.key)
         elif boundary is not None and all(links_out(one, boundary) for one in entry.pictures):
             lost[linked].append(entry.key)
+        elif len(entry.pictures) > 1:
+            lost[several].append(entry.key)
         elif not (has_captions or texts):
             lost["caption"].append(entry.key)
     return lost
@@ -115,36 +135,46 @@ def _captions_in(entry: Entry, policy: Policy) -> Iterator[str]:
             yield text
 
 
-def _unless_undecodable(texts: list[str], faults: Sequence[str]) -> list[str]:
-    """Return texts; raise a UserError if there are faults of decoding only."""
-    if faults and not texts:
+def _unless_unusable(
+    texts: list[str], faults: Sequence[str], limit: float, are_all: bool
+) -> list[str]:
+    """Return texts; raise a UserError if too many captions are no texts, by more than chance."""
+    number = len(texts) + len(faults)
+    chance = 0 if are_all else 4 * sqrt(limit * (1 - limit) * number)
+    if faults and (not texts or len(faults) > limit * number + chance):
+        some = f"{len(faults)} of {number}" if texts else f"none of {number}"
+        more = f', or allow more than {100 * limit:g} %, as by --config "gather_index='
+        more += '{max_quarantined_share: 1}"'
         raise UserError(
-            f"pairs: none of {len(faults)} captions that were read can be decoded: the first one "
-            f"{faults[0]}. Convert them to UTF-8, for example with iconv."
+            f"pairs: {some} captions that were read can{'not' * bool(texts)} be used: {faults[0]}. "
+            "Correct them (texts in UTF-8, as by iconv; JSON with a caption; a picture and a "
+            f"caption for each key){more * bool(texts)}."
         )
     return texts
 
 
-def _decoded(content: bytes, policy: Policy, faults: list[str]) -> list[str]:
-    """Return the first caption of a file, or add why its bytes are no text to `faults`."""
+def _decoded(
+    where: str, content: bytes, policy: Policy, faults: list[str], most: int | None = 1
+) -> list[str]:
+    """Return the first captions of a file, or add why it has none to `faults`."""
     try:
-        return decode_captions(content, policy.caption_field)[:1]
+        return decode_captions(content, policy.caption_field)[:most]
     except RejectedError as error:
-        if error.reason is Fault.UNDECODABLE_CAPTION:
-            faults.append(error.detail)
+        faults.append(f"{where}: {error.detail}")
         return []
 
 
 def _of_entry(
-    entry: Entry, policy: Policy, boundary: Path | None, faults: list[str]
+    entry: Entry, policy: Policy, boundary: Path | None, faults: list[str], most: int | None = 1
 ) -> Iterator[str]:
-    yield from (entry.captions or ())[:1]
+    """Yield the captions of a pair, at most some of each file."""
+    yield from (entry.captions or ())[:most]
     files = _captions_in(entry, policy)
     inside = (text for text in files if boundary is None or not links_out(text, boundary))
     for path in map(Path, inside):
         with suppress(OSError):
             if path.is_file() and path.stat().st_size <= MAX_TEXT_BYTES:
-                yield from _decoded(path.read_bytes(), policy, faults)
+                yield from _decoded(str(path), path.read_bytes(), policy, faults, most)
 
 
 def _of_parquet(path: Path, columns: Columns) -> list[str]:
@@ -172,14 +202,15 @@ def _of_parquet(path: Path, columns: Columns) -> list[str]:
     return texts
 
 
-def captions_of_shards(shards: Iterable[str], caption_from: str) -> list[str]:
-    """Return the captions of the first samples of shards, as far as they can be read."""
+def captions_of_shards(shards: Iterable[str], caption_from: str, limit: float = 1) -> list[str]:
+    """Return the captions of the first samples of shards, as `captions_of`."""
     policy, faults = Policy(caption_from=caption_from), list[str]()
-    texts = [
-        text
-        for start in map(first_samples, shards)
-        for _, sample in start.candidates(policy.caption_extension)
-        if sample.image and sample.caption and sample.caption in start.texts
-        for text in _decoded(start.texts[sample.caption], policy, faults)
-    ]
-    return _unless_undecodable(texts, faults)
+    texts: list[str] = []
+    for shard, start in ((shard, first_samples(shard)) for shard in shards):
+        for _, sample in start.candidates(policy.caption_extension):
+            if sample.ambiguity:
+                faults.append(f"{shard}: {sample.key} {sample.ambiguity}")
+            elif sample.image and sample.caption and sample.caption in start.texts:
+                where, content = f"{shard}: {sample.caption.name}", start.texts[sample.caption]
+                texts += _decoded(where, content, policy, faults)
+    return _unless_unusable(texts, faults, limit, are_all=False)

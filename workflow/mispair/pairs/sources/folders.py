@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
-from itertools import islice
 from pathlib import Path
 
 from mispair.core.files import UserError, snapshot
 from mispair.core.words import composed, count
-from mispair.pairs.captions.decoding import fault_of_json, numbered, read_json, text_fields
-from mispair.pairs.captions.text_lines import lines
+from mispair.pairs.captions.decoding import numbered, read_json, text_fields
 from mispair.pairs.shards.shards import (
     IMAGE_EXTENSIONS,
     MAX_MEMBER_BYTES,
@@ -20,8 +18,7 @@ from mispair.pairs.shards.shards import (
     SIDECAR_EXTENSION,
 )
 from mispair.pairs.sources.alike import alike, stem_of
-from mispair.pairs.sources.coco import is_coco
-from mispair.pairs.sources.columns import CAPTION_COLUMNS, Columns, columns_in, named_column
+from mispair.pairs.sources.columns import CAPTION_COLUMNS, columns_in, named_column
 from mispair.pairs.sources.pictures import with_captions
 from mispair.pairs.sources.source import (
     TEXT_ENDINGS,
@@ -43,16 +40,12 @@ from mispair.pairs.sources.table_rows import (
     TABLE_ENDINGS,
     TRIED,
     ending_of,
-    form_of,
-    header_of,
-    is_json,
+    unquoted_words,
 )
-from mispair.pairs.sources.tables import is_table, pictures_of, rows_of
+from mispair.pairs.sources.tables import is_caption, pictures_of, rows_of
 
 METADATA = "metadata"
 """Name of the tables that Hugging Face's `imagefolder` reads."""
-FEW_TEXTS = 5
-"""Texts up to which one that has no picture's name may be a list of all captions."""
 ABOUT_THE_FOLDER = ("readme", "license", "licence", "copying")
 """Names of texts that are no captions, unless a picture has the same name."""
 
@@ -88,7 +81,7 @@ class Tree:
         """The files without an ending that have a caption next to them."""
         names = self.of([""])
         texts = {*map(stem_of, self.of(TEXT_ENDINGS))} if names else ()
-        return [name for name in names if name in texts and not _is_about(name)]
+        return [name for name in names if name in texts and not is_about(name)]
 
     @property
     def unread(self) -> list[str]:
@@ -155,9 +148,9 @@ def with_texts(tree: Tree, named: Named) -> Source | None:
     pictures = tree.pictures
     pictured = {composed(stem_of(name)) for name in pictures} | {*map(composed, pictures)}
     move: dict[str, str] = {}
-    where, beside = "", _endings(tree, pictured, move) if folder is None else []
+    where, inside, beside = "", "", _endings(tree, pictured, move) if folder is None else []
     if not beside and pictures:
-        where, move = _moved(tree, pictured, folder)
+        where, inside, move = _moved(tree, pictured, folder)
         beside = _endings(tree, pictured, move)
     if named_ending:
         endings = [named_ending]
@@ -167,7 +160,7 @@ def with_texts(tree: Tree, named: Named) -> Source | None:
                 f"has a .{named_ending} next to it. Name captions that it has, or leave it out."
             )
     else:
-        endings = beside
+        endings = _with_captions(tree, {ending: tree.of([ending]) for ending in beside})
         refuse_ambiguous(tree.folder, [f".{ending}" for ending in endings])
     if not pictured or not endings:
         return None
@@ -176,7 +169,7 @@ def with_texts(tree: Tree, named: Named) -> Source | None:
             f"pairs: the pictures in {tree.folder}, such as {pictures[0]!r}, are in HEIC, which is "
             "not read. Convert them to JPEG: magick mogrify -format jpg *.heic."
         )
-    entries = tuple(_entries_with_texts(tree, endings[0], move))
+    entries = tuple(_entries_with_texts(tree, endings[0], move, inside))
     captioned = sum(any(ending_of(text) == endings[0] for text in e.texts) for e in entries)
     lost = sum(not entry.pictures for entry in entries)
     words = f"{count(len(pictures), 'picture')} with .{endings[0]} captions"
@@ -207,8 +200,9 @@ def with_objects(tree: Tree, named: Named) -> Source | None:
             refuse_unreadable(Path(tree.path(name)))
         return None
     fields = [*dict.fromkeys(fields)]
+    is_list = fields == [""] and not named.caption_column
     field = named_column(fields, named.caption_column or "", "caption_column", CAPTION_COLUMNS)
-    if field not in (*fields, *numbered(fields)):
+    if not is_list and field not in (*fields, *numbered(fields)):
         has = ", ".join(map(repr, fields[:12]))
         wrong = f"no field {field!r}" if field else "no field with a usual name of captions"
         raise UserError(
@@ -217,35 +211,40 @@ def with_objects(tree: Tree, named: Named) -> Source | None:
         )
     entries = tuple(_entries_with_texts(tree, SIDECAR_EXTENSION, {}))
     without = sum(not entry.texts for entry in entries)
-    words = f"{count(len(tree.pictures), 'picture')} with {field} in JSON next to them"
+    words = f"{count(len(tree.pictures), 'picture')} with {field or 'texts'} in JSON next to them"
     words += f", {without:,} without" if without else ""
     words += tree.left_words(*IMAGE_EXTENSIONS, SIDECAR_EXTENSION)
-    return Source("objects", words, entries, boundary=tree.boundary, captions_in=f"json:{field}")
+    place = SIDECAR_EXTENSION if is_list else f"{SIDECAR_EXTENSION}:{field}"
+    return Source("objects", words, entries, boundary=tree.boundary, captions_in=place)
 
 
 def _fields_of_text(path: Path) -> list[str]:
-    """Return the fields of a JSON object in a file that hold texts."""
+    """Return the fields of JSON in a file that hold texts; an empty one if it has texts alone."""
     try:
         if path.stat().st_size > MAX_MEMBER_BYTES:
             return []
         content = read_json(path.read_bytes().decode("utf-8-sig"))
     except (OSError, ValueError):
         return []
-    return text_fields(content)
+    texts = content if isinstance(content, list) else [content]
+    are_texts = all(isinstance(one, str) for one in texts) and any(map(is_caption, texts))
+    return [""] if are_texts else text_fields(content)
 
 
-def _is_about(name: str) -> bool:
+def is_about(name: str) -> bool:
     """Return whether a text of this name, without its ending, describes a folder."""
     return name.rpartition("/")[2].casefold() in ABOUT_THE_FOLDER
 
 
-def _texts(tree: Tree, ending: str, move: Mapping[str, str]) -> dict[str, list[str]]:
-    """Return the texts with an ending by the path of their picture without its ending.
+def _texts(
+    tree: Tree, ending: str, move: Mapping[str, str], inside: str = ""
+) -> dict[str, list[str]]:
+    """Return the texts with an ending `inside` a folder by their picture's path without its ending.
 
     `move` has those that differ from the paths of the texts without ending.
     """
     texts: dict[str, list[str]] = {}
-    for name in tree.of([ending]):
+    for name in (name for name in tree.of([ending]) if name.startswith(inside)):
         texts.setdefault(move.get(stem_of(name), stem_of(name)), []).append(name)
     return texts
 
@@ -256,8 +255,28 @@ def _endings(tree: Tree, pictured: set[str], move: Mapping[str, str]) -> list[st
             if any(composed(stem) in pictured for stem in _texts(tree, ending, move))]  # fmt: skip
 
 
-def _moved(tree: Tree, pictured: set[str], folder: str | None) -> tuple[str, dict[str, str]]:
-    """Return where the texts are, for a line, and pictures by texts, as paths without endings.
+def _with_captions(tree: Tree, places: Mapping[str, Sequence[str]]) -> list[str]:
+    """Return those of several places of texts whose first ones have a caption, or all places."""
+    if len(places) < 2:
+        return [*places]
+    real = [one for one, names in places.items()
+            if any(_has_caption(tree, name) for name in names[:TRIED])]  # fmt: skip
+    return real or [*places]
+
+
+def _has_caption(tree: Tree, name: str) -> bool:
+    path = tree.path(name)
+    if links_out(path, tree.boundary):
+        return False
+    try:
+        with open(path, encoding="utf-8-sig") as opened:
+            return is_caption(opened.read(MAX_TEXT_BYTES))
+    except (OSError, UnicodeDecodeError):
+        return False
+
+
+def _moved(tree: Tree, pictured: set[str], folder: str | None) -> tuple[str, str, dict[str, str]]:
+    """Return where the texts are, for a line, their folder, and pictures by texts, without endings.
 
     The texts are in `folder`, or in one next to a folder that has all pictures, and have their
     paths; or else have names that are alike.
@@ -280,19 +299,23 @@ def _moved(tree: Tree, pictured: set[str], folder: str | None) -> tuple[str, dic
                 texts.setdefault(of_texts, {})[stem_of(name)] = picture
         texts = {of: move for of, move in texts.items()
                  if not pictured.isdisjoint(map(composed, move.values()))}  # fmt: skip
-        refuse_ambiguous(tree.folder, map(tree.path, sorted(texts)))
-        for of_texts, move in texts.items():
-            return f" of {of_texts}", move
+        inside = {of: [name for name in names if name.startswith(of)] for of in sorted(texts)}
+        usable = _with_captions(tree, inside)
+        refuse_ambiguous(tree.folder, map(tree.path, usable))
+        for of_texts in usable:
+            return f" of {of_texts}", of_texts, texts[of_texts]
         if not pictures:
             names = [name for name in names if name.startswith(folder or "")]
-            names = [name for name in names if not _is_about(stem_of(name))]
-            return ", found by names that are alike", alike(tree.pictures, names)
+            names = [name for name in names if not is_about(stem_of(name))]
+            return ", found by names that are alike", "", alike(tree.pictures, names)
         pictures = os.path.dirname(pictures)
 
 
-def _entries_with_texts(tree: Tree, ending: str, move: Mapping[str, str]) -> Iterator[Entry]:
+def _entries_with_texts(
+    tree: Tree, ending: str, move: Mapping[str, str], inside: str = ""
+) -> Iterator[Entry]:
     """Yield the pictures and the captions below a folder by the names that they share."""
-    pictures, texts = _by_stem(tree.pictures), _texts(tree, ending, move)
+    pictures, texts = _by_stem(tree.pictures), _texts(tree, ending, move, inside)
     sidecars = {} if ending == SIDECAR_EXTENSION else _by_stem(tree.of([SIDECAR_EXTENSION]))
     for stem in sorted(texts.keys() & {*tree.pictures} - pictures.keys()):  # a.jpg.txt
         texts.setdefault(stem_of(stem), []).extend(texts.pop(stem))
@@ -301,7 +324,7 @@ def _entries_with_texts(tree: Tree, ending: str, move: Mapping[str, str]) -> Ite
         if picture := by_form.pop(composed(stem), None):
             texts[picture] = texts.pop(stem)
     for stem in [*texts.keys() - pictures.keys()]:
-        if _is_about(stem):
+        if is_about(stem):
             del texts[stem]
     for stem in sorted(pictures.keys() | texts.keys()):
         files = [*texts.get(stem, ()), *(sidecars.get(stem, ()) if stem in pictures else ())]
@@ -370,100 +393,9 @@ def with_metadata(tree: Tree, tables: Sequence[str], named: Named) -> Source:
     words += " and ".join(tables[:3]) + (f" and {len(tables) - 3} more" if len(tables) > 3 else "")
     if left:
         words += f", {len(left):,} of them without"
+    words += unquoted_words([*looked_up], columns.caption)
     whole = merged(entries)
     words = with_captions(words, whole, *looked_up.values())
     return Source(
         "imagefolder", words, whole, (*looked_up,), tree.boundary, captions_in="json:captions"
-    )
-
-
-def _may_be_table(path: Path) -> bool:
-    return _is_readable(path) and is_table(path, Columns())
-
-
-def _is_readable(path: Path) -> bool:
-    """Return whether a file has the form of a table, by its ending and the start of JSON."""
-    form = form_of(path.name)
-    return form in (*TABLE_ENDINGS, "txt") or (form == "json" and is_json(path, named=True))
-
-
-def refuse_without_captions(tree: Tree) -> None:
-    """Refuse a folder that is no source, with what it has.
-
-    Raises
-    ------
-    UserError
-        Always.
-    """
-    pictures, names = tree.pictures, tree.of(tree.names)
-    if not names:
-        raise UserError(
-            f"pairs: the folder {tree.folder.absolute()} has no file (links to folders are not "
-            "followed). Name a folder of pictures with captions, a table, or tar shards."
-        )
-    beside = {*pictures, *map(stem_of, pictures)}
-    may_be_tables = [one for one in tree.of((*TABLE_ENDINGS, "txt", "json", "gz")) if pictures]
-    may_be_tables = [one for one in may_be_tables if stem_of(one) not in beside]
-    tried = [Path(tree.path(name)) for name in may_be_tables[:TRIED]]
-    for path in tried:
-        refuse_unreadable(path)
-        if _is_readable(path) and form_of(path.name) != "parquet":
-            deque(islice(lines(path), TRIED), 0)  # raises if it is not UTF-8
-    if tables := [path for path in tried if is_coco(path) or _may_be_table(path)]:
-        others = f" (or {', '.join(map(str, tables[1:4]))})" * (len(tables) > 1)
-        raise UserError(
-            f"pairs: the folder {tree.folder.absolute()} has {count(len(pictures), 'picture')} "
-            f"and no captions next to them. If {tables[0]}{others} has these, name it: pairs: "
-            f"{{path: {tree.folder}, captions: {tables[0]}}}."
-        )
-    if pictures and (texts := tree.of(TEXT_ENDINGS)):
-        remedy = f"Give captions the names of their pictures: {picture_key(pictures[0])}.txt."
-        if len(texts) <= FEW_TEXTS:
-            name = os.path.basename(pictures[0])
-            remedy = (
-                f"If it has a caption a line, begin each with the picture's name and a tab "
-                f"({name}<TAB>a red cup), and name it: pairs: {{path: {tree.folder}, captions: "
-                f"{tree.path(texts[0])}}}."
-            )
-        raise UserError(
-            f"pairs: the folder {tree.folder.absolute()} has {count(len(pictures), 'picture')}, "
-            f"such as {pictures[0]!r}, and texts of other names, such as {texts[0]!r}. {remedy}"
-        )
-    sidecars = [one for one in tree.of([SIDECAR_EXTENSION]) if stem_of(one) in beside]
-    for path in map(Path, map(tree.path, sidecars[:1])):
-        refuse_unreadable(path)
-        is_large = path.stat().st_size > MAX_TEXT_BYTES
-        if (
-            fault := f"has more than {MAX_TEXT_BYTES} bytes"
-            if is_large
-            else fault_of_json(path.read_bytes())
-        ):
-            raise UserError(
-                f"pairs: {path}, next to a picture, cannot be read as JSON: it {fault}. Write it "
-                "again as an object in UTF-8 (iconv -f CP1252 -t UTF-8), or name a table of paths "
-                "and captions."
-            )
-    for path in tried:
-        is_table = form_of(path.name) in (*TABLE_ENDINGS, "json")
-        if is_table and not header_of(path):  # which raises if it cannot be parsed
-            raise UserError(f"pairs: {path} is empty. Write it again, or move it away.")
-    if pictures:
-        near = [one for one in names if stem_of(one) in beside and one not in {*pictures}]
-        remedy = "Name a table of paths and captions: pairs: {path: ..., captions: TABLE}."
-        if near:
-            remedy = f"If {near[0]} and the like are captions, give them the ending .txt."
-        raise UserError(
-            f"pairs: the folder {tree.folder.absolute()} has {count(len(pictures), 'picture')}, "
-            f"such as {pictures[0]!r}, and no captions: neither {picture_key(pictures[0])}.txt "
-            f"next to it, nor metadata.csv. {remedy}"
-        )
-    if shards := tree.of(["tar"]):
-        raise UserError(
-            f"pairs: the folder {tree.folder.absolute()} has tar shards further below, such as "
-            f"{shards[0]}. Name their folder: pairs: {os.path.dirname(tree.path(shards[0]))}."
-        )
-    raise UserError(
-        f"pairs: the folder {tree.folder.absolute()} has no pictures, tar shards, or Parquet files "
-        f"with pictures; the first of its {count(len(names), 'file')} is "
-        f"{names[0]!r}. Name the folder that has them."
     )

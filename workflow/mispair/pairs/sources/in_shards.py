@@ -94,6 +94,15 @@ def captions_in_shards(
     return given
 
 
+def _is_text(ending: str, start: FirstSamples) -> bool:
+    """Return whether members of an ending are texts, and no pickles or compressed ones."""
+    of = [text for one, text in start.texts.items() if one.name.lower().endswith(f".{ending}")]
+    try:
+        return any(text.decode().isprintable() or b"\n" in text for text in of)
+    except UnicodeDecodeError:
+        return False
+
+
 def _usable(counts: Mapping[str, int], places: Sequence[str]) -> list[str]:
     """Return the places that half of the pictures have, or else that any has."""
     most = [one for one in places if counts[PICTURES] and 2 * counts[one] >= counts[PICTURES]]
@@ -142,7 +151,10 @@ def _refuse(shard: str, start: FirstSamples, given: str, counts: Mapping[str, in
     endings = sorted({f".{split_name(name)[1]}" for name in names[: 4 * SAMPLES]})
     pictures = [name for name in names if ending_of(name) in IMAGE_EXTENSIONS]
     if not pictures:
-        raise UserError(f"{first} no picture, only {', '.join(endings)}. Name other shards.")
+        raise UserError(
+            f"{first} no picture, only {', '.join(endings)}. Name other shards, or write pictures "
+            "under the names of their captions with an ending of pictures, such as KEY.jpg."
+        )
     wanted = (*TEXT_ENDINGS, SIDECAR_EXTENSION) if given == CAPTION_EXTENSION else (given,)
     near = [one for one in counts if one != PICTURES and not one.startswith(WHOLE)]
     far = [name for name in names if name.lower().endswith(tuple(f".{one}" for one in wanted))]
@@ -155,12 +167,13 @@ def _refuse(shard: str, start: FirstSamples, given: str, counts: Mapping[str, in
         raise UserError(
             f"{first} captions of other names than their pictures, or not next to them, such as "
             f"{far[0]!r} and {pictures[0]!r}. Pack the members of a pair one after another under "
-            "one name, such as 1.jpg and 1.txt (tar --sort=name, and --transform, which renames)."
+            "one name, such as 1.jpg and 1.txt, or unpack the shards (tar -xf) and give the folder "
+            "as pairs, which finds names that are alike."
         )
     fields = [one for one in counts if one.startswith(WHOLE) and one != WHOLE]
     no_text = (*IMAGE_EXTENSIONS, SIDECAR_EXTENSION, "cls")
     named = [one for one in fields if re.split("[:.]", one)[-1] not in NO_CAPTIONS]
-    texts = [one for one in near if ending_of(f".{one}") not in no_text]
+    texts = [one for one in near if ending_of(f".{one}") not in no_text and _is_text(one, start)]
     inside = ", ".join(one.removeprefix(WHOLE) for one in fields[:12])
     inside = f" with the texts {inside}" * bool(fields)
     objects = [text for one, text in start.texts.items() if one.name.endswith(".json")]

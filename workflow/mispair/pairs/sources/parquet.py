@@ -26,7 +26,8 @@ from mispair.pairs.sources.table_rows import (
 )
 from mispair.pairs.sources.tables import chosen_columns
 
-BYTES_COLUMNS = ("image", "jpg", "jpeg", "png", "webp", "img", "picture", "photo", "images")
+BYTES_COLUMNS = ("image", "jpg", "jpeg", "png", "webp", "img", "picture", "photo", "images",
+                 "image_bytes", "img_bytes", "image_data", "bytes")  # fmt: skip
 """Names of columns of pictures, the most certain first."""
 KEY = "key"
 """Name of the column of keys, also as webdataset writes it, `__key__`."""

@@ -7,13 +7,19 @@ from functools import cached_property
 from pathlib import Path
 
 from mispair.core.files import UserError, literal_folder, matches, snapshot
-from mispair.pairs.captions.scripts import count_words
 from mispair.pairs.sources import coco, folders, parquet, tables
 from mispair.pairs.sources.alike import stem_of
-from mispair.pairs.sources.columns import columns_in
+from mispair.pairs.sources.columns import Columns, columns_in
 from mispair.pairs.sources.folders import Tree
 from mispair.pairs.sources.source import TEXT_ENDINGS, Named, inside_of, is_ending
-from mispair.pairs.sources.table_rows import TABLE_ENDINGS, ending_of, form_of, is_json
+from mispair.pairs.sources.table_rows import (
+    TABLE_ENDINGS,
+    TRIED,
+    ending_of,
+    form_of,
+    is_json,
+    is_list,
+)
 
 FLICKR = "captions.txt"
 ANNOTATIONS = "annotations"
@@ -90,7 +96,7 @@ class Place:
         if self.tree is None:
             return []
         metadata = [Path(self.tree.path(name)) for name in folders.metadata_files(self.tree)[:1]]
-        found = [*dict.fromkeys([*metadata, *self.coco_files, *self.table_files])]
+        found = [*dict.fromkeys([*metadata, *self.coco_files, *self.table_files])] or self.lists
         others = [*self.endings, *self.with_ending("tar")] if found else []
         if len(found) + len(others) > 1:
             real = [path for path in found if self._holds_captions(path, path in metadata)]
@@ -107,7 +113,7 @@ class Place:
         except UserError:
             return False
         texts = (text for entry in entries if entry.pictures for text in entry.captions or ())
-        return any(count_words(text) > 1 for text in texts)
+        return any(map(tables.is_caption, texts))
 
     @cached_property
     def endings(self) -> list[str]:
@@ -128,12 +134,22 @@ class Place:
         """JSON in a folder, or in a folder `annotations` below, without the name of a picture."""
         if self.tree is None:
             return []
-        pictured = {os.path.basename(stem_of(name)) for name in self.tree.pictures}
         paths = [Path(self.tree.path(name)) for name in self.tree.of(["json"])]
-        paths = [path for path in paths if path.stem not in pictured]
+        paths = [path for path in paths if path.stem not in self._pictured]
         return [
             one for one in paths if one.parent == self.tree.folder or one.parent.name == ANNOTATIONS
         ]
+
+    @property
+    def listed_in_json(self) -> list[Path]:
+        """JSON with a column of pictures, which may lack captions."""
+        return [path for path in self._json if is_json(path) and tables.names_pictures(path)]
+
+    @cached_property
+    def _pictured(self) -> set[str]:
+        """The names of the pictures in a folder and below, with and without their endings."""
+        names = [] if self.tree is None else [*map(os.path.basename, self.tree.pictures)]
+        return {*names, *map(stem_of, names)}
 
     @cached_property
     def table_files(self) -> list[Path]:
@@ -147,6 +163,16 @@ class Place:
             if (form_of(path.name) == "json" or not path.name.startswith(f"{folders.METADATA}."))
             and tables.is_table(path, given) and not has_bytes(self, [path])
         ]  # fmt: skip
+
+    @cached_property
+    def lists(self) -> list[Path]:
+        """Texts in a folder with a picture and its caption a line, if it has no other captions."""
+        texts = [path for path in self.with_ending("txt")
+                 if not (path.stem in self._pictured or folders.is_about(path.stem))]  # fmt: skip
+        if len(texts) > TRIED or not self.has_pictures:  # they are captions without a picture
+            return []
+        found = [path for path in texts if is_list(path) and tables.is_table(path, Columns())]
+        return [] if found and self.endings else found
 
 
 def has_bytes(place: Place, files: list[Path] | None = None) -> bool:

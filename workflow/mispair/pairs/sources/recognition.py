@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -17,8 +17,11 @@ from mispair.pairs.shards.sources import resolve_shards
 from mispair.pairs.shards.stores import is_remote
 from mispair.pairs.sources import coco, folders, parquet, tables
 from mispair.pairs.sources.columns import columns_in
+from mispair.pairs.sources.first_captions import captions_by_picture
 from mispair.pairs.sources.place import FLICKR, Place, has_bytes
 from mispair.pairs.sources.source import (
+    TEXT_ENDINGS,
+    AmbiguousCaptionsError,
     Named,
     Source,
     is_ending,
@@ -28,6 +31,7 @@ from mispair.pairs.sources.source import (
     refuse_unreadable,
 )
 from mispair.pairs.sources.table_rows import TABLE_ENDINGS, ending_of, form_of, header_of, is_json
+from mispair.pairs.sources.without_captions import refuse_without_captions
 
 
 @dataclass(frozen=True)
@@ -60,6 +64,14 @@ UNREAD_TABLES = (
      "pandas.read_feather(FILE).to_parquet('pairs.parquet')."),
 )  # fmt: skip
 """Endings of files of captions that are not read, what they are, and the remedy."""
+UNREAD_TEXTS = (
+    (("yaml", "yml"), "YAML", "If it has captions, write it as JSON of the same name: python -c "
+     "'import json, sys, yaml; json.dump(yaml.safe_load(sys.stdin), sys.stdout, default=str)' "
+     "< FILE.yaml > FILE.json."),
+    (("xml", "toml"), "a text of another form", "If it has captions, write them as NAME.txt next "
+     "to each picture, or as CSV."),
+)  # fmt: skip
+"""Those of texts that may be settings: in a folder, only if it has no other texts."""
 UNREAD_FORMS = (
     (("zip", "7z", "rar", "tgz", "gz", "bz2", "xz", "zst"), "an archive",
      "Unpack it, then give the folder, or the table."),
@@ -146,7 +158,8 @@ def _table(place: Place) -> Source | None:
         return tables.of_tables(files, None, place.named)
     if place.named.captions is not None:
         return None
-    files = [path for path in place.table_files if str(path) in place.own_captions]
+    files = [*place.table_files, *place.lists]
+    files = [path for path in files if str(path) in place.own_captions]
     if not files:
         return None
     _refuse_several(place)
@@ -258,6 +271,30 @@ def recognise(given: str | Mapping[str, Any] | Named) -> Source:
     """
     place = Place(named_of(given))
     _refuse_what_is_not_there(place)
+    try:
+        return _recognised(place)
+    except AmbiguousCaptionsError as error:
+        if source := _if_alike(place.named, error.names):
+            return source
+        raise
+
+
+def _if_alike(named: Named, places: Sequence[str]) -> Source | None:
+    """Return the pairs with captions of the first of several places if all have the same ones."""
+    if named.captions is not None:
+        return None
+    try:
+        sources = [recognise(named.model_copy(update={"captions": place})) for place in places]
+    except UserError:
+        return None
+    first, *others = map(captions_by_picture, sources)
+    if not first or any(other != first for other in others):
+        return None
+    words = f"{sources[0].words}, the same as in {' and '.join(places[1:])}"
+    return replace(sources[0], words=words)
+
+
+def _recognised(place: Place) -> Source:
     for kind in KINDS:
         if source := kind.recognise(place):
             if not source.shards and not source.pairs:
@@ -265,14 +302,14 @@ def recognise(given: str | Mapping[str, Any] | Named) -> Source:
             return source
     if source := _table_of_any_column(place):
         return source
-    for table in place.tables:
+    for table in place.tables + place.listed_in_json:
         # It explains which column is missing.
         tables.chosen_columns(table, header_of(table), columns_in(place.named))
     _refuse_forms(place)
     for path in place.files if place.tree is None else ():
         _refuse_no_json(path)
     if place.tree is not None:
-        folders.refuse_without_captions(place.tree)
+        refuse_without_captions(place.tree)
     raise UserError(
         f"pairs: {place.path.absolute()} is no source of pairs. Give one of: "
         f"{'; '.join(kind.what for kind in KINDS)}."
@@ -315,7 +352,9 @@ def _refuse_forms(place: Place) -> None:
     tree = place.tree
     if tree is not None and not place.has_pictures and tree.of(["tar"]):
         return  # DataComp's shards have arrays of scores in a folder next to theirs
-    for endings, what, remedy in UNREAD_TABLES + (() if place.has_pictures else UNREAD_FORMS):
+    has_texts = tree is not None and tree.of((*TEXT_ENDINGS, *TABLE_ENDINGS, "json"))
+    forms = UNREAD_TABLES + (() if has_texts else UNREAD_TEXTS)
+    for endings, what, remedy in forms + (() if place.has_pictures else UNREAD_FORMS):
         inside = place.files if tree is None else [Path(tree.path(one)) for one in tree.of(endings)]
         inside = [place.captions] if place.captions else inside
         if files := [path for path in inside if ending_of(path.name) in endings]:

@@ -262,20 +262,28 @@ def refuse_unreadable(path: Path) -> None:
     refuse_unfetched(path, setting="pairs")
 
 
+class AmbiguousCaptionsError(UserError):
+    """A folder has captions in several places, which may be the same; `names` has the places."""
+
+    def __init__(self, path: Path, names: Sequence[str], remedy: str):
+        super().__init__(
+            f"pairs: {path} has captions in {names[0]} and in {names[1]}. Name one of them: "
+            f"pairs: {{path: {path}, captions: {names[0]}}}{remedy}."
+        )
+        self.names = names
+
+
 def refuse_ambiguous(path: Path, candidates: Iterable[str | Path], remedy: str = "") -> None:
     """Refuse a folder with captions in several places.
 
     Raises
     ------
-    UserError
+    AmbiguousCaptionsError
         Naming two of them.
     """
     names = [str(candidate) for candidate in candidates]
     if len(names) > 1:
-        raise UserError(
-            f"pairs: {path} has captions in {names[0]} and in {names[1]}. Name one of them: "
-            f"pairs: {{path: {path}, captions: {names[0]}}}{remedy}."
-        )
+        raise AmbiguousCaptionsError(path, names, remedy)
 
 
 def inside_of(folder: str | Path) -> list[os.DirEntry[str]]:

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import csv
+import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
 from itertools import chain, islice, zip_longest
 from pathlib import Path
 from typing import Any
 
 from mispair.core.files import UserError
+from mispair.core.words import count
 from mispair.pairs.captions.decoding import numbered
 from mispair.pairs.captions.json_rows import LINES, Naming, objects_in, start_of_json
 from mispair.pairs.captions.key_lists import SEPARATOR_LINE
-from mispair.pairs.captions.text_lines import first_line
+from mispair.pairs.captions.text_lines import first_line, lines
 from mispair.pairs.shards.shards import IMAGE_EXTENSIONS
 from mispair.pairs.sources.columns import (
     ADDRESS_COLUMNS,
@@ -33,13 +36,22 @@ FIELDS = ("url", "status", "sha256", "licence", "license", "LICENSE", "attributi
 TRIED = 100
 """Rows at the start of a table by which its columns and the folder of its pictures are found."""
 _PICTURE_FIRST = re.compile(
-    rf"""^["']?[^"']+?\.(?:{"|".join(IMAGE_EXTENSIONS)})(?:#\d+)?["']?([,\t;|])""", re.IGNORECASE
+    rf"""^["']?[^"']+?\.(?:{"|".join(IMAGE_EXTENSIONS)})(?:#\d+)?["']? *([,\t;|])""", re.IGNORECASE
 )
+_LISTED = re.compile(
+    rf"^\s*(.+?\.(?:{'|'.join(IMAGE_EXTENSIONS)})(?:#\d+)?) *"
+    r"(?:(?:->|=>|[:=]|--?|[–—]) *| (?=[^\W_]|[\"'(<]))(\S[^\t]*?)\s*$",
+    re.IGNORECASE,
+)
+"""A line of a list: the name of a picture, a sign or a blank, and its caption."""
+_QUOTED = re.compile(r"""^(["'])((?:(?!\1).)+)\1$""")
 _PICTURES = re.compile(
     rf'(?:\{{\s*|\[\s*\{{[^{{}}\[\]]*:\s*)"[^"]+\.(?:{"|".join(IMAGE_EXTENSIONS)})"\s*[:,}}]'.encode(),
     re.IGNORECASE,
 )
 """An object whose first name is a picture, or a list whose first object has the name of one."""
+_OF_PICTURES = re.compile(rb'"(sentences|captions?)"\s*:')
+"""Fields of pictures in a list, which COCO's files of boxes lack."""
 _OBJECT = re.compile(rb'\{\s*"[^"]*"\s*:\s*(?:["\[{]|(?:[\d.]+|null)\s*,)')
 _NUMBER = re.compile(r"#\d+$")
 NAMING = Naming("image", "caption", (*IMAGE_COLUMNS, *CAPTION_COLUMNS, *ADDRESS_COLUMNS), "pairs: ")
@@ -129,14 +141,41 @@ def columns_to_read(path: Path, names: Iterable[str]) -> list[str]:
 
 def is_pair(row: Sequence[str]) -> bool:
     """Return whether the first row of a table has no names: it begins with a picture."""
-    return len(row) > 1 and ending_of(_NUMBER.sub("", row[0])) in IMAGE_EXTENSIONS
+    return len(row) > 1 and ending_of(_NUMBER.sub("", row[0].strip())) in IMAGE_EXTENSIONS
+
+
+def is_list(path: Path) -> bool:
+    """Return whether delimited text begins with a picture and its caption."""
+    try:
+        return is_pair(_first(cells_in(path))[1])
+    except UserError:
+        return False
 
 
 def _names_of(row: Sequence[str]) -> list[str]:
     """Return the names of columns, by the first row of a table; without names, by position."""
     if not is_pair(row):
         return [*row]
-    return ["image", "caption"] if len(row) == 2 else ["image", *map(str, range(2, len(row) + 1))]
+    if len(row) == 2 or _goes_on(row[1:]):
+        return ["image", "caption"]
+    names = ["image", *map(str, range(2, len(row) + 1))]
+    texts = [at for at, cell in enumerate(row) if at and " " in cell.strip()]
+    if len(texts) == 1:  # next to numbers or labels
+        names[texts[0]] = "caption"
+    return names
+
+
+def _goes_on(cells: Sequence[str]) -> bool:
+    """Return whether cells are one text with separators in it: a blank follows each of these.
+
+    Examples
+    --------
+    >>> _goes_on(["a red circle", " and a square"]), _goes_on([" 0", " a cup"]), _goes_on(["a", ""])
+    (True, False, False)
+    """
+    return not cells[0].startswith(" ") and all(
+        one.startswith(" ") and one.strip() for one in cells[1:]
+    )
 
 
 def parquet_schema(path: Path) -> Any:
@@ -181,7 +220,7 @@ def _rows_in(path: Path, columns: Columns) -> Iterator[tuple[int, dict[str, Any]
         for number, row in objects_in(path, NAMING):
             yield number, _in_full(row, columns)
     else:
-        yield from _csv_rows(path)
+        yield from _csv_rows(path, columns)
 
 
 def _in_full(row: dict[str, Any], columns: Columns) -> dict[str, Any]:
@@ -192,29 +231,69 @@ def _in_full(row: dict[str, Any], columns: Columns) -> dict[str, Any]:
 def is_json(path: Path, named: bool = False) -> bool:
     """Return whether JSON is a list, lines, or has names of pictures in it, by its first bytes.
 
-    Karpathy's splits have lists of sentences in a list of pictures. A file that is `named` may have
-    pictures without their endings.
+    A list of pictures may have their captions, as Karpathy's splits do. A file that is `named` may
+    have pictures without their endings.
     """
     start = start_of_json(path)
     if start.startswith(b"[") or LINES.match(start):
         return True
     if b'"images"' in start and start.startswith(b"{"):
-        return b'"sentences"' in start
+        return _OF_PICTURES.search(start) is not None
     return (_OBJECT.match(start) if named else _PICTURES.search(start)) is not None
 
 
-def _csv_rows(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+def _csv_rows(path: Path, columns: Columns) -> Iterator[tuple[int, dict[str, Any]]]:
     """Yield the line of each row, and its cells; those that a short row lacks are None."""
     cells = cells_in(path)
     first = _first(cells)
     header, has_no_names = _names_of(first[1]), is_pair(first[1])
+    width, caption = len(header), columns.caption
     for line, row in chain([first], cells) if has_no_names else cells:
         if has_no_names and row:  # Flickr8k.token.txt numbers the captions of a picture
-            row[0] = _NUMBER.sub("", row[0])
-        if len(row) > len(header):
-            raise UserError(wrong_number(path, line, len(row), len(header)))
+            row[0] = _NUMBER.sub("", row[0].strip())
+        if len(row) > width and line in unquoted(path, caption):
+            start = header.index(caption)
+            end = start + len(row) - width + 1
+            row[start:end] = [separator_of(path).join(row[start:end])]
+        if len(row) > width:
+            raise UserError(wrong_number(path, line, len(row), width))
         if row:
             yield line, dict(zip_longest(header, row))
+
+
+def unquoted_words(paths: Iterable[Path], caption: str) -> str:
+    """Return how many captions of tables have separators and no quotation marks, for a line."""
+    tables = [path for path in paths if form_of(path.name) in DELIMITED]
+    number = sum(len(unquoted(path, caption)) for path in tables)
+    words = f", {count(number, 'caption')} with"
+    return f"{words} {separator_of(tables[0])!r} unquoted" if number else ""
+
+
+def unquoted(path: Path, caption: str) -> frozenset[int]:
+    """Return the lines of rows whose caption has separators, and no quotation marks around it.
+
+    The caption is in the first column or the last one, and a blank follows most of the separators:
+    several cells have none.
+    """
+    status = os.stat(path)
+    return _unquoted(path, caption, status.st_mtime_ns, status.st_size)
+
+
+@lru_cache(4)
+def _unquoted(path: Path, caption: str, time: int, size: int) -> frozenset[int]:
+    separator, header = separator_of(path), header_of(path)
+    if caption not in (header[0], header[-1]):
+        return frozenset()
+    start, width = header.index(caption), len(header)
+    numbered, found, texts = enumerate(lines(path), 1), set[int](), 0
+    for line, row in cells_in(path):
+        if len(row) > width:
+            raw = next(text for number, text in numbered if number == line)
+            cells = row[start : start + len(row) - width + 1]
+            if raw.rstrip("\r\n").split(separator) == row and any(map(str.strip, cells[1:])):
+                found.add(line)
+                texts += _goes_on(cells)
+    return frozenset(found if 2 * texts > len(found) else ())
 
 
 def _first(cells: Iterator[tuple[int, list[str]]]) -> tuple[int, list[str]]:
@@ -230,11 +309,13 @@ def cells_in(path: Path) -> Iterator[tuple[int, list[str]]]:
     UserError
         If a line is not valid.
     """
-    from mispair.pairs.captions.user_tables import csv_reader, delimiter_of
+    from mispair.pairs.captions.user_tables import csv_reader
 
-    first = first_line(path)
-    named = _PICTURE_FIRST.match(first) if form_of(path.name) != "tsv" else None
-    reader = csv_reader(path, named[1] if named else delimiter_of(path))
+    first, separator = first_line(path), separator_of(path)
+    if not separator:
+        yield from _listed(path)
+        return
+    reader = csv_reader(path, separator)
     try:
         if SEPARATOR_LINE.match(first):
             next(reader)
@@ -246,6 +327,31 @@ def cells_in(path: Path) -> Iterator[tuple[int, list[str]]]:
             'a quotation mark as "so, ""quoted"" and closed" and end lines as Unix or Windows '
             "does, or use Parquet or JSONL."
         ) from error
+
+
+def separator_of(path: Path) -> str:
+    """Return what separates the cells of delimited text; empty for a list of names and captions."""
+    from mispair.pairs.captions.user_tables import delimiter_of
+
+    first = first_line(path)
+    if form_of(path.name) != "tsv" and (named := _PICTURE_FIRST.match(first)):
+        return named[1]
+    return "" if _LISTED.match(first) else delimiter_of(path)
+
+
+def _listed(path: Path) -> Iterator[tuple[int, list[str]]]:
+    """Yield the name of a picture and the caption of each line of a list."""
+    for number, line in enumerate(lines(path), 1):
+        if found := _LISTED.match(line):
+            name, caption = found.groups()
+            yield number, [name, _QUOTED.sub(r"\2", caption)]
+        elif ending_of(name := line.strip().rstrip(":= -")) in IMAGE_EXTENSIONS:
+            yield number, [name, ""]
+        elif line.strip():
+            raise UserError(
+                f"pairs: {path}: line {number} is {line.strip()!r:.80}, and the first one has a "
+                "picture and its caption. Write each line so: a.jpg: a red cup."
+            )
 
 
 def wrong_number(path: Path, line: int, number: int, expected: int) -> str:

@@ -12,6 +12,7 @@ from mispair.core.files import UserError
 from mispair.core.settings import option
 from mispair.core.words import count, nearest
 from mispair.pairs.captions.decoding import numbered
+from mispair.pairs.captions.scripts import count_words
 from mispair.pairs.sources.columns import (
     ADDRESS_COLUMNS,
     CAPTION_COLUMNS,
@@ -38,6 +39,8 @@ from mispair.pairs.sources.table_rows import (
     header_of,
     is_pair,
     rows_in,
+    separator_of,
+    unquoted_words,
     wrong_number,
 )
 
@@ -50,11 +53,18 @@ def chosen_columns(path: Path, has: Sequence[str], given: Columns) -> Columns:
     UserError
         If a named column is missing, with the nearest one, or no column has a usual name.
     """
-    return Columns(
+    chosen = Columns(
         _column(path, has, given.image, "image_column", IMAGE_COLUMNS),
         _column(path, has, given.caption, "caption_column", CAPTION_COLUMNS),
         _column(path, has, given.key, "key_column", ()),
     )
+    several = [] if given.caption or chosen.caption in has else [*numbered(has)]
+    if any(usual([one.rstrip("*")], IMAGE_COLUMNS) for one in several):
+        raise UserError(
+            f"pairs: {path} has several pictures and several captions a row ({_shown(several)}). "
+            "Name one of each: pairs.image_column, pairs.caption_column."
+        )
+    return chosen
 
 
 def _column(path: Path, has: Sequence[str], named: str, setting: str, names: Sequence[str]) -> str:
@@ -96,9 +106,8 @@ def _without_names(path: Path, columns: int) -> str:
         return ""
     if columns == 1:
         return " If it has a caption a line, begin each with the picture's name and a tab."
-    from mispair.pairs.captions.user_tables import delimiter_of
-
-    names = f"image_id{delimiter_of(path)}caption".replace("\t", "<TAB>")
+    numbers = [f"column_{number}" for number in range(2, columns)]
+    names = separator_of(path).join(["image_id", *numbers, "caption"]).replace("\t", "<TAB>")
     return f" If its first line is a pair, write one above it: {names}."
 
 
@@ -122,7 +131,26 @@ def is_table(path: Path, given: Columns) -> bool:
         first = next(cells_in(path), (1, []))[1] if form_of(path.name) in DELIMITED else []
     except UserError:
         return False
-    return not is_pair(first) or " " in first[-1].strip()
+    return not is_pair(first) or is_caption(first[-1])
+
+
+def is_caption(text: str) -> bool:
+    """Return whether a text may be a caption: several words, and no numbers alone.
+
+    Examples
+    --------
+    >>> is_caption("a cup"), is_caption("cup"), is_caption("10,20 3,4")
+    (True, False, False)
+    """
+    return count_words(text) > 1 and any(map(str.isalpha, text))
+
+
+def names_pictures(path: Path) -> bool:
+    """Return whether a file can be read as a table, and has a usual column of pictures."""
+    try:
+        return usual(header_of(path), IMAGE_COLUMNS) is not None
+    except UserError:
+        return False
 
 
 def first_entries(path: Path, named: Named, folder: Path) -> list[Entry]:
@@ -235,6 +263,7 @@ def of_tables(paths: Sequence[Path], folder: Path | None, named: Named) -> Sourc
     words = f"{count(len(entries), 'picture')} of {first.name}{several} "
     words += f"(columns {columns.image}, {columns.caption}){elsewhere(pictures[first], first)}"
     words = with_captions(words, entries, *pictures.values())
+    words += unquoted_words(paths, columns.caption)
     boundaries = [os.path.abspath(one.boundary) for one in pictures.values()]
     boundary = Path(os.path.commonpath(boundaries))
     return Source("table", words, entries, (*paths,), boundary, captions_in="json:captions")
