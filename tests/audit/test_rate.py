@@ -75,7 +75,6 @@ def test_storey_is_near_the_truth_with_a_strong_model(rate):
     assert np.isnan(found.low)
     assert found.value <= found.high
     assert rate <= found.high < rate + 0.04
-    assert found.tail >= 0.5
 
 
 def test_storey_is_too_large_on_average_with_a_weak_model():

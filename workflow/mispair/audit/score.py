@@ -219,7 +219,7 @@ class Ranks:
     score_weights : tuple of float
         Of level and agreement in the score.
     histograms : (2, 2, 1 + replicates, bins) float64 array
-        Ranks of captions, then of pictures. Number of pairs of both halves by p-value: as measured,
+        Ranks of captions, then the larger of both. Pairs of both halves by p-value: as measured,
         and in bootstrap replicates of the pairs, in which the captions that a caption is ranked
         among are drawn again as well.
     excluded : int
@@ -307,9 +307,10 @@ def rank(
         better = _better(scores, paired[None, :], apart, coins[1].to(device)[None, :])
         better.mul_(rivals)
         of_pictures = (better.sum(dim=0) + coins[1].to(device)) / (rivals.sum(dim=0) + 1)
-        both = p_values.cpu(), of_pictures.cpu()[:, None].expand(p_values.shape)
-        for way, half in product((0, 1), (0, 1)):
-            histograms[way, half] += _histograms(both[way][half::2], weights[half::2].cpu())
+        of_captions = p_values.cpu()
+        larger = torch.maximum(of_captions, of_pictures.cpu()[:, None])
+        for (kind, ranks), half in product(enumerate((of_captions, larger)), (0, 1)):
+            histograms[kind, half] += _histograms(ranks[half::2], weights[half::2].cpu())
 
         rows = torch.arange(b)[:, None].expand(b, 1 + REFERENCES).to(device)
         columns = torch.cat([torch.arange(b)[:, None], (rows[:, 1:].cpu() + others) % b], dim=1)
