@@ -196,7 +196,7 @@ def judged(generator, values, trusted=None, traits=()):
     trusted = np.zeros(len(values), bool) if trusted is None else trusted
     none = np.full(len(values), np.nan)
     counts = counted(values, generator)
-    both = np.stack([counts, counts]), np.stack([values, values])
+    both = np.stack([counts] * 3), np.stack([values, values])
     rows, refused = rate_rows(*both, none, np.empty(0), trusted, traits)
     return {row["metric"]: row for row in rows}, refused
 

@@ -418,11 +418,12 @@ def _missing_low(of_trusted: np.ndarray, others: np.ndarray, most: float) -> flo
 def untrusted_rates(histograms: np.ndarray) -> tuple[Storey, Rate]:
     """Return what is known without trusted pairs, from histograms of `mispair.audit.score.Ranks`.
 
-    That is Storey's estimate by the larger p-value of each pair, and the rate that is reported: the
-    share of `mixture_share` by captions, no lower limit, and this upper limit. The dispersion is
-    that of captions.
+    That is Storey's estimate with the larger upper limit, of captions or of pictures, which trusted
+    pairs have to keep, and the rate that is reported: the share of `mixture_share`, no lower limit,
+    and the upper limit by the larger p-value of each pair. The dispersion is that of captions.
     """
-    of_captions, of_larger = map(storey_rate, histograms)
+    of_captions, of_pictures, of_larger = map(storey_rate, histograms)
     share = mixture_share(histograms[0, :, 0].sum(axis=0), of_captions.dispersion)
-    storey = replace(of_larger, dispersion=of_captions.dispersion)
-    return storey, Rate(min(share, storey.high), np.nan, storey.high)
+    storey = of_captions if of_captions.high >= of_pictures.high else of_pictures
+    storey = replace(storey, dispersion=of_captions.dispersion)
+    return storey, Rate(min(share, of_larger.high), np.nan, of_larger.high)
