@@ -308,7 +308,10 @@ def trusted_rate(p_values: np.ndarray, trusted: np.ndarray) -> Rate:
         )
     part = len(others) / len(p_values)
     value, low, high = (part * min(1.0, max(0.0, share)) for share in shares)
-    return Rate(value, low, max(high, 1 / len(p_values)))  # no limit is below one pair
+    # No upper limit is below one pair. Rare right captions that rank badly may be missing among
+    # trusted ones, so a lower limit below one of these is none.
+    low = low if low >= 1 / len(of_trusted) else 0.0
+    return Rate(value, low, max(high, 1 / len(p_values)))
 
 
 def trusted_rates(p_values: Iterable[np.ndarray], trusted: np.ndarray) -> Rate:
