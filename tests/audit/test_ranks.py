@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 from scipy.stats import kstest
 
+from mispair.audit.rate import untrusted_rates
 from mispair.audit.score import BINS, _draws, _draws_of_rivals, deal, rank
-from tests.audit.made_up import embeddings, swapped
+from tests.audit.made_up import embeddings, swapped, unit
 
 
 def ranked(images, texts, same=None, seed=0, size=2048, replicates=20):
@@ -69,8 +70,9 @@ def test_random_captions_have_uniform_ranks_whatever_the_model():
 def test_histograms_count_every_pair_in_both_halves():
     images, texts = embeddings(3000)
     found = ranked(images, texts)
-    assert found.histograms.shape == (2, 2, 21, BINS)
-    for histograms, values in zip(found.histograms, found.p_values, strict=True):
+    assert found.histograms.shape == (3, 2, 21, BINS)
+    every = *found.p_values, found.p_values.max(axis=0)
+    for histograms, values in zip(found.histograms, every, strict=True):
         measured = histograms[:, 0].sum(axis=0)
         expected = np.bincount(np.minimum((values * BINS).astype(int), BINS - 1), minlength=BINS)
         np.testing.assert_allclose(measured, expected, atol=2)  # p-values are rounded in between
@@ -79,6 +81,26 @@ def test_histograms_count_every_pair_in_both_halves():
         totals = histograms.sum(axis=(0, 2))[1:]
         assert totals.mean() == pytest.approx(3000, rel=0.02)
         assert totals.std() > 10
+
+
+@pytest.mark.parametrize(("captions", "pictures"), [(0.2, 0.0), (0.0, 0.2), (0.1, 0.1), (0.3, 0.3)])
+def test_the_limit_counts_captions_and_pictures_that_fit_everything_together(captions, pictures):
+    """A caption that fits all pictures has a picture of any rank, and a picture that fits all
+    captions has a caption of any rank."""
+    n, held, reached = 2000, 0, []
+    for draw in range(10):
+        generator = np.random.default_rng(100 + draw)
+        images, texts = (x + 0.5 * np.eye(32)[0] for x in embeddings(n, draw, noise=0.5))
+        noise, chosen = 0.1 * generator.standard_normal((n, 32)), generator.permutation(n)
+        stock, collages = np.split(chosen, [round(captions * n)])
+        collages = collages[: round(pictures * n)]
+        texts[stock], images[collages] = (np.eye(32)[0] + noise[x] for x in (stock, collages))
+        found = ranked(unit(images), unit(texts))
+        limit = untrusted_rates(found.histograms)[1].high
+        held += limit >= captions + pictures
+        reached.append(limit)
+    assert held >= 9
+    assert np.mean(reached) < 1.3 * (captions + pictures) + 0.03
 
 
 def test_references_are_captions_of_other_pairs():

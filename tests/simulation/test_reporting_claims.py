@@ -333,6 +333,23 @@ def test_all_runs_decide_and_the_best_of_them_are_a_control():
     assert (numbers["neighbour"], numbers["of_neighbour"]) == (61, 80)
 
 
+@pytest.mark.parametrize(("wrong_end", "outcome"), [(False, "supports"), (True, "contradicts")])
+def test_wrong_published_values_are_compared_at_the_points_that_have_one(wrong_end, outcome):
+    """The largest published C_s has no next one, whatever was measured there."""
+    end = max(row["spurious_probability"] for row in published_runs(0))
+    rows = [
+        {**row, "value": row["value"] + 9 * wrong_end * TOLERANCES[row["metric"]]
+         * (row["spurious_probability"] == end)}
+        for row in published_runs(0)
+    ]  # fmt: skip
+    verdict = judged(rows, "as-run")["figure1-reproduced"]
+    control = verdict.control("The published value at the next C_s, which is wrong")
+    assert verdict.outcome == outcome
+    assert control is not None
+    assert control.share == control.effect.value == 2 / 8
+    assert control.finding == "does not limit"
+
+
 def test_points_of_another_size_are_not_compared():
     rows = [{**row, "features": 20} for row in published_runs(0)]
     assert judged(rows, "as-run")["figure1-reproduced"].outcome == UNMEASURED

@@ -216,14 +216,14 @@ def pair_weights(
 # The rates of a corpus as rows of metrics.
 
 CONDITION = {
-    "limit": "An upper limit, if wrong captions, or their pictures, rank like random ones. Right "
-    "captions that the model ranks like random ones count as wrong, so no lower limit is known "
-    "without trusted pairs.",
-    "interval": "An interval, if wrong captions, or their pictures, rank like random ones, and "
-    "trusted pairs are a random part of all right ones.",
-    "contradiction": "An upper limit, if wrong captions, or their pictures, rank like random ones. "
-    "The ranks of all pairs contradict that trusted pairs are a random part of all right ones, so "
-    "no lower limit is known.",
+    "limit": "An upper limit, if each wrong caption, or its picture, ranks like a random one. "
+    "Right captions that the model ranks like random ones count as wrong, so no lower limit is "
+    "known without trusted pairs.",
+    "interval": "An interval, if all wrong captions, or all of their pictures, rank like random "
+    "ones, and trusted pairs are right, and a random part of all right ones.",
+    "contradiction": "An upper limit, if each wrong caption, or its picture, ranks like a random "
+    "one. The ranks of all pairs contradict that trusted pairs are a random part of all right "
+    "ones, so no lower limit is known.",
 }
 """What a reported share assumes, by what is identified."""
 
@@ -304,8 +304,8 @@ def rate_rows(
 
     Parameters
     ----------
-    histograms, p_values : (2, 2, 1 + replicates, bins), (2, n) arrays
-        As `mispair.audit.score.Ranks` has them: of captions, then of pictures.
+    histograms, p_values : (3, 2, 1 + replicates, bins), (2, n) arrays
+        As `mispair.audit.score.Ranks` has them.
     neighbour_p_values : (n,) array
         Ranks among the most similar captions; NaN where there are none.
     swapped : (m,) array

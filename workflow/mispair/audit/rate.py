@@ -1,8 +1,10 @@
 """Share of captions that belong to an unrelated picture, from the p-values of all pairs.
 
 Assumption: a wrong caption ranks like one more caption drawn at random, or its picture like one
-more picture, so its p-value is uniform (`mispair.audit.score`). What is reported holds for either:
-the larger of two limits, or what two intervals cover together. p-values are then a mixture: a share
+more picture, so its p-value is uniform (`mispair.audit.score`). The larger of both p-values is then
+no smaller than a uniform one, for each wrong caption by whichever of its ranks: the upper limit is
+by these. An interval is what those by captions and by pictures cover together, and holds if all
+wrong captions rank like random ones, or all of their pictures. p-values are then a mixture: a share
 of uniform ones, the rate, and those of right captions. The share that is uniform is identified only
 up to right captions that rank like random ones, so without pairs known to be right there is an
 upper limit and no lower one.
@@ -27,6 +29,9 @@ LIMITS = (0.005, 0.01, 0.015, 0.02, 0.03, 0.04, 0.06, 0.08, 0.12, 0.16, 0.24, 0.
 These and `SHIFTS` are the assumption: every kind of right caption beats a random one in at least 70
 of 100 comparisons.
 """
+
+MOST_TAIL = 0.8
+"""Largest λ in `storey_rate`: a fifth of the pairs with uniform p-values is beyond it."""
 
 LIKELIHOOD_DROP = 1.92
 """Half of the 95 % quantile of chi-squared with one degree of freedom."""
@@ -209,8 +214,8 @@ def storey_rate(histograms: np.ndarray) -> Storey:
     """Return the share of p-values beyond λ over the share of uniform ones there.
 
     Right captions beyond λ are counted as wrong, so the rate is on average too large, never too
-    small. One half of the pairs chooses λ for the other: halfway between 1 and the smallest λ
-    beyond which p-values do not get rarer.
+    small, and so it is if p-values of wrong captions are larger than uniform ones. One half of the
+    pairs chooses λ for the other: that at which the rate and its standard error are least.
 
     So `high`, a one-sided 95 % limit of this estimate, is an upper limit of the share of wrong
     captions whatever right captions do: their p-values beyond λ can only raise it. That holds for
@@ -233,8 +238,7 @@ def storey_rate(histograms: np.ndarray) -> Storey:
     bins = histograms.shape[2]
     rates, tails = [], []
     for chooses, estimates in ((0, 1), (1, 0)):
-        flat = _flat_from(histograms[chooses, 0])
-        start = (flat + bins) // 2
+        start = _start_of_tail(histograms[chooses, 0])
         beyond = histograms[estimates, :, start:].sum(axis=1)
         share = beyond / np.maximum(histograms[estimates].sum(axis=1), 1)
         rates.append(share / (1 - start / bins))
@@ -253,17 +257,12 @@ def storey_rate(histograms: np.ndarray) -> Storey:
     return Storey(min(1.0, float(value)), np.nan, min(1.0, high), float(np.mean(tails)), dispersion)
 
 
-def _flat_from(histogram: np.ndarray) -> int:
-    """Return the first bin from which on p-values are no smaller than uniform ones on average."""
+def _start_of_tail(histogram: np.ndarray) -> int:
+    """Return the first bin of the tail whose rate, with its standard error, is least."""
     bins = len(histogram)
-    starts = np.unique(np.geomspace(0.01, 0.9, 40) * bins).astype(int)
-    centres = (np.arange(bins) + 0.5) / bins
-    for start in starts:
-        tail = histogram[start:]
-        middle = (1 + start / bins) / 2
-        if tail.sum() == 0 or (tail @ centres[start:]) / tail.sum() >= middle:
-            return int(start)
-    return int(starts[-1])
+    starts = np.unique(np.geomspace(0.01, MOST_TAIL, 40) * bins).astype(int)
+    beyond = histogram.sum() - np.cumsum(histogram)[starts - 1]
+    return int(starts[np.argmin((beyond + np.maximum(beyond, 1) ** 0.5) / (bins - starts))])
 
 
 def trusted_rate(p_values: np.ndarray, trusted: np.ndarray) -> Rate:
@@ -309,7 +308,10 @@ def trusted_rate(p_values: np.ndarray, trusted: np.ndarray) -> Rate:
         )
     part = len(others) / len(p_values)
     value, low, high = (part * min(1.0, max(0.0, share)) for share in shares)
-    return Rate(value, low, max(high, 1 / len(p_values)))  # no limit is below one pair
+    # No upper limit is below one pair. Rare right captions that rank badly may be missing among
+    # trusted ones, so a lower limit below one of these is none.
+    low = low if low >= 1 / len(of_trusted) else 0.0
+    return Rate(value, low, max(high, 1 / len(p_values)))
 
 
 def trusted_rates(p_values: Iterable[np.ndarray], trusted: np.ndarray) -> Rate:
@@ -419,12 +421,12 @@ def _missing_low(of_trusted: np.ndarray, others: np.ndarray, most: float) -> flo
 def untrusted_rates(histograms: np.ndarray) -> tuple[Storey, Rate]:
     """Return what is known without trusted pairs, from histograms of `mispair.audit.score.Ranks`.
 
-    That is Storey's estimate with the larger upper limit, of captions or of pictures, and the rate
-    that is reported: the share of `mixture_share`, no lower limit, and this upper limit. The
-    dispersion is that of captions.
+    That is Storey's estimate with the larger upper limit, of captions or of pictures, which trusted
+    pairs have to keep, and the rate that is reported: the share of `mixture_share`, no lower limit,
+    and the upper limit by the larger p-value of each pair. The dispersion is that of captions.
     """
-    of_captions, of_pictures = map(storey_rate, histograms)
+    of_captions, of_pictures, of_larger = map(storey_rate, histograms)
     share = mixture_share(histograms[0, :, 0].sum(axis=0), of_captions.dispersion)
     storey = of_captions if of_captions.high >= of_pictures.high else of_pictures
     storey = replace(storey, dispersion=of_captions.dispersion)
-    return storey, Rate(min(share, storey.high), np.nan, storey.high)
+    return storey, Rate(min(share, of_larger.high), np.nan, of_larger.high)

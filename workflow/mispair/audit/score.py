@@ -218,10 +218,10 @@ class Ranks:
         cosines.
     score_weights : tuple of float
         Of level and agreement in the score.
-    histograms : (2, 2, 1 + replicates, bins) float64 array
-        Ranks of captions, then of pictures. Number of pairs of both halves by p-value: as measured,
-        and in bootstrap replicates of the pairs, in which the captions that a caption is ranked
-        among are drawn again as well.
+    histograms : (3, 2, 1 + replicates, bins) float64 array
+        Number of pairs of both halves by their rank of captions, of pictures, and the larger of
+        both: as measured, and in bootstrap replicates of the pairs, in which the captions that a
+        caption is ranked among are drawn again as well.
     excluded : int
         Comparisons left out because the two pairs share a picture or a text.
     """
@@ -284,7 +284,7 @@ def rank(
     cosines = np.empty((n, 1 + REFERENCES), np.float32)  # of the pair, and of random captions
     surroundings = np.zeros((2 if scored else 0, n, 1 + REFERENCES), np.float32)
     p_value, picture_p_value = np.empty(n), np.empty(n)
-    histograms = torch.zeros((2, 2, (1 + replicates) * BINS), dtype=torch.float64)
+    histograms = torch.zeros((3, 2, (1 + replicates) * BINS), dtype=torch.float64)
     excluded = done = 0
     for number, (pairs, images, texts) in enumerate(blocks):
         b = len(pairs)
@@ -308,8 +308,8 @@ def rank(
         better.mul_(rivals)
         of_pictures = (better.sum(dim=0) + coins[1].to(device)) / (rivals.sum(dim=0) + 1)
         both = p_values.cpu(), of_pictures.cpu()[:, None].expand(p_values.shape)
-        for way, half in product((0, 1), (0, 1)):
-            histograms[way, half] += _histograms(both[way][half::2], weights[half::2].cpu())
+        for (way, ranks), half in product(enumerate((*both, torch.maximum(*both))), (0, 1)):
+            histograms[way, half] += _histograms(ranks[half::2], weights[half::2].cpu())
 
         rows = torch.arange(b)[:, None].expand(b, 1 + REFERENCES).to(device)
         columns = torch.cat([torch.arange(b)[:, None], (rows[:, 1:].cpu() + others) % b], dim=1)
@@ -330,7 +330,7 @@ def rank(
     return Ranks(
         cosines[:, 0], p_value, picture_p_value, cosines[:, 1:],
         score[:, 0], score[:, 1:], chosen,
-        histograms.view(2, 2, 1 + replicates, BINS).numpy(), excluded,
+        histograms.view(3, 2, 1 + replicates, BINS).numpy(), excluded,
     )  # fmt: skip
 
 

@@ -34,6 +34,9 @@ PRIMARY = 5
 NEAR = 0.2
 """An estimate or a deciding limit within this share of the bound is close to another verdict."""
 
+OPEN: tuple[Reason, ...] = ("either sign", "opposite, size open", "open")
+"""Reasons why limits decide nothing; a condition, a rate or the sets are others."""
+
 Finding = Literal["limits", "does not limit", "cannot tell", "not measured"]
 
 STRENGTH: tuple[Outcome, ...] = (
@@ -77,9 +80,9 @@ class Verdict:
         By the claim's rule.
     near : bool
         Whether it is close to another verdict: a corrected p value between α / 2 and 2 α, or an
-        estimate, or a one-sided limit of a decided claim, within `NEAR` of the bound. The p value
-        of *level* and *count* is that of the bound itself, so once these are decided it alone
-        counts.
+        estimate, a one-sided limit of a decided claim, or the outer one of an open claim, within
+        `NEAR` of the bound. The p value of *level* and *count* is that of the bound itself, so
+        once these are decided it alone counts.
     bound : float
         The smallest effect of interest, level or share that was applied.
     p, corrected_p : float
@@ -297,8 +300,11 @@ def _near(verdict: Verdict, family_alpha: float, alpha: float) -> bool:
     if verdict.claim.rule == "trend" or not verdict.effect.known:
         return False
     values = [verdict.effect.value]
-    if verdict.outcome not in (UNDECIDED, UNMEASURED):  # the limits that decided
-        values += verdict.effect.limits(alpha)
+    limits = verdict.effect.limits(alpha)
+    if verdict.outcome != UNDECIDED:  # the limits that decided
+        values += limits
+    elif verdict.reason in OPEN:  # the one that left equivalence open
+        values.append(max(limits, key=abs))
     return any(abs(abs(value) - verdict.bound) <= NEAR * verdict.bound for value in values)
 
 

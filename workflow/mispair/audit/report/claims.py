@@ -10,7 +10,7 @@ from typing import Any
 
 import pandas as pd
 
-from mispair.audit.rate import LEAST_EXCESS, LEAST_POWER, Rate
+from mispair.audit.rate import LEAST_POWER, Rate
 from mispair.core.distributions import normal_quantile
 from mispair.pairs.captions.scripts import count_words
 from mispair.report.claims import THIRD, Claim, Control, MeasuredClaim, PartEffect
@@ -28,6 +28,9 @@ UNSEEN = ("boilerplate", "filtered")
 
 NEARLY_ALL = 0.8
 """Share of suspicious pairs."""
+
+LEAST_WRONG = 0.01
+"""Smaller shares of trusted pairs that may be wrong are not named."""
 
 LEAST_LOST, MORE, TIMES = 5, 0.03, 3
 """Right captions that a group loses by a selection, by how much its share of them is above that of
@@ -136,10 +139,10 @@ def numbers(tables: Tables) -> Mapping[str, Any]:
     ``limits`` are, without such pairs, the upper limits where the share is known. ``unseen`` are,
     of errors that ranks cannot see, the shares that were found and that were made, by their names.
     ``excess`` above 0 states that trusted pairs and the scores of all pairs contradict each other,
-    and ``like_random`` is the share of these pairs that rank like random ones, where it is certain
-    that some do. ``pairs`` counts all pairs, ``kept`` those that are kept, and ``left_out`` the
-    keys of trusted pairs that have no pair. ``checked`` is the share of pairs with conspicuous
-    texts, and ``shared`` what nearly all suspicious pairs share.
+    and ``like_random`` is the share of these pairs that may rank like random ones, where that moves
+    the share out of its interval if they are wrong. ``pairs`` counts all pairs, ``kept`` those that
+    are kept, and ``left_out`` the keys of trusted pairs that have no pair. ``checked`` is the share
+    of pairs with conspicuous texts, and ``shared`` what nearly all suspicious pairs share.
     ``by_eye`` is what labels of a person measure, if there are any.
     """
     table, rates = tables.audit, known_rates(tables)
@@ -158,7 +161,7 @@ def numbers(tables: Tables) -> Mapping[str, Any]:
         "wins": estimate(table, "wins_against_random"),
         "trusted_wins": estimate(table, "power"),
         "excess": excess.value if excess else 0.0,
-        "like_random": random if random and random.low > LEAST_EXCESS else None,
+        "like_random": random if given and random and _may_miss(given, random.high) else None,
         "storey": estimate(table, "storey"),
         "pairs": _first(table, "pairs"),
         "kept": _first(table, "pairs_kept"),
@@ -174,6 +177,14 @@ def numbers(tables: Tables) -> Mapping[str, Any]:
             if name in last.index
         },
     }
+
+
+def _may_miss(given: Rate, wrong: float) -> bool:
+    """Return whether a share of wrong trusted pairs moves the rate out of its limits.
+
+    Each of them makes the rate too low by one of the right pairs that it stands for.
+    """
+    return wrong > LEAST_WRONG and wrong * (1 - given.value) > given.high - given.value
 
 
 def by_eye(tables: Tables) -> Mapping[str, Any] | None:

@@ -172,7 +172,7 @@ CLAIMS = (
         controls=(
             Control("The best two thirds of the runs, as published", Reproduced("best")),
             Control("The published value at the next C_s, which is wrong", Reproduced("neighbour"),
-                    least=None, most=SAME),
+                    least=None, most=SAME, of=Reproduced(beside="neighbour")),
         ),
     ),
     Claim(

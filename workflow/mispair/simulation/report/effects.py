@@ -222,10 +222,11 @@ class Reproduced:
     Points of a curve come from the same trials, so the curve, a measure of an arm, is the unit: it
     comes out if all its measured points are within the tolerance of the measure. The curves have
     trials in common too, so the binomial test treats as independent what is only less dependent.
-    ``rates`` has the share of the points at each C_s.
+    ``rates`` has the share of the points at each C_s. Only points count that have `beside` as well.
     """
 
     what: Shown = "all"
+    beside: Shown = "all"
 
     def __call__(self, tables: Tables, confidence: float) -> MeasuredClaim:
         """Return the share of curves."""
@@ -233,7 +234,7 @@ class Reproduced:
         by_rate: dict[float, list[bool]] = {}
         for point in points(figure1(tables.simulation)):
             value = shown(point, self.what)
-            if math.isfinite(value):
+            if math.isfinite(value + shown(point, self.beside)):
                 near = point.within(value)
                 within.setdefault((point.metric, point.trained_on), []).append(near)
                 by_rate.setdefault(point.spurious_probability, []).append(near)
