@@ -1,7 +1,5 @@
 """The captions of pairs: same words, most similar ones, and the script that they are written in."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any

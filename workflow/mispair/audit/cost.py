@@ -1,7 +1,5 @@
 """How much work the steps of this package have: see `mispair.core.cost`."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from mispair.core.cost import Sizes, Work

@@ -1,7 +1,5 @@
 """The jobs of the audit."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Paths of the audit; see `mispair.core.paths`."""
 
-from __future__ import annotations
-
 FOLDER = "results/audit/{corpus}/{towers}"
 AUDIT = f"{FOLDER}/audit.parquet"
 RATES = f"{FOLDER}/audit.json"

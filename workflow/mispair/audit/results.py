@@ -1,7 +1,5 @@
 """Results of an audit beyond its rates: counts, a density, texts, and a row for each pair."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence

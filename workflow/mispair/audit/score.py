@@ -11,8 +11,6 @@ all weights, so no mismatch has to be known.
 Neighbours are those in the block in which pairs are ranked, so memory grows with the pairs alone.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache

@@ -4,8 +4,6 @@ A corpus looks clean to a model that was trained on it. `pretrain_towers` record
 its corpus in ``training.json``, next to the weights; `join-towers` records each shard there.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any

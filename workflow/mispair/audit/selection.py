@@ -1,7 +1,5 @@
 """Which pairs are kept and shown, by the probability that their caption is wrong; their lists."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from collections.abc import Mapping

@@ -4,8 +4,6 @@ Such a caption is much better than random ones, so it is ranked among the captio
 it, for the same picture. What share ranks badly there by nature is known from right pairs alone.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

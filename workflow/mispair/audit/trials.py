@@ -1,7 +1,5 @@
 """Trials of the audit with known wrong captions: estimates, other methods, and trainings."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """The user's lists: keys whose captions are known to be right, and groups of pairs."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager

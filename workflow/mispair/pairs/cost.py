@@ -1,7 +1,5 @@
 """Amount of work of the steps of this package: see `mispair.core.cost`."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from mispair.core.cost import FETCHED, Sizes, Work

@@ -1,7 +1,5 @@
 """Files of the image-text pairs of a run, as its configuration names them."""
 
-from __future__ import annotations
-
 import math
 import operator
 import os

@@ -1,7 +1,5 @@
 """Paths of image-text pairs, their captions and pairings; see `mispair.core.paths`."""
 
-from __future__ import annotations
-
 SCENES = "results/scenes/shards"
 SCENES_OF_TOWERS = "results/scenes/shards-of-towers"
 """Scenes of another seed, on which towers are trained that are compared."""

@@ -1,7 +1,5 @@
 """Claims on the audit itself: whether it finds shares of wrong captions that are known."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Mapping

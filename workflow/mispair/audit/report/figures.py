@@ -1,7 +1,5 @@
 """Figures of the audit."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import altair as alt

@@ -1,7 +1,5 @@
 """The gallery of pairs that are likely wrong, and of those that could be either."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """What the audit puts on the pages of the report."""
 
-from __future__ import annotations
-
 from collections.abc import Hashable, Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Rows of the audit."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The audit in the report: its sections, tables and figures."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 from mispair.audit import paths

@@ -1,7 +1,5 @@
 """Audit a corpus: how many captions are wrong, and how likely each one is."""
 
-from __future__ import annotations
-
 import logging
 from pathlib import Path
 from typing import Any, Literal

@@ -1,7 +1,5 @@
 """Try the audit on the user's own corpus, with known shares of wrong captions."""
 
-from __future__ import annotations
-
 import logging
 from pathlib import Path
 from typing import Annotated, Literal

@@ -1,7 +1,5 @@
 """Lay out the pairs whose captions are most likely wrong, and those that could be either."""
 
-from __future__ import annotations
-
 import logging
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Estimate the share of captions of similar pictures from pairs that a person labelled right."""
 
-from __future__ import annotations
-
 import logging
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Write which pairs are kept, as lists that other tools read."""
 
-from __future__ import annotations
-
 import logging
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Weigh the pairs that a fine-tuning learns from by how likely their captions are right."""
 
-from __future__ import annotations
-
 import logging
 from pathlib import Path
 

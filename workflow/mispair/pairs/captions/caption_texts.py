@@ -4,8 +4,6 @@ Identities of captions (16 hexadecimal digits) are held as 64-bit integers; text
 index of a group only when they are needed.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass

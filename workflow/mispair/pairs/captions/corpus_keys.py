@@ -1,7 +1,5 @@
 """Keys of a user's files, compared with keys of the corpus."""
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Decode the bytes of a caption as text, and give the reason if they are not text."""
 
-from __future__ import annotations
-
 import ast
 import io
 import json

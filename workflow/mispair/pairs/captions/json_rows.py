@@ -1,7 +1,5 @@
 """Rows of tables in JSON: an object a line, a list, columns, values by name, or COCO's captions."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import os

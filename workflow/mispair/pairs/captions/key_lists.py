@@ -1,7 +1,5 @@
 """A user's list of keys, in any form in which people save one."""
 
-from __future__ import annotations
-
 import csv
 import gzip
 import json

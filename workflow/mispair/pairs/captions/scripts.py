@@ -4,8 +4,6 @@ Some scripts have no blanks between words. Each of their letters counts as a wor
 marks that follow it: to find words needs a dictionary of the language.
 """
 
-from __future__ import annotations
-
 import re
 import unicodedata
 from itertools import groupby

@@ -1,7 +1,5 @@
 """The user's captions as index_shards looks them up: one row for each value, sorted by it."""
 
-from __future__ import annotations
-
 import bisect
 import itertools
 import logging

@@ -1,7 +1,5 @@
 """Files of caption tables that a configuration names, before any of them is read."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Lines of a user's file of text."""
 
-from __future__ import annotations
-
 import gzip
 import zlib
 from collections.abc import Iterator

@@ -4,8 +4,6 @@ A caption table joins pairs by their keys, or by a field of img2dataset's JSON n
 such as ``url``. A *value* is what a row and a pair then have in common.
 """
 
-from __future__ import annotations
-
 import csv
 import re
 from collections.abc import Collection, Iterator, Sequence

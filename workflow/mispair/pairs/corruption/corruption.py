@@ -1,7 +1,5 @@
 """Swaps of captions: they change the captions of images, and no shard."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 import numpy as np

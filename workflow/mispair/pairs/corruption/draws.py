@@ -1,7 +1,5 @@
 """Many small random choices at little cost: from one NumPy generator, or from a stream by key."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Iterable, Sequence
 from typing import TypeVar

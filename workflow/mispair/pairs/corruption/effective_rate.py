@@ -12,8 +12,6 @@ Both are 0 for a corpus of true captions. Features that a caption leaves out do 
 they are counted separately.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

@@ -11,8 +11,6 @@ at most 95 % of them. One thing differs: pairs with the same caption do not exch
 that changes nothing.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """The pairing of a corpus under a scheme: all draws in one table, and the texts written."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path

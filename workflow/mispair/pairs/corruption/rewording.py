@@ -1,7 +1,5 @@
 """Schemes that reword the caption of every pair."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass

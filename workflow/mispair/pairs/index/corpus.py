@@ -6,8 +6,6 @@ integers, and texts are not held at all. A pair's *position* is its place in the
 and of rows within them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path

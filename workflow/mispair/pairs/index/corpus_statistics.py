@@ -49,8 +49,6 @@ table_values_unused                 values that no kept pair has            valu
 Lengths, flags and duplicates are those of a pair's first caption.
 """
 
-from __future__ import annotations
-
 import json
 import logging
 from collections import Counter

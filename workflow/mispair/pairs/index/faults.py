@@ -1,7 +1,5 @@
 """The closed set of reasons for which a pair is rejected, and the limits of its image."""
 
-from __future__ import annotations
-
 from enum import StrEnum
 
 from mispair.core import settings

@@ -1,7 +1,5 @@
 """Identities of captions and images: 16 hexadecimal digits in files, 64-bit integers in memory."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Any
 

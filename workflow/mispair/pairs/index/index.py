@@ -1,7 +1,5 @@
 """Decide, key by key, which samples of a shard are whole pairs."""
 
-from __future__ import annotations
-
 import hashlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator

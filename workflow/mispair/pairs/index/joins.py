@@ -1,7 +1,5 @@
 """How many pairs of a corpus a caption table was joined to, and how much of the table was used."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Finished parts on disk, one for each shard of a job, to reuse them; the images of a group."""
 
-from __future__ import annotations
-
 import logging
 import os
 import time

@@ -9,8 +9,6 @@ After each visit the recall is measured on random rows, whose nearest are also s
 visits end when it suffices. So the effort follows from the data and not from a setting.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """The best others of every row as scores arrive, and the table of captions' most similar others."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Vectors of captions, and the most similar others of each, exactly: cosines, block by block."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import IO

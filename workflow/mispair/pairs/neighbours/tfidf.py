@@ -1,7 +1,5 @@
 """Similarity of texts by words (cosine of TF-IDF vectors), of given pairs and of all pairs."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np

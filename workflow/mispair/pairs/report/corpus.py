@@ -1,7 +1,5 @@
 """Tables of the corpus: its samples, captions and images, and what corruption changed."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable
 

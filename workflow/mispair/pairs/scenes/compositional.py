@@ -8,8 +8,6 @@ and false values come from the same draws: words alone do not tell which sentenc
 that a sentence with an addition is longer.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple

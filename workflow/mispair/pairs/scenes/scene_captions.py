@@ -1,7 +1,5 @@
 """Vocabulary of generated scenes, sentences about them, and the features that a sentence names."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 

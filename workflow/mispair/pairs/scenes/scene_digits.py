@@ -1,7 +1,5 @@
 """Digit glyphs in several clearly different fonts, from Pillow's font and from pen strokes."""
 
-from __future__ import annotations
-
 from functools import cache
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Rendering of generated scenes: drawn at three times the size and averaged for smooth edges."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

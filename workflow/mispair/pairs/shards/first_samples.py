@@ -1,7 +1,5 @@
 """What is at the start of tar shards: read before any job, and once a shard."""
 
-from __future__ import annotations
-
 import os
 import sys
 from collections.abc import Iterator, Mapping

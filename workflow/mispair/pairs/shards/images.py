@@ -1,7 +1,5 @@
 """Decode images from untrusted bytes."""
 
-from __future__ import annotations
-
 import io
 import re
 import warnings

@@ -4,8 +4,6 @@ A webdataset key ends at the first dot of a file name, so the names have the dot
 signs escaped. A mark at the start of such a shard states this; readers return the keys themselves.
 """
 
-from __future__ import annotations
-
 import re
 import tarfile
 from pathlib import Path

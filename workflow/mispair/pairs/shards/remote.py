@@ -7,8 +7,6 @@ and files. An address with a password or a signature is refused: Snakemake print
 configuration is part of the results.
 """
 
-from __future__ import annotations
-
 import fnmatch
 import io
 import json

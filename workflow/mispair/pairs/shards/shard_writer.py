@@ -1,7 +1,5 @@
 """Writing of image-text shards exactly as img2dataset does, with the same bytes every time."""
 
-from __future__ import annotations
-
 import hashlib
 import io
 import json

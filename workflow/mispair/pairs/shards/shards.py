@@ -4,8 +4,6 @@ Names follow webdataset's rule: the key ends at the first dot of the file name, 
 of one key form one sample (a *run*). Later dots in names still count: see `split_run`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property

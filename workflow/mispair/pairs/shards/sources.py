@@ -1,7 +1,5 @@
 """Find the shards that a configuration names, and their writer's statistics."""
 
-from __future__ import annotations
-
 import json
 import logging
 import math

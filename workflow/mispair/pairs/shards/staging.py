@@ -1,7 +1,5 @@
 """Copies of shards for one job: of remote ones, and on a node's own disk if the shared is slow."""
 
-from __future__ import annotations
-
 import atexit
 import os
 import shutil

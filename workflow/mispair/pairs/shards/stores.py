@@ -1,7 +1,5 @@
 """Requests to object stores and web servers: repeated if that may help, else refused in words."""
 
-from __future__ import annotations
-
 import logging
 import random
 import re

@@ -1,7 +1,5 @@
 """Run a task over items in child processes that may stall, crash or be killed."""
 
-from __future__ import annotations
-
 import logging
 import multiprocessing
 import os

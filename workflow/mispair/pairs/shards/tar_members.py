@@ -5,8 +5,6 @@ that it has seen, and reads extended headers of any declared size. A shard from 
 the opposite: faults are reported, memory stays constant, and every read is bounded.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 from typing import BinaryIO, NamedTuple

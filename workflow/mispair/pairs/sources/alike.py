@@ -1,7 +1,5 @@
 """Pictures and texts whose names are alike."""
 
-from __future__ import annotations
-
 import os
 import re
 from collections import Counter

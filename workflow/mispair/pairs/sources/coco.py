@@ -1,7 +1,5 @@
 """COCO's captions: one JSON with a list of pictures and a list of captions."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

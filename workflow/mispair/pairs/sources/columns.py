@@ -1,7 +1,5 @@
 """Columns of tables of pairs: their usual names, and those that a configuration names."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 

@@ -1,7 +1,5 @@
 """Some captions of a source, read before any job."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress

@@ -1,7 +1,5 @@
 """Some pictures of a source, read before any job."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from itertools import islice

@@ -1,7 +1,5 @@
 """Folders of pictures: with a caption next to each, or with Hugging Face's metadata."""
 
-from __future__ import annotations
-
 import os
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence

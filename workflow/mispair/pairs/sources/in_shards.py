@@ -1,7 +1,5 @@
 """Where tar shards that are read in place have their captions, by their first samples."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence

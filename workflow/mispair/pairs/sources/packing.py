@@ -1,7 +1,5 @@
 """Pack listed pairs into a webdataset shard: files as they are, captions of tables as JSON."""
 
-from __future__ import annotations
-
 import json
 import os
 import stat

@@ -1,7 +1,5 @@
 """Parquet files with the bytes of pictures: shards of the Hugging Face hub, and img2dataset's."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What is at a path under `pairs`, before any kind of source is tried."""
 
-from __future__ import annotations
-
 import os
 from functools import cached_property
 from pathlib import Path

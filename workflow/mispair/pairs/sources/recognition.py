@@ -1,7 +1,5 @@
 """What a path under `pairs` is: one declaration for each kind of source."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """Rows of tables of pairs, from CSV, TSV, JSON, JSONL and Parquet in all their usual forms."""
 
-from __future__ import annotations
-
 import csv
 import os
 import re

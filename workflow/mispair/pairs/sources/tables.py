@@ -1,7 +1,5 @@
 """Tables of picture paths and captions: their columns, and an entry for each row."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Mapping, Sequence
 from itertools import islice

@@ -1,7 +1,5 @@
 """Folders of pictures without captions: the message of what they have."""
 
-from __future__ import annotations
-
 import os
 from collections import deque
 from itertools import islice

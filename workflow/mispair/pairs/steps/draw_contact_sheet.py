@@ -1,7 +1,5 @@
 """Lay out sample pairs with their captions before and after shuffling."""
 
-from __future__ import annotations
-
 import logging
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Fetch a remote shard, once for all jobs that read it."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from mispair.core import settings

@@ -1,7 +1,5 @@
 """Find the captions that are most similar to each caption of the corpus."""
 
-from __future__ import annotations
-
 import logging
 import tempfile
 from pathlib import Path

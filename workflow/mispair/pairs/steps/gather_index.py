@@ -1,7 +1,5 @@
 """Put the corpus together from the indexes of all groups, and refuse one that lost too much."""
 
-from __future__ import annotations
-
 import logging
 from pathlib import Path
 from typing import Literal

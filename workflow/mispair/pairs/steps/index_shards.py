@@ -1,7 +1,5 @@
 """Read tar shards and list which image-text pairs are whole, and why the others are not."""
 
-from __future__ import annotations
-
 import logging
 from pathlib import Path
 from typing import Literal

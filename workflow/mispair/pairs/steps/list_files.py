@@ -3,8 +3,6 @@
 Once all jobs are done, the parts of results that no result has any more are removed.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from mispair.core import settings

@@ -1,7 +1,5 @@
 """Read tar shards and list the images that can be encoded, with any captions."""
 
-from __future__ import annotations
-
 import logging
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Make an evaluation set: generated scenes, or scans of handwritten digits, with their texts."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from pydantic import Field

@@ -1,7 +1,5 @@
 """Generate the corpus `scenes`: rendered pictures with captions, in img2dataset's shards."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Pack pairs of any source but tar shards into a shard, as they are: no picture is encoded."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from mispair.core import settings

@@ -1,7 +1,5 @@
 """Read a table of captions by key, url or hash, in any of the usual forms, and sort it."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from pydantic import Field

@@ -1,7 +1,5 @@
 """What the repair puts on the pages of the report."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any

@@ -1,7 +1,5 @@
 """Write a repaired corpus as lists that other tools read; no shard is rewritten."""
 
-from __future__ import annotations
-
 import json
 import logging
 from collections.abc import Mapping, Sequence
