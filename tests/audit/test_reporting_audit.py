@@ -36,8 +36,10 @@ def rates(
 def limits(scheme: str = "random", scorer: str = "untouched", error: float = 0.0) -> Any:
     """Return estimates without trusted pairs, which have no lower limit."""
     return [
-        {**row, "low": math.nan} for row in rates(scheme, scorer, "mixture", error=error)
-    ]  # fmt: skip
+        {**row, "low": math.nan}
+        for method in ("mixture", "storey")
+        for row in rates(scheme, scorer, method, error=error)
+    ]
 
 
 TRIED = [*rates(), *limits()]

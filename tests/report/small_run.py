@@ -4,6 +4,7 @@ import hashlib
 import io
 import json
 import tarfile
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -137,8 +138,9 @@ def make_audit(folder: Path) -> dict[str, list[Path]]:
         {"scheme": scheme, "injected": rate, "made": rate, "scorer": scorer, "method": method,
          "metric": "rate", "value": rate, "low": rate - 0.01, "high": rate + 0.01, "n": 1000}
         for scheme in ("random", "similar") for rate in (0.1, 0.3)
-        for scorer, method in (("untouched", "mixture"), ("untouched", "similar"),
-                               ("memorised", "mixture"), ("cross-fitted", "mixture"))
+        for scorer, method in (("untouched", "similar"),
+                               *product(("untouched", "memorised", "cross-fitted"),
+                                        ("mixture", "storey")))
     ]  # fmt: skip
     told = {"scheme": "random", "injected": 0.3, "scorer": "untouched", "n": 1000, "made": 0.3}
     trials += [

@@ -309,7 +309,7 @@ class Errors:
 class Missed:
     """True less estimated share, at the largest known share, by one kind of projections.
 
-    The standard error is that of the upper limit, and at least that of a share of all pairs.
+    The standard error is that of Storey's estimate, and at least that of a share of all pairs.
     """
 
     series: str
@@ -321,8 +321,13 @@ class Missed:
         rates = rates[rates["injected"] > 0]
         if rates.empty:
             return MeasuredClaim()
-        rows = records(rates)
-        effects = {float(row["injected"]): self._effect(row, confidence) for row in rows}
+        rows, errors = records(rates), self._errors(tables)
+        effects = {
+            float(row["injected"]): self._effect(
+                row, errors[row["scheme"], row["scorer"], row["injected"]], confidence
+            )
+            for row in rows
+        }
         return MeasuredClaim(
             effects[float(rows[-1]["injected"])],
             first=float(rows[-1]["true"]), last=float(rows[-1]["value"]),
@@ -332,9 +337,17 @@ class Missed:
         )  # fmt: skip
 
     @staticmethod
-    def _effect(row: Mapping[Any, Any], confidence: float) -> Effect:
-        above = float(row["high"] - row["value"]) / normal_quantile(0.95)
-        error = max(above, math.sqrt(row["true"] * (1 - row["true"]) / row["n"]))
+    def _errors(tables: Tables) -> dict[tuple[Any, ...], float]:
+        rates = tables.audit_calibration
+        return {
+            (row["scheme"], row["scorer"], row["injected"]):
+                float(row["high"] - row["value"]) / normal_quantile(0.95)
+            for row in records(rates[rates["method"] == "storey"])
+        }  # fmt: skip
+
+    @staticmethod
+    def _effect(row: Mapping[Any, Any], storey: float, confidence: float) -> Effect:
+        error = max(storey, math.sqrt(row["true"] * (1 - row["true"]) / row["n"]))
         value = float(row["true"] - row["value"])
         return effect_of_estimate(value, error, math.inf, int(row["n"]), confidence, UNIT)
 
