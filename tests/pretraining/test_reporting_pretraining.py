@@ -15,7 +15,7 @@ from mispair.pretraining.report.pages import (
     values,
 )
 from mispair.pretraining.report.rows import rows as of_pretraining
-from mispair.pretraining.settings import CLEAN, PROMPTS, SCHEMES
+from mispair.pretraining.settings import CLEAN, PROMPTS, TowerSettings
 from mispair.report import studies
 from mispair.report.charts import Drawing
 from mispair.report.figures import draw_of
@@ -23,6 +23,8 @@ from mispair.report.judge import Verdict, judge
 from mispair.report.statistics import effect_of_mean
 from mispair.report.tables import Tables, tidy
 from tests.pretraining.pretraining_run import MIXING, NOISE, rows
+
+SCHEMES = TowerSettings().schemes
 
 
 def tables(*arguments: Any, **more: Any) -> Tables:
