@@ -124,12 +124,12 @@ def test_a_study_is_a_folder_a_file_of_rules_and_a_name(tmp_path: Path) -> None:
     assert pd.read_csv(reports / "tables/toys.csv")["value"].tolist() == [3]
     assert (reports / "figures/toy/toy_heights.svg").read_text().startswith("<svg")
     page = (reports / "pages/toy.html").read_text()
-    assert "3 m" in page
+    assert "3\N{NO-BREAK SPACE}m" in page
     assert "1 toy measured." in page
     front = (reports / "index.html").read_text()
     assert "Are toys high?" in front
     assert "Toys are higher than two metres." in front
-    assert "Toys are 3.0 m high." in front
+    assert "Toys are 3.0\N{NO-BREAK SPACE}m high." in front
     claims = pd.read_csv(reports / "tables/claims.csv").set_index("claim")
     assert claims.loc["toy-high", ["outcome", "reason", "n"]].tolist() == [
         "cannot tell", "one replicate", 1
