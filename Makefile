@@ -3,8 +3,8 @@
 
 PYTHON ?= python3
 BIN := .venv/bin
-# Touched when .venv has the packages of a lock, those to run and those of the developers' tools;
-# removed by `make clean` only.
+# Written when .venv has the packages of a lock, those to run and those of the developers' tools (with
+# the seconds that these took); removed by `make clean` only.
 SET_UP := .venv/set-up
 TOOLS := .venv/set-up-tools
 # Pages with the numbers of the demo, and those of the run over five pairs of towers.
@@ -34,8 +34,9 @@ $(SET_UP): envs/run.lock pyproject.toml setup.py $(if $(MOVED),.venv)
 
 $(TOOLS): $(SET_UP) envs/requirements.lock
 	@echo "Installing the developers' tools into .venv: 0.6 GB more."
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -r envs/requirements.lock
-	@touch $@
+	@begun=$$(date +%s) && \
+	  $(BIN)/python -m pip install --quiet --disable-pip-version-check -r envs/requirements.lock && \
+	  echo $$(( $$(date +%s) - begun )) > $@
 
 .PHONY: .venv
 .venv:

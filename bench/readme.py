@@ -217,8 +217,8 @@ LONGEST_INSTALLATION = 3600.0
 def installation(environment: Path, locks: Path) -> str:
     """Return the sentence on the size and time of what `make venv` and `make tools` installed.
 
-    The size is that of the files that the packages of a lock list as their own. Without
-    an environment by `make venv` there is no sentence.
+    The size is that of the files that the packages of a lock list as their own; the time of the
+    tools is what `make tools` wrote. Without an environment by `make venv` there is no sentence.
     """
     done = environment / "set-up"
     if not done.exists():
@@ -232,11 +232,21 @@ def installation(environment: Path, locks: Path) -> str:
     running, every = (
         _size(environment, locks / f"{name}.lock") for name in ("run", "requirements")
     )
-    tools = f"; the developers' tools add {(every - running) / 1e9:.1f} GB"
+    tools = environment / "set-up-tools"
+    added = ""
+    if tools.exists():
+        seconds = tools.read_text().strip()  # nothing if another program than make installed them
+        took = f"{_minutes(float(seconds))} and " if seconds else ""
+        added = f"; the developers' tools add {took}{(every - running) / 1e9:.1f} GB"
     return (
-        f"The installation takes about {max(1, round(wall / 60))} minutes with a fast network, and "
-        f"{running / 1e9:.1f} GB{tools if (environment / 'set-up-tools').exists() else ''}. "
+        f"The installation takes about {_minutes(wall)} with a fast network, and "
+        f"{running / 1e9:.1f} GB{added}. "
     )
+
+
+def _minutes(seconds: float) -> str:
+    count = max(1, round(seconds / 60))
+    return f"{count} minute{'s' * (count > 1)}"
 
 
 def _size(environment: Path, lock: Path) -> int:

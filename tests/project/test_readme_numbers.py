@@ -186,7 +186,7 @@ def test_readme_has_the_numbers_in_the_form_of_the_program() -> None:
         assert re.fullmatch(rf"no number|{number} .+", published)
     minutes = part(README.read_text(), "minutes")
     assert re.fullmatch(
-        r"The installation takes about \d+ minutes .*, and \d+\.\d GB; .* add \d+\.\d GB\. "
+        r"The installation takes about \d+ minutes .*, and \d+\.\d GB; .* add \d+ minutes? and \d+\.\d GB\. "
         r"The demo takes about \d+ minutes on \d+ cores\.\n", minutes
     )  # fmt: skip
 
@@ -196,10 +196,12 @@ def test_an_environment_that_was_added_to_later_gives_no_time(tmp_path: Path) ->
     (tmp_path / "set-up").touch()
     for name in ("run", "requirements"):
         (tmp_path / f"{name}.lock").write_text("")
-    assert "about 1 minutes" in readme.installation(tmp_path, tmp_path)
+    assert "about 1 minute with" in readme.installation(tmp_path, tmp_path)
     assert "tools" not in readme.installation(tmp_path, tmp_path)
     (tmp_path / "set-up-tools").touch()
     assert "tools add 0.0 GB" in readme.installation(tmp_path, tmp_path)
+    (tmp_path / "set-up-tools").write_text("130\n")
+    assert "tools add 2 minutes and 0.0 GB" in readme.installation(tmp_path, tmp_path)
     os.utime(tmp_path / "pyvenv.cfg", (0, 0))
     with pytest.raises(UserError, match="empty clone"):
         readme.installation(tmp_path, tmp_path)
