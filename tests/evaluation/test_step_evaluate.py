@@ -363,6 +363,27 @@ def test_weighted_arms_are_compared_with_the_same_captions_without_weights(arms)
     assert by_reference["not weighted"] == pytest.approx(1 - np.mean(right))
 
 
+def test_other_schemes_are_compared_with_the_main_one_at_the_same_rate(arms):
+    draw = np.random.default_rng(1)
+    random = _write_answers(
+        arms[0].with_name("m"), draw.random((3, 400)) < 0.6, 0.3, scheme="random"
+    )
+    comparison = arms[0].with_name("comparison.json")
+    assert step("compare-arms", zeroshot_answers=[*arms, random], comparison=comparison) == 0
+    rows = [
+        row for row in metrics.read_metrics(comparison)[0]
+        if row["reference"] == "scheme random" and row["metric"] == "acc1_difference"
+    ]  # fmt: skip
+    (row,) = rows  # no arm is compared with one of another start or rate
+    assert (row["start"], row["scheme"], row["rate"]) == ("pretrained", "similar", 0.3)
+    tensors = [files.read_tensors(path)[0] for path in (arms[2], random)]
+    right = [
+        np.stack([t[f"toys|laclip|{seed}"] == t["toys|labels"] for seed in range(3)])
+        for t in tensors
+    ]
+    assert row.items() >= vars(difference([right[0]], [right[1]])).items()
+
+
 @pytest.mark.parametrize(
     ("fault", "words"),
     [

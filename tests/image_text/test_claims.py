@@ -15,6 +15,7 @@ from mispair.image_text.report.neurons import MEASURES, SMALLEST_GAIN, no_own_ba
 from mispair.report import published, questions
 from mispair.report.claims import THIRD
 from mispair.report.judge import Verdict, judge
+from mispair.report.statistics import IMAGE_AND_SEED
 from mispair.report.tables import Tables, tidy
 
 RATES = (0.0, 0.3, 0.8)
@@ -304,6 +305,15 @@ def test_what_weights_give_back(cost, gain, outcome) -> None:
     if gain is not None:
         rows.append(compared(metric, gain, "audit-weighted", "not weighted"))
     assert judged("weights-help", tables(comparisons=rows)).outcome == outcome
+
+
+@pytest.mark.parametrize(("gain", "outcome"), [(0.05, "supports"), (-0.05, "contradicts")])
+def test_schemes_are_compared_by_image_and_seed(gain, outcome) -> None:
+    row = {**compared("acc1_difference_of_all_sets", gain, reference="scheme random"),
+           "scheme": "similar"}  # fmt: skip
+    verdict = judged("similar-harms-less", tables(comparisons=[row]))
+    assert (verdict.outcome, verdict.measured.effect.value) == (outcome, gain)
+    assert verdict.measured.effect.unit == IMAGE_AND_SEED
 
 
 # What neurons stand for -------------------------------------------------------------------------

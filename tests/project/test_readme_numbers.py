@@ -186,7 +186,8 @@ def test_readme_has_the_numbers_in_the_form_of_the_program() -> None:
         assert re.fullmatch(rf"no number|{number} .+", published)
     minutes = part(README.read_text(), "minutes")
     assert re.fullmatch(
-        r"The installation takes about \d+ minutes .*, and \d+\.\d GB; .* add \d+ minutes? and \d+\.\d GB\. "
+        r"The installation takes about \d+ minutes .*, and \d+\.\d GB; "
+        r".* add \d+ minutes? and \d+\.\d GB\. "
         r"The demo takes about \d+ minutes on \d+ cores\.\n", minutes
     )  # fmt: skip
 

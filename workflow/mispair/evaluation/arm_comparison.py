@@ -167,6 +167,9 @@ def _of_pictures(apart: np.ndarray, pictures: np.ndarray) -> np.ndarray:
 OF_ONE_SET, OF_ALL_SETS = "acc1_difference", "acc1_difference_of_all_sets"
 """Metrics of the rows: on one evaluation set, and averaged over all sets of a protocol."""
 
+AGAINST_SCHEME = "scheme {}"
+"""Reference that is the same start at the same rate, under another scheme, which is named."""
+
 SELECTION_OF_ONE_SET = "selection_difference"
 SELECTION_OF_ALL_SETS = "selection_difference_of_all_sets"
 """The same for sets in which one of an image's captions is chosen."""
@@ -264,14 +267,16 @@ def references(
     """Yield each arm with its references by name; the untouched arm has none."""
     # At rate 0 all schemes are the same, so each start has one such arm.
     controls = {arm.start: arm for arm in arms if arm.keys["rate"] == 0}
-    pretrained = {
-        (arm.keys["scheme"], arm.keys["rate"]): arm for arm in arms if arm.start == PRETRAINED
-    }
+    found = {(arm.start, arm.keys["scheme"], arm.keys["rate"]): arm for arm in arms}
+    schemes = sorted({arm.keys["scheme"] for arm in arms} - {None})
     for arm in arms:
         candidates = {"untouched": untouched, "rate 0": controls.get(arm.start)}
+        for scheme in schemes if arm.keys["rate"] else ():
+            same_rate = arm.start, scheme, arm.keys["rate"]
+            candidates[AGAINST_SCHEME.format(scheme)] = found.get(same_rate)
         if arm.start == WEIGHTED:
             same_captions = arm.keys["scheme"], arm.keys["rate"]
-            candidates["not weighted"] = pretrained.get(same_captions)
+            candidates["not weighted"] = found.get((PRETRAINED, *same_captions))
         yield arm, {
             name: reference for name, reference in candidates.items()
             if reference is not None and reference is not arm and arm is not untouched

@@ -1,6 +1,7 @@
 """Compare every arm with the untouched projections and with fine-tuning at rate 0, in pairs.
 
-Arms of weighted pairs are also compared with the same fine-tuning without weights.
+Arms are also compared with those of other schemes at the same rate, and arms of weighted pairs with
+the same fine-tuning without weights.
 """
 
 from __future__ import annotations

@@ -55,7 +55,7 @@ def accuracy_contrasts(
     evaluation_set : str, optional
         One set; by default the unweighted mean over all sets of the protocol.
     reference : str
-        ``rate 0``, ``untouched`` or ``not weighted``.
+        ``rate 0``, ``untouched``, ``not weighted`` or one by `AGAINST_SCHEME`.
     metric : str
         `SELECTION_OF_ALL_SETS` in place of the accuracy over all sets.
     """
@@ -80,9 +80,11 @@ class Compared:
     start : str
         The arm.
     reference : str
-        ``rate 0``, ``untouched`` or ``not weighted``.
+        ``rate 0``, ``untouched``, ``not weighted`` or one by `AGAINST_SCHEME`.
     metric : str
         As in `accuracy_contrasts`.
+    scheme : str or None
+        The scheme of the arm; by default the main one.
     levels : Rows or None
         The rows whose means at the two ends are the compared values.
     published : callable or None
@@ -96,6 +98,7 @@ class Compared:
     start: str = PRETRAINED
     reference: str = AT_RATE_0
     metric: str = OF_ALL_SETS
+    scheme: str | None = None
     levels: Rows | None = None
     published: Curve | None = None
     by_set: bool = False
@@ -103,7 +106,7 @@ class Compared:
 
     def __call__(self, tables: Tables, confidence: float) -> MeasuredClaim:
         """Return the change with its value at each rate and on each set."""
-        tables = tables.of_scheme().of_protocol()
+        tables = tables.of_scheme(self.scheme).of_protocol()
         by_rate = accuracy_contrasts(
             tables, self.start, confidence, None, self.reference, self.metric
         )
