@@ -217,16 +217,19 @@ def test_a_lower_rate_that_loses_accuracy_forbids_support() -> None:
 
 
 def test_controls_limit_what_needs_no_filter_or_no_new_captions() -> None:
-    table = made_up({**ACCURACY, "random-replaced": 0.87, "trusted-alone": 0.81})
-    found = {control.control.key: control.finding
-             for control in judged(table)["repair-accuracy"].controls}  # fmt: skip
-    assert found == {
-        "As many captions replaced at random": "limits",
-        "Trusted pairs alone": "does not limit",
-    }
-    assert {found.finding for found in judged(made_up())["repair-accuracy"].controls} == {
-        "not measured"
-    }
+    def of_accuracy(table: Tables) -> dict[str, str]:
+        controls = judged(table)["repair-accuracy"].controls
+        return {found.control.key: found.finding for found in controls}
+
+    names = ("As many captions replaced at random", "Trusted pairs alone",
+             "Pairs dropped in place of replaced")  # fmt: skip
+    for accuracy, findings in (
+        ({"random-replaced": 0.87, "trusted-alone": 0.81},
+         ("limits", "does not limit", "does not limit")),
+        ({}, ("not measured", "not measured", "does not limit")),
+        ({"drop": 0.87}, ("not measured", "not measured", "limits")),
+    ):  # fmt: skip
+        assert of_accuracy(made_up(ACCURACY | accuracy)) == dict(zip(names, findings, strict=True))
     assert judged(made_up())["repair-overlap"].limited == ()
     as_well = judged(made_up(directions={**DIRECTIONS, "drop": 50.0}))["repair-overlap"]
     assert len(as_well.limited) == 2

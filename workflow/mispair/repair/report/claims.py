@@ -301,6 +301,8 @@ CLAIMS = (
             Control("As many captions replaced at random", Gain("random-replaced", cost=0),
                     least=None, most=SAME),
             Control("Trusted pairs alone", Gain("trusted-alone", cost=0), least=None, most=SAME),
+            Control("Pairs dropped in place of replaced", Gain("drop", cost=0), least=None,
+                    most=SAME),
         ),
     ),
     Claim(
