@@ -301,6 +301,11 @@ def device_name(device: str) -> str:
     return f"cpu ({', '.join(part for part in parts if part)})"
 
 
+def is_by_intel() -> bool:
+    """Return whether this processor is known to be one by Intel."""
+    return _listed("/proc/cpuinfo", "vendor_id") == "GenuineIntel"
+
+
 def _instructions() -> str:
     """Return the widest vector instructions of this processor, or an empty string."""
     flags = (_listed("/proc/cpuinfo", "flags") or "").split()
