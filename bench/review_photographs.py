@@ -21,7 +21,7 @@ import numpy as np
 from mispair.audit.pairs import project
 from mispair.audit.probability import judged
 from mispair.audit.score import deal, rank
-from mispair.core.intervals import wilson
+from mispair.core.distributions import wilson
 from mispair.review.draw import sizes, strata
 from mispair.review.interval import interval
 

@@ -6,7 +6,7 @@ from scipy.optimize import minimize
 from scipy.stats import chi2, hypergeom
 
 from bench import review as bench
-from mispair.core.intervals import Z95, wilson
+from mispair.core.distributions import Z95, wilson
 from mispair.review.interval import interval
 from tests.review import ppi_reference
 

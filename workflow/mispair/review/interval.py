@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import gammaincinv, ndtr
 
-from mispair.core.intervals import Z95
+from mispair.core.distributions import Z95
 
 FEW = 6
 """Labels of a stratum, on average, up to which the shares of strata are fitted too closely.

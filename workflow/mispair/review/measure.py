@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from mispair.core.intervals import Z95, wilson
+from mispair.core.distributions import Z95, wilson
 from mispair.core.metrics import Row
 from mispair.review.interval import Share, interval
 from mispair.review.labels import RIGHT, UNSURE, WRONG
