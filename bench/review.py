@@ -17,7 +17,7 @@ from scipy.stats import norm
 
 from mispair.core.distributions import wilson
 from mispair.review.draw import sizes, strata
-from mispair.review.interval import interval
+from mispair.review.measure import interval
 
 Row = tuple[str, str, str, str]
 

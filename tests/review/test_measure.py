@@ -11,7 +11,7 @@ from scipy.stats import mannwhitneyu
 from mispair.core.distributions import wilson
 from mispair.review import measure
 from mispair.review.draw import draw
-from mispair.review.interval import interval
+from mispair.review.measure import interval
 
 
 def labelled(

@@ -130,9 +130,7 @@ def share_row(metric: str, hits: int, n: int, chance: float) -> Row:
     return {"metric": metric, "value": hits / n, "n": n, **interval, "chance": chance}
 
 
-def mean_of_shares(
-    successes: np.ndarray, trials: np.ndarray, z: float = Z95
-) -> tuple[float, float]:
+def mean_of_shares(successes: np.ndarray, trials: np.ndarray) -> tuple[float, float]:
     """Return an interval of the unweighted mean of independent shares, such as class recalls.
 
     The squared distances from each share to its Wilson limits are added, as variances are
@@ -144,7 +142,7 @@ def mean_of_shares(
     successes, trials : (k,) arrays
         Counts of each class, each with at least one trial.
     """
-    low, high = wilson(successes, trials, z)
+    low, high = wilson(successes, trials)
     values, count = successes / trials, len(trials)
     average = values.mean()
     return (
@@ -153,7 +151,7 @@ def mean_of_shares(
     )
 
 
-def interval_of_mean(values: np.ndarray, z: float = Z95) -> tuple[float, float]:
+def interval_of_mean(values: np.ndarray) -> tuple[float, float]:
     """Return the normal interval of a mean, from the spread of the values."""
-    half = z * np.std(values, ddof=1) / np.sqrt(len(values)) if len(values) > 1 else np.nan
+    half = Z95 * np.std(values, ddof=1) / np.sqrt(len(values)) if len(values) > 1 else np.nan
     return float(np.mean(values) - half), float(np.mean(values) + half)

@@ -20,8 +20,8 @@ from mispair.audit.report.claims import (
 from mispair.pairs.corruption.scheme import MAIN
 from mispair.report import charts, recipes, small_figures, style
 from mispair.report.charts import Drawing, Hole
-from mispair.report.notes import Note
 from mispair.report.tables import Tables, where
+from mispair.report.texts import Note
 
 NOT_RUN = Hole(Note("audit", "hole_not_run"))
 UNKNOWN = Hole(Note("audit", "hole_unknown"))

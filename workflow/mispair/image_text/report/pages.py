@@ -20,11 +20,11 @@ from mispair.pairs.corruption.scheme import MAIN
 from mispair.pairs.report import corpus
 from mispair.report import texts
 from mispair.report.curves import Curve, TrainingCurves, in_order, path_of, tag_of, thinned
-from mispair.report.notes import Note
 from mispair.report.pages.content import Content
 from mispair.report.pages.study_pages import FigureWithoutClaim, Pages, Piece
 from mispair.report.table import Table
 from mispair.report.tables import Tables, records
+from mispair.report.texts import Note
 from mispair.towers.arms import PRETRAINED, UNTOUCHED, Arm
 from mispair.towers.encoding_record import MOST_WAITING
 
