@@ -15,9 +15,9 @@ import numpy as np
 from scipy.special import expit
 from scipy.stats import norm
 
-from mispair.core.intervals import wilson
+from mispair.core.distributions import wilson
 from mispair.review.draw import sizes, strata
-from mispair.review.interval import interval
+from mispair.review.measure import interval
 
 Row = tuple[str, str, str, str]
 

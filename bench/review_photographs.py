@@ -21,9 +21,9 @@ import numpy as np
 from mispair.audit.pairs import project
 from mispair.audit.probability import judged
 from mispair.audit.score import deal, rank
-from mispair.core.intervals import wilson
+from mispair.core.distributions import wilson
 from mispair.review.draw import sizes, strata
-from mispair.review.interval import interval
+from mispair.review.measure import interval
 
 SHARES, LABELS, CORRUPTIONS, DRAWS = (0.05, 0.2, 0.5), (50, 100, 200), 2, 2000
 

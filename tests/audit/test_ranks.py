@@ -109,9 +109,9 @@ def test_references_are_captions_of_other_pairs():
     scores = images @ texts.T
     np.fill_diagonal(scores, 9)
     for row in (0, 17, 499):
-        for value in found.reference_similarity[row]:
+        for value in found.reference_score[row]:
             assert np.abs(scores[row] - value).min() < 1e-5
-    assert np.isfinite(found.reference_similarity).all()
+    assert np.isfinite(found.reference_score).all()
 
 
 def test_the_same_numbers_each_time():

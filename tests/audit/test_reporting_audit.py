@@ -15,8 +15,8 @@ from mispair.audit.report import pages as printed
 from mispair.report import questions, rules, texts
 from mispair.report.charts import Drawing, Hole
 from mispair.report.judge import Verdict, judge
-from mispair.report.notes import Note
 from mispair.report.tables import Tables, tidy
+from mispair.report.texts import Note
 
 SHARES = (0.1, 0.3, 0.8)
 

@@ -98,7 +98,7 @@ def test_repeated_captions_and_few_pairs_have_finite_scores(distinct):
     source = np.arange(40) % distinct
     ranked = scored(images, texts[source], source)
     assert np.isfinite(ranked.score).all()
-    missing = np.isnan(ranked.reference_similarity)
+    missing = np.isnan(ranked.reference_score)
     np.testing.assert_array_equal(np.isnan(ranked.reference_score), missing)
 
 

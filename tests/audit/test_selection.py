@@ -11,8 +11,8 @@ import webdataset
 from scipy.stats import norm
 
 from mispair.audit.probability import probabilities
-from mispair.audit.report.gallery import Suspect, fragment
 from mispair.audit.selection import WEBDATASET, least_discoveries, likely_right, shown_kinds
+from mispair.audit.steps.draw_suspects import Suspect, fragment
 from mispair.pairs.index.books import uids_of
 from mispair.pairs.shards.shard_writer import add_member
 from mispair.pairs.sources.packing import pack

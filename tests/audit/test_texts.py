@@ -15,8 +15,8 @@ from mispair.audit.results import suspect_rows, suspects
 from mispair.audit.selection import group_rows
 from mispair.audit.text_checks import LABELS, MANY_PAIRS, check_rows, checked
 from mispair.report import texts
-from mispair.report.notes import Note
 from mispair.report.tables import Tables, tidy
+from mispair.report.texts import Note
 
 COLOURS = ("red", "green", "blue", "yellow", "white", "black")
 THINGS = ("dog", "cat", "ball", "child", "car", "boat", "bird", "table")

@@ -8,7 +8,7 @@ import pytest
 from mispair import cli
 from mispair.core import files
 from mispair.core.cost import Sizes
-from mispair.core.provenance import expanded, files_of
+from mispair.core.stamps import expanded, files_of
 
 NAMES = ("0000.parquet", "0000.rejected.parquet", "0001.parquet")
 

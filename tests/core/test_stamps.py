@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from mispair.core import provenance
+from mispair.core import provenance, stamps
 from mispair.core.copied import date_back
 
-LARGE = bytes(range(256)) * (provenance.SMALL // 128)
+LARGE = bytes(range(256)) * (stamps.SMALL // 128)
 
 
 @pytest.fixture
@@ -36,8 +36,8 @@ def test_results_that_are_dated_ahead_are_dated_now(shard: Path) -> None:
 
 def stamp(path: Path) -> str:
     """Return a stamp as a new process computes it."""
-    provenance._content.cache_clear()
-    return provenance.stamp([str(path)])
+    stamps._content.cache_clear()
+    return stamps.stamp([str(path)])
 
 
 def change(path: Path) -> None:
@@ -55,11 +55,11 @@ def refuse_to_read(path: Path) -> str:
 
 def test_an_unchanged_file_is_not_read(shard: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch:
-        patch.setattr(provenance, "file_digest", refuse_to_read)
+        patch.setattr(stamps, "file_digest", refuse_to_read)
         planned = stamp(shard)
-    provenance.remember(shard)
-    monkeypatch.setattr(provenance, "file_digest", refuse_to_read)
-    provenance.remember(shard)
+    stamps.remember(shard)
+    monkeypatch.setattr(stamps, "file_digest", refuse_to_read)
+    stamps.remember(shard)
     assert stamp(shard) == planned
 
 
@@ -67,23 +67,23 @@ def test_a_touched_file_is_read_once_and_keeps_its_stamp(
     shard: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     planned = stamp(shard)
-    provenance.remember(shard)
+    stamps.remember(shard)
     os.utime(shard)
     assert stamp(shard) == planned
     shard.rename("elsewhere")
     shard.write_bytes(LARGE)  # another inode
     assert stamp(shard) == planned
-    monkeypatch.setattr(provenance, "file_digest", refuse_to_read)
+    monkeypatch.setattr(stamps, "file_digest", refuse_to_read)
     assert stamp(shard) == planned
 
 
 def test_a_changed_file_of_equal_size_and_time_has_another_stamp(shard: Path) -> None:
     planned = stamp(shard)
-    provenance.remember(shard)
+    stamps.remember(shard)
     change(shard)
     changed = stamp(shard)
     assert changed != planned
-    provenance.remember(shard)
+    stamps.remember(shard)
     assert stamp(shard) == changed
     shard.write_bytes(LARGE)
     assert stamp(shard) == planned  # the former content, for which there may be results
@@ -94,28 +94,28 @@ def test_a_file_that_changes_between_plan_and_job_has_another_stamp_than_planned
 ) -> None:
     planned = stamp(shard)
     shard.write_bytes(LARGE[::-1])
-    provenance.remember(shard)
+    stamps.remember(shard)
     assert stamp(shard) != planned
 
 
 def test_a_small_file_needs_no_memory(shard: Path) -> None:
     shard.write_bytes(b"one")
     first = stamp(shard)
-    provenance.remember(shard)
+    stamps.remember(shard)
     os.utime(shard, (10**9, 10**9))
     assert stamp(shard) == first
     shard.write_bytes(b"two")
     assert stamp(shard) != first
-    assert not provenance.DIGESTS.exists()
+    assert not stamps.DIGESTS.exists()
 
 
 def test_a_broken_memory_is_written_again(shard: Path) -> None:
     planned = stamp(shard)
-    provenance.remember(shard)
-    (entry,) = provenance.DIGESTS.iterdir()
+    stamps.remember(shard)
+    (entry,) = stamps.DIGESTS.iterdir()
     entry.write_text("[1")
     assert stamp(shard) == planned
-    provenance.remember(shard)
+    stamps.remember(shard)
     os.utime(shard)
     assert stamp(shard) == planned
 
@@ -126,9 +126,9 @@ def test_results_have_no_stamp(shard: Path) -> None:
     made.write_bytes(LARGE)
     first = stamp(made)
     made.write_bytes(LARGE[::-1])
-    provenance.remember(made)
+    stamps.remember(made)
     assert stamp(made) == first
-    assert not provenance.DIGESTS.exists()
+    assert not stamps.DIGESTS.exists()
 
 
 def test_parts_of_results_get_their_times_from_the_result(tmp_path: Path) -> None:

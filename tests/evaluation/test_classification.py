@@ -8,7 +8,7 @@ import torch
 from sklearn.metrics import balanced_accuracy_score, silhouette_score, top_k_accuracy_score
 from sklearn.metrics import silhouette_samples as reference
 
-from mispair.core import intervals
+from mispair.core import distributions
 from mispair.evaluation import classification
 from mispair.evaluation.classification import CosineSilhouette, silhouette_samples
 
@@ -159,28 +159,28 @@ def test_features_that_are_not_finite_or_do_not_fit_are_refused():
 def test_wilson_solves_its_equation():
     # The limits are the shares p with |p_observed - p| = z sqrt(p (1 - p) / n).
     for hits, n in [(0, 10), (3, 10), (10, 10), (517, 1000)]:
-        for limit in (value.item() for value in intervals.wilson(hits, n)):
+        for limit in (value.item() for value in distributions.wilson(hits, n)):
             distance = abs(hits / n - limit)
-            spread = intervals.Z95 * np.sqrt(limit * (1 - limit) / n)
+            spread = distributions.Z95 * np.sqrt(limit * (1 - limit) / n)
             assert distance == pytest.approx(spread, abs=1e-9)
-    low, high = intervals.wilson(8, 10)  # Agresti and Coull 1998 give 0.490 to 0.943
+    low, high = distributions.wilson(8, 10)  # Agresti and Coull 1998 give 0.490 to 0.943
     assert (round(low.item(), 3), round(high.item(), 3)) == (0.49, 0.943)
-    low, high = intervals.wilson([0, 5], [0, 5])
+    low, high = distributions.wilson([0, 5], [0, 5])
     assert low[0] == 0
     assert high.tolist() == [1, 1]
 
 
 def test_interval_of_a_mean_of_shares():
-    one = intervals.mean_of_shares(np.array([8]), np.array([10]))
-    assert one == pytest.approx([value.item() for value in intervals.wilson(8, 10)])
+    one = distributions.mean_of_shares(np.array([8]), np.array([10]))
+    assert one == pytest.approx([value.item() for value in distributions.wilson(8, 10)])
     # With many trials it is the normal interval of a mean of independent shares.
     hits, trials = np.array([60_000, 30_000]), np.array([100_000, 40_000])
     share = hits / trials
     error = np.sqrt((share * (1 - share) / trials).sum()) / 2
-    low, high = intervals.mean_of_shares(hits, trials)
+    low, high = distributions.mean_of_shares(hits, trials)
     assert low == pytest.approx(share.mean() - 1.96 * error, abs=2e-5)
     assert high == pytest.approx(share.mean() + 1.96 * error, abs=2e-5)
-    perfect = intervals.mean_of_shares(np.array([5, 5]), np.array([5, 5]))
+    perfect = distributions.mean_of_shares(np.array([5, 5]), np.array([5, 5]))
     assert perfect[0] < 0.9
     assert perfect[1] == 1
 
@@ -189,7 +189,7 @@ def test_interval_of_a_mean_covers_it():
     draw = np.random.default_rng(0)
     covered = 0
     for _ in range(400):
-        low, high = intervals.mean(draw.exponential(size=80))
+        low, high = distributions.interval_of_mean(draw.exponential(size=80))
         covered += low < 1 < high
     assert 0.91 < covered / 400 < 0.98
 

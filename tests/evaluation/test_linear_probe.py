@@ -9,7 +9,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import balanced_accuracy_score
 from sklearn.model_selection import StratifiedKFold, cross_val_score
 
-from mispair.core import files, intervals, metrics
+from mispair.core import distributions, files, metrics
 from mispair.evaluation.classification import embed, probe
 from tests.evaluation.encoded import step
 
@@ -41,7 +41,7 @@ def test_scores_are_those_of_scikit_learn(C):
     assert accuracy["metric"] == "probe_acc1"
     assert accuracy["value"] == pytest.approx(np.mean(answers == labels))
     hits = int((answers == labels).sum())
-    assert (accuracy["low"], accuracy["high"]) == intervals.wilson(hits, 300)
+    assert (accuracy["low"], accuracy["high"]) == distributions.wilson(hits, 300)
     assert recall["metric"] == "probe_mean_per_class_recall"
     assert recall["value"] == pytest.approx(balanced_accuracy_score(labels, answers))
     assert recall["low"] < recall["value"] < recall["high"]

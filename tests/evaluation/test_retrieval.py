@@ -9,9 +9,9 @@ import torch
 from clip_benchmark.metrics import image_caption_selection, zeroshot_retrieval
 
 from mispair.cli import main
-from mispair.core import intervals, metrics
+from mispair.core import distributions, metrics
+from mispair.core.distributions import wilson
 from mispair.core.files import read_tensors, write_tensors
-from mispair.core.intervals import wilson
 from mispair.evaluation import retrieval
 from mispair.evaluation.arm_comparison import difference
 from mispair.evaluation.classification import normalised
@@ -82,7 +82,7 @@ def test_five_captions_an_image_by_hand():
     assert rows["image_recall@1"]["value"] == 0.3  # of 10 and 20, and 75 degrees
     assert rows["image_recall@5"]["value"] == 1
     assert (rows["image_recall@1"]["n"], rows["text_recall@1"]["n"]) == (10, 2)
-    low, high = intervals.wilson(3, 10)
+    low, high = distributions.wilson(3, 10)
     assert (rows["image_recall@1"]["low"], rows["image_recall@1"]["high"]) == (low, high)
     assert rows["image_recall@1"]["chance"] == 1 / 2
     assert rows["text_recall@1"]["chance"] == pytest.approx(1 / 2)

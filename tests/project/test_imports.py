@@ -136,7 +136,6 @@ NAMES_ALONE = {
     "image_text.tower_replicates": "a step of seconds",
     "pairs.shards.remote": "its steps record their provenance",
     "pretraining.measure": "its one protocol",
-    "review.interval": "quantiles are next to their intervals",
     "towers.dag": "compare_towers alone depends on it",
 }
 """Modules that may take constants alone from a module of functions of another package."""

@@ -15,9 +15,17 @@ from mispair.core.provenance import PACKAGE
 from mispair.towers.checkpoints import hub_weights
 from mispair.towers.checkpoints.hub_weights import SAVED_AS
 from mispair.verbs import running
-from mispair.verbs.naming_towers import MODEL, REPOSITORY, TAG, default_towers, towers_of
 from mispair.verbs.running import SETTINGS, run_snakemake
-from mispair.verbs.settings_file import STUDIES, FirstSettings, name_of
+from mispair.verbs.settings_file import (
+    MODEL,
+    REPOSITORY,
+    STUDIES,
+    TAG,
+    FirstSettings,
+    default_towers,
+    name_of,
+    towers_of,
+)
 
 REPOSITORY_OF_MISPAIR = Path(__file__).parents[2]
 

@@ -11,14 +11,15 @@ import pytest
 from mispair.evaluation.report.rows import smallest_overlap
 from mispair.pairs.report.contact_sheet import LARGEST_SHEET
 from mispair.repair.captioners.faults import NOT_BETTER
-from mispair.repair.report import claims, figures, gallery, pages
+from mispair.repair.report import claims, figures, pages
+from mispair.repair.steps import draw_examples
 from mispair.report import questions, texts
 from mispair.report.charts import Drawing, Hole
 from mispair.report.judge import Verdict, judge
-from mispair.report.notes import Note
 from mispair.report.table import printed as shown
 from mispair.report.table import whole
 from mispair.report.tables import Tables, tidy
+from mispair.report.texts import Note
 from tests.review.made_up_draw import jpeg
 
 ACCURACY = {"raw": 0.80, "oracle": 0.89, "factor": 0.87, "drop": 0.81, "all": 0.86}
@@ -321,24 +322,26 @@ def ledger_of(rule: str, action: str, nominal: str = "0", number: int = 12) -> d
 
 def test_examples_are_those_of_the_first_filter_that_replaced_captions() -> None:
     kept, late = ledger_of("factor", "kept"), ledger_of("all", "replaced", "0.5")
-    assert gallery.chosen([kept, late]).rule == "all"
-    first = gallery.chosen([late, ledger_of("all", "replaced"), ledger_of("factor", "replaced")])
+    assert draw_examples.chosen([kept, late]).rule == "all"
+    first = draw_examples.chosen(
+        [late, ledger_of("all", "replaced"), ledger_of("factor", "replaced")]
+    )
     assert (first.rule, first.rate) == ("factor", 0.0)
-    assert gallery.chosen([kept, {"repair": "raw", "nominal": "0"}]).rule == "factor"
-    assert gallery.chosen([{"repair": "raw", "nominal": "0", "examples": []}]) is None
+    assert draw_examples.chosen([kept, {"repair": "raw", "nominal": "0"}]).rule == "factor"
+    assert draw_examples.chosen([{"repair": "raw", "nominal": "0", "examples": []}]) is None
 
 
 def test_every_example_has_its_picture_whatever_the_pictures_weigh() -> None:
-    shown = gallery.chosen([ledger_of("factor", "replaced")])
+    shown = draw_examples.chosen([ledger_of("factor", "replaced")])
     images = {f"k{place}": jpeg(200, place) for place in range(1, 24)}
-    html = gallery.fragment(shown, images)
+    html = draw_examples.fragment(shown, images)
     assert len(html.encode()) <= LARGEST_SHEET
     assert html.count('<img src="data:image/jpeg') == 23
     assert html.count("noimage") == 1
     assert html.count("&lt;b&gt;a|b&lt;/b&gt;") == 24
     assert "<b>a|b" not in html
     assert html.count("<section") == 3
-    assert "hole" in gallery.fragment(None, {})
+    assert "hole" in draw_examples.fragment(None, {})
 
 
 def test_expected_numbers_of_own_data_are_marked() -> None:

@@ -9,10 +9,10 @@ import pytest
 from mispair.audit.rate import Rate
 from mispair.audit.report.claims import numbers
 from mispair.report import studies, texts
-from mispair.report.notes import Note
 from mispair.report.pages import study_pages
 from mispair.report.pages.content import ending
 from mispair.report.tables import Tables, read_csvs
+from mispair.report.texts import Note
 
 SHOWN = ("audit", "repair", "image_text")
 

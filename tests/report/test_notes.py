@@ -14,12 +14,12 @@ import pytest
 
 from mispair.core.provenance import PACKAGE
 from mispair.report import dag as of_report
-from mispair.report import notes, studies, texts
+from mispair.report import studies, texts
 from mispair.report.claims import Claim, MeasuredClaim
 from mispair.report.judge import PartVerdict, Verdict
-from mispair.report.notes import Note
 from mispair.report.pages import study_pages
 from mispair.report.statistics import Effect
+from mispair.report.texts import Note
 
 
 class Made(NamedTuple):
@@ -42,7 +42,7 @@ def made() -> Iterator[Made]:
 
 def _constant(argument: ast.expr) -> str:
     if isinstance(argument, ast.Name) and argument.id == "SHARED":
-        return notes.SHARED
+        return texts.SHARED
     assert isinstance(argument, ast.Constant), f"{ast.unparse(argument)}: not a constant"
     return str(argument.value)
 
@@ -121,8 +121,8 @@ def test_blanks_before_punctuation_stay_in_names_from_data() -> None:
 
 
 def test_notes_are_joined_with_blanks() -> None:
-    single = Note(notes.SHARED, "single_runs")
-    some = Note(notes.SHARED, "some_values", name="k", shown=2, of=3)
+    single = Note(texts.SHARED, "single_runs")
+    some = Note(texts.SHARED, "some_values", name="k", shown=2, of=3)
     assert texts.joined([single, some]) == f"{texts.text(single)} {texts.text(some)}"
     assert texts.joined([]) == ""
 

@@ -164,6 +164,21 @@ def test_the_part_that_decides_is_named_where_another_has_another_outcome() -> N
     assert "image alone: supports" in named
 
 
+def test_the_card_on_mixing_has_words_for_each_outcome(
+    tables: Tables, verdicts: list[Verdict]
+) -> None:
+    (lead,) = (each for each in verdicts if each.claim.key == "neurons-mix")
+    (question,) = (q for q in study_pages.pages("image_text").questions if q.key == "mixing")
+    outcomes = [o for o in OUTCOMES[:-1] if o not in ("supports", "direction only")]
+    cards = {
+        questions.answered(
+            "image_text", question, [replace(lead, outcome=outcome)], tables, 0.95
+        ).sentence
+        for outcome in ("supports", *outcomes)
+    }
+    assert len(cards) == len(OUTCOMES) - 2
+
+
 @pytest.mark.parametrize("gate", ["", "no cost"])
 @pytest.mark.parametrize("outcome", OUTCOMES[:-1])
 def test_every_sentence_is_there_for_each_outcome(

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from mispair.review import draw
-from mispair.review.interval import interval
+from mispair.review.measure import interval
 
 KEYS = [f"{number:05d}" for number in range(3000)]
 PROBABILITY = np.random.default_rng(0).beta(0.3, 2, len(KEYS))

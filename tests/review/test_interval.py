@@ -6,8 +6,8 @@ from scipy.optimize import minimize
 from scipy.stats import chi2, hypergeom
 
 from bench import review as bench
-from mispair.core.intervals import Z95, wilson
-from mispair.review.interval import interval
+from mispair.core.distributions import Z95, wilson
+from mispair.review.measure import interval
 from tests.review import ppi_reference
 
 LARGE = 10**12

@@ -8,10 +8,10 @@ import pandas as pd
 import pytest
 from scipy.stats import mannwhitneyu
 
-from mispair.core.intervals import wilson
+from mispair.core.distributions import wilson
 from mispair.review import measure
 from mispair.review.draw import draw
-from mispair.review.interval import interval
+from mispair.review.measure import interval
 
 
 def labelled(

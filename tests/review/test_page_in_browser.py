@@ -11,11 +11,11 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Page, expect
 
-from mispair.audit.report import gallery
-from mispair.audit.report.gallery import Suspect
+from mispair.audit.steps import draw_suspects
+from mispair.audit.steps.draw_suspects import Suspect
 from mispair.report.pages import picture
-from mispair.review.interval import interval
 from mispair.review.labels import LABELS, OF_REPAIRS, read_labels
+from mispair.review.measure import interval
 from mispair.review.server import LabelFile, Server
 from tests.browser import CHROMIUM, Window, window
 from tests.review.made_up_draw import CAPTIONS, EVIL, KEYS, OF, STRATA, jpeg, parts, write_page
@@ -260,7 +260,7 @@ def test_the_gallery_of_suspects_is_filtered_and_labelled(browser: Window, tmp_p
         "either": [Suspect("12", None, EVIL, 0.6), Suspect("n", None, "a dog", float("nan"))],
         "nothing": [],
     }
-    piece = gallery.fragment(groups, 32)
+    piece = draw_suspects.fragment(groups, 32)
     path = tmp_path / "gallery.html"
     path.write_text(
         "<!doctype html><html lang=en><title>x</title>"

@@ -47,7 +47,7 @@ def rows(results, models):
     "report/figures.py": """import altair as alt
 
 from mispair.report.charts import Drawing
-from mispair.report.notes import Note
+from mispair.report.texts import Note
 
 
 def toy_heights(tables):

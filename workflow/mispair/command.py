@@ -15,9 +15,9 @@ from pydantic import ValidationError
 from mispair.config_mistakes import explain
 from mispair.core.commands import job_parameters, step_module
 from mispair.core.files import UserError
-from mispair.core.provenance import expanded
 from mispair.core.run_record import recorded
 from mispair.core.settings import NONE, Settings, is_list, is_optional, is_sweep, option, takes
+from mispair.core.stamps import expanded
 
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 

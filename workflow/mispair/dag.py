@@ -24,8 +24,9 @@ from mispair.core.commands import call, title
 from mispair.core.devices import Gpus, has_gpu
 from mispair.core.files import UserError
 from mispair.core.paths import every, fill, of_job
-from mispair.core.provenance import PACKAGE, code_version, stamp, step_module_name
+from mispair.core.provenance import PACKAGE, code_version, step_module_name
 from mispair.core.settings import NONE, Settings, command_line, option
+from mispair.core.stamps import stamp
 from mispair.evaluation import paths as evaluation
 from mispair.evaluation.dag import Evaluation, generated_files, is_name, set_sources
 from mispair.image_text import dag as image_text

@@ -22,7 +22,7 @@ from mispair.core.copied import date_back, restore_times
 from mispair.core.files import UserError, refuse_full_or_read_only
 from mispair.core.paths import benchmarks_of_report, folder_of_output, resume_state
 from mispair.core.paths import every, fill, joined, of_job
-from mispair.core.provenance import MADE
+from mispair.core.stamps import MADE
 from mispair.machine_checks import missing_gpu, refuse_missing_programs, warn_of_missing_gpu
 from mispair.machine_checks import warn_of_missing_programs
 from mispair.repair.captioners.functions import look_beside

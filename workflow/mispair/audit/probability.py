@@ -22,7 +22,7 @@ from mispair.audit.rate import (
 from mispair.audit.score import Ranks, deal, rank
 from mispair.audit.similar import audited_similar_rate
 from mispair.core import seeds
-from mispair.core.levels import Z_ONE_SIDED
+from mispair.core.distributions import lower_limit
 from mispair.core.metrics import Row
 from mispair.core.words import percent
 from mispair.towers.features import PairedFeatures
@@ -275,7 +275,7 @@ def power_of(wins: float, error: float, share: float) -> Rate:
         Estimated share of wrong captions.
     """
     right = max(1 - share, 1e-6)
-    leads = (wins - 0.5) / right, (wins - Z_ONE_SIDED * error - 0.5) / right
+    leads = (wins - 0.5) / right, (lower_limit(wins, error) - 0.5) / right
     value, low = (min(1.0, max(0.0, 0.5 + lead)) for lead in leads)
     return Rate(value, low, np.nan)
 

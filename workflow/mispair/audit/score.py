@@ -208,12 +208,9 @@ class Ranks:
         at random.
     picture_p_value : (n,) float64 array
         Rank of the picture among pictures of other pairs for the same caption.
-    reference_similarity : (n, r) float32 array
-        Cosines of the picture with captions of other pairs, drawn at random; NaN where the draw is
-        no other pair's.
     score, reference_score : (n,), (n, r) float32 arrays
-        What pairs are ordered by, and the same of the captions of other pairs: `combined`, or the
-        cosines.
+        What pairs are ordered by, and the same of the picture with captions of other pairs, drawn
+        at random: `combined`, or cosines. NaN where the draw is no other pair's.
     score_weights : tuple of float
         Of level and agreement in the score.
     histograms : (3, 2, 1 + replicates, bins) float64 array
@@ -227,7 +224,6 @@ class Ranks:
     similarity: np.ndarray
     p_value: np.ndarray
     picture_p_value: np.ndarray
-    reference_similarity: np.ndarray
     score: np.ndarray
     reference_score: np.ndarray
     score_weights: tuple[float, float]
@@ -326,8 +322,7 @@ def rank(
         level, agreement = surroundings
         score, chosen = combined(cosines, level, agreement, empty)
     return Ranks(
-        cosines[:, 0], p_value, picture_p_value, cosines[:, 1:],
-        score[:, 0], score[:, 1:], chosen,
+        cosines[:, 0], p_value, picture_p_value, score[:, 0], score[:, 1:], chosen,
         histograms.view(3, 2, 1 + replicates, BINS).numpy(), excluded,
     )  # fmt: skip
 

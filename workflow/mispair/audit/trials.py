@@ -14,6 +14,7 @@ from mispair.audit.similar import audited_similar_rate, draw_similar, similar_ra
 from mispair.core import seeds
 from mispair.core.metrics import Row
 from mispair.pairs.corruption.corruption import shuffle_captions
+from mispair.pairs.corruption.scheme import MAIN, audited
 from mispair.pairs.neighbours.similarity import nearest_rows
 from mispair.towers.features import PairedFeatures
 from mispair.towers.finetuning import projection as projections
@@ -79,9 +80,8 @@ class Injection:
     Attributes
     ----------
     scheme : str
-        ``random`` (captions permuted), ``similar`` (one of the most similar captions),
-        ``boilerplate`` (one of a few captions that fit many pictures) or ``filtered`` (captions
-        permuted, then the pairs with low cosines left out).
+        A scheme of corruption (`audited`), ``boilerplate`` (one of a few captions that fit many
+        pictures) or ``filtered`` (captions permuted, then the pairs with low cosines left out).
     rate : float
         Requested share.
     source : (n,) int array
@@ -103,21 +103,21 @@ def inject(
 
     Parameters
     ----------
-    scheme : {"random", "similar"}
-        How.
+    scheme : str
+        How: one of `audited`, whose captions are permuted, or one of the most similar ones.
     rate : float
         Share of pairs.
     texts : (n,) int array
         Captions with the same words have the same number.
     nearest : (n, k) int array
-        Pairs with the captions most similar to each; -1 is none. Not read for random.
+        Pairs with the captions most similar to each; -1 is none. Not read to permute.
     seed : int
         Of the draw.
     """
     n = len(texts)
     generator = seeds.generator(seed, "audit", scheme, repr(rate))
     source = np.arange(n)
-    if scheme == "random":
+    if audited()[scheme] == "random":
         source = shuffle_captions(np.arange(n), rate, generator, texts)
     elif rate > 0:
         chosen = generator.permutation(n)[: round(rate * n)]
@@ -131,9 +131,9 @@ def injections(
     """Return `inject` of each scheme and rate; at rate 0 all schemes are the same."""
     return [
         inject(scheme, rate, texts, nearest, seed)
-        for scheme in ("random", "similar")
+        for scheme in audited()
         for rate in rates
-        if rate > 0 or scheme == "random"
+        if rate > 0 or scheme == MAIN
     ]
 
 
@@ -209,7 +209,7 @@ def filtered(trial: AuditTrial, rate: float) -> tuple[AuditTrial, Injection]:
     those that remain is wrong.
     """
     before = 2 * rate / (1 + rate)
-    injection = inject("random", before, trial.same[1], trial.nearest, trial.seed)
+    injection = inject(MAIN, before, trial.same[1], trial.nearest, trial.seed)
     images = trial.embeddings.images_of(trial.sample)
     texts = trial.embeddings.texts_of(injection.source[trial.sample])
     cosines = np.einsum("ne,ne->n", images, texts)
@@ -236,7 +236,7 @@ def untouched_rows(
     rates = {"storey": storey, "mixture": reported}
     with suppress(ValueError):
         rates["trusted"] = trusted_rates(ranked.p_values, is_trusted)
-    if injection.scheme == "similar" and "trusted" in rates:
+    if audited().get(injection.scheme) == "similar" and "trusted" in rates:
         pairs = trial.sample, injection.source[trial.sample], trial.sample[is_trusted]
         near, swapped = similar_ranks(
             trial.embeddings, *pairs, trial.nearest, trial.same, trial.seed
@@ -277,7 +277,7 @@ def compared_rows(
         for method, score in scores.items()
         for metric, area in (("auroc", roc_auc_score), ("auprc", average_precision_score))
     ]
-    if injection.scheme == "random":
+    if injection.scheme == MAIN:
         for mean, share, n in probabilities.reliability(chance, wrong):
             rows.append({**origin, "metric": "reliability", "at": mean, "value": share, "n": n})
     return rows

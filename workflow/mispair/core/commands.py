@@ -12,8 +12,9 @@ from itertools import pairwise
 from types import MappingProxyType, ModuleType
 from typing import Any, get_type_hints
 
-from mispair.core.provenance import LISTING, MARK, PACKAGE, step_module_name
+from mispair.core.provenance import PACKAGE, step_module_name
 from mispair.core.settings import is_list, option
+from mispair.core.stamps import LISTING, MARK
 
 # The steps of the workflow, by name.
 

@@ -21,7 +21,7 @@ from math import prod
 from pathlib import Path
 from typing import Any
 
-from mispair.core.provenance import files_of, listing_of
+from mispair.core.stamps import files_of, listing_of
 
 Quantities = Mapping[str, float]
 

@@ -36,7 +36,15 @@ USED = ".used"
 
 
 class Parts:
-    """The parts of one result.
+    """The parts of one result, each by a name that has all that it depends on.
+
+    They are kept in one of three forms, for one kind of result each:
+
+    - rows of the result's tensors (`keep_rows`, `rows`), with a table of whose they are;
+    - the result as a whole, with the table that names its rows (`keep_named`, `named`);
+    - rows of metrics with arrays, a file each (`measured`).
+
+    At the end, `finish` or `replace` lists the parts that the result has.
 
     Parameters
     ----------

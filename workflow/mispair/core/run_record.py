@@ -26,11 +26,11 @@ from mispair.core.provenance import (
     commit,
     file_digest,
     fingerprint,
-    remember,
     sampled_digest,
     versions,
 )
 from mispair.core.settings import NONE, is_sweep
+from mispair.core.stamps import remember
 
 if TYPE_CHECKING:
     from mispair.core.settings import Settings

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from mispair.core.intervals import Row, mean, mean_of_shares, share_row
+from mispair.core.distributions import Row, interval_of_mean, mean_of_shares, share_row
 
 BLOCK_ENTRIES = 1 << 23
 """Entries of the largest block of logits: those of all images may not fit into memory."""
@@ -236,7 +236,7 @@ def silhouette_row(embeddings: np.ndarray, labels: np.ndarray) -> Row:
         samples = silhouette_samples(embeddings, labels)
     except ValueError:
         return {**row, "value": np.nan, "low": np.nan, "high": np.nan}
-    low, high = mean(samples)
+    low, high = interval_of_mean(samples)
     return {**row, "value": float(samples.mean()), "low": low, "high": high}
 
 

@@ -17,8 +17,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mispair.core import intervals, seeds
-from mispair.core.intervals import Row
+from mispair.core import distributions, seeds
+from mispair.core.distributions import Row
 from mispair.evaluation.classification import CosineSilhouette, check_labels, classifier, embed
 from mispair.evaluation.inputs import EncodedSet
 from mispair.evaluation.purity import neuron_overlap
@@ -161,7 +161,7 @@ class PrunableModel:
         for protocol, classes in self.classes.items():
             right = right_answers(images, classes[:, order], self.labels, ks)
             for normalised, hits in zip(NORMALISED, right, strict=True):
-                limits = np.stack([hits / n, *intervals.wilson(hits, n)], axis=1)
+                limits = np.stack([hits / n, *distributions.wilson(hits, n)], axis=1)
                 for k, (value, low, high) in zip(ks, limits.tolist(), strict=True):
                     yield {
                         "k": k, "metric": "acc1", "value": value, "n": n, "low": low, "high": high,
@@ -174,7 +174,7 @@ class PrunableModel:
             kept, value, low, high = k, np.nan, np.nan, np.nan
             if self._silhouette is not None:
                 samples = self._silhouette.samples(images[:, :k], squares)
-                value, (low, high) = float(samples.mean()), intervals.mean(samples)
+                value, (low, high) = float(samples.mean()), distributions.interval_of_mean(samples)
             yield {
                 "k": k, "metric": "silhouette", "value": value, "n": n, "low": low, "high": high,
                 "protocol": None, "normalised": NORMALISED[0],

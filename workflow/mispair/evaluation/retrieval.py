@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mispair.core.intervals import Row, mean_of_shares, share_row, wilson
+from mispair.core.distributions import Row, mean_of_shares, share_row, wilson
 from mispair.evaluation.classification import normalised, starts_of_classes
 
 BEST = (1, 5, 10)

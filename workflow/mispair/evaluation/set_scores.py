@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from mispair.core.intervals import Row
+from mispair.core.distributions import Row
 from mispair.evaluation.classification import accuracies, classifier_of, classify
 from mispair.evaluation.inputs import EncodedSet, origins
 from mispair.evaluation.retrieval import Questions, recalls, selections

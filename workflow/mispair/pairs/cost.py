@@ -3,7 +3,7 @@
 from typing import Any
 
 from mispair.core.cost import FETCHED, Sizes, Work
-from mispair.core.provenance import MARK, of_ending
+from mispair.core.stamps import MARK, of_ending
 from mispair.pairs.corruption.scheme import schemes
 from mispair.pairs.sources.source import kept_listing
 from mispair.pairs.steps.find_similar_captions import visits_cells

@@ -14,9 +14,10 @@ from typing import Any
 
 from mispair.core.files import UserError
 from mispair.core.paths import fill
-from mispair.core.provenance import fingerprint, stamp_of_many
+from mispair.core.provenance import fingerprint
 from mispair.core.run_record import GENERATED
 from mispair.core.settings import option
+from mispair.core.stamps import stamp_of_many
 from mispair.core.words import count
 from mispair.pairs import paths
 from mispair.pairs.captions.corpus_keys import (

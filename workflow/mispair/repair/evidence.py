@@ -14,7 +14,7 @@ import pandas as pd
 
 from mispair.audit.pairs import project
 from mispair.core import files
-from mispair.core.levels import Z_ONE_SIDED
+from mispair.core.distributions import lower_limit
 from mispair.pairs.captions.caption_texts import read_pictured_features
 from mispair.pairs.corruption.effective_rate import named_codes
 from mispair.pairs.scenes.scene_captions import codes
@@ -212,7 +212,7 @@ class RuleFiles:
             known = math.isfinite(value)
             measured[f"{name}_wins"] = value if known else None
             measured[f"{name}_wins_error"] = error if known else None
-            if known and value - Z_ONE_SIDED * error < LEAST_WINS:
+            if known and lower_limit(value, error) < LEAST_WINS:
                 weak.append(name)
         return {**measured, "no_better_than_chance": weak}
 

@@ -10,8 +10,8 @@ import altair as alt
 import pandas as pd
 
 from mispair.report import style
-from mispair.report.notes import SHARED, Note
 from mispair.report.tables import records
+from mispair.report.texts import SHARED, Note
 
 Panel = alt.Chart | alt.LayerChart | alt.FacetChart
 
@@ -129,10 +129,10 @@ def first_on_top(data: pd.DataFrame, field: str, names: Mapping[str, str]) -> pd
     )
 
 
-def band(base: alt.Chart, shown: float = 0.16) -> alt.Chart:
+def band(base: alt.Chart) -> alt.Chart:
     """Return the area between the limits, for data that have some (`limited`)."""
     return base.mark_area(clip=True).encode(
-        y=alt.Y("low:Q"), y2=alt.Y2("high:Q"), opacity=fade(shown)
+        y=alt.Y("low:Q"), y2=alt.Y2("high:Q"), opacity=fade(0.16)
     )
 
 
@@ -239,19 +239,19 @@ def log_x(field: str, title: str, form: str = "~g", ticks: Iterable[float] = ())
     return alt.X(f"{field}:Q", title=title, scale=scale, axis=axis)
 
 
-def log_y(field: str, title: str, form: str = "~g") -> alt.Y:
+def log_y(field: str, title: str) -> alt.Y:
     """Return a logarithmic y axis."""
-    axis = alt.Axis(format=form, tickCount=5)
+    axis = alt.Axis(format="~g", tickCount=5)
     return alt.Y(f"{field}:Q", title=title, scale=alt.Scale(type="log"), axis=axis)
 
 
 def side_by_side(
-    panels: Sequence[Panel], columns: int, data: pd.DataFrame, gap: int = 72, row_gap: int = 84
+    panels: Sequence[Panel], columns: int, data: pd.DataFrame, gap: int = 72
 ) -> alt.ConcatChart:
     """Lay panels out in rows; their frames, not their labels, are aligned."""
     return alt.concat(
         *panels, columns=columns, data=values(data), bounds="flush",
-        spacing={"row": row_gap, "column": gap},
+        spacing={"row": 84, "column": gap},
     )  # fmt: skip
 
 

@@ -15,9 +15,9 @@ from PIL import Image
 
 from mispair.report import charts, studies, style, texts
 from mispair.report.charts import Drawing, Hole
-from mispair.report.notes import SHARED, Note
 from mispair.report.studies import Figure
 from mispair.report.tables import Tables
+from mispair.report.texts import SHARED, Note
 
 VEGA_LITE = ".".join(alt.SCHEMA_VERSION.removeprefix("v").split(".")[:2])
 """Version of Vega-Lite that draws pictures; the page contains the same one."""

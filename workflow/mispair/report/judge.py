@@ -1,5 +1,9 @@
 """The judge: from a claim and the tables to a verdict, which is numbers.
 
+What was measured is decided by the claim's rule, part by part (a tower, a preset), with the same
+rule at each rate and on each set next to it. Conditions, rates and sets may leave a part undecided.
+The weakest part is the verdict. Then follow its p value, its controls, and what it would be alone.
+
 Each of the `PRIMARY` primary claims is tested at α / `PRIMARY`, whatever else a run contains; so
 the probability that any of them errs is at most α. The other claims are tested at α each.
 """
@@ -160,30 +164,31 @@ def judge(claim: Claim, tables: Tables, confidence: float, preset: str = "") -> 
     tests = PRIMARY if claim.primary else 1
     alpha = (1 - confidence) / tests
 
-    def verdicts(alpha: float) -> dict[str, Verdict]:
+    def on_parts(alpha: float) -> dict[str, Verdict]:
         # Without parts, the whole is the only part, and has no name.
         parts = measured.parts or {"": measured}
-        found = {name: _of_measured(claim, part, alpha, len(parts)) for name, part in parts.items()}
+        found = {name: _on_part(claim, part, alpha, len(parts)) for name, part in parts.items()}
         return {name: _with_power(part, tables, confidence) for name, part in found.items()}
 
-    of_parts = verdicts(alpha)
-    weakest = min(of_parts, key=lambda name: _strength(of_parts[name], alpha))
-    verdict = replace(of_parts[weakest], decided_by=weakest, preset=preset)
-    if measured.parts:
-        parts = tuple(
-            PartVerdict(name, each.effect, each.bound, each.outcome)
-            for name, each in of_parts.items()
-        )
-        verdict = replace(verdict, parts=parts)
+    found = on_parts(alpha)
+    weakest = min(found, key=lambda name: _strength(found[name], alpha))
+    parts = tuple(
+        PartVerdict(name, each.effect, each.bound, each.outcome)
+        for name, each in found.items()
+        if measured.parts
+    )
+    verdict = replace(found[weakest], decided_by=weakest, preset=preset, parts=parts)
     if verdict.outcome == UNMEASURED:
         return verdict
     p = p_of(claim.rule, verdict.effect, claim.sign, verdict.bound)
     corrected_p = p if math.isnan(p) else min(1.0, p * tests)
     verdict = replace(verdict, p=p, corrected_p=corrected_p)
-    controls = tuple(_control(control, verdict, tables, confidence) for control in claim.controls)
-    alone = min((each.outcome for each in verdicts(1 - confidence).values()), key=STRENGTH.index)
-    near = _near(verdict, 1 - confidence, alpha)
-    return replace(verdict, near=near, controls=controls, alone=alone)
+    return replace(
+        verdict,
+        near=_near(verdict, 1 - confidence, alpha),
+        controls=tuple(_control(each, verdict, tables, confidence) for each in claim.controls),
+        alone=min((v.outcome for v in on_parts(1 - confidence).values()), key=STRENGTH.index),
+    )
 
 
 def _strength(part: Verdict, alpha: float) -> tuple[int, float]:
@@ -198,23 +203,66 @@ def _strength(part: Verdict, alpha: float) -> tuple[int, float]:
     return STRENGTH.index(part.outcome), room if math.isfinite(room) else -math.inf
 
 
-def _of_measured(claim: Claim, measured: MeasuredClaim, alpha: float, parts: int) -> Verdict:
-    """Return the verdict on one of several parts, without its controls."""
+# One part: its decision, and what may leave it undecided.
 
-    def judged(parts: Mapping[Any, PartEffect]) -> tuple[PartVerdict, ...]:
-        return tuple(_part(claim, name, part, measured, alpha) for name, part in parts.items())
 
+def _on_part(claim: Claim, measured: MeasuredClaim, alpha: float, parts: int) -> Verdict:
+    """Return the verdict on one of several parts, without its power and controls."""
     bound = _first_finite(measured.bound, claim.bound)
-    outcome, reason = _of_part(claim, measured.effect, bound, alpha, parts)
-    verdict = Verdict(
-        claim, outcome, reason, measured, bound,
-        rates=judged(measured.rates), sets=judged(measured.sets),
-    )  # fmt: skip
+
+    def alike(others: Mapping[Any, PartEffect]) -> tuple[PartVerdict, ...]:
+        """Decide at each rate, or on each set, by the same rule."""
+        bounds = {name: _first_finite(other.bound, bound) for name, other in others.items()}
+        return tuple(
+            PartVerdict(
+                name, other.effect, bounds[name],
+                decide(claim.rule, other.effect, claim.sign, bounds[name], alpha)[0],
+            )
+            for name, other in others.items()
+        )  # fmt: skip
+
+    outcome, reason = _decision(claim, measured.effect, bound, alpha, parts)
+    rates, sets = alike(measured.rates), alike(measured.sets)
+    verdict = Verdict(claim, outcome, reason, measured, bound, rates=rates, sets=sets)
     # Measured values whose effect a condition leaves unknown are not decided; others are missing.
     if outcome == UNMEASURED and not (measured.gate and measured.effect.n):
         return verdict
     outcome, reason = _forbidden(verdict, alpha) or (outcome, reason)
     return replace(verdict, outcome=outcome, reason=reason)
+
+
+def _first_finite(first: float, second: float) -> float:
+    return first if math.isfinite(first) else second
+
+
+def _decision(claim: Claim, effect: Effect, bound: float, alpha: float, parts: int) -> Decision:
+    """Return the decision on one of several parts by the rule alone.
+
+    A claim on every part is supported by all of them, so each is tested at α. Any of them can
+    weaken it, so what weakens it is tested at α / parts.
+    """
+    outcome, reason = decide(claim.rule, effect, claim.sign, bound, alpha)
+    if outcome not in (CONTRADICTS, ABSENT) and reason != "smaller":
+        return outcome, reason
+    strict = decide(claim.rule, effect, claim.sign, bound, alpha / parts)
+    if reason == "smaller" and strict[1] != reason:
+        return DIRECTION, "size open"
+    return strict
+
+
+def _forbidden(verdict: Verdict, alpha: float) -> Decision | None:
+    """Return what takes the place of a verdict that a condition, a rate or the sets forbid."""
+    if verdict.measured.gate:
+        return UNDECIDED, "gate"
+    if verdict.outcome in (ABSENT, UNDECIDED) or verdict.claim.rule != "effect":
+        return None
+    sign = verdict.claim.sign * (-1 if verdict.outcome == CONTRADICTS else 1)
+    if any(opposite(part.effect, sign, alpha) for part in verdict.rates):
+        return UNDECIDED, "a rate goes the other way"
+    against = sum(opposite(part.effect, sign, alpha) for part in verdict.sets)
+    if verdict.sets and 2 * against >= len(verdict.sets):
+        return UNDECIDED, "most sets go the other way"
+    return None
 
 
 SMALL: Mapping[Rule, tuple[Outcome, ...]] = {
@@ -232,8 +280,7 @@ def _with_power(part: Verdict, tables: Tables, confidence: float) -> Verdict:
     outcomes = {part.outcome, *(each.outcome for each in (*part.rates, *part.sets))}
     if power is None or outcomes.isdisjoint(small):
         return part
-    gate = remembered(power)(tables, confidence)
-    if not gate:
+    if not (gate := remembered(power)(tables, confidence)):
         return part
 
     def without(parts: tuple[PartVerdict, ...]) -> tuple[PartVerdict, ...]:
@@ -248,47 +295,7 @@ def _with_power(part: Verdict, tables: Tables, confidence: float) -> Verdict:
     return replace(part, outcome=UNDECIDED, reason="gate", measured=measured)
 
 
-def _of_part(claim: Claim, effect: Effect, bound: float, alpha: float, parts: int) -> Decision:
-    """Return the decision on one of several parts.
-
-    A claim on every part is supported by all of them, so each is tested at α. Any of them can
-    weaken it, so what weakens it is tested at α / parts.
-    """
-    outcome, reason = decide(claim.rule, effect, claim.sign, bound, alpha)
-    if outcome not in (CONTRADICTS, ABSENT) and reason != "smaller":
-        return outcome, reason
-    strict = decide(claim.rule, effect, claim.sign, bound, alpha / parts)
-    if reason == "smaller" and strict[1] != reason:
-        return DIRECTION, "size open"
-    return strict
-
-
-def _first_finite(*values: float) -> float:
-    return next((value for value in values if math.isfinite(value)), math.nan)
-
-
-def _part(
-    claim: Claim, name: float | str, part: PartEffect, measured: MeasuredClaim, alpha: float
-) -> PartVerdict:
-    bound = _first_finite(part.bound, measured.bound, claim.bound)
-    return PartVerdict(
-        name, part.effect, bound, decide(claim.rule, part.effect, claim.sign, bound, alpha)[0]
-    )
-
-
-def _forbidden(verdict: Verdict, alpha: float) -> Decision | None:
-    """Return what takes the place of a verdict that a condition, a rate or the sets forbid."""
-    if verdict.measured.gate:
-        return UNDECIDED, "gate"
-    if verdict.outcome in (ABSENT, UNDECIDED) or verdict.claim.rule != "effect":
-        return None
-    sign = verdict.claim.sign * (-1 if verdict.outcome == CONTRADICTS else 1)
-    if any(opposite(part.effect, sign, alpha) for part in verdict.rates):
-        return UNDECIDED, "a rate goes the other way"
-    against = sum(opposite(part.effect, sign, alpha) for part in verdict.sets)
-    if verdict.sets and 2 * against >= len(verdict.sets):
-        return UNDECIDED, "most sets go the other way"
-    return None
+# The verdict: whether it is close to another one, and its controls.
 
 
 def _near(verdict: Verdict, family_alpha: float, alpha: float) -> bool:
@@ -327,37 +334,35 @@ def _control(
     whole = effect_of(control.of) if control.of else verdict.effect
     if not math.isfinite(found.value + whole.value) or whole.value == 0:
         return ControlVerdict(control, found, math.nan, "not measured")
-    share = found.value / whole.value
-    needed = control.least if control.least is not None else control.most
+    is_placebo = control.least is None
+    needed = control.most if control.least is None else control.least
     assert needed is not None
     decided = control.of is not None or verdict.outcome in (SUPPORTS, DIRECTION, CONTRADICTS)
-    if not decided:
-        return ControlVerdict(control, found, share, "cannot tell")
-    sign = math.copysign(1.0, whole.value)
-    rest = sign * (found.value - needed * whole.value)
-    below, above = _half_width(found, whole, needed, sign, 1 - confidence)
-    remains: bool | None = True if rest - below >= 0 else False if rest + above < 0 else None
-    if remains is None:
-        return ControlVerdict(control, found, share, "cannot tell")
-    limits = remains == (control.most is not None)
-    return ControlVerdict(control, found, share, "limits" if limits else "does not limit")
+    rest = math.copysign(1.0, whole.value) * (found.value - needed * whole.value)
+    below, above = _half_widths(found, whole, needed, 1 - confidence)
+    finding: Finding = "cannot tell"
+    if decided and (rest >= below or rest < -above):
+        remains = rest >= below
+        finding = "limits" if remains == is_placebo else "does not limit"
+    return ControlVerdict(control, found, found.value / whole.value, finding)
 
 
-def _half_width(
-    found: Effect, whole: Effect, needed: float, sign: float, alpha: float
-) -> tuple[float, float]:
-    """Return how far the difference of a control and a share may be below and above.
+def _half_widths(found: Effect, whole: Effect, needed: float, alpha: float) -> tuple[float, float]:
+    """Return how far the difference of a control and a share may be below and above its value.
 
-    The limits of the two effects are added in quadrature, as if they were independent: paired
-    replicates make the true limits narrower. An effect without an interval adds nothing.
+    Both are in the direction of the whole effect. The limits of the two effects are added in
+    quadrature, as if they were independent: paired replicates make the true limits narrower. An
+    effect without an interval adds nothing.
     """
-    sides = []
-    for side in (-sign, sign):
-        squares = 0.0
-        for effect, factor in ((found, 1.0), (whole, -needed)):
-            if effect.known:
-                low, high = effect.limits(alpha)
-                upper = high - effect.value if side * factor > 0 else effect.value - low
-                squares += (factor * upper) ** 2
-        sides.append(math.sqrt(squares))
-    return sides[0], sides[1]
+
+    def sides(effect: Effect) -> tuple[float, float]:
+        """Return how far an effect may be below and above its value."""
+        if not effect.known:
+            return 0.0, 0.0
+        low, high = effect.limits(alpha)
+        both = effect.value - low, high - effect.value
+        return both if whole.value > 0 else both[::-1]
+
+    (found_below, found_above), (whole_below, whole_above) = sides(found), sides(whole)
+    below = math.hypot(found_below, needed * whole_above)
+    return below, math.hypot(found_above, needed * whole_below)

@@ -216,10 +216,10 @@ def scatter(
 
 def bars(
     data: pd.DataFrame, x: alt.X, y: alt.Y, colour: alt.Color, tips: Sequence[str], *,
-    offset: alt.XOffset, level: Level, toggle: bool = False,
+    offset: alt.XOffset, level: Level,
 ) -> alt.ConcatChart:  # fmt: skip
     """Return groups of bars, with a dashed line at the `level` that they are compared with."""
-    upright = _base(colour, tips, toggle, 1).mark_bar().encode(x=x, xOffset=offset, y=y)
+    upright = _base(colour, tips, False, 1).mark_bar().encode(x=x, xOffset=offset, y=y)
     name, at = level
     return _panels(data, lambda rows, number: [upright, _level(name, [name], y=alt.datum(at))])
 

@@ -106,8 +106,6 @@ def dots(
     return framed(parts, runs, width=190), runs
 
 
-def framed(
-    parts: Sequence[alt.Chart], data: pd.DataFrame, width: int = WIDTH, height: int = HEIGHT
-) -> alt.TopLevelMixin:
+def framed(parts: Sequence[alt.Chart], data: pd.DataFrame, width: int = WIDTH) -> alt.TopLevelMixin:
     """Return layers as one chart of the size of a small figure."""
-    return alt.layer(*parts, data=charts.values(data)).properties(width=width, height=height)
+    return alt.layer(*parts, data=charts.values(data)).properties(width=width, height=HEIGHT)

@@ -218,7 +218,7 @@ def effect_of_interval(
     return Effect(value, below, math.inf, p, n, unit, confidence, error_above=above)
 
 
-def trial_means(values: pd.Series, replicate: str = "trial") -> list[float]:
+def trial_means(values: pd.Series) -> list[float]:
     """Return the mean over C_s of each trial: its values at different C_s are not independent.
 
     Only trials that were measured at the most values of C_s count: a mean over fewer values would
@@ -228,10 +228,8 @@ def trial_means(values: pd.Series, replicate: str = "trial") -> list[float]:
     ----------
     values : Series
         Indexed by levels ``spurious_probability`` and ``trial``; missing values are left out.
-    replicate : str
-        Name of the level of replicates, such as "seed" where the other level is ``rate``.
     """
-    grouped = values.dropna().groupby(level=replicate)
+    grouped = values.dropna().groupby(level="trial")
     if not len(grouped):
         return []
     sizes = grouped.size()

@@ -107,6 +107,8 @@ class ReportedStudy:
         Kinds of results that describe data and models, and are no measurement.
     measures : tuple of str
         Tables in which a row means that something was measured; all of them by default.
+    main : mapping of str to str
+        Value of a column, such as ``scheme``, that claims and figures are of if a run has several.
     sections_of : callable
         Given a rule and the wildcards of a job, the sections that print its numbers.
 
@@ -126,6 +128,7 @@ class ReportedStudy:
     small: tuple[Figure, ...] = ()
     describing: tuple[str, ...] = ()
     measures: tuple[str, ...] = ()
+    main: Mapping[str, str] = field(default_factory=dict)
     sections_of: Callable[[str, Mapping[str, str]], Iterable[str]] = field(default=_nowhere)
 
     def __post_init__(self) -> None:
@@ -201,6 +204,12 @@ def tables() -> dict[str, TidyColumns]:
     """Return the columns of all tidy tables by name."""
     of_studies = {name: table for declared in studies() for name, table in declared.tables.items()}
     return {**of_studies, "provenance": PROVENANCE}
+
+
+@cache
+def main(column: str) -> str:
+    """Return the value of a column that comes first, which a study declares as its main one."""
+    return next(declared.main[column] for declared in studies() if column in declared.main)
 
 
 @cache

@@ -186,12 +186,12 @@ def mean_and_spread(values: pd.Series, form: Form = 3, counted: bool = True) -> 
     return Number(values.mean(), form, spread=values.std(), n=n)
 
 
-def with_interval(rows: pd.DataFrame, form: Form = 3) -> Number:
+def with_interval(rows: pd.DataFrame) -> Number:
     """Return the value of a single row with its interval, or mean ± deviation of several."""
     if len(rows) != 1 or not math.isfinite(rows["low"].iloc[0] + rows["high"].iloc[0]):
-        return mean_and_spread(rows["value"], form, counted=False)
+        return mean_and_spread(rows["value"], counted=False)
     value, low, high = (rows[name].iloc[0] for name in ("value", "low", "high"))
-    return Number(value, form, low=low, high=high)
+    return Number(value, low=low, high=high)
 
 
 def effect_cell(value: float, low: float, high: float) -> Number | None:

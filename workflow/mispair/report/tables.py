@@ -78,10 +78,7 @@ class Tables:
 
     @functools.cached_property
     def schemes(self) -> list[str]:
-        """Names of the schemes of corruption in the run, the main one first.
-
-        The main scheme is ``random`` where it was run, else the first by name.
-        """
+        """Names of the schemes of corruption in the run, the main one first (`main_first`)."""
         names = {name for table in ARMS for name in self.frames[table]["scheme"].dropna().unique()}
         return main_first(names)
 
@@ -137,18 +134,18 @@ class Tables:
 
 
 def main_first(schemes: Iterable[str]) -> list[str]:
-    """Return the distinct names of schemes, the main one first: random, else the first by name."""
-    return sorted(set(schemes), key=lambda name: (name != "random", name))
+    """Return the distinct names of schemes, the main one of the studies first, then by name."""
+    return sorted(set(schemes), key=lambda name: (name != studies.main("scheme"), name))
 
 
 def protocols(*tables: pd.DataFrame) -> list[str]:
-    """Return the protocols in tables, the main one first: clip_benchmark, else the first by name.
+    """Return the protocols in tables, the main one of the studies first, then by name.
 
     Retrieval and the linear probe are no protocols of classification by prompts.
     """
     names = {name for table in tables for name in table["protocol"].dropna().unique()}
     names -= {CAPTIONS, LINEAR_PROBE}
-    return sorted(names, key=lambda name: (name != "clip_benchmark", name))
+    return sorted(names, key=lambda name: (name != studies.main("protocol"), name))
 
 
 def of_protocol(table: pd.DataFrame, name: str | None = None) -> pd.DataFrame:

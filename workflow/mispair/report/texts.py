@@ -1,5 +1,7 @@
 """Sentences on verdicts, and notes: macros of templates, which format numbers with filters.
 
+A note is a sentence as data: what is stated, with its numbers and names.
+
 ``report/templates/verdicts.j2`` has the sentences on verdicts that all studies share, and
 ``report/templates/notes.j2`` notes; those of a package are in ``PACKAGE/report/texts.md.j2``. A
 sentence is plain text: pages escape it.
@@ -9,17 +11,49 @@ import functools
 import math
 import re
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import jinja2
 
 from mispair.core import words
-from mispair.report import notes
 from mispair.report.judge import PRIMARY, Verdict
-from mispair.report.notes import Note
 
-SHARED = "report/templates/verdicts.j2"
+SHARED = "report"
+"""The package of notes that belong to no study."""
+
+VERDICTS = "report/templates/verdicts.j2"
 NOTES = "report/templates/notes.j2"
+
+
+@dataclass(frozen=True, init=False)
+class Note:
+    """A sentence, or a part of a list, whose words are a macro of a template.
+
+    Attributes
+    ----------
+    package : str
+        The template is that of this package: ``PACKAGE/report/texts.md.j2``, or
+        ``report/templates/notes.j2`` for `SHARED`.
+    key : str
+        Name of the macro.
+    values : mapping of str to object
+        Its arguments: numbers and names, or sequences and mappings of them.
+
+    Examples
+    --------
+    >>> Note("pairs", "warning_lost", missing=3, written=100).values["missing"]
+    3
+    """
+
+    package: str
+    key: str
+    values: Mapping[str, Any]
+
+    def __init__(self, package: str, key: str, /, **values: Any) -> None:
+        object.__setattr__(self, "package", package)
+        object.__setattr__(self, "key", key)
+        object.__setattr__(self, "values", values)
 
 
 def in_unit(value: float, verdict: Verdict, sign: bool = True, named: bool = True) -> str:
@@ -138,7 +172,7 @@ def _kept(value: Any) -> Any:
 
 def path_of(package: str) -> str:
     """Return the template with the notes of a package."""
-    return NOTES if package == notes.SHARED else f"{package}/report/texts.md.j2"
+    return NOTES if package == SHARED else f"{package}/report/texts.md.j2"
 
 
 def text(note: Note) -> str:
@@ -168,8 +202,8 @@ def joined(several: Iterable[Note]) -> str:
 
 def shared(name: str, *arguments: Any) -> str:
     """Return the sentence of a shared macro."""
-    text = _macro(SHARED, name, *arguments)
-    assert text is not None, f"{SHARED} has no macro {name}"
+    text = _macro(VERDICTS, name, *arguments)
+    assert text is not None, f"{VERDICTS} has no macro {name}"
     return text
 
 

@@ -210,7 +210,7 @@ def _given(options: Namespace, is_new: bool = True) -> dict[str, Any]:
     from mispair.config_paths import local
     from mispair.pairs.sources.source import refuse_address
     from mispair.towers.dag import SHIPPED
-    from mispair.verbs.naming_towers import default_towers, towers_of
+    from mispair.verbs.settings_file import default_towers, towers_of
 
     given: dict[str, Any] = {}
     if options.pairs:

@@ -11,16 +11,19 @@ import pandas as pd
 from mispair.audit.rate import LEAST_POWER, Rate
 from mispair.core.distributions import normal_quantile
 from mispair.pairs.captions.scripts import count_words
+from mispair.pairs.corruption.scheme import MAIN, audited
 from mispair.report.claims import THIRD, Claim, Control, MeasuredClaim, PartEffect
 from mispair.report.questions import Question
 from mispair.report.statistics import Effect, effect_of_estimate, effect_of_interval, unknown_effect
-from mispair.report.tables import Tables, records
+from mispair.report.tables import Tables, records, where
 from mispair.review.report import checked
 
 # Estimates of the audit: of the corpus, and of trials where the true share is known.
 
 UNTOUCHED, TRUSTED = "without trusted pairs", "with trusted pairs"
 MEMORISED, CROSS_FITTED = "memorised", "cross-fitted"
+(SIMILAR,) = (scheme for scheme, among in audited().items() if among == "similar")
+"""The scheme whose captions are like those of similar pictures."""
 UNSEEN = ("boilerplate", "filtered")
 """Trials, at one share each, of errors that ranks among random captions cannot see."""
 
@@ -41,16 +44,15 @@ def shown_rates(table: pd.DataFrame) -> pd.DataFrame:
     An upper limit without a lower one is an interval from 0.
     """
     rates = table[table["metric"] == "rate"]
+    seen_among = {**audited(), **dict.fromkeys(UNSEEN, "random")}
+    of_random = {scheme for scheme, among in seen_among.items() if among == "random"}
     names = {
-        ("random", "untouched", "mixture"): UNTOUCHED,
-        ("random", "untouched", "trusted"): TRUSTED,
-        ("random", "memorised", "mixture"): MEMORISED,
-        ("random", "cross-fitted", "mixture"): CROSS_FITTED,
-        ("similar", "untouched", "mixture"): UNTOUCHED,
-        ("similar", "untouched", "similar"): TRUSTED,
-        **{(scheme, "untouched", "mixture"): UNTOUCHED for scheme in UNSEEN},
-        **{(scheme, "untouched", "trusted"): TRUSTED for scheme in UNSEEN},
-    }
+        (MAIN, "memorised", "mixture"): MEMORISED,
+        (MAIN, "cross-fitted", "mixture"): CROSS_FITTED,
+        **{(scheme, "untouched", "mixture"): UNTOUCHED for scheme in seen_among},
+        **{(scheme, "untouched", "trusted" if scheme in of_random else "similar"): TRUSTED
+           for scheme in seen_among},
+    }  # fmt: skip
     keys = zip(rates["scheme"], rates["scorer"], rates["method"], strict=True)
     series = [names.get(key, "") for key in keys]
     return rates.assign(series=series, low=rates["low"].fillna(0)).query("series != ''")
@@ -110,7 +112,7 @@ def separations(tables: Tables) -> pd.DataFrame:
     area = (rows["value"] - before / 2) / (1 - before)
     share = rows["value"] * (made + before * (1 - made)) / made
     corrected = area.where(rows["metric"] == "auroc", share).clip(0, 1)
-    return rows.assign(corrected=corrected.where(rows["scheme"] == "random"))
+    return rows.assign(corrected=corrected.where(rows["scheme"] == MAIN))
 
 
 def estimate(table: pd.DataFrame, metric: str) -> Rate | None:
@@ -147,7 +149,7 @@ def numbers(tables: Tables) -> Mapping[str, Any]:
     without = rates[(rates["series"] == UNTOUCHED) & rates["true"].notna()]
     last = without.sort_values("made").drop_duplicates("scheme", keep="last").set_index("scheme")
     found = last["value"] - (1 - last["made"]) * wrong_before(tables)
-    limits = without[without["scheme"] == "random"]
+    limits = without[without["scheme"] == MAIN]
     excess, random = (estimate(table, f"trusted_{what}") for what in ("excess", "like_random"))
     given, contradicted = estimate(table, "trusted"), bool(excess and excess.value > 0)
     return {
@@ -171,7 +173,7 @@ def numbers(tables: Tables) -> Mapping[str, Any]:
         "held": int((limits["true"] <= limits["high"]).sum()),
         "unseen": {
             name: (max(0.0, float(found[name])), float(last["made"][name]))
-            for name in ("similar", *UNSEEN)
+            for name in (SIMILAR, *UNSEEN)
             if name in last.index
         },
     }
@@ -313,7 +315,7 @@ class Missed:
     """
 
     series: str
-    scheme: str = "random"
+    scheme: str = MAIN
 
     def __call__(self, tables: Tables, confidence: float) -> MeasuredClaim:
         """Return how much of the share is missed, at each known share above 0."""
@@ -321,11 +323,13 @@ class Missed:
         rates = rates[rates["injected"] > 0]
         if rates.empty:
             return MeasuredClaim()
-        rows, errors = records(rates), self._errors(tables)
+        rows, (scorer,) = records(rates), rates["scorer"].unique()
+        storey = where(
+            tables.audit_calibration, method="storey", scheme=self.scheme, scorer=scorer
+        ).set_index("injected")
+        errors = (storey["high"] - storey["value"]) / normal_quantile(0.95)
         effects = {
-            float(row["injected"]): self._effect(
-                row, errors[row["scheme"], row["scorer"], row["injected"]], confidence
-            )
+            float(row["injected"]): self._effect(row, float(errors[row["injected"]]), confidence)
             for row in rows
         }
         return MeasuredClaim(
@@ -335,15 +339,6 @@ class Missed:
             rates={share: PartEffect(effect) for share, effect in effects.items()},
             gate="refused" if is_weak(tables) else condition_of(tables),
         )  # fmt: skip
-
-    @staticmethod
-    def _errors(tables: Tables) -> dict[tuple[Any, ...], float]:
-        rates = tables.audit_calibration
-        return {
-            (row["scheme"], row["scorer"], row["injected"]):
-                float(row["high"] - row["value"]) / normal_quantile(0.95)
-            for row in records(rates[rates["method"] == "storey"])
-        }  # fmt: skip
 
     @staticmethod
     def _effect(row: Mapping[Any, Any], storey: float, confidence: float) -> Effect:
@@ -357,7 +352,7 @@ def _found(tables: Tables, confidence: float) -> MeasuredClaim:
 
     What they miss is the same, whatever was wrong before.
     """
-    missed = Missed(UNTOUCHED, "similar")(tables, confidence)
+    missed = Missed(UNTOUCHED, SIMILAR)(tables, confidence)
     if not missed.at:
         return MeasuredClaim()
     found, error = _made_similar(tables) - missed.effect.value, missed.effect.error
@@ -367,13 +362,13 @@ def _found(tables: Tables, confidence: float) -> MeasuredClaim:
 
 def _injected(tables: Tables, confidence: float) -> MeasuredClaim:
     """Return the largest known share of similar captions, which has no error."""
-    missed = Missed(UNTOUCHED, "similar")(tables, confidence)
+    missed = Missed(UNTOUCHED, SIMILAR)(tables, confidence)
     return MeasuredClaim(unknown_effect(_made_similar(tables), missed.effect.n, UNIT))
 
 
 def _made_similar(tables: Tables) -> float:
     """Return the largest share of similar captions that was made; NaN without any."""
-    return float(rates_of(tables, "similar", UNTOUCHED)["made"].max())
+    return float(rates_of(tables, SIMILAR, UNTOUCHED)["made"].max())
 
 
 def _by_labels(tables: Tables, confidence: float) -> MeasuredClaim:
@@ -398,7 +393,7 @@ CLAIMS = (
         "With pairs known to be right, a model that has not seen the pairs estimates the share of "
         "captions of unrelated pictures.",
         "not in the paper", "audit_calibration",
-        Errors("random"), "equivalence", bound=NEAR, unit="points", every="share",
+        Errors(MAIN), "equivalence", bound=NEAR, unit="points", every="share",
         needs="studies: [audit]",
     ),
     Claim(
@@ -416,7 +411,7 @@ CLAIMS = (
         "With pairs known to be right, ranks among similar captions give the share of captions of "
         "similar pictures.",
         "not in the paper", "audit_calibration",
-        Errors("similar"), "equivalence", bound=NEAR_SIMILAR, unit="points", every="share",
+        Errors(SIMILAR), "equivalence", bound=NEAR_SIMILAR, unit="points", every="share",
         needs="studies: [audit]",
         controls=(
             Control("Ranks among random captions", _found, least=None, most=0.1, of=_injected),
@@ -433,7 +428,7 @@ CLAIMS = (
 
 def _numbers(tables: Tables, confidence: float) -> Mapping[str, Any]:
     """Return the numbers of the corpus and of the trials, and the largest error."""
-    parts = Errors("random")(tables, confidence).parts.values()
+    parts = Errors(MAIN)(tables, confidence).parts.values()
     worst = max((abs(part.effect.value) for part in parts if not part.gate), default=0.0)
     return {**numbers(tables), "worst": worst}
 

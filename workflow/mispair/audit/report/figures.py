@@ -17,10 +17,11 @@ from mispair.audit.report.claims import (
     separations,
     wrong_before,
 )
+from mispair.pairs.corruption.scheme import MAIN
 from mispair.report import charts, recipes, small_figures, style
 from mispair.report.charts import Drawing, Hole
-from mispair.report.notes import Note
 from mispair.report.tables import Tables, where
+from mispair.report.texts import Note
 
 NOT_RUN = Hole(Note("audit", "hole_not_run"))
 UNKNOWN = Hole(Note("audit", "hole_unknown"))
@@ -124,7 +125,7 @@ def small_audit(tables: Tables) -> Drawing | Hole:
 
     The claim next to it is on these; without trusted pairs there is an upper limit alone.
     """
-    random = where(known_rates(tables), scheme="random")
+    random = where(known_rates(tables), scheme=MAIN)
     rates = random[random["series"] == UNTOUCHED]
     if rates.empty:
         return NOT_RUN

@@ -20,10 +20,10 @@ from mispair.audit.report.study import APART, CALIBRATION, CHECKED, LISTS, SUSPE
 from mispair.audit.text_checks import LABELS
 from mispair.core.words import percent
 from mispair.report import texts
-from mispair.report.notes import Note
 from mispair.report.pages.study_pages import Pages, Piece
 from mispair.report.table import Cell, Number, Table, between, general, whole
 from mispair.report.tables import Tables, records
+from mispair.report.texts import Note
 from mispair.review.report import checked
 
 # The printed tables of the audit, in the order of its page.

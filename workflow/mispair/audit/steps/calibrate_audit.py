@@ -57,6 +57,7 @@ def run(
     from mispair.core import files, metrics, seeds
     from mispair.core.devices import choose_device
     from mispair.pairs.captions.caption_texts import read_captioned_pairs
+    from mispair.pairs.corruption.scheme import MAIN
     from mispair.towers.finetuning.projection import Projections
 
     refuse_seen(training, shards)
@@ -88,7 +89,7 @@ def run(
         share = settings.compared_rate
         rows += trials.untouched_rows(trial, trials.boilerplate(trial, share), settings.trusted)
         rows += trials.untouched_rows(*trials.filtered(trial, share), settings.trusted)
-    random = [injection for injection in injections if injection.scheme == "random"]
+    random = [injection for injection in injections if injection.scheme == MAIN]
     held = features_of_sample(pairs, sample, [one.source for one in random], features, feature_rows)
     rows += trials.trained_rows(trial, random, held, start)
     origin = {"towers": towers, "pairs_fingerprint": pairs.fingerprint, "right": str(bool(truth))}

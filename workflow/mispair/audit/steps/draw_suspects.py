@@ -1,6 +1,9 @@
 """Lay out the pairs whose captions are most likely wrong, and those that could be either."""
 
+import hashlib
 import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +29,6 @@ def run(
     """
     import numpy as np
 
-    from mispair.audit.report.gallery import Suspect, fragment
     from mispair.audit.selection import shown_kinds
     from mispair.core import files
     from mispair.pairs.captions.caption_texts import texts_by_id
@@ -58,3 +60,50 @@ def run(
     html = fragment(groups, settings.thumbnail)
     files.write_text(suspects, alone(html, "Suspicious pairs"))
     log.info("%s", ", ".join(f"{len(group)} {kind}" for kind, group in groups.items()))
+
+
+@dataclass(frozen=True)
+class Suspect:
+    """A pair: its key, its encoded image, its caption, and the probability that it is wrong.
+
+    Without a lower limit of the share of wrong captions it has no probability (NaN), and a `place`:
+    its rank by suspicion, the number of pairs and its score.
+    """
+
+    key: str
+    image: bytes | None
+    caption: str
+    probability: float
+    place: tuple[int, int, float] | None = None
+
+
+def fragment(groups: Mapping[str, Sequence[Suspect]], size: int) -> str:
+    """Return the gallery as a piece of HTML; all text from data is escaped.
+
+    ``templates/page.js`` adds filters and labels; without it the gallery is a list.
+
+    Parameters
+    ----------
+    groups : mapping of str to sequence of Suspect
+        Pairs by kind. Fewer are shown if they would take too much room.
+    size : int
+        Longer side of a thumbnail, in pixels.
+    """
+    from mispair.pairs.report.contact_sheet import LONGEST_CAPTION, fitted, template, thumbnail
+
+    gallery = template("suspects")
+    # Browsers keep labels of the pairs of this gallery.
+    pairs = [(one.key, one.caption) for suspects in groups.values() for one in suspects]
+    digest = hashlib.sha256(repr(pairs).encode("utf-8", "backslashreplace")).hexdigest()[:16]
+
+    every = [one.probability for suspects in groups.values() for one in suspects]
+    judged = any(chance == chance for chance in every)
+
+    def render(most: int) -> str:
+        shown = {
+            kind: [(suspect, thumbnail(suspect.image, size)) for suspect in suspects[:most]]
+            for kind, suspects in groups.items()
+        }
+        return gallery.render(groups=shown, longest=LONGEST_CAPTION, digest=digest, judged=judged)
+
+    return fitted(render, max(map(len, groups.values()), default=0))

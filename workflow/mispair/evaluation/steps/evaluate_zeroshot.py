@@ -12,7 +12,7 @@ from mispair.core import settings
 if TYPE_CHECKING:
     import numpy as np
 
-    from mispair.core.intervals import Row
+    from mispair.core.distributions import Row
     from mispair.evaluation.inputs import EncodedSet, Stack
 
 

@@ -40,9 +40,9 @@ from mispair.report import charts, published, recipes, small_figures, style
 from mispair.report.charts import Drawing, Hole
 from mispair.report.claims import THIRD
 from mispair.report.judge import PRIMARY
-from mispair.report.notes import Note
 from mispair.report.rules import decide
 from mispair.report.tables import Tables, mean_by, where
+from mispair.report.texts import Note
 from mispair.towers.arms import CONVERGED, PRETRAINED, UNTOUCHED
 
 SCHEMES = {name: style.PALETTE[scheme.colour] for name, scheme in schemes().items()}

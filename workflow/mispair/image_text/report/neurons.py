@@ -58,12 +58,12 @@ def mean_series(tables: Tables, tower: str, metric: str) -> pd.DataFrame:
     return rows[["rate", "seed", "value"]]
 
 
-def of_arm(tables: Tables, start: str, rate: float | None = None) -> pd.DataFrame:
-    """Return the rows of `semantics` of a start at a rate, by default at its largest."""
+def of_arm(tables: Tables, start: str) -> pd.DataFrame:
+    """Return the rows of `semantics` of a start at its largest rate."""
     rows = with_basis(tables.of_scheme().semantics)
     rows = rows[rows["start"] == start]
     if start != "untouched":
-        rows = rows[rows["rate"] == (rows["rate"].max() if rate is None else rate)]
+        rows = rows[rows["rate"] == rows["rate"].max()]
     return rows
 
 

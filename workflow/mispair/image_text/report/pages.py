@@ -16,14 +16,15 @@ from mispair.image_text.report import claims
 from mispair.image_text.report import tables as of_models
 from mispair.image_text.report.arms import KEYS
 from mispair.image_text.report.study import PURITY, SAMPLES
+from mispair.pairs.corruption.scheme import MAIN
 from mispair.pairs.report import corpus
 from mispair.report import texts
 from mispair.report.curves import Curve, TrainingCurves, in_order, path_of, tag_of, thinned
-from mispair.report.notes import Note
 from mispair.report.pages.content import Content
 from mispair.report.pages.study_pages import FigureWithoutClaim, Pages, Piece
 from mispair.report.table import Table
 from mispair.report.tables import Tables, records
+from mispair.report.texts import Note
 from mispair.towers.arms import PRETRAINED, UNTOUCHED, Arm
 from mispair.towers.encoding_record import MOST_WAITING
 
@@ -103,7 +104,7 @@ def limits(tables: Tables) -> list[Note]:
     if tables.study("image_text"):
         found.append(Note("image_text", "limits_one_model"))
     schemes, protocols = tables.schemes, tables.protocols
-    if schemes and schemes[0] != "random":
+    if schemes and schemes[0] != MAIN:
         found.append(Note("image_text", "limits_not_random", scheme=schemes[0]))
     if len(schemes) > 1:
         found.append(Note("image_text", "limits_scheme", scheme=schemes[0], others=schemes[1:]))

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from mispair.evaluation import paths as evaluation
 from mispair.image_text.paths import COMPARED_TOWERS, COMPARISON
 from mispair.pairs import paths as pairs
+from mispair.pairs.corruption.scheme import MAIN
 from mispair.report.studies import Figure, ReportedStudy, columns
 from mispair.towers import paths as towers
 
@@ -114,6 +115,7 @@ STUDY = ReportedStudy(
     },
     describing=("corpus", "pairing", "index", "rejected", "excluded", "encoding"),
     measures=("purity", "zeroshot", "pruning"),
+    main={"scheme": MAIN, "protocol": "clip_benchmark"},
     sections_of=sections_of,
     figures=(
         Figure(

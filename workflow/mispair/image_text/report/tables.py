@@ -13,10 +13,9 @@ from mispair.image_text.report.arms import (
 )
 from mispair.image_text.report.rows import CHANGE
 from mispair.image_text.report.study import PROTOCOLS, REPLICATES, SCORES
-from mispair.report.notes import Note
 from mispair.report.table import Cell, Number, Table, between, or_dash, whole, with_interval
 from mispair.report.tables import Row, Tables, records
-from mispair.report.texts import text
+from mispair.report.texts import Note, text
 
 HEADLINES = ("acc1", "acc5", "mean_per_class_recall")
 

@@ -9,8 +9,8 @@ from mispair.image_text.report.arms import short
 from mispair.laclip.report.claims import METHODS, of_overlap, scores
 from mispair.report import charts, small_figures, style
 from mispair.report.charts import Drawing, Hole
-from mispair.report.notes import Note
 from mispair.report.tables import Tables, records
+from mispair.report.texts import Note
 
 TITLES = {"acc1": "Accuracy (headline metric, share)", "silhouette": "Silhouette (cosine)"}
 SHAPES = {"measured": "circle", "published": "diamond"}

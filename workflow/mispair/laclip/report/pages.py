@@ -10,10 +10,10 @@ from mispair.laclip.report import claims
 from mispair.laclip.report.claims import COLUMNS, Score, stated
 from mispair.laclip.report.study import OVERLAP, PUBLISHED, SCORES
 from mispair.report import published, texts
-from mispair.report.notes import Note
 from mispair.report.pages.study_pages import Pages
 from mispair.report.table import Cell, Number, Table, or_dash
 from mispair.report.tables import Tables, records
+from mispair.report.texts import Note
 
 # Tables of the LaCLIP study: every model next to tables 2 and 3, and LaCLIP next to CLIP.
 

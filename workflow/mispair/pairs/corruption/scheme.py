@@ -43,6 +43,9 @@ class Scheme:
         Tables that it needs: the most similar captions, the known features of the pictures.
     writes : bool
         Whether it writes texts that no pair had before; they are encoded.
+    audited : {"", "random", "similar"}
+        The captions that its wrong ones are like, if the audit is tried on known shares of them:
+        random ones of the corpus, or those most similar to a pair's own.
     """
 
     effect: str
@@ -50,6 +53,7 @@ class Scheme:
     colour: str
     reads: frozenset[Literal["similar", "truth"]] = frozenset()
     writes: bool = False
+    audited: Literal["", "random", "similar"] = ""
 
 
 @cache
@@ -58,6 +62,11 @@ def schemes() -> dict[str, Scheme]:
     stems = [path.stem for path in Path(package.__path__[0]).glob("[a-z]*.py")]
     names = {stem.replace("_", "-") for stem in stems} - {MAIN}
     return {name: _module(name).SCHEME for name in (MAIN, *sorted(names))}
+
+
+def audited() -> dict[str, Literal["random", "similar"]]:
+    """Return the schemes on which the audit is tried, each with what its captions are like."""
+    return {name: scheme.audited for name, scheme in schemes().items() if scheme.audited}
 
 
 def application(name: str) -> Apply:

@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from mispair.core import files, provenance
+from mispair.core import files, provenance, stamps
 from mispair.core.files import UserError
 from mispair.pairs.index.faults import Fault, ImageLimits
 from mispair.pairs.index.image_list import MAX_DETAIL, ImageList, list_images, readable
@@ -97,7 +97,7 @@ def state(path: Path) -> list[str | bytes]:
         raise files.UserError(
             f"{path}: cannot be read ({error.strerror}). Restore it, or correct `shards`."
         ) from error
-    return [os.fsencode(path), *map(str, provenance.file_state(status))]
+    return [os.fsencode(path), *map(str, stamps.file_state(status))]
 
 
 def at_hand(parts: Sequence[ShardPart]) -> list[ShardPart]:

@@ -6,11 +6,10 @@ from collections.abc import Iterable
 import pandas as pd
 
 from mispair.pairs.corruption.scheme import meaning_of_rates
-from mispair.report.notes import Note
 from mispair.report.table import Cell, Form, Number, Table, general, or_dash, whole
 from mispair.report.tables import Tables
 from mispair.report.tables import records as rows_of
-from mispair.report.texts import joined, text
+from mispair.report.texts import Note, joined, text
 
 SECTION = "The corpus"
 TOTALS = ("read", "kept", "rejected", "excluded")

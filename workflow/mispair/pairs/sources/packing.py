@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from mispair.core import files
-from mispair.core.provenance import state_of
+from mispair.core.stamps import state_of
 from mispair.pairs.shards.packed_keys import MARK, member_key
 from mispair.pairs.shards.shard_writer import member_header
 from mispair.pairs.shards.shards import (

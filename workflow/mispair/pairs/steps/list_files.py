@@ -18,8 +18,8 @@ def run(settings: Settings, *, files: list[Path], listings: list[Path]) -> None:
     ``parquet.sha256`` lists the files ``NAME.parquet``, ``rejected.parquet.sha256`` those called
     ``NAME.rejected.parquet``. No NAME has a dot.
     """
-    from mispair.core.provenance import of_ending, write_listing
     from mispair.core.reuse import tidy
+    from mispair.core.stamps import of_ending, write_listing
 
     for listing in listings:
         write_listing(listing, of_ending(files, listing))

@@ -41,8 +41,8 @@ def run(
     """
     from mispair.core.files import UserError
     from mispair.core.progress import Progress
-    from mispair.core.provenance import remember_many
     from mispair.core.settings import NONE
+    from mispair.core.stamps import remember_many
     from mispair.pairs.sources.packing import pack
     from mispair.pairs.sources.recognition import recognise
     from mispair.pairs.sources.source import Named, kept_listing

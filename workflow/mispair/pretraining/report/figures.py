@@ -15,8 +15,8 @@ from mispair.pretraining.report.pages import (
 from mispair.pretraining.settings import BASES, CLEAN, TOWERS
 from mispair.report import charts, recipes, small_figures, style
 from mispair.report.charts import Drawing, Hole
-from mispair.report.notes import Note
 from mispair.report.tables import Tables
+from mispair.report.texts import Note
 
 CONFIDENCE = 0.95
 """Of the bars, as in the text of the figure."""

@@ -9,12 +9,12 @@ from mispair.pairs.corruption.scheme import schemes
 from mispair.pretraining.settings import CLEAN, IDENTIFIED, LINEAR, TOWERS
 from mispair.report import texts
 from mispair.report.claims import THIRD, Claim, Control, MeasuredClaim
-from mispair.report.notes import Note
 from mispair.report.pages.study_pages import Pages
 from mispair.report.questions import Question
 from mispair.report.statistics import Effect, effect_of_mean
 from mispair.report.table import Cell, Table, effect_cell, mean_and_spread
 from mispair.report.tables import Tables, where
+from mispair.report.texts import Note
 
 # The claim on towers trained from scratch: which wrong captions mix features.
 

@@ -14,8 +14,8 @@ from torch.nn import functional as F
 
 from mispair.core import seeds
 from mispair.core.devices import upload
+from mispair.core.distributions import lower_limit
 from mispair.core.files import UserError
-from mispair.core.levels import Z_ONE_SIDED
 from mispair.core.provenance import fingerprint
 from mispair.core.training import LossOfStep, TrainingPlan, train
 from mispair.pairs.corruption.draws import streams
@@ -326,7 +326,7 @@ class HeldOut:
     @property
     def is_better(self) -> bool:
         """Whether the captioner is better than one caption for all pictures (one-sided, 95 %)."""
-        return self.captioner - self.typical > Z_ONE_SIDED * self.error
+        return lower_limit(self.captioner - self.typical, self.error) > 0
 
 
 def drawn(pictures: int, seed: int) -> np.ndarray:

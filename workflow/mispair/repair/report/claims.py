@@ -12,7 +12,6 @@ from mispair.repair.rules import RULES
 from mispair.report import texts
 from mispair.report.claims import SAME, Claim, Control, MeasuredClaim, PartEffect
 from mispair.report.measures import Every, Responds
-from mispair.report.notes import Note
 from mispair.report.questions import Question
 from mispair.report.statistics import (
     IMAGE_AND_SEED,
@@ -22,6 +21,7 @@ from mispair.report.statistics import (
     unknown_effect,
 )
 from mispair.report.tables import Tables, of_protocol, remembered, where
+from mispair.report.texts import Note
 
 # Measures of the arms of the repair, one number for each rule, rate and seed.
 

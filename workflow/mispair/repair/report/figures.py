@@ -16,8 +16,8 @@ from mispair.repair.report.claims import (
 from mispair.repair.rules import RULES
 from mispair.report import charts, recipes, small_figures, style
 from mispair.report.charts import Drawing, Hole
-from mispair.report.notes import Note
 from mispair.report.tables import Tables
+from mispair.report.texts import Note
 
 NOT_RUN = {ARMS: Note("repair", "hole_arms"), TOWERS: Note("repair", "hole_towers")}
 

@@ -26,7 +26,6 @@ from mispair.repair.report.claims import (
 from mispair.repair.report.study import ARMS as OF_ARMS
 from mispair.repair.report.study import LEARNED, LEDGER
 from mispair.report import texts
-from mispair.report.notes import Note
 from mispair.report.pages.study_pages import Pages, Piece
 from mispair.report.statistics import Effect
 from mispair.report.table import (
@@ -38,6 +37,7 @@ from mispair.report.table import (
     whole,
 )
 from mispair.report.tables import Tables, records, where
+from mispair.report.texts import Note
 
 COUNTS = ("read", "kept", "replaced", "dropped", "failed")
 

@@ -13,12 +13,12 @@ from mispair.core.files import read_json
 from mispair.report import questions, studies, texts
 from mispair.report.claims import Claim
 from mispair.report.judge import Verdict, judge
-from mispair.report.notes import SHARED, Note
 from mispair.report.pages import claims_table, study_pages
 from mispair.report.pages.picture import PageFigure
 from mispair.report.studies import Figure, ReportedStudy
 from mispair.report.table import Table, without_empty_columns
 from mispair.report.tables import Tables, read_csvs
+from mispair.report.texts import SHARED, Note
 
 # Missing results of an incomplete report: their sections, and the reasons.
 

@@ -18,9 +18,9 @@ from mispair.core.words import count, listing, p_value, significant, to_size
 from mispair.report import studies, texts
 from mispair.report.figures import VEGA_LITE
 from mispair.report.markup import safe_json, symbols, unbroken
-from mispair.report.notes import SHARED, Note
 from mispair.report.studies import Figure
 from mispair.report.table import printed
+from mispair.report.texts import SHARED, Note
 
 
 @functools.cache

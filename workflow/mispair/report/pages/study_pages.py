@@ -12,10 +12,10 @@ from markupsafe import Markup
 from mispair.report import studies
 from mispair.report.claims import Claim
 from mispair.report.curves import TrainingCurves
-from mispair.report.notes import Note
 from mispair.report.questions import Question
 from mispair.report.table import Table
 from mispair.report.tables import Tables
+from mispair.report.texts import Note
 
 Scopes = Callable[[Tables], list[tuple[str, Tables]]]
 """Returns the presets on which claims are judged, each with its tables."""

@@ -10,9 +10,9 @@ import pandas as pd
 
 from mispair.core.words import percent
 from mispair.report import texts
-from mispair.report.notes import Note
 from mispair.report.table import Cell, Number, Table, between, whole
 from mispair.report.tables import Tables, records
+from mispair.report.texts import Note
 from mispair.review.labels import FEW
 
 GOOD_MODEL = {0.0: 1.03, 0.01: 0.84, 0.05: 0.67, 0.2: 0.6, 0.5: 0.57}

@@ -1,7 +1,7 @@
 // Show pairs one by one and keep the answers: in this browser, in a CSV, and on the server of `mispair review`.
 
 // Return the share in a population and its limits, from strata of [pairs, labelled, hits]: the score interval of
-// mispair.review.interval, which explains it. A test compares both.
+// mispair.review.measure, which explains it. A test compares both.
 const interval = (strata, z = 1.959963984540054) => {
   const sum = (values) => values.reduce((a, b) => a + b, 0);
   const sampled = strata.filter(([, labelled]) => labelled > 0);

@@ -15,8 +15,8 @@ def run(settings: Settings, *, sample: Path, reviewed: Path, replaced: Path) -> 
     are a smaller sample. A pair before it without a label counts for no side.
     """
     from mispair.core import files, metrics
-    from mispair.review.interval import interval
     from mispair.review.labels import OF_REPAIRS, read_labels
+    from mispair.review.measure import interval
 
     table, metadata = files.read_parquet(sample)
     labels = read_labels(reviewed, "reviewed_repairs", OF_REPAIRS)

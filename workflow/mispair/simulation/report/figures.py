@@ -8,8 +8,8 @@ import pandas as pd
 
 from mispair.report import charts, published, recipes, small_figures, style
 from mispair.report.charts import Drawing, Hole
-from mispair.report.notes import Note
 from mispair.report.tables import Tables, where
+from mispair.report.texts import Note
 from mispair.simulation.report.claims_scaling import MEASURES, PROFILE, fitted, of_sweep, values
 from mispair.simulation.report.effects import FAR_END, bridge_changes
 from mispair.simulation.report.runs import (

@@ -9,11 +9,11 @@ import pandas as pd
 from mispair.core.words import count
 from mispair.report import style, texts
 from mispair.report.curves import TrainingCurves, in_order, path_of, tag_of
-from mispair.report.notes import Note
 from mispair.report.pages.study_pages import FigureWithoutClaim, Pages
 from mispair.report.statistics import mean_interval
 from mispair.report.table import Cell, Number, Table, general, mean_and_spread, or_dash, whole
 from mispair.report.tables import Tables, records, where
+from mispair.report.texts import Note
 from mispair.simulation.report import claims
 from mispair.simulation.report.claims_scaling import MEASURES, Slope, fitted, of_sweep, values
 from mispair.simulation.report.runs import (

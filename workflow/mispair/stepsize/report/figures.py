@@ -8,8 +8,8 @@ import pandas as pd
 
 from mispair.report import charts, recipes, small_figures, style
 from mispair.report.charts import Drawing, Hole
-from mispair.report.notes import Note
 from mispair.report.tables import Tables
+from mispair.report.texts import Note
 from mispair.stepsize.report.claims import SCHEDULES, named, of_parts
 
 STEPS = charts.log_x("t", "Step t", "~s")

@@ -3,10 +3,10 @@
 import pandas as pd
 
 from mispair.report import texts
-from mispair.report.notes import Note
 from mispair.report.pages.study_pages import Pages
 from mispair.report.table import Table, general, or_dash
 from mispair.report.tables import Tables
+from mispair.report.texts import Note
 from mispair.stepsize.report import claims
 from mispair.stepsize.report.claims import (
     DATA_SETS,

@@ -37,8 +37,9 @@ def run(
     from mispair.core.files import UserError
     from mispair.core.metrics import write_metrics
     from mispair.core.progress import Progress
-    from mispair.core.provenance import code_version, fingerprint, stamp
+    from mispair.core.provenance import code_version, fingerprint
     from mispair.core.resume import checkpoints
+    from mispair.core.stamps import stamp
     from mispair.stepsize.data_sets import data_maker
     from mispair.stepsize.multilayer import train
 

@@ -23,8 +23,9 @@ def run(
     states in the folder `checkpoint`. Each row has its ``kind``.
     """
     from mispair.core.metrics import write_metrics
-    from mispair.core.provenance import code_version, fingerprint, stamp
+    from mispair.core.provenance import code_version, fingerprint
     from mispair.core.resume import checkpoints
+    from mispair.core.stamps import stamp
     from mispair.stepsize.data_sets import data_maker
     from mispair.stepsize.measures import run_part
 

@@ -5,8 +5,8 @@ import pandas as pd
 
 from mispair.report import charts, recipes, small_figures, style
 from mispair.report.charts import Drawing, Hole
-from mispair.report.notes import Note
 from mispair.report.tables import Tables
+from mispair.report.texts import Note
 from mispair.sufficiency.report.claims import (
     ENCODERS,
     HEAD_TASKS,

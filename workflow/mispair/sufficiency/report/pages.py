@@ -5,11 +5,11 @@ import math
 import pandas as pd
 
 from mispair.report import published, texts
-from mispair.report.notes import Note
 from mispair.report.pages.study_pages import Pages
 from mispair.report.statistics import mean_interval
 from mispair.report.table import Cell, Number, Table, general, or_dash
 from mispair.report.tables import Tables
+from mispair.report.texts import Note
 from mispair.sufficiency.report import claims
 from mispair.sufficiency.report.claims import (
     ENCODERS,

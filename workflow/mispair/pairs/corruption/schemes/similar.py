@@ -19,6 +19,7 @@ SCHEME = Scheme(
     rate="the share of pairs that get another caption (C_m)",
     colour="orange",
     reads=frozenset({"similar"}),
+    audited="similar",
 )
 
 
