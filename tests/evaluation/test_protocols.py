@@ -413,6 +413,8 @@ def test_names_of_protocols(tmp_path: Path, custom: Path) -> None:
     assert protocols.protocol_name(str(custom)) == "mine"
     with pytest.raises(UserError, match="'laclib' is neither a protocol .*Did you mean 'laclip'"):
         protocols.protocol_name("laclib")
+    with pytest.raises(UserError, match="datacomp was removed. Take clip_benchmark"):
+        protocols.protocol_name("sets/datacomp")
     (tmp_path / "my ~ prompts").mkdir()
     assert protocols.protocol_name(str(tmp_path / "my ~ prompts")) == "my-prompts"
     (tmp_path / "laclip").mkdir()

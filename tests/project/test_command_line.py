@@ -1,6 +1,8 @@
 """The command `mispair` itself: its verbs and steps, their help, and who reads it."""
 
 import re
+import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -10,6 +12,7 @@ import pytest
 
 from mispair import __version__, cli
 from mispair.core.commands import step_names
+from mispair.verbs import program
 from mispair.verbs.verb import GROUPS, VERBS
 
 
@@ -55,6 +58,47 @@ def test_the_help_is_there_at_once() -> None:
     heavy = {"numpy", "pandas", "pyarrow", "scipy", "snakemake", "torch", "yaml"}
     assert {name.split(".")[0] for name in loaded} & heavy == set()
     assert [name for name in loaded if ".steps." in name] == []
+
+
+def test_completion_imports_no_large_library() -> None:
+    """A shell waits for it at its start."""
+    asked = (
+        "import sys; from mispair import cli; cli.main(['completion', 'zsh']); print(*sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", asked], capture_output=True, text=True, check=True)
+    loaded = {name.split(".")[0] for name in done.stdout.splitlines()[-1].split()}
+    assert loaded & {"open_clip", "pandas", "scipy", "snakemake", "torch"} == set()
+
+
+def completed(*words: str) -> list[str]:
+    """Return what bash offers for the last of some words."""
+    typed = " ".join(shlex.quote(word) for word in words)
+    asked = (
+        f"source /dev/stdin; COMP_WORDS=({typed}); COMP_CWORD={len(words) - 1}; _mispair; "
+        'printf "%s\\n" "${COMPREPLY[@]}"'
+    )
+    done = subprocess.run(
+        ["bash", "-c", asked], input=program.bash(), capture_output=True, text=True, check=True
+    )
+    assert done.stderr == ""
+    return done.stdout.split()
+
+
+def test_bash_completes_verbs_steps_options_and_values() -> None:
+    assert completed("mispair", "fail") == ["failures"]
+    assert completed("mispair", "measure-pur") == ["measure-purity"]
+    assert set(completed("mispair", "")) >= VERBS.keys()
+    assert completed("mispair", "compare", "--h") == ["--help", "--html"]
+    assert completed("mispair", "completion", "z") == ["zsh"]
+    assert "--confidence" in completed("mispair", "write-report", "--c")
+
+
+def test_the_script_for_zsh_has_the_same_words() -> None:
+    script = program.zsh()
+    for name, options in program.words().items():
+        assert f"{name}) found={shlex.quote(' '.join(options))} ;;" in script
+    if zsh := shutil.which("zsh"):
+        subprocess.run([zsh, "-n"], input=script, text=True, check=True)
 
 
 def test_an_interruption_during_the_imports_has_no_traceback() -> None:

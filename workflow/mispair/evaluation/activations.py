@@ -226,9 +226,11 @@ def drawn_pairs(
     *name
         Purpose of the draw, such as a seed and a step; other names draw other pairs.
     """
+    import numpy as np
     import pyarrow.parquet as pq
 
     from mispair.pairs.corruption.draws import streams
+    from mispair.pairs.index.books import read_columns
 
     paths = {path.stem: path for path in index}
     tables = [pd.DataFrame(columns=[*columns])]

@@ -24,15 +24,20 @@ References
    Generating customized prompts for zero-shot image classification (CuPL), ICCV.
 """
 
+from __future__ import annotations
+
 import json
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mispair.core.files import UserError, folder_name
 from mispair.core.words import composed, nearest
 from mispair.evaluation.sets import CAPTIONED, TEMPLATES, Kind, canonical
+
+if TYPE_CHECKING:
+    pass
 
 CLIP_BENCHMARK, LACLIP, SINGLE_PROMPT = "clip_benchmark", "laclip", "single-prompt"
 CAPTIONS = "captions"
@@ -57,6 +62,11 @@ def protocol_name(source: str) -> str:
     if source in BUILT_IN:
         return source
     folder = Path(source)
+    if folder.name == "datacomp" and not folder.is_dir():
+        raise UserError(
+            "protocols: datacomp was removed. Take clip_benchmark, which has the same prompts for "
+            "the same sets; it has no mean by DataComp's groups."
+        )
     if not folder.is_dir():
         raise UserError(
             f"protocols: {source!r} is neither a protocol ({', '.join(BUILT_IN)}) nor a folder "

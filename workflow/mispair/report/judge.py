@@ -356,7 +356,7 @@ def _half_widths(found: Effect, whole: Effect, needed: float, alpha: float) -> t
     """
 
     def sides(effect: Effect) -> tuple[float, float]:
-        """Return how far an effect may be below and above its value."""
+        """Return how far an effect may be below and above its value, in the direction of `whole`."""
         if not effect.known:
             return 0.0, 0.0
         low, high = effect.limits(alpha)

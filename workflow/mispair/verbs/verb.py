@@ -1,6 +1,6 @@
 """The declaration of a verb: a function with a group, an example and options.
 
-The list of verbs and the help of each follow from the declarations.
+The list of verbs, the help of each and the completion of a shell follow from the declarations.
 """
 
 import argparse
