@@ -10,7 +10,7 @@ the probability that any of them errs is at most α. The other claims are tested
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from mispair.report.claims import Claim, Control, Measure, MeasuredClaim, PartEffect
@@ -61,12 +61,16 @@ class PartVerdict:
 
 @dataclass(frozen=True)
 class ControlVerdict:
-    """What a control shows: its effect, the share of the claim's effect, and its finding."""
+    """What a control shows: its effect, the share of the claim's effect, and its finding.
+
+    ``parts`` are its effects on the claim's parts, of which ``effect`` is the one that decides.
+    """
 
     control: Control
     effect: Effect
     share: float
     finding: Finding
+    parts: Mapping[str, Effect] = field(default_factory=dict)
 
     @property
     def taken(self) -> float:
@@ -326,12 +330,12 @@ def _control(
     the claim counts.
     """
 
-    def effect_of(measure: Measure) -> Effect:
-        measured = measure(tables, confidence)
+    def effect_of(measured: MeasuredClaim) -> Effect:
         return measured.parts.get(verdict.decided_by, measured).effect
 
-    found = effect_of(control.measure)
-    whole = effect_of(control.of) if control.of else verdict.effect
+    shown = control.measure(tables, confidence)
+    found = effect_of(shown)
+    whole = effect_of(control.of(tables, confidence)) if control.of else verdict.effect
     if not math.isfinite(found.value + whole.value) or whole.value == 0:
         return ControlVerdict(control, found, math.nan, "not measured")
     is_placebo = control.least is None
@@ -344,7 +348,8 @@ def _control(
     if decided and (rest >= below or rest < -above):
         remains = rest >= below
         finding = "limits" if remains == is_placebo else "does not limit"
-    return ControlVerdict(control, found, found.value / whole.value, finding)
+    parts = {name: part.effect for name, part in shown.parts.items()}
+    return ControlVerdict(control, found, found.value / whole.value, finding, parts)
 
 
 def _half_widths(found: Effect, whole: Effect, needed: float, alpha: float) -> tuple[float, float]:

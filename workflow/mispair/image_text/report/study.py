@@ -52,8 +52,8 @@ STUDY = ReportedStudy(
     "projections of a frozen pair of towers are fine-tuned on the result, from the "
     "pre-trained projections with the model's logit scale frozen and, as controls, with "
     "the logit scale at its optimum or frozen elsewhere, from random projections and without "
-    "weight decay. A neuron is a column of a projection; its mean |cos| with all other neurons "
-    "is low if it is pure.",
+    "weight decay. A neuron is a column of a projection, and pure, by the paper, if its mean "
+    "|cos| with all other neurons is low.",
     sections=(
         "",
         CARRIES,
