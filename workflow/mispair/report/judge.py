@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from mispair.report.claims import Claim, Control, Measure, MeasuredClaim, PartEffect
+from mispair.report.claims import Claim, Control, MeasuredClaim, PartEffect
 from mispair.report.rules import (
     ABSENT,
     CONTRADICTS,
@@ -361,7 +361,7 @@ def _half_widths(found: Effect, whole: Effect, needed: float, alpha: float) -> t
     """
 
     def sides(effect: Effect) -> tuple[float, float]:
-        """Return how far an effect may be below and above its value, in the direction of `whole`."""
+        """Return how far an effect may be below and above its value, along `whole`."""
         if not effect.known:
             return 0.0, 0.0
         low, high = effect.limits(alpha)
