@@ -32,11 +32,11 @@ from torch import Tensor
 if TYPE_CHECKING:
     from multiprocessing.synchronize import Event
 
-    from mispair.simulation.sampling.draws import TrialDraws
-    from mispair.simulation.sampling.inputs import Batch, BatchSource
+    from mispair.simulation.pairs import TrialDraws
+    from mispair.simulation.inputs import Batch, BatchSource
     from mispair.simulation.study import Study
-    from mispair.simulation.training.decoder import Decoder
-    from mispair.simulation.training.encoder import Encoders
+    from mispair.simulation.decoder import Decoder
+    from mispair.simulation.encoder import Encoders
 
 CONFIGS = Path(__file__).parents[1] / "config"
 
@@ -140,7 +140,7 @@ Trainer = Callable[["Study", "Encoders", "BatchSource"], "tuple[Encoders, float]
 
 
 def _arm(study: Study, trainer: Trainer) -> Arm:
-    from mispair.simulation.training.encoder import draw_encoders
+    from mispair.simulation.encoder import draw_encoders
 
     started = time.perf_counter()
     draws = _draws(study)
@@ -167,7 +167,7 @@ class _Clock:
 
 
 def _draws(study: Study) -> TrialDraws:
-    from mispair.simulation.sampling.draws import TrialDraws
+    from mispair.simulation.pairs import TrialDraws
 
     return TrialDraws(study.seed, 0, "cpu", getattr(torch, study.precision))
 
@@ -179,7 +179,7 @@ def _source(draws: TrialDraws, study: Study) -> BatchSource:
 
 
 def _engine(study: Study, start: Encoders, source: BatchSource) -> tuple[Encoders, float]:
-    from mispair.simulation.training.training import TrainingLength, train
+    from mispair.simulation.training import TrainingLength, train
 
     plan = TrainingLength(study, study.epochs, study.steps_per_epoch)
     trained = train(start, source.batch, plan)
@@ -188,7 +188,7 @@ def _engine(study: Study, start: Encoders, source: BatchSource) -> tuple[Encoder
 
 def _naive(study: Study, start: Encoders, source: BatchSource) -> tuple[Encoders, float]:
     """Train by autograd on dense matrices, as either preset says."""
-    from mispair.simulation.training.encoder import Encoders
+    from mispair.simulation.encoder import Encoders
 
     weights, biases = (value.clone() for value in (start.weights, start.biases))
     learned = [weights, biases] if start.kind == "relu" else [weights]
@@ -329,7 +329,7 @@ def _flops(study: Study) -> float:
 
 def _beside(study: Study, alone: Arm) -> Iterator[Row]:
     """Measure a step and a whole trial while the other core trains too."""
-    from mispair.simulation.run import run_trials
+    from mispair.simulation.trial import run_trials
 
     short = study.model_copy(update={"epochs": min(SHORT, study.epochs)})
     with _other_core_busy(short):
@@ -381,7 +381,7 @@ def _train_until(study: Study, begun: Event, enough: Event) -> None:
 
 def _decoders(study: Study, encoders: Encoders) -> Generator[Row, None, tuple[float, float]]:
     """Fit the decoder (S2) in the span of its pairs and in all coordinates."""
-    from mispair.simulation.training.decoder import fit_decoder, start_decoder
+    from mispair.simulation.decoder import fit_decoder, start_decoder
     from mispair.simulation.trial import Trial
 
     draws = _draws(study)
@@ -411,7 +411,7 @@ def _decoders(study: Study, encoders: Encoders) -> Generator[Row, None, tuple[fl
 
 def _decoders_differ(study: Study, start: Decoder) -> float:
     """Return the relative difference of the decoders in float64, where rounding does not grow."""
-    from mispair.simulation.training.decoder import fit_decoder
+    from mispair.simulation.decoder import fit_decoder
     from mispair.simulation.trial import Trial
 
     study = study.model_copy(update={"precision": "float64"})
@@ -464,8 +464,8 @@ def stacked_figure(
     study: Study, device: str, spurious_probabilities: Sequence[float], trials: Sequence[int]
 ) -> Row:
     """Measure figure 1 with all trials of all C_s side by side, as one job on a GPU takes them."""
-    from mispair.simulation.run import Runner
-    from mispair.simulation.sampling.draws import TrialDraws
+    from mispair.simulation.trial import Runner
+    from mispair.simulation.pairs import TrialDraws
     from mispair.simulation.trial import Trial
 
     study = study.model_copy(update={"noise_draws": "full"})

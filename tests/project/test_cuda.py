@@ -14,10 +14,10 @@ from mispair.core.devices import upload
 from mispair.core.training import AdamW, TrainingPlan, train
 from mispair.pairs.neighbours import similarity
 from mispair.simulation import run as simulation
-from mispair.simulation.run import bytes_of_trial, run_trials
+from mispair.simulation.trial import bytes_of_trial, run_trials
 from mispair.simulation.study import Study
-from mispair.simulation.training.encoder import Encoders
-from mispair.simulation.training.training import TrainingEnd, train_side_by_side
+from mispair.simulation.encoder import Encoders
+from mispair.simulation.training import TrainingEnd, train_side_by_side
 from mispair.sufficiency import encoders, heads, measures
 from mispair.sufficiency.settings import ARMS, OF_ENCODERS, TASKS, Arm, Task
 from mispair.sufficiency.trees import draw_skeletons, trees_at
@@ -371,7 +371,7 @@ def test_a_tensor_made_on_the_wrong_device_is_caught(cuda: FakeCuda) -> None:
         return full(*args, **options)
 
     with (
-        mock.patch("mispair.simulation.training.encoder.torch.full", forgetful),
+        mock.patch("mispair.simulation.encoder.torch.full", forgetful),
         pytest.raises(RuntimeError, match="cpu"),
     ):
         run_trials(short(AS_WRITTEN), [0.3], [0, 1], ("raw",), "cuda")

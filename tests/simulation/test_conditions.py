@@ -14,7 +14,7 @@ from mispair.core.provenance import code_version
 from mispair.core.settings import command_line
 from mispair.simulation import settings
 from mispair.simulation.conditions import SWITCHES, Condition, conditions
-from mispair.simulation.settings import Settings
+from mispair.simulation.steps.simulate import Settings
 from mispair.simulation.study import AS_WRITTEN, Study
 
 EVERYTHING = {"compare_presets": True, "bridge_trials": 1, "grid_trials": 1}

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from mispair.simulation.sampling.data import (
+from mispair.simulation.samples import (
     CodedSample,
     Dictionaries,
     FixedSample,
@@ -21,8 +21,8 @@ from mispair.simulation.sampling.data import (
     draw_test_set,
     joined,
 )
-from mispair.simulation.sampling.draws import TrialDraws, draw_spurious_sets
-from mispair.simulation.sampling.inputs import Coded, Dense
+from mispair.simulation.pairs import TrialDraws, draw_spurious_sets
+from mispair.simulation.inputs import Coded, Dense
 from mispair.simulation.study import Study
 from tests.simulation.test_simulation_misalignment import cross_moment, study_of
 

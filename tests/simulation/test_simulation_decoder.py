@@ -8,23 +8,23 @@ import pytest
 import torch
 from torch import Tensor
 
-from mispair.simulation.sampling.data import (
+from mispair.simulation.samples import (
     FixedSample,
     Population,
     draw_dictionaries,
     draw_high_quality,
 )
-from mispair.simulation.sampling.draws import TrialDraws, draw_spurious_sets
-from mispair.simulation.sampling.inputs import Dense
+from mispair.simulation.pairs import TrialDraws, draw_spurious_sets
+from mispair.simulation.inputs import Dense
 from mispair.simulation.study import Study
-from mispair.simulation.training import decoder as span
-from mispair.simulation.training.decoder import (
+from mispair.simulation import decoder as span
+from mispair.simulation.decoder import (
     Decoder,
     fit_decoder,
     start_decoder,
     starts_from_encoders,
 )
-from mispair.simulation.training.encoder import Diverged, Encoders, Phases
+from mispair.simulation.encoder import Diverged, Encoders, Phases
 
 DRAWS = TrialDraws(seed=1, trial=0, device="cpu", dtype=torch.float64)
 PARAMETERS = ("input_weights", "input_bias", "output_rows", "output_bias")

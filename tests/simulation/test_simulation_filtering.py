@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from mispair.simulation.sampling.data import (
+from mispair.simulation.samples import (
     CodedSample,
     Dictionaries,
     FixedSample,
@@ -15,11 +15,11 @@ from mispair.simulation.sampling.data import (
     draw_dictionaries,
     draw_low_quality,
 )
-from mispair.simulation.sampling.draws import TrialDraws, draw_spurious_sets
-from mispair.simulation.sampling.inputs import Coded, Dense
+from mispair.simulation.pairs import TrialDraws, draw_spurious_sets
+from mispair.simulation.inputs import Coded, Dense
 from mispair.simulation.study import Study
-from mispair.simulation.training.decoder import Decoder, compare, only, replaced_sample, shares
-from mispair.simulation.training.encoder import Encoders
+from mispair.simulation.decoder import Decoder, compare, only, replaced_sample, shares
+from mispair.simulation.encoder import Encoders
 
 DRAWS = TrialDraws(seed=1, trial=0, device="cpu", dtype=torch.float32)
 SIZES = {

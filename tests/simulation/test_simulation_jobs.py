@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from mispair.simulation.conditions import conditions
 from mispair.simulation.dag import ARMS, SimulationJob, jobs
-from mispair.simulation.settings import Settings
+from mispair.simulation.steps.simulate import Settings
 
 TWO = ("raw", "filtered")
 EVERY = (

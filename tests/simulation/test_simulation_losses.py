@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from mispair.simulation.training.losses import infonce, spectral
+from mispair.simulation.losses import infonce, spectral
 
 PAIRS, NEURONS = 7, 5
 LOSSES = {"infonce": infonce, "spectral": spectral}

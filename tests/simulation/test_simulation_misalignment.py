@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from mispair.simulation.sampling.draws import SpuriousSets, TrialDraws, draw_spurious_sets, misalign
+from mispair.simulation.pairs import SpuriousSets, TrialDraws, draw_spurious_sets, misalign
 from mispair.simulation.study import Study
 
 PER_FEATURE = ["partner", "groups", "random-sets", "independent"]

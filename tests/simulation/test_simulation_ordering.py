@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 import yaml
 
-from mispair.simulation.run import run_trials
+from mispair.simulation.trial import run_trials
 from mispair.simulation.study import Study
 
 CONFIG = Path(__file__).parents[2] / "config" / "simulation-small.yaml"

@@ -13,15 +13,15 @@ from torch import Tensor
 
 from mispair.core.files import UserError
 from mispair.core.metrics import read_metrics
-from mispair.simulation.run import Runner, rows, run_trials
-from mispair.simulation.sampling.data import Dictionaries
-from mispair.simulation.sampling.draws import TrialDraws
-from mispair.simulation.sampling.inputs import Batch, BatchSource, Dense
-from mispair.simulation.sampling.sources import FixedSource, FreshSource
+from mispair.simulation.trial import Runner, rows, run_trials
+from mispair.simulation.samples import Dictionaries
+from mispair.simulation.pairs import TrialDraws
+from mispair.simulation.inputs import Batch, BatchSource, Dense
+from mispair.simulation.samples import FixedSource, FreshSource
 from mispair.simulation.steps import simulate
 from mispair.simulation.study import Study
-from mispair.simulation.training.encoder import Encoders
-from mispair.simulation.training.training import Trained, train, train_side_by_side
+from mispair.simulation.encoder import Encoders
+from mispair.simulation.training import Trained, train, train_side_by_side
 from mispair.simulation.trial import Trial
 
 SIZES = {

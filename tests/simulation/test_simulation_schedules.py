@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from mispair.simulation.study import Study
-from mispair.simulation.training.encoder import Encoders, Phases, ThresholdSchedule
+from mispair.simulation.encoder import Encoders, Phases, ThresholdSchedule
 
 M, D1, FEATURES, SCALE, ETA = 3, 4, 6, 1.2, 0.3
 

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from mispair.simulation.sampling.data import (
+from mispair.simulation.samples import (
     CodedSample,
     FixedSample,
     LatentPairs,
@@ -16,9 +16,9 @@ from mispair.simulation.sampling.data import (
     draw_dictionaries,
     draw_high_quality,
 )
-from mispair.simulation.sampling.draws import draw_spurious_sets
-from mispair.simulation.sampling.inputs import Batch, BatchSource, Coded, Dense
-from mispair.simulation.sampling.sources import FixedSource, FreshSource, MixedSource
+from mispair.simulation.pairs import draw_spurious_sets
+from mispair.simulation.inputs import Batch, BatchSource, Coded, Dense
+from mispair.simulation.samples import FixedSource, FreshSource, MixedSource
 from mispair.simulation.study import Study
 from mispair.simulation.trial import Trial
 from tests.simulation.test_simulation_data import changed, draws

@@ -10,18 +10,18 @@ import torch
 from torch import Tensor
 
 from mispair.core.training import times
-from mispair.simulation.sampling import noise
-from mispair.simulation.sampling.draws import TrialDraws
-from mispair.simulation.sampling.inputs import Batch, Coded, Dense, FreshNoise, Inputs
+from mispair.simulation import inputs
+from mispair.simulation.pairs import TrialDraws
+from mispair.simulation.inputs import Batch, Coded, Dense, FreshNoise, Inputs
 from mispair.simulation.study import Study
-from mispair.simulation.training.encoder import (
+from mispair.simulation.encoder import (
     Diverged,
     Encoders,
     Silenced,
     draw_encoders,
     side_by_side,
 )
-from mispair.simulation.training.training import (
+from mispair.simulation.training import (
     Trained,
     TrainingEnd,
     TrainingLength,
