@@ -15,7 +15,7 @@ PER_FEATURE = ["partner", "groups", "random-sets", "independent"]
 
 
 def draws(trial: int = 0, dtype: torch.dtype = torch.float32) -> TrialDraws:
-    return TrialDraws(seed=0, trial=trial, device="cpu", dtype=dtype)
+    return TrialDraws(seed=0, trial=trial, dtype=dtype)
 
 
 def study_of(model: str, d: int = 12, **changes: Any) -> Study:

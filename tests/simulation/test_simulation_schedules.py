@@ -7,24 +7,23 @@ import pytest
 import torch
 from torch import Tensor
 
-from mispair.simulation.study import Study
 from mispair.simulation.encoder import Encoders, Phases, ThresholdSchedule
+from mispair.simulation.study import Study
 
 M, D1, FEATURES, SCALE, ETA = 3, 4, 6, 1.2, 0.3
 
 
-def weights_at(step: int, rates: list[float], runs: int = 0) -> Tensor:
-    """Weights (2, [runs,] M, D1) that grow by a rate of their own in every run."""
+def weights_at(step: int, rate: float) -> Tensor:
+    """Weights (2, M, D1) that grow."""
     generator = torch.Generator().manual_seed(0)
     start = torch.randn(2, M, D1, generator=generator, dtype=torch.float64)
     neurons = 1 + 0.2 * torch.arange(M, dtype=torch.float64)  # neuron i grows faster than i - 1
-    grown = [start * torch.exp(rate * step * neurons)[:, None] for rate in rates]
-    return torch.stack(grown, dim=1) if runs else grown[0]
+    return start * torch.exp(rate * step * neurons)[:, None]
 
 
 @dataclass
 class Plain:
-    """The same in Python numbers, one run and one neuron at a time."""
+    """The same in Python numbers, one neuron at a time."""
 
     name: str
     phase2_steps: int
@@ -71,15 +70,13 @@ def encoders(weights: Tensor) -> Encoders:
     return Encoders("symmetric-relu", weights, torch.full_like(weights[..., 0], 9.0))
 
 
-def run(
-    ours: ThresholdSchedule, rates: list[float], steps: int, runs: int = 0
-) -> tuple[Tensor, list]:
-    """Return thresholds (steps, 2, [runs,] M), and the phases."""
-    now = encoders(weights_at(0, rates, runs).clone())
+def run(ours: ThresholdSchedule, rate: float, steps: int) -> tuple[Tensor, Phases]:
+    """Return thresholds (steps, 2, M), and the phases."""
+    now = encoders(weights_at(0, rate).clone())
     ours.begin(now)
     found = []
     for step in range(steps):
-        now.weights.copy_(weights_at(step, rates, runs))
+        now.weights.copy_(weights_at(step, rate))
         ours.advance(step, now, ETA)
         found.append(now.biases.clone())
     return torch.stack(found), ours.phases(now)
@@ -88,10 +85,10 @@ def run(
 @pytest.mark.parametrize("name", ["theory", "practical"])
 @pytest.mark.parametrize("rate", [0.05, 0.11])
 def test_thresholds_follow_the_definition(name: str, rate: float) -> None:
-    thresholds, (phases,) = run(schedule(name), [rate], 40)
+    thresholds, phases = run(schedule(name), rate, 40)
     plain = Plain(name, 7, 0.5)
     for step in range(40):
-        plain.advance(step, weights_at(step, [rate]))
+        plain.advance(step, weights_at(step, rate))
         for tower in thresholds[step]:
             assert tower.tolist() == pytest.approx(plain.thresholds, rel=1e-12)
     assert phases.second == plain.second
@@ -100,71 +97,54 @@ def test_thresholds_follow_the_definition(name: str, rate: float) -> None:
     assert phases.third is not None
     assert 0 < phases.second < phases.third < 39  # all phases were gone through
     for norms, step in ((phases.norms_first, phases.second), (phases.norms_second, phases.third)):
-        torch.testing.assert_close(norms, (weights_at(step, [rate]) ** 2).sum(dim=-1))
-
-
-@pytest.mark.parametrize("name", ["theory", "practical"])
-def test_every_run_passes_at_its_own_step(name: str) -> None:
-    rates = [0.05, 0.0, 0.11, 0.02]
-    together, phases = run(schedule(name), rates, 40, runs=4)
-    for number, rate in enumerate(rates):
-        alone, (own,) = run(schedule(name), [rate], 40)
-        torch.testing.assert_close(together[:, :, number], alone, rtol=1e-14, atol=0)
-        assert (phases[number].second, phases[number].third) == (own.second, own.third)
-        assert torch.equal(phases[number].norms_first, own.norms_first)
-        assert torch.equal(phases[number].norms_second, own.norms_second)
-    begun = [one.second for one in phases]
-    assert begun[1] is None
-    assert len({step for step in begun if step is not None}) == 3
+        torch.testing.assert_close(norms, (weights_at(step, rate) ** 2).sum(dim=-1))
 
 
 @pytest.mark.parametrize("name", ["theory", "practical", "zero"])
 def test_phases_that_never_begin_are_none_and_their_norms_those_of_the_end(name: str) -> None:
-    thresholds, (phases,) = run(schedule(name), [0.001], 20)
+    thresholds, phases = run(schedule(name), 0.001, 20)
     assert not thresholds.any()
     assert (phases.second, phases.third) == (None, None)
-    end = (weights_at(19, [0.001]) ** 2).sum(dim=-1)
+    end = (weights_at(19, 0.001) ** 2).sum(dim=-1)
     torch.testing.assert_close(phases.norms_first, end)
     torch.testing.assert_close(phases.norms_second, end)
 
 
 def test_training_that_ends_in_the_second_phase_has_no_third() -> None:
-    _, (phases,) = run(schedule("practical", phase2_steps=100), [0.1], 20)
+    _, phases = run(schedule("practical", phase2_steps=100), 0.1, 20)
     assert phases.second is not None
     assert phases.third is None
 
 
 def test_a_second_phase_without_steps_leaves_the_thresholds_at_zero() -> None:
-    thresholds, (phases,) = run(schedule("practical", phase2_steps=0), [0.1], 20)
+    thresholds, phases = run(schedule("practical", phase2_steps=0), 0.1, 20)
     assert phases.second == phases.third is not None
     assert not thresholds.any()
 
 
 def test_biases_that_are_no_thresholds_are_left_alone() -> None:
-    thresholds, (phases,) = run(schedule("none"), [0.1], 5)
+    thresholds, phases = run(schedule("none"), 0.1, 5)
     assert bool((thresholds == 9.0).all())
     assert isinstance(phases, Phases)
 
 
 @pytest.mark.parametrize("name", ["theory", "practical"])
 def test_a_restored_schedule_goes_on_as_the_one_saved(name: str) -> None:
-    rates = [0.05, 0.11]
-    whole, phases = run(schedule(name), rates, 40, runs=2)
+    whole, phases = run(schedule(name), 0.11, 40)
     for stop in range(1, 40, 6):
         first, second = schedule(name), schedule(name)
-        now = encoders(weights_at(0, rates, 2).clone())
+        now = encoders(weights_at(0, 0.11).clone())
         first.begin(now)
         for step in range(stop):
-            now.weights.copy_(weights_at(step, rates, 2))
+            now.weights.copy_(weights_at(step, 0.11))
             first.advance(step, now, ETA)
-        other = encoders(weights_at(stop, rates, 2).clone())
+        other = encoders(weights_at(stop, 0.11).clone())
         second.begin(other)
         second.restore({key: values.clone() for key, values in first.state().items()})
         other.biases.copy_(now.biases)
         for step in range(stop, 40):
-            other.weights.copy_(weights_at(step, rates, 2))
+            other.weights.copy_(weights_at(step, 0.11))
             second.advance(step, other, ETA)
             assert torch.equal(other.biases, whole[step])
-        assert [(p.second, p.third) for p in second.phases(other)] == [
-            (p.second, p.third) for p in phases
-        ]
+        found = second.phases(other)
+        assert (found.second, found.third) == (phases.second, phases.third)
