@@ -136,7 +136,7 @@ def test_similarity(cuda: FakeCuda) -> None:
 def test_training_of_encoders(candidates: int | None, weight: float, cuda: FakeCuda) -> None:
     def losses(device: str) -> torch.Tensor:
         model = encoders.start_towers(SIZE, 8, 2, seed=1).to(device)
-        trees = trees_at(draw_skeletons(1, SIZE), 0.1, 0.1, device)
+        trees = trees_at(draw_skeletons(1, SIZE), 0.1, device)
         loss = encoders.loss_of_step(
             model, trees, batch_size=16, candidates=candidates, seed=1, guidance_weight=weight
         )
@@ -151,7 +151,7 @@ def test_training_of_heads(task: Task, arm: Arm, cuda: FakeCuda) -> None:
     def losses(device: str) -> torch.Tensor:
         model = encoders.start_towers(SIZE, 8, 1, seed=0).to(device).requires_grad_(False)
         head = heads.start_head(task, arm, SIZE, 8, 1, seed=0).to(device)
-        trees = trees_at(draw_skeletons(1, SIZE), 0.1, 0.1, device)
+        trees = trees_at(draw_skeletons(1, SIZE), 0.1, device)
         loss = heads.loss_of_step(
             task, arm, head, trees, model if arm in OF_ENCODERS else None,
             batch_size=16, sigma=1.0, seed=0,

@@ -67,7 +67,12 @@ def test_a_job_is_called_with_its_own_arms_and_settings() -> None:
 
     def wildcards(condition: str, trial: int) -> Wildcards:
         return Wildcards(
-            fromdict={"condition": condition, "probabilities": "0.3", "first": trial, "last": trial}
+            fromdict={
+                "condition": condition,
+                "spurious_probability": "0.3",
+                "first": trial,
+                "last": trial,
+            }
         )
 
     with_all_arms, of_figure_1 = wildcards("as-run", 0), wildcards("as-run", 1)
