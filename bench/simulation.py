@@ -7,11 +7,11 @@ trained once from beginning to end; a step is the median over its steps, with th
 batch. That the engine keeps the memory of freed batches holds for the whole process, and so speeds
 the twin up too.
 
-The twin meets the same draws in the same order, so that its weights must be those of the engine.
-On a fixed sample those at the end of the arms are compared. Fresh data lead InfoNCE and Adam
-through a chaotic beginning, in which float32 forgets its origin within a hundred steps: there a
-short arm in float64 is compared, and of whole arms the last losses, both with the engine's noise
-drawn in full. Noise in projected form is other noise of the same distribution.
+The twin meets the same draws in the same order, except for fresh noise: the engine's, in projected
+form, is other noise of the same distribution. On a fixed sample the weights at the end of the arms
+are compared. Fresh data lead InfoNCE and Adam through a chaotic beginning, in which float32 forgets
+its origin within a hundred steps: there the last losses of whole arms are compared, and the weights
+of a short arm in float64 without noise.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import contextlib
 import math
 import multiprocessing
 import time
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import fmean, median
@@ -32,11 +32,11 @@ from torch import Tensor
 if TYPE_CHECKING:
     from multiprocessing.synchronize import Event
 
-    from mispair.simulation.sampling.draws import TrialDraws
-    from mispair.simulation.sampling.inputs import Batch, BatchSource
+    from mispair.simulation.decoder import Decoder
+    from mispair.simulation.encoder import Encoders
+    from mispair.simulation.inputs import Batch, BatchSource, Inputs
+    from mispair.simulation.pairs import TrialDraws
     from mispair.simulation.study import Study
-    from mispair.simulation.training.decoder import Decoder
-    from mispair.simulation.training.encoder import Encoders
 
 CONFIGS = Path(__file__).parents[1] / "config"
 
@@ -79,12 +79,6 @@ def measure(epochs: int | None = None) -> Iterator[Row]:
     yield from _beside(as_written, ours)
     in_span, in_full = yield from _decoders(as_written, ours.encoders)
     yield _reuse(ours.seconds, in_span, twin.seconds, in_full)
-    if torch.cuda.is_available():
-        for study in (as_run, as_written):
-            sweep = _sweep(study.preset)
-            yield stacked_figure(
-                study, "cuda", sweep["spurious_probabilities"], range(sweep["trials"])
-            )
 
 
 def _study(preset: str, epochs: int | None) -> Study:
@@ -140,7 +134,7 @@ Trainer = Callable[["Study", "Encoders", "BatchSource"], "tuple[Encoders, float]
 
 
 def _arm(study: Study, trainer: Trainer) -> Arm:
-    from mispair.simulation.training.encoder import draw_encoders
+    from mispair.simulation.encoder import draw_encoders
 
     started = time.perf_counter()
     draws = _draws(study)
@@ -167,9 +161,9 @@ class _Clock:
 
 
 def _draws(study: Study) -> TrialDraws:
-    from mispair.simulation.sampling.draws import TrialDraws
+    from mispair.simulation.pairs import TrialDraws
 
-    return TrialDraws(study.seed, 0, "cpu", getattr(torch, study.precision))
+    return TrialDraws(study.seed, 0, getattr(torch, study.precision))
 
 
 def _source(draws: TrialDraws, study: Study) -> BatchSource:
@@ -179,7 +173,7 @@ def _source(draws: TrialDraws, study: Study) -> BatchSource:
 
 
 def _engine(study: Study, start: Encoders, source: BatchSource) -> tuple[Encoders, float]:
-    from mispair.simulation.training.training import TrainingLength, train
+    from mispair.simulation.training import TrainingLength, train
 
     plan = TrainingLength(study, study.epochs, study.steps_per_epoch)
     trained = train(start, source.batch, plan)
@@ -188,7 +182,7 @@ def _engine(study: Study, start: Encoders, source: BatchSource) -> tuple[Encoder
 
 def _naive(study: Study, start: Encoders, source: BatchSource) -> tuple[Encoders, float]:
     """Train by autograd on dense matrices, as either preset says."""
-    from mispair.simulation.training.encoder import Encoders
+    from mispair.simulation.encoder import Encoders
 
     weights, biases = (value.clone() for value in (start.weights, start.biases))
     learned = [weights, biases] if start.kind == "relu" else [weights]
@@ -212,8 +206,10 @@ def _naive(study: Study, start: Encoders, source: BatchSource) -> tuple[Encoders
                     share = math.log(study.d) / study.d
                     biases.copy_(study.bias_scale * (share * norms.mean(dim=0)).sqrt())
         batch = source.batch(step)
-        image = batch.image.dense() @ weights[0].T
-        text = batch.text.dense() @ weights[1].T
+        image, text = (
+            _with_noise(inputs) @ rows.T
+            for inputs, rows in zip((batch.image, batch.text), weights, strict=True)
+        )
         if start.kind == "relu":
             image, text = (image + biases[0]).relu(), (text + biases[1]).relu()
             loss = _infonce(image, text, study.temperature)
@@ -232,6 +228,18 @@ def _naive(study: Study, start: Encoders, source: BatchSource) -> tuple[Encoders
             _rescale(weights, biases)
     encoders = Encoders(start.kind, weights.detach(), biases.detach())
     return encoders, fmean(losses[-study.steps_per_epoch :])
+
+
+def _with_noise(inputs: Inputs) -> Tensor:
+    """Return dense inputs, with fresh noise of all coordinates where the engine projects it."""
+    from mispair.simulation.inputs import Coded
+
+    if not isinstance(inputs, Coded) or inputs.fresh is None:
+        return inputs.dense()
+    values = replace(inputs, fresh=None).dense()
+    count = len(inputs.fresh.seen)
+    values[:count] += inputs.fresh.std * torch.randn(count, values.shape[1], dtype=values.dtype)
+    return values
 
 
 def _rescale(weights: Tensor, biases: Tensor) -> None:
@@ -261,14 +269,10 @@ def _spectral(image: Tensor, text: Tensor, temperature: float) -> Tensor:
 
 def _arms(study: Study, peak: float) -> Generator[Row, None, tuple[Arm, Arm]]:
     """Train an arm by both twins, and compare their times and results."""
-    full = study.model_copy(update={"noise_draws": "full"})
     for trainer in (_engine, _naive):
-        _arm(
-            full.model_copy(update={"epochs": 1}), trainer
-        )  # what is imported once counts for none
-    ours, twin = _arm(study, _engine), _arm(full, _naive)
-    alike = ours if study.data == "fixed" else _arm(full, _engine)
-    same = _agreement(full, alike, twin)
+        _arm(study.model_copy(update={"epochs": 1}), trainer)  # imports count for none
+    ours, twin = _arm(study, _engine), _arm(study, _naive)
+    same = _agreement(study, ours, twin)
     yield (
         f"simulation, {study.preset}, step of S1",
         f"{1e3 * ours.step:.2f} ms",
@@ -278,8 +282,7 @@ def _arms(study: Study, peak: float) -> Generator[Row, None, tuple[Arm, Arm]]:
     yield (
         f"simulation, {study.preset}, arm of {study.epochs * study.steps_per_epoch} steps, its "
         "data included",
-        f"{ours.seconds:.1f} s"
-        + (f" ({alike.seconds:.1f} s with noise drawn in full)" if alike is not ours else ""),
+        f"{ours.seconds:.1f} s",
         f"{twin.seconds:.1f} s by the naive twin ({same})",
         f"{twin.seconds / ours.seconds:.2f}x",
     )
@@ -299,8 +302,9 @@ def _agreement(study: Study, ours: Arm, twin: Arm) -> str:
     if study.data == "fresh":
         if not abs(ours.loss / twin.loss - 1) <= LOSS_AGREEMENT:
             raise SystemExit(f"the twins end on unlike losses: {ours.loss:.4f}, {twin.loss:.4f}")
-        said = f"losses of the last epoch {ours.loss:.3f} and {twin.loss:.3f}; in float64, weights"
-        exact = {"precision": "float64", "epochs": min(SHORT, study.epochs)}
+        losses = f"losses of the last epoch {ours.loss:.3f} and {twin.loss:.3f}"
+        said = f"{losses}; in float64 without noise, weights"
+        exact = {"precision": "float64", "text_noise": 0.0, "epochs": min(SHORT, study.epochs)}
         study = study.model_copy(update=exact)
         ours, twin = _arm(study, _engine), _arm(study, _naive)
     start = ours.start.clone()
@@ -329,7 +333,7 @@ def _flops(study: Study) -> float:
 
 def _beside(study: Study, alone: Arm) -> Iterator[Row]:
     """Measure a step and a whole trial while the other core trains too."""
-    from mispair.simulation.run import run_trials
+    from mispair.simulation.trial import run_trials
 
     short = study.model_copy(update={"epochs": min(SHORT, study.epochs)})
     with _other_core_busy(short):
@@ -337,7 +341,7 @@ def _beside(study: Study, alone: Arm) -> Iterator[Row]:
         by_torch = _gemm_rate(SQUARE, SQUARE, SQUARE, torch.matmul)
         step = _arm(short, _engine).step
         started = time.perf_counter()
-        run_trials(study, [C_S], [0])
+        run_trials(study, C_S, [0])
         trial = time.perf_counter() - started
     rate = _flops(study) / step / 1e9
     yield (
@@ -381,7 +385,7 @@ def _train_until(study: Study, begun: Event, enough: Event) -> None:
 
 def _decoders(study: Study, encoders: Encoders) -> Generator[Row, None, tuple[float, float]]:
     """Fit the decoder (S2) in the span of its pairs and in all coordinates."""
-    from mispair.simulation.training.decoder import fit_decoder, start_decoder
+    from mispair.simulation.decoder import fit_decoder, start_decoder
     from mispair.simulation.trial import Trial
 
     draws = _draws(study)
@@ -411,7 +415,7 @@ def _decoders(study: Study, encoders: Encoders) -> Generator[Row, None, tuple[fl
 
 def _decoders_differ(study: Study, start: Decoder) -> float:
     """Return the relative difference of the decoders in float64, where rounding does not grow."""
-    from mispair.simulation.training.decoder import fit_decoder
+    from mispair.simulation.decoder import fit_decoder
     from mispair.simulation.trial import Trial
 
     study = study.model_copy(update={"precision": "float64"})
@@ -460,49 +464,6 @@ def _reuse(arm: float, decoder: float, naive_arm: float, naive_decoder: float) -
     )
 
 
-def stacked_figure(
-    study: Study, device: str, spurious_probabilities: Sequence[float], trials: Sequence[int]
-) -> Row:
-    """Measure figure 1 with all trials of all C_s side by side, as one job on a GPU takes them."""
-    from mispair.simulation.run import Runner
-    from mispair.simulation.sampling.draws import TrialDraws
-    from mispair.simulation.trial import Trial
-
-    study = study.model_copy(update={"noise_draws": "full"})
-
-    def figure(probabilities: Sequence[float], numbers: Sequence[int]) -> float:
-        started = time.perf_counter()
-        dtype = getattr(torch, study.precision)
-        group = [
-            Trial(study, probability, TrialDraws(study.seed, number, device, dtype))
-            for probability in probabilities
-            for number in numbers
-        ]
-        Runner(group, ["raw", "filtered"], lambda which, arm: None).run()
-        _finish(device)
-        return time.perf_counter() - started
-
-    figure(spurious_probabilities[:1], trials[:2])  # what is loaded once counts for none
-    seconds = figure(spurious_probabilities, trials)
-    runs = len(spurious_probabilities) * len(trials)
-    peak = square_rate(device)
-    steps = study.steps_per_epoch * (study.epochs + study.retrain_epochs)
-    least = runs * steps * _flops(study) / peak
-    return (
-        f"simulation, {study.preset}, complete figure 1 on {device_title(device)}: {runs} trials "
-        "side by side, all measures included",
-        f"{seconds:.2f} s",
-        f"{least:.2f} s for the products of S1 and S4 at torch.matmul's measured peak, "
-        f"{peak / 1e12:.1f} TFLOP/s in float32 (TF32 off)",
-        f"{least / seconds:.0%} of peak",
-    )
-
-
-def _finish(device: str) -> None:
-    if device == "cuda":
-        torch.cuda.synchronize()
-
-
 def device_title(device: str) -> str:
     """Name a device in a row."""
     return torch.cuda.get_device_name() if device == "cuda" else "the CPU"
@@ -515,7 +476,8 @@ def square_rate(device: str) -> float:
     best, until = math.inf, time.perf_counter() + GEMM_SECONDS
     while (started := time.perf_counter()) < until:
         one @ other
-        _finish(device)
+        if device == "cuda":
+            torch.cuda.synchronize()
         best = min(best, time.perf_counter() - started)
     return 2 * side**3 / best
 

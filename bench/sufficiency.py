@@ -42,7 +42,7 @@ def measure() -> Iterator[Row]:
 
     torch.set_num_threads(1)
     skeletons = draw_skeletons(42, Size(*PUBLISHED))
-    yield from _propagation(trees_at(skeletons, FLIP, FLIP))
+    yield from _propagation(trees_at(skeletons, FLIP))
     devices = ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]
     for device in devices:
         yield from _training(device)
@@ -237,7 +237,7 @@ def _encoder_step(s: Any, skeletons: Any, variant: str, device: str) -> float:
     blocks = s.shallow_blocks if variant == "shallow" else s.blocks
     towers = encoders.start_towers(skeletons.size, s.width, blocks, 0).to(device)
     loss = encoders.loss_of_step(
-        towers, trees_at(skeletons, FLIP, FLIP, device), batch_size=s.batch_size,
+        towers, trees_at(skeletons, FLIP, device), batch_size=s.batch_size,
         candidates=s.candidates, seed=0,
         guidance_weight=s.guidance_weight if variant == "guided" else 0.0,
     )  # fmt: skip
@@ -254,7 +254,7 @@ def _head_step(s: Any, skeletons: Any, task: Any, arm: Any, device: str) -> floa
     reads = arm in OF_ENCODERS
     towers = encoders.start_towers(size, s.width, s.blocks, 0).to(device) if reads else None
     loss = heads.loss_of_step(
-        task, arm, head, trees_at(skeletons, FLIP, FLIP, device), towers,
+        task, arm, head, trees_at(skeletons, FLIP, device), towers,
         batch_size=s.batch_size, sigma=s.noise, seed=0,
     )  # fmt: skip
     return _step(head, loss, device)

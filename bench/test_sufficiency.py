@@ -14,7 +14,7 @@ SIZES = [Size(3, 2, 4), Size(1, 4, 2), Size(2, 1, 3), Size(4, 3, 10)]
 
 @pytest.mark.parametrize("size", SIZES)
 def test_the_published_algorithm_and_ours_agree(size: Size) -> None:
-    trees = trees_at(draw_skeletons(0, size), 0.3, 0.3, dtype=torch.float64)
+    trees = trees_at(draw_skeletons(0, size), 0.3, dtype=torch.float64)
     for batch in (1, 5):
         evidence = sufficiency._evidence(trees, batch)
         peer = sufficiency._published(trees.image, evidence)

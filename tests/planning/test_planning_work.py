@@ -175,14 +175,14 @@ def test_work_goes_from_job_to_job(tmp_path):
         "rotated GFLOP": pytest.approx(3 * 5 * 4 * 512**3 / 1e9),
     }
     simulated = work(
-        "simulate --condition as-run --spurious-probabilities 0.1 0.3 --trials 0 1 2 --arms raw"
+        "simulate --condition as-run --spurious-probability 0.1 --trials 0 1 2 --arms raw"
         " filtered --checkpoint c --simulation s.json --epochs 1 --retrain-epochs 2"
     )
     again = work(
-        "simulate --condition as-run --spurious-probabilities 0.1 --trials 0 --arms raw"
+        "simulate --condition as-run --spurious-probability 0.1 --trials 0 --arms raw"
         " --checkpoint c --simulation s.json --epochs 1 --retrain-epochs 2"
     )
-    assert simulated.seconds["GFLOP"] == pytest.approx(2 * 3 * 3 * again.seconds["GFLOP"])
+    assert simulated.seconds["GFLOP"] == pytest.approx(3 * 3 * again.seconds["GFLOP"])
     compared = work(
         "find-similar-captions --corpus c.parquet --index i.parquet --features --feature-rows"
         " --similar z.parquet --measure tfidf"

@@ -1,6 +1,6 @@
 """Array functions on a device that behaves as CUDA does, without a GPU (`tests.fake_cuda`)."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 from unittest import mock
@@ -13,11 +13,6 @@ from PIL import Image
 from mispair.core.devices import upload
 from mispair.core.training import AdamW, TrainingPlan, train
 from mispair.pairs.neighbours import similarity
-from mispair.simulation import run as simulation
-from mispair.simulation.run import bytes_of_trial, run_trials
-from mispair.simulation.study import Study
-from mispair.simulation.training.encoder import Encoders
-from mispair.simulation.training.training import TrainingEnd, train_side_by_side
 from mispair.sufficiency import encoders, heads, measures
 from mispair.sufficiency.settings import ARMS, OF_ENCODERS, TASKS, Arm, Task
 from mispair.sufficiency.trees import draw_skeletons, trees_at
@@ -29,26 +24,16 @@ from mispair.towers.finetuning.finetuning_settings import FinetuningLength
 from mispair.towers.loading import Towers, load_towers
 from tests.fake_cuda import FakeCuda
 from tests.pairs.test_similarity import found, vectors
-from tests.simulation.test_simulation_run import AS_RUN, AS_WRITTEN, EVERY_ARM
 from tests.sufficiency.test_sufficiency_measures import SIZE
 from tests.towers.test_projection import QUICK
 from tests.towers.test_projection import _model as small_model
 from tests.towers.test_temperature import _noisy as noisy_features
-
-SHORT = {
-    "epochs": 2, "steps_per_epoch": 3, "retrain_epochs": 2, "retrain_epochs_filtered_only": 2,
-    "decoder_steps": 5, "test_images": 40,
-}  # fmt: skip
 
 
 @pytest.fixture
 def cuda() -> Iterator[FakeCuda]:
     with FakeCuda().installed() as device:
         yield device
-
-
-def short(study: Study, **settings: object) -> Study:
-    return Study.model_validate(study.model_dump() | SHORT | settings)
 
 
 def assert_close(on_device: Any, on_cpu: Any) -> None:
@@ -64,89 +49,6 @@ def assert_close(on_device: Any, on_cpu: Any) -> None:
         assert on_device == pytest.approx(on_cpu, rel=2e-2, abs=2e-2, nan_ok=True)
     else:
         assert on_device == on_cpu
-
-
-@pytest.mark.parametrize(
-    ("study", "arms"),
-    [
-        (short(AS_RUN), EVERY_ARM),
-        (short(AS_WRITTEN), EVERY_ARM),
-        (short(AS_RUN, noise_draws="full"), ["raw"]),
-        (short(AS_WRITTEN, bias_schedule="theory", precision="float64"), ["raw"]),
-    ],
-    ids=["as-run", "as-written", "full-noise", "theory"],
-)
-def test_simulation(study: Study, arms: Sequence[str], cuda: FakeCuda) -> None:
-    run = study, [0.3], [0, 1], [*arms]
-    assert_close(run_trials(*run, device="cuda"), run_trials(*run))
-    assert cuda.launches > 0
-
-
-@pytest.mark.parametrize("data", ["fresh", "fixed"])
-def test_no_step_of_a_simulation_waits_for_the_gpu(data: str, cuda: FakeCuda) -> None:
-    """More steps mean no more waits: S1, S2 and S4 of both presets."""
-    study = short(AS_RUN if data == "fresh" else AS_WRITTEN)
-
-    def waits(steps: int) -> int:
-        lengths = {"steps_per_epoch": steps, "decoder_steps": steps}
-        cuda.waits.clear()
-        run_trials(short(study, **lengths), [0.3], [0, 1], device="cuda")
-        return cuda.waits.total()
-
-    assert waits(12) == waits(4)
-
-
-@pytest.mark.parametrize("preset", ["as-run", "as-written"])
-def test_memory_of_a_trial_is_bounded(preset: str, cuda: FakeCuda) -> None:
-    short = {"epochs": 1, "steps_per_epoch": 1, "retrain_epochs": 1}
-    study = Study.model_validate(
-        {"preset": preset, **short, "retrain_epochs_filtered_only": 1, "decoder_steps": 2}
-    )
-    peaks = []
-    for trials in (1, 2):
-        cuda.peak = 0
-        run_trials(study, [0.3], range(trials), device="cuda")
-        peaks.append(cuda.peak)
-    assert peaks[1] - peaks[0] < bytes_of_trial(study) < 4 * (peaks[1] - peaks[0])
-    assert peaks[0] < 2 * bytes_of_trial(study)
-
-
-@pytest.mark.parametrize("study", [AS_RUN, AS_WRITTEN], ids=["as-run", "as-written"])
-def test_stacks_of_any_size_give_equal_results(study: Study, cuda: FakeCuda) -> None:
-    run = short(study), [0.3], [0, 1, 2], ("raw", "filtered")
-    together = run_trials(*run, device="cuda")
-    free = int(2.6 * bytes_of_trial(run[0]))
-    with (
-        mock.patch("torch.cuda.mem_get_info", return_value=(free, 80 << 30)),
-        mock.patch.object(simulation, "train_side_by_side", wraps=train_side_by_side) as train,
-    ):
-        assert_close(run_trials(*run, device="cuda"), together)
-    sizes = [len(call.args[0]) for call in train.call_args_list]
-    assert sizes[0] == max(sizes) == 2  # the third is alone
-
-
-@pytest.mark.parametrize(
-    "message",
-    [
-        "CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`",
-        "cuDNN error: CUDNN_STATUS_ALLOC_FAILED",
-        "CUDA error: out of memory",
-    ],
-)
-def test_a_stack_that_memory_does_not_hold_is_halved(message: str, cuda: FakeCuda) -> None:
-    sizes = []
-
-    def limited(starts: Sequence[Encoders], *args: Any) -> list[TrainingEnd]:
-        sizes.append(len(starts))
-        if len(starts) > 2:
-            raise RuntimeError(message)
-        return train_side_by_side(starts, *args)
-
-    study = short(AS_WRITTEN)
-    with mock.patch.object(simulation, "train_side_by_side", limited):
-        rows = run_trials(study, [0.3], range(4), ("raw",), "cuda")
-    assert sizes == [4, 2, 2]
-    assert len(rows) == 4
 
 
 # Fine-tuning --------------------------------------------------------------------------------------
@@ -234,7 +136,7 @@ def test_similarity(cuda: FakeCuda) -> None:
 def test_training_of_encoders(candidates: int | None, weight: float, cuda: FakeCuda) -> None:
     def losses(device: str) -> torch.Tensor:
         model = encoders.start_towers(SIZE, 8, 2, seed=1).to(device)
-        trees = trees_at(draw_skeletons(1, SIZE), 0.1, 0.1, device)
+        trees = trees_at(draw_skeletons(1, SIZE), 0.1, device)
         loss = encoders.loss_of_step(
             model, trees, batch_size=16, candidates=candidates, seed=1, guidance_weight=weight
         )
@@ -249,7 +151,7 @@ def test_training_of_heads(task: Task, arm: Arm, cuda: FakeCuda) -> None:
     def losses(device: str) -> torch.Tensor:
         model = encoders.start_towers(SIZE, 8, 1, seed=0).to(device).requires_grad_(False)
         head = heads.start_head(task, arm, SIZE, 8, 1, seed=0).to(device)
-        trees = trees_at(draw_skeletons(1, SIZE), 0.1, 0.1, device)
+        trees = trees_at(draw_skeletons(1, SIZE), 0.1, device)
         loss = heads.loss_of_step(
             task, arm, head, trees, model if arm in OF_ENCODERS else None,
             batch_size=16, sigma=1.0, seed=0,
@@ -364,14 +266,16 @@ def test_the_device_refuses_what_cuda_refuses(cuda: FakeCuda) -> None:
 
 
 def test_a_tensor_made_on_the_wrong_device_is_caught(cuda: FakeCuda) -> None:
-    """Seed a bug: the schedule of the thresholds forgets its device."""
-    full = torch.full
+    """Seed a bug: the contrastive loss forgets its device."""
+    arange = torch.arange
 
     def forgetful(*args: Any, device: object = None, **options: Any) -> torch.Tensor:
-        return full(*args, **options)
+        return arange(*args, **options)
 
+    features = torch.ones(2, 4, 3, device="cuda")
+    encoders.contrastive_loss(*features)
     with (
-        mock.patch("mispair.simulation.training.encoder.torch.full", forgetful),
+        mock.patch("mispair.sufficiency.encoders.torch.arange", forgetful),
         pytest.raises(RuntimeError, match="cpu"),
     ):
-        run_trials(short(AS_WRITTEN), [0.3], [0, 1], ("raw",), "cuda")
+        encoders.contrastive_loss(*features)

@@ -67,7 +67,12 @@ def test_a_job_is_called_with_its_own_arms_and_settings() -> None:
 
     def wildcards(condition: str, trial: int) -> Wildcards:
         return Wildcards(
-            fromdict={"condition": condition, "probabilities": "0.3", "first": trial, "last": trial}
+            fromdict={
+                "condition": condition,
+                "spurious_probability": "0.3",
+                "first": trial,
+                "last": trial,
+            }
         )
 
     with_all_arms, of_figure_1 = wildcards("as-run", 0), wildcards("as-run", 1)
@@ -241,16 +246,11 @@ def test_small_jobs_and_word_counts_ask_for_no_gpu(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr("mispair.dag.has_gpu", lambda: True)
     demo = Dag({}, "x")
     steps = [step for step in step_names() if hasattr(getattr(demo.config, step, 0), "device")]
-    steps.remove("simulate")  # its jobs differ in size
     for step in steps:
         assert demo.gpus(step) == 0, step
         assert "--device cpu" in demo.flags(step), step
     on_gpu = Dag({step: {"device": "cuda"} for step in steps}, "x")
     assert {step for step in steps if not on_gpu.gpus(step)} == {"find_similar_captions"}
-    one_trial = SimpleNamespace(condition="as-run", probabilities="0.3", first="1", last="1")
-    assert demo.gpus("simulate", one_trial) == 0
-    assert "--device cpu" in demo.simulation.flags(one_trial)
-    assert Dag({"simulate": {"device": "cuda"}}, "x").gpus("simulate", one_trial) == 1
     compared = Dag({"find_similar_captions": {"measure": "features", "device": "cuda"}}, "x")
     assert compared.gpus("find_similar_captions") == 1
 
@@ -281,14 +281,6 @@ def test_large_jobs_take_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     large = {"draw_trees": {"depth": 4, "branching": 3}, "train_encoders": {"blocks": 4}}
     dag = Dag(large, "x")
     assert [dag.gpus(step) for step in ("train_encoders", "train_head")] == [1, 1]
-    jobs = [
-        SimpleNamespace(condition="as-run", probabilities="0.3", first="0", last="3"),
-        SimpleNamespace(condition="as-run", probabilities="0.1+0.3", first="0", last="0"),
-    ]
-    assert [dag.gpus("simulate", job) for job in jobs] == [1, 1]
-    assert "--device auto" in dag.simulation.flags(jobs[0])
-    monkeypatch.setattr("mispair.dag.has_gpu", lambda: False)
-    assert dag.gpus("simulate", jobs[0]) == 0
 
 
 def test_weights_add_an_arm_at_every_rate_of_every_scheme() -> None:

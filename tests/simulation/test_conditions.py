@@ -12,9 +12,8 @@ from mispair.command import step_parser
 from mispair.core.files import UserError
 from mispair.core.provenance import code_version
 from mispair.core.settings import command_line
-from mispair.simulation import settings
 from mispair.simulation.conditions import SWITCHES, Condition, conditions
-from mispair.simulation.settings import Settings
+from mispair.simulation.steps.simulate import Settings, Switch
 from mispair.simulation.study import AS_WRITTEN, Study
 
 EVERYTHING = {"compare_presets": True, "bridge_trials": 1, "grid_trials": 1}
@@ -33,7 +32,7 @@ def test_switches_share_out_what_the_presets_differ_in() -> None:
 
 
 def test_choices_of_the_sweeps_are_those_of_the_study() -> None:
-    assert set(get_args(settings.Switch)) == set(SWITCHES)
+    assert set(get_args(Switch)) == set(SWITCHES)
 
 
 def test_nothing_but_the_preset_is_run_unless_asked_for() -> None:
@@ -134,7 +133,7 @@ def test_a_sweep_over_d_needs_settings_with_rules() -> None:
 def test_names_are_safe_and_settings_come_back_from_the_command_line() -> None:
     for name, condition in conditions(Settings(preset="as-written", **EVERYTHING)).items():
         assert re.fullmatch(r"[a-z0-9.~-]+", name)
-        job = "--condition x --spurious-probabilities 0 --trials 0 --arms raw --checkpoint x "
+        job = "--condition x --spurious-probability 0 --trials 0 --arms raw --checkpoint x "
         known, _ = step_parser("simulate").parse_known_args(
             shlex.split(f"{job} --simulation x {command_line(condition.study)}")
         )

@@ -8,25 +8,19 @@ import pytest
 import torch
 from torch import Tensor
 
-from mispair.simulation.sampling.data import (
-    FixedSample,
+from mispair.simulation.decoder import Decoder, fit_decoder, start_decoder
+from mispair.simulation.encoder import Diverged, Encoders, Phases
+from mispair.simulation.inputs import Dense
+from mispair.simulation.pairs import (
     Population,
+    TrialDraws,
     draw_dictionaries,
-    draw_high_quality,
+    draw_spurious_sets,
 )
-from mispair.simulation.sampling.draws import TrialDraws, draw_spurious_sets
-from mispair.simulation.sampling.inputs import Dense
+from mispair.simulation.samples import FixedSample, draw_high_quality
 from mispair.simulation.study import Study
-from mispair.simulation.training import decoder as span
-from mispair.simulation.training.decoder import (
-    Decoder,
-    fit_decoder,
-    start_decoder,
-    starts_from_encoders,
-)
-from mispair.simulation.training.encoder import Diverged, Encoders, Phases
 
-DRAWS = TrialDraws(seed=1, trial=0, device="cpu", dtype=torch.float64)
+DRAWS = TrialDraws(seed=1, trial=0, dtype=torch.float64)
 PARAMETERS = ("input_weights", "input_bias", "output_rows", "output_bias")
 SIZES = {
     "d1": 60, "d": 10, "m": 14, "classes": 5, "high_quality_pairs": 30, "batch_size": 20,
@@ -60,8 +54,6 @@ def loss_of(decoder: Decoder, parameters: list[Tensor], x: Tensor, y: Tensor, ho
     W, b, U, c = parameters
     if decoder.kind == "relu":
         made = (x @ W.T + b).clamp(min=0) @ U + c
-    elif decoder.kind == "plain-relu":
-        made = (x @ W.T).clamp(min=0) @ U
     else:
         a = x @ W.T
         made = (a.sign() * (a.abs() - b).clamp(min=0)) @ U
@@ -87,7 +79,7 @@ def twin(start: Decoder, x: Tensor, y_of: Any, study: Study, growth: float = 1.0
     return [parameter.detach() for parameter in parameters]
 
 
-@pytest.mark.parametrize("kind", ["relu", "plain-relu", "symmetric-relu"])
+@pytest.mark.parametrize("kind", ["relu", "symmetric-relu"])
 @pytest.mark.parametrize(("optimiser", "reduction"), RATES)
 @pytest.mark.parametrize("pairs", [30, 90])  # fewer and more than d1
 def test_fits_s_h_as_automatic_differentiation_does(
@@ -165,16 +157,6 @@ def test_single_precision_agrees_with_double() -> None:
     )
 
 
-def test_descent_leaves_the_weights_in_the_span_of_the_pairs() -> None:
-    generator = DRAWS.generator("span")
-    x, y = DRAWS.normal(generator, 2, 12, 60)
-    W, V = 0.1 * DRAWS.normal(generator, 2, 14, 60)
-    moved = span.descend(x, y, W, V, lambda a, step: a.clamp(min=0), 1e-3, 5)
-    outside = torch.linalg.svd(x)[2][12:]
-    torch.testing.assert_close((moved[0] - W) @ outside.T, torch.zeros(14, 48).double())
-    assert (moved[0] - W).norm() > 0.01 * W.norm()
-
-
 # Starting weights and thresholds ------------------------------------------------------------------
 
 
@@ -194,21 +176,6 @@ def test_starts_from_the_encoders_or_from_xavier() -> None:
         assert decoder.kind == "relu"
         assert not decoder.input_bias.any()
         assert not decoder.output_bias.any()
-
-
-@pytest.mark.parametrize(
-    ("start", "expected"),
-    [
-        ("encoders", (True, True)),
-        ("encoders-if-purified", (True, False)),
-        ("random", (False, False)),
-    ],
-)
-def test_what_it_starts_from_may_depend_on_what_is_purified(
-    start: Any, expected: tuple[bool, bool]
-) -> None:
-    study = study_of(decoder_start=start)
-    assert (starts_from_encoders(study, True), starts_from_encoders(study, False)) == expected
 
 
 @pytest.mark.parametrize(

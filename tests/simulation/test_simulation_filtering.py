@@ -7,21 +7,20 @@ import pytest
 import torch
 from torch import Tensor
 
-from mispair.simulation.sampling.data import (
-    CodedSample,
+from mispair.simulation.decoder import Decoder, compare, only, replaced_sample, shares
+from mispair.simulation.encoder import Encoders
+from mispair.simulation.inputs import Coded, Dense
+from mispair.simulation.pairs import (
     Dictionaries,
-    FixedSample,
     Population,
+    TrialDraws,
     draw_dictionaries,
-    draw_low_quality,
+    draw_spurious_sets,
 )
-from mispair.simulation.sampling.draws import TrialDraws, draw_spurious_sets
-from mispair.simulation.sampling.inputs import Coded, Dense
+from mispair.simulation.samples import CodedSample, FixedSample, draw_low_quality
 from mispair.simulation.study import Study
-from mispair.simulation.training.decoder import Decoder, compare, only, replaced_sample, shares
-from mispair.simulation.training.encoder import Encoders
 
-DRAWS = TrialDraws(seed=1, trial=0, device="cpu", dtype=torch.float32)
+DRAWS = TrialDraws(seed=1, trial=0, dtype=torch.float32)
 SIZES = {
     "d1": 100, "d": 20, "m": 24, "batch_size": 50, "steps_per_epoch": 8, "low_quality_pairs": 200,
     "latent_density": 0.4, "spurious_group_size": 4,

@@ -8,14 +8,14 @@ import pytest
 import torch
 from torch import Tensor
 
-from mispair.simulation.sampling.draws import SpuriousSets, TrialDraws, draw_spurious_sets, misalign
+from mispair.simulation.pairs import SpuriousSets, TrialDraws, draw_spurious_sets, misalign
 from mispair.simulation.study import Study
 
 PER_FEATURE = ["partner", "groups", "random-sets", "independent"]
 
 
 def draws(trial: int = 0, dtype: torch.dtype = torch.float32) -> TrialDraws:
-    return TrialDraws(seed=0, trial=trial, device="cpu", dtype=dtype)
+    return TrialDraws(seed=0, trial=trial, dtype=dtype)
 
 
 def study_of(model: str, d: int = 12, **changes: Any) -> Study:

@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 import yaml
 
-from mispair.simulation.run import run_trials
 from mispair.simulation.study import Study
+from mispair.simulation.trial import run_trials
 
 CONFIG = Path(__file__).parents[2] / "config" / "simulation-small.yaml"
 
@@ -36,11 +36,10 @@ def as_run() -> Study:
 
 def measured(study: Study, spurious_probability: float, trials: range) -> dict[str, np.ndarray]:
     """Return by metric the values (arms, trials): oracle, filtered, raw."""
-    at_zero = run_trials(study, [0.0], trials, ["raw"])
-    found = run_trials(study, [spurious_probability], trials)
-    own = [found[spurious_probability, trial] for trial in trials]
-    rows = [[at_zero[0.0, trial]["raw"], arms["filtered"], arms["raw"]]
-            for trial, arms in zip(trials, own, strict=True)]  # fmt: skip
+    at_zero = run_trials(study, 0.0, trials, ["raw"])
+    found = run_trials(study, spurious_probability, trials)
+    rows = [[at_zero[trial]["raw"], found[trial]["filtered"], found[trial]["raw"]]
+            for trial in trials]  # fmt: skip
 
     def values(metric: str, **keys: Any) -> np.ndarray:
         return np.array(

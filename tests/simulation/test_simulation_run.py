@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -13,16 +12,12 @@ from torch import Tensor
 
 from mispair.core.files import UserError
 from mispair.core.metrics import read_metrics
-from mispair.simulation.run import Runner, rows, run_trials
-from mispair.simulation.sampling.data import Dictionaries
-from mispair.simulation.sampling.draws import TrialDraws
-from mispair.simulation.sampling.inputs import Batch, BatchSource, Dense
-from mispair.simulation.sampling.sources import FixedSource, FreshSource
+from mispair.simulation.inputs import Batch
+from mispair.simulation.pairs import Dictionaries, TrialDraws
+from mispair.simulation.samples import FixedSource, FreshSource
 from mispair.simulation.steps import simulate
 from mispair.simulation.study import Study
-from mispair.simulation.training.encoder import Encoders
-from mispair.simulation.training.training import Trained, train, train_side_by_side
-from mispair.simulation.trial import Trial
+from mispair.simulation.trial import Trial, run_arms, run_trials
 
 SIZES = {
     "d1": 100, "d": 10, "m": 16, "classes": 5, "batch_size": 60, "epochs": 12,
@@ -41,8 +36,14 @@ EVERY_ARM = (
 )  # fmt: skip
 
 
-def unkept(which: Any, arm: str) -> None:
-    """Keep no state of a training."""
+def trial_of(study: Study) -> Trial:
+    """Return the first trial at C_s = 0.3."""
+    return Trial(study, 0.3, TrialDraws(0, 0, torch.float32))
+
+
+def arms_of(study: Study, c_s: float, arms: Sequence[str] = ("raw", "filtered")) -> dict:
+    """Return the rows of the arms of the first trial."""
+    return run_trials(study, c_s, [0], arms)[0]
 
 
 def value(measured: list[dict], metric: str, **keys: object) -> float:
@@ -61,7 +62,7 @@ def main_value(study: Study, measured: list[dict], metric: str) -> float:
 
 @pytest.mark.parametrize("study", [AS_RUN, AS_WRITTEN], ids=["as-run", "as-written"])
 def test_a_trial_learns_and_gives_the_same_numbers_twice(study: Study) -> None:
-    arms = run_trials(study, [0.2], [0])[0.2, 0]
+    arms = arms_of(study, 0.2)
     assert set(arms) == {"raw", "filtered"}
     for measured in arms.values():
         losses = [row["value"] for row in measured if row["metric"] == "loss"]
@@ -77,8 +78,8 @@ def test_a_trial_learns_and_gives_the_same_numbers_twice(study: Study) -> None:
             ]
             assert sum(bins) == 160
     assert value(arms["filtered"], "replaced_share_bad") > 0.5
-    assert run_trials(study, [0.2], [0])[0.2, 0] == arms
-    assert run_trials(study, [0.2], [1])[0.2, 1] != arms
+    assert arms_of(study, 0.2) == arms
+    assert run_trials(study, 0.2, [1])[1] != arms
 
 
 SPURIOUS = {"caption_spurious", "mixed_neurons", "mixed_pairs_covered"}
@@ -88,7 +89,7 @@ SPURIOUS = {"caption_spurious", "mixed_neurons", "mixed_pairs_covered"}
                          ids=["as-run", "as-written"])  # fmt: skip
 def test_spurious_pairs_are_measured_where_there_are_any(study: Study, measured: bool) -> None:
     """The public code redraws whole captions: nothing is correlated, and theorem 4.2 is silent."""
-    arms = run_trials(study, [0.3], [0])[0.3, 0]
+    arms = arms_of(study, 0.3)
     names = {row["metric"] for rows in arms.values() for row in rows}
     assert names & SPURIOUS == (SPURIOUS if measured else set())
     assert {"caption_true", "alpha_share", "residual_share"} <= names
@@ -96,7 +97,7 @@ def test_spurious_pairs_are_measured_where_there_are_any(study: Study, measured:
 
 @pytest.mark.parametrize("study", [AS_RUN, AS_WRITTEN], ids=["as-run", "as-written"])
 def test_every_arm_is_measured(study: Study) -> None:
-    arms = run_trials(study, [0.3], [0], EVERY_ARM)[0.3, 0]
+    arms = arms_of(study, 0.3, EVERY_ARM)
     assert set(arms) == set(EVERY_ARM)
     for name, measured in arms.items():
         assert all(math.isfinite(row.get("value", 0.0)) for row in measured), name
@@ -119,7 +120,7 @@ def test_the_oracle_is_the_raw_arm_without_misalignment() -> None:
     """At C_s = 0 the model of misalignment does not matter: data and weights are the same."""
     kinds = ("groups", "partner", "random-sets", "independent")
     found = [
-        run_trials(study, [0.0], [0], ["raw"])[0.0, 0]
+        arms_of(study, 0.0, ["raw"])
         for study in (AS_WRITTEN.model_copy(update={"misalignment": kind}) for kind in kinds)
     ]
     means = [main_value(AS_WRITTEN, arms["raw"], "purified_magnitude") for arms in found]
@@ -129,10 +130,10 @@ def test_the_oracle_is_the_raw_arm_without_misalignment() -> None:
 
 
 def test_arms_share_what_makes_them_comparable() -> None:
-    trial = Trial(AS_WRITTEN, 0.3, TrialDraws(0, 0, "cpu", torch.float32))
+    trial = trial_of(AS_WRITTEN)
     start = trial.pretraining().start
     assert torch.equal(start.weights, trial.pretraining_on_high_quality().start.weights)
-    Runner([trial], ["raw"], unkept).run()
+    run_arms(trial)
     prepared = {arm: trial.retraining(arm) for arm in ("filtered", "replace-all", "random-decoder")}
     for training in prepared.values():
         assert torch.equal(training.start.weights, start.weights)  # retrain_weights: initial
@@ -146,8 +147,8 @@ def test_arms_share_what_makes_them_comparable() -> None:
 
 def test_what_s4_trains_on() -> None:
     """Fixed data: S_h, filtered S_w, and raw S_w if wanted; generated-only leaves kept ones out."""
-    trial = Trial(AS_WRITTEN, 0.3, TrialDraws(0, 0, "cpu", torch.float32))
-    Runner([trial], ["raw"], unkept).run()
+    trial = trial_of(AS_WRITTEN)
+    run_arms(trial)
     replaced = int(trial.captions("filtered").replaced.sum())
     assert 0 < replaced < 300
 
@@ -164,7 +165,7 @@ def test_what_s4_trains_on() -> None:
 
 def test_too_few_purified_features_change_the_decoder_and_the_retraining() -> None:
     needs_all = AS_RUN.model_copy(update={"purified_share_needed": 1.0})
-    found = run_trials(needs_all, [0.2], [0], ["raw", "filtered", "random-decoder"])[0.2, 0]
+    found = arms_of(needs_all, 0.2, ["raw", "filtered", "random-decoder"])
     assert value(found["filtered"], "decoder_from_encoders") == 0
     # 300 filtered pairs in batches of 60, and twice the epochs.
     assert sum(row["metric"] == "loss" for row in found["filtered"]) == 24
@@ -172,7 +173,7 @@ def test_too_few_purified_features_change_the_decoder_and_the_retraining() -> No
         AS_RUN, found["random-decoder"], "accuracy"
     )
     needs_none = AS_RUN.model_copy(update={"purified_share_needed": 0.0})
-    enough = run_trials(needs_none, [0.2], [0])[0.2, 0]["filtered"]
+    enough = arms_of(needs_none, 0.2)["filtered"]
     assert value(enough, "decoder_from_encoders") == 1
     assert sum(row["metric"] == "loss" for row in enough) == 12
 
@@ -180,18 +181,18 @@ def test_too_few_purified_features_change_the_decoder_and_the_retraining() -> No
 @pytest.mark.parametrize("weights", ["fresh", "initial"])
 def test_s4_starts_from_the_weights_it_is_told_to(weights: str) -> None:
     study = AS_WRITTEN.model_copy(update={"retrain_weights": weights})
-    trial = Trial(study, 0.3, TrialDraws(0, 0, "cpu", torch.float32))
-    Runner([trial], ["raw"], unkept).run()
+    trial = trial_of(study)
+    run_arms(trial)
     start = trial.retraining("filtered").start.weights
     assert torch.equal(start, trial.pretraining().start.weights) == (weights == "initial")
 
 
 def test_both_definitions_are_measured_and_the_main_one_is_the_studys() -> None:
-    ours = run_trials(AS_WRITTEN, [0.2], [0], ["raw"])[0.2, 0]["raw"]
-    theirs = run_trials(
+    ours = arms_of(AS_WRITTEN, 0.2, ["raw"])["raw"]
+    theirs = arms_of(
         AS_WRITTEN.model_copy(update={"figure1_definition": "as-run", "test_margin": 2}),
-        [0.2], [0], ["raw"],
-    )[0.2, 0]["raw"]  # fmt: skip
+        0.2, ["raw"],
+    )["raw"]  # fmt: skip
     for metric in ("purified_features", "purified_magnitude"):
         for definition in ("as-run", "as-written"):
             assert value(ours, metric, definition=definition) == value(
@@ -202,9 +203,7 @@ def test_both_definitions_are_measured_and_the_main_one_is_the_studys() -> None:
 
 def test_without_thresholds_symmetric_relu_mixes_more_and_classifies_better() -> None:
     zero = AS_WRITTEN.model_copy(update={"bias_schedule": "zero"})
-    linear, thresholds = (
-        run_trials(study, [0.2], [0], ["raw"])[0.2, 0]["raw"] for study in (zero, AS_WRITTEN)
-    )
+    linear, thresholds = (arms_of(study, 0.2, ["raw"])["raw"] for study in (zero, AS_WRITTEN))
     # So few features are above a cosine of 0.5 by chance; neurons of their own explain more.
     assert value(thresholds, "alpha_share") > value(linear, "alpha_share") + 0.1
     assert main_value(zero, linear, "accuracy") > main_value(zero, thresholds, "accuracy")
@@ -218,15 +217,15 @@ class Memory:
     """Keeps states in memory, and ends the job at the given number of saves."""
 
     def __init__(self, saves: int) -> None:
-        self.states: dict[tuple[object, ...], dict[str, Tensor]] = {}
+        self.states: dict[str, dict[str, Tensor]] = {}
         self.left = saves
 
-    def keeper(self, which: Sequence[tuple[float, int]], arm: str) -> _Keeper:
-        return _Keeper(self, (*which, arm))
+    def keeper(self, name: str) -> _Keeper:
+        return _Keeper(self, name)
 
 
 class _Keeper:
-    def __init__(self, memory: Memory, name: tuple[object, ...]) -> None:
+    def __init__(self, memory: Memory, name: str) -> None:
         self.memory, self.name = memory, name
         self.asked = 0
 
@@ -246,112 +245,23 @@ class _Keeper:
 
 @pytest.mark.parametrize("study", [AS_RUN, AS_WRITTEN], ids=["as-run", "as-written"])
 def test_a_run_that_is_interrupted_anywhere_ends_with_the_same_numbers(study: Study) -> None:
-    expected = run_trials(study, [0.3], [0])
-    found, interruptions = until_the_end(
-        lambda keeper: run_trials(study, [0.3], [0], keepers=keeper)
-    )
-    assert interruptions == 6  # two trainings of 120 steps, saved at 50, 100 and the end
-    assert found == expected
-
-
-def until_the_end(attempt: Callable[[Any], Any]) -> tuple[Any, int]:
-    """Run what is interrupted at every save; return what it gives, and how often it was."""
+    expected = run_trials(study, 0.3, [0])
     memory, interruptions = Memory(1), 0
     while True:
         try:
-            return attempt(memory.keeper), interruptions
+            found = run_trials(study, 0.3, [0], keepers=memory.keeper)
+            break
         except Interruption:
             interruptions += 1
             memory.left = 1
-
-
-def test_trials_side_by_side_go_on_together_after_an_interruption() -> None:
-    """As on a GPU, where all trials of a job are one training."""
-
-    def attempt(keeper: Any = unkept) -> list[Any]:
-        trials = [Trial(AS_WRITTEN, 0.3, TrialDraws(0, n, "cpu", torch.float32)) for n in (0, 1)]
-        Runner(trials, ["raw", "filtered"], keeper).run()
-        return [trial.rows for trial in trials]
-
-    found, interruptions = until_the_end(attempt)
-    assert interruptions == 6
-    assert found == attempt()
-
-
-def test_trials_side_by_side_end_as_they_do_alone() -> None:
-    """What a GPU does, on a CPU: dense data, trials of two C_s stacked along an axis."""
-    for study in (AS_WRITTEN, AS_RUN.model_copy(update={"noise_draws": "full"})):
-        trials = [
-            Trial(study, spurious_probability, TrialDraws(0, number, "cpu", torch.float32))
-            for spurious_probability, number in ((0.2, 0), (0.2, 1), (0.4, 1))
-        ]
-        Runner(trials, ["raw", "filtered"], unkept).run()
-        for trial in trials:
-            which = trial.spurious_probability, trial.draws.trial
-            alone = run_trials(study, which[:1], which[1:])[which]
-            for arm in ("raw", "filtered"):
-                for metric in ("accuracy", "purified_features", "purified_magnitude"):
-                    assert main_value(study, trial.rows[arm], metric) == pytest.approx(
-                        main_value(study, alone[arm], metric), rel=0.02
-                    )
-
-
-class Moved:
-    """A source whose pairs lie on another device."""
-
-    def __init__(self, source: BatchSource, device: str) -> None:
-        self.source, self.device = source, device
-        self.steps_per_epoch = source.steps_per_epoch
-
-    def batch(self, step: int) -> Batch:
-        batch = self.source.batch(step)
-        return Batch(*(Dense(side.dense().to(self.device)) for side in (batch.image, batch.text)))
-
-
-def moved(encoders: Encoders, device: str) -> Encoders:
-    return Encoders(encoders.kind, encoders.weights.to(device), encoders.biases.to(device))
-
-
-DEVICES = pytest.mark.parametrize(
-    "device",
-    [
-        "cpu",
-        pytest.param(
-            "cuda",
-            marks=[
-                pytest.mark.gpu,
-                pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no CUDA device"),
-            ],
-        ),
-    ],
-)
-
-
-@DEVICES
-@pytest.mark.parametrize("study", [AS_RUN, AS_WRITTEN], ids=["as-run", "as-written"])
-def test_devices_train_stacked_trials_alike(study: Study, device: str) -> None:
-    """The same pairs and weights, dense and side by side, in float64."""
-    study = study.model_copy(update={"precision": "float64", "noise_draws": "full"})
-    trials = [Trial(study, 0.2, TrialDraws(0, number, "cpu", torch.float64)) for number in (0, 1)]
-    prepared = [trial.pretraining() for trial in trials]
-    here = [train(one.start, one.source.batch, one.plan) for one in prepared]
-    starts = [moved(one.start, device) for one in prepared]
-    sources = [Moved(one.source, device) for one in prepared]
-    there = train_side_by_side(starts, sources, prepared[0].plan)
-    for ours, theirs in zip(here, there, strict=True):
-        assert isinstance(theirs, Trained)
-        assert (ours.phases.second, ours.phases.third) == (
-            theirs.phases.second, theirs.phases.third,
-        )  # fmt: skip
-        torch.testing.assert_close(
-            theirs.encoders.weights.cpu(), ours.encoders.weights, rtol=1e-6, atol=1e-8
-        )
+    assert interruptions == 6  # two trainings of 120 steps, saved at 50, 100 and the end
+    assert found == expected
 
 
 def test_dictionaries_as_axes_are_the_same_by_rotation(monkeypatch: pytest.MonkeyPatch) -> None:
     """Turn every draw of the run on axes by an orthonormal matrix: its results stay."""
     exact = AS_WRITTEN.model_copy(update={"precision": "float64"})
-    on_axes = run_trials(exact.model_copy(update={"dictionaries": "axes"}), [0.2], [0])[0.2, 0]
+    on_axes = arms_of(exact.model_copy(update={"dictionaries": "axes"}), 0.2)
 
     generator = torch.Generator().manual_seed(5)
     turn = torch.linalg.qr(torch.randn(100, 100, generator=generator, dtype=torch.float64)).Q
@@ -366,7 +276,7 @@ def test_dictionaries_as_axes_are_the_same_by_rotation(monkeypatch: pytest.Monke
 
     monkeypatch.setattr(TrialDraws, "normal", turned)
     monkeypatch.setattr("mispair.simulation.trial.draw_dictionaries", dictionaries)
-    in_turned_basis = run_trials(exact, [0.2], [0])[0.2, 0]
+    in_turned_basis = arms_of(exact, 0.2)
     for arm in ("raw", "filtered"):
         for metric in ("accuracy", "purified_features", "purified_magnitude", "silhouette"):
             assert main_value(exact, on_axes[arm], metric) == pytest.approx(
@@ -376,7 +286,7 @@ def test_dictionaries_as_axes_are_the_same_by_rotation(monkeypatch: pytest.Monke
 
 def test_a_schedule_that_silences_every_neuron_is_named() -> None:
     loud = AS_WRITTEN.model_copy(update={"bias_scale": 50.0})
-    arms = run_trials(loud, [0.2], [0])[0.2, 0]
+    arms = arms_of(loud, 0.2)
     (row,) = arms["raw"]
     assert row["metric"] == "silenced_at_step"
     assert 0 < row["value"] < 120
@@ -398,12 +308,12 @@ def poisoned(monkeypatch: pytest.MonkeyPatch, at: int) -> None:
 @pytest.fixture
 def settings() -> simulate.Settings:
     short = {"epochs": 2, "retrain_epochs": 2, "retrain_epochs_filtered_only": 2}
-    return simulate.Settings(**{**SIZES, **short, "device": "cpu"})
+    return simulate.Settings(**{**SIZES, **short})
 
 
 def job(folder: Path, name: str, trials: list[int]) -> dict:
     return {
-        "condition": "as-run", "spurious_probabilities": [0.3], "trials": trials,
+        "condition": "as-run", "spurious_probability": 0.3, "trials": trials,
         "arms": ["raw", "filtered"], "checkpoint": folder / "checkpoint",
         "simulation": folder / name,
     }  # fmt: skip
@@ -427,18 +337,6 @@ def test_step_writes_the_same_bytes_and_trials_do_not_see_each_other(
         (row["condition"], row["spurious_probability"], row["seed"]) for row in found
     } == {("as-run", 0.3, 0)}  # fmt: skip
     assert not (tmp_path / "checkpoint").exists()
-
-
-def test_a_job_of_several_probabilities_is_the_sum_of_its_parts(
-    tmp_path: Path, settings: simulate.Settings
-) -> None:
-    def write(name: str, probabilities: list[float]) -> list[dict]:
-        wanted = {**job(tmp_path, name, [0, 1]), "spurious_probabilities": probabilities}
-        simulate.run(settings, **wanted)
-        return read_metrics(tmp_path / name)[0]
-
-    parts = [*write("one.json", [0.1]), *write("other.json", [0.4])]
-    assert write("both.json", [0.1, 0.4]) == parts
 
 
 def test_step_goes_on_from_its_checkpoint_unless_settings_changed(
@@ -493,8 +391,8 @@ def test_divergence_is_recorded_and_spares_other_trials(
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"spurious_probabilities": [1.0]}, "outside"),
-        ({"spurious_probabilities": [0.3, -0.1]}, "outside"),
+        ({"spurious_probability": 1.0}, "outside"),
+        ({"spurious_probability": -0.1}, "outside"),
         ({"trials": []}, "at least one"),
         ({"trials": [1, 1]}, "distinct"),
         ({"trials": [-1]}, "from 0 up"),
@@ -507,12 +405,3 @@ def test_step_refuses_impossible_jobs(
     with pytest.raises(UserError, match=message):
         simulate.run(settings, **{**job(tmp_path, "simulation.json", [0]), **change})
     assert not (tmp_path / "simulation.json").exists()
-
-
-def test_rows_carry_what_tells_them_apart() -> None:
-    found = {(0.2, 3): {"raw": [{"metric": "accuracy", "value": 0.5}]}}
-    (row,) = rows(found, seed=1)
-    assert row == {
-        "metric": "accuracy", "value": 0.5,
-        "trained_on": "raw", "spurious_probability": 0.2, "trial": 3, "seed": 1,
-    }  # fmt: skip

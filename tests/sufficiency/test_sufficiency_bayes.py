@@ -31,7 +31,7 @@ def skeletons() -> Skeletons:
 
 
 def trees(flip: float = 0.3, dtype: torch.dtype = torch.float64) -> Trees:
-    return trees_at(skeletons(), flip, flip, dtype=dtype)
+    return trees_at(skeletons(), flip, dtype=dtype)
 
 
 def configurations(transitions: torch.Tensor) -> np.ndarray:
@@ -169,7 +169,7 @@ class Node:
 @pytest.mark.parametrize("size", [Size(3, 3, 5), Size(2, 5, 7), Size(4, 2, 2), Size(2, 1, 3)])
 def test_beliefs_are_those_of_node_objects(size: Size, flip: float) -> None:
     """Noisy leaves of which some were not seen, in batches of 7 and 1, with and without a text."""
-    given = trees_at(draw_skeletons(8, size), flip, flip, dtype=torch.float64)
+    given = trees_at(draw_skeletons(8, size), flip, dtype=torch.float64)
     draw = torch.Generator().manual_seed(9)
     pairs = draw_pairs(given, 7, draw)
     noisy = add_noise(pairs.image, 1.0, draw).double()
@@ -207,7 +207,7 @@ def masked_one_by_one(transitions: torch.Tensor, leaves: torch.Tensor, root: tor
 
 @pytest.mark.parametrize("size", [Size(3, 3, 4), Size(4, 2, 5), Size(1, 4, 2), Size(2, 1, 3)])
 def test_all_next_leaves_at_once_are_those_of_one_pass_for_each(size: Size) -> None:
-    given = trees_at(draw_skeletons(1, size), 0.2, 0.4, dtype=torch.float64)
+    given = trees_at(draw_skeletons(1, size), 0.3, dtype=torch.float64)
     pairs = draw_pairs(given, 40, torch.Generator().manual_seed(2))
     root = upward(given.image, pairs.image).root
     found = from_the_left(given.text, upward(given.text, pairs.text), root)

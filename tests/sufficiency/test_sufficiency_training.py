@@ -20,7 +20,7 @@ PLAN = TrainingPlan(steps=40, lr=1e-2, last_lr=1e-5, weight_decay=1e-3, clip=1.0
 
 
 def trees(flip: float = 0.1, dtype: torch.dtype = torch.float32) -> Trees:
-    return trees_at(draw_skeletons(0, SIZE), flip, flip, dtype=dtype)
+    return trees_at(draw_skeletons(0, SIZE), flip, dtype=dtype)
 
 
 def draw(seed: int = 0) -> torch.Generator:

@@ -273,29 +273,25 @@ class Dag:
         names = sorted(ImageLimits.model_fields)
         return " ".join(f"{option(name)} {getattr(reading, name)}" for name in names)
 
-    def device(self, step: str, wildcards: Any = None) -> str:
+    def device(self, step: str) -> str:
         """Return the device of a step; under ``auto`` it is the CPU if its jobs are small.
 
         Such a job takes longer to start CUDA than to compute, and jobs queue for the GPUs.
-        A job of the simulation, named by `wildcards`, is small if it has one trial at one C_s.
         """
         config: Any = self.config
         section = getattr(config, step)
         if step == "find_similar_captions" and section.measure == "tfidf":
             return "cpu"  # it compares words
-        if step == "simulate":
-            job = self.simulation
-            small = len(job.trials(wildcards)) * len(job.probabilities(wildcards)) == 1
-        elif step in STEPS_WITH_DEVICE:
+        if step in STEPS_WITH_DEVICE:
             small = self.sufficiency.size.leaves < PUBLISHED[0].leaves
         else:
             small = config.towers in [*SHIPPED] and not config.models and step != "pretrain_towers"
         device: str = section.device
         return "cpu" if small and device == "auto" else device
 
-    def gpus(self, step: str, wildcards: Any = None) -> Gpus:
+    def gpus(self, step: str) -> Gpus:
         """Return how many GPUs a step takes: a CPU-only machine must not queue for one."""
-        device = self.device(step, wildcards)
+        device = self.device(step)
         takes_one = device == "cuda" or (device == "auto" and (self._nodes_have_gpus or has_gpu()))
         gpus = Gpus(takes_one)
         gpus.section = step

@@ -1,33 +1,30 @@
-# The sparse-coding study: a job has some trials of one condition, at one C_s or at several.
+# The sparse-coding study: a job has some trials of one condition at one C_s.
 import re
 
 
 wildcard_constraints:
     first="[0-9]+",
     last="[0-9]+",
-    probabilities="[0-9.e+-]+",
+    spurious_probability="[0-9.e+-]+",
 
 
 use rule step as simulate with:
     output:
         simulation=simulation.SIMULATION,
     pathvars:
-        job="simulate/{condition}/cs~{probabilities}/trials~{first}-{last}",
+        job="simulate/{condition}/cs~{spurious_probability}/trials~{first}-{last}",
     wildcard_constraints:
         condition="|".join(map(re.escape, dag.simulation.conditions)),
-    resources:
-        gpu=lambda wildcards: dag.gpus("simulate", wildcards),
     params:
         **dag.step(
             "simulate",
             flags=dag.simulation.flags,
             arms=dag.simulation.arms,
-            spurious_probabilities=dag.simulation.probabilities,
             trials=dag.simulation.trials,
             checkpoint=resume_state,
         ),
     message:
-        "Simulate {wildcards.condition} at C_s = {wildcards.probabilities},"
+        "Simulate {wildcards.condition} at C_s = {wildcards.spurious_probability},"
         " trials {wildcards.first} to {wildcards.last}, on {params.arms}"
 
 

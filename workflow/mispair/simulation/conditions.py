@@ -17,7 +17,7 @@ from mispair.core.files import UserError
 from mispair.simulation.study import PRESETS, Study
 
 if TYPE_CHECKING:
-    from mispair.simulation.settings import Settings
+    from mispair.simulation.steps.simulate import Settings
 
 
 SWITCHES: dict[str, tuple[str, ...]] = {
@@ -80,7 +80,7 @@ def conditions(settings: Settings) -> dict[str, Condition]:
 
     Examples
     --------
-    >>> from mispair.simulation.settings import Settings
+    >>> from mispair.simulation.steps.simulate import Settings
     >>> list(conditions(Settings(preset="as-written", compare_presets=True)))
     ['as-written', 'as-run']
     """

@@ -6,7 +6,7 @@ from mispair.core.cost import Sizes, Work
 
 
 def simulate(settings: Any, job: Any, sizes: Sizes) -> Work:
-    runs = len(job.spurious_probabilities) * len(job.trials)
+    runs = len(job.trials)
     first = set(job.arms) & {"raw", "high-quality-only"}
     epochs = settings.epochs * len(first)
     epochs += settings.retrain_epochs * len(set(job.arms) - first)

@@ -14,10 +14,8 @@ from mispair.simulation.paths import SIMULATION
 from mispair.simulation.study import ARMS
 
 if TYPE_CHECKING:
-    from mispair.simulation.settings import Settings
+    from mispair.simulation.steps.simulate import Settings
 
-
-# The jobs of the study: which trials of which condition, at which C_s, on which training data.
 
 FIGURE_1 = ("raw", "filtered")
 INDEPENDENT_OF_C_S = ("raw", "high-quality-only")
@@ -26,10 +24,10 @@ INDEPENDENT_OF_C_S = ("raw", "high-quality-only")
 
 @dataclass(frozen=True)
 class SimulationJob:
-    """Some trials of one condition at some C_s, on the training data of each of the arms."""
+    """Some trials of one condition at one C_s, on the training data of each of the arms."""
 
     condition: str
-    spurious_probabilities: tuple[float, ...]
+    spurious_probability: float
     trials: range
     arms: tuple[str, ...]
 
@@ -47,7 +45,7 @@ class _Request:
 def jobs(settings: Settings, conditions: dict[str, Condition]) -> list[SimulationJob]:
     """Return the jobs of a configuration, with each trial, C_s and arm once.
 
-    A job has at most `trials_per_job` trials at `probabilities_per_job` C_s, all on the same arms.
+    A job has at most `trials_per_job` trials, all on the same arms.
     A C_s that only the arms or the bridge name is run in the base condition too, as a comparison.
 
     Raises
@@ -73,15 +71,10 @@ def jobs(settings: Settings, conditions: dict[str, Condition]) -> list[Simulatio
                 for trial in range(request.trials):
                     arms = arms_of.setdefault(probability, {}).setdefault(trial, set())
                     arms.update(request.arms)
-        alike: dict[tuple[range, tuple[str, ...]], list[float]] = {}
-        for probability, trials in arms_of.items():
-            for chunk in _chunks(trials, settings.trials_per_job):
-                alike.setdefault(chunk, []).append(probability)
-        size = settings.probabilities_per_job
         planned += [
-            SimulationJob(condition.name, tuple(every[first : first + size]), trials, arms)
-            for (trials, arms), every in alike.items()
-            for first in range(0, len(every), size)
+            SimulationJob(condition.name, probability, *chunk)
+            for probability, trials in arms_of.items()
+            for chunk in _chunks(trials, settings.trials_per_job)
         ]
     refuse(problems)
     return planned
@@ -124,21 +117,18 @@ class Simulation:
     """
 
     def __init__(self, dag: Any) -> None:
-        self._dag = dag
         runs = dag.runs("simulation")
         self.conditions = conditions(dag.config.simulate) if runs else {}
         planned = jobs(dag.config.simulate, self.conditions) if runs else []
         self._jobs = {_path(job): job for job in planned}
 
     def files(self) -> list[str]:
-        """Return the results of every condition; a file has some C_s and a chunk of trials."""
+        """Return the results of every condition; a file has one C_s and a chunk of trials."""
         return list(self._jobs)
 
     def flags(self, wildcards: Any) -> str:
         """Return all settings of a condition as one string of command-line flags."""
-        study = self.conditions[wildcards.condition].study
-        device = self._dag.device("simulate", wildcards)
-        return command_line(study.model_copy(update={"device": device}))
+        return command_line(self.conditions[wildcards.condition].study)
 
     def arms(self, wildcards: Any) -> list[str]:
         """Return the arms of a job; by default those of figure 1.
@@ -147,12 +137,6 @@ class Simulation:
         """
         job = self._jobs.get(fill(SIMULATION, **dict(wildcards.items())))
         return [*(job.arms if job else FIGURE_1)]
-
-    @staticmethod
-    def probabilities(wildcards: Any) -> list[str]:
-        """Return every C_s of a job."""
-        probabilities: list[str] = wildcards.probabilities.split("+")
-        return probabilities
 
     @staticmethod
     def trials(wildcards: Any) -> list[int]:
@@ -164,7 +148,7 @@ def _path(job: SimulationJob) -> str:
     return fill(
         SIMULATION,
         condition=job.condition,
-        probabilities="+".join(f"{p:g}" for p in job.spurious_probabilities),
+        spurious_probability=f"{job.spurious_probability:g}",
         first=job.trials[0],
         last=job.trials[-1],
     )

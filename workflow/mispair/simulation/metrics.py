@@ -28,7 +28,7 @@ class Purified:
 
 def projections(weights: Tensor, rows: Tensor) -> np.ndarray:
     """Return the inner products (m, d) of neurons (m, d1) with features (d, d1)."""
-    return (weights @ rows.T).double().cpu().numpy()
+    return (weights @ rows.T).double().numpy()
 
 
 def alignments(weights: Tensor, rows: Tensor) -> np.ndarray:
@@ -36,7 +36,7 @@ def alignments(weights: Tensor, rows: Tensor) -> np.ndarray:
 
     A neuron of zeros has cosine 0 with everything.
     """
-    norms = weights.double().norm(dim=1, keepdim=True).cpu().numpy()
+    norms = weights.double().norm(dim=1, keepdim=True).numpy()
     return np.abs(projections(weights, rows)) / np.where(norms > 0, norms, 1)
 
 
@@ -200,7 +200,7 @@ def mixing(
     alphas = np.take_along_axis(alphas, features, axis=1)
     energy = _energies(image_weights) + _energies(text_weights)
     shares = 2 * alphas**2 / np.where(energy > 0, energy, 1)[:, None]
-    either = spurious.bool().cpu().numpy()
+    either = spurious.bool().numpy()
     pairs = (either | either.T) & ~np.eye(len(either), dtype=bool)
     first, second = np.abs(alphas).T
     mixed = (first > 0) & (second >= AT_LEAST * first) & pairs[features[:, 0], features[:, 1]]
@@ -218,7 +218,7 @@ def mixing(
 
 
 def _energies(weights: Tensor) -> np.ndarray:
-    return weights.double().square().sum(dim=1).cpu().numpy()
+    return weights.double().square().sum(dim=1).numpy()
 
 
 # Shares of captions with the image's features, and with spurious ones (Theorem 4.3, Eq. 13).
@@ -275,9 +275,7 @@ def caption_statistics(
             the image, and j' is in its spurious set and not active. This is Eq. 13's second
             probability. Over a set of K - 1 features it is about C_s / (K - 1) in raw captions.
     """
-    sets = spurious.bool().to(image_codes.device) & ~torch.eye(
-        len(spurious), dtype=torch.bool, device=image_codes.device
-    )
+    sets = spurious.bool() & ~torch.eye(len(spurious), dtype=torch.bool)
     members = sets.double()
     active = image_codes != 0
     added = (text_codes != 0) & ~active

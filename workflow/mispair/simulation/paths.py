@@ -1,3 +1,3 @@
 """Path of a job's results; see `mispair.core.paths`."""
 
-SIMULATION = "results/simulation/{condition}/cs~{probabilities}/trials~{first}-{last}.json"
+SIMULATION = "results/simulation/{condition}/cs~{spurious_probability}/trials~{first}-{last}.json"

@@ -99,16 +99,8 @@ class Study(settings.Settings):
         "every setting.",
     )
     seed: int = Field(0, ge=0, description="Seed of all draws; a trial adds its own number.")
-    device: Literal["auto", "cpu", "cuda"] = Field(
-        "auto", description="Where to compute: auto is cuda if there is one, else cpu."
-    )
     precision: Literal["float32", "float64"] = Field(
         "float32", description="Floating-point type of data, weights and gradients."
-    )
-    noise_draws: Literal["projected", "full"] = Field(
-        "projected",
-        description="How a step draws fresh noise: projected draws only what the step can see of "
-        "it (the same distribution, about half the time); full draws all d1 coordinates.",
     )
 
     # The data model -------------------------------------------------------------------------
@@ -203,12 +195,6 @@ class Study(settings.Settings):
         description="The theory's phase II ends when every |w_i|^2 has grown by a factor of this "
         "times d (Eq. 81).",
     )
-    bias_growth: Literal["mean", "lr"] = Field(
-        "mean",
-        description="η of Eq. 80 by which the theory's thresholds grow. mean: the step size for a "
-        "batch's mean, as in appendix E, which sets 1 + η/d against the growth of alignments. "
-        "lr: the step size itself, also where the loss is a sum over a batch.",
-    )
     loss: Literal["infonce", "spectral"] = Field(
         "infonce", description="infonce over the features of both modalities, or spectral (Eq. 1)."
     )
@@ -230,16 +216,15 @@ class Study(settings.Settings):
     steps_per_epoch: int = Field(20, ge=1, description="Training steps in an epoch of S1.")
 
     # Captioning and filtering (S2, S3) ------------------------------------------------------
-    decoder: Literal["relu", "plain-relu", "symmetric-relu"] = Field(
+    decoder: Literal["relu", "symmetric-relu"] = Field(
         "relu",
         description="Hidden layer of the caption decoder: relu with learned biases (and a bias of "
-        "the output), plain-relu without biases (Eq. 6 as printed), or symmetric-relu with the "
-        "thresholds that S1 ended with (appendix G).",
+        "the output), or symmetric-relu with the thresholds that S1 ended with (appendix G).",
     )
-    decoder_start: Literal["encoders", "encoders-if-purified", "random"] = Field(
+    decoder_start: Literal["encoders", "encoders-if-purified"] = Field(
         "encoders-if-purified",
-        description="Starting weights of the decoder: those of the encoders, the same only if more "
-        "than purified_share_needed of the features are purified (else random), or random.",
+        description="Starting weights of the decoder: those of the encoders, or the same only if "
+        "more than purified_share_needed of the features are purified, else random ones.",
     )
     decoder_data: Literal["one-hot", "high-quality"] = Field(
         "one-hot",

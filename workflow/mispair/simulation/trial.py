@@ -4,34 +4,20 @@ All arms of a trial share dictionaries, pairs, their order and the test sets. S1
 same weights for any training data, and so does S4.
 """
 
+import logging
 import math
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Literal
 
-import numpy as np
 import torch
 from torch import Tensor
 
+from mispair.core.progress import Progress
+from mispair.core.resume import Keeper
 from mispair.simulation import metrics
-from mispair.simulation.sampling.data import (
-    Dictionaries,
-    FixedSample,
-    Population,
-    TestSet,
-    draw_dictionaries,
-    draw_high_quality,
-    draw_low_quality,
-    draw_test_set,
-    first_axes,
-    joined,
-)
-from mispair.simulation.sampling.draws import TrialDraws, draw_spurious_sets
-from mispair.simulation.sampling.inputs import BatchSource, Dense
-from mispair.simulation.sampling.sources import FixedSource, FreshSource, MixedSource
-from mispair.simulation.study import PRESETS, Study
-from mispair.simulation.training.decoder import (
+from mispair.simulation.decoder import (
     Decoder,
     compare,
     fit_decoder,
@@ -39,133 +25,30 @@ from mispair.simulation.training.decoder import (
     replaced_sample,
     shares,
     start_decoder,
-    starts_from_encoders,
 )
-from mispair.simulation.training.encoder import Encoders, draw_encoders
-from mispair.simulation.training.training import Trained, TrainingLength
+from mispair.simulation.encoder import Diverged, Encoders, Silenced, draw_encoders
+from mispair.simulation.examiner import Examiner, Row, rows_of
+from mispair.simulation.inputs import BatchSource
+from mispair.simulation.pairs import (
+    Population,
+    TrialDraws,
+    draw_dictionaries,
+    draw_spurious_sets,
+    first_axes,
+)
+from mispair.simulation.samples import (
+    FixedSample,
+    FixedSource,
+    FreshSource,
+    MixedSource,
+    draw_high_quality,
+    draw_low_quality,
+    joined,
+)
+from mispair.simulation.study import Study
+from mispair.simulation.training import Trained, TrainingLength, train
 
-Row = dict[str, Any]
-
-
-def rows_of(values: Mapping[str, float], **keys: Any) -> list[Row]:
-    """Return a row for each metric, with its value and the given keys."""
-    return [{"metric": name, "value": value, **keys} for name, value in values.items()]
-
-
-MARGINS = (1, 2)
-"""Margins of the test sets of ``accuracy_by_protocol``."""
-
-SIMILARITY: dict[str, Literal["cosine", "inner"]] = {"as-run": "cosine", "as-written": "inner"}
-"""Similarity that chooses an image's class: the public code's cosine, or section 2.2's product."""
-
-
-@dataclass(frozen=True)
-class Examiner:
-    """Measures the encoders of one trial, always on the same test sets.
-
-    ``spurious`` (d, d) is true where feature j' (column) is spuriously correlated with j.
-    """
-
-    study: Study
-    draws: TrialDraws
-    dictionaries: Dictionaries
-    spurious: Tensor
-
-    @cached_property
-    def tests(self) -> dict[tuple[float, int], TestSet]:
-        """Test sets by density and margin: of both definitions and of all protocols."""
-        study = self.study
-        needed = {self.protocol(definition) for definition in PRESETS}
-        needed |= {(study.test_density, min(margin, self.widest_margin)) for margin in MARGINS}
-        return {
-            (density, margin): draw_test_set(self.draws, self.dictionaries, study, density, margin)
-            for density, margin in sorted(needed)
-        }
-
-    @property
-    def widest_margin(self) -> int:
-        """Features of a class: the largest margin there can be."""
-        return self.study.d // self.study.classes
-
-    def protocol(self, definition: str) -> tuple[float, int]:
-        """Return density and margin of the test set of a definition of figure 1."""
-        if definition == self.study.figure1_definition:
-            return self.study.test_density, self.study.test_margin
-        preset = PRESETS[definition]
-        return preset["test_density"], min(preset["test_margin"], self.widest_margin)
-
-    def purified(self, encoders: Encoders, definition: str) -> metrics.Purified:
-        """Count the image encoder's purified features by one of the two definitions."""
-        cosines = metrics.alignments(encoders.weights[0], self.dictionaries.image)
-        if definition == "as-written":
-            return metrics.purified_as_written(cosines)
-        return metrics.purified(cosines)
-
-    def figure1(self, encoders: Encoders) -> list[Row]:
-        """Measure figure 1's four numbers in both definitions."""
-        rows: list[Row] = []
-        for definition in PRESETS:
-            count = self.purified(encoders, definition)
-            values = {
-                "purified_features": float(count.features),
-                "purified_magnitude": count.magnitude,
-                "purified_threshold": count.threshold,
-            }
-            test = self.tests[self.protocol(definition)]
-            features = encoders.features(0, Dense(test.images))
-            prompts = encoders.features(1, Dense(test.prompts))
-            values["accuracy"] = metrics.zero_shot_accuracy(
-                features, prompts, test.labels, SIMILARITY[definition]
-            )
-            values["silhouette"] = metrics.cosine_silhouette(features, test.labels)
-            rows += rows_of(values, definition=definition)
-        return rows
-
-    def protocols(self, encoders: Encoders) -> list[Row]:
-        """Measure accuracy with every choice of prompts, margin and bias that the text permits."""
-        rows: list[Row] = []
-        similarity = SIMILARITY[self.study.figure1_definition]
-        for bias, variant in (("trained", encoders), ("zero", encoders.without_bias())):
-            for margin in MARGINS:
-                test = self.tests[self.study.test_density, min(margin, self.widest_margin)]
-                features = variant.features(0, Dense(test.images))
-                for prompts, texts in (("noisy", test.prompts), ("noiseless", test.clean_prompts)):
-                    accuracy = metrics.zero_shot_accuracy(
-                        features, variant.features(1, Dense(texts)), test.labels, similarity
-                    )
-                    rows += rows_of(
-                        {"accuracy_by_protocol": accuracy},
-                        prompts=prompts, margin=margin, bias=bias,
-                    )  # fmt: skip
-        return rows
-
-    def neurons(self, encoders: Encoders, detailed: bool) -> list[Row]:
-        """Measure cosines of neurons with features, and what neuron pairs mix (Theorem 4.2)."""
-        rows: list[Row] = []
-        dictionaries = self.dictionaries
-        towers = (("image", dictionaries.image), ("text", dictionaries.text))
-        for (tower, features), weights in zip(towers, encoders.weights, strict=True):
-            cosines = metrics.alignments(weights, features)
-            top = metrics.top_two(cosines)
-            first, second = (float(column.mean()) for column in top.T)
-            rows += rows_of({"top_alignment": first, "second_alignment": second}, tower=tower)
-            if detailed:
-                rows += [
-                    {"metric": "neuron_alignment", "tower": tower, "neuron": neuron,
-                     "x": float(first), "y": float(second)}
-                    for neuron, (first, second) in enumerate(top)
-                ]  # fmt: skip
-            counts = metrics.histogram(cosines).tolist()
-            edges = np.linspace(0, 1, len(counts) + 1).round(6).tolist()
-            for value, low, high in zip(counts, edges[:-1], edges[1:], strict=True):
-                limits = {"from": low, "to": high}
-                rows += rows_of({"cosine_histogram": value}, tower=tower, **limits)
-        image, text = encoders.weights
-        mixed = metrics.mixing(image, text, dictionaries.image, dictionaries.text, self.spurious)
-        return rows + rows_of({k: v for k, v in mixed.items() if not np.isnan(v)})
-
-
-# A trial.
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -310,7 +193,7 @@ class Trial:
         trained = self.trained["raw"]
         encoders = trained.encoders
         enough = self._purified_enough(encoders)
-        from_encoders = name != "random-decoder" and starts_from_encoders(study, enough)
+        from_encoders = name != "random-decoder" and enough
         start = encoders if from_encoders else None
         decoder = start_decoder(self.draws, start, study, trained.phases)
         decoder, loss = fit_decoder(self.draws, decoder, dictionaries, self.high_quality, study)
@@ -344,3 +227,124 @@ class Trial:
             return True
         count = self.examiner.purified(encoders, study.figure1_definition)
         return count.features > study.purified_share_needed * study.d
+
+
+# The arms of a trial, one after the other on one thread.
+
+RETRAINED = ("filtered", "replace-all", "generated-only", "random-decoder")
+"""Arms that S4 trains."""
+
+Keepers = Callable[[str], Keeper[Tensor] | None]
+"""Returns the keeper of a training by its name."""
+
+
+def run_trials(
+    study: Study,
+    spurious_probability: float,
+    trials: Sequence[int],
+    arms: Sequence[str] = ("raw", "filtered"),
+    keepers: Keepers = lambda name: None,
+) -> dict[int, dict[str, list[Row]]]:
+    """Run trials of one condition at one C_s.
+
+    Parameters
+    ----------
+    study : Study
+        All settings.
+    spurious_probability : float
+        C_s, within the range of the study's model of misalignment.
+    trials : sequence of int
+        With the seed, the number of a trial determines every draw of it.
+    arms : sequence of str
+        Training data, of `mispair.simulation.study.ARMS`; ``raw`` is always run. With any but
+        ``raw`` and ``filtered``, the run is detailed: alignments of single neurons are recorded.
+    keepers : callable, optional
+        Returns the keeper of each training.
+
+    Returns
+    -------
+    dict of int to dict of str to list of dict
+        By trial and arm, rows of ``metric``, ``value`` and distinguishing keys. An arm
+        whose training diverged or fell silent has only the row ``diverged_at_step`` or
+        ``silenced_at_step``; arms that depend on it have none.
+    """
+    dtype = torch.float64 if study.precision == "float64" else torch.float32
+    outcomes = {}
+    for number in trials:
+        trial = Trial(study, spurious_probability, TrialDraws(study.seed, number, dtype))
+        run_arms(trial, arms, keepers)
+        outcomes[number] = trial.rows
+    return outcomes
+
+
+def run_arms(
+    trial: Trial, arms: Sequence[str] = ("raw",), keepers: Keepers = lambda name: None
+) -> None:
+    """Take a trial through its arms; the trial holds its rows. See `run_trials`."""
+    detailed = bool(set(arms) - {"raw", "filtered"})
+    # No name holds the samples of S1, so that they are freed before S4.
+    _train(trial, "raw", trial.pretraining(), detailed, keepers)
+    if "high-quality-only" in arms:
+        of_high_quality = trial.pretraining_on_high_quality
+        _train(trial, "high-quality-only", of_high_quality(), detailed, keepers)
+    for arm in arms:
+        if arm in RETRAINED and "raw" in trial.trained:
+            _retrain(trial, arm, detailed, keepers)
+
+
+def _retrain(trial: Trial, arm: str, detailed: bool, keepers: Keepers) -> None:
+    try:
+        training = trial.retraining(arm)
+    except Diverged as failure:
+        _mark(trial, arm, failure, "the decoder")
+        return
+    _train(trial, arm, training, detailed, keepers)
+    # Captions of the two other arms are those of the filtered arm, which reports them.
+    if arm in trial.trained and arm not in ("replace-all", "generated-only"):
+        trial.rows[arm] += trial.captions(arm).rows
+
+
+def _train(
+    trial: Trial, arm: str, training: PreparedTraining, detailed: bool, keepers: Keepers
+) -> None:
+    plan, number = training.plan, trial.draws.trial
+    c_s = f"{trial.spurious_probability:g}"
+    began = time.perf_counter()
+    try:
+        with Progress(f"{arm}, C_s {c_s}, trial {number}", plan.steps, "steps") as progress:
+            keeper = keepers(f"{c_s}-{number}-{arm}")
+            trained = train(training.start, training.source.batch, plan, keeper, progress.reach)
+    except (Diverged, Silenced) as failure:
+        _mark(trial, arm, failure, "training")
+        return
+    seconds = time.perf_counter() - began
+    log.info(
+        "%s: %d steps in %.1f s (%.2f ms a step)",
+        arm, plan.steps, seconds, 1000 * seconds / plan.steps,
+    )  # fmt: skip
+    trial.trained[arm] = trained
+    trial.rows[arm] = _measure(trial, arm, trained, detailed)
+
+
+def _measure(trial: Trial, arm: str, trained: Trained, detailed: bool) -> list[Row]:
+    examiner, study, encoders = trial.examiner, trial.study, trained.encoders
+    rows = [*examiner.figure1(encoders), *examiner.protocols(encoders)]
+    rows += examiner.neurons(encoders, detailed)
+    steps = {"phase2_step": trained.phases.second, "phase3_step": trained.phases.third}
+    rows += rows_of({name: step for name, step in steps.items() if step is not None})
+    for epoch, losses in enumerate(trained.losses, start=1):
+        rows += rows_of({"loss": float(losses.mean())}, epoch=epoch)
+    if arm == "raw":
+        for tower in ("image", "text"):
+            ratio = study.noise_to_signal(f"{tower}_noise")
+            rows += rows_of({"noise_to_signal": ratio}, tower=tower)
+    return rows
+
+
+def _mark(trial: Trial, arm: str, failure: Diverged | Silenced, what: str) -> None:
+    log.warning(
+        "C_s = %g, trial %d, %s arm: %s: %s; the other trials continue",
+        trial.spurious_probability, trial.draws.trial, arm, what, failure,
+    )  # fmt: skip
+    metric = "silenced_at_step" if isinstance(failure, Silenced) else "diverged_at_step"
+    trial.rows[arm] = rows_of({metric: failure.step})

@@ -2,17 +2,19 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import NamedTuple
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from mispair.core import seeds
+from mispair.core.files import read_tensors, write_tensors
 from mispair.core.training import LossOfStep
 from mispair.sufficiency.belief_propagation import upward
 from mispair.sufficiency.settings import Size
-from mispair.sufficiency.trees import Trees, draw_pairs
+from mispair.sufficiency.trees import Metadata, Trees, draw_pairs
 
 # Transformers that read leaves: the blocks of all models, and the contrastive encoder.
 #
@@ -332,10 +334,28 @@ def weights_of(module: nn.Module, name: str) -> dict[str, Tensor]:
     return {f"{name}.{key}": value.detach().clone() for key, value in module.state_dict().items()}
 
 
-def load_weights(module: nn.Module, tensors: dict[str, Tensor], name: str) -> None:
-    """Give a module the weights that `weights_of` returned."""
+def write_weights(path: Path, weights: dict[str, Tensor], metadata: Metadata) -> None:
+    """Write weights with their metadata."""
+    write_tensors(path, {name: value.cpu().numpy() for name, value in weights.items()}, metadata)
+
+
+def load_weights(module: nn.Module, arrays: dict[str, Any], name: str, device: str) -> Any:
+    """Give a module the weights that `weights_of` named; return it for evaluation only."""
     start = f"{name}."
-    by_name = {
-        key.removeprefix(start): value for key, value in tensors.items() if key.startswith(start)
-    }
-    module.load_state_dict(by_name)
+    module.load_state_dict(
+        {
+            key.removeprefix(start): torch.from_numpy(array)
+            for key, array in arrays.items()
+            if key.startswith(start)
+        }
+    )
+    return module.to(device).requires_grad_(False)
+
+
+def read_towers(path: Path, device: str, trained: bool = True) -> tuple[TreeEncoders, Metadata]:
+    """Read encoders with the weights after training, or before it, for evaluation only."""
+    arrays, metadata = read_tensors(path)
+    towers = TreeEncoders(
+        *(int(metadata[name]) for name in ("leaves", "symbols", "width", "blocks"))
+    )
+    return load_weights(towers, arrays, "trained" if trained else UNTRAINED, device), metadata

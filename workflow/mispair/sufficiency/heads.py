@@ -9,6 +9,7 @@ An arm names what a head reads of the other modality, and how it is trained:
 - ``joint``: all leaves, read by the head itself.
 """
 
+from pathlib import Path
 from typing import Literal
 
 import torch
@@ -16,6 +17,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from mispair.core import seeds
+from mispair.core.files import read_tensors
 from mispair.core.training import LossOfStep
 from mispair.sufficiency import belief_propagation
 from mispair.sufficiency.belief_propagation import upward
@@ -23,12 +25,20 @@ from mispair.sufficiency.encoders import (
     Block,
     TreeEncoders,
     in_parts,
+    load_weights,
     oracle_feature,
     run_blocks,
     seeded,
 )
 from mispair.sufficiency.settings import Arm, Size, Task
-from mispair.sufficiency.trees import TreePairs, Trees, add_noise, draw_pairs
+from mispair.sufficiency.trees import (
+    Metadata,
+    Skeletons,
+    TreePairs,
+    Trees,
+    add_noise,
+    draw_pairs,
+)
 
 HeadInput = Literal["feature", "tokens"]
 """What a head reads of the other modality: one vector, or all its leaves."""
@@ -115,6 +125,15 @@ def start_head(task: Task, arm: Arm, size: Size, width: int, blocks: int, seed: 
     kind = Denoiser if task == "cdm" else NextWord
     with seeded(seed, "head", task, arm):
         return kind(size.leaves, size.symbols, width, blocks, condition)
+
+
+def read_head(path: Path, skeletons: Skeletons, device: str) -> tuple[Head, Metadata]:
+    """Read a trained head, for evaluation only."""
+    arrays, metadata = read_tensors(path)
+    task: Task = "cdm" if metadata["task"] == "cdm" else "vlm"
+    arm: Arm = metadata["arm"]  # type: ignore[assignment]
+    head = start_head(task, arm, skeletons.size, int(metadata["width"]), int(metadata["blocks"]), 0)
+    return load_weights(head, arrays, "trained", device), metadata
 
 
 def condition_of(

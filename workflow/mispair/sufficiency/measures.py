@@ -4,6 +4,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -12,21 +13,23 @@ from torch import Tensor
 
 from mispair.core import seeds
 from mispair.core.devices import upload
+from mispair.core.metrics import Row, write_metrics
 from mispair.sufficiency.belief_propagation import class_probabilities, upward
-from mispair.sufficiency.encoders import TreeEncoders, compare, in_parts
+from mispair.sufficiency.encoders import ROWS, TreeEncoders, compare, in_parts
 from mispair.sufficiency.heads import Head, bayes_losses, condition_of, head_losses
-from mispair.sufficiency.settings import TASKS, Arm, Task
+from mispair.sufficiency.settings import TASKS, Arm, Measuring, Task, refuse_too_large
 from mispair.sufficiency.trees import (
+    Metadata,
     Skeletons,
     TreePairs,
     Trees,
     add_noise,
     draw_leaves,
     draw_pairs,
+    prepared,
+    read_trees,
     trees_at,
 )
-
-Row = dict[str, Any]
 
 BAYES, EXACT, UNCONDITIONAL = "bayes", "exact", "unconditional"
 """Belief propagation with all information; the best similarity, with as many prompts as a model;
@@ -50,11 +53,51 @@ class Setting:
     @property
     def trees(self) -> Trees:
         """The trees at the training's flip probability."""
-        return trees_at(self.skeletons, self.flip, self.flip, self.device, self.dtype)
+        return trees_at(self.skeletons, self.flip, self.device, self.dtype)
 
     def generator(self, *parts: object) -> torch.Generator:
         """Return a generator named by the parts and the seed."""
         return seeds.torch_generator(self.seed, "measure", *parts)
+
+
+def read_setting(
+    step: str, settings: Measuring, trees: Path, flip: float, seed: int | None, samples: int
+) -> tuple[Setting, Metadata]:
+    """Read the trees that a step measures on, with their metadata.
+
+    Without a `seed`, the seed of the trees is used.
+
+    Raises
+    ------
+    UserError
+        If the samples do not fit into the memory of the machine, or of its GPU.
+    """
+    device = prepared(settings.device)
+    dtype: torch.dtype = getattr(torch, settings.precision)
+    skeletons, metadata = read_trees(trees)
+    size = skeletons.size
+    refuse_too_large(
+        size.bytes_of_samples(samples) + size.bytes_of_messages(min(ROWS, samples), dtype.itemsize),
+        device,
+        f"{step}: {samples:,} pairs of {size.leaves:,} leaves each",
+        f"lower {step}.samples, or draw_trees.depth or branching",
+    )
+    seed = int(metadata["tree"]) if seed is None else seed
+    return Setting(skeletons, flip, seed, device, dtype), metadata
+
+
+def write_measures(
+    path: Path, rows: Sequence[Row], setting: Setting, settings: Measuring, metadata: Metadata
+) -> None:
+    """Write the measurements of one training, each row with its trees, flip and seed."""
+    keys = {**tree_columns(metadata), "flip": setting.flip, "seed": setting.seed}
+    provenance = {"settings": settings.model_dump(), "trees": metadata, "device": setting.device}
+    write_metrics(path, [{**keys, **row} for row in rows], provenance)
+
+
+def tree_columns(metadata: Metadata) -> dict[str, Any]:
+    """Return the columns that name trees."""
+    return {"size": metadata["size"], "tree": int(metadata["tree"])}
 
 
 def posteriors(trees: Trees, pairs: TreePairs) -> tuple[Tensor, Tensor]:

@@ -13,13 +13,15 @@ p changes the weight of the mixture and nothing else.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from mispair.core.devices import upload
+from mispair.core.devices import choose_device, upload
+from mispair.core.files import read_tensors
 from mispair.sufficiency.settings import Size
 
 
@@ -103,12 +105,29 @@ def draw_skeletons(seed: int, size: Size, scale: float = 1.0) -> Skeletons:
     return Skeletons(text, skeleton())
 
 
+Metadata = dict[str, str]
+
+
+def read_trees(path: Path) -> tuple[Skeletons, Metadata]:
+    """Read what draw_trees wrote."""
+    arrays, metadata = read_tensors(path)
+    return Skeletons.of_arrays(arrays), metadata
+
+
+def prepared(device: str) -> str:
+    """Return the device to compute on; on a CPU make sums run in one order on every machine."""
+    chosen = choose_device(device)
+    if chosen == "cpu":
+        torch.set_num_threads(1)
+    return chosen
+
+
 # Pairs of text and image that descend from one root.
 
 
 @dataclass(frozen=True)
 class Trees:
-    """Transition matrices of both trees at chosen flip probabilities, on a device.
+    """Transition matrices of both trees at a flip probability, on a device.
 
     Each is (depth, branching, symbols, symbols); rows sum to one.
     """
@@ -131,16 +150,15 @@ class TreePairs(NamedTuple):
 
 
 def trees_at(
-    skeletons: Skeletons,
-    text_flip: float,
-    image_flip: float,
-    device: str = "cpu",
-    dtype: torch.dtype = torch.float32,
+    skeletons: Skeletons, flip: float, device: str = "cpu", dtype: torch.dtype = torch.float32
 ) -> Trees:
-    """Return both trees' matrices for their flip probabilities."""
-    text = torch.from_numpy(skeletons.text.transitions(text_flip))
-    image = torch.from_numpy(skeletons.image.transitions(image_flip))
-    return Trees(text.to(device, dtype), image.to(device, dtype))
+    """Return both trees' matrices for a flip probability."""
+    return Trees(
+        *(
+            torch.from_numpy(tree.transitions(flip)).to(device, dtype)
+            for tree in (skeletons.text, skeletons.image)
+        )
+    )
 
 
 def draw_pairs(trees: Trees, number: int, generator: torch.Generator) -> TreePairs:

@@ -13,7 +13,7 @@ from mispair.report.claims import THIRD, Measure, MeasuredClaim, PartEffect
 from mispair.report.measures import Arms, share_of
 from mispair.report.statistics import mean_interval, trial_means
 from mispair.report.tables import Tables, remembered, where
-from mispair.simulation.report.runs import (
+from mispair.simulation.report.rows import (
     FEATURES,
     PAIR,
     PRESETS,
@@ -83,7 +83,7 @@ class ArmMeasure:
     Attributes
     ----------
     metric, name : str
-        The measure, and the arm: a column of `mispair.simulation.report.runs.runs`.
+        The measure, and the arm: a column of `mispair.simulation.report.rows.runs`.
     beside : str
         Another arm that a run must have as well.
     pick : callable

@@ -35,8 +35,7 @@ def run(settings: Settings, *, trees: Path, bayes: Path) -> None:
     """Write the risks of all four tasks at every flip probability."""
     from mispair.core.files import UserError
     from mispair.core.metrics import write_metrics
-    from mispair.sufficiency.artefacts import read_setting, tree_columns
-    from mispair.sufficiency.measures import bayes_risks
+    from mispair.sufficiency.measures import bayes_risks, read_setting, tree_columns
 
     if settings.candidates > settings.samples:
         raise UserError(

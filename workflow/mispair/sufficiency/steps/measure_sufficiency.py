@@ -43,19 +43,19 @@ def run(
 
     The standard `encoders` are the first; `flip` and `seed` are those of their training.
     """
-    from mispair.sufficiency import artefacts, measures
-    from mispair.sufficiency.encoders import UNTRAINED
+    from mispair.sufficiency import measures
+    from mispair.sufficiency.encoders import UNTRAINED, read_towers
 
     most = max(settings.samples, settings.classified)
-    setting, metadata = artefacts.read_setting(
+    setting, metadata = measures.read_setting(
         "measure_sufficiency", settings, trees, flip, seed, most
     )
-    read = (artefacts.read_towers(path, setting.device) for path in encoders)
+    read = (read_towers(path, setting.device) for path in encoders)
     trained = {about["variant"]: model for model, about in read}
-    untrained, _ = artefacts.read_towers(encoders[0], setting.device, trained=False)
+    untrained, _ = read_towers(encoders[0], setting.device, trained=False)
     towers = {**trained, UNTRAINED: untrained}
     samples, images, prompts = settings.samples, settings.classified, settings.per_class
     rows = measures.contrastive(setting, towers, samples, settings.candidates)
     rows += measures.classification(setting, towers, images, prompts)
-    artefacts.write_measures(sufficiency, rows, setting, settings, metadata)
+    measures.write_measures(sufficiency, rows, setting, settings, metadata)
     log.info("p = %g, seed %d: %d rows of %s", flip, seed, len(rows), ", ".join(towers))

@@ -23,14 +23,16 @@ def run(
 
     `encoders` are the standard ones, if a head reads them; `heads` are of one or both tasks.
     """
-    from mispair.sufficiency import artefacts, measures
+    from mispair.sufficiency import measures
+    from mispair.sufficiency.encoders import read_towers
+    from mispair.sufficiency.heads import read_head
 
-    setting, metadata = artefacts.read_setting(
+    setting, metadata = measures.read_setting(
         "measure_transfer", settings, trees, flip, seed, settings.samples
     )
-    read = [artefacts.read_head(path, setting.skeletons, setting.device) for path in heads]
+    read = [read_head(path, setting.skeletons, setting.device) for path in heads]
     frozen, untrained = (
-        artefacts.read_towers(encoders[0], setting.device, trained)[0] if encoders else None
+        read_towers(encoders[0], setting.device, trained)[0] if encoders else None
         for trained in (True, False)
     )
     towers_of: dict[str, Any] = {**dict.fromkeys(OF_ENCODERS, frozen), "untrained": untrained}
@@ -44,5 +46,5 @@ def run(
         if models:
             noise = float(read[0][1]["noise"])
             rows += measures.transfer(setting, task, models, settings.samples, noise)
-    artefacts.write_measures(transfer, rows, setting, settings, metadata)
+    measures.write_measures(transfer, rows, setting, settings, metadata)
     log.info("p = %g, seed %d: %d rows of %d heads", flip, seed, len(rows), len(heads))

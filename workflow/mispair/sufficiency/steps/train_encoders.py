@@ -17,15 +17,14 @@ def run(
     """
     from mispair.core.files import UserError
     from mispair.core.training import TrainingPlan, training_job
-    from mispair.sufficiency import artefacts
     from mispair.sufficiency import encoders as models
     from mispair.sufficiency.settings import refuse_too_large
-    from mispair.sufficiency.trees import trees_at
+    from mispair.sufficiency.trees import prepared, read_trees, trees_at
 
     if variant not in VARIANTS:
         raise UserError(f"--variant: there is no {variant}; there are {', '.join(VARIANTS)}.")
-    device = artefacts.prepared(settings.device)
-    skeletons, metadata = artefacts.read_trees(trees)
+    device = prepared(settings.device)
+    skeletons, metadata = read_trees(trees)
     size, width, blocks = skeletons.size, settings.width, settings.blocks_of(variant)
     refuse_too_large(
         2 * size.bytes_of_training(settings.batch_size, width, blocks, size.leaves)
@@ -40,7 +39,7 @@ def run(
         towers = models.start_towers(size, width, blocks, seed).to(device)
         before = models.weights_of(towers, models.UNTRAINED)
         loss = models.loss_of_step(
-            towers, trees_at(skeletons, flip, flip, device), batch_size=settings.batch_size,
+            towers, trees_at(skeletons, flip, device), batch_size=settings.batch_size,
             candidates=settings.candidates, seed=seed,
             guidance_weight=settings.guidance_of(variant),
         )  # fmt: skip
@@ -51,4 +50,4 @@ def run(
                  "leaves": str(size.leaves), "symbols": str(size.symbols),
                  "width": str(width), "blocks": str(blocks)}  # fmt: skip
         weights = {**before, **models.weights_of(towers, "trained"), "losses": losses}
-        artefacts.write_weights(encoders, weights, labels)
+        models.write_weights(encoders, weights, labels)

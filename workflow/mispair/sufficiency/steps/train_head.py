@@ -19,10 +19,10 @@ def run(
     from mispair.core.files import UserError
     from mispair.core.provenance import file_digest
     from mispair.core.training import TrainingPlan, training_job
-    from mispair.sufficiency import artefacts, heads
-    from mispair.sufficiency.encoders import weights_of
+    from mispair.sufficiency import heads
+    from mispair.sufficiency.encoders import read_towers, weights_of, write_weights
     from mispair.sufficiency.settings import refuse_too_large
-    from mispair.sufficiency.trees import trees_at
+    from mispair.sufficiency.trees import prepared, read_trees, trees_at
 
     if task not in TASKS or arm not in ARMS:
         raise UserError(
@@ -31,8 +31,8 @@ def run(
         )
     if (arm in OF_ENCODERS) != bool(encoders):
         raise UserError(f"--encoders: {arm} takes {'one file' if not encoders else 'none'}.")
-    device = artefacts.prepared(settings.device)
-    skeletons, metadata = artefacts.read_trees(trees)
+    device = prepared(settings.device)
+    skeletons, metadata = read_trees(trees)
     size = skeletons.size
     width, blocks = settings.width_of(task), settings.blocks_of(arm)
     tokens = 2 * size.leaves if arm == "joint" else size.leaves + 1
@@ -46,14 +46,14 @@ def run(
     )
     towers = None
     if encoders:
-        towers, _ = artefacts.read_towers(encoders[0], device, trained=arm != "untrained")
+        towers, _ = read_towers(encoders[0], device, trained=arm != "untrained")
     label = f"{task}, {arm}, p = {flip:g}, seed {seed}"
     job = [settings.model_dump_json(), metadata["fingerprint"], repr(flip), label, device]
     with training_job("train_head", label, [*job, *map(file_digest, encoders)],
                       checkpoint) as train:  # fmt: skip
         model = heads.start_head(task, arm, size, width, blocks, seed).to(device)
         loss = heads.loss_of_step(
-            task, arm, model, trees_at(skeletons, flip, flip, device), towers,
+            task, arm, model, trees_at(skeletons, flip, device), towers,
             batch_size=settings.batch_size, sigma=settings.noise, seed=seed,
         )  # fmt: skip
         losses = train(
@@ -62,4 +62,4 @@ def run(
         labels = {**metadata, "task": task, "arm": arm, "flip": repr(flip), "seed": str(seed),
                   "width": str(width), "blocks": str(blocks),
                   "noise": repr(settings.noise)}  # fmt: skip
-        artefacts.write_weights(head, {**weights_of(model, "trained"), "losses": losses}, labels)
+        write_weights(head, {**weights_of(model, "trained"), "losses": losses}, labels)

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 import torch
 from torch import Tensor
 
-from mispair.simulation.sampling.draws import TrialDraws
-from mispair.simulation.sampling.inputs import Inputs
+from mispair.simulation.inputs import Inputs
+from mispair.simulation.pairs import TrialDraws
 from mispair.simulation.study import BiasSchedule, Study
 
 Kind = Literal["symmetric-relu", "relu"]
@@ -25,26 +24,10 @@ class Diverged(ArithmeticError):  # noqa: N818 (it reads as what happened)
         self.step = step
 
 
-class FiniteSteps:
-    """Which of `steps` training steps gave finite numbers; a GPU is read every 50 steps only."""
-
-    def __init__(self, steps: int, device: torch.device) -> None:
-        self._finite = torch.ones(steps, dtype=torch.bool, device=device)
-        self._every = 1 if device.type == "cpu" else 50
-
-    def note(self, step: int, *values: Tensor) -> None:
-        """Note whether values of a step are finite.
-
-        Raises
-        ------
-        Diverged
-            If those of this or of an earlier step are not, naming the first such step.
-        """
-        self._finite[step] = torch.stack([one.isfinite().all() for one in values]).all()
-        if (step + 1) % self._every == 0 or step + 1 == len(self._finite):
-            first = step if self._every == 1 else 0
-            if not bool(self._finite[first : step + 1].all()):
-                raise Diverged(first + int(self._finite[first:].int().argmin()))
+def refuse_infinite(step: int, *values: Tensor) -> None:
+    """Raise `Diverged` unless all values of a step are finite."""
+    if not all(bool(one.isfinite().all()) for one in values):
+        raise Diverged(step)
 
 
 class Silenced(ArithmeticError):  # noqa: N818
@@ -57,7 +40,7 @@ class Silenced(ArithmeticError):  # noqa: N818
 
 @dataclass(frozen=True)
 class Encoders:
-    """The image encoder f (index 0) and the text encoder h (index 1), or those of several runs.
+    """The image encoder f (index 0) and the text encoder h (index 1).
 
     Attributes
     ----------
@@ -66,9 +49,9 @@ class Encoders:
 
         - ``symmetric-relu``: relu(a - b) - relu(-a - b), thresholds b >= 0 (Eqs. 2, 3);
         - ``relu``: relu(a + b), biases b learned.
-    weights : Tensor (2, m, d1) or (2, runs, m, d1)
+    weights : Tensor (2, m, d1)
         One neuron a row: W and V.
-    biases : Tensor (2, m) or (2, runs, m)
+    biases : Tensor (2, m)
         b.
     """
 
@@ -85,40 +68,26 @@ class Encoders:
         return Encoders(self.kind, self.weights, torch.zeros_like(self.biases))
 
     def squared_norms(self) -> Tensor:
-        """Return the squared norm of each neuron's weights, (2, m) or (2, runs, m)."""
+        """Return the squared norm of each neuron's weights, (2, m)."""
         return torch.linalg.vector_norm(self.weights, dim=-1).square_()
 
-    def rescale(self) -> Tensor:
+    def rescale(self) -> bool:
         """Rescale each neuron, weights and bias, to unit weight norm in place.
 
-        Returns whether all norms were finite and positive, () or (runs,) of bool.
+        Returns whether all norms were finite and positive.
         """
         norms = torch.linalg.vector_norm(self.weights, dim=-1, keepdim=True)
         self.weights.div_(norms)
         self.biases.div_(norms[..., 0])
-        return (torch.isfinite(norms) & (norms > 0)).all(dim=-1).all(dim=-1).all(dim=0)
-
-    def finite(self) -> Tensor:
-        """Return whether all weights and biases are finite, () or (runs,) of bool."""
-        rows = torch.isfinite(self.weights).all(dim=-1) & torch.isfinite(self.biases)
-        return rows.all(dim=-1).all(dim=0)
+        return bool((torch.isfinite(norms) & (norms > 0)).all())
 
     def features(self, tower: int, inputs: Inputs) -> Tensor:
-        """Encode images (tower 0) or captions (tower 1) in any form, as (n, m) or (runs, n, m)."""
+        """Encode images (tower 0) or captions (tower 1) in any form, as (n, m)."""
         outputs = inputs.product(self.weights[tower])
-        bias = self.biases[tower].unsqueeze(-2)
+        bias = self.biases[tower]
         if self.kind == "relu":
             return outputs.add_(bias).relu_()
         return outputs.sub_(outputs.clamp(-bias, bias))  # what is left beyond the thresholds
-
-
-def side_by_side(encoders: Sequence[Encoders]) -> Encoders:
-    """Join the encoders of several runs, all of one kind, along a leading axis of runs."""
-    return Encoders(
-        encoders[0].kind,
-        torch.stack([one.weights for one in encoders], dim=1),
-        torch.stack([one.biases for one in encoders], dim=1),
-    )
 
 
 def draw_encoders(draws: TrialDraws, arm: str, study: Study) -> Encoders:
@@ -147,11 +116,7 @@ def draw_encoders(draws: TrialDraws, arm: str, study: Study) -> Encoders:
 # III         b held from its start T2 on           b held
 # ==========  ====================================  ================================================
 #
-# The paper's T1 condition reads s_i(T1) >= |w_i(0)|² + |v_i(0)|² = 2 s_i(0). Each of several runs
-# trained side by side changes phase at its own step. No function synchronises the GPU.
-
-
-_NEVER = -1
+# The paper's T1 condition reads s_i(T1) >= |w_i(0)|² + |v_i(0)|² = 2 s_i(0).
 
 
 @dataclass(frozen=True)
@@ -188,9 +153,8 @@ class ThresholdSchedule:
             encoders.biases.zero_()
         self._start = encoders.squared_norms()
         self._first, self._last = self._start.clone(), self._start.clone()
-        runs = self._start.shape[1:-1]
-        self._second = torch.full(runs, _NEVER, dtype=torch.int64, device=self._start.device)
-        self._third = self._second.clone()
+        self._second: int | None = None
+        self._third: int | None = None
 
     def advance(self, step: int, encoders: Encoders, eta: float) -> None:
         """Set the thresholds for a step, counted from 0, given the weights before it.
@@ -202,65 +166,60 @@ class ThresholdSchedule:
             return
         norms = encoders.squared_norms()
         if step == 0:
-            self._start.copy_(norms)
-        waiting, growing = self._second < 0, (self._second >= 0) & (self._third < 0)
-        begins = waiting & self._doubled(norms)
-        threshold = encoders.biases[0]
+            self._start = norms
+        begins = self._second is None and self._doubled(norms)
+        if begins:
+            self._second, self._first = step, norms
+        growing = self._second is not None and self._third is None
         if self.name == "theory":
-            grown = threshold * (1 + eta / self.study.d)
-            threshold = torch.where(growing.unsqueeze(-1), grown, threshold)
+            if growing and not begins:
+                encoders.biases.mul_(1 + eta / self.study.d)
+                bound = self.study.phase2_growth * self.study.d * self._first[0]
+                ends = bool((norms[0] >= bound).all())
+            else:
+                ends = False
             renewed = begins
-            bound = self.study.phase2_growth * self.study.d * self._first[0]
-            ends = growing & (norms[0] >= bound).all(dim=-1)
         else:
-            length = self.study.phase2_steps
-            ends = (growing & (step >= self._second + length)) | (begins & (length == 0))
-            renewed = (growing | begins) & ~ends
-        threshold = torch.where(renewed.unsqueeze(-1), self._of_norms(norms), threshold)
-        encoders.biases.copy_(threshold.expand_as(encoders.biases))
-        self._second.masked_fill_(begins, step)
-        self._third.masked_fill_(ends, step)
-        torch.where(begins.unsqueeze(-1), norms, self._first, out=self._first)
-        torch.where(ends.unsqueeze(-1), norms, self._last, out=self._last)
+            ends = (
+                self._second is not None
+                and growing
+                and (step >= self._second + self.study.phase2_steps)
+            )
+            renewed = growing and not ends
+        if renewed:
+            encoders.biases.copy_(self._of_norms(norms).expand_as(encoders.biases))
+        if ends:
+            self._third, self._last = step, norms
 
-    def phases(self, encoders: Encoders) -> list[Phases]:
-        """Return the phases of each run after its last step, or of the only run."""
+    def phases(self, encoders: Encoders) -> Phases:
+        """Return the phases after the last step."""
         end = encoders.squared_norms()
-        second, third = self._second, self._third
-        first = torch.where((second < 0).unsqueeze(-1), end, self._first)
-        last = torch.where((third < 0).unsqueeze(-1), end, self._last)
-        m = end.shape[-1]
-        rows = zip(
-            second.view(-1).tolist(),
-            third.view(-1).tolist(),
-            first.view(2, -1, m).unbind(dim=1),
-            last.view(2, -1, m).unbind(dim=1),
-            strict=True,
+        return Phases(
+            self._second,
+            self._third,
+            end if self._second is None else self._first,
+            end if self._third is None else self._last,
         )
-        return [
-            Phases(t1 if t1 >= 0 else None, t2 if t2 >= 0 else None, at_t1, at_t2)
-            for t1, t2, at_t1, at_t2 in rows
-        ]
 
     def state(self) -> dict[str, Tensor]:
-        """Return the tensors that `restore` needs, by name; later steps change them."""
+        """Return the tensors that `restore` needs, by name; −1 is a phase that has not begun."""
+        began = [-1 if step is None else step for step in (self._second, self._third)]
         return {
             "start": self._start,
             "first": self._first,
             "last": self._last,
-            "second": self._second,
-            "third": self._third,
+            "began": torch.tensor(began),
         }
 
     def restore(self, state: dict[str, Tensor]) -> None:
         """Go back to a state, after `begin`."""
-        for name, values in self.state().items():
-            values.copy_(state[name])
+        self._start, self._first, self._last = state["start"], state["first"], state["last"]
+        self._second, self._third = (None if step < 0 else step for step in state["began"].tolist())
 
-    def _doubled(self, norms: Tensor) -> Tensor:
+    def _doubled(self, norms: Tensor) -> bool:
         if self.name == "theory":
-            return (norms.sum(dim=0) >= 2 * self._start.sum(dim=0)).all(dim=-1)
-        return norms.sum(dim=(0, -1)) >= 2 * self._start.sum(dim=(0, -1))
+            return bool((norms.sum(dim=0) >= 2 * self._start.sum(dim=0)).all())
+        return bool(norms.sum() >= 2 * self._start.sum())
 
     def _of_norms(self, norms: Tensor) -> Tensor:
         """Eq. 79."""

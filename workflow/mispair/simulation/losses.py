@@ -1,7 +1,6 @@
 r"""The two contrastive losses, with their gradients by the features, derived by hand.
 
-Both take the features F and H (B, m) of a batch's images and captions, whose rows are pairs, and
-accept a leading axis of independent runs.
+Both take the features F and H (B, m) of a batch's images and captions, whose rows are pairs.
 
 **InfoNCE** compares all 2B features h of both modalities, un-normalised, with each other. With
 S_ij = <h_i, h_j> / temperature and p(i) the other half of i's pair, the loss is
@@ -41,10 +40,9 @@ class Loss(Protocol):
     """A loss of a batch's features, and its gradients."""
 
     def __call__(self, image: Tensor, text: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Return the loss, () or (runs,), and its gradients by both features.
+        """Return the loss, (), and its gradients by both features (B, m).
 
-        Features are (B, m) or (runs, B, m); row i of both is a pair. The loss may be NaN or
-        infinite if the features are.
+        Row i of both features is a pair. The loss may be NaN or infinite if the features are.
         """
 
 
@@ -80,14 +78,11 @@ def infonce(
     xy = times(scaled_image, text.mT)
     yy = times(scaled_text, text.mT)
     # No product of two features is larger than the largest squared norm.
-    longest = torch.stack([_diagonal(xx).max(), _diagonal(yy).max()]).max()
+    longest = torch.maximum(xx.diagonal().max(), yy.diagonal().max())
     for block in (xx, yy):
-        _diagonal(block).fill_(-math.inf)
-    positive = _diagonal(xy).clone()
-    # Which way is faster depends on the values; reading them would synchronise a GPU.
-    if image.is_cuda:
-        log_sums = _row_by_row(xx, xy, yy)
-    elif float(longest) < _LARGEST - 1:  # products are rounded
+        block.diagonal().fill_(-math.inf)
+    positive = xy.diagonal().clone()
+    if float(longest) < _LARGEST - 1:  # products are rounded
         log_sums = _symmetric(xx, xy, yy, None)
     else:
         log_sums = _shifted(xx, xy, yy)
@@ -95,7 +90,7 @@ def infonce(
     share = 1.0 if reduction == "sum" else 1 / size
     loss = log_sums.sum(dim=-1).div_(2).sub_(positive.sum(dim=-1)).mul_(share)
     scale = share / (2 * temperature)
-    _diagonal(xy).sub_(2.0)
+    xy.diagonal().sub_(2.0)
     image_gradient = times(xx, image).add_(times(xy, text)).mul_(scale)
     text_gradient = times(yy, text).add_(times(xy.mT, image)).mul_(scale)
     return loss, image_gradient, text_gradient
@@ -105,35 +100,30 @@ def _shifted(xx: Tensor, xy: Tensor, yy: Tensor) -> Tensor:
     """Do the same as `_symmetric` for entries of S of any size."""
     peaks = torch.cat(
         [
-            torch.maximum(xx.amax(dim=-1), xy.amax(dim=-1)),
-            torch.maximum(yy.amax(dim=-1), xy.amax(dim=-2)),
-        ],
-        dim=-1,
+            torch.maximum(xx.amax(dim=1), xy.amax(dim=1)),
+            torch.maximum(yy.amax(dim=1), xy.amax(dim=0)),
+        ]
     )
     # One shift for all rows keeps exp(S) symmetric. It fits as long as every row's largest term
     # is within the range of the number type.
-    lowest, highest = peaks.amin(dim=-1), peaks.amax(dim=-1)
-    within = (lowest >= -_LARGEST) & (highest <= _LARGEST)
-    shift = torch.where(within, 0, (highest + lowest) / 2)
-    # A run of NaN must not decide for the others.
-    needed = torch.stack([highest - lowest, shift.abs()]).nan_to_num(nan=0.0)
-    spread, moved = needed.view(2, -1).amax(dim=1).tolist()
-    if spread < 2 * _LARGEST:
-        return _symmetric(xx, xy, yy, shift if moved else None)
-    return _row_by_row(xx, xy, yy)
+    lowest, highest = peaks.min(), peaks.max()
+    if not float(highest - lowest) < 2 * _LARGEST:
+        return _row_by_row(xx, xy, yy)
+    within = float(lowest) >= -_LARGEST and float(highest) <= _LARGEST
+    return _symmetric(xx, xy, yy, None if within else (highest + lowest) / 2)
 
 
 def _symmetric(xx: Tensor, xy: Tensor, yy: Tensor, shift: Tensor | None) -> Tensor:
-    """Turn the blocks of S into those of P + Pᵀ, and return log sum_{j ≠ i} exp(S_ij), (…, 2B)."""
+    """Turn the blocks of S into those of P + Pᵀ, and return log sum_{j ≠ i} exp(S_ij), (2B,)."""
     for block in (xx, xy, yy):
         if shift is not None:
-            block.sub_(shift[..., None, None])
+            block.sub_(shift)
         block.exp_()
-    image_sum = xx.sum(dim=-1).add_(xy.sum(dim=-1))
-    text_sum = yy.sum(dim=-1).add_(xy.sum(dim=-2))
-    log_sums = torch.cat([image_sum, text_sum], dim=-1).log_()
+    image_sum = xx.sum(dim=1).add_(xy.sum(dim=1))
+    text_sum = yy.sum(dim=1).add_(xy.sum(dim=0))
+    log_sums = torch.cat([image_sum, text_sum]).log_()
     if shift is not None:
-        log_sums.add_(shift.unsqueeze(-1))
+        log_sums.add_(shift)
     a, b = image_sum.reciprocal_().unsqueeze(-1), text_sum.reciprocal_().unsqueeze(-1)
     xx.mul_(a + a.mT)
     xy.mul_(a + b.mT)
@@ -148,7 +138,3 @@ def _row_by_row(xx: Tensor, xy: Tensor, yy: Tensor) -> Tensor:
     for block, rows, columns in ((xx, a, a), (xy, a, b), (yy, b, b)):
         block.copy_((block - rows).exp_().add_((block - columns.mT).exp_()))
     return torch.cat([a, b], dim=-2).squeeze(-1)
-
-
-def _diagonal(block: Tensor) -> Tensor:
-    return block.diagonal(dim1=-2, dim2=-1)

@@ -1,20 +1,15 @@
 """The input of one modality to a training step: an n × d1 matrix X, in its cheapest form.
 
-A step needs only two products of X, X Wᵀ and Gᵀ X, so X itself is rarely made. Matrices may have a
-leading axis of runs that are trained side by side (on a GPU). X without fresh noise is then dense.
+A step needs only two products of X, X Wᵀ and Gᵀ X, so X itself is rarely made.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
 import torch
 from torch import Tensor
-from torch.nn.functional import pad
 
-from mispair.core.devices import upload
 from mispair.core.training import add_product, times
-from mispair.simulation.sampling import noise
 
 
 class Inputs(Protocol):
@@ -39,27 +34,71 @@ class Inputs(Protocol):
 
 @dataclass(frozen=True)
 class Dense:
-    """X as it is, (n, d1) or (runs, n, d1)."""
+    """X as it is, (n, d1)."""
 
     values: Tensor
 
     def __len__(self) -> int:
-        return self.values.shape[-2]
+        return len(self.values)
 
     def product(self, weights: Tensor) -> Tensor:
         """Return X Wᵀ."""
-        return times(self.values, weights.mT)
+        return times(self.values, weights.T)
 
     def accumulate(self, gradient: Tensor, weights: Tensor, out: Tensor) -> None:
         """Add Gᵀ X to `out`."""
-        if out.dim() == 3:
-            out.baddbmm_(gradient.mT, self.values)  # without a copy of all runs' gradients
-        else:
-            out.add_(times(gradient.T, self.values))
+        out.add_(times(gradient.T, self.values))
 
     def dense(self) -> Tensor:
         """Return X."""
         return self.values
+
+
+# The effect of fresh Gaussian noise on a training step, without drawing the noise itself.
+#
+# A step needs E Vᵀ (n, m) and, for a G (n, m) that is a function of E Vᵀ, the product Gᵀ E (m, d1),
+# where E (n, d1) holds independent standard normals that are never used again. Let V Vᵀ = L Lᵀ and
+# Q = Vᵀ L⁻ᵀ, an orthonormal basis of the row space of V. Then E splits into two independent parts,
+#
+# .. math:: E = E_1 Q^T + E_2 (I - Q Q^T), \qquad E_1 = E Q \sim N(0, 1) \text{ of shape } (n, m).
+#
+# The forward pass depends only on the first: E Vᵀ = E₁ Lᵀ. Given E₁, G is a constant for the second
+# part. With G = U R (QR) the rows of Uᵀ E₂ are again independent standard normals N, so
+#
+# .. math:: G^T E = G^T E_1 Q^T + R^T N (I - Q Q^T)
+#
+# in distribution, jointly with E Vᵀ. E₁ and N take n m + m d1 normals in place of n d1 (at the
+# paper's size 240,000 in place of 1,250,000), and the products involve m × d1 matrices only.
+
+_TOLERANCE = 100
+"""Smallest square of a row's distance from the span of others, in units of rounding."""
+
+
+def factor(weights: Tensor) -> tuple[Tensor, Tensor]:
+    """Factor V Vᵀ = L Lᵀ of weights V (m, d1).
+
+    Returns
+    -------
+    L : Tensor (m, r)
+        Lower triangular with r = m where V has full rank, else from the r nonzero eigenvalues.
+    L_inverse : Tensor (r, m)
+        Its left inverse, so that ``L_inverse @ weights`` has orthonormal rows.
+    """
+    gram = times(weights, weights.T).double()
+    lower, failed = torch.linalg.cholesky_ex(gram)
+    # A diagonal entry of L is a row's distance from the span of the rows before it; close to
+    # rounding, that distance means nothing.
+    tolerance = _TOLERANCE * torch.finfo(weights.dtype).eps
+    if int(failed) == 0 and bool((lower.diagonal() ** 2 > tolerance * gram.diagonal()).all()):
+        identity = torch.eye(len(gram), dtype=gram.dtype)
+        inverse = torch.linalg.solve_triangular(lower, identity, upper=False)
+    else:
+        values, vectors = torch.linalg.eigh(gram)
+        kept = values > tolerance * values[-1]
+        scale = values[kept].sqrt()
+        lower = vectors[:, kept] * scale
+        inverse = (vectors[:, kept] / scale).T
+    return lower.to(weights.dtype), inverse.to(weights.dtype)
 
 
 @dataclass(frozen=True)
@@ -67,7 +106,7 @@ class FreshNoise:
     """Noise E (n, d1) that is drawn for one step and never seen again.
 
     Only E Wᵀ and Gᵀ E reach a training step, where G depends on E through E Wᵀ alone. Both follow
-    exactly from far fewer normals (`mispair.simulation.sampling.noise`); only these are drawn.
+    exactly from far fewer normals, as above; only these are drawn.
 
     Attributes
     ----------
@@ -86,17 +125,19 @@ class FreshNoise:
 
     def product(self, weights: Tensor) -> Tensor:
         """Return E Wᵀ (n, m)."""
-        lower, inverse = noise.factor(weights)
+        lower, inverse = factor(weights)
         self._inverse[:] = [inverse]  # `back_product` has the same weights
-        return noise.forward(self.seen, lower).mul_(self.std)
+        return times(self.seen[:, : lower.shape[1]], lower.T).mul_(self.std)
 
     def back_product(self, gradient: Tensor, weights: Tensor) -> Tensor:
         """Return Gᵀ E (m, d1) for the weights of the last call of `product`."""
-        inverse = self._inverse[0] if self._inverse else noise.factor(weights)[1]
-        on_weights, on_unseen, unseen = noise.backward(
-            gradient, self.seen, self.unseen, weights, inverse
-        )
-        return add_product(times(on_weights, weights), on_unseen, unseen).mul_(self.std)
+        (inverse,) = self._inverse
+        upper = torch.linalg.qr(gradient, mode="r").R
+        unseen = self.unseen[: len(upper)]
+        along = times(unseen, weights.T) @ inverse.T  # N Q
+        on_weights = times(gradient.T, self.seen[:, : len(inverse)]) - upper.T @ along
+        on_weights = on_weights @ inverse
+        return add_product(times(on_weights, weights), upper.T, unseen).mul_(self.std)
 
 
 @dataclass(frozen=True)
@@ -152,51 +193,10 @@ class Coded:
         """Return X, or raise if it has fresh noise in projected form."""
         if self.fresh is not None:
             raise ValueError("noise in projected form has no coordinates; draw it in full")
-        return self.without_fresh()
-
-    def without_fresh(self) -> Tensor:
-        """Return X without its fresh noise."""
         result = self.codes @ self.rows
         if self.stored is not None:
-            count = 0 if self.fresh is None else len(self.fresh.seen)
-            result[count : count + len(self.stored)].add_(self.stored)
+            result[: len(self.stored)].add_(self.stored)
         return result
-
-
-@dataclass(frozen=True)
-class Noisy:
-    """X = values + noise of several runs, with fresh noise on the first rows of each.
-
-    Attributes
-    ----------
-    values : Dense
-        X without its fresh noise, (runs, n, d1).
-    fresh : FreshNoise
-        Noise of all rows; zero for rows without noise.
-    has_noise : Tensor (runs, n, 1)
-        One for the rows with noise, else zero.
-    """
-
-    values: Dense
-    fresh: FreshNoise
-    has_noise: Tensor
-
-    def __len__(self) -> int:
-        return len(self.values)
-
-    def product(self, weights: Tensor) -> Tensor:
-        """Return X Wᵀ."""
-        return self.values.product(weights).add_(self.fresh.product(weights))
-
-    def accumulate(self, gradient: Tensor, weights: Tensor, out: Tensor) -> None:
-        """Add Gᵀ X to `out`."""
-        noise = self.fresh.back_product(gradient * self.has_noise, weights)
-        self.values.accumulate(gradient, weights, out)
-        out.add_(noise)
-
-    def dense(self) -> Tensor:
-        """Raise: noise in projected form has no coordinates."""
-        raise ValueError("noise in projected form has no coordinates; draw it in full")
 
 
 @dataclass(frozen=True)
@@ -214,33 +214,3 @@ class BatchSource(Protocol):
 
     def batch(self, step: int) -> Batch:
         """Return the batch of a step, counted from 0: a function of the step's number alone."""
-
-
-def stacked(batches: Sequence[Batch]) -> Batch:
-    """Join the batches of several runs along a leading axis; one batch is returned as it is."""
-    if len(batches) == 1:
-        return batches[0]
-    return Batch(
-        _stacked([batch.image for batch in batches]), _stacked([batch.text for batch in batches])
-    )
-
-
-def _stacked(inputs: Sequence[Inputs]) -> Inputs:
-    drawn = [one.fresh if isinstance(one, Coded) else None for one in inputs]
-    values = torch.stack(
-        [one.without_fresh() if isinstance(one, Coded) else one.dense() for one in inputs]
-    )
-    first = next((noise for noise in drawn if noise is not None), None)
-    if first is None:
-        return Dense(values)
-    n, unseen = values.shape[1], torch.zeros_like(first.unseen)
-    nothing = FreshNoise(first.std, first.seen[:0], unseen)
-    noises = [noise or nothing for noise in drawn]
-    seen = [pad(noise.seen, (0, 0, 0, n - len(noise.seen))) for noise in noises]
-    counts = torch.tensor([len(noise.seen) for noise in noises])
-    has_noise = (torch.arange(n) < counts[:, None]).to(values.dtype)
-    return Noisy(
-        Dense(values),
-        FreshNoise(first.std, torch.stack(seen), torch.stack([noise.unseen for noise in noises])),
-        upload(has_noise, values.device).unsqueeze(-1),
-    )

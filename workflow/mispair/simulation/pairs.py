@@ -1,4 +1,13 @@
-"""The random draws of one trial, each from a named generator, and the misalignment of captions."""
+"""The generative model: dictionaries, latent codes of pairs, and how captions go wrong.
+
+Images are x = M z_x + noise and captions y = H z_y + noise, with orthonormal M and H (d1, d) from
+the QR factors of Gaussian matrices. The dictionaries stay general matrices: Adam works on each
+coordinate by itself, so turning them into the first axes would change the result (for SGD it would
+not).
+
+Every draw comes from a generator named only by the seed, the trial, the arm and the step. C_s only
+decides which draws are used, so conditions share their data.
+"""
 
 from dataclasses import dataclass
 
@@ -6,20 +15,18 @@ import torch
 from torch import Tensor
 
 from mispair.core import seeds
-from mispair.core.devices import upload
 from mispair.simulation.study import Study
 
 
 @dataclass(frozen=True)
 class TrialDraws:
-    """Random draws of one trial, on a device and in a floating-point type.
+    """Random draws of one trial, in a floating-point type.
 
     They depend on the seed, the number of the trial, and their own name.
     """
 
     seed: int
     trial: int
-    device: str
     dtype: torch.dtype
 
     def generator(self, *name: object) -> torch.Generator:
@@ -28,15 +35,43 @@ class TrialDraws:
 
     def normal(self, generator: torch.Generator, *shape: int) -> Tensor:
         """Draw standard normal numbers in float32; float64 gets the same ones."""
-        return upload(torch.randn(*shape, generator=generator), self.device).to(self.dtype)
+        return torch.randn(*shape, generator=generator).to(self.dtype)
 
     def uniform(self, generator: torch.Generator, *shape: int) -> Tensor:
         """Draw numbers from [0, 1), the same ones for every precision."""
-        return upload(torch.rand(*shape, generator=generator), self.device)
+        return torch.rand(*shape, generator=generator)
 
     def bernoulli(self, generator: torch.Generator, share: float, *shape: int) -> Tensor:
         """Draw truth values that hold with probability `share`."""
         return self.uniform(generator, *shape) < share
+
+
+@dataclass(frozen=True)
+class Dictionaries:
+    """M and H, transposed to orthonormal rows (d, d1), so that data are ``codes @ rows``."""
+
+    image: Tensor
+    text: Tensor
+
+
+def draw_dictionaries(draws: TrialDraws, d1: int, d: int) -> Dictionaries:
+    """Draw M and H as the orthonormal QR factors of Gaussian matrices."""
+    rows = []
+    for name in ("image", "text"):
+        gaussian = draws.normal(draws.generator("dictionary", name), d1, d)
+        rows.append(torch.linalg.qr(gaussian).Q.T.contiguous())
+    return Dictionaries(*rows)
+
+
+def first_axes(draws: TrialDraws, d1: int, d: int) -> Dictionaries:
+    """Return the first d axes as both dictionaries.
+
+    Starting weights and noise are distributed alike in every direction, and gradient descent does
+    not depend on the basis: any other orthonormal dictionary gives the same distribution of
+    results. Adam does depend on it, because it scales every coordinate by itself.
+    """
+    rows = torch.eye(d, d1, dtype=draws.dtype)
+    return Dictionaries(rows, rows)
 
 
 # Misalignment of captions of S_w: which feature replaces which, and the mean effect.
@@ -100,7 +135,6 @@ def draw_spurious_sets(draws: TrialDraws, study: Study) -> SpuriousSets:
         group = torch.empty_like(order)
         group[order] = torch.arange(d) // size
         chances = (group[:, None] == group).double().fill_diagonal_(0.0)
-    chances = chances.to(draws.device)
     correlated = chances > 0 if study.misalignment != "caption" else torch.zeros_like(chances) > 0
     return SpuriousSets((chances / chances.sum(dim=1, keepdim=True)).to(draws.dtype), correlated)
 
@@ -143,3 +177,60 @@ def misalign(
     arriving = torch.zeros_like(codes)
     arriving.scatter_add_(1, spurious.choose(uniform[1]), codes * added)
     return torch.where(kept != 0, kept, arriving.clamp_(-1, 1))
+
+
+@dataclass(frozen=True)
+class LatentPairs:
+    """Latent codes of image-caption pairs.
+
+    Attributes
+    ----------
+    image, text : Tensor (n, d)
+        z_x and z_y: zeros, ones and, for signed latents, minus ones.
+    misaligned : Tensor (n,) of bool
+        Whether the caption is wrong: with `caption`, its code was redrawn independently of the
+        image's; with the other models of misalignment, the two codes differ.
+    """
+
+    image: Tensor
+    text: Tensor
+    misaligned: Tensor
+
+
+@dataclass(frozen=True)
+class Population:
+    """The distribution from which all pairs of one trial at one C_s are drawn."""
+
+    draws: TrialDraws
+    study: Study
+    dictionaries: Dictionaries
+    spurious: SpuriousSets
+    spurious_probability: float
+
+
+def draw_pairs(population: Population, generator: torch.Generator, n: int) -> LatentPairs:
+    """Draw `n` pairs of S_w."""
+    draws, study, wrong = population.draws, population.study, population.spurious_probability
+    if study.misalignment == "caption":
+        codes = draws.bernoulli(generator, study.latent_density, 2, n, study.d).to(draws.dtype)
+        redrawn = draws.bernoulli(generator, wrong, n)
+        image, second = _with_signs(draws, generator, codes, study)
+        return LatentPairs(image, torch.where(redrawn[:, None], second, image), redrawn)
+    image = draw_codes(draws, generator, n, study)
+    uniform = draws.uniform(generator, 2, n, study.d)
+    text = misalign(image, uniform, population.spurious, wrong, study)
+    return LatentPairs(image, text, (text != image).any(dim=1))
+
+
+def draw_codes(draws: TrialDraws, generator: torch.Generator, n: int, study: Study) -> Tensor:
+    """Draw the latent codes (n, d) of images."""
+    codes = draws.bernoulli(generator, study.latent_density, n, study.d).to(draws.dtype)
+    return _with_signs(draws, generator, codes, study)
+
+
+def _with_signs(
+    draws: TrialDraws, generator: torch.Generator, codes: Tensor, study: Study
+) -> Tensor:
+    if study.latent_values == "binary":
+        return codes
+    return codes - 2 * codes * draws.bernoulli(generator, 0.5, *codes.shape)

@@ -36,17 +36,10 @@ from torch import Tensor
 
 from mispair.core.resume import Keeper
 from mispair.core.training import AdamW, denormals_flushed, keep_freed_memory
-from mispair.simulation.sampling.inputs import Batch, BatchSource, stacked
+from mispair.simulation.encoder import Diverged, Encoders, Phases, Silenced, ThresholdSchedule
+from mispair.simulation.inputs import Batch
+from mispair.simulation.losses import Loss, infonce, spectral
 from mispair.simulation.study import Study
-from mispair.simulation.training.encoder import (
-    Diverged,
-    Encoders,
-    Phases,
-    Silenced,
-    ThresholdSchedule,
-    side_by_side,
-)
-from mispair.simulation.training.losses import Loss, infonce, spectral
 
 
 @dataclass(frozen=True)
@@ -88,7 +81,6 @@ class Trained:
 
 
 Progress = Callable[[int], None]
-TrainingEnd = Trained | Diverged | Silenced
 
 
 def train(
@@ -125,41 +117,21 @@ def train(
         If all features of a tower were zero in a batch, naming the step.
     """
     training = _Training(start.clone(), plan)
-    training.run(batch, keeper, progress)
-    (outcome,) = training.outcomes()
-    if not isinstance(outcome, Trained):
-        raise outcome
-    return outcome
-
-
-def train_side_by_side(
-    starts: Sequence[Encoders],
-    sources: Sequence[BatchSource],
-    plan: TrainingLength,
-    keeper: Keeper[Tensor] | None = None,
-    progress: Progress = lambda step: None,
-) -> list[TrainingEnd]:
-    """Train copies of several runs' encoders, all of one kind and size, at the same time.
-
-    Runs do not affect each other: each ends as `train` would end it, to rounding, with its source.
-    A run that fails does not disturb the others. One keeper keeps the state of all.
-    """
-    if len(starts) == 1:
-        try:
-            return [train(starts[0], sources[0].batch, plan, keeper, progress)]
-        except (Diverged, Silenced) as failure:
-            return [failure]
-    training = _Training(side_by_side(starts), plan)
-
-    def batch(step: int) -> Batch:
-        return stacked([source.batch(step) for source in sources])
-
-    training.run(batch, keeper, progress)
-    return training.outcomes()
+    if keeper is not None and (saved := keeper.load()) is not None:
+        training.restore(saved)
+    progress(training.step)
+    keep_freed_memory()
+    with denormals_flushed():
+        while training.step < plan.steps:
+            training.advance(batch(training.step))
+            progress(training.step)
+            if keeper is not None and (training.step == plan.steps or keeper.due()):
+                keeper.save(training.state())
+    return training.result()
 
 
 class _Training:
-    """A training under way, of one run or of several side by side; it changes the encoders."""
+    """A training under way; it changes the encoders."""
 
     def __init__(self, encoders: Encoders, plan: TrainingLength) -> None:
         self.encoders, self.plan, self.step = encoders, plan, 0
@@ -169,68 +141,21 @@ class _Training:
         has_schedule = encoders.kind == "symmetric-relu"
         self.schedule = ThresholdSchedule(study.bias_schedule if has_schedule else "none", study)
         self.schedule.begin(encoders)
-        device, runs = encoders.weights.device, encoders.weights.shape[1:-2]
-        self.losses = torch.zeros(plan.steps, *runs, dtype=torch.float64, device=device)
-        self.silent = torch.zeros(plan.steps, *runs, dtype=torch.bool, device=device)
-        self.failed = torch.zeros(runs, dtype=torch.bool, device=device)
-        self.sound = ~self.failed  # whether the weights are numbers after the last step
-        # Reading a flag synchronises the GPU; the step of a failure is recorded in any case.
-        self.check_every = 1 if device.type == "cpu" else 50
+        self.losses = torch.zeros(plan.steps, dtype=torch.float64)
 
-    def run(
-        self,
-        batch: Callable[[int], Batch],
-        keeper: Keeper[Tensor] | None = None,
-        progress: Progress = lambda step: None,
-    ) -> None:
-        """Take all steps that are left, unless all runs fail before."""
-        saved = keeper.load() if keeper is not None else None
-        if saved is not None:
-            self._restore(saved)
-        progress(self.step)
-        keep_freed_memory()
-        with denormals_flushed():
-            while self.step < self.plan.steps:
-                self._advance(batch(self.step))
-                progress(self.step)
-                save = self.step == self.plan.steps or (keeper is not None and keeper.due())
-                if (save or self.step % self.check_every == 0) and bool(self.failed.all()):
-                    return
-                if save and keeper is not None:
-                    keeper.save(self._state())
-        if self.plan.study.unit_rows:
-            self.sound &= self.encoders.rescale()
-        self.sound &= self.encoders.finite()
+    def advance(self, batch: Batch) -> None:
+        """Take one step.
 
-    def outcomes(self) -> list[TrainingEnd]:
-        """Return the outcome of each run after `run`."""
-        plan, encoders = self.plan, self.encoders
-        weights, biases = (
-            values.unflatten(0, (2, 1)) if self.failed.dim() == 0 else values
-            for values in (encoders.weights, encoders.biases)
-        )
-        losses = self.losses.view(plan.steps, -1).T.cpu().numpy()
-        silent = self.silent.view(plan.steps, -1).T.cpu().numpy()
-        sound = self.sound.view(-1).tolist()
-        results: list[TrainingEnd] = []
-        for run, phases in enumerate(self.schedule.phases(encoders)):
-            failures = np.flatnonzero(~np.isfinite(losses[run]) | silent[run])
-            if len(failures):
-                step = int(failures[0])
-                results.append(Silenced(step) if np.isfinite(losses[run, step]) else Diverged(step))
-            elif not sound[run]:
-                results.append(Diverged(plan.steps))
-            else:
-                of_run = Encoders(encoders.kind, weights[:, run].clone(), biases[:, run].clone())
-                shape = (plan.epochs, plan.steps_per_epoch)
-                results.append(Trained(of_run, losses[run].reshape(shape).copy(), phases))
-        return results
-
-    def _advance(self, batch: Batch) -> None:
+        Raises
+        ------
+        Diverged, Silenced
+            As `train` does.
+        """
         encoders, study, step = self.encoders, self.plan.study, self.step
-        sound = encoders.rescale() if study.unit_rows else None
+        if study.unit_rows and not encoders.rescale():
+            raise Diverged(step)
         lr = self.plan.lr_at(step)
-        by_mean = study.loss_reduction == "sum" and study.bias_growth == "mean"
+        by_mean = study.loss_reduction == "sum"
         self.schedule.advance(step, encoders, lr * len(batch.image) if by_mean else lr)
 
         features = encoders.features(0, batch.image), encoders.features(1, batch.text)
@@ -240,34 +165,62 @@ class _Training:
             if encoders.kind == "relu":
                 squares = squares + encoders.biases.square()
             value = value + study.weight_penalty * squares.sum(dim=(0, -1))
-        if sound is not None:
-            value = value.where(sound, torch.nan)
         self.losses[step] = value
+        if not bool(torch.isfinite(value)):
+            raise Diverged(step)
         for output, gradient in zip(features, gradients, strict=True):
-            least, most = output.amin(dim=(-2, -1)), output.amax(dim=(-2, -1))
-            self.silent[step] |= (least == 0) & (most == 0)
-            gradient.mul_(output != 0)  # where both kinds of ReLU have the slope 1, else 0
-        self.failed |= ~torch.isfinite(value) | self.silent[step]
+            active = output != 0
+            if not bool(active.any()):
+                raise Silenced(step)
+            gradient.mul_(active)  # where both kinds of ReLU have the slope 1, else 0
         self.optimiser.update(batch, gradients, lr)
         self.step += 1
 
+    def result(self) -> Trained:
+        """Return the outcome after the last step.
+
+        Raises
+        ------
+        Diverged
+            If a weight is not finite.
+        """
+        plan, encoders = self.plan, self.encoders
+        sound = encoders.rescale() if plan.study.unit_rows else True
+        if not sound or not all(
+            bool(torch.isfinite(values).all()) for values in (encoders.weights, encoders.biases)
+        ):
+            raise Diverged(plan.steps)
+        losses = self.losses.view(plan.epochs, plan.steps_per_epoch).numpy()
+        return Trained(encoders, losses, self.schedule.phases(encoders))
+
     def _tensors(self) -> dict[str, Tensor]:
-        """Return all that changes from step to step, except Adam's moments."""
+        """Return what steps change in place, except Adam's moments."""
         return {
             "weights": self.encoders.weights,
             "biases": self.encoders.biases,
             "losses": self.losses,
-            "silent": self.silent,
-            **{f"schedule.{name}": values for name, values in self.schedule.state().items()},
         }
 
-    def _state(self) -> dict[str, Tensor]:
-        state = {**self._tensors(), **self.optimiser.state(), "step": torch.tensor(self.step)}
+    def state(self) -> dict[str, Tensor]:
+        """Return copies of all that changes from step to step, by name."""
+        schedule = {f"schedule.{name}": values for name, values in self.schedule.state().items()}
+        state = {
+            **self._tensors(), **schedule, **self.optimiser.state(),
+            "step": torch.tensor(self.step),
+        }  # fmt: skip
         return {name: values.clone() for name, values in state.items()}
 
-    def _restore(self, state: dict[str, Tensor]) -> None:
+    def restore(self, state: dict[str, Tensor]) -> None:
+        """Go back to a state."""
         for name, values in self._tensors().items():
             values.copy_(state[name])
+        self.schedule.restore(
+            {
+                name.removeprefix("schedule."): values
+                for name, values in state.items()
+                if name.startswith("schedule.")
+            }
+        )
         self.optimiser.restore(state)
         self.step = int(state["step"])
 

@@ -7,14 +7,14 @@ from typing import Literal
 
 import torch
 from torch import Tensor
-from torch.nn.functional import cosine_similarity, pad
+from torch.nn.functional import cosine_similarity
 
 from mispair.core.training import AdamW, times
-from mispair.simulation.sampling.data import CodedSample, Dictionaries, FixedSample, LatentPairs
-from mispair.simulation.sampling.draws import TrialDraws
-from mispair.simulation.sampling.inputs import Coded, Dense, Inputs
+from mispair.simulation.encoder import Diverged, Encoders, Phases, refuse_infinite
+from mispair.simulation.inputs import Coded, Dense, Inputs
+from mispair.simulation.pairs import Dictionaries, LatentPairs, TrialDraws
+from mispair.simulation.samples import CodedSample, FixedSample
 from mispair.simulation.study import Study
-from mispair.simulation.training.encoder import Diverged, Encoders, FiniteSteps, Phases
 
 # Gradient descent on a two-layer network, carried out in the span of the pairs it is fitted to.
 #
@@ -54,12 +54,11 @@ def descend(
     ----------
     images, captions : Tensor (n, d1), (n, d2)
         X and Y.
-    weights, output : Tensor (m, d1), (k, d2)
-        W and V at the start, k at least m.
+    weights, output : Tensor (m, d1), (m, d2)
+        W and V at the start.
     activate : callable
-        Returns S (n, k) for X Wᵀ (n, m) and the number of the step. Each of its first m columns is
-        a function of the same column of X Wᵀ that has slope one where it is not zero; further
-        columns are constant.
+        Returns S (n, m) for X Wᵀ (n, m) and the number of the step. It works element by element,
+        and has slope one where it is not zero.
     rate : float
         Step size.
 
@@ -73,26 +72,24 @@ def descend(
     Diverged
         If a coefficient is not finite after a step, naming the step.
     """
-    m, k = len(weights), len(output)
     start = times(images, weights.T)
-    D, N = torch.zeros_like(start), start.new_zeros(len(images), k)
-    M = torch.eye(k, dtype=start.dtype, device=start.device)
+    D, N = torch.zeros_like(start), torch.zeros_like(start)
+    M = torch.eye(len(weights), dtype=start.dtype)
     of_images, of_captions = times(images, images.T), times(captions, captions.T)
     with_output, of_output = times(captions, output.T), output @ output.T
-    finite = FiniteSteps(steps, start.device)
     for step in range(steps):
         S = activate(start - times(of_images, D), step)
         YV = times(with_output, M.T).add_(times(of_captions, N))
         VV = M @ (of_output @ M.T + times(with_output.T, N)) + times(N.T, YV)
-        D.add_((times(S, VV) - YV)[:, :m].mul_(S[:, :m] != 0), alpha=rate)
+        D.add_((times(S, VV) - YV).mul_(S != 0), alpha=rate)
         SS = times(S.T, S)
         M.sub_(SS @ M, alpha=rate)
         N.sub_(times(N, SS).sub_(S), alpha=rate)
-        finite.note(step, D, M, N)
+        refuse_infinite(step, D, M, N)
     return weights - times(D.T, images), M @ output + times(N.T, captions)
 
 
-Kind = Literal["relu", "plain-relu", "symmetric-relu"]
+Kind = Literal["relu", "symmetric-relu"]
 Pairs = Callable[[int], tuple[Inputs, Tensor]]
 
 
@@ -103,11 +100,11 @@ class Decoder:
     Attributes
     ----------
     kind : str
-        ``relu``: s(a) = ReLU(a + b) with learned biases; ``plain-relu``: s(a) = ReLU(a), as Eq. 6
-        is printed; ``symmetric-relu``: s(a) = ReLU(a - b) - ReLU(-a - b) with thresholds b >= 0
-        that are not learned, as appendix G presupposes.
+        ``relu``: s(a) = ReLU(a + b) with learned biases; ``symmetric-relu``:
+        s(a) = ReLU(a - b) - ReLU(-a - b) with thresholds b >= 0 that are not learned, as appendix G
+        presupposes.
     input_weights, input_bias : Tensor (m, d1), (m,)
-        W and b; b is zero in a plain decoder.
+        W and b.
     output_rows, output_bias : Tensor (m, d1), (d1,)
         U transposed (V in Eq. 6), which each hidden neuron adds to the caption, and c; c is zero
         except in a relu decoder.
@@ -135,13 +132,6 @@ def activated(values: Tensor, bias: Tensor, kind: Kind) -> Tensor:
     return (values - bias).relu() - (-values - bias).relu()
 
 
-def starts_from_encoders(study: Study, enough_purified: bool) -> bool:
-    """Return whether the decoder starts from the weights of S1, or from random ones."""
-    if study.decoder_start == "encoders-if-purified":
-        return enough_purified
-    return study.decoder_start == "encoders"
-
-
 def start_decoder(
     draws: TrialDraws, encoders: Encoders | None, study: Study, phases: Phases | None = None
 ) -> Decoder:
@@ -150,8 +140,8 @@ def start_decoder(
     Its first layer becomes W̄ and its second V̄. Biases of a ReLU are zero; thresholds of a
     symmetric one are as in `start_thresholds`, for which `phases` are those of S1.
     """
-    bias = torch.zeros(study.m, dtype=draws.dtype, device=draws.device)
-    output_bias = torch.zeros(study.d1, dtype=draws.dtype, device=draws.device)
+    bias = torch.zeros(study.m, dtype=draws.dtype)
+    output_bias = torch.zeros(study.d1, dtype=draws.dtype)
     if encoders is not None:
         if study.decoder == "symmetric-relu":
             bias = start_thresholds(encoders, study, phases)
@@ -160,7 +150,6 @@ def start_decoder(
         bound = (6 / (study.m + study.d1)) ** 0.5
         weights = torch.empty(2, study.m, study.d1, dtype=draws.dtype)
         weights.uniform_(-bound, bound, generator=draws.generator("decoder", "start"))
-        weights = weights.to(draws.device)
     return Decoder(study.decoder, weights[0].clone(), bias, weights[1].clone(), output_bias)
 
 
@@ -189,8 +178,8 @@ def fit_decoder(
 ) -> tuple[Decoder, float]:
     """Fit the decoder to high-quality pairs; every step uses all of them.
 
-    Gradient descent on a fixed sample is carried out in the span of its pairs (`descend`). S_h
-    is the sample unless `decoder_data` is one-hot; `start` is not changed.
+    Gradient descent of a symmetric ReLU on a fixed sample is carried out in the span of its
+    pairs (`descend`). S_h is the sample unless `decoder_data` is one-hot; `start` is not changed.
 
     Returns
     -------
@@ -212,7 +201,7 @@ def fit_decoder(
         n, pairs = len(high_quality.image), lambda step: fixed
     sgd_on_fixed = study.decoder_optimiser == "sgd" and study.decoder_data == "high-quality"
     # With more pairs than coordinates the kernels of the span would be the larger matrices.
-    in_span = sgd_on_fixed and n < study.d1
+    in_span = sgd_on_fixed and start.kind == "symmetric-relu" and n < study.d1
     decoder = (_fit_in_span if in_span else _fit_stepwise)(start, pairs, n, study)
     images, captions = pairs(study.decoder_steps)
     error = decoder.captions(decoder.hidden(images)) - captions
@@ -225,7 +214,7 @@ def fit_decoder(
 
 def _one_hot_pairs(draws: TrialDraws, dictionaries: Dictionaries, study: Study) -> Pairs:
     """Return pairs with one active feature each; caption noise is drawn afresh at every step."""
-    images = Coded(torch.eye(study.d, dtype=draws.dtype, device=draws.device), dictionaries.image)
+    images = Coded(torch.eye(study.d, dtype=draws.dtype), dictionaries.image)
     std = study.std("high_quality_noise")
 
     def pairs(step: int) -> tuple[Inputs, Tensor]:
@@ -249,48 +238,33 @@ def _growth(study: Study, n: int) -> float:
     """Return the factor on the thresholds after each step (Eq. 116): 1 + eta/d.
 
     Its eta is the step size for the mean of |y - ŷ|² / 2 over the pairs; the loss is a multiple of
-    this mean. With bias growth ``lr``, eta is the step size for the sum.
+    this mean.
     """
     if not _follows_theory(study):
         return 1.0
-    pairs = n if study.bias_growth == "mean" else 1
-    return 1 + study.decoder_lr * _scale(study, n) * pairs / study.d
+    return 1 + study.decoder_lr * _scale(study, n) * n / study.d
 
 
 def _fit_in_span(start: Decoder, pairs: Pairs, n: int, study: Study) -> Decoder:
-    """Descend by `descend`; biases are weights of a constant input and a constant neuron."""
+    """Descend by `descend`, with thresholds that are not learned."""
     images, captions = pairs(0)
-    values, weights, output = images.dense(), start.input_weights, start.output_rows
-    growth, learns_biases = _growth(study, n), start.kind == "relu"
-    if learns_biases:
-        values = pad(values, (0, 1), value=1.0)
-        weights = torch.cat([weights, start.input_bias[:, None]], dim=1)
-        output = torch.cat([output, start.output_bias[None]])
+    growth = _growth(study, n)
 
     def thresholds(step: int) -> Tensor:
         # The exponent is limited against overflow: at the limit every neuron is silent anyway.
         return start.input_bias * math.exp(min(step * math.log(growth), 80))
 
-    def activate(products: Tensor, step: int) -> Tensor:
-        if learns_biases:
-            return pad(products.relu(), (0, 1), value=1.0)
-        return activated(products, thresholds(step), start.kind)
-
     weights, output = descend(
-        values,
+        images.dense(),
         captions,
-        weights,
-        output,
-        activate,
+        start.input_weights,
+        start.output_rows,
+        lambda products, step: activated(products, thresholds(step), start.kind),
         study.decoder_lr * _scale(study, n),
         study.decoder_steps,
     )
-    if not learns_biases:
-        bias = thresholds(study.decoder_steps)
-        return Decoder(start.kind, weights, bias, output, start.output_bias)
-    return Decoder(
-        start.kind, weights[:, :-1].contiguous(), weights[:, -1], output[:-1], output[-1]
-    )
+    bias = thresholds(study.decoder_steps)
+    return Decoder(start.kind, weights, bias, output, start.output_bias)
 
 
 def _fit_stepwise(start: Decoder, pairs: Pairs, n: int, study: Study) -> Decoder:
@@ -304,12 +278,11 @@ def _fit_stepwise(start: Decoder, pairs: Pairs, n: int, study: Study) -> Decoder
     trained = [U, c, W, b] if learns_biases else [U, W]
     adam = AdamW(trained, decay=0.0) if study.decoder_optimiser == "adam" else None
     scale, growth = _scale(study, n), _growth(study, n)
-    finite = FiniteSteps(study.decoder_steps, W.device)
     for step in range(study.decoder_steps):
         images, captions = pairs(step)
         hidden = decoder.hidden(images)
         error = decoder.captions(hidden).sub_(captions)
-        finite.note(step, error.square().sum())
+        refuse_infinite(step, error.square().sum())
         error.mul_(scale)
         gradients = [times(hidden.T, error)]
         if learns_biases:
@@ -366,7 +339,7 @@ def replaced_sample(
         return FixedSample(sample.image, Dense(captions), sample.pairs)
     swap = replaced[:, None].to(hidden.dtype)
     text = sample.text
-    kept = text.noise_row.masked_fill(replaced.cpu(), -1)
+    kept = text.noise_row.masked_fill(replaced, -1)
     rows = torch.cat([text.rows, decoder.output_rows, decoder.output_bias[None]])
     codes = torch.cat([text.codes * (1 - swap), hidden * swap, swap], dim=1)
     return FixedSample(sample.image, _compacted(codes, rows, text.noise, kept), sample.pairs)
@@ -385,7 +358,7 @@ def only(sample: FixedSample, chosen: Tensor) -> FixedSample:
 def _only(inputs: Dense | CodedSample, chosen: Tensor) -> Dense | CodedSample:
     if isinstance(inputs, Dense):
         return Dense(inputs.values[chosen])
-    codes, noise_row = inputs.codes[chosen], inputs.noise_row[chosen.cpu()]
+    codes, noise_row = inputs.codes[chosen], inputs.noise_row[chosen]
     return _compacted(codes, inputs.rows, inputs.noise, noise_row)
 
 

@@ -1,1 +1,0 @@
-"""Samples of the simulation: latents, noise, captions."""

@@ -1,1 +1,0 @@
-"""Encoders, losses and training of the simulation."""
