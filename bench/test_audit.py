@@ -1,6 +1,6 @@
 """The bench of the audit measures what it says, at sizes that take a moment."""
 
-from bench import audit, audit_scores
+from bench import audit
 
 
 def test_the_large_corpus_is_audited_through_the_command():
@@ -13,8 +13,8 @@ def test_the_large_corpus_is_audited_through_the_command():
 
 
 def test_scores_are_compared_on_scenes_with_wrong_captions_of_each_kind(monkeypatch):
-    monkeypatch.setattr(audit_scores, "SHARES", (0.3,))
-    exchanged, empty = audit_scores.rows("scenes", *audit_scores.scenes(400))
+    monkeypatch.setattr(audit, "SHARES", (0.3,))
+    exchanged, empty = audit.rows("scenes", *audit.scenes(400))
     for row, kind in ((exchanged, "exchanged"), (empty, "degenerate")):
         assert kind in row[0]
         assert min(float(area) for area in row[1].split(", ")) > 0.9

@@ -3,7 +3,7 @@
 import json
 from pathlib import Path
 
-from bench import whole
+from bench import scale
 
 
 def finished(home: Path, pairs: int) -> Path:
@@ -16,14 +16,14 @@ def finished(home: Path, pairs: int) -> Path:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(f"s\tmax_rss\tcpu_time\n9\t{pairs / 100}\t{seconds}\n")
     (home / "benchmarks" / "quick.tsv").write_text("s\tmax_rss\tcpu_time\n0\tNA\tNA\n")
-    (home / whole.CONFIG).write_text(json.dumps(whole.configuration(pairs)))
+    (home / scale.CONFIG).write_text(json.dumps(scale.configuration(pairs)))
     return home
 
 
 def test_exponents_are_those_of_long_steps(tmp_path: Path) -> None:
     small, large = finished(tmp_path / "s", 10_000), finished(tmp_path / "l", 100_000)
-    (small / whole.SECONDS).write_text("600\n660\n")
-    rows = [line.strip("| ").split(" | ") for line in whole.table([small, large])]
+    (small / scale.SECONDS).write_text("600\n660\n")
+    rows = [line.strip("| ").split(" | ") for line in scale.table([small, large])]
     cells = {row[0]: row[1:] for row in rows}
     assert cells["linear"] == ["100.0 s, 100 MB", "1000.0 s, 1000 MB", "1.00"]
     assert cells["square"][-1] == "2.00"
