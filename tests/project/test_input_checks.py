@@ -18,7 +18,7 @@ from PIL import Image
 from snakemake.iocontainers import Wildcards
 from snakemake.resources import Resource
 
-from mispair import input_checks, machine_checks
+from mispair import input_checks, run_checks
 from mispair.audit import dag as audit_dag
 from mispair.core.files import UserError
 from mispair.dag import Dag
@@ -717,13 +717,13 @@ def test_a_gpu_that_is_not_here_is_named_by_the_rules_that_run(
         rules = [SimpleNamespace(name=rule, resources={"gpu": Resource("gpu", gpus)})
                  for rule, gpus in sections.items()]  # fmt: skip
         rules.append(SimpleNamespace(name="gather_index", resources={}))
-        return machine_checks.missing_gpu(dag, [SimpleNamespace(rule=rule) for rule in rules])
+        return run_checks.missing_gpu(dag, [SimpleNamespace(rule=rule) for rule in rules])
 
-    monkeypatch.setattr(machine_checks, "has_cuda", lambda: False)
+    monkeypatch.setattr(run_checks, "has_cuda", lambda: False)
     assert missing(read_shards=dag.gpus("encode_features")).startswith("encode_features.device")
     assert missing(simulate=lambda wildcards: 1).startswith("simulate.device")
     assert missing(weigh_pairs=dag.gpus("finetune_projection")) == missing() == ""
-    monkeypatch.setattr(machine_checks, "has_cuda", lambda: True)
+    monkeypatch.setattr(run_checks, "has_cuda", lambda: True)
     assert missing(read_shards=dag.gpus("encode_features")) == ""
 
 
@@ -990,9 +990,9 @@ def test_a_file_that_cannot_be_read_is_one_message(
 
 
 def test_programs_that_are_missing() -> None:
-    machine_checks.refuse_missing_programs([sys.executable])
+    run_checks.refuse_missing_programs([sys.executable])
     with pytest.raises(UserError, match="no-such-program"):
-        machine_checks.refuse_missing_programs([sys.executable, "no-such-program"])
+        run_checks.refuse_missing_programs([sys.executable, "no-such-program"])
 
 
 def _picture() -> bytes:
@@ -1098,5 +1098,5 @@ def test_a_dry_run_without_the_programs_of_slurm(
     (folder / "profile").mkdir()
     (folder / "profile/config.yaml").write_text("executor: slurm\n")
     monkeypatch.setenv("PATH", str(folder))
-    warning = machine_checks.warn_of_missing_programs(["snakemake", *arguments])
+    warning = run_checks.warn_of_missing_programs(["snakemake", *arguments])
     assert ("sbatch" in warning) is warned

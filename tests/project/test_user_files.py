@@ -9,7 +9,7 @@ import pytest
 from snakemake import io
 
 from mispair.core.files import UserError
-from mispair.input_checks import refuse_dated_ahead, take_literally, time_of_new_files
+from mispair.run_checks import refuse_dated_ahead, take_literally, time_of_new_files
 
 
 @pytest.mark.parametrize("link", [False, True])
