@@ -43,8 +43,7 @@ from mispair.stepsize.dag import Stepsize
 from mispair.sufficiency.dag import PUBLISHED, STEPS_WITH_DEVICE, Sufficiency
 from mispair.towers import paths as towers
 from mispair.towers.arms import WEIGHTED
-from mispair.towers.dag import SHIPPED, Models
-from mispair.towers.pretraining.dag import TowerTrainings
+from mispair.towers.dag import SHIPPED, Models, TowerTrainings
 
 SHOWN_GROUPS = 4
 """Largest number of groups of shards from which the gallery of neurons takes pictures."""
