@@ -159,6 +159,7 @@ if image := os.environ.get("MISPAIR_CONTAINER"):
 wildcard_constraints:
     arm="[A-Za-z0-9-]+(_[a-z-]+~[0-9.e-]+)?",
     corpus="[^/]+",
+    draw="[0-9]+",
     evaluation_set="[^/]+",
     group="[0-9]+",
     k="[0-9]+",
