@@ -3,13 +3,11 @@
 import io
 import json
 import re
-import sys
 import tarfile
 from collections import Counter
 from collections.abc import Iterable
 from contextlib import nullcontext
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pandas as pd
@@ -18,9 +16,8 @@ import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 from snakemake.iocontainers import Wildcards
-from snakemake.resources import Resource
 
-from mispair import input_checks, run_checks
+from mispair import input_checks
 from mispair.audit import dag as audit_dag
 from mispair.core.files import UserError
 from mispair.dag import Dag
@@ -689,26 +686,6 @@ def test_tables_whose_captions_are_none(folder: Path, cell: str, words: str) -> 
         check(captions="c.csv")
 
 
-def test_a_gpu_that_is_not_here_is_named_by_the_rules_that_run(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    dag = Dag({"encode_features": {"device": "cuda"}, "simulate": {"device": "cuda"}}, "x")
-
-    def missing(**sections: Any) -> str:
-        """Return the message of jobs of some rules, by what says how many GPUs each takes."""
-        rules = [SimpleNamespace(name=rule, resources={"gpu": Resource("gpu", gpus)})
-                 for rule, gpus in sections.items()]  # fmt: skip
-        rules.append(SimpleNamespace(name="gather_index", resources={}))
-        return run_checks.missing_gpu(dag, [SimpleNamespace(rule=rule) for rule in rules])
-
-    monkeypatch.setattr(run_checks, "has_cuda", lambda: False)
-    assert missing(read_shards=dag.gpus("encode_features")).startswith("encode_features.device")
-    assert missing(simulate=lambda wildcards: 1).startswith("simulate.device")
-    assert missing(weigh_pairs=dag.gpus("finetune_projection")) == missing() == ""
-    monkeypatch.setattr(run_checks, "has_cuda", lambda: True)
-    assert missing(read_shards=dag.gpus("encode_features")) == ""
-
-
 def sidecar(text: str) -> tuple[str, bytes]:
     return "a.json", text.encode()
 
@@ -950,12 +927,6 @@ def test_a_file_that_cannot_be_read_is_one_message(
     assert words in str(refusal.value).lower()
 
 
-def test_programs_that_are_missing() -> None:
-    run_checks.refuse_missing_programs([sys.executable])
-    with pytest.raises(UserError, match="no-such-program"):
-        run_checks.refuse_missing_programs([sys.executable, "no-such-program"])
-
-
 def _picture() -> bytes:
     stream = io.BytesIO()
     Image.new("RGB", (8, 8)).save(stream, "PNG")
@@ -1041,23 +1012,3 @@ def test_files_that_hold_no_weights(folder: Path, content: bytes, reason: str) -
     (towers / TOWER_WEIGHTS).write_bytes(content)
     with pytest.raises(UserError, match=f"{TOWER_WEIGHTS}.*{reason}"):
         check(towers="towers")
-
-
-@pytest.mark.parametrize(
-    ("arguments", "warned"),
-    [
-        (["--executor", "slurm", "-n"], True),
-        (["--workflow-profile", "profile"], True),
-        (["--profile=profile"], True),
-        (["--workflow-profile", "none"], False),
-        (["--cores", "2"], False),
-    ],
-)
-def test_a_dry_run_without_the_programs_of_slurm(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], warned: bool
-) -> None:
-    (folder / "profile").mkdir()
-    (folder / "profile/config.yaml").write_text("executor: slurm\n")
-    monkeypatch.setenv("PATH", str(folder))
-    warning = run_checks.warn_of_missing_programs(["snakemake", *arguments])
-    assert ("sbatch" in warning) is warned
