@@ -81,7 +81,7 @@ format: tools ## Format the code as lint requires
 bench: tools ## Measure run times, print them, and write them into docs/measurements/benchmarks.md
 	$(BIN)/python bench/run.py
 
-scale: tools ## Measure time and memory of each step at 10,000, 50,000 and 200,000 pairs (10 minutes)
+scale: tools ## Measure time and memory of each step at 10,000 and 100,000 pairs (15 minutes)
 	$(BIN)/python bench/scale.py
 
 rates: tools ## Measure the rates that `mispair plan` uses: on an idle machine (50 minutes)

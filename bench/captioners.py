@@ -8,13 +8,13 @@ is given a prefix of one token and writes captions of the same lengths. All writ
 at a time.
 """
 
-import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 import torch
 
+from bench.processor_time import fastest
 from bench.simulation import square_rate
 
 Row = tuple[str, str, str, str]
@@ -226,9 +226,4 @@ def _peer(features: torch.Tensor, lengths: torch.Tensor) -> tuple[float, int, in
 def _seconds(run: Callable[[], Any], times: int = 3) -> float:
     """Return the least processor time of some calls; the first does not count."""
     run()
-    best = float("inf")
-    for _ in range(times):
-        started = time.process_time()
-        run()
-        best = min(best, time.process_time() - started)
-    return best
+    return fastest(run, times)

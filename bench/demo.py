@@ -1,6 +1,8 @@
-"""The demo as a newcomer runs it: its wall time, the share of each step, and the overhead."""
+"""The demo as a newcomer runs it: its wall time, the share of each step, and the overhead.
 
-import csv
+Beside it what the start of a job costs: processor time of the imports that a job with towers needs.
+"""
+
 import json
 import os
 import subprocess
@@ -8,7 +10,8 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from itertools import pairwise
 from pathlib import Path
 
 REPOSITORY = Path(__file__).parents[1]
@@ -16,14 +19,19 @@ REPOSITORY = Path(__file__).parents[1]
 
 def measure() -> Iterator[tuple[str, str, str, str]]:
     """Run config.yaml from nothing in a folder of its own and yield the rows."""
+    from mispair.core.cost import rows_by_step, texts_of
+
     cores = len(os.sched_getaffinity(0))
     with tempfile.TemporaryDirectory() as folder:
         planned = _planned(folder, cores)
         wall = _snakemake(folder, cores)
-        seconds, jobs = _steps(Path(folder) / "benchmarks")
+        seconds, jobs = Counter[str](), Counter[str]()
+        for step, row in rows_by_step(texts_of(Path(folder) / "benchmarks")):
+            seconds[step] += row["s"]
+            jobs[step] += 1
         again = _snakemake(folder, cores)
     busy = sum(seconds.values())
-    start_up = _interpreter()
+    (start_up,) = _least([PARTS["the command line and the options of a step"]])
     total = sum(jobs.values())
     yield (
         "demo, wall time",
@@ -62,22 +70,10 @@ def measure() -> Iterator[tuple[str, str, str, str]]:
 def _snakemake(folder: str, cores: int) -> float:
     started = time.perf_counter()
     subprocess.run(
-        [
-            sys.executable,
-            "-m",
-            "snakemake",
-            "--snakefile",
-            str(REPOSITORY / "Snakefile"),
-            "--directory",
-            folder,
-            "--cores",
-            str(cores),
-            "--quiet",
-            "all",
-        ],
-        check=True,
-        cwd=REPOSITORY,
-    )
+        [sys.executable, "-m", "snakemake", "--snakefile", str(REPOSITORY / "Snakefile"),
+         "--directory", folder, "--cores", str(cores), "--quiet", "all"],
+        check=True, cwd=REPOSITORY,
+    )  # fmt: skip
     return time.perf_counter() - started
 
 
@@ -93,25 +89,45 @@ def _planned(folder: str, cores: int) -> float:
     return 3600 * float(json.loads(done.stdout)["totals"]["wall_hours"])
 
 
-def _steps(folder: Path) -> tuple[Counter[str], Counter[str]]:
-    seconds: Counter[str] = Counter()
-    jobs: Counter[str] = Counter()
-    for path in folder.rglob("*.tsv"):
-        step = path.relative_to(folder).parts[0].removesuffix(".tsv")
-        with path.open() as opened:
-            for row in csv.DictReader(opened, delimiter="\t"):
-                seconds[step] += float(row["s"])
-                jobs[step] += 1
-    return seconds, jobs
+SHIPPED = "mispair/towers/shipped/scenes-small"
+
+PARTS = {
+    "Python": "pass",
+    "the command line and the options of a step": "from mispair import cli",
+    "numpy": "import numpy",
+    "torch": "import torch",
+    "open_clip, timm and torchvision": "import mispair.towers.light_open_clip",
+    "modules of mispair that encode": "from mispair.towers import encoding, loading",
+    "the towers": f"towers = loading.load_towers(loading.Path({SHIPPED!r}))",
+    "their tokenizer": "tokens = towers.tokenizer(['a red circle'])",
+    "features of one text": "towers.text_features(tokens)",
+}
+"""What a job of `encode_prompts` does before its first text, in order; each needs those before."""
+
+CLOCK = "print(time.process_time())"
 
 
-def _interpreter(repetitions: int = 5) -> float:
-    started = time.perf_counter()
-    for _ in range(repetitions):
-        subprocess.run(
-            [sys.executable, "-m", "mispair", "--version"],
-            check=True,
-            stdout=subprocess.DEVNULL,
-            env={**os.environ, "PYTHONPATH": str(REPOSITORY / "workflow")},
-        )
-    return (time.perf_counter() - started) / repetitions
+def starts() -> Iterator[tuple[str, str, str, str]]:
+    """Yield the parts of a start."""
+    what = "processor time"
+    by_then = 0.0
+    for name, seconds in zip(PARTS, _least(PARTS.values()), strict=True):
+        by_then += seconds
+        yield f"start, {name}", f"{seconds:.2f} s", f"{by_then:.2f} s by then", what
+
+
+def _least(parts: Iterable[str], repetitions: int = 5) -> list[float]:
+    """Return the least processor time of each part of a program, which runs several times."""
+    program = "\n".join(["import time", *(f"{part}\n{CLOCK}" for part in parts)])
+    environment = {**os.environ, "PYTHONPATH": "."}
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)
+    runs = []
+    for _ in range(repetitions + 1):
+        done = subprocess.run(
+            [sys.executable, "-c", program],
+            check=True, env=environment, cwd=REPOSITORY / "workflow", text=True,
+            stdout=subprocess.PIPE,
+        )  # fmt: skip
+        clocks = [0.0, *map(float, done.stdout.split())]
+        runs.append([after - before for before, after in pairwise(clocks)])
+    return [min(times) for times in zip(*runs[1:], strict=True)]  # the first run compiles modules

@@ -154,11 +154,11 @@ def compare(
     from mispair.core.resume import Checkpoints
     from mispair.pairs.index.index import index_shard
     from mispair.pairs.index.policy import Policy
+    from mispair.towers.corpus_features import ShardImages, encode_shards
     from mispair.towers.encoding import Encoder
     from mispair.towers.encoding_record import EncodingRecord
     from mispair.towers.loading import load_towers
     from mispair.towers.preparation import preparation
-    from mispair.towers.shard_features import ShardImages, encode_shards
 
     encoder = Encoder(load_towers(towers, device), batch_size, precision)
     paths = sorted(shards.glob("*.tar"))

@@ -22,12 +22,6 @@ from typing import Any
 REPOSITORY = Path(__file__).parents[1]
 sys.path[:0] = [str(REPOSITORY), str(REPOSITORY / "workflow")]
 
-VIT_B_32 = {
-    "embed_dim": 512,
-    "vision_cfg": {"image_size": 224, "layers": 12, "width": 768, "patch_size": 32},
-    "text_cfg": {"context_length": 77, "vocab_size": 49408, "width": 512, "heads": 8, "layers": 12},
-}
-
 SCENES = {"studies": ["image_text"], "make_scenes": {"shards": 2, "pairs_per_shard": 150}}
 TRAINED = "results/towers/trained/open_clip_config.json"
 
@@ -122,20 +116,6 @@ def configurations(folder: Path) -> dict[str, tuple[dict[str, Any], list[str]]]:
     }  # fmt: skip
 
 
-def write_towers(folder: Path) -> None:
-    """Write a ViT-B/32 with random weights as a local open_clip model."""
-    import open_clip
-    import torch
-    from safetensors.torch import save_file
-
-    folder.mkdir()
-    preprocess = {"mean": [0.5, 0.5, 0.5], "std": [0.5, 0.5, 0.5]}
-    config = {"model_cfg": VIT_B_32, "preprocess_cfg": preprocess}
-    (folder / "open_clip_config.json").write_text(json.dumps(config))
-    torch.manual_seed(0)
-    save_file(open_clip.CLIP(**VIT_B_32).state_dict(), folder / "open_clip_model.safetensors")
-
-
 def options(home: Path, targets: list[str]) -> list[str]:
     """Return Snakemake's options for a run."""
     return [*targets, "--snakefile", str(REPOSITORY / "Snakefile"), "--directory", str(home),
@@ -176,6 +156,7 @@ def write_rates(machines: list[Any], path: Path) -> None:
 
 def main() -> None:
     """Run what has not run, and write the rates."""
+    from bench.encoding import write_towers
     from bench.processor_time import processor_seconds
     from mispair.core.cost import Benchmark
     from mispair.planning.estimates import RATES, Measured, fit, read_rates
@@ -199,7 +180,7 @@ def main() -> None:
         folder = folder.resolve()
         folder.mkdir(parents=True, exist_ok=True)
         if not (folder / "ViT-B-32").is_dir():
-            write_towers(folder / "ViT-B-32")
+            write_towers(folder / "ViT-B-32", "ViT-B-32")
         keys = [f"00000{number:04d}" for number in range(1000)]
         (folder / "trusted.txt").write_text("\n".join(keys))
         records = []

@@ -6,7 +6,9 @@ replaces its table in ``docs/measurements/benchmarks.md``, with the day and the 
 """
 
 import os
+import re
 import sys
+from collections.abc import Sequence
 from datetime import date
 from pathlib import Path
 
@@ -19,23 +21,18 @@ sys.path[:0] = [str(REPOSITORY), str(REPOSITORY / "workflow")]
 
 from bench import (  # noqa: E402
     audit,
-    audit_scores,
     captioners,
     cpu_types,
     dag,
     demo,
     encoding,
+    evaluation,
     faults,
     finetuning,
     folder,
-    page,
-    pruning,
     review,
-    silhouette,
     similar_captions,
     simulation,
-    slurm,
-    start,
     stepsize,
     sufficiency,
 )
@@ -44,24 +41,27 @@ from bench.readme import filled  # noqa: E402
 BENCHES = {
     "audit": audit.measure,
     "review": review.measure,
-    "audit_scores": audit_scores.measure,
+    "audit_scores": audit.scores,
     "finetuning": finetuning.measure,
     "simulation": simulation.measure,
     "cpu_types": cpu_types.measure,
     "sufficiency": sufficiency.measure,
     "encoding": encoding.measure,
-    "silhouette": silhouette.measure,
-    "pruning": pruning.measure,
+    "silhouette": evaluation.silhouettes,
+    "pruning": evaluation.pruning,
     "similar_captions": similar_captions.measure,
     "stepsize": stepsize.measure,
     "captioners": captioners.measure,
     "dag": dag.measure,
     "faults": faults.measure,
     "folder": folder.measure,
-    "slurm": slurm.measure,
-    "start": start.measure,
+    "slurm": faults.through_slurm,
+    "start": demo.starts,
     "demo": demo.measure,
 }
+
+Row = tuple[str, str, str, str]
+COLUMNS = ("what", "measured", "against", "ratio or share")
 
 
 def main() -> None:
@@ -71,13 +71,13 @@ def main() -> None:
     if unknown:
         sys.exit(f"no such row: {', '.join(sorted(unknown))}; there are {', '.join(BENCHES)}")
     machine = describe_machine()
-    print("| " + " | ".join(page.COLUMNS) + " |\n" + "| --- " * len(page.COLUMNS) + "|", flush=True)
+    print("| " + " | ".join(COLUMNS) + " |\n" + "| --- " * len(COLUMNS) + "|", flush=True)
     for name in chosen:
         rows = []
         for row in BENCHES[name]():
             rows.append(row)
             print("| " + " | ".join(row) + " |", flush=True)
-        text = page.block(rows, date.today(), machine)
+        text = block(rows, date.today(), machine)
         PAGE.write_text(filled(PAGE.read_text(), f"bench: {name}", text))
     print(f"\nAlso in {PAGE}")
 
@@ -88,6 +88,19 @@ def describe_machine() -> str:
 
     processor = device_name("cpu").removeprefix("cpu (").removesuffix(")")
     return f"{usable_cores()} cores of {processor}"
+
+
+def block(rows: Sequence[Row], day: date, machine: str) -> str:
+    """Return day, machine and table of a bench, as Markdown."""
+    lines = [f"{day.day} {day:%B %Y}, {machine}:", "", "| " + " | ".join(COLUMNS) + " |"]
+    lines += ["| --- " * len(COLUMNS) + "|"]
+    lines += ["| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in rows]
+    return "\n".join(lines)
+
+
+def names(page: str) -> list[str]:
+    """Return the benches that a page has blocks of, in their order."""
+    return re.findall(r"^<!-- bench: (\w+) -->$", page, re.MULTILINE)
 
 
 if __name__ == "__main__":

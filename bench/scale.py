@@ -1,15 +1,13 @@
-"""``make scale``: time and memory of each step from shards to fine-tuned projections, by size.
+"""``make scale``: time and memory of each step from generated pairs to the report, by size.
 
-A generated corpus of 200 shards of 1,000 pairs is run whole, and its first 10 and 50 shards, by
-Snakemake on two cores; towers are tiny, so that the steps around them are what is measured. Time
-is the sum over a step's jobs and memory the largest job's.
+Pairs are drawn scenes and towers are the shipped ones. The studies audit and image_text have few
+arms, because arms multiply the last steps only. ``python -m bench.scale run FOLDER PAIRS`` makes
+one run, of any size; if it is interrupted, it continues. ``python -m bench.scale table FOLDER ...``
+prints the table of runs, smallest first, with the exponents.
 """
 
-import csv
 import json
 import math
-import re
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -21,145 +19,150 @@ from pathlib import Path
 REPOSITORY = Path(__file__).parents[1]
 sys.path[:0] = [str(REPOSITORY), str(REPOSITORY / "workflow")]
 
-SHARDS = (10, 50, 200)
-PAIRS_PER_SHARD = 1000
-STEPS = (
-    "list_images", "index_shards", "gather_index", "encode_features", "encode_captions",
-    "corrupt_captions", "finetune_projection",
-)  # fmt: skip
-WHOLE = ("gather_index", "corrupt_captions", "finetune_projection")
-"""Steps of which one job sees all pairs."""
-FAR = (3_000_000, 12_000_000)
-TARGET = "results/arms/scale/tiny/pretrained_random~0.3/projection.safetensors"
+SIZES = (10_000, 100_000)
+"""Pairs of the runs of ``make scale``."""
+PAIRS_PER_SHARD = 1_000
+CONFIG = "scale.yaml"
+SECONDS = "seconds"
+LEAST_SECONDS = 20
+"""Processor time from which on an exponent is printed; below it, the start of processes counts."""
 
 
 @dataclass(frozen=True)
 class Cost:
-    """What a step took: seconds over all of its jobs, and the largest job's megabytes."""
+    """Processor time of a step's jobs in seconds, and the largest job's memory in megabytes."""
 
     seconds: float
     megabytes: float
 
 
-def main(shards: Sequence[int] = SHARDS, pairs_per_shard: int = PAIRS_PER_SHARD) -> None:
-    """Print the table."""
-    with tempfile.TemporaryDirectory() as temporary:
-        folder = Path(temporary)
-        write_towers(folder / "tiny")
-        make_corpus(folder / "shards", max(shards), pairs_per_shard)
-        found = {}
-        for number in shards:
-            found[number] = run(folder, number)
-            shutil.rmtree(folder / f"run-{number}")
-        sizes = [number * pairs_per_shard for number in shards]
-        print("\n".join(table(sizes, [found[number] for number in shards])))
-
-
-def run(folder: Path, number: int) -> dict[str, Cost]:
-    """Run the first shards of the corpus in a folder of their own."""
-    home = folder / f"run-{number}"
-    home.mkdir()
-    shards = sorted((folder / "shards").glob("*.tar"))[:number]
-    content = {
-        "studies": ["image_text"],
+def configuration(pairs: int) -> dict[str, object]:
+    """Return the settings of a run."""
+    shards = max(1, pairs // PAIRS_PER_SHARD)
+    return {
+        "studies": ["audit", "image_text"],
         "corpus": "scale",
-        "shards": [str(shard) for shard in shards],
-        "towers": str(folder / "tiny"),
-        "evaluation_sets": ["handwritten-digits"],
-        "index_shards": {"shards_per_job": max(1, number // 8)},
-        "finetune_projection": {"pairs": None, "seeds": 1, "epochs": 2, "batch_size": 256},
-        "prune_neurons": {"ks": [16]},
-    }
-    (home / "scale.yaml").write_text(json.dumps(content))
+        "make_scenes": {"shards": shards, "pairs_per_shard": min(pairs, PAIRS_PER_SHARD)},
+        "towers": "shipped",
+        "evaluation_sets": ["scenes-shape", "scenes-retrieval"],
+        "index_shards": {"shards_per_job": max(1, shards // 10)},
+        "corrupt_captions": {"schemes": ["random", "similar"], "rates": [0.0, 0.3]},
+        "find_similar_captions": {"measure": "features"},
+        "finetune_projection": {
+            "starts": ["pretrained"], "control_rates": None, "pairs": None, "seeds": 1,
+            "epochs": 2, "batch_size": 256,
+        },
+        "prune_neurons": {"ks": [16, 64]},
+    }  # fmt: skip
+
+
+def run(home: Path, pairs: int) -> None:
+    """Run all steps on two cores."""
+    home.mkdir(parents=True, exist_ok=True)
+    (home / CONFIG).write_text(json.dumps(configuration(pairs)))
+    command = [
+        sys.executable, "-m", "snakemake", "--snakefile", str(REPOSITORY / "Snakefile"),
+        "--directory", str(home), "--cores", "2", "--rerun-incomplete",
+        "--configfile", str(home / CONFIG),
+    ]  # fmt: skip
     started = time.perf_counter()
-    snakemake(TARGET, home, home / "scale.yaml")
-    seconds = time.perf_counter() - started
-    costs = {step: cost(home, step) for step in STEPS}
-    return {**costs, "wall time": Cost(seconds, math.nan)}
+    subprocess.run(command, check=True)
+    with (home / SECONDS).open("a") as opened:
+        opened.write(f"{time.perf_counter() - started:.0f}\n")
 
 
-def cost(home: Path, step: str) -> Cost:
-    """Add up the jobs of a step, from Snakemake's benchmark files and the step's own logs."""
-    rows = []
-    for path in (home / "benchmarks" / step).rglob("*.tsv"):
-        with path.open(newline="") as opened:
-            rows += list(csv.DictReader(opened, delimiter="\t"))
-    if not rows:
-        raise SystemExit(f"{home}: no job of {step} has run")
-    # Snakemake looks at a job and its children now and then; a process knows its own peak.
-    seen = [float(row["max_rss"]) for row in rows if row["max_rss"] not in ("NA", "-")]
-    logs = "".join(path.read_text() for path in (home / "logs" / step).rglob("*.log"))
-    own = [float(number) for number in re.findall(r"its peak memory was (\d+) MB", logs)]
-    return Cost(sum(float(row["s"]) for row in rows), max([*seen, *own]))
-
-
-def table(sizes: Sequence[int], found: Sequence[dict[str, Cost]]) -> list[str]:
-    """Return the lines of the table, in Markdown.
-
-    The last columns go on along the line through the two larger sizes. Memory goes on only where
-    one job sees the whole corpus; elsewhere it is that of a group of shards.
-    """
-    head = [f"{size:,} pairs" for size in sizes] + [f"{size // 10**6} million" for size in FAR]
-    lines = [f"| step | {' | '.join(head)} |", "| --- |" + " --- |" * len(head)]
-    for step in found[0]:
-        costs = [costs[step] for costs in found]
-        cells = [_cell(one.seconds, one.megabytes) for one in costs]
-        before, last = costs[-2:]
-        for size in FAR:
-            share = (size - sizes[-1]) / (sizes[-1] - sizes[-2])
-            seconds = last.seconds + share * (last.seconds - before.seconds)
-            more = share * max(0, last.megabytes - before.megabytes) if step in WHOLE else 0
-            cells.append(_cell(seconds, last.megabytes + more))
-        lines.append(f"| {step} | {' | '.join(cells)} |")
+def table(homes: list[Path]) -> list[str]:
+    """Return the table in Markdown: steps, then folders of results, by runs."""
+    sizes = [_pairs(home) for home in homes]
+    costs = [_costs(home) for home in homes]
+    disks = [_disks(home) for home in homes]
+    head = [f"{size:,} pairs" for size in sizes]
+    lines = [f"| step | {' | '.join(head)} | exponent |", "| --- |" + " --- |" * (len(homes) + 1)]
+    for step in sorted(costs[-1], key=lambda step: -costs[-1][step].seconds):
+        found = [cost.get(step) for cost in costs]
+        cells = [f"{one.seconds:.1f} s, {one.megabytes:.0f} MB" if one else "" for one in found]
+        lines.append(f"| {step} | {' | '.join(cells)} | {_of_time(sizes, found)} |")
+    total = [Cost(sum(one.seconds for one in cost.values()), 0) for cost in costs]
+    cells = [f"{one.seconds:.0f} s" for one in total]
+    lines.append(f"| processor time | {' | '.join(cells)} | {_of_time(sizes, total)} |")
+    lines.append(f"| wall time | {' | '.join(map(_wall, homes))} | |")
+    for folder in disks[-1]:
+        sizes_on_disk = [disk.get(folder, 0) for disk in disks]
+        cells = [f"{size / 1e6:.0f} MB" for size in sizes_on_disk]
+        grown = _exponent(sizes, sizes_on_disk) if sizes_on_disk[0] > 1e6 else ""
+        lines.append(f"| disk: {folder} | {' | '.join(cells)} | {grown} |")
     return lines
 
 
-def _cell(seconds: float, megabytes: float) -> str:
-    time_ = f"{seconds:.1f} s" if seconds < 600 else f"{seconds / 60:.0f} min"
-    if math.isnan(megabytes):
-        return time_
-    memory = f"{megabytes:.0f} MB" if megabytes < 10_000 else f"{megabytes / 1000:.0f} GB"
-    return f"{time_}, {memory}"
+def _pairs(home: Path) -> int:
+    scenes = json.loads((home / CONFIG).read_text())["make_scenes"]
+    return int(scenes["shards"] * scenes["pairs_per_shard"])
 
 
-def make_corpus(folder: Path, shards: int, pairs_per_shard: int) -> None:
-    """Generate the shards."""
-    from mispair.pairs.steps import make_scenes
+def _costs(home: Path) -> dict[str, Cost]:
+    """Add up the jobs of each step; one that was too short to be looked at counts nothing."""
+    from mispair.core.cost import rows_by_step, texts_of
 
-    settings = make_scenes.Settings(shards=shards, pairs_per_shard=pairs_per_shard, image_size=64)
-    make_scenes.run(settings, corpus=folder)
-
-
-def write_towers(folder: Path) -> None:
-    """Write towers of one layer with random weights, as a local open_clip model."""
-    import open_clip
-    import torch
-    from safetensors.torch import save_file
-
-    folder.mkdir()
-    model = {
-        "embed_dim": 32,
-        "vision_cfg": {"image_size": 32, "layers": 1, "width": 64, "patch_size": 16,
-                       "head_width": 32},
-        "text_cfg": {"context_length": 32, "vocab_size": 49408, "width": 64, "heads": 2,
-                     "layers": 1},
-    }  # fmt: skip
-    preprocess = {"mean": [0.5, 0.5, 0.5], "std": [0.5, 0.5, 0.5]}
-    config = {"model_cfg": model, "preprocess_cfg": preprocess}
-    (folder / "open_clip_config.json").write_text(json.dumps(config))
-    torch.manual_seed(0)
-    weights = open_clip.CLIP(**model).state_dict()
-    save_file(weights, folder / "open_clip_model.safetensors")
+    costs: dict[str, Cost] = {}
+    for step, row in rows_by_step(texts_of(home / "benchmarks")):
+        before = costs.get(step, Cost(0, 0))
+        seconds, megabytes = (
+            0.0 if math.isnan(row[name]) else row[name] for name in ("cpu_time", "max_rss")
+        )
+        costs[step] = Cost(before.seconds + seconds, max(before.megabytes, megabytes))
+    return costs
 
 
-def snakemake(target: str, home: Path, config: Path) -> None:
-    """Run Snakemake on two cores."""
-    command = [sys.executable, "-m", "snakemake", target, "--snakefile",
-               str(REPOSITORY / "Snakefile"), "--directory", str(home), "--cores", "2",
-               "--quiet", "all", "--configfile", str(config)]  # fmt: skip
-    done = subprocess.run(command, text=True, capture_output=True, check=False)
-    if done.returncode:
-        raise SystemExit(f"{' '.join(command)} failed:\n{done.stdout}{done.stderr}")
+def _disks(home: Path) -> dict[str, int]:
+    folders = [*sorted((home / "results").iterdir()), home / "reports"]
+    return {
+        str(folder.relative_to(home)): sum(
+            path.stat().st_size for path in folder.rglob("*") if path.is_file()
+        )
+        for folder in folders
+        if folder.is_dir()
+    }
+
+
+def _of_time(sizes: list[int], found: Sequence[Cost | None]) -> str:
+    """Return the exponent from the first run on that took long enough."""
+    long = [
+        (size, cost.seconds)
+        for size, cost in zip(sizes, found, strict=True)
+        if cost and cost.seconds >= LEAST_SECONDS
+    ]
+    return _exponent([size for size, _ in long], [seconds for _, seconds in long])
+
+
+def _exponent(sizes: list[int], values: list[int] | list[float]) -> str:
+    if len(sizes) < 2 or min(values[0], values[-1]) <= 0:
+        return ""
+    return f"{math.log(values[-1] / values[0]) / math.log(sizes[-1] / sizes[0]):.2f}"
+
+
+def _wall(home: Path) -> str:
+    path = home / SECONDS
+    if not path.exists():
+        return "not finished"
+    seconds = [int(line) for line in path.read_text().split()]
+    return f"{sum(seconds) / 60:.0f} min"
+
+
+def main() -> None:
+    """Make runs, or print what they took."""
+    match sys.argv[1:]:
+        case []:
+            with tempfile.TemporaryDirectory() as folder:
+                homes = [Path(folder) / str(pairs) for pairs in SIZES]
+                for home, pairs in zip(homes, SIZES, strict=True):
+                    run(home, pairs)
+                print("\n".join(table(homes)))
+        case ["run", folder, pairs]:
+            run(Path(folder), int(pairs.replace("_", "").replace(",", "")))
+        case ["table", *folders] if folders:
+            print("\n".join(table(sorted(map(Path, folders), key=_pairs))))
+        case _:
+            raise SystemExit(__doc__)
 
 
 if __name__ == "__main__":

@@ -7,20 +7,21 @@ Every search runs in a process of its own, on one thread and on inputs that it r
 because a process can tell no more than the most memory it ever held. Times are the processor's, so
 that a busy machine does not count; the best of the runs is taken, both sides taking turns. Memory
 is what was held on top of the inputs and the imported libraries.
+
+``python -m bench.similar_captions NUMBER ...`` searches by visits among very many features.
 """
 
 import importlib.util
 import json
-import os
-import resource
-import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
+
+from bench.processor_time import alone, peak_memory
 
 Row = tuple[str, str, str, str]
 
@@ -101,34 +102,47 @@ def _on_a_core() -> Iterator[Row]:
             f"{_whole(faiss, VECTORS):.1f} h by faiss",
             f"{faiss.seconds / ours.seconds:.1f}x",
         )
-    with tempfile.TemporaryDirectory() as name:
-        yield from _by_number(Path(name), exact=ours.seconds / VECTORS**2)
+    yield from by_number(VISITED, exact=ours.seconds / VECTORS**2)
 
 
-def _by_number(folder: Path, exact: float) -> Iterator[Row]:
-    """Search by visits among more and more features, at the end next to faiss's IVF.
+def by_number(numbers: Sequence[int], exact: float | None = None) -> Iterator[Row]:
+    """Search by visits among more and more features in half precision, mapped from a file.
 
-    `exact` are the seconds of the exact search for each two features.
+    Parameters
+    ----------
+    numbers : sequence of int
+        Numbers of features.
+    exact : float, optional
+        Seconds of the exact search for each two features; with them, the last search is compared
+        with faiss's inverted file.
     """
-    seconds = {}
-    for number in VISITED:
-        np.save(folder / "vectors.npy", _nested(number))
-        last = number == VISITED[-1]
-        sides = ("_by_visits", "_by_ivf") if last else ("_by_visits",)
-        ours, *faiss = _compare(folder, "vectors.npy", *sides, runs=1 if last else RUNS)
-        seconds[number] = ours.seconds
-        beside = f"{exact * number**2:.1f} s by the exact search, if by the square"
-        if faiss:
-            beside += f"; {faiss[0].seconds:.1f} s by faiss's IndexIVFFlat, recall "
-            beside += f"{faiss[0].recall:.3f}"
-        yield (
-            f"similar captions, {number:,} x {WIDTH} features by visits",
-            f"{ours.seconds:.1f} s, recall {ours.recall:.3f}, {ours.megabytes:.0f} MB",
-            beside,
-            f"{faiss[0].seconds / ours.seconds:.1f}x" if faiss else "",
-        )
-    exponent = np.polyfit(np.log(VISITED), np.log([*seconds.values()]), 1)[0]
-    whole = seconds[VISITED[-1]] * (CC3M / VISITED[-1]) ** exponent
+    seconds = []
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        for number in numbers:
+            write_nested(folder / "vectors.npy", number)
+            last = exact is not None and number == numbers[-1]
+            sides = ("_by_visits", "_by_ivf") if last else ("_by_visits",)
+            runs = RUNS if exact is not None and not last else 1
+            ours, *faiss = _compare(folder, "vectors.npy", *sides, runs=runs)
+            seconds.append(ours.seconds)
+            beside = [] if exact is None else [
+                f"{exact * number**2:.1f} s by the exact search, if by the square"
+            ]  # fmt: skip
+            beside += [
+                f"{found.seconds:.1f} s by faiss's IndexIVFFlat, recall {found.recall:.3f}"
+                for found in faiss
+            ]
+            yield (
+                f"similar captions, {number:,} x {WIDTH} features by visits",
+                f"{ours.seconds:.1f} s, recall {ours.recall:.3f}, {ours.megabytes:.0f} MB",
+                "; ".join(beside),
+                f"{faiss[0].seconds / ours.seconds:.1f}x" if faiss else "",
+            )
+    if len(numbers) < 2:
+        return
+    exponent = np.polyfit(np.log(numbers), np.log(seconds), 1)[0]
+    whole = seconds[-1] * (CC3M / numbers[-1]) ** exponent
     yield (
         "similar captions by visits, exponent of the time in their number",
         f"{exponent:.2f}",
@@ -238,7 +252,7 @@ def _by_ivf(path: Path) -> Iterator[tuple[np.ndarray, np.ndarray] | None]:
     from mispair.pairs.neighbours.approximate import QUERIES, RECALL
 
     faiss.omp_set_num_threads(1)
-    vectors = np.load(path)
+    vectors = np.load(path).astype(np.float32)
     queries = np.random.default_rng(1).permutation(len(vectors))[:QUERIES]
     exact = faiss.IndexFlatIP(vectors.shape[1])
     exact.add(vectors)
@@ -303,12 +317,8 @@ def _vectors(number: int) -> np.ndarray:
     return unit_rows(centres[draw.integers(len(centres), size=number)] + 0.7 * noise)
 
 
-def _nested(number: int) -> np.ndarray:
-    return np.concatenate(list(nested_blocks(number)))
-
-
-def nested_blocks(number: int) -> Iterator[np.ndarray]:
-    """Draw features of captions in topics, scenes in topics, and variants of scenes.
+def write_nested(path: Path, number: int) -> None:
+    """Write features of captions in topics, scenes in topics, and variants of scenes.
 
     Directions of each level are drawn around those of the level above: 50 topics, 50 scenes in
     each, 50 variants of each. So at any number of captions the nearest share the deepest level that
@@ -323,10 +333,12 @@ def nested_blocks(number: int) -> Iterator[np.ndarray]:
         directions = np.repeat(directions, 50, axis=0)
         noise = draw.standard_normal(directions.shape, dtype=np.float32)
         directions += np.float32(spread) * noise
+    rows = np.lib.format.open_memmap(path, "w+", np.float16, (number, WIDTH))
     for start in range(0, number, 100_000):
         some = directions[draw.integers(len(directions), size=min(100_000, number - start))]
         noise = draw.standard_normal(some.shape, dtype=np.float32)
-        yield unit_rows(some + np.float32(0.65) * noise)
+        rows[start : start + len(some)] = unit_rows(some + np.float32(0.65) * noise)
+    rows.flush()
 
 
 # Processes ----------------------------------------------------------------------------------------
@@ -337,14 +349,8 @@ def _compare(folder: Path, inputs: str, *searches: str, runs: int = RUNS) -> lis
     for run in range(runs):
         for search, results in done.items():
             results.append(folder / f"{search}-{run}-{inputs}.npz")
-            arguments = [search, str(folder / inputs), str(results[-1])]
-            where = os.pathsep.join(path for path in sys.path if path)
             code = "import sys; from bench.similar_captions import run; run(*sys.argv[1:])"
-            subprocess.run(
-                [sys.executable, "-c", code, *arguments],
-                check=True,
-                env={**os.environ, "PYTHONPATH": where},
-            )
+            alone("-c", code, search, str(folder / inputs), str(results[-1]))
     return [Found(results) for results in done.values()]
 
 
@@ -360,27 +366,20 @@ def run(search: str, inputs: str, results: str) -> None:
 
 
 def _recall_of(inputs: Path, scores: np.ndarray) -> float:
-    """Return the share of the nearest of 1,000 features that were found; 1 for captions."""
+    """Return the share of the nearest of 200 features that were found; 1 for captions."""
     if inputs.suffix != ".npy":
         return 1.0
     vectors = np.load(inputs, mmap_mode="r")
-    queries = np.random.default_rng(2).permutation(len(vectors))[:1_000]
-    cosines = np.asarray(vectors[queries]) @ np.asarray(vectors).T
+    queries = np.random.default_rng(2).permutation(len(vectors))[:200]
+    asked = vectors[queries].astype(np.float32)
+    parts = np.array_split(vectors, 1 + len(vectors) // 100_000)
+    cosines = np.hstack([asked @ part.astype(np.float32).T for part in parts])
     cosines[np.arange(len(queries)), queries] = -1
     last = np.partition(cosines, -K, axis=1)[:, -K]
     found = scores[queries] >= last[:, None] - ROUNDING
     return float(np.minimum(found.sum(axis=1), K).mean() / K)
 
 
-def peak_memory(forget: bool = False) -> float:
-    """Return the most megabytes that this process has held, mapped files included.
-
-    If `forget`, only what it holds from now on counts later.
-    """
-    if sys.platform != "linux":
-        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
-    # The system's other counter, ru_maxrss, starts with what the parent process held.
-    if forget:
-        Path("/proc/self/clear_refs").write_text("5")
-    status = Path("/proc/self/status").read_text()
-    return int(status.split("VmHWM:")[1].split()[0]) / 2**10
+if __name__ == "__main__":
+    for row in by_number([int(number.replace(",", "")) for number in sys.argv[1:]]):
+        print("; ".join(filter(None, row)), flush=True)

@@ -11,6 +11,7 @@ from mispair.core import files, run_record
 from mispair.core.files import UserError
 from mispair.core.provenance import PACKAGE, code_version, fingerprint
 from mispair.dag import Dag
+from mispair.run_checks import compare_with_record
 
 CONFIGS = sorted((PACKAGE.parents[1] / "config").glob("*.yaml"))
 
@@ -93,7 +94,7 @@ def test_a_run_of_another_version_is_refused_with_the_remedies() -> None:
     for words in ("record:", "0.0.1", __version__, "commit abc123", "--config record=none"):
         assert words in str(error.value)
     for nothing in (None, "none", "null"):
-        assert dag(nothing).compare_with_record() == ""
+        assert compare_with_record(dag(nothing)) == ""
     with pytest.raises(UserError, match="record: is no record of a run"):
         dag({"something": "else"})
 
@@ -104,11 +105,11 @@ def test_other_data_are_refused_by_name(tmp_path: Path, monkeypatch) -> None:
     for path in shards:
         files.write_text(path, f"shard {path}")
     data = run_record.Digests().of(shards)
-    assert dag(record(data=data)).compare_with_record() == ""
+    assert compare_with_record(dag(record(data=data))) == ""
     files.write_text(shards[1], "shard mine/X.tar")
     shards[2].unlink()
     with pytest.raises(UserError) as error:
-        dag(record(data=data)).compare_with_record()
+        compare_with_record(dag(record(data=data)))
     assert "mine/1.tar has changed: other content" in str(error.value)
     assert "mine/2.tar does not exist" in str(error.value)
     assert "0.tar" not in str(error.value)
@@ -117,9 +118,9 @@ def test_other_data_are_refused_by_name(tmp_path: Path, monkeypatch) -> None:
 def test_other_code_is_told_by_step() -> None:
     code = [fingerprint(code_version("measure_purity"))]
     own = {"measure_purity": {"code": code, "devices": []}}
-    assert dag(record(steps=own)).compare_with_record() == ""
+    assert compare_with_record(dag(record(steps=own))) == ""
     other = own | {"simulate": {"code": ["0123456789abcdef"], "devices": []}}
-    said = dag(record(steps=other)).compare_with_record()
+    said = compare_with_record(dag(record(steps=other)))
     assert "the code of simulate is not that" in said
     assert "measure_purity" not in said
 
@@ -127,14 +128,14 @@ def test_other_code_is_told_by_step() -> None:
 def test_another_type_of_cpu_is_told_before_a_run_is_made_again(monkeypatch) -> None:
     one = {"simulate": {"code": [fingerprint(code_version("simulate"))], "devices": ["cpu (x)"]}}
     monkeypatch.setattr(run_record, "device_name", lambda device: f"{device} (x)")
-    assert dag(record(steps=one)).compare_with_record() == ""
+    assert compare_with_record(dag(record(steps=one))) == ""
     monkeypatch.setattr(run_record, "device_name", lambda device: f"{device} (y)")
-    said = dag(record(steps=one)).compare_with_record()
+    said = compare_with_record(dag(record(steps=one)))
     assert "cpu (x)" in said
     assert "cpu (y)" in said
     # What a GPU computed says nothing about the CPU.
     one["simulate"]["devices"] = ["NVIDIA H200"]
-    assert dag(record(steps=one)).compare_with_record() == ""
+    assert compare_with_record(dag(record(steps=one))) == ""
 
 
 def test_results_are_compared_with_a_record(tmp_path: Path, monkeypatch, capsys) -> None:

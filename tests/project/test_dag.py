@@ -17,12 +17,13 @@ from mispair.audit.seen_pairs import SHIPPED_SEED
 from mispair.core.commands import step_names
 from mispair.core.files import UserError
 from mispair.core.provenance import PACKAGE
-from mispair.dag import Dag, names_gpus
+from mispair.dag import Dag
 from mispair.evaluation import paths as evaluation
 from mispair.image_text.dag import measured
 from mispair.pairs import paths as pairs
 from mispair.pairs.steps import make_scenes
 from mispair.repair.rules import RULES
+from mispair.run_checks import names_gpus, replaced_report
 from mispair.towers import paths as towers
 from mispair.towers.dag import SHIPPED
 from mispair.towers.pretraining.pretraining import corpus_fingerprint
@@ -230,16 +231,16 @@ def test_another_configuration_is_told_that_it_replaces_a_report(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     first = Dag({"studies": ["image_text"]}, "x")
-    assert first.replaced_report() == ""
+    assert replaced_report(first) == ""
     record = tmp_path / "reports/run.json"
     record.parent.mkdir()
     record.write_text(json.dumps(first.config.model_dump(mode="json")))
     rates = {"corrupt_captions": {"rates": [0.5]}}
-    assert Dag({"studies": ["image_text", "stepsize"], **rates}, "x").replaced_report() == ""
-    assert "corpus" in Dag({"studies": ["image_text"], "corpus": "b"}, "x").replaced_report()
-    assert "studies" in Dag({"studies": ["stepsize"]}, "x").replaced_report()
+    assert replaced_report(Dag({"studies": ["image_text", "stepsize"], **rates}, "x")) == ""
+    assert "corpus" in replaced_report(Dag({"studies": ["image_text"], "corpus": "b"}, "x"))
+    assert "studies" in replaced_report(Dag({"studies": ["stepsize"]}, "x"))
     record.write_text("[")
-    assert first.replaced_report() == ""
+    assert replaced_report(first) == ""
 
 
 def test_small_jobs_and_word_counts_ask_for_no_gpu(monkeypatch: pytest.MonkeyPatch) -> None:

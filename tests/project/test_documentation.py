@@ -14,7 +14,7 @@ import pytest
 import yaml
 from mkdocs.exceptions import PluginError
 
-from bench import docs_pages, page, readme
+from bench import docs_pages, readme
 from bench import run as bench_run
 from mispair import config
 from mispair.cli import VERBS
@@ -71,8 +71,8 @@ def test_a_minute_is_enough_for_what_it_is_what_it_found_and_what_to_run(page: P
 
 def test_every_bench_has_a_table_and_replaces_no_other() -> None:
     text = bench_run.PAGE.read_text()
-    assert sorted(page.names(text)) == sorted(bench_run.BENCHES)
-    table = page.block([("a | b", "2 s", "4 s", "2x")], date(2026, 3, 1), "2 cores of X")
+    assert sorted(bench_run.names(text)) == sorted(bench_run.BENCHES)
+    table = bench_run.block([("a | b", "2 s", "4 s", "2x")], date(2026, 3, 1), "2 cores of X")
     changed = readme.filled(text, "bench: pruning", table)
     assert "1 March 2026, 2 cores of X:" in changed
     assert "| a \\| b | 2 s | 4 s | 2x |" in changed

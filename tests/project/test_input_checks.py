@@ -3,11 +3,11 @@
 import io
 import json
 import re
-import sys
 import tarfile
 from collections import Counter
+from collections.abc import Iterable
+from contextlib import nullcontext
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pandas as pd
@@ -16,9 +16,8 @@ import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 from snakemake.iocontainers import Wildcards
-from snakemake.resources import Resource
 
-from mispair import input_checks, machine_checks
+from mispair import input_checks
 from mispair.audit import dag as audit_dag
 from mispair.core.files import UserError
 from mispair.dag import Dag
@@ -40,6 +39,24 @@ def check(**content: Any) -> str:
     dag = Dag(content, "mine.yaml")
     input_checks.refuse_unusable(dag)
     return input_checks.damaged_words(dag)
+
+
+def check_refused(words: str | bool, **content: Any) -> None:
+    """Check a configuration: it is refused with these words, or passes where there are none."""
+    with pytest.raises(UserError, match=words) if words else nullcontext():
+        check(**content)
+
+
+def write_pairs(folder: Path, form: str, pairs: Iterable[dict[str, bytes]]) -> dict[str, Any]:
+    """Write pairs, as contents by ending, into a shard or as files; return how they are named."""
+    named = [(f"{n:04d}.{end}", data) for n, pair in enumerate(pairs) for end, data in pair.items()]
+    if form == "tar":
+        write_tar(folder / "00000.tar", named)
+        return {}
+    (folder / "mine").mkdir(exist_ok=True)
+    for name, content in named:
+        (folder / "mine" / name).write_bytes(content)
+    return {"shards": "generated", "pairs": "mine"}
 
 
 def test_a_good_configuration_is_checked_silently(folder: Path) -> None:
@@ -393,11 +410,7 @@ def test_a_join_by_a_field_that_no_sample_has(folder: Path, join: str, refused: 
     write_tar(folder / "00000.tar", [*whole("a"), ("a.json", sidecar)])
     (folder / "c.csv").write_text("url,caption\nu,a text\ni,a text\n")
     settings = {"captions": "c.csv", "read_captions": {"join": join, "key_column": "url"}}
-    if not refused:
-        check(**settings)
-        return
-    with pytest.raises(UserError, match=r"read_captions\.join.*url, meta\.id"):
-        check(**settings)
+    check_refused(refused and r"read_captions\.join.*url, meta\.id", **settings)
 
 
 @pytest.mark.parametrize(
@@ -477,11 +490,7 @@ def test_a_table_whose_values_join_no_pair(
         source, refused = {"shards": "generated", "pairs": "mine"}, True
     (folder / "c.csv").write_text("v,caption\n" + "".join(f"{value},a\n" for value in values))
     settings = {"captions": "c.csv", "read_captions": {"join": join, "key_column": "v"}, **source}
-    if not refused:
-        check(**settings)
-        return
-    with pytest.raises(UserError, match=r"captions: c\.csv.*read_captions\.join"):
-        check(**settings)
+    check_refused(refused and r"captions: c\.csv.*read_captions\.join", **settings)
 
 
 @pytest.mark.parametrize("groups", [[None] * 3, ["", None, " "], [None, "", "de"]])
@@ -515,11 +524,7 @@ def test_towers_are_not_trained_on_too_few_pairs(
             (folder / f"{number}.txt").write_text("a text")
         content |= {"shards": "generated", "pairs": str(folder)}
         (folder / "00000.tar").unlink()
-    if not words:
-        check(**content)
-        return
-    with pytest.raises(UserError, match=rf"pretrain_towers\.{words}"):
-        check(**content)
+    check_refused(words and rf"pretrain_towers\.{words}", **content)
 
 
 @pytest.mark.parametrize(
@@ -567,20 +572,12 @@ def test_pictures_of_which_none_can_be_decoded(
     folder: Path, form: str, content: bytes, words: str
 ) -> None:
     def write(*pictures: bytes) -> dict[str, Any]:
-        if form == "tar":
-            write_tar(folder / "00000.tar", [
-                member for n, picture in enumerate(pictures)
-                for member in ((f"{n}.jpg", picture), (f"{n}.txt", b"a cup"))
-            ])  # fmt: skip
-            return {}
-        (folder / "mine").mkdir(exist_ok=True)
         if form == "parquet":
+            (folder / "mine").mkdir(exist_ok=True)
             rows = pd.DataFrame({"image": pictures, "caption": ["a cup"] * len(pictures)})
             rows.to_parquet(folder / "mine/a.parquet")
-        for n, picture in enumerate(pictures if form == "files" else ()):
-            (folder / f"mine/{n}.jpg").write_bytes(picture)
-            (folder / f"mine/{n}.txt").write_text("a cup")
-        return {"shards": "generated", "pairs": "mine"}
+            return {"shards": "generated", "pairs": "mine"}
+        return write_pairs(folder, form, [{"jpg": one, "txt": b"a cup"} for one in pictures])
 
     with pytest.raises(UserError, match=rf"of 3 pictures .*(0\.jpg|parquet: a/0+): .*{words}"):
         check(**write(content, content, content))
@@ -596,11 +593,7 @@ def test_a_table_for_too_few_pairs(folder: Path, rows: int, least: float, refuse
     keys = [f"{n:09d}" for n in range(rows)] or ["700000000"]
     (folder / "c.csv").write_text("key,caption\n" + "".join(f"{key},a cup\n" for key in keys))
     settings = {"captions": "c.csv", "gather_index": {"min_joined_share": least}}
-    if not refused:
-        check(**settings)
-        return
-    with pytest.raises(UserError, match=r"captions: c\.csv has (a row for 1 of 200|none of)"):
-        check(**settings)
+    check_refused(refused and r"captions: c\.csv has (a row for 1 of 200|none of)", **settings)
 
 
 @pytest.mark.parametrize(
@@ -615,17 +608,10 @@ def test_captions_of_which_too_many_cannot_be_used(
     folder: Path, content: bytes, form: str, broken: int, refused: bool
 ) -> None:
     """Of files all are read; of shards some, so that more have to be broken."""
-    (folder / "mine").mkdir()
-    good = b'{"caption": "a cup"}'
-    pairs = [[(f"{n}.jpg", jpeg()), (f"{n}.json", content if n < broken else good)]
-             for n in range(10)]  # fmt: skip
+    texts = [content] * broken + [b'{"caption": "a cup"}'] * (10 - broken)
+    given = write_pairs(folder, form, [{"jpg": jpeg(), "json": text} for text in texts])
     if form == "tar":
-        write_tar(folder / "00000.tar", [member for pair in pairs for member in pair])
-        given: dict[str, Any] = {"index_shards": {"caption_from": "json:caption"}}
-    else:
-        for name, text in (file for pair in pairs for file in pair):
-            (folder / "mine" / name).write_bytes(text)
-        given = {"shards": "generated", "pairs": "mine"}
+        given = {"index_shards": {"caption_from": "json:caption"}}
     if not refused:
         check(**given)
         return
@@ -636,17 +622,10 @@ def test_captions_of_which_too_many_cannot_be_used(
 
 @pytest.mark.parametrize("form", ["tar", "txt"])
 def test_captions_of_which_none_is_a_text(folder: Path, form: str) -> None:
-    def write(content: bytes, number: int = 20) -> dict[str, Any]:
-        (folder / "mine").mkdir(exist_ok=True)
-        names = [f"{one:02d}" for one in range(number)]
-        if form == "tar":
-            pairs = [((f"{name}.jpg", jpeg()), (f"{name}.txt", content)) for name in names]
-            write_tar(folder / "00000.tar", [member for pair in pairs for member in pair])
-            return {}
-        for name in names:
-            (folder / f"mine/{name}.jpg").write_bytes(jpeg())
-            (folder / f"mine/{name}.txt").write_bytes(content + name.encode() * bool(content))
-        return {"shards": "generated", "pairs": "mine"}
+    def write(content: bytes) -> dict[str, Any]:
+        # Of files, equal captions are refused.
+        texts = [content + b" %d" % n * bool(content and form == "txt") for n in range(20)]
+        return write_pairs(folder, form, [{"jpg": jpeg(), "txt": text} for text in texts])
 
     with pytest.raises(UserError, match=r"pairs: none of 20 captions .* UTF-8"):
         check(**write("caf\u00e9 au lait".encode("latin-1")))
@@ -684,11 +663,11 @@ def test_a_small_list_by_position_is_read_to_its_end(
 ) -> None:
     (folder / "c.txt").write_text("a cup\n" * 3)
     (folder / "k.txt").write_text("".join(f"{n:09d}\n" for n in range(lines)))
-    if not refused:
-        check(captions="c.txt", caption_keys="k.txt")
-        return
-    with pytest.raises(UserError, match=rf"c\.txt has 3 lines, but k\.txt has {lines}"):
-        check(captions="c.txt", caption_keys="k.txt")
+    check_refused(
+        refused and rf"c\.txt has 3 lines, but k\.txt has {lines}",
+        captions="c.txt",
+        caption_keys="k.txt",
+    )
 
 
 @pytest.mark.parametrize(
@@ -705,26 +684,6 @@ def test_tables_whose_captions_are_none(folder: Path, cell: str, words: str) -> 
     )
     with pytest.raises(UserError, match=rf"captions: c\.csv.*{words}"):
         check(captions="c.csv")
-
-
-def test_a_gpu_that_is_not_here_is_named_by_the_rules_that_run(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    dag = Dag({"encode_features": {"device": "cuda"}, "simulate": {"device": "cuda"}}, "x")
-
-    def missing(**sections: Any) -> str:
-        """Return the message of jobs of some rules, by what says how many GPUs each takes."""
-        rules = [SimpleNamespace(name=rule, resources={"gpu": Resource("gpu", gpus)})
-                 for rule, gpus in sections.items()]  # fmt: skip
-        rules.append(SimpleNamespace(name="gather_index", resources={}))
-        return machine_checks.missing_gpu(dag, [SimpleNamespace(rule=rule) for rule in rules])
-
-    monkeypatch.setattr(machine_checks, "has_cuda", lambda: False)
-    assert missing(read_shards=dag.gpus("encode_features")).startswith("encode_features.device")
-    assert missing(simulate=lambda wildcards: 1).startswith("simulate.device")
-    assert missing(weigh_pairs=dag.gpus("finetune_projection")) == missing() == ""
-    monkeypatch.setattr(machine_checks, "has_cuda", lambda: True)
-    assert missing(read_shards=dag.gpus("encode_features")) == ""
 
 
 def sidecar(text: str) -> tuple[str, bytes]:
@@ -830,29 +789,17 @@ def test_a_table_that_adds_captions_leaves_those_of_the_shards(folder: Path) -> 
 def test_labels_equal_captions_and_undecided_lines_are_refused(folder: Path, form: str) -> None:
     """In a text, # is another word for each picture."""
 
-    def write(text: str) -> str:
-        (folder / "mine").mkdir(exist_ok=True)
-        names = [f"{number:03d}" for number in range(40)]
-        if form == "tar":
-            write_tar(folder / "00000.tar", [
-                member for n in names
-                for member in ((f"{n}.jpg", jpeg()), (f"{n}.txt", text.replace("#", n).encode()))
-            ])  # fmt: skip
-            return "00000.tar"
-        for name in names:
-            (folder / f"mine/{name}.jpg").write_bytes(jpeg())
-            if form != "csv":
-                own = text.replace("#", name)
-                content = json.dumps({"caption": own}) if form == "json" else own
-                (folder / f"mine/{name}.{form}").write_text(content)
-        if form == "csv":
-            quoted = "".join(f'{name}.jpg,"{text.replace("#", name)}"\n' for name in names)
-            (folder / "mine/pairs.csv").write_text("image,caption\n" + quoted)
-        return "mine"
-
     def check_all(text: str, **settings: Any) -> None:
-        given = write(text)
-        source = {"shards": given} if form == "tar" else {"shards": "generated", "pairs": given}
+        texts = [text.replace("#", f"{number:03d}") for number in range(40)]
+        ending = "json" if form == "json" else "txt"
+        contents = [json.dumps({"caption": own}) if form == "json" else own for own in texts]
+        source = write_pairs(folder, form, [
+            {"jpg": jpeg()} | ({} if form == "csv" else {ending: content.encode()})
+            for content in contents
+        ])  # fmt: skip
+        if form == "csv":
+            quoted = "".join(f'{n:04d}.jpg,"{own}"\n' for n, own in enumerate(texts))
+            (folder / "mine/pairs.csv").write_text("image,caption\n" + quoted)
         check(**source, index_shards=settings)
 
     check_all("a cup #\n")
@@ -879,29 +826,20 @@ def test_lines_of_a_sample_are_refused_if_they_are_not_there_by_chance(
     """Of a table all captions are known before any job; of shards and folders, some of them."""
     number = {"tar": 20, "txt": 2000, "csv": 1500}[form]
     texts = ["a cup\na red cup"] * several + ["a cup"] * (number - several)
-    if form == "tar":
-        write_tar(folder / "00000.tar", [
-            member for n, text in enumerate([*texts, *["a cup"] * 100])
-            for member in ((f"{n:04d}.jpg", jpeg()), (f"{n:04d}.txt", text.encode()))
-        ])  # fmt: skip
-    else:
+    if form == "csv":
         (folder / "mine").mkdir()
-        for n, text in enumerate(texts if form == "txt" else ()):
-            (folder / f"mine/{n:04d}.jpg").write_bytes(jpeg())
-            (folder / f"mine/{n:04d}.txt").write_text(text)
-        if form == "csv":
-            (folder / "mine/1.jpg").write_bytes(jpeg())
-            rows = "".join(f'{n},1.jpg,"{text}"\n' for n, text in enumerate(texts))
-            (folder / "mine/p.csv").write_text("id,image,caption\n" + rows)
-    pairs = {"path": "mine", **({"key_column": "id"} if form == "csv" else {})}
-    source = {} if form == "tar" else {"shards": "generated", "pairs": pairs}
-    if not refused:
-        check(**source)
-        return
-    with pytest.raises(
-        UserError, match=rf"{80 if several == 160 else several} of .*captions_per_line"
-    ):
-        check(**source)
+        (folder / "mine/1.jpg").write_bytes(jpeg())
+        rows = "".join(f'{n},1.jpg,"{text}"\n' for n, text in enumerate(texts))
+        (folder / "mine/p.csv").write_text("id,image,caption\n" + rows)
+        source = {"shards": "generated", "pairs": {"path": "mine", "key_column": "id"}}
+    else:
+        texts += ["a cup"] * 100 * (form == "tar")
+        source = write_pairs(
+            folder, form, [{"jpg": jpeg(), "txt": text.encode()} for text in texts]
+        )
+    check_refused(
+        refused and rf"{80 if several == 160 else several} of .*captions_per_line", **source
+    )
 
 
 def test_captions_that_a_link_leads_out_to_are_not_read(folder: Path) -> None:
@@ -989,12 +927,6 @@ def test_a_file_that_cannot_be_read_is_one_message(
     assert words in str(refusal.value).lower()
 
 
-def test_programs_that_are_missing() -> None:
-    machine_checks.refuse_missing_programs([sys.executable])
-    with pytest.raises(UserError, match="no-such-program"):
-        machine_checks.refuse_missing_programs([sys.executable, "no-such-program"])
-
-
 def _picture() -> bytes:
     stream = io.BytesIO()
     Image.new("RGB", (8, 8)).save(stream, "PNG")
@@ -1080,23 +1012,3 @@ def test_files_that_hold_no_weights(folder: Path, content: bytes, reason: str) -
     (towers / TOWER_WEIGHTS).write_bytes(content)
     with pytest.raises(UserError, match=f"{TOWER_WEIGHTS}.*{reason}"):
         check(towers="towers")
-
-
-@pytest.mark.parametrize(
-    ("arguments", "warned"),
-    [
-        (["--executor", "slurm", "-n"], True),
-        (["--workflow-profile", "profile"], True),
-        (["--profile=profile"], True),
-        (["--workflow-profile", "none"], False),
-        (["--cores", "2"], False),
-    ],
-)
-def test_a_dry_run_without_the_programs_of_slurm(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], warned: bool
-) -> None:
-    (folder / "profile").mkdir()
-    (folder / "profile/config.yaml").write_text("executor: slurm\n")
-    monkeypatch.setenv("PATH", str(folder))
-    warning = machine_checks.warn_of_missing_programs(["snakemake", *arguments])
-    assert ("sbatch" in warning) is warned

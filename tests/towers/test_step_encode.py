@@ -23,7 +23,7 @@ from mispair.pairs.index import image_list
 from mispair.pairs.index.faults import ImageLimits
 from mispair.pairs.index.image_list import list_images
 from mispair.pairs.index.index import caption_id
-from mispair.towers import loading, shard_features
+from mispair.towers import corpus_features, loading
 from mispair.towers.encoding import Tower
 from mispair.towers.features import gather, read_part
 from mispair.towers.preparation import PixelForm, Preparation
@@ -145,7 +145,7 @@ def test_features_are_those_of_the_model_in_the_order_of_the_index(
 def test_workers_change_no_byte(
     settings: list[str], corpus: Path, towers: Path, tmp_path: Path, monkeypatch
 ) -> None:
-    monkeypatch.setattr("mispair.towers.shard_features.usable_cores", lambda: 8)
+    monkeypatch.setattr("mispair.towers.corpus_features.usable_cores", lambda: 8)
     encode(corpus, towers, tmp_path / "none", *settings)
     for workers in (1, 3):
         record = encode(corpus, towers, tmp_path / str(workers), *settings, workers=workers)
@@ -168,7 +168,7 @@ def test_shards_on_a_disk_of_the_node_change_no_byte(
 def test_no_more_workers_than_cores_or_batches(
     cores: int, pairs: int, expected: int, corpus: Path, towers: Path, tmp_path: Path, monkeypatch
 ) -> None:
-    monkeypatch.setattr("mispair.towers.shard_features.usable_cores", lambda: cores)
+    monkeypatch.setattr("mispair.towers.corpus_features.usable_cores", lambda: cores)
     index, _ = files.read_parquet(corpus / "index.parquet")
     files.write_parquet(corpus / "index.parquet", index[:pairs])
     monkeypatch.setattr("torch.utils.data.DataLoader.check_worker_number_rationality", lambda _: 0)
@@ -222,7 +222,7 @@ def test_what_a_killed_job_left_serves_the_same_job_only(
         raise files.UserError("stopped")
 
     with monkeypatch.context() as patched:
-        patched.setattr("mispair.towers.shard_features.feature_rows", stop)
+        patched.setattr("mispair.towers.corpus_features.feature_rows", stop)
         assert main(command(corpus, towers, tmp_path / "out")) == 2
     assert finished(tmp_path / "out") == SHARDS
     settings, again = [], SHARDS * PAIRS
@@ -314,7 +314,7 @@ def test_a_worker_that_is_killed_or_stuck_is_reported(
             os.kill(os.getpid(), signal.SIGKILL)
         time.sleep(600)
 
-    monkeypatch.setattr(shard_features, "STALL_SECONDS", 2)
+    monkeypatch.setattr(corpus_features, "STALL_SECONDS", 2)
     monkeypatch.setattr(image_list, "decode_image", failing)
     assert main(command(corpus, towers, tmp_path / "out", workers=1)) == 2
     message = capsys.readouterr().err
@@ -329,7 +329,7 @@ def test_an_image_that_cannot_be_resized_is_named(corpus: Path) -> None:
         return torch.zeros(3, 2, 2)
 
     kept, _ = files.read_parquet(corpus / "index.parquet")
-    images = shard_features.ShardImages(
+    images = corpus_features.ShardImages(
         {"0.tar": corpus / "0.tar"}, kept[:2], Preparation(resize), PixelForm()
     )
     error = images[[0, 1]]
@@ -433,7 +433,7 @@ def test_captions_of_former_jobs_are_not_encoded_again(
         return run(self, tokens) + (0 if exact else next(calls))
 
     monkeypatch.setattr(Tower, "__call__", counting)
-    monkeypatch.setattr("mispair.towers.caption_features.CHECKED", 4)
+    monkeypatch.setattr("mispair.towers.corpus_features.CHECKED", 4)
     texts = [f"text {number}" for number in range(100)] + [" ".join(["red"] * 20)]
     files.write_parquet(tmp_path / "captions", captions_table(texts[:50]))
     size = ["--batch-size", "10"]

@@ -19,7 +19,7 @@ from safetensors.torch import save_file
 from torch import nn
 
 from mispair.core import files
-from mispair.towers.checkpoints.weights import read_state_dict
+from mispair.towers.checkpoints.weights import State, read_weights
 
 STATE = {
     "visual.model.weight": torch.arange(6.0).reshape(2, 3),
@@ -69,6 +69,11 @@ def save_as(kind: str, path: Path) -> None:
     torch.save(content, path, _use_new_zipfile_serialization=kind != "old-format")
 
 
+def weights_in(path: Path) -> State:
+    """Return the weights of the model that has those of `STATE`."""
+    return read_weights(path, [STATE]).state
+
+
 @pytest.mark.parametrize(
     ("kind", "name"),
     [
@@ -89,7 +94,7 @@ def save_as(kind: str, path: Path) -> None:
 )
 def test_every_kind_of_file_gives_the_same_weights(kind: str, name: str, tmp_path: Path) -> None:
     save_as(kind, tmp_path / name)
-    state = read_state_dict(tmp_path / name)
+    state = weights_in(tmp_path / name)
     assert list(state) == sorted(STATE)
     for key, value in STATE.items():
         assert state[key].dtype == value.dtype
@@ -98,10 +103,10 @@ def test_every_kind_of_file_gives_the_same_weights(kind: str, name: str, tmp_pat
 
 def test_prefixes_go_only_from_the_start_and_only_from_all(tmp_path: Path) -> None:
     torch.save({f"module.{key}": value for key, value in STATE.items()}, tmp_path / "all.pt")
-    assert "text.module.bias" in read_state_dict(tmp_path / "all.pt")
+    assert "text.module.bias" in weights_in(tmp_path / "all.pt")
     mixed = {"module.a": torch.ones(2), "b": torch.ones(2), "model.c": torch.ones(2)}
     torch.save(mixed, tmp_path / "mixed.pt")
-    assert list(read_state_dict(tmp_path / "mixed.pt")) == ["b", "model.c", "module.a"]
+    assert sorted(weights_in(tmp_path / "mixed.pt")) == ["b", "model.c", "module.a"]
 
 
 class Evil:
@@ -124,7 +129,7 @@ def test_code_in_a_file_is_never_run(form: str, tmp_path: Path) -> None:
         content = {"state_dict": STATE, "args": evil} if form == "beside-weights" else evil
         torch.save(content, path, _use_new_zipfile_serialization=form != "old-format")
     with pytest.raises(files.UserError, match=r"weights\.pt: .*posix\.system") as caught:
-        read_state_dict(path)
+        weights_in(path)
     assert "not run" in str(caught.value)
     assert "Do not load it with weights_only=False" in str(caught.value)
     assert not trace.exists()
@@ -137,7 +142,7 @@ def test_code_in_a_file_is_never_run(form: str, tmp_path: Path) -> None:
 def test_a_pickled_model_is_refused_and_names_what_it_wants(tmp_path: Path) -> None:
     torch.save(nn.Linear(2, 2), tmp_path / "model.pt")
     with pytest.raises(files.UserError, match=r"torch\.nn\.modules\.linear\.Linear.*state_dict"):
-        read_state_dict(tmp_path / "model.pt")
+        weights_in(tmp_path / "model.pt")
 
 
 class Own:
@@ -151,7 +156,7 @@ def test_the_command_for_an_own_file_writes_its_weights(tmp_path: Path) -> None:
     content = {"state_dict": model.state_dict(), "net": model, "settings": {"a": Own()}, "epoch": 3}
     torch.save(content, path)
     with pytest.raises(files.UserError, match="run where it was made") as caught:
-        read_state_dict(path)
+        weights_in(path)
     command = re.search("`python (.*)`", str(caught.value))
     assert command is not None
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
@@ -160,7 +165,7 @@ def test_the_command_for_an_own_file_writes_its_weights(tmp_path: Path) -> None:
     written = torch.load(tmp_path / "my model-weights.pt", weights_only=True)
     assert sorted(written) == ["net", "state_dict"]
     assert all(sorted(table) == ["bias", "weight"] for table in written.values())
-    assert list(read_state_dict(tmp_path / "my model-weights.pt")) == ["bias", "weight"]
+    assert sorted(weights_in(tmp_path / "my model-weights.pt")) == ["bias", "weight"]
 
 
 def test_torchscript_is_refused_with_the_remedy_that_works(tmp_path: Path) -> None:
@@ -169,14 +174,14 @@ def test_torchscript_is_refused_with_the_remedy_that_works(tmp_path: Path) -> No
         warnings.simplefilter("ignore")  # torch has deprecated the format
         torch.jit.script(nn.Linear(3, 2)).save(str(path))
     with pytest.raises(files.UserError, match="TorchScript archive.*pretrained") as caught:
-        read_state_dict(path)
+        weights_in(path)
     remedy = re.search("`(torch.save.*)`", str(caught.value))
     assert remedy is not None
     new = tmp_path / "new.pt"
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         exec(remedy[1], {"torch": torch, "FILE": str(path), "NEW": str(new)})
-    assert list(read_state_dict(new)) == ["bias", "weight"]
+    assert sorted(weights_in(new)) == ["bias", "weight"]
 
 
 @pytest.mark.parametrize("kind", ["bare", "trainer", "safetensors", "old-format"])
@@ -187,7 +192,7 @@ def test_a_file_that_is_cut_short_says_so(kind: str, share: float, tmp_path: Pat
     whole = path.read_bytes()
     path.write_bytes(whole[: int(len(whole) * share)])
     with pytest.raises(files.UserError, match=r"weights\.pt: is cut short.*Fetch it again"):
-        read_state_dict(path)
+        weights_in(path)
 
 
 @pytest.mark.parametrize(
@@ -204,24 +209,24 @@ def test_a_file_that_is_cut_short_says_so(kind: str, share: float, tmp_path: Pat
 def test_what_is_no_file_of_weights_is_named(content: bytes, message: str, tmp_path: Path) -> None:
     (tmp_path / "weights.pt").write_bytes(content)
     with pytest.raises(files.UserError, match=f"weights.pt: .*{message}"):
-        read_state_dict(tmp_path / "weights.pt")
+        weights_in(tmp_path / "weights.pt")
 
 
 def test_a_pytorch_file_called_safetensors_is_to_be_renamed(tmp_path: Path) -> None:
     save_as("bare", tmp_path / "weights.safetensors")
     with pytest.raises(files.UserError, match="is PyTorch's, though it is called safetensors"):
-        read_state_dict(tmp_path / "weights.safetensors")
+        weights_in(tmp_path / "weights.safetensors")
 
 
 def test_missing_files_folders_and_other_archives(tmp_path: Path) -> None:
     with pytest.raises(files.UserError, match=r"gone\.pt: cannot be read \(No such file"):
-        read_state_dict(tmp_path / "gone.pt")
+        weights_in(tmp_path / "gone.pt")
     with pytest.raises(files.UserError, match="cannot be read .*directory"):
-        read_state_dict(tmp_path)
+        weights_in(tmp_path)
     with zipfile.ZipFile(tmp_path / "photos.zip", "w") as archive:
         archive.writestr("a.jpg", b"")
     with pytest.raises(files.UserError, match="zip archive, but not one that PyTorch saved"):
-        read_state_dict(tmp_path / "photos.zip")
+        weights_in(tmp_path / "photos.zip")
 
 
 @pytest.mark.parametrize(
@@ -242,4 +247,4 @@ def test_contents_that_are_no_weights_are_named(
 ) -> None:
     torch.save(content, tmp_path / "weights.pt")
     with pytest.raises(files.UserError, match=rf"weights\.pt: .*{message}"):
-        read_state_dict(tmp_path / "weights.pt")
+        weights_in(tmp_path / "weights.pt")

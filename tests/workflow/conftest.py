@@ -144,7 +144,8 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Checkout:
 
     def make(folder: Path) -> Checkout:
         checkout = new_checkout(folder)
-        checkout.snakemake("simulation", "image_text")
+        printed = checkout.snakemake("simulation", "image_text", "--verbose")
+        folder.with_name("verbose.log").write_text(printed)
         # Steps of these two have processes of their own in the runs through faults.
         printed = checkout.snakemake("--logger", "mispair", fresh=True)
         folder.with_name("printed.log").write_text(printed)

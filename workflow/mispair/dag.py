@@ -4,10 +4,7 @@ What the rules decide is here and not in them, so that it can be tested alone.
 Paths are relative to the folder that Snakemake runs in, so a moved checkout reruns nothing.
 """
 
-import json
-import os
 import re
-import sys
 from collections.abc import Callable, Iterable
 from functools import cached_property
 from importlib import import_module
@@ -24,7 +21,7 @@ from mispair.core.commands import call, title
 from mispair.core.devices import Gpus, has_gpu
 from mispair.core.files import UserError
 from mispair.core.paths import every, fill, of_job
-from mispair.core.provenance import PACKAGE, code_version, step_module_name
+from mispair.core.provenance import code_version, step_module_name
 from mispair.core.settings import NONE, Settings, command_line, option
 from mispair.core.stamps import stamp
 from mispair.evaluation import paths as evaluation
@@ -47,27 +44,12 @@ from mispair.stepsize.dag import Stepsize
 from mispair.sufficiency.dag import PUBLISHED, STEPS_WITH_DEVICE, Sufficiency
 from mispair.towers import paths as towers
 from mispair.towers.arms import WEIGHTED
-from mispair.towers.dag import SHIPPED, Models
-from mispair.towers.pretraining.dag import TowerTrainings
+from mispair.towers.dag import SHIPPED, Models, TowerTrainings
 
 SHOWN_GROUPS = 4
 """Largest number of groups of shards from which the gallery of neurons takes pictures."""
 GROUPS_PER_PART = 8
 """Approximate groups of shards per part of captions: texts are encoded faster than images."""
-
-
-def use_this_python() -> None:
-    """Make ``python -m mispair`` in a rule mean this interpreter and this checkout.
-
-    So neither an activated environment nor an installed package is needed, and
-    ``snakemake --directory`` works. An installed package is found without help: its folder holds
-    the packages of this interpreter, which the interpreter of ``--sdm conda`` must not see.
-    """
-    os.environ["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
-    folder = PACKAGE.parent
-    if (folder / "Snakefile").exists():
-        path = [str(folder), os.environ.get("PYTHONPATH", "")]
-        os.environ["PYTHONPATH"] = os.pathsep.join(part for part in path if part)
 
 
 def _literal(value: Any) -> Any:
@@ -78,22 +60,6 @@ def _literal(value: Any) -> Any:
 def _scheme(wildcards: Any) -> Scheme | None:
     """Return the scheme of a pairing; that of rate 0 is by none."""
     return schemes().get(wildcards.scheme) if float(wildcards.rate) > 0 else None
-
-
-def names_gpus(settings: Any) -> bool:
-    """Return whether the profile of a cluster names a kind of GPU.
-
-    Its nodes have GPUs then, whatever the machine has on which Snakemake runs.
-
-    Parameters
-    ----------
-    settings : snakemake.settings.types.ResourceSettings
-        Of the run; a run on one machine has no number of jobs.
-    """
-    if settings.nodes is None:
-        return False
-    of_rules = [settings.default_resources, *settings.overwrite_resources.values()]
-    return any("gpu_model" in (resources or ()) for resources in of_rules)
 
 
 class Dag:
@@ -110,6 +76,19 @@ class Dag:
     in_a_job : bool
         Whether one job of a run that has begun reads the configuration.
 
+    Attributes
+    ----------
+    config : pydantic.BaseModel
+        The settings.
+    record : dict or None
+        The record of the run that is made again.
+    corpus, towers : str
+        Names of the corpus and of the towers that are fine-tuned, in paths.
+    arms : list of towers.arms.Arm
+        Fine-tunings of the image-text study.
+    pairs, models, training, repair, evaluation, pretraining, simulation, sufficiency, stepsize
+        What the package of that name asks of its jobs; for `training`, `towers.pretraining`.
+
     Raises
     ------
     UserError
@@ -125,20 +104,20 @@ class Dag:
     ):
         self._nodes_have_gpus = nodes_have_gpus
         self.config = configuration.validate(content, source)
-        self._record = content.get(run_record.RECORD)
-        if self._record in (NONE, "null"):  # on Snakemake's command line every null is a word
-            self._record = None
-        if self._record is not None:
-            run_record.refuse_other_version(self._record)
+        self.record = content.get(run_record.RECORD)
+        if self.record in (NONE, "null"):  # on Snakemake's command line every null is a word
+            self.record = None
+        if self.record is not None:
+            run_record.refuse_other_version(self.record)
         self.corpus: str = self.config.corpus
         if self.runs("laclip") and not self.config.models:
             raise UserError(
                 "models: the list is empty, and the study laclip compares models. Copy those of "
                 "config/laclip.yaml that you have."
             )
-        self.arms = image_text.arms_of(self.config) if self.runs("image_text") else []
         # Files of a study that is not run may be missing; other missing files stop all jobs.
         of_image_text, compared = self.runs("image_text"), self.runs("laclip")
+        self.arms = image_text.arms_of(self.config) if of_image_text else []
         has_file = isinstance(source, str) or any(name != COMMAND_LINE for name in source)
         uses_pairs = self.encodes or self.runs("pretraining")
         self.pairs = PairFiles(self.config, uses_pairs, has_file, in_a_job)
@@ -152,62 +131,16 @@ class Dag:
             self.config.compare_towers.towers if of_image_text else (),
         )
         self.towers = self.models.main
-        asked = (self.config.evaluation_sets, self.config.protocols)
         evaluates = of_image_text or compared or self.runs("repair")
-        self.evaluation = Evaluation(*(asked if evaluates else ([], [])))
+        asked = (self.config.evaluation_sets, self.config.protocols) if evaluates else ([], [])
+        self.evaluation = Evaluation(*asked)
         self.sufficiency, self.stepsize = Sufficiency(self.config), Stepsize(self.config)
         trains_small = self.runs("pretraining") or trains_towers(self.config)
         self.pretraining = Pretraining(self.config, trains_small, self.pairs.is_generated)
-        for study in ("sufficiency", "stepsize"):
-            if self.runs(study):
-                self.results(study)  # raises before any job if its settings do not fit
         self.simulation = Simulation(self)
-        if of_image_text:
-            self._neurons = self.models.neurons(self.training.definition_file)
-            self._refuse_more_neurons_than_there_are()
-        self.training.refuse()
-        self._refuse_seen_pairs()
-        if self.encodes:
-            for key in ("trusted", "reviewed", "reviewed_repairs", "caption_keys", "groups"):
-                self.user_file(key)  # raises before any job if the file is missing
-            review.kept(self)
-            self.pairs.caption_tables()
+        self._refuse()
 
-    @property
-    def _judges(self) -> bool:
-        """Whether the towers judge which captions are wrong."""
-        weighs = self.runs("image_text") and self.config.finetune_projection.weights == "audit"
-        return self.runs("audit") or weighs or self.repair.audits_draws
-
-    def _refuse_seen_pairs(self) -> None:
-        """Refuse towers that judge pairs that they were trained on, as far as is known by now."""
-        if not self._judges:
-            return
-        if self.training.of_corpus:
-            seen_pairs.refuse("towers: `train`")
-        seed = self.config.make_scenes.seed
-        if self.pairs.is_generated and self.config.towers in SHIPPED and seed == SHIPPED_SEED:
-            seen_pairs.refuse(f"towers: {self.config.towers}, with make_scenes.seed {seed},")
-        shards = [Path(shard) for shard in self.shards_to_compare()]
-        sizes = [shard.stat().st_size for shard in shards if shard.is_file()]
-        if len(sizes) == len(shards) and sum(sizes) <= OWN_SHARDS_AT_START:
-            seen_pairs.refuse_seen([*map(Path, self.training_record())], shards)
-
-    def training_record(self) -> list[str]:
-        """Return the record of the training of towers that may have seen the pairs they judge.
-
-        Towers that were trained on shards of other names have not. The shipped towers have their
-        own seed of make_scenes.
-        """
-        if not self._judges or (self.pairs.is_generated and self.config.towers in SHIPPED):
-            return []
-        files = self.models.files(self.towers)
-        records = [path for path in files if Path(path).name == seen_pairs.RECORD]
-        return [path for path in records if seen_pairs.may_have_seen(path, self.pairs.shards())]
-
-    def shards_to_compare(self) -> list[str]:
-        """Return the shards of the corpus, if `training_record` is to be compared with them."""
-        return self.pairs.shards() if self.training_record() else []
+    # What runs ------------------------------------------------------------------------------
 
     def runs(self, study: str) -> bool:
         """Return whether a study is among those that the configuration names."""
@@ -247,95 +180,99 @@ class Dag:
             "pretraining-captions.yaml) with --configfile."
         )
 
-    def flags(self, step: str) -> str:
-        """Return a step's settings as one string of command-line flags."""
-        if step == "list_images":
-            return self.image_limits()
-        # A step without settings is no section of the configuration.
-        section = getattr(self.config, step, Settings())
-        update: dict[str, Any] = {}
-        if hasattr(section, "device"):
-            update["device"] = self.device(step)
-        if step == "index_shards":
-            fields = self.config.index_shards.json_fields
-            update["json_fields"] = self.repair.recorded_fields(fields)
-            update["caption_from"] = self.pairs.captions_in
-        return command_line(section.model_copy(update=update))
+    @cached_property
+    def _tables(self) -> dict[str, Iterable[Any]]:
+        """The values of the wildcards of paths in this configuration, for `every`.
+
+        There are no towers if no study encodes the corpus.
+        """
+        return {
+            "corpus": [self.corpus],
+            "towers": [self.towers] if self.encodes else [],
+            "group": self.pairs.groups,
+            "texts": self.caption_parts,
+            "arm": self.arms,
+            "scheme rate": [
+                (name, f"{rate:g}") for name, rate in image_text.schemes_and_rates(self.config)
+            ],
+            "study": self.config.studies,
+        }
+
+    def every(self, template: str, **chosen: Iterable[Any]) -> list[str]:
+        """Return the paths of a template for every group, part of the captions, arm and so on.
+
+        `chosen` are other values of a wildcard than those of the configuration.
+        """
+        return every(template, self._tables | chosen)
 
     @property
-    def decides_on_lines(self) -> bool:
-        """Whether the configuration says what the lines of a caption are."""
-        return self.config.index_shards.captions_per_line is not None
+    def caption_parts(self) -> list[str]:
+        """Names of the parts in which the captions of the corpus are encoded."""
+        return [f"captions-{part}" for part in range(-(-len(self.pairs.groups) // GROUPS_PER_PART))]
 
-    def image_limits(self) -> str:
-        """Return the settings that decide which images are listed, as command-line flags."""
-        reading = self.config.index_shards
-        names = sorted(ImageLimits.model_fields)
-        return " ".join(f"{option(name)} {getattr(reading, name)}" for name in names)
+    # Checks ---------------------------------------------------------------------------------
 
-    def device(self, step: str) -> str:
-        """Return the device of a step; under ``auto`` it is the CPU if its jobs are small.
+    def _refuse(self) -> None:
+        """Raise an error for what a job would refuse, and for files that are missing."""
+        for study in ("sufficiency", "stepsize"):
+            if self.runs(study):
+                self.results(study)  # raises if its settings do not fit
+        if self.runs("image_text"):
+            self._refuse_more_neurons_than_there_are()
+        self.training.refuse()
+        self._refuse_seen_pairs()
+        if self.encodes:
+            for key in ("trusted", "reviewed", "reviewed_repairs", "caption_keys", "groups"):
+                self.user_file(key)  # raises if the file is missing
+            review.kept(self)
+            self.pairs.caption_tables()
 
-        Such a job takes longer to start CUDA than to compute, and jobs queue for the GPUs.
+    def _refuse_more_neurons_than_there_are(self) -> None:
+        most = max(self.config.prune_neurons.ks or [0])
+        neurons = self.models.neurons(self.training.definition_file)
+        if neurons is not None and most > neurons:
+            raise UserError(
+                f"prune_neurons.ks: {most} is more than the {neurons} neurons of the towers "
+                f"{self.towers}; allowed are 1 to {neurons}."
+            )
+
+    @property
+    def _judges(self) -> bool:
+        """Whether the towers judge which captions are wrong."""
+        weighs = self.runs("image_text") and self.config.finetune_projection.weights == "audit"
+        return self.runs("audit") or weighs or self.repair.audits_draws
+
+    def _refuse_seen_pairs(self) -> None:
+        """Refuse towers that judge pairs that they were trained on, as far as is known by now."""
+        if not self._judges:
+            return
+        if self.training.of_corpus:
+            seen_pairs.refuse("towers: `train`")
+        seed = self.config.make_scenes.seed
+        if self.pairs.is_generated and self.config.towers in SHIPPED and seed == SHIPPED_SEED:
+            seen_pairs.refuse(f"towers: {self.config.towers}, with make_scenes.seed {seed},")
+        shards = [Path(shard) for shard in self.shards_to_compare()]
+        sizes = [shard.stat().st_size for shard in shards if shard.is_file()]
+        if len(sizes) == len(shards) and sum(sizes) <= OWN_SHARDS_AT_START:
+            seen_pairs.refuse_seen([*map(Path, self.training_record())], shards)
+
+    def training_record(self) -> list[str]:
+        """Return the record of the training of towers that may have seen the pairs they judge.
+
+        Towers that were trained on shards of other names have not. The shipped towers have their
+        own seed of make_scenes.
         """
-        config: Any = self.config
-        section = getattr(config, step)
-        if step == "find_similar_captions" and section.measure == "tfidf":
-            return "cpu"  # it compares words
-        if step in STEPS_WITH_DEVICE:
-            small = self.sufficiency.size.leaves < PUBLISHED[0].leaves
-        else:
-            small = config.towers in [*SHIPPED] and not config.models and step != "pretrain_towers"
-        device: str = section.device
-        return "cpu" if small and device == "auto" else device
+        if not self._judges or (self.pairs.is_generated and self.config.towers in SHIPPED):
+            return []
+        files = self.models.files(self.towers)
+        records = [path for path in files if Path(path).name == seen_pairs.RECORD]
+        return [path for path in records if seen_pairs.may_have_seen(path, self.pairs.shards())]
 
-    def gpus(self, step: str) -> Gpus:
-        """Return how many GPUs a step takes: a CPU-only machine must not queue for one."""
-        device = self.device(step)
-        takes_one = device == "cuda" or (device == "auto" and (self._nodes_have_gpus or has_gpu()))
-        gpus = Gpus(takes_one)
-        gpus.section = step
-        return gpus
+    def shards_to_compare(self) -> list[str]:
+        """Return the shards of the corpus, if `training_record` is to be compared with them."""
+        return self.pairs.shards() if self.training_record() else []
 
     # Inputs ---------------------------------------------------------------------------------
-
-    def compare_with_record(self) -> str:
-        """Return a warning if code or type of CPU differ from those of a recorded run.
-
-        Raises
-        ------
-        UserError
-            If that run was made from other data or models.
-        """
-        if self._record is None:
-            return ""
-        run_record.refuse_other_data(self._record)
-        changed = run_record.changed_steps(self._record)
-        code = f"the code of {', '.join(changed)} is not that of the recorded run"
-        reasons = [code] if changed else []
-        if processor := run_record.other_processor(self._record):
-            reasons.append(processor)
-        if not reasons:
-            return ""
-        return f"record: {'; '.join(reasons)}: other bytes are to be expected"
-
-    def replaced_report(self) -> str:
-        """Return a warning if `reports` holds the report of other data, models or studies."""
-        try:
-            former = json.loads(Path(reports.RUN).read_text(encoding="utf-8"))
-        except (OSError, ValueError):
-            return ""
-        content = self.config.model_dump(mode="json")
-        keys = ("corpus", "pairs", "shards", "captions", "towers", "trusted", "groups", "models")
-        changed = [key for key in keys if former.get(key, content[key]) != content[key]]
-        if not set(former.get("studies", [])) <= set(self.config.studies):
-            changed.append("studies")
-        if not changed:
-            return ""
-        return (
-            f"reports: this run replaces the report of another configuration, which has other "
-            f"{', '.join(changed)}. To keep that report, give this run a folder: --directory DIR"
-        )
 
     def user_file(self, key: str) -> list[str]:
         """Return the user's file under a key of the configuration, if there is one.
@@ -353,18 +290,6 @@ class Dag:
             what = "is a folder. Name the file" if Path(path).is_dir() else "is no file. Correct it"
             raise UserError(f"{key}: {Path(path).absolute()} {what}, or take the key out.")
         return [path]
-
-    def stamps(self, *inputs: Callable[[Any], list[str] | str] | list[str]) -> Callable[[Any], str]:
-        """Return a function that stamps the user's files among the inputs of a job."""
-
-        def stamps(wildcards: Any) -> str:
-            files = [given(wildcards) if callable(given) else given for given in inputs]
-            names = [
-                path for paths in files for path in ([paths] if isinstance(paths, str) else paths)
-            ]
-            return stamp(names) + self.pairs.marks(names)
-
-        return stamps
 
     def tower_files(self, wildcards: Any) -> list[str]:
         """Return the files of the frozen towers; the configuration comes first."""
@@ -393,8 +318,6 @@ class Dag:
         """Return the prompt features of every evaluation set and protocol."""
         return self.evaluation.prompts(wildcards.towers)
 
-    # Results --------------------------------------------------------------------------------
-
     def weights(self, wildcards: Any) -> list[str]:
         """Return the weights of the pairs that an arm is trained on, if it has any."""
         return of_job(wildcards, audit.WEIGHTS) if wildcards.start == WEIGHTED else []
@@ -409,31 +332,6 @@ class Dag:
         """Draws of swaps in a pairing: one for each seed of the fine-tuning."""
         return int(self.config.finetune_projection.seeds)
 
-    @cached_property
-    def _tables(self) -> dict[str, Iterable[Any]]:
-        """The values of the wildcards of paths in this configuration, for `every`.
-
-        There are no towers if no study encodes the corpus.
-        """
-        return {
-            "corpus": [self.corpus],
-            "towers": [self.towers] if self.encodes else [],
-            "group": self.pairs.groups,
-            "texts": self.caption_parts,
-            "arm": self.arms,
-            "scheme rate": [
-                (name, f"{rate:g}") for name, rate in image_text.schemes_and_rates(self.config)
-            ],
-            "study": self.config.studies,
-        }
-
-    def every(self, template: str, **chosen: Iterable[Any]) -> list[str]:
-        """Return the paths of a template for every group, part of the captions, arm and so on.
-
-        `chosen` are other values of a wildcard than those of the configuration.
-        """
-        return every(template, self._tables | chosen)
-
     def of_towers(self, *templates: str) -> Callable[[Any], list[str]]:
         """Return a function that returns all paths of templates for the towers of a job."""
         return lambda wildcards: [
@@ -443,11 +341,6 @@ class Dag:
     def captions(self) -> list[str]:
         """Return the user's captions as read_captions writes them, if there are any."""
         return self.every(pairs.CAPTION_TABLE) if self.config.captions is not None else []
-
-    @property
-    def caption_parts(self) -> list[str]:
-        """Names of the parts in which the captions of the corpus are encoded."""
-        return [f"captions-{part}" for part in range(-(-len(self.pairs.groups) // GROUPS_PER_PART))]
 
     def texts(self, wildcards: Any) -> str:
         """Return the captions of a part of the corpus, or those that a scheme wrote."""
@@ -489,14 +382,6 @@ class Dag:
 
         return files
 
-    def _refuse_more_neurons_than_there_are(self) -> None:
-        most = max(self.config.prune_neurons.ks or [0])
-        if self._neurons is not None and most > self._neurons:
-            raise UserError(
-                f"prune_neurons.ks: {most} is more than the {self._neurons} neurons of the towers "
-                f"{self.towers}; allowed are 1 to {self._neurons}."
-            )
-
     def covariance(self, wildcards: Any) -> list[str]:
         """Return the covariance of the features of the corpus, if the model encodes it."""
         measures = self.runs("image_text") or self.runs("repair")
@@ -508,14 +393,14 @@ class Dag:
         """Return the known features of the pictures of the generated corpus."""
         return self.pairs.beside(self.pairs.shards(), ".parquet") if self.pairs.is_generated else []
 
+    # Results --------------------------------------------------------------------------------
+
     def ends(self) -> list[str]:
         """Return the final results of a run; all others are intermediate."""
         measured = [path for path in self.results() if path.startswith("results/")]
         kept = [path for path in measured if studies.is_measurement(path)]
         statistics = {*self.every(pairs.STATISTICS)} & {*measured}
         return [*kept, *sorted(statistics), *self.repair.exports()]
-
-    # Report ---------------------------------------------------------------------------------
 
     def results(self, *names: str) -> list[str]:
         """Return the results of studies, by default of those that run, for the report's tables."""
@@ -535,6 +420,65 @@ class Dag:
         galleries = [pairs.CONTACT_SHEET, evaluation.NEURONS] if self.runs("image_text") else []
         suspects = [audit.SUSPECTS] if self.runs("audit") else []
         return [*galleries, *suspects, *self.repair.pieces()]
+
+    # Parameters of rules --------------------------------------------------------------------
+
+    def flags(self, step: str) -> str:
+        """Return a step's settings as one string of command-line flags."""
+        if step == "list_images":
+            return self.image_limits()
+        # A step without settings is no section of the configuration.
+        section = getattr(self.config, step, Settings())
+        update: dict[str, Any] = {}
+        if hasattr(section, "device"):
+            update["device"] = self.device(step)
+        if step == "index_shards":
+            fields = self.config.index_shards.json_fields
+            update["json_fields"] = self.repair.recorded_fields(fields)
+            update["caption_from"] = self.pairs.captions_in
+        return command_line(section.model_copy(update=update))
+
+    def image_limits(self) -> str:
+        """Return the settings that decide which images are listed, as command-line flags."""
+        reading = self.config.index_shards
+        names = sorted(ImageLimits.model_fields)
+        return " ".join(f"{option(name)} {getattr(reading, name)}" for name in names)
+
+    def device(self, step: str) -> str:
+        """Return the device of a step; under ``auto`` it is the CPU if its jobs are small.
+
+        Such a job takes longer to start CUDA than to compute, and jobs queue for the GPUs.
+        """
+        config: Any = self.config
+        section = getattr(config, step)
+        if step == "find_similar_captions" and section.measure == "tfidf":
+            return "cpu"  # it compares words
+        if step in STEPS_WITH_DEVICE:
+            small = self.sufficiency.size.leaves < PUBLISHED[0].leaves
+        else:
+            small = config.towers in [*SHIPPED] and not config.models and step != "pretrain_towers"
+        device: str = section.device
+        return "cpu" if small and device == "auto" else device
+
+    def gpus(self, step: str) -> Gpus:
+        """Return how many GPUs a step takes: a CPU-only machine must not queue for one."""
+        device = self.device(step)
+        takes_one = device == "cuda" or (device == "auto" and (self._nodes_have_gpus or has_gpu()))
+        gpus = Gpus(takes_one)
+        gpus.section = step
+        return gpus
+
+    def stamps(self, *inputs: Callable[[Any], list[str] | str] | list[str]) -> Callable[[Any], str]:
+        """Return a function that stamps the user's files among the inputs of a job."""
+
+        def stamps(wildcards: Any) -> str:
+            files = [given(wildcards) if callable(given) else given for given in inputs]
+            names = [
+                path for paths in files for path in ([paths] if isinstance(paths, str) else paths)
+            ]
+            return stamp(names) + self.pairs.marks(names)
+
+        return stamps
 
     def step(self, *names: str, **given: Any) -> dict[str, Any]:
         """Return the ``params`` of a rule that runs steps, one after the other, in one process.

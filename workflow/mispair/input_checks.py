@@ -1,20 +1,15 @@
-"""Checks of a user's files before the first job: forms, first rows of each, names and times."""
+"""Checks of a user's files before the first job: forms, and the first rows of each."""
 
 from __future__ import annotations
 
-import os
 import re
-import shlex
-import tempfile
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from datetime import timedelta
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from importlib.util import find_spec
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mispair.core.copied import TOLERANCE
 from mispair.core.files import UserError, in_place_of_file, refuse_unfetched
 from mispair.core.words import count
 from mispair.evaluation.protocols import protocol_files
@@ -85,7 +80,7 @@ def refuse_unusable(dag: Dag) -> None:
         _refuse_same_keys(dag.pairs.own_shards())
     dag.pairs.refuse_remote_captions()
     _refuse_caption_field(dag)
-    captions, are_decided = dag.pairs.first_captions(), dag.decides_on_lines
+    captions, are_decided = dag.pairs.first_captions(), _decides_on_lines(dag)
     refuse_labels_and_lines("pairs", captions, are_decided, len(captions) == dag.pairs.source.pairs)
     _refuse_lost_pairs(dag)
     _refuse_schemes(dag)
@@ -118,6 +113,11 @@ def refuse_unusable(dag: Dag) -> None:
         if dag.runs("repair"):
             _ = dag.repair.compared  # raises if no rule replaces captions
     _refuse_caption_tables(dag, examples, corpus)
+
+
+def _decides_on_lines(dag: Dag) -> bool:
+    """Return whether the configuration says what the lines of a caption are."""
+    return dag.config.index_shards.captions_per_line is not None
 
 
 def damaged_words(dag: Dag) -> str:
@@ -421,7 +421,7 @@ def _refuse_tables(
                 f"{key}: {path} has no caption in its column {named.caption!r}. Name another as "
                 f"{named.section}.caption_column."
             )
-        are_decided = dag.decides_on_lines or key != "captions"
+        are_decided = _decides_on_lines(dag) or key != "captions"
         refuse_labels_and_lines(f"{key}: {path}", captions, are_decided, is_whole)
         if named.join != KEY:
             _refuse_join(dag, key, named, path, values, is_whole)
@@ -436,60 +436,3 @@ def _refuse_tables(
         if len(tables) == 1:
             least = dag.config.gather_index.min_joined_share if key == "captions" else 0.0
             _refuse_strange(key, path, values, corpus, least)
-
-
-# The user's own files as inputs of rules: their names are taken as they are, and their times.
-
-
-LITERAL = "mispair-literal"
-"""Flag of an input whose braces are no wildcards."""
-
-
-def time_of_new_files(folder: Path = Path()) -> float:
-    """Return the time that a file gets which is written now, by the clock of the folder's disk."""
-    with tempfile.TemporaryFile(dir=folder) as probe:
-        probe.write(b"0")
-        probe.flush()
-        return os.fstat(probe.fileno()).st_mtime
-
-
-def refuse_dated_ahead(paths: Iterable[str], now: float) -> None:
-    """Refuse files that are dated later than files that jobs write.
-
-    Snakemake deletes an output that is older than one of its inputs.
-
-    Raises
-    ------
-    UserError
-        With the first such file, and how far it is ahead.
-    """
-    for path in map(Path, map(os.path.abspath, paths)):
-        try:
-            ahead = max(path.stat().st_mtime, path.lstat().st_mtime) - now
-        except OSError:
-            continue  # Snakemake reports that it is missing
-        if ahead > TOLERANCE:
-            named = shlex.quote(str(path))
-            raise UserError(
-                f"{path}: is dated {timedelta(seconds=round(ahead))} (hours:minutes:seconds) ahead "
-                "of this machine's clock, so all results made from it would count as outdated and "
-                f"be deleted. Correct the clock, or date the file now: touch -h {named} and "
-                f"touch {named}."
-            )
-
-
-def take_literally() -> Callable[[str], str]:
-    """Return a function that marks a path whose braces are no wildcards.
-
-    Snakemake has no escape for braces in inputs, so the function that fills in wildcards leaves
-    marked paths as they are.
-    """
-    from snakemake import io
-
-    fill_in = io.apply_wildcards
-
-    def fill_in_unmarked(pattern: Any, wildcards: Any) -> Any:
-        return pattern if io.is_flagged(pattern, LITERAL) else fill_in(pattern, wildcards)
-
-    io.apply_wildcards = fill_in_unmarked
-    return lambda path: io.flag(path, LITERAL) if "{" in path else path

@@ -13,21 +13,20 @@ from snakemake.logging import logger
 
 from mispair.towers.arms import REPAIR, STARTS, WEIGHTED
 from mispair.config import locate
-from mispair.dag import SHOWN_GROUPS, Dag, names_gpus, use_this_python
+from mispair.dag import SHOWN_GROUPS, Dag
 from mispair.evaluation.dag import making
 from mispair.image_text import dag as of_image_text
-from mispair.input_checks import refuse_dated_ahead, take_literally, time_of_new_files
 from mispair.input_checks import damaged_words, refuse_unusable
-from mispair.core.copied import date_back, restore_times
 from mispair.core.files import UserError, refuse_full_or_read_only
 from mispair.core.paths import benchmarks_of_report, folder_of_output, resume_state
 from mispair.core.paths import every, fill, joined, of_job
 from mispair.core.stamps import MADE
-from mispair.machine_checks import missing_gpu, refuse_missing_programs, warn_of_missing_gpu
-from mispair.machine_checks import warn_of_missing_programs
 from mispair.repair.captioners.functions import look_beside
 from mispair.report import dag as of_report
 from mispair.report.studies import NAMES as STUDIES
+from mispair.run_checks import compare_with_record, date_results, names_gpus, refuse_dated_ahead
+from mispair.run_checks import refuse_to_start, replaced_report, take_literally, use_this_python
+from mispair.run_checks import warn_of_missing_gpu, warn_of_missing_programs
 
 # The templates of all paths of results, by package.
 from mispair.audit import paths as audit
@@ -69,16 +68,7 @@ if set(WORKFLOW) & {"{", "}"}:
 clock = None
 try:
     if workflow.is_main_process:
-        refuse_full_or_read_only(".snakemake")  # even a dry run writes there
-        clock = time_of_new_files()
-        if copied := restore_times(now=clock):
-            logger.info(
-                f"results: this folder is new, so the times of {copied} files follow their bytes"
-            )
-        if ahead := date_back(clock):
-            logger.warning(
-                f"results: {ahead} files were dated ahead of this machine's clock, and are dated now"
-            )
+        clock = date_results(logger)
     given = {path: load_configfile(path) for path in workflow.config_settings.configfiles}
     look_beside(given)
     dag = Dag(
@@ -94,8 +84,8 @@ try:
         dag.pairs.keep_listings()
         warn_of_missing_gpu(dag, workflow)
         for warning in (
-            dag.compare_with_record(),
-            dag.replaced_report(),
+            compare_with_record(dag),
+            replaced_report(dag),
             warn_of_missing_programs(sys.argv),
             damaged_words(dag),
         ):
@@ -155,21 +145,7 @@ onstart:
     try:
         refuse_full_or_read_only("results", "logs", "benchmarks", "reports")
         dag.pairs.begin()
-        if workflow.executor_plugin.name == "slurm":
-            refuse_missing_programs()
-            from mispair.planning import cluster
-
-            requests = cluster.Requests(recorder)
-            requests.limit(workflow.rules)
-            cluster.refuse_what_the_cluster_lacks(
-                workflow.dag, workflow.executor_settings, logger
-            )
-            requests.plan(workflow.dag)
-            if warning := requests.gpu_work_on_cpus():
-                logger.warning(warning)
-        elif workflow.executor_plugin.name == "local":
-            if missing := missing_gpu(dag, workflow.dag.needrun_jobs()):
-                raise UserError(missing)
+        refuse_to_start(dag, workflow, recorder, logger)
     except UserError as error:
         stop(error)
 
@@ -183,6 +159,7 @@ if image := os.environ.get("MISPAIR_CONTAINER"):
 wildcard_constraints:
     arm="[A-Za-z0-9-]+(_[a-z-]+~[0-9.e-]+)?",
     corpus="[^/]+",
+    draw="[0-9]+",
     evaluation_set="[^/]+",
     group="[0-9]+",
     k="[0-9]+",

@@ -1,6 +1,4 @@
 # Small towers trained from scratch on wrong captions: each seed with a draw of the corruption.
-wildcard_constraints:
-    draw="[0-9]+",
 
 
 use rule step as decode_pictures with:

@@ -3,7 +3,6 @@
 
 
 wildcard_constraints:
-    draw="[0-9]+",
     part="all|[0-9]+",
     repair="[a-z-]+",
     scorer="[^/~]+",

@@ -30,7 +30,7 @@ from mispair.pairs.index.policy import Policy
 from mispair.pairs.shards.images import UndecodableImageError, decode_image
 from mispair.pairs.shards.sources import resolve_shards
 from mispair.towers import joined
-from mispair.towers.checkpoints.weights import read_state_dict
+from mispair.towers.checkpoints.weights import read_weights
 from mispair.towers.encoding import encode_images, encode_texts
 from mispair.towers.features import PairedFeatures
 from mispair.towers.finetuning.finetuning_settings import FinetuningLength, refuse
@@ -190,7 +190,7 @@ def _state(archive: Path, name: str) -> dict[str, torch.Tensor]:
         path.write_bytes(content)
         try:
             # Copied, as the file that they are mapped from is removed.
-            return {key: value.clone() for key, value in read_state_dict(path).items()}
+            return {key: value.clone() for key, value in read_weights(path, ()).state.items()}
         except files.UserError as error:
             raise files.UserError(f"{archive}, {name}: {error}") from error
 

@@ -44,7 +44,7 @@ def run(
     from mispair.core import files, provenance
     from mispair.pretraining.data import bags, in_rows, pictures_of
     from mispair.pretraining.towers import features_of_pictures, features_of_texts, read_towers
-    from mispair.towers.shard_features import feature_rows
+    from mispair.towers.corpus_features import feature_rows
 
     torch.set_num_threads(1)
     model, _, trained = read_towers(towers)

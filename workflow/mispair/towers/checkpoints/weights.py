@@ -20,9 +20,6 @@ import torch
 from mispair.core.files import UserError
 from mispair.towers.checkpoints.model_spec import kind_of
 
-SIZES = {"input_resolution", "context_length", "vocab_size"}
-"""What OpenAI's files hold besides weights: sizes of the model, which the architecture has too."""
-
 
 class Inert:
     """Placeholder of objects that are stored with the weights and not used."""
@@ -58,32 +55,19 @@ OWN_FILE = (
 """Program that writes the weights alone, for the environment of a file's own author."""
 
 
-def read_state_dict(path: Path) -> State:
-    """Read the largest table of weights in a file, by name.
-
-    Formats are both of PyTorch's, Hugging Face's ``.bin`` and safetensors. Prefixes of
-    `PREFIXES` that all names have are removed.
-
-    Raises
-    ------
-    UserError
-        If the file is missing, empty, cut short, a web page, a TorchScript archive or of another
-        kind; if it would run code; if it holds no weights, or some that are not finite.
-    """
-    state = largest(_content(path), path)
-    _refuse_what_is_not_finite(state, path)
-    return {name: state[name] for name in sorted(state) if name not in SIZES}
-
-
 def read_weights(
     path: Path, architectures: Iterable[Collection[str]], part: str | None = None
 ) -> Weights:
     """Read the weights of a model; the parameters are those of `of_model`.
 
+    Formats are both of PyTorch's, Hugging Face's ``.bin`` and safetensors.
+
     Raises
     ------
     UserError
-        As `read_state_dict`; if nothing is at `part`, or several parts of the file fit equally.
+        If the file is missing, empty, cut short, a web page, a TorchScript archive or of another
+        kind; if it would run code; if it holds no weights, or some that are not finite; if nothing
+        is at `part`, or several parts fit equally.
     """
     weights = of_model(_content(path), architectures, part, path)
     _refuse_what_is_not_finite(weights.state, path)

@@ -22,9 +22,8 @@ def run(
     from mispair.core import files
     from mispair.core.progress import Progress
     from mispair.core.reuse import Parts
-    from mispair.towers.caption_features import encode_new
+    from mispair.towers.corpus_features import encode_new, feature_rows
     from mispair.towers.encoding import encoding_job
-    from mispair.towers.shard_features import feature_rows
 
     table, _ = files.read_parquet(captions)
     texts = dict(sorted(zip(table["caption_id"], table["caption"], strict=True)))

@@ -44,9 +44,9 @@ def run(
     from mispair.core.provenance import fingerprint
     from mispair.core.reuse import Parts
     from mispair.pairs.index.image_list import by_name
+    from mispair.towers.corpus_features import ShardImages, encode_shards, feature_rows
     from mispair.towers.encoding import encoding_job
     from mispair.towers.preparation import preparation
-    from mispair.towers.shard_features import ShardImages, encode_shards, feature_rows
 
     table, _ = files.read_parquet(images)
     job = encoding_job("encode_features", settings, towers, features)

@@ -1,4 +1,4 @@
-"""How busy a run of CC12M keeps a cluster's scheduler: a few jobs, and few that wait for others."""
+"""Plans of shipped configurations: CC12M on a cluster, five towers, and rules of the demo."""
 
 import re
 from collections import Counter
@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from bench import docs_pages
 from bench.dag import at_home
 from tests.cluster_plan import Plan
 from tests.workflow.conftest import REPOSITORY, Checkout
@@ -44,3 +45,22 @@ def test_the_jobs_that_a_configuration_states_are_those_of_its_plan(
     plan = Plan.read(empty.snakemake("--dag", "dot", "--configfile", str(config)))
     planned = Counter(plan.rules.values())
     assert stated == [(rule, str(planned[rule])) for rule, _ in stated] != []
+
+
+def test_one_run_trains_three_pairs_and_measures_every_arm_on_five(empty: Checkout) -> None:
+    planned = empty.planned("--configfile", "config/five-towers.yaml")
+    assert planned["make_scenes_of_towers"] == planned["make_scenes"] == 1
+    assert planned["pretrain_towers_of_seed"] == 3
+    assert "pretrain_towers" not in planned
+    rates, towers = 5, 5
+    assert planned["finetune_projection"] == rates * towers
+    assert planned["measure_arm"] == (1 + rates) * towers
+    assert planned["measure_semantics"] == 3 * towers
+    assert planned["compare_towers"] == planned["measure_covariance"] / towers == 1
+
+
+def test_the_picture_of_the_rules_is_the_rule_graph(empty: Checkout) -> None:
+    printed = empty.snakemake("--rulegraph", "mermaid-js", "--configfile", "config.yaml")
+    rules = docs_pages.rule_graph(printed)
+    drawn = docs_pages.picture(rules, docs_pages.packages())
+    assert docs_pages.PICTURE.read_text() == drawn, "run `make docs-pages` and commit the result"
