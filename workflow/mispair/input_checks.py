@@ -128,8 +128,8 @@ def damaged_words(dag: Dag) -> str:
     shard, fault = next(iter(faults.items()))
     return (
         f"shards: {count(len(faults), 'shard')} of {number:,} cannot be read, such as {shard}: "
-        f"{fault}. The report counts damaged shards; more than gather_index.max_quarantined_share "
-        "of all stop the run."
+        f"{fault}. Write or fetch them again. The report counts damaged shards; more than "
+        "gather_index.max_quarantined_share of all stop the run."
     )
 
 

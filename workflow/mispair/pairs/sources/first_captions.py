@@ -104,10 +104,11 @@ def lost_pairs(source: Source, policy: Policy, has_captions: bool) -> dict[str, 
     linked = f"picture but a link out of {boundary}"
     several = "picture of its own, but several of one name"
     lost: dict[str, list[str]] = {"picture": [], linked: [], several: [], "caption": []}
-    keeps_empty = policy.empty_captions == "keep"
+    keeps_empty, is_in_json = policy.empty_captions == "keep", policy.caption_field is not None
     for entry in source.entries if not source.columns else ():
         texts = [text for text in entry.captions or () if keeps_empty or text.strip()]
-        texts += [text for text in _captions_in(entry, policy) if keeps_empty or _has_bytes(text)]
+        files = _captions_in(entry, is_in_json)
+        texts += [text for text in files if keeps_empty or _has_bytes(text)]
         if not any(map(_has_bytes, entry.pictures)):
             lost["picture"].append(entry.key)
         elif boundary is not None and all(links_out(one, boundary) for one in entry.pictures):
@@ -126,11 +127,9 @@ def _has_bytes(path: str) -> bool:
         return False
 
 
-def _captions_in(entry: Entry, policy: Policy) -> Iterator[str]:
-    """Yield the files of captions of a pair, and not those that describe it."""
-    for text in entry.texts:
-        if (ending_of(text) == "json") == (policy.caption_field is not None):
-            yield text
+def _captions_in(entry: Entry, is_in_json: bool) -> list[str]:
+    """Return the files of captions of a pair, and not those that describe it."""
+    return [text for text in entry.texts if (ending_of(text) == "json") == is_in_json]
 
 
 def _unless_unusable(
@@ -167,7 +166,7 @@ def _of_entry(
 ) -> Iterator[str]:
     """Yield the captions of a pair, at most some of each file."""
     yield from (entry.captions or ())[:most]
-    files = _captions_in(entry, policy)
+    files = _captions_in(entry, is_in_json=policy.caption_field is not None)
     inside = (text for text in files if boundary is None or not links_out(text, boundary))
     for path in map(Path, inside):
         with suppress(OSError):
