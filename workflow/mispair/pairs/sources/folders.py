@@ -250,8 +250,11 @@ def _texts(
 def _endings(tree: Tree, pictured: set[str], move: Mapping[str, str]) -> list[str]:
     """Return the endings of texts that belong to pictures."""
     stems = {ending: map(stem_of, tree.of([ending])) for ending in TEXT_ENDINGS}
-    return [ending for ending in TEXT_ENDINGS
-            if any(composed(move.get(stem, stem)) in pictured for stem in stems[ending])]  # fmt: skip
+    return [
+        ending
+        for ending, of_texts in stems.items()
+        if any(composed(move.get(stem, stem)) in pictured for stem in of_texts)
+    ]
 
 
 def _with_captions(tree: Tree, places: Mapping[str, Sequence[str]]) -> list[str]:
