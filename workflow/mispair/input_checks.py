@@ -28,10 +28,9 @@ from mispair.pairs.captions.corpus_keys import (
     refuse_unknown,
     refuse_unlike,
 )
-from mispair.pairs.captions.key_lists import TRUSTED, read_keys
+from mispair.pairs.captions.key_lists import TRUSTED, lines, naming, read_keys
 from mispair.pairs.captions.scripts import is_blank
 from mispair.pairs.captions.table_files import KEY
-from mispair.pairs.captions.text_lines import lines, naming
 from mispair.pairs.corruption.scheme import schemes
 from mispair.pairs.shards.first_samples import SAMPLES
 from mispair.pairs.sources.first_captions import refuse_labels_and_lines

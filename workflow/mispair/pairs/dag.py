@@ -33,8 +33,13 @@ from mispair.pairs.shards.first_samples import LEAST_BYTES, FirstSamples, first_
 from mispair.pairs.shards.shards import CAPTION_EXTENSION
 from mispair.pairs.shards.sources import describe, resolve_named, resolve_shards
 from mispair.pairs.shards.stores import is_remote, redacted
-from mispair.pairs.sources.first_captions import captions_of, captions_of_shards, lost_pairs
-from mispair.pairs.sources.first_pictures import pictures_of, pictures_of_shards
+from mispair.pairs.sources.first_captions import (
+    captions_of,
+    captions_of_shards,
+    lost_pairs,
+    pictures_of,
+    pictures_of_shards,
+)
 from mispair.pairs.sources.in_shards import captions_in_shards, probed
 from mispair.pairs.sources.recognition import recognise
 from mispair.pairs.sources.source import Source, keep_listings, named_of

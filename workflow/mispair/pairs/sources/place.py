@@ -5,7 +5,7 @@ from functools import cached_property
 from pathlib import Path
 
 from mispair.core.files import UserError, literal_folder, matches, snapshot
-from mispair.pairs.sources import coco, folders, parquet, tables
+from mispair.pairs.sources import folders, parquet, tables
 from mispair.pairs.sources.alike import stem_of
 from mispair.pairs.sources.columns import Columns, columns_in
 from mispair.pairs.sources.folders import Tree
@@ -105,7 +105,7 @@ class Place:
         try:
             folder = path.parent if is_metadata else self.path
             if path in self.coco_files:
-                entries = [*coco.of_coco(path, folder).entries]
+                entries = [*tables.of_coco(path, folder).entries]
             else:
                 entries = tables.first_entries(path, self.named, folder)
         except UserError:
@@ -125,7 +125,7 @@ class Place:
     @cached_property
     def coco_files(self) -> list[Path]:
         """COCO's captions in a folder, or in a folder `annotations` below."""
-        return [path for path in self._json if coco.is_coco(path)]
+        return [path for path in self._json if tables.is_coco(path)]
 
     @cached_property
     def _json(self) -> list[Path]:
