@@ -28,6 +28,7 @@ READ = 1000
 """Files whose captions are read, evenly; of tar shards, the first `SAMPLES` samples of each."""
 LISTED = 100_000
 """Captions that are compared, evenly, of a table, which is read already."""
+NO_ENTRY = Entry("")
 LEAST = 20
 """Captions from which on nothing but labels is refused."""
 
@@ -90,15 +91,29 @@ def captions_of(source: Source, limit: float = 1) -> list[str]:
     return _unless_unusable(texts, faults, limit, len(chosen) == len(source.entries))
 
 
-def captions_by_picture(source: Source) -> dict[str, list[str]]:
-    """Return the captions of each picture of a source, as far as they can be read, sorted."""
-    policy, faults = Policy(caption_from=source.captions_in), list[str]()
-    captions: dict[str, list[str]] = {}
-    for entry in source.entries:
-        texts = _of_entry(entry, policy, source.boundary, faults, most=None)
-        if (found := sorted(filter(None, map(str.strip, texts)))) and entry.pictures:
-            captions[os.path.abspath(entry.pictures[0])] = found
-    return captions
+def have_same_captions(sources: Sequence[Source]) -> bool:
+    """Return whether each picture has the same captions in all sources, and one has any.
+
+    They are compared picture by picture, in any order, as far as they can be read.
+    """
+    policies = [Policy(caption_from=source.captions_in) for source in sources]
+    entries = [
+        {os.path.abspath(entry.pictures[0]): entry for entry in source.entries if entry.pictures}
+        for source in sources
+    ]
+
+    def captions(number: int, picture: str) -> list[str]:
+        entry, policy = entries[number].get(picture, NO_ENTRY), policies[number]
+        texts = _of_entry(entry, policy, sources[number].boundary, [], most=None)
+        return sorted(filter(None, map(str.strip, texts)))
+
+    have_any = False
+    for picture in set().union(*entries):
+        first, *others = (captions(number, picture) for number in range(len(sources)))
+        if any(one != first for one in others):
+            return False
+        have_any = have_any or bool(first)
+    return have_any
 
 
 def lost_pairs(source: Source, policy: Policy, has_captions: bool) -> dict[str, list[str]]:

@@ -44,6 +44,12 @@ class Place:
         captions = Path(os.path.expanduser(str(given)))
         self.captions = captions if is_file and not captions.is_dir() else None
 
+    def with_captions(self, captions: str) -> "Place":
+        """Return the same place with captions that are named; its files are not listed again."""
+        place = Place(self.named.model_copy(update={"captions": captions}))
+        place.files, place.tree = self.files, self.tree
+        return place
+
     @cached_property
     def files(self) -> list[Path]:
         """The file that is named, those of a pattern, or those in a folder but not below."""
@@ -51,7 +57,7 @@ class Place:
             return [self.path] if os.path.isfile(self.path) else self._matched
         folder = snapshot(self.path)
         inside = [entry for entry in inside_of(folder) if not entry.name.startswith(".")]
-        return [Path(entry.path) for entry in inside if os.path.isfile(entry.path)]
+        return [Path(entry.path) for entry in inside if entry.is_file()]
 
     @cached_property
     def _matched(self) -> list[Path]:
