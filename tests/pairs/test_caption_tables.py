@@ -21,8 +21,8 @@ from hypothesis import strategies as st
 from mispair.core import files
 from mispair.core.files import UserError
 from mispair.pairs.captions import json_rows, sorted_captions, user_tables
+from mispair.pairs.captions.key_lists import naming
 from mispair.pairs.captions.table_files import table_files
-from mispair.pairs.captions.text_lines import naming
 from mispair.pairs.steps import read_captions
 
 Rows = list[tuple[str, list[str]]]

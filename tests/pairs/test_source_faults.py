@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from mispair.core.files import UserError
-from mispair.pairs.sources.first_captions import captions_by_picture
+from mispair.pairs.sources.first_captions import captions_of
 from mispair.pairs.sources.recognition import KINDS, recognise
 from mispair.pairs.sources.source import picture_key
 from tests.pairs.test_pair_sources import indexed, picture
@@ -339,5 +339,6 @@ def test_two_places_of_captions_are_refused_unless_they_are_alike(
     assert "\n" not in str(refusal.value)
     FORMS[second][1](mine, GOOD, False)  # and with the same captions one of them is read
     source = recognise(str(mine))
-    assert captions_by_picture(source) == {str(mine / one.name): ["a text"] for one in GOOD}
+    assert {one.pictures for one in source.entries} == {(str(mine / one.name),) for one in GOOD}
+    assert [text.strip() for text in captions_of(source)] == ["a text"] * len(GOOD)
     assert ", the same as in " in source.words

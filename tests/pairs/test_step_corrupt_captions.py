@@ -15,8 +15,8 @@ from pydantic import ValidationError
 
 from mispair import cli
 from mispair.core import files
+from mispair.pairs.corruption.corrupted import SHARES
 from mispair.pairs.corruption.draws import column, seed_of, streams, uniforms
-from mispair.pairs.corruption.effective_rate import SHARES
 from mispair.pairs.corruption.scheme import schemes
 from mispair.pairs.index.index import caption_id
 from mispair.pairs.neighbours.tfidf import tfidf_similarities

@@ -23,10 +23,9 @@ from mispair.pairs.captions.corpus_keys import (
     refuse_unknown,
     refuse_unlike,
 )
-from mispair.pairs.captions.key_lists import TRUSTED, read_keys
+from mispair.pairs.captions.key_lists import TRUSTED, lines, naming, read_keys
 from mispair.pairs.captions.scripts import is_blank
 from mispair.pairs.captions.table_files import KEY
-from mispair.pairs.captions.text_lines import lines, naming
 from mispair.pairs.corruption.scheme import schemes
 from mispair.pairs.shards.first_samples import SAMPLES
 from mispair.pairs.sources.first_captions import refuse_labels_and_lines
@@ -128,8 +127,8 @@ def damaged_words(dag: Dag) -> str:
     shard, fault = next(iter(faults.items()))
     return (
         f"shards: {count(len(faults), 'shard')} of {number:,} cannot be read, such as {shard}: "
-        f"{fault}. The report counts damaged shards; more than gather_index.max_quarantined_share "
-        "of all stop the run."
+        f"{fault}. Write or fetch them again. The report counts damaged shards; more than "
+        "gather_index.max_quarantined_share of all stop the run."
     )
 
 

@@ -17,8 +17,7 @@ from mispair.audit.captions import FIELDS
 from mispair.core.files import UserError
 from mispair.core.metrics import Row
 from mispair.pairs.captions.corpus_keys import SHOWN, as_in_corpus, forms_of, refuse_unknown
-from mispair.pairs.captions.key_lists import SEPARATOR_LINE, TRUSTED, key_column, read_keys
-from mispair.pairs.captions.text_lines import lines
+from mispair.pairs.captions.key_lists import SEPARATOR_LINE, TRUSTED, key_column, lines, read_keys
 from mispair.pairs.captions.user_tables import delimiter_of
 from mispair.pairs.index.books import read_columns
 

@@ -34,9 +34,13 @@ from mispair.pairs.shards.first_samples import LEAST_BYTES, FirstSamples, first_
 from mispair.pairs.shards.shards import CAPTION_EXTENSION
 from mispair.pairs.shards.sources import describe, resolve_named, resolve_shards
 from mispair.pairs.shards.stores import is_remote, redacted
-from mispair.pairs.shards.tar_members import REMEDY
-from mispair.pairs.sources.first_captions import captions_of, captions_of_shards, lost_pairs
-from mispair.pairs.sources.first_pictures import pictures_of, pictures_of_shards
+from mispair.pairs.sources.first_captions import (
+    captions_of,
+    captions_of_shards,
+    lost_pairs,
+    pictures_of,
+    pictures_of_shards,
+)
 from mispair.pairs.sources.in_shards import captions_in_shards, probed
 from mispair.pairs.sources.recognition import recognise
 from mispair.pairs.sources.source import Source, keep_listings, named_of
@@ -99,6 +103,7 @@ class PairFiles:
     def __init__(self, config: Any, used: bool, has_file: bool, in_a_job: bool = False):
         self._config, self._has_file, self._in_a_job = config, has_file, in_a_job
         self._sources: dict[str, str] = {}
+        self._stamps: dict[int, str] = {}
         self.remote: dict[str, remote.RemoteShard] = {}
         self.source, self._parts = Source("generated", "generated pairs"), list[Source]()
         self.groups = self._groups() if used else {}
@@ -194,7 +199,7 @@ class PairFiles:
             faults = {one.address: f"has {one.size} bytes, and no sample"
                       for one in self.remote.values() if one.size < LEAST_BYTES}  # fmt: skip
             starts = self._starts_of_remote.items()
-            return faults | {one: start.fault.removesuffix(REMEDY) for one, start in starts}
+            return faults | {one: start.fault for one, start in starts}
         shards = [*self.own_shards()]
         small = (s for s in shards if os.path.isfile(s) and os.path.getsize(s) < LEAST_BYTES)
         return {one: first_samples(one).fault for one in [*small, *probed(shards)]}
@@ -356,9 +361,15 @@ class PairFiles:
         return " ".join(f"{option(name)}={shlex.quote(value)}" for name, value in named.items())
 
     def packed_stamp(self, wildcards: Any) -> str:
-        """Return a text that changes with the content of the files that a shard is packed from."""
+        """Return a text that changes with the content of the files that a shard is packed from.
+
+        Snakemake asks for it four times, and a large source has hundreds of thousands of files.
+        """
         group = int(wildcards.group)
-        return stamp_of_many(self._part_name(group), self._parts[group].files)
+        if group not in self._stamps:
+            files = self._parts[group].files
+            self._stamps[group] = stamp_of_many(self._part_name(group), files)
+        return self._stamps[group]
 
     def keep_listings(self) -> None:
         """Store the pairs of a source that is packed, for the jobs that pack them."""

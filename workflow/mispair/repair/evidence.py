@@ -16,7 +16,7 @@ from mispair.audit.pairs import project
 from mispair.core import files
 from mispair.core.distributions import lower_limit
 from mispair.pairs.captions.caption_texts import read_pictured_features
-from mispair.pairs.corruption.effective_rate import named_codes
+from mispair.pairs.corruption.corrupted import named_codes
 from mispair.pairs.scenes.scene_captions import codes
 from mispair.repair.pairings import aligned
 from mispair.repair.rules import Evidence

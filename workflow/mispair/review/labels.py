@@ -171,7 +171,7 @@ def by_truth(sample: pd.DataFrame, truth: Sequence[Path]) -> dict[str, tuple[str
     A caption is right that names something, and nothing that the picture lacks.
     """
     from mispair.pairs.captions.caption_texts import read_pictured_features
-    from mispair.pairs.corruption.effective_rate import named_codes
+    from mispair.pairs.corruption.corrupted import named_codes
     from mispair.pairs.scenes.scene_captions import codes
 
     pictured = read_pictured_features(truth)

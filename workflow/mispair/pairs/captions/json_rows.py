@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from mispair.core.files import UserError
 from mispair.pairs.captions.decoding import read_json, values_at
-from mispair.pairs.captions.text_lines import first_line, lines
+from mispair.pairs.captions.key_lists import first_line, lines
 from mispair.pairs.sources.columns import usual
 from mispair.pairs.sources.source import picture_key
 

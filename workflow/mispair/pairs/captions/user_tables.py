@@ -18,9 +18,8 @@ import pyarrow.parquet as pq
 from mispair.core.files import UserError
 from mispair.pairs.captions.decoding import listed_texts, numbered, value_at, values_at
 from mispair.pairs.captions.json_rows import Naming, objects_in
-from mispair.pairs.captions.key_lists import SEPARATOR_LINE, SEPARATORS
+from mispair.pairs.captions.key_lists import SEPARATOR_LINE, SEPARATORS, first_line, lines, naming
 from mispair.pairs.captions.table_files import KEY, OBJECTS, SHIFT, form_of, refuse_keys
-from mispair.pairs.captions.text_lines import first_line, lines, naming
 
 Row = tuple[str | None, str | None]
 """A value and one of its captions; None where the table has none."""

@@ -14,9 +14,15 @@ from mispair.pairs.captions.caption_texts import (
     read_pictured_features,
     read_texts,
 )
-from mispair.pairs.corruption.corrupted import STEP, Corrupted, Sources
+from mispair.pairs.corruption.corrupted import (
+    STEP,
+    Corrupted,
+    Sources,
+    effective_rate,
+    named_codes,
+    variety,
+)
 from mispair.pairs.corruption.draws import DRAWN, SOURCE, WRITTEN, column, seed_of
-from mispair.pairs.corruption.effective_rate import effective_rate, named_codes, variety
 from mispair.pairs.corruption.scheme import application, schemes
 from mispair.pairs.index.identities import hexadecimal
 from mispair.pairs.neighbours.tfidf import MEASURE, tfidf_similarities

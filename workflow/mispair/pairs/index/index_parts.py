@@ -19,7 +19,16 @@ from mispair.pairs.captions import sorted_captions
 from mispair.pairs.captions.decoding import SIDECAR_FIELDS
 from mispair.pairs.index.faults import REASONS, Fault
 from mispair.pairs.index.index import JOIN_VALUE, Lookup, ShardIndex
-from mispair.pairs.index.parts import IMAGES, ShardPart, fields, image_list, named, table_of, write
+from mispair.pairs.index.parts import (
+    IMAGES,
+    ShardPart,
+    fields,
+    image_list,
+    named,
+    read_table,
+    table_of,
+    write,
+)
 from mispair.pairs.index.policy import Policy
 from mispair.pairs.shards import sources
 
@@ -143,7 +152,7 @@ def unlisted(parts: Iterable[ShardPart]) -> dict[ShardPart, str]:
 def count(part: ShardPart) -> Counts:
     """Count the samples of a finished part."""
     kept = pq.read_metadata(part.main)
-    reasons = pq.read_table(part.rejected, columns=["reason"]).column("reason")
+    reasons = read_table(part.rejected, ["reason"]).column("reason")
     return Counts(kept.num_rows, int(kept.metadata[b"ignored"]), Counter[str](reasons.to_pylist()))
 
 
@@ -178,7 +187,7 @@ def gather(
         "written": json.dumps(sources.compare_counts(samples), sort_keys=True),
         "captions_per_line": json.dumps(policy.captions_per_line),
     }
-    refused = (_lost(part, lost[part]) if part in lost else pq.read_table(part.rejected)
+    refused = (_lost(part, lost[part]) if part in lost else read_table(part.rejected)
                for part in parts)  # fmt: skip
     write(rejected, REJECTED, refused, metadata)
     write(index, columns(policy), _kept(parts, lost), metadata)
@@ -195,10 +204,12 @@ def _kept(parts: Iterable[ShardPart], lost: Mapping[ShardPart, str]) -> Iterator
     start = 0
     for part in parts:
         if part not in lost:
-            table = pq.read_table(part.main)
-            position = table.schema.get_field_index("row")
-            rows = pc.add(table["row"], pa.scalar(start, pa.int32()))
-            yield table.set_column(position, table.schema.field(position), rows)
+            table = read_table(part.main)
+            if start:
+                position = table.schema.get_field_index("row")
+                rows = pc.add(table["row"], pa.scalar(start, pa.int32()))
+                table = table.set_column(position, table.schema.field(position), rows)
+            yield table
         start += len(part.tables[0])
 
 

@@ -1,5 +1,6 @@
 """Finished parts on disk, one for each shard of a job, to reuse them; the images of a group."""
 
+import json
 import logging
 import os
 import time
@@ -11,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.json
 import pyarrow.parquet as pq
 
 from mispair.core import files, provenance, stamps
@@ -156,7 +158,24 @@ def table_of(rows: list[dict[str, Any]], schema: pa.Schema) -> pa.Table:
     for row in rows:
         if row.keys() != set(schema.names):  # pyarrow would leave columns out, or fill them
             raise ValueError(f"a row has columns {sorted(row)}, not {sorted(schema.names)}")
-    return pa.Table.from_pylist(rows, schema=schema)
+    if not rows:
+        return empty_table(schema)
+    # `Table.from_pylist` imports pandas, which takes as long as 2000 pictures.
+    content = pa.py_buffer("\n".join(map(json.dumps, rows)).encode())
+    whole = pyarrow.json.ReadOptions(use_threads=False, block_size=len(content) + 1)
+    typed = pyarrow.json.ParseOptions(explicit_schema=schema)
+    return pyarrow.json.read_json(pa.BufferReader(content), whole, typed).cast(schema)
+
+
+def empty_table(schema: pa.Schema) -> pa.Table:
+    """Return a table without rows; `Schema.empty_table` imports pandas."""
+    return pa.Table.from_batches([], schema)
+
+
+def read_table(path: Path, columns: Sequence[str] | None = None) -> pa.Table:
+    """Read a Parquet file; `pyarrow.parquet.read_table` imports pandas."""
+    with pq.ParquetFile(path) as opened:
+        return opened.read(columns)
 
 
 def write(
@@ -236,10 +255,10 @@ def gather(
     def faults(part: ShardPart) -> pa.Table:
         if part in lost:
             return table_of([_unusable(part, None, Fault.LOST_WORKER, lost[part])], UNUSABLE)
-        return pq.read_table(part.rejected)
+        return read_table(part.rejected)
 
     whole = [part for part in parts if part not in lost]
-    write(images, IMAGES, (pq.read_table(part.main) for part in whole), {})
+    write(images, IMAGES, (read_table(part.main) for part in whole), {})
     write(unusable, UNUSABLE, (faults(part) for part in parts), {})
     return pq.read_metadata(images).num_rows, pq.read_metadata(unusable).num_rows
 
@@ -263,7 +282,7 @@ def read_lists(images: Path, unusable: Path) -> Mapping[str, tuple[pa.Table, ...
             raise UserError(
                 f"{path}: cannot be read as Parquet ({error}). Delete it and run again."
             ) from error
-    empty = IMAGES.empty_table(), UNUSABLE.empty_table()
+    empty = empty_table(IMAGES), empty_table(UNUSABLE)
     whole = {
         name: tuple(
             pa.concat_tables(tables) if tables else none

@@ -33,7 +33,6 @@ PAX, PAX_GLOBAL, PAX_SOLARIS = b"x", b"g", b"X"
 EXTENDED = (LONG_NAME, LONG_LINK, PAX, PAX_GLOBAL, PAX_SOLARIS)
 """Extended headers: their content belongs to the next member."""
 
-REMEDY = ": download it again"
 SIGNATURES = (
     (b"\x1f\x8b", "is gzip-compressed: gunzip it"),
     (b"BZh", "is bzip2-compressed: bunzip2 it"),
@@ -42,10 +41,10 @@ SIGNATURES = (
     (b"PK\x03\x04", "is a zip file: unpack it and pack its files as tar"),
     (b"PAR1", "is a Parquet file, not a tar file"),
     (b"version https://git-lfs", "is a Git LFS pointer: run 'git lfs pull'"),
-    (b"<!doctype", f"is an HTML page{REMEDY}"),
-    (b"<html", f"is an HTML page{REMEDY}"),
-    (b"<?xml", f"is an XML page{REMEDY}"),
-    (b"{", f"is a JSON text, perhaps a server's error{REMEDY}"),
+    (b"<!doctype", "is an HTML page"),
+    (b"<html", "is an HTML page"),
+    (b"<?xml", "is an XML page"),
+    (b"{", "is a JSON text, perhaps a server's error"),
 )
 
 
@@ -245,7 +244,7 @@ def _check_padding(opened: BinaryIO, padding: int) -> None:
 
 def _what_it_is(start: bytes, length: int) -> str:
     if length == 0:
-        return f"is empty (0 bytes){REMEDY}"
+        return "is empty (0 bytes)"
     lowered = start.removeprefix(b"\xef\xbb\xbf").lstrip().lower()
     for signature, name in SIGNATURES:
         if start.startswith(signature) or lowered.startswith(signature):

@@ -1,4 +1,4 @@
-"""Some captions of a source, read before any job."""
+"""Some captions and pictures of a source, read before any job."""
 
 import os
 from collections.abc import Iterable, Iterator, Sequence
@@ -12,8 +12,14 @@ from mispair.core.files import UserError
 from mispair.pairs.captions.decoding import decode_captions, split_lines
 from mispair.pairs.index.faults import RejectedError
 from mispair.pairs.index.policy import MOST_UNDECIDED, Policy
-from mispair.pairs.shards.first_samples import first_samples
-from mispair.pairs.shards.shards import MAX_TEXT_BYTES
+from mispair.pairs.shards.first_samples import SAMPLES, first_samples
+from mispair.pairs.shards.shards import (
+    CAPTION_EXTENSION,
+    MAX_MEMBER_BYTES,
+    MAX_TEXT_BYTES,
+    ShardReader,
+)
+from mispair.pairs.shards.tar_members import BrokenTarError
 from mispair.pairs.sources.columns import Columns
 from mispair.pairs.sources.source import Entry, Source, links_out
 from mispair.pairs.sources.table_rows import columns_to_read, ending_of, flat
@@ -22,6 +28,7 @@ READ = 1000
 """Files whose captions are read, evenly; of tar shards, the first `SAMPLES` samples of each."""
 LISTED = 100_000
 """Captions that are compared, evenly, of a table, which is read already."""
+NO_ENTRY = Entry("")
 LEAST = 20
 """Captions from which on nothing but labels is refused."""
 
@@ -84,15 +91,29 @@ def captions_of(source: Source, limit: float = 1) -> list[str]:
     return _unless_unusable(texts, faults, limit, len(chosen) == len(source.entries))
 
 
-def captions_by_picture(source: Source) -> dict[str, list[str]]:
-    """Return the captions of each picture of a source, as far as they can be read, sorted."""
-    policy, faults = Policy(caption_from=source.captions_in), list[str]()
-    captions: dict[str, list[str]] = {}
-    for entry in source.entries:
-        texts = _of_entry(entry, policy, source.boundary, faults, most=None)
-        if (found := sorted(filter(None, map(str.strip, texts)))) and entry.pictures:
-            captions[os.path.abspath(entry.pictures[0])] = found
-    return captions
+def have_same_captions(sources: Sequence[Source]) -> bool:
+    """Return whether each picture has the same captions in all sources, and one has any.
+
+    They are compared picture by picture, in any order, as far as they can be read.
+    """
+    policies = [Policy(caption_from=source.captions_in) for source in sources]
+    entries = [
+        {os.path.abspath(entry.pictures[0]): entry for entry in source.entries if entry.pictures}
+        for source in sources
+    ]
+
+    def captions(number: int, picture: str) -> list[str]:
+        entry, policy = entries[number].get(picture, NO_ENTRY), policies[number]
+        texts = _of_entry(entry, policy, sources[number].boundary, [], most=None)
+        return sorted(filter(None, map(str.strip, texts)))
+
+    have_any = False
+    for picture in set().union(*entries):
+        first, *others = (captions(number, picture) for number in range(len(sources)))
+        if any(one != first for one in others):
+            return False
+        have_any = have_any or bool(first)
+    return have_any
 
 
 def lost_pairs(source: Source, policy: Policy, has_captions: bool) -> dict[str, list[str]]:
@@ -104,10 +125,11 @@ def lost_pairs(source: Source, policy: Policy, has_captions: bool) -> dict[str, 
     linked = f"picture but a link out of {boundary}"
     several = "picture of its own, but several of one name"
     lost: dict[str, list[str]] = {"picture": [], linked: [], several: [], "caption": []}
-    keeps_empty = policy.empty_captions == "keep"
+    keeps_empty, is_in_json = policy.empty_captions == "keep", policy.caption_field is not None
     for entry in source.entries if not source.columns else ():
         texts = [text for text in entry.captions or () if keeps_empty or text.strip()]
-        texts += [text for text in _captions_in(entry, policy) if keeps_empty or _has_bytes(text)]
+        files = _captions_in(entry, is_in_json)
+        texts += [text for text in files if keeps_empty or _has_bytes(text)]
         if not any(map(_has_bytes, entry.pictures)):
             lost["picture"].append(entry.key)
         elif boundary is not None and all(links_out(one, boundary) for one in entry.pictures):
@@ -126,11 +148,9 @@ def _has_bytes(path: str) -> bool:
         return False
 
 
-def _captions_in(entry: Entry, policy: Policy) -> Iterator[str]:
-    """Yield the files of captions of a pair, and not those that describe it."""
-    for text in entry.texts:
-        if (ending_of(text) == "json") == (policy.caption_field is not None):
-            yield text
+def _captions_in(entry: Entry, is_in_json: bool) -> list[str]:
+    """Return the files of captions of a pair, and not those that describe it."""
+    return [text for text in entry.texts if (ending_of(text) == "json") == is_in_json]
 
 
 def _unless_unusable(
@@ -167,7 +187,7 @@ def _of_entry(
 ) -> Iterator[str]:
     """Yield the captions of a pair, at most some of each file."""
     yield from (entry.captions or ())[:most]
-    files = _captions_in(entry, policy)
+    files = _captions_in(entry, is_in_json=policy.caption_field is not None)
     inside = (text for text in files if boundary is None or not links_out(text, boundary))
     for path in map(Path, inside):
         with suppress(OSError):
@@ -212,3 +232,29 @@ def captions_of_shards(shards: Iterable[str], caption_from: str, limit: float = 
                 where, content = f"{shard}: {sample.caption.name}", start.texts[sample.caption]
                 texts += _decoded(where, content, policy, faults)
     return _unless_unusable(texts, faults, limit, are_all=False)
+
+
+def pictures_of(source: Source) -> Iterator[tuple[str, bytes]]:
+    """Yield some pictures of a source that is packed, with the path and the key of each."""
+    if source.columns:
+        from mispair.pairs.sources.parquet import samples
+
+        packed = Path(source.entries[0].pictures[0])
+        first = islice(samples(packed, Columns(*source.columns)), SAMPLES)
+        yield from ((f"{packed}: {key}", picture or b"") for key, _, picture, _, _ in first)
+        return
+    for entry in source.entries[:: -(-len(source.entries) // SAMPLES)]:
+        for path in map(Path, entry.pictures):
+            with suppress(OSError):
+                if path.is_file() and path.stat().st_size <= MAX_MEMBER_BYTES:
+                    yield str(path), path.read_bytes()
+
+
+def pictures_of_shards(shards: Iterable[str]) -> Iterator[tuple[str, bytes]]:
+    """Yield the pictures of the first samples of shards, with the shard and the name of each."""
+    for shard in shards:
+        samples = [one for _, one in first_samples(shard).candidates(CAPTION_EXTENSION)]
+        with suppress(OSError, BrokenTarError), Path(shard).open("rb") as opened:
+            for image in (sample.image for sample in samples):
+                if image and image.size <= MAX_MEMBER_BYTES:
+                    yield f"{shard}: {image.name}", ShardReader(opened).read(image)

@@ -67,7 +67,7 @@ class Tree:
                 self.links.append(name)
             self.names.setdefault(ending_of(name), []).append(name)
 
-    @property
+    @cached_property
     def pictures(self) -> list[str]:
         """The pictures, by their endings; of a format that is not read, those with no other one."""
         read = self.of(IMAGE_EXTENSIONS) + self.unnamed
@@ -249,8 +249,12 @@ def _texts(
 
 def _endings(tree: Tree, pictured: set[str], move: Mapping[str, str]) -> list[str]:
     """Return the endings of texts that belong to pictures."""
-    return [ending for ending in TEXT_ENDINGS
-            if any(composed(stem) in pictured for stem in _texts(tree, ending, move))]  # fmt: skip
+    stems = {ending: map(stem_of, tree.of([ending])) for ending in TEXT_ENDINGS}
+    return [
+        ending
+        for ending, of_texts in stems.items()
+        if any(composed(move.get(stem, stem)) in pictured for stem in of_texts)
+    ]
 
 
 def _with_captions(tree: Tree, places: Mapping[str, Sequence[str]]) -> list[str]:

@@ -254,10 +254,10 @@ def _folders_below(folder: Path) -> list[Path]:
 def _folders_in(folder: Path) -> list[Path]:
     """Return the folders in a folder, or none if it cannot be read."""
     try:
-        names = sorted(os.listdir(folder))
+        with os.scandir(folder) as opened:
+            return sorted(Path(entry.path) for entry in opened if entry.is_dir())
     except (OSError, ValueError):
         return []
-    return [folder / name for name in names if os.path.isdir(folder / name)]
 
 
 def _common_starts(images: Sequence[str]) -> list[str]:

@@ -5,7 +5,7 @@ from functools import cached_property
 from pathlib import Path
 
 from mispair.core.files import UserError, literal_folder, matches, snapshot
-from mispair.pairs.sources import coco, folders, parquet, tables
+from mispair.pairs.sources import folders, parquet, tables
 from mispair.pairs.sources.alike import stem_of
 from mispair.pairs.sources.columns import Columns, columns_in
 from mispair.pairs.sources.folders import Tree
@@ -44,6 +44,12 @@ class Place:
         captions = Path(os.path.expanduser(str(given)))
         self.captions = captions if is_file and not captions.is_dir() else None
 
+    def with_captions(self, captions: str) -> "Place":
+        """Return the same place with captions that are named; its files are not listed again."""
+        place = Place(self.named.model_copy(update={"captions": captions}))
+        place.files, place.tree = self.files, self.tree
+        return place
+
     @cached_property
     def files(self) -> list[Path]:
         """The file that is named, those of a pattern, or those in a folder but not below."""
@@ -51,7 +57,7 @@ class Place:
             return [self.path] if os.path.isfile(self.path) else self._matched
         folder = snapshot(self.path)
         inside = [entry for entry in inside_of(folder) if not entry.name.startswith(".")]
-        return [Path(entry.path) for entry in inside if os.path.isfile(entry.path)]
+        return [Path(entry.path) for entry in inside if entry.is_file()]
 
     @cached_property
     def _matched(self) -> list[Path]:
@@ -105,7 +111,7 @@ class Place:
         try:
             folder = path.parent if is_metadata else self.path
             if path in self.coco_files:
-                entries = [*coco.of_coco(path, folder).entries]
+                entries = [*tables.of_coco(path, folder).entries]
             else:
                 entries = tables.first_entries(path, self.named, folder)
         except UserError:
@@ -125,7 +131,7 @@ class Place:
     @cached_property
     def coco_files(self) -> list[Path]:
         """COCO's captions in a folder, or in a folder `annotations` below."""
-        return [path for path in self._json if coco.is_coco(path)]
+        return [path for path in self._json if tables.is_coco(path)]
 
     @cached_property
     def _json(self) -> list[Path]:

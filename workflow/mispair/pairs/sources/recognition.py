@@ -9,13 +9,13 @@ from typing import Any
 from mispair.core.files import UserError, if_of_hub
 from mispair.core.words import count
 from mispair.pairs.captions.json_rows import start_of_json
-from mispair.pairs.captions.text_lines import naming
+from mispair.pairs.captions.key_lists import naming
 from mispair.pairs.shards.shards import IMAGE_EXTENSIONS
 from mispair.pairs.shards.sources import resolve_shards
 from mispair.pairs.shards.stores import is_remote
-from mispair.pairs.sources import coco, folders, parquet, tables
+from mispair.pairs.sources import folders, parquet, tables
 from mispair.pairs.sources.columns import columns_in
-from mispair.pairs.sources.first_captions import captions_by_picture
+from mispair.pairs.sources.first_captions import have_same_captions
 from mispair.pairs.sources.place import FLICKR, Place, has_bytes
 from mispair.pairs.sources.source import (
     TEXT_ENDINGS,
@@ -106,22 +106,22 @@ def _shards(place: Place) -> Source | None:
 def _coco(place: Place) -> Source | None:
     if place.captions is not None:
         folder = place.path
-        if not coco.is_coco(place.captions):
+        if not tables.is_coco(place.captions):
             return None
         _refuse_columns(place, "COCO's JSON")
-        return coco.of_coco(place.captions, folder)
+        return tables.of_coco(place.captions, folder)
     if place.tree is None:
-        if not (len(place.files) == 1 and coco.is_coco(place.files[0])):
+        if not (len(place.files) == 1 and tables.is_coco(place.files[0])):
             return None
         _refuse_columns(place, "COCO's JSON")
-        return coco.of_coco(place.files[0], None)
+        return tables.of_coco(place.files[0], None)
     if place.named.captions is not None:
         return None
     files = [path for path in place.coco_files if str(path) in place.own_captions]
     if not files:
         return None
     _refuse_several(place)
-    return coco.of_coco(files[0], place.path)
+    return tables.of_coco(files[0], place.path)
 
 
 def _imagefolder(place: Place) -> Source | None:
@@ -268,31 +268,30 @@ def recognise(given: str | Mapping[str, Any] | Named) -> Source:
         If it is of no kind, has captions in several places, or lacks a named column.
     """
     place = Place(named_of(given))
-    _refuse_what_is_not_there(place)
     try:
         return _recognised(place)
     except AmbiguousCaptionsError as error:
-        if source := _if_alike(place.named, error.names):
+        if source := _if_alike(place, error.names):
             return source
         raise
 
 
-def _if_alike(named: Named, places: Sequence[str]) -> Source | None:
+def _if_alike(place: Place, names: Sequence[str]) -> Source | None:
     """Return the pairs with captions of the first of several places if all have the same ones."""
-    if named.captions is not None:
+    if place.named.captions is not None:
         return None
     try:
-        sources = [recognise(named.model_copy(update={"captions": place})) for place in places]
+        sources = [_recognised(place.with_captions(name)) for name in names]
     except UserError:
         return None
-    first, *others = map(captions_by_picture, sources)
-    if not first or any(other != first for other in others):
+    if not have_same_captions(sources):
         return None
-    words = f"{sources[0].words}, the same as in {' and '.join(places[1:])}"
+    words = f"{sources[0].words}, the same as in {' and '.join(names[1:])}"
     return replace(sources[0], words=words)
 
 
 def _recognised(place: Place) -> Source:
+    _refuse_what_is_not_there(place)
     for kind in KINDS:
         if source := kind.recognise(place):
             if not source.shards and not source.pairs:

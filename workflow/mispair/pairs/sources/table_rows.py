@@ -13,8 +13,7 @@ from mispair.core.files import UserError
 from mispair.core.words import count
 from mispair.pairs.captions.decoding import numbered
 from mispair.pairs.captions.json_rows import LINES, Naming, objects_in, start_of_json
-from mispair.pairs.captions.key_lists import SEPARATOR_LINE
-from mispair.pairs.captions.text_lines import first_line, lines
+from mispair.pairs.captions.key_lists import SEPARATOR_LINE, first_line, lines
 from mispair.pairs.shards.shards import IMAGE_EXTENSIONS
 from mispair.pairs.sources.columns import (
     ADDRESS_COLUMNS,

@@ -8,16 +8,15 @@ from pathlib import Path
 from mispair.core.files import UserError
 from mispair.core.words import count
 from mispair.pairs.captions.decoding import fault_of_json
-from mispair.pairs.captions.text_lines import lines
+from mispair.pairs.captions.key_lists import lines
 from mispair.pairs.shards.shards import MAX_TEXT_BYTES, SIDECAR_EXTENSION
 from mispair.pairs.sources.alike import stem_of
-from mispair.pairs.sources.coco import is_coco
 from mispair.pairs.sources.columns import Columns
 from mispair.pairs.sources.folders import Tree
 from mispair.pairs.sources.pictures import ARCHIVES
 from mispair.pairs.sources.source import TEXT_ENDINGS, picture_key, refuse_unreadable
 from mispair.pairs.sources.table_rows import TABLE_ENDINGS, TRIED, form_of, header_of, is_json
-from mispair.pairs.sources.tables import is_table
+from mispair.pairs.sources.tables import is_coco, is_table
 
 FEW_TEXTS = 5
 """Texts up to which one that has no picture's name may be a list of all captions."""
