@@ -5,6 +5,7 @@ such as ``url``. A *value* is what a row and a pair then have in common.
 """
 
 import csv
+import logging
 import re
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
@@ -16,11 +17,20 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from mispair.core.files import UserError
+from mispair.core.words import count
 from mispair.pairs.captions.decoding import listed_texts, numbered, value_at, values_at
 from mispair.pairs.captions.json_rows import Naming, objects_in
 from mispair.pairs.captions.key_lists import SEPARATOR_LINE, SEPARATORS
 from mispair.pairs.captions.table_files import KEY, OBJECTS, SHIFT, form_of, refuse_keys
-from mispair.pairs.captions.text_lines import first_line, lines, naming
+from mispair.pairs.captions.text_lines import (
+    first_line,
+    lines,
+    naming,
+    rejoined,
+    unquoted_lines,
+)
+
+log = logging.getLogger(__name__)
 
 Row = tuple[str | None, str | None]
 """A value and one of its captions; None where the table has none."""
@@ -185,7 +195,13 @@ def _csv(table: Path, delimiter: str, columns: TableColumns) -> Iterator[Numbere
             if header.count(name) != 1:
                 raise _missing(table, header, name, columns, example)
         key_at, captions_at = header.index(columns.key), [*map(header.index, names)]
+        unquoted: set[int] | None = None
         for row in reader:
+            if len(row) > len(header) and len(names) == 1:
+                if unquoted is None:
+                    unquoted = _unquoted(table, delimiter, len(header), *captions_at)
+                if reader.line_num in unquoted:
+                    row = rejoined(row, *captions_at, len(header), delimiter)
             if len(row) != len(header) and row:
                 raise UserError(
                     f"{table}: the row that ends in line {reader.line_num} has {len(row)} fields, "
@@ -200,6 +216,16 @@ def _csv(table: Path, delimiter: str, columns: TableColumns) -> Iterator[Numbere
             f"{table}: line {reader.line_num} is not valid ({error}). Write a caption with a "
             'quotation mark as "so, ""quoted"" and closed", or use Parquet or JSONL.'
         ) from error
+
+
+def _unquoted(table: Path, delimiter: str, width: int, start: int) -> set[int]:
+    """Return the lines of rows whose caption has separators unquoted, and log their number."""
+    reader = csv_reader(table, delimiter)
+    rows = ((reader.line_num, row) for row in reader)
+    found = unquoted_lines(table, delimiter, rows, width, start)
+    if found:
+        log.warning("%s: %s with %r unquoted", table, count(len(found), "caption"), delimiter)
+    return found
 
 
 def _captions_in(has: Sequence[str], name: str) -> list[str]:
