@@ -270,6 +270,33 @@ def test_several_rows_of_a_key_repeats_and_nulls(
     )
 
 
+@pytest.mark.parametrize("ending", ["json", "jsonl", "parquet"])
+@pytest.mark.parametrize("column", ["conversations", "conversations.gpt"])
+@pytest.mark.parametrize("fields", [("from", "value", "gpt"), ("role", "content", "assistant")])
+def test_the_caption_of_a_conversation_is_its_answer(
+    ending: str, column: str, fields: tuple[str, str, str], tmp_path: Path
+) -> None:
+    """As LLaVA, ShareGPT4V and others write recaptions."""
+    who, what, answering = fields
+    rows = [
+        {"id": key, "conversations": [{who: "human", what: "?"}, {who: answering, what: text}]}
+        for key, text in (("a", "a cup"), ("b", "a boat"))
+    ]
+    table = tmp_path / f"t.{ending}"
+    if ending == "parquet":
+        pq.write_table(pa.Table.from_pylist(rows), table)
+    else:
+        table.write_text(json.dumps(rows) if ending == "json" else "\n".join(map(json.dumps, rows)))
+    columns = user_tables.TableColumns("id", column)
+    found = [*user_tables.read_rows([table], None, columns)]
+    assert found == [("a", "a cup"), ("b", "a boat")]
+
+
+def test_keys_in_formulas_keep_their_zeros(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text('key,caption\n"=""0012""",a cup\n="0013",a boat\n')
+    assert read(tmp_path / "t.csv", tmp_path) == {"0012": ["a cup"], "0013": ["a boat"]}
+
+
 UNQUOTED = {"1": "a cup, red", "2": "a cat, 1,000 dogs", "3": "a boat", "4": 'he says "hi", so'}
 
 
@@ -514,6 +541,7 @@ PART = "key,caption\n{n},c{n}\n"
         ("empty", "the folder .* holds no table"),
         ("parts/readme.md", "ends in"),
         ("both", "forms csv, jsonl"),
+        ("texts", "2 text files, such as a.txt.*into one table"),
         (["parts", "parts/a.csv"], "more than once"),
         ("parts/{a}.csv", "captions: .* braces"),
         ([], "list is empty"),
@@ -526,6 +554,7 @@ def test_tables_of_several_files(
         "parts": ["a.csv", "b.csv", "readme.md", "_c.csv", ".d.csv", "notes.txt"],
         "both": ["a.csv", "b.jsonl"],
         "empty": ["readme.md"],
+        "texts": ["a.txt", "b.txt"],
         "lines": ["lines.txt"],
         "json": ["a.json", "notes.txt"],
         "with json": ["a.csv", "dataset_info.json", "notes.txt"],

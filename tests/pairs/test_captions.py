@@ -59,6 +59,11 @@ def test_a_json_without_a_caption_says_why(content: bytes, reason: str) -> None:
     assert caught.value.reason == reason
 
 
+TURNS = [{"from": "human", "value": "<image> what?"}, {"from": "gpt", "value": "a cup"}]
+ROLES = [{"role": turn["from"].replace("gpt", "assistant"), "content": turn["value"]}
+         for turn in TURNS]  # fmt: skip
+
+
 @pytest.mark.parametrize(
     ("content", "field", "captions"),
     [
@@ -72,6 +77,10 @@ def test_a_json_without_a_caption_says_why(content: bytes, reason: str) -> None:
         ({"sentences": [{"raw": "a"}, {"raw": "b"}]}, "sentences.raw", ["a", "b"]),
         (["a", "b"], "", ["a", "b"]),
         ("a", "", ["a"]),
+        ({"conversations": TURNS}, "conversations", ["a cup"]),
+        ({"x": {"messages": ROLES}}, "x.messages", ["a cup"]),
+        ({"conversations": TURNS}, "conversations.gpt", ["a cup"]),
+        ({"conversations": TURNS}, "conversations.value", ["<image> what?", "a cup"]),
         ({"captions": '["a", "b"]'}, "captions", ["a", "b"]),  # as a column of a table has it
         ({"captions": ["['a', 'b']", "c"]}, "captions", ["a", "b", "c"]),
     ],

@@ -52,7 +52,7 @@ def read_keys(path: Path, setting: str) -> list[str]:
         If the file cannot be read, has no column of keys, or names no key.
     """
     try:
-        keys = [*_keys(path, setting)]
+        keys = [*map(without_formula, _keys(path, setting))]
     except (OSError, ValueError, RecursionError, csv.Error) as error:
         reason = " ".join(str(error).split())
         raise UserError(
@@ -152,6 +152,17 @@ def _refuse_verdicts(columns: Mapping[str, Iterable[Any]], path: Path, setting: 
                 f"{count(len(others), 'key')}, and every key of the list counts. Leave out the "
                 "rows that are not meant, and this column."
             )
+
+
+def without_formula(cell: str) -> str:
+    """Return a text without the formula by which spreadsheets keep its zeros.
+
+    Examples
+    --------
+    >>> without_formula('="00012"'), without_formula("00012")
+    ('00012', '00012')
+    """
+    return cell[2:-1] if cell.startswith('="') and cell.endswith('"') else cell
 
 
 def _bare(line: str) -> str:

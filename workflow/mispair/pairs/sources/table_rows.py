@@ -11,7 +11,7 @@ from typing import Any
 
 from mispair.core.files import UserError
 from mispair.core.words import count
-from mispair.pairs.captions.decoding import numbered
+from mispair.pairs.captions.decoding import ANSWER, answer_in, numbered, turns_in
 from mispair.pairs.captions.json_rows import LINES, Naming, objects_in, start_of_json
 from mispair.pairs.captions.key_lists import SEPARATOR_LINE
 from mispair.pairs.captions.text_lines import (
@@ -60,8 +60,6 @@ _OBJECT = re.compile(rb'\{\s*"[^"]*"\s*:\s*(?:["\[{]|(?:[\d.]+|null)\s*,)')
 _NUMBER = re.compile(r"#\d+$")
 NAMING = Naming("image", "caption", (*IMAGE_COLUMNS, *CAPTION_COLUMNS, *ADDRESS_COLUMNS), "pairs: ")
 """Columns of rows in JSON that have no names of their own."""
-TURNS = (("from", "value", "gpt"), ("role", "content", "assistant"))
-"""Fields of a turn in a conversation, and who gives the answers; the first is the caption."""
 
 
 def form_of(name: str) -> str:
@@ -104,7 +102,7 @@ def _names_in(fields: Any) -> list[str]:
         kind = field.type.value_type if pa.types.is_list(field.type) else field.type
         if pa.types.is_struct(kind):
             inside = _names_in(kind)
-            inside += ["gpt"] if any({*inside} >= {*turn[:2]} for turn in TURNS) else []
+            inside += [ANSWER] if turns_in(inside) else []
             names += [f"{field.name}.{name}" for name in inside]
     return names
 
@@ -128,10 +126,8 @@ def flat(row: dict[str, Any]) -> dict[str, Any]:
         elif isinstance(cell, list) and cell and all(isinstance(one, dict) for one in cell):
             for key in dict.fromkeys(key for one in cell for key in one):
                 inside[f"{name}.{key}"] = [one.get(key) for one in cell]
-            for who, what, answering in TURNS:
-                if cell[0].keys() >= {who, what}:
-                    answers = (one.get(what) for one in cell if one.get(who) == answering)
-                    inside[f"{name}.gpt"] = next(answers, None)
+            if turns_in(cell[0]):
+                inside[f"{name}.{ANSWER}"] = answer_in(cell)
     return row | inside
 
 
