@@ -1043,6 +1043,35 @@ def test_evaluation_sets_that_no_job_could_use(
         check(**settings)
 
 
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("own.templates.txt", "a photo of a cat\n"),
+        ("own.json", "{'cat': ['a cat']}"),
+        ("own.json", json.dumps({"cat": ["a cat"]})),
+        ("own.classnames.txt", "cat\n"),
+        ("own.metric.txt", "accuracy"),
+        ("pets.templates.txt", "a {c}\n"),
+    ],
+)
+def test_prompts_of_ones_own_that_no_job_could_use(folder: Path, name: str, content: str) -> None:
+    own, prompts = folder / "own", folder / "prompts"
+    for path in (own / "test", prompts):
+        path.mkdir(parents=True)
+    (own / "classnames.txt").write_text("cat\ndog\n")
+    (own / "zeroshot_classification_templates.txt").write_text("a photo of {c}\n")
+    (own / "test/nshards.txt").write_text("1")
+    write_tar(own / "test/0.tar", [("a.png", _picture()), ("a.cls", b"1")])
+    (prompts / "own.templates.txt").write_text("a {c}\n")
+    settings = {"studies": ["image_text"], "evaluation_sets": ["own"], "protocols": ["prompts"]}
+    check(**settings)
+    if name == "own.json":
+        (prompts / "own.templates.txt").unlink()
+    (prompts / name).write_text(content)
+    with pytest.raises(UserError, match=re.escape(name)):
+        check(**settings)
+
+
 @pytest.mark.parametrize("name", ["open_clip_pytorch_model.bin", "weights.pt", "model.ckpt"])
 def test_weights_in_another_form_are_named_with_a_command(folder: Path, name: str) -> None:
     towers = folder / "towers"
