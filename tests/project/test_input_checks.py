@@ -727,6 +727,9 @@ def test_a_gpu_that_is_not_here_is_named_by_the_rules_that_run(
     assert missing(read_shards=dag.gpus("encode_features")) == ""
 
 
+TURNS = [{"from": "human", "value": "what?"}, {"from": "gpt", "value": "a cup"}]
+
+
 def sidecar(text: str) -> tuple[str, bytes]:
     return "a.json", text.encode()
 
@@ -742,6 +745,7 @@ def sidecar(text: str) -> tuple[str, bytes]:
         ([sidecar('{"meta": {"text": "a", "hash": "a"}}')], "json:meta.text"),
         ([sidecar('{"en_caption": "a", "id": "a"}')], "json:en_caption"),
         ([sidecar('{"sentences": [{"raw": "a", "id": 1}]}')], "json:sentences.raw"),
+        ([sidecar(json.dumps({"id": "1", "conversations": TURNS}))], "json:conversations.gpt"),
         ([sidecar('["a", "b"]')], "json"),
         ([("a.txt", b""), sidecar('{"caption": "a"}')], "json:caption"),
         ([("a.llava.txt", b"a")], "llava.txt"),

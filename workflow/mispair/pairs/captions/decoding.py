@@ -380,7 +380,7 @@ def fault_of_json(content: bytes) -> str:
 def text_fields(node: Any) -> list[str]:
     """Return the fields of parsed JSON that hold a text or a list of texts (``meta.caption``).
 
-    A list of objects has the fields of all of them.
+    A list of objects has the fields of all of them, and a conversation its answer.
 
     Examples
     --------
@@ -388,12 +388,16 @@ def text_fields(node: Any) -> list[str]:
     ['text', 'meta.captions']
     >>> text_fields({"sentences": [{"raw": "a"}, {"raw": "b"}]})
     ['sentences.raw']
+    >>> text_fields({"talk": [{"from": "human", "value": "?"}, {"from": "gpt", "value": "x"}]})
+    ['talk.gpt']
     """
     objects = {"": node} if isinstance(node, dict) else {}
     fields = []
     while objects:
         start, inside = objects.popitem()
         for name, cell in inside.items():
+            if isinstance(cell, list) and cell and turns_in(cell[0]):
+                cell = {ANSWER: answer_in(cell)}
             if isinstance(cell, list) and cell and all(isinstance(one, dict) for one in cell):
                 cell = {key: value for one in cell for key, value in one.items()}
             if isinstance(cell, dict):
