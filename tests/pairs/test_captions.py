@@ -59,6 +59,21 @@ def test_a_json_without_a_caption_says_why(content: bytes, reason: str) -> None:
     assert caught.value.reason == reason
 
 
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (b'{"caption": null, "text": "a"}', "is null"),
+        (b'{"caption": [null]}', "is null"),
+        (b'{"text": "a"}', "is missing or an empty list; it has the fields 'text'"),
+        (b'{"caption": []}', "is missing or an empty list"),
+    ],
+)
+def test_null_is_not_called_a_missing_field(content: bytes, words: str) -> None:
+    with pytest.raises(RejectedError) as caught:
+        decode_captions(content, "caption")
+    assert words in caught.value.detail
+
+
 TURNS = [{"from": "human", "value": "<image> what?"}, {"from": "gpt", "value": "a cup"}]
 ROLES = [{"role": turn["from"].replace("gpt", "assistant"), "content": turn["value"]}
          for turn in TURNS]  # fmt: skip
