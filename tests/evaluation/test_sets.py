@@ -1,5 +1,6 @@
 """Evaluation sets on disk: every missing or unfit piece is named."""
 
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -91,6 +92,16 @@ def test_other_splits_and_names_of_shards_are_named(tmp_path: Path) -> None:
     (tmp_path / "validation").rename(tmp_path / "test")
     (tmp_path / "test/0.tar").rename(tmp_path / "test/00000.tar")
     assert "00000.tar" in explain_missing({str(tmp_path): ["test/0.tar"]})
+
+
+@pytest.mark.parametrize(
+    "name", ["test/0.tar.gz", "0.tgz", "val/n01440764/1.JPEG", "data/test-00000-of-00001.parquet"]
+)
+def test_data_that_are_no_shards_are_named(name: str, tmp_path: Path) -> None:
+    (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+    (tmp_path / name).write_bytes(b"")
+    with pytest.raises(UserError, match=f"It has .*{re.escape(name)}: write .* tar"):
+        files_of(tmp_path, templates=True)
 
 
 def test_a_whole_set(directory: Path) -> None:

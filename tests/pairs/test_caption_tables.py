@@ -270,6 +270,56 @@ def test_several_rows_of_a_key_repeats_and_nulls(
     )
 
 
+@pytest.mark.parametrize("ending", ["json", "jsonl", "parquet"])
+@pytest.mark.parametrize("column", ["conversations", "conversations.gpt"])
+@pytest.mark.parametrize("fields", [("from", "value", "gpt"), ("role", "content", "assistant")])
+def test_the_caption_of_a_conversation_is_its_answer(
+    ending: str, column: str, fields: tuple[str, str, str], tmp_path: Path
+) -> None:
+    """As LLaVA, ShareGPT4V and others write recaptions."""
+    who, what, answering = fields
+    rows = [
+        {"id": key, "conversations": [{who: "human", what: "?"}, {who: answering, what: text}]}
+        for key, text in (("a", "a cup"), ("b", "a boat"))
+    ]
+    table = tmp_path / f"t.{ending}"
+    if ending == "parquet":
+        pq.write_table(pa.Table.from_pylist(rows), table)
+    else:
+        table.write_text(json.dumps(rows) if ending == "json" else "\n".join(map(json.dumps, rows)))
+    columns = user_tables.TableColumns("id", column)
+    found = [*user_tables.read_rows([table], None, columns)]
+    assert found == [("a", "a cup"), ("b", "a boat")]
+
+
+def test_keys_in_formulas_keep_their_zeros(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text('key,caption\n"=""0012""",a cup\n="0013",a boat\n')
+    assert read(tmp_path / "t.csv", tmp_path) == {"0012": ["a cup"], "0013": ["a boat"]}
+
+
+UNQUOTED = {"1": "a cup, red", "2": "a cat, 1,000 dogs", "3": "a boat", "4": 'he says "hi", so'}
+
+
+@pytest.mark.parametrize(
+    "columns", [("key", "caption"), ("caption", "key"), ("n", "key", "caption")]
+)
+@pytest.mark.parametrize(("sign", "ending"), [(",", "\n"), (";", "\r\n"), ("|", "\n")])
+def test_captions_with_separators_need_no_quotes(
+    columns: tuple[str, ...], sign: str, ending: str, tmp_path: Path, caplog: Any
+) -> None:
+    """As in a table of pairs: one text in the first or last column, and no further cells."""
+    texts = {key: text.replace(",", sign) for key, text in UNQUOTED.items()}
+    rows = [dict(zip(("n", "key", "caption"), ("7", *pair), strict=True)) for pair in texts.items()]
+    table = tmp_path / "t.csv"
+    lines = [sign.join(columns), *(sign.join(row[name] for name in columns) for row in rows)]
+    table.write_text(ending.join([*lines, ""]), newline="")
+    assert read(table, tmp_path) == {key: [text] for key, text in texts.items()}
+    assert f"3 captions with {sign!r} unquoted" in caplog.text
+    table.write_text(table.read_text().replace(f"{sign} ", sign))
+    with pytest.raises(UserError, match="quote captions"):
+        read(table, tmp_path)
+
+
 def test_a_list_by_position_needs_as_many_keys(tmp_path: Path) -> None:
     table, keys = tmp_path / "rewrites.txt", tmp_path / "keys.txt"
     table.write_bytes("one\r\ntwo \u2028 too\nthree\x0b\n".encode())
@@ -303,7 +353,7 @@ def test_a_list_by_position_needs_as_many_keys(tmp_path: Path) -> None:
         ),
         ("t.csv", b"key,text\n1,x\n", "no column 'caption', only 'key', 'text'"),
         ("t.csv", b"key,caption,caption\n1,x,y\n", "two columns 'caption'"),
-        ("t.csv", b"key,caption\n1,x\n2,a, b\n", "line 3 has 3 fields, but the first line names 2"),
+        ("t.csv", b"key,caption\n1,x\n2,a,b\n", "line 3 has 3 fields, but the first line names 2"),
         ("t.csv", b"key,caption\n1,x\n2\n", "line 3 has 1 fields"),
         ("t.csv", b'key,caption\n1,"a" b\n', "line 2 is not valid.*Parquet or JSONL"),
         ("t.csv", b'key,caption\n1,"a\n2,b\n', "line 3 is not valid"),
@@ -491,6 +541,7 @@ PART = "key,caption\n{n},c{n}\n"
         ("empty", "the folder .* holds no table"),
         ("parts/readme.md", "ends in"),
         ("both", "forms csv, jsonl"),
+        ("texts", "2 text files, such as a.txt.*into one table"),
         (["parts", "parts/a.csv"], "more than once"),
         ("parts/{a}.csv", "captions: .* braces"),
         ([], "list is empty"),
@@ -503,6 +554,7 @@ def test_tables_of_several_files(
         "parts": ["a.csv", "b.csv", "readme.md", "_c.csv", ".d.csv", "notes.txt"],
         "both": ["a.csv", "b.jsonl"],
         "empty": ["readme.md"],
+        "texts": ["a.txt", "b.txt"],
         "lines": ["lines.txt"],
         "json": ["a.json", "notes.txt"],
         "with json": ["a.csv", "dataset_info.json", "notes.txt"],

@@ -60,6 +60,26 @@ def test_a_json_without_a_caption_says_why(content: bytes, reason: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (b'{"caption": null, "text": "a"}', "is null"),
+        (b'{"caption": [null]}', "is null"),
+        (b'{"text": "a"}', "is missing or an empty list; it has the fields 'text'"),
+        (b'{"caption": []}', "is missing or an empty list"),
+    ],
+)
+def test_null_is_not_called_a_missing_field(content: bytes, words: str) -> None:
+    with pytest.raises(RejectedError) as caught:
+        decode_captions(content, "caption")
+    assert words in caught.value.detail
+
+
+TURNS = [{"from": "human", "value": "<image> what?"}, {"from": "gpt", "value": "a cup"}]
+ROLES = [{"role": turn["from"].replace("gpt", "assistant"), "content": turn["value"]}
+         for turn in TURNS]  # fmt: skip
+
+
+@pytest.mark.parametrize(
     ("content", "field", "captions"),
     [
         ({"captions": ["a", None, "b"]}, "captions", ["a", "b"]),
@@ -72,6 +92,10 @@ def test_a_json_without_a_caption_says_why(content: bytes, reason: str) -> None:
         ({"sentences": [{"raw": "a"}, {"raw": "b"}]}, "sentences.raw", ["a", "b"]),
         (["a", "b"], "", ["a", "b"]),
         ("a", "", ["a"]),
+        ({"conversations": TURNS}, "conversations", ["a cup"]),
+        ({"x": {"messages": ROLES}}, "x.messages", ["a cup"]),
+        ({"conversations": TURNS}, "conversations.gpt", ["a cup"]),
+        ({"conversations": TURNS}, "conversations.value", ["<image> what?", "a cup"]),
         ({"captions": '["a", "b"]'}, "captions", ["a", "b"]),  # as a column of a table has it
         ({"captions": ["['a', 'b']", "c"]}, "captions", ["a", "b", "c"]),
     ],

@@ -38,6 +38,8 @@ CORPUS = [f"{number:09d}" for number in range(9)]
         ("no-ending", "\n\n".join(KEYS)),
         ("excel.csv", "sep=;\r\n" + "".join(f"{key};1\r\n" for key in ["key", *KEYS])),
         ("excel.csv", "sep=,,\n" + "".join(f"{key},1\n" for key in ["key", *KEYS])),
+        ("formula.csv", "key\n" + "".join(f'"=""{key}"""\n' for key in KEYS)),
+        ("formula.txt", "".join(f'="{key}"\n' for key in KEYS)),
         ("bar.csv", "".join(f"{key}|1\n" for key in ["key", *KEYS])),
         ("line.txt", ", ".join(KEYS)),
         ("quoted-line.txt", ";".join(f"'{key}'" for key in KEYS)),

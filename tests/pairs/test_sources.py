@@ -56,6 +56,7 @@ def test_a_list_in_any_order_is_the_same(folder: Path) -> None:
     ("pattern", "words"),
     [
         ("nothing*.tar", "matches no file"),
+        ("a.tar::b.tar", "as a list"),
         ("{00000..00020}.tar", "21 shards, but 9 do not exist, the first .*00012.tar"),
         ("{00000-00002}.tar", "neither"),
         ("{00003}.tar", "neither"),

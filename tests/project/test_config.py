@@ -293,6 +293,22 @@ def test_names_without_a_letter_are_explained(value: str) -> None:
     assert config.Config.model_fields["corpus"].description in str(refusal.value)
 
 
+@pytest.mark.parametrize("content", ["{cut: 0,5}", "{0.5: x}"])
+def test_a_comma_in_a_number_is_named(content: str) -> None:
+    with pytest.raises(UserError, match=r"select_pairs.*decimals with a point"):
+        config.validate({"select_pairs": yaml.safe_load(content)}, "mine.yaml")
+
+
+@pytest.mark.parametrize("marks", ["“”", "„“", "‘’", "«»", "””"])
+@pytest.mark.parametrize("key", ["shards", "trusted", "pairs"])
+def test_typographic_quotation_marks_are_named(key: str, marks: str, tmp_path: Path) -> None:
+    path = f"{marks[0]}data{marks[1]}"
+    with pytest.raises(UserError, match=rf"{key}: .*typographic"):
+        located(tmp_path, {key: path})
+    (tmp_path / path).mkdir()
+    assert located(tmp_path, {key: path})[key].endswith(path)
+
+
 def test_null_on_the_command_line_is_null(tmp_path: Path) -> None:
     changes = {"captions": "null", "prune_neurons": {"ks": "Null"}, "corpus": "nullify"}
     content = located(tmp_path, {"captions": "a.csv"}, **copy.deepcopy(changes))

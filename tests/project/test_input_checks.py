@@ -686,6 +686,9 @@ def test_tables_whose_captions_are_none(folder: Path, cell: str, words: str) -> 
         check(captions="c.csv")
 
 
+TURNS = [{"from": "human", "value": "what?"}, {"from": "gpt", "value": "a cup"}]
+
+
 def sidecar(text: str) -> tuple[str, bytes]:
     return "a.json", text.encode()
 
@@ -701,6 +704,7 @@ def sidecar(text: str) -> tuple[str, bytes]:
         ([sidecar('{"meta": {"text": "a", "hash": "a"}}')], "json:meta.text"),
         ([sidecar('{"en_caption": "a", "id": "a"}')], "json:en_caption"),
         ([sidecar('{"sentences": [{"raw": "a", "id": 1}]}')], "json:sentences.raw"),
+        ([sidecar(json.dumps({"id": "1", "conversations": TURNS}))], "json:conversations.gpt"),
         ([sidecar('["a", "b"]')], "json"),
         ([("a.txt", b""), sidecar('{"caption": "a"}')], "json:caption"),
         ([("a.llava.txt", b"a")], "llava.txt"),
@@ -972,6 +976,35 @@ def test_evaluation_sets_that_no_job_could_use(
     (own / "dataset_type.txt").unlink(missing_ok=True)
     write_tar(own / "test/0.tar", [])
     with pytest.raises(UserError, match=r"own/test: .*no sample"):
+        check(**settings)
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("own.templates.txt", "a photo of a cat\n"),
+        ("own.json", "{'cat': ['a cat']}"),
+        ("own.json", json.dumps({"cat": ["a cat"]})),
+        ("own.classnames.txt", "cat\n"),
+        ("own.metric.txt", "accuracy"),
+        ("pets.templates.txt", "a {c}\n"),
+    ],
+)
+def test_prompts_of_ones_own_that_no_job_could_use(folder: Path, name: str, content: str) -> None:
+    own, prompts = folder / "own", folder / "prompts"
+    for path in (own / "test", prompts):
+        path.mkdir(parents=True)
+    (own / "classnames.txt").write_text("cat\ndog\n")
+    (own / "zeroshot_classification_templates.txt").write_text("a photo of {c}\n")
+    (own / "test/nshards.txt").write_text("1")
+    write_tar(own / "test/0.tar", [("a.png", _picture()), ("a.cls", b"1")])
+    (prompts / "own.templates.txt").write_text("a {c}\n")
+    settings = {"studies": ["image_text"], "evaluation_sets": ["own"], "protocols": ["prompts"]}
+    check(**settings)
+    if name == "own.json":
+        (prompts / "own.templates.txt").unlink()
+    (prompts / name).write_text(content)
+    with pytest.raises(UserError, match=re.escape(name)):
         check(**settings)
 
 

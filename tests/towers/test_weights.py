@@ -221,7 +221,10 @@ def test_a_pytorch_file_called_safetensors_is_to_be_renamed(tmp_path: Path) -> N
 def test_missing_files_folders_and_other_archives(tmp_path: Path) -> None:
     with pytest.raises(files.UserError, match=r"gone\.pt: cannot be read \(No such file"):
         weights_in(tmp_path / "gone.pt")
-    with pytest.raises(files.UserError, match="cannot be read .*directory"):
+    with pytest.raises(files.UserError, match="cannot be read .*directory.*file of weights in it"):
+        weights_in(tmp_path)
+    (tmp_path / "__0_0.distcp").touch()
+    with pytest.raises(files.UserError, match="cannot be read .*directory.*dcp_to_torch"):
         weights_in(tmp_path)
     with zipfile.ZipFile(tmp_path / "photos.zip", "w") as archive:
         archive.writestr("a.jpg", b"")
@@ -239,6 +242,8 @@ def test_missing_files_folders_and_other_archives(tmp_path: Path) -> None:
         ({"epoch": 3, "optimizer": {"a": torch.ones(2)}}, "it holds epoch, optimizer"),
         ({"state_dict": {3: torch.ones(2)}}, "no tensors by name, at any depth"),
         ({"a": torch.ones(2), "b": torch.tensor([1, float("nan")])}, "b has a number .* not fini"),
+        ({"a": torch.eye(2).to_sparse()}, "a is a tensor of the torch.sparse_coo.*to_dense"),
+        ({"a": torch.empty(2, device="meta")}, "a is a tensor .*meta"),
         ({"state_dict": {"c": torch.tensor(float("-inf")).half()}}, "c has a number .* not finite"),
     ],
 )
@@ -246,5 +251,6 @@ def test_contents_that_are_no_weights_are_named(
     content: object, message: str, tmp_path: Path
 ) -> None:
     torch.save(content, tmp_path / "weights.pt")
+    warnings.filterwarnings("ignore", "Validating sparse")
     with pytest.raises(files.UserError, match=rf"weights\.pt: .*{message}"):
         weights_in(tmp_path / "weights.pt")

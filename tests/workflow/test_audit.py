@@ -64,6 +64,16 @@ def test_known_shares_are_found(audited: Checkout) -> None:
     assert found[0.3, "untouched", "trusted"] == pytest.approx(0.3, abs=0.05)
 
 
+def test_no_peer_separates_better_on_scenes(audited: Checkout) -> None:
+    """By the pairs that the trials made wrong; scores on photographs have a test of their own."""
+    rows = json.loads((audited.folder / FOLDER / "calibration.json").read_text())["rows"]
+    areas = pd.DataFrame([row for row in rows if row["metric"] in ("auroc", "auprc")])
+    by_method = areas.pivot(index=["scheme", "metric"], columns="method", values="value")
+    assert {"cosine", "neighbour-disagreement", "two-gaussians"} < {*by_method.columns}
+    peers = by_method.drop(columns="probability").max(axis=1)
+    assert (by_method["probability"] >= peers - 0.001).all()
+
+
 def test_every_pair_has_a_probability_and_lists_balance(audited: Checkout) -> None:
     table = pd.read_parquet(audited.folder / FOLDER / "audit.parquet")
     assert len(table) == 1200

@@ -19,6 +19,7 @@ MOST_OWNERS = 4
 _FORMS = {
     "float_parsing": "this is a number: write it with a point and without a unit, as 0.1 for 10 %",
     "int_parsing": "this is a whole number: write its digits alone, as 5000",
+    "invalid_key": "a key is text: write decimals with a point, as 0.5, and quote other keys",
     "list_type": "this is a list: write its values in brackets, as [a, b]",
     "model_type": "this is a section: write its keys and values below it, each on a line, indented",
     "string_pattern_mismatch": "this is not of the form that is meant",

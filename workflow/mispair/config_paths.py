@@ -130,10 +130,16 @@ def local(path: str) -> str:
 
 _VARIABLE = re.compile(r"\$\{[^}]*\}?|\$[A-Za-z_]\w*")
 """An environment variable in a path."""
+_TYPOGRAPHIC = tuple("“”„‘’‚«»")
 
 
 def _expanded(folder: Path, path: str, setting: str) -> str:
     """Expand environment variables and ``~`` in a path, unless there is such a file or folder."""
+    if path[:1] in _TYPOGRAPHIC and not (folder / path).exists():
+        raise UserError(
+            f"{setting}: {path} begins with a typographic quotation mark. Write straight ones "
+            '("..."), or none.'
+        )
     parts = path.split("/")
     marked = [i for i, part in enumerate(parts) if "$" in part or (not i and part[:1] == "~")]
     if not marked or (folder / "/".join(parts[: marked[0] + 1])).exists():

@@ -14,14 +14,16 @@ import ast
 import json
 import logging
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from itertools import islice
 from pathlib import Path
 from typing import Any, Literal, get_args
 
 from mispair.core.files import UserError, text_of_user
 from mispair.core.words import composed
 from mispair.evaluation.questions import refuse_questions
+from mispair.pairs.shards.shards import IMAGE_EXTENSIONS
 
 log = logging.getLogger(__name__)
 
@@ -145,12 +147,15 @@ def explain_missing(missing: dict[str, list[str]]) -> str:
     """
     lines = [f"evaluation set {name}: missing {', '.join(m)}." for name, m in missing.items()]
     remedy = "CLIP_benchmark's webdataset layout has all of them; fetch or write them."
-    if any(TEMPLATES in pieces for pieces in missing.values()):
+    folders = [*map(Path, missing)]
+    if one := next((path for folder in folders for path in _other_data(folder)), None):
+        remedy += f" It has {one}: write pictures and labels as members of tar files, unpacked."
+    elif any(TEMPLATES in pieces for pieces in missing.values()):
         remedy += (
             " Templates are needed by clip_benchmark only: other protocols can evaluate a set "
             "without them."
         )
-    for folder in map(Path, missing):
+    for folder in folders:
         if any(folder.glob(f"*/*/{COUNTER}")):
             remedy += f" Sets in subfolders are named by a glob: {folder}/*."
         elif (splits := sorted(path.parent for path in folder.glob(f"*/{COUNTER}"))) and (
@@ -162,6 +167,14 @@ def explain_missing(missing: dict[str, list[str]]) -> str:
         elif (folder / COUNTER).is_file():
             remedy += f" {folder} is a split of a set: name the folder that it is in."
     return "\n".join([*lines, remedy]) if len(lines) > 1 else f"{lines[0]} {remedy}"
+
+
+def _other_data(folder: Path) -> Iterator[Path]:
+    """Yield packed shards, Parquet and pictures in a folder and those in it, where no shard is."""
+    files = [path for depth in ("*", "*/*", "*/*/*") for path in islice(folder.glob(depth), 100)]
+    if not any(path.suffix == ".tar" for path in files):
+        endings = {"gz", "tgz", "zst", "parquet", *IMAGE_EXTENSIONS}
+        yield from (path for path in sorted(files) if path.suffix[1:].lower() in endings)
 
 
 def files_of_texts(directory: Path) -> list[Path]:

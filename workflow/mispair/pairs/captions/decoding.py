@@ -6,7 +6,7 @@ import json
 import re
 import tokenize
 import unicodedata
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -150,8 +150,9 @@ def _flat(node: Any) -> list[Any]:
 def values_at(node: Any, path: str) -> list[Any]:
     """Return the values to which a dotted path leads in parsed JSON; empty if it leads nowhere.
 
-    A list gives the values of all its members, or of one if the path has its number. A name may
-    have dots: the longest name that an object has is taken. ``caption*`` is `numbered`.
+    A list gives the values of all its members, or of one if the path has its number, and the turns
+    of a conversation its first answer. A name may have dots: the longest name that an object has is
+    taken. ``caption*`` is `numbered`.
 
     Examples
     --------
@@ -165,6 +166,31 @@ def values_at(node: Any, path: str) -> list[Any]:
         for found in _found(node, path)
         for value in (found if isinstance(found, list) else [found])
     ]
+
+
+TURNS = (("from", "value", "gpt"), ("role", "content", "assistant"))
+"""Fields of a turn in a conversation, and who gives the answers; the first is the caption."""
+ANSWER = "gpt"
+"""Name of the first answer in a conversation, as if it were a field."""
+
+
+def turns_in(names: Any) -> tuple[str, str, str] | None:
+    """Return which of `TURNS` an object is, by its fields; None for anything else."""
+    has = {*names} if isinstance(names, Iterable) else set()
+    return next((turn for turn in TURNS if has >= {*turn[:2]}), None)
+
+
+def answer_in(turns: Sequence[Any]) -> Any:
+    """Return the first answer in the turns of a conversation, or None.
+
+    Examples
+    --------
+    >>> answer_in([{"from": "human", "value": "?"}, {"from": "gpt", "value": "a cup"}])
+    'a cup'
+    """
+    who, what, answering = turns_in(turns[0]) or TURNS[0]
+    answers = (turn[what] for turn in turns if turns_in(turn) and turn[who] == answering)
+    return next(answers, None)
 
 
 def numbered(has: Sequence[str]) -> dict[str, list[str]]:
@@ -195,6 +221,8 @@ def value_at(node: Any, path: str) -> Any:
 
 def _found(node: Any, path: str) -> list[Any]:
     """Return what is at a path; a list on the way gives what is in each of its members."""
+    if path in ("", ANSWER) and isinstance(node, list) and node and turns_in(node[0]):
+        return [answer_in(node)]
     if not path:
         return [node]
     names = path.split(".")
@@ -352,7 +380,7 @@ def fault_of_json(content: bytes) -> str:
 def text_fields(node: Any) -> list[str]:
     """Return the fields of parsed JSON that hold a text or a list of texts (``meta.caption``).
 
-    A list of objects has the fields of all of them.
+    A list of objects has the fields of all of them, and a conversation its answer.
 
     Examples
     --------
@@ -360,12 +388,16 @@ def text_fields(node: Any) -> list[str]:
     ['text', 'meta.captions']
     >>> text_fields({"sentences": [{"raw": "a"}, {"raw": "b"}]})
     ['sentences.raw']
+    >>> text_fields({"talk": [{"from": "human", "value": "?"}, {"from": "gpt", "value": "x"}]})
+    ['talk.gpt']
     """
     objects = {"": node} if isinstance(node, dict) else {}
     fields = []
     while objects:
         start, inside = objects.popitem()
         for name, cell in inside.items():
+            if isinstance(cell, list) and cell and turns_in(cell[0]):
+                cell = {ANSWER: answer_in(cell)}
             if isinstance(cell, list) and cell and all(isinstance(one, dict) for one in cell):
                 cell = {key: value for one in cell for key, value in one.items()}
             if isinstance(cell, dict):

@@ -53,7 +53,7 @@ def read_keys(path: Path, setting: str) -> list[str]:
         If the file cannot be read, has no column of keys, or names no key.
     """
     try:
-        keys = [*_keys(path, setting)]
+        keys = [*map(without_formula, _keys(path, setting))]
     except (OSError, ValueError, RecursionError, csv.Error) as error:
         reason = " ".join(str(error).split())
         raise UserError(
@@ -153,6 +153,17 @@ def _refuse_verdicts(columns: Mapping[str, Iterable[Any]], path: Path, setting: 
                 f"{count(len(others), 'key')}, and every key of the list counts. Leave out the "
                 "rows that are not meant, and this column."
             )
+
+
+def without_formula(cell: str) -> str:
+    """Return a text without the formula by which spreadsheets keep its zeros.
+
+    Examples
+    --------
+    >>> without_formula('="00012"'), without_formula("00012")
+    ('00012', '00012')
+    """
+    return cell[2:-1] if cell.startswith('="') and cell.endswith('"') else cell
 
 
 def _bare(line: str) -> str:
@@ -273,3 +284,58 @@ def lines(path: Path) -> Iterator[str]:
         raise UserError(
             f"{path}: cannot be read after line {number} ({error}). Fetch the file again."
         ) from error
+
+
+def unquoted_lines(
+    path: Path, separator: str, rows: Iterable[tuple[int, list[str]]], width: int, start: int
+) -> set[int]:
+    """Return the lines of rows of a table whose text has separators and no quotation marks.
+
+    The text is in the first column or the last one, and a blank follows most of the separators:
+    several cells have none.
+
+    Parameters
+    ----------
+    path : Path
+        The table.
+    separator : str
+        What separates its cells.
+    rows : iterable of (int, list of str)
+        Line and cells of each row.
+    width, start : int
+        Number of columns, and the place of that of the text.
+    """
+    numbered, found, texts = enumerate(lines(path), 1), set[int](), 0
+    for line, row in rows:
+        if len(row) > width and start in (0, width - 1):
+            raw = next(text for number, text in numbered if number == line)
+            cells = row[start : start + len(row) - width + 1]
+            if raw.rstrip("\r\n").split(separator) == row and any(map(str.strip, cells[1:])):
+                found.add(line)
+                texts += goes_on(cells)
+    return found if 2 * texts > len(found) else set()
+
+
+def rejoined(row: Sequence[str], start: int, width: int, separator: str) -> list[str]:
+    """Return a row whose text at a place was split at separators, with the text as one cell.
+
+    Examples
+    --------
+    >>> rejoined(["1", "a cup", " red"], 1, 2, ",")
+    ['1', 'a cup, red']
+    """
+    end = start + len(row) - width + 1
+    return [*row[:start], separator.join(row[start:end]), *row[end:]]
+
+
+def goes_on(cells: Sequence[str]) -> bool:
+    """Return whether cells are one text with separators in it: a blank follows each of these.
+
+    Examples
+    --------
+    >>> goes_on(["a red circle", " and a square"]), goes_on([" 0", " a cup"]), goes_on(["a", ""])
+    (True, False, False)
+    """
+    return not cells[0].startswith(" ") and all(
+        one.startswith(" ") and one.strip() for one in cells[1:]
+    )

@@ -41,10 +41,16 @@ def table_files(key: str, given: str | Sequence[str]) -> list[Path]:
     if not found:
         raise UserError(f"{key}: the list is empty. Name at least one table.")
     forms = sorted({form_of(path) for path in found})
-    if len(forms) > 1 or (forms == ["txt"] and len(found) > 1):
+    if forms == ["txt"] and len(found) > 1:
+        raise UserError(
+            f"{key}: names {len(found)} text files, such as {found[0].name}. Write the texts of "
+            "several files into one table with columns key and caption; one text file alone is a "
+            "list by position."
+        )
+    if len(forms) > 1:
         raise UserError(
             f"{key}: names {len(found)} tables of the forms {', '.join(forms)}. Name tables of one "
-            "form, and at most one text file by position."
+            "form."
         )
     repeated = sorted({str(path) for path in found if found.count(path) > 1})
     if repeated:

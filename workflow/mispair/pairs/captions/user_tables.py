@@ -5,6 +5,7 @@ such as ``url``. A *value* is what a row and a pair then have in common.
 """
 
 import csv
+import logging
 import re
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
@@ -16,10 +17,29 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from mispair.core.files import UserError
-from mispair.pairs.captions.decoding import listed_texts, numbered, value_at, values_at
+from mispair.core.words import count
+from mispair.pairs.captions.decoding import (
+    ANSWER,
+    listed_texts,
+    numbered,
+    turns_in,
+    value_at,
+    values_at,
+)
 from mispair.pairs.captions.json_rows import Naming, objects_in
-from mispair.pairs.captions.key_lists import SEPARATOR_LINE, SEPARATORS, first_line, lines, naming
+from mispair.pairs.captions.key_lists import (
+    SEPARATOR_LINE,
+    SEPARATORS,
+    first_line,
+    lines,
+    naming,
+    rejoined,
+    unquoted_lines,
+    without_formula,
+)
 from mispair.pairs.captions.table_files import KEY, OBJECTS, SHIFT, form_of, refuse_keys
+
+log = logging.getLogger(__name__)
 
 Row = tuple[str | None, str | None]
 """A value and one of its captions; None where the table has none."""
@@ -91,7 +111,7 @@ def _joined(value: Any, path: Path, number: int, columns: TableColumns) -> str |
                 f"{path}: row {number} has the key {value!r}. Write keys as texts, as in the "
                 "shards: 00012 and 12 differ."
             )
-        return value
+        return without_formula(value)
     if value is not None and not isinstance(value, str):
         raise UserError(
             f"{path}: row {number} has {value!r} as {columns.key}, which is no text. "
@@ -184,7 +204,13 @@ def _csv(table: Path, delimiter: str, columns: TableColumns) -> Iterator[Numbere
             if header.count(name) != 1:
                 raise _missing(table, header, name, columns, example)
         key_at, captions_at = header.index(columns.key), [*map(header.index, names)]
+        unquoted: set[int] | None = None
         for row in reader:
+            if len(row) > len(header) and len(names) == 1:
+                if unquoted is None:
+                    unquoted = _unquoted(table, delimiter, len(header), *captions_at)
+                if reader.line_num in unquoted:
+                    row = rejoined(row, *captions_at, len(header), delimiter)
             if len(row) != len(header) and row:
                 raise UserError(
                     f"{table}: the row that ends in line {reader.line_num} has {len(row)} fields, "
@@ -199,6 +225,16 @@ def _csv(table: Path, delimiter: str, columns: TableColumns) -> Iterator[Numbere
             f"{table}: line {reader.line_num} is not valid ({error}). Write a caption with a "
             'quotation mark as "so, ""quoted"" and closed", or use Parquet or JSONL.'
         ) from error
+
+
+def _unquoted(table: Path, delimiter: str, width: int, start: int) -> set[int]:
+    """Return the lines of rows whose caption has separators unquoted, and log their number."""
+    reader = csv_reader(table, delimiter)
+    rows = ((reader.line_num, row) for row in reader)
+    found = unquoted_lines(table, delimiter, rows, width, start)
+    if found:
+        log.warning("%s: %s with %r unquoted", table, count(len(found), "caption"), delimiter)
+    return found
 
 
 def _captions_in(has: Sequence[str], name: str) -> list[str]:
@@ -234,7 +270,7 @@ def _json(table: Path, columns: TableColumns) -> Iterator[NumberedRow]:
         for one_of in ([columns.key], names):
             if not any(_head(name, row) for name in one_of):
                 raise _missing(table, list(row), one_of[0], columns, f"(row {number})")
-        for caption in (text for name in names for text in values_at(row, name)):
+        for caption in [text for name in names for text in values_at(row, name)] or [None]:
             if caption is not None and not isinstance(caption, str):
                 raise UserError(
                     f"{table}: row {number}: {columns.caption} is {caption!r:.80}, neither a text "
@@ -281,13 +317,15 @@ def _text_column(table: Path, schema: pa.Schema, name: str, columns: TableColumn
     kind = schema.field(head).type
     for part in filter(None, name[len(head) + 1 :].split(".")):
         kind = _item(kind)
+        if part == ANSWER and _is_turn(kind):
+            break
         place = kind.get_field_index(part) if pa.types.is_struct(kind) else -1
         if place < 0:
             has = [kind.field(i).name for i in range(kind.num_fields)]
             raise _missing(table, [f"{head}.{inner}" for inner in has], name, columns, "")
         kind = kind.field(place).type
     is_key = name == columns.key
-    if _is_text(kind if is_key else _item(kind)):
+    if _is_text(kind if is_key else _item(kind)) or (not is_key and _is_turn(_item(kind))):
         return head
     setting = f"{columns.section}.{'key_column' if is_key else 'caption_column'}"
     remedy = f"Set {setting} to a column of texts"
@@ -315,6 +353,10 @@ _LISTS = (
 def _item(kind: pa.DataType) -> pa.DataType:
     """Return the type of the items of a list, or the type itself."""
     return kind.value_type if any(test(kind) for test in _LISTS) else kind
+
+
+def _is_turn(kind: pa.DataType) -> bool:
+    return pa.types.is_struct(kind) and turns_in([field.name for field in kind]) is not None
 
 
 def _is_text(kind: pa.DataType) -> bool:

@@ -178,6 +178,10 @@ def _matches(source: str) -> list[Path]:
     if "{" in literal_folder(os.path.expanduser(source))[1]:
         return _in_braces(source)
     matched = _in_glob(path)
+    if not matched and "::" in source:
+        raise UserError(
+            f"shards: {source} is no file. Write several as a list, [A, B], and not as A::B."
+        )
     if not matched:
         raise UserError(
             f"shards: {path.absolute()} matches no file. Give a tar file, a glob, a brace pattern "

@@ -11,9 +11,16 @@ from typing import Any
 
 from mispair.core.files import UserError
 from mispair.core.words import count
-from mispair.pairs.captions.decoding import numbered
+from mispair.pairs.captions.decoding import ANSWER, answer_in, numbered, turns_in
 from mispair.pairs.captions.json_rows import LINES, Naming, objects_in, start_of_json
-from mispair.pairs.captions.key_lists import SEPARATOR_LINE, first_line, lines
+from mispair.pairs.captions.key_lists import (
+    SEPARATOR_LINE,
+    first_line,
+    goes_on,
+    lines,
+    rejoined,
+    unquoted_lines,
+)
 from mispair.pairs.shards.shards import IMAGE_EXTENSIONS
 from mispair.pairs.sources.columns import (
     ADDRESS_COLUMNS,
@@ -53,8 +60,6 @@ _OBJECT = re.compile(rb'\{\s*"[^"]*"\s*:\s*(?:["\[{]|(?:[\d.]+|null)\s*,)')
 _NUMBER = re.compile(r"#\d+$")
 NAMING = Naming("image", "caption", (*IMAGE_COLUMNS, *CAPTION_COLUMNS, *ADDRESS_COLUMNS), "pairs: ")
 """Columns of rows in JSON that have no names of their own."""
-TURNS = (("from", "value", "gpt"), ("role", "content", "assistant"))
-"""Fields of a turn in a conversation, and who gives the answers; the first is the caption."""
 
 
 def form_of(name: str) -> str:
@@ -97,7 +102,7 @@ def _names_in(fields: Any) -> list[str]:
         kind = field.type.value_type if pa.types.is_list(field.type) else field.type
         if pa.types.is_struct(kind):
             inside = _names_in(kind)
-            inside += ["gpt"] if any({*inside} >= {*turn[:2]} for turn in TURNS) else []
+            inside += [ANSWER] if turns_in(inside) else []
             names += [f"{field.name}.{name}" for name in inside]
     return names
 
@@ -121,10 +126,8 @@ def flat(row: dict[str, Any]) -> dict[str, Any]:
         elif isinstance(cell, list) and cell and all(isinstance(one, dict) for one in cell):
             for key in dict.fromkeys(key for one in cell for key in one):
                 inside[f"{name}.{key}"] = [one.get(key) for one in cell]
-            for who, what, answering in TURNS:
-                if cell[0].keys() >= {who, what}:
-                    answers = (one.get(what) for one in cell if one.get(who) == answering)
-                    inside[f"{name}.gpt"] = next(answers, None)
+            if turns_in(cell[0]):
+                inside[f"{name}.{ANSWER}"] = answer_in(cell)
     return row | inside
 
 
@@ -153,26 +156,13 @@ def _names_of(row: Sequence[str]) -> list[str]:
     """Return the names of columns, by the first row of a table; without names, by position."""
     if not is_pair(row):
         return [*row]
-    if len(row) == 2 or _goes_on(row[1:]):
+    if len(row) == 2 or goes_on(row[1:]):
         return ["image", "caption"]
     names = ["image", *map(str, range(2, len(row) + 1))]
     texts = [at for at, cell in enumerate(row) if at and " " in cell.strip()]
     if len(texts) == 1:  # next to numbers or labels
         names[texts[0]] = "caption"
     return names
-
-
-def _goes_on(cells: Sequence[str]) -> bool:
-    """Return whether cells are one text with separators in it: a blank follows each of these.
-
-    Examples
-    --------
-    >>> _goes_on(["a red circle", " and a square"]), _goes_on([" 0", " a cup"]), _goes_on(["a", ""])
-    (True, False, False)
-    """
-    return not cells[0].startswith(" ") and all(
-        one.startswith(" ") and one.strip() for one in cells[1:]
-    )
 
 
 def parquet_schema(path: Path) -> Any:
@@ -249,9 +239,7 @@ def _csv_rows(path: Path, columns: Columns) -> Iterator[tuple[int, dict[str, Any
         if has_no_names and row:  # Flickr8k.token.txt numbers the captions of a picture
             row[0] = _NUMBER.sub("", row[0].strip())
         if len(row) > width and line in unquoted(path, caption):
-            start = header.index(caption)
-            end = start + len(row) - width + 1
-            row[start:end] = [separator_of(path).join(row[start:end])]
+            row = rejoined(row, header.index(caption), width, separator_of(path))
         if len(row) > width:
             raise UserError(wrong_number(path, line, len(row), width))
         if row:
@@ -281,16 +269,8 @@ def _unquoted(path: Path, caption: str, time: int, size: int) -> frozenset[int]:
     separator, header = separator_of(path), header_of(path)
     if caption not in (header[0], header[-1]):
         return frozenset()
-    start, width = header.index(caption), len(header)
-    numbered, found, texts = enumerate(lines(path), 1), set[int](), 0
-    for line, row in cells_in(path):
-        if len(row) > width:
-            raw = next(text for number, text in numbered if number == line)
-            cells = row[start : start + len(row) - width + 1]
-            if raw.rstrip("\r\n").split(separator) == row and any(map(str.strip, cells[1:])):
-                found.add(line)
-                texts += _goes_on(cells)
-    return frozenset(found if 2 * texts > len(found) else ())
+    rows, start = cells_in(path), header.index(caption)
+    return frozenset(unquoted_lines(path, separator, rows, len(header), start))
 
 
 def _first(cells: Iterator[tuple[int, list[str]]]) -> tuple[int, list[str]]:

@@ -239,7 +239,13 @@ def kind_of(path: Path) -> str:
         with path.open("rb") as opened:
             start = opened.read(512)
     except OSError as error:
-        raise UserError(f"{path}: cannot be read ({error.strerror}).") from error
+        remedy = "Give read access to it, or name another."
+        if path.is_dir():
+            remedy = "Name the file of weights in it."
+        if [*path.glob("*.distcp")]:
+            module = "torch.distributed.checkpoint.format_utils"
+            remedy = f"Write its parts as one file: python -m {module} dcp_to_torch FOLDER FILE."
+        raise UserError(f"{path}: cannot be read ({error.strerror}). {remedy}") from error
     if not start:
         raise UserError(f"{path}: is empty. Fetch it again.")
     if start.startswith(b"PK"):

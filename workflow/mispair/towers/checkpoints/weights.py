@@ -130,6 +130,12 @@ def _refuse_what_is_not_finite(state: State, path: Path) -> None:
     if not state:
         raise UserError(f"{path}: holds no weights. Name the file of the trained model.")
     for name, value in state.items():
+        if value.layout != torch.strided or value.is_quantized or value.is_meta:
+            kind = "quantised" if value.is_quantized else f"of the {value.layout} on {value.device}"
+            raise UserError(
+                f"{path}: {name} is a tensor {kind}, which is no plain array of numbers. Save the "
+                "weights as dense tensors (.to_dense()), from before they were quantised."
+            )
         if value.ndim > 1 and not (value.is_floating_point() or value.dtype == torch.bool):
             raise UserError(
                 f"{path}: {name} holds integers ({value.dtype}), as of quantised weights. Give the "
