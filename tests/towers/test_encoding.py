@@ -258,15 +258,15 @@ def test_a_gpu_that_waits_is_reported(waiting: float, warns: bool, monkeypatch, 
     assert ("the GPU waited for data 31% of the time" in caplog.text) is warns
 
 
-def test_what_encodes_by_itself_keeps_a_record(native: Towers) -> None:
-    def slow() -> Iterator[Image.Image]:
-        for image in pictures(5):
+def test_the_record_has_the_time_that_a_tower_waits_for_pictures(native: Towers) -> None:
+    def slow() -> Iterator[Picture]:
+        for number, image in enumerate(pictures(5)):
             time.sleep(0.05)
-            yield image
+            yield Picture(str(number), b"", partial(Image.Image.copy, image))
 
-    record = EncodingRecord("cpu")
-    encode_images(native, slow(), 2, record=record)
-    encode_texts(native, TEXTS, 2, record=record)
+    record, encoder = EncodingRecord("cpu"), Encoder(native, 2)
+    encoder.encode_images(slow(), record)
+    encoder.encode_texts(TEXTS, TEXTS, record)
     assert (record.images, record.captions) == (5, 4)
     assert 0.25 <= record.seconds["waiting"] <= record.seconds["images"]
     assert record.seconds["captions"] > 0

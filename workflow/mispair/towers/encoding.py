@@ -350,18 +350,14 @@ def _keeper(states: Checkpoints | None, content: Sequence[str | bytes]) -> FileK
 
 
 def encode_images(
-    towers: Towers,
-    images: Iterable[Image.Image],
-    batch_size: int,
-    precision: Precision = "fp32",
-    record: EncodingRecord | None = None,
+    towers: Towers, images: Iterable[Image.Image], batch_size: int, precision: Precision = "fp32"
 ) -> np.ndarray:
     """Return pre-projection features (n, d_image) of RGB images, prepared the model's own way."""
     encoder = Encoder(towers, batch_size, precision)
     pictures = (
         Picture(str(number), b"", partial(_as_it_is, image)) for number, image in enumerate(images)
     )
-    return encoder.encode_images(pictures, record or EncodingRecord(encoder.device)).numpy()
+    return encoder.encode_images(pictures, EncodingRecord(encoder.device)).numpy()
 
 
 def _as_it_is(image: Image.Image) -> Image.Image:
@@ -369,15 +365,11 @@ def _as_it_is(image: Image.Image) -> Image.Image:
 
 
 def encode_texts(
-    towers: Towers,
-    texts: Sequence[str],
-    batch_size: int,
-    precision: Precision = "fp32",
-    record: EncodingRecord | None = None,
+    towers: Towers, texts: Sequence[str], batch_size: int, precision: Precision = "fp32"
 ) -> np.ndarray:
     """Return pre-projection features (c, d_text) of texts."""
     encoder = Encoder(towers, batch_size, precision)
-    return encoder.encode_texts(texts, texts, record or EncodingRecord(encoder.device)).numpy()
+    return encoder.encode_texts(texts, texts, EncodingRecord(encoder.device)).numpy()
 
 
 # What the steps that run a frozen tower have in common.
