@@ -387,7 +387,7 @@ def with_metadata(tree: Tree, tables: Sequence[str], named: Named) -> Source:
     for table in map(Path, map(tree.path, tables)):
         found = pictures_of(table, named, table.parent, tree.boundary)
         looked_up[table] = found.within(tree.boundary, tree.folder)
-    columns, entries = rows_of(looked_up, columns_in(named))
+    columns, entries, unquoted = rows_of(looked_up, columns_in(named))
     listed = {os.path.normpath(path) for entry in entries for path in entry.pictures}
     left = [name for name in tree.pictures if os.path.normpath(tree.path(name)) not in listed]
     entries += [Entry(picture_key(name), (tree.path(name),), captions=()) for name in left]
@@ -395,7 +395,7 @@ def with_metadata(tree: Tree, tables: Sequence[str], named: Named) -> Source:
     words += " and ".join(tables[:3]) + (f" and {len(tables) - 3} more" if len(tables) > 3 else "")
     if left:
         words += f", {len(left):,} of them without"
-    words += unquoted_words([*looked_up], columns.caption)
+    words += unquoted_words(looked_up, unquoted)
     whole = merged(entries)
     words = with_captions(words, whole, *looked_up.values())
     return Source(

@@ -3,7 +3,7 @@
 import csv
 import os
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
 from itertools import chain, islice, zip_longest
 from pathlib import Path
@@ -185,13 +185,20 @@ def parquet_schema(path: Path) -> Any:
         ) from error
 
 
-def rows_in(path: Path, columns: Columns) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Yield the number of each row of a table, and its cells by column."""
-    for number, row in _rows_in(path, columns):
+def rows_in(
+    path: Path, columns: Columns, joined: Callable[[int], None] = lambda line: None
+) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Yield the number of each row of a table, and its cells by column.
+
+    `joined` gets the line of each row whose caption has separators unquoted.
+    """
+    for number, row in _rows_in(path, columns, joined):
         yield number, with_numbered(row, columns.caption)
 
 
-def _rows_in(path: Path, columns: Columns) -> Iterator[tuple[int, dict[str, Any]]]:
+def _rows_in(
+    path: Path, columns: Columns, joined: Callable[[int], None]
+) -> Iterator[tuple[int, dict[str, Any]]]:
     form = form_of(path.name)
     if form == "parquet":
         import pyarrow.parquet as pq
@@ -207,7 +214,7 @@ def _rows_in(path: Path, columns: Columns) -> Iterator[tuple[int, dict[str, Any]
         for number, row in objects_in(path, NAMING):
             yield number, _in_full(row, columns)
     else:
-        yield from _csv_rows(path, columns)
+        yield from _csv_rows(path, columns, joined)
 
 
 def _in_full(row: dict[str, Any], columns: Columns) -> dict[str, Any]:
@@ -229,7 +236,9 @@ def is_json(path: Path, named: bool = False) -> bool:
     return (_OBJECT.match(start) if named else _PICTURES.search(start)) is not None
 
 
-def _csv_rows(path: Path, columns: Columns) -> Iterator[tuple[int, dict[str, Any]]]:
+def _csv_rows(
+    path: Path, columns: Columns, joined: Callable[[int], None]
+) -> Iterator[tuple[int, dict[str, Any]]]:
     """Yield the line of each row, and its cells; those that a short row lacks are None."""
     cells = cells_in(path)
     first = _first(cells)
@@ -240,18 +249,19 @@ def _csv_rows(path: Path, columns: Columns) -> Iterator[tuple[int, dict[str, Any
             row[0] = _NUMBER.sub("", row[0].strip())
         if len(row) > width and line in unquoted(path, caption):
             row = rejoined(row, header.index(caption), width, separator_of(path))
+            joined(line)
         if len(row) > width:
             raise UserError(wrong_number(path, line, len(row), width))
         if row:
             yield line, dict(zip_longest(header, row))
 
 
-def unquoted_words(paths: Iterable[Path], caption: str) -> str:
+def unquoted_words(tables: Iterable[Path], number: int) -> str:
     """Return how many captions of tables have separators and no quotation marks, for a line."""
-    tables = [path for path in paths if form_of(path.name) in DELIMITED]
-    number = sum(len(unquoted(path, caption)) for path in tables)
-    words = f", {count(number, 'caption')} with"
-    return f"{words} {separator_of(tables[0])!r} unquoted" if number else ""
+    if not number:
+        return ""
+    separator = separator_of(next(one for one in tables if form_of(one.name) in DELIMITED))
+    return f", {count(number, 'caption')} with {separator!r} unquoted"
 
 
 def unquoted(path: Path, caption: str) -> frozenset[int]:

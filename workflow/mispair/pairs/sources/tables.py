@@ -167,8 +167,10 @@ def first_entries(path: Path, named: Named, folder: Path) -> list[Entry]:
 
 def entries_of(
     path: Path, given: Columns, pictures: Pictures, most: int | None = None
-) -> tuple[Columns, list[Entry]]:
+) -> tuple[Columns, list[Entry], int]:
     """Return the columns of a table, and an entry for each of its rows, or for at most `most`.
+
+    The third value is the number of captions that have separators unquoted.
 
     Raises
     ------
@@ -177,7 +179,8 @@ def entries_of(
     """
     has = header_of(path)
     columns, rows = chosen_columns(path, has, given), []
-    for number, row in islice(rows_in(path, columns), most):
+    unquoted: list[int] = []
+    for number, row in islice(rows_in(path, columns, unquoted.append), most):
         images, captions = (
             paths_in(row[columns.image]),
             _captions(path, number, row[columns.caption]),
@@ -199,7 +202,7 @@ def entries_of(
             own = pictures.key(image, file) if image else f"row {number}"
             own = own if key is None or key == "" else str(key)
             rows.append(Entry(own, (file,) if file else (), (), captions, fields))
-    return columns, rows
+    return columns, rows, len(unquoted)
 
 
 def paths_in(cell: Any) -> list[str] | None:
@@ -256,20 +259,20 @@ def of_tables(paths: Sequence[Path], folder: Path | None, named: Named) -> Sourc
     if len({one.folder for one in pictures.values()}) > 1:
         root = Path(os.path.commonpath([one.folder for one in pictures.values()]))
         pictures = {path: one.within(one.boundary, root) for path, one in pictures.items()}
-    columns, rows = rows_of(pictures, columns_in(named))
+    columns, rows, unquoted = rows_of(pictures, columns_in(named))
     entries, first = merged(rows), paths[0]
     several = f" and {count(len(paths) - 1, 'more table')}" * (len(paths) > 1)
     words = f"{count(len(entries), 'picture')} of {first.name}{several} "
     words += f"(columns {columns.image}, {columns.caption}){elsewhere(pictures[first], first)}"
     words = with_captions(words, entries, *pictures.values())
-    words += unquoted_words(paths, columns.caption)
+    words += unquoted_words(paths, unquoted)
     boundaries = [os.path.abspath(one.boundary) for one in pictures.values()]
     boundary = Path(os.path.commonpath(boundaries))
     return Source("table", words, entries, (*paths,), boundary, captions_in="json:captions")
 
 
-def rows_of(tables: Mapping[Path, Pictures], given: Columns) -> tuple[Columns, list[Entry]]:
-    """Return the columns of tables, and an entry for each of their rows.
+def rows_of(tables: Mapping[Path, Pictures], given: Columns) -> tuple[Columns, list[Entry], int]:
+    """Return the columns of tables, an entry for each of their rows, and as `entries_of`.
 
     Raises
     ------
@@ -277,9 +280,9 @@ def rows_of(tables: Mapping[Path, Pictures], given: Columns) -> tuple[Columns, l
         If a table cannot be read or lacks a column, or their columns differ.
     """
     entries: list[Entry] = []
-    columns, first = given, next(iter(tables))
+    columns, first, unquoted = given, next(iter(tables)), 0
     for table, pictures in tables.items():
-        own, rows = entries_of(table, given, pictures)
+        own, rows, number = entries_of(table, given, pictures)
         if table != first and own != columns:
             raise UserError(
                 f"pairs: {table} has the columns {own.image} and {own.caption}, and {first} has "
@@ -288,7 +291,8 @@ def rows_of(tables: Mapping[Path, Pictures], given: Columns) -> tuple[Columns, l
             )
         columns = own
         entries += rows
-    return columns, entries
+        unquoted += number
+    return columns, entries, unquoted
 
 
 def pictures_of(
