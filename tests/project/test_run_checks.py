@@ -21,7 +21,7 @@ from mispair.run_checks import refuse_dated_ahead, take_literally, time_of_new_f
 def test_a_gpu_that_is_not_here_is_named_by_the_rules_that_run(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    dag = Dag({"encode_features": {"device": "cuda"}, "simulate": {"device": "cuda"}}, "x")
+    dag = Dag({"encode_features": {"device": "cuda"}}, "x")
 
     def missing(**sections: Any) -> str:
         """Return the message of jobs of some rules, by what says how many GPUs each takes."""
@@ -32,7 +32,6 @@ def test_a_gpu_that_is_not_here_is_named_by_the_rules_that_run(
 
     monkeypatch.setattr(run_checks, "has_cuda", lambda: False)
     assert missing(read_shards=dag.gpus("encode_features")).startswith("encode_features.device")
-    assert missing(simulate=lambda wildcards: 1).startswith("simulate.device")
     assert missing(weigh_pairs=dag.gpus("finetune_projection")) == missing() == ""
     monkeypatch.setattr(run_checks, "has_cuda", lambda: True)
     assert missing(read_shards=dag.gpus("encode_features")) == ""

@@ -152,7 +152,7 @@ class ThresholdSchedule:
         if self.name != "none":
             encoders.biases.zero_()
         self._start = encoders.squared_norms()
-        self._first, self._last = self._start.clone(), self._start.clone()
+        self._first = self._last = self._start
         self._second: int | None = None
         self._third: int | None = None
 
@@ -180,11 +180,8 @@ class ThresholdSchedule:
                 ends = False
             renewed = begins
         else:
-            ends = (
-                self._second is not None
-                and growing
-                and (step >= self._second + self.study.phase2_steps)
-            )
+            began = self._second if growing else None
+            ends = began is not None and step >= began + self.study.phase2_steps
             renewed = growing and not ends
         if renewed:
             encoders.biases.copy_(self._of_norms(norms).expand_as(encoders.biases))

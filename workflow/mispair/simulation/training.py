@@ -136,8 +136,11 @@ class _Training:
     def __init__(self, encoders: Encoders, plan: TrainingLength) -> None:
         self.encoders, self.plan, self.step = encoders, plan, 0
         self.loss, study = plan.loss, plan.study
-        optimiser = _Adam if study.optimiser == "adam" else _Descent
-        self.optimiser = optimiser(encoders, study.weight_penalty)
+        # Gradients change these; thresholds follow a schedule instead.
+        learned = [encoders.weights, encoders.biases]
+        self.learned = learned if encoders.kind == "relu" else learned[:1]
+        self.adam = AdamW(self.learned, decay=0.0) if study.optimiser == "adam" else None
+        self.totals = [torch.zeros_like(values) for values in self.learned if self.adam]
         has_schedule = encoders.kind == "symmetric-relu"
         self.schedule = ThresholdSchedule(study.bias_schedule if has_schedule else "none", study)
         self.schedule.begin(encoders)
@@ -173,8 +176,34 @@ class _Training:
             if not bool(active.any()):
                 raise Silenced(step)
             gradient.mul_(active)  # where both kinds of ReLU have the slope 1, else 0
-        self.optimiser.update(batch, gradients, lr)
+        (self._adam if self.adam else self._descend)(batch, gradients, lr)
         self.step += 1
+
+    def _descend(self, batch: Batch, gradients: Sequence[Tensor], lr: float) -> None:
+        """Add products straight to the weights, and overwrite the gradients by pre-activations."""
+        weights, biases = self.encoders.weights, self.encoders.biases
+        penalty = 2 * self.plan.study.weight_penalty
+        pulls = [penalty * lr * values for values in self.learned if penalty]
+        for tower, inputs in enumerate((batch.image, batch.text)):
+            change = gradients[tower].mul_(-lr)
+            if self.encoders.kind == "relu":
+                biases[tower].add_(change.sum(dim=-2))
+            inputs.accumulate(change, weights[tower], out=weights[tower])
+        for values, pull in zip(self.learned, pulls, strict=False):
+            values.sub_(pull)
+
+    def _adam(self, batch: Batch, gradients: Sequence[Tensor], lr: float) -> None:
+        """Take a step of Adam; the penalty is part of the loss."""
+        assert self.adam is not None
+        penalty = 2 * self.plan.study.weight_penalty
+        for values, total in zip(self.learned, self.totals, strict=True):
+            torch.mul(values, penalty, out=total)
+        of_weights, *of_biases = self.totals
+        for tower, inputs in enumerate((batch.image, batch.text)):
+            for gradient in of_biases:
+                gradient[tower].add_(gradients[tower].sum(dim=-2))
+            inputs.accumulate(gradients[tower], self.encoders.weights[tower], out=of_weights[tower])
+        self.adam.step(self.totals, lr)
 
     def result(self) -> Trained:
         """Return the outcome after the last step.
@@ -205,7 +234,7 @@ class _Training:
         """Return copies of all that changes from step to step, by name."""
         schedule = {f"schedule.{name}": values for name, values in self.schedule.state().items()}
         state = {
-            **self._tensors(), **schedule, **self.optimiser.state(),
+            **self._tensors(), **schedule, **(self.adam.state() if self.adam else {}),
             "step": torch.tensor(self.step),
         }  # fmt: skip
         return {name: values.clone() for name, values in state.items()}
@@ -221,66 +250,6 @@ class _Training:
                 if name.startswith("schedule.")
             }
         )
-        self.optimiser.restore(state)
+        if self.adam:
+            self.adam.restore(state)
         self.step = int(state["step"])
-
-
-class _Descent:
-    """Stochastic gradient descent, whose products are added straight to the weights."""
-
-    def __init__(self, encoders: Encoders, penalty: float) -> None:
-        self.encoders, self.penalty = encoders, penalty
-        self.learned = _learned(encoders)
-
-    def update(self, batch: Batch, gradients: Sequence[Tensor], lr: float) -> None:
-        """Take one step with the gradients by both towers' pre-activations, and overwrite these."""
-        weights, biases = self.encoders.weights, self.encoders.biases
-        pulls = [2 * self.penalty * lr * values for values in self.learned if self.penalty]
-        for tower, inputs in enumerate((batch.image, batch.text)):
-            change = gradients[tower].mul_(-lr)
-            if self.encoders.kind == "relu":
-                biases[tower].add_(change.sum(dim=-2))
-            inputs.accumulate(change, weights[tower], out=weights[tower])
-        for values, pull in zip(self.learned, pulls, strict=False):
-            values.sub_(pull)
-
-    def state(self) -> dict[str, Tensor]:
-        """Return what `restore` needs: nothing."""
-        return {}
-
-    def restore(self, state: dict[str, Tensor]) -> None:
-        """Go back to a state."""
-
-
-class _Adam:
-    """Adam with a penalty that is part of the loss."""
-
-    def __init__(self, encoders: Encoders, penalty: float) -> None:
-        self.encoders, self.penalty = encoders, penalty
-        self.learned = _learned(encoders)
-        self.gradients = [torch.zeros_like(values) for values in self.learned]
-        self.adam = AdamW(self.learned, decay=0.0)
-
-    def update(self, batch: Batch, gradients: Sequence[Tensor], lr: float) -> None:
-        """Take one step, given the gradients by both towers' pre-activations."""
-        for values, gradient in zip(self.learned, self.gradients, strict=True):
-            torch.mul(values, 2 * self.penalty, out=gradient)
-        of_weights, *of_biases = self.gradients
-        for tower, inputs in enumerate((batch.image, batch.text)):
-            for gradient in of_biases:
-                gradient[tower].add_(gradients[tower].sum(dim=-2))
-            inputs.accumulate(gradients[tower], self.encoders.weights[tower], out=of_weights[tower])
-        self.adam.step(self.gradients, lr)
-
-    def state(self) -> dict[str, Tensor]:
-        """Return the moments and the count of steps, by name."""
-        return self.adam.state()
-
-    def restore(self, state: dict[str, Tensor]) -> None:
-        """Go back to a state."""
-        self.adam.restore(state)
-
-
-def _learned(encoders: Encoders) -> list[Tensor]:
-    """Return the parameters that gradients change; thresholds follow a schedule instead."""
-    return [encoders.weights, encoders.biases] if encoders.kind == "relu" else [encoders.weights]
