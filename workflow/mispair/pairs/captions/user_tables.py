@@ -206,9 +206,9 @@ def _csv(table: Path, delimiter: str, columns: TableColumns) -> Iterator[Numbere
         for row in reader:
             if len(row) > len(header) and len(names) == 1:
                 if unquoted is None:
-                    unquoted = _unquoted(table, delimiter, len(header), *captions_at)
+                    unquoted = _unquoted(table, delimiter, len(header), captions_at[0])
                 if reader.line_num in unquoted:
-                    row = rejoined(row, *captions_at, len(header), delimiter)
+                    row = rejoined(row, captions_at[0], len(header), delimiter)
             if len(row) != len(header) and row:
                 raise UserError(
                     f"{table}: the row that ends in line {reader.line_num} has {len(row)} fields, "
