@@ -182,7 +182,9 @@ ADDRESS = (
 )
 MARKUP = (
     r"(?i)</?[a-z!][^<>]*>|&(?:[a-z]{2,8}|#x?[0-9a-f]{1,6});|\[\[|\{\{|\{%|<\||\]\(\S|"
-    r"""\\u[0-9a-f]{4}|%[0-9a-f]{2}%[0-9a-f]{2}|^\s*[\[{]\s*["']|\[/?(?:img|url|b|i|caption)\b"""
+    r"""\\u[0-9a-f]{4}|%[0-9a-f]{2}%[0-9a-f]{2}|^\s*[\[{]\s*["']|\[/?(?:img|url|b|i|caption)\b|"""
+    # Bytes as Python prints them, and UTF-8 that was read in another encoding.
+    r"""^\s*b(?:'.*'|".*")\s*$|\x{FFFD}|[ÂÃ][\x{A0}-\x{BF}]|â€[™œ\x{9D}˜¦“”]"""
 )
 FILE_NAME = "|".join(
     (
