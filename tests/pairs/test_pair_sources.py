@@ -1796,7 +1796,7 @@ def test_a_folder_that_cannot_be_read_is_one_message(
     mine, path = texts(tmp_path / "mine"), tmp_path / "other/pairs.csv"
     path.parent.mkdir()
     write_csv(path, ("filepath", "title"))
-    scandir, listdir = os.scandir, os.listdir
+    scandir = os.scandir
 
     def refusing(function: Callable[..., Any], closed: Path) -> Callable[..., Any]:
         def refuse(path: Any = ".") -> Any:
@@ -1810,7 +1810,7 @@ def test_a_folder_that_cannot_be_read_is_one_message(
         monkeypatch.setattr(os, "scandir", refusing(scandir, closed))
         with pytest.raises(UserError, match="cannot be read"):
             recognise(str(mine))
-    monkeypatch.setattr(os, "listdir", refusing(listdir, tmp_path))
+    monkeypatch.setattr(os, "scandir", refusing(scandir, tmp_path))
     with pytest.raises(UserError, match="none of the first 4 pictures"):
         recognise(str(path))
 

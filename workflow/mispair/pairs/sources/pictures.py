@@ -17,6 +17,7 @@ from mispair.pairs.shards.shards import IMAGE_EXTENSIONS
 from mispair.pairs.sources.source import (
     Entry,
     boundary_of,
+    is_folder,
     is_inside,
     links_out,
     outside_words,
@@ -255,7 +256,7 @@ def _folders_in(folder: Path) -> list[Path]:
     """Return the folders in a folder, or none if it cannot be read."""
     try:
         with os.scandir(folder) as opened:
-            return sorted(Path(entry.path) for entry in opened if entry.is_dir())
+            return sorted(Path(entry.path) for entry in opened if is_folder(entry))
     except (OSError, ValueError):
         return []
 

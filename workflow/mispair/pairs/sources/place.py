@@ -9,7 +9,7 @@ from mispair.pairs.sources import folders, parquet, tables
 from mispair.pairs.sources.alike import stem_of
 from mispair.pairs.sources.columns import Columns, columns_in
 from mispair.pairs.sources.folders import Tree
-from mispair.pairs.sources.source import TEXT_ENDINGS, Named, inside_of, is_ending
+from mispair.pairs.sources.source import TEXT_ENDINGS, Named, inside_of, is_ending, is_file
 from mispair.pairs.sources.table_rows import (
     TABLE_ENDINGS,
     TRIED,
@@ -57,7 +57,7 @@ class Place:
             return [self.path] if os.path.isfile(self.path) else self._matched
         folder = snapshot(self.path)
         inside = [entry for entry in inside_of(folder) if not entry.name.startswith(".")]
-        return [Path(entry.path) for entry in inside if entry.is_file()]
+        return [Path(entry.path) for entry in inside if is_file(entry)]
 
     @cached_property
     def _matched(self) -> list[Path]:

@@ -304,6 +304,16 @@ def inside_of(folder: str | Path) -> list[os.DirEntry[str]]:
         ) from error
 
 
+def is_file(entry: os.DirEntry[str]) -> bool:
+    """Return whether an entry of a folder is a file, or a link to one; a loop of links is none."""
+    return os.path.isfile(entry.path) if entry.is_symlink() else entry.is_file()
+
+
+def is_folder(entry: os.DirEntry[str]) -> bool:
+    """Return whether an entry of a folder is one, or a link to one; a loop of links is none."""
+    return os.path.isdir(entry.path) if entry.is_symlink() else entry.is_dir()
+
+
 def boundary_of(folder: Path) -> Path:
     """Return the folder that paths and links must not lead out of: a hub's cache has blobs."""
     for parent in folder.parents:
