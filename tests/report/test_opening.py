@@ -71,7 +71,7 @@ def test_the_report_of_an_audit_names_no_table_of_the_paper(tables: Tables) -> N
             assert "LaCLIP" not in words(html), name
 
 
-BRACKETS = "Brackets hold"
+BRACKETS = "Brackets:"
 
 
 def test_brackets_are_explained_where_there_are_some(tables: Tables) -> None:
