@@ -261,7 +261,7 @@ def _share(what: str, sizes: Sizes, batch: int, steps: int, seconds: float) -> R
     rates = {name: _product_rate(times, *shape) for name, shape in shapes.items()}
     square = (SQUARE, SQUARE)
     squares = {
-        "oneDNN": _product_rate(times, square, square, False),
+        "the products of trainings": _product_rate(times, square, square, False),
         "torch.matmul": square_rate("cpu") / 1e9,
     }
     work = sizes.flops(batch) * steps / seconds / 1e9

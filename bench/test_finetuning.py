@@ -11,7 +11,6 @@ from bench import finetuning
 from mispair.towers.finetuning import projection
 from mispair.towers.finetuning.batches import batch_order
 from mispair.towers.finetuning.finetuning_settings import FinetuningLength
-from tests.simulation.test_simulation_run import DEVICES
 
 SIZES = finetuning.Sizes(pairs=200, image=24, text=16, neurons=12, rates=(0.0, 0.5), seeds=2)
 TRAINING = FinetuningLength(epochs=2, batch_size=64)
@@ -59,7 +58,19 @@ def test_steps_by_autograd_train_as_those_by_hand() -> None:
     assert losses[0, 0] == pytest.approx(expected.item(), rel=1e-5)
 
 
-@DEVICES
+@pytest.mark.parametrize(
+    "device",
+    [
+        "cpu",
+        pytest.param(
+            "cuda",
+            marks=[
+                pytest.mark.gpu,
+                pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no CUDA device"),
+            ],
+        ),
+    ],
+)
 def test_an_epoch_is_timed_with_features_on_the_device(device: str) -> None:
     what, seconds, rate, share = finetuning.on_a_gpu(SIZES, "as-run", TRAINING, device)
     assert "200 pairs of 24 + 16 numbers" in what
