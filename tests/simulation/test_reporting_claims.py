@@ -16,7 +16,7 @@ from mispair.report.statistics import effect_of_estimate
 from mispair.report.tables import Tables, tidy
 from mispair.simulation.report import claims
 from mispair.simulation.report.effects import gain_of_curves
-from mispair.simulation.report.rows import TOLERANCES
+from mispair.simulation.report.runs import TOLERANCES
 
 MEASURES = tuple(TOLERANCES)
 Levels = dict[str, float]

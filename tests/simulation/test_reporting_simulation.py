@@ -15,7 +15,8 @@ from mispair.report.table import Number, Table, general
 from mispair.report.tables import Tables, origins, tidy, where
 from mispair.simulation.report import effects, pages
 from mispair.simulation.report.pages import UNSTATED
-from mispair.simulation.report.rows import of_preset, points, runs, simulated
+from mispair.simulation.report.rows import simulated
+from mispair.simulation.report.runs import of_preset, points, runs
 from mispair.simulation.study import PRESETS
 
 PROBABILITIES = (0.0, 0.1, 0.3, 0.5)

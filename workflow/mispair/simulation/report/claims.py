@@ -30,7 +30,7 @@ from mispair.simulation.report.effects import (
     protocol,
     third_of_gain,
 )
-from mispair.simulation.report.rows import of_preset, points, presets
+from mispair.simulation.report.runs import of_preset, points, presets
 
 FIGURE1 = "simulation_figure1_{preset}"
 COUNTED = "purified_features"

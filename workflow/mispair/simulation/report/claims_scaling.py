@@ -18,7 +18,7 @@ from mispair.report.claims import SAME, THIRD, Claim, Control, MeasuredClaim
 from mispair.report.measures import Every
 from mispair.report.statistics import Effect, effect_of_estimate, effect_of_mean, trial_means
 from mispair.report.tables import Tables, where
-from mispair.simulation.report.rows import RUN, main, spurious
+from mispair.simulation.report.runs import RUN, main, spurious
 
 PROFILE = "config/simulation-scaling.yaml"
 SWEEP = "simulate: {preset: as-written, scaling_trials: 10}"

@@ -13,7 +13,7 @@ from mispair.report.claims import THIRD, Measure, MeasuredClaim, PartEffect
 from mispair.report.measures import Arms, share_of
 from mispair.report.statistics import mean_interval, trial_means
 from mispair.report.tables import Tables, remembered, where
-from mispair.simulation.report.rows import (
+from mispair.simulation.report.runs import (
     FEATURES,
     PAIR,
     PRESETS,

@@ -12,7 +12,7 @@ from mispair.report.tables import Tables, where
 from mispair.report.texts import Note
 from mispair.simulation.report.claims_scaling import MEASURES, PROFILE, fitted, of_sweep, values
 from mispair.simulation.report.effects import FAR_END, bridge_changes
-from mispair.simulation.report.rows import (
+from mispair.simulation.report.runs import (
     PAIR,
     PRESETS,
     TOLERANCES,

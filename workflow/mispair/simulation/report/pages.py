@@ -16,7 +16,7 @@ from mispair.report.tables import Tables, records, where
 from mispair.report.texts import Note
 from mispair.simulation.report import claims
 from mispair.simulation.report.claims_scaling import MEASURES, Slope, fitted, of_sweep, values
-from mispair.simulation.report.rows import (
+from mispair.simulation.report.runs import (
     PAIR,
     PRESETS,
     RUN,
