@@ -31,8 +31,6 @@ look that saw none end: most of the time of a run of jobs of seconds. It calls P
 that is its first argument."""
 MET = ("simulate", "encode-features", "finetune-projection")
 """Steps that a fault meets."""
-TARGET = "reports/run.json"
-"""All results, the tables and the record, of which the latter are one group: no figure or page."""
 
 
 @dataclass
@@ -133,7 +131,7 @@ def through_faults(
     profile = _profile_for_this_cluster(checkout)
     own = _own_profile(checkout)
     # Two real cores gain nothing from more jobs at a time.
-    options = [TARGET, "--profile", str(own), "--workflow-profile", "slurm", "--jobs", "6",
+    options = ["--profile", str(own), "--workflow-profile", "slurm", "--jobs", "6",
                "--latency-wait", "10", *fewer_jobs(checkout)]  # fmt: skip
     result = Run(checkout, profile)
     driver = Driver(cluster, checkout, options, python)

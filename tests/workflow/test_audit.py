@@ -37,7 +37,7 @@ def audited(tmp_path_factory: pytest.TempPathFactory) -> Checkout:
     return checkout
 
 
-OF_TRUTH = re.compile(r"by the truth of \d+\srandom pair")
+OF_TRUTH = re.compile(r"by the known truth of \d+\srandom pair")
 
 
 def test_the_page_begins_with_the_answer(audited: Checkout) -> None:
