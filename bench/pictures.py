@@ -55,10 +55,12 @@ def make_pictures(figures: Path, pictures: Path) -> list[str]:
 
 
 def photograph(page: Path, picture: Path) -> None:
-    """Write a small PNG of what a reader sees first of a page."""
+    """Write a small PNG of what a reader sees first of a report: down to its third answer."""
     with tempfile.TemporaryDirectory() as folder, window(1080, 1000) as opened:
         taken = Path(folder) / "page.png"
-        opened.open(page.resolve()).screenshot(path=taken)
+        shown = opened.open(page.resolve())
+        end = shown.locator(".card").nth(2).bounding_box()["y"]
+        shown.screenshot(path=taken, clip={"x": 0, "y": 0, "width": 1080, "height": end})
         _make_small(taken, picture)
 
 
