@@ -83,7 +83,7 @@ class ArmMeasure:
     Attributes
     ----------
     metric, name : str
-        The measure, and the arm: a column of `mispair.simulation.report.rows.runs`.
+        The measure, and the arm: a column of `mispair.simulation.report.runs.runs`.
     beside : str
         Another arm that a run must have as well.
     pick : callable
