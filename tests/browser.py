@@ -61,9 +61,24 @@ def window(width: int = 1280, height: int = 900) -> Iterator[Window]:
     with sync_playwright() as driver:
         browser = driver.chromium.launch(executable_path=CHROMIUM, args=list(QUIET))
         try:
-            yield Window(browser.new_page(viewport={"width": width, "height": height}))
+            context = browser.new_context(viewport={"width": width, "height": height})
+            yield Window(context.new_page())
         finally:
             browser.close()
+
+
+def reload(page: Page) -> None:
+    """Reload a page of a file once a new process of the browser reads what the page has stored.
+
+    Chromium loads a file anew in another process, which under load may ask for the storage
+    before the last writes of the old one have arrived there.
+    """
+    stored = "() => JSON.stringify(Object.entries(localStorage).sort())"
+    other = page.context.new_page()
+    other.goto(page.url)
+    other.wait_for_function(f"(text) => ({stored})() === text", arg=page.evaluate(stored))
+    other.close()
+    page.reload()
 
 
 def empty_plots(page: Page) -> list[str]:

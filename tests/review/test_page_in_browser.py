@@ -17,7 +17,7 @@ from mispair.report.pages import picture
 from mispair.review.labels import LABELS, OF_REPAIRS, read_labels
 from mispair.review.measure import interval
 from mispair.review.server import LabelFile, Server
-from tests.browser import CHROMIUM, Window, window
+from tests.browser import CHROMIUM, Window, reload, window
 from tests.review.made_up_draw import CAPTIONS, EVIL, KEYS, OF, STRATA, jpeg, parts, write_page
 
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium is installed")
@@ -39,7 +39,7 @@ def opened(browser: Window, path: Path) -> Iterator[Page]:
     """Yield the page without answers; it must neither complain nor use the network."""
     page = browser.open(path)
     page.evaluate("localStorage.clear()")
-    page.reload()
+    reload(page)
     browser.complaints.clear()
     browser.requests.clear()
     yield page
@@ -78,7 +78,7 @@ def test_pairs_are_answered_by_keys_and_progress_is_kept(opened: Page, tmp_path:
     page.keyboard.press("Control+w")  # is no answer
     page.keyboard.press("q")
     assert answered(page) == "4 of 6"
-    page.reload()
+    reload(page)
     assert answered(page) == "4 of 6"
     page.keyboard.press("Backspace")
     assert answered(page) == "3 of 6"
@@ -128,7 +128,7 @@ def test_labels_of_spreadsheets_are_merged_and_none_is_lost(opened: Page, tmp_pa
     words = loaded(page, text)
     assert "7 rows read: 3 labels added, 1 different" in words
     assert answered(page) == "4 of 6"
-    page.reload()
+    reload(page)
     path = saved(page, tmp_path / "review.csv")
     lines = path.read_text(encoding="utf-8").splitlines()
     assert lines[0] == "key,label,how"
@@ -223,7 +223,7 @@ def test_storage_may_be_blocked_or_damaged(browser: Window, opened: Page, path: 
     opened.keyboard.press("w")
     for damaged in ('{"labels": 3}', '{"labels": [["12", "right"]], "done": []}', "{"):
         opened.evaluate("(text) => localStorage.setItem(localStorage.key(0), text)", damaged)
-        opened.reload()
+        reload(opened)
         assert answered(opened) == "0 of 6"
     page = browser.page.context.browser.new_page()
     page.add_init_script(
@@ -291,7 +291,7 @@ def test_the_gallery_of_suspects_is_filtered_and_labelled(browser: Window, tmp_p
     page.get_by_role("group", name="12").first.get_by_role("button", name="unsure").click()
     page.get_by_role("group", name="pair n").get_by_role("button", name="right").click()
     page.get_by_role("group", name="pair n").get_by_role("button", name="right").click()
-    page.reload()
+    reload(page)
     assert page.locator('button[aria-pressed="true"]').count() == 3  # one pair is in two lists
     with page.expect_download() as download:
         page.get_by_role("button", name="Save").click()
