@@ -11,6 +11,7 @@ import signal
 import time
 from collections import defaultdict, deque
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -95,6 +96,7 @@ class FakeJob:
 @pytest.fixture
 def recorder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Recorder]:
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(failed_run, "LATE", 0)
     logger = logging.getLogger("snakemake.logging")
     before, handler = logger.level, signal.getsignal(signal.SIGINT)
     logger.setLevel(logging.INFO)
@@ -391,6 +393,23 @@ def test_what_ends_after_an_interruption_is_no_failure(
     record = recorder.end(dag, [first, stopped])
     assert [job["rule"] for job in record["failed"]] == ["first"]
     assert [job["rule"] for job in record["not_run"]] == ["stopped", "never_began"]
+    assert "Error in rule stopped" not in caplog.text
+
+
+def test_a_job_that_ends_before_the_interruption_is_noticed_is_no_failure(
+    recorder: Recorder, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(failed_run, "LATE", 30)
+    dag = Dag()
+    stopped = FakeJob(dag, "stopped")
+    stopped.begin()
+    with ThreadPoolExecutor(1) as executor:
+        told = executor.submit(stopped.log_error)
+        time.sleep(0.2)
+        with pytest.raises(KeyboardInterrupt):
+            os.kill(os.getpid(), signal.SIGINT)
+        told.result(10)
+    assert recorder.end(dag, [stopped])["failed"] == []
     assert "Error in rule stopped" not in caplog.text
 
 

@@ -36,6 +36,9 @@ KEPT_AT_ONCE = 50
 POSTPONED, LONGEST_WAIT = 0.05, 5.0
 """Seconds after which an interruption within a coroutine is tried again, and when it is raised."""
 
+LATE = 0.5
+"""Seconds by which Snakemake may notice an interruption later than the job that it ended."""
+
 _POINTERS = "For further error details see the cluster/cloud log"
 
 
@@ -85,7 +88,17 @@ class Recorder(logging.Handler):
         again.start()
 
     def passes(self, record: logging.LogRecord) -> bool:
-        """Return whether a log record is shown: errors after an interruption are not."""
+        """Return whether a log record is shown: errors after an interruption are not.
+
+        Ctrl-C reaches jobs and Snakemake at once, so a job may end before Snakemake has noticed.
+        """
+        latest = time.monotonic() + LATE
+        while (
+            str(getattr(record, "event", "")) in ("job_error", "group_error")
+            and not self.is_interrupted
+            and time.monotonic() < latest
+        ):
+            time.sleep(LATE / 20)
         return not (self.is_interrupted and record.levelno >= logging.ERROR)
 
     def emit(self, record: logging.LogRecord) -> None:
