@@ -88,7 +88,7 @@ def test_each_item_has_one_result(workers: int, items: int) -> None:
 
 
 CAUSES = {
-    "sleeps": "no sign of life for 1 seconds",
+    "sleeps": "no sign of life for 4 seconds",
     "is killed": "SIGKILL",
     "crashes": "SIGSEGV",
     "exits": "exit code 3",
@@ -100,7 +100,7 @@ CAUSES = {
 
 @pytest.mark.parametrize(("workers", "faults"), [(1, ["is killed", "raises"]), (3, [*CAUSES])])
 def test_a_worker_that_fails_costs_its_item_only(workers: int, faults: list[str]) -> None:
-    results = outcomes(misbehave, ["a", "b", *faults, "c", "d"], workers, stall=1)
+    results = outcomes(misbehave, ["a", "b", *faults, "c", "d"], workers, stall=4)
     for fault in faults:
         lost = results.pop(fault)
         assert isinstance(lost, Lost)
