@@ -260,6 +260,10 @@ MIB = 2**20
 """What Snakemake's benchmarks call MB."""
 
 
+OFTEN, OFTEN_UNTIL, SELDOM = 0.5, 15, 30
+"""Seconds between Snakemake's measurements of a job, until this time, and after it."""
+
+
 @dataclass(frozen=True)
 class Benchmark:
     """Wall time of a job, and its largest resident memory (None: it was too short to measure)."""
@@ -288,11 +292,20 @@ def rows_by_step(texts: Mapping[str, str]) -> Iterator[tuple[str, dict[str, floa
 
 
 def rows_of(text: str) -> list[dict[str, float]]:
-    """Return wall time, memory and processor time of each run in a benchmark file."""
+    """Return wall time, memory and processor time of each run in a benchmark file.
+
+    Processor time, of all threads, is extrapolated from Snakemake's last measurement to the end.
+    """
     table = csv.DictReader(io.StringIO(text, newline=""), delimiter="\t")
-    return [
+    rows = [
         {name: _number(row.get(name)) for name in ("s", "max_rss", "cpu_time")} for row in table
     ]
+    for row in rows:
+        last = row["s"] - row["s"] % OFTEN
+        if row["s"] > OFTEN_UNTIL:
+            last = OFTEN_UNTIL + (row["s"] - OFTEN_UNTIL) // SELDOM * SELDOM
+        row["cpu_time"] = row["cpu_time"] * row["s"] / last if last else math.nan
+    return rows
 
 
 def _number(text: str | None) -> float:
