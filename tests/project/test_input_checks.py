@@ -206,13 +206,54 @@ def test_shards_that_count_their_keys_alike(folder: Path) -> None:
     for shard in range(2):
         members = [member for number in range(9) for member in whole(f"{number:04d}")]
         write_tar(folder / f"s/{shard}.tar", [*members, *whole(f"{shard}-last")])
-    with pytest.raises(UserError, match=r"shards: s/1\.tar .* s/0\.tar .*'0000'"):
+    with pytest.raises(UserError, match=r"shards: .* of s/1\.tar .* s/0\.tar, too, .*'0000'"):
         check(shards="s")
     check(shards={"a": "s/0.tar", "b": "s/1.tar"})
     check(shards="s", gather_index={"duplicate_keys": "first"})
-    several = [member for number in range(5) for member in whole(f"1-{number}")]
-    write_tar(folder / "s/1.tar", [*several, *whole("0000")])  # a job counts a few
-    check(shards="s")
+
+
+IN_TURN = [(f"{n:04d}.jpg", jpeg((40, 30 + n))) for n in range(30)]
+TEXTS = [(f"{n:04d}.txt", f"a text {n}".encode()) for n in range(30)]
+PAIRED = [member for pair in zip(IN_TURN, TEXTS, strict=True) for member in pair]
+DOTTED = [(f"v1.{name}", content) for name, content in PAIRED]
+
+
+@pytest.mark.parametrize(
+    ("shards", "reason"),
+    [
+        ([IN_TURN + TEXTS], "members between .*'0000.jpg' and '0000.txt'.*sort=name"),
+        ([TEXTS + IN_TURN], "members between .*'0000.jpg' and '0000.txt'"),
+        ([IN_TURN + TEXTS[::-1]], "members between"),
+        ([PAIRED, [(f"x{name}", content) for name, content in IN_TURN + TEXTS]], "next to it"),
+        ([[member for member in PAIRED for _ in range(2)]], "more than one jpg, txt.*tar -xf"),
+        ([[m for n in range(0, 60, 2) for m in PAIRED[n : n + 2] * 2]], "more than one jpg, txt"),
+        ([PAIRED * 2], r"30 keys of s/0\.tar are twice in it, such as '0000'.*duplicate_keys"),
+        ([DOTTED, DOTTED[:2]], r"1 key of s/1\.tar is in s/0\.tar, too, such as 'v1\.0000'"),
+        ([PAIRED, PAIRED[-4:]], r"2 keys of s/1\.tar are in s/0\.tar, too, such as '0028'"),
+        ([PAIRED, IN_TURN[:1]], ""),  # it is no pair
+        ([DOTTED[:30], DOTTED[30:]], ""),
+    ],
+)  # fmt: skip
+def test_pairs_that_are_apart_or_several_times_in_shards(
+    folder: Path, shards: list[list[tuple[str, bytes]]], reason: str
+) -> None:
+    (folder / "s").mkdir()
+    for number, members in enumerate(shards):
+        write_tar(folder / f"s/{number}.tar", members)
+    check_refused(reason, shards="s")
+    if "duplicate_keys" in reason:
+        check(shards="s", gather_index={"duplicate_keys": "first"})
+
+
+@pytest.mark.parametrize("key", ["trusted", "reviewed", "reviewed_repairs", "groups"])
+@pytest.mark.parametrize("value", ["t*.csv", "t?.csv", "{t,u}.csv", "[t].csv"])
+def test_lists_by_a_glob_are_named_as_one(folder: Path, key: str, value: str) -> None:
+    (folder / "t1.csv").write_text("key,label\n000000001,right\n")
+    with pytest.raises(UserError, match=rf"{key}: .* glob .*one file"):
+        check(**{key: value})
+    (folder / value).write_text("key;label\n1;right\n")
+    with pytest.raises(UserError, match="zeros|neither|group_fields"):
+        check(**{key: value})
 
 
 @pytest.mark.parametrize("key", ["trusted", "reviewed", "groups"])

@@ -37,6 +37,12 @@ class FirstSamples(NamedTuple):
     fault: str = ""
     """Why no sample can be read; empty if one can."""
 
+    @property
+    def is_whole(self) -> bool:
+        """Whether this is the shard to its end, with all of its texts."""
+        members = sum(len(run.members) for run in self.runs)
+        return members < MEMBERS and len(self.runs) <= SAMPLES
+
     def candidates(
         self, extension: str, has_table: bool = False
     ) -> Iterator[tuple[AdjacentMembers, Candidate]]:
@@ -52,8 +58,9 @@ def first_samples(shard: str, is_whole: bool = False) -> FirstSamples:
     """
     try:
         status = os.stat(shard)
-        if not is_whole:
-            return _remembered(shard, status.st_mtime_ns, status.st_size)
+        start = _remembered(shard, status.st_mtime_ns, status.st_size)
+        if not is_whole or start.is_whole:
+            return start
         with open(shard, "rb") as opened:
             return read_first_samples(opened, samples=sys.maxsize)
     except OSError as error:

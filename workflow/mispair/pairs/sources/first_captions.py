@@ -17,6 +17,7 @@ from mispair.pairs.shards.shards import (
     CAPTION_EXTENSION,
     MAX_MEMBER_BYTES,
     MAX_TEXT_BYTES,
+    REPEATED,
     ShardReader,
 )
 from mispair.pairs.shards.tar_members import BrokenTarError
@@ -163,10 +164,14 @@ def _unless_unusable(
         some = f"{len(faults)} of {number}" if texts else f"none of {number}"
         more = f', or allow more than {100 * limit:g} %, as by --config "gather_index='
         more += '{max_quarantined_share: 1}"'
+        remedy = "Correct them (texts in UTF-8, as by iconv; JSON with a caption"
+        remedy += "; a picture and a caption for each key)"
+        if REPEATED in faults[0]:
+            remedy = "Write one picture and one caption for each key: unpack the shards (tar -xf), "
+            remedy += "which leaves one member of each name, and pack them again"
         raise UserError(
             f"pairs: {some} captions that were read can{'not' * bool(texts)} be used: {faults[0]}. "
-            "Correct them (texts in UTF-8, as by iconv; JSON with a caption; a picture and a "
-            f"caption for each key){more * bool(texts)}."
+            f"{remedy}{more * bool(texts)}."
         )
     return texts
 
@@ -231,6 +236,9 @@ def captions_of_shards(shards: Iterable[str], caption_from: str, limit: float = 
             elif sample.image and sample.caption and sample.caption in start.texts:
                 where, content = f"{shard}: {sample.caption.name}", start.texts[sample.caption]
                 texts += _decoded(where, content, policy, faults)
+            elif (sample.image is None) != (sample.caption is None):
+                lacks = "picture" if sample.caption else f"caption (.{policy.caption_extension})"
+                faults.append(f"{shard}: {sample.key} has no {lacks} next to it")
     return _unless_unusable(texts, faults, limit, are_all=False)
 
 

@@ -162,6 +162,15 @@ def _refuse(shard: str, start: FirstSamples, given: str, counts: Mapping[str, in
             'are, as by --config "index_shards={caption_from: json:FIELD}".'
         )
     if far and not any(f".{one}".endswith(f".{ending}") for one in near for ending in wanted):
+        pictured = {name.rpartition(".")[0]: name for name in pictures}
+        stems = ((name.rpartition(".")[0], name) for name in far)
+        if apart := next(((pictured[stem], name) for stem, name in stems if stem in pictured), ()):
+            raise UserError(
+                f"{first} other members between a picture and its caption, such as between "
+                f"{' and '.join(map(repr, apart))}: a shard has the members of a "
+                "pair one after another. Unpack the shards and pack them sorted by name (GNU's "
+                "tar --sort=name), or give the folder that they were unpacked into as pairs."
+            )
         raise UserError(
             f"{first} captions of other names than their pictures, or not next to them, such as "
             f"{far[0]!r} and {pictures[0]!r}. Pack the members of a pair one after another under "
