@@ -433,9 +433,22 @@ def test_a_model_of_a_hub_is_named_with_a_way_to_its_folder(
     assert all(word in str(error.value) for word in words), error.value
 
 
-def test_a_table_of_recaptions_in_the_wrong_form(folder: Path) -> None:
-    (folder / "r.csv").write_text("id,text\n1,a\n")
-    with pytest.raises(UserError, match=r"recaption_pairs\.key_column"):
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (b"id,text\n1,a\n", r"recaption_pairs\.key_column"),
+        (b"key,text\n000000001,a\n", r"recaption_pairs\.caption_column"),
+        (b"key;caption\n1;a text\n", r"recaption_pairs\.model: r\.csv .*zeros"),
+        (b"key,caption\nx1,a text\n", r"recaption_pairs\.model: r\.csv .*none of the keys"),
+        (b"key,caption\n", r"recaption_pairs\.model: r\.csv has no row"),
+        (b"key,caption\n000000001,\n", r"recaption_pairs\.model: r\.csv has no caption"),
+        (b"PK\x03\x04rest", r"recaption_pairs\.model: r\.csv: .*spreadsheet"),
+        (b"", r"recaption_pairs\.model: r\.csv "),
+    ],
+)
+def test_a_table_of_recaptions_in_the_wrong_form(folder: Path, content: bytes, words: str) -> None:
+    (folder / "r.csv").write_bytes(content)
+    with pytest.raises(UserError, match=words):
         check(
             studies=["repair"], evaluation_sets=["scenes-digit"],
             recaption_pairs={"captioner": "given", "model": "r.csv"},
@@ -1049,7 +1062,9 @@ def test_prompts_of_ones_own_that_no_job_could_use(folder: Path, name: str, cont
         check(**settings)
 
 
-@pytest.mark.parametrize("name", ["open_clip_pytorch_model.bin", "weights.pt", "model.ckpt"])
+@pytest.mark.parametrize("name", [
+    *("open_clip_pytorch_model.bin", "pytorch_model.bin", "weights.pt", "a b.pth", "model.ckpt"),
+])  # fmt: skip
 def test_weights_in_another_form_are_named_with_a_command(folder: Path, name: str) -> None:
     towers = folder / "towers"
     towers.mkdir()
