@@ -212,6 +212,14 @@ def test_shards_that_count_their_keys_alike(folder: Path) -> None:
     check(shards="s", gather_index={"duplicate_keys": "first"})
 
 
+@pytest.mark.parametrize("content", [{"caption": None}, {"url": "a/b", "Caption": None, "n": 1}])
+def test_captions_of_which_all_are_null_are_named_so(folder: Path, content: object) -> None:
+    pairs = [{"jpg": jpeg(), "json": json.dumps(content).encode()} for _ in range(9)]
+    check_refused(
+        "index_shards.caption_from: .*'[cC]aption' is null", **write_pairs(folder, "tar", pairs)
+    )
+
+
 IN_TURN = [(f"{n:04d}.jpg", jpeg((40, 30 + n))) for n in range(30)]
 TEXTS = [(f"{n:04d}.txt", f"a text {n}".encode()) for n in range(30)]
 PAIRED = [member for pair in zip(IN_TURN, TEXTS, strict=True) for member in pair]
@@ -867,6 +875,8 @@ def test_labels_equal_captions_and_undecided_lines_are_refused(folder: Path, for
             check_all("a cup\n")
     with pytest.raises(UserError, match=r"no caption has a letter.*'0 0\.5 0\.1"):
         check_all("0 0.5 0.1")
+    with pytest.raises(UserError, match=r"no caption has a letter.*all empty|of 40 pairs 40 have"):
+        check_all("\u3164 \u115f\u200b")
     with pytest.raises(UserError, match=r"pairs: (40|20) of (40|20) .*captions_per_line"):
         check_all("a cup\na red cup #")
     for decided in (True, False):

@@ -10,6 +10,7 @@ from typing import Any
 
 from mispair.core.files import UserError
 from mispair.pairs.captions.decoding import decode_captions, split_lines
+from mispair.pairs.captions.scripts import is_blank
 from mispair.pairs.index.faults import RejectedError
 from mispair.pairs.index.policy import MOST_UNDECIDED, Policy
 from mispair.pairs.shards.first_samples import SAMPLES, first_samples
@@ -48,8 +49,9 @@ def refuse_labels_and_lines(
     UserError
         With one of them.
     """
-    if len(captions) >= LEAST and not any(map(str.isalpha, "".join(captions))):
-        example = next((text for text in captions if text.strip()), "")
+    seen = [text for text in captions if not is_blank(text)]
+    if len(captions) >= LEAST and not any(map(str.isalpha, "".join(seen))):
+        example = next(iter(seen), "")
         what = f"such as {example[:80]!r}: these are labels or numbers" if example else "all empty"
         raise UserError(
             f"{place}: no caption has a letter, by {len(captions)} of them, {what}. Name where "

@@ -11,6 +11,7 @@ from mispair.pairs.captions.decoding import (
     SIDECAR_FIELDS,
     fault_of_json,
     numbered,
+    parse_json,
     read_json,
     text_fields,
 )
@@ -138,6 +139,14 @@ def _places(
             yield WHOLE
 
 
+def _null_captions(content: bytes) -> list[str]:
+    """Return the usual names of captions that are null in a JSON object."""
+    with suppress(ValueError):
+        return [name for name, cell in parse_json(content).items()
+                if cell is None and name.lower() in CAPTION_COLUMNS]  # fmt: skip
+    return []
+
+
 def _refuse(shard: str, start: FirstSamples, given: str, counts: Mapping[str, int]) -> None:
     """Refuse a shard without captions, with what is next to its pictures or elsewhere in it."""
     runs = first_samples(shard, is_whole=True).runs or start.runs  # a remote one has no more
@@ -186,6 +195,8 @@ def _refuse(shard: str, start: FirstSamples, given: str, counts: Mapping[str, in
     objects = [text for one, text in start.texts.items() if one.name.endswith(".json")]
     faults = [] if fields else [*filter(None, map(fault_of_json, objects))]
     inside += f", and JSON that {faults[0]}" if faults else ""
+    if nulls := [name for text in objects for name in _null_captions(text)]:
+        inside += f", and JSON in which {nulls[0]!r} is null"
     raise UserError(
         f"{first} no .{given}, only {', '.join(endings)}{inside}"
         '. Name where their captions are, as by --config "index_shards={caption_from: '
