@@ -212,6 +212,22 @@ def test_shards_that_count_their_keys_alike(folder: Path) -> None:
     check(shards="s", gather_index={"duplicate_keys": "first"})
 
 
+@pytest.mark.parametrize(
+    ("nulls", "refused"), [(0, ""), (8, ""), (39, "39 of 40"), (40, "none of")]
+)
+@pytest.mark.parametrize("empty", [None, []])
+def test_captions_of_parquet_that_are_null(
+    folder: Path, nulls: int, refused: str, empty: object
+) -> None:
+    cells = [empty if n < nulls else f"a text {n}" for n in range(40)]
+    cells = cells if empty is None else [cell if cell == [] else [cell] for cell in cells]
+    pictures = [jpeg((40, 30 + n)) for n in range(40)]
+    captions = pa.array(cells, pa.string() if empty is None else pa.list_(pa.string()))
+    pq.write_table(pa.table({"image": pictures, "caption": captions}), folder / "p.parquet")
+    given = {"shards": "generated", "pairs": "p.parquet"}
+    check_refused(refused and f"pairs: {refused} .*row 1 has no caption .*'caption'", **given)
+
+
 @pytest.mark.parametrize("content", [{"caption": None}, {"url": "a/b", "Caption": None, "n": 1}])
 def test_captions_of_which_all_are_null_are_named_so(folder: Path, content: object) -> None:
     pairs = [{"jpg": jpeg(), "json": json.dumps(content).encode()} for _ in range(9)]

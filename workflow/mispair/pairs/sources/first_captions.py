@@ -85,7 +85,7 @@ def captions_of(source: Source, limit: float = 1) -> list[str]:
         If a larger share than `limit` cannot be used, by more than chance, or none can.
     """
     if source.columns:
-        return _of_parquet(Path(source.entries[0].pictures[0]), Columns(*source.columns))
+        return _of_parquet(Path(source.entries[0].pictures[0]), Columns(*source.columns), limit)
     policy = Policy(caption_from=source.captions_in)
     most = READ if source.entries[0].captions is None else LISTED
     chosen = source.entries[:: -(-len(source.entries) // most)]
@@ -202,7 +202,7 @@ def _of_entry(
                 yield from _decoded(str(path), path.read_bytes(), policy, faults, most)
 
 
-def _of_parquet(path: Path, columns: Columns) -> list[str]:
+def _of_parquet(path: Path, columns: Columns, limit: float) -> list[str]:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -224,7 +224,9 @@ def _of_parquet(path: Path, columns: Columns) -> list[str]:
             f"pairs.caption_column: {path} has no text in its column {columns.caption!r}, only "
             f"{other[0]!r:.80} and the like. Name {' or '.join([*fields[:3], 'another column'])}."
         )
-    return texts
+    nulls = [n for n, cell in enumerate(cells, 1) if cell in (None, [])] if limit < 1 else []
+    faults = [f"{path}: row {n} has no caption in its column {columns.caption!r}" for n in nulls]
+    return _unless_unusable(texts, faults, limit, are_all=False)
 
 
 def captions_of_shards(shards: Iterable[str], caption_from: str, limit: float = 1) -> list[str]:
