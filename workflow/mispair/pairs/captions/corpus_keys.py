@@ -95,7 +95,7 @@ def all_keys(shards: Mapping[str, str]) -> set[str] | None:
         return None
     keys: set[str] = set()
     for shard, source in shards.items():
-        samples = first_samples(shard, is_whole=True)
+        samples = first_samples(shard, is_whole=True, names_only=True)
         if samples.fault or samples.runs[-1].damage:
             return None
         keys.update(_keys_of(samples, source))
@@ -125,7 +125,7 @@ def refuse_same_keys(shards: Mapping[str, str], extension: str, has_table: bool)
         prefix = f"{shards[shard]}/" if shards[shard] else ""
         keys = [
             prefix + one.key
-            for run in first_samples(shard, is_whole=are_all).runs
+            for run in first_samples(shard, are_all, names_only=True).runs
             for one in split_run(run, extension, lambda key: has_table)
             if one.image and (one.caption or has_table) and not one.ambiguity
         ]
