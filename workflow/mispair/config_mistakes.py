@@ -8,8 +8,9 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 
-from mispair.config_paths import Layers, Located, is_section, model_in
+from mispair.config_paths import Layers, is_section, model_in
 from mispair.core.commands import step_module
+from mispair.core.settings import Located
 from mispair.core.words import count, nearest
 from mispair.report.studies import NAMES as STUDIES
 
