@@ -260,8 +260,9 @@ def wrong_before(share: float, *trusted: float, excess: float = 0.0) -> Tables:
     return tables.replace(audit=tidy("audit", rows))
 
 
-def test_captions_that_were_wrong_before_are_in_every_expected_share() -> None:
-    tables = wrong_before(0.25, 0.25)
+@pytest.mark.parametrize("before", [0.02, 0.25, 0.6])
+def test_captions_that_were_wrong_before_are_in_every_expected_share(before: float) -> None:
+    tables = wrong_before(before, before)
     known = claims.known_rates(tables)
     assert (known["value"] - known["true"]).abs().max() == pytest.approx(0)
     drawing = figures.audit_calibration(tables)
@@ -274,9 +275,9 @@ def test_captions_that_were_wrong_before_are_in_every_expected_share() -> None:
     for verdict in judged(tables).values():
         assert verdict.outcome in ("cannot tell", "not measured")
         assert not abs(verdict.effect.value) > 1e-9
-    assert [note.values for note in drawing.notes] == [{"before": 0.25}]
+    assert [note.values for note in drawing.notes] == [{"before": before}]
     # A false estimate is not hidden: another share before gives errors.
-    other = claims.known_rates(wrong_before(0.25, 0.94))
+    other = claims.known_rates(wrong_before(before, 0.94))
     assert (other["value"] - other["true"]).abs().max() > 0.1
 
 

@@ -372,8 +372,9 @@ def test_where_no_caption_may_be_wrong_a_cut_leaves_nothing_out(tmp_path):
     path = trusting(tmp_path, np.random.default_rng(1).permutation(made.keys)[:300])
     assert audit(made, tmp_path, trusted=path) == 0
     assert rates(tmp_path)[0]["wrong_captions"]["low"] == 0
-    assert select(made, tmp_path, "--cut", "0.01") == 0
-    assert (tmp_path / "lists/removed.txt").read_text() == ""
+    for asked in (("--cut", "0.01"), ("--cut", "0.5"), ("--false-discovery-rate", "0.2")):
+        assert select(made, tmp_path, *asked) == 0
+        assert (tmp_path / "lists/removed.txt").read_text() == "", asked
 
 
 def test_a_false_discovery_rate_without_trusted_pairs_is_refused_before_any_job():

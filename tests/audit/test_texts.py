@@ -1,6 +1,7 @@
 """Checks of texts, what suspicious pairs share, and groups."""
 
 import random
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ import pytest
 
 from mispair.audit.captions import SCRIPT, scripts_of
 from mispair.audit.report.claims import numbers, unequal_groups
-from mispair.audit.report.pages import audit
+from mispair.audit.report.pages import PAGES, SUSPECTS, audit
 from mispair.audit.results import suspect_rows, suspects
 from mispair.audit.selection import group_rows
 from mispair.audit.text_checks import LABELS, MANY_PAIRS, check_rows, checked
@@ -138,8 +139,12 @@ def test_what_nearly_all_suspicious_pairs_share_is_named(
     suspected = suspects(chance, -chance)
     assert len(suspected) == round(chance.sum())
     rows = suspect_rows(pa.array(distinct.tolist(), pa.large_string()), of_pair, suspected)
-    tables = Tables({"audit": tidy("audit", rows)})
+    rate = {"metric": "wrong_captions", "value": 0.2, "low": 0.1, "high": 0.3}
+    tables = Tables({"audit": tidy("audit", [*rows, rate])})
     shared = numbers(tables)["shared"]
+    content = SimpleNamespace(tables=tables, pieces={}, failed={})
+    on_page = PAGES.pieces(content)[SUSPECTS].text
+    assert (f"“{shared['text']}”" in on_page) if kind else "“" not in on_page
     named = {row["text"] for row in rows if row["metric"] == f"suspect_{kind}"}
     assert (shared["kind"] == kind and text in named) if kind else shared is None
     if shared:

@@ -164,6 +164,9 @@ def test_a_question_in_two_categories_is_kept_once_in_each(
     other = dataclasses.replace(shared, source="c", captions=("a cup", "a spoon"))
     assert checked([shared, twin, other]) == [shared, twin, other]
     assert "category: 1, such as a and b" in caplog.text
+    third = dataclasses.replace(shared, source="d", category="replace-rel")
+    assert checked([third, shared, other, twin]) == [third, shared, other, twin]
+    assert "category: 1, such as d and a and b" in caplog.text
     with pytest.raises(UserError, match="c: is the same question on the same picture as b"):
         checked([shared, twin, dataclasses.replace(twin, source="c")])
 

@@ -7,6 +7,7 @@ import logging
 import random
 import re
 from collections.abc import Callable
+from datetime import date
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any
@@ -430,8 +431,13 @@ def test_a_message_names_its_setting_also_if_a_file_has_the_name(name: str) -> N
     ("columns", "words"),
     [
         ({"key": [12], "caption": ["x"]}, "'key' is of type int64, not text"),
-        ({"key": ["12"], "caption": [3.0]}, "'caption' is of type double, not text"),
-        ({"key": ["12"], "caption": [[3]]}, "'caption' is of type list"),
+        ({"key": ["12"], "caption": [3.0]}, "double, not text. Set read_captions.caption_column"),
+        (
+            {"key": ["12"], "caption": [[3]]},
+            "list<.*int.*not text. Set read_captions.cap",
+        ),
+        ({"key": ["12"], "caption": [3]}, "int64, not text. Set read_captions.caption_column"),
+        ({"key": ["12"], "caption": [date(2024, 1, 2)]}, "date.*read_captions.caption_column"),
         ({"key": ["12"], "caption": [b"x"]}, "binary.*read_captions.caption_column.*cast"),
         ({"key": ["12"], "caption": [[b"x"]]}, "binary.*caption_column.*cast.'list<item: string>"),
         ({"key": ["12"], "caption": [{"a": "x"}]}, "read_captions.caption_column.*caption.a"),

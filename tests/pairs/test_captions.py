@@ -60,6 +60,28 @@ def test_a_json_without_a_caption_says_why(content: bytes, reason: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("content", "field", "is_null"),
+    [
+        ({"caption": None}, "caption", True),
+        ({"caption": [None, None]}, "caption", True),
+        ({"a": {"caption": None}}, "a.caption", True),
+        ({"a": [{"caption": None}, {}]}, "a.caption", True),
+        ({"text": "a cat"}, "caption", False),
+        ({"caption": []}, "caption", False),
+        ({"a": {"text": "a cat"}}, "a.caption", False),
+        ({"a": None}, "a.caption", False),
+    ],
+)
+def test_null_is_told_apart_from_a_field_that_is_missing(
+    content: object, field: str, is_null: bool
+) -> None:
+    with pytest.raises(RejectedError) as caught:
+        decode_captions(json.dumps(content).encode(), field)
+    assert ("is null" in caught.value.detail) == is_null
+    assert ("is missing" in caught.value.detail) != is_null
+
+
+@pytest.mark.parametrize(
     ("content", "words"),
     [
         (b'{"caption": null, "text": "a"}', "is null"),

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from mispair.config import Config
 from mispair.core import provenance
 from mispair.core.commands import step_module
 from mispair.core.files import UserError
@@ -28,6 +29,7 @@ from mispair.pairs.index.books import (
     check_loss,
     read_books,
 )
+from mispair.pairs.index.faults import REASONS
 from mispair.pairs.index.identities import hexadecimal, identities
 
 INDEX = pa.schema(
@@ -374,6 +376,20 @@ def test_the_larger_share_of_samples_and_of_shards_decides(books: Books, passes:
     else:
         with pytest.raises(UserError, match="max_quarantined_share"):
             check_loss(books, 0.2, Path("folder"))
+
+
+@pytest.mark.parametrize("reason", [*REASONS, KEY, IMAGE])
+def test_each_reason_is_told_with_its_detail_and_the_setting_that_decides(reason: str) -> None:
+    example = Reason(9, "k", "b.tar", "0001", "has only a title, é and {v2}")
+    with pytest.raises(UserError) as caught:
+        check_loss(Books(9, 0, 9, 0, 1, 0, {reason: example}), 0.2, Path("folder"))
+    rows = [line for line in str(caught.value).splitlines() if line.split()[:1] == [reason]]
+    assert len(rows) == 1
+    assert "in 'b.tar' (group 0001): has only a title, é and {v2}" in str(caught.value)
+    section, _, keys = SETTINGS.get(reason, "").partition(": ")
+    assert SETTINGS.get(reason, "") in rows[0]
+    for key in filter(None, keys.split(", ")):
+        assert key in Config.model_fields[section].annotation.model_fields
 
 
 def test_the_message_has_the_table_of_reasons(tmp_path: Path) -> None:

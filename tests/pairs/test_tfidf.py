@@ -123,7 +123,8 @@ def test_the_order_of_texts_changes_nothing_but_their_names() -> None:
 @pytest.mark.parametrize(
     ("one", "near", "far"),
     [("桌子上有一个红色的圆形", "墙边有一个红色的圆形", "海滩日落"),
-     ("ネコが座っています", "ネコがいます", "赤い車"), ("แมวสีแดง", "แมวสีดำ", "รถ")],
+     ("ネコが座っています", "ネコがいます", "赤い車"), ("แมวสีแดง", "แมวสีดำ", "รถ"),
+     ("ແມວສີແດງ", "ແມວສີດຳ", "ລົດ"), ("ឆ្មាក្រហម", "ឆ្មាខ្មៅ", "រថយន្ត"), ("ကြောင်နီ", "ကြောင်နက်", "ကား")],
 )  # fmt: skip
 def test_texts_without_blanks_share_letters(one: str, near: str, far: str) -> None:
     similar, other = tfidf_similarities([one, one], [near, far], [one, near, far])

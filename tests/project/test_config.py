@@ -1,8 +1,8 @@
 """config.yaml, its schema and its reference page: one source, kept in step."""
 
 import copy
+import re
 from collections.abc import Iterator
-from datetime import date
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ import yaml
 
 from mispair import config
 from mispair.config_mistakes import REMOVED
-from mispair.config_paths import is_section
+from mispair.config_paths import Located, is_section
 from mispair.core.commands import step_module, step_names
 from mispair.core.files import UserError
 from mispair.core.settings import Settings, command_line
@@ -117,7 +117,7 @@ def test_every_step_with_settings_is_a_section() -> None:
         ({"trust_pairs": {"share": "10%"}}, ["trust_pairs.share", "point", "'10%'"]),
         ({"corpus": None}, ["corpus", "take the key out"]),
         ({"corpus": "a/b"}, ["corpus", "without a slash"]),
-        ({"towers": 5}, ["1 mistake:", "towers: Input should be a valid string (given: 5)"]),
+        ({"towers": 5}, ["1 mistake:", "towers: this is a text (given: 5)"]),
     ],
 )
 def test_messages_name_key_value_and_nearest_name(content: dict, words: list[str]) -> None:
@@ -218,13 +218,37 @@ def test_no_value_for_a_text_is_to_be_quoted() -> None:
         config.validate({"corpus": None}, "mine.yaml")
 
 
-@pytest.mark.parametrize("value", [202411, 20.5, date(2024, 11, 2), False])
+@pytest.mark.parametrize(
+    "value",
+    [yaml.safe_load(text) for text in (
+        "2024_11", "20.5", "2024-11-02", "2024-11-02 10:00:00", "no", "Off", "007", "12:30", "0x1f",
+        "1_0.5", ".inf",
+    )],
+)  # fmt: skip
 @pytest.mark.parametrize("key", ["corpus", "captions", "protocols"])
 def test_what_yaml_reads_as_no_text_is_to_be_quoted(key: str, value: Any) -> None:
     with pytest.raises(UserError, match=rf"{key}.*given: .*quote it"):
         config.validate({key: [value] if key == "protocols" else value}, "mine.yaml")
     with pytest.raises(UserError, match=r"1 mistake.*\n.*shards.*quote it"):
         config.validate({"shards": {"a": value}}, "mine.yaml")
+    for names in ("shards", "evaluation_sets"):
+        with pytest.raises(UserError, match=rf"{names}.*quote"):
+            config.validate({names: {value: "a"}}, "mine.yaml")
+
+
+@pytest.mark.parametrize("value", [["a.txt", "b.txt"], [["a"]], {"a": {"b": "c"}}, {"path": "a"}])
+@pytest.mark.parametrize("key", [*config.Config.model_fields])
+def test_no_form_of_a_value_is_refused_in_words_of_the_library(key: str, value: Any) -> None:
+    told = ""
+    try:
+        config.validate({key: value}, "mine.yaml")
+    except UserError as error:
+        told = str(error)
+    assert not re.search(r"Input tag|valid string|_form", told)
+    one_file = ("caption_keys", "trusted", "reviewed", "reviewed_repairs", "groups")
+    if key in one_file:
+        remedy = "join several files into one" if isinstance(value, list) else "no keys below"
+        assert re.search(rf"\n  {key}: this is one path, and .*{remedy}", told)
 
 
 def test_variables_and_home_in_paths_are_expanded(
@@ -246,6 +270,15 @@ def test_variables_and_home_in_paths_are_expanded(
         "write_report": {"title": "$DATA"},
     }
     assert located(tmp_path, given) == located(tmp_path, {}, **copy.deepcopy(given)) == expanded
+    for section, model in {"": config.Config, **dict(config.Config.model_fields.items())}.items():
+        fields = model if section == "" else model.annotation
+        for key, field in getattr(fields, "model_fields", {}).items():
+            if not any(isinstance(mark, Located) for mark in field.metadata):
+                continue
+            for value, path in (("$DATA/a b", "/data/a b"), ("~/a", "/home/me/a")):
+                pair = {key: value}, {key: path}
+                start, end = ({section: one} if section else one for one in pair)
+                assert located(tmp_path, start) == end
     for value in ("$NOWHERE/a", "${NOWHERE}", "a/$NOWHERE", "~nobody-here/a"):
         with pytest.raises(UserError, match=r"recaption_pairs\.model: there is no (env|home)"):
             located(tmp_path, {"recaption_pairs": {"model": value}})
@@ -310,15 +343,21 @@ def test_typographic_quotation_marks_are_named(key: str, marks: str, tmp_path: P
 
 
 def test_null_on_the_command_line_is_null(tmp_path: Path) -> None:
-    changes = {"captions": "null", "prune_neurons": {"ks": "Null"}, "corpus": "nullify"}
-    content = located(tmp_path, {"captions": "a.csv"}, **copy.deepcopy(changes))
-    assert content == {"captions": None, "prune_neurons": {"ks": None}, "corpus": "nullify"}
+    for null in ("null", "Null", "NULL", "~"):
+        changes = {"captions": null, "prune_neurons": {"ks": null}, "corpus": "nullify"}
+        content = located(tmp_path, {"captions": "a.csv"}, **copy.deepcopy(changes))
+        assert content == {"captions": None, "prune_neurons": {"ks": None}, "corpus": "nullify"}
 
 
-def test_names_become_words_of_paths() -> None:
-    spec = {"name": "my {v2} & é", "model": "ViT-B-32", "pretrained": "openai"}
-    checked = config.validate({"corpus": "my [corpus]", "models": [spec]}, "mine.yaml")
-    assert (checked.corpus, checked.models[0].name) == ("my-corpus", "my-v2-é")
+@pytest.mark.parametrize("sign", [*" &{}[]()<>|;$#%*?!'\"`~^:\\\t", " {v2} & "])
+def test_names_become_words_of_paths(sign: str) -> None:
+    """Signs of shells, patterns and YAML at the beginning, inside and at the end of names."""
+    name = f"{sign}my{sign}é{sign}"
+    spec = {"name": name, "model": "ViT-B-32", "pretrained": "openai"}
+    content = {"corpus": name, "models": [spec], "towers": spec, "evaluation_sets": {name: "a"}}
+    checked = config.validate(content, "mine.yaml")
+    names = checked.corpus, checked.models[0].name, checked.towers.name, *checked.evaluation_sets
+    assert {*names} == {"v2-my-v2-é-v2" if "v2" in sign else "my-é"}
 
 
 def test_relative_paths_start_at_their_file(

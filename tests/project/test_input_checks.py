@@ -206,13 +206,78 @@ def test_shards_that_count_their_keys_alike(folder: Path) -> None:
     for shard in range(2):
         members = [member for number in range(9) for member in whole(f"{number:04d}")]
         write_tar(folder / f"s/{shard}.tar", [*members, *whole(f"{shard}-last")])
-    with pytest.raises(UserError, match=r"shards: s/1\.tar .* s/0\.tar .*'0000'"):
+    with pytest.raises(UserError, match=r"shards: .* of s/1\.tar .* s/0\.tar, too, .*'0000'"):
         check(shards="s")
     check(shards={"a": "s/0.tar", "b": "s/1.tar"})
     check(shards="s", gather_index={"duplicate_keys": "first"})
-    several = [member for number in range(5) for member in whole(f"1-{number}")]
-    write_tar(folder / "s/1.tar", [*several, *whole("0000")])  # a job counts a few
-    check(shards="s")
+
+
+@pytest.mark.parametrize(
+    ("nulls", "refused"), [(0, ""), (8, ""), (39, "39 of 40"), (40, "none of")]
+)
+@pytest.mark.parametrize("empty", [None, []])
+def test_captions_of_parquet_that_are_null(
+    folder: Path, nulls: int, refused: str, empty: object
+) -> None:
+    cells = [empty if n < nulls else f"a text {n}" for n in range(40)]
+    cells = cells if empty is None else [cell if cell == [] else [cell] for cell in cells]
+    pictures = [jpeg((40, 30 + n)) for n in range(40)]
+    captions = pa.array(cells, pa.string() if empty is None else pa.list_(pa.string()))
+    pq.write_table(pa.table({"image": pictures, "caption": captions}), folder / "p.parquet")
+    given = {"shards": "generated", "pairs": "p.parquet"}
+    check_refused(refused and f"pairs: {refused} .*row 1 has no caption .*'caption'", **given)
+
+
+@pytest.mark.parametrize("content", [{"caption": None}, {"url": "a/b", "Caption": None, "n": 1}])
+def test_captions_of_which_all_are_null_are_named_so(folder: Path, content: object) -> None:
+    pairs = [{"jpg": jpeg(), "json": json.dumps(content).encode()} for _ in range(9)]
+    check_refused(
+        "index_shards.caption_from: .*'[cC]aption' is null", **write_pairs(folder, "tar", pairs)
+    )
+
+
+IN_TURN = [(f"{n:04d}.jpg", jpeg((40, 30 + n))) for n in range(30)]
+TEXTS = [(f"{n:04d}.txt", f"a text {n}".encode()) for n in range(30)]
+PAIRED = [member for pair in zip(IN_TURN, TEXTS, strict=True) for member in pair]
+DOTTED = [(f"v1.{name}", content) for name, content in PAIRED]
+
+
+@pytest.mark.parametrize(
+    ("shards", "reason"),
+    [
+        ([IN_TURN + TEXTS], "members between .*'0000.jpg' and '0000.txt'.*sort=name"),
+        ([TEXTS + IN_TURN], "members between .*'0000.jpg' and '0000.txt'"),
+        ([IN_TURN + TEXTS[::-1]], "members between"),
+        ([PAIRED, [(f"x{name}", content) for name, content in IN_TURN + TEXTS]], "next to it"),
+        ([[member for member in PAIRED for _ in range(2)]], "more than one jpg, txt.*tar -xf"),
+        ([[m for n in range(0, 60, 2) for m in PAIRED[n : n + 2] * 2]], "more than one jpg, txt"),
+        ([PAIRED * 2], r"30 keys of s/0\.tar are twice in it, such as '0000'.*duplicate_keys"),
+        ([DOTTED, DOTTED[:2]], r"1 key of s/1\.tar is in s/0\.tar, too, such as 'v1\.0000'"),
+        ([PAIRED, PAIRED[-4:]], r"2 keys of s/1\.tar are in s/0\.tar, too, such as '0028'"),
+        ([PAIRED, IN_TURN[:1]], ""),  # it is no pair
+        ([DOTTED[:30], DOTTED[30:]], ""),
+    ],
+)  # fmt: skip
+def test_pairs_that_are_apart_or_several_times_in_shards(
+    folder: Path, shards: list[list[tuple[str, bytes]]], reason: str
+) -> None:
+    (folder / "s").mkdir()
+    for number, members in enumerate(shards):
+        write_tar(folder / f"s/{number}.tar", members)
+    check_refused(reason, shards="s")
+    if "duplicate_keys" in reason:
+        check(shards="s", gather_index={"duplicate_keys": "first"})
+
+
+@pytest.mark.parametrize("key", ["trusted", "reviewed", "reviewed_repairs", "groups"])
+@pytest.mark.parametrize("value", ["t*.csv", "t?.csv", "{t,u}.csv", "[t].csv"])
+def test_lists_by_a_glob_are_named_as_one(folder: Path, key: str, value: str) -> None:
+    (folder / "t1.csv").write_text("key,label\n000000001,right\n")
+    with pytest.raises(UserError, match=rf"{key}: .* glob .*one file"):
+        check(**{key: value})
+    (folder / value).write_text("key;label\n1;right\n")
+    with pytest.raises(UserError, match="zeros|neither|group_fields"):
+        check(**{key: value})
 
 
 @pytest.mark.parametrize("key", ["trusted", "reviewed", "groups"])
@@ -392,9 +457,22 @@ def test_a_model_of_a_hub_is_named_with_a_way_to_its_folder(
     assert all(word in str(error.value) for word in words), error.value
 
 
-def test_a_table_of_recaptions_in_the_wrong_form(folder: Path) -> None:
-    (folder / "r.csv").write_text("id,text\n1,a\n")
-    with pytest.raises(UserError, match=r"recaption_pairs\.key_column"):
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (b"id,text\n1,a\n", r"recaption_pairs\.key_column"),
+        (b"key,text\n000000001,a\n", r"recaption_pairs\.caption_column"),
+        (b"key;caption\n1;a text\n", r"recaption_pairs\.model: r\.csv .*zeros"),
+        (b"key,caption\nx1,a text\n", r"recaption_pairs\.model: r\.csv .*none of the keys"),
+        (b"key,caption\n", r"recaption_pairs\.model: r\.csv has no row"),
+        (b"key,caption\n000000001,\n", r"recaption_pairs\.model: r\.csv has no caption"),
+        (b"PK\x03\x04rest", r"recaption_pairs\.model: r\.csv: .*spreadsheet"),
+        (b"", r"recaption_pairs\.model: r\.csv "),
+    ],
+)
+def test_a_table_of_recaptions_in_the_wrong_form(folder: Path, content: bytes, words: str) -> None:
+    (folder / "r.csv").write_bytes(content)
+    with pytest.raises(UserError, match=words):
         check(
             studies=["repair"], evaluation_sets=["scenes-digit"],
             recaption_pairs={"captioner": "given", "model": "r.csv"},
@@ -813,6 +891,8 @@ def test_labels_equal_captions_and_undecided_lines_are_refused(folder: Path, for
             check_all("a cup\n")
     with pytest.raises(UserError, match=r"no caption has a letter.*'0 0\.5 0\.1"):
         check_all("0 0.5 0.1")
+    with pytest.raises(UserError, match=r"no caption has a letter.*all empty|of 40 pairs 40 have"):
+        check_all("\u3164 \u115f\u200b")
     with pytest.raises(UserError, match=r"pairs: (40|20) of (40|20) .*captions_per_line"):
         check_all("a cup\na red cup #")
     for decided in (True, False):
@@ -1008,7 +1088,9 @@ def test_prompts_of_ones_own_that_no_job_could_use(folder: Path, name: str, cont
         check(**settings)
 
 
-@pytest.mark.parametrize("name", ["open_clip_pytorch_model.bin", "weights.pt", "model.ckpt"])
+@pytest.mark.parametrize("name", [
+    *("open_clip_pytorch_model.bin", "pytorch_model.bin", "weights.pt", "a b.pth", "model.ckpt"),
+])  # fmt: skip
 def test_weights_in_another_form_are_named_with_a_command(folder: Path, name: str) -> None:
     towers = folder / "towers"
     towers.mkdir()

@@ -180,7 +180,24 @@ def test_a_file_as_it_was_written_changes_until_there_are_results(
 
 
 @pytest.mark.parametrize(
-    "name", ["plain", "with blank", "with 'quotes' and \"others\"", "a#b: c", "true", "naïve", "1"]
+    "name",
+    [
+        "plain",
+        "with blank",
+        "with 'quotes' and \"others\"",
+        "a#b: c",
+        "true",
+        "naïve",
+        "1",
+        "{v2} [1] & $x;(%)",
+        "2024-11-02",
+        "~",
+        "null",
+        "- a",
+        "*a",
+        "!a",
+        "cafe\u0301",
+    ],
 )
 def test_settings_have_any_path_and_are_read_again(name: str, tmp_path: Path) -> None:
     start = FirstSettings(

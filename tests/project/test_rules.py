@@ -68,3 +68,22 @@ def test_no_result_is_an_ancient_input() -> None:
     assert [line.strip() for text in texts for line in text.splitlines() if "ancient(" in line] == [
         "return [file if file.startswith(MADE) else ancient(next(own)) for file in files]"
     ]
+
+
+def test_times_of_every_file_of_a_user_are_looked_at() -> None:
+    """Each input that is not a result is `steady` or `dated`: refused if dated ahead, else old."""
+    own = (
+        "user_file|caption_tables|tables_of_pairs|tower_files|main_towers|training_record|cifar|"
+        "models.(?:checkpoint|start)|training.(?:shards|definition)|shards_to_compare|downloads_of|"
+        "images_of|texts_of|protocol_files|captioner_files|shards_of|pairs.shards|kept|truth"
+    )
+    found = []
+    for path in RULES.glob("*.smk"):
+        inputs = re.findall(r"^ +input:\n((?: {8}.*\n)+)", path.read_text(), re.MULTILINE)
+        found += [line for text in inputs for line in text.splitlines()
+                  if re.search(rf"\b(?:{own})\b", line)]  # fmt: skip
+    assert len(found) > 40
+    texts = ("dag.repair.texts", "of_report.texts_of")  # results, and files of mispair's own
+    assert [
+        line for line in found if "steady(" not in line and not any(map(line.count, texts))
+    ] == []

@@ -49,6 +49,10 @@ def test_programs_that_are_missing() -> None:
         (["--executor", "slurm", "-n"], True),
         (["--workflow-profile", "profile"], True),
         (["--profile=profile"], True),
+        (["--executor=slurm"], True),
+        (["-e", "slurm"], True),
+        (["--profile", "of_version"], True),
+        (["--profile", "broken"], False),
         (["--workflow-profile", "none"], False),
         (["--cores", "2"], False),
     ],
@@ -58,6 +62,10 @@ def test_a_dry_run_without_the_programs_of_slurm(
 ) -> None:
     (tmp_path / "profile").mkdir()
     (tmp_path / "profile/config.yaml").write_text("executor: slurm\n")
+    (tmp_path / "of_version").mkdir()
+    (tmp_path / "of_version/config.v9+.yaml").write_text("executor: slurm\n")
+    (tmp_path / "broken").mkdir()
+    (tmp_path / "broken/config.yaml").write_text("executor: [slurm\n")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PATH", str(tmp_path))
     warning = run_checks.warn_of_missing_programs(["snakemake", *arguments])

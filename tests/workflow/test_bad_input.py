@@ -1,11 +1,13 @@
 """Bad input stops before the first job, with one message that says what to do."""
 
 import os
+import shlex
 import shutil
 import time
 from pathlib import Path
 
 import pytest
+import yaml
 
 from tests.pairs.test_index import jpeg, whole, write_tar
 from tests.workflow.conftest import SMOKE, Checkout, new_checkout
@@ -133,6 +135,34 @@ def write_inputs(folder: Path) -> None:
     (folder / "set/zeroshot_classification_templates.txt").write_text("a photo of a {c}\n")
     (folder / "prompts").mkdir()
     (folder / "prompts/set.templates.txt").write_text("a drawing of a {c}\n")
+
+
+def test_names_with_any_signs_are_single_words_of_commands(tmp_path: Path) -> None:
+    """Names of all kinds of inputs: each in quotation marks, or as a word without signs."""
+    odd = "o {v2} [1] & 'é' $x;#(%)"
+    folder = (run := new_checkout(tmp_path / "m & [ä] 'q'")).folder
+    write_inputs(folder)
+    (folder / odd).mkdir()
+    paths = {}
+    for name in ("pairs.tar", "table.csv", "labels.csv", "repairs.csv", "towers", "set", "prompts"):
+        path = Path(name)
+        paths[path.stem] = f"{odd}/{path.stem} {odd}{path.suffix}"
+        (folder / name).rename(folder / paths[path.stem])
+    content = {
+        "studies": ["audit", "repair"], "corpus": odd, "evaluation_sets": {"set": paths["set"]},
+        "shards": paths["pairs"], "captions": paths["table"], "towers": paths["towers"],
+        "protocols": [paths["prompts"]], "reviewed": paths["labels"],
+        "recaption_pairs": {"captioner": "given", "model": paths["table"]},
+        "reviewed_repairs": paths["repairs"], "groups": paths["table"],
+        "select_pairs": {"group_fields": ["caption"]},
+    }  # fmt: skip
+    (folder / "mine.yaml").write_text(yaml.safe_dump(content, allow_unicode=True))
+    printed = run.snakemake("--dry-run", "--printshellcmds", "--configfile", "mine.yaml")
+    commands = [line for line in printed.splitlines() if " -m mispair " in line]
+    words = {word for line in commands for word in shlex.split(line)}
+    found = {path for path in paths.values() if any(word.startswith(path) for word in words)}
+    assert found == {*paths.values()}
+    assert all((folder / word).exists() for word in words if word.startswith(odd))
 
 
 def test_a_config_that_is_no_yaml(empty: Checkout) -> None:

@@ -10,6 +10,7 @@ from pydantic.fields import FieldInfo
 
 from mispair.config_paths import Layers, is_section, model_in
 from mispair.core.commands import step_module
+from mispair.core.settings import Located
 from mispair.core.words import count, nearest
 from mispair.report.studies import NAMES as STUDIES
 
@@ -23,9 +24,13 @@ _FORMS = {
     "list_type": "this is a list: write its values in brackets, as [a, b]",
     "model_type": "this is a section: write its keys and values below it, each on a line, indented",
     "string_pattern_mismatch": "this is not of the form that is meant",
+    "string_type": "this is a text",
+    "union_tag_invalid": "this is a text or a list: write it without keys below it",
     "dict_type": "this has keys: write them below it, each on a line, indented",
 }
 """What is meant by some of pydantic's types of faults."""
+_FORMS_OF = {list: "no list: write it without brackets", dict: "has no keys below it"}
+"""What a value is that is no text."""
 
 REMOVED = {
     "draw_figures.font_size": "On pages labels have 12 pixels; write paper_font_size.",
@@ -132,8 +137,14 @@ def explain(
             continue
         message = _FORMS.get(fault["type"], fault["msg"]).removeprefix("Value error, ")
         value = fault["input"]
-        shown = "" if isinstance(value, dict | BaseModel) else f" (given: {value!r})"
-        if fault["type"] == "string_type" and isinstance(value, bool | int | float | date | None):
+        given = value.isoformat() if isinstance(value, date) else repr(value)
+        shown = "" if isinstance(value, dict | BaseModel) else f" (given: {given})"
+        if fault["type"] == "string_type" and isinstance(value, list | dict):
+            marks = field.metadata if field is not None else []
+            is_file = any(isinstance(mark, Located) for mark in marks)
+            message = f"this is one {'path' if is_file else 'text'}, and {_FORMS_OF[type(value)]}"
+            message += "; join several files into one" * (is_file and isinstance(value, list))
+        elif fault["type"] == "string_type":
             out = "take the key out, or " if value is None else ""
             shown += f". YAML reads {_yaml_type(value)}: {out}quote it ('...')"
         bare = key.rpartition("[")[0] if key.endswith("]") else key

@@ -288,6 +288,8 @@ class Dag:
         refuse_address(key, path)
         if not Path(path).is_file():
             what = "is a folder. Name the file" if Path(path).is_dir() else "is no file. Correct it"
+            if re.search(r"[*?\[{]", path) and not Path(path).exists():
+                what = "is no file, and a glob is not read here. Name the one file that has all"
             raise UserError(f"{key}: {Path(path).absolute()} {what}, or take the key out.")
         return [path]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
 from importlib.util import find_spec
 from itertools import islice
@@ -20,6 +20,7 @@ from mispair.pairs.captions.corpus_keys import (
     first_keys,
     first_sidecars,
     refuse_other_form,
+    refuse_same_keys,
     refuse_unknown,
     refuse_unlike,
 )
@@ -27,9 +28,9 @@ from mispair.pairs.captions.key_lists import TRUSTED, lines, naming, read_keys
 from mispair.pairs.captions.scripts import is_blank
 from mispair.pairs.captions.table_files import KEY
 from mispair.pairs.corruption.scheme import schemes
+from mispair.pairs.index.policy import Policy
 from mispair.pairs.shards.first_samples import SAMPLES
 from mispair.pairs.sources.first_captions import refuse_labels_and_lines
-from mispair.pairs.sources.in_shards import probed
 from mispair.review import dag as review
 from mispair.review.labels import OF_REPAIRS, WRONG, read_labels
 from mispair.towers.checkpoints.hub_weights import refuse_unreachable, weights_of
@@ -76,7 +77,8 @@ def refuse_unusable(dag: Dag) -> None:
     _refuse_damaged(dag)
     _refuse_pictures(dag)
     if dag.config.gather_index.duplicate_keys == "refuse":
-        _refuse_same_keys(dag.pairs.own_shards())
+        extension = Policy(caption_from=dag.pairs.captions_in).caption_extension
+        refuse_same_keys(dag.pairs.own_shards(), extension, dag.config.captions is not None)
     dag.pairs.refuse_remote_captions()
     _refuse_caption_field(dag)
     captions, are_decided = dag.pairs.first_captions(), _decides_on_lines(dag)
@@ -187,21 +189,6 @@ def _refuse_pictures(dag: Dag) -> None:
     if faults:
         number = count(len(faults), "picture")
         raise UserError(f"pairs: of {number} that were read none can be decoded. {faults[0]}")
-
-
-def _refuse_same_keys(shards: Mapping[str, str]) -> None:
-    """Refuse shards that begin with the same keys, as where each counts its own from 0."""
-    of_key: dict[str, str] = {}
-    for shard in probed([*shards]):
-        keys = first_keys({shard: shards[shard]})
-        repeated = [key for key in keys if key in of_key]
-        if 2 * len(repeated) > len(keys):
-            raise UserError(
-                f"shards: {shard} begins with keys that {of_key[repeated[0]]} has, too, such as "
-                f"{repeated[0]!r}. Pack them with keys of their own, name them (shards: {{a: ..., "
-                "b: ...}, whose keys begin with a/ and b/), or set gather_index.duplicate_keys."
-            )
-        of_key |= dict.fromkeys(keys, shard)
 
 
 def _refuse_models(dag: Dag) -> None:

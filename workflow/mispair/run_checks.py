@@ -87,9 +87,10 @@ def warn_of_missing_programs(arguments: Sequence[str]) -> str:
     words = list(arguments)
     pairs = [*pairwise(words), *(word.split("=", 1) for word in words if "=" in word)]
     chosen = {value for name, value in pairs if name in ("--executor", "-e")}
-    for folder in (Path(value) for name, value in pairs if name in PROFILES):
+    folders = (Path(value) for name, value in pairs if name in PROFILES)
+    for path in (path for folder in folders for path in sorted(folder.glob("config*.yaml"))):
         try:
-            content = yaml.safe_load((folder / "config.yaml").read_text(encoding="utf-8"))
+            content = yaml.safe_load(path.read_text(encoding="utf-8"))
         except (OSError, ValueError, yaml.YAMLError):
             continue
         if isinstance(content, dict):

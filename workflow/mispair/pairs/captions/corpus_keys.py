@@ -6,10 +6,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from mispair.core.files import UserError
-from mispair.core.words import composed
+from mispair.core.words import composed, count
 from mispair.pairs.shards.first_samples import FirstSamples, first_samples
 from mispair.pairs.shards.packed_keys import key_of_member
-from mispair.pairs.shards.shards import IMAGE_EXTENSIONS
+from mispair.pairs.shards.shards import IMAGE_EXTENSIONS, split_run
+from mispair.pairs.sources.in_shards import probed
 from mispair.pairs.sources.source import picture_key
 
 FEW_BYTES = 1 << 28
@@ -94,11 +95,54 @@ def all_keys(shards: Mapping[str, str]) -> set[str] | None:
         return None
     keys: set[str] = set()
     for shard, source in shards.items():
-        samples = first_samples(shard, is_whole=True)
+        samples = first_samples(shard, is_whole=True, names_only=True)
         if samples.fault or samples.runs[-1].damage:
             return None
         keys.update(_keys_of(samples, source))
     return keys
+
+
+def refuse_same_keys(shards: Mapping[str, str], extension: str, has_table: bool) -> None:
+    """Refuse pairs of one key: of small shards all, else those of shards that begin alike.
+
+    Parameters
+    ----------
+    shards : mapping
+        Those of `first_keys`.
+    extension : str
+        That of captions, which a pair has unless a table may have one for it (`has_table`).
+    has_table : bool
+        Whether there are captions in a table.
+
+    Raises
+    ------
+    UserError
+        With the first such key and its places.
+    """
+    of_key: dict[str, str] = {}
+    are_all = are_few(filter(os.path.exists, shards))
+    for shard in [*shards] if are_all else probed([*shards]):
+        prefix = f"{shards[shard]}/" if shards[shard] else ""
+        keys = [
+            prefix + one.key
+            for run in first_samples(shard, are_all, names_only=True).runs
+            for one in split_run(run, extension, lambda key: has_table)
+            if one.image and (one.caption or has_table) and not one.ambiguity
+        ]
+        repeated = []
+        for key in keys:
+            repeated += [key] * (key in of_key)
+            of_key.setdefault(key, shard)
+        if repeated and (are_all or 2 * len(repeated) >= len(keys)):
+            other = of_key[repeated[0]]
+            where = "twice in it" if other == shard else f"in {other}, too"
+            raise UserError(
+                f"shards: {count(len(repeated), 'key')} of {shard} "
+                f"{'is' if len(repeated) == 1 else 'are'} {where}, such as {repeated[0]!r}. If "
+                "these are copies, set gather_index.duplicate_keys to first. If each shard counts "
+                "its own pairs, pack them with keys of their own, or name them (shards: {a: ..., "
+                "b: ...}, whose keys begin with a/ and b/)."
+            )
 
 
 def are_few(shards: Iterable[str]) -> bool:

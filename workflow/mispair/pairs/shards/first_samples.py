@@ -37,6 +37,12 @@ class FirstSamples(NamedTuple):
     fault: str = ""
     """Why no sample can be read; empty if one can."""
 
+    @property
+    def is_whole(self) -> bool:
+        """Whether this is the shard to its end, with all of its texts."""
+        members = sum(len(run.members) for run in self.runs)
+        return members < MEMBERS and len(self.runs) <= SAMPLES
+
     def candidates(
         self, extension: str, has_table: bool = False
     ) -> Iterator[tuple[AdjacentMembers, Candidate]]:
@@ -45,17 +51,19 @@ class FirstSamples(NamedTuple):
             yield from ((run, one) for one in split_run(run, extension, lambda key: has_table))
 
 
-def first_samples(shard: str, is_whole: bool = False) -> FirstSamples:
+def first_samples(shard: str, is_whole: bool = False, names_only: bool = False) -> FirstSamples:
     """Return the start of a shard on this machine, or all of it (`is_whole`).
 
-    Only its start is remembered, until the file changes.
+    Only its start is remembered, until the file changes. Of a whole shard texts may be left out
+    (`names_only`).
     """
     try:
         status = os.stat(shard)
-        if not is_whole:
-            return _remembered(shard, status.st_mtime_ns, status.st_size)
+        start = _remembered(shard, status.st_mtime_ns, status.st_size)
+        if not is_whole or start.is_whole:
+            return start
         with open(shard, "rb") as opened:
-            return read_first_samples(opened, samples=sys.maxsize)
+            return read_first_samples(opened, sys.maxsize, texts_of=0 if names_only else None)
     except OSError as error:
         return FirstSamples(fault=f"cannot be read: {error.strerror}")
 
@@ -67,11 +75,12 @@ def _remembered(shard: str, time: int, size: int) -> FirstSamples:
 
 
 def read_first_samples(
-    opened: BinaryIO, samples: int = SAMPLES, goes_on: bool = False
+    opened: BinaryIO, samples: int = SAMPLES, goes_on: bool = False, texts_of: int | None = None
 ) -> FirstSamples:
     """Read the start of an opened shard.
 
     A shard that `goes_on` has more bytes than are opened: a sample that these cut off is left out.
+    Texts are those of the first `texts_of` samples, of all that are read if it is None.
     """
     reader, runs, members = ShardReader(opened), list[AdjacentMembers](), 0
     for run in reader.runs():
@@ -82,7 +91,8 @@ def read_first_samples(
     if goes_on and members and runs[-1].damage:
         runs.pop()
     texts: dict[Member, bytes] = {}
-    for member in (member for run in runs[:samples] for member in run.members):
+    texts_of = samples if texts_of is None else texts_of
+    for member in (member for run in runs[:texts_of] for member in run.members):
         is_picture = member.name.lower().endswith(IMAGE_EXTENSIONS)
         if member.is_file and not is_picture and member.size <= MAX_TEXT_BYTES:
             with suppress(BrokenTarError):  # it is cut off

@@ -10,6 +10,7 @@ from typing import Any
 
 from mispair.core.files import UserError
 from mispair.pairs.captions.decoding import decode_captions, split_lines
+from mispair.pairs.captions.scripts import is_blank
 from mispair.pairs.index.faults import RejectedError
 from mispair.pairs.index.policy import MOST_UNDECIDED, Policy
 from mispair.pairs.shards.first_samples import SAMPLES, first_samples
@@ -17,6 +18,7 @@ from mispair.pairs.shards.shards import (
     CAPTION_EXTENSION,
     MAX_MEMBER_BYTES,
     MAX_TEXT_BYTES,
+    REPEATED,
     ShardReader,
 )
 from mispair.pairs.shards.tar_members import BrokenTarError
@@ -47,8 +49,9 @@ def refuse_labels_and_lines(
     UserError
         With one of them.
     """
-    if len(captions) >= LEAST and not any(map(str.isalpha, "".join(captions))):
-        example = next((text for text in captions if text.strip()), "")
+    seen = [text for text in captions if not is_blank(text)]
+    if len(captions) >= LEAST and not any(map(str.isalpha, "".join(seen))):
+        example = next(iter(seen), "")
         what = f"such as {example[:80]!r}: these are labels or numbers" if example else "all empty"
         raise UserError(
             f"{place}: no caption has a letter, by {len(captions)} of them, {what}. Name where "
@@ -82,7 +85,7 @@ def captions_of(source: Source, limit: float = 1) -> list[str]:
         If a larger share than `limit` cannot be used, by more than chance, or none can.
     """
     if source.columns:
-        return _of_parquet(Path(source.entries[0].pictures[0]), Columns(*source.columns))
+        return _of_parquet(Path(source.entries[0].pictures[0]), Columns(*source.columns), limit)
     policy = Policy(caption_from=source.captions_in)
     most = READ if source.entries[0].captions is None else LISTED
     chosen = source.entries[:: -(-len(source.entries) // most)]
@@ -163,10 +166,14 @@ def _unless_unusable(
         some = f"{len(faults)} of {number}" if texts else f"none of {number}"
         more = f', or allow more than {100 * limit:g} %, as by --config "gather_index='
         more += '{max_quarantined_share: 1}"'
+        remedy = "Correct them (texts in UTF-8, as by iconv; JSON with a caption"
+        remedy += "; a picture and a caption for each key)"
+        if REPEATED in faults[0]:
+            remedy = "Write one picture and one caption for each key: unpack the shards (tar -xf), "
+            remedy += "which leaves one member of each name, and pack them again"
         raise UserError(
             f"pairs: {some} captions that were read can{'not' * bool(texts)} be used: {faults[0]}. "
-            "Correct them (texts in UTF-8, as by iconv; JSON with a caption; a picture and a "
-            f"caption for each key){more * bool(texts)}."
+            f"{remedy}{more * bool(texts)}."
         )
     return texts
 
@@ -195,7 +202,7 @@ def _of_entry(
                 yield from _decoded(str(path), path.read_bytes(), policy, faults, most)
 
 
-def _of_parquet(path: Path, columns: Columns) -> list[str]:
+def _of_parquet(path: Path, columns: Columns, limit: float) -> list[str]:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -217,7 +224,9 @@ def _of_parquet(path: Path, columns: Columns) -> list[str]:
             f"pairs.caption_column: {path} has no text in its column {columns.caption!r}, only "
             f"{other[0]!r:.80} and the like. Name {' or '.join([*fields[:3], 'another column'])}."
         )
-    return texts
+    nulls = [n for n, cell in enumerate(cells, 1) if cell in (None, [])] if limit < 1 else []
+    faults = [f"{path}: row {n} has no caption in its column {columns.caption!r}" for n in nulls]
+    return _unless_unusable(texts, faults, limit, are_all=False)
 
 
 def captions_of_shards(shards: Iterable[str], caption_from: str, limit: float = 1) -> list[str]:
@@ -231,6 +240,9 @@ def captions_of_shards(shards: Iterable[str], caption_from: str, limit: float = 
             elif sample.image and sample.caption and sample.caption in start.texts:
                 where, content = f"{shard}: {sample.caption.name}", start.texts[sample.caption]
                 texts += _decoded(where, content, policy, faults)
+            elif (sample.image is None) != (sample.caption is None):
+                lacks = "picture" if sample.caption else f"caption (.{policy.caption_extension})"
+                faults.append(f"{shard}: {sample.key} has no {lacks} next to it")
     return _unless_unusable(texts, faults, limit, are_all=False)
 
 

@@ -11,6 +11,7 @@ from mispair.pairs.captions.decoding import (
     SIDECAR_FIELDS,
     fault_of_json,
     numbered,
+    parse_json,
     read_json,
     text_fields,
 )
@@ -138,9 +139,19 @@ def _places(
             yield WHOLE
 
 
+def _null_captions(content: bytes) -> list[str]:
+    """Return the usual names of captions that are null in a JSON object."""
+    with suppress(ValueError):
+        return [name for name, cell in parse_json(content).items()
+                if cell is None and name.lower() in CAPTION_COLUMNS]  # fmt: skip
+    return []
+
+
 def _refuse(shard: str, start: FirstSamples, given: str, counts: Mapping[str, int]) -> None:
     """Refuse a shard without captions, with what is next to its pictures or elsewhere in it."""
-    runs = first_samples(shard, is_whole=True).runs or start.runs  # a remote one has no more
+    runs = (
+        first_samples(shard, is_whole=True, names_only=True).runs or start.runs
+    )  # a remote one has no more
     sizes = {member.name: member.size for run in runs for member in run.members}
     names = [*sizes]
     if not names:
@@ -162,6 +173,15 @@ def _refuse(shard: str, start: FirstSamples, given: str, counts: Mapping[str, in
             'are, as by --config "index_shards={caption_from: json:FIELD}".'
         )
     if far and not any(f".{one}".endswith(f".{ending}") for one in near for ending in wanted):
+        pictured = {name.rpartition(".")[0]: name for name in pictures}
+        stems = ((name.rpartition(".")[0], name) for name in far)
+        if apart := next(((pictured[stem], name) for stem, name in stems if stem in pictured), ()):
+            raise UserError(
+                f"{first} other members between a picture and its caption, such as between "
+                f"{' and '.join(map(repr, apart))}: a shard has the members of a "
+                "pair one after another. Unpack the shards and pack them sorted by name (GNU's "
+                "tar --sort=name), or give the folder that they were unpacked into as pairs."
+            )
         raise UserError(
             f"{first} captions of other names than their pictures, or not next to them, such as "
             f"{far[0]!r} and {pictures[0]!r}. Pack the members of a pair one after another under "
@@ -177,6 +197,8 @@ def _refuse(shard: str, start: FirstSamples, given: str, counts: Mapping[str, in
     objects = [text for one, text in start.texts.items() if one.name.endswith(".json")]
     faults = [] if fields else [*filter(None, map(fault_of_json, objects))]
     inside += f", and JSON that {faults[0]}" if faults else ""
+    if nulls := [name for text in objects for name in _null_captions(text)]:
+        inside += f", and JSON in which {nulls[0]!r} is null"
     raise UserError(
         f"{first} no .{given}, only {', '.join(endings)}{inside}"
         '. Name where their captions are, as by --config "index_shards={caption_from: '
