@@ -4,11 +4,11 @@ from typing import Any
 
 import altair as alt
 import pandas as pd
+import pytest
 
-from mispair.report import charts, recipes, style
-from mispair.towers.arms import OTHER_ARMS, STARTS, UNTOUCHED
+from mispair.report import charts, recipes, small_figures, style
 
-COLOUR = charts.colour("arm", "Arm", style.ARMS, ["raw", "filtered"])
+COLOUR = charts.colour("arm", "Arm", style.colours("captions"), ["raw", "filtered"])
 
 
 LINES = {"mean": recipes.SOLID, "bound": recipes.DASHED, "level": recipes.LONG}
@@ -36,7 +36,9 @@ def test_a_panel_has_the_layers_that_its_rows_need() -> None:
     assert marks(swept(table(**limits))) == [["line", "rule"], ["line"]]
     layers = ["mean", "bound", "run", "mark"]
     chart = swept(table(layer=layers, **limits), lines=LINES)
-    assert marks(chart) == [["line", "area"], ["line", "circle", "point"]]
+    assert marks(chart) == [["line", "rule"], ["line", "circle", "point"]]
+    measured = table(layer="mean", panel="a", arm="raw", x=[1, 3, 10, 100], low=0.5, high=6.0)
+    assert marks(swept(measured, lines=LINES)) == [["line", "area"]]
 
 
 def test_a_legend_explains_the_dashes_that_are_drawn_and_a_row_without_x_is_a_level() -> None:
@@ -48,6 +50,32 @@ def test_a_legend_explains_the_dashes_that_are_drawn_and_a_row_without_x_is_a_le
         assert dict(zip(scale["domain"], scale["range"], strict=True)) == LINES
     alone = swept(table()).to_dict(validate=False)["concat"][0]["layer"][0]["encoding"]
     assert alone["strokeDash"]["legend"] is None
+
+
+@pytest.mark.parametrize(
+    ("xs", "settings", "widths"),
+    [
+        ([1, 3, 10], {}, None),
+        ([1, 10, 10], {}, [charts.SPARSE]),
+        ([1, 10, 10], {"exact": ["level"]}, None),
+        ([1, 3, 10], {"runs": ["seed"]}, [charts.SPARSE]),
+    ],
+)
+def test_a_curve_of_two_points_is_thin_and_in_the_legend(
+    xs: list[int], settings: dict[str, Any], widths: list[str] | None
+) -> None:
+    data = pd.DataFrame({"panel": "a", "arm": "raw", "x": xs, "value": [1.0, 2.0, 3.0]})
+    data = data.assign(layer="level", seed=[0, 0, 1])
+    chart = swept(data, lines=LINES, **settings).to_dict(validate=False)
+    line = chart["concat"][0]["layer"][0]["encoding"]
+    assert line.get("strokeWidth", {"legend": {}})["legend"].get("values") == widths
+    assert ("size" in line) == (widths is not None)
+    runs = data.rename(columns={"arm": "series"}).assign(low=None)
+    small, _ = small_figures.curves(
+        runs, "x", "y", colours=style.colours("captions"), legend="Captions"
+    )
+    line = small.to_dict(validate=False)["layer"][1]["encoding"]
+    assert ("size" in line) == (len({*xs}) == 2)
 
 
 def test_axes_of_equal_titles_have_equal_ranges_that_a_clipped_level_does_not_widen() -> None:
@@ -71,11 +99,6 @@ def test_a_level_that_no_axis_reaches_is_in_no_legend() -> None:
         dash = chart["concat"][0]["layer"][0]["encoding"]["strokeDash"]
         assert dash["scale"]["domain"] == legend
         assert (dash["legend"] is None) == (len(legend) == 1)
-
-
-def test_no_two_arms_of_the_default_run_have_one_colour() -> None:
-    arms = [start.colour for start in STARTS.values() if start.by_default]
-    assert len({*arms, OTHER_ARMS[UNTOUCHED].colour}) == len(arms) + 1
 
 
 def test_bars_of_a_histogram_begin_at_zero_in_all_panels_alike() -> None:

@@ -19,9 +19,16 @@ from PIL import Image
 
 from bench import pictures as gallery
 from mispair.core.files import UserError
+from mispair.image_text.report.arms import TOWERS
+from mispair.laclip.report.claims import METHODS
+from mispair.pairs.corruption.scheme import schemes
+from mispair.pretraining.settings import BASES
 from mispair.report import charts, studies, style
 from mispair.report.figures import compose, few_colours, printed
 from mispair.report.tables import Tables, tidy
+from mispair.simulation.report.runs import PRESETS
+from mispair.stepsize.report.claims import SCHEDULES
+from mispair.towers.arms import OTHER_ARMS, STARTS
 from tests.made_up_tables import EVIL, measured
 from tests.pretraining import pretraining_run
 from tests.simulation import scaling_run
@@ -38,6 +45,8 @@ OTHERS = {figure.name: figure for study in ("sufficiency", "stepsize", "pretrain
           for figure in studies.figures(study)
           if study != "simulation" or figure.name == SCALING}  # fmt: skip
 """Those of the studies that have made-up measurements of their own."""
+QUANTITIES = ("to", "stepsize")
+"""Fields whose colours are shades of a quantity."""
 POINT = 72 / 25.4
 COLUMN = 85 * POINT
 """Width of a column of a page of two, half a page's, in points."""
@@ -246,6 +255,8 @@ SIGHT = {
 """Of linear RGB (Machado, Oliveira and Fernandes 2009, severity 1)."""
 APART = 20
 """CIE 1976 distance between two colours of one figure; 2.3 is just noticeable side by side."""
+APART_IN_REPORT = 15
+"""The same between any two colours of the report, for normal sight."""
 
 
 def linear(hue: str) -> np.ndarray:
@@ -366,14 +377,53 @@ def test_colours_of_a_figure_stand_out_on_the_light_and_the_dark_page(name) -> N
         assert contrast(on_dark(hue), DARK_PAPER) >= 3, hue
 
 
-def test_a_name_has_one_colour_in_all_figures():
-    seen: dict[tuple[str, str], set[str]] = {}
-    for name in FIGURES:
+def test_a_meaning_has_one_colour_and_a_colour_one_meaning() -> None:
+    """Meanings of several families are declared; a synonym has one family."""
+    families = {name: [*of.values()] for name, of in style.COLOURS.items()} | {"": style.SPARE}
+    shared = {*style.SHARED}
+    owners: dict[str, set[str]] = {}
+    for family, found in families.items():
+        for hue in {*found} - shared:
+            owners.setdefault(hue, set()).add(family)
+    assert not {hue: names for hue, names in owners.items() if len(names) > 1}
+    for one, other in itertools.combinations([*owners, *shared], 2):
+        apart = float(np.linalg.norm(lab(one, "normal") - lab(other, "normal")))
+        assert apart >= APART_IN_REPORT, (one, other)
+
+
+def test_every_start_scheme_and_estimate_has_a_declared_colour() -> None:
+    named = {"start": {**STARTS, **OTHER_ARMS}, "scheme": schemes(), "preset": PRESETS,
+             "basis": BASES, "tower": TOWERS, "schedule": SCHEDULES, "method": METHODS}  # fmt: skip
+    for family, names in named.items():
+        assert {*names} <= {*style.COLOURS[family]}, family
+
+
+def test_a_name_has_its_declared_colour_in_all_figures() -> None:
+    """Names of a quantity, such as a level of the risk, have shades in place of a colour each."""
+    declared = {name: {of[name] for of in style.COLOURS.values() if name in of}
+                for of in style.COLOURS.values() for name in of}  # fmt: skip
+    drawn: dict[str, set[str]] = {}
+    for name in FIGURES | OTHERS:
         for field, colours in scales(composed(name)[0], "color").items():
-            for value, hue in colours.items():
-                seen.setdefault((field, value), set()).add(hue)
-    assert len(seen) > 20
-    assert not {key: hues for key, hues in seen.items() if len(hues) > 1}
+            for value, hue in colours.items() if field not in QUANTITIES else ():
+                drawn.setdefault(value, set()).add(hue)
+    assert len(drawn) > 30
+    assert {value: hues for value, hues in drawn.items() if not hues <= declared[value]} == {}
+
+
+def test_legends_of_colours_have_titles_and_axes_of_the_share_one_name() -> None:
+    shares = set()
+    for figure in studies.drawn():
+        spec, _ = compose(figure, made_up(figure.name))
+        for _, encoding in views(spec):
+            channel = encoding.get("color", {})
+            if "field" in channel and channel.get("legend", True):
+                title = channel.get("title") or channel["legend"].get("title")
+                assert title, (figure.name, channel["field"])
+            x = encoding.get("x", {})
+            if x.get("field") == "rate" or str(x.get("title", "")).startswith("Share of captions"):
+                shares.add(x["title"])
+    assert shares == {style.CM, style.CS}
 
 
 # Toggles ------------------------------------------------------------------------------------------
@@ -382,7 +432,7 @@ def test_a_name_has_one_colour_in_all_figures():
 def test_arms_strategies_and_schemes_can_be_singled_out():
     toggled = {name: composed(name)[0].get("params") for name in FIGURES}
     with_legend = {
-        "purity_by_shuffling": "start", "accuracy_by_shuffling": "start", "pruning": "strategy",
+        "purity_by_shuffling": "start", "accuracy_by_shuffling": "start", "pruning": "kept",
         "purity_by_scheme": "scheme", "checkpoints": "method",
         "simulation_figure1_as_run": "trained_on", "semantic_purity": "basis",
     }  # fmt: skip
@@ -434,8 +484,8 @@ def test_pictures_of_readme_are_small_and_holes_leave_them_alone(tmp_path):
 
 
 def test_fewer_colours_keep_the_hues_of_thin_lines() -> None:
-    """Smooth lines of eight hues on white, each with all its paler shades at its edges."""
-    hues = np.array([tuple(bytes.fromhex(hue[1:])) for hue in style.CLASSES])
+    """Smooth lines of many hues on white, each with all its paler shades at its edges."""
+    hues = np.array([tuple(bytes.fromhex(hue[1:])) for hue in style.COLOURS["start"].values()])
     strength = np.linspace(0, 1, 300)[None, :, None]
     rows = 255 - (255 - hues[:, None]) * strength
     picture = np.full((600, 300, 3), 255, np.uint8)

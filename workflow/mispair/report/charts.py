@@ -129,6 +129,48 @@ def first_on_top(data: pd.DataFrame, field: str, names: Mapping[str, str]) -> pd
     )
 
 
+SPARSE, BETWEEN = "only the two ends are measured", "measured in between"
+"""Curves of two points, and of more."""
+THIN, THICK = 0.9, 2.2
+"""Widths of lines of curves of two points, and of more, in pixels."""
+
+
+def mark_sparse(
+    data: pd.DataFrame, x: str, keys: Sequence[str], exact: Sequence[str] = ()
+) -> pd.DataFrame:
+    """Return the rows with ``measured``: whether their curve has points between its ends.
+
+    A curve is the rows with equal `keys`. It is `SPARSE` with at most two values of `x`, unless its
+    layer is in `exact`: known in between without a measurement.
+    """
+    points = data.groupby([*keys], dropna=False)[x].transform("nunique")
+    sparse = (points <= 2) & ~data["layer"].isin([*exact, "run", "mark"])
+    return data.assign(measured=sparse.map({True: SPARSE, False: BETWEEN}))
+
+
+def lines(
+    base: alt.Chart, data: pd.DataFrame, where: str, point: int, **channels: Any
+) -> list[alt.Chart]:
+    """Return the lines of the rows that meet a condition, with points of an area in pixels.
+
+    `data` are these rows, marked by `mark_sparse`. Lines of two points are thin, which a legend
+    explains.
+    """
+    placed = base.transform_filter(where)
+    drawn = placed.mark_line(clip=True).encode(**channels)
+    if (data["measured"] == SPARSE).any():
+        legend = dashes()
+        legend.values = [SPARSE]
+        scale = alt.Scale(domain=[BETWEEN, SPARSE], range=[THICK, THIN])
+        thin = {"test": f"datum.measured == '{SPARSE}'", "value": THIN}
+        # The size is the width of a line; the other channel is for the legend.
+        drawn = drawn.encode(
+            size=alt.SizeValue(THICK, condition=thin),
+            strokeWidth=alt.StrokeWidth("measured:O", title=None, legend=legend, scale=scale),
+        )
+    return [drawn, placed.mark_point(filled=True, size=point)] if point else [drawn]
+
+
 def band(base: alt.Chart) -> alt.Chart:
     """Return the area between the limits, for data that have some (`limited`)."""
     return base.mark_area(clip=True).encode(
@@ -295,7 +337,7 @@ def config(font_size: int) -> dict[str, Any]:
             "color": style.INK, "fontWeight": "bold", "offset": 8,
         },
         "text": {"fontSize": font_size - 1},
-        "line": {"strokeWidth": 2.2},
+        "line": {"strokeWidth": THICK},
         "point": {"size": 45},
     }  # fmt: skip
 

@@ -27,14 +27,16 @@ def sweep(
     data: pd.DataFrame, x: alt.X, y: alt.Y, colour: alt.Color, tips: Sequence[str], *,
     lines: Mapping[str, Sequence[int]] | None = None, points: bool = False,
     runs: Sequence[str] = (), clipped: Sequence[str] = (), logs: Sequence[str] = (),
-    toggle: bool = False,
+    exact: Sequence[str] = (), toggle: bool = False,
 ) -> alt.ConcatChart:  # fmt: skip
     """Return curves over a swept variable, such as steps or a share of captions.
 
     `lines` are the layers that are curves, and their dashes, which a legend explains; without it
-    all rows are one solid curve. A line of the layer ``mean`` has a band between its limits, others
-    have bars. A row without a value of `x` is a level. Further layers are ``run``, a faint point
-    each, and ``mark``, circles on the curves. With `points`, curves have a point for each row.
+    all rows are one solid curve. A curve of two points is thin, which a legend explains, unless its
+    layer is in `exact`: known in between without a measurement. Another one of the layer ``mean``
+    has a band between its limits; all others have bars. A row without a value of `x` is a level.
+    Further layers are ``run``, a faint point each, and ``mark``, circles on the curves. With
+    `points`, curves have a point for each row.
     `runs` are fields that separate curves of one colour, such as the seed.
 
     A column ``y``, if there is one, is the title of the vertical axis of its panel. Axes with equal
@@ -56,6 +58,9 @@ def sweep(
         layer not in clipped or _reaches(ranges[title], level)
         for layer, title, level in zip(data["layer"], data["y"], data[value], strict=True)
     ]]  # fmt: skip
+    hue = str(colour["shorthand"]).partition(":")[0]
+    keys = [key for key in ("panel", "layer", hue, *runs) if key in data]
+    data = charts.mark_sparse(data, field, keys, exact)
     drawn = [name for name in dashes if name in set(data["layer"])]
     dash = alt.StrokeDash(
         "layer:N", title=None,
@@ -75,13 +80,14 @@ def sweep(
         placed, layers = rows[rows[field].notna()], {*rows["layer"]}
         # One filter for each mark: Vega-Lite gives up on merging longer chains.
         line = f"isValid(datum['{field}']) && datum.layer != 'run' && datum.layer != 'mark'"
-        curves = base.transform_filter(line)
-        mark: Any = alt.OverlayMarkDef(size=40) if points else False
-        parts = [curves.mark_line(clip=True, point=mark).encode(strokeDash=dash)]
-        if _limited(placed[placed["layer"] == "mean"]):
-            parts.append(charts.band(charts.only(base, "mean")).encode(tooltip=alt.Undefined))
-        if _limited(placed[placed["layer"] != "mean"]):
-            bars = base.transform_filter("isValid(datum.low) && datum.layer != 'mean'")
+        of_curves = placed[~placed["layer"].isin(["run", "mark"])]
+        parts = charts.lines(base, of_curves, line, 40 if points else 0, strokeDash=dash)
+        of_band = (placed["layer"] == "mean") & (placed["measured"] == charts.BETWEEN)
+        band = f"(datum.layer == 'mean' && datum.measured == '{charts.BETWEEN}')"
+        if _limited(placed[of_band]):
+            parts.append(charts.band(base.transform_filter(band)).encode(tooltip=alt.Undefined))
+        if _limited(placed[~of_band]):
+            bars = base.transform_filter(f"isValid(datum.low) && !{band}")
             parts.append(
                 bars.mark_rule(strokeWidth=1.2).encode(y=_of("low", upright), y2=alt.Y2("high:Q"))
             )

@@ -16,7 +16,7 @@ LEAST_FALL = 0.05
 
 def curves(
     runs: pd.DataFrame, x_title: str, y_title: str, *, colours: Mapping[str, str],
-    labels: Mapping[str, str] | None = None, least: float = 0.0, legend: str = "",
+    legend: str, labels: Mapping[str, str] | None = None, least: float = 0.0,
 ) -> tuple[alt.TopLevelMixin, pd.DataFrame]:  # fmt: skip
     """Return lines of means with a point for each run, and the numbers in them.
 
@@ -28,13 +28,14 @@ def curves(
         Titles of the axes.
     colours, labels : mapping of str to str
         By series; a legend is drawn for two or more.
-    least : float
-        Smallest span of the y axis.
     legend : str
         Title of the legend.
+    least : float
+        Smallest span of the y axis.
     """
     data = charts.summary(runs, ["series", "x"]).assign(layer="mean")
     data = pd.concat([data, runs[["series", "x", "value"]].assign(layer="run")], ignore_index=True)
+    data = charts.mark_sparse(data, "x", ["series", "layer"])
     present = [name for name in colours if name in set(data["series"])]
     colour = charts.colour("series", legend, colours, present, labels, gap=20)
     base = alt.Chart().encode(
@@ -45,8 +46,10 @@ def curves(
     )  # fmt: skip
     parts = [
         charts.only(base, "run").mark_circle(size=18, opacity=0.45),
-        charts.only(base, "mean").mark_line(point=alt.OverlayMarkDef(size=34)),
-    ]
+        *charts.lines(
+            base, data[data["layer"] == "mean"], "datum.layer == 'mean'", 34
+        ),
+    ]  # fmt: skip
     return framed(parts, data), data
 
 
@@ -70,14 +73,14 @@ def scatter(
         y=alt.Y("value:Q", title=y_title, scale=alt.Scale(zero=bool(diagonal), nice=4),
                 axis=alt.Axis(tickCount=4)),
     )  # fmt: skip
-    marks = [base.mark_circle(size=26, color=colour, opacity=0.7)]
+    marks = [base.mark_circle(size=26, color=colour, opacity=0.8)]
     if charts.limited(points.assign(layer="point"), layer="point"):
         bars = base.transform_filter("isValid(datum.low)").mark_rule(color=colour, strokeWidth=1.5)
         marks.append(bars.encode(y=alt.Y("low:Q", title=y_title), y2=alt.Y2("high:Q")))
     if diagonal:
-        same = alt.Chart().mark_line(color=style.GREY)
+        same = alt.Chart().mark_line(color=style.GREY, strokeWidth=1.2)
         same = same.encode(x="x:Q", y=alt.Y("x:Q", title=y_title))
-        marks.append(charts.named_line(same, diagonal, {diagonal: [5, 4]}))
+        marks.insert(0, charts.named_line(same, diagonal, {diagonal: [5, 4]}))
     return framed(marks, points), points
 
 

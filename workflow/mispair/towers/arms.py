@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 @dataclass(frozen=True)
 class Start:
-    """Where a fine-tuning starts and what it does otherwise than others; its words and colour.
+    """Where a fine-tuning starts and what it does otherwise than others, and its words.
 
     Attributes
     ----------
@@ -20,8 +20,6 @@ class Start:
         What it does, after its name, in the reference of the settings.
     words, label : str
         As a control of claims, and in legends.
-    colour : str
-        In figures: a key of `mispair.report.style.PALETTE`.
     training : mapping of str to object
         Values of `mispair.towers.finetuning.finetuning_settings.FinetuningLength` that differ.
     random_norm : float or None
@@ -36,17 +34,16 @@ class Start:
     effect: str
     words: str
     label: str
-    colour: str
     training: Mapping[str, Any] = field(default_factory=dict)
     random_norm: float | None = None
     fixed_scale: float | None = None
     by_default: bool = True
 
 
-def _frozen_at(scale: float, colour: str, by_default: bool) -> Start:
+def _frozen_at(scale: float, by_default: bool) -> Start:
     return Start(
         f"freezes the logit scale at {scale:g}", f"logit scale frozen at {scale:g}",
-        f"scale {scale:g}", colour, {"logit_scale": "frozen"}, fixed_scale=scale,
+        f"scale {scale:g}", {"logit_scale": "frozen"}, fixed_scale=scale,
         by_default=by_default,
     )  # fmt: skip
 
@@ -58,29 +55,29 @@ CONVERGED = "scale-converged"
 STARTS: dict[str, Start] = {
     PRETRAINED: Start(
         "starts from the model's projections",
-        "pre-trained start, frozen logit scale", "pre-trained, frozen", "blue",
+        "pre-trained start, frozen logit scale", "pre-trained, frozen",
     ),
     CONVERGED: Start(
         "sets the logit scale to its optimum",
-        "logit scale at its optimum", "scale at its optimum", "amber", {"logit_scale": "solved"},
+        "logit scale at its optimum", "scale at its optimum", {"logit_scale": "solved"},
     ),
     # The shipped towers have a scale of 35.5; 10 and 70 are far enough from it on both sides.
-    "scale-5": _frozen_at(5, "green", by_default=False),
-    "scale-10": _frozen_at(10, "sky", by_default=True),
-    "scale-20": _frozen_at(20, "orange", by_default=False),
-    "scale-35": _frozen_at(35, "violet", by_default=False),
-    "scale-70": _frozen_at(70, "grey", by_default=True),
+    "scale-5": _frozen_at(5, by_default=False),
+    "scale-10": _frozen_at(10, by_default=True),
+    "scale-20": _frozen_at(20, by_default=False),
+    "scale-35": _frozen_at(35, by_default=False),
+    "scale-70": _frozen_at(70, by_default=True),
     "reinitialised": Start(
         "starts from random projections of norm x 1",
-        "random start, norm × 1", "random start", "orange", random_norm=1.0,
+        "random start, norm × 1", "random start", random_norm=1.0,
     ),
     "reinitialised-small": Start(
         "starts from random projections of norm x 0.1",
-        "random start, norm × 0.1", "small random start", "violet", random_norm=0.1,
+        "random start, norm × 0.1", "small random start", random_norm=0.1,
     ),
     "without-decay": Start(
         "has no weight decay",
-        "without weight decay", "without decay", "green", {"weight_decay": 0.0},
+        "without weight decay", "without decay", {"weight_decay": 0.0},
     ),
 }  # fmt: skip
 """Starts of a fine-tuning: the paper's own, then controls that change one thing.
@@ -92,8 +89,8 @@ UNTOUCHED, WEIGHTED = "untouched", "audit-weighted"
 """The model's own projections, and the pretrained start with each pair weighted by the probability
 that its caption is right."""
 OTHER_ARMS: dict[str, Start] = {
-    WEIGHTED: Start("", "pairs weighted by the audit", "weighted by audit", "sky"),
-    UNTOUCHED: Start("", "untouched model", "untouched", "ink"),
+    WEIGHTED: Start("", "pairs weighted by the audit", "weighted by audit"),
+    UNTOUCHED: Start("", "untouched model", "untouched"),
 }
 
 if TYPE_CHECKING:

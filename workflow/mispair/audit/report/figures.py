@@ -6,8 +6,6 @@ import altair as alt
 import pandas as pd
 
 from mispair.audit.report.claims import (
-    CROSS_FITTED,
-    MEMORISED,
     TRUSTED,
     UNSEEN,
     UNTOUCHED,
@@ -32,13 +30,7 @@ ROOMY = alt.Scale(domain=[0, 1], zero=False, nice=False, padding=12)
 APART = 0.015
 """Distance at which estimates of one true share are drawn, since most are nearly equal."""
 
-COLOURS = {
-    UNTOUCHED: style.BLUE,
-    TRUSTED: style.GREEN,
-    MEMORISED: style.ORANGE,
-    CROSS_FITTED: style.VIOLET,
-}
-"""Estimates of the figure of known shares."""
+ESTIMATES = style.colours("estimate")
 
 
 def audit_p_values(tables: Tables) -> Drawing | Hole:
@@ -54,7 +46,7 @@ def audit_p_values(tables: Tables) -> Drawing | Hole:
         alt.Y("value:Q", title="Density (log scale)",
               axis=alt.Axis(values=[0, 0.1, 1, 10], labelExpr="format(datum.value, '.4~g')"),
               scale=alt.Scale(type="symlog", constant=0.1)),
-        alt.value(style.BLUE), ("at:Q:p-value", "value:Q:density"),
+        alt.value(style.ONLY), ("at:Q:p-value", "value:Q:density"),
         level=("estimated share of wrong captions", rate.value) if rate else None,
     )  # fmt: skip
     return Drawing(chart, data)
@@ -69,13 +61,13 @@ def audit_calibration(tables: Tables) -> Drawing | Hole:
     data = data[data["true"].notna()].drop(columns="made")
     if data.empty:
         return UNKNOWN
-    series = sorted(set(data["series"]), key=[*COLOURS].index)
+    series = sorted(set(data["series"]), key=[*ESTIMATES].index)
     place = data["series"].map(series.index) - (len(series) - 1) / 2
     chart = recipes.scatter(
         data.assign(panel="Captions: " + data["scheme"], drawn_at=data["true"] + APART * place),
         alt.X("drawn_at:Q", title="True share of wrong captions", scale=ROOMY),
         alt.Y("value:Q", title="Estimated share", scale=ROOMY),
-        charts.colour("series", "Estimate", COLOURS, series),
+        charts.colour("series", "Estimate", ESTIMATES, series),
         ("series:N:estimate", "true:Q:true share", "value:Q:estimated", "low:Q:from", "high:Q:to"),
         slope=("true share", 1),
     )  # fmt: skip
@@ -112,7 +104,7 @@ def _against_probability(data: pd.DataFrame, panel: str, part: str, *further: st
     return recipes.scatter(
         data.assign(panel=panel),
         alt.X("at:Q", title=f"Mean probability of the {part}", scale=ROOMY),
-        alt.Y("value:Q", title="Share of wrong captions", scale=ROOMY), alt.value(style.BLUE),
+        alt.Y("value:Q", title="Share of wrong captions", scale=ROOMY), alt.value(style.ONLY),
         ("at:Q:probability", "value:Q:share wrong", *further),
         slope=("share equal to probability", 1),
         size=alt.Size("n:Q", title=further[-1].split(":")[-1].capitalize(), legend=legend,
@@ -133,9 +125,9 @@ def small_audit(tables: Tables) -> Drawing | Hole:
     if rates.empty:
         return UNKNOWN
     trusted = random[random["series"] == TRUSTED]
-    rates = rates if trusted.empty else trusted
+    series, rates = (UNTOUCHED, rates) if trusted.empty else (TRUSTED, trusted)
     points = rates.rename(columns={"true": "x"})[["x", "value", "low", "high"]]
     return Drawing(*small_figures.scatter(
         points.reset_index(drop=True), "True share of wrong captions", "Estimated share",
-        colour=style.BLUE, diagonal="true share",
+        colour=ESTIMATES[series], diagonal="true share",
     ))  # fmt: skip

@@ -13,7 +13,7 @@ from mispair.towers.arms import CONVERGED, FIXED_SCALES, OTHER_ARMS, PRETRAINED,
 TOWERS = ("text", "image")
 _DECLARED = {**STARTS, **OTHER_ARMS}
 LABELS = {name: start.label for name, start in _DECLARED.items()}
-_COLOURS = {name: style.PALETTE[start.colour] for name, start in _DECLARED.items()}
+_COLOURS = style.colours("start", _DECLARED)
 COLOURS = {name: colour for name, colour in _COLOURS.items() if name not in FIXED_SCALES}
 """Arms of the figures: first the paper's own, then its controls."""
 BY_SCALE = {name: _COLOURS[name] for name in (CONVERGED, *FIXED_SCALES, PRETRAINED)}

@@ -35,7 +35,7 @@ from mispair.image_text.report.neurons import (
     ranked_by_tower,
     with_basis,
 )
-from mispair.pairs.corruption.scheme import schemes
+from mispair.pairs.corruption.scheme import MAIN, schemes
 from mispair.report import charts, published, recipes, small_figures, style
 from mispair.report.charts import Drawing, Hole
 from mispair.report.claims import THIRD
@@ -45,7 +45,7 @@ from mispair.report.tables import Tables, mean_by, where
 from mispair.report.texts import Note
 from mispair.towers.arms import CONVERGED, PRETRAINED, UNTOUCHED
 
-SCHEMES = {name: style.PALETTE[scheme.colour] for name, scheme in schemes().items()}
+SCHEMES = style.colours("scheme", schemes())
 LEVEL, CHANCE, PUBLISHED = "untouched model", "chance", "published"
 LINES = {
     "mean": recipes.SOLID, "in rotated bases": recipes.DASHED, PUBLISHED: recipes.DOTTED,
@@ -55,7 +55,6 @@ LINES = {
 PROJECTIONS = {tower: f"{tower.capitalize()} neurons" for tower in TOWERS}
 PANELS = {tower: tower.capitalize() for tower in TOWERS}
 OF_PAPER = "Published"
-CORRUPTED = "Share of corrupted captions"
 OVERLAP, DIRECTIONS, ACCURACY = "mean |cos|", "directions", "accuracy"
 ORDER = [f"{of}: {measure}" for measure in (OVERLAP, DIRECTIONS)
          for of in (*PANELS.values(), OF_PAPER)]  # fmt: skip
@@ -217,6 +216,12 @@ def purity_by_scheme(tables: Tables) -> Drawing | Hole:
     return _by_rate(rows[rows["scheme"].isin(swept)], SCHEMES, *paper)
 
 
+def _rate_title(names: Iterable[str]) -> str:
+    """Return the title of the axis of rates: for schemes that change words it is another share."""
+    rates = {scheme.rate for name, scheme in schemes().items() if name in {MAIN, *names}}
+    return style.CM if len(rates) == 1 else "Rate of the scheme"
+
+
 def _stacked(field: str, series: Iterable[tuple[pd.DataFrame, str, str, str]]) -> pd.DataFrame:
     """Stack series of runs, each with its value of a field, its panel and its axis."""
     columns = ["panel", "y", field, "rate", "seed", "value"]
@@ -236,17 +241,18 @@ def _by_rate(rows: pd.DataFrame, colours: Mapping[str, str], *more: pd.DataFrame
     data, left_out = charts.within(data[data["panel"].isin(panels)], "rate")
     data = charts.first_on_top(data, field, colours)
     present = [name for name in colours if name in {*data[field].dropna()}]
-    labels, title = (LABELS, style.CM) if field == "start" else (None, CORRUPTED)
+    labels, title = (LABELS, "Arm") if field == "start" else (None, "Scheme")
+    swept = _rate_title(present if field == "scheme" else [MAIN])
     chart = recipes.sweep(
         data.sort_values(
             "panel", kind="stable", key=lambda names: names.map(
                 lambda name: (ORDER.index(name) if name in ORDER else len(ORDER), name)
             ),
         ),
-        charts.x_axis("rate", title, sorted(data["rate"].dropna().unique())),
+        charts.x_axis("rate", swept, sorted(data["rate"].dropna().unique())),
         charts.y_axis(""),
-        charts.colour(field, "Arm" if labels else "Scheme", colours, present, labels),
-        (f"{field}:N:{field}", "rate:Q:share of pairs", "value:Q:value", "seed:Q:seed",
+        charts.colour(field, title, colours, present, labels),
+        (f"{field}:N:{field}", "rate:Q:share shuffled", "value:Q:value", "seed:Q:seed",
          "n:Q:seeds", "layer:N:what"),
         lines=LINES, clipped=[CHANCE], logs=[y for y in data["y"].unique() if DIRECTIONS in y],
         points=True, toggle=True,
@@ -292,9 +298,10 @@ def verdict_by_bound(tables: Tables) -> Drawing | Hole:
                 axis=alt.Axis(labelAngle=0)),
         y=alt.Y("measure:N", title="Effect", sort=[*measured]),
     )  # fmt: skip
-    present = [name for name in style.OUTCOMES if name in set(data["outcome"])]
+    outcomes = style.colours("outcome")
+    present = [name for name in outcomes if name in set(data["outcome"])]
     tiles = base.mark_rect(stroke="white").encode(
-        color=charts.colour("outcome", "Outcome", style.OUTCOMES, present),
+        color=charts.colour("outcome", "Outcome", outcomes, present),
         tooltip=charts.tips("measure:N:measure", "share:Q:bound, share of published",
                             "of_published:Q:effect, share of published", "outcome:N:outcome"),
     )  # fmt: skip
@@ -306,8 +313,8 @@ def verdict_by_bound(tables: Tables) -> Drawing | Hole:
 
 MOST_NEURONS = 4_000
 """Most neurons in the figure: 1,000 of each tower, and as many of a rotated basis."""
-OWN, ROTATION = "own basis", "rotated bases"
-OF_BASES = {OWN: style.BLUE, ROTATION: style.GREY}
+OF_BASES = style.colours("neurons")
+OWN, ROTATION = OF_BASES
 NEURONS_OF = charts.colour("basis", "Neurons of the", OF_BASES, [*OF_BASES])
 
 
@@ -350,7 +357,7 @@ def semantics_by_shuffling(tables: Tables) -> Drawing | Hole:
     chart = recipes.sweep(
         _by_tower(data), charts.x_axis("rate", style.CM, sorted(data["rate"].dropna().unique())),
         charts.y_axis(f"Mean {R}"), NEURONS_OF,
-        ("basis:N:in", "rate:Q:share of pairs", "value:Q:value", "low:Q:from", "high:Q:to",
+        ("basis:N:in", "rate:Q:share shuffled", "value:Q:value", "low:Q:from", "high:Q:to",
          "seed:Q:seed"),
         lines={"mean": recipes.SOLID, LEVEL: recipes.LONG}, points=True, toggle=True,
     )  # fmt: skip
@@ -366,6 +373,8 @@ def _by_tower(data: pd.DataFrame) -> pd.DataFrame:
 # Pruning ------------------------------------------------------------------------------------------
 
 PURITY = ("high-purity", "random", "low-purity")
+KEPT = style.colours("kept")
+"""Ends of a ranking."""
 SILHOUETTE = "Ranked by text, silhouette"
 
 
@@ -393,17 +402,24 @@ def pruning(tables: Tables) -> Drawing | Hole:
     if not means:
         return no_pruning(tables)
     data = charts.summary(pd.concat(means, ignore_index=True), ["panel", "strategy", "k"])
+    data["kept"] = _ends(data)
     data = data.sort_values("panel", key=lambda names: names.map([*by_panel].index), kind="stable")
-    present = [each for each in style.STRATEGIES if each in {*data["strategy"]}]
     chart = recipes.sweep(
         data.assign(layer="mean", y=data["panel"].map({SILHOUETTE: "silhouette"}).fillna(ACCURACY)),
         charts.x_axis("k", "Neurons kept k", sorted(data["k"].unique())), charts.y_axis(""),
-        charts.colour("strategy", "Neurons kept", style.STRATEGIES, present),
+        charts.colour("kept", "Neurons kept", KEPT, [*KEPT]),
         ("strategy:N:kept", "k:Q:k", "value:Q:mean", "low:Q:−1 s.d.", "high:Q:+1 s.d.",
          "n:Q:draws"),
         lines={"mean": recipes.SOLID}, points=True, toggle=True,
     )  # fmt: skip
-    return Drawing(chart, data, toggle="strategy")
+    return Drawing(chart, data, toggle="kept")
+
+
+def _ends(rows: pd.DataFrame) -> pd.Series:
+    """Return the end of its ranking, a key of `KEPT`, that the strategy of each row keeps."""
+    highest, drawn, lowest = KEPT
+    ends = {"high": highest, "random": drawn, "low": lowest}
+    return rows["strategy"].str.split("-").str[0].map(ends).rename("kept")
 
 
 def mean_of_sets(rows: pd.DataFrame) -> pd.DataFrame:
@@ -419,13 +435,12 @@ def mean_of_sets(rows: pd.DataFrame) -> pd.DataFrame:
 
 # Small figures next to the answers ----------------------------------------------------------------
 
-X_TITLE = "Share of captions shuffled"
 MOST_SCHEMES = 3
 """Schemes that have room in a small figure, the main one first."""
 SCALES = {str(PRETRAINED): "pre-trained", str(CONVERGED): "optimal"}
 """Starts that are compared in a small figure, by what becomes of the logit scale."""
-KEPT = {"high-purity": "little", "random": "random", "low-purity": "much"}
-"""Strategies by the overlap of the neurons that are kept."""
+OVERLAPS = {"highest": "little", "random": "random", "lowest": "much"}
+"""The overlap of the neurons that are kept, by the end of the ranking by purity."""
 
 
 def _curves(
@@ -446,7 +461,7 @@ def small_overlap(tables: Tables) -> Drawing | Hole:
     }
     hole = missing(tables.purity, Note("image_text", "hole_fine_tuned"))
     return _curves(
-        series, hole, X_TITLE, "Directions of text neurons", colours=COLOURS, labels=SCALES,
+        series, hole, style.CM, "Directions of text neurons", colours=COLOURS, labels=SCALES,
         legend="Logit scale",
     )  # fmt: skip
 
@@ -457,7 +472,7 @@ def small_mixing(tables: Tables) -> Drawing | Hole:
         tower: mean_series(tables.of_scheme(), tower, "mean_semantic_purity") for tower in TOWERS
     }
     return _curves(
-        series, no_truth(tables), X_TITLE, FOLLOWS, colours=style.TOWERS,
+        series, no_truth(tables), style.CM, FOLLOWS, colours=style.colours("tower"), legend="Tower",
         least=small_figures.LEAST_FALL,
     )  # fmt: skip
 
@@ -471,7 +486,7 @@ def small_accuracy(tables: Tables) -> Drawing | Hole:
     series = {name: each for name, each in series.items() if (each["rate"] > 0).any()}
     hole = missing(tables.zeroshot, Note("image_text", "hole_metric", metric=ACCURACY))
     return _curves(
-        series, hole, CORRUPTED, "Accuracy (share)", colours=SCHEMES,
+        series, hole, _rate_title(series), "Accuracy (share)", colours=SCHEMES, legend="Scheme",
         least=small_figures.LEAST_FALL,
     )  # fmt: skip
 
@@ -486,7 +501,7 @@ def small_semantics(tables: Tables) -> Drawing | Hole:
     points = rows.assign(x=rows["overlap"], value=rows["value"].abs())[["x", "value"]]
     titles = ("Overlap of the neuron (mean |cos|)", FOLLOWS)
     points = points.reset_index(drop=True)
-    return Drawing(*small_figures.scatter(points, *titles, colour=style.TOWERS["text"]))
+    return Drawing(*small_figures.scatter(points, *titles, colour=OF_BASES[OWN]))
 
 
 def small_pruning(tables: Tables) -> Drawing | Hole:
@@ -495,8 +510,8 @@ def small_pruning(tables: Tables) -> Drawing | Hole:
     arm = arm[in_own_basis(arm) & ranked_by_tower(arm, "text") & arm["strategy"].isin(PURITY)]
     means = mean_of_sets(arm[(arm["metric"] == "acc1")].assign(panel=""))
     means = means.rename(columns={"k": "rate"})
-    series = {str(name): rows[["rate", "value"]] for name, rows in means.groupby("strategy")}
+    series = {str(name): rows[["rate", "value"]] for name, rows in means.groupby(_ends(means))}
     return _curves(
-        series, no_pruning(tables), "Neurons kept", "Accuracy (share)", colours=style.STRATEGIES,
-        labels=KEPT, legend="Overlap", least=small_figures.LEAST_FALL,
+        series, no_pruning(tables), "Neurons kept", "Accuracy (share)", colours=KEPT,
+        labels=OVERLAPS, legend="Overlap", least=small_figures.LEAST_FALL,
     )  # fmt: skip

@@ -123,9 +123,9 @@ STUDY = ReportedStudy(
             "Overlap of neurons against shuffling",
             "Mean |cos| depends on the number of neurons, so overlap is judged by the number of "
             "directions over which neurons spread (participation ratio): fewer are more overlap. "
-            "Axes of directions are logarithmic, each with its own range. Points: seeds; band: "
-            "mean ± 1 standard deviation. The published curves are of another model: shapes can "
-            "be compared, levels cannot.",
+            "Axes of directions are logarithmic, each with its own range. Points: seeds; band "
+            "or bar: mean ± 1 standard deviation. The published curves are of another model: "
+            "shapes can be compared, levels cannot.",
             "figure 2(d)",
         ),
         Figure(
@@ -171,7 +171,7 @@ STUDY = ReportedStudy(
             "semantics_by_shuffling",
             "What neurons stand for against shuffling",
             "Mean over neurons of the |correlation| with the feature that each follows best. "
-            "Points: seeds in the model’s own basis; grey band: 95 % of randomly rotated bases, in "
+            "Points: seeds in the model’s own basis; grey: 95 % of randomly rotated bases, in "
             "which the model computes the same.",
             section=PURITY,
         ),

@@ -68,8 +68,7 @@ def _short(data: pd.DataFrame) -> tuple[pd.DataFrame, list[Note]]:
 def _panel(measure: str, data: pd.DataFrame) -> charts.Panel:
     rows = data[data["measure"] == measure]
     methods = sorted(set(rows["method"]), key=lambda name: (name not in METHODS, name))
-    hues = [hue for hue in style.CLASSES if hue not in style.METHODS.values()]
-    colours = {**dict(zip(methods, hues * len(methods), strict=False)), **style.METHODS}
+    colours = style.colours("method", methods)
     base = alt.Chart().encode(
         x=alt.X("value:Q", title=TITLES[measure], scale=alt.Scale(zero=False)),
         y=alt.Y("label:N", title="Model and evaluation set", axis=alt.Axis(labelLimit=330)),
@@ -77,7 +76,7 @@ def _panel(measure: str, data: pd.DataFrame) -> charts.Panel:
         tooltip=charts.tips("model:N:model", "method:N:method", "what:N:", "value:Q:value",
                             "by:N:by"),
     )  # fmt: skip
-    shape = alt.Shape("what:N", title="", scale=alt.Scale(
+    shape = alt.Shape("what:N", title="Numbers", scale=alt.Scale(
         domain=list(SHAPES), range=list(SHAPES.values())))  # fmt: skip
     points = base.encode(shape=shape, opacity=charts.fade(1))
     parts = [
@@ -109,6 +108,6 @@ def small_laclip(tables: Tables) -> Drawing | Hole:
     if runs.empty:
         return _hole(tables, Note("laclip", "hole_pairs"))
     chart, data = small_figures.dots(
-        runs, "LaCLIP − CLIP, mean |cos|", colour=style.BLUE, levels=(0.0,)
+        runs, "LaCLIP − CLIP, mean |cos|", colour=style.ONLY, levels=(0.0,)
     )
     return Drawing(chart, data)

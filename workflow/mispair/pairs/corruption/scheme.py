@@ -37,8 +37,6 @@ class Scheme:
         What it does to captions, as the end of a sentence that begins with its name.
     rate : str
         What its rate is, such as "the share of content words".
-    colour : str
-        Its colour in figures: a key of `mispair.report.style.PALETTE`.
     reads : frozenset of {"similar", "truth"}
         Tables that it needs: the most similar captions, the known features of the pictures.
     writes : bool
@@ -50,7 +48,6 @@ class Scheme:
 
     effect: str
     rate: str
-    colour: str
     reads: frozenset[Literal["similar", "truth"]] = frozenset()
     writes: bool = False
     audited: Literal["", "random", "similar"] = ""

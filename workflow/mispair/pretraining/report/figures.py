@@ -58,7 +58,7 @@ def pretraining_mixing(tables: Tables) -> Drawing | Hole:
     chart = recipes.forest(
         data, "Mixing score less that of clean captions (correlation)",
         alt.Y("captions:N", title="Captions", sort=order),
-        charts.colour("basis", "Basis", style.BASES, [*data["basis"].unique()]),
+        charts.colour("basis", "Basis", style.colours("basis"), [*data["basis"].unique()]),
         ("captions:N:captions", "basis:N:basis", "seed:Q:seed", "value:Q:difference",
          "low:Q:from", "high:Q:to"),
         offset="basis", toggle=True, step=19,
@@ -75,6 +75,6 @@ def small_pretraining(tables: Tables) -> Drawing | Hole:
     runs = apart.assign(label=_captions(apart))
     chart, data = small_figures.dots(
         runs[["label", "value"]].reset_index(drop=True), "Mixing score − clean",
-        colour=style.BASES["identified"], levels=(0.0, SMALLEST),
+        colour=style.colours("basis")["identified"], levels=(0.0, SMALLEST),
     )  # fmt: skip
     return Drawing(chart, data)

@@ -53,7 +53,7 @@ def _of_table(tables: Tables, name: str) -> Drawing | Hole:
     data["label"] = data["rule"].map(order)
     chart = recipes.forest(
         data, at_rate(rates[-1])[:1].upper() + at_rate(rates[-1])[1:],
-        alt.Y("label:N", title="Captions", sort=[*order.values()]), alt.value(style.BLUE),
+        alt.Y("label:N", title="Captions", sort=[*order.values()]), alt.value(style.ONLY),
         ("label:N:captions", "seed:Q:seed", "value:Q:value"),
     )  # fmt: skip
     return Drawing(chart, data.drop(columns="panel"))
@@ -74,5 +74,5 @@ def small_repair(tables: Tables) -> Drawing | Hole:
     runs = table.assign(label=pd.Categorical(table["rule"].map(names), [*names.values()]))
     runs = runs.sort_values("label", kind="stable")[["label", "value"]].astype({"label": str})
     return Drawing(
-        *small_figures.dots(runs.reset_index(drop=True), "Accuracy (share)", colour=style.BLUE)
+        *small_figures.dots(runs.reset_index(drop=True), "Accuracy (share)", colour=style.ONLY)
     )

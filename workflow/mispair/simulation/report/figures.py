@@ -25,13 +25,14 @@ from mispair.simulation.report.runs import (
 )
 from mispair.simulation.study import AT_LEAST
 
-TRAINED_ON = charts.colour("trained_on", "Trained on", style.ARMS, list(PAIR))
+CAPTIONS = style.colours("captions")
+TRAINED_ON = charts.colour("trained_on", "Trained on", CAPTIONS, [*PAIR])
 LINES = {"mean": recipes.SOLID, "best two thirds": recipes.DASHED, "published": recipes.DOTTED}
 CLAIMED = ("failure", "residual", "wrong", "missing", "unpurified")
 """Measures over d that have a panel."""
 
-SWEEPS = {"raw": style.ORANGE, "filtered": style.BLUE, "generated": style.VIOLET,
-          "filtered, more neurons": style.SKY}  # fmt: skip
+GAIN = "gain"
+SWEEPS = [name for name in CAPTIONS if name != GAIN]
 """Arms and sources of captions; the sweep with more neurons has the filtered arm only."""
 
 
@@ -148,7 +149,7 @@ def simulation_bridge(tables: Tables) -> Drawing | Hole:
     order = sorted({*data["switch"]}, key=lambda name: (name == FAR_END, name))
     chart = recipes.forest(
         data, "Change", alt.Y("switch:N", title="Switch", sort=order),
-        charts.colour("trained_on", "Change of", style.CHANGES, [*style.CHANGES]),
+        charts.colour("trained_on", "Change of", CAPTIONS, [*PAIR, GAIN]),
         ("switch:N:switch", "trained_on:N:change of", "value:Q:change", "low:Q:from",
          "high:Q:to", "n:Q:pairs"),
         offset="trained_on", levels=(("no change", 0.0),), toggle=True, step=12,
@@ -168,7 +169,7 @@ def simulation_scaling(tables: Tables) -> Drawing | Hole:
     chart = recipes.sweep(
         data.assign(panel=titles.str[0], y=titles.str[1] + " (log scale)"),
         charts.log_x("features", "Number of features d (log scale)", ticks=data["features"]),
-        charts.log_y("value", ""), charts.colour("of", "Of", SWEEPS, [*SWEEPS]),
+        charts.log_y("value", ""), charts.colour("of", "Of", CAPTIONS, SWEEPS),
         ("of:N:of", "features:Q:d", "value:Q:mean", "low:Q:−1 s.d.", "high:Q:+1 s.d.",
          "n:Q:trials", "bound:N:upper bound"),
         points=True, toggle=True,
@@ -217,7 +218,7 @@ def _series(by_name: Mapping[str, pd.Series]) -> pd.DataFrame:
     )
 
 
-_curves = functools.partial(small_figures.curves, x_title="Share of wrong captions")
+_curves = functools.partial(small_figures.curves, x_title=style.CS)
 
 
 def small_purified(tables: Tables) -> Drawing | Hole:
@@ -229,8 +230,8 @@ def small_purified(tables: Tables) -> Drawing | Hole:
     data = _series(raw)
     if data.empty:
         return _hole(tables, Note("simulation", "hole_purified"))
-    colours = dict(zip(PRESETS, (style.BLUE, style.ORANGE), strict=True))
-    return Drawing(*_curves(data, y_title="Purified features", colours=colours))
+    colours = style.colours("preset", PRESETS)
+    return Drawing(*_curves(data, y_title="Purified features", colours=colours, legend="Settings"))
 
 
 def small_filtering(tables: Tables) -> Drawing | Hole:
@@ -241,7 +242,8 @@ def small_filtering(tables: Tables) -> Drawing | Hole:
     if data.empty:
         return _hole(tables, Note("simulation", "hole_accuracy"))
     return Drawing(*_curves(
-        data, y_title="Accuracy (share)", colours=style.ARMS, least=small_figures.LEAST_FALL
+        data, y_title="Accuracy (share)", colours=CAPTIONS, legend="Trained on",
+        least=small_figures.LEAST_FALL,
     ))  # fmt: skip
 
 
@@ -256,6 +258,6 @@ def small_reproduction(tables: Tables) -> Drawing | Hole:
     if not measured:
         return _hole(tables, Note("simulation", "hole_published"))
     return Drawing(*small_figures.dots(
-        pd.DataFrame(measured), "Difference (tolerance: ±1)", colour=style.BLUE,
+        pd.DataFrame(measured), "Difference (tolerance: ±1)", colour=style.ONLY,
         levels=(-1.0, 0.0, 1.0),
     ))  # fmt: skip

@@ -114,7 +114,7 @@ def not_reproduced(table: pd.DataFrame, preset: str) -> Table:
 def arms(table: pd.DataFrame, preset: str, confidence: float) -> Table:
     """Return all arms at the C_s at which more than figure 1's were run."""
     wide = {metric: runs(table, metric) for metric in style.MEASURES}
-    further = [arm for arm in style.ARMS if arm not in (*PAIR, "oracle", "high-quality-only")]
+    further = [arm for arm in style.ARM_WORDS if arm not in (*PAIR, "oracle", "high-quality-only")]
     measured = [wide[metric][further].dropna(how="all").index for metric in COUNTED]
     detailed = measured[0].union(measured[1]).to_frame(index=False)
     rows: list[tuple[Cell, ...]] = []

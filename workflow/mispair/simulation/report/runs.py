@@ -50,10 +50,10 @@ def runs(table: pd.DataFrame, metric: str) -> pd.DataFrame:
     Returns
     -------
     DataFrame
-        One row for each C_s and trial, one column for each arm of `mispair.report.style.ARMS`. Two
-        towers of one run are averaged. ``oracle`` is the raw arm of the same trial at C_s = 0,
-        where every caption is right. S_h is the same at every C_s, and so is
-        ``high-quality-only``, which is run at C_s = 0 alone.
+        One row for each C_s and trial, one column for each arm of
+        `mispair.report.style.ARM_WORDS`. Two towers of one run are averaged. ``oracle`` is the raw
+        arm of the same trial at C_s = 0, where every caption is right. S_h is the same at every
+        C_s, and so is ``high-quality-only``, which is run at C_s = 0 alone.
     """
     rows = where(main(table), metric=metric)
     wide = rows.pivot_table(index=RUN, columns="trained_on", values="value")
@@ -62,7 +62,7 @@ def runs(table: pd.DataFrame, metric: str) -> pd.DataFrame:
     for name, arm in (("oracle", "raw"), ("high-quality-only", "high-quality-only")):
         if arm in clean:
             wide[name] = clean[arm].reindex(trials).to_numpy()
-    return wide.reindex(columns=list(style.ARMS))
+    return wide.reindex(columns=list(style.ARM_WORDS))
 
 
 def spurious(values: pd.Series) -> pd.Series:

@@ -1,7 +1,5 @@
 """Figures of the stepsize study. Curves are of the first seed, which every part has."""
 
-from collections.abc import Sequence
-
 import altair as alt
 import numpy as np
 import pandas as pd
@@ -38,10 +36,6 @@ def _curves(tables: Tables, part: str) -> pd.DataFrame:
     return curves[curves["t"] > 0]
 
 
-def _in_order(colours: Sequence[str]) -> dict[str, str]:
-    return dict(zip(colours, style.CLASSES, strict=False))
-
-
 def stepsize_risk(tables: Tables) -> Drawing | Hole:
     """Draw the risk against steps, with the end of the oscillation and the threshold."""
     curves, runs = _curves(tables, "sweep"), _first_seed(tables.stepsize_runs, "sweep")
@@ -59,7 +53,8 @@ def stepsize_risk(tables: Tables) -> Drawing | Hole:
     risk = charts.log_y("risk", "Risk L")
     lines = {"risk": recipes.SOLID, "threshold": recipes.DASHED}
     tips = (*TIPS, "risk:Q:risk")
-    return Drawing(recipes.sweep(data, STEPS, risk, SHADES, tips, lines=lines), data)
+    chart = recipes.sweep(data, STEPS, risk, SHADES, tips, lines=lines, exact=["threshold"])
+    return Drawing(chart, data)
 
 
 def stepsize_speedup(tables: Tables) -> Drawing | Hole:
@@ -77,7 +72,7 @@ def stepsize_speedup(tables: Tables) -> Drawing | Hole:
     chart = recipes.bars(
         data, alt.X("stepsize:O", title="Stepsize η", axis=alt.Axis(labelAngle=0)),
         alt.Y("speedup:Q", title="Speed-up", scale=alt.Scale(type="symlog")),
-        charts.colour("to", "", _in_order(levels), levels),
+        charts.colour("to", "Risk", style.shades(levels), levels),
         (TIPS[0], "to:N:", "steps_to_level:Q:steps", "speedup:Q:speed-up"),
         offset=alt.XOffset("to:N", sort=levels), level=("as soon", 1),
     )  # fmt: skip
@@ -92,11 +87,10 @@ def stepsize_acceleration(tables: Tables) -> Drawing | Hole:
     data = points[["panel", "schedule", "budget", "stepsize", "risk"]].rename(
         columns={"budget": "t"}
     )
-    data["schedule"] = data["schedule"].map(SCHEDULES)
-    colours = _in_order([*SCHEDULES.values()])
+    colours = style.colours("schedule")
     chart = recipes.sweep(
         data, charts.log_x("t", "Steps T", "~s"), charts.log_y("risk", "Risk L after T steps"),
-        charts.colour("schedule", "", colours, [*colours]),
+        charts.colour("schedule", "Stepsize", colours, [*colours], SCHEDULES),
         ("schedule:N:", "t:Q:T", "stepsize:Q:η", "risk:Q:risk"), points=True,
     )  # fmt: skip
     return Drawing(chart, data)
@@ -136,12 +130,13 @@ def stepsize_accuracy(tables: Tables) -> Drawing | Hole:
     if tested.empty:
         return _hole(tables, "sweep", "test set")
     data = named(tested)[["panel", "stepsize", "seed", "rises", "accuracy"]]
-    data["kind"] = np.where(data.pop("rises") > 0, "risk oscillated", "risk fell throughout")
-    colours = _in_order(["risk fell throughout", "risk oscillated"])
+    colours = style.colours("risk")
+    fell, oscillated = colours
+    data["kind"] = np.where(data.pop("rises") > 0, oscillated, fell)
     chart = recipes.scatter(
         data, charts.log_x("stepsize", "Stepsize"),
         alt.Y("accuracy:Q", title="Test accuracy", scale=alt.Scale(zero=False)),
-        charts.colour("kind", "", colours, [*colours]),
+        charts.colour("kind", "The risk", colours, [*colours]),
         ("stepsize:Q:stepsize", "seed:Q:seed", "accuracy:Q:accuracy"),
     )  # fmt: skip
     return Drawing(chart, data)

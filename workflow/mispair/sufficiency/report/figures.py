@@ -28,7 +28,7 @@ def _hole(runs: pd.DataFrame, reason: Note) -> Hole:
 
 
 def _colour(data: pd.DataFrame) -> alt.Color:
-    return charts.colour("arm", "Arm", style.SUFFICIENCY, [*data["arm"].unique()])
+    return charts.colour("arm", "Arm", style.colours("predictor"), [*data["arm"].unique()])
 
 
 def _at(flips: pd.Series) -> pd.Series:
@@ -106,5 +106,5 @@ def small_sufficiency(tables: Tables) -> Drawing | Hole:
     data["label"] = data["arm"].map({"standard": "trained", "untrained": "untrained"})
     points = data.dropna(subset=["label"]).sort_values("label")[["label", "value"]]
     return Drawing(*small_figures.dots(
-        points.reset_index(drop=True), "Divergence from the best (nats)", colour=style.BLUE
+        points.reset_index(drop=True), "Divergence from the best (nats)", colour=style.ONLY
     ))  # fmt: skip

@@ -13,7 +13,6 @@ if TYPE_CHECKING:
 SCHEME = Scheme(
     effect="leaves out content words",
     rate="the share of content words",
-    colour="green",
     writes=True,
 )
 

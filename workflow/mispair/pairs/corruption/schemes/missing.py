@@ -13,7 +13,6 @@ if TYPE_CHECKING:
 SCHEME = Scheme(
     effect="leaves out a feature that a caption names (needs ground-truth features)",
     rate="the share of named features (C_s)",
-    colour="amber",
     reads=frozenset({"truth"}),
     writes=True,
 )

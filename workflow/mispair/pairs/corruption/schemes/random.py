@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 SCHEME = Scheme(
     effect="swaps the captions of a random subset of the pairs among themselves",
     rate="the share of pairs that get another caption (C_m)",
-    colour="blue",
     audited="random",
 )
 

@@ -17,7 +17,6 @@ SCHEME = Scheme(
     effect="gives each pair of the subset of random one of the most similar other captions of "
     "find_similar_captions, so that some captions are used often and others by no pair",
     rate="the share of pairs that get another caption (C_m)",
-    colour="orange",
     reads=frozenset({"similar"}),
     audited="similar",
 )

@@ -19,7 +19,6 @@ SCHEME = Scheme(
     "captions and at most 95 % of them), so that each caption is used as often as before; it takes "
     "at most 200,000 pairs",
     rate="the share of pairs that get another caption (C_m)",
-    colour="sky",
 )
 
 MOST_PAIRS = 200_000

@@ -14,7 +14,6 @@ SCHEME = Scheme(
     effect="replaces a feature that a caption names by another one of its kind (needs ground-truth "
     "features)",
     rate="the share of named features (C_s)",
-    colour="violet",
     reads=frozenset({"truth"}),
     writes=True,
 )
