@@ -19,6 +19,7 @@ from snakemake.iocontainers import Wildcards
 
 from mispair import input_checks
 from mispair.audit import dag as audit_dag
+from mispair.audit.steps.audit_pairs import LEAST_PAIRS
 from mispair.core.files import UserError
 from mispair.dag import Dag
 from mispair.towers.dag import SHIPPED
@@ -234,17 +235,23 @@ def test_a_corpus_of_few_pairs_is_refused_before_the_audit(folder: Path) -> None
     dag = Dag({"studies": ["audit"], "corpus": "mine", "shards": "00000.tar"}, "mine.yaml")
     with pytest.raises(UserError, match="3 pairs"):
         audit_dag.corpus(dag)(Wildcards(fromdict={"corpus": "mine"}))
-    several = [member for number in range(200) for member in whole(f"{number:09d}")]
+    several = [member for number in range(LEAST_PAIRS) for member in whole(f"{number:09d}")]
+    write_tar(folder / "00000.tar", several[:-2])
+    with pytest.raises(UserError, match=rf"{LEAST_PAIRS - 1} pairs.*at least {LEAST_PAIRS}"):
+        audit_dag.corpus(dag)(Wildcards(fromdict={"corpus": "mine"}))
     write_tar(folder / "00000.tar", several)
     path = audit_dag.corpus(dag)(Wildcards(fromdict={"corpus": "mine"}))
     assert path == "results/pairs/mine/corpus.parquet"
 
 
-@pytest.mark.parametrize(("trusted", "refused"), [(19, True), (20, False), (200, True)])
+@pytest.mark.parametrize(
+    ("trusted", "refused"),
+    [(19, True), (20, False), (180, False), (181, True), (200, True)],
+)
 def test_trusted_pairs_that_estimate_nothing_are_refused_before_the_audit(
     folder: Path, trusted: int, refused: bool
 ) -> None:
-    """With too few of them, or with all pairs, the audit would have no result."""
+    """With too few of them, or of others, the audit would have no result."""
     keys = [f"{number:09d}" for number in range(200)]
     write_tar(folder / "00000.tar", [member for key in keys for member in whole(key)])
     (folder / "t.txt").write_text("\n".join(keys[:trusted] * 2))

@@ -112,7 +112,9 @@ class Repair:
             If its pairs make no batch, as far as their number is known before any job.
         """
         try:
-            refuse(resolve(self._config.finetune_projection), self._listed_pairs)
+            refuse(
+                resolve(self._config.finetune_projection, self._listed_pairs), self._listed_pairs
+            )
         except ValueError as error:
             raise UserError(
                 f"finetune_projection: {error}. Set batch_size to a half of them or less."
