@@ -81,3 +81,30 @@ def test_trials_of_fewer_than_two_wrong_captions_are_left_out(tmp_path, n, compa
     made = [row["made"] * n for row in rows if (row["scheme"], row["metric"]) == ("random", "rate")]
     assert 0 == min(made) < min(filter(None, made)) == 2
     assert {"boilerplate", "filtered"} <= {row["scheme"] for row in rows} or compared == 0.05
+
+
+@pytest.mark.parametrize("noise", [0.5, 20])
+@pytest.mark.parametrize("trusted", [0, LEAST_TRUSTED])
+def test_steps_of_the_fewest_pairs_end_well(tmp_path, trusted, noise):
+    """A model that judges them well gives a share; one that knows nothing a reason, and no list."""
+    n = LEAST_PAIRS + trusted
+    images, texts = embeddings(n, noise=noise)
+    made = Files(tmp_path / "corpus", images, texts)
+    made.write()
+    given = tmp_path / "trusted.txt"
+    given.write_text("\n".join(made.keys[:trusted]))
+    lists = (
+        {"similar": made.write_similar(), "trusted": given}
+        if trusted
+        else {"similar": "", "trusted": ""}
+    )
+    audit, rates, found = (tmp_path / name for name in ("a.parquet", "a.json", "selection.json"))
+    assert cli.main(made.command("audit-pairs", audit=audit, rates=rates, **lists)) == 0
+    words = ["--audit", audit, "--rates", rates, "--captions", made.folder / "texts.parquet",
+             "--lists", tmp_path / "lists", "--selection", found, "--groups"]  # fmt: skip
+    assert cli.main(["select-pairs", *map(str, words)]) == 0
+    content = json.loads(rates.read_text())
+    assert bool(content["provenance"]["refused"]) == (noise > 1)
+    assert all(row["value"] >= 0 for row in content["rows"] if row["metric"] == "wrong_captions")
+    assert (tmp_path / "lists/kept.txt").exists() == (noise < 1)
+    assert "nan" not in (tmp_path / "lists/README.md").read_text().lower()
