@@ -281,6 +281,26 @@ def test_a_corpus_without_a_batch_is_refused_before_the_training(
         dag.repair.pairing(wildcards)
 
 
+@pytest.mark.parametrize(
+    ("scheme", "rate", "refused"),
+    [("random", 0.3, True), ("random", 0.7, False), ("random", 0, False), ("drop", 0.3, False)],
+)
+def test_a_swap_of_one_caption_is_refused_before_the_training(
+    folder: Path, scheme: str, rate: float, refused: bool
+) -> None:
+    """A third of three pairs is one; other schemes need no partner."""
+    content = {"corpus": "mine", "shards": "00000.tar", "studies": ["image_text"]}
+    dag = Dag(content, "mine.yaml")
+    wildcards = Wildcards(
+        fromdict={"corpus": "mine", "start": "pretrained", "scheme": scheme, "rate": str(rate)}
+    )
+    if not refused:
+        assert dag.repair.pairing(wildcards)
+        return
+    with pytest.raises(UserError, match=rf"corrupt_captions\.rates: {rate} of 3 pairs"):
+        dag.repair.pairing(wildcards)
+
+
 @pytest.mark.parametrize("content", [None, "key,label\n"])
 def test_a_sample_to_keep_that_is_none(folder: Path, content: str | None) -> None:
     (folder / "k.csv").write_text(content or "")
