@@ -13,6 +13,7 @@ from huggingface_hub import DatasetCard
 from mispair import cli
 from mispair.audit.dag import files as audit_files
 from mispair.audit.seen_pairs import may_have_seen
+from mispair.audit.steps.audit_pairs import LEAST_PAIRS
 from mispair.core import cards, files, metrics
 from mispair.core.words import percent
 from mispair.pairs.index.index import caption_id
@@ -219,8 +220,9 @@ def test_every_caption_of_a_picture_is_a_pair_of_its_own(made, tmp_path):
 
 
 def _few(made):
-    made.images, made.texts, made.n = made.images[:50], made.texts[:50], 50
-    made.keys, made.captions = made.keys[:50], made.captions[:50]
+    few = LEAST_PAIRS - 1
+    made.images, made.texts, made.n = made.images[:few], made.texts[:few], few
+    made.keys, made.captions = made.keys[:few], made.captions[:few]
 
 
 def _one_caption(made):
@@ -238,7 +240,7 @@ def _zero(made):
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        (_few, ["holds 50 pairs", "at least 200"]),
+        (_few, [f"holds {LEAST_PAIRS - 1} pairs", f"at least {LEAST_PAIRS}"]),
         (_one_caption, ["all captions", "the same words"]),
         (_not_finite, ["captions-0.safetensors", "zero or not finite", "Encode it again"]),
         (_zero, ["1.safetensors", "'key00003'", "zero or not finite"]),

@@ -19,6 +19,7 @@ from snakemake.iocontainers import Wildcards
 
 from mispair import input_checks
 from mispair.audit import dag as audit_dag
+from mispair.audit.steps.audit_pairs import LEAST_PAIRS
 from mispair.core.files import UserError
 from mispair.dag import Dag
 from mispair.towers.dag import SHIPPED
@@ -299,17 +300,23 @@ def test_a_corpus_of_few_pairs_is_refused_before_the_audit(folder: Path) -> None
     dag = Dag({"studies": ["audit"], "corpus": "mine", "shards": "00000.tar"}, "mine.yaml")
     with pytest.raises(UserError, match="3 pairs"):
         audit_dag.corpus(dag)(Wildcards(fromdict={"corpus": "mine"}))
-    several = [member for number in range(200) for member in whole(f"{number:09d}")]
+    several = [member for number in range(LEAST_PAIRS) for member in whole(f"{number:09d}")]
+    write_tar(folder / "00000.tar", several[:-2])
+    with pytest.raises(UserError, match=rf"{LEAST_PAIRS - 1} pairs.*at least {LEAST_PAIRS}"):
+        audit_dag.corpus(dag)(Wildcards(fromdict={"corpus": "mine"}))
     write_tar(folder / "00000.tar", several)
     path = audit_dag.corpus(dag)(Wildcards(fromdict={"corpus": "mine"}))
     assert path == "results/pairs/mine/corpus.parquet"
 
 
-@pytest.mark.parametrize(("trusted", "refused"), [(19, True), (20, False), (200, True)])
+@pytest.mark.parametrize(
+    ("trusted", "refused"),
+    [(19, True), (20, False), (180, False), (181, True), (200, True)],
+)
 def test_trusted_pairs_that_estimate_nothing_are_refused_before_the_audit(
     folder: Path, trusted: int, refused: bool
 ) -> None:
-    """With too few of them, or with all pairs, the audit would have no result."""
+    """With too few of them, or of others, the audit would have no result."""
     keys = [f"{number:09d}" for number in range(200)]
     write_tar(folder / "00000.tar", [member for key in keys for member in whole(key)])
     (folder / "t.txt").write_text("\n".join(keys[:trusted] * 2))
@@ -336,6 +343,26 @@ def test_a_corpus_without_a_batch_is_refused_before_the_training(
         assert dag.repair.pairing(wildcards)
         return
     with pytest.raises(UserError, match=r"finetune_projection: 3 pairs.*batch_size 4"):
+        dag.repair.pairing(wildcards)
+
+
+@pytest.mark.parametrize(
+    ("scheme", "rate", "refused"),
+    [("random", 0.3, True), ("random", 0.7, False), ("random", 0, False), ("drop", 0.3, False)],
+)
+def test_a_swap_of_one_caption_is_refused_before_the_training(
+    folder: Path, scheme: str, rate: float, refused: bool
+) -> None:
+    """A third of three pairs is one; other schemes need no partner."""
+    content = {"corpus": "mine", "shards": "00000.tar", "studies": ["image_text"]}
+    dag = Dag(content, "mine.yaml")
+    wildcards = Wildcards(
+        fromdict={"corpus": "mine", "start": "pretrained", "scheme": scheme, "rate": str(rate)}
+    )
+    if not refused:
+        assert dag.repair.pairing(wildcards)
+        return
+    with pytest.raises(UserError, match=rf"corrupt_captions\.rates: {rate} of 3 pairs"):
         dag.repair.pairing(wildcards)
 
 

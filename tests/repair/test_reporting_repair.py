@@ -11,6 +11,7 @@ import pytest
 from mispair.evaluation.report.rows import smallest_overlap
 from mispair.pairs.report.contact_sheet import LARGEST_SHEET
 from mispair.repair.captioners.faults import NOT_BETTER
+from mispair.repair.captioners.trained import LEARNED_FROM, LEAST
 from mispair.repair.report import claims, figures, pages
 from mispair.repair.steps import draw_examples
 from mispair.report import questions, texts
@@ -401,6 +402,15 @@ def test_a_captioner_that_was_not_used_is_reported() -> None:
     (note,) = pages.PAGES.limits(made.replace(repairs=table))
     assert note.values == {"captioner": 0.043, "typical": 0.192, "pairs": 30}
     assert "use_if_not_better" in texts.text(note)
+
+
+def test_a_captioner_that_was_not_tested_is_reported() -> None:
+    made = made_up(OWN, {}, rate=0.0, known=False)
+    here = {"rule": "factor", "scheme": "random", "rate": 0.0, "seed": 0}
+    row = {**here, "metric": "held_out_cosine", "captions": "untested", "n": 0}
+    table = pd.concat([made.repairs, tidy("repairs", [row])], ignore_index=True)
+    (note,) = pages.PAGES.limits(made.replace(repairs=table))
+    assert str((1 + LEARNED_FROM) * LEAST) in texts.text(note)
 
 
 def test_labels_of_replaced_captions_are_a_table() -> None:

@@ -13,6 +13,7 @@ from mispair.towers.finetuning.finetuning_settings import (
     FinetuningLength,
     TrainedArm,
     arm,
+    for_kept,
     refuse,
     resolve,
 )
@@ -114,7 +115,8 @@ def test_controls_change_one_thing():
         ({"epochs": 3, "warmup_epochs": 3}, r"warmup_epochs: 3 must be fewer than epochs \(3\)"),
         ({"epochs": 1}, r"warmup_epochs: 1 must be fewer than epochs \(1\)"),
         ({"warmup_epochs": 12}, r"warmup_epochs: 12 must be fewer than epochs \(10\)"),
-        ({"pairs": 100}, "100 pairs make no whole batch of batch_size 256"),
+        ({"pairs": 100, "batch_size": 256}, "100 pairs make no whole batch of batch_size 256"),
+        ({"pairs": 100, "preset": "as-run"}, "100 pairs make no whole batch of batch_size 1024"),
         ({"preset": "large-batch-32k"}, "10000 pairs make no whole batch of batch_size 32768"),
         ({"lr": 1e-6, "warmup_lr": 0}, r"final_lr: 1e-05 is above lr \(1e-06\)"),
         ({"warmup_lr": 0.1}, r"warmup_lr: 0.1 is above lr \(0.001\)"),
@@ -126,6 +128,19 @@ def test_controls_change_one_thing():
 def test_settings_refuse_trainings_that_cannot_be(values, message):
     with pytest.raises(ValidationError, match=message):
         Settings(**values)
+
+
+@pytest.mark.parametrize(
+    ("pairs", "batch"), [(2, 2), (20, 10), (255, 127), (256, 256), (None, 256)]
+)
+def test_a_batch_that_nobody_chose_suits_few_pairs(pairs, batch):
+    chosen = Settings(pairs=pairs)
+    training = resolve(chosen, pairs)
+    assert training.batch_size == batch
+    refuse(training, pairs)
+    kept = for_kept(chosen, training, 3)
+    assert kept.batch_size == min(batch, 3)
+    assert for_kept(Settings(batch_size=64), training, 3) == training
 
 
 def test_all_faults_are_named_at_once():

@@ -51,11 +51,13 @@ def corpus(dag: Any) -> Callable[[Any], str]:
 
         for named in dag.user_file("trusted"):
             trusted = len({*read_keys(Path(named), TRUSTED)})
-            if trusted < LEAST_TRUSTED or trusted == listed:
+            left = LEAST_TRUSTED if listed is None else listed - trusted
+            if min(trusted, left) < LEAST_TRUSTED:
+                of_all = "" if listed is None else f" of {listed}"
                 raise UserError(
-                    f"{TRUSTED}: {named} names {trusted} pairs. The audit needs at least "
-                    f"{LEAST_TRUSTED}, drawn at random, and others to compare with them; without "
-                    "the list it gives an upper limit."
+                    f"{TRUSTED}: {named} names {trusted} pairs{of_all}. The audit needs at least "
+                    f"{LEAST_TRUSTED}, drawn at random, and {LEAST_TRUSTED} others to compare with "
+                    "them; without the list it gives an upper limit."
                 )
         (corpus,) = of_job(wildcards, CORPUS)
         return corpus

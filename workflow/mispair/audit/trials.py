@@ -128,13 +128,18 @@ def inject(
 def injections(
     rates: Sequence[float], texts: np.ndarray, nearest: np.ndarray, seed: int
 ) -> list[Injection]:
-    """Return `inject` of each scheme and rate; at rate 0 all schemes are the same."""
+    """Return `inject` of each scheme and rate that is possible; at 0 all schemes are the same."""
     return [
         inject(scheme, rate, texts, nearest, seed)
         for scheme in audited()
         for rate in rates
-        if rate > 0 or scheme == MAIN
+        if is_possible(rate, len(texts)) and (rate > 0 or scheme == MAIN)
     ]
+
+
+def is_possible(rate: float, n: int) -> bool:
+    """Return whether a share of n captions can be exchanged: none, or two and more."""
+    return rate == 0 or round(rate * n) > 1
 
 
 @dataclass(frozen=True)
@@ -213,7 +218,8 @@ def filtered(trial: AuditTrial, rate: float) -> tuple[AuditTrial, Injection]:
     images = trial.embeddings.images_of(trial.sample)
     texts = trial.embeddings.texts_of(injection.source[trial.sample])
     cosines = np.einsum("ne,ne->n", images, texts)
-    kept = cosines >= np.median(cosines[injection.wrong[trial.sample]])
+    wrong = cosines[injection.wrong[trial.sample]]
+    kept = cosines >= (np.median(wrong) if len(wrong) else -np.inf)
     remaining = replace(trial, sample=trial.sample[kept])
     return remaining, replace(injection, scheme="filtered", rate=rate)
 
@@ -255,11 +261,14 @@ def compared_rows(
 ) -> list[Row]:
     """Return how well methods separate wrong pairs from right ones, and how reliable ours is.
 
-    `ranked` are the ranks under the injection, with scores, if they are known.
+    There is no row where no caption is wrong, or all are. `ranked` are the ranks under the
+    injection, with scores, if they are known.
     """
     from sklearn.metrics import average_precision_score, roc_auc_score
 
     wrong, embeddings = injection.wrong[trial.sample], trial.embeddings
+    if wrong.all() or not wrong.any():
+        return []
     ranked = trial.ranks(injection, scored=True) if ranked is None else ranked
     rate = untrusted_rates(ranked.histograms)[1].value
     chance = probabilities.probabilities_of(ranked, rate, trial.seed)

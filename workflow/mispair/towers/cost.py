@@ -53,9 +53,10 @@ def finetune_projection(settings: Any, job: Any, sizes: Sizes) -> Work:
         resolve,
     )
 
-    training, towers = arm(job.start, resolve(settings)).training, sizes.projection(job.untouched)
     all_pairs = sizes.rows(job.pairing)
     pairs = min(all_pairs, settings.pairs or all_pairs)
+    training = arm(job.start, resolve(settings, pairs)).training
+    towers = sizes.projection(job.untouched)
     sizes.set_projection(job.projection, towers, settings.seeds)
     solves = training.epochs + FIRST_NEWTON_STEPS if training.logit_scale == "solved" else 0
     measured = min(pairs, MEASURED_PAIRS) * (1 + solves) * settings.seeds

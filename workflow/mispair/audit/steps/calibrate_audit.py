@@ -42,6 +42,8 @@ def run(
 ) -> None:  # fmt: skip
     """Write estimated and true rates, and how well wrong pairs are separated from right ones.
 
+    Shares of fewer than two pairs are left out.
+
     The first caption of each picture is used. Trained projections start from the untouched ones.
     Wrong captions of the corpus add to every estimate; with `truth`, a corpus has none. `training`
     and `shards` are as `mispair.audit.seen_pairs.refuse_seen` takes them.
@@ -87,8 +89,9 @@ def run(
                 rows += trials.compared_rows(trial, injection, ranked)
             log.info("%s %g is done", injection.scheme, injection.rate)
         share = settings.compared_rate
-        rows += trials.untouched_rows(trial, trials.boilerplate(trial, share), settings.trusted)
-        rows += trials.untouched_rows(*trials.filtered(trial, share), settings.trusted)
+        if trials.is_possible(share, len(sample)):
+            rows += trials.untouched_rows(trial, trials.boilerplate(trial, share), settings.trusted)
+            rows += trials.untouched_rows(*trials.filtered(trial, share), settings.trusted)
     random = [injection for injection in injections if injection.scheme == MAIN]
     held = features_of_sample(pairs, sample, [one.source for one in random], features, feature_rows)
     rows += trials.trained_rows(trial, random, held, start)

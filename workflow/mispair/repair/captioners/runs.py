@@ -68,8 +68,12 @@ def revision_of(settings: Settings) -> str:
 def origin(
     settings: Settings, revision: str, pairs: Sequence[str], held_out: HeldOut | None = None
 ) -> dict[str, str]:
-    """Return the metadata of a table of captions; `pairs` are the keys of its pairs."""
-    tested = {} if held_out is None else {"held_out": json.dumps(asdict(held_out), sort_keys=True)}
+    """Return the metadata of a table of captions; `pairs` are the keys of its pairs.
+
+    ``held_out`` has no picture where a captioner was trained that could not be tested.
+    """
+    test = {"pictures": 0} if held_out is None else asdict(held_out)
+    tested = {"held_out": json.dumps(test, sort_keys=True)} if settings.captioner == TRAINED else {}
     libraries = versions() | {name: importlib.metadata.version(name) for name in LIBRARIES}
     how: dict[str, Any] = settings.model_dump(include={"seed", "max_words"})
     how["method"] = settings.decoding
@@ -245,7 +249,7 @@ def run_trained(settings: Settings, states: Checkpoints, inputs: CaptionerFiles)
 
     `states` hold the state of the training, and the captions of each group.
     """
-    from mispair.repair.captioners.trained import drawn, examined, fit, warning
+    from mispair.repair.captioners.trained import UNTESTED, drawn, examined, fit, warning
 
     device = choose_device(settings.device)
     started = time.perf_counter()
@@ -287,6 +291,8 @@ def run_trained(settings: Settings, states: Checkpoints, inputs: CaptionerFiles)
         )
         shown = zip(to_test["caption"], examples, strict=False)
         more["held_out"] = [(text, new.text) for text, new in list(shown)[:SHOWN]]
+    else:
+        log.warning("%s", UNTESTED)
     pairs = sources.read_pairs(inputs.corpus)
     if outcome is None or outcome.is_better or settings.use_if_not_better:
         written, resumed = _captions_of_groups(captioner, cached, pairs, states)

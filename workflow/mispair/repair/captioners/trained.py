@@ -301,6 +301,12 @@ SHARE, LEAST, MOST = 0.1, 20, 500
 LEARNED_FROM = 2
 """The captioner learns from at least this many times as many pictures as are held out."""
 
+UNTESTED = (
+    f"recaption_pairs: the captioner was not tested, which needs {(1 + LEARNED_FROM) * LEAST} "
+    "trusted pairs. Trust more, or read some new captions before you use them."
+)
+"""Warning of a captioner that learned from too few pairs."""
+
 
 @dataclass(frozen=True)
 class HeldOut:

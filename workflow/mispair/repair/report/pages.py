@@ -162,8 +162,10 @@ def _ran(tables: Tables) -> list[Note]:
 
 
 def _limits(tables: Tables) -> list[Note]:
-    """Return that the captioner was not used, if it was not."""
+    """Return that the captioner was not used, or not tested, if it was not."""
     table, found = tables.repairs, held_out(tables)
+    if (table["captions"] == "untested").any():
+        return [Note("repair", "limits_untested")]
     unused = table[(table["metric"] == "failed_reason") & (table["reason"] == NOT_BETTER)]
     if found is None or unused.empty:
         return []

@@ -59,7 +59,9 @@ def _ledger(path: Path, by_table: Rows, table: str) -> tuple[dict[str, Any], lis
     keys = {"rule": provenance["repair"], "scheme": provenance["scheme"], "rate": rate}
     if table == "repairs":
         by_table["repair_examples"] += [{**keys, **example} for example in shown]
-    if held_out:
+    if held_out and not held_out["pictures"]:
+        measured.append({"metric": "held_out_cosine", "captions": "untested", "seed": 0, "n": 0})
+    elif held_out:
         measured += [
             {"metric": "held_out_cosine", "captions": name, "value": held_out[name],
              "n": held_out["pictures"], "seed": 0}

@@ -23,6 +23,7 @@ from mispair.towers.finetuning.finetuning_settings import (
     FinetuningLength,
     Settings,
     arm,
+    for_kept,
     refuse,
     resolve,
 )
@@ -149,10 +150,11 @@ def read_arm(
     ValueError
         If there is no such arm, the training is impossible, or the files are of other pairs.
     """
-    trained = arm(start, resolve(settings))
     tensors, model = files.read_tensors(untouched)
     pairs = _training_pairs(table, settings)
-    refuse(trained.training, len(pairs.chosen[0]))
+    kept = len(pairs.chosen[0])
+    trained = arm(start, for_kept(settings, resolve(settings, pairs.scheduled), kept))
+    refuse(trained.training, kept)
     choices = _read_choices(settings, corpus, table, pairs.chosen)
     parts = parts_of_towers(features, feature_rows, model.get("towers"))
     data = gather(parts, table, pairs.chosen, choices, scratch)

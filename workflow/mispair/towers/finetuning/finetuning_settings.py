@@ -27,6 +27,8 @@ from mispair.towers.arms import PRETRAINED, REPAIR, STARTS, WEIGHTED, StartName
 
 Preset = Literal["as-run", "as-run-one-process", "as-written", "large-batch", "large-batch-32k"]
 
+DEFAULT_PRESET: Preset = "as-run-one-process"
+
 FIRST_NEWTON_STEPS = 6
 """Newton steps of a solved log scale before the first epoch; after each epoch one follows."""
 
@@ -84,7 +86,7 @@ class FineTuning(settings.Settings):
     """Settings of the fine-tuning itself: a preset, and values that override it."""
 
     preset: Preset = Field(
-        "as-run-one-process",
+        DEFAULT_PRESET,
         description="Source of the values that are null below. as-run is what the authors' public "
         "code does in four processes; as-run-one-process is the same with a quarter of the batch, "
         "for corpora that leave few steps of 1,024. as-written is the paper's text, and as-run "
@@ -94,7 +96,10 @@ class FineTuning(settings.Settings):
     )
     epochs: int | None = Field(None, ge=1, description=_or_preset("epochs", "Passes over pairs."))
     batch_size: int | None = Field(
-        None, ge=2, description=_or_preset("batch_size", "Pairs in a step.")
+        None,
+        ge=2,
+        description=_or_preset("batch_size", "Pairs in a step.")
+        + f" If the pairs make no batch of {DEFAULT_PRESET}, it takes a half of them.",
     )
     lr: float | None = Field(
         None, gt=0, description=_or_preset("lr", "Learning rate of AdamW after the warm-up.")
@@ -132,19 +137,44 @@ class FineTuning(settings.Settings):
     )
 
 
-def resolve(chosen: FineTuning) -> FinetuningLength:
+def resolve(chosen: FineTuning, pairs: int | None = None) -> FinetuningLength:
     """Return the complete training: the values that are set, and the preset's for the others.
+
+    Parameters
+    ----------
+    chosen : FineTuning
+        What is set.
+    pairs : int, optional
+        Pairs to train on, if their number is known. If they make no batch of the default preset,
+        which nobody chose for its batch, it is a half of them.
 
     Examples
     --------
     >>> training = resolve(FineTuning(preset="large-batch", epochs=3))
     >>> training.epochs, training.batch_size, training.lr
     (3, 4096, 0.002)
+    >>> resolve(FineTuning(), 60).batch_size, resolve(FineTuning(), 300).batch_size
+    (30, 256)
     """
     values = {field.name: getattr(chosen, field.name) for field in fields(FinetuningLength)}
-    return replace(
+    training = replace(
         PRESETS[chosen.preset], **{key: value for key, value in values.items() if value is not None}
     )
+    return _shrunk(chosen, training, pairs, 2)
+
+
+def for_kept(chosen: FineTuning, training: FinetuningLength, pairs: int) -> FinetuningLength:
+    """Return the training of an arm of which a repair kept fewer pairs than a batch."""
+    return _shrunk(chosen, training, pairs, 1)
+
+
+def _shrunk(
+    chosen: FineTuning, training: FinetuningLength, pairs: int | None, batches: int
+) -> FinetuningLength:
+    is_free = chosen.batch_size is None and chosen.preset == DEFAULT_PRESET
+    if not is_free or pairs is None or pairs >= training.batch_size:
+        return training
+    return replace(training, batch_size=max(2, pairs // batches))
 
 
 @dataclass(frozen=True)
@@ -263,5 +293,5 @@ class Settings(FineTuning):
 
     @model_validator(mode="after")
     def _leaves_steps_to_train(self) -> Settings:
-        refuse(resolve(self), self.pairs)
+        refuse(resolve(self, self.pairs), self.pairs)
         return self
