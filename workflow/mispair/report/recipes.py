@@ -39,8 +39,9 @@ def sweep(
     `points`, curves have a point for each row.
     `runs` are fields that separate curves of one colour, such as the seed.
 
-    A column ``y``, if there is one, is the title of the vertical axis of its panel. Axes with equal
-    titles have equal ranges; those with titles in `logs` are logarithmic. Layers in `clipped`, such
+    A column ``y``, if there is one, is the title of the vertical axis of its panel, whose name at
+    the end (``accuracy on NAME``) stands above the panel alone. Axes with equal titles have equal
+    ranges; those with titles in `logs` are logarithmic. Layers in `clipped`, such
     as a low level of chance, widen none, and are left out where no axis reaches them.
     """
     dashes = {name: [*of] for name, of in (lines or {"": SOLID}).items()}
@@ -70,8 +71,10 @@ def sweep(
 
     def draw(rows: pd.DataFrame, number: int) -> list[alt.Chart]:
         (title,) = rows["y"].unique()
-        upright = y.copy()
-        upright["title"], upright["scale"] = title[:1].upper() + title[1:], ranges[title]
+        upright, words = y.copy(), title
+        if "panel" in rows:
+            words = title.removesuffix(f" on {rows['panel'].iloc[0]}")
+        upright["title"], upright["scale"] = words[:1].upper() + words[1:], ranges[title]
         if ticks[title]:
             upright["axis"] = alt.Axis(values=ticks[title])
         base = _base(colour, tips, toggle, 1).encode(
