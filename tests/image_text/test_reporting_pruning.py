@@ -86,7 +86,7 @@ def test_protocols_of_pruning_are_not_averaged():
 
 def test_the_band_of_random_neurons_is_of_all_draws():
     _, data = drawn("pruning", tables(pruned()))
-    random = data[(data["strategy"] == "random") & (data["panel"] == "Ranked by text")]
+    random = data[(data["strategy"] == "random") & (data["panel"] == "Ranked by text purity")]
     assert set(random["n"]) == {DRAWS}
     spread = random["high"] - random["low"]
     expected = 2 * (sum((1e-3 * (d - 9.5)) ** 2 for d in range(DRAWS)) / (DRAWS - 1)) ** 0.5
@@ -98,11 +98,11 @@ def test_controls_of_the_order_have_panels_of_masked_embeddings():
     panels = data.groupby("panel")["strategy"].agg(set).to_dict()
     purity = {"high-purity", "low-purity", "random"}
     assert panels == {
-        "Ranked by text": purity, "Ranked by text, silhouette": purity,
+        "Ranked by text purity": purity, "Ranked by text purity, silhouette": purity,
         "Ranked by column norm": {"high-norm", "low-norm", "random"},
         "Ranked by activation variance": {"high-variance", "low-variance", "random"},
     }  # fmt: skip
-    kept = data[(data["panel"] == "Ranked by text") & (data["strategy"] == "high-purity")]
+    kept = data[(data["panel"] == "Ranked by text purity") & (data["strategy"] == "high-purity")]
     assert kept["value"].tolist() == pytest.approx([0.7, 0.7])
 
 
@@ -112,7 +112,7 @@ def test_a_set_with_a_missing_score_is_left_out_of_means():
         else row for row in pruned()
     ]  # fmt: skip
     _, data = drawn("pruning", tables(rows))
-    kept = data[(data["panel"] == "Ranked by text") & (data["strategy"] == "high-purity")]
+    kept = data[(data["panel"] == "Ranked by text purity") & (data["strategy"] == "high-purity")]
     assert kept["value"].tolist() == pytest.approx([0.7, 0.7])
 
 

@@ -375,7 +375,7 @@ def _by_tower(data: pd.DataFrame) -> pd.DataFrame:
 PURITY = ("high-purity", "random", "low-purity")
 KEPT = style.colours("kept")
 """Ends of a ranking."""
-SILHOUETTE = "Ranked by text, silhouette"
+SILHOUETTE = "Ranked by text purity, silhouette"
 
 
 def pruning(tables: Tables) -> Drawing | Hole:
@@ -388,10 +388,10 @@ def pruning(tables: Tables) -> Drawing | Hole:
     text, accuracy = ranked_by_tower(arm, "text"), arm["metric"] == "acc1"
     pure = arm["strategy"].isin(PURITY)
     by_panel = {
-        "Ranked by text": own & pure & text & accuracy,
+        "Ranked by text purity": own & pure & text & accuracy,
         SILHOUETTE: own & pure & text & (arm["metric"] == "silhouette"),
-        "Ranked by image": own & pure & ranked_by_tower(arm, "image") & accuracy,
-        "Ranked by both": own & pure & (drawn | (arm["ranked_by"] == "both")) & accuracy,
+        "Ranked by image purity": own & pure & ranked_by_tower(arm, "image") & accuracy,
+        "Ranked by both purities": own & pure & (drawn | (arm["ranked_by"] == "both")) & accuracy,
         "In randomly rotated bases": ~own & pure & text & accuracy,
     }
     for name, words in BASELINES.items():
