@@ -8,10 +8,12 @@ import os
 import sys
 import time
 from collections.abc import Sequence
+from pathlib import Path
 
 from mispair import __version__
 from mispair.command import run_step, use_one_thread
-from mispair.core.commands import commands, step_module, step_names
+from mispair.core.commands import TOOK, commands, step_module, step_names
+from mispair.core.cost import write_benchmark
 from mispair.core.devices import is_out_of_memory, peak_memory
 from mispair.core.files import UserError
 from mispair.verbs import own_data, program, results, sets_and_models  # noqa: F401, they declare
@@ -32,11 +34,20 @@ def usage() -> str:
     return "\n".join([*lines, "", "`mispair VERB --help` has its options and an example."])
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run ``mispair``; return the exit code: 1 differences, 2 user fault, 130 Ctrl-C."""
+def main(arguments: Sequence[str] | None = None, began: float | None = None) -> int:
+    """Run ``mispair``; return the exit code: 1 differences, 2 user fault, 130 Ctrl-C.
+
+    With ``--took FILE`` before a step, the file gets what the process took since `began`, a time of
+    ``time.perf_counter()``, or else since now.
+    """
+    began = time.perf_counter() if began is None else began
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    took = words[1] if len(words) > 1 and words[0] == TOOK else None
     try:
-        code = _run(list(sys.argv[1:] if arguments is None else arguments))
+        code = _run(words[2:] if took else words)
         sys.stdout.flush()
+        if took and not code:
+            write_benchmark(Path(took), time.perf_counter() - began)
     except BrokenPipeError:  # `mispair plan | head` has read enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return CLOSED_PIPE

@@ -12,6 +12,7 @@ from snakemake.common.configfile import load_configfile
 from snakemake.logging import logger
 
 from mispair.towers.arms import REPAIR, STARTS, WEIGHTED
+from mispair import forkserver
 from mispair.config import locate
 from mispair.dag import SHOWN_GROUPS, Dag
 from mispair.evaluation.dag import making
@@ -148,6 +149,8 @@ onstart:
         refuse_to_start(dag, workflow, recorder, logger)
     except UserError as error:
         stop(error)
+    if workflow.executor_plugin.name == "local" and not workflow.deployment_settings.deployment_method:
+        forkserver.start()
 
 
 # The image that --sdm apptainer runs every step in.

@@ -2,9 +2,8 @@
 # step's options (`mispair STEP --help`), and `dag.step` adds settings and what is no file.
 rule step:
     log:
-        "<logs>/<job>.log",
-    benchmark:
-        "<benchmarks>/<job>.tsv"
+        log="<logs>/<job>.log",
+        took="<benchmarks>/<job>.tsv",
     pathvars:
         job="step",
     conda:
@@ -16,4 +15,4 @@ rule step:
     message:
         "{params.title}"
     shell:
-        "python -m mispair {params.call} {params.flags} > {log:q} 2>&1"
+        "python -m mispair --took {log.took:q} {params.call} {params.flags} > {log.log:q} 2>&1"

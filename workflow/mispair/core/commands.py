@@ -36,6 +36,8 @@ def job_parameters(run: Any) -> dict[str, Any]:
     return {p.name: hints[p.name] for p in parameters if p.kind is p.KEYWORD_ONLY}
 
 
+TOOK = "--took"
+"""The option of a job for the file of its benchmark, before its first step."""
 THEN = "+"
 """The word between the commands of steps that one process runs, one after the other."""
 

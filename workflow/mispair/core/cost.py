@@ -14,13 +14,17 @@ import io
 import json
 import math
 import re
+import resource
 import tarfile
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from math import prod
 from pathlib import Path
 from typing import Any
 
+from mispair.core.devices import peak_with_workers
+from mispair.core.files import write_text
 from mispair.core.stamps import files_of, listing_of
 
 Quantities = Mapping[str, float]
@@ -250,23 +254,20 @@ def _shapes(path: Path) -> dict[str, list[int]]:
         return {}
 
 
-# Snakemake's benchmark files: what each job took when it ran.
+# Benchmarks: what each job took when it ran. A job writes its own, with columns of Snakemake's:
+# Snakemake looks at a job each half minute only, and not at a fork (`mispair.forkserver`).
 
 
-PEAK = re.compile(r"its peak memory was (\d+) MB")
 BEFORE = re.compile(r"\d+ of \d+ \w+ were \w+ before$", re.MULTILINE)
 """The line of a job's log that took results of former jobs, so that its time is no measure."""
 MIB = 2**20
-"""What Snakemake's benchmarks call MB."""
-
-
-OFTEN, OFTEN_UNTIL, SELDOM = 0.5, 15, 30
-"""Seconds between Snakemake's measurements of a job, until this time, and after it."""
+"""What benchmarks call MB."""
+COLUMNS = ("s", "max_rss", "cpu_time")
 
 
 @dataclass(frozen=True)
 class Benchmark:
-    """Wall time of a job, and its largest resident memory (None: it was too short to measure)."""
+    """Wall time of a job, and its largest resident memory (None: it is not known)."""
 
     seconds: float
     megabytes: float | None = None
@@ -292,20 +293,17 @@ def rows_by_step(texts: Mapping[str, str]) -> Iterator[tuple[str, dict[str, floa
 
 
 def rows_of(text: str) -> list[dict[str, float]]:
-    """Return wall time, memory and processor time of each run in a benchmark file.
-
-    Processor time, of all threads, is extrapolated from Snakemake's last measurement to the end.
-    """
+    """Return wall time, memory and processor time, of all threads, of each run in a benchmark."""
     table = csv.DictReader(io.StringIO(text, newline=""), delimiter="\t")
-    rows = [
-        {name: _number(row.get(name)) for name in ("s", "max_rss", "cpu_time")} for row in table
-    ]
-    for row in rows:
-        last = row["s"] - row["s"] % OFTEN
-        if row["s"] > OFTEN_UNTIL:
-            last = OFTEN_UNTIL + (row["s"] - OFTEN_UNTIL) // SELDOM * SELDOM
-        row["cpu_time"] = row["cpu_time"] * row["s"] / last if last else math.nan
-    return rows
+    return [{name: _number(row.get(name)) for name in COLUMNS} for row in table]
+
+
+def write_benchmark(path: Path, seconds: float) -> None:
+    """Write what this process and its workers have taken: `seconds`, memory, processor time."""
+    ended = resource.getrusage(resource.RUSAGE_CHILDREN)
+    busy = time.process_time() + ended.ru_utime + ended.ru_stime
+    row = (f"{seconds:.2f}", f"{peak_with_workers() / MIB:.2f}", f"{busy:.2f}")
+    write_text(path, "\t".join(COLUMNS) + "\n" + "\t".join(row) + "\n")
 
 
 def _number(text: str | None) -> float:
@@ -323,10 +321,9 @@ def read_benchmark(path: Path, log: Path | None = None) -> Benchmark | str | Non
     Parameters
     ----------
     path : Path
-        Snakemake's file.
+        The file.
     log : Path, optional
-        The job's log with the peak memory that the step measured: a job of a second ends before
-        Snakemake measures it. A job that took results of former jobs is left out.
+        The job's log. A job that took results of former jobs is left out.
 
     Returns
     -------
@@ -344,10 +341,6 @@ def read_benchmark(path: Path, log: Path | None = None) -> Benchmark | str | Non
     )
     if not seconds or len(seconds) < len(rows):
         return f"{path}: holds no time in its column s; left out"
-    if log is not None and log.is_file():
-        lines = log.read_text(encoding="utf-8", errors="replace")
-        if BEFORE.search(lines):
-            return None
-        peaks = PEAK.findall(lines)
-        memory += [float(number) * 1e6 / MIB for number in peaks[-1:]]
+    if log and log.is_file() and BEFORE.search(log.read_text(encoding="utf-8", errors="replace")):
+        return None
     return Benchmark(sum(seconds) / len(seconds), max(memory, default=None))

@@ -319,10 +319,34 @@ def peak_memory(device: str) -> int:
 
         return torch.cuda.max_memory_allocated()
     # Not `getrusage` on Linux, where it includes the memory of the parent.
-    if number := _listed("/proc/self/status", "VmHWM"):
-        return 1024 * int(number.split()[0])
+    if resident := _peak_of("self"):
+        return resident
     largest = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return largest if sys.platform == "darwin" else 1024 * largest
+
+
+_workers = 0
+
+
+def count_workers() -> None:
+    """Take the peak memory of the child processes that live now into `peak_with_workers`."""
+    from multiprocessing import active_children
+
+    global _workers
+    _workers = max(_workers, sum(_peak_of(child.pid) for child in active_children()))
+
+
+def peak_with_workers() -> int:
+    """Return the peak memory of this process and its workers together in bytes.
+
+    Workers are those that `count_workers` saw; systems other than Linux tell nothing of them.
+    """
+    return peak_memory("cpu") + _workers
+
+
+def _peak_of(process: int | str | None) -> int:
+    number = _listed(f"/proc/{process}/status", "VmHWM")
+    return 1024 * int(number.split()[0]) if number else 0
 
 
 def free_memory(device: str) -> int:

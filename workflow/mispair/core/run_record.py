@@ -263,7 +263,7 @@ def describe(
     unrecorded : mapping
         Facts of results that have no record.
     benchmarks : mapping of str to str
-        Snakemake's benchmark files (`mispair.core.cost.texts_of`).
+        benchmark files (`mispair.core.cost.texts_of`).
     """
     steps: dict[str, dict[str, Any]] = {}
     facts_by_file: dict[str, Facts] = {}

@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from mispair.core import failures, files
+from mispair.core.commands import TOOK
 from mispair.core.files import UserError
 from mispair.core.words import count
 from mispair.report import studies
@@ -111,7 +112,7 @@ class Recorder(logging.Handler):
     def _take(self, event: Mapping[str, Any]) -> None:
         match str(event.get("event")):
             case "job_info":
-                before = {path: _changed(path) for path in event["log"]}
+                before = {path: _changed(path) for path in event["log"][:1]}
                 self._made.discard(event["jobid"])
                 self._started[event["jobid"]] = dict(event["wildcards"]), before
             case "job_finished":
@@ -133,7 +134,7 @@ class Recorder(logging.Handler):
         message = failures.clean(
             " ".join((event["rule_msg"] or "").partition(_POINTERS)[0].split())
         )
-        logs = [*filter(None, [*event["log"], *group.get("aux_logs", [])])]
+        logs = [*filter(None, [*event["log"][:1], *group.get("aux_logs", [])])]
         self.failed[number] = {
             "rule": event["rule_name"],
             "wildcards": wildcards,
@@ -211,7 +212,7 @@ class Recorder(logging.Handler):
                 "slurm_jobs": [],
                 "attempts": job.attempt,
                 "message": "it ended without an error, but its output is missing or incomplete",
-                **_log([str(path) for path in job.log], before),
+                **_log([str(path) for path in job.log[:1]], before),
                 "output": [str(path) for path in job.output],
             }
         return self.failed[number]
@@ -402,6 +403,8 @@ def incomplete_command(command: str, inputs: set[str], lost: set[str]) -> list[s
     ['python', '-m', 'x', '--a', 'r/1', '--b', 'reports/incomplete/t']
     """
     arguments = shlex.split(command)
+    if TOOK in arguments:
+        del arguments[(place := arguments.index(TOOK)) : place + 2]
     kept = []
     for word in arguments[: arguments.index(">")]:
         moved = INCOMPLETE + word.removeprefix(REPORTS) if word.startswith(REPORTS) else word

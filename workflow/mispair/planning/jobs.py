@@ -13,7 +13,7 @@ from graphlib import TopologicalSorter
 from pathlib import Path
 from typing import Any
 
-from mispair.core.commands import commands
+from mispair.core.commands import TOOK, commands
 from mispair.core.files import UserError
 
 # List scheduling of jobs that wait for one another and share cores and GPUs.
@@ -173,8 +173,8 @@ class Job:
         Words after ``python -m mispair``; empty for a target that runs nothing.
     inputs, outputs : tuple of str
         Its files, relative to the folder of the run.
-    benchmark, log : str, optional
-        Files of its benchmark and its log.
+    log, benchmark : str, optional
+        Files of its log and of what it took.
     threads, gpus : int
         Share of a machine.
     fetched : float
@@ -189,8 +189,8 @@ class Job:
     command: tuple[str, ...] = ()
     inputs: tuple[str, ...] = ()
     outputs: tuple[str, ...] = ()
-    benchmark: str | None = None
     log: str | None = None
+    benchmark: str | None = None
     threads: int = 1
     gpus: int = 0
     fetched: float = 0.0
@@ -200,14 +200,14 @@ class Job:
     @classmethod
     def of(cls, rule: str, job: Any, **facts: Any) -> Job:
         """Return the job for one of Snakemake, or for an event with the same attributes."""
-        resources = dict(job.resources.items())
+        resources, logs = dict(job.resources.items()), [*map(str, job.log)]
         return cls(
             rule,
             command=command_words(job.shellcmd or ""),
             inputs=tuple(map(str, job.input)),
             outputs=tuple(map(str, job.output)),
-            benchmark=job.benchmark,
-            log=next(map(str, job.log), None),
+            log=logs[0] if logs else None,
+            benchmark=logs[1] if logs[1:] else None,
             threads=job.threads,
             gpus=int(resources.get("gpu") or 0),
             fetched=float(resources.get("fetched_mb") or 0),
@@ -335,7 +335,7 @@ def command_words(command: str) -> tuple[str, ...]:
     --------
     >>> command_words("python -m mispair index-shards --workers $((3 - 1)) > log 2>&1")
     ('index-shards', '--workers', '2')
-    >>> command_words("python -m mispair laclip --text a.txt 2> log")
+    >>> command_words("python -m mispair --took a.tsv laclip --text a.txt 2> log")
     ('laclip', '--text', 'a.txt')
     """
     _, separator, rest = command.partition("-m mispair ")
@@ -344,4 +344,5 @@ def command_words(command: str) -> tuple[str, ...]:
     rest = re.sub(r"\$\(\((\d+) - (\d+)\)\)", lambda m: str(int(m[1]) - int(m[2])), rest)
     rest = re.sub(r" 2?> \S+( 2>&1)?$", "", rest)
     # shlex takes a second for the commands of a large corpus, which need no unquoting.
-    return tuple(shlex.split(rest) if re.search(r"['\"\\]", rest) else rest.split())
+    words = shlex.split(rest) if re.search(r"['\"\\]", rest) else rest.split()
+    return tuple(words[2:] if words[:1] == [TOOK] else words)

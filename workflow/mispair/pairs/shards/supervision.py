@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from multiprocessing import connection
 from typing import Any, Generic, TypeVar
 
+from mispair.core.devices import count_workers
 from mispair.core.files import UserError
 from mispair.core.resume import Interrupted
 
@@ -117,6 +118,7 @@ def supervise(
                     elif work:
                         yield work.item, Lost(f"its worker {content}, {ATTEMPTS} times")
     finally:
+        count_workers()
         for worker in crew:
             worker.end()
 

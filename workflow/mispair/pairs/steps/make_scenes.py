@@ -36,6 +36,7 @@ def run(settings: Settings, *, corpus: Path) -> None:
     from functools import partial
     from multiprocessing import get_context
 
+    from mispair.core.devices import count_workers
     from mispair.core.files import replacing_folder
     from mispair.core.progress import Progress
     from mispair.pairs.shards.supervision import end_with_the_parent
@@ -56,6 +57,7 @@ def run(settings: Settings, *, corpus: Path) -> None:
         with ProcessPoolExecutor(workers, spawn, initializer=end_with_the_parent) as pool:
             for _ in pool.map(write, numbers):
                 progress.advance()
+            count_workers()
 
 
 def _write_shard(settings: Settings, folder: Path, number: int) -> None:

@@ -95,7 +95,7 @@ class Content:
     pieces : mapping of str to str
         Pieces of HTML by name, their texts already escaped.
     benchmarks : mapping of str to str
-        Snakemake's benchmark files by path.
+        benchmark files by path.
     record : mapping of str to object, or None
         Record of the run (`mispair.core.run_record`).
     title : str

@@ -18,7 +18,7 @@ DRAWING = ("snakemake", "altair", "vl-convert-python")
 
 
 def run_times(benchmarks: Mapping[str, str]) -> Table | None:
-    """Sum Snakemake's benchmark files (`mispair.core.cost.texts_of`) by step."""
+    """Sum benchmark files (`mispair.core.cost.texts_of`) by step."""
     rows = [{"step": step, **row} for step, row in rows_by_step(benchmarks)]
     table = pd.DataFrame(rows, columns=["step", "s", "max_rss"]).dropna(subset=["s"])
     if table.empty:

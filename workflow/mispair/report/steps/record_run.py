@@ -22,7 +22,7 @@ def run(
 
     The records of `results`, the final results, lead to all results that they were made from.
     `provenance` is the table of that name, which has the fingerprints; `config` is the
-    configuration with all keys, as JSON; `benchmarks` is Snakemake's folder of benchmark files.
+    configuration with all keys, as JSON; `benchmarks` is the folder of benchmark files.
     """
     import pandas as pd
 

@@ -35,7 +35,7 @@ def run(
     claims: Path,
     failures: Path | None = None,
 ) -> None:
-    """Write the site from tables, figures, Snakemake's benchmarks and the record of the run.
+    """Write the site from tables, figures, benchmarks and the record of the run.
 
     `pieces` are files of HTML with pictures; `record` has at most one file. `page` is the landing
     page, next to the folder of all `pages`, from which files of an earlier report are removed.
