@@ -1,6 +1,7 @@
 """The demo as a newcomer runs it: its wall time, the share of each step, and the overhead.
 
-Beside it what the start of a job costs: processor time of the imports that a job with towers needs.
+Beside it what the start of a job costs: processor time of the imports that a job with towers needs,
+without the server of a run, which forks jobs from a process that has them.
 """
 
 import json
@@ -13,6 +14,8 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from itertools import pairwise
 from pathlib import Path
+
+from mispair import forkserver
 
 REPOSITORY = Path(__file__).parents[1]
 
@@ -108,12 +111,50 @@ CLOCK = "print(time.process_time())"
 
 
 def starts() -> Iterator[tuple[str, str, str, str]]:
-    """Yield the parts of a start."""
+    """Yield a small job with and without the server of a run, and the parts of a start."""
     what = "processor time"
+    with tempfile.TemporaryDirectory() as folder:
+        own, served = _small_job(Path(folder))
+    yield (
+        "job of `encode_prompts`, 8 classes", f"{served:.2f} s",
+        f"{own:.2f} s in a process of its own", f"{served / own:.2f}",
+    )  # fmt: skip
     by_then = 0.0
     for name, seconds in zip(PARTS, _least(PARTS.values()), strict=True):
         by_then += seconds
         yield f"start, {name}", f"{seconds:.2f} s", f"{by_then:.2f} s by then", what
+
+
+def _small_job(folder: Path) -> tuple[float, float]:
+    """Return the processor time of a job with towers: alone, and by the server of a run."""
+    from bench.processor_time import processor_seconds
+
+    environment = {**os.environ, "PYTHONPATH": str(REPOSITORY / "workflow")}
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)
+
+    def job(*words: str | Path) -> float:
+        took = folder / "took.tsv"
+        subprocess.run(
+            [sys.executable, "-m", "mispair", "--took", took, *words],
+            check=True, cwd=folder, env=environment, stderr=subprocess.DEVNULL,
+        )  # fmt: skip
+        return processor_seconds(took) or 0.0
+
+    made, towers = folder / "set", REPOSITORY / "workflow" / SHIPPED
+    job("make-evaluation-set", "--name", "scenes-shape", "--evaluation-set", made,
+        "--images", "80")  # fmt: skip
+    words = (
+        "encode-prompts", "--name", "scenes-shape", "--protocol", "clip_benchmark",
+        "--evaluation-set", *made.glob("*.txt"), *made.glob("test/*"), "--protocol-files",
+        made / "zeroshot_classification_templates.txt", "--towers", *towers.glob("*.*"),
+        "--prompts", folder / "prompts.safetensors",
+    )  # fmt: skip
+    own = min(job(*words) for _ in range(3))
+    forkserver.start()
+    environment[forkserver.ADDRESS] = os.environ.pop(forkserver.ADDRESS)
+    job(*words)  # the server learns what to import
+    time.sleep(8)
+    return own, min(job(*words) for _ in range(3))
 
 
 def _least(parts: Iterable[str], repetitions: int = 5) -> list[float]:

@@ -1,9 +1,14 @@
-"""What Snakemake recorded: numbers, gaps, and files that are broken."""
+"""What jobs took: what they write themselves, numbers, gaps, and files that are broken."""
+
+import os
+import subprocess
+import sys
 
 import pytest
 
 from bench.processor_time import processor_seconds
-from mispair.core.cost import Benchmark, read_benchmark
+from mispair.core.cost import MIB, Benchmark, read_benchmark
+from mispair.core.provenance import PACKAGE
 
 HEAD = "s\th:m:s\tmax_rss\tmax_vms\tmax_uss\tmax_pss\tio_in\tio_out\tmean_load\tcpu_time\n"
 
@@ -13,11 +18,50 @@ def write(path, *rows):
     return path
 
 
-def test_a_file_as_snakemake_writes_it(tmp_path):
+def test_a_file_as_snakemake_wrote_it_in_former_runs(tmp_path):
     path = write(tmp_path / "a.tsv", "2.4\t0:00:02\t281.5\t1\t1\t1\t0\t0\t50.0\t1.0")
-    # Measured last after 2.0 of 2.4 seconds.
-    assert processor_seconds(path) == pytest.approx(1.2)
+    assert processor_seconds(path) == 1.0
     assert read_benchmark(path) == Benchmark(2.4, 281.5)
+
+
+WORK = """
+import multiprocessing, os, sys, time
+from pathlib import Path
+from mispair.core.cost import write_benchmark
+from mispair.core.devices import count_workers
+
+def work(seconds, ready, over):
+    kept = bytearray(os.urandom(200_000_000))
+    while time.process_time() < seconds:
+        pass
+    ready.set()
+    over.wait()
+
+if __name__ == "__main__":
+    spawn = multiprocessing.get_context("spawn")
+    ready, over = spawn.Event(), spawn.Event()
+    worker = spawn.Process(target=work, args=(1.0, ready, over))
+    worker.start()
+    ready.wait()
+    count_workers()
+    over.set()
+    worker.join()
+    write_benchmark(Path("a.tsv"), 2.5)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems do not tell of workers")
+def test_a_job_writes_what_it_took_with_its_workers(tmp_path):
+    (tmp_path / "work.py").write_text(WORK)
+    environment = os.environ | {"PYTHONPATH": str(PACKAGE.parent)}
+    began = os.times()
+    subprocess.run([sys.executable, "work.py"], cwd=tmp_path, env=environment, check=True)
+    ended = os.times()
+    took = sum(ended[2:4]) - sum(began[2:4])
+    found = read_benchmark(tmp_path / "a.tsv")
+    assert found.seconds == 2.5
+    assert 200e6 / MIB < found.megabytes < 500
+    assert 1.0 < processor_seconds(tmp_path / "a.tsv") == pytest.approx(took, abs=0.3)
 
 
 def test_of_repetitions_the_mean_time_and_the_largest_memory(tmp_path):
@@ -26,26 +70,11 @@ def test_of_repetitions_the_mean_time_and_the_largest_memory(tmp_path):
     assert (found.seconds, found.megabytes) == (3.0, 300.0)
 
 
-def test_a_long_job_is_looked_at_every_half_minute(tmp_path):
-    path = write(tmp_path / "a.tsv", "80.0\t0\t100\t1\t1\t1\t0\t0\t0\t150")
-    # At 15, 45 and 75 seconds: two threads were busy all the time.
-    assert processor_seconds(path) == pytest.approx(160.0)
-
-
 @pytest.mark.parametrize("gap", ["NA", "-", "", "nan", "-1", "inf"])
 def test_a_job_too_short_to_be_looked_at_has_no_memory(tmp_path, gap):
     path = write(tmp_path / "a.tsv", f"0.2\t0:00:00\t{gap}\tNA\tNA\tNA\tNA\tNA\tNA\tNA")
     assert read_benchmark(path) == Benchmark(0.2, None)
     assert processor_seconds(path) is None
-
-
-def test_then_its_own_log_says_what_it_was(tmp_path):
-    path = write(tmp_path / "a.tsv", "0.2\t0:00:00\tNA\tNA\tNA\tNA\tNA\tNA\tNA\tNA")
-    log = tmp_path / "a.log"
-    log.write_text("INFO purity took 0.1 s; its peak memory was 21 MB\n" * 2)
-    assert read_benchmark(path, log).megabytes == pytest.approx(21e6 / 2**20)
-    log.write_text("nothing of the kind\n")
-    assert read_benchmark(path, log).megabytes is None
 
 
 @pytest.mark.parametrize(

@@ -181,7 +181,9 @@ def test_a_run_that_is_killed_leaves_its_jobs_to_end_and_no_server(run: Run):
 def test_what_a_job_imported_is_there_for_the_next(run: Run):
     maps = Path(f"/proc/{run.server}/maps")
     assert "/pyarrow/" not in maps.read_text()
-    job = run.job("facts", "none.parquet")
+    job = run.job(
+        "gather-recaptions", "--parts", "none.parquet", "--recaptions", "a", "--texts", "b"
+    )
     job.communicate()
     until(lambda: "/pyarrow/" in maps.read_text())
     assert run.job("--version").communicate()[0]

@@ -9,6 +9,7 @@ and the libraries with them. It has one thread, as a fork needs, and uses no GPU
 Only on Linux: other systems have libraries that do not survive a fork.
 """
 
+import gc
 import importlib
 import json
 import os
@@ -22,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 ADDRESS = "MISPAIR_FORKSERVER"
-"""The environment variable with the path of the server's socket."""
+"""The environment variable with the path of the server's socket; whoever sets it wants no server."""
 
 FORWARDED = (signal.SIGTERM, signal.SIGUSR1)
 """Signals that schedulers send to a job. Ctrl-C reaches all processes of a terminal by itself."""
@@ -40,7 +41,7 @@ def start() -> None:
     import subprocess
     import tempfile
 
-    if sys.platform != "linux":
+    if sys.platform != "linux" or ADDRESS in os.environ:
         return
     address = Path(tempfile.mkdtemp(prefix="mispair-")) / "jobs"  # nobody else may enter it
     with socket.socket(socket.AF_UNIX) as listening:
@@ -155,6 +156,7 @@ class Server:
             client.close()
             return None
         server = os.getpid()
+        gc.freeze()  # or else the collector would copy the memory of all imports, in each job
         if process := os.fork():
             for file in files:
                 os.close(file)

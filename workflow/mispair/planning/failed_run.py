@@ -112,7 +112,7 @@ class Recorder(logging.Handler):
     def _take(self, event: Mapping[str, Any]) -> None:
         match str(event.get("event")):
             case "job_info":
-                before = {path: _changed(path) for path in event["log"][:1]}
+                before = {path: _changed(path) for path in _logs(event["log"])}
                 self._made.discard(event["jobid"])
                 self._started[event["jobid"]] = dict(event["wildcards"]), before
             case "job_finished":
@@ -134,7 +134,7 @@ class Recorder(logging.Handler):
         message = failures.clean(
             " ".join((event["rule_msg"] or "").partition(_POINTERS)[0].split())
         )
-        logs = [*filter(None, [*event["log"][:1], *group.get("aux_logs", [])])]
+        logs = _logs([*event["log"], *group.get("aux_logs", [])])
         self.failed[number] = {
             "rule": event["rule_name"],
             "wildcards": wildcards,
@@ -212,7 +212,7 @@ class Recorder(logging.Handler):
                 "slurm_jobs": [],
                 "attempts": job.attempt,
                 "message": "it ended without an error, but its output is missing or incomplete",
-                **_log([str(path) for path in job.log[:1]], before),
+                **_log(_logs(job.log), before),
                 "output": [str(path) for path in job.output],
             }
         return self.failed[number]
@@ -232,6 +232,11 @@ def _changed(path: str) -> int | None:
         return Path(path).stat().st_mtime_ns
     except OSError:
         return None
+
+
+def _logs(files: Iterable[Any]) -> list[str]:
+    """Return the logs of a job, without the file of its benchmark."""
+    return [path for path in map(str, filter(None, files)) if not path.endswith(".tsv")]
 
 
 def _log(paths: list[str], before: Mapping[str, int | None]) -> dict[str, Any]:
