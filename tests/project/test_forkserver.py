@@ -189,8 +189,8 @@ def test_what_a_job_imported_is_there_for_the_next(run: Run):
     assert run.job("--version").communicate()[0]
 
 
-THREAD = """
-import socket, sys
+UNFIT = """
+import os, socket, sys, time
 from mispair.forkserver import Server
 listening = socket.socket(socket.AF_UNIX)
 listening.bind("jobs")
@@ -201,13 +201,19 @@ assert listening.fileno() >= 0
 server._import("missing")
 server._import("broken")
 assert listening.fileno() >= 0
+import mispair
+mispair.__path__.append(".")
+server._import("mispair.harmless")
+assert not server._is_old()
+os.utime("harmless.py", times=(time.time() + 5, time.time() + 5))
+assert server._is_old()
 server._import("threaded")
 assert listening.fileno() < 0
 assert server.serve() is None
 """
 
 
-def test_a_server_with_a_thread_takes_no_more_jobs(tmp_path: Path):
+def test_a_server_with_a_thread_or_old_code_takes_no_more_jobs(tmp_path: Path):
     (tmp_path / "harmless.py").write_text("a = 1\n")
     (tmp_path / "broken.py").write_text("a = 1 / 0\n")
     (tmp_path / "threaded.py").write_text(
@@ -216,7 +222,21 @@ def test_a_server_with_a_thread_takes_no_more_jobs(tmp_path: Path):
     )
     path = os.pathsep.join([str(PACKAGE.parent), str(tmp_path)])
     done = subprocess.run(
-        [sys.executable, "-c", THREAD], cwd=tmp_path, env=os.environ | {"PYTHONPATH": path},
+        [sys.executable, "-c", UNFIT], cwd=tmp_path, env=os.environ | {"PYTHONPATH": path},
         input="", text=True, capture_output=True,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
+
+
+def test_without_a_place_for_its_socket_there_is_no_server(tmp_path: Path):
+    place = tmp_path / ("a" * 120)  # the path of a socket has room for about a hundred letters
+    place.mkdir()
+    code = (
+        "import os; from mispair import forkserver as f; f.start(); print(f.ADDRESS in os.environ)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], text=True, capture_output=True, check=True,
+        env=os.environ | {"PYTHONPATH": str(PACKAGE.parent), "TMPDIR": str(place)},
+    )  # fmt: skip
+    assert done.stdout.strip() == "False"
+    assert not [*place.iterdir()]

@@ -17,13 +17,14 @@ import selectors
 import signal
 import socket
 import sys
+import time
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 ADDRESS = "MISPAIR_FORKSERVER"
-"""The environment variable with the path of the server's socket; whoever sets it wants no server."""
+"""The environment variable with the path of the server's socket; who sets it has no server."""
 
 FORWARDED = (signal.SIGTERM, signal.SIGUSR1)
 """Signals that schedulers send to a job. Ctrl-C reaches all processes of a terminal by itself."""
@@ -44,14 +45,18 @@ def start() -> None:
     if sys.platform != "linux" or ADDRESS in os.environ:
         return
     address = Path(tempfile.mkdtemp(prefix="mispair-")) / "jobs"  # nobody else may enter it
-    with socket.socket(socket.AF_UNIX) as listening:
-        listening.bind(str(address))
-        listening.listen(256)
-        server = subprocess.Popen(
-            [sys.executable, "-m", __name__, str(listening.fileno())],
-            stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-            pass_fds=[listening.fileno()],
-        )  # fmt: skip
+    try:
+        with socket.socket(socket.AF_UNIX) as listening:
+            listening.bind(str(address))
+            listening.listen(256)
+            server = subprocess.Popen(
+                [sys.executable, "-m", __name__, str(listening.fileno())],
+                stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+                pass_fds=[listening.fileno()],
+            )  # fmt: skip
+    except OSError:  # the path is too long for a socket, or its disk has none: jobs run alone
+        address.parent.rmdir()
+        return
     os.environ[ADDRESS] = str(address)
     atexit.register(server.communicate)  # the end of its input ends the server
 
@@ -108,7 +113,7 @@ class Server:
     """
 
     def __init__(self, listening: socket.socket) -> None:
-        self.listening = listening
+        self.listening, self.began = listening, time.time_ns()
         self.clients: dict[int, socket.socket] = {}
         self.told, self.tell = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
         self.woken, self.wake = socket.socketpair()
@@ -155,6 +160,10 @@ class Server:
         except (OSError, ValueError):  # the client was killed
             client.close()
             return None
+        if self._is_old():
+            client.close()
+            self._close()
+            return None
         server = os.getpid()
         gc.freeze()  # or else the collector would copy the memory of all imports, in each job
         if process := os.fork():
@@ -181,6 +190,13 @@ class Server:
         os.environ.update(job["environment"])
         del os.environ[ADDRESS]
         return list(job["words"])
+
+    def _is_old(self) -> bool:
+        """Return whether code has changed that this process has imported: jobs run alone then."""
+        files = (
+            module.__file__ for name, module in [*sys.modules.items()] if name.startswith("mispair")
+        )
+        return any(Path(file).stat().st_mtime_ns > self.began for file in files if file)
 
     def _answer(self) -> None:
         """Tell the clients of ended processes their exit status."""
