@@ -348,12 +348,18 @@ def test_a_corpus_without_a_batch_is_refused_before_the_training(
 
 @pytest.mark.parametrize(
     ("scheme", "rate", "refused"),
-    [("random", 0.3, True), ("random", 0.7, False), ("random", 0, False), ("drop", 0.3, False)],
+    [
+        ("random", 0.1, True),
+        ("random", 0.3, True),
+        ("random", 0.7, False),
+        ("random", 0, False),
+        ("drop", 0.3, False),
+    ],
 )
-def test_a_swap_of_one_caption_is_refused_before_the_training(
+def test_a_swap_of_fewer_than_two_captions_is_refused_before_the_training(
     folder: Path, scheme: str, rate: float, refused: bool
 ) -> None:
-    """A third of three pairs is one; other schemes need no partner."""
+    """Of three pairs 0.1 is none and 0.3 is one; other schemes need no partner."""
     content = {"corpus": "mine", "shards": "00000.tar", "studies": ["image_text"]}
     dag = Dag(content, "mine.yaml")
     wildcards = Wildcards(
