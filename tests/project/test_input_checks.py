@@ -100,9 +100,16 @@ def test_pairs_of_several_pictures(folder: Path) -> None:
         (folder / f"mine/{number}.txt").write_text("a cup")
     with pytest.raises(UserError, match=r"of 10 pairs 3 have no picture of its own.*'0'"):
         check(pairs="mine", shards="generated")
-    pairs = [((f"{n}.jpg", jpeg()), (f"{n}.png", jpeg()), (f"{n}.txt", b"a cup")) for n in range(9)]
-    write_tar(folder / "00000.tar", [member for pair in pairs for member in pair])
-    with pytest.raises(UserError, match=r"none of 9 captions.*has several images: jpg, png"):
+
+
+@pytest.mark.parametrize("endings", [("jpg", "png", "txt"), ("jpg", "txt", "txt")])
+def test_shards_with_several_members_for_one(folder: Path, endings: tuple[str, ...]) -> None:
+    """They have one remedy, whatever the message on them says."""
+    contents = [b"a cup" if ending == "txt" else jpeg() for ending in endings]
+    members = [(f"{key}.{ending}", content) for key in range(9)
+               for ending, content in zip(endings, contents, strict=True)]  # fmt: skip
+    write_tar(folder / "00000.tar", members)
+    with pytest.raises(UserError, match=r"none of 9 captions.*pack the shards again"):
         check()
 
 
