@@ -1,6 +1,7 @@
 """Some captions and pictures of a source, read before any job."""
 
 import os
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from itertools import islice
@@ -30,6 +31,8 @@ READ = 1000
 LISTED = 100_000
 """Captions that are compared, evenly, of a table, which is read already."""
 NO_ENTRY = Entry("")
+_OBJECT = re.compile(r"""\s*\[?\s*\{\s*(["'])[^"']+\1\s*:.*\}\s*\]?\s*$""", re.DOTALL)
+"""An object, or a list of objects, in the notation of JSON or Python."""
 LEAST = 20
 """Captions from which on nothing but labels is refused."""
 
@@ -37,7 +40,7 @@ LEAST = 20
 def refuse_labels_and_lines(
     place: str, captions: Sequence[str], are_lines_decided: bool, are_all: bool
 ) -> None:
-    """Refuse captions that are no captions: without a letter, all equal, or undecided lines.
+    """Refuse captions that are none: without a letter, all equal, objects, or undecided lines.
 
     `place` is where they are, for a message. Unless these are all captions, those of several lines
     must be more than chance gives a sample of a corpus with `MOST_UNDECIDED` of them, by 4 standard
@@ -62,6 +65,13 @@ def refuse_labels_and_lines(
             f"{place}: all {len(captions):,} captions are {captions[0].strip()[:80]!r}, so none is "
             "nearer to its picture than another. Name where captions are: another column, pairs: "
             "{path: ..., captions: TABLE}, or index_shards.caption_from for shards."
+        )
+    objects = [*filter(_OBJECT.match, captions)]
+    if 2 * len(objects) > len(captions):
+        raise UserError(
+            f"{place}: {len(objects)} of {len(captions)} captions are objects of JSON, such as "
+            f"{' '.join(objects[0].split())[:80]!r}. Write the text of each alone, or give each "
+            "file with one object the name of its picture and .json: a field of it is read."
         )
     several = [text for text in captions if len(split_lines(text.strip())) > 1]
     expected = MOST_UNDECIDED * len(captions)
