@@ -9,13 +9,15 @@ them, and on embeddings that are made up like those of towers that were joined o
 names of files, addresses, placeholders and texts that are cut off after two words. The checks of
 texts are those of the audit; made-up embeddings have no texts, so there the degenerate ones count
 as found.
+
+Limits and intervals of few pairs, whose embeddings are made up.
 """
 
 import io
 import json
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -24,11 +26,11 @@ import pyarrow.parquet as pq
 
 from bench.processor_time import alone
 from mispair.audit.probability import probabilities_of
-from mispair.audit.rate import untrusted_rates
+from mispair.audit.rate import LEAST_TRUSTED, untrusted_rates
 from mispair.audit.score import deal, rank
 from mispair.audit.text_checks import checked, is_empty
 from mispair.audit.trials import neighbour_disagreement, two_gaussians
-from tests.audit.made_up import degenerate, photographs, swapped
+from tests.audit.made_up import audited_shares, corpora, degenerate, photographs, swapped
 
 Row = tuple[str, str, str, str]
 Replaced = Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]
@@ -48,6 +50,12 @@ SCORED = 2000
 SHARES = (0.03, 0.12, 0.3, 0.5)
 SEED = 1
 """Seed of the scenes: the shipped towers learned from those of seed 0."""
+
+CORPORA = 100
+"""Corpora of few pairs that are drawn for each number, model, kind and share of wrong captions."""
+NOISES, FEW_SHARES = (0.7, 1.0, 2.0), (0.0, 0.2, 0.5)
+FEW, FEW_TRUSTED = (20, 30, 50, 100, 200), (40, 60, 100, 200)
+KINDS = ("another corpus", "empty", "one text")
 
 
 def measure() -> Iterator[Row]:
@@ -232,6 +240,41 @@ def scores() -> Iterator[Row]:
             return degenerate(texts, chosen), chosen
 
         yield from rows(f"photographs{name}", images, texts, different, empty)
+
+
+def few() -> Iterator[Row]:
+    """Measure how often limits and intervals of few pairs hold, where they are given."""
+    for noise in NOISES:
+        ((ranked, _),) = corpora(SCORED, 0, number=1, noise=noise)
+        model = f"right captions win {1 - ranked.p_values.mean():.2%} of comparisons"
+        for n in FEW:
+            cells = [[*audited_shares(n, share, number=CORPORA, noise=noise)]
+                     for share in FEW_SHARES]  # fmt: skip
+            yield _held(f"limit of {n} pairs, {model}, shares 0, 0.2, 0.5", cells)
+    for n in FEW[:3]:
+        cells = [[*audited_shares(n, share, kind=kind, number=CORPORA)]
+                 for kind in KINDS for share in FEW_SHARES[1:]]  # fmt: skip
+        yield _held(f"limit of {n} pairs, wrong ones: {', '.join(KINDS)}; shares 0.2, 0.5", cells)
+    for n in FEW_TRUSTED:
+        cells = [[*audited_shares(n, share, LEAST_TRUSTED, number=CORPORA, noise=noise)]
+                 for noise in NOISES for share in FEW_SHARES]  # fmt: skip
+        yield _held(f"interval of {n} pairs, {LEAST_TRUSTED} of them trusted, all models", cells)
+
+
+def _held(what: str, cells: Sequence[Sequence[tuple[float, bool] | None]]) -> Row:
+    """Return how often intervals hold, their mean upper limit and refusals, by cell."""
+    given = [[*filter(None, cell)] for cell in cells]
+    means = [np.mean(cell, axis=0) if cell else (np.nan, np.nan) for cell in given]
+    limits, held = (
+        ", ".join(f"{each:.2f}" for each in column) for column in zip(*means, strict=True)
+    )
+    refused = (str(len(cell) - len(of)) for cell, of in zip(cells, given, strict=True))
+    return (
+        what,
+        f"holds in {held.replace('nan', '–')}",
+        f"0.95; {CORPORA} corpora a cell, refused: {', '.join(refused)}",
+        f"mean limit {limits.replace('nan', '–')}",
+    )
 
 
 def rows(

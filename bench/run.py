@@ -42,6 +42,7 @@ BENCHES = {
     "audit": audit.measure,
     "review": review.measure,
     "audit_scores": audit.scores,
+    "audit_few": audit.few,
     "finetuning": finetuning.measure,
     "simulation": simulation.measure,
     "cpu_types": cpu_types.measure,

@@ -27,6 +27,16 @@ def test_scores_are_compared_on_scenes_with_wrong_captions_of_each_kind(monkeypa
         assert all(name in row[2] for name in ("cosine", "NCR", "LEMoN"))
 
 
+def test_limits_and_intervals_of_few_pairs_are_tried(monkeypatch):
+    for name, value in {"CORPORA": 4, "NOISES": (0.7,), "FEW": (20,), "FEW_TRUSTED": (60,)}.items():
+        monkeypatch.setattr(audit, name, value)
+    limit, unlike, interval = audit.few()
+    assert limit[1].startswith("holds in 1.00, 1.00, –")
+    assert limit[2].endswith("refused: 0, 3, 4")
+    for row, cells in ((unlike, 6), (interval, 3)):
+        assert row[1].count(",") == row[3].count(",") == cells - 1
+
+
 @pytest.mark.slow
 def test_training_and_generation_of_captioners(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(captioners, "TRAINED", 200)

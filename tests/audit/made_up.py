@@ -1,12 +1,16 @@
 """Embeddings and files of a corpus whose wrong captions are known."""
 
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from mispair.audit.probability import rate_rows
+from mispair.audit.score import Ranks, deal, rank
 from mispair.core import files
 from mispair.pairs.index.corpus import CORPUS
 from mispair.pairs.index.index import caption_id
@@ -67,6 +71,53 @@ def degenerate(texts: np.ndarray, chosen: np.ndarray, kinds: int = 6) -> np.ndar
     held = texts.copy()
     held[chosen] = unit(centres[np.arange(m) % kinds] + 0.4 * unit(normal((m, e))))
     return held
+
+
+def unlike(kind: str, texts: np.ndarray, wrong: np.ndarray) -> np.ndarray:
+    """Return captions of which the wrong ones are of another corpus, empty, or boilerplate."""
+    n, e = texts.shape
+    normal = np.random.default_rng(9).standard_normal
+    if kind == "empty":
+        return degenerate(texts, wrong)
+    foreign = {
+        "another corpus": unit(normal(e) + 0.3 * normal((n, e))),
+        "one text": np.repeat(unit(normal((1, e))), n, axis=0),
+        "texts of the corpus": texts[:5][np.arange(n) % 5],
+    }[kind]
+    return np.where(wrong[:, None], foreign, texts)
+
+
+def corpora(
+    n: int, share: float, kind: str = "", number: int = 50, noise: float = 0.7
+) -> Iterator[tuple[Ranks, np.ndarray]]:
+    """Yield ranks of some corpora, and which of their captions are wrong: swapped, or `unlike`."""
+    for seed in range(number):
+        images, texts = embeddings(n, seed, noise)
+        source, wrong = swapped(n, share, seed + 1)
+        texts = unlike(kind, texts, wrong) if kind else texts[source]
+        blocks = ((block, images[block], texts[block]) for block in deal(n, seed))
+        yield rank(blocks, (np.arange(n), source), seed), wrong
+
+
+def audited_shares(
+    n: int, share: float, trusted: int = 0, **corpus: Any
+) -> Iterator[tuple[float, bool] | None]:
+    """Yield the upper limit of the share of wrong captions, and whether its interval has the share.
+
+    For each corpus of `corpora`, some right pairs of which are trusted; None where it is refused.
+    """
+    for seed, (ranked, wrong) in enumerate(corpora(n, share, **corpus)):
+        is_trusted = np.zeros(n, bool)
+        right = np.random.default_rng(seed).permutation(np.flatnonzero(~wrong))
+        is_trusted[right[:trusted]] = True
+        no_neighbours = np.full(n, np.nan), np.empty(0)
+        rows, refused = rate_rows(ranked.histograms, ranked.p_values, *no_neighbours, is_trusted)
+        if refused:
+            yield None
+            continue
+        row = next(row for row in rows if row["metric"] == "wrong_captions")
+        low, high = np.nan_to_num(row["low"]) - 1e-9, row["high"] + 1e-9
+        yield row["high"], bool(low <= wrong.mean() <= high)
 
 
 class Files:

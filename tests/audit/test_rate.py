@@ -16,7 +16,7 @@ from mispair.audit.rate import (
 )
 from mispair.audit.score import BINS, deal, rank
 from mispair.audit.similar import similar_rate
-from tests.audit.made_up import degenerate, embeddings, swapped, unit
+from tests.audit.made_up import embeddings, swapped, unlike
 
 
 def p_values(n, rate, shift, generator):
@@ -275,20 +275,6 @@ def test_with_trusted_pairs_intervals_that_are_useless_are_refused(wins, number,
 
 
 # Wrong captions that do not rank like captions of the corpus, next to pictures that are random.
-
-
-def unlike(kind: str, texts: np.ndarray, wrong: np.ndarray) -> np.ndarray:
-    """Return captions of which the wrong ones are of another corpus, empty, or boilerplate."""
-    n, e = texts.shape
-    normal = np.random.default_rng(9).standard_normal
-    if kind == "empty":
-        return degenerate(texts, wrong)
-    foreign = {
-        "another corpus": unit(normal(e) + 0.3 * normal((n, e))),
-        "one text": np.repeat(unit(normal((1, e))), n, axis=0),
-        "texts of the corpus": texts[:5][np.arange(n) % 5],
-    }[kind]
-    return np.where(wrong[:, None], foreign, texts)
 
 
 @pytest.mark.parametrize("share", [0.1, 0.3, 0.6])

@@ -2,14 +2,17 @@
 
 import io
 import json
+import pickle
 import re
 import tarfile
+import zipfile
 from collections import Counter
 from collections.abc import Iterable
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -100,9 +103,16 @@ def test_pairs_of_several_pictures(folder: Path) -> None:
         (folder / f"mine/{number}.txt").write_text("a cup")
     with pytest.raises(UserError, match=r"of 10 pairs 3 have no picture of its own.*'0'"):
         check(pairs="mine", shards="generated")
-    pairs = [((f"{n}.jpg", jpeg()), (f"{n}.png", jpeg()), (f"{n}.txt", b"a cup")) for n in range(9)]
-    write_tar(folder / "00000.tar", [member for pair in pairs for member in pair])
-    with pytest.raises(UserError, match=r"none of 9 captions.*has several images: jpg, png"):
+
+
+@pytest.mark.parametrize("endings", [("jpg", "png", "txt"), ("jpg", "txt", "txt")])
+def test_shards_with_several_members_for_one(folder: Path, endings: tuple[str, ...]) -> None:
+    """They have one remedy, whatever the message on them says."""
+    contents = [b"a cup" if ending == "txt" else jpeg() for ending in endings]
+    members = [(f"{key}.{ending}", content) for key in range(9)
+               for ending, content in zip(endings, contents, strict=True)]  # fmt: skip
+    write_tar(folder / "00000.tar", members)
+    with pytest.raises(UserError, match=r"none of 9 captions.*pack the shards again"):
         check()
 
 
@@ -348,12 +358,18 @@ def test_a_corpus_without_a_batch_is_refused_before_the_training(
 
 @pytest.mark.parametrize(
     ("scheme", "rate", "refused"),
-    [("random", 0.3, True), ("random", 0.7, False), ("random", 0, False), ("drop", 0.3, False)],
+    [
+        ("random", 0.1, True),
+        ("random", 0.3, True),
+        ("random", 0.7, False),
+        ("random", 0, False),
+        ("drop", 0.3, False),
+    ],
 )
-def test_a_swap_of_one_caption_is_refused_before_the_training(
+def test_a_swap_of_fewer_than_two_captions_is_refused_before_the_training(
     folder: Path, scheme: str, rate: float, refused: bool
 ) -> None:
-    """A third of three pairs is one; other schemes need no partner."""
+    """Of three pairs 0.1 is none and 0.3 is one; other schemes need no partner."""
     content = {"corpus": "mine", "shards": "00000.tar", "studies": ["image_text"]}
     dag = Dag(content, "mine.yaml")
     wildcards = Wildcards(
@@ -965,6 +981,76 @@ def test_captions_that_a_link_leads_out_to_are_not_read(folder: Path) -> None:
     (folder / "photos/a.txt").unlink()
     (folder / "photos/a.txt").write_text("a cup")
     assert pairs.first_captions() == ["a cup"]
+
+
+def stores() -> dict[str, bytes]:
+    """Return keys as programs store them, by the name of the file."""
+    keys, arrays, one, packed = np.array(["000000001"]), io.BytesIO(), io.BytesIO(), io.BytesIO()
+    np.savez(arrays, keys=keys)
+    np.save(one, keys)
+    with zipfile.ZipFile(packed, "w") as archive:
+        archive.writestr("keys.txt", "000000001\n")
+    content = {"npz": arrays, "npy": one, "zip": packed, "csv": arrays}
+    stored = {f"keys.{ending}": of.getvalue() for ending, of in content.items()}
+    return {**stored, "keys.pkl": pickle.dumps(["000000001"])}
+
+
+def sheet(member: str) -> bytes:
+    content = io.BytesIO()
+    with zipfile.ZipFile(content, "w") as archive:
+        archive.writestr(member, "")
+    return content.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("setting", "name", "content", "refused"),
+    [
+        *((setting, name, content, "archive or a store")
+          for setting in ("trusted", "reviewed", "groups", "caption_keys")
+          for name, content in stores().items()),
+        *(("trusted", "keys.xlsx", sheet(member), "spreadsheet")
+          for member in ("xl/workbook.xml", "content.xml", "Index/Document.iwa")),
+        *(("trusted", f"keys.{ending}", content, "")
+          for ending in ("yaml", "yml", "txt")
+          for content in (b"- 000000001\n- 000000002\n", b"- '000000001'\n- \"000000002\"\n")),
+        ("trusted", "keys.yaml", b"---\n- key: 000000001\n  ok: yes\n", ""),
+        ("trusted", "keys.yaml", b"- key: 000000001\n  ok: no\n", "'no' in the column"),
+        ("trusted", "keys.yaml", b"keys:\n- 000000001\n", "not a list of keys"),
+        ("trusted", "keys.yaml", b"- '000000001\n", "cannot be read"),
+    ],
+)  # fmt: skip
+def test_lists_of_keys_in_other_forms(
+    folder: Path, setting: str, name: str, content: bytes, refused: str
+) -> None:
+    """A list of YAML is read; what is no text is named, and no store is called a spreadsheet."""
+    (folder / name).write_bytes(content)
+    (folder / "lines.txt").write_text("a cup\n")
+    check_refused(
+        refused and f"^{setting}.*{name}.*{refused}",
+        **{setting: name},
+        **({"captions": "lines.txt"} if setting == "caption_keys" else {}),
+    )
+
+
+@pytest.mark.parametrize("form", ["tar", "files"])
+@pytest.mark.parametrize(
+    ("text", "refused"),
+    [
+        ('["a cup", "a red cup"]', False), ('[\n  "a cup"\n]', False), ("{a} cup: {b}", False),
+        ('{"caption": "a cup"}', True), ('{"captions": [\n"a cup"\n]}\n', True),
+        ('[{"id": 1, "caption": "a cup"}]', True), ("{'caption': 'a cup'}", True),
+    ],
+)  # fmt: skip
+def test_texts_that_are_json(folder: Path, form: str, text: str, refused: bool) -> None:
+    """A list of texts is several captions; objects have a remedy, which works."""
+    pairs = [{"jpg": jpeg((40, 30 + n)), "txt": text.encode()} for n in range(3)]
+    words = refused and r"3 of 3 captions are objects.*\.json"
+    check_refused(words, **write_pairs(folder, form, pairs))
+    if text.startswith('{"'):
+        for path in (folder / "mine").glob("*.txt"):
+            path.unlink()
+        renamed = [{"jpg": pair["jpg"], "json": pair["txt"]} for pair in pairs]
+        check(**write_pairs(folder, form, renamed))
 
 
 @pytest.mark.parametrize("key", ["trusted", "reviewed", "groups"])

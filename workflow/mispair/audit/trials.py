@@ -14,7 +14,7 @@ from mispair.audit.similar import audited_similar_rate, draw_similar, similar_ra
 from mispair.core import seeds
 from mispair.core.metrics import Row
 from mispair.pairs.corruption.corruption import shuffle_captions
-from mispair.pairs.corruption.scheme import MAIN, audited
+from mispair.pairs.corruption.scheme import MAIN, audited, can_exchange
 from mispair.pairs.neighbours.similarity import nearest_rows
 from mispair.towers.features import PairedFeatures
 from mispair.towers.finetuning import projection as projections
@@ -133,13 +133,8 @@ def injections(
         inject(scheme, rate, texts, nearest, seed)
         for scheme in audited()
         for rate in rates
-        if is_possible(rate, len(texts)) and (rate > 0 or scheme == MAIN)
+        if can_exchange(rate, len(texts)) and (rate > 0 or scheme == MAIN)
     ]
-
-
-def is_possible(rate: float, n: int) -> bool:
-    """Return whether a share of n captions can be exchanged: none, or two and more."""
-    return rate == 0 or round(rate * n) > 1
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from mispair.core.settings import command_line
 from mispair.evaluation import paths as evaluation
 from mispair.pairs import paths as pairs
 from mispair.pairs.captions.table_files import KEY
-from mispair.pairs.corruption.scheme import audited
+from mispair.pairs.corruption.scheme import audited, can_exchange
 from mispair.pretraining.paths import CAPTIONS, PAIRING
 from mispair.repair import paths
 from mispair.repair.captioners.functions import refuse_missing_function
@@ -110,15 +110,15 @@ class Repair:
         Raises
         ------
         UserError
-            If its pairs make no batch, or one caption alone would be swapped, as far as their
-            number is known before any job.
+            If its pairs make no batch, or fewer than two would exchange their captions, as far
+            as their number is known before any job.
         """
         rate, listed = float(wildcards.rate), self._listed_pairs
         exchanges = audited().get(wildcards.scheme) == "random"
-        if exchanges and listed is not None and round(rate * listed) == 1:
+        if exchanges and listed is not None and not can_exchange(rate, listed):
             raise UserError(
-                f"corrupt_captions.rates: {rate:g} of {listed} pairs is one pair, and no other "
-                f"caption is there to swap with. Take 0 or at least {2 / listed:.2g}."
+                f"corrupt_captions.rates: {rate:g} of {listed} pairs is fewer than two, and "
+                f"captions are exchanged between pairs. Take 0 or at least {2 / listed:.2g}."
             )
         try:
             refuse(resolve(self._config.finetune_projection, listed), listed)

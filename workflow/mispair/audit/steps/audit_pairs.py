@@ -11,7 +11,7 @@ from mispair.core import settings
 log = logging.getLogger(__name__)
 
 LEAST_PAIRS = 20
-"""With fewer pairs no limit was measured; where all 20 captions are right it is 34 %."""
+"""With fewer pairs no limit was measured; where all 20 captions are right it is about a third."""
 
 
 class Settings(settings.Settings):

@@ -59,7 +59,7 @@ def run(
     from mispair.core import files, metrics, seeds
     from mispair.core.devices import choose_device
     from mispair.pairs.captions.caption_texts import read_captioned_pairs
-    from mispair.pairs.corruption.scheme import MAIN
+    from mispair.pairs.corruption.scheme import MAIN, can_exchange
     from mispair.towers.finetuning.projection import Projections
 
     refuse_seen(training, shards)
@@ -89,7 +89,7 @@ def run(
                 rows += trials.compared_rows(trial, injection, ranked)
             log.info("%s %g is done", injection.scheme, injection.rate)
         share = settings.compared_rate
-        if trials.is_possible(share, len(sample)):
+        if can_exchange(share, len(sample)):
             rows += trials.untouched_rows(trial, trials.boilerplate(trial, share), settings.trusted)
             rows += trials.untouched_rows(*trials.filtered(trial, share), settings.trusted)
     random = [injection for injection in injections if injection.scheme == MAIN]

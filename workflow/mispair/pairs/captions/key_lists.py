@@ -4,12 +4,15 @@ import csv
 import gzip
 import json
 import re
+import zipfile
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import islice, takewhile, zip_longest
 from pathlib import Path
 from typing import Any
+
+import yaml
 
 from mispair.core.files import UserError
 from mispair.core.words import count
@@ -27,12 +30,11 @@ _NO = (
 )
 YES, NO = frozenset(_YES.split()), frozenset(["", *_NO.split()])
 """Verdicts on a pair, in lower case; an unsure or missing one is no yes."""
-PACKED = (b"PK\x03\x04", b"\xd0\xcf\x11\xe0")
-"""First bytes of Excel's and LibreOffice's files, new and old."""
-SPREADSHEET = (
-    f"is a spreadsheet, which mispair does not read. Format the column {COLUMN} as text, so that "
-    "keys keep their leading zeros, and save the sheet as CSV."
-)
+_ZIP, _OLD_EXCEL = b"PK\x03\x04", b"\xd0\xcf\x11\xe0"
+_STORES = (b"\x80", b"\x93NUMPY", b"\x89HDF")
+"""First bytes of pickles, and of files of NumPy and HDF5: no text in UTF-8 has them."""
+_OF_SHEETS = ("xl/", "content.xml", "Index/")
+"""Members of the zips of Excel, LibreOffice and Numbers."""
 SEPARATOR_LINE = re.compile(r"^sep=(.)[,;\t|]*\s*$", re.IGNORECASE)
 """First line by which Excel states the separator of the cells."""
 SEPARATORS = ",;\t|"
@@ -45,7 +47,8 @@ def read_keys(path: Path, setting: str) -> list[str]:
 
     A list is text with a key a line (quoted or not, with or without a first line ``key``), or with
     a key and a verdict such as ``ok`` a line; a table with a column ``key``, separated by commas,
-    semicolons or tabs; Parquet with such a column; or JSON: a list, or an object a line.
+    semicolons or tabs; Parquet with such a column; JSON: a list, or an object a line; or a list of
+    YAML, whose items begin with a dash.
 
     Raises
     ------
@@ -54,7 +57,7 @@ def read_keys(path: Path, setting: str) -> list[str]:
     """
     try:
         keys = [*map(without_formula, _keys(path, setting))]
-    except (OSError, ValueError, RecursionError, csv.Error) as error:
+    except (OSError, ValueError, RecursionError, csv.Error, yaml.YAMLError) as error:
         reason = " ".join(str(error).split())
         raise UserError(
             f"{setting}: {path} cannot be read ({reason}). Give a text file with a key a line, or "
@@ -74,7 +77,11 @@ def _keys(path: Path, setting: str) -> Iterator[str]:
         return _of_objects(json.loads("\n".join(lines)), path, setting)
     if suffix in (".jsonl", ".ndjson"):
         return _of_objects([json.loads(line) for line in lines if line.strip()], path, setting)
-    header = next((line for line in lines if line.strip()), "")
+    filled = [line for line in lines if line.strip()]
+    if suffix in (".yaml", ".yml") or all(line.startswith("- ") for line in filled):
+        # The base loader takes each scalar for a text: keys keep their zeros.
+        return _of_objects(yaml.load("\n".join(lines), yaml.BaseLoader) or [], path, setting)
+    header = next(iter(filled), "")
     for delimiter in SEPARATORS:
         names = next(csv.reader([header], delimiter=delimiter))
         if (column := key_column(names)) is not None:
@@ -86,11 +93,10 @@ def _keys(path: Path, setting: str) -> Iterator[str]:
         return filter(None, judged)
     if suffix in (".csv", ".tsv") or "\t" in header.strip():
         raise _without_column(path, setting, re.split(f"[{SEPARATORS}]", header))
-    keys = [line for line in lines if line.strip()]
-    if len(keys) == 1:  # all keys in one line
-        line = re.sub(r"^\s*\[(.*)\]\s*$", r"\1", keys[0])  # a list of JSON or Python
-        keys = [key for key in re.split(r"[,;]", line) if key.strip()]
-    return map(_bare, keys)
+    if len(filled) == 1:  # all keys in one line
+        line = re.sub(r"^\s*\[(.*)\]\s*$", r"\1", filled[0])  # a list of JSON or Python
+        filled = [key for key in re.split(r"[,;]", line) if key.strip()]
+    return map(_bare, filled)
 
 
 def _judged_keys(lines: Sequence[str], path: Path, setting: str) -> list[str] | None:
@@ -124,7 +130,7 @@ def lines_of_text(path: Path, setting: str) -> list[str]:
     Raises
     ------
     UserError
-        If it is a spreadsheet.
+        If it is a spreadsheet, an archive or a store of arrays.
     OSError, ValueError
         If it cannot be read, or has another encoding.
     """
@@ -134,11 +140,32 @@ def lines_of_text(path: Path, setting: str) -> list[str]:
             content = gzip.decompress(content)
         except (EOFError, zlib.error) as error:
             raise ValueError(f"is cut off: {error}") from error
-    if content.startswith(PACKED):
-        raise UserError(f"{setting}: {path} {SPREADSHEET}")
+    if packed := _packed(path, content):
+        raise UserError(f"{setting}: {path} {packed}")
     wide = content.startswith((b"\xff\xfe", b"\xfe\xff"))
     lines = content.decode("utf-16" if wide else "utf-8-sig").splitlines()
     return ["", *lines[1:]] if lines and SEPARATOR_LINE.match(lines[0]) else lines
+
+
+def _packed(path: Path, start: bytes) -> str:
+    """Return what a file is that begins so and is no text, with the remedy; "" for others."""
+    members: list[str] = []
+    if start.startswith(_ZIP):
+        with suppress(OSError, zipfile.BadZipFile), zipfile.ZipFile(path) as archive:
+            members = archive.namelist()
+    if start.startswith(_STORES) or (
+        members and not any(name.startswith(_OF_SHEETS) for name in members)
+    ):
+        return (
+            "is an archive or a store of arrays (zip, NumPy, HDF5, pickle), which mispair does not "
+            "read. Write its content as CSV, or as a text file with a line for each pair."
+        )
+    if start.startswith((_ZIP, _OLD_EXCEL)):
+        return (
+            f"is a spreadsheet, which mispair does not read. Format the column {COLUMN} as text, "
+            "so that keys keep their leading zeros, and save the sheet as CSV."
+        )
+    return ""
 
 
 def _refuse_verdicts(columns: Mapping[str, Iterable[Any]], path: Path, setting: str) -> None:
@@ -210,7 +237,7 @@ def _is_text(kind: Any) -> bool:
 
 def _of_objects(rows: Any, path: Path, setting: str) -> Iterator[str]:
     if not isinstance(rows, list):
-        raise UserError(f"{setting}: {path} is not a list of keys. Write one as JSON: a list.")
+        raise UserError(f"{setting}: {path} is not a list of keys. Write these alone, as a list.")
     tables = [row for row in rows if isinstance(row, Mapping)]
     names = [*tables[0]] if tables else []
     columns = {name: [row.get(name) for row in tables] for name in names if name.lower() != COLUMN}
@@ -268,8 +295,8 @@ def lines(path: Path) -> Iterator[str]:
     try:
         with opener(path, "rb") as opened:
             for number, line in enumerate(opened, 1):
-                if number == 1 and line.startswith(PACKED):
-                    raise UserError(f"{path}: {SPREADSHEET}")
+                if number == 1 and (packed := _packed(path, line)):
+                    raise UserError(f"{path}: {packed}")
                 yield line.decode("utf-8-sig" if number == 1 else "utf-8")
     except UnicodeDecodeError as error:
         raise UserError(

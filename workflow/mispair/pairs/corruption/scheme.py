@@ -66,6 +66,17 @@ def audited() -> dict[str, Literal["random", "similar"]]:
     return {name: scheme.audited for name, scheme in schemes().items() if scheme.audited}
 
 
+def can_exchange(rate: float, pairs: int) -> bool:
+    """Return whether a share of the captions of some pairs can be exchanged: none, or two and more.
+
+    Examples
+    --------
+    >>> [can_exchange(rate, 10) for rate in (0, 0.04, 0.1, 0.2)]
+    [True, False, False, True]
+    """
+    return rate == 0 or round(rate * pairs) > 1
+
+
 def application(name: str) -> Apply:
     """Return the function that applies a scheme."""
     apply: Apply = _module(name).apply

@@ -30,8 +30,6 @@ MAX_ASPECT_RATIO = 200
 """Largest longer side over shorter side. A tower enlarges the shorter side to its own, say 224
 pixels: a picture of 1 x 65,500 would become one of 224 x 14,672,000."""
 BUFFER_BYTES = 262_144
-REPEATED = "has more than one"
-"""Beginning of what is said of a pair with several members of one ending."""
 
 
 class TruncatedShardError(Exception):
@@ -112,7 +110,7 @@ class Candidate:
         extensions = [extension for extension, _ in self.members]
         if len({*extensions}) < len(extensions):
             repeated = sorted({e for e in extensions if extensions.count(e) > 1})
-            return f"{REPEATED} {', '.join(repeated)}"
+            return f"has more than one {', '.join(repeated)}"
         images = self.images
         return f"has several images: {', '.join(images)}" if len(images) > 1 else ""
 

@@ -1,6 +1,7 @@
 """Some captions and pictures of a source, read before any job."""
 
 import os
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from itertools import islice
@@ -11,14 +12,13 @@ from typing import Any
 from mispair.core.files import UserError
 from mispair.pairs.captions.decoding import decode_captions, split_lines
 from mispair.pairs.captions.scripts import is_blank
-from mispair.pairs.index.faults import RejectedError
+from mispair.pairs.index.faults import Fault, RejectedError
 from mispair.pairs.index.policy import MOST_UNDECIDED, Policy
 from mispair.pairs.shards.first_samples import SAMPLES, first_samples
 from mispair.pairs.shards.shards import (
     CAPTION_EXTENSION,
     MAX_MEMBER_BYTES,
     MAX_TEXT_BYTES,
-    REPEATED,
     ShardReader,
 )
 from mispair.pairs.shards.tar_members import BrokenTarError
@@ -31,6 +31,8 @@ READ = 1000
 LISTED = 100_000
 """Captions that are compared, evenly, of a table, which is read already."""
 NO_ENTRY = Entry("")
+_OBJECT = re.compile(r"""\s*\[?\s*\{\s*(["'])[^"']+\1\s*:.*\}\s*\]?\s*$""", re.DOTALL)
+"""An object, or a list of objects, in the notation of JSON or Python."""
 LEAST = 20
 """Captions from which on nothing but labels is refused."""
 
@@ -38,7 +40,7 @@ LEAST = 20
 def refuse_labels_and_lines(
     place: str, captions: Sequence[str], are_lines_decided: bool, are_all: bool
 ) -> None:
-    """Refuse captions that are no captions: without a letter, all equal, or undecided lines.
+    """Refuse captions that are none: without a letter, all equal, objects, or undecided lines.
 
     `place` is where they are, for a message. Unless these are all captions, those of several lines
     must be more than chance gives a sample of a corpus with `MOST_UNDECIDED` of them, by 4 standard
@@ -63,6 +65,13 @@ def refuse_labels_and_lines(
             f"{place}: all {len(captions):,} captions are {captions[0].strip()[:80]!r}, so none is "
             "nearer to its picture than another. Name where captions are: another column, pairs: "
             "{path: ..., captions: TABLE}, or index_shards.caption_from for shards."
+        )
+    objects = [*filter(_OBJECT.match, captions)]
+    if 2 * len(objects) > len(captions):
+        raise UserError(
+            f"{place}: {len(objects)} of {len(captions)} captions are objects of JSON, such as "
+            f"{' '.join(objects[0].split())[:80]!r}. Write the text of each alone, or give each "
+            "file with one object the name of its picture and .json: a field of it is read."
         )
     several = [text for text in captions if len(split_lines(text.strip())) > 1]
     expected = MOST_UNDECIDED * len(captions)
@@ -89,7 +98,7 @@ def captions_of(source: Source, limit: float = 1) -> list[str]:
     policy = Policy(caption_from=source.captions_in)
     most = READ if source.entries[0].captions is None else LISTED
     chosen = source.entries[:: -(-len(source.entries) // most)]
-    faults: list[str] = []
+    faults: list[RejectedError] = []
     texts = [text for entry in chosen for text in _of_entry(entry, policy, source.boundary, faults)]
     return _unless_unusable(texts, faults, limit, len(chosen) == len(source.entries))
 
@@ -157,7 +166,7 @@ def _captions_in(entry: Entry, is_in_json: bool) -> list[str]:
 
 
 def _unless_unusable(
-    texts: list[str], faults: Sequence[str], limit: float, are_all: bool
+    texts: list[str], faults: Sequence[RejectedError], limit: float, are_all: bool
 ) -> list[str]:
     """Return texts; raise a UserError if too many captions are no texts, by more than chance."""
     number = len(texts) + len(faults)
@@ -168,29 +177,37 @@ def _unless_unusable(
         more += '{max_quarantined_share: 1}"'
         remedy = "Correct them (texts in UTF-8, as by iconv; JSON with a caption"
         remedy += "; a picture and a caption for each key)"
-        if REPEATED in faults[0]:
-            remedy = "Write one picture and one caption for each key: unpack the shards (tar -xf), "
-            remedy += "which leaves one member of each name, and pack them again"
+        if faults[0].reason == Fault.AMBIGUOUS_KEY:
+            remedy = "Write one picture and one caption for each key, and pack the shards again; "
+            remedy += "tar -xf leaves the last of several members of one name"
         raise UserError(
-            f"pairs: {some} captions that were read can{'not' * bool(texts)} be used: {faults[0]}. "
-            f"{remedy}{more * bool(texts)}."
+            f"pairs: {some} captions that were read can{'not' * bool(texts)} be used: "
+            f"{faults[0].detail}. {remedy}{more * bool(texts)}."
         )
     return texts
 
 
 def _decoded(
-    where: str, content: bytes, policy: Policy, faults: list[str], most: int | None = 1
+    where: str,
+    content: bytes,
+    policy: Policy,
+    faults: list[RejectedError],
+    most: int | None = 1,
 ) -> list[str]:
     """Return the first captions of a file, or add why it has none to `faults`."""
     try:
         return decode_captions(content, policy.caption_field)[:most]
     except RejectedError as error:
-        faults.append(f"{where}: {error.detail}")
+        faults.append(RejectedError(error.reason, f"{where}: {error.detail}"))
         return []
 
 
 def _of_entry(
-    entry: Entry, policy: Policy, boundary: Path | None, faults: list[str], most: int | None = 1
+    entry: Entry,
+    policy: Policy,
+    boundary: Path | None,
+    faults: list[RejectedError],
+    most: int | None = 1,
 ) -> Iterator[str]:
     """Yield the captions of a pair, at most some of each file."""
     yield from (entry.captions or ())[:most]
@@ -225,24 +242,29 @@ def _of_parquet(path: Path, columns: Columns, limit: float) -> list[str]:
             f"{other[0]!r:.80} and the like. Name {' or '.join([*fields[:3], 'another column'])}."
         )
     nulls = [n for n, cell in enumerate(cells, 1) if cell in (None, [])] if limit < 1 else []
-    faults = [f"{path}: row {n} has no caption in its column {columns.caption!r}" for n in nulls]
+    no_caption = f"has no caption in its column {columns.caption!r}"
+    faults = [RejectedError(Fault.NO_CAPTION, f"{path}: row {n} {no_caption}") for n in nulls]
     return _unless_unusable(texts, faults, limit, are_all=False)
 
 
 def captions_of_shards(shards: Iterable[str], caption_from: str, limit: float = 1) -> list[str]:
     """Return the captions of the first samples of shards, as `captions_of`."""
-    policy, faults = Policy(caption_from=caption_from), list[str]()
+    policy, faults = Policy(caption_from=caption_from), list[RejectedError]()
     texts: list[str] = []
     for shard, start in ((shard, first_samples(shard)) for shard in shards):
         for _, sample in start.candidates(policy.caption_extension):
             if sample.ambiguity:
-                faults.append(f"{shard}: {sample.key} {sample.ambiguity}")
+                detail = f"{shard}: {sample.key} {sample.ambiguity}"
+                faults.append(RejectedError(Fault.AMBIGUOUS_KEY, detail))
             elif sample.image and sample.caption and sample.caption in start.texts:
                 where, content = f"{shard}: {sample.caption.name}", start.texts[sample.caption]
                 texts += _decoded(where, content, policy, faults)
             elif (sample.image is None) != (sample.caption is None):
-                lacks = "picture" if sample.caption else f"caption (.{policy.caption_extension})"
-                faults.append(f"{shard}: {sample.key} has no {lacks} next to it")
+                lacks, reason = f"caption (.{policy.caption_extension})", Fault.NO_CAPTION
+                if sample.caption:
+                    lacks, reason = "picture", Fault.NO_IMAGE
+                detail = f"{shard}: {sample.key} has no {lacks} next to it"
+                faults.append(RejectedError(reason, detail))
     return _unless_unusable(texts, faults, limit, are_all=False)
 
 

@@ -149,9 +149,8 @@ def _null_captions(content: bytes) -> list[str]:
 
 def _refuse(shard: str, start: FirstSamples, given: str, counts: Mapping[str, int]) -> None:
     """Refuse a shard without captions, with what is next to its pictures or elsewhere in it."""
-    runs = (
-        first_samples(shard, is_whole=True, names_only=True).runs or start.runs
-    )  # a remote one has no more
+    whole = first_samples(shard, is_whole=True, names_only=True).runs
+    runs = whole or start.runs  # of a remote shard only the start is on this machine
     sizes = {member.name: member.size for run in runs for member in run.members}
     names = [*sizes]
     if not names:

@@ -53,6 +53,13 @@ MARKS = " ,.;:\u3001\u3002\uff0c\uff0e\uff1a\uff1b"
 FEWEST_ALIKE = 10
 """Number of pictures that may have the same caption, however few pictures there are."""
 
+LEAST_HELD_OUT, LEARNED_FROM = 20, 2
+"""Fewest trusted pictures that test the captioner `trained`, and how many times as many it learns
+from, at least."""
+
+LEAST_TO_TEST = (1 + LEARNED_FROM) * LEAST_HELD_OUT
+"""Trusted pairs from which on the captioner `trained` is tested."""
+
 
 class Draft(NamedTuple):
     """A caption as a captioner wrote it."""

@@ -16,6 +16,7 @@ from mispair.core.devices import Precision
 from mispair.core.files import UserError, if_of_hub, snapshot
 from mispair.pairs.captions.decoding import SIDECAR_FIELDS
 from mispair.pairs.captions.table_files import JOIN, KEY, refuse_keys, table_files
+from mispair.repair.captioners.faults import FEWEST_ALIKE, LEAST_TO_TEST
 from mispair.towers.encoding_record import EncodingSettings
 
 
@@ -136,7 +137,8 @@ class Settings(EncodingSettings):
         0.05,
         gt=0,
         le=1,
-        description="Share of the pictures of a job that may get the same caption; ten always may.",
+        description="Share of the pictures of a job that may get the same caption; "
+        f"{FEWEST_ALIKE} always may.",
     )
     seed: int = Field(0, ge=0, description="Seed of the drawn tokens and of the training.")
     width: int = Field(128, ge=1, description="For trained: width of the recurrent layers.")
@@ -151,7 +153,8 @@ class Settings(EncodingSettings):
         False,
         description="For trained: use its captions even if, on trusted pairs that are held out, "
         "they are no closer to the right captions than the most typical trusted caption is. By "
-        "default none is used then. With fewer than 60 trusted pairs there is no such test.",
+        f"default none is used then. With fewer than {LEAST_TO_TEST} trusted pairs there is no "
+        "such test.",
     )
     batch_size: int = Field(
         64, ge=1, description="For transformers and functions: pictures that are captioned at once."

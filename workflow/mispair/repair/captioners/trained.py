@@ -26,7 +26,14 @@ from mispair.repair.captioners.decoder import (
     decode,
     room_for,
 )
-from mispair.repair.captioners.faults import Caption, Draft, check
+from mispair.repair.captioners.faults import (
+    LEARNED_FROM,
+    LEAST_HELD_OUT,
+    LEAST_TO_TEST,
+    Caption,
+    Draft,
+    check,
+)
 from mispair.repair.captioners.vocabulary import (
     Tokenizer,
     Vocabulary,
@@ -295,15 +302,12 @@ def fit(
 
 # Test of a trained captioner on trusted pairs that it has not learned from.
 
-SHARE, LEAST, MOST = 0.1, 20, 500
-"""Share of the trusted pictures that are held out, and how many at least and at most."""
-
-LEARNED_FROM = 2
-"""The captioner learns from at least this many times as many pictures as are held out."""
+SHARE, MOST = 0.1, 500
+"""Share of the trusted pictures that are held out, and how many at most."""
 
 UNTESTED = (
-    f"recaption_pairs: the captioner was not tested, which needs {(1 + LEARNED_FROM) * LEAST} "
-    "trusted pairs. Trust more, or read some new captions before you use them."
+    f"recaption_pairs: the captioner was not tested, which needs {LEAST_TO_TEST} trusted pairs. "
+    "Trust more, or read some new captions before you use them."
 )
 """Warning of a captioner that learned from too few pairs."""
 
@@ -337,7 +341,7 @@ class HeldOut:
 
 def drawn(pictures: int, seed: int) -> np.ndarray:
     """Return which of n pictures are held out, (n,) bool; none of too few for a test."""
-    number = min(MOST, max(LEAST, round(SHARE * pictures)))
+    number = min(MOST, max(LEAST_HELD_OUT, round(SHARE * pictures)))
     held = np.zeros(pictures, bool)
     if pictures >= (1 + LEARNED_FROM) * number:
         order = seeds.generator(seed, "captioner", "held out").permutation(pictures)

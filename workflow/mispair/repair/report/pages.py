@@ -8,7 +8,7 @@ import pandas as pd
 from markupsafe import Markup
 
 from mispair.core import words
-from mispair.repair.captioners.faults import NOT_BETTER
+from mispair.repair.captioners.faults import LEAST_TO_TEST, NOT_BETTER
 from mispair.repair.report import claims
 from mispair.repair.report.claims import (
     ARMS,
@@ -165,7 +165,7 @@ def _limits(tables: Tables) -> list[Note]:
     """Return that the captioner was not used, or not tested, if it was not."""
     table, found = tables.repairs, held_out(tables)
     if (table["captions"] == "untested").any():
-        return [Note("repair", "limits_untested")]
+        return [Note("repair", "limits_untested", needed=LEAST_TO_TEST)]
     unused = table[(table["metric"] == "failed_reason") & (table["reason"] == NOT_BETTER)]
     if found is None or unused.empty:
         return []
