@@ -135,7 +135,7 @@ def _small_job(folder: Path) -> tuple[float, float]:
     def job(*words: str | Path) -> float:
         took = folder / "took.tsv"
         subprocess.run(
-            [sys.executable, "-m", "mispair", "--took", took, *words],
+            [sys.executable, "-m", "mispair", *words, "--took", took],
             check=True, cwd=folder, env=environment, stderr=subprocess.DEVNULL,
         )  # fmt: skip
         return processor_seconds(took) or 0.0

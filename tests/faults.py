@@ -168,6 +168,7 @@ class Faults:
             "SPY": str(self.told),
             "SPY_HELD": str(self.held),
             "SPY_SAVE_SECONDS": str(self.save_seconds),
+            "MISPAIR_FORKSERVER": "off",  # so the process that is killed is the one that told
         }
         with (self.folder / "printed.log").open("a") as log:
             return subprocess.Popen(

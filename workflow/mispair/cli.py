@@ -37,14 +37,14 @@ def usage() -> str:
 def main(arguments: Sequence[str] | None = None, began: float | None = None) -> int:
     """Run ``mispair``; return the exit code: 1 differences, 2 user fault, 130 Ctrl-C.
 
-    With ``--took FILE`` before a step, the file gets what the process took since `began`, a time of
+    With ``--took FILE`` at the end, the file gets what the process took since `began`, a time of
     ``time.perf_counter()``, or else since now.
     """
     began = time.perf_counter() if began is None else began
     words = list(sys.argv[1:] if arguments is None else arguments)
-    took = words[1] if len(words) > 1 and words[0] == TOOK else None
+    took = words[-1] if words[-2:-1] == [TOOK] else None
     try:
-        code = _run(words[2:] if took else words)
+        code = _run(words[:-2] if took else words)
         sys.stdout.flush()
         if took and not code:
             write_benchmark(Path(took), time.perf_counter() - began)

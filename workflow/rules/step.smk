@@ -15,4 +15,4 @@ rule step:
     message:
         "{params.title}"
     shell:
-        "python -m mispair --took {log.took:q} {params.call} {params.flags} > {log.log:q} 2>&1"
+        "python -m mispair {params.call} {params.flags} --took {log.took:q} > {log.log:q} 2>&1"

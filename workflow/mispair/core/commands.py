@@ -37,7 +37,7 @@ def job_parameters(run: Any) -> dict[str, Any]:
 
 
 TOOK = "--took"
-"""The option of a job for the file of its benchmark, before its first step."""
+"""The option of a job for the file of its benchmark, after its last step."""
 THEN = "+"
 """The word between the commands of steps that one process runs, one after the other."""
 

@@ -335,7 +335,7 @@ def command_words(command: str) -> tuple[str, ...]:
     --------
     >>> command_words("python -m mispair index-shards --workers $((3 - 1)) > log 2>&1")
     ('index-shards', '--workers', '2')
-    >>> command_words("python -m mispair --took a.tsv laclip --text a.txt 2> log")
+    >>> command_words("python -m mispair laclip --text a.txt --took a.tsv 2> log")
     ('laclip', '--text', 'a.txt')
     """
     _, separator, rest = command.partition("-m mispair ")
@@ -345,4 +345,4 @@ def command_words(command: str) -> tuple[str, ...]:
     rest = re.sub(r" 2?> \S+( 2>&1)?$", "", rest)
     # shlex takes a second for the commands of a large corpus, which need no unquoting.
     words = shlex.split(rest) if re.search(r"['\"\\]", rest) else rest.split()
-    return tuple(words[2:] if words[:1] == [TOOK] else words)
+    return tuple(words[:-2] if words[-2:-1] == [TOOK] else words)
