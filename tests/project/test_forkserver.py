@@ -2,6 +2,7 @@
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -103,7 +104,8 @@ def test_a_job_prints_and_returns_what_it_would_without_a_server(run: Run, words
 
 def test_a_job_has_the_folder_and_environment_of_its_client(run: Run, tmp_path: Path):
     (tmp_path / "sub").mkdir()
-    environment = run.environment | {forkserver.ADDRESS: run.address, "OF_THE_JOB": "\udcff é\n"}
+    of_the_job = {"OF_THE_JOB": "\udcff é\n"} | {f"LONG_{n}": "x" * 100_000 for n in range(9)}
+    environment = run.environment | of_the_job | {forkserver.ADDRESS: run.address}
     job, work = run.stuck()
     other = subprocess.Popen(
         [sys.executable, "-m", "mispair", "reference"], cwd=tmp_path / "sub", env=environment,
@@ -111,10 +113,23 @@ def test_a_job_has_the_folder_and_environment_of_its_client(run: Run, tmp_path: 
     )  # fmt: skip
     second = until(lambda: {*children(run.server)} - {work}).pop()
     until(lambda: Path(f"/proc/{second}/cwd").readlink() == tmp_path / "sub")
+    assert children(other.pid) == []
     assert Path(f"/proc/{work}/cwd").readlink() == tmp_path
     for one in (job, other):
         one.communicate()
         assert one.returncode == 0
+
+
+@pytest.mark.parametrize("sent", [b"", b"\x00\x00\x00\x09", b"\x00\x00\x00\x02{]"])
+def test_what_is_no_request_is_left_and_the_next_job_runs(run: Run, sent: bytes):
+    with socket.socket(socket.AF_UNIX) as client:
+        client.connect(run.address)
+        socket.send_fds(client, [sent], [0, 1, 2])
+        client.shutdown(socket.SHUT_WR)
+        assert client.recv(4) == b""
+    job = run.job("--version")
+    assert job.communicate()[0]
+    assert not children(run.server)
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR1])

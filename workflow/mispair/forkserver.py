@@ -31,6 +31,8 @@ FORWARDED = (signal.SIGTERM, signal.SIGUSR1)
 
 WIDTH = 4
 """Bytes of a number in messages: a length, a process or an exit status."""
+STALLED = 10.0
+"""Seconds after which the server no longer waits for what a client asks for."""
 
 
 # Snakemake's process.
@@ -81,8 +83,13 @@ def ask(words: Sequence[str]) -> int | None:
         return None
     if process is None:
         return None
+
+    def forward(number: int, _: object) -> None:
+        with suppress(ProcessLookupError):
+            os.kill(process, number)
+
     for number in FORWARDED:
-        signal.signal(number, lambda number, _: os.kill(process, number))
+        signal.signal(number, forward)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     status = _number(connection)
     if status is None:
@@ -145,24 +152,29 @@ class Server:
                     self.ready.unregister(file)
                     self._close()
                 else:  # a client was killed
-                    process = next(one for one in self.clients if self.clients[one] is file)
-                    os.kill(process, signal.SIGKILL)
-            if not events:
+                    for process in [one for one in self.clients if self.clients[one] is file]:
+                        os.kill(process, signal.SIGKILL)
+            if self.modules and not events:
                 self._import(self.modules.pop(0))
         return None
 
     def _fork(self) -> list[str] | None:
         """Begin the job that a client asks for; return its words in its own process."""
+        if self._is_old():
+            self._close()
+        if self.listening.fileno() < 0:
+            return None
         client, _ = self.listening.accept()
+        client.settimeout(STALLED)
+        files: list[int] = []
         try:
             length, files, _, _ = socket.recv_fds(client, WIDTH, 3)
-            job = json.loads(client.recv(int.from_bytes(length, "big"), socket.MSG_WAITALL))
-        except (OSError, ValueError):  # the client was killed
+            with client.makefile("rb") as stream:
+                job = json.loads(stream.read(int.from_bytes(length, "big")))
+        except (OSError, ValueError):  # the client was killed, or stopped: then it runs its own job
             client.close()
-            return None
-        if self._is_old():
-            client.close()
-            self._close()
+            for file in files:
+                os.close(file)
             return None
         server = os.getpid()
         gc.freeze()  # or else the collector would copy the memory of all imports, in each job
@@ -193,10 +205,12 @@ class Server:
 
     def _is_old(self) -> bool:
         """Return whether code has changed that this process has imported: jobs run alone then."""
-        files = (
-            module.__file__ for name, module in [*sys.modules.items()] if name.startswith("mispair")
-        )
-        return any(Path(file).stat().st_mtime_ns > self.began for file in files if file)
+        modules = [one for name, one in sys.modules.items() if name.startswith("mispair")]
+        files = [Path(module.__file__) for module in modules if module.__file__]
+        try:
+            return any(file.stat().st_mtime_ns > self.began for file in files)
+        except OSError:
+            return True
 
     def _answer(self) -> None:
         """Tell the clients of ended processes their exit status."""
