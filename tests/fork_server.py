@@ -4,8 +4,9 @@ Most of the time of a dry run or of a tiny job is that its process imports libra
 a program that takes the place of Python with ``-m snakemake ...`` and ``-m mispair ...``: it gives
 a server what it is called with (arguments, folder, environment, open files), and waits. What the
 server forks is a process of its own, imports mispair from its checkout, gets the signals and
-returns the exit code. The run with kills does without, as do SLURM's jobs of the steps that a fault
-meets.
+returns the exit code. The server of a run (`mispair.forkserver`) is forked, too, and its jobs
+are those that it forks. The run with kills does without, as do SLURM's jobs of the steps that a
+fault meets.
 """
 
 import atexit
@@ -49,6 +50,11 @@ import json, os, signal, socket, sys
 words, real = sys.argv[1:], facts["real"]
 module = words[1] if words[:1] == ["-m"] else ""
 names = words[2:3]
+files = [0, 1, 2]
+if module == "mispair.forkserver" and real is not None:
+    module, files = "mispair", [*files, int(words[2])]
+elif module == "mispair" and os.path.exists(os.environ.get("MISPAIR_FORKSERVER", "")):
+    module = ""
 if module == "snakemake":
     jobs = words[words.index("--target-jobs") + 1 :] if "--target-jobs" in words else []
     names = ["snakemake", *(job.partition(":")[0].replace("_", "-") for job in jobs)]
@@ -67,7 +73,9 @@ server.connect(address)
 job = {"module": words[1], "arguments": words[2:], "folder": os.getcwd(),
        "environment": dict(os.environ)}
 job["python"] = facts["steps"] if words[1] == "snakemake" else facts["python"]
-socket.send_fds(server, [b"files"], [0, 1, 2])
+socket.send_fds(server, [b"files"], files)
+for file in files[3:]:
+    os.close(file)
 with server.makefile("rw") as stream:
     stream.write(json.dumps(job) + "\\n")
     stream.flush()
@@ -169,7 +177,7 @@ def main(module: str, address: str) -> None:
 
 def _serve(connection: socket.socket) -> None:
     """Start a job, and send its process and its exit code."""
-    _, files, _, _ = socket.recv_fds(connection, 5, 3)
+    _, files, _, _ = socket.recv_fds(connection, 5, 4)
     with connection.makefile("rw") as stream:
         job = json.loads(stream.readline())
         process = os.fork()
@@ -207,9 +215,10 @@ def _run(module: str) -> None:
 
 def _become(job: dict, files: list[int]) -> None:
     """Take on the folder, environment, open files and arguments of a job."""
-    for file, number in zip(files, (0, 1, 2), strict=True):
+    for number, file in enumerate(files[:3]):
         os.dup2(file, number)
         os.close(file)
+    job["arguments"][:1] = [*map(str, files[3:])] or job["arguments"][:1]  # of the server of a run
     os.environ.clear()
     os.environ.update(job["environment"])
     os.chdir(job["folder"])
