@@ -89,10 +89,11 @@ COLUMNS = {
 ``effect`` is the number that the claim is about, with its interval at the confidence of the run
 (``low``, ``high``), that at the level of its tests, which pages show (``shown_low``,
 ``shown_high``, ``shown_confidence``), the p value of its rule, the same corrected for the number of
-primary claims, and its replicates (``n`` of a ``unit``). ``bound`` is the smallest effect of interest, level or share. ``quantity`` is the unit of
-the effect. ``decided_by`` names the part whose effect it is, of a claim on several. ``rates``,
-``parts``, ``sets`` and ``controls`` are JSON: the outcome at each rate, on each part and each
-evaluation set, and each control with its effect, share and finding.
+primary claims, and its replicates (``n`` of a ``unit``). ``bound`` is the smallest effect of
+interest, level or share. ``quantity`` is the unit of the effect. ``decided_by`` names the part
+whose effect it is, of a claim on several. ``rates``, ``parts``, ``sets`` and ``controls`` are JSON:
+the outcome at each rate, on each part and each evaluation set, and each control with its effect,
+share and finding.
 """
 
 
