@@ -326,7 +326,7 @@ def test_a_rate_is_of_the_untrusted_captions_wherever_it_is_named(rate: float) -
     drawing = figures.repair_by_rule(tables)
     assert isinstance(drawing, Drawing)
     axis = words[:1].upper() + words[1:]
-    assert f"'title': '{axis}'" in str(drawing.chart.to_dict())
+    assert f"'title': {figures.wrap(axis, figures.LONGEST_LINE)}" in str(drawing.chart.to_dict())
     found = [*printed(tables).splitlines(), axis]
     named = [text for text in found if "shuffled" in text or "as they are" in text]
     assert len(named) >= 4  # both tables, the answer, the axis
