@@ -45,10 +45,11 @@ REPAIR = {
 PRESET = "as-run"
 """The preset of the simulation whose verdict README has."""
 
-HEAD = ("claim of the paper", "verdict in the demo", "effect (95 % interval)", "published")
+HEAD = ("claim of the paper", "verdict in the demo", "effect (interval)", "published")
 TOWERS_HEAD = "five pairs of towers"
 COLUMNS = (
-    "claim", "preset", "outcome", "near", "effect", "low", "high", "published", "quantity",
+    "claim", "preset", "outcome", "near", "effect", "shown_confidence", "shown_low", "shown_high",
+    "published", "quantity",
 )  # fmt: skip
 """The columns of ``claims.csv`` that are read."""
 
@@ -112,9 +113,15 @@ def numbers(claims: pd.DataFrame, devices: set[str], towers: pd.DataFrame | None
             )
         lines.append(cells)
     table = "\n".join("| " + " | ".join(cells) + " |" for cells in lines)
+    primary, other = (
+        f"{100 * max(_row(claims, key)['shown_confidence'] for key in keys):g} %"
+        for keys in (CLAIMS, REPAIR)
+    )
     names = ", ".join(sorted(device.removeprefix("cpu ").strip("()") for device in devices))
     return (
-        f"{table}\n\nThe demo ran on {names}. "
+        f"{table}\n\nIntervals are at the level that judges a claim: {primary} for the paper's, "
+        f"which are primary, and {other} for those of the direct experiment. "
+        f"The demo ran on {names}. "
         f"Another type of CPU [rounds otherwise]({BENCHMARKS}), so its numbers differ a little."
     )
 
@@ -160,7 +167,7 @@ def _effect(row: pd.Series) -> str:
 
 
 def _interval(effect: Mapping[str, Any], unit: Unit) -> str:
-    numbers = [effect[name] for name in ("effect", "low", "high")]
+    numbers = [effect[name] for name in ("effect", "shown_low", "shown_high")]
     texts = [unit.text(one) for one in numbers if one is not None and math.isfinite(one)]
     return texts[0] + (f" ({texts[1]} to {texts[2]})" if len(texts) == 3 else "")
 

@@ -129,8 +129,10 @@ def verdicts(a: ComparedRun, b: ComparedRun) -> tuple[tuple[Cell, ...], ...]:
     return {table.caption: table.rows for table in changes(a, b)}["Verdicts that differ"]
 
 
-def test_verdicts_that_differ_are_listed(tmp_path: Path) -> None:
-    columns = ["claim", "preset", "outcome", "effect", "low", "high"]
+@pytest.mark.parametrize("shown", ["", "shown_"])
+def test_verdicts_that_differ_are_listed(tmp_path: Path, shown: str) -> None:
+    """Limits are at the level that judges a claim, which earlier versions lack."""
+    columns = ["claim", "preset", "outcome", "effect", f"{shown}low", f"{shown}high"]
     a = [("x", "as-run", "supports", 0.5, 0.4, 0.6), ("y", "", "supports", 1, 0, 2)]
     b = [("x", "as-run", "cannot tell", 0.1, None, None), ("y", "", "supports", 3, 2, 4),
          ("z", "", "contradicts", None, None, None)]  # fmt: skip

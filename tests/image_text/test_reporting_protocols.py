@@ -16,6 +16,7 @@ from mispair.report.figures import compose
 from mispair.report.judge import judge
 from mispair.report.table import Number, Table, whole
 from mispair.report.tables import Tables, tidy
+from mispair.towers.arms import LABELS
 
 RATES = (0.0, 0.3, 0.8)
 EVIL = "<b>red</b>"
@@ -134,13 +135,14 @@ def test_other_scores_are_next_to_chance_or_the_zero_shot_accuracy():
     found = tables(zeroshot=[*accuracy("clip_benchmark", 0.7, -0.2), *rows])
     (table,) = (each for each in of_arms(found) if "linear probe" in each.caption)
     cells = {(row[0], row[2]): (row[4].value, row[5] and row[5].value) for row in table.rows}
-    ends = ("untouched", "pretrained, C_m 0", "pretrained, C_m 0.8")
+    untouched, start = LABELS["untouched"], LABELS["pretrained"]
+    ends = (untouched, f"{start}, C_m 0", f"{start}, C_m 0.8")
     assert cells == {
         **{("flickr", model): (0.2, 0.001) for model in ends},
         **{("cats", model): (0.8, 0.5) for model in ends},
-        ("shapes", "untouched"): (0.91, pytest.approx(0.7)),
-        ("shapes", "pretrained, C_m 0"): (0.91, pytest.approx(0.7)),
-        ("shapes", "pretrained, C_m 0.8"): (0.91, pytest.approx(0.54)),
+        ("shapes", untouched): (0.91, pytest.approx(0.7)),
+        ("shapes", ends[1]): (0.91, pytest.approx(0.7)),
+        ("shapes", ends[2]): (0.91, pytest.approx(0.54)),
     }
     first = next(row for row in table.rows if row[0] == "flickr")
     assert (first[3], first[4].low, first[4].high) == (whole(5000), 0.19, 0.21)

@@ -17,6 +17,7 @@ from mkdocs.exceptions import PluginError
 from bench import docs_pages, readme
 from bench import run as bench_run
 from mispair import config
+from mispair.audit.rate import LEAST_TRUSTED
 from mispair.cli import VERBS
 from mispair.config_paths import model_in
 from mispair.core.commands import step_names
@@ -214,6 +215,13 @@ def test_search_works_from_the_disk(site: Path) -> None:
         assert str(found.get_attribute("href")).endswith(".html")
         assert opened.complaints == []
         assert opened.requests == []
+
+
+@pytest.mark.parametrize("name", ["own-data", "audit"])
+def test_guides_to_own_data_name_the_captions_and_the_least_pairs(name: str) -> None:
+    text = (ROOT / f"docs/how-to/{name}.md").read_text()
+    assert re.search(rf"\b{LEAST_TRUSTED} (pairs|at least)", text)
+    assert "NAME.txt" in text
 
 
 def test_the_last_report_is_an_example_without_its_tables(tmp_path: Path) -> None:

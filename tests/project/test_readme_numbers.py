@@ -16,7 +16,10 @@ from tests.visible_words import LANDING
 
 README = Path(__file__).resolve().parents[2] / "README.md"
 KEYS = [*readme.CLAIMS, *readme.REPAIR]
-NUMBERS = {"effect": -0.0316, "low": -0.0456, "high": -0.0175, "published": -0.0837}
+NUMBERS = {
+    "effect": -0.0316, "shown_low": -0.0456, "shown_high": -0.0175, "published": -0.0837,
+    "shown_confidence": 0.99,
+}  # fmt: skip
 
 
 def made_up_claims(**changes: dict[str, Any]) -> pd.DataFrame:
@@ -81,7 +84,8 @@ def test_numbers_have_the_unit_of_their_claim(
 def test_missing_numbers_and_a_verdict_near_the_line() -> None:
     nothing = dict.fromkeys(NUMBERS, math.nan)
     claims = made_up_claims(
-        overlap_rises=nothing, accuracy_falls={"near": True, "low": math.nan, "quantity": "points"}
+        overlap_rises=nothing,
+        accuracy_falls={"near": True, "shown_low": math.nan, "quantity": "points"},
     )
     assert row_of("overlap-rises", claims) == ["**supports**", "–", "no number"]
     assert row_of("accuracy-falls", claims)[:2] == [

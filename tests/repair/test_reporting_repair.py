@@ -316,6 +316,22 @@ def test_nothing_of_own_data_assumes_that_its_captions_are_right(
     assert ("posterior (60 % of the pairs)" if "factor" in others else "60 % of pairs") in text
 
 
+@pytest.mark.parametrize("rate", [0.8, 0.0])
+def test_a_rate_is_of_the_untrusted_captions_wherever_it_is_named(rate: float) -> None:
+    """Captions of trusted pairs stay, so it is not the share of all captions."""
+    tables = made_up(rate=rate)
+    words = texts.text(Note("repair", "at_rate", rate=rate))
+    assert ("80 % of untrusted captions" in words) == (rate > 0)
+    drawing = figures.repair_by_rule(tables)
+    assert isinstance(drawing, Drawing)
+    axis = words[:1].upper() + words[1:]
+    assert f"'title': {figures.wrap(axis, figures.LONGEST_LINE)}" in str(drawing.chart.to_dict())
+    found = [*printed(tables).splitlines(), axis]
+    named = [text for text in found if "shuffled" in text or "as they are" in text]
+    assert len(named) >= 4  # both tables, the answer, the axis
+    assert [text for text in named if words not in text and axis not in text] == []
+
+
 def ledger_of(rule: str, action: str, nominal: str = "0", number: int = 12) -> dict[str, Any]:
     """Return the metadata of a ledger with old and new captions."""
     samples = ["random"] * number + ["best"] * 6 + ["worst"] * 6

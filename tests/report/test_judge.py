@@ -6,6 +6,7 @@ import math
 from dataclasses import fields, replace
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
 from scipy import stats
@@ -520,12 +521,61 @@ def test_claims_csv_has_every_number():
     control = Control("control", lambda *_: MeasuredClaim(effect(0.1)))
     part = {0.8: PartEffect(effect(2.0), 0.5)}
     one = claim(MeasuredClaim(effect(2.0), rates=part, published=3.0), controls=(control,))
-    row = claims_table.frame([judge(one, NO_TABLES, 0.95)]).iloc[0]
+    row = claims_table.frame([judge(one, NO_TABLES, 0.95)], 0.95).iloc[0]
     assert (row["effect"], row["bound"], row["published"]) == (2.0, 1.0, 3.0)
     assert json.loads(row["controls"])[0]["finding"] == "limits"
-    assert json.loads(row["rates"])[0] | {"low": 0, "high": 0, "p": 0} == {
-        "at": 0.8, "effect": 2.0, "low": 0, "high": 0, "p": 0, "bound": 0.5, "outcome": "supports"
+    assert json.loads(row["rates"])[0] | dict.fromkeys((*LIMITS, "p"), 0) == {
+        "at": 0.8, "effect": 2.0, **dict.fromkeys((*LIMITS, "p"), 0), "bound": 0.5,
+        "outcome": "supports",
     }  # fmt: skip
+
+
+LIMITS = ("low", "high", "shown_low", "shown_high")
+
+
+@pytest.mark.parametrize(("primary", "level"), [(False, 0.95), (True, 0.99)])
+def test_each_interval_of_a_verdict_is_at_the_level_that_judges_it(primary, level):
+    """Also in the table, next to those at the confidence of the run."""
+    found = effect(2.0)
+    part = {0.8: PartEffect(found, 0.5)}
+    whole = MeasuredClaim(found, rates=part, sets={"a": part[0.8]}, parts={})
+    control = Control("control", lambda *_: whole)
+    one = claim(replace(whole, parts={"a": whole}), primary=primary, controls=(control,))
+    verdict = judge(one, NO_TABLES, 0.95)
+    parts = (*verdict.rates, *verdict.sets, *verdict.parts, *verdict.controls, verdict)
+    half = stats.t.ppf((1 + level) / 2, 4) * 0.1
+    for each in parts:
+        assert (each.effect.low, each.effect.high) == pytest.approx((2 - half, 2 + half))
+    row = claims_table.frame([verdict], 0.95).iloc[0]
+    of_run = stats.t.ppf(0.975, 4) * 0.1
+    limits = [row, *(json.loads(row[name])[0] for name in ("rates", "sets", "parts"))]
+    for each in limits:
+        assert [each[name] for name in LIMITS] == pytest.approx(
+            [2 - of_run, 2 + of_run, 2 - half, 2 + half]
+        )
+    assert row["shown_confidence"] == pytest.approx(level)
+    assert json.loads(row["controls"])[0]["low"] == pytest.approx(2 - of_run)
+    assert f"{100 * level:g} % interval" in texts.shared("effect", verdict)
+
+
+@pytest.mark.parametrize("primary", [False, True])
+@pytest.mark.parametrize("parts", [("",), ("text", "image")])
+def test_an_open_size_or_sign_is_within_the_interval_that_is_shown(primary, parts):
+    seen = set()
+    for value, error in itertools.product(np.linspace(-2, 2, 41), (0.1, 0.2, 0.3, 0.5)):
+        found = MeasuredClaim(effect(float(value), error))
+        measured = replace(found, parts=dict.fromkeys(parts, found)) if parts[0] else found
+        verdict = judge(claim(measured, primary=primary), NO_TABLES, 0.95)
+        low, high = verdict.effect.low, verdict.effect.high
+        seen.add(verdict.reason)
+        if "size open" in verdict.reason:
+            size = math.copysign(verdict.bound, value)
+            assert low <= size <= high, (value, error)
+        if verdict.reason == "either sign":
+            assert low < 0 < high, (value, error)
+        elif verdict.outcome in ("supports", "direction only", "contradicts"):
+            assert low * high > 0, (value, error)
+    assert {"size open", "opposite, size open", "either sign"} <= seen
 
 
 def test_every_outcome_and_reason_has_a_sentence():
@@ -536,7 +586,7 @@ def test_every_outcome_and_reason_has_a_sentence():
                     claim(MeasuredClaim(effect(value, error)), rule=rule), NO_TABLES, 0.95
                 )
                 assert texts.shared("why", verdict)
-                assert texts.shared("effect", verdict, 0.95)
+                assert texts.shared("effect", verdict)
 
 
 def test_an_empty_run_measures_no_claim():

@@ -13,13 +13,13 @@ from mispair.audit.report.claims import numbers
 from mispair.core.words import percent
 from mispair.report import questions, studies, texts
 from mispair.report.claims import Claim, Control, Measure, MeasuredClaim
-from mispair.report.judge import ControlVerdict, PartVerdict, Verdict
+from mispair.report.judge import ControlVerdict, PartVerdict, Verdict, judge
 from mispair.report.pages import study_pages
 from mispair.report.pages.content import Content, judged
 from mispair.report.pages.site import build
 from mispair.report.questions import Answer, Question, strongest, strongest_limit
 from mispair.report.rules import OUTCOMES, Outcome
-from mispair.report.statistics import unknown_effect
+from mispair.report.statistics import effect_of_estimate, unknown_effect
 from mispair.report.tables import Tables, read_csvs
 from tests.visible_words import words
 
@@ -83,6 +83,18 @@ def test_brackets_are_explained_where_there_are_some(tables: Tables) -> None:
         assert (BRACKETS in front) == found == (some is tables)
 
 
+def test_the_levels_of_brackets_are_those_of_primary_and_of_other_claims(tables: Tables) -> None:
+    """Where both kinds are on a page, cards and answers mark the primary ones."""
+    site = build(content(tables, "")).files
+    for name in ("index.html", "pages/image_text.html", "pages/repair.html"):
+        html = site[name.removeprefix("pages/")]
+        sentence = words(html).partition(BRACKETS)[2].partition(".")[0]
+        levels = re.findall(r"\d+ %", sentence.replace("\u00a0", " "))
+        marked = 'class="paper">primary<' in html
+        assert (levels[0] == "98 %") == marked == ("repair" not in name)
+        assert levels[1:] == (["90 %"] if name == "index.html" else [])
+
+
 def test_a_refused_audit_says_its_reason_once(tables: Tables) -> None:
     reason = "Captions beat random ones in 54.0 % of comparisons."
     audit, origin = tables.audit, tables.provenance.copy()
@@ -129,10 +141,12 @@ def test_the_strongest_limit_is_one_that_a_control_shows() -> None:
     assert strongest_limit([free]) == ""
 
 
-def control(name: str, share: float, of: Measure | None = None, placebo: bool = False) -> Any:
+def control(
+    name: str, share: float, of: Measure | None = None, placebo: bool = False, **shares: float
+) -> Any:
     bounds: dict[str, Any] = {"least": None, "most": 0.5} if placebo else {}
     found = Control(name, lambda *_: MeasuredClaim(), of=of, **bounds)
-    return ControlVerdict(found, unknown_effect(math.nan, 0, ""), share, "limits")
+    return ControlVerdict(found, unknown_effect(math.nan, 0, ""), share, "limits", shares=shares)
 
 
 def test_the_strongest_limit_takes_most_of_the_effect() -> None:
@@ -149,6 +163,73 @@ def test_the_strongest_limit_takes_most_of_the_effect() -> None:
     ]
     for order in itertools.permutations(answers):
         assert strongest_limit(order) == answers[1].limit
+
+
+def test_a_limit_is_as_strong_as_on_the_part_that_loses_least() -> None:
+    """The text tower decides; a control that turns it alone is weaker than one of both towers."""
+    turned, both = (
+        control(name, text, text=text, image=image)
+        for name, text, image in (("turned", -0.13, 0.46), ("both", 0.17, -0.04))
+    )
+    placebo = control("placebo", 0.9, placebo=True, text=0.9, image=0.1)
+    lead = answer("supports").lead[0]
+    for order in itertools.permutations((turned, both, placebo)):
+        assert replace(lead, controls=order).strongest is both
+
+
+def test_shares_of_a_control_are_of_each_part_with_an_effect() -> None:
+    effects = {"text": -1.0, "image": -2.0, "third": 0.01}
+    whole, half = (
+        MeasuredClaim(
+            parts={
+                name: MeasuredClaim(effect_of_estimate(size * factor, 0.01, 9, 10, 0.95, "seed"))
+                for name, size in effects.items()
+            }
+        )
+        for factor in (1.0, 0.5)
+    )
+    claim = Claim(
+        "a", "image_text", "It falls.", "", "", lambda *_: whole, sign=-1, bound=0.5, every="tower",
+        controls=(Control("half", lambda *_: half, least=0.9),),
+    )  # fmt: skip
+    (found,) = judge(claim, Tables({}), 0.95).controls
+    assert found.shares == pytest.approx({"text": 0.5, "image": 0.5})
+
+
+def test_each_control_that_limits_is_on_its_card(tables: Tables, verdicts: list[Verdict]) -> None:
+    seen = 0
+    for study in studies.NAMES:
+        for question in study_pages.pages(study).questions:
+            leads = [v for v in verdicts if v.claim.key == question.claims[0] and v.effect.known]
+            for lead in leads[:1]:
+                nothing = tuple(
+                    ControlVerdict(one, lead.effect, math.nan, "not measured")
+                    for one in lead.claim.controls
+                )
+                cards = {
+                    questions.answered(
+                        study,
+                        question,
+                        [replace(lead, outcome="supports", reason="size shown", controls=controls)],
+                        tables,
+                        0.95,
+                    ).limit
+                    for controls in (
+                        nothing,
+                        *(
+                            (
+                                *nothing[:at],
+                                replace(one, share=share, finding="limits"),
+                                *nothing[at + 1 :],
+                            )
+                            for at, one in enumerate(nothing)
+                            for share in (0.05 if one.control.least is not None else 0.95,)
+                        ),
+                    )
+                }
+                assert len(cards) == 1 + len(nothing), question.key
+                seen += len(nothing)
+    assert seen > 10
 
 
 def test_the_part_that_decides_is_named_where_another_has_another_outcome() -> None:

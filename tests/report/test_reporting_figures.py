@@ -20,15 +20,18 @@ from PIL import Image
 from bench import pictures as gallery
 from mispair.core.files import UserError
 from mispair.image_text.report.arms import TOWERS
+from mispair.image_text.report.claims import ACCURACY
 from mispair.laclip.report.claims import METHODS
 from mispair.pairs.corruption.scheme import schemes
 from mispair.pretraining.settings import BASES
 from mispair.report import charts, studies, style
+from mispair.report.claims import THIRD
 from mispair.report.figures import compose, few_colours, printed
+from mispair.report.judge import judge
 from mispair.report.tables import Tables, tidy
 from mispair.simulation.report.runs import PRESETS
 from mispair.stepsize.report.claims import SCHEDULES
-from mispair.towers.arms import OTHER_ARMS, STARTS
+from mispair.towers.arms import LABELS
 from tests.made_up_tables import EVIL, measured
 from tests.pretraining import pretraining_run
 from tests.simulation import scaling_run
@@ -297,6 +300,40 @@ def scales(spec: dict[str, Any], channel: str) -> dict[str, dict[str, str]]:
     return found
 
 
+def test_the_bound_in_force_is_a_framed_column_of_the_grid_of_verdicts():
+    spec, data = composed("verdict_by_bound")
+    in_force = data[np.isclose(data["share"], THIRD)]
+    assert set(in_force["measure"]) == set(data["measure"])
+    verdict = judge(ACCURACY, measured(), 0.95)
+    (outcome,) = in_force.loc[in_force["measure"] == "accuracy", "outcome"]
+    assert outcome == verdict.outcome
+    tiles, frame = spec["concat"][0]["layer"]
+    kept = re.fullmatch(r"abs\(datum.share - (.*)\) < (.*)", frame["transform"][0]["filter"])
+    one, of = map(float, kept[1].split("/"))
+    assert [*data["share"][abs(data["share"] - one / of) < float(kept[2])].unique()] == [THIRD]
+    assert "in force" in tiles["encoding"]["x"]["axis"]["labelExpr"]
+
+
+@pytest.mark.parametrize("name", FIGURES)
+def test_a_start_has_its_one_name_in_legends_and_hover_texts(name):
+    spec, _ = composed(name)
+    for kind, channel in channels(spec):
+        if channel.get("field") == "start" and kind != "detail":
+            assert kind == "color", name
+            labels, _, _ = channel["legend"]["labelExpr"].rpartition("[datum.label]")
+            assert json.loads(labels) == LABELS, name
+
+
+def channels(node: Any) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Return the name and content of each channel of a chart, such as a hover value."""
+    if isinstance(node, dict):
+        for kind, of in node.get("encoding", {}).items():
+            yield from ((kind, one) for one in (of if isinstance(of, list) else [of]))
+    children = [*node.values()] if isinstance(node, dict) else node
+    for child in children if isinstance(children, list) else ():
+        yield from channels(child)
+
+
 @pytest.mark.parametrize("name", FIGURES)
 def test_colours_of_a_figure_stay_apart_for_colour_blind_readers(name):
     spec, _ = composed(name)
@@ -392,7 +429,7 @@ def test_a_meaning_has_one_colour_and_a_colour_one_meaning() -> None:
 
 
 def test_every_start_scheme_and_estimate_has_a_declared_colour() -> None:
-    named = {"start": {**STARTS, **OTHER_ARMS}, "scheme": schemes(), "preset": PRESETS,
+    named = {"start": LABELS, "scheme": schemes(), "preset": PRESETS,
              "basis": BASES, "tower": TOWERS, "schedule": SCHEDULES, "method": METHODS}  # fmt: skip
     for family, names in named.items():
         assert {*names} <= {*style.COLOURS[family]}, family

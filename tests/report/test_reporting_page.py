@@ -17,6 +17,7 @@ from mispair.report.charts import Drawing, Hole
 from mispair.report.figures import compose, draw_of
 from mispair.report.pages.study_pages import every_pages
 from mispair.report.tables import read
+from mispair.towers.arms import LABELS
 from tests.browser import broken_links
 from tests.made_up_tables import EVIL, TIDY, figure_file, gather
 from tests.report.conftest import TITLE
@@ -250,7 +251,8 @@ def test_a_missing_arm_is_named(run, tmp_path):
     overlaps = [path for number, path in enumerate(run["purity"]) if number != 2]
     tables = gather({"purity": overlaps, "pairings": run["pairings"]}, tmp_path)
     (note,) = [note for note in holes(tables) if note.key == "missing_arms"]
-    assert "purity: no pretrained arm at" in texts.text(note)
+    assert note.values["table"] == "purity"
+    assert LABELS["pretrained"] in texts.text(note)
 
 
 def test_the_contact_sheet_shows_both_captions_and_survives_missing_images(tmp_path):

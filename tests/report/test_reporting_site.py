@@ -168,7 +168,7 @@ def test_the_presets_of_a_claim_stand_in_one_row(large: tuple[Path, list[Path]])
     for cell in cells[:2]:
         text = " ".join(" ".join(cell.itertext()).split())
         assert "supports" in text
-        assert "95 % interval" in text
+        assert "99 % interval" in text  # the claim is primary
         assert "trials" in text
     link = next(cells[3].iter("a")).get("href")
     assert link == "simulation.html#figure-simulation_figure1_as_written"

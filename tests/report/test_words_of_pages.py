@@ -7,12 +7,14 @@ import pytest
 
 from mispair.report import studies
 from mispair.report.figures import compose
+from mispair.report.pages import records
 from mispair.report.pages.content import Content
 from mispair.report.pages.site import build
 from mispair.report.tables import Tables, read_csvs
+from mispair.towers.arms import LABELS
 from tests.browser import CHROMIUM, Window, window
 from tests.made_up_tables import made_up
-from tests.visible_words import LANDING, STUDY, parsed, visible_words
+from tests.visible_words import LANDING, STUDY, parsed, visible_words, words
 
 DEFAULT = ("image_text", "audit", "repair", "simulation")
 """Studies of the default run."""
@@ -52,6 +54,31 @@ def test_each_card_names_its_claim_in_words_and_leads_to_its_figure(whole: Path)
     assert html.count('class="judged">') == html.count('<div class="card')
     assert html.count("#figure-") == html.count('<div class="card with-picture') > 0
     assert re.findall(r"(?:figure|table) \d", html) == []
+
+
+def test_a_start_has_its_one_name_on_every_page(whole: Path) -> None:
+    """Its key is for files and settings: of the run's page, and of what is written as code."""
+    keys = sorted(name for name in LABELS if name not in {"pretrained", "untouched"})
+    raw = re.compile(rf"\b({'|'.join(keys)}|pretrained)\b(?![-_])")
+    for path in whole.rglob("*.html"):
+        if path.name != "run.html":
+            text = re.sub(r"<code>.*?</code>", "", path.read_text(), flags=re.DOTALL)
+            assert raw.findall(words(text)) == [], path.name
+
+
+def test_what_the_page_of_the_run_counts_and_its_settings_have_names_of_their_own() -> None:
+    """Jobs are Snakemake's; several runs of steps share one. Each setting has its own name."""
+    step = {"jobs": 3, "wall_seconds": 1.0, "core_seconds": 1.0, "commits": [], "devices": [],
+            "seeds": ["seed 0", "seed 1", "seeds 5"]}  # fmt: skip
+    record = {
+        "git": {}, "mispair": "1", "platform": {"system": "x", "cores": 2},
+        "steps": {"one": step, "other": step}, "results": {"a": {}}, "unrecorded": [],
+    }  # fmt: skip
+    rows = {str(name): str(cell) for name, cell in records.origin(record).rows}
+    assert "6 runs" in rows["results"]
+    assert not [cell for cell in rows.values() if re.search(r"\d+ jobs?\b", cell)]
+    settings = {found: rows[name] for name in rows for found in re.findall(r"setting (\w+)", name)}
+    assert settings == {"seed": "0, 1", "seeds": "5"}
 
 
 def test_numbers_stay_with_their_units(whole: Path) -> None:

@@ -76,7 +76,7 @@ def test_the_measured_share_is_a_claim_as_data(share: Any, model: Any, outcome: 
     (claim,) = (one for one in claims.CLAIMS if one.key == "audit-by-eye")
     verdict = judge(claim, reported(share=share, model=model), 0.95)
     assert verdict.outcome == outcome
-    row = claims_table.frame([verdict]).iloc[0]
+    row = claims_table.frame([verdict], 0.95).iloc[0]
     assert (row["effect"], row["low"], row["high"], row["n"]) == pytest.approx((*share, 200))
     assert row["bound"] == pytest.approx(model[2] if model else math.nan, nan_ok=True)
     assert judge(claim, reported(labels=0), 0.95).outcome == "not measured"

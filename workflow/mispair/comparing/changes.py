@@ -24,8 +24,12 @@ from mispair.report.tables import records
 
 # A run to compare: configuration, record and tables of its report.
 
-CLAIMS = columns("claim* preset* | outcome* near* effect low high", compared=False)
-"""Columns of the table of verdicts that are compared; earlier versions have no `near`."""
+LIMITS = ("low", "high")
+SHOWN = ("shown_low", "shown_high")
+CLAIMS = columns(
+    f"claim* preset* | outcome* near* effect {' '.join((*LIMITS, *SHOWN))}", compared=False
+)
+"""Columns of the table of verdicts that are compared; earlier versions lack `near` and `SHOWN`."""
 
 FILE = Path(RUN).name
 PLACES = (RUN, FILE)
@@ -208,11 +212,16 @@ def _verdicts(a: pd.DataFrame, b: pd.DataFrame) -> Iterable[tuple[Cell, ...]]:
         both[f"outcome_{run}"] += marked.map({True: " (close to another verdict)", False: ""})
     texts = both[["preset", "outcome_a", "outcome_b"]].fillna("")
     changed = both.assign(**texts)[texts["outcome_a"] != texts["outcome_b"]]
+    # At the level that judges the claim, if both runs have it.
+    shown = LIMITS if any(of[[*SHOWN]].isna().all(axis=None) for of in (a, b)) else SHOWN
+    low, high = shown
     for row in records(changed):
         yield (
             row["claim"], row["preset"] or None,
-            row["outcome_a"] or None, effect_cell(row["effect_a"], row["low_a"], row["high_a"]),
-            row["outcome_b"] or None, effect_cell(row["effect_b"], row["low_b"], row["high_b"]),
+            row["outcome_a"] or None,
+            effect_cell(row["effect_a"], row[f"{low}_a"], row[f"{high}_a"]),
+            row["outcome_b"] or None,
+            effect_cell(row["effect_b"], row[f"{low}_b"], row[f"{high}_b"]),
         )  # fmt: skip
 
 

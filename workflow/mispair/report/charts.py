@@ -196,18 +196,26 @@ def colour(
     present: list[str],
     labels: Mapping[str, str] | None = None,
     gap: int | None = None,
+    columns: int = 2,
 ) -> alt.Color:
     """Return a colour channel with a legend, whose labels are `labels` of the values.
 
-    `gap` is the space between entries, in pixels.
+    `gap` is the space between entries, in pixels. If a label is long, `columns` entries are side by
+    side.
     """
     legend = alt.Legend(symbolOpacity=1, symbolType="circle", symbolStrokeWidth=0)
     if gap is not None:
         legend.columnPadding = gap
     if labels is not None:
         legend.labelExpr = f"{json.dumps(dict(labels))}[datum.label] || datum.label"
-        legend.labelLimit = 260
+        legend.labelLimit = 300
+        if any(len(labels.get(name, name)) > LONG_LABEL for name in present):
+            legend.columns = columns
     return alt.Color(f"{field}:N", title=title, scale=palette(colours, present), legend=legend)
+
+
+LONG_LABEL = 20
+"""Characters of a label from which on few entries of a legend are side by side."""
 
 
 def dashes() -> alt.Legend:

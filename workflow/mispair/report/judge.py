@@ -5,7 +5,8 @@ rule at each rate and on each set next to it. Conditions, rates and sets may lea
 The weakest part is the verdict. Then follow its p value, its controls, and what it would be alone.
 
 Each of the `PRIMARY` primary claims is tested at α / `PRIMARY`, whatever else a run contains; so
-the probability that any of them errs is at most α. The other claims are tested at α each.
+the probability that any of them errs is at most α. The other claims are tested at α each. All
+intervals of a verdict are at the level of its tests (`level_of`), so pages and tables show them.
 """
 
 import math
@@ -43,6 +44,9 @@ OPEN: tuple[Reason, ...] = ("either sign", "opposite, size open", "open")
 
 Finding = Literal["limits", "does not limit", "cannot tell", "not measured"]
 
+SHOWN: tuple[Outcome, ...] = (SUPPORTS, DIRECTION, CONTRADICTS)
+"""Outcomes that show an effect, of which something can remain or go."""
+
 STRENGTH: tuple[Outcome, ...] = (
     "not measured", "contradicts", "no such effect", "cannot tell", "direction only", "supports",
 )  # fmt: skip
@@ -63,7 +67,8 @@ class PartVerdict:
 class ControlVerdict:
     """What a control shows: its effect, the share of the claim's effect, and its finding.
 
-    ``parts`` are its effects on the claim's parts, of which ``effect`` is the one that decides.
+    ``parts`` are its effects on the claim's parts, of which ``effect`` is the one that decides, and
+    ``shares`` their shares of the claim's effects, on the parts that have one.
     """
 
     control: Control
@@ -71,11 +76,16 @@ class ControlVerdict:
     share: float
     finding: Finding
     parts: Mapping[str, Effect] = field(default_factory=dict)
+    shares: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def taken(self) -> float:
-        """Share of the claim's effect that goes with the control, or that a placebo has, too."""
-        return self.share if self.control.least is None else 1 - self.share
+        """Share of the claim's effect that goes with the control, or that a placebo has, too.
+
+        Of several parts the one that loses least counts: a limit holds for all of them.
+        """
+        shares = [self.share, *self.shares.values()]
+        return min(shares) if self.control.least is None else 1 - max(shares)
 
 
 @dataclass(frozen=True)
@@ -155,6 +165,35 @@ class Verdict:
         return next((found for found in self.controls if found.control.key == key), None)
 
 
+def level_of(primary: bool, confidence: float) -> float:
+    """Return the confidence of the intervals of a claim: 1 − the α of each of its tests.
+
+    Examples
+    --------
+    >>> level_of(False, 0.95), round(level_of(True, 0.95), 9)
+    (0.95, 0.99)
+    """
+    return 1 - (1 - confidence) / PRIMARY if primary else confidence
+
+
+def _at_level(measured: MeasuredClaim, level: float) -> MeasuredClaim:
+    """Return what was measured, with all intervals at a confidence level."""
+
+    def of(parts: Mapping[Any, PartEffect]) -> dict[Any, PartEffect]:
+        return {
+            name: replace(part, effect=replace(part.effect, confidence=level))
+            for name, part in parts.items()
+        }
+
+    return replace(
+        measured,
+        effect=replace(measured.effect, confidence=level),
+        rates=of(measured.rates),
+        parts={name: _at_level(part, level) for name, part in measured.parts.items()},
+        sets=of(measured.sets),
+    )
+
+
 def judge(claim: Claim, tables: Tables, confidence: float, preset: str = "") -> Verdict:
     """Return the verdict on a claim.
 
@@ -164,7 +203,7 @@ def judge(claim: Claim, tables: Tables, confidence: float, preset: str = "") -> 
     *supports*, *direction only* and *contradicts*. A run without the claim's power decides nothing
     by a small effect.
     """
-    measured = claim.measure(tables, confidence)
+    measured = _at_level(claim.measure(tables, confidence), level_of(claim.primary, confidence))
     tests = PRIMARY if claim.primary else 1
     alpha = (1 - confidence) / tests
 
@@ -249,9 +288,10 @@ def _decision(claim: Claim, effect: Effect, bound: float, alpha: float, parts: i
     if outcome not in (CONTRADICTS, ABSENT) and reason != "smaller":
         return outcome, reason
     strict = decide(claim.rule, effect, claim.sign, bound, alpha / parts)
-    if reason == "smaller" and strict[1] != reason:
-        return DIRECTION, "size open"
-    return strict
+    if reason != "smaller":
+        return strict
+    # Only the size is tested at α / parts: strictly the sign may be open, and the size small.
+    return DIRECTION, reason if strict[1] in (reason, "equivalent") else "size open"
 
 
 def _forbidden(verdict: Verdict, alpha: float) -> Decision | None:
@@ -333,7 +373,9 @@ def _control(
     def effect_of(measured: MeasuredClaim) -> Effect:
         return measured.parts.get(verdict.decided_by, measured).effect
 
-    shown = control.measure(tables, confidence)
+    shown = _at_level(
+        control.measure(tables, confidence), level_of(verdict.claim.primary, confidence)
+    )
     found = effect_of(shown)
     whole = effect_of(control.of(tables, confidence)) if control.of else verdict.effect
     if not math.isfinite(found.value + whole.value) or whole.value == 0:
@@ -341,7 +383,7 @@ def _control(
     is_placebo = control.least is None
     needed = control.most if control.least is None else control.least
     assert needed is not None
-    decided = control.of is not None or verdict.outcome in (SUPPORTS, DIRECTION, CONTRADICTS)
+    decided = control.of is not None or verdict.outcome in SHOWN
     rest = math.copysign(1.0, whole.value) * (found.value - needed * whole.value)
     below, above = _half_widths(found, whole, needed, 1 - confidence)
     finding: Finding = "cannot tell"
@@ -349,7 +391,12 @@ def _control(
         remains = rest >= below
         finding = "limits" if remains == is_placebo else "does not limit"
     parts = {name: part.effect for name, part in shown.parts.items()}
-    return ControlVerdict(control, found, found.value / whole.value, finding, parts)
+    shares = {
+        part.name: parts[part.name].value / part.effect.value
+        for part in verdict.parts
+        if control.of is None and part.outcome in SHOWN and part.name in parts
+    }
+    return ControlVerdict(control, found, found.value / whole.value, finding, parts, shares)
 
 
 def _half_widths(found: Effect, whole: Effect, needed: float, alpha: float) -> tuple[float, float]:

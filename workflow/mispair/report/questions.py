@@ -4,6 +4,7 @@ A study declares its questions; the sentences that answer them are macros of its
 (`mispair.report.texts`).
 """
 
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,6 +14,7 @@ from mispair.report import texts
 from mispair.report.judge import Verdict
 from mispair.report.rules import OUTCOMES, UNDECIDED, UNMEASURED, Outcome
 from mispair.report.tables import Tables
+from mispair.report.texts import SHARED, Note
 
 Numbers = Callable[[Tables, float], Mapping[str, Any]]
 """Returns further numbers for the sentences on a question, from tables and confidence."""
@@ -119,6 +121,19 @@ def answered(
         question.numbers(tables, confidence) if lead else {},
         confidence,
     )
+
+
+INTERVAL = re.compile(r"\([^()]* to [^()]*\)")
+
+
+def brackets(answers: Sequence[Answer]) -> str:
+    """Return the sentence on the levels of the intervals in brackets, or "" without any."""
+    said = (text for a in answers for text in (a.sentence, a.finding, a.limit, a.advice))
+    if not any(map(INTERVAL.search, said)):
+        return ""
+    levels = {v.claim.primary: v.effect.confidence for a in answers for v in a.lead}
+    note = Note(SHARED, "brackets", primary=levels.get(True), others=levels.get(False))
+    return texts.text(note)
 
 
 QUOTED = 3

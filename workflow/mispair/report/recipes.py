@@ -165,7 +165,7 @@ def _reaches(scale: alt.Scale, value: float) -> bool:
 
 
 def forest(
-    data: pd.DataFrame, x_title: str, y: alt.Y, colour: Any, tips: Sequence[str], *,
+    data: pd.DataFrame, x_title: str | list[str], y: alt.Y, colour: Any, tips: Sequence[str], *,
     offset: str = "", levels: Sequence[Level] = (), toggle: bool = False, step: int = 26,
 ) -> alt.ConcatChart:  # fmt: skip
     """Return values in rows of two panels side by side, which share the names of the rows.

@@ -37,7 +37,7 @@ def curves(
     data = pd.concat([data, runs[["series", "x", "value"]].assign(layer="run")], ignore_index=True)
     data = charts.mark_sparse(data, "x", ["series", "layer"])
     present = [name for name in colours if name in set(data["series"])]
-    colour = charts.colour("series", legend, colours, present, labels, gap=20)
+    colour = charts.colour("series", legend, colours, present, labels, gap=20, columns=1)
     base = alt.Chart().encode(
         x=charts.x_axis("x", x_title, sorted(data["x"].unique())),
         y=alt.Y("value:Q", title=y_title, scale=span([*data["value"]], least),

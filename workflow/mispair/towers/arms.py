@@ -18,8 +18,8 @@ class Start:
     ----------
     effect : str
         What it does, after its name, in the reference of the settings.
-    words, label : str
-        As a control of claims, and in legends.
+    label : str
+        Its name in the report: as a control of claims, in legends and in tables.
     training : mapping of str to object
         Values of `mispair.towers.finetuning.finetuning_settings.FinetuningLength` that differ.
     random_norm : float or None
@@ -32,7 +32,6 @@ class Start:
     """
 
     effect: str
-    words: str
     label: str
     training: Mapping[str, Any] = field(default_factory=dict)
     random_norm: float | None = None
@@ -43,8 +42,7 @@ class Start:
 def _frozen_at(scale: float, by_default: bool) -> Start:
     return Start(
         f"freezes the logit scale at {scale:g}", f"logit scale frozen at {scale:g}",
-        f"scale {scale:g}", {"logit_scale": "frozen"}, fixed_scale=scale,
-        by_default=by_default,
+        {"logit_scale": "frozen"}, fixed_scale=scale, by_default=by_default,
     )  # fmt: skip
 
 
@@ -54,12 +52,11 @@ CONVERGED = "scale-converged"
 
 STARTS: dict[str, Start] = {
     PRETRAINED: Start(
-        "starts from the model's projections",
-        "pre-trained start, frozen logit scale", "pre-trained, frozen",
+        "starts from the model's projections", "pre-trained, frozen logit scale",
     ),
     CONVERGED: Start(
         "sets the logit scale to its optimum",
-        "logit scale at its optimum", "scale at its optimum", {"logit_scale": "solved"},
+        "logit scale at its optimum", {"logit_scale": "solved"},
     ),
     # The shipped towers have a scale of 35.5; 10 and 70 are far enough from it on both sides.
     "scale-5": _frozen_at(5, by_default=False),
@@ -69,15 +66,14 @@ STARTS: dict[str, Start] = {
     "scale-70": _frozen_at(70, by_default=True),
     "reinitialised": Start(
         "starts from random projections of norm x 1",
-        "random start, norm × 1", "random start", random_norm=1.0,
+        "random start, norm × 1", random_norm=1.0,
     ),
     "reinitialised-small": Start(
         "starts from random projections of norm x 0.1",
-        "random start, norm × 0.1", "small random start", random_norm=0.1,
+        "random start, norm × 0.1", random_norm=0.1,
     ),
     "without-decay": Start(
-        "has no weight decay",
-        "without weight decay", "without decay", {"weight_decay": 0.0},
+        "has no weight decay", "without weight decay", {"weight_decay": 0.0},
     ),
 }  # fmt: skip
 """Starts of a fine-tuning: the paper's own, then controls that change one thing.
@@ -89,9 +85,12 @@ UNTOUCHED, WEIGHTED = "untouched", "audit-weighted"
 """The model's own projections, and the pretrained start with each pair weighted by the probability
 that its caption is right."""
 OTHER_ARMS: dict[str, Start] = {
-    WEIGHTED: Start("", "pairs weighted by the audit", "weighted by audit"),
-    UNTOUCHED: Start("", "untouched model", "untouched"),
+    WEIGHTED: Start("", "pairs weighted by the audit"),
+    UNTOUCHED: Start("", "untouched model"),
 }
+
+LABELS = {name: start.label for name, start in {**STARTS, **OTHER_ARMS}.items()}
+"""The name of each start in the report; in files and paths it is its key."""
 
 if TYPE_CHECKING:
     StartName = str

@@ -12,6 +12,7 @@ from mispair.evaluation.activations import Block, Kind, strongest
 from mispair.evaluation.purity import neuron_overlap, random_overlap
 from mispair.pairs.index.image_list import locations, read_encoded
 from mispair.pairs.report.contact_sheet import LONGEST_CAPTION, template, thumbnail
+from mispair.towers.arms import LABELS
 
 TOWERS: tuple[Kind, ...] = ("text", "image")
 """The order in which towers are shown: the paper's ranking is by the text tower."""
@@ -175,15 +176,16 @@ def arm_of(origin: Mapping[str, str]) -> str:
     Examples
     --------
     >>> arm_of({"start": "untouched"})
-    'untouched projections'
+    'projections (untouched model)'
     >>> arm_of({"start": "pretrained", "scheme": "random", "rate": "0.3"})
-    'pretrained projections fine-tuned with random captions at C_m = 0.3'
+    'projections (pre-trained, frozen logit scale) with random captions at C_m = 0.3'
     """
     start = origin.get("start", "given")
+    projections = f"projections ({LABELS.get(start, start)})"
     if "rate" not in origin:
-        return f"{start} projections"
+        return projections
     scheme = origin.get("scheme", "random")
-    return f"{start} projections fine-tuned with {scheme} captions at C_m = {origin['rate']}"
+    return f"{projections} with {scheme} captions at C_m = {origin['rate']}"
 
 
 def fragment(

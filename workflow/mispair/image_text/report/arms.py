@@ -8,12 +8,10 @@ import pandas as pd
 
 from mispair.report import style
 from mispair.report.tables import Tables, mean_by, records, remembered
-from mispair.towers.arms import CONVERGED, FIXED_SCALES, OTHER_ARMS, PRETRAINED, STARTS
+from mispair.towers.arms import CONVERGED, FIXED_SCALES, LABELS, PRETRAINED
 
 TOWERS = ("text", "image")
-_DECLARED = {**STARTS, **OTHER_ARMS}
-LABELS = {name: start.label for name, start in _DECLARED.items()}
-_COLOURS = style.colours("start", _DECLARED)
+_COLOURS = style.colours("start", LABELS)
 COLOURS = {name: colour for name, colour in _COLOURS.items() if name not in FIXED_SCALES}
 """Arms of the figures: first the paper's own, then its controls."""
 BY_SCALE = {name: _COLOURS[name] for name in (CONVERGED, *FIXED_SCALES, PRETRAINED)}
@@ -109,7 +107,8 @@ def model_label(row: Mapping[str, Any]) -> str:
     """Return the name of the model of a row: start and C_m of an arm, or the checkpoint's name."""
     if "start" not in row:
         return str(row["towers"])
-    return str(row["start"]) if pd.isna(row["rate"]) else f"{row['start']}, C_m {row['rate']:g}"
+    start = LABELS.get(row["start"], row["start"])
+    return str(start) if pd.isna(row["rate"]) else f"{start}, C_m {row['rate']:g}"
 
 
 Groups = list[tuple[dict[str, Any], pd.DataFrame]]

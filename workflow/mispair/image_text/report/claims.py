@@ -27,7 +27,7 @@ from mispair.report.claims import SAME, THIRD, Claim, Control, MeasuredClaim
 from mispair.report.measures import Arms, Ends, Every, Responds, Rows, logged, rows
 from mispair.report.questions import Question
 from mispair.report.tables import Tables
-from mispair.towers.arms import CONVERGED, PRETRAINED, RANDOM_STARTS, STARTS, WEIGHTED
+from mispair.towers.arms import CONVERGED, LABELS, PRETRAINED, RANDOM_STARTS, WEIGHTED
 
 STUDY = "image_text"
 SIMILAR, RANDOM = "similar", "random"
@@ -97,13 +97,13 @@ OVERLAP = Claim(
     sign=-1, unit="log", every="tower", primary=True, needs="studies: [image_text]",
     power=_responds,
     controls=(
-        Control("Logit scale at its optimum", _solved()),
+        Control(LABELS[CONVERGED].capitalize(), _solved()),
         *(
-            Control(STARTS[start].words.capitalize(), _both(start))
+            Control(LABELS[start].capitalize(), _both(start))
             for start in ("scale-10", "scale-70", *RANDOM_STARTS, "without-decay")
         ),
         *(
-            Control(f"{STARTS[start].words.capitalize()}, correlation of activations",
+            Control(f"{LABELS[start].capitalize()}, correlation of activations",
                     _both(start, CORRELATION), of=_both(metric=CORRELATION))
             for start in RANDOM_STARTS
         ),
@@ -174,7 +174,7 @@ ACCURACY = Claim(
     "table 4", "accuracy_by_shuffling", ACCURACY_FALLS,
     sign=-1, unit="points", primary=True, needs="studies: [image_text]", power=_responds,
     controls=tuple(
-        Control(STARTS[start].words.capitalize(), replace(ACCURACY_FALLS, start=start))
+        Control(LABELS[start].capitalize(), replace(ACCURACY_FALLS, start=start))
         for start in OTHER_STARTS
     ),
 )  # fmt: skip
@@ -184,7 +184,7 @@ SILHOUETTE = Claim(
     "table 4", "silhouette_by_shuffling", SILHOUETTE_FALLS,
     sign=-1, needs="studies: [image_text]", power=_responds,
     controls=tuple(
-        Control(STARTS[start].words.capitalize(),
+        Control(LABELS[start].capitalize(),
                 Ends(_scores("silhouette", start).select, effects.published_silhouette))
         for start in OTHER_STARTS
     ),

@@ -19,7 +19,6 @@ from mispair.image_text.report import claims
 from mispair.image_text.report.arms import (
     BY_SCALE,
     COLOURS,
-    LABELS,
     SHOWN,
     TOWERS,
     purity_series,
@@ -43,10 +42,10 @@ from mispair.report.judge import PRIMARY
 from mispair.report.rules import decide
 from mispair.report.tables import Tables, mean_by, where
 from mispair.report.texts import Note
-from mispair.towers.arms import CONVERGED, PRETRAINED, UNTOUCHED
+from mispair.towers.arms import CONVERGED, LABELS, PRETRAINED, UNTOUCHED
 
 SCHEMES = style.colours("scheme", schemes())
-LEVEL, CHANCE, PUBLISHED = "untouched model", "chance", "published"
+LEVEL, CHANCE, PUBLISHED = LABELS[UNTOUCHED], "chance", "published"
 LINES = {
     "mean": recipes.SOLID, "in rotated bases": recipes.DASHED, PUBLISHED: recipes.DOTTED,
     LEVEL: recipes.LONG, "random vectors": [1, 3], CHANCE: [1, 3],
@@ -243,6 +242,7 @@ def _by_rate(rows: pd.DataFrame, colours: Mapping[str, str], *more: pd.DataFrame
     present = [name for name in colours if name in {*data[field].dropna()}]
     labels, title = (LABELS, "Arm") if field == "start" else (None, "Scheme")
     swept = _rate_title(present if field == "scheme" else [MAIN])
+    data = data.assign(arm=data[field].map(labels) if labels else data[field])
     chart = recipes.sweep(
         data.sort_values(
             "panel", kind="stable", key=lambda names: names.map(
@@ -252,18 +252,19 @@ def _by_rate(rows: pd.DataFrame, colours: Mapping[str, str], *more: pd.DataFrame
         charts.x_axis("rate", swept, sorted(data["rate"].dropna().unique())),
         charts.y_axis(""),
         charts.colour(field, title, colours, present, labels),
-        (f"{field}:N:{field}", "rate:Q:share shuffled", "value:Q:value", "seed:Q:seed",
+        (f"arm:N:{title.lower()}", "rate:Q:share shuffled", "value:Q:value", "seed:Q:seed",
          "n:Q:seeds", "layer:N:what"),
         lines=LINES, clipped=[CHANCE], logs=[y for y in data["y"].unique() if DIRECTIONS in y],
         points=True, toggle=True,
     )  # fmt: skip
-    return Drawing(chart, data.drop(columns="y"), left_out, field)
+    return Drawing(chart, data.drop(columns=["y", "arm"]), left_out, field)
 
 
 # Verdicts against the smallest effect of interest ------------------------------------------------
 
-SHARES = tuple(round(0.2 + 0.05 * step, 2) for step in range(7))
-"""Smallest effects of interest, as shares of the published effect."""
+SHARES = sorted([*(round(0.2 + 0.05 * step, 2) for step in range(7)), THIRD])
+"""Smallest effects of interest, as shares of the published effect; `THIRD` is in force."""
+IN_FORCE = "abs({} - 1 / 3) < 0.001"
 CONFIDENCE = 0.95
 
 
@@ -293,19 +294,23 @@ def verdict_by_bound(tables: Tables) -> Drawing | Hole:
     if not rows:
         return Hole(Note("image_text", "hole_bounds"))
     data = pd.DataFrame(rows)
+    bound = f"{IN_FORCE.format('datum.value')} ? ['1/3', 'in force'] : "
+    bound += "format(datum.value, '.2f')"
     base = alt.Chart().encode(
         x=alt.X("share:O", title="Smallest effect of interest (share of the published effect)",
-                axis=alt.Axis(labelAngle=0)),
+                axis=alt.Axis(labelAngle=0, labelOverlap=False, labelExpr=bound)),
         y=alt.Y("measure:N", title="Effect", sort=[*measured]),
+        tooltip=charts.tips("measure:N:measure", "share:Q:bound, share of published",
+                            "of_published:Q:effect, share of published", "outcome:N:outcome"),
     )  # fmt: skip
     outcomes = style.colours("outcome")
     present = [name for name in outcomes if name in set(data["outcome"])]
     tiles = base.mark_rect(stroke="white").encode(
         color=charts.colour("outcome", "Outcome", outcomes, present),
-        tooltip=charts.tips("measure:N:measure", "share:Q:bound, share of published",
-                            "of_published:Q:effect, share of published", "outcome:N:outcome"),
     )  # fmt: skip
-    chart = alt.layer(tiles).properties(width=320, height=30 * data["measure"].nunique())
+    frame = base.transform_filter(IN_FORCE.format("datum.share"))
+    frame = frame.mark_rect(fillOpacity=0, stroke=style.INK, strokeWidth=2)
+    chart = alt.layer(tiles, frame).properties(width=420, height=30 * data["measure"].nunique())
     return Drawing(charts.side_by_side([chart], 1, data), data)
 
 
@@ -437,7 +442,7 @@ def mean_of_sets(rows: pd.DataFrame) -> pd.DataFrame:
 
 MOST_SCHEMES = 3
 """Schemes that have room in a small figure, the main one first."""
-SCALES = {str(PRETRAINED): "pre-trained", str(CONVERGED): "optimal"}
+SCALES = (str(PRETRAINED), str(CONVERGED))
 """Starts that are compared in a small figure, by what becomes of the logit scale."""
 OVERLAPS = {"highest": "little", "random": "random", "lowest": "much"}
 """The overlap of the neurons that are kept, by the end of the ranking by purity."""
@@ -461,8 +466,8 @@ def small_overlap(tables: Tables) -> Drawing | Hole:
     }
     hole = missing(tables.purity, Note("image_text", "hole_fine_tuned"))
     return _curves(
-        series, hole, style.CM, "Directions of text neurons", colours=COLOURS, labels=SCALES,
-        legend="Logit scale",
+        series, hole, style.CM, "Directions of text neurons", colours=COLOURS, labels=LABELS,
+        legend="Arm",
     )  # fmt: skip
 
 

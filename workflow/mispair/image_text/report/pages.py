@@ -25,7 +25,7 @@ from mispair.report.pages.study_pages import FigureWithoutClaim, Pages, Piece
 from mispair.report.table import Table
 from mispair.report.tables import Tables, records
 from mispair.report.texts import Note
-from mispair.towers.arms import PRETRAINED, UNTOUCHED, Arm
+from mispair.towers.arms import LABELS, PRETRAINED, UNTOUCHED, Arm
 from mispair.towers.encoding_record import MOST_WAITING
 
 # Notes on the image-text study in the report: warnings, limits and what is missing.
@@ -149,7 +149,14 @@ def _missing_arms(tables: Tables, name: str) -> list[Note]:
                 of = scheme if rate and scheme not in tables.schemes[:1] else ""
                 lost.setdefault(of, {})[rate] = None
         found += [
-            Note("image_text", "missing_arms", table=name, start=start, scheme=of, rates=[*rates])
+            Note(
+                "image_text",
+                "missing_arms",
+                table=name,
+                start=LABELS.get(start, start),
+                scheme=of,
+                rates=[*rates],
+            )
             for of, rates in lost.items()
         ]
     return found

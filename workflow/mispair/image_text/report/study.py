@@ -132,8 +132,9 @@ STUDY = ReportedStudy(
             "verdict_by_bound",
             "Verdicts against the smallest effect of interest",
             "What the rule of effects decides if the smallest effect of interest is another share "
-            "of the published effect. Directions (the participation ratio, in logs) are judged; "
-            "mean |cos| is next to them, because it depends on the number of neurons.",
+            "of the published effect; framed: the bound in force, a third. Directions (the "
+            "participation ratio, in logs) are judged; mean |cos| is next to them, because it "
+            "depends on the number of neurons.",
         ),
         Figure(
             "accuracy_by_shuffling",

@@ -16,6 +16,7 @@ from mispair.image_text.report.study import PROTOCOLS, REPLICATES, SCORES
 from mispair.report.table import Cell, Number, Table, between, or_dash, whole, with_interval
 from mispair.report.tables import Row, Tables, records
 from mispair.report.texts import Note, text
+from mispair.towers.arms import LABELS, PRETRAINED
 
 HEADLINES = ("acc1", "acc5", "mean_per_class_recall")
 
@@ -69,7 +70,7 @@ def protocols(tables: Tables) -> list[Table]:
         Table(
             f"The same model under every protocol: {model}",
             ("evaluation set", "protocol and its headline", *heads,
-             "headline − its first protocol’s", "headline’s change with C_m, from pre-trained"),
+             "headline − its first protocol’s", f"headline’s change, {LABELS[PRETRAINED]}"),
             tuple(rows),
             text(Note("image_text", "table_protocols", main=names[0], others=names[1:])),
             section=PROTOCOLS,
@@ -163,6 +164,7 @@ def replicates(tables: Tables) -> list[Table]:
 def _cells(row: Row) -> tuple[Cell, ...]:
     name, digits = MEASURES[str(row["metric"])]
     is_signed = row["quantity"] == CHANGE
+    row = {**row, "start": LABELS.get(str(row["start"]), row["start"])}
     arm = (None if pd.isna(row[key]) else str(row[key]) for key in ("tower", "start", "scheme"))
     shown = Number(row["value"], digits, is_signed)
     limits = between(row["low"], row["high"], digits, is_signed)

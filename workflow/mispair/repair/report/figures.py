@@ -1,5 +1,7 @@
 """Figures of the repair."""
 
+from textwrap import wrap
+
 import altair as alt
 import pandas as pd
 
@@ -20,6 +22,9 @@ from mispair.report.tables import Tables
 from mispair.report.texts import Note
 
 NOT_RUN = {ARMS: Note("repair", "hole_arms"), TOWERS: Note("repair", "hole_towers")}
+
+LONGEST_LINE = 24
+"""Characters of a line of an axis title, of which two are side by side in print."""
 
 SHOWN = {
     "text directions": "Directions of text neurons",
@@ -51,8 +56,9 @@ def _of_table(tables: Tables, name: str) -> Drawing | Hole:
     data = charts.layers(runs, ["measure", "panel", "rule", "rate"])
     order = {rule: label_of(tables, rule, name) for rule in rules_of(tables, name)}
     data["label"] = data["rule"].map(order)
+    words = at_rate(rates[-1])
     chart = recipes.forest(
-        data, at_rate(rates[-1])[:1].upper() + at_rate(rates[-1])[1:],
+        data, wrap(words[:1].upper() + words[1:], LONGEST_LINE),
         alt.Y("label:N", title="Captions", sort=[*order.values()]), alt.value(style.ONLY),
         ("label:N:captions", "seed:Q:seed", "value:Q:value"),
     )  # fmt: skip

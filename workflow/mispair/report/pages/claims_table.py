@@ -12,6 +12,7 @@ from mispair.report import texts
 from mispair.report.claims import Claim
 from mispair.report.judge import PartVerdict, Verdict
 from mispair.report.rules import UNMEASURED
+from mispair.report.statistics import Effect
 from mispair.report.table import Table, finite, or_dash
 
 
@@ -55,13 +56,13 @@ def unmeasured(judged: Iterable[Verdict]) -> list[Claim]:
     return [claim for key, claim in claims.items() if key not in known]
 
 
-def claims(judged: Sequence[Verdict], confidence: float) -> list[Table]:
+def claims(judged: Sequence[Verdict]) -> list[Table]:
     """Return the table of the claims that were measured, for exports, if any was."""
     cells = tuple(
         (
             verdict.claim.sentence, verdict.claim.paper, verdict.preset or None,
             verdict.outcome + (" (close to another verdict)" if verdict.near else ""),
-            texts.shared("effect", verdict, confidence), texts.shared("published", verdict),
+            texts.shared("effect", verdict), texts.shared("published", verdict),
             texts.bound(verdict),
             or_dash(verdict.corrected_p, p_value), verdict.effect.replicates,
         )
@@ -76,7 +77,8 @@ def claims(judged: Sequence[Verdict], confidence: float) -> list[Table]:
 COLUMNS = {
     "claim": "str", "study": "str", "preset": "str", "primary": "bool", "rule": "str",
     "sign": "float64", "outcome": "str", "reason": "str", "near": "bool", "effect": "float64",
-    "low": "float64", "high": "float64", "bound": "float64", "p": "float64",
+    "low": "float64", "high": "float64", "shown_confidence": "float64", "shown_low": "float64",
+    "shown_high": "float64", "bound": "float64", "p": "float64",
     "corrected_p": "float64", "n": "float64", "unit": "str", "quantity": "str",
     "first": "float64", "last": "float64", "published": "float64", "published_first": "float64",
     "published_last": "float64", "decided_by": "str", "rates": "str", "parts": "str", "sets": "str",
@@ -84,26 +86,40 @@ COLUMNS = {
 }  # fmt: skip
 """Columns of ``claims.csv``: ``claim`` and ``preset`` identify a row.
 
-``effect`` is the number that the claim is about, with its interval (``low``, ``high``), the p value
-of its rule, the same corrected for the number of primary claims, and its replicates (``n`` of a
-``unit``). ``bound`` is the smallest effect of interest, level or share. ``quantity`` is the unit of
-the effect. ``decided_by`` names the part whose effect it is, of a claim on several. ``rates``,
-``parts``, ``sets`` and ``controls`` are JSON: the outcome at each rate, on each part and each
-evaluation set, and each control with its effect, share and finding.
+``effect`` is the number that the claim is about, with its interval at the confidence of the run
+(``low``, ``high``), that at the level of its tests, which pages show (``shown_low``,
+``shown_high``, ``shown_confidence``), the p value of its rule, the same corrected for the number of
+primary claims, and its replicates (``n`` of a ``unit``). ``bound`` is the smallest effect of
+interest, level or share. ``quantity`` is the unit of the effect. ``decided_by`` names the part
+whose effect it is, of a claim on several. ``rates``, ``parts``, ``sets`` and ``controls`` are JSON:
+the outcome at each rate, on each part and each evaluation set, and each control with its effect,
+share and finding.
 """
 
 
-def frame(judged: Sequence[Verdict]) -> pd.DataFrame:
-    """Return a row for each verdict, with the columns `COLUMNS`."""
-    return pd.DataFrame([_row(verdict) for verdict in judged], columns=[*COLUMNS]).astype(COLUMNS)
+def frame(judged: Sequence[Verdict], confidence: float) -> pd.DataFrame:
+    """Return a row for each verdict, with the columns `COLUMNS`, at the confidence of the run."""
+    rows = [_row(verdict, confidence) for verdict in judged]
+    return pd.DataFrame(rows, columns=[*COLUMNS]).astype(COLUMNS)
 
 
-def _row(verdict: Verdict) -> dict[str, Any]:
+def _limits(effect: Effect, confidence: float) -> dict[str, float | None]:
+    """Return the limits of an effect at the confidence of the run."""
+    low, high = effect.limits((1 - confidence) / 2)
+    return {"low": finite(low), "high": finite(high)}
+
+
+def _shown(effect: Effect) -> dict[str, float | None]:
+    """Return the limits of an effect at the level of the tests of its claim."""
+    return {"shown_low": finite(effect.low), "shown_high": finite(effect.high)}
+
+
+def _row(verdict: Verdict, confidence: float) -> dict[str, Any]:
     claim, effect, measured = verdict.claim, verdict.effect, verdict.measured
     controls = [
         {
             "control": found.control.key, "effect": finite(found.effect.value),
-            "low": finite(found.effect.low), "high": finite(found.effect.high),
+            **_limits(found.effect, confidence),
             "share": finite(found.share), "finding": found.finding,
         }
         for found in verdict.controls
@@ -112,24 +128,25 @@ def _row(verdict: Verdict) -> dict[str, Any]:
         "claim": claim.key, "study": claim.study, "preset": verdict.preset,
         "primary": claim.primary, "rule": claim.rule, "sign": claim.sign,
         "outcome": verdict.outcome, "reason": measured.gate or verdict.reason, "near": verdict.near,
-        "effect": effect.value, "low": effect.low, "high": effect.high, "bound": verdict.bound,
+        "effect": effect.value, **_limits(effect, confidence),
+        "shown_confidence": effect.confidence, **_shown(effect), "bound": verdict.bound,
         "p": verdict.p, "corrected_p": verdict.corrected_p, "n": effect.n, "unit": effect.unit,
         "quantity": claim.unit, "first": measured.first, "last": measured.last,
         "published": measured.published, "published_first": measured.published_first,
         "published_last": measured.published_last, "decided_by": str(verdict.decided_by),
-        "rates": _parts(verdict.rates),
-        "parts": _parts(verdict.parts), "sets": _parts(verdict.sets),
+        "rates": _parts(verdict.rates, confidence),
+        "parts": _parts(verdict.parts, confidence), "sets": _parts(verdict.sets, confidence),
         "controls": json.dumps(controls, ensure_ascii=False), "sentence": claim.sentence,
         "paper": claim.paper, "figure": verdict.figure, "needs": claim.needs,
     }  # fmt: skip
 
 
-def _parts(parts: Iterable[PartVerdict]) -> str:
+def _parts(parts: Iterable[PartVerdict], confidence: float) -> str:
     described = [
         {
-            "at": part.name, "effect": finite(part.effect.value), "low": finite(part.effect.low),
-            "high": finite(part.effect.high), "p": finite(part.effect.p),
-            "bound": finite(part.bound), "outcome": part.outcome,
+            "at": part.name, "effect": finite(part.effect.value),
+            **_limits(part.effect, confidence), **_shown(part.effect),
+            "p": finite(part.effect.p), "bound": finite(part.bound), "outcome": part.outcome,
         }
         for part in parts
     ]  # fmt: skip

@@ -44,7 +44,8 @@ def run_times(benchmarks: Mapping[str, str]) -> Table | None:
         "Run time of the steps",
         ("step", "jobs", "sum", "share", "longest job", "most memory"),
         tuple(cells),
-        "Sums over jobs, each as it last ran; jobs that run side by side count in full.",
+        "Sums over jobs of Snakemake, those of the report included, each as it last ran. A job may "
+        "run several steps; jobs that run side by side count in full.",
     )
 
 
@@ -68,15 +69,17 @@ def origin(record: Mapping[str, Any]) -> Table:
         ("commits of the results", all_of("commits")),
         ("devices", all_of("devices")),
         ("system", f"{record['platform']['system']}, {record['platform']['cores']} cores"),
-        ("results", f"{count(len(record['results']), 'file')} of {count(jobs, 'job')}"),
+        ("results", f"{count(len(record['results']), 'file')} of {count(jobs, 'run')} of steps"),
         ("results without a record", whole(len(record["unrecorded"]))),
-        ("seeds", all_of("seeds", "seed ")),
-        ("trainings of an arm", all_of("seeds", "seeds ")),
+        ("setting seed, from which a step draws", all_of("seeds", "seed ")),
+        ("setting seeds, the replicates of an arm", all_of("seeds", "seeds ")),
         ("time of all jobs", duration(wall)),
         ("processor time", duration(core)),
     )
     return Table(
         "Provenance of this run", ("what", "which"), rows,
+        "Runs of steps: some share a job, and those of the report are not counted, so jobs have "
+        "another number. "
         "Time of all jobs: jobs that run side by side count in full, so the run took less. "
         "Processor time: how long cores worked for them; n idle cores need at least an nth of it.",
     )  # fmt: skip

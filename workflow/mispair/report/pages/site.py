@@ -4,7 +4,6 @@ It works from disk, without a network. Every page is complete except for its cha
 script draws.
 """
 
-import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -69,7 +68,7 @@ def printed(content: Content) -> dict[str, list[Table]]:
     settings = _from_all(content, lambda pages: pages.settings)
     return {
         **content.tables_of_studies,
-        "claims": claims_table.claims(content.judged, content.confidence),
+        "claims": claims_table.claims(content.judged),
         "run": [*filter(None, [records.fingerprints(content.tables)]), *settings],
     }
 
@@ -112,7 +111,6 @@ def _landing(content: Content) -> Page:
     answers.sort(key=lambda answer: answer.question.folded)
     shown = sum(not answer.question.folded for answer in answers)
     quoted = questions.strongest(answers, first=bool(content.corpus))
-    said = [text for each in answers for text in (each.sentence, each.finding, each.limit)]
     parts = {
         "failed": failed and {
             "heading": failures.heading(failed),
@@ -123,7 +121,7 @@ def _landing(content: Content) -> Page:
         "quoted": quoted,
         "shown": min(shown or len(answers), MOST_CARDS),
         "strongest_limit": questions.strongest_limit(quoted or answers),
-        "brackets": any(re.search(r"\([^()]* to [^()]*\)", text) for text in said),
+        "brackets": questions.brackets(answers),
         "answers": [(answer, _small(content, answer)) for answer in answers],
         "missing": content.unmeasured,
         "limits": _notes(content, lambda pages: pages.limits),
@@ -153,12 +151,14 @@ def _small(content: Content, answer: questions.Answer) -> PageFigure | None:
 def _study(content: Content, study: ReportedStudy) -> Page:
     drawn = [content.picture(figure) for figure in study.figures]
     judged = [verdict for verdict in content.judged if verdict.claim.study == study.key]
+    answers = [answer for answer in content.answers[study.key] if answer.measured]
     parts = {
         "study": study,
         "measured": content.tables.study(study.key),
         "sections": _sections(content, study, drawn),
         "holes": [picture for picture in drawn if picture.hole],
-        "answers": [answer for answer in content.answers[study.key] if answer.measured],
+        "answers": answers,
+        "brackets": questions.brackets(answers),
         "answer": texts.joined(study_pages.pages(study.key).answer(content.tables)),
         "claims": claims_table.rows(judged),
         "with_picture": _with_picture([picture for picture in drawn if not picture.hole]),
@@ -232,6 +232,7 @@ def _methods(content: Content) -> Page:
     every = every or study_pages.every_pages()
     parts = {
         "primary": judge.PRIMARY,
+        "level": judge.level_of(True, content.confidence),
         "near": judge.NEAR,
         "third": THIRD,
         "has_presets": _has_presets(content),

@@ -74,7 +74,7 @@ def run(
     with replacing_folder(latex, durable=False) as written:
         for name, text in documents(printed(content)).items():
             (written / f"{name}.tex").write_text(text, encoding="utf-8", newline="\n")
-    files.write_csv(claims, frame(content.judged))
+    files.write_csv(claims, frame(content.judged, content.confidence))
     files.write_text(page, site.front)
     size = sum(len(text.encode()) for text in [site.front, *site.files.values()])
     log.info(
