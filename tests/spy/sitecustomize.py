@@ -48,7 +48,7 @@ if "SPY" in os.environ and sys.orig_argv[1:3] == ["-m", "mispair"]:
         command[:] = words
         return run_command(*words)
 
-    def main(arguments=None):
+    def main(arguments=None, began=None):
         tell("began", *sys.orig_argv[3:])
         code = run(arguments)
         tell("returned", code)
