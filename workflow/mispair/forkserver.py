@@ -267,12 +267,27 @@ def main() -> int:
         return 0
     sys.argv[1:] = words
     before = set(sys.modules)
-    try:
-        return cli.main()
-    finally:
-        new = [name for name in sys.modules if name.startswith("mispair.") and name not in before]
-        with suppress(OSError):
-            server.tell.send(json.dumps(new).encode())
+    code = cli.main()
+    new = [name for name in sys.modules if name.startswith("mispair.") and name not in before]
+    with suppress(OSError):
+        server.tell.send(json.dumps(new).encode())
+    _end(code)
+    return code
+
+
+def _end(code: int) -> None:
+    """End this process as multiprocessing ends its forks: it need not take its modules apart.
+
+    That takes a second for all that the server has imported.
+    """
+    import atexit
+    import threading
+
+    threading._shutdown()  # type: ignore[attr-defined]  # the threads of pools, and others
+    atexit._run_exitfuncs()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
 
 
 if __name__ == "__main__":
