@@ -16,6 +16,7 @@ from mispair.evaluation.steps import draw_neurons, measure_semantics
 from mispair.pairs.index.index import index_shard
 from mispair.pairs.index.policy import Policy
 from mispair.pairs.shards.shard_writer import add_member
+from mispair.towers.arms import LABELS, UNTOUCHED
 
 EVIL = "<script>alert('x')</script> & \"quoted\""
 FEATURES = ["colour:red", "colour:blue", "shape:star"]
@@ -207,7 +208,7 @@ def _cards(page):
 def test_the_gallery_shows_what_activates_each_neuron(corpus, tmp_path):
     page = _draw(corpus, tmp_path / "gallery.html", neurons=2, pictures=7, captions=5)
     assert "<script" not in page
-    assert "untouched projections, 4 neurons" in page
+    assert f"({LABELS[UNTOUCHED]}), 4 neurons" in page
     assert "among 15 images and 9 captions" in page  # 3 and 11 are one image
     cards = _cards(page)
     assert len(cards) == 3 * 4

@@ -27,6 +27,11 @@ sys.stdin.read()
 """What Snakemake's process does; it ends with its input."""
 
 
+def heed_ctrl_c() -> None:
+    """Make a process one of a terminal: in the background shells let it ignore Ctrl-C."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
 class Run:
     """A run with a server, without Snakemake."""
 
@@ -35,7 +40,7 @@ class Run:
         self.environment = os.environ | {"PYTHONPATH": str(PACKAGE.parent)}
         self.snakemake = subprocess.Popen(
             [sys.executable, "-c", STARTS], cwd=folder, env=self.environment, text=True,
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, preexec_fn=heed_ctrl_c,
         )  # fmt: skip
         self.address = self.snakemake.stdout.readline().strip()
         (self.server,) = children(self.snakemake.pid)
@@ -206,11 +211,11 @@ def test_what_a_job_imported_is_there_for_the_next(run: Run):
 
 UNFIT = """
 import os, socket, sys, time
-from mispair.forkserver import Server
+from mispair.forkserver import JobServer
 listening = socket.socket(socket.AF_UNIX)
 listening.bind("jobs")
 listening.listen()
-server = Server(listening)
+server = JobServer(listening)
 server._import("harmless")
 assert listening.fileno() >= 0
 server._import("missing")

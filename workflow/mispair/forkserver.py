@@ -110,7 +110,7 @@ def _number(connection: socket.socket) -> int | None:
 # The server.
 
 
-class Server:
+class JobServer:
     """A loop that gives each client a process, and tells it how that ended.
 
     Parameters
@@ -260,7 +260,7 @@ def main() -> int:
     use_one_thread()
     from mispair import cli
 
-    server = Server(listening)
+    server = JobServer(listening)
     words = server.serve()
     if words is None:
         shutil.rmtree(folder, ignore_errors=True)
