@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from mispair.core.forks import ADDRESS
 from tests.faults import Faults
 from tests.workflow.conftest import SMOKE, Checkout, fewer_jobs, new_checkout, other_bytes
 from tests.workflow.test_plan import is_within_a_factor_of_two, plans_of
@@ -87,8 +88,11 @@ def test_ten_kills_change_no_byte_and_nothing_is_done_twice(
 
 
 @pytest.mark.slow
-def test_these_jobs_are_planned_within_a_factor_of_two(faults: Faults, empty: Checkout) -> None:
-    """Each was a process of its own, as a user's are."""
+def test_these_jobs_are_planned_within_a_factor_of_two(
+    faults: Faults, empty: Checkout, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each was a process of its own, as those of a cluster are."""
+    monkeypatch.setenv(ADDRESS, "off")
     plans = plans_of(empty.folder, "simulation", "image_text", *fewer_jobs(empty))
     is_within_a_factor_of_two(plans, Checkout(faults.folder))
 

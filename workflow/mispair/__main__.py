@@ -6,6 +6,7 @@ import sys
 import time
 
 from mispair import forkserver
+from mispair.core.forks import ADDRESS
 
 
 def main() -> int:
@@ -14,7 +15,7 @@ def main() -> int:
     interrupts = signal.getsignal(signal.SIGINT) is signal.default_int_handler
     if interrupts:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
-    if forkserver.ADDRESS in os.environ and (code := forkserver.ask(sys.argv[1:])) is not None:
+    if ADDRESS in os.environ and (code := forkserver.ask(sys.argv[1:])) is not None:
         return code
     from mispair import cli
 

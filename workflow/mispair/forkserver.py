@@ -23,8 +23,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-ADDRESS = "MISPAIR_FORKSERVER"
-"""The environment variable with the path of the server's socket; who sets it has no server."""
+from mispair.core.forks import ADDRESS, is_wanted
 
 FORWARDED = (signal.SIGTERM, signal.SIGUSR1)
 """Signals that schedulers send to a job. Ctrl-C reaches all processes of a terminal by itself."""
@@ -44,7 +43,7 @@ def start() -> None:
     import subprocess
     import tempfile
 
-    if sys.platform != "linux" or ADDRESS in os.environ:
+    if not is_wanted():
         return
     address = Path(tempfile.mkdtemp(prefix="mispair-")) / "jobs"  # nobody else may enter it
     try:

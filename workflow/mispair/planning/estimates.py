@@ -192,6 +192,10 @@ def read_rates(path: Path = RATES) -> list[Measured]:
 HERE, LIKE_HERE, REFERENCE, NONE = "this job", "its rule here", "reference", "no record"
 """Source of an estimate: the same job, other jobs of its rule, the rates of mispair, or none."""
 
+OF_A_FORK = 0.3
+"""Share of the start of a job that is left if it is a fork: what it does but import, and the first
+imports of a run. Measured on the small configuration `smoke`."""
+
 FAR = 100
 """Ratio to the largest measured work beyond which an estimate is marked as far."""
 
@@ -222,9 +226,16 @@ class Estimate:
 
 
 class Estimator:
-    """Estimates jobs from rates of some machines and from records of jobs that have run here."""
+    """Estimates jobs from rates of some machines and from records of jobs that have run here.
 
-    def __init__(self, measured: Sequence[Measured], records: Sequence[Record] = ()) -> None:
+    Rates are those of jobs that start alone. With `forks` they start as forks of a process that has
+    imported their libraries (`mispair.forkserver`).
+    """
+
+    def __init__(
+        self, measured: Sequence[Measured], records: Sequence[Record] = (), forks: bool = False
+    ) -> None:
+        self.forks = forks
         of_cpu = [one for one in measured if one.machine["device"] == "cpu"]
         of_gpu = [one for one in measured if one.machine["device"] != "cpu"]
         self.cpu = of_cpu[0].steps if of_cpu else {}
@@ -258,7 +269,8 @@ class Estimator:
             # A faster core makes the network no faster.
             fetching = work.seconds.get(FETCHED, 0.0) * ASSUMED[FETCHED]
             slowness = 1.0 if on_gpu else self.slowness
-            costs[0] = fetching + slowness * (costs[0] - fetching)
+            saved = (1 - OF_A_FORK) * rate.seconds.get(START, 0.0) * self.forks
+            costs[0] = fetching + slowness * (costs[0] - fetching - saved)
             source, ratios = REFERENCE, [1.0, 1.0, 1.0]
         seconds, megabytes, disk = (r * cost for r, cost in zip(ratios, costs, strict=True))
         beyond = rate.beyond(work)

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from mispair.core.cost import FETCHED, Benchmark, Sizes, Work, read_benchmark
+from mispair.core.forks import is_wanted
 from mispair.core.words import count, duration
 from mispair.planning.estimates import (
     FAR,
@@ -111,7 +112,8 @@ def plan(arguments: Sequence[str], rates: Path = RATES) -> Plan:
     # Snakemake lists only jobs that would run. The recorded jobs of these steps are not among them.
     changed = {job.benchmark for job in jobs if job.is_other_work}
     records = records_of(arguments, unrecorded_steps, changed) if unrecorded_steps else []
-    estimator = Estimator(measured, records)
+    forks = machine.executor == "local" and is_wanted()
+    estimator = Estimator(measured, records, forks)
     estimated = [
         (job, estimator.estimate(job, work, benchmark))
         for job, work, benchmark in zip(jobs, works, benchmarks, strict=True)
