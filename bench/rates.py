@@ -160,6 +160,7 @@ def main() -> None:
     from bench.encoding import write_towers
     from bench.processor_time import processor_seconds
     from mispair.core.cost import Benchmark
+    from mispair.core.forks import ADDRESS
     from mispair.planning.estimates import RATES, Measured, fit, read_rates
     from mispair.planning.jobs import Job
     from mispair.planning.plan import records_of
@@ -194,7 +195,7 @@ def main() -> None:
                 (home / "run.yaml").write_text(json.dumps(content))
                 command = [sys.executable, "-m", "snakemake", *options(home, targets)]
                 # Rates are of jobs that start alone, as those of a cluster do.
-                environment = os.environ | {"MISPAIR_FORKSERVER": "off"}
+                environment = os.environ | {ADDRESS: "off"}
                 subprocess.run([*command, "--quiet", "all"], check=True, env=environment)
                 (home / "finished").touch()
             found = records_of(options(home, targets), seconds=seconds)

@@ -59,6 +59,8 @@ def configuration(pairs: int) -> dict[str, object]:
 
 def run(home: Path, pairs: int) -> None:
     """Run all steps on two cores."""
+    from mispair.core.forks import ADDRESS
+
     home.mkdir(parents=True, exist_ok=True)
     (home / CONFIG).write_text(json.dumps(configuration(pairs)))
     command = [
@@ -68,7 +70,7 @@ def run(home: Path, pairs: int) -> None:
     ]  # fmt: skip
     started = time.perf_counter()
     # Memory is that of a job which starts alone.
-    subprocess.run(command, check=True, env=os.environ | {"MISPAIR_FORKSERVER": "off"})
+    subprocess.run(command, check=True, env=os.environ | {ADDRESS: "off"})
     with (home / SECONDS).open("a") as opened:
         opened.write(f"{time.perf_counter() - started:.0f}\n")
 

@@ -15,6 +15,8 @@ from typing import NamedTuple
 
 import psutil
 
+from mispair.core.forks import ADDRESS
+
 SPY = Path(__file__).parent / "spy"
 
 LONG = {
@@ -168,7 +170,7 @@ class Faults:
             "SPY": str(self.told),
             "SPY_HELD": str(self.held),
             "SPY_SAVE_SECONDS": str(self.save_seconds),
-            "MISPAIR_FORKSERVER": "off",  # so the process that is killed is the one that told
+            ADDRESS: "off",  # so the process that is killed is the one that told
         }
         with (self.folder / "printed.log").open("a") as log:
             return subprocess.Popen(

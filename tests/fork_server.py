@@ -53,7 +53,7 @@ names = words[2:3]
 files = [0, 1, 2]
 if module == "mispair.forkserver" and real is not None:
     module, files = "mispair", [*files, int(words[2])]
-elif module == "mispair" and os.path.exists(os.environ.get("MISPAIR_FORKSERVER", "")):
+elif module == "mispair" and os.path.exists(os.environ.get(facts["server"], "")):
     module = ""
 if module == "snakemake":
     jobs = words[words.index("--target-jobs") + 1 :] if "--target-jobs" in words else []
@@ -100,6 +100,8 @@ def python(real: tuple[str, ...] | None = ()) -> Path:
         Steps that are no forks but processes as a user's are, with the jobs of SLURM that run
         them; "snakemake" is Snakemake itself. None: all steps.
     """
+    from mispair.core.forks import ADDRESS  # the servers import mispair from other checkouts
+
     folder = Path(tempfile.mkdtemp(dir=_folder()))
     program = folder / "python"  # a rule calls it by this name
     modules = IMPORTED if real is not None else ("snakemake",)
@@ -109,6 +111,7 @@ def python(real: tuple[str, ...] | None = ()) -> Path:
         "python": sys.executable,
         "steps": str(program) if real is not None else sys.executable,
         "forwarded": FORWARDED,
+        "server": ADDRESS,
     }
     program.write_text(f"#!{sys.executable} -IS\nfacts = {facts!r}\n{CLIENT}")
     program.chmod(0o755)

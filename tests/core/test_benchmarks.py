@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from bench.processor_time import processor_seconds
-from mispair.core.cost import MIB, Benchmark, read_benchmark
+from mispair.core.cost import MIB, Benchmark, read_benchmark, write_benchmark
 from mispair.core.provenance import PACKAGE
 
 HEAD = "s\th:m:s\tmax_rss\tmax_vms\tmax_uss\tmax_pss\tio_in\tio_out\tmean_load\tcpu_time\n"
@@ -48,6 +48,12 @@ if __name__ == "__main__":
     worker.join()
     write_benchmark(Path("a.tsv"), 2.5)
 """
+
+
+def test_what_a_job_took_cannot_be_written(tmp_path, caplog):
+    (tmp_path / "folder").touch()
+    write_benchmark(tmp_path / "folder/a.tsv", 2.5)
+    assert "a.tsv is not written" in caplog.text
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="other systems do not tell of workers")

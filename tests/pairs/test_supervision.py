@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -14,12 +15,22 @@ from typing import Any
 import psutil
 import pytest
 
+from mispair.core import forks
 from mispair.core.files import UserError
 from mispair.core.resume import Interrupted
 from mispair.pairs.shards import supervision
 from mispair.pairs.shards.supervision import ATTEMPTS, Lost, supervise
 
 Alive = Callable[[], None]
+pytestmark = pytest.mark.filterwarnings("ignore:This process .* is multi-threaded")
+
+
+@pytest.fixture(params=["fork", "spawn"], autouse=True)
+def method(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Let workers begin in each of the two ways, whatever threads the tests' process has."""
+    context = multiprocessing.get_context(request.param)
+    monkeypatch.setattr(supervision, "context_of_workers", lambda: context)
+    return str(request.param)
 
 
 def square(item: int, alive: Alive) -> int:
@@ -139,37 +150,48 @@ def test_what_concerns_all_items_stops_the_run() -> None:
         outcomes(fill_the_disk, [1, 2, 3], 2)
 
 
-def test_workers_live_on_and_start_lightly() -> None:
+def test_workers_live_on_and_start_lightly(method: str) -> None:
     told = list(outcomes(tell_process, list(range(6)), 2).values())
     assert len({process for process, _ in told}) <= 2
     assert os.getpid() not in {process for process, _ in told}
-    assert not any(torch for _, torch in told)
+    assert method == "fork" or not any(torch for _, torch in told)
 
 
-def test_no_worker_outlives_its_parent(tmp_path: Path) -> None:
+def test_a_process_with_threads_has_no_forks() -> None:
+    assert forks.context_of_workers().get_start_method() == (
+        "fork" if forks.has_one_thread() else "spawn"
+    )
+    ended = threading.Event()
+    other = threading.Thread(target=ended.wait)
+    other.start()
+    assert forks.context_of_workers().get_start_method() == "spawn"
+    ended.set()
+    other.join()
+
+
+def test_no_worker_outlives_its_parent(tmp_path: Path, method: str) -> None:
+    told = [tmp_path / "a", tmp_path / "b"]
     code = (
-        "import sys; from pathlib import Path;"
-        "from mispair.pairs.shards.supervision import supervise;"
+        "import multiprocessing; from pathlib import Path;"
+        "from mispair.pairs.shards import supervision;"
         "from tests.pairs.test_supervision import sleep_and_tell;"
-        f"list(supervise(sleep_and_tell, [Path({str(tmp_path / 'pid')!r})], workers=1,"
-        "stall_seconds=600))"
+        f"supervision.context_of_workers = lambda: multiprocessing.get_context({method!r});"
+        f"items = [Path(name) for name in {[*map(str, told)]!r}];"
+        "list(supervision.supervise(sleep_and_tell, items, workers=2, stall_seconds=600))"
     )
     root = Path(__file__).parents[2]
     environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(root / "workflow"), str(root)])}
     with subprocess.Popen([sys.executable, "-c", code], env=environment) as parent:
         deadline = time.monotonic() + 120
-        while not (tmp_path / "pid").exists() or not (tmp_path / "pid").read_text():
+        while not all(one.exists() and one.read_text() for one in told):
             assert time.monotonic() < deadline
             time.sleep(0.05)
-        worker = psutil.Process(int((tmp_path / "pid").read_text()))
+        workers = [psutil.Process(int(one.read_text())) for one in told]
         parent.kill()
-    try:
-        worker.wait(timeout=10)
-    except psutil.TimeoutExpired:
+    _, alive = psutil.wait_procs(workers, timeout=10)
+    for worker in alive:
         worker.kill()
-        raise
-    except psutil.NoSuchProcess:
-        pass
+    assert not alive
 
 
 def test_stopping_early_ends_the_workers() -> None:

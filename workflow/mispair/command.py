@@ -113,3 +113,5 @@ def use_one_thread() -> None:
     """
     for variable in THREAD_VARIABLES:
         os.environ[variable] = "1"
+    # A thread of pyarrow's gives memory back; without it a process can have forks.
+    os.environ["JE_ARROW_MALLOC_CONF"] = "background_thread:false"

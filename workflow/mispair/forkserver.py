@@ -23,7 +23,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from mispair.core.forks import ADDRESS, is_wanted
+from mispair.core.forks import ADDRESS, has_one_thread, is_wanted
 
 FORWARDED = (signal.SIGTERM, signal.SIGUSR1)
 """Signals that schedulers send to a job. Ctrl-C reaches all processes of a terminal by itself."""
@@ -226,7 +226,7 @@ class JobServer:
         """Import a module for later jobs; stop if that starts a thread, which a fork lacks."""
         with suppress(Exception):  # the jobs that need it will say why
             importlib.import_module(module)
-        if len(os.listdir("/proc/self/task")) > 1:
+        if not has_one_thread():
             self._close()
 
     def _close(self) -> None:
@@ -254,9 +254,7 @@ def main() -> int:
 
     listening = socket.socket(fileno=int(sys.argv[1]))
     folder = Path(listening.getsockname()).parent
-    # A thread of pyarrow's that gives memory back; numerical libraries start theirs on import.
-    os.environ["JE_ARROW_MALLOC_CONF"] = "background_thread:false"
-    use_one_thread()
+    use_one_thread()  # numerical libraries start theirs on import
     from mispair import cli
 
     server = JobServer(listening)

@@ -12,6 +12,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import logging
 import math
 import re
 import resource
@@ -24,7 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from mispair.core.devices import peak_with_workers
-from mispair.core.files import write_text
+from mispair.core.files import UserError, write_text
 from mispair.core.stamps import files_of, listing_of
 
 Quantities = Mapping[str, float]
@@ -299,11 +300,17 @@ def rows_of(text: str) -> list[dict[str, float]]:
 
 
 def write_benchmark(path: Path, seconds: float) -> None:
-    """Write what this process and its workers have taken: `seconds`, memory, processor time."""
+    """Write what this process and its workers have taken: `seconds`, memory, processor time.
+
+    A file that cannot be written is a warning: the results of the process are whole.
+    """
     ended = resource.getrusage(resource.RUSAGE_CHILDREN)
     busy = time.process_time() + ended.ru_utime + ended.ru_stime
     row = (f"{seconds:.2f}", f"{peak_with_workers() / MIB:.2f}", f"{busy:.2f}")
-    write_text(path, "\t".join(COLUMNS) + "\n" + "\t".join(row) + "\n")
+    try:
+        write_text(path, "\t".join(COLUMNS) + "\n" + "\t".join(row) + "\n")
+    except (OSError, UserError) as error:
+        logging.getLogger(__name__).warning("%s is not written: %s", path, error)
 
 
 def _number(text: str | None) -> float:

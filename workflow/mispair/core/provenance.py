@@ -27,8 +27,7 @@ def fingerprint(parts: Iterable[str | bytes]) -> str:
     digest = hashlib.sha256()
     for part in parts:
         data = part.encode() if isinstance(part, str) else part
-        digest.update(len(data).to_bytes(8, "big"))
-        digest.update(data)
+        digest.update(len(data).to_bytes(8, "big") + data)
     return digest.hexdigest()[:16]
 
 

@@ -4,7 +4,7 @@ import hashlib
 import json
 import logging
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -79,8 +79,10 @@ def _of_many(
     if any(states[path][:-1] != former[path][:-1] for path in states.keys() & former.keys()):
         _announce()
     digest = fingerprint(part for path, state in states.items() for part in (path, state[-1]))
-    first = [digest, fingerprint(_state_at_first(path) for path in paths)]
-    entry = {"state": states, "sha256": digest, "first": entry.get("first", first)}
+    first = entry.get("first") or [
+        digest, fingerprint(_state_at_first(path, states[repr(path)]) for path in paths)
+    ]  # fmt: skip
+    entry = {"state": states, "sha256": digest, "first": first}
     _store(name, entry)
     return entry
 
@@ -99,12 +101,14 @@ def _state_and_digest(path: str, former: list[Any] | None) -> list[Any]:
         return [""]
 
 
-def _state_at_first(path: str) -> str:
-    try:
-        status = os.stat(path)
-    except OSError:
-        return repr(path)
-    return f"{path!r} {status.st_size} {status.st_mtime_ns}"
+def _state_at_first(path: str, state: Sequence[Any] = ()) -> str:
+    """Return the stamp of a file that no step has read yet; `state` is its state, if known."""
+    if len(state) < 2:
+        try:
+            state = file_state(os.stat(path))
+        except OSError:
+            return repr(path)
+    return f"{path!r} {state[0]} {state[1]}"
 
 
 def file_state(status: os.stat_result) -> list[int]:
@@ -154,7 +158,8 @@ def _updated(path: Path, entry: Entry) -> Entry:
 
 def _store(path: Path, entry: Entry) -> None:
     try:
-        files.write_json(_entry_file(path), entry)
+        # Without indentation, which is slow for entries of many files.
+        files.write_text(_entry_file(path), json.dumps(entry))
     except (OSError, files.UserError) as error:
         log.warning("%s: its digest could not be stored: %s", path, error)
 

@@ -155,8 +155,9 @@ def named(part: ShardPart, rows: Iterable[dict[str, Any]]) -> list[dict[str, Any
 
 def table_of(rows: list[dict[str, Any]], schema: pa.Schema) -> pa.Table:
     """Return rows as a table; raise a ValueError if their columns are not those of the schema."""
+    names = {*schema.names}
     for row in rows:
-        if row.keys() != set(schema.names):  # pyarrow would leave columns out, or fill them
+        if row.keys() != names:  # pyarrow would leave columns out, or fill them
             raise ValueError(f"a row has columns {sorted(row)}, not {sorted(schema.names)}")
     if not rows:
         return empty_table(schema)

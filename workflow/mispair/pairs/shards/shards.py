@@ -380,8 +380,9 @@ def _whole_stems(run: AdjacentMembers, caption_extension: str) -> list[Candidate
     stems: dict[str, Candidate] = {}
     for member in run.members:
         stem, extension = _stem_of(run, member, caption_extension)
-        candidate = stems.setdefault(stem, Candidate(stem, [], caption_extension))
-        candidate.members.append((extension, member))
+        if stem not in stems:
+            stems[stem] = Candidate(stem, [], caption_extension)
+        stems[stem].members.append((extension, member))
     half_read = _half_read(run, stems)
     return [candidate for stem, candidate in stems.items() if stem not in half_read]
 

@@ -15,6 +15,7 @@ from typing import Any, Generic, TypeVar
 
 from mispair.core.devices import count_workers
 from mispair.core.files import UserError
+from mispair.core.forks import context_of_workers
 from mispair.core.resume import Interrupted
 
 Item = TypeVar("Item")
@@ -141,8 +142,7 @@ class _Worker:
     """A child process, seen from its parent."""
 
     def __init__(self, task: Any, stall_seconds: float) -> None:
-        # "spawn": no copies of the locks of threads that the parent may have started.
-        context = multiprocessing.get_context("spawn")
+        context: Any = context_of_workers()
         self.pipe, worker_end = context.Pipe()
         self.process = context.Process(
             target=_serve, args=(task, worker_end, min(1.0, stall_seconds / 4)), daemon=True
@@ -203,6 +203,8 @@ class _Worker:
 
 def _serve(task: Any, pipe: Any, beat_seconds: float) -> None:
     """Work on items until the parent is done; the main function of a child process."""
+    for number in (signal.SIGTERM, signal.SIGUSR1):
+        signal.signal(number, signal.SIG_DFL)  # a fork has the parent's way to end
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all: the parent ends its workers
     end_with_the_parent()
     beaten = time.monotonic()

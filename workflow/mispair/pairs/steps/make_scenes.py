@@ -34,10 +34,10 @@ def run(settings: Settings, *, corpus: Path) -> None:
     """Write the corpus: the folder of shards, replaced as a whole."""
     from concurrent.futures import ProcessPoolExecutor
     from functools import partial
-    from multiprocessing import get_context
 
     from mispair.core.devices import count_workers
     from mispair.core.files import replacing_folder
+    from mispair.core.forks import context_of_workers
     from mispair.core.progress import Progress
     from mispair.pairs.shards.supervision import end_with_the_parent
 
@@ -52,9 +52,8 @@ def run(settings: Settings, *, corpus: Path) -> None:
                 progress.advance()
             return
         workers = min(settings.processes, settings.shards)
-        # "spawn": no copies of the locks of threads that the caller may have started.
-        spawn = get_context("spawn")
-        with ProcessPoolExecutor(workers, spawn, initializer=end_with_the_parent) as pool:
+        context = context_of_workers()
+        with ProcessPoolExecutor(workers, context, initializer=end_with_the_parent) as pool:
             for _ in pool.map(write, numbers):
                 progress.advance()
             count_workers()
