@@ -120,25 +120,10 @@ def img2dataset_files(folder: Path) -> Path:
     return folder
 
 
-def metadata(ending: str) -> Callable[[Path], Path]:
+def table(ending: str, columns: tuple[str, str], name: str = "pairs") -> Callable[[Path], Path]:
     def write(folder: Path) -> Path:
         write_pictures(folder)
-        path = folder / f"metadata.{ending}"
-        if ending == "csv":
-            write_csv(path, ("file_name", "text"))
-        elif ending == "jsonl":
-            path.write_text("".join(json.dumps(row) + "\n" for row in rows("file_name", "text")))
-        else:
-            pq.write_table(pa.Table.from_pylist(rows("file_name", "text")), path)
-        return folder
-
-    return write
-
-
-def table(ending: str, columns: tuple[str, str]) -> Callable[[Path], Path]:
-    def write(folder: Path) -> Path:
-        write_pictures(folder)
-        path = folder / f"pairs.{ending}"
+        path = folder / f"{name}.{ending}"
         if ending == "parquet":
             pq.write_table(pa.Table.from_pylist(rows(*columns)), path)
         elif ending == "jsonl":
@@ -148,6 +133,10 @@ def table(ending: str, columns: tuple[str, str]) -> Callable[[Path], Path]:
         return path
 
     return write
+
+
+def metadata(ending: str) -> Callable[[Path], Path]:
+    return lambda folder: table(ending, ("file_name", "text"), "metadata")(folder).parent
 
 
 def in_json(
@@ -322,13 +311,17 @@ def nested(folder: Path) -> Path:
     return path
 
 
-def hub_sentences(folder: Path) -> dict[str, str]:
-    folder.mkdir()
-    cells = [{"bytes": one, "path": None} for one in PICTURES.values()]
-    texts = [[{"raw": text, "sentid": 1}] for text in CAPTIONS.values()]
-    columns = {"image": cells, "sentences": texts, "id": [*CAPTIONS]}
-    pq.write_table(pa.table(columns), folder / "train.parquet")
-    return {"path": str(folder), "key_column": "id"}
+def of_hub(name: str, cell: Callable[[str], Any]) -> Callable[[Path], dict[str, str]]:
+    """Pictures in Parquet, with captions in cells of another form."""
+
+    def write(folder: Path) -> dict[str, str]:
+        folder.mkdir()
+        pictures = [{"bytes": one, "path": None} for one in PICTURES.values()]
+        columns = {"image": pictures, name: [*map(cell, CAPTIONS.values())], "id": [*CAPTIONS]}
+        pq.write_table(pa.table(columns), folder / "train.parquet")
+        return {"path": str(folder), "key_column": "id"}
+
+    return write
 
 
 def windows_paths(folder: Path) -> Path:
@@ -368,15 +361,6 @@ def identities(folder: Path) -> Path:
         rows.writerow(("", "image_id", "caption"))
         rows.writerows((number, *pair) for number, pair in enumerate(CAPTIONS.items()))
     return folder
-
-
-def conversations_in_parquet(folder: Path) -> dict[str, str]:
-    folder.mkdir()
-    cells = [{"bytes": one, "path": None} for one in PICTURES.values()]
-    talks = [turns_of(text) for text in CAPTIONS.values()]
-    columns = {"image": cells, "conversations": talks, "id": [*CAPTIONS]}
-    pq.write_table(pa.table(columns), folder / "train.parquet")
-    return {"path": str(folder), "key_column": "id"}
 
 
 def token(folder: Path) -> Path:
@@ -551,7 +535,7 @@ FORMATS: dict[str, tuple[str, Callable[[Path], Any]]] = {
     "glob": ("table", glob_of_tables),
     "captions by picture": ("table", in_json(by_picture, given="folder")),
     "Karpathy's split": ("table", in_json(karpathy, given="folder", where="images")),
-    "sentences": ("parquet", hub_sentences),
+    "sentences": ("parquet", of_hub("sentences", lambda text: [{"raw": text, "sentid": 1}])),
     "paths of Windows": ("table", windows_paths),
     "tables in subfolders": ("tables", captions_of_subfolders),
     "NAME.jpg.txt": ("folder", whole_names),
@@ -569,7 +553,7 @@ FORMATS: dict[str, tuple[str, Callable[[Path], Any]]] = {
     "identities": ("table", identities),
     "captions by name": ("table", in_json(lambda _: CAPTIONS, given="table", where="images")),
     "conversations": ("table", in_json(conversations, given="folder", where="images")),
-    "conversations in parquet": ("parquet", conversations_in_parquet),
+    "conversations in parquet": ("parquet", of_hub("conversations", turns_of)),
     "one list in JSON": ("table", in_json(textcaps, given="table", where="train_images")),
     "token": ("table", token),
     "paths of another root": ("table", with_paths(lambda path: f"/there/mine/{path}", "images")),
