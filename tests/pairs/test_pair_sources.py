@@ -31,12 +31,7 @@ from mispair.pairs.shards.tar_members import PIPE, SYMBOLIC_LINK, UNREADABLE
 from mispair.pairs.sources.in_shards import captions_in_shards
 from mispair.pairs.sources.packing import pack
 from mispair.pairs.sources.recognition import KINDS, recognise
-from mispair.pairs.sources.source import (
-    Source,
-    keep_listings,
-    kept_listing,
-    picture_key,
-)
+from mispair.pairs.sources.source import Source, keep_listings, kept_listing, picture_key
 from mispair.pairs.steps import gather_index, pack_pairs
 from tests.pairs.indexing import list_and_index
 

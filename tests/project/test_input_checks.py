@@ -317,8 +317,7 @@ def test_a_corpus_of_few_pairs_is_refused_before_the_audit(folder: Path) -> None
 
 
 @pytest.mark.parametrize(
-    ("trusted", "refused"),
-    [(19, True), (20, False), (180, False), (181, True), (200, True)],
+    ("trusted", "refused"), [(19, True), (20, False), (180, False), (181, True), (200, True)]
 )
 def test_trusted_pairs_that_estimate_nothing_are_refused_before_the_audit(
     folder: Path, trusted: int, refused: bool
@@ -677,8 +676,7 @@ def test_a_table_for_too_few_pairs(folder: Path, rows: int, least: float, refuse
     [("files", 3, True), ("files", 2, False), ("tar", 8, True), ("tar", 3, False)],
 )
 @pytest.mark.parametrize(
-    "content",
-    [b'{"caption": "a t', b'{"caption": null}', b"{}", "\xe9".encode("latin-1"), b"[1]"],
+    "content", [b'{"caption": "a t', b'{"caption": null}', b"{}", "\xe9".encode("latin-1"), b"[1]"]
 )
 def test_captions_of_which_too_many_cannot_be_used(
     folder: Path, content: bytes, form: str, broken: int, refused: bool

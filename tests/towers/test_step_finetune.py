@@ -98,11 +98,7 @@ def test_step_writes_the_stack_whatever_the_order_of_parts(tmp_path):
     training = json.loads(metadata["training"])
     assert (training["batch_size"], training["lr"], training["epochs"]) == (16, 1e-3, 3)
     assert (metadata["scheme"], metadata["crops"]) == ("drop", "1")
-    assert (metadata["towers"], metadata["pairs_fingerprint"], metadata["pairs"]) == (
-        "T",
-        "p",
-        "100",
-    )
+    assert metadata.items() >= {"towers": "T", "pairs_fingerprint": "p", "pairs": "100"}.items()
 
 
 def test_one_more_seed_trains_that_seed_only(tmp_path, monkeypatch):
