@@ -215,7 +215,8 @@ class _Fault:
     def refuse(self, attempts: int) -> NoReturn:
         """Raise the message, without what the library wrote: it may hold credentials."""
         of = protocol_of(self.address)
-        kind = f"{self.code}{f', status {self.status}' if self.status else ''}"
+        is_named = not self.status or self.code == str(self.status)
+        kind = self.code if is_named else f"{self.code}, status {self.status}"
         is_missing = isinstance(self.error, FileNotFoundError) or self.status in (404, 410)
         if self.cause == "GatedRepoError":
             text = (
