@@ -420,6 +420,15 @@ def test_an_address_of_other_files_is_refused_before_any_request(folder, name):
         remote.list_shards([f"{folder}/{name}"])
 
 
+@pytest.mark.parametrize(
+    ("scheme", "store"),
+    [*((name.upper(), name) for name in stores.PROTOCOLS), ("s3a", "s3"), ("gcs", "gs")],
+)
+def test_another_name_of_a_store_is_corrected(scheme, store):
+    with pytest.raises(UserError, match=f"write {store}://"):
+        Dag({"studies": ["audit"], "pairs": f"{scheme}://bucket/0.tar"}, "x")
+
+
 @pytest.mark.parametrize("protocol", [*stores.PROTOCOLS])
 def test_a_missing_library_is_refused_with_the_command(protocol, monkeypatch):
     def lacks(*given, **named):

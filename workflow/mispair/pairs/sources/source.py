@@ -22,6 +22,7 @@ from mispair.core.provenance import SNAKEMAKE, fingerprint
 from mispair.core.settings import NONE, Located
 from mispair.core.words import count
 from mispair.pairs.shards.shards import IMAGE_EXTENSIONS
+from mispair.pairs.shards.stores import PROTOCOLS
 
 UNREAD = ("heic", "heif")
 """Endings of pictures that Pillow has no reader for."""
@@ -229,6 +230,10 @@ def merged(entries: Iterable[Entry]) -> tuple[Entry, ...]:
     return tuple(by_key.values())
 
 
+OTHER_NAMES = {"s3a": "s3", "s3n": "s3", "gcs": "gs"}
+"""Names that other programs have for the stores of `PROTOCOLS`."""
+
+
 def refuse_address(option: str, path: str) -> None:
     """Refuse an address where a path is expected.
 
@@ -237,7 +242,11 @@ def refuse_address(option: str, path: str) -> None:
     UserError
         If the path is one.
     """
-    if "://" in path:
+    scheme, separator, _ = path.partition("://")
+    store = OTHER_NAMES.get(scheme.lower(), scheme.lower())
+    if separator and store in PROTOCOLS and option == "pairs":
+        raise UserError(f"{option}: {path}: write {store}:// in place of {scheme}://.")
+    if separator:
         raise UserError(
             f"{option}: {path} is not on this machine. Fetch it first (img2dataset, `hf download`, "
             "curl), then give its path."
