@@ -242,11 +242,11 @@ def refuse_address(option: str, path: str) -> None:
     UserError
         If the path is one.
     """
-    scheme, separator, _ = path.partition("://")
-    store = OTHER_NAMES.get(scheme.lower(), scheme.lower())
-    if separator and store in PROTOCOLS and option == "pairs":
-        raise UserError(f"{option}: {path}: write {store}:// in place of {scheme}://.")
-    if separator:
+    if "://" in path:
+        scheme = path.partition("://")[0]
+        store = OTHER_NAMES.get(scheme.lower(), scheme.lower())
+        if option == "pairs" and store in PROTOCOLS and store != scheme:
+            raise UserError(f"{option}: {path}: write {store}:// in place of {scheme}://.")
         raise UserError(
             f"{option}: {path} is not on this machine. Fetch it first (img2dataset, `hf download`, "
             "curl), then give its path."
