@@ -8,6 +8,7 @@ from types import SimpleNamespace
 import fsspec
 import pytest
 
+from mispair import cli
 from mispair.core.files import UserError
 from mispair.dag import Dag
 from mispair.input_checks import damaged_words, refuse_unusable
@@ -259,6 +260,12 @@ def test_what_a_listing_is_refused_by_is_named(store, protocol, status, code, wo
     assert status == 503 or code == "PermanentRedirect" or len(store.requests) <= 6
 
 
+@pytest.mark.parametrize("key", ["ETag", "etag"])
+@pytest.mark.parametrize("mark", ['"a1"', 'W/"a1"', "a1"])
+def test_the_form_of_an_etag_is_no_change(key, mark):
+    assert remote._shard("https://host/0.tar", {"size": 9, key: mark}).mark == "a1"
+
+
 def test_a_listing_is_repeated_after_a_fault(store, folder):
     store.refusals += [(503, "SlowDown")] * 3
     assert [shard.name for shard in remote.list_shards([f"{folder}/00001.tar"])] == ["00001.tar"]
@@ -357,13 +364,51 @@ def test_what_a_folder_without_tar_files_has_is_named(store):
         f"https://host/00000.tar#token={SECRET}",
         f"s3://AKIAEXAMPLEEXAMPLE:{SECRET}@bucket/00000.tar",
         f"hf://datasets/me/set/hf_{SECRET}/00000.tar",
+        f"https://me:a/{SECRET}@host/00000.tar",
+        f"https://me:a@{SECRET}@host/00000.tar",
+        f"https://me:?{SECRET}@host/00000.tar",
     ],
 )
-def test_an_address_with_a_secret_is_refused_without_it(address):
+def test_an_address_with_a_secret_is_refused_without_it(store, address):
     with pytest.raises(UserError) as raised:
         remote.list_shards([address])
     assert SECRET not in str(raised.value)
     assert SECRET not in stores.redacted(f"GET {address} failed: {address}")
+    with pytest.raises(UserError) as raised:
+        remote.list_shards(["s3://bucket/set/*.tar", address])
+    assert "a password, a token or a signature" in str(raised.value)
+    assert not store.requests
+
+
+NO_STORES = ["ftp://", "HTTPS://", "S3://", "az://", "https:/"]
+"""What an address of no store begins with, or a path that was made of an address."""
+
+
+@pytest.mark.parametrize("scheme", [*(f"{name}://" for name in stores.PROTOCOLS), *NO_STORES])
+@pytest.mark.parametrize(
+    "rest", ["me:{}@host/a", "{}@host", "me:/{}@host/a", "host/a?sig={}", "host/a?b=1&c={}#d"]
+)
+def test_no_message_has_the_secret_of_any_address(scheme, rest, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    address = scheme + rest.format(SECRET)
+    text = f"captions: '{address}' ({address}) is not in {tmp_path}/{address}."
+    assert SECRET not in stores.redacted(text)
+    for words in (["audit", address], ["audit", ".", "--captions", address], ["verify", address]):
+        assert cli.main(words) == 2
+        printed = "".join(capsys.readouterr())
+        assert SECRET not in printed
+    assert not [*tmp_path.iterdir()]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "s3://bucket/0000?.tar", "hf://datasets/a/set@v1.0/*.tar", "https://host:8080/a@b/0.tar",
+        "/data//me:x@y/0.tar", "C:/a@b", "see https://a.b/c",
+    ],
+)  # fmt: skip
+def test_an_address_without_a_secret_is_shown_whole(text):
+    assert stores.redacted(text) == text
 
 
 @pytest.mark.parametrize("folder", ["https://host", "s3://bucket/set", "hf://datasets/me/set"])
@@ -373,6 +418,15 @@ def test_an_address_with_a_secret_is_refused_without_it(address):
 def test_an_address_of_other_files_is_refused_before_any_request(folder, name):
     with pytest.raises(UserError, match="no tar shard.*Fetch it first"):
         remote.list_shards([f"{folder}/{name}"])
+
+
+@pytest.mark.parametrize(
+    ("scheme", "store"),
+    [*((name.upper(), name) for name in stores.PROTOCOLS), ("s3a", "s3"), ("gcs", "gs")],
+)
+def test_another_name_of_a_store_is_corrected(scheme, store):
+    with pytest.raises(UserError, match=f"write {store}://"):
+        Dag({"studies": ["audit"], "pairs": f"{scheme}://bucket/0.tar"}, "x")
 
 
 @pytest.mark.parametrize("protocol", [*stores.PROTOCOLS])

@@ -7,6 +7,7 @@ from contextlib import chdir
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from snakemake import io
@@ -15,6 +16,7 @@ from snakemake.resources import Resource
 from mispair import run_checks
 from mispair.core.files import UserError
 from mispair.dag import Dag
+from mispair.planning import cluster
 from mispair.run_checks import refuse_dated_ahead, take_literally, time_of_new_files
 
 
@@ -94,3 +96,16 @@ def test_braces_of_a_marked_input_are_no_wildcards(monkeypatch: pytest.MonkeyPat
         marked = io.IOFile(io.ancient(as_named(path)))
         assert marked.apply_wildcards(wildcards) == path
     assert io.IOFile("{corpus}.tar").apply_wildcards(wildcards) == "x.tar"
+
+
+def test_hours_of_gpu_work_on_cpus_are_said_on_clusters_of_any_kind(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(cluster.Requests, "plan", lambda self, dag: None)
+    monkeypatch.setattr(cluster.Requests, "gpu_work_on_cpus", lambda self: "hours")
+    for executor, nodes, warnings in (("generic", 9, 1), ("touch", None, 0)):
+        workflow = Mock(resource_settings=Mock(nodes=nodes))
+        workflow.executor_plugin.name = executor
+        logger = Mock()
+        run_checks.refuse_to_start(Mock(), workflow, Mock(), logger)
+        assert logger.warning.call_count == warnings

@@ -20,6 +20,15 @@ def refused(checkout: Checkout, *arguments: str) -> str:
     return printed
 
 
+@pytest.mark.parametrize("key", ["pairs", "captions", "towers"])
+def test_no_message_or_file_has_the_password_of_an_address(empty: Checkout, key: str) -> None:
+    printed = refused(empty, "--config", f"{key}=ftp://me:hunter2@host/00000.tar")
+    assert f"{key}: " in printed
+    assert "hunter2" not in printed
+    logs = [path.read_text() for path in (empty.folder / ".snakemake/log").rglob("*.log")]
+    assert "hunter2" not in "".join(logs)
+
+
 @pytest.mark.parametrize(
     ("content", "words"),
     [

@@ -197,6 +197,23 @@ def test_a_cluster_gives_jobs_the_threads_that_they_ask_for(cc12m: Callable[...,
     assert cluster["machine"]["jobs"] == cluster["machine"]["cores"] == profile["jobs"]
 
 
+@pytest.mark.parametrize(
+    ("profile", "warns"),
+    [
+        (["--workflow-profile", "slurm"], True),
+        (["--workflow-profile", "slurm", "--default-resources", "gpu_model=a100"], False),
+        (["--cores", "64"], False),  # the table has the hours of this machine
+    ],
+)
+def test_a_plan_for_a_cluster_names_hours_of_gpu_work_on_cpus(
+    cc12m: Callable[..., dict], profile: list[str], warns: bool
+):
+    plan = cc12m(*profile, "--config", "encode_features={device: auto}")
+    (rule,) = (rule for rule in plan["rules"] if rule["rule"] == "encode_features")
+    assert rule["gpus"] == (0 if warns or "--cores" in profile else 1)
+    assert any("encode_features" in note for note in plan["notes"]) is warns
+
+
 def test_a_mistake_in_the_configuration_is_said_and_nothing_is_planned(empty: Checkout):
     done = subprocess.run(
         [python(None), "-m", "mispair", "plan", "--config", "corpsu=x"],

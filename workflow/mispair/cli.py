@@ -16,6 +16,7 @@ from mispair.core.commands import TOOK, commands, step_module, step_names
 from mispair.core.cost import write_benchmark
 from mispair.core.devices import is_out_of_memory, peak_memory
 from mispair.core.files import UserError
+from mispair.pairs.shards.stores import redacted
 from mispair.verbs import own_data, program, results, sets_and_models  # noqa: F401, they declare
 from mispair.verbs.verb import GROUPS, VERBS
 
@@ -89,7 +90,7 @@ def _run_one(verb: str = "", *arguments: str) -> int:
                 f"there is no verb or step {verb!r}.{nearest(verb, names)}\n\n{usage()}"
             )
     except UserError as error:
-        print(f"\nmispair {verb}: {error}", file=sys.stderr)
+        print(f"\nmispair {verb}: {redacted(str(error))}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         print(f"\nmispair {verb}: interrupted", file=sys.stderr)

@@ -154,18 +154,21 @@ def refuse_to_start(dag: Dag, workflow: Any, recorder: Any, logger: Any) -> None
         If programs, GPUs, partitions or memory are missing.
     """
     executor = workflow.executor_plugin.name
-    if executor == "slurm":
+    if executor == "local":
+        if missing := missing_gpu(dag, workflow.dag.needrun_jobs()):
+            raise UserError(missing)
+    elif workflow.resource_settings.nodes is not None:
         from mispair.planning import cluster
 
-        refuse_missing_programs()
         requests = cluster.Requests(recorder)
-        requests.limit(workflow.rules)
-        cluster.refuse_what_the_cluster_lacks(workflow.dag, workflow.executor_settings, logger)
+        if executor == "slurm":
+            refuse_missing_programs()
+            requests.limit(workflow.rules)
+            settings = workflow.executor_settings
+            cluster.refuse_what_the_cluster_lacks(workflow.dag, settings, logger)
         requests.plan(workflow.dag)
         if warning := requests.gpu_work_on_cpus():
             logger.warning(warning)
-    elif executor == "local" and (missing := missing_gpu(dag, workflow.dag.needrun_jobs())):
-        raise UserError(missing)
 
 
 # Runs that were here before.

@@ -34,6 +34,7 @@ from mispair.audit import paths as audit
 from mispair.evaluation import paths as evaluation
 from mispair.image_text import paths as image_text
 from mispair.pairs import paths as pairs
+from mispair.pairs.shards.stores import redacted
 from mispair.pretraining import paths as pretraining
 from mispair.repair import paths as repair
 from mispair.report import paths as reports
@@ -53,8 +54,8 @@ if not workflow.is_main_process:
 
 
 def stop(error):
-    """Print the message of an error alone, and end Snakemake."""
-    logger.error(str(error))
+    """Print the message of an error alone, without credentials, and end Snakemake."""
+    logger.error(redacted(str(error)))
     sys.exit(1)
 
 

@@ -76,7 +76,7 @@ class Parts:
             try:
                 places = files.read_json(table)
                 rows |= {part: (result, slice(*places[part])) for part in places}
-            except (files.UserError, TypeError) as error:
+            except (files.UserError, TypeError, LookupError) as error:
                 log.warning("%s: not reused (%s)", table, error)
         return rows
 
@@ -95,7 +95,9 @@ class Parts:
         try:
             with safe_open(path, framework="numpy") as opened:
                 values = {tensor: opened.get_slice(tensor)[rows] for tensor in opened.keys()}  # noqa: SIM118
-        except (OSError, SafetensorError, TypeError) as error:
+            if any(len(value) != rows.stop - rows.start for value in values.values()):
+                raise ValueError(f"it ends before row {rows.stop}")
+        except (OSError, SafetensorError, TypeError, ValueError, OverflowError) as error:
             log.warning("%s: not reused (%s)", path, error)
             return None
         self._found += 1

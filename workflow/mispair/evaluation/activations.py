@@ -138,7 +138,9 @@ def feature_blocks(
                     _refuse_what_is_not_finite(block, names[part], path)
                     yield names[part], block
         except (OSError, safetensors.SafetensorError) as error:
-            raise files.UserError(f"{path}: cannot be read as safetensors ({error}).") from error
+            raise files.UserError(
+                f"{path}: cannot be read as safetensors ({error}). Delete it and run again."
+            ) from error
     if every and missing:
         unit = "image" if kind == "image" else "caption"
         raise files.UserError(

@@ -380,7 +380,9 @@ def _of_parquet(path: Path) -> Iterator[dict[str, Any]]:
             for batch in opened.iter_batches(16, columns=names):
                 yield from batch.to_pylist()
     except (OSError, pa.ArrowException) as error:
-        raise UserError(f"{path}: cannot be read as Parquet ({error}).") from error
+        raise UserError(
+            f"{path}: cannot be read as Parquet ({error}). Fetch the file again."
+        ) from error
 
 
 def _of_lines(path: Path) -> Iterator[dict[str, Any]]:
@@ -388,7 +390,9 @@ def _of_lines(path: Path) -> Iterator[dict[str, Any]]:
         lines = path.read_text(encoding="utf-8-sig").splitlines()
         rows = [json.loads(line) for line in lines if line.strip()]
     except (OSError, ValueError) as error:
-        raise UserError(f"{path}: cannot be read as JSON lines ({error}).") from error
+        raise UserError(
+            f"{path}: cannot be read as JSON lines ({error}). Fetch the file again."
+        ) from error
     for row in rows:
         _refuse_missing_columns(path, row if isinstance(row, dict) else ())
         yield row

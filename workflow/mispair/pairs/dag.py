@@ -322,7 +322,8 @@ class PairFiles:
             number = count(len(self.remote), "remote shard")
             unmarked = sum(shard.mark == remote.NO_MARK for shard in self.remote.values())
             rest = f"; {unmarked:,} without an ETag, so a change of equal size is not noticed"
-            return f"pairs: matched {number}, {size / 1e9:,.3g} GB{rest if unmarked else ''}"
+            amount = f"{size / 1e9:,.3g} GB" if size >= 1e8 else f"{size / 1e6:,.3g} MB"
+            return f"pairs: matched {number}, {amount}{rest if unmarked else ''}"
         repeated = Counter(self._sources.values()).items()
         counts = "".join(f"; {name}: {number:,}" for name, number in repeated)
         captions = f"; captions: {self.captions_in}" * (self.captions_in != CAPTION_EXTENSION)

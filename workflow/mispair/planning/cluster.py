@@ -8,9 +8,7 @@ does not count.
 import math
 import re
 import subprocess
-from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -19,15 +17,12 @@ from mispair.core.files import UserError
 from mispair.planning.estimates import FAR, HERE, NONE, Estimate, Estimator, read_rates, work_of
 from mispair.planning.failed_run import Recorder
 from mispair.planning.jobs import Job
-from mispair.planning.plan import recorded_benchmark
+from mispair.planning.plan import gpu_work_on_cpus, recorded_benchmark
 
 ROOM = {"mem_mb": 2, "runtime": 4}
 """Factors from expected to requested megabytes and minutes."""
 LEAST = {"mem_mb": 1000, "runtime": 15}
 """Least megabytes and minutes of a request: Snakemake starts twice, and disks may be slow."""
-
-MOST_HOURS = 1
-"""Hours of work for GPUs that a run sends to CPUs without a warning."""
 
 Key = tuple[str, tuple[tuple[str, str], ...]]
 """A job: its rule and its wildcards."""
@@ -39,7 +34,7 @@ class Requests:
     def __init__(self, recorder: Recorder) -> None:
         self._recorder = recorder
         self._planned: dict[Key, dict[str, int]] = {}
-        self._hours_on_cpus: dict[str, float] = defaultdict(float)
+        self._estimated: list[tuple[Job, Estimate]] = []
 
     def limit(self, rules: Iterable[Any]) -> None:
         """Let the rules of a workflow request less than their profile gives them.
@@ -80,23 +75,11 @@ class Requests:
             estimate = estimator.estimate(planned, work, benchmark)
             if request := request_for(estimate, planned.gpus):
                 self._planned[key_of(job.rule.name, job.wildcards_dict)] = request
-            # Settings write `auto` only for work that is worth a GPU (`Dag.device`).
-            if not planned.gpus and ("--device", "auto") in pairwise(planned.command):
-                self._hours_on_cpus[planned.step] += estimate.seconds / 3600
+            self._estimated.append((planned, estimate))
 
     def gpu_work_on_cpus(self) -> str:
         """Return a warning if planned work for GPUs takes more than an hour on CPUs."""
-        total = sum(self._hours_on_cpus.values())
-        if total <= MOST_HOURS:
-            return ""
-        longest = sorted(self._hours_on_cpus.items(), key=lambda step: -step[1])[:3]
-        steps = ", ".join(f"{step} {hours:,.0f} h" for step, hours in longest)
-        return (
-            f"device: auto sends work for GPUs to CPUs, about {total:,.0f} hours of it "
-            f"({steps}), as neither this machine nor your profile has a GPU. If your cluster has "
-            "some, name their kind in your profile (default-resources: gpu_model), or say device: "
-            "cuda in the sections of these steps."
-        )
+        return gpu_work_on_cpus(self._estimated)
 
 
 def key_of(rule: str, wildcards: Mapping[str, str]) -> Key:

@@ -3,6 +3,7 @@
 from collections import defaultdict
 from collections.abc import Callable, Sequence, Set
 from dataclasses import asdict, dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,9 @@ from mispair.planning.estimates import (
 from mispair.planning.jobs import Job, Machine, Task, levels, noticed, planned_jobs, schedule
 
 Estimated = Sequence[tuple[Job, Estimate]]
+
+MOST_HOURS = 1
+"""Hours of work for GPUs that a run sends to CPUs without a warning."""
 
 
 @dataclass(frozen=True)
@@ -118,12 +122,33 @@ def plan(arguments: Sequence[str], rates: Path = RATES) -> Plan:
         (job, estimator.estimate(job, work, benchmark))
         for job, work, benchmark in zip(jobs, works, benchmarks, strict=True)
     ]
+    if machine.jobs is not None and (warning := gpu_work_on_cpus(estimated)):
+        notes.insert(0, warning)
     return Plan(
         rules=_rule_totals(estimated),
         totals=_totals(estimated, machine),
         machine={**asdict(machine), "folder": str(machine.folder)},
         rates=[one.machine for one in measured],
         notes=[*dict.fromkeys(notes), *sorted(sizes.notes)],
+    )
+
+
+def gpu_work_on_cpus(estimated: Estimated) -> str:
+    """Return a warning if work for GPUs takes more than `MOST_HOURS` on CPUs of a cluster."""
+    hours: dict[str, float] = defaultdict(float)
+    for job, one in estimated:
+        # Settings write `auto` only for work that is worth a GPU (`Dag.device`).
+        if not job.gpus and ("--device", "auto") in pairwise(job.command):
+            hours[job.step] += one.seconds / 3600
+    if (total := sum(hours.values())) <= MOST_HOURS:
+        return ""
+    longest = sorted(hours.items(), key=lambda step: -step[1])[:3]
+    steps = ", ".join(f"{step} {some:,.0f} h" for step, some in longest)
+    return (
+        f"device: auto sends work for GPUs to CPUs, about {total:,.0f} hours of it ({steps}), as "
+        "neither this machine nor your profile has a GPU. If your cluster has some, name their "
+        "kind in your profile (default-resources: gpu_model), or say device: cuda in the sections "
+        "of these steps."
     )
 
 

@@ -229,7 +229,9 @@ def _stored_projections(weights: Path) -> dict[str, np.ndarray] | None:
                 return None
             return {name: stored.get_tensor(name).astype(np.float32) for name in chosen}
     except (OSError, SafetensorError) as error:
-        raise files.UserError(f"{weights}: cannot be read ({error}).") from error
+        raise files.UserError(
+            f"{weights}: cannot be read as safetensors ({error}). Fetch the file again."
+        ) from error
 
 
 @contextmanager

@@ -233,7 +233,9 @@ def groups_rejected_for(reasons: Iterable[str], rejected_files: Iterable[Path]) 
         try:
             column = pq.read_table(path, columns=["reason"]).column("reason")
         except (OSError, pa.ArrowException) as error:
-            raise files.UserError(f"{path}: cannot be read as Parquet ({error}).") from error
+            raise files.UserError(
+                f"{path}: cannot be read as Parquet ({error}). Delete it and run again."
+            ) from error
         if chosen & set(column.unique().to_pylist()):
             groups.append(path)
     return groups

@@ -22,7 +22,7 @@ from mispair.core.provenance import SNAKEMAKE
 from mispair.core.words import count
 from mispair.pairs.shards.first_samples import FirstSamples, read_first_samples
 from mispair.pairs.shards.sources import expand_braces
-from mispair.pairs.shards.stores import TOKEN, filesystem, protocol_of, redacted, retried
+from mispair.pairs.shards.stores import TOKEN, USER, filesystem, protocol_of, redacted, retried
 
 GLOB = "*?["
 """Signs of a glob."""
@@ -65,10 +65,14 @@ def refuse_secrets(address: str) -> None:
     UserError
         If the address has a user, a password, a query or a fragment.
     """
-    host = address.split("://", 1)[1].partition("/")[0]
     # A glob of one character is a question mark too, and no object store signs with so few.
     query = address.partition("?")[2]
-    if "@" in host or "=" in query or "#" in address or TOKEN.search(address):
+    if (
+        USER.match(address.split("://", 1)[1])
+        or "=" in query
+        or "#" in address
+        or TOKEN.search(address)
+    ):
         raise UserError(
             f"pairs: {redacted(address)} has a password, a token or a signature in it, which logs "
             "and results would keep. Give the bare address; credentials come from "
@@ -115,9 +119,10 @@ def list_shards(sources: Sequence[str]) -> list[RemoteShard]:
         may not be read, or two shards have the same file name.
     """
     listed: dict[str, RemoteShard] = {}
+    for check in (refuse_secrets, refuse_other_files):
+        for source in sources:
+            check(source)
     for source in sources:
-        refuse_secrets(source)
-        refuse_other_files(source)
         for shard in _listed(source):
             if shard.address in listed:
                 raise UserError(f"pairs: {shard.address} is named more than once. Name it once.")
@@ -338,5 +343,6 @@ def _shard(address: str, entry: dict[str, Any]) -> RemoteShard:
             "other means, and give their folder."
         )
     marks = ("ETag", "etag", "generation", "blob_id", "md5Hash", "LastModified", "Last-Modified")
-    mark = next((str(entry[name]).strip('"') for name in marks if entry.get(name)), NO_MARK)
-    return RemoteShard(address, int(size), mark)
+    mark = next((str(entry[name]) for name in marks if entry.get(name)), NO_MARK)
+    # Of several servers with the same files, some may compress answers, which weakens their ETags.
+    return RemoteShard(address, int(size), mark.removeprefix("W/").strip('"'))

@@ -56,7 +56,10 @@ SILENCE = 60.0
 TOKEN = re.compile(r"\b(hf_[A-Za-z0-9]{8,}|AKIA[A-Z0-9]{8,}|ASIA[A-Z0-9]{8,})")
 """A credential by its form."""
 _ADDRESS = re.compile(rf"^({'|'.join(PROTOCOLS)})://")
-_ANY_ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^\s'\"<>]+")
+_ANY_ADDRESS = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+:/{1,2})([^\s'\"<>]+)")
+"""With one slash too, as in a path that was made of an address."""
+USER = re.compile(r"(?:[^/]*|[^/@:]*:(?!\d+/).*)@")
+"""A user, or a user and a password, at the start of what follows the scheme."""
 
 # Names of errors, or codes of S3.
 _OF_REGION = re.compile(
@@ -85,6 +88,8 @@ def protocol_of(address: str) -> Protocol:
 def redacted(text: str) -> str:
     """Return a text in which no address has a user, a password, a query or a fragment.
 
+    A question mark of an object store is a glob's unless a value follows it.
+
     Examples
     --------
     >>> redacted("GET https://me:secret@host/a.tar?X-Amz-Signature=12 failed")
@@ -92,11 +97,14 @@ def redacted(text: str) -> str:
     """
 
     def bare(match: re.Match[str]) -> str:
-        scheme, rest = match[0].split("://", 1)
-        path, sign, _ = rest.partition("?") if "?" in rest else rest.partition("#")
-        host, slash, tail = path.partition("/")
-        _, at, name = host.rpartition("@")
-        return f"{scheme}://{'***@' if at else ''}{name}{slash}{tail}{sign + '***' if sign else ''}"
+        scheme, rest = match.groups()
+        user = USER.match(rest)
+        place = rest[user.end() :] if user else rest
+        path = re.split("[?#]", place, maxsplit=1)[0]
+        query = place[len(path) :]
+        is_glob = query[:1] == "?" and "=" not in query and scheme in ("s3://", "gs://", "hf://")
+        hidden = query if is_glob else query and f"{query[0]}***"
+        return f"{scheme}{'***@' if user else ''}{path}{hidden}"
 
     return TOKEN.sub("***", _ANY_ADDRESS.sub(bare, text))
 
@@ -207,7 +215,8 @@ class _Fault:
     def refuse(self, attempts: int) -> NoReturn:
         """Raise the message, without what the library wrote: it may hold credentials."""
         of = protocol_of(self.address)
-        kind = f"{self.code}{f', status {self.status}' if self.status else ''}"
+        is_named = not self.status or self.code == str(self.status)
+        kind = self.code if is_named else f"{self.code}, status {self.status}"
         is_missing = isinstance(self.error, FileNotFoundError) or self.status in (404, 410)
         if self.cause == "GatedRepoError":
             text = (

@@ -22,6 +22,7 @@ from mispair.core.provenance import SNAKEMAKE, fingerprint
 from mispair.core.settings import NONE, Located
 from mispair.core.words import count
 from mispair.pairs.shards.shards import IMAGE_EXTENSIONS
+from mispair.pairs.shards.stores import PROTOCOLS
 
 UNREAD = ("heic", "heif")
 """Endings of pictures that Pillow has no reader for."""
@@ -229,6 +230,10 @@ def merged(entries: Iterable[Entry]) -> tuple[Entry, ...]:
     return tuple(by_key.values())
 
 
+OTHER_NAMES = {"s3a": "s3", "s3n": "s3", "gcs": "gs"}
+"""Names that other programs have for the stores of `PROTOCOLS`."""
+
+
 def refuse_address(option: str, path: str) -> None:
     """Refuse an address where a path is expected.
 
@@ -238,6 +243,10 @@ def refuse_address(option: str, path: str) -> None:
         If the path is one.
     """
     if "://" in path:
+        scheme = path.partition("://")[0]
+        store = OTHER_NAMES.get(scheme.lower(), scheme.lower())
+        if option == "pairs" and store in PROTOCOLS and store != scheme:
+            raise UserError(f"{option}: {path}: write {store}:// in place of {scheme}://.")
         raise UserError(
             f"{option}: {path} is not on this machine. Fetch it first (img2dataset, `hf download`, "
             "curl), then give its path."

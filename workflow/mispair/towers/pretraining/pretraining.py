@@ -201,7 +201,9 @@ def count_pairs(shards: Sequence[Path]) -> list[int]:
             with tarfile.open(shard) as tar:
                 pairs.append(sum(name.endswith(".txt") for name in tar.getnames()))
         except (OSError, tarfile.TarError) as error:
-            raise UserError(f"{shard}: cannot be read as a tar shard ({error}).") from error
+            raise UserError(
+                f"{shard}: cannot be read as a tar shard ({error}). Fetch it again."
+            ) from error
     if not sum(pairs):
         raise UserError("pretrain_towers: the shards hold no captions (KEY.txt).")
     return pairs

@@ -38,7 +38,9 @@ def run(settings: Settings, *, features: list[Path], covariance: Path) -> None:
                         block = np.asarray(stored[start : min(start + BLOCK, rows)])
                         covariances.setdefault(kind, Covariance(width)).add(block)
         except (OSError, safetensors.SafetensorError) as error:
-            raise files.UserError(f"{path}: cannot be read as safetensors ({error}).") from error
+            raise files.UserError(
+                f"{path}: cannot be read as safetensors ({error}). Delete it and run again."
+            ) from error
     if len(towers) > 1:
         raise files.UserError(
             f"measure_covariance: {' and '.join(map(str, towers.values()))} differ in towers. "
