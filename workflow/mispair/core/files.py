@@ -231,6 +231,14 @@ def write_json(path: Path, content: Any) -> None:
     write_text(path, json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
 
 
+def unreadable(path: Path, form: str, error: Exception) -> UserError:
+    """Return the error of a file that is not of a form, with the remedy."""
+    return UserError(
+        f"{path}: cannot be read as {form} ({error}). Delete it and run again if it is a result; "
+        "fetch or correct a file of your own."
+    )
+
+
 def read_json(path: Path) -> Any:
     """Read a JSON file.
 
@@ -244,10 +252,7 @@ def read_json(path: Path) -> Any:
     except FileNotFoundError as error:
         raise UserError(f"{path}: there is no such file.") from error
     except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
-        raise UserError(
-            f"{path}: cannot be read as JSON ({error}). Delete it and run again if it is a result; "
-            "fetch or correct a file of your own."
-        ) from error
+        raise unreadable(path, "JSON", error) from error
 
 
 def write_csv(path: Path, table: pd.DataFrame) -> None:
@@ -294,7 +299,7 @@ def read_parquet(path: Path) -> tuple[pd.DataFrame, dict[str, str]]:
     try:
         arrow = pq.read_table(path)
     except (OSError, pa.ArrowInvalid) as error:
-        raise UserError(f"{path}: cannot be read as Parquet ({error}).") from error
+        raise unreadable(path, "Parquet", error) from error
     return arrow.to_pandas(), parquet_metadata(arrow.schema)
 
 
@@ -336,7 +341,7 @@ def read_tensors(
             tensors = {name: opened.get_tensor(name) for name in names}
             metadata = json.loads((opened.metadata() or {}).get("mispair", "{}"))
     except (OSError, SafetensorError) as error:
-        raise UserError(f"{path}: cannot be read as safetensors ({error}).") from error
+        raise unreadable(path, "safetensors", error) from error
     return tensors, metadata
 
 

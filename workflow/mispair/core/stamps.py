@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from mispair.core import files
-from mispair.core.files import UserError, write_text
+from mispair.core.files import UserError, unreadable, write_text
 from mispair.core.provenance import SNAKEMAKE, file_digest, fingerprint
 
 # Stamps of a user's own files: short texts that change when the content does.
@@ -218,7 +218,7 @@ def files_of(listing: Path) -> list[Path]:
     try:
         lines = listing.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
-        raise UserError(f"{listing}: cannot be read as a listing of files ({error}).") from error
+        raise unreadable(listing, "a listing of files", error) from error
     files = [listing.parent / line.partition("  ")[2] for line in lines]
     if missing := [file for file in files if not file.is_file()]:
         raise UserError(
