@@ -230,6 +230,15 @@ def archived(folder: Path) -> dict[str, str]:
     return {"path": str(folder), "captions": ".txt"}
 
 
+def with_files_of_windows(folder: Path) -> Path:
+    """Pictures with captions, and what Windows writes next to them."""
+    texts(folder)
+    for name in ("Thumbs.db", "b c/desktop.ini", "$RECYCLE.BIN/x.jpg", "$RECYCLE.BIN/x.txt"):
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_text("a bin")
+    return folder
+
+
 def without_names(folder: Path) -> Path:
     """As Flickr8k.token.txt: no names of columns, and numbers of captions."""
     write_pictures(folder / "Images")
@@ -351,13 +360,23 @@ def turns_of(text: str) -> list[dict[str, str]]:
             {"from": "human", "value": "And?"}, {"from": "gpt", "value": "Nothing."}]  # fmt: skip
 
 
-def conversations_in_parquet(folder: Path) -> dict[str, str]:
+def parts_of(text: str) -> list[dict[str, Any]]:
+    """As the hub has messages to models of pictures and texts."""
+    asked = [{"type": "image", "text": None}, {"type": "text", "text": "What is it?"}]
+    return [{"role": "user", "content": asked},
+            {"role": "assistant", "content": [{"type": "text", "text": text}]}]  # fmt: skip
+
+
+def conversations_in_parquet(
+    folder: Path, turns: Callable[[str], list[Any]] = turns_of, caption: str | None = None
+) -> dict[str, str]:
     folder.mkdir()
     cells = [{"bytes": one, "path": None} for one in PICTURES.values()]
-    talks = [turns_of(text) for text in CAPTIONS.values()]
+    talks = [turns(text) for text in CAPTIONS.values()]
     columns = {"image": cells, "conversations": talks, "id": [*CAPTIONS]}
     pq.write_table(pa.table(columns), folder / "train.parquet")
-    return {"path": str(folder), "key_column": "id"}
+    named = {"path": str(folder), "key_column": "id"}
+    return named | ({"caption_column": caption} if caption else {})
 
 
 def one_list(folder: Path) -> Path:
@@ -448,12 +467,14 @@ def img2dataset_parquet(folder: Path) -> Path:
     return folder
 
 
-def with_paths(path: Callable[[str], Any], where: str = "", name: str = "image") -> Any:
+def with_paths(
+    path: Callable[[str], Any], where: str = "", name: str = "image", caption: str = "caption"
+) -> Any:
     """A table whose paths are other than those from its folder."""
 
     def write(folder: Path) -> Path:
         write_pictures(folder / where)
-        cells = [{name: path(f"{key}.jpg"), "caption": text} for key, text in CAPTIONS.items()]
+        cells = [{name: path(f"{key}.jpg"), caption: text} for key, text in CAPTIONS.items()]
         (folder / "pairs.jsonl").write_text("".join(json.dumps(row) + "\n" for row in cells))
         return folder
 
@@ -475,6 +496,21 @@ def in_json(name: str, content: Callable[[list[dict[str, str]]], str]) -> Any:
 def with_rows_above(path: Path) -> Path:
     path.write_text(",\n\n" + path.read_text(encoding="utf-8"), encoding="utf-8")
     return path
+
+
+def with_rows_below(folder: Path) -> Path:
+    """As spreadsheets export empty rows."""
+    path = table("csv", ("image", "caption"))(folder)
+    path.write_text(path.read_text(encoding="utf-8") + ",\n, \n" * 9, encoding="utf-8")
+    return path
+
+
+def listed_without_endings(folder: Path) -> Path:
+    """As ROCO's captions.txt."""
+    write_pictures(folder / "images")
+    lines = [f"{key}\t {caption}\n" for key, caption in CAPTIONS.items()]
+    (folder / "captions.txt").write_text("".join(lines), encoding="utf-8")
+    return folder
 
 
 def spaced(path: Path) -> Path:
@@ -629,6 +665,57 @@ FORMATS: dict[str, tuple[str, Callable[[Path], Any]]] = {
     ),
     "paths of another ending": ("table", with_paths(lambda path: path.replace(".jpg", ".PNG"))),
     "a column of any name": ("table", with_paths(picture_key, "i", "ID")),
+    "addresses of files": (
+        "table",
+        lambda folder: with_paths(lambda path: f"file://localhost{folder}/{quote(path)}")(folder),
+    ),
+    "addresses of files of another machine": (
+        "table",
+        with_paths(lambda path: f"file:///C:/there/mine/{quote(path)}"),
+    ),
+    "addresses in a store": ("table", with_paths(lambda path: f"s3://bucket/mine/{path}", "x")),
+    "names of files as titles": (
+        "table",
+        in_json(
+            "p.json",
+            lambda rows: json.dumps(
+                [
+                    {"image": row["image"], "title": row["image"], "description": row["caption"]}
+                    for row in rows
+                ]
+            ),
+        ),
+    ),
+    "names of files as titles next to pictures": (
+        "objects",
+        objects_of(lambda text: {"title": "a.JPG", "description": text}),
+    ),
+    "rows of separators at the end": ("table", with_rows_below),
+    "columns of any name": (
+        "table",
+        lambda folder: {
+            "path": str(with_paths(str, "y", "Datei", "Text hier")(folder)),
+            "caption_column": "Text hier",
+        },
+    ),
+    "columns of any name in JSON": (
+        "table",
+        lambda folder: in_json(
+            "p.json",
+            lambda rows: json.dumps(
+                [{"Datei": row["image"], "caption": row["caption"]} for row in rows]
+            ),
+        )(folder)["path"],
+    ),
+    "a list of pictures without endings": ("table", listed_without_endings),
+    "files of Windows": ("folder", with_files_of_windows),
+    "parts of messages": ("parquet", lambda f: conversations_in_parquet(f, parts_of)),
+    "questions and answers": (
+        "parquet",
+        lambda f: conversations_in_parquet(
+            f, lambda text: [{"user": "?", "assistant": text}], "conversations.assistant"
+        ),
+    ),
     "lists of paths": ("table", with_paths(lambda path: [path])),
     "messages": ("table", messages),
     "paths in parquet": ("table", paths_in_parquet),
@@ -876,7 +963,7 @@ def test_the_remedy_for_a_table_without_names_whose_paths_lack_endings_works(
 ) -> None:
     write_pictures(tmp_path / "mine")
     table = tmp_path / "mine/captions.tsv"
-    rows = [f"{key}\t{caption}\n" for key, caption in CAPTIONS.items()]
+    rows = [f"{key}\t{caption}\n" for key, caption in reversed(CAPTIONS.items())]
     table.write_text("".join(rows), encoding="utf-8")
     with pytest.raises(UserError, match="write one above it: image_id<TAB>caption"):
         recognise({"path": str(tmp_path / "mine"), "captions": str(table)})
@@ -1585,6 +1672,29 @@ def archived_pictures(folder: Path) -> Path:
     return path
 
 
+def two_coco_files(folder: Path) -> Path:
+    path = coco(folder) / "annotations/captions_val2017.json"
+    path.with_name("captions_train2017.json").write_text(path.read_text().replace("cup", "can"))
+    return folder
+
+
+def tables_of_splits(folder: Path, *names: str) -> Path:
+    for split in ("test", "val"):
+        with_paths(str, split, *names)(folder)
+        (folder / "pairs.jsonl").rename(folder / split / f"{split}.jsonl")
+    return folder
+
+
+def with_sources(folder: Path, name: str = "p.json") -> Path:
+    """As pairs of pictures to train an editor with."""
+    for place in ("source", "target"):
+        write_pictures(folder / place)
+    rows = [{place: f"{place}/{key}.jpg" for place in ("source", "target")} | {"prompt": text}
+            for key, text in CAPTIONS.items()]  # fmt: skip
+    (folder / name).write_text(as_lines(rows))
+    return folder
+
+
 def splits(folder: Path) -> Path:
     rows = table("csv", ("image", "caption"))(folder).read_text("utf-8").splitlines()
     (folder / "train.csv").write_text("\n".join(rows[:-1]), encoding="utf-8")
@@ -1596,6 +1706,20 @@ MISTAKES: dict[str, tuple[Callable[[Path], Any], list[str]]] = {
     "a column of one of two": (
         lambda f: {"path": str(both(f, "metadata.csv", "txt")), "caption_column": "text"},
         ["metadata.csv", "Name one of them"]),
+    "two files of COCO": (two_coco_files, ["annotations/captions_*.json"]),
+    "a table in each folder of a split": (tables_of_splits, ["test/test.jsonl", "mine/*/*.jsonl"]),
+    "unusual columns further below": (
+        lambda f: tables_of_splits(f, "image", "suffix"), ["test/test.jsonl", "--caption-column"]),
+    "JSON below whose columns are named": (
+        lambda f: {"path": str(further_below(f, "x.json", json.dumps(
+            {f"{key}.jpg": {"p": text} for key, text in CAPTIONS.items()}).encode())),
+            "caption_column": "p"}, ["captions: ", "images/x.json"]),
+    "pictures in two columns": (with_sources, ["'source'", "'target'", "--image-column"]),
+    "pictures in two columns of JSONL": (
+        lambda f: with_sources(f, "p.jsonl"), ["'source'", "'target'", "--image-column"]),
+    "addresses in lists of JSON": (
+        lambda f: written(f, "p.json", b'{"image_urls": ["http://x.invalid/1"], "captions": ["a"]}',
+                          False).parent, ["addresses", "img2dataset"]),
     "table and texts": (lambda f: both(f, "metadata.csv", "txt"), ["metadata.csv", ".txt"]),
     "two endings": (lambda f: both(f, "txt", "caption"), [".txt", ".caption", "captions:"]),
     "tar files and texts": (lambda f: archived(f)["path"], ["photos.tar", "captions: .txt"]),
@@ -1661,7 +1785,7 @@ MISTAKES: dict[str, tuple[Callable[[Path], Any], list[str]]] = {
     "a glob of pictures": (lambda f: f"{texts(f)}/a/*.jpg", ["2 pictures", "Give the folder"]),
     "an address": (lambda f: "https://x.invalid/pairs.csv", ["is not on this machine"]),
     "an unknown column": (unknown_column, ["pairs.caption_column", "'titel'", "'title'"]),
-    "unusual columns": (table("csv", ("foo", "bar")), ["'foo', 'bar'", "image_column"]),
+    "unusual columns": (table("csv", ("foo", "bar")), ["'foo', 'bar'", "caption_column"]),
     "unusual columns in a folder": (lambda f: table("csv", ("foo", "bar"))(f).parent, ["'foo'"]),
     "addresses": (
         lambda f: written(f, "p.csv", b"url,caption\nhttps://x.invalid/1.jpg,a\n"),

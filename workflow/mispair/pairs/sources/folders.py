@@ -5,10 +5,11 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 from mispair.core.files import UserError, snapshot
 from mispair.core.words import composed, count
-from mispair.pairs.captions.decoding import numbered, read_json, text_fields
+from mispair.pairs.captions.decoding import numbered, read_json, text_fields, values_at
 from mispair.pairs.shards.shards import (
     IMAGE_EXTENSIONS,
     MAX_MEMBER_BYTES,
@@ -16,7 +17,7 @@ from mispair.pairs.shards.shards import (
     SIDECAR_EXTENSION,
 )
 from mispair.pairs.sources.alike import alike, stem_of
-from mispair.pairs.sources.columns import CAPTION_COLUMNS, columns_in, named_column
+from mispair.pairs.sources.columns import CAPTION_COLUMNS, are_names, columns_in, named_column
 from mispair.pairs.sources.pictures import with_captions
 from mispair.pairs.sources.source import (
     TEXT_ENDINGS,
@@ -192,14 +193,16 @@ def with_objects(tree: Tree, named: Named) -> Source | None:
     """
     pictured = {*tree.pictures, *map(stem_of, tree.pictures)}
     beside = [name for name in tree.of([SIDECAR_EXTENSION]) if stem_of(name) in pictured]
-    fields = [one for name in beside[:TRIED] for one in _fields_of_text(Path(tree.path(name)))]
+    chosen = named.caption_column
+    first = [Path(tree.path(name)) for name in beside[:TRIED]]
+    fields = [field for path in first for field in _fields_of_text(path, chosen)]
     if not fields:
-        for name in beside[:TRIED]:
-            refuse_unreadable(Path(tree.path(name)))
+        for path in first:
+            refuse_unreadable(path)
         return None
     fields = [*dict.fromkeys(fields)]
-    is_list = fields == [""] and not named.caption_column
-    field = named_column(fields, named.caption_column or "", "caption_column", CAPTION_COLUMNS)
+    is_list = fields == [""] and not chosen
+    field = named_column(fields, chosen or "", "caption_column", CAPTION_COLUMNS)
     if not is_list and field not in (*fields, *numbered(fields)):
         has = ", ".join(map(repr, fields[:12]))
         wrong = f"no field {field!r}" if field else "no field with a usual name of captions"
@@ -216,8 +219,11 @@ def with_objects(tree: Tree, named: Named) -> Source | None:
     return Source("objects", words, entries, boundary=tree.boundary, captions_in=place)
 
 
-def _fields_of_text(path: Path) -> list[str]:
-    """Return the fields of JSON in a file that hold texts; an empty one if it has texts alone."""
+def _fields_of_text(path: Path, chosen: str | None) -> list[str]:
+    """Return the fields of JSON in a file that hold texts; an empty one if it has texts alone.
+
+    Names of pictures are no texts, unless their field is `chosen`.
+    """
     try:
         if path.stat().st_size > MAX_MEMBER_BYTES:
             return []
@@ -226,7 +232,13 @@ def _fields_of_text(path: Path) -> list[str]:
         return []
     texts = content if isinstance(content, list) else [content]
     are_texts = all(isinstance(one, str) for one in texts) and any(map(is_caption, texts))
-    return [""] if are_texts else text_fields(content)
+    if are_texts:
+        return [""]
+    return [one for one in text_fields(content) if one == chosen or not _has_names(content, one)]
+
+
+def _has_names(content: Any, field: str) -> bool:
+    return are_names(text for text in values_at(content, field) if isinstance(text, str))
 
 
 def is_about(name: str) -> bool:

@@ -1,4 +1,4 @@
-"""Tables of picture paths and captions: their columns, and an entry for each row; COCO's JSON."""
+"""Tables of picture paths and captions: their columns, and an entry for each row."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -10,13 +10,13 @@ from mispair.core.files import UserError
 from mispair.core.settings import option
 from mispair.core.words import count, nearest
 from mispair.pairs.captions.decoding import numbered
-from mispair.pairs.captions.json_rows import captioned, end_of_json, parsed, start_of_json, text_of
 from mispair.pairs.captions.scripts import count_words
 from mispair.pairs.sources.columns import (
     ADDRESS_COLUMNS,
     CAPTION_COLUMNS,
     IMAGE_COLUMNS,
     Columns,
+    are_names,
     columns_in,
     named_column,
     usual,
@@ -28,7 +28,13 @@ from mispair.pairs.sources.pictures import (
     located,
     with_captions,
 )
-from mispair.pairs.sources.source import Entry, Named, Source, merged, refuse_unreadable
+from mispair.pairs.sources.source import (
+    Entry,
+    Named,
+    Source,
+    merged,
+    refuse_unreadable,
+)
 from mispair.pairs.sources.table_rows import (
     DELIMITED,
     FIELDS,
@@ -145,9 +151,12 @@ def is_caption(text: str) -> bool:
 
 
 def names_pictures(path: Path) -> bool:
-    """Return whether a file can be read as a table, and has a usual column of pictures."""
+    """Return whether a file can be read as a table, and has a usual column of pictures.
+
+    It may have their addresses, but `url` alone is not always that of a picture.
+    """
     try:
-        return usual(header_of(path), IMAGE_COLUMNS) is not None
+        return usual(header_of(path), (*IMAGE_COLUMNS, *ADDRESS_COLUMNS[1:])) is not None
     except UserError:
         return False
 
@@ -170,7 +179,9 @@ def entries_of(
 ) -> tuple[Columns, list[Entry], int]:
     """Return the columns of a table, and an entry for each of its rows, or for at most `most`.
 
-    The third value is the number of captions that have separators unquoted.
+    The third value is the number of captions that have separators unquoted. A column of captions
+    that is not named and has names of pictures (``title`` in some exports) is none, if there is
+    another one.
 
     Raises
     ------
@@ -178,7 +189,22 @@ def entries_of(
         If the table cannot be read, or lacks a column.
     """
     has = header_of(path)
-    columns, rows = chosen_columns(path, has, given), []
+    columns = chosen_columns(path, has, given)
+    rows, unquoted = _entries(path, len(has), columns, pictures, most)
+    if not given.caption and are_names((entry.captions or ("",))[0] for entry in rows):
+        try:
+            others = [name for name in has if name != columns.caption]
+            columns = chosen_columns(path, others, given)
+        except UserError:  # refused later, as captions that are none
+            return columns, rows, unquoted
+        rows, unquoted = _entries(path, len(has), columns, pictures, most)
+    return columns, rows, unquoted
+
+
+def _entries(
+    path: Path, width: int, columns: Columns, pictures: Pictures, most: int | None
+) -> tuple[list[Entry], int]:
+    rows: list[Entry] = []
     unquoted: list[int] = []
     for number, row in islice(rows_in(path, columns, unquoted.append), most):
         images, captions = (
@@ -195,14 +221,14 @@ def entries_of(
         if not any(found.values()) and None in row.values() and form_of(path.name) in DELIMITED:
             # A short row is a picture without a caption, or the rest of a caption with a line end.
             cells = sum(cell is not None for cell in row.values())
-            raise UserError(wrong_number(path, number, cells, len(has)))
+            raise UserError(wrong_number(path, number, cells, width))
         key = row[columns.key] if columns.key else None
         fields = tuple((name, row[name]) for name in FIELDS if isinstance(row.get(name), str))
         for image, file in found.items() or [("", None)]:
             own = pictures.key(image, file) if image else f"row {number}"
             own = own if key is None or key == "" else str(key)
             rows.append(Entry(own, (file,) if file else (), (), captions, fields))
-    return columns, rows, len(unquoted)
+    return rows, len(unquoted)
 
 
 def paths_in(cell: Any) -> list[str] | None:
@@ -309,27 +335,46 @@ def pictures_of(
 
 
 def _first_images(path: Path, named: Named) -> list[str]:
-    columns = chosen_columns(path, header_of(path), columns_in(named))
-    first = (row[columns.image] for _, row in islice(rows_in(path, columns), TRIED))
+    return _images_in(path, chosen_columns(path, header_of(path), columns_in(named)).image, named)
+
+
+def _images_in(path: Path, column: str, named: Named) -> list[str]:
+    given = named.caption_column or ""
+    captions = named_column(header_of(path), given, "caption_column", CAPTION_COLUMNS) or ""
+    first = (row[column] for _, row in islice(rows_in(path, Columns(column, captions)), TRIED))
     return [image for cell in first for image in paths_in(cell) or ()]
 
 
 def with_pictures(path: Path, named: Named, folder: Path | None) -> Named | None:
     """Name the column of paths: of several with usual names the first whose pictures are there.
 
-    Without a usual name, that is the first column whose cells are paths of pictures that are there;
-    or None, also if no column has a usual name of captions.
+    Without a usual name, that is the column whose cells are paths of pictures that are there; or
+    None.
+
+    Raises
+    ------
+    UserError
+        If columns without usual names have different pictures.
     """
     columns = _image_columns(path)
+    found: dict[str, list[str | None]] = {}
     for column in columns or header_of(path):
-        one = named.model_copy(update={"image_column": column})
         try:
-            if images := _first_images(path, one):
-                located(path, images, folder, is_exact=not columns)
-                return one
+            if images := _images_in(path, column, named):
+                pictures = located(path, images, folder, is_exact=not columns)
+                found[column] = [*map(pictures.find, images)]
         except UserError:
             continue
-    return None
+        if columns and found:
+            break
+    several = [one for one, pictures in found.items() if pictures != next(iter(found.values()))]
+    if several:
+        raise UserError(
+            f"pairs: {path} has different pictures in the columns {next(iter(found))!r} and "
+            f"{several[0]!r}. Name the one that the captions are of, by "
+            f"{option('image_column')} COLUMN or pairs: {{path: {path}, image_column: COLUMN}}."
+        )
+    return next((named.model_copy(update={"image_column": column}) for column in found), None)
 
 
 def _image_columns(path: Path) -> list[str]:
@@ -339,53 +384,3 @@ def _image_columns(path: Path) -> list[str]:
         has.remove(image)
         columns.append(image)
     return columns
-
-
-def is_coco(path: Path) -> bool:
-    """Return whether a file is COCO's JSON, by its first and last bytes; `of_coco` reads it."""
-    start = start_of_json(path)
-    if not start.startswith(b"{"):
-        return False
-    ends = start + end_of_json(path)
-    has = {name for name in ("annotations", "caption", "images", "file_name")
-           if f'"{name}"'.encode() in ends}  # fmt: skip
-    return {"annotations", "caption"} < has
-
-
-def of_coco(path: Path, folder: Path | None) -> Source:
-    """Return the pairs of COCO's captions: several captions of a picture are its alternatives.
-
-    Raises
-    ------
-    UserError
-        If the file has other content, or none of its pictures is found.
-    """
-    content = parsed(text_of(path, "pairs: "), path, "pairs: ")
-    try:
-        captions: dict[str, list[Any]] = {image["file_name"]: [] for image in content["images"]}
-        if wrong := [name for name in captions if not isinstance(name, str)]:
-            raise TypeError(f"the file_name {wrong[0]!r:.80} is no text")
-        lost: list[tuple[Any, Any]] = []
-        for image, annotation in captioned(content["images"], content["annotations"]):
-            caption = annotation["caption"]
-            if image is None:
-                lost.append((annotation["image_id"], caption))
-            else:
-                captions[image["file_name"]].append(caption)
-    except (KeyError, TypeError) as error:
-        raise UserError(
-            f"pairs: {path} is not COCO's JSON of captions ({type(error).__name__}: {error}). It "
-            "has the lists images (id, file_name) and annotations (image_id, caption); files of "
-            "instances and of keypoints have no captions."
-        ) from error
-    pictures = located(path, [*captions][:TRIED], folder)
-    entries = []
-    for name, texts in captions.items():
-        found = pictures.find(name)
-        files = (found,) if found else ()
-        entries.append(Entry(pictures.key(name, found), files, captions=tuple(texts)))
-    entries += [Entry(f"image {one}", captions=(text,)) for one, text in lost]
-    whole = merged(entries)
-    words = f"{count(len(captions), 'picture')} of {path.name}{elsewhere(pictures, path)}"
-    words = with_captions(words, whole, pictures)
-    return Source("coco", words, whole, (path,), pictures.boundary, captions_in="json:captions")
