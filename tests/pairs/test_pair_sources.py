@@ -674,22 +674,6 @@ FORMATS: dict[str, tuple[str, Callable[[Path], Any]]] = {
         with_paths(lambda path: f"file:///C:/there/mine/{quote(path)}"),
     ),
     "addresses in a store": ("table", with_paths(lambda path: f"s3://bucket/mine/{path}", "x")),
-    "names of files as titles": (
-        "table",
-        in_json(
-            "p.json",
-            lambda rows: json.dumps(
-                [
-                    {"image": row["image"], "title": row["image"], "description": row["caption"]}
-                    for row in rows
-                ]
-            ),
-        ),
-    ),
-    "names of files as titles next to pictures": (
-        "objects",
-        objects_of(lambda text: {"title": "a.JPG", "description": text}),
-    ),
     "rows of separators at the end": ("table", with_rows_below),
     "columns of any name": (
         "table",
@@ -1135,6 +1119,36 @@ def test_rows_of_parquet_with_one_key_are_one_pair_or_counted(tmp_path: Path) ->
     kept, refused = indexed(given, tmp_path / "packed")
     assert [(row["caption"], row["more_captions"]) for row in kept.values()] == [("one", ["two"])]
     assert refused == {"8": "ambiguous-key", "9": "no-image", "10": "no-image"}
+
+
+@pytest.mark.parametrize("form", ["csv", "jsonl", "parquet", "bytes", "objects"])
+@pytest.mark.parametrize("title", ["{}.JPG", "7", ""])
+def test_a_column_without_a_caption_leaves_the_others(
+    form: str, title: str, tmp_path: Path
+) -> None:
+    """Unless it is named: exports have names of files, numbers or nothing as titles."""
+    mine = tmp_path / "mine"
+    write_pictures(mine)
+    keys = [*CAPTIONS]
+    rows = [{"image": f"{key}.jpg", "title": title.format(key), "description": CAPTIONS[key]}
+            for key in keys]  # fmt: skip
+    if form == "objects":
+        for key, row in zip(keys, rows, strict=True):
+            (mine / f"{key}.json").write_text(json.dumps(row))
+    elif form == "csv":
+        with (mine / "p.csv").open("w", encoding="utf-8", newline="") as opened:
+            table = csv.DictWriter(opened, [*rows[0]])
+            table.writeheader()
+            table.writerows(rows)
+    elif form == "jsonl":
+        (mine / "p.jsonl").write_text(as_lines(rows))
+    else:
+        columns: dict[str, list[Any]] = {name: [row[name] for row in rows] for name in rows[0]}
+        columns |= {"image": [*PICTURES.values()]} if form == "bytes" else {}
+        pq.write_table(pa.table(columns | {"key": keys}), mine / "p.parquet")
+    kept, _ = indexed(mine, tmp_path / "packed")
+    assert {key: row["caption"] for key, row in kept.items()} == CAPTIONS
+    assert "title" in recognise({"path": str(mine), "caption_column": "title"}).words
 
 
 def test_lists_in_cells_are_several_captions(tmp_path: Path) -> None:
@@ -1720,6 +1734,12 @@ MISTAKES: dict[str, tuple[Callable[[Path], Any], list[str]]] = {
     "addresses in lists of JSON": (
         lambda f: written(f, "p.json", b'{"image_urls": ["http://x.invalid/1"], "captions": ["a"]}',
                           False).parent, ["addresses", "img2dataset"]),
+    "a line of text above the names": (
+        lambda f: written(f, "p.csv", b"My captions,\nimage,caption\na/1.jpg,a cup\n"),
+        ["My captions", "caption_column"]),
+    "a caption before its picture": (
+        lambda f: written(f, "p.tsv", b"a red cup\ta/1.jpg\na cat\ta/2.jpg\n"),
+        ["caption<TAB>image_id"]),
     "table and texts": (lambda f: both(f, "metadata.csv", "txt"), ["metadata.csv", ".txt"]),
     "two endings": (lambda f: both(f, "txt", "caption"), [".txt", ".caption", "captions:"]),
     "tar files and texts": (lambda f: archived(f)["path"], ["photos.tar", "captions: .txt"]),

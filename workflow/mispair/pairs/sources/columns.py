@@ -89,6 +89,18 @@ def named_column(has: Sequence[str], named: str, setting: str, names: Sequence[s
     return named or usual(has, names) or _usual_end(has, setting)
 
 
+def are_captions(texts: Iterable[str]) -> bool:
+    """Return whether some texts may be captions: neither empty, nor numbers, nor names of pictures.
+
+    Examples
+    --------
+    >>> are_captions(["", "cup"]), are_captions(["7", ""]), are_captions(["IMG_1.jpg"])
+    (True, False, False)
+    """
+    seen = [*texts]
+    return any(map(str.isalpha, "".join(seen))) and not are_names(seen)
+
+
 def are_names(captions: Iterable[str]) -> bool:
     """Return whether captions are names of pictures, most without a blank, apart from empty ones.
 

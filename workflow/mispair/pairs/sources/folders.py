@@ -5,7 +5,6 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 from mispair.core.files import UserError, snapshot
 from mispair.core.words import composed, count
@@ -17,7 +16,7 @@ from mispair.pairs.shards.shards import (
     SIDECAR_EXTENSION,
 )
 from mispair.pairs.sources.alike import alike, stem_of
-from mispair.pairs.sources.columns import CAPTION_COLUMNS, are_names, columns_in, named_column
+from mispair.pairs.sources.columns import CAPTION_COLUMNS, are_captions, columns_in, named_column
 from mispair.pairs.sources.pictures import with_captions
 from mispair.pairs.sources.source import (
     TEXT_ENDINGS,
@@ -195,12 +194,14 @@ def with_objects(tree: Tree, named: Named) -> Source | None:
     beside = [name for name in tree.of([SIDECAR_EXTENSION]) if stem_of(name) in pictured]
     chosen = named.caption_column
     first = [Path(tree.path(name)) for name in beside[:TRIED]]
-    fields = [field for path in first for field in _fields_of_text(path, chosen)]
+    texts: dict[str, list[str]] = {}
+    for field, text in (found for path in first for found in _texts_in(path)):
+        texts.setdefault(field, []).append(text)
+    fields = [one for one in texts if are_captions(texts[one]) or one == chosen] or [*texts]
     if not fields:
         for path in first:
             refuse_unreadable(path)
         return None
-    fields = [*dict.fromkeys(fields)]
     is_list = fields == [""] and not chosen
     field = named_column(fields, chosen or "", "caption_column", CAPTION_COLUMNS)
     if not is_list and field not in (*fields, *numbered(fields)):
@@ -219,11 +220,8 @@ def with_objects(tree: Tree, named: Named) -> Source | None:
     return Source("objects", words, entries, boundary=tree.boundary, captions_in=place)
 
 
-def _fields_of_text(path: Path, chosen: str | None) -> list[str]:
-    """Return the fields of JSON in a file that hold texts; an empty one if it has texts alone.
-
-    Names of pictures are no texts, unless their field is `chosen`.
-    """
+def _texts_in(path: Path) -> list[tuple[str, str]]:
+    """Return the fields of JSON in a file that hold texts, with these; "" if it has texts alone."""
     try:
         if path.stat().st_size > MAX_MEMBER_BYTES:
             return []
@@ -231,14 +229,11 @@ def _fields_of_text(path: Path, chosen: str | None) -> list[str]:
     except (OSError, ValueError):
         return []
     texts = content if isinstance(content, list) else [content]
-    are_texts = all(isinstance(one, str) for one in texts) and any(map(is_caption, texts))
-    if are_texts:
-        return [""]
-    return [one for one in text_fields(content) if one == chosen or not _has_names(content, one)]
-
-
-def _has_names(content: Any, field: str) -> bool:
-    return are_names(text for text in values_at(content, field) if isinstance(text, str))
+    if all(isinstance(one, str) for one in texts) and any(map(is_caption, texts)):
+        return [("", text) for text in texts]
+    found = ((field, values_at(content, field)) for field in text_fields(content))
+    return [(field, text) for field, values in found
+            for text in values or [""] if isinstance(text, str)]  # fmt: skip
 
 
 def is_about(name: str) -> bool:

@@ -22,7 +22,7 @@ from mispair.pairs.sources.table_rows import (
     header_of,
     parquet_schema,
 )
-from mispair.pairs.sources.tables import chosen_columns
+from mispair.pairs.sources.tables import captioned_columns, chosen_columns
 
 BYTES_COLUMNS = ("image", "jpg", "jpeg", "png", "webp", "img", "picture", "photo", "images",
                  "image_bytes", "img_bytes", "image_data", "bytes")  # fmt: skip
@@ -98,6 +98,7 @@ def of_parquet(paths: Sequence[Path], named: Named) -> Source:
     paths = sorted(paths)
     columns = _columns(paths[0], named)
     entries = []
+    named = named.model_copy(update={"caption_column": columns.caption})
     for path in paths:
         if (own := _columns(path, named)) != columns:
             raise UserError(
@@ -144,11 +145,17 @@ def _sharing(path: Path, column: str) -> int:
 
 
 def _columns(path: Path, named: Named) -> Columns:
+    import pyarrow as pa
+
     schema = parquet_schema(path)
     given = columns_in(named)
     image = given.image or usual(bytes_columns(schema), BYTES_COLUMNS) or ""
     key = given.key or usual(schema.names, (KEY,)) or ""
-    return chosen_columns(path, header_of(path), Columns(image, given.caption, key))
+    columns = Columns(image, given.caption, key)
+    try:
+        return captioned_columns(path, columns)
+    except (OSError, pa.ArrowException):  # damaged, which the job reports
+        return chosen_columns(path, header_of(path), columns)
 
 
 def samples(path: Path, columns: Columns) -> Iterator[tuple[str, str, bytes | None, list, dict]]:

@@ -16,7 +16,7 @@ from mispair.pairs.sources.columns import (
     CAPTION_COLUMNS,
     IMAGE_COLUMNS,
     Columns,
-    are_names,
+    are_captions,
     columns_in,
     named_column,
     usual,
@@ -58,9 +58,10 @@ def chosen_columns(path: Path, has: Sequence[str], given: Columns) -> Columns:
     UserError
         If a named column is missing, with the nearest one, or no column has a usual name.
     """
+    image = _column(path, has, given.image, "image_column", IMAGE_COLUMNS)
     chosen = Columns(
-        _column(path, has, given.image, "image_column", IMAGE_COLUMNS),
-        _column(path, has, given.caption, "caption_column", CAPTION_COLUMNS),
+        image,
+        _column(path, has, given.caption, "caption_column", CAPTION_COLUMNS, image),
         _column(path, has, given.key, "key_column", ()),
     )
     several = [] if given.caption or chosen.caption in has else [*numbered(has)]
@@ -72,10 +73,13 @@ def chosen_columns(path: Path, has: Sequence[str], given: Columns) -> Columns:
     return chosen
 
 
-def _column(path: Path, has: Sequence[str], named: str, setting: str, names: Sequence[str]) -> str:
+def _column(
+    path: Path, has: Sequence[str], named: str, setting: str, names: Sequence[str], image: str = ""
+) -> str:
+    """Return the column of a setting; `image` is that of the pictures, which is no other one."""
     if not has:
         raise UserError(f"pairs: {path} is empty. Its first line has to name the columns.")
-    found = named_column(has, named, setting, names)
+    found = named_column([one for one in has if one != image], named, setting, names)
     if found in numbered(has):
         return found
     if found and found not in has:
@@ -95,7 +99,7 @@ def _column(path: Path, has: Sequence[str], named: str, setting: str, names: Seq
         raise UserError(
             f"pairs: {path} has the columns {_shown(has)}, none of which has a usual name of "
             f"{what} ({', '.join(names[:4])}, ...). Name it, by {option(setting)} COLUMN or pairs: "
-            f"{{path: {path}, {setting}: COLUMN}}.{_without_names(path, len(has))}"
+            f"{{path: {path}, {setting}: COLUMN}}.{_without_names(path, has, image)}"
         )
     return found or ""
 
@@ -106,18 +110,50 @@ def _has_addresses(path: Path, column: str) -> bool:
     return not any(cells) or any("://" in cell for cell in cells if isinstance(cell, str))
 
 
-def _without_names(path: Path, columns: int) -> str:
+def _without_names(path: Path, has: Sequence[str], image: str) -> str:
     if form_of(path.name) not in DELIMITED:
         return ""
-    if columns == 1:
+    if len(has) == 1:
         return " If it has a caption a line, begin each with the picture's name and a tab."
-    numbers = [f"column_{number}" for number in range(2, columns)]
-    names = separator_of(path).join(["image_id", *numbers, "caption"]).replace("\t", "<TAB>")
-    return f" If its first line is a pair, write one above it: {names}."
+    at = has.index(image) if image in has else 0
+    names = [f"column_{number}" for number in range(1, len(has) + 1)]
+    names[at] = "image_id"
+    names[-2 if at == len(has) - 1 else -1] = "caption"
+    line = separator_of(path).join(names).replace("\t", "<TAB>")
+    return f" If its first line is a pair, write one above it: {line}."
 
 
 def _shown(has: Sequence[str]) -> str:
     return ", ".join(map(repr, has[:12])) + ", ..." * (len(has) > 12) or "none"
+
+
+def captioned_columns(path: Path, given: Columns) -> Columns:
+    """Return `chosen_columns`, of which that of captions has some in the first rows.
+
+    Names of pictures as ``title``, numbers and nothing are none. If no column has captions, the
+    most usual one is returned.
+
+    Raises
+    ------
+    UserError
+        If the table cannot be read, or lacks a column.
+    """
+    has, first = header_of(path), None
+    while True:
+        try:
+            columns = chosen_columns(path, has, given)
+        except UserError:
+            if first is None:
+                raise
+            return first
+        rows = islice(rows_in(path, Columns(caption=columns.caption)), TRIED)
+        cells = [row.get(columns.caption) for _, row in rows]
+        lists = (cell if isinstance(cell, list) else [cell] for cell in cells)
+        if given.caption or are_captions(str(text or "") for texts in lists for text in texts):
+            return columns
+        first = first or columns
+        tried = {columns.caption, *numbered(has).get(columns.caption, ())}
+        has = [name for name in has if name not in tried]
 
 
 def is_table(path: Path, given: Columns) -> bool:
@@ -179,31 +215,14 @@ def entries_of(
 ) -> tuple[Columns, list[Entry], int]:
     """Return the columns of a table, and an entry for each of its rows, or for at most `most`.
 
-    The third value is the number of captions that have separators unquoted. A column of captions
-    that is not named and has names of pictures (``title`` in some exports) is none, if there is
-    another one.
+    The third value is the number of captions that have separators unquoted.
 
     Raises
     ------
     UserError
         If the table cannot be read, or lacks a column.
     """
-    has = header_of(path)
-    columns = chosen_columns(path, has, given)
-    rows, unquoted = _entries(path, len(has), columns, pictures, most)
-    if not given.caption and are_names((entry.captions or ("",))[0] for entry in rows):
-        try:
-            others = [name for name in has if name != columns.caption]
-            columns = chosen_columns(path, others, given)
-        except UserError:  # refused later, as captions that are none
-            return columns, rows, unquoted
-        rows, unquoted = _entries(path, len(has), columns, pictures, most)
-    return columns, rows, unquoted
-
-
-def _entries(
-    path: Path, width: int, columns: Columns, pictures: Pictures, most: int | None
-) -> tuple[list[Entry], int]:
+    width, columns = len(header_of(path)), captioned_columns(path, given)
     rows: list[Entry] = []
     unquoted: list[int] = []
     for number, row in islice(rows_in(path, columns, unquoted.append), most):
@@ -228,7 +247,7 @@ def _entries(
             own = pictures.key(image, file) if image else f"row {number}"
             own = own if key is None or key == "" else str(key)
             rows.append(Entry(own, (file,) if file else (), (), captions, fields))
-    return rows, len(unquoted)
+    return columns, rows, len(unquoted)
 
 
 def paths_in(cell: Any) -> list[str] | None:
