@@ -756,8 +756,10 @@ def test_pictures_that_are_no_pairs_are_left_out_by_naming_the_table(
         lines = [json.dumps(dict(zip(names, row, strict=True))) for row in rows]
     table = folder / f"mine/metadata.{form}"
     table.write_text("\n".join(lines))
-    check_refused(rf"of 40 pairs 20 have no caption.*pairs: {table}", pairs=str(table.parent))
-    check(pairs=str(table))
+    check_refused(
+        rf"of 40 pairs 20 have no caption.*pairs: {table}", shards=None, pairs=str(table.parent)
+    )
+    check(shards=None, pairs=str(table))
 
 
 @pytest.mark.parametrize("form", ["tar", "txt"])
