@@ -1851,6 +1851,9 @@ MISTAKES: dict[str, tuple[Callable[[Path], Any], list[str]]] = {
     "feather": (lambda f: written(f, "pairs.feather", b"", False), ["read_feather", "to_parquet"]),
     "base64": (lambda f: written(f, "p.csv", b"image,caption\n" + b"/9j/4AAQ" * 2000 + b",a\n"),
                ["16,000 characters", "base64"]),
+    "objects of pictures in base64": (
+        lambda f: written(f, "p.jsonl", b'{"image": {"bytes": "/9j/", "path": null}, "text": "a"}'),
+        ["base64", "--image-column"]),
     "small pictures in base64": (
         lambda f: written(f, "p.csv", b"image,caption\n" + b64encode(picture(1)) + b",a\n"),
         ["base64"]),

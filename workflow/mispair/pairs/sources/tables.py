@@ -360,8 +360,15 @@ def _first_images(path: Path, named: Named) -> list[str]:
 def _images_in(path: Path, column: str, named: Named) -> list[str]:
     given = named.caption_column or ""
     captions = named_column(header_of(path), given, "caption_column", CAPTION_COLUMNS) or ""
-    first = (row[column] for _, row in islice(rows_in(path, Columns(column, captions)), TRIED))
-    return [image for cell in first for image in paths_in(cell) or ()]
+    rows = islice(rows_in(path, Columns(column, captions)), TRIED)
+    cells = [paths_in(row[column]) or [] for _, row in rows]
+    if cells and not any(cells):
+        raise UserError(
+            f"pairs: {path} has no path in its column {column!r}, by {count(len(cells), 'row')}. "
+            f"Name another one, by {option('image_column')}. Pictures in base64 are not read: "
+            "write them as Parquet with a column of bytes."
+        )
+    return [image for images in cells for image in images]
 
 
 def with_pictures(path: Path, named: Named, folder: Path | None) -> Named | None:

@@ -120,7 +120,7 @@ def pattern_words(paths: Sequence[str]) -> str:
     """
     endings = {os.path.splitext(path)[1] for path in paths}
     levels = [path.split("/") for path in paths]
-    if len(paths) < 2 or len(endings) > 1 or len({*map(len, levels)}) > 1:
+    if len(paths) < 2 or len(endings) > 1 or endings == {".txt"} or len({*map(len, levels)}) > 1:
         return ""
     *folders, names = zip(*levels, strict=True)
     parts = [one[0] if len({*one}) == 1 else "*" for one in folders]
