@@ -195,15 +195,15 @@ def with_objects(tree: Tree, named: Named) -> Source | None:
     chosen = named.caption_column
     first = [Path(tree.path(name)) for name in beside[:TRIED]]
     texts: dict[str, list[str]] = {}
-    for field, text in (found for path in first for found in _texts_in(path)):
-        texts.setdefault(field, []).append(text)
-    fields = [one for one in texts if are_captions(texts[one]) or one == chosen] or [*texts]
+    for name, text in (found for path in first for found in _texts_in(path)):
+        texts.setdefault(name, []).append(text)
+    fields = [*texts]
     if not fields:
         for path in first:
             refuse_unreadable(path)
         return None
     is_list = fields == [""] and not chosen
-    field = named_column(fields, chosen or "", "caption_column", CAPTION_COLUMNS)
+    field = chosen or _captioned_field(texts)
     if not is_list and field not in (*fields, *numbered(fields)):
         has = ", ".join(map(repr, fields[:12]))
         wrong = f"no field {field!r}" if field else "no field with a usual name of captions"
@@ -218,6 +218,18 @@ def with_objects(tree: Tree, named: Named) -> Source | None:
     words += tree.left_words(*IMAGE_EXTENSIONS, SIDECAR_EXTENSION)
     place = SIDECAR_EXTENSION if is_list else f"{SIDECAR_EXTENSION}:{field}"
     return Source("objects", words, entries, boundary=tree.boundary, captions_in=place)
+
+
+def _captioned_field(texts: Mapping[str, Sequence[str]]) -> str | None:
+    """Return the field with the most usual name that has captions, or else that name."""
+    fields, first = [*texts], None
+    while field := named_column(fields, "", "caption_column", CAPTION_COLUMNS):
+        group = numbered(fields).get(field, [field])
+        if are_captions(text for one in group for text in texts[one]):
+            return field
+        first = first or field
+        fields = [one for one in fields if one not in group]
+    return first
 
 
 def _texts_in(path: Path) -> list[tuple[str, str]]:
