@@ -1151,6 +1151,19 @@ def test_a_column_without_a_caption_leaves_the_others(
     assert "title" in recognise({"path": str(mine), "caption_column": "title"}).words
 
 
+def test_parquet_files_of_one_name_have_the_path_of_their_folder_in_keys(tmp_path: Path) -> None:
+    """As the hub converts data sets, and as partitions are written."""
+    for number, split in enumerate(("split=test", "split=train")):
+        (tmp_path / "mine/default" / split).mkdir(parents=True)
+        cells = pa.table({"image": [picture(number)], "text": [f"a {split}"]})
+        pq.write_table(cells, tmp_path / "mine/default" / split / "0000.parquet")
+    kept, refused = indexed(tmp_path / "mine", tmp_path / "packed")
+    assert {key: row["caption"] for key, row in kept.items()} == {
+        f"{split}/0000/00000000": f"a {split}" for split in ("split=test", "split=train")
+    }
+    assert refused == {}
+
+
 def test_lists_in_cells_are_several_captions(tmp_path: Path) -> None:
     write_pictures(tmp_path)
     cells = pa.table({"image": ["a/1.jpg"], "captions": [["one", "two"]]})
@@ -1636,14 +1649,6 @@ def two_forms(folder: Path) -> Path:
     return folder
 
 
-def same_names(folder: Path) -> Path:
-    for name in ("a", "b"):
-        (folder / name).mkdir(parents=True)
-        cells = pa.table({"image": [picture(1)], "text": ["one"]})
-        pq.write_table(cells, folder / name / "one.parquet")
-    return folder
-
-
 def instances(folder: Path) -> dict[str, str]:
     return {"path": str(coco(folder)),
             "captions": str(folder / "annotations/instances_val2017.json")}  # fmt: skip
@@ -1746,7 +1751,6 @@ MISTAKES: dict[str, tuple[Callable[[Path], Any], list[str]]] = {
     "two columns of one name": (lambda f: written(f, "p.csv", b"filepath,title,title\n1,a,b\n"),
                                 ["pairs.caption_column", "two columns 'title'"]),
     "metadata of two forms": (two_forms, ["file_name and text", "image and caption"]),
-    "two Parquet files of one name": (same_names, ["one.parquet", "Name one of the folders"]),
     "several tables": (lambda f: f"{both(f, 'csv', 'tsv')}/*.?sv",
                        ["Image and Text", "image_path and caption", "pairs.image_column"]),
     "tables below": (lambda f: both(f / "t", "csv", "tsv").parent, ["captions: ", "t/pairs.csv"]),

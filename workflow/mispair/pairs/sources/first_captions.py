@@ -275,9 +275,11 @@ def pictures_of(source: Source) -> Iterator[tuple[str, bytes]]:
     if source.columns:
         from mispair.pairs.sources.parquet import samples
 
-        packed = Path(source.entries[0].pictures[0])
-        first = islice(samples(packed, Columns(*source.columns)), SAMPLES)
-        yield from ((f"{packed}: {key}", picture or b"") for key, _, picture, _, _ in first)
+        entry = source.entries[0]
+        first = islice(samples(entry, Columns(*source.columns)), SAMPLES)
+        yield from (
+            (f"{entry.pictures[0]}: {key}", picture or b"") for key, _, picture, _, _ in first
+        )
         return
     for entry in source.entries[:: -(-len(source.entries) // SAMPLES)]:
         for path in map(Path, entry.pictures):
