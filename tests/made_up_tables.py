@@ -280,12 +280,16 @@ def _seeds(arm: Row, seeds: int) -> range:
     return range(1 if arm["rate"] is None else seeds)
 
 
+def tables(**rows: list[Row]) -> Tables:
+    """Return tables of rows by name."""
+    return Tables({name: tidy(name, own) for name, own in rows.items()})
+
+
 def _tables(runs: list[Row], **rows: list[Row]) -> Tables:
     """Return tables of rows by name, and of runs of the simulation."""
     points = [row for row in runs if row["metric"] in POINTS]
     others = [row for row in runs if row["metric"] not in POINTS]
-    every = {**rows, "simulation": others, "simulation_points": points}
-    return Tables({name: tidy(name, own) for name, own in every.items()})
+    return tables(**rows, simulation=others, simulation_points=points)
 
 
 def made_up(

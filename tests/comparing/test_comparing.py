@@ -63,6 +63,11 @@ def write(
     return folder
 
 
+def two(folder: Path, table: str, a: list[dict[str, Any]], b: list[dict[str, Any]]) -> list[Path]:
+    """Write two runs that have other rows in a table."""
+    return [write(folder / name, {table: rows}) for name, rows in (("a", a), ("b", b))]
+
+
 def said(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int, str]:
     code = main(["compare", *map(str, arguments)])
     return code, capsys.readouterr().out
@@ -171,8 +176,9 @@ def test_marks_that_differ_are_listed_unless_a_version_has_none(tmp_path: Path) 
 
 
 def test_intervals_of_repeated_numbers_are_students_or_the_evaluations_own(tmp_path: Path) -> None:
-    a = write(tmp_path / "a", {"zeroshot": acc1(0.50, 0.52, 0.57, half=0.001)})
-    b = write(tmp_path / "b", {"zeroshot": acc1(0.70, half=0.02)})
+    a, b = two(
+        tmp_path, "zeroshot", acc1(0.50, 0.52, 0.57, half=0.001), acc1(0.70, half=0.02)
+    )  # fmt: skip
     (row,) = numbers(a, b).to_dict("records")
     low, high = stats.t.interval(0.95, 2, 0.53, stats.sem([0.50, 0.52, 0.57]))
     assert math.isclose(row["low_a"], low)
@@ -203,20 +209,15 @@ def test_what_is_said_of_a_number(
     tmp_path: Path, capsys: pytest.CaptureFixture[str],
     a: list[float], b: list[float], finding: str, code: int,
 ) -> None:  # fmt: skip
-    runs = [
-        write(tmp_path / name, {"zeroshot": acc1(*values)}) for name, values in (("a", a), ("b", b))
-    ]
+    runs = two(tmp_path, "zeroshot", acc1(*a), acc1(*b))
     (row,) = numbers(*runs).to_dict("records")
     assert row["finding"] == finding
     assert said(capsys, *runs)[0] == code
 
 
 def test_a_number_without_interval_is_not_judged(tmp_path: Path) -> None:
-    rows = [{**ARM, "metric": "mean_abs_cosine", "tower": "text", "seed": 0}]
-    runs = [
-        write(tmp_path / name, {"purity": [{**rows[0], "value": value}]})
-        for name, value in (("a", 0.1), ("b", 0.9))
-    ]
+    row = {**ARM, "metric": "mean_abs_cosine", "tower": "text", "seed": 0}
+    runs = two(tmp_path, "purity", [{**row, "value": 0.1}], [{**row, "value": 0.9}])
     (row,) = numbers(*runs).to_dict("records")
     assert row["finding"] == "no interval"
 
@@ -240,13 +241,9 @@ def test_parts_of_numbers_and_ways_of_trainings_are_left_out(tmp_path: Path) -> 
 
 def test_a_table_with_a_column_for_each_metric_is_compared_too(tmp_path: Path) -> None:
     run = {"part": "linear", "data_set": "d", "activation": "tanh", "width": 8, "stepsize": 2.0}
-    a, b = (
-        write(tmp_path / name, {
-            "stepsize_runs": [{**run, "seed": s, "final_risk": base + s / 100} for s in range(3)]
-        })
-        for name, base in (("a", 0.1), ("b", 0.9))
-    )  # fmt: skip
-    (row,) = numbers(a, b).to_dict("records")
+    low, high = ([{**run, "seed": seed, "final_risk": base + seed / 100} for seed in range(3)]
+                 for base in (0.1, 0.9))  # fmt: skip
+    (row,) = numbers(*two(tmp_path, "stepsize_runs", low, high)).to_dict("records")
     assert (row["metric"], row["finding"], row["n_a"]) == ("final_risk", "beyond", 3)
     assert row["arm"] == "linear, d, tanh, width 8, stepsize 2"
     assert math.isclose(row["difference"], 0.8)
@@ -318,13 +315,9 @@ def test_what_differs_most_comes_first_and_the_rest_is_counted(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     sets = range(40)
-    a, b = (
-        write(tmp_path / name, {
-            "zeroshot": [row for s in sets for row in acc1(0.2 + by * s, evaluation_set=f"s{s}")]
-        })
-        for name, by in (("a", 0.0), ("b", 0.01))
-    )  # fmt: skip
-    _, out = said(capsys, a, b)
+    same, rising = ([row for s in sets for row in acc1(0.2 + by * s, evaluation_set=f"s{s}")]
+                    for by in (0.0, 0.01))  # fmt: skip
+    _, out = said(capsys, *two(tmp_path, "zeroshot", same, rising))
     assert "Here are the first 30 of 39 that differ." in out
     rows = [line for line in out.splitlines() if line.endswith("beyond")]
     assert "s39," in rows[0]
@@ -379,8 +372,7 @@ def test_a_missing_or_broken_file_is_one_clear_message(
 
 
 def test_a_table_that_one_version_does_not_know_is_empty_there(tmp_path: Path) -> None:
-    a = write(tmp_path / "a", {"zeroshot": acc1(0.5)})
-    b = write(tmp_path / "b", {"zeroshot": acc1(0.5)})
+    a, b = two(tmp_path, "zeroshot", acc1(0.5), acc1(0.5))
     (b / "reports/tables/semantics.csv").unlink()
     table = b / "reports/tables/zeroshot.csv"
     pd.read_csv(table).drop(columns=["headline"]).to_csv(table, index=False)

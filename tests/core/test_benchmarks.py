@@ -9,6 +9,7 @@ import pytest
 from bench.processor_time import processor_seconds
 from mispair.core.cost import MIB, Benchmark, read_benchmark, write_benchmark
 from mispair.core.provenance import PACKAGE
+from mispair.report.pages.records import run_times
 
 HEAD = "s\th:m:s\tmax_rss\tmax_vms\tmax_uss\tmax_pss\tio_in\tio_out\tmean_load\tcpu_time\n"
 
@@ -115,3 +116,10 @@ def test_a_broken_file_is_said_and_left_out(tmp_path, content):
     assert isinstance(found, str)
     assert str(path) in found
     assert "left out" in found
+
+
+def test_the_page_of_the_run_sums_jobs_and_shows_memory_in_megabytes():
+    table = run_times({"a/1.tsv": "s\tmax_rss\n2\t100\n", "a/2.tsv": "s\tmax_rss\n3\t50\n"})
+    (step, jobs, total, _, longest, memory), _ = table.rows
+    assert (step, jobs.value, total.value, longest.value) == ("a", 2, 5.0, 3.0)
+    assert memory.value == pytest.approx(100 * 2**20 / 1e6)

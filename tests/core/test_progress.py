@@ -28,16 +28,24 @@ class Terminal(io.StringIO):
         return True
 
 
+@pytest.fixture
+def clock(caplog: pytest.LogCaptureFixture) -> Clock:
+    caplog.set_level(logging.INFO)
+    return Clock()
+
+
+def in_a_log(what: str, total: int | None, unit: str, clock: Clock) -> Progress:
+    return Progress(what, total, unit, stream=io.StringIO(), clock=clock)
+
+
 def lines(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [record.getMessage() for record in caplog.records]
 
 
 def test_a_log_has_one_line_a_minute_with_rate_and_time_left(
-    caplog: pytest.LogCaptureFixture,
+    caplog: pytest.LogCaptureFixture, clock: Clock
 ) -> None:
-    caplog.set_level(logging.INFO)
-    clock = Clock()
-    with Progress("training", 10_000, "steps", stream=io.StringIO(), clock=clock) as told:
+    with in_a_log("training", 10_000, "steps", clock) as told:
         told.reach(0)
         for done in range(1, 3001):
             clock.now += 0.125  # 375 seconds for 3,000 steps
@@ -51,10 +59,10 @@ def test_a_log_has_one_line_a_minute_with_rate_and_time_left(
     assert found[-1] == "training: 10,000 steps in 20 min 50 s"
 
 
-def test_what_takes_less_than_a_minute_says_nothing(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.INFO)
-    clock = Clock()
-    with Progress("training", 100, "steps", stream=io.StringIO(), clock=clock) as told:
+def test_what_takes_less_than_a_minute_says_nothing(
+    caplog: pytest.LogCaptureFixture, clock: Clock
+) -> None:
+    with in_a_log("training", 100, "steps", clock) as told:
         for done in range(101):
             told.reach(done)
             clock.now += 0.5
@@ -62,11 +70,9 @@ def test_what_takes_less_than_a_minute_says_nothing(caplog: pytest.LogCaptureFix
 
 
 def test_the_rate_of_a_job_that_goes_on_is_of_what_it_did_itself(
-    caplog: pytest.LogCaptureFixture,
+    caplog: pytest.LogCaptureFixture, clock: Clock
 ) -> None:
-    caplog.set_level(logging.INFO)
-    clock = Clock()
-    with Progress("indexing", 100, "shards", stream=io.StringIO(), clock=clock) as told:
+    with in_a_log("indexing", 100, "shards", clock) as told:
         told.reach(90)
         clock.now += 120
         told.advance(4)
@@ -76,20 +82,16 @@ def test_the_rate_of_a_job_that_goes_on_is_of_what_it_did_itself(
     ]
 
 
-def test_what_has_no_known_end_has_a_rate(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.INFO)
-    clock = Clock()
-    told = Progress("reading", None, "images", stream=io.StringIO(), clock=clock)
+def test_what_has_no_known_end_has_a_rate(caplog: pytest.LogCaptureFixture, clock: Clock) -> None:
+    told = in_a_log("reading", None, "images", clock)
     told.reach(0)
     clock.now += 60
     told.reach(120)
     assert lines(caplog) == ["reading: 120 images, 2.0 images/s"]
 
 
-def test_a_failure_is_not_called_an_end(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.INFO)
-    clock = Clock()
-    told = Progress("reading", 10, "images", stream=io.StringIO(), clock=clock)
+def test_a_failure_is_not_called_an_end(caplog: pytest.LogCaptureFixture, clock: Clock) -> None:
+    told = in_a_log("reading", 10, "images", clock)
     with pytest.raises(ValueError), told:
         told.reach(0)
         clock.now += 61
@@ -99,10 +101,9 @@ def test_a_failure_is_not_called_an_end(caplog: pytest.LogCaptureFixture) -> Non
 
 
 def test_a_terminal_shows_a_bar_with_rate_and_time_left_and_no_line(
-    caplog: pytest.LogCaptureFixture,
+    caplog: pytest.LogCaptureFixture, clock: Clock
 ) -> None:
-    caplog.set_level(logging.INFO)
-    terminal, clock = Terminal(), Clock()
+    terminal = Terminal()
     with Progress("training", 50, "steps", stream=terminal, clock=clock) as told:
         told.reach(10)
         for done in range(11, 51):

@@ -180,7 +180,7 @@ def test_a_model_that_embeds_everything_alike_scores_chance() -> None:
     )
     credit, rows = selections(same[:4], np.ones((9, 1)), questions, np.arange(4))
     assert credit == pytest.approx([1 / 2, 1 / 2, 1 / 3, 1 / 2])
-    found = {row["metric"]: row["value"] for row in rows}
+    found = _values(rows)
     assert found["selection_ties"] == 1
     assert found["text_score"] == found["image_score"] == 0.25
 
@@ -213,17 +213,12 @@ def test_the_blind_control_sees_words_only() -> None:
     true, false = by_image.copy(), -by_image
     captions = np.stack([normalised(true), normalised(false)], axis=1).reshape(2 * n, 4)
     questions = alone(np.repeat(np.arange(n), 2))
-    found = {
-        row["metric"]: row["value"]
-        for row in selections(normalised(images), captions, questions, np.arange(n))[1]
-    }
+    found = _values(selections(normalised(images), captions, questions, np.arange(n))[1])
     assert found["selection_acc"] == 1
     assert found["selection_blind"] == pytest.approx(0.5, abs=0.05)
     captions[::2, 0] += 1  # a word of all images in each true caption
-    found = {
-        row["metric"]: row["value"]
-        for row in selections(normalised(images), normalised(captions), questions, np.arange(n))[1]
-    }
+    captions = normalised(captions)
+    found = _values(selections(normalised(images), captions, questions, np.arange(n))[1])
     assert found["selection_blind"] > 0.85
 
 

@@ -85,13 +85,9 @@ def _row(rows, **wanted):
 
 @pytest.fixture
 def one_set(tmp_path):
-    images, labels, prompts, numbers = _features(200, 0)
-    pictures = [_write_set(tmp_path, "toys", images, labels)]
-    return (
-        tmp_path,
-        pictures,
-        [_write_prompts(tmp_path, "toys", "clip_benchmark", prompts, numbers)],
-    )
+    data = _features(200, 0)
+    pictures = [_write_set(tmp_path, "toys", *data[:2])]
+    return tmp_path, pictures, [_write_prompts(tmp_path, "toys", "clip_benchmark", *data[2:])]
 
 
 def test_every_set_protocol_and_seed_is_scored(tmp_path):
@@ -304,37 +300,39 @@ def arms(tmp_path):
     return [one, two, three, four]
 
 
-def test_arms_are_compared_with_the_untouched_one_and_with_their_own_at_rate_0(arms):
+def _compared(arms, **wanted):
+    """Compare arms; return the rows on the set, or on all sets, that have these values."""
     comparison = arms[0].with_name("comparison.json")
     assert step("compare-arms", zeroshot_answers=arms, comparison=comparison) == 0
     rows, _ = metrics.read_metrics(comparison)
-    mean = [row for row in rows if row["metric"] == "acc1_difference_of_all_sets"]
-    rows = [row for row in rows if row not in mean]
-    found = [(row["start"], row["scheme"], row["rate"], row["reference"]) for row in rows]
-    assert found == [
+    wanted = {"metric": "acc1_difference"} | wanted
+    return [row for row in rows if wanted.items() <= row.items()]
+
+
+def _right(path):
+    """Return which answers of an arm are right, (seeds, n)."""
+    tensors, _ = files.read_tensors(path)
+    return np.stack([tensors[key] == tensors["toys|labels"]
+                     for key in sorted(tensors) if not key.endswith("labels")])  # fmt: skip
+
+
+def test_arms_are_compared_with_the_untouched_one_and_with_their_own_at_rate_0(arms):
+    rows = _compared(arms)
+    assert [(row["start"], row["scheme"], row["rate"], row["reference"]) for row in rows] == [
         ("pretrained", "random", 0.0, "untouched"),
         ("pretrained", "similar", 0.3, "untouched"),
         ("pretrained", "similar", 0.3, "rate 0"),  # of another scheme: at 0 they are all the same
         ("reinitialised", "random", 0.3, "untouched"),
     ]
-    tensors = [files.read_tensors(path)[0] for path in arms]
-    accuracy = [
-        np.mean([t[key] == t["toys|labels"] for key in t if not key.endswith("labels")])
-        for t in tensors
-    ]
-    expected = [accuracy[1] - accuracy[0], accuracy[2] - accuracy[0], accuracy[2] - accuracy[1]]
+    right = [_right(path) for path in arms]
+    expected = [right[1].mean() - right[0].mean(), right[2].mean() - right[0].mean(),
+                right[2].mean() - right[1].mean()]  # fmt: skip
     assert [row["value"] for row in rows[:3]] == pytest.approx(expected)
-    assert rows[2].items() >= {
-        ("evaluation_set", "toys"), ("protocol", "laclip"), ("metric", "acc1_difference"),
-        ("n", 400),
-    }  # fmt: skip
-    right = [
-        np.stack([t[f"toys|laclip|{seed}"] == t["toys|labels"] for seed in range(3)])
-        for t in (tensors[2], tensors[1])
-    ]
-    assert rows[2].items() >= vars(difference([right[0]], [right[1]])).items()
+    about = {"evaluation_set": "toys", "protocol": "laclip", "n": 400}
+    assert rows[2].items() >= (about | vars(difference([right[2]], [right[1]]))).items()
     assert [row["seeds"] for row in rows] == [3, 3, 3, 3]
     # With one evaluation set the mean of all sets is that set.
+    mean = _compared(arms, metric="acc1_difference_of_all_sets")
     assert [row["value"] for row in mean] == [row["value"] for row in rows]
     assert [row["error"] for row in mean] == [row["error"] for row in rows]
     assert "evaluation_set" not in mean[0]
@@ -342,46 +340,25 @@ def test_arms_are_compared_with_the_untouched_one_and_with_their_own_at_rate_0(a
         assert row["low"] <= row["value"] <= row["high"]
         assert row["value"] < 0
     # Neither the order of the files nor the presence of another arm changes an interval.
-    fewer = arms[0].with_name("fewer.json")
-    step("compare-arms", zeroshot_answers=[arms[2], arms[1], arms[0]], comparison=fewer)
-    again = [row for row in metrics.read_metrics(fewer)[0] if row not in mean]
+    again = _compared([arms[2], arms[1], arms[0]])
     assert sorted(map(str, again)) == sorted(map(str, rows[:3]))
 
 
 def test_weighted_arms_are_compared_with_the_same_captions_without_weights(arms):
-    better = np.ones((3, 400), bool)
-    weighted = _write_answers(
-        arms[0].with_name("w"), better, 0.3, "audit-weighted", scheme="similar"
-    )
-    comparison = arms[0].with_name("comparison.json")
-    assert step("compare-arms", zeroshot_answers=[*arms, weighted], comparison=comparison) == 0
-    rows = [row for row in metrics.read_metrics(comparison)[0] if row["start"] == "audit-weighted"]
+    better, path = np.ones((3, 400), bool), arms[0].with_name("w")
+    weighted = _write_answers(path, better, 0.3, "audit-weighted", scheme="similar")
+    rows = _compared([*arms, weighted], start="audit-weighted")
     by_reference = {row["reference"]: row["value"] for row in rows}
-    tensors, _ = files.read_tensors(arms[2])
-    right = [tensors[f"toys|laclip|{seed}"] == tensors["toys|labels"] for seed in range(3)]
     assert by_reference.keys() == {"untouched", "not weighted"}  # it has no arm at rate 0 here
-    assert by_reference["not weighted"] == pytest.approx(1 - np.mean(right))
+    assert by_reference["not weighted"] == pytest.approx(1 - _right(arms[2]).mean())
 
 
 def test_other_schemes_are_compared_with_the_main_one_at_the_same_rate(arms):
-    draw = np.random.default_rng(1)
-    random = _write_answers(
-        arms[0].with_name("m"), draw.random((3, 400)) < 0.6, 0.3, scheme="random"
-    )
-    comparison = arms[0].with_name("comparison.json")
-    assert step("compare-arms", zeroshot_answers=[*arms, random], comparison=comparison) == 0
-    rows = [
-        row for row in metrics.read_metrics(comparison)[0]
-        if row["reference"] == "scheme random" and row["metric"] == "acc1_difference"
-    ]  # fmt: skip
-    (row,) = rows  # no arm is compared with one of another start or rate
+    some, path = np.random.default_rng(1).random((3, 400)) < 0.6, arms[0].with_name("m")
+    random = _write_answers(path, some, 0.3, scheme="random")
+    (row,) = _compared([*arms, random], reference="scheme random")  # none of another start or rate
     assert (row["start"], row["scheme"], row["rate"]) == ("pretrained", "similar", 0.3)
-    tensors = [files.read_tensors(path)[0] for path in (arms[2], random)]
-    right = [
-        np.stack([t[f"toys|laclip|{seed}"] == t["toys|labels"] for seed in range(3)])
-        for t in tensors
-    ]
-    assert row.items() >= vars(difference([right[0]], [right[1]])).items()
+    assert row.items() >= vars(difference([_right(arms[2])], [_right(random)])).items()
 
 
 @pytest.mark.parametrize(

@@ -16,15 +16,12 @@ from mispair.report import published, questions
 from mispair.report.claims import THIRD
 from mispair.report.judge import Verdict, judge
 from mispair.report.statistics import IMAGE_AND_SEED
-from mispair.report.tables import Tables, tidy
+from mispair.report.tables import Tables
+from tests.made_up_tables import tables
 
 RATES = (0.0, 0.3, 0.8)
 TOWERS = ("text", "image")
 CLAIMS = {claim.key: claim for claim in claims.CLAIMS}
-
-
-def tables(**rows: list[dict[str, Any]]) -> Tables:
-    return Tables({name: tidy(name, of_table) for name, of_table in rows.items()})
 
 
 def judged(key: str, of: Tables) -> Verdict:

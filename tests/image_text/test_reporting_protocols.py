@@ -14,20 +14,13 @@ from mispair.image_text.report.tables import of_arms, protocols, scores
 from mispair.report import studies, texts
 from mispair.report.figures import compose
 from mispair.report.judge import judge
-from mispair.report.table import Number, Table, whole
+from mispair.report.table import Number, whole
 from mispair.report.tables import Tables, tidy
 from mispair.towers.arms import LABELS
+from tests.made_up_tables import tables
 
 RATES = (0.0, 0.3, 0.8)
 EVIL = "<b>red</b>"
-
-
-def tables(**rows: list[dict[str, Any]]) -> Tables:
-    return Tables({name: tidy(name, found) for name, found in rows.items()})
-
-
-def with_rows(**rows: list[dict[str, Any]]) -> list[Table]:
-    return [table for table in of_arms(tables(**rows)) if table.rows]
 
 
 def accuracy(protocol: str | None, level: float, slope: float, name: str = "shapes", **more: Any):

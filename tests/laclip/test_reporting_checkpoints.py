@@ -17,8 +17,8 @@ from mispair.report import published, questions, rules, studies
 from mispair.report.figures import compose
 from mispair.report.judge import Verdict, judge
 from mispair.report.table import Cell, Number
-from mispair.report.tables import Tables, tidy
-from tests.made_up_tables import gather
+from mispair.report.tables import Tables
+from tests.made_up_tables import gather, tables
 
 SETS = {
     "wds_food101": "Food-101",
@@ -29,10 +29,6 @@ SETS = {
     "wds_stl10": "STL-10",
 }
 PRETRAININGS = ("CC12M", "RedCaps", "LAION-400M")
-
-
-def tables(**rows: list[dict[str, Any]]) -> Tables:
-    return Tables({name: tidy(name, found) for name, found in rows.items()})
 
 
 def model(

@@ -200,8 +200,7 @@ def test_every_form_holds_the_same(form: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "cells",
-    ['"a\\b ""c"" \\d"', '"ends in \\"', "a\\'s C:\\x", r"\' and \n in one"],
+    "cells", ['"a\\b ""c"" \\d"', '"ends in \\"', "a\\'s C:\\x", r"\' and \n in one"]
 )
 def test_backslashes_that_escape_no_quotes_stay(cells: str, tmp_path: Path) -> None:
     table = tmp_path / "t.csv"
@@ -342,16 +341,15 @@ def test_a_list_by_position_needs_as_many_keys(tmp_path: Path) -> None:
         read(table, tmp_path, tmp_path / "none.txt")
 
 
+CUT_OFF = gzip.compress(b"key,caption\n1,x\n" * 999, mtime=0)[:-12]
+
+
 @pytest.mark.parametrize(
     ("name", "content", "words"),
     [
         ("t.csv", b"", "holds no caption"),
         ("t.csv", b"key,caption\n", "holds no caption"),
-        (
-            "t.csv",
-            b"00012,a red cup\n00013,x\n",
-            "no column 'key', only '00012', 'a red cup'.*first",
-        ),
+        ("t.csv", b"00012,a cup\n00013,x\n", "no column 'key', only '00012', 'a cup'.*first"),
         ("t.csv", b"key,text\n1,x\n", "no column 'caption', only 'key', 'text'"),
         ("t.csv", b"key,caption,caption\n1,x,y\n", "two columns 'caption'"),
         ("t.csv", b"key,caption\n1,x\n2,a,b\n", "line 3 has 3 fields, but the first line names 2"),
@@ -362,27 +360,15 @@ def test_a_list_by_position_needs_as_many_keys(tmp_path: Path) -> None:
         ("t.csv", b"key,caption\n1,x\n2,caf\xe9\n", "line 3 is not UTF-8.*iconv"),
         ("t.csv", "key,caption\n1,x\n".encode("utf-16"), "line 1 is not UTF-8"),
         ("t.tsv", b"key,caption\n1,x\n", "no column 'key'"),
-        (
-            "t.csv.gz",
-            gzip.compress(b"key,caption\n1,x\n" * 999, mtime=0)[:-12],
-            "cannot be read after line",
-        ),
+        ("t.csv.gz", CUT_OFF, "cannot be read after line"),
         ("t.csv.gz", b"key,caption\n1,x\n", "cannot be read after line 1.*[Gg]zip"),
         ("t.jsonl", b"", "holds no caption"),
         ("t.jsonl", b'{"key": "1", "caption": "x"}\n{"key": "2"\n', "line 2 is not JSON"),
         ("t.jsonl", b"[" * 100_000, "t.jsonl is not JSON"),
         ("t.jsonl", b"[1]\n", "object 1 is not a JSON object"),
         ("t.jsonl", b'{"key": "1", "caption": "x"}\n[1]\n', "line 2 is not a JSON object"),
-        (
-            "t.jsonl",
-            b'{"key": "1", "text": "x"}\n',
-            "no column 'caption', only 'key', 'text'.*row 1",
-        ),
-        (
-            "t.jsonl",
-            b'\n{"key": 12, "caption": "x"}\n',
-            "row 2 has the key 12. Write keys as texts",
-        ),
+        ("t.jsonl", b'{"key":"1","text":"x"}\n', "no column 'caption', only 'key', 'text'.*row 1"),
+        ("t.jsonl", b'\n{"key": 12,"caption":"x"}\n', "row 2 has the key 12. Write keys as texts"),
         ("t.jsonl", b'{"key": "1", "caption": 3}\n', "row 1: caption is 3, neither"),
         ("t.jsonl", b'{"key": "1", "caption": ["a", ["b"]]}\n', r"row 1: caption is \['b'\]"),
         ("t.jsonl", b'{"key": "1", "caption": "\\ud83d"}\n', "half a character"),
@@ -432,10 +418,7 @@ def test_a_message_names_its_setting_also_if_a_file_has_the_name(name: str) -> N
     [
         ({"key": [12], "caption": ["x"]}, "'key' is of type int64, not text"),
         ({"key": ["12"], "caption": [3.0]}, "double, not text. Set read_captions.caption_column"),
-        (
-            {"key": ["12"], "caption": [[3]]},
-            "list<.*int.*not text. Set read_captions.cap",
-        ),
+        ({"key": ["12"], "caption": [[3]]}, "list<.*int.*not text. Set read_captions.cap"),
         ({"key": ["12"], "caption": [3]}, "int64, not text. Set read_captions.caption_column"),
         ({"key": ["12"], "caption": [date(2024, 1, 2)]}, "date.*read_captions.caption_column"),
         ({"key": ["12"], "caption": [b"x"]}, "binary.*read_captions.caption_column.*cast"),
@@ -623,9 +606,7 @@ texts = st.text(st.characters(codec="utf-8"), max_size=8)
 
 
 @hypothesis_settings(
-    max_examples=60,
-    deadline=None,
-    suppress_health_check=[HealthCheck.function_scoped_fixture],
+    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(
     rows=st.lists(st.tuples(texts.filter(bool), texts), min_size=1, max_size=30),

@@ -63,7 +63,8 @@ def test_a_json_without_a_caption_says_why(content: bytes, reason: str) -> None:
     ("content", "field", "is_null"),
     [
         ({"caption": None}, "caption", True),
-        ({"caption": [None, None]}, "caption", True),
+        ({"caption": [None]}, "caption", True),
+        ({"caption": [None, None], "text": "a"}, "caption", True),
         ({"a": {"caption": None}}, "a.caption", True),
         ({"a": [{"caption": None}, {}]}, "a.caption", True),
         ({"text": "a cat"}, "caption", False),
@@ -78,22 +79,8 @@ def test_null_is_told_apart_from_a_field_that_is_missing(
     with pytest.raises(RejectedError) as caught:
         decode_captions(json.dumps(content).encode(), field)
     assert ("is null" in caught.value.detail) == is_null
-    assert ("is missing" in caught.value.detail) != is_null
-
-
-@pytest.mark.parametrize(
-    ("content", "words"),
-    [
-        (b'{"caption": null, "text": "a"}', "is null"),
-        (b'{"caption": [null]}', "is null"),
-        (b'{"text": "a"}', "is missing or an empty list; it has the fields 'text'"),
-        (b'{"caption": []}', "is missing or an empty list"),
-    ],
-)
-def test_null_is_not_called_a_missing_field(content: bytes, words: str) -> None:
-    with pytest.raises(RejectedError) as caught:
-        decode_captions(content, "caption")
-    assert words in caught.value.detail
+    assert ("is missing or an empty list" in caught.value.detail) != is_null
+    assert content != {"text": "a cat"} or "it has the fields 'text'" in caught.value.detail
 
 
 TURNS = [{"from": "human", "value": "<image> what?"}, {"from": "gpt", "value": "a cup"}]

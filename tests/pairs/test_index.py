@@ -311,7 +311,22 @@ TABLE = {"a": [" new a ", "newer a", "new a"], "b": ["caption b", "second b"], "
          "f": ["", "good"], "elsewhere": ["x"]}  # fmt: skip
 
 
-def tabled(tmp_path: Path, table: str, **policy: Any) -> ShardIndex:
+REPLACED = {"a": ["new a", "newer a"], "b": ["caption b", "second b"], "f": ["good"]}
+"""Captions of the pairs that the table has."""
+NO_ROW = "not-in-caption-table"
+
+
+@pytest.mark.parametrize(
+    ("table", "captions", "refused"),
+    [
+        ("replace", REPLACED, {"c": NO_ROW, "d": NO_ROW, "e": "empty-caption", "g": "no-image"}),
+        ("augment", REPLACED | {"a": ["caption a", *REPLACED["a"]], "c": ["caption c"]},
+         {"d": "undecodable-caption", "e": "no-caption", "g": "no-image"}),
+    ],
+)  # fmt: skip
+def test_a_table_s_captions_replace_those_of_the_shard_or_follow_them(
+    tmp_path: Path, table: str, captions: dict[str, list[str]], refused: dict[str, str]
+) -> None:
     members = [*whole("a"), *whole("b"), *whole("c"), ("d.jpg", jpeg()), ("d.txt", b"\xff"),
                ("e.jpg", jpeg()), ("f.jpg", jpeg()), ("f.seg.png", b""),
                ("g.txt", b"x")]  # fmt: skip
@@ -322,31 +337,12 @@ def tabled(tmp_path: Path, table: str, **policy: Any) -> ShardIndex:
         return {key: TABLE[key] for key in keys if key in TABLE}
 
     path = write_tar(tmp_path / "a.tar", members)
-    result = index_shard(path, Policy(table=table, **policy), lookup)  # type: ignore[arg-type]
+    result = index_shard(path, Policy(table=table), lookup)  # type: ignore[arg-type]
     assert set("abcdef") <= set(asked)
-    return result
-
-
-def test_a_table_s_captions_take_the_place_of_the_shard_s(tmp_path: Path) -> None:
-    result = tabled(tmp_path, "replace")
-    assert {row["key"]: [row["caption"], *row["more_captions"]] for row in result.kept} == {
-        "a": ["new a", "newer a"], "b": ["caption b", "second b"], "f": ["good"],
-    }  # fmt: skip
-    assert reasons(result) == {
-        "c": "not-in-caption-table", "d": "not-in-caption-table", "e": "empty-caption",
-        "g": "no-image",
-    }  # fmt: skip
-    assert result.rejected[0]["detail"] == "the table has no such key"
-    assert result.rejected[0]["reason"] == "not-in-caption-table"
-
-
-def test_a_table_s_captions_follow_the_shard_s(tmp_path: Path) -> None:
-    result = tabled(tmp_path, "augment")
-    assert {row["key"]: [row["caption"], *row["more_captions"]] for row in result.kept} == {
-        "a": ["caption a", "new a", "newer a"], "b": ["caption b", "second b"],
-        "c": ["caption c"], "f": ["good"],
-    }  # fmt: skip
-    assert reasons(result) == {"d": "undecodable-caption", "e": "no-caption", "g": "no-image"}
+    kept = {row["key"]: [row["caption"], *row["more_captions"]] for row in result.kept}
+    assert (kept, reasons(result)) == (captions, refused)
+    told = [row["detail"] for row in result.rejected if row["reason"] == NO_ROW]
+    assert set(told) <= {"the table has no such key"}
 
 
 def test_lookup_and_policy_go_together(tmp_path: Path) -> None:

@@ -80,10 +80,7 @@ def test_training_never_shows_a_held_out_combination() -> None:
         for colour in colours
     }
     everything = set(
-        itertools.product(
-            scene_captions.SHAPES + scene_captions.DIGITS,
-            scene_captions.COLOURS,
-        )
+        itertools.product(scene_captions.SHAPES + scene_captions.DIGITS, scene_captions.COLOURS)
     )
     assert seen == everything - held_out
 

@@ -34,11 +34,7 @@ NAMES = [
     "n" * 196 + ".jpg", "folder/" * 20 + "long.txt", "h/" + "n" * 190 + ".txt",
     "caf\u00e9.txt", "\u732b" * 60 + ".jpg", "last.json",
 ]  # fmt: skip
-FORMATS = {
-    "ustar": tarfile.USTAR_FORMAT,
-    "gnu": tarfile.GNU_FORMAT,
-    "pax": tarfile.PAX_FORMAT,
-}
+FORMATS = {"ustar": tarfile.USTAR_FORMAT, "gnu": tarfile.GNU_FORMAT, "pax": tarfile.PAX_FORMAT}
 
 
 def pack(members: Content, tar_format: int = tarfile.GNU_FORMAT, **options: object) -> bytes:

@@ -308,6 +308,17 @@ def test_a_file_that_cannot_be_read_is_a_verdict(
     assert ([*kept], refused) == (["a"], {"b": "no-image"})
 
 
+@pytest.mark.parametrize("form", ["txt", "caption", "objects"])
+def test_a_caption_that_cannot_be_read_is_a_verdict(
+    form: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = FORMS[form][1](tmp_path / "mine", GOOD, False)
+    opened = denied(os.open, "b.txt", "b.caption", "b.json")
+    monkeypatch.setattr("mispair.pairs.sources.packing.os.open", opened)
+    kept, refused = indexed(given, tmp_path / "packed")
+    assert ([*kept], refused) == (["a"], {"b": "no-caption"})
+
+
 @pytest.mark.parametrize(
     "form", [one for one in IN_A_FOLDER if FORMS[one][0] != "folder" and "parquet" not in one]
 )

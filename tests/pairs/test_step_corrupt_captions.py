@@ -1,5 +1,6 @@
 """The step corrupt_captions: every scheme from tables to tables, whatever the order of anything."""
 
+import itertools
 import json
 import os
 import subprocess
@@ -53,31 +54,14 @@ class Corpus:
         self.index, parts = [], []
         for group in range(groups):
             part = self.table[number == group].sample(frac=1, random_state=group)
-            ids = [caption_id(text) for text in part["caption"]]
-            arrow = pa.table(
-                {
-                    "key": part["key"].tolist(),
-                    "caption": part["caption"].tolist(),
-                    "caption_id": ids,
-                    "more_captions": pa.array(part["more_captions"].tolist(), _TEXTS),
-                }
-            )
+            more = part["more_captions"].tolist()
+            both = {"key": part["key"].tolist(), "caption_id": [*map(caption_id, part["caption"])]}
+            index = both | {"caption": part["caption"].tolist(), "more_captions": _lists(more)}
             self.index.append(folder / f"{group:04d}.parquet")
-            pq.write_table(arrow, self.index[-1])
-            parts.append(
-                pa.table(
-                    {
-                        "key": part["key"].tolist(),
-                        "group": [f"{group:04d}"] * len(part),
-                        "row": pa.array(range(len(part)), pa.int32()),
-                        "caption_id": ids,
-                        "more_caption_ids": pa.array(
-                            [[caption_id(text) for text in texts] for texts in part.more_captions],
-                            _TEXTS,
-                        ),
-                    }
-                )
-            )
+            pq.write_table(pa.table(index), self.index[-1])
+            place = {"group": [f"{group:04d}"] * len(part),
+                     "row": pa.array(range(len(part)), pa.int32())}  # fmt: skip
+            parts.append(pa.table(both | place | {"more_caption_ids": _ids(more)}))
         self.rows = pa.concat_tables(parts).sort_by("key")
         self.corpus = folder / "corpus.parquet"
         pq.write_table(
@@ -88,27 +72,16 @@ class Corpus:
 
     def write_similar(self, without=()):
         """Neighbours of each text: the ten that follow it in the order of the alphabet."""
-        texts = sorted(
-            {*self.table["caption"], *(t for m in self.table["more_captions"] for t in m)}
-        )
+        texts = sorted({*self.table["caption"], *itertools.chain(*self.table["more_captions"])})
         found = [
             [] if text in without else [texts[(i + j) % len(texts)] for j in range(1, 11)]
             for i, text in enumerate(texts)
         ]
         self.neighbours = dict(zip(texts, found, strict=True))
-        pq.write_table(
-            pa.table(
-                {
-                    "caption_id": [caption_id(text) for text in texts],
-                    "neighbour_ids": pa.array([[caption_id(t) for t in f] for f in found], _TEXTS),
-                    "similarities": pa.array(
-                        [[1 / j for j in range(1, len(f) + 1)] for f in found],
-                        pa.list_(pa.float32()),
-                    ),
-                }
-            ),
-            self.similar,
-        )
+        alike = [[1 / j for j in range(1, len(f) + 1)] for f in found]
+        columns = {"caption_id": [*map(caption_id, texts)], "neighbour_ids": _ids(found),
+                   "similarities": pa.array(alike, pa.list_(pa.float32()))}  # fmt: skip
+        pq.write_table(pa.table(columns), self.similar)
 
     def arguments(self, scheme, rate, seed=0, name="pairing", reverse=False, draws=1, **other):
         inputs = {"index": self.index, "similar": [self.similar], "truth": self.truth, **other}
@@ -147,7 +120,12 @@ class Corpus:
         return [(self.folder / file).read_bytes() for file in names]
 
 
-_TEXTS = pa.list_(pa.string())
+def _lists(texts):
+    return pa.array(texts, pa.list_(pa.string()))
+
+
+def _ids(texts):
+    return _lists([[caption_id(text) for text in some] for some in texts])
 
 
 @pytest.fixture
@@ -469,17 +447,11 @@ def test_two_interpreters_write_the_same_bytes(scenes):
     )
     lines = ["\t".join(scenes.arguments(scheme, 0.3, name=f"{scheme}-1")) for scheme in SCHEMES]
     subprocess.run(
-        [sys.executable, "-c", program],
-        input="\n".join(lines),
-        text=True,
-        check=True,
+        [sys.executable, "-c", program], input="\n".join(lines), text=True, check=True,
         capture_output=True,
-        env={
-            **os.environ,
-            "PYTHONHASHSEED": "1",  # that of the tests is drawn
-            "PYTHONPATH": str(Path(files.__file__).parents[2]),
-        },
-    )
+        env={**os.environ, "PYTHONHASHSEED": "1",  # that of the tests is drawn
+             "PYTHONPATH": str(Path(files.__file__).parents[2])},
+    )  # fmt: skip
     for scheme in SCHEMES:
         scenes.run(scheme, 0.3)
         assert scenes.bytes() == scenes.bytes(f"{scheme}-1")

@@ -269,8 +269,7 @@ def end_half_way(
 
 @pytest.mark.usefixtures("without_workers")
 @pytest.mark.parametrize(
-    ("workers", "how"),
-    [(1, signal.SIGKILL), (2, signal.SIGINT), (2, signal.SIGTERM)],
+    ("workers", "how"), [(1, signal.SIGKILL), (2, signal.SIGINT), (2, signal.SIGTERM)]
 )
 def test_a_killed_job_goes_on_where_it_was(
     workers: int,

@@ -25,12 +25,16 @@ Alive = Callable[[], None]
 pytestmark = pytest.mark.filterwarnings("ignore:This process .* is multi-threaded")
 
 
-@pytest.fixture(params=["fork", "spawn"], autouse=True)
+@pytest.fixture(autouse=True)
 def method(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Let workers begin in each of the two ways, whatever threads the tests' process has."""
-    context = multiprocessing.get_context(request.param)
+    """Let workers begin as forks, or in the way of `both`, whatever threads the tests have."""
+    chosen = str(getattr(request, "param", "fork"))
+    context = multiprocessing.get_context(chosen)
     monkeypatch.setattr(supervision, "context_of_workers", lambda: context)
-    return str(request.param)
+    return chosen
+
+
+both = pytest.mark.parametrize("method", ["fork", "spawn"], indirect=True)
 
 
 def square(item: int, alive: Alive) -> int:
@@ -119,6 +123,7 @@ def test_a_worker_that_fails_costs_its_item_only(workers: int, faults: list[str]
     assert results == {"a": "A", "b": "B", "c": "C", "d": "D"}
 
 
+@both
 def test_all_items_may_be_lost() -> None:
     results = outcomes(misbehave, ["is killed", "exits", "sleeps"], 2, stall=0.5)
     assert all(isinstance(result, Lost) for result in results.values())
@@ -145,11 +150,13 @@ def test_time_in_which_the_job_was_suspended_is_no_stall(monkeypatch: pytest.Mon
     assert calls > 4
 
 
+@both
 def test_what_concerns_all_items_stops_the_run() -> None:
     with pytest.raises(UserError, match="the disk is full"):
         outcomes(fill_the_disk, [1, 2, 3], 2)
 
 
+@both
 def test_workers_live_on_and_start_lightly(method: str) -> None:
     told = list(outcomes(tell_process, list(range(6)), 2).values())
     assert len({process for process, _ in told}) <= 2
@@ -169,6 +176,7 @@ def test_a_process_with_threads_has_no_forks() -> None:
     other.join()
 
 
+@both
 def test_no_worker_outlives_its_parent(tmp_path: Path, method: str) -> None:
     told = [tmp_path / "a", tmp_path / "b"]
     code = (
@@ -194,6 +202,7 @@ def test_no_worker_outlives_its_parent(tmp_path: Path, method: str) -> None:
     assert not alive
 
 
+@both
 def test_stopping_early_ends_the_workers() -> None:
     stream = supervise(beat_slowly, [0.1, 30.0], workers=2, stall_seconds=60)
     assert next(stream) == (0.1, 0.1)

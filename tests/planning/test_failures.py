@@ -93,6 +93,15 @@ class FakeJob:
         path.write_bytes(text.encode() if isinstance(text, str) else text)
 
 
+def begun(rule: str = "measure", log: str = "", **wildcards: str) -> FakeJob:
+    """Return the only job of a graph, which has begun and written a log."""
+    job = FakeJob(Dag(), rule, **wildcards)
+    job.begin()
+    if log:
+        job.write(log)
+    return job
+
+
 @pytest.fixture
 def recorder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Recorder]:
     monkeypatch.chdir(tmp_path)
@@ -118,12 +127,10 @@ def on_slurm(job: Any, number: str, **about: Any) -> None:
 
 
 def test_a_failure_is_told_with_rule_wildcards_and_last_lines(recorder: Recorder) -> None:
-    dag = Dag()
-    job = FakeJob(dag, "measure_purity", arm="pretrained_random~0.5", corpus="scenes")
-    job.begin()
-    job.write("".join(f"line {number}\n" for number in range(50)))
+    log = "".join(f"line {number}\n" for number in range(50))
+    job = begun("measure_purity", log, arm="pretrained_random~0.5", corpus="scenes")
     job.log_error()
-    told = failures.described(recorder.end(dag, {job}))
+    told = failures.described(recorder.end(job.dag, {job}))
     assert "1 of 1 job failed." in told
     assert "1. measure_purity (arm=pretrained_random~0.5, corpus=scenes)" in told
     assert "logs/measure_purity-pretrained_random~0.5-scenes.log, last 20 lines:" in told
@@ -135,15 +142,13 @@ def test_a_failure_is_told_with_rule_wildcards_and_last_lines(recorder: Recorder
 
 
 def test_slurm_says_which_job_it_was_and_what_became_of_it(recorder: Recorder) -> None:
-    dag = Dag()
-    job = FakeJob(dag, "simulate", condition="as-run")
-    job.begin()
+    job = begun("simulate", condition="as-run")
     Path("slurm.log").write_text("slurmstepd: error: *** JOB 12 CANCELLED DUE TO TIME LIMIT ***\n")
     on_slurm(job, "11", msg="SLURM-job '11' failed, SLURM status is: 'NODE_FAIL'. ")
     job.begin()
     on_slurm(job, "12", msg="SLURM-job '12' failed, SLURM status is: 'TIMEOUT'. ",
              aux_logs=["slurm.log"])  # fmt: skip
-    record = recorder.end(dag, {job})
+    record = recorder.end(job.dag, {job})
     (failure,) = record["failed"]
     assert failure["slurm_jobs"] == ["11", "12"]
     assert failure["attempts"] == 2
@@ -227,9 +232,7 @@ def test_what_watches_a_run_does_not_end_it(
 
 
 def test_a_job_that_succeeds_later_is_no_failure(recorder: Recorder) -> None:
-    dag = Dag()
-    job = FakeJob(dag, "measure")
-    job.begin()
+    job = begun()
     job.log_error()
     assert json.loads(failures.RECORD.read_text())["failed"][0]["rule"] == "measure"
     job.begin()
@@ -238,11 +241,8 @@ def test_a_job_that_succeeds_later_is_no_failure(recorder: Recorder) -> None:
 
 
 def test_an_output_that_never_came_is_a_failure(recorder: Recorder) -> None:
-    dag = Dag()
-    job = FakeJob(dag, "measure")
-    job.begin()
-    job.write("all is well\n")
-    (failure,) = recorder.end(dag, {job})["failed"]
+    job = begun(log="all is well\n")
+    (failure,) = recorder.end(job.dag, {job})["failed"]
     assert "output is missing" in failure["message"]
     assert failure["lines"] == ["all is well"]
 
@@ -269,12 +269,10 @@ def test_the_log_of_an_earlier_run_explains_nothing(recorder: Recorder) -> None:
     ],
 )
 def test_a_missing_log_is_said(recorder: Recorder, make: Any, words: str) -> None:
-    dag = Dag()
-    job = FakeJob(dag, "measure")
-    job.begin()
+    job = begun()
     make(job)
     job.log_error()
-    record = recorder.end(dag, {job})
+    record = recorder.end(job.dag, {job})
     assert words in failures.described(record)
     assert words in failures.why(record["failed"][0])
 
@@ -335,9 +333,7 @@ def test_many_failures_are_told_in_short_at_the_end_and_in_full_later(
 def test_a_run_that_goes_on_says_what_has_failed_so_far(
     recorder: Recorder, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    job = FakeJob(Dag(), "simulate", condition="as-run")
-    job.begin()
-    job.write("out of memory\n")
+    job = begun("simulate", "out of memory\n", condition="as-run")
     on_slurm(job, "5")
     assert cli.main(["failures"]) == 0
     printed = capsys.readouterr().out
@@ -400,16 +396,14 @@ def test_a_job_that_ends_before_the_interruption_is_noticed_is_no_failure(
     recorder: Recorder, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(failed_run, "LATE", 30)
-    dag = Dag()
-    stopped = FakeJob(dag, "stopped")
-    stopped.begin()
+    stopped = begun("stopped")
     with ThreadPoolExecutor(1) as executor:
         told = executor.submit(stopped.log_error)
         time.sleep(0.2)
         with pytest.raises(KeyboardInterrupt):
             os.kill(os.getpid(), signal.SIGINT)
         told.result(10)
-    assert recorder.end(dag, [stopped])["failed"] == []
+    assert recorder.end(stopped.dag, [stopped])["failed"] == []
     assert "Error in rule stopped" not in caplog.text
 
 

@@ -6,14 +6,7 @@ from typing import Any
 import pytest
 
 from mispair.core.metrics import write_metrics
-from mispair.pretraining.report.pages import (
-    CLAIMS,
-    PAGES,
-    SMALLEST,
-    effects,
-    less_clean,
-    values,
-)
+from mispair.pretraining.report.pages import CLAIMS, PAGES, SMALLEST, effects, less_clean, values
 from mispair.pretraining.report.rows import rows as of_pretraining
 from mispair.pretraining.settings import CLEAN, PROMPTS, TowerSettings
 from mispair.report import studies

@@ -1,6 +1,7 @@
 """The steps of the study of towers trained from scratch, by hand on a small corpus."""
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -157,18 +158,23 @@ def test_a_training_that_is_ended_goes_on_bit_for_bit(
     assert not (tmp_path / "resumed.checkpoint").exists()
 
 
+def mixing(corpus: Corpus, towers: Path, sets: Sequence[Path] = (), components: int = 4) -> Path:
+    found = towers.with_name("mixing.json")
+    measure_mixing.run(
+        measure_mixing.Settings(components=components), towers=towers, pictures=corpus.pictures,
+        corpus=corpus.corpus, index=corpus.index, truth=corpus.truth, evaluation_sets=[*sets],
+        mixing=found,
+    )  # fmt: skip
+    return found
+
+
 def test_every_measure_of_a_training(corpus: Corpus, tmp_path: Path) -> None:
     towers = corpus.train(tmp_path / "towers.safetensors", "spurious", 0.4, 1)
     folder = tmp_path / "scenes-shape-heldout"
     settings = make_evaluation_set.Settings(images=16)
     make_evaluation_set.run(settings, name=folder.name, evaluation_set=folder)
-    found = tmp_path / "mixing.json"
-    measure_mixing.run(
-        measure_mixing.Settings(components=4), towers=towers,
-        pictures=corpus.pictures, corpus=corpus.corpus, index=corpus.index, truth=corpus.truth,
-        evaluation_sets=[folder / name for name in files_of_generated(folder.name)], mixing=found,
-    )  # fmt: skip
-    rows, about = read_metrics(found)
+    sets = [folder / name for name in files_of_generated(folder.name)]
+    rows, about = read_metrics(mixing(corpus, towers, sets))
     assert about["trained"]["corruption_seed"] == "1"
     assert {(row["scheme"], row["rate"], row["seed"]) for row in rows} == {("spurious", 0.4, 1)}
     scores = {(row["tower"], row["basis"]) for row in rows if row["metric"] == "mixing"}
@@ -182,13 +188,8 @@ def test_every_measure_of_a_training(corpus: Corpus, tmp_path: Path) -> None:
 
 
 def test_towers_on_captions_as_they_are_are_called_clean(corpus: Corpus, tmp_path: Path) -> None:
-    towers, found = corpus.train(tmp_path / "towers.safetensors"), tmp_path / "mixing.json"
-    measure_mixing.run(
-        measure_mixing.Settings(components=4), towers=towers,
-        pictures=corpus.pictures, corpus=corpus.corpus, index=corpus.index, truth=corpus.truth,
-        evaluation_sets=[], mixing=found,
-    )  # fmt: skip
-    assert {row["scheme"] for row in read_metrics(found)[0]} == {"clean"}
+    towers = corpus.train(tmp_path / "towers.safetensors")
+    assert {row["scheme"] for row in read_metrics(mixing(corpus, towers))[0]} == {"clean"}
 
 
 def test_pictures_of_other_pairs_are_refused(corpus: Corpus, tmp_path: Path) -> None:
@@ -207,11 +208,7 @@ def test_pictures_of_other_pairs_are_refused(corpus: Corpus, tmp_path: Path) -> 
 def test_more_components_than_neurons_are_refused(corpus: Corpus, tmp_path: Path) -> None:
     towers = corpus.train(tmp_path / "towers.safetensors")
     with pytest.raises(UserError, match="principal components"):
-        measure_mixing.run(
-            measure_mixing.Settings(components=9), towers=towers,
-            pictures=corpus.pictures, corpus=corpus.corpus, index=corpus.index,
-            truth=corpus.truth, evaluation_sets=[], mixing=tmp_path / "mixing.json",
-        )  # fmt: skip
+        mixing(corpus, towers, components=9)
 
 
 # Trainings on a part of the pairs, and small towers as cached features.

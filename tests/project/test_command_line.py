@@ -50,24 +50,22 @@ def test_the_help_of_a_verb_ends_with_an_example_that_it_takes(name: str, capsys
     assert rest == [] or VERBS[name].of_snakemake
 
 
-def test_the_help_is_there_at_once() -> None:
-    """Neither steps nor libraries are imported for it."""
-    asked = "import sys; from mispair import cli; cli.main(['--help']); print(*sys.modules)"
+def imported_by(*arguments: str) -> set[str]:
+    """Return the modules that a call imports."""
+    asked = f"import sys; from mispair import cli; cli.main({[*arguments]}); print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", asked], capture_output=True, text=True, check=True)
-    loaded = set(done.stdout.splitlines()[-1].split())
-    heavy = {"numpy", "pandas", "pyarrow", "scipy", "snakemake", "torch", "yaml"}
+    return set(done.stdout.splitlines()[-1].split())
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["completion", "zsh"]])
+def test_help_and_completion_are_there_at_once(arguments: list[str]) -> None:
+    """A shell waits for the latter at its start; the help imports neither steps nor libraries."""
+    loaded = imported_by(*arguments)
+    heavy = {"open_clip", "pandas", "scipy", "snakemake", "torch"}
+    if arguments == ["--help"]:
+        heavy |= {"numpy", "pyarrow", "yaml"}
+        assert [name for name in loaded if ".steps." in name] == []
     assert {name.split(".")[0] for name in loaded} & heavy == set()
-    assert [name for name in loaded if ".steps." in name] == []
-
-
-def test_completion_imports_no_large_library() -> None:
-    """A shell waits for it at its start."""
-    asked = (
-        "import sys; from mispair import cli; cli.main(['completion', 'zsh']); print(*sys.modules)"
-    )
-    done = subprocess.run([sys.executable, "-c", asked], capture_output=True, text=True, check=True)
-    loaded = {name.split(".")[0] for name in done.stdout.splitlines()[-1].split()}
-    assert loaded & {"open_clip", "pandas", "scipy", "snakemake", "torch"} == set()
 
 
 def completed(*words: str) -> list[str]:

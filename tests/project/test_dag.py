@@ -27,6 +27,7 @@ from mispair.run_checks import names_gpus, replaced_report
 from mispair.towers import paths as towers
 from mispair.towers.dag import SHIPPED
 from mispair.towers.pretraining.pretraining import corpus_fingerprint
+from tests.evaluation.test_dag_evaluation import write_set
 
 
 def test_arms_of_the_embedded_configuration() -> None:
@@ -166,14 +167,9 @@ def test_a_study_that_is_not_run_needs_none_of_its_files() -> None:
 
 
 def test_two_sets_of_one_name(tmp_path: Path) -> None:
-    for parent in ("a", "b"):
-        root = tmp_path / parent / "set"
-        (root / "test").mkdir(parents=True)
-        for name in ("classnames.txt", "zeroshot_classification_templates.txt", "test/0.tar"):
-            (root / name).touch()
-        (root / "test/nshards.txt").write_text("1")
+    sets = [write_set(tmp_path / parent / "set") for parent in ("a", "b")]
     with pytest.raises(UserError, match="two sets are called 'set'"):
-        Dag({"evaluation_sets": [str(tmp_path / "a/set"), str(tmp_path / "b/set")]}, "x")
+        Dag({"evaluation_sets": sets}, "x")
 
 
 def test_towers_that_are_part_of_mispair_are_named() -> None:

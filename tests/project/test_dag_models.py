@@ -4,6 +4,7 @@ import json
 import os
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -148,27 +149,21 @@ def test_pruning_follows_the_width_of_the_model(folder: str, neurons: int) -> No
         ({"model": "ViT-L-14-quickgelu", "recipe": "laclip-laion"}, 768),
         ({"recipe": "laclip-cc"}, 512),
         ("train", 128),
+        ("train ViT-B-32", 512),
     ],
 )
 def test_the_width_of_a_model_is_known_before_it_is_there(
     checkpoint: str, towers: dict | str, neurons: int
 ) -> None:
+    content: dict[str, Any] = {"studies": ["image_text"]}
     if isinstance(towers, dict):
         towers = {"name": "mine", **towers}
         towers |= {} if "pretrained" in towers else {"checkpoint": checkpoint}
-    content = {"studies": ["image_text"], "towers": towers}
+    elif definition := towers.removeprefix("train").strip():
+        towers, content["pretrain_towers"] = "train", {"definition": definition}
+    content["towers"] = towers
     with pytest.raises(UserError, match=f"more than the {neurons} neurons"):
         Dag({**content, "prune_neurons": {"ks": [neurons + 1]}}, "x")
-
-
-def test_towers_trained_by_a_definition_of_open_clip_have_its_width() -> None:
-    config = {
-        "studies": ["image_text"],
-        "towers": "train",
-        "pretrain_towers": {"definition": "ViT-B-32"},
-    }
-    with pytest.raises(UserError, match="more than the 512 neurons"):
-        Dag(config | {"prune_neurons": {"ks": [513]}}, "x")
 
 
 def replicates(*towers: int | str, **sections: dict) -> Dag:

@@ -472,15 +472,9 @@ def test_the_model_is_the_one_of_open_clips_table() -> None:
 
 
 def test_the_users_options_override_those_that_are_set(words: list[list[str]]) -> None:
-    assert run_snakemake(["--directory=a"], ["target", "--cores", "2"]) == 0
-    assert words[0] == [
-        "--directory=a",
-        "--logger=mispair",
-        "--cores=all",
-        "target",
-        "--cores",
-        "2",
-    ]
+    given = ["target", "--cores", "2"]
+    assert run_snakemake(["--directory=a"], given) == 0
+    assert words[0] == ["--directory=a", "--logger=mispair", "--cores=all", *given]
     assert run_snakemake([], ["--executor", "slurm", "-j", "100"]) == 0
     assert not [word for word in words[1] if word.startswith("--cores")]
 

@@ -194,13 +194,8 @@ def test_what_is_told_to_others_agrees() -> None:
     assert citation["version"] == __version__
     assert f"mispair {__version__}\n" in (REPOSITORY / "docs/reference/commands.md").read_text()
     published = (REPOSITORY / ".github/workflows/release.yaml").read_text()
-    assert yaml.safe_load(published)["jobs"].keys() == {
-        "build",
-        "publish",
-        "image",
-        "site",
-        "release",
-    }
+    jobs = {"build", "publish", "image", "site", "release"}
+    assert yaml.safe_load(published)["jobs"].keys() == jobs
     first = (PACKAGE / "__init__.py").read_text()
     assert f'__version__ = "{__version__}"' in first.splitlines()
 

@@ -43,11 +43,13 @@ def effect(value: float, error: float = 0.1, n: int = 5) -> Effect:
 def claim(measured: MeasuredClaim, **settings) -> Claim:
     fixed = {"key": "a-claim", "study": "image_text", "sentence": "It rises.", "paper": "here",
              "figure": "figure", "bound": 1.0}  # fmt: skip
-    return (
-        Claim(**fixed, measure=lambda *_: measured)
-        if not settings
-        else Claim(**{**fixed, **settings}, measure=lambda *_: measured)
-    )
+    return Claim(**fixed | settings, measure=lambda *_: measured)
+
+
+def verdict_on(measured: MeasuredClaim | Effect, **settings) -> Verdict:
+    """Return the verdict on a claim that measured this."""
+    whole = MeasuredClaim(measured) if isinstance(measured, Effect) else measured
+    return judge(claim(whole, **settings), NO_TABLES, 0.95)
 
 
 @pytest.mark.parametrize(
@@ -114,9 +116,7 @@ def test_without_a_spread_nothing_is_decided():
 
 @pytest.mark.parametrize("primary", [False, True])
 def test_without_a_test_there_is_no_p_value(primary):
-    verdict = judge(
-        claim(MeasuredClaim(unknown_effect(2.0, 1, "seed")), primary=primary), NO_TABLES, 0.95
-    )
+    verdict = verdict_on(unknown_effect(2.0, 1, "seed"), primary=primary)
     assert verdict.reason == "one replicate"
     assert math.isnan(verdict.corrected_p)
 
@@ -127,7 +127,7 @@ def test_without_a_test_there_is_no_p_value(primary):
 def test_a_condition_is_named_where_it_leaves_the_effect_unknown(n, decided):
     """What nothing was measured of is missing, whatever the condition."""
     measured = MeasuredClaim(unknown_effect(math.nan, n, "seed"), gate="refused")
-    verdict = judge(claim(measured), NO_TABLES, 0.95)
+    verdict = verdict_on(measured)
     assert (verdict.outcome, verdict.reason) == decided
 
 
@@ -135,8 +135,8 @@ def test_primary_claims_have_a_fixed_correction():
     """The same numbers have the same verdict, whatever else the run has; five have α / 5."""
     assert PRIMARY == sum(one.primary for pages in every_pages() for one in pages.claims) == 5
     measured = MeasuredClaim(effect(2.0, 0.55))  # p = .022
-    secondary = judge(claim(measured), NO_TABLES, 0.95)
-    primary = judge(claim(measured, primary=True), NO_TABLES, 0.95)
+    secondary = verdict_on(measured)
+    primary = verdict_on(measured, primary=True)
     assert (secondary.outcome, primary.outcome) == ("direction only", "cannot tell")
     assert primary.corrected_p == pytest.approx(5 * secondary.corrected_p)
     assert primary.alone == secondary.outcome == secondary.alone
@@ -154,7 +154,7 @@ def test_primary_claims_have_a_fixed_correction():
 )  # fmt: skip
 def test_verdicts_near_the_line_are_marked(value, error, near):
     """The p value is within a factor 2 of α, or estimate or deciding limit near the bound."""
-    verdict = judge(claim(MeasuredClaim(effect(value, error))), NO_TABLES, 0.95)
+    verdict = verdict_on(effect(value, error))
     by_p = 0.025 <= effect(value, error).p <= 0.1
     limits = effect(value, error).limits(0.05)
     if verdict.outcome == "cannot tell":  # no such effect with a slightly larger bound
@@ -170,7 +170,7 @@ def test_what_goes_the_other_way_forbids_both_signs(value, outcome):
     for where in ("rates", "sets"):
         for part, expected in ((PartEffect(whole.effect), outcome), (other, "cannot tell")):
             measured = replace(whole, **{where: {0.1: part}})
-            assert judge(claim(measured), NO_TABLES, 0.95).outcome == expected
+            assert verdict_on(measured).outcome == expected
 
 
 @pytest.mark.parametrize(
@@ -185,7 +185,7 @@ def test_what_goes_the_other_way_forbids_both_signs(value, outcome):
     ],
 )
 def test_an_open_level_or_count_is_near_the_line_if_its_estimate_is(rule, measured, outcome, near):
-    verdict = judge(claim(MeasuredClaim(measured), rule=rule, bound=0.6), NO_TABLES, 0.95)
+    verdict = verdict_on(measured, rule=rule, bound=0.6)
     assert not 0.025 <= verdict.p <= 0.1
     assert (verdict.outcome, verdict.near) == (outcome, near)
 
@@ -193,9 +193,8 @@ def test_an_open_level_or_count_is_near_the_line_if_its_estimate_is(rule, measur
 def test_a_rate_of_the_opposite_sign_forbids_support():
     good, bad = PartEffect(effect(2.0)), PartEffect(effect(-0.5))
     supported = MeasuredClaim(effect(2.0), rates={0.1: good, 0.8: good})
-    verdict = judge(claim(supported), NO_TABLES, 0.95)
-    assert verdict.outcome == "supports"
-    verdict = judge(claim(replace(supported, rates={0.1: bad, 0.8: good})), NO_TABLES, 0.95)
+    assert verdict_on(supported).outcome == "supports"
+    verdict = verdict_on(replace(supported, rates={0.1: bad, 0.8: good}))
     assert (verdict.outcome, verdict.reason) == ("cannot tell", "a rate goes the other way")
     assert [part.outcome for part in verdict.rates] == ["no such effect", "supports"]
 
@@ -204,8 +203,7 @@ def test_a_mean_over_sets_needs_most_sets():
     good, bad = PartEffect(effect(3.0)), PartEffect(effect(-1.0))
     for against, outcome in ((1, "supports"), (2, "cannot tell")):
         sets = {str(number): bad if number < against else good for number in range(4)}
-        verdict = judge(claim(MeasuredClaim(effect(2.0), sets=sets)), NO_TABLES, 0.95)
-        assert verdict.outcome == outcome
+        assert verdict_on(MeasuredClaim(effect(2.0), sets=sets)).outcome == outcome
 
 
 @pytest.mark.parametrize("rule", ["effect", "equivalence", "level"])
@@ -233,7 +231,7 @@ def test_a_claim_on_every_part_has_its_weakest_outcome():
         "text": MeasuredClaim(effect(0.5), first=1.0),
         "image": MeasuredClaim(effect(3.0), first=2.0),
     }
-    verdict = judge(claim(MeasuredClaim(parts=parts)), NO_TABLES, 0.95)
+    verdict = verdict_on(MeasuredClaim(parts=parts))
     assert (verdict.outcome, verdict.decided_by) == ("direction only", "text")
     assert (verdict.effect.value, verdict.measured.first) == (0.5, 1.0)
     assert [part.outcome for part in verdict.parts] == ["direction only", "supports"]
@@ -257,11 +255,11 @@ def test_each_part_weakens_a_claim_at_its_share_of_alpha(rule, value, alone, of_
     part = MeasuredClaim(Effect(value, 0.08, math.inf, 0.0, 9, "seed"))  # limits 0.13 and 0.16
     for parts, reason in (({}, alone), ({"text": part, "image": part}, of_two)):
         measured = replace(part, parts=parts)
-        assert judge(claim(measured, rule=rule), NO_TABLES, 0.95).reason == reason
+        assert verdict_on(measured, rule=rule).reason == reason
 
 
 def test_a_condition_that_is_not_met_decides_nothing():
-    verdict = judge(claim(MeasuredClaim(effect(2.0), gate="at chance")), NO_TABLES, 0.95)
+    verdict = verdict_on(MeasuredClaim(effect(2.0), gate="at chance"))
     assert (verdict.outcome, verdict.reason) == ("cannot tell", "gate")
 
 
@@ -283,7 +281,7 @@ def test_a_training_that_changes_nothing_shows_nothing(rule, value, outcome):
     """What it gives as well, a small difference, decides nothing; an effect that is there does."""
     measured = MeasuredClaim(effect(value))
     with_power, without = (
-        judge(claim(measured, rule=rule, power=lambda *_, of=name: of), NO_TABLES, 0.95)
+        verdict_on(measured, rule=rule, power=lambda *_, of=name: of)
         for name in ("", "no response")
     )
     assert with_power.outcome == outcome
@@ -299,7 +297,7 @@ def test_rates_and_sets_need_power_as_the_claim_does(ends):
     parts = {"low": PartEffect(effect(0.1)), "high": PartEffect(effect(2.0))}
     measured = MeasuredClaim(effect(ends), rates=parts, sets=parts)
     for name in ("", "no response"):
-        verdict = judge(claim(measured, power=lambda *_, of=name: of), NO_TABLES, 0.95)
+        verdict = verdict_on(measured, power=lambda *_, of=name: of)
         small = "cannot tell" if name else "no such effect"
         assert verdict.outcome == (small if ends == 0.1 else "supports")
         for shown in (verdict.rates, verdict.sets):
@@ -370,19 +368,14 @@ def test_controls_compare_the_share_that_remains(least, most, value, error, find
         control = Control(
             "control", lambda *_, v=sign * value: MeasuredClaim(effect(v, error)), least, most
         )
-        judgement = judge(
-            claim(MeasuredClaim(effect(sign * 2.0)), sign=sign, controls=(control,)),
-            NO_TABLES,
-            0.95,
-        )
-        (found,) = judgement.controls
+        (found,) = verdict_on(effect(sign * 2.0), sign=sign, controls=(control,)).controls
         assert found.finding == finding
         assert found.share == pytest.approx(value / 2)
 
 
 def test_controls_of_an_undecided_claim_are_undecided_and_keep_their_numbers():
     control = Control("control", lambda *_: MeasuredClaim(effect(0.1)))
-    verdict = judge(claim(MeasuredClaim(effect(0.5, 0.6)), controls=(control,)), NO_TABLES, 0.95)
+    verdict = verdict_on(effect(0.5, 0.6), controls=(control,))
     assert [(found.finding, round(found.share, 6)) for found in verdict.controls] == [
         ("cannot tell", 0.2)
     ]
@@ -392,7 +385,7 @@ def test_a_control_follows_the_part_that_decides():
     by_tower = {"text": MeasuredClaim(effect(0.01, 0.02)), "image": MeasuredClaim(effect(3.0))}
     control = Control("random start", lambda *_: MeasuredClaim(parts=by_tower))
     parts = {"text": MeasuredClaim(effect(0.5)), "image": MeasuredClaim(effect(3.0))}
-    verdict = judge(claim(MeasuredClaim(parts=parts), controls=(control,)), NO_TABLES, 0.95)
+    verdict = verdict_on(MeasuredClaim(parts=parts), controls=(control,))
     assert (verdict.decided_by, verdict.controls[0].finding) == ("text", "limits")
 
 
@@ -511,7 +504,7 @@ def test_no_field_of_a_verdict_is_a_sentence():
         field.name for field in fields(MeasuredClaim)
     }
     texts_in = {"outcome", "alone", "reason", "preset", "decided_by", "gate", "claim", "controls"}
-    verdict = judge(claim(MeasuredClaim(effect(2.0))), NO_TABLES, 0.95)
+    verdict = verdict_on(effect(2.0))
     for name in names - texts_in:
         value = getattr(verdict, name, None) or getattr(verdict.measured, name, None)
         assert not isinstance(value, str), name
@@ -565,7 +558,7 @@ def test_an_open_size_or_sign_is_within_the_interval_that_is_shown(primary, part
     for value, error in itertools.product(np.linspace(-2, 2, 41), (0.1, 0.2, 0.3, 0.5)):
         found = MeasuredClaim(effect(float(value), error))
         measured = replace(found, parts=dict.fromkeys(parts, found)) if parts[0] else found
-        verdict = judge(claim(measured, primary=primary), NO_TABLES, 0.95)
+        verdict = verdict_on(measured, primary=primary)
         low, high = verdict.effect.low, verdict.effect.high
         seen.add(verdict.reason)
         if "size open" in verdict.reason:
@@ -582,9 +575,7 @@ def test_every_outcome_and_reason_has_a_sentence():
     for rule in ("effect", "equivalence", "level"):
         for value in (3.0, 1.1, 0.5, 0.0, -0.5, -1.1, -3.0):
             for error in (0.01, 0.3, 3.0):
-                verdict = judge(
-                    claim(MeasuredClaim(effect(value, error)), rule=rule), NO_TABLES, 0.95
-                )
+                verdict = verdict_on(effect(value, error), rule=rule)
                 assert texts.shared("why", verdict)
                 assert texts.shared("effect", verdict)
 

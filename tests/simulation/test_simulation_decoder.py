@@ -11,12 +11,7 @@ from torch import Tensor
 from mispair.simulation.decoder import Decoder, fit_decoder, start_decoder
 from mispair.simulation.encoder import Diverged, Encoders, Phases
 from mispair.simulation.inputs import Dense
-from mispair.simulation.pairs import (
-    Population,
-    TrialDraws,
-    draw_dictionaries,
-    draw_spurious_sets,
-)
+from mispair.simulation.pairs import Population, TrialDraws, draw_dictionaries, draw_spurious_sets
 from mispair.simulation.samples import FixedSample, draw_high_quality
 from mispair.simulation.study import Study
 

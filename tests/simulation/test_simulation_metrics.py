@@ -123,23 +123,21 @@ def test_silhouette_of_one_class_is_undefined() -> None:
     assert np.isnan(cosine_silhouette(torch.rand(5, 3), torch.zeros(5, dtype=torch.int64)))
 
 
+FEATURES = torch.tensor([[1.0, 0.2], [0.2, 1.0], [1.0, 0.9]])
+PROMPTS = torch.tensor([[1.0, 0.0], [10.0, 10.0]])
+
+
 def test_accuracy_uses_cosines_not_products() -> None:
-    features = torch.tensor([[1.0, 0.2], [0.2, 1.0], [1.0, 0.9]])
-    prompts = torch.tensor([[1.0, 0.0], [10.0, 10.0]])
     # By inner products everything would be class 1.
-    assert zero_shot_accuracy(features, prompts, torch.tensor([0, 1, 1])) == pytest.approx(
-        2 / 3 + 1 / 3
-    )
-    assert zero_shot_accuracy(features, prompts, torch.tensor([0, 0, 1])) == pytest.approx(2 / 3)
+    assert zero_shot_accuracy(FEATURES, PROMPTS, torch.tensor([0, 1, 1])) == pytest.approx(1)
+    assert zero_shot_accuracy(FEATURES, PROMPTS, torch.tensor([0, 0, 1])) == pytest.approx(2 / 3)
 
 
 def test_accuracy_by_inner_product_favours_long_prompts() -> None:
-    features = torch.tensor([[1.0, 0.2], [0.2, 1.0], [1.0, 0.9]])
-    prompts = torch.tensor([[1.0, 0.0], [10.0, 10.0]])
     labels = torch.tensor([0, 1, 1])
-    assert zero_shot_accuracy(features, prompts, labels, "inner") == pytest.approx(2 / 3)
-    unit = torch.nn.functional.normalize(prompts, dim=1)
-    assert zero_shot_accuracy(100 * features, unit, labels, "inner") == 1.0
+    assert zero_shot_accuracy(FEATURES, PROMPTS, labels, "inner") == pytest.approx(2 / 3)
+    unit = torch.nn.functional.normalize(PROMPTS, dim=1)
+    assert zero_shot_accuracy(100 * FEATURES, unit, labels, "inner") == 1.0
 
 
 def test_histogram_counts_every_cosine_once() -> None:

@@ -9,12 +9,7 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from mispair.simulation.inputs import Batch, BatchSource, Coded, Dense
-from mispair.simulation.pairs import (
-    LatentPairs,
-    Population,
-    draw_dictionaries,
-    draw_spurious_sets,
-)
+from mispair.simulation.pairs import LatentPairs, Population, draw_dictionaries, draw_spurious_sets
 from mispair.simulation.samples import (
     CodedSample,
     FixedSample,

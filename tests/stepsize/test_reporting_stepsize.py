@@ -10,7 +10,7 @@ from scipy import stats
 from mispair.report import studies
 from mispair.report.charts import Drawing, Hole
 from mispair.report.figures import draw_of
-from mispair.report.judge import Verdict, judge
+from mispair.report.judge import PartVerdict, Verdict, judge
 from mispair.report.measures import NO_TRAINING
 from mispair.report.table import Table, general
 from mispair.report.tables import Tables, tidy
@@ -55,6 +55,11 @@ def judged(tables: Tables) -> dict[str, Verdict]:
     return {verdict.claim.key.removeprefix("stepsize-"): verdict for verdict in found}
 
 
+def theorems(tables: Tables) -> dict[str, PartVerdict]:
+    """Return the verdict on each theorem."""
+    return {str(part.name)[:2]: part for part in judged(tables)["theorems"].parts}
+
+
 def changed(tables: Tables, column: str, value: float, **where: Any) -> Tables:
     """Return the tables with a column of some runs set."""
     runs = tables.stepsize_runs.copy()
@@ -85,7 +90,7 @@ def test_the_theorems_are_kept_by_these_runs(whole: Tables) -> None:
     verdict = judged(whole)["theorems"]
     runs = whole.stepsize_runs
     calm = runs[runs["part"] != "multilayer"].dropna(subset=["conservatism"])
-    parts = {str(part.name)[:2]: part for part in verdict.parts}
+    parts = theorems(whole)
     assert [*parts] == ["T1", "T2", "T3"]
     assert parts["T1"].effect.n == len(calm[["data_set", "seed"]].drop_duplicates())
     assert all(part.effect.value < 1 for part in parts.values())
@@ -96,7 +101,7 @@ def test_the_mean_of_the_largest_ratio_of_each_start_is_below_one() -> None:
     ratios = [0.90, 0.92, 0.95, 0.91]
     runs = [{**BOUNDS, "rate_lower": ratio} for ratio in ratios]
     runs.append({**BOUNDS, "rate_lower": 0.5, "seed": 0, "stepsize": 16})  # of the first start
-    parts = {str(part.name)[:2]: part for part in judged(made_up(runs))["theorems"].parts}
+    parts = theorems(made_up(runs))
     low, high = stats.ttest_1samp(ratios, 0).confidence_interval(0.95)
     effect = parts["T2"].effect
     assert (effect.value, effect.low, effect.high, effect.n) == pytest.approx(
@@ -134,22 +139,17 @@ def test_one_run_that_breaks_a_theorem_forbids_support(
     assert (verdict.outcome, verdict.reason, verdict.measured.gate) == (
         "cannot tell", "gate", "broken",
     )  # fmt: skip
-    outcomes = {str(part.name)[:2]: part.outcome for part in verdict.parts}
-    assert outcomes == {**dict.fromkeys(("T1", "T2", "T3"), "supports"),
-                        theorem: "cannot tell"}  # fmt: skip
+    outcomes = {name: part.outcome for name, part in theorems(made_up(runs)).items()}
+    assert outcomes == dict.fromkeys(("T1", "T2", "T3"), "supports") | {theorem: "cannot tell"}
 
 
 def test_a_threshold_that_was_not_reached_in_time_breaks_its_theorem_only_after_tau() -> None:
     runs = [{**BOUNDS, "stable_ratio": 0.4 + k / 100} for k in range(5)]
     late = [*runs, {**BOUNDS, "settled_step": -1, "stable_ratio": np.nan}]
-    parts = {str(part.name)[:2]: part for part in judged(made_up(late))["theorems"].parts}
-    assert (parts["T3"].outcome, parts["T3"].effect.n) == (
-        "cannot tell",
-        5,
-    )  # the run has 1,000 steps
-    late[-1]["transition_bound"] = 1001
-    parts = {str(part.name)[:2]: part for part in judged(made_up(late))["theorems"].parts}
-    assert (parts["T3"].outcome, parts["T3"].effect.n) == ("supports", 6)
+    for bound, expected in ((1000, ("cannot tell", 5)), (1001, ("supports", 6))):
+        late[-1]["transition_bound"] = bound  # the run has 1,000 steps
+        third = theorems(made_up(late))["T3"]
+        assert (third.outcome, third.effect.n) == expected
 
 
 def test_starts_are_counted_and_not_their_stepsizes() -> None:

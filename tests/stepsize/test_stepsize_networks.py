@@ -3,12 +3,10 @@
 import numpy as np
 import pytest
 import torch
-from numpy.typing import NDArray
 
 from mispair.stepsize.data_sets import DataSet, output_signs
 from mispair.stepsize.networks import ACTIVATIONS, Networks
 
-Array = NDArray[np.float64]
 NAMES = sorted(ACTIVATIONS)
 TORCH = {
     "softplus": torch.nn.functional.softplus,

@@ -76,11 +76,7 @@ def test_steps_measure_covariance_and_then_correlations(tmp_path, capsys):
     assert cli.main([*command, *map(str, parts[::-1])]) == 0
     assert out.read_bytes() == first
     tensors, metadata = files.read_tensors(out)
-    assert (metadata["towers"], metadata["image_rows"], metadata["text_rows"]) == (
-        "T",
-        "5000",
-        "30",
-    )
+    assert metadata.items() >= {"towers": "T", "image_rows": "5000", "text_rows": "30"}.items()
     np.testing.assert_allclose(tensors["image_covariance"], np.cov(image.T, bias=True), rtol=1e-4)
 
     draw = np.random.default_rng(4)

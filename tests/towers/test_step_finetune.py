@@ -98,11 +98,7 @@ def test_step_writes_the_stack_whatever_the_order_of_parts(tmp_path):
     training = json.loads(metadata["training"])
     assert (training["batch_size"], training["lr"], training["epochs"]) == (16, 1e-3, 3)
     assert (metadata["scheme"], metadata["crops"]) == ("drop", "1")
-    assert (metadata["towers"], metadata["pairs_fingerprint"], metadata["pairs"]) == (
-        "T",
-        "p",
-        "100",
-    )
+    assert metadata.items() >= {"towers": "T", "pairs_fingerprint": "p", "pairs": "100"}.items()
 
 
 def test_one_more_seed_trains_that_seed_only(tmp_path, monkeypatch):
@@ -346,27 +342,22 @@ def taken(monkeypatch):
     return numbers
 
 
-@pytest.mark.parametrize("start", ["pretrained", "scale-converged"])
-@pytest.mark.parametrize("number", [6, 7])  # an epoch has 7 steps
-def test_a_job_that_was_killed_goes_on_at_the_step(number, start, tmp_path, kill, taken):
+@pytest.mark.parametrize(
+    ("number", "start", "options"),
+    [
+        (6, "pretrained", []), (7, "pretrained", []),  # an epoch has 7 steps
+        (6, "scale-converged", []), (7, "scale-converged", []),
+        (7, "pretrained", EACH), (12, "pretrained", EACH),  # the same captions are drawn
+    ],
+)  # fmt: skip
+def test_a_job_that_was_killed_goes_on_at_the_step(number, start, options, tmp_path, kill, taken):
     _write(tmp_path)
-    kill(number, tmp_path, tmp_path / "out", start=start)
+    job = {"corpus": [tmp_path / "several.corpus"]} if options else {}
+    kill(number, tmp_path, tmp_path / "out", *options, start=start, **job)
     taken.clear()
-    assert _run(tmp_path, tmp_path / "out", start=start) == 0
+    assert _run(tmp_path, tmp_path / "out", *options, start=start, **job) == 0
     assert taken == list(range(number, 21))
-    assert _run(tmp_path, tmp_path / "whole", start=start) == 0
-    assert (tmp_path / "out").read_bytes() == (tmp_path / "whole").read_bytes()
-
-
-@pytest.mark.parametrize("number", [7, 12])
-def test_the_same_captions_are_drawn_after_a_kill(number, tmp_path, kill, taken):
-    _write(tmp_path)
-    corpus = [tmp_path / "several.corpus"]
-    kill(number, tmp_path, tmp_path / "out", *EACH, corpus=corpus)
-    taken.clear()
-    assert _run(tmp_path, tmp_path / "out", *EACH, corpus=corpus) == 0
-    assert taken == list(range(number, 21))
-    assert _run(tmp_path, tmp_path / "whole", *EACH, corpus=corpus) == 0
+    assert _run(tmp_path, tmp_path / "whole", *options, start=start, **job) == 0
     assert (tmp_path / "out").read_bytes() == (tmp_path / "whole").read_bytes()
 
 

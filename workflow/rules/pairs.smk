@@ -4,6 +4,8 @@
 # Images may be encoded before gather_index has counted the losses. If it stops the run, it should
 # do so early: jobs that it waits for start before others.
 BEFORE_ENCODING = 1
+# It takes two cores: later, one would wait until the other is free, as long as a job of simulate.
+AT_FIRST = 2
 
 
 use rule step as make_scenes with:
@@ -11,6 +13,7 @@ use rule step as make_scenes with:
         dag.pairs.scenes(pairs.SCENES),
     pathvars:
         job="make_scenes",
+    priority: AT_FIRST
     threads: 2
     params:
         **dag.step("make_scenes", corpus=folder_of_output),

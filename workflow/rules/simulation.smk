@@ -15,6 +15,7 @@ use rule step as simulate with:
         job="simulate/{condition}/cs~{spurious_probability}/trials~{first}-{last}",
     wildcard_constraints:
         condition="|".join(map(re.escape, dag.simulation.conditions)),
+    priority: 1  # these jobs are long: the last of them would run alone
     params:
         **dag.step(
             "simulate",

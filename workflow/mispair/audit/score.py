@@ -287,20 +287,16 @@ def rank(
 
         pictures, captions = _on(images, device), _on(texts, device)
         scores = times(pictures, captions.mT)
-        apart = torch.ones((b, b), dtype=torch.bool)
-        for names in same:
-            of_block = torch.from_numpy(names[pairs])
-            apart &= of_block[:, None] != of_block[None, :]
-        excluded += b * (b - 1) - int(apart.sum())
-        apart = apart.to(device)
+        rivals, room = _rivals(same, pairs, device)
+        rivals_of_captions = rivals.sum(dim=0)
+        excluded += b * (b - 1) - int(rivals_of_captions.sum(dtype=torch.float64))
 
-        paired, rivals = scores.diagonal().clone(), apart.float()
-        better = _better(scores, paired[:, None], apart, coins[0].to(device)[:, None])
-        counts, draws = times(better.mul_(rivals), weights), _draws_of_rivals(weights, same, pairs)
-        p_values = (counts + coins[0].to(device)[:, None]) / (draws + 1)
-        better = _better(scores, paired[None, :], apart, coins[1].to(device)[None, :])
-        better.mul_(rivals)
-        of_pictures = (better.sum(dim=0) + coins[1].to(device)) / (rivals.sum(dim=0) + 1)
+        paired, first, second = scores.diagonal().clone(), *coins.to(device)
+        better = _better(scores, paired[:, None], rivals, first[:, None], room)
+        counts, draws = times(better, weights), _draws_of_rivals(weights, same, pairs)
+        p_values = (counts + first[:, None]) / (draws + 1)
+        better = _better(scores, paired[None, :], rivals, second[None, :], room)
+        of_pictures = (better.sum(dim=0) + second) / (rivals_of_captions + 1)
         both = p_values.cpu(), of_pictures.cpu()[:, None].expand(p_values.shape)
         for (way, ranks), half in product(enumerate((*both, torch.maximum(*both))), (0, 1)):
             histograms[way, half] += _histograms(ranks[half::2], weights[half::2].cpu())
@@ -309,10 +305,10 @@ def rank(
         columns = torch.cat([torch.arange(b)[:, None], (rows[:, 1:].cpu() + others) % b], dim=1)
         columns = columns.to(device)
         drawn = scores.gather(1, columns)
-        drawn[:, 1:][~apart.gather(1, columns[:, 1:])] = torch.nan
+        drawn[:, 1:][rivals.gather(1, columns[:, 1:]) == 0] = torch.nan
         cosines[pairs] = drawn.cpu().numpy()
         if scored and b > 1:
-            found = evidence(scores, pictures, captions, apart, rows, columns)
+            found = evidence(scores, pictures, captions, rivals.bool(), rows, columns)
             surroundings[:, pairs] = found.cpu().numpy()
         p_value[pairs], picture_p_value[pairs] = p_values[:, 0].cpu(), of_pictures.cpu()
         done += b
@@ -363,13 +359,32 @@ def _draws_of_rivals(
     return weights.sum(dim=0) - excluded
 
 
-def _better(scores: Tensor, paired: Tensor, apart: Tensor, coins: Tensor) -> Tensor:
-    """Return which captions beat a pair's own score, float32 (b, b); a tie counts as its coin."""
-    better = (scores > paired).float()
-    ties = (scores == paired) & apart
-    if ties.is_cuda or ties.any():
-        better = torch.where(ties, coins.expand_as(scores), better)
-    return better
+def _rivals(
+    same: tuple[np.ndarray, np.ndarray], pairs: np.ndarray, device: str
+) -> tuple[Tensor, Tensor]:
+    """Return 1 where two pairs of a block share neither picture nor text, else 0, and room.
+
+    Both are float32 (b, b): torch compares numbers of one type into that type many times faster
+    than into truth values that are converted.
+    """
+    rivals, room = torch.empty((2, len(pairs), len(pairs)), device=device)
+    of_block = [np.unique(names[pairs], return_inverse=True)[1] for names in same]
+    for names, out in zip(of_block, (rivals, room), strict=True):
+        numbers = _on(names, device)
+        torch.ne(numbers[:, None], numbers[None, :], out=out)
+    return rivals.mul_(room), room
+
+
+def _better(scores: Tensor, paired: Tensor, rivals: Tensor, coins: Tensor, room: Tensor) -> Tensor:
+    """Return which rivals beat a pair's own score, float32 (b, b); a tie counts as its coin.
+
+    `room` of that shape and type is written over.
+    """
+    ties = torch.eq(scores, paired, out=room).mul_(rivals)
+    if not (ties.is_cuda or ties.sum()):
+        return torch.gt(scores, paired, out=room).mul_(rivals)
+    better = (scores > paired).float().mul_(rivals)
+    return torch.where(ties > 0, coins.expand_as(scores), better)
 
 
 def _histograms(p_values: Tensor, weights: Tensor) -> Tensor:

@@ -7,7 +7,7 @@ from typing import Any
 import pandas as pd
 
 from mispair.core import provenance
-from mispair.core.cost import rows_by_step
+from mispair.core.cost import MIB, rows_by_step
 from mispair.core.words import count, duration
 from mispair.report.table import Cell, Number, Table, or_dash, whole
 from mispair.report.tables import Tables
@@ -34,7 +34,7 @@ def run_times(benchmarks: Mapping[str, str]) -> Table | None:
         (
             row["step"], whole(row["jobs"]), Number(row["total"], duration),
             Number(row["total"] / max(every, 1e-9), ".1%"), Number(row["longest"], duration),
-            or_dash(row["rss"], ",.0f", unit="MB"),
+            or_dash(row["rss"] * MIB / 1e6, ",.0f", unit="MB"),
         )
         for row in rows_of(ordered)
     ]  # fmt: skip
@@ -45,7 +45,8 @@ def run_times(benchmarks: Mapping[str, str]) -> Table | None:
         ("step", "jobs", "sum", "share", "longest job", "most memory"),
         tuple(cells),
         "Sums over jobs of Snakemake, those of the report included, each as it last ran. A job may "
-        "run several steps; jobs that run side by side count in full.",
+        "run several steps; jobs that run side by side count in full, and so does the memory of "
+        "libraries that they share.",
     )
 
 
