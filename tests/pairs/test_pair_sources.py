@@ -206,11 +206,13 @@ def textcaps(rows: Rows) -> dict[str, Any]:
     return {"dataset_name": "textcaps", "dataset_version": "0.1", "data": listed}
 
 
-def with_paths(path: Callable[[str], Any], where: str = "", name: str = "image") -> Any:
+def with_paths(
+    path: Callable[[str], Any], where: str = "", name: str = "image", caption: str = "caption"
+) -> Any:
     """A table whose paths are other than those from its folder."""
 
     def written(rows: Rows) -> str:
-        return as_lines([{name: path(row["image"]), "caption": row["caption"]} for row in rows])
+        return as_lines([{name: path(row["image"]), caption: row["caption"]} for row in rows])
 
     return in_json(written, "pairs.jsonl", "folder", where)
 
@@ -267,6 +269,15 @@ def archived(folder: Path) -> dict[str, str]:
     """Pictures with captions, and the archive that they came in."""
     (texts(folder) / "photos.tar").write_bytes(b"")
     return {"path": str(folder), "captions": ".txt"}
+
+
+def with_files_of_windows(folder: Path) -> Path:
+    """Pictures with captions, and what Windows writes next to them."""
+    texts(folder)
+    for name in ("Thumbs.db", "b c/desktop.ini", "$RECYCLE.BIN/x.jpg", "$RECYCLE.BIN/x.txt"):
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_text("a bin")
+    return folder
 
 
 def without_names(folder: Path) -> Path:
@@ -358,6 +369,25 @@ def identities(folder: Path) -> Path:
     return folder
 
 
+def parts_of(text: str) -> list[dict[str, Any]]:
+    """As the hub has messages to models of pictures and texts."""
+    asked = [{"type": "image", "text": None}, {"type": "text", "text": "What is it?"}]
+    return [{"role": "user", "content": asked},
+            {"role": "assistant", "content": [{"type": "text", "text": text}]}]  # fmt: skip
+
+
+def conversations_in_parquet(
+    folder: Path, turns: Callable[[str], list[Any]] = turns_of, caption: str | None = None
+) -> dict[str, str]:
+    folder.mkdir()
+    cells = [{"bytes": one, "path": None} for one in PICTURES.values()]
+    talks = [turns(text) for text in CAPTIONS.values()]
+    columns = {"image": cells, "conversations": talks, "id": [*CAPTIONS]}
+    pq.write_table(pa.table(columns), folder / "train.parquet")
+    named = {"path": str(folder), "key_column": "id"}
+    return named | ({"caption_column": caption} if caption else {})
+
+
 def token(folder: Path) -> Path:
     """As Flickr30k's first release."""
     path = without_names(folder)
@@ -440,6 +470,21 @@ def img2dataset_parquet(folder: Path) -> Path:
 def with_rows_above(path: Path) -> Path:
     path.write_text(",\n\n" + path.read_text(encoding="utf-8"), encoding="utf-8")
     return path
+
+
+def with_rows_below(folder: Path) -> Path:
+    """As spreadsheets export empty rows."""
+    path = table("csv", ("image", "caption"))(folder)
+    path.write_text(path.read_text(encoding="utf-8") + ",\n, \n" * 9, encoding="utf-8")
+    return path
+
+
+def listed_without_endings(folder: Path) -> Path:
+    """As ROCO's captions.txt."""
+    write_pictures(folder / "images")
+    lines = [f"{key}\t {caption}\n" for key, caption in CAPTIONS.items()]
+    (folder / "captions.txt").write_text("".join(lines), encoding="utf-8")
+    return folder
 
 
 def spaced(path: Path) -> Path:
@@ -565,6 +610,39 @@ FORMATS: dict[str, tuple[str, Callable[[Path], Any]]] = {
     ),
     "paths of another ending": ("table", with_paths(lambda path: path.replace(".jpg", ".PNG"))),
     "a column of any name": ("table", with_paths(picture_key, "i", "ID")),
+    "addresses of files": (
+        "table",
+        lambda folder: with_paths(lambda path: f"file://localhost{folder}/{quote(path)}")(folder),
+    ),
+    "addresses of files of another machine": (
+        "table",
+        with_paths(lambda path: f"file:///C:/there/mine/{quote(path)}"),
+    ),
+    "addresses in a store": ("table", with_paths(lambda path: f"s3://bucket/mine/{path}", "x")),
+    "rows of separators at the end": ("table", with_rows_below),
+    "columns of any name": (
+        "table",
+        lambda folder: {
+            "path": str(with_paths(str, "y", "Datei", "Text hier")(folder)),
+            "caption_column": "Text hier",
+        },
+    ),
+    "columns of any name in JSON": (
+        "table",
+        in_json(
+            lambda rows: [{"Datei": row["image"], "caption": row["caption"]} for row in rows],
+            given="folder",
+        ),
+    ),
+    "a list of pictures without endings": ("table", listed_without_endings),
+    "files of Windows": ("folder", with_files_of_windows),
+    "parts of messages": ("parquet", lambda f: conversations_in_parquet(f, parts_of)),
+    "questions and answers": (
+        "parquet",
+        lambda f: conversations_in_parquet(
+            f, lambda text: [{"user": "?", "assistant": text}], "conversations.assistant"
+        ),
+    ),
     "lists of paths": ("table", with_paths(lambda path: [path])),
     "messages": ("table", in_json(messages, given="folder")),
     "paths in parquet": ("table", paths_in_parquet),
@@ -801,7 +879,7 @@ def test_the_remedy_for_a_table_without_names_whose_paths_lack_endings_works(
 ) -> None:
     write_pictures(tmp_path / "mine")
     table = tmp_path / "mine/captions.tsv"
-    rows = [f"{key}\t{caption}\n" for key, caption in CAPTIONS.items()]
+    rows = [f"{key}\t{caption}\n" for key, caption in reversed(CAPTIONS.items())]
     table.write_text("".join(rows), encoding="utf-8")
     with pytest.raises(UserError, match="write one above it: image_id<TAB>caption"):
         recognise({"path": str(tmp_path / "mine"), "captions": str(table)})
@@ -972,6 +1050,49 @@ def test_rows_of_parquet_with_one_key_are_one_pair_or_counted(tmp_path: Path) ->
     kept, refused = indexed(given, tmp_path / "packed")
     assert [(row["caption"], row["more_captions"]) for row in kept.values()] == [("one", ["two"])]
     assert refused == {"8": "ambiguous-key", "9": "no-image", "10": "no-image"}
+
+
+@pytest.mark.parametrize("form", ["csv", "jsonl", "parquet", "bytes", "objects"])
+@pytest.mark.parametrize("title", ["{}.JPG", "7", ""])
+def test_a_column_without_a_caption_leaves_the_others(
+    form: str, title: str, tmp_path: Path
+) -> None:
+    """Unless it is named: exports have names of files, numbers or nothing as titles."""
+    mine = tmp_path / "mine"
+    write_pictures(mine)
+    keys = [*CAPTIONS]
+    rows = [{"image": f"{key}.jpg", "title": title.format(key), "description": CAPTIONS[key]}
+            for key in keys]  # fmt: skip
+    if form == "objects":
+        for key, row in zip(keys, rows, strict=True):
+            (mine / f"{key}.json").write_text(json.dumps(row))
+    elif form == "csv":
+        with (mine / "p.csv").open("w", encoding="utf-8", newline="") as opened:
+            table = csv.DictWriter(opened, [*rows[0]])
+            table.writeheader()
+            table.writerows(rows)
+    elif form == "jsonl":
+        (mine / "p.jsonl").write_text(as_lines(rows))
+    else:
+        columns: dict[str, list[Any]] = {name: [row[name] for row in rows] for name in rows[0]}
+        columns |= {"image": [*PICTURES.values()]} if form == "bytes" else {}
+        pq.write_table(pa.table(columns | {"key": keys}), mine / "p.parquet")
+    kept, _ = indexed(mine, tmp_path / "packed")
+    assert {key: row["caption"] for key, row in kept.items()} == CAPTIONS
+    assert "title" in recognise({"path": str(mine), "caption_column": "title"}).words
+
+
+def test_parquet_files_of_one_name_have_the_path_of_their_folder_in_keys(tmp_path: Path) -> None:
+    """As the hub converts data sets, and as partitions are written."""
+    for number, split in enumerate(("split=test", "split=train")):
+        (tmp_path / "mine/default" / split).mkdir(parents=True)
+        cells = pa.table({"image": [picture(number)], "text": [f"a {split}"]})
+        pq.write_table(cells, tmp_path / "mine/default" / split / "0000.parquet")
+    kept, refused = indexed(tmp_path / "mine", tmp_path / "packed")
+    assert {key: row["caption"] for key, row in kept.items()} == {
+        f"{split}/0000/00000000": f"a {split}" for split in ("split=test", "split=train")
+    }
+    assert refused == {}
 
 
 def test_lists_in_cells_are_several_captions(tmp_path: Path) -> None:
@@ -1365,14 +1486,6 @@ def two_forms(folder: Path) -> Path:
     return folder
 
 
-def same_names(folder: Path) -> Path:
-    for name in ("a", "b"):
-        (folder / name).mkdir(parents=True)
-        cells = pa.table({"image": [picture(1)], "text": ["one"]})
-        pq.write_table(cells, folder / name / "one.parquet")
-    return folder
-
-
 def instances(folder: Path) -> dict[str, str]:
     return {"path": str(coco(folder)),
             "captions": str(folder / "annotations/instances_val2017.json")}  # fmt: skip
@@ -1415,6 +1528,29 @@ def archived_pictures(folder: Path) -> Path:
     return path
 
 
+def two_coco_files(folder: Path) -> Path:
+    path = coco(folder) / "annotations/captions_val2017.json"
+    path.with_name("captions_train2017.json").write_text(path.read_text().replace("cup", "can"))
+    return folder
+
+
+def tables_of_splits(folder: Path, *names: str) -> Path:
+    for split in ("test", "val"):
+        with_paths(str, split, *names)(folder)
+        (folder / "pairs.jsonl").rename(folder / split / f"{split}.jsonl")
+    return folder
+
+
+def with_sources(folder: Path, name: str = "p.json") -> Path:
+    """As pairs of pictures to train an editor with."""
+    for place in ("source", "target"):
+        write_pictures(folder / place)
+    rows = [{place: f"{place}/{key}.jpg" for place in ("source", "target")} | {"prompt": text}
+            for key, text in CAPTIONS.items()]  # fmt: skip
+    (folder / name).write_text(as_lines(rows))
+    return folder
+
+
 def splits(folder: Path) -> Path:
     rows = table("csv", ("image", "caption"))(folder).read_text("utf-8").splitlines()
     (folder / "train.csv").write_text("\n".join(rows[:-1]), encoding="utf-8")
@@ -1426,13 +1562,32 @@ MISTAKES: dict[str, tuple[Callable[[Path], Any], list[str]]] = {
     "a column of one of two": (
         lambda f: {"path": str(both(f, "metadata.csv", "txt")), "caption_column": "text"},
         ["metadata.csv", "Name one of them"]),
+    "two files of COCO": (two_coco_files, ["annotations/captions_*.json"]),
+    "a table in each folder of a split": (tables_of_splits, ["test/test.jsonl", "mine/*/*.jsonl"]),
+    "unusual columns further below": (
+        lambda f: tables_of_splits(f, "image", "suffix"), ["test/test.jsonl", "--caption-column"]),
+    "JSON below whose columns are named": (
+        lambda f: {"path": str(further_below(f, "x.json", json.dumps(
+            {f"{key}.jpg": {"p": text} for key, text in CAPTIONS.items()}).encode())),
+            "caption_column": "p"}, ["captions: ", "images/x.json"]),
+    "pictures in two columns": (with_sources, ["'source'", "'target'", "--image-column"]),
+    "pictures in two columns of JSONL": (
+        lambda f: with_sources(f, "p.jsonl"), ["'source'", "'target'", "--image-column"]),
+    "addresses in lists of JSON": (
+        lambda f: written(f, "p.json", b'{"image_urls": ["http://x.invalid/1"], "captions": ["a"]}',
+                          False).parent, ["addresses", "img2dataset"]),
+    "a line of text above the names": (
+        lambda f: written(f, "p.csv", b"My captions,\nimage,caption\na/1.jpg,a cup\n"),
+        ["My captions", "caption_column"]),
+    "a caption before its picture": (
+        lambda f: written(f, "p.tsv", b"a red cup\ta/1.jpg\na cat\ta/2.jpg\n"),
+        ["caption<TAB>image_id"]),
     "table and texts": (lambda f: both(f, "metadata.csv", "txt"), ["metadata.csv", ".txt"]),
     "two endings": (lambda f: both(f, "txt", "caption"), [".txt", ".caption", "captions:"]),
     "tar files and texts": (lambda f: archived(f)["path"], ["photos.tar", "captions: .txt"]),
     "two columns of one name": (lambda f: written(f, "p.csv", b"filepath,title,title\n1,a,b\n"),
                                 ["pairs.caption_column", "two columns 'title'"]),
     "metadata of two forms": (two_forms, ["file_name and text", "image and caption"]),
-    "two Parquet files of one name": (same_names, ["one.parquet", "Name one of the folders"]),
     "several tables": (lambda f: f"{both(f, 'csv', 'tsv')}/*.?sv",
                        ["Image and Text", "image_path and caption", "pairs.image_column"]),
     "tables below": (lambda f: both(f / "t", "csv", "tsv").parent, ["captions: ", "t/pairs.csv"]),
@@ -1491,7 +1646,7 @@ MISTAKES: dict[str, tuple[Callable[[Path], Any], list[str]]] = {
     "a glob of pictures": (lambda f: f"{texts(f)}/a/*.jpg", ["2 pictures", "Give the folder"]),
     "an address": (lambda f: "https://x.invalid/pairs.csv", ["is not on this machine"]),
     "an unknown column": (unknown_column, ["pairs.caption_column", "'titel'", "'title'"]),
-    "unusual columns": (table("csv", ("foo", "bar")), ["'foo', 'bar'", "image_column"]),
+    "unusual columns": (table("csv", ("foo", "bar")), ["'foo', 'bar'", "caption_column"]),
     "unusual columns in a folder": (lambda f: table("csv", ("foo", "bar"))(f).parent, ["'foo'"]),
     "addresses": (
         lambda f: written(f, "p.csv", b"url,caption\nhttps://x.invalid/1.jpg,a\n"),
@@ -1537,6 +1692,9 @@ MISTAKES: dict[str, tuple[Callable[[Path], Any], list[str]]] = {
     "feather": (lambda f: written(f, "pairs.feather", b"", False), ["read_feather", "to_parquet"]),
     "base64": (lambda f: written(f, "p.csv", b"image,caption\n" + b"/9j/4AAQ" * 2000 + b",a\n"),
                ["16,000 characters", "base64"]),
+    "objects of pictures in base64": (
+        lambda f: written(f, "p.jsonl", b'{"image": {"bytes": "/9j/", "path": null}, "text": "a"}'),
+        ["base64", "--image-column"]),
     "small pictures in base64": (
         lambda f: written(f, "p.csv", b"image,caption\n" + b64encode(picture(1)) + b",a\n"),
         ["base64"]),

@@ -690,6 +690,29 @@ def test_captions_of_which_too_many_cannot_be_used(
     check(**given, gather_index={"max_quarantined_share": 0.9})
 
 
+@pytest.mark.parametrize("form", ["csv", "jsonl"])
+def test_pictures_that_are_no_pairs_are_left_out_by_naming_the_table(
+    folder: Path, form: str
+) -> None:
+    """Such as masks and edges, which the table has in other columns."""
+    rows = [(f"images/{n}.jpg", f"masks/{n}.jpg", f"a cup {n}") for n in range(20)]
+    for n, path in enumerate(path for row in rows for path in row[:2]):
+        (folder / "mine" / path).parent.mkdir(parents=True, exist_ok=True)
+        (folder / "mine" / path).write_bytes(jpeg((40, 30 + n)))
+    names = ("file_name", "mask", "text")
+    lines = [",".join(row) for row in (names, *rows)]
+    if form == "jsonl":
+        lines = [json.dumps(dict(zip(names, row, strict=True))) for row in rows]
+    table = folder / f"mine/metadata.{form}"
+    table.write_text("\n".join(lines))
+    check_refused(
+        rf"of 40 pairs 20 have no caption.*pairs: {table}",
+        shards="generated",
+        pairs=str(table.parent),
+    )
+    check(shards="generated", pairs=str(table))
+
+
 @pytest.mark.parametrize("form", ["tar", "txt"])
 def test_captions_of_which_none_is_a_text(folder: Path, form: str) -> None:
     def write(content: bytes) -> dict[str, Any]:

@@ -225,6 +225,29 @@ def test_the_current_folder_has_its_own_name(
     assert (content["pairs"], content["corpus"]) == (str(here / "photos"), "photos")
 
 
+@pytest.mark.parametrize("start", ["~/", "$HOME/", "${HOME}/"])
+@pytest.mark.parametrize("verb", ["audit", "init"])
+def test_a_home_folder_that_no_shell_expanded_is_expanded(
+    verb: str, start: str, here: Path, words: list[list[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As in `--out=~/a`, in quotes, or from another program."""
+    monkeypatch.setenv("HOME", str(here / "home"))
+    for name in ("home/photos", "home/model"):
+        (here / name).mkdir(parents=True)
+    for name in ("checked.txt", "c.csv"):
+        (here / "home" / name).write_text("a\n")
+    given = [f"--captions={start}c.csv", f"--checked={start}checked.txt", f"--towers={start}model"]
+    places = {"audit": [f"{start}photos", f"--out={start}run"],
+              "init": [f"{start}run", f"--pairs={start}photos"]}  # fmt: skip
+    cli.main([verb, *places[verb], *given])
+    content = settings(here / "home/run")
+    assert content["pairs"] == {"path": str(here / "home/photos"),
+                                "captions": str(here / "home/c.csv")}  # fmt: skip
+    assert content["trusted"] == str(here / "home/checked.txt")
+    assert content["towers"] == str(here / "home/model")
+    assert [path.name for path in here.iterdir() if path.name != "photos"] == ["home"]
+
+
 def test_several_paths_and_patterns_are_named_by_their_folder() -> None:
     assert name_of("/data/*/x.tar") == "data"
     assert name_of(["/data/cc3m/0.tar", "/data/cc3m/1.tar"]) == "cc3m"

@@ -116,7 +116,7 @@ def _started(folder: Path | None, value: Any, field: FieldInfo, setting: str) ->
     if re.fullmatch(marks[0].names, value):
         return value
     folder = folder or Path()
-    value = _expanded(folder, local(value), setting)
+    value = expanded(folder, local(value), setting)
     is_address = (
         re.match(r"[A-Za-z0-9+.-]+:", value) and not (folder / value.split("/")[0]).exists()
     )
@@ -133,8 +133,14 @@ _VARIABLE = re.compile(r"\$\{[^}]*\}?|\$[A-Za-z_]\w*")
 _TYPOGRAPHIC = tuple("“”„‘’‚«»")
 
 
-def _expanded(folder: Path, path: str, setting: str) -> str:
-    """Expand environment variables and ``~`` in a path, unless there is such a file or folder."""
+def expanded(folder: Path, path: str, setting: str) -> str:
+    """Expand environment variables and ``~`` in a path, unless there is such a file or folder.
+
+    Raises
+    ------
+    UserError
+        If there is no such variable or home folder, with the setting.
+    """
     if path[:1] in _TYPOGRAPHIC and not (folder / path).exists():
         raise UserError(
             f"{setting}: {path} begins with a typographic quotation mark. Write straight ones "
@@ -145,10 +151,10 @@ def _expanded(folder: Path, path: str, setting: str) -> str:
     if not marked or (folder / "/".join(parts[: marked[0] + 1])).exists():
         return path
     empty = [name for name in _VARIABLE.findall(path) if not expandvars(name)]
-    expanded = expandvars(os.path.expanduser(path))
-    unset = empty or _VARIABLE.findall(expanded) or re.findall(r"^~[^/]*", expanded)
+    whole = expandvars(os.path.expanduser(path))
+    unset = empty or _VARIABLE.findall(whole) or re.findall(r"^~[^/]*", whole)
     if not unset:
-        return expanded
+        return whole
     what = "home folder" if unset[0].startswith("~") else "environment variable"
     lacks = f"the {what} {unset[0]} is empty" if empty else f"there is no {what} {unset[0]}"
     raise UserError(

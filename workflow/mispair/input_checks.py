@@ -164,9 +164,12 @@ def _refuse_lost_pairs(dag: Dag) -> None:
     if sum(map(len, lost.values())) > limit * listed:
         parts = [f"{len(keys):,} have no {what}, such as {keys[0][:MOST_LETTERS]!r}"
                  for what, keys in lost.items() if keys]  # fmt: skip
+        source, table = dag.pairs.source, ""
+        if source.kind == "imagefolder" and len(source.tables) == 1 and lost["caption"]:
+            table = f"name the table alone if it has all pairs (pairs: {source.tables[0]}), or "
         raise UserError(
             f"pairs: of {listed:,} pairs {' and '.join(parts)}. Complete them or take them out, or "
-            f"allow more than {100 * limit:g} %, as by --config "
+            f"{table}allow more than {100 * limit:g} %, as by --config "
             '"gather_index={max_quarantined_share: 1}".'
         )
 

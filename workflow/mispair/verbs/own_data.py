@@ -115,6 +115,7 @@ def init(options: Namespace) -> int:
     from mispair.verbs.running import SETTINGS
     from mispair.verbs.settings_file import written
 
+    _expand(options)
     if os.path.exists(options.folder / SETTINGS):
         raise UserError(f"{options.folder / SETTINGS} exists; it is not replaced.")
     if options.pairs is None and options.towers is None:
@@ -175,6 +176,7 @@ def _one_command(name: str, options: Namespace) -> int:
     from mispair.verbs.running import SETTINGS, run_snakemake, snakefile
     from mispair.verbs.settings_file import name_of, remove_refused, written
 
+    _expand(options)
     _refuse_fixed(name, options.rest)
     _refuse_cores(options.cores)
     if options.out is None and not options.pairs:
@@ -203,6 +205,20 @@ def _one_command(name: str, options: Namespace) -> int:
     if code == 0 and page is not None:
         _print_answers(page.parent)
     return code
+
+
+def _expand(options: Namespace) -> None:
+    """Expand ``~`` and variables, which a shell leaves in ``--out=~/a`` and within quotes."""
+    from mispair.config_paths import expanded
+
+    for name in ("pairs", "captions", "towers", "checked", "evaluate", "out", "folder"):
+        word = "PATH" if name == "pairs" else f"--{name}"
+        if isinstance(value := vars(options).get(name), list):
+            value = [expanded(Path(), one, word) for one in value]
+        elif value is not None:
+            value = type(value)(expanded(Path(), str(value), word))
+        if name in vars(options):
+            setattr(options, name, value)
 
 
 def _given(options: Namespace, is_new: bool = True) -> dict[str, Any]:

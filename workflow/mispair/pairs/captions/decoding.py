@@ -183,14 +183,21 @@ def turns_in(names: Any) -> tuple[str, str, str] | None:
 def answer_in(turns: Sequence[Any]) -> Any:
     """Return the first answer in the turns of a conversation, or None.
 
+    Its content may be a list of parts, of which the texts count.
+
     Examples
     --------
     >>> answer_in([{"from": "human", "value": "?"}, {"from": "gpt", "value": "a cup"}])
     'a cup'
+    >>> answer_in([{"role": "assistant", "content": [{"type": "text", "text": "a cup"}]}])
+    'a cup'
     """
     who, what, answering = turns_in(turns[0]) or TURNS[0]
     answers = (turn[what] for turn in turns if turns_in(turn) and turn[who] == answering)
-    return next(answers, None)
+    answer = next(answers, None)
+    if isinstance(answer, list) and all(isinstance(part, dict) for part in answer):
+        return "\n".join(part["text"] for part in answer if part.get("text")) or None
+    return answer
 
 
 def numbered(has: Sequence[str]) -> dict[str, list[str]]:

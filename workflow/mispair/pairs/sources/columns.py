@@ -1,9 +1,10 @@
 """Columns of tables of pairs: their usual names, and those that a configuration names."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 from mispair.pairs.captions.decoding import numbered
+from mispair.pairs.shards.shards import IMAGE_EXTENSIONS
 from mispair.pairs.sources.source import Named
 
 IMAGE_COLUMNS = (
@@ -86,3 +87,33 @@ def named_column(has: Sequence[str], named: str, setting: str, names: Sequence[s
     if setting == "caption_column" and not named:
         has = [*numbered(has), *has]
     return named or usual(has, names) or _usual_end(has, setting)
+
+
+def are_captions(texts: Iterable[str]) -> bool:
+    """Return whether some texts may be captions: neither empty, nor numbers, nor names of pictures.
+
+    Examples
+    --------
+    >>> are_captions(["", "cup"]), are_captions(["7", ""]), are_captions(["IMG_1.jpg"])
+    (True, False, False)
+    """
+    seen = [*texts]
+    return any(map(str.isalpha, "".join(seen))) and not are_names(seen)
+
+
+def are_names(captions: Iterable[str]) -> bool:
+    """Return whether captions are names of pictures, most without a blank, apart from empty ones.
+
+    Examples
+    --------
+    >>> are_names(["IMG_1.jpg", ""]), are_names(["a red cup.jpg"]), are_names([""])
+    (True, False, False)
+    """
+    seen = [text for text in map(str.strip, captions) if text]
+    endings = tuple(f".{ending}" for ending in IMAGE_EXTENSIONS)
+    spaced = sum(len(text.split()) > 1 for text in seen)
+    return (
+        bool(seen)
+        and 2 * spaced <= len(seen)
+        and all(text.lower().endswith(endings) for text in seen)
+    )

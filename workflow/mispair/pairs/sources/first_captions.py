@@ -22,7 +22,7 @@ from mispair.pairs.shards.shards import (
     ShardReader,
 )
 from mispair.pairs.shards.tar_members import BrokenTarError
-from mispair.pairs.sources.columns import Columns
+from mispair.pairs.sources.columns import Columns, are_names
 from mispair.pairs.sources.source import Entry, Source, links_out
 from mispair.pairs.sources.table_rows import columns_to_read, ending_of, flat
 
@@ -40,7 +40,7 @@ LEAST = 20
 def refuse_labels_and_lines(
     place: str, captions: Sequence[str], are_lines_decided: bool, are_all: bool
 ) -> None:
-    """Refuse captions that are none: without a letter, all equal, objects, or undecided lines.
+    """Refuse captions without a letter, names of files, equal ones, objects, or undecided lines.
 
     `place` is where they are, for a message. Unless these are all captions, those of several lines
     must be more than chance gives a sample of a corpus with `MOST_UNDECIDED` of them, by 4 standard
@@ -52,11 +52,13 @@ def refuse_labels_and_lines(
         With one of them.
     """
     seen = [text for text in captions if not is_blank(text)]
-    if len(captions) >= LEAST and not any(map(str.isalpha, "".join(seen))):
+    has_letters = any(map(str.isalpha, "".join(seen)))
+    if len(captions) >= LEAST and (not has_letters or are_names(seen)):
         example = next(iter(seen), "")
-        what = f"such as {example[:80]!r}: these are labels or numbers" if example else "all empty"
+        lacks = "is more than the name of a file" if has_letters else "has a letter"
+        what = f"such as {example[:80]!r}" if example else "all empty"
         raise UserError(
-            f"{place}: no caption has a letter, by {len(captions)} of them, {what}. Name where "
+            f"{place}: no caption {lacks}, by {len(captions)} of them, {what}. Name where "
             "captions are: another column, pairs: {path: ..., captions: TABLE}, or "
             "index_shards.caption_from for shards."
         )
@@ -233,7 +235,7 @@ def _of_parquet(path: Path, columns: Columns, limit: float) -> list[str]:
     if other := [cell for cell in cells if cell] if not texts else []:
         fields = [
             f"{columns.caption}.{name}"
-            for one in other[:1]
+            for one in (other[0] if isinstance(other[0], list) else other)[:1]
             if isinstance(one, dict)
             for name in one
         ]
@@ -273,9 +275,11 @@ def pictures_of(source: Source) -> Iterator[tuple[str, bytes]]:
     if source.columns:
         from mispair.pairs.sources.parquet import samples
 
-        packed = Path(source.entries[0].pictures[0])
-        first = islice(samples(packed, Columns(*source.columns)), SAMPLES)
-        yield from ((f"{packed}: {key}", picture or b"") for key, _, picture, _, _ in first)
+        entry = source.entries[0]
+        first = islice(samples(entry, Columns(*source.columns)), SAMPLES)
+        yield from (
+            (f"{entry.pictures[0]}: {key}", picture or b"") for key, _, picture, _, _ in first
+        )
         return
     for entry in source.entries[:: -(-len(source.entries) // SAMPLES)]:
         for path in map(Path, entry.pictures):

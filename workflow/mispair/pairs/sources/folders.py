@@ -8,7 +8,7 @@ from pathlib import Path
 
 from mispair.core.files import UserError, snapshot
 from mispair.core.words import composed, count
-from mispair.pairs.captions.decoding import numbered, read_json, text_fields
+from mispair.pairs.captions.decoding import numbered, read_json, text_fields, values_at
 from mispair.pairs.shards.shards import (
     IMAGE_EXTENSIONS,
     MAX_MEMBER_BYTES,
@@ -16,7 +16,7 @@ from mispair.pairs.shards.shards import (
     SIDECAR_EXTENSION,
 )
 from mispair.pairs.sources.alike import alike, stem_of
-from mispair.pairs.sources.columns import CAPTION_COLUMNS, columns_in, named_column
+from mispair.pairs.sources.columns import CAPTION_COLUMNS, are_captions, columns_in, named_column
 from mispair.pairs.sources.pictures import with_captions
 from mispair.pairs.sources.source import (
     TEXT_ENDINGS,
@@ -192,14 +192,18 @@ def with_objects(tree: Tree, named: Named) -> Source | None:
     """
     pictured = {*tree.pictures, *map(stem_of, tree.pictures)}
     beside = [name for name in tree.of([SIDECAR_EXTENSION]) if stem_of(name) in pictured]
-    fields = [one for name in beside[:TRIED] for one in _fields_of_text(Path(tree.path(name)))]
+    chosen = named.caption_column
+    first = [Path(tree.path(name)) for name in beside[:TRIED]]
+    texts: dict[str, list[str]] = {}
+    for name, text in (found for path in first for found in _texts_in(path)):
+        texts.setdefault(name, []).append(text)
+    fields = [*texts]
     if not fields:
-        for name in beside[:TRIED]:
-            refuse_unreadable(Path(tree.path(name)))
+        for path in first:
+            refuse_unreadable(path)
         return None
-    fields = [*dict.fromkeys(fields)]
-    is_list = fields == [""] and not named.caption_column
-    field = named_column(fields, named.caption_column or "", "caption_column", CAPTION_COLUMNS)
+    is_list = fields == [""] and not chosen
+    field = chosen or _captioned_field(texts)
     if not is_list and field not in (*fields, *numbered(fields)):
         has = ", ".join(map(repr, fields[:12]))
         wrong = f"no field {field!r}" if field else "no field with a usual name of captions"
@@ -216,8 +220,20 @@ def with_objects(tree: Tree, named: Named) -> Source | None:
     return Source("objects", words, entries, boundary=tree.boundary, captions_in=place)
 
 
-def _fields_of_text(path: Path) -> list[str]:
-    """Return the fields of JSON in a file that hold texts; an empty one if it has texts alone."""
+def _captioned_field(texts: Mapping[str, Sequence[str]]) -> str | None:
+    """Return the field with the most usual name that has captions, or else that name."""
+    fields, first = [*texts], None
+    while field := named_column(fields, "", "caption_column", CAPTION_COLUMNS):
+        group = numbered(fields).get(field, [field])
+        if are_captions(text for one in group for text in texts[one]):
+            return field
+        first = first or field
+        fields = [one for one in fields if one not in group]
+    return first
+
+
+def _texts_in(path: Path) -> list[tuple[str, str]]:
+    """Return the fields of JSON in a file that hold texts, with these; "" if it has texts alone."""
     try:
         if path.stat().st_size > MAX_MEMBER_BYTES:
             return []
@@ -225,8 +241,11 @@ def _fields_of_text(path: Path) -> list[str]:
     except (OSError, ValueError):
         return []
     texts = content if isinstance(content, list) else [content]
-    are_texts = all(isinstance(one, str) for one in texts) and any(map(is_caption, texts))
-    return [""] if are_texts else text_fields(content)
+    if all(isinstance(one, str) for one in texts) and any(map(is_caption, texts)):
+        return [("", text) for text in texts]
+    found = ((field, values_at(content, field)) for field in text_fields(content))
+    return [(field, text) for field, values in found
+            for text in values or [""] if isinstance(text, str)]  # fmt: skip
 
 
 def is_about(name: str) -> bool:

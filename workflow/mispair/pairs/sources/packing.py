@@ -22,7 +22,7 @@ from mispair.pairs.shards.shards import (
 from mispair.pairs.shards.tar_members import PIPE, SYMBOLIC_LINK, UNREADABLE
 from mispair.pairs.sources import parquet
 from mispair.pairs.sources.columns import Columns
-from mispair.pairs.sources.source import Source, links_out
+from mispair.pairs.sources.source import Entry, Source, links_out
 from mispair.pairs.sources.table_rows import ending_of
 
 PLAIN = tarfile.REGTYPE
@@ -72,15 +72,15 @@ def _writable(name: str) -> bytes:
 def _samples(source: Source, states: dict[str, list[Any]]) -> Iterator[tuple[str, list[Member]]]:
     for entry in source.entries:
         if source.columns:
-            yield from _of_parquet(Path(entry.pictures[0]), Columns(*source.columns))
+            yield from _of_parquet(entry, Columns(*source.columns))
             continue
         members = [_picture(path, source.boundary, states) for path in entry.pictures]
         members += [_text(path, source.boundary, states) for path in entry.texts]
         yield entry.key, [*members, *_captions(entry.captions, dict(entry.fields))]
 
 
-def _of_parquet(path: Path, columns: Columns) -> Iterator[tuple[str, list[Member]]]:
-    for key, ending, picture, captions, fields in parquet.samples(path, columns):
+def _of_parquet(entry: Entry, columns: Columns) -> Iterator[tuple[str, list[Member]]]:
+    for key, ending, picture, captions, fields in parquet.samples(entry, columns):
         members = [] if picture is None else [(ending, picture, PLAIN)]
         yield key, [*members, *_captions(captions, fields)]
 

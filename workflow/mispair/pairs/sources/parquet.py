@@ -1,6 +1,6 @@
 """Parquet files with the bytes of pictures: shards of the Hugging Face hub, and img2dataset's."""
 
-from collections import Counter
+import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,7 @@ from mispair.pairs.sources.table_rows import (
     header_of,
     parquet_schema,
 )
-from mispair.pairs.sources.tables import chosen_columns
+from mispair.pairs.sources.tables import captioned_columns, chosen_columns
 
 BYTES_COLUMNS = ("image", "jpg", "jpeg", "png", "webp", "img", "picture", "photo", "images",
                  "image_bytes", "img_bytes", "image_data", "bytes")  # fmt: skip
@@ -97,8 +97,13 @@ def of_parquet(paths: Sequence[Path], named: Named) -> Source:
 
     paths = sorted(paths)
     columns = _columns(paths[0], named)
+    names = [path.stem for path in paths]
+    if len({*names}) < len(names):  # as of splits or partitions, each in its folder
+        start = os.path.commonpath([path.parent for path in paths])
+        names = [os.path.splitext(os.path.relpath(path, start))[0] for path in paths]
     entries = []
-    for path in paths:
+    named = named.model_copy(update={"caption_column": columns.caption})
+    for path, name in zip(paths, names, strict=True):
         if (own := _columns(path, named)) != columns:
             raise UserError(
                 f"pairs: {path} has the columns {', '.join(filter(None, own))}, and {paths[0]} has "
@@ -106,14 +111,7 @@ def of_parquet(paths: Sequence[Path], named: Named) -> Source:
             )
         rows = int(pq.read_metadata(path).num_rows)
         if rows:  # a shard has at least one sample
-            entries.append(Entry(path.stem, (str(path),), pairs=rows))
-    names = [entry.key for entry in entries]
-    if repeated := [name for name, number in Counter(names).items() if number > 1]:
-        first, second = [path for path in paths if path.stem == repeated[0]][:2]
-        raise UserError(
-            f"pairs: two Parquet files are called {first.name}, in {first.parent} and in "
-            f"{second.parent}. Name one of the folders."
-        )
+            entries.append(Entry(name, (str(path),), pairs=rows))
     total = sum(entry.pairs for entry in entries)
     words = f"{count(total, 'picture')} in {count(len(paths), 'Parquet file')} "
     words += f"(columns {columns.image}, {columns.caption})"
@@ -144,21 +142,27 @@ def _sharing(path: Path, column: str) -> int:
 
 
 def _columns(path: Path, named: Named) -> Columns:
+    import pyarrow as pa
+
     schema = parquet_schema(path)
     given = columns_in(named)
     image = given.image or usual(bytes_columns(schema), BYTES_COLUMNS) or ""
     key = given.key or usual(schema.names, (KEY,)) or ""
-    return chosen_columns(path, header_of(path), Columns(image, given.caption, key))
+    columns = Columns(image, given.caption, key)
+    try:
+        return captioned_columns(path, columns)
+    except (OSError, pa.ArrowException):  # damaged, which the job reports
+        return chosen_columns(path, header_of(path), columns)
 
 
-def samples(path: Path, columns: Columns) -> Iterator[tuple[str, str, bytes | None, list, dict]]:
+def samples(entry: Entry, columns: Columns) -> Iterator[tuple[str, str, bytes | None, list, dict]]:
     """Yield key, ending, picture, captions and further texts of each pair of a Parquet file.
 
-    The key of a row is that of its column, or the name of the file and the number of the row. Rows
+    The key of a row is that of its column, or that of the file and the number of the row. Rows
     one after another with the same key and picture are one pair with the captions of all.
     """
     former: tuple[str, str, bytes | None, list, dict] | None = None
-    for row in _rows(path, columns):
+    for row in _rows(Path(entry.pictures[0]), entry.key, columns):
         if former is not None and (former[0], former[2]) == (row[0], row[2]):
             former[3].extend(row[3])
             continue
@@ -169,7 +173,9 @@ def samples(path: Path, columns: Columns) -> Iterator[tuple[str, str, bytes | No
         yield former
 
 
-def _rows(path: Path, columns: Columns) -> Iterator[tuple[str, str, bytes | None, list, dict]]:
+def _rows(
+    path: Path, name: str, columns: Columns
+) -> Iterator[tuple[str, str, bytes | None, list, dict]]:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -185,13 +191,13 @@ def _rows(path: Path, columns: Columns) -> Iterator[tuple[str, str, bytes | None
                     if isinstance(cell, list):
                         cell = cell[0] if len(cell) == 1 else None
                     picture = cell.get("bytes") if isinstance(cell, dict) else cell
-                    name = (cell.get("path") or "") if isinstance(cell, dict) else ""
+                    file = (cell.get("path") or "") if isinstance(cell, dict) else ""
                     key = row.get(columns.key)
                     if key is None or key == "":
-                        key = f"{path.stem}/{number:08d}"
+                        key = f"{name}/{number:08d}"
                     fields = {n: row[n] for n in FIELDS if isinstance(row.get(n), str)}
                     captions = [*caption] if isinstance(caption, list) else [caption]
-                    yield str(key), _ending(name, picture), picture, captions, fields
+                    yield str(key), _ending(file, picture), picture, captions, fields
     except (OSError, pa.ArrowException) as error:
         raise UserError(
             f"pairs: {path} cannot be read after row {number} ({error}). Fetch the file again."

@@ -12,6 +12,7 @@ from pathlib import Path
 from urllib.parse import unquote
 
 from mispair.core.files import UserError
+from mispair.core.settings import option
 from mispair.core.words import composed, count
 from mispair.pairs.shards.shards import IMAGE_EXTENSIONS
 from mispair.pairs.sources.source import (
@@ -28,6 +29,10 @@ from mispair.pairs.sources.table_rows import ending_of
 LONGEST_PATH = 4096
 _BASE64 = re.compile(r"data:image/|(/9j/|iVBORw0KGgo|UklGR|R0lGOD)[\w+/]{200}")
 """Start of a picture in base64."""
+_FILE = re.compile(r"^file:(?://(?:localhost)?)?(?=/)")
+"""Start of an address of a file on this machine."""
+_OF_THE_WEB = re.compile(r"(?:https?|ftp)://")
+"""Start of an address whose path need not be that of a file here, as one of a store (s3://) is."""
 SURE = 0.9
 """Share of the first pictures that must be there, each of its own, if not at their paths."""
 ARCHIVES = ("zip", "7z", "rar", "tgz", "gz", "bz2", "xz", "zst", "tar")
@@ -109,7 +114,7 @@ class Pictures:
 
     def _found(self, path: str) -> str | None:
         bare = path.strip()
-        ways = (path, bare, with_slashes(bare), unquote(bare.removeprefix("file://")))
+        ways = (path, bare, with_slashes(bare), unquote(_FILE.sub("", bare)))
         for written in dict.fromkeys(ways):
             whole = os.path.join(self.folder, written)
             if "./" in whole or "//" in whole:
@@ -189,7 +194,7 @@ def located(
     if is_exact:  # and not a folder that happens to have the name
         found = [one for one in found if ending_of(one) in IMAGE_EXTENSIONS]
     ways = [(start, False) for start in _common_starts(images)] + [("", True)]
-    is_sought = images and not found and not is_exact and "://" not in images[0]
+    is_sought = images and not found and not is_exact and not _OF_THE_WEB.match(images[0])
     for dropped, by_name in ways if is_sought else []:
         best, found = _most(path, images, starts, dropped, by_name)
         if len({*found}) >= SURE * len({*images}):  # no two names are one picture
@@ -332,7 +337,8 @@ def _not_there(path: Path, images: Sequence[str], start: Path) -> str:
         archives = sorted(one for one in os.listdir(start) if ending_of(one) in ARCHIVES)
     except OSError:
         archives = []
-    remedy = f"Name their folder: pairs: {{path: FOLDER, captions: {path}}}."
+    remedy = f"Name their folder, pairs: {{path: FOLDER, captions: {path}}}, or another column of "
+    remedy += f"this table, by {option('image_column')}."
     if archives:
         remedy = f"If they are in {archives[0]}, unpack it there."
     return (

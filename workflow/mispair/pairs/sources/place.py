@@ -5,7 +5,7 @@ from functools import cached_property
 from pathlib import Path
 
 from mispair.core.files import UserError, literal_folder, matches, snapshot
-from mispair.pairs.sources import folders, parquet, tables
+from mispair.pairs.sources import coco, folders, parquet, tables
 from mispair.pairs.sources.alike import stem_of
 from mispair.pairs.sources.columns import Columns, columns_in
 from mispair.pairs.sources.folders import Tree
@@ -21,6 +21,8 @@ from mispair.pairs.sources.table_rows import (
 
 FLICKR = "captions.txt"
 ANNOTATIONS = "annotations"
+FEW_TABLES = 5
+"""Tables further below that are looked into for a message."""
 
 
 class Place:
@@ -111,7 +113,7 @@ class Place:
         try:
             folder = path.parent if is_metadata else self.path
             if path in self.coco_files:
-                entries = [*tables.of_coco(path, folder).entries]
+                entries = [*coco.of_coco(path, folder).entries]
             else:
                 entries = tables.first_entries(path, self.named, folder)
         except UserError:
@@ -131,7 +133,7 @@ class Place:
     @cached_property
     def coco_files(self) -> list[Path]:
         """COCO's captions in a folder, or in a folder `annotations` below."""
-        return [path for path in self._json if tables.is_coco(path)]
+        return [path for path in self._json if coco.is_coco(path)]
 
     @cached_property
     def _json(self) -> list[Path]:
@@ -147,7 +149,21 @@ class Place:
     @property
     def listed_in_json(self) -> list[Path]:
         """JSON with a column of pictures, which may lack captions."""
-        return [path for path in self._json if is_json(path) and tables.names_pictures(path)]
+        return [path for path in self.objects_in_json if tables.names_pictures(path)]
+
+    @property
+    def objects_in_json(self) -> list[Path]:
+        """JSON of which some columns may have no usual names."""
+        return [path for path in self._json if is_json(path, named=True)]
+
+    @property
+    def further_tables(self) -> list[Path]:
+        """The first tables and JSON in a folder and below that are not next to a picture."""
+        if not self.has_pictures or self.tree is None:
+            return []
+        paths = [Path(self.tree.path(name)) for name in self.tree.of((*TABLE_ENDINGS, "json"))]
+        paths = [path for path in paths if path.stem not in self._pictured][:FEW_TABLES]
+        return [one for one in paths if form_of(one.name) != "json" or is_json(one, named=True)]
 
     @cached_property
     def _pictured(self) -> set[str]:
@@ -175,7 +191,11 @@ class Place:
                  if not (path.stem in self._pictured or folders.is_about(path.stem))]  # fmt: skip
         if len(texts) > TRIED or not self.has_pictures:  # they are captions without a picture
             return []
-        found = [path for path in texts if is_list(path) and tables.is_table(path, Columns())]
+        found = [
+            path
+            for path in texts
+            if is_list(path, self._pictured) and tables.is_table(path, Columns())
+        ]
         return [] if found and self.endings else found
 
 

@@ -13,7 +13,7 @@ from mispair.pairs.captions.key_lists import naming
 from mispair.pairs.shards.shards import IMAGE_EXTENSIONS
 from mispair.pairs.shards.sources import resolve_shards
 from mispair.pairs.shards.stores import is_remote
-from mispair.pairs.sources import folders, parquet, tables
+from mispair.pairs.sources import coco, folders, parquet, tables
 from mispair.pairs.sources.columns import columns_in
 from mispair.pairs.sources.first_captions import have_same_captions
 from mispair.pairs.sources.place import FLICKR, Place, has_bytes
@@ -29,7 +29,7 @@ from mispair.pairs.sources.source import (
     refuse_unreadable,
 )
 from mispair.pairs.sources.table_rows import TABLE_ENDINGS, ending_of, form_of, header_of, is_json
-from mispair.pairs.sources.without_captions import refuse_without_captions
+from mispair.pairs.sources.without_captions import pattern_words, refuse_without_captions
 
 
 @dataclass(frozen=True)
@@ -106,22 +106,22 @@ def _shards(place: Place) -> Source | None:
 def _coco(place: Place) -> Source | None:
     if place.captions is not None:
         folder = place.path
-        if not tables.is_coco(place.captions):
+        if not coco.is_coco(place.captions):
             return None
         _refuse_columns(place, "COCO's JSON")
-        return tables.of_coco(place.captions, folder)
+        return coco.of_coco(place.captions, folder)
     if place.tree is None:
-        if not (len(place.files) == 1 and tables.is_coco(place.files[0])):
+        if not (len(place.files) == 1 and coco.is_coco(place.files[0])):
             return None
         _refuse_columns(place, "COCO's JSON")
-        return tables.of_coco(place.files[0], None)
+        return coco.of_coco(place.files[0], None)
     if place.named.captions is not None:
         return None
     files = [path for path in place.coco_files if str(path) in place.own_captions]
     if not files:
         return None
     _refuse_several(place)
-    return tables.of_coco(files[0], place.path)
+    return coco.of_coco(files[0], place.path)
 
 
 def _imagefolder(place: Place) -> Source | None:
@@ -227,7 +227,7 @@ def _table_of_any_column(place: Place) -> Source | None:
     if place.tree is None or place.captions is not None or not place.has_pictures:
         return None
     chosen = {}
-    for path in place.tables:
+    for path in place.tables + place.objects_in_json:
         named = tables.with_pictures(path, place.named, place.path)
         if named is not None and tables.is_table(path, columns_in(named)):
             chosen[path] = named
@@ -299,18 +299,26 @@ def _recognised(place: Place) -> Source:
             return source
     if source := _table_of_any_column(place):
         return source
-    for table in place.tables + place.listed_in_json:
-        # It explains which column is missing.
-        tables.chosen_columns(table, header_of(table), columns_in(place.named))
+    _refuse_unusual_columns(place)
     _refuse_forms(place)
     for path in place.files if place.tree is None else ():
         _refuse_no_json(path)
     if place.tree is not None:
-        refuse_without_captions(place.tree)
+        refuse_without_captions(place.tree, columns_in(place.named))
     raise UserError(
         f"pairs: {place.path.absolute()} is no source of pairs. Give one of: "
         f"{'; '.join(kind.what for kind in KINDS)}."
     )
+
+
+def _refuse_unusual_columns(place: Place) -> None:
+    """Refuse a table of which a column has no usual name; further below, if it has pictures."""
+    certain, folder = place.tables + place.listed_in_json, place.path if place.tree else None
+    for table in certain + place.further_tables:
+        named = tables.with_pictures(table, place.named, folder)
+        if named or table in certain:
+            given = columns_in(named or place.named)
+            tables.chosen_columns(table, header_of(table), given)
 
 
 def _refuse_what_is_not_there(place: Place) -> None:
@@ -370,10 +378,8 @@ def _refuse_columns(place: Place, what: str) -> None:
 
 def _refuse_several(place: Place) -> None:
     """Refuse a folder with captions in several tables, or in one and next to pictures."""
-    endings = {ending_of(name) for name in (*place.own_captions, *place.endings)}
-    pattern = f", or all by a pattern: pairs: '{place.path}/*.{min(endings)}'"
-    are_alike = len(endings) == 1 and endings <= {*TABLE_ENDINGS}
-    refuse_ambiguous(place.path, [*place.own_captions, *place.endings], pattern * are_alike)
+    together = "" if place.endings else pattern_words(place.own_captions)
+    refuse_ambiguous(place.path, [*place.own_captions, *place.endings], together)
 
 
 def _refuse_pictures_and_shards(place: Place) -> None:

@@ -32,8 +32,11 @@ MOST_SHARDS = 64
 """Largest number of shards that a source is packed into: several rules have a job for each."""
 WRITTEN = ("results", "logs", "benchmarks", "reports")
 """Folders that a run writes; its pictures are no pairs."""
-OF_SYSTEMS = ("__MACOSX", "@eaDir")
-"""Folders in which macOS and NAS drives keep copies of their own."""
+OF_SYSTEMS = (
+    "__MACOSX", "@eaDir", "$RECYCLE.BIN", "System Volume Information",
+    "Thumbs.db", "ehthumbs.db", "desktop.ini",
+)  # fmt: skip
+"""Folders and files that macOS, Windows and NAS drives write next to those of a user."""
 FEW = 1000
 """Pairs from which on a source is packed into two shards at least: a job encodes on one core."""
 LISTINGS = SNAKEMAKE / "mispair" / "pairs"

@@ -3,7 +3,7 @@
 import csv
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from functools import lru_cache
 from itertools import chain, islice, zip_longest
 from pathlib import Path
@@ -21,6 +21,7 @@ from mispair.pairs.captions.key_lists import (
     rejoined,
     unquoted_lines,
 )
+from mispair.pairs.captions.scripts import count_words
 from mispair.pairs.shards.shards import IMAGE_EXTENSIONS
 from mispair.pairs.sources.columns import (
     ADDRESS_COLUMNS,
@@ -140,16 +141,32 @@ def columns_to_read(path: Path, names: Iterable[str]) -> list[str]:
 
 
 def is_pair(row: Sequence[str]) -> bool:
-    """Return whether the first row of a table has no names: it begins with a picture."""
-    return len(row) > 1 and ending_of(_NUMBER.sub("", row[0].strip())) in IMAGE_EXTENSIONS
+    """Return whether the first row of a table has no names: it begins with a picture.
+
+    Of two cells the first may be a picture without its ending, which has a number, if the second is
+    a sentence.
+
+    Examples
+    --------
+    >>> is_pair(["a.jpg", "cup"]), is_pair(["PMC7_g001", "a red cup"]), is_pair(["id", "text"])
+    (True, True, False)
+    """
+    first = _NUMBER.sub("", row[0].strip()) if len(row) > 1 else ""
+    is_bare = len(row) == 2 and re.fullmatch(r"\S*\d\S*", first) and count_words(row[1]) > 2
+    return ending_of(first) in IMAGE_EXTENSIONS or bool(is_bare)
 
 
-def is_list(path: Path) -> bool:
-    """Return whether delimited text begins with a picture and its caption."""
+def is_list(path: Path, pictures: Container[str]) -> bool:
+    """Return whether delimited text begins with a picture and its caption.
+
+    Without its ending, the name has to be that of one of some `pictures`.
+    """
     try:
-        return is_pair(_first(cells_in(path))[1])
+        row = _first(cells_in(path))[1]
     except UserError:
         return False
+    name = _NUMBER.sub("", row[0].strip()) if row else ""
+    return is_pair(row) and (ending_of(name) in IMAGE_EXTENSIONS or name in pictures)
 
 
 def _names_of(row: Sequence[str]) -> list[str]:
@@ -252,7 +269,7 @@ def _csv_rows(
             joined(line)
         if len(row) > width:
             raise UserError(wrong_number(path, line, len(row), width))
-        if row:
+        if any(map(str.strip, row)):  # spreadsheets end in rows of separators alone
             yield line, dict(zip_longest(header, row))
 
 

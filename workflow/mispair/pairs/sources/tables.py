@@ -1,4 +1,4 @@
-"""Tables of picture paths and captions: their columns, and an entry for each row; COCO's JSON."""
+"""Tables of picture paths and captions: their columns, and an entry for each row."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -10,13 +10,13 @@ from mispair.core.files import UserError
 from mispair.core.settings import option
 from mispair.core.words import count, nearest
 from mispair.pairs.captions.decoding import numbered
-from mispair.pairs.captions.json_rows import captioned, end_of_json, parsed, start_of_json, text_of
 from mispair.pairs.captions.scripts import count_words
 from mispair.pairs.sources.columns import (
     ADDRESS_COLUMNS,
     CAPTION_COLUMNS,
     IMAGE_COLUMNS,
     Columns,
+    are_captions,
     columns_in,
     named_column,
     usual,
@@ -28,7 +28,13 @@ from mispair.pairs.sources.pictures import (
     located,
     with_captions,
 )
-from mispair.pairs.sources.source import Entry, Named, Source, merged, refuse_unreadable
+from mispair.pairs.sources.source import (
+    Entry,
+    Named,
+    Source,
+    merged,
+    refuse_unreadable,
+)
 from mispair.pairs.sources.table_rows import (
     DELIMITED,
     FIELDS,
@@ -52,9 +58,10 @@ def chosen_columns(path: Path, has: Sequence[str], given: Columns) -> Columns:
     UserError
         If a named column is missing, with the nearest one, or no column has a usual name.
     """
+    image = _column(path, has, given.image, "image_column", IMAGE_COLUMNS)
     chosen = Columns(
-        _column(path, has, given.image, "image_column", IMAGE_COLUMNS),
-        _column(path, has, given.caption, "caption_column", CAPTION_COLUMNS),
+        image,
+        _column(path, has, given.caption, "caption_column", CAPTION_COLUMNS, image),
         _column(path, has, given.key, "key_column", ()),
     )
     several = [] if given.caption or chosen.caption in has else [*numbered(has)]
@@ -66,10 +73,13 @@ def chosen_columns(path: Path, has: Sequence[str], given: Columns) -> Columns:
     return chosen
 
 
-def _column(path: Path, has: Sequence[str], named: str, setting: str, names: Sequence[str]) -> str:
+def _column(
+    path: Path, has: Sequence[str], named: str, setting: str, names: Sequence[str], image: str = ""
+) -> str:
+    """Return the column of a setting; `image` is that of the pictures, which is no other one."""
     if not has:
         raise UserError(f"pairs: {path} is empty. Its first line has to name the columns.")
-    found = named_column(has, named, setting, names)
+    found = named_column([one for one in has if one != image], named, setting, names)
     if found in numbered(has):
         return found
     if found and found not in has:
@@ -89,7 +99,7 @@ def _column(path: Path, has: Sequence[str], named: str, setting: str, names: Seq
         raise UserError(
             f"pairs: {path} has the columns {_shown(has)}, none of which has a usual name of "
             f"{what} ({', '.join(names[:4])}, ...). Name it, by {option(setting)} COLUMN or pairs: "
-            f"{{path: {path}, {setting}: COLUMN}}.{_without_names(path, len(has))}"
+            f"{{path: {path}, {setting}: COLUMN}}.{_without_names(path, has, image)}"
         )
     return found or ""
 
@@ -100,18 +110,50 @@ def _has_addresses(path: Path, column: str) -> bool:
     return not any(cells) or any("://" in cell for cell in cells if isinstance(cell, str))
 
 
-def _without_names(path: Path, columns: int) -> str:
+def _without_names(path: Path, has: Sequence[str], image: str) -> str:
     if form_of(path.name) not in DELIMITED:
         return ""
-    if columns == 1:
+    if len(has) == 1:
         return " If it has a caption a line, begin each with the picture's name and a tab."
-    numbers = [f"column_{number}" for number in range(2, columns)]
-    names = separator_of(path).join(["image_id", *numbers, "caption"]).replace("\t", "<TAB>")
-    return f" If its first line is a pair, write one above it: {names}."
+    at = has.index(image) if image in has else 0
+    names = [f"column_{number}" for number in range(1, len(has) + 1)]
+    names[at] = "image_id"
+    names[-2 if at == len(has) - 1 else -1] = "caption"
+    line = separator_of(path).join(names).replace("\t", "<TAB>")
+    return f" If its first line is a pair, write one above it: {line}."
 
 
 def _shown(has: Sequence[str]) -> str:
     return ", ".join(map(repr, has[:12])) + ", ..." * (len(has) > 12) or "none"
+
+
+def captioned_columns(path: Path, given: Columns) -> Columns:
+    """Return `chosen_columns`, of which that of captions has some in the first rows.
+
+    Names of pictures as ``title``, numbers and nothing are none. If no column has captions, the
+    most usual one is returned.
+
+    Raises
+    ------
+    UserError
+        If the table cannot be read, or lacks a column.
+    """
+    has, first = header_of(path), None
+    while True:
+        try:
+            columns = chosen_columns(path, has, given)
+        except UserError:
+            if first is None:
+                raise
+            return first
+        rows = islice(rows_in(path, Columns(caption=columns.caption)), TRIED)
+        cells = [row.get(columns.caption) for _, row in rows]
+        lists = (cell if isinstance(cell, list) else [cell] for cell in cells)
+        if given.caption or are_captions(str(text or "") for texts in lists for text in texts):
+            return columns
+        first = first or columns
+        tried = {columns.caption, *numbered(has).get(columns.caption, ())}
+        has = [name for name in has if name not in tried]
 
 
 def is_table(path: Path, given: Columns) -> bool:
@@ -145,9 +187,12 @@ def is_caption(text: str) -> bool:
 
 
 def names_pictures(path: Path) -> bool:
-    """Return whether a file can be read as a table, and has a usual column of pictures."""
+    """Return whether a file can be read as a table, and has a usual column of pictures.
+
+    It may have their addresses, but `url` alone is not always that of a picture.
+    """
     try:
-        return usual(header_of(path), IMAGE_COLUMNS) is not None
+        return usual(header_of(path), (*IMAGE_COLUMNS, *ADDRESS_COLUMNS[1:])) is not None
     except UserError:
         return False
 
@@ -177,8 +222,8 @@ def entries_of(
     UserError
         If the table cannot be read, or lacks a column.
     """
-    has = header_of(path)
-    columns, rows = chosen_columns(path, has, given), []
+    width, columns = len(header_of(path)), captioned_columns(path, given)
+    rows: list[Entry] = []
     unquoted: list[int] = []
     for number, row in islice(rows_in(path, columns, unquoted.append), most):
         images, captions = (
@@ -195,7 +240,7 @@ def entries_of(
         if not any(found.values()) and None in row.values() and form_of(path.name) in DELIMITED:
             # A short row is a picture without a caption, or the rest of a caption with a line end.
             cells = sum(cell is not None for cell in row.values())
-            raise UserError(wrong_number(path, number, cells, len(has)))
+            raise UserError(wrong_number(path, number, cells, width))
         key = row[columns.key] if columns.key else None
         fields = tuple((name, row[name]) for name in FIELDS if isinstance(row.get(name), str))
         for image, file in found.items() or [("", None)]:
@@ -309,27 +354,53 @@ def pictures_of(
 
 
 def _first_images(path: Path, named: Named) -> list[str]:
-    columns = chosen_columns(path, header_of(path), columns_in(named))
-    first = (row[columns.image] for _, row in islice(rows_in(path, columns), TRIED))
-    return [image for cell in first for image in paths_in(cell) or ()]
+    return _images_in(path, chosen_columns(path, header_of(path), columns_in(named)).image, named)
+
+
+def _images_in(path: Path, column: str, named: Named) -> list[str]:
+    given = named.caption_column or ""
+    captions = named_column(header_of(path), given, "caption_column", CAPTION_COLUMNS) or ""
+    rows = islice(rows_in(path, Columns(column, captions)), TRIED)
+    cells = [paths_in(row[column]) or [] for _, row in rows]
+    if cells and not any(cells):
+        raise UserError(
+            f"pairs: {path} has no path in its column {column!r}, by {count(len(cells), 'row')}. "
+            f"Name another one, by {option('image_column')}. Pictures in base64 are not read: "
+            "write them as Parquet with a column of bytes."
+        )
+    return [image for images in cells for image in images]
 
 
 def with_pictures(path: Path, named: Named, folder: Path | None) -> Named | None:
     """Name the column of paths: of several with usual names the first whose pictures are there.
 
-    Without a usual name, that is the first column whose cells are paths of pictures that are there;
-    or None, also if no column has a usual name of captions.
+    Without a usual name, that is the column whose cells are paths of pictures that are there; or
+    None.
+
+    Raises
+    ------
+    UserError
+        If columns without usual names have different pictures.
     """
     columns = _image_columns(path)
+    found: dict[str, list[str | None]] = {}
     for column in columns or header_of(path):
-        one = named.model_copy(update={"image_column": column})
         try:
-            if images := _first_images(path, one):
-                located(path, images, folder, is_exact=not columns)
-                return one
+            if images := _images_in(path, column, named):
+                pictures = located(path, images, folder, is_exact=not columns)
+                found[column] = [*map(pictures.find, images)]
         except UserError:
             continue
-    return None
+        if columns and found:
+            break
+    several = [one for one, pictures in found.items() if pictures != next(iter(found.values()))]
+    if several:
+        raise UserError(
+            f"pairs: {path} has different pictures in the columns {next(iter(found))!r} and "
+            f"{several[0]!r}. Name the one that the captions are of, by "
+            f"{option('image_column')} COLUMN or pairs: {{path: {path}, image_column: COLUMN}}."
+        )
+    return next((named.model_copy(update={"image_column": column}) for column in found), None)
 
 
 def _image_columns(path: Path) -> list[str]:
@@ -339,53 +410,3 @@ def _image_columns(path: Path) -> list[str]:
         has.remove(image)
         columns.append(image)
     return columns
-
-
-def is_coco(path: Path) -> bool:
-    """Return whether a file is COCO's JSON, by its first and last bytes; `of_coco` reads it."""
-    start = start_of_json(path)
-    if not start.startswith(b"{"):
-        return False
-    ends = start + end_of_json(path)
-    has = {name for name in ("annotations", "caption", "images", "file_name")
-           if f'"{name}"'.encode() in ends}  # fmt: skip
-    return {"annotations", "caption"} < has
-
-
-def of_coco(path: Path, folder: Path | None) -> Source:
-    """Return the pairs of COCO's captions: several captions of a picture are its alternatives.
-
-    Raises
-    ------
-    UserError
-        If the file has other content, or none of its pictures is found.
-    """
-    content = parsed(text_of(path, "pairs: "), path, "pairs: ")
-    try:
-        captions: dict[str, list[Any]] = {image["file_name"]: [] for image in content["images"]}
-        if wrong := [name for name in captions if not isinstance(name, str)]:
-            raise TypeError(f"the file_name {wrong[0]!r:.80} is no text")
-        lost: list[tuple[Any, Any]] = []
-        for image, annotation in captioned(content["images"], content["annotations"]):
-            caption = annotation["caption"]
-            if image is None:
-                lost.append((annotation["image_id"], caption))
-            else:
-                captions[image["file_name"]].append(caption)
-    except (KeyError, TypeError) as error:
-        raise UserError(
-            f"pairs: {path} is not COCO's JSON of captions ({type(error).__name__}: {error}). It "
-            "has the lists images (id, file_name) and annotations (image_id, caption); files of "
-            "instances and of keypoints have no captions."
-        ) from error
-    pictures = located(path, [*captions][:TRIED], folder)
-    entries = []
-    for name, texts in captions.items():
-        found = pictures.find(name)
-        files = (found,) if found else ()
-        entries.append(Entry(pictures.key(name, found), files, captions=tuple(texts)))
-    entries += [Entry(f"image {one}", captions=(text,)) for one, text in lost]
-    whole = merged(entries)
-    words = f"{count(len(captions), 'picture')} of {path.name}{elsewhere(pictures, path)}"
-    words = with_captions(words, whole, pictures)
-    return Source("coco", words, whole, (path,), pictures.boundary, captions_in="json:captions")

@@ -2,6 +2,7 @@
 
 import os
 from collections import deque
+from collections.abc import Sequence
 from itertools import islice
 from pathlib import Path
 
@@ -11,19 +12,20 @@ from mispair.pairs.captions.decoding import fault_of_json
 from mispair.pairs.captions.key_lists import lines
 from mispair.pairs.shards.shards import MAX_TEXT_BYTES, SIDECAR_EXTENSION
 from mispair.pairs.sources.alike import stem_of
+from mispair.pairs.sources.coco import is_coco
 from mispair.pairs.sources.columns import Columns
 from mispair.pairs.sources.folders import Tree
 from mispair.pairs.sources.pictures import ARCHIVES
 from mispair.pairs.sources.source import TEXT_ENDINGS, picture_key, refuse_unreadable
 from mispair.pairs.sources.table_rows import TABLE_ENDINGS, TRIED, form_of, header_of, is_json
-from mispair.pairs.sources.tables import is_coco, is_table
+from mispair.pairs.sources.tables import is_table
 
 FEW_TEXTS = 5
 """Texts up to which one that has no picture's name may be a list of all captions."""
 
 
-def refuse_without_captions(tree: Tree) -> None:
-    """Refuse a folder that is no source, with what it has.
+def refuse_without_captions(tree: Tree, given: Columns) -> None:
+    """Refuse a folder that is no source, with what it has; `given` are columns that are named.
 
     Raises
     ------
@@ -44,12 +46,12 @@ def refuse_without_captions(tree: Tree) -> None:
         refuse_unreadable(path)
         if _is_readable(path) and form_of(path.name) != "parquet":
             deque(islice(lines(path), TRIED), 0)  # raises if it is not UTF-8
-    if tables := [path for path in tried if is_coco(path) or _may_be_table(path)]:
+    if tables := [path for path in tried if is_coco(path) or _may_be_table(path, given)]:
         others = f" (or {', '.join(map(str, tables[1:4]))})" * (len(tables) > 1)
         raise UserError(
             f"pairs: the folder {tree.folder.absolute()} has {count(len(pictures), 'picture')} "
             f"and no captions next to them. If {tables[0]}{others} has these, name it: pairs: "
-            f"{{path: {tree.folder}, captions: {tables[0]}}}."
+            f"{{path: {tree.folder}, captions: {tables[0]}}}{pattern_words([*map(str, tables)])}."
         )
     if pictures and (texts := tree.of(TEXT_ENDINGS)):
         remedy = f"Give captions the names of their pictures: {picture_key(pictures[0])}.txt."
@@ -106,8 +108,28 @@ def refuse_without_captions(tree: Tree) -> None:
     )
 
 
-def _may_be_table(path: Path) -> bool:
-    return _is_readable(path) and is_table(path, Columns())
+def pattern_words(paths: Sequence[str]) -> str:
+    """Return the pattern of tables of one form for a remedy; nothing if they have none.
+
+    Examples
+    --------
+    >>> pattern_words(["a/captions_1.json", "a/captions_2.json"]), pattern_words(["a/1.csv", "b"])
+    (", or all by a pattern: pairs: 'a/captions_*.json'", '')
+    >>> pattern_words(["a/test/test.csv", "a/val/val.csv"])
+    ", or all by a pattern: pairs: 'a/*/*.csv'"
+    """
+    endings = {os.path.splitext(path)[1] for path in paths}
+    levels = [path.split("/") for path in paths]
+    if len(paths) < 2 or len(endings) > 1 or endings == {".txt"} or len({*map(len, levels)}) > 1:
+        return ""
+    *folders, names = zip(*levels, strict=True)
+    parts = [one[0] if len({*one}) == 1 else "*" for one in folders]
+    name = names[0] if len({*names}) == 1 else f"{os.path.commonprefix(names)}*{endings.pop()}"  # noqa: RUF071
+    return f", or all by a pattern: pairs: '{'/'.join([*parts, name])}'"
+
+
+def _may_be_table(path: Path, given: Columns) -> bool:
+    return _is_readable(path) and is_table(path, given)
 
 
 def _is_readable(path: Path) -> bool:
