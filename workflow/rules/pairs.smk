@@ -5,7 +5,8 @@
 # do so early: jobs that it waits for start before others.
 BEFORE_ENCODING = 1
 # It takes two cores: later, one would wait until the other is free, as long as a job of simulate.
-AT_FIRST = 2
+# The scheduler adds up the priorities of jobs side by side, so this is more than any such sum.
+AT_FIRST = 1000
 
 
 use rule step as make_scenes with:
