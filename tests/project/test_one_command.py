@@ -268,12 +268,27 @@ def test_init_writes_settings_that_are_valid_and_replaces_none(here: Path, capsy
     assert cli.main(["init", "runs/own"]) == 2
 
 
+def test_remote_shards_are_named_by_their_address(here: Path, words: list[list[str]]) -> None:
+    shards = "s3://bucket/cc3m/{00000..00331}.tar"
+    for _ in range(2):
+        assert cli.main(["audit", shards, "--towers", "shipped", "--out", "run"]) == 0
+        assert settings(here / "run")["pairs"] == shards
+    assert cli.main(["audit", "https://x.invalid/set/", "--towers", "shipped"]) == 0
+    assert settings(here / "mispair-set")["pairs"] == "https://x.invalid/set/"
+    assert cli.main(["init", "own", "--pairs", shards, "--towers", "shipped"]) == 0
+    assert settings(here / "own")["pairs"] == shards
+    assert len(words) == 3
+
+
 def test_mistakes_are_named_before_anything_is_written(
     here: Path, words: list[list[str]], capsys
 ) -> None:
     for arguments, told in (
         (["audit", "photoz", "--towers", "shipped"], f"PATH: there is no file or folder {here}"),
         (["audit", "https://x.invalid/a.csv", "--towers", "shipped"], "PATH: https://x.invalid/a"),
+        (["audit", "S3://b/0.tar", "--towers", "shipped"], "write s3://"),
+        (["audit", "s3://me:word@b/0.tar", "--towers", "shipped"], "b/0.tar has a password"),
+        (["audit", "s3://b/0.tar", "--towers", "shipped", "--key-column", "a"], "Tar shards have"),
         (["audit"], "Name the pairs"),
         (["audit", "--out", "run"], "Name the pairs as PATH"),
         (["audit", "photos", "--towers", "shipped", "--checked", "a.txt"], "--checked: there is"),

@@ -51,7 +51,10 @@ def _of_settings(parser: ArgumentParser) -> None:
 
 def _of_one_command(parser: ArgumentParser) -> None:
     parser.add_argument(
-        "pairs", metavar="PATH", nargs="*", help="the pairs: a folder, files or a pattern of names"
+        "pairs",
+        metavar="PATH",
+        nargs="*",
+        help="the pairs: a folder, files, a pattern of names, or addresses of tar shards",
     )
     _of_settings(parser)
     parser.add_argument(
@@ -181,7 +184,7 @@ def _one_command(name: str, options: Namespace) -> int:
     _refuse_cores(options.cores)
     if options.out is None and not options.pairs:
         raise UserError("Name the pairs: a folder, files or a pattern of names.")
-    pairs = [*map(os.path.abspath, options.pairs)]
+    pairs = [*map(_whole, options.pairs)]
     folder = options.out or Path(f"mispair-{name_of(pairs)}")
     is_new = not os.path.exists(folder / SETTINGS)
     new_folders = [one for one in (folder, *folder.parents) if not one.exists()]
@@ -221,9 +224,23 @@ def _expand(options: Namespace) -> None:
             setattr(options, name, value)
 
 
+def _names_remote_shards(path: str) -> bool:
+    """Return whether a path is the address of tar shards, or of a folder of them."""
+    from mispair.pairs.shards.stores import is_remote
+
+    return is_remote(path) and Path(path).suffix in ("", ".tar")
+
+
+def _whole(path: str) -> str:
+    """Return a path from the root, or the address of remote shards as it is."""
+    return path if _names_remote_shards(path) else os.path.abspath(path)
+
+
 def _given(options: Namespace, is_new: bool = True) -> dict[str, Any]:
     """Return the settings that the command line gives; the model, too, if there is no file yet."""
     from mispair.config_paths import local
+    from mispair.pairs.shards.remote import refuse_secrets
+    from mispair.pairs.shards.stores import is_remote
     from mispair.pairs.sources.source import refuse_address
     from mispair.towers.dag import SHIPPED
     from mispair.verbs.settings_file import default_towers, towers_of
@@ -232,9 +249,13 @@ def _given(options: Namespace, is_new: bool = True) -> dict[str, Any]:
     if options.pairs:
         options.pairs = [*map(local, options.pairs)]
         for path in options.pairs:
-            refuse_address("PATH", path)
-        paths = tuple(map(os.path.abspath, options.pairs))
-        _refuse_missing("PATH", [path for path in paths if not set("*?[{") & set(path)])
+            if is_remote(path):
+                refuse_secrets(path)
+            if not _names_remote_shards(path):
+                refuse_address("PATH", path)
+        paths = tuple(map(_whole, options.pairs))
+        here = [path for path in paths if not _names_remote_shards(path)]
+        _refuse_missing("PATH", [path for path in here if not set("*?[{") & set(path)])
         if len(paths) > 1:
             _refuse_other_than_shards(paths)
         given["pairs"] = paths if len(paths) > 1 else paths[0]
@@ -282,12 +303,13 @@ def _with_captions(pairs: Any, captions: str) -> dict[str, Any]:
 
 def _with_columns(pairs: Any, columns: Mapping[str, str]) -> dict[str, str]:
     """Return the settings of pairs with names of columns."""
-    if pairs is None or isinstance(pairs, tuple):
+    path = pairs["path"] if isinstance(pairs, Mapping) else pairs
+    if not isinstance(path, str) or _names_remote_shards(path):
         raise UserError(
             f"--{next(iter(columns)).replace('_', '-')}: name the table that has this column as "
             "PATH, or its folder. Tar shards have none."
         )
-    return {**(pairs if isinstance(pairs, Mapping) else {"path": pairs}), **columns}
+    return {**(pairs if isinstance(pairs, Mapping) else {"path": path}), **columns}
 
 
 def _set(name: str) -> str:

@@ -18,6 +18,7 @@ from mispair.core.files import UserError, path_name
 from mispair.core.provenance import SNAKEMAKE
 from mispair.core.run_record import GENERATED
 from mispair.core.words import nearest
+from mispair.pairs.shards.stores import is_remote
 from mispair.pairs.sources.source import is_ending
 from mispair.towers.checkpoints.hub_weights import SAVED_AS, HubWeights, cached, offered
 from mispair.towers.checkpoints.model_spec import ModelSpec, open_clip_names
@@ -296,7 +297,9 @@ def _absolute(value: Any, folder: Path) -> Any:
         return several[0] if isinstance(value, list) and len(several) == 1 else several
     if not isinstance(value, str) or value in (*SHIPPED, "train", GENERATED):
         return value
-    return value if _is_name(value, folder) else os.path.abspath(folder / value)
+    if _is_name(value, folder) or is_remote(value):
+        return value
+    return os.path.abspath(folder / value)
 
 
 def _is_name(value: str, folder: Path) -> bool:

@@ -248,7 +248,7 @@ def refuse_address(option: str, path: str) -> None:
     if "://" in path:
         scheme = path.partition("://")[0]
         store = OTHER_NAMES.get(scheme.lower(), scheme.lower())
-        if option == "pairs" and store in PROTOCOLS and store != scheme:
+        if option in ("pairs", "PATH") and store in PROTOCOLS and store != scheme:
             raise UserError(f"{option}: {path}: write {store}:// in place of {scheme}://.")
         raise UserError(
             f"{option}: {path} is not on this machine. Fetch it first (img2dataset, `hf download`, "
