@@ -2,6 +2,7 @@
 
 import ast
 import re
+from collections.abc import Iterator
 
 from mispair.core.provenance import PACKAGE
 
@@ -17,23 +18,31 @@ def literal(node: ast.expr) -> str:
     return "x"
 
 
+def nodes() -> Iterator[tuple[str, ast.AST]]:
+    """Yield the parts of all code, with their file and line if they have one."""
+    for path in sorted(PACKAGE.rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            yield f"{path.relative_to(PACKAGE)}:{getattr(node, 'lineno', '')}", node
+
+
+def messages() -> Iterator[tuple[str, str]]:
+    """Yield where each message to users is, and its words."""
+    for place, node in nodes():
+        is_call = isinstance(node, ast.Call) and ast.unparse(node.func).endswith("UserError")
+        if is_call and node.args:
+            yield place, literal(node.args[0])
+
+
 def test_messages_have_at_most_three_sentences():
-    long = [
-        f"{path.relative_to(PACKAGE)}:{node.lineno}"
-        for path in sorted(PACKAGE.rglob("*.py"))
-        for node in ast.walk(ast.parse(path.read_text("utf-8")))
-        if isinstance(node, ast.Call) and ast.unparse(node.func).endswith("UserError") and node.args
-        if len(re.findall(SENTENCE_END, literal(node.args[0]))) > 3
-    ]
+    long = [place for place, words in messages() if len(re.findall(SENTENCE_END, words)) > 3]
     assert long == []
 
 
 def test_shares_are_written_by_percent():
     """`mispair.core.words.percent` writes 54 %, as pages do; a format writes 54%."""
     formats = [
-        f"{path.relative_to(PACKAGE)}:{node.lineno}"
-        for path in sorted(PACKAGE.rglob("*.py"))
-        for node in ast.walk(ast.parse(path.read_text("utf-8")))
+        place
+        for place, node in nodes()
         if isinstance(node, ast.FormattedValue) and node.format_spec
         if literal(node.format_spec).endswith("%")
     ]
@@ -41,12 +50,8 @@ def test_shares_are_written_by_percent():
 
 
 def test_what_cannot_be_read_has_a_remedy():
-    without = [
-        f"{path.relative_to(PACKAGE)}:{node.lineno}"
-        for path in sorted(PACKAGE.rglob("*.py"))
-        for node in ast.walk(ast.parse(path.read_text("utf-8")))
-        if isinstance(node, ast.Call) and ast.unparse(node.func).endswith("UserError") and node.args
-        if "cannot be read" in (words := literal(node.args[0]))
-        if not re.search(r"cannot be read.*[.;] \S", words, re.DOTALL)
-    ]
+    told = [(place, words) for place, words in messages() if "cannot be read" in words]
+    remedy = re.compile(r"cannot be read.*[.;] \S", re.DOTALL)
+    assert told
+    without = [place for place, words in told if not remedy.search(words)]
     assert without == []
