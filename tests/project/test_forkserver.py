@@ -82,11 +82,11 @@ def ends(process: int) -> bool:
     return until(lambda: state(process) in ("", "Z"))
 
 
-def until(found: Callable[[], object], seconds: float = 20.0):
+def until(found: Callable[[], object], seconds: float = 20.0, pause: float = 0.02):
     limit = time.monotonic() + seconds
     while not (value := found()):
         assert time.monotonic() < limit, "it takes too long"
-        time.sleep(0.02)
+        time.sleep(pause)
     return value
 
 
@@ -144,6 +144,17 @@ def test_a_signal_to_a_job_reaches_its_work_and_is_how_it_ends(run: Run, number:
     job.communicate()
     assert job.returncode == -number
     assert ends(work)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR1])
+def test_a_signal_to_a_job_that_begins_is_not_lost(run: Run, number: signal.Signals):
+    for _ in range(10):
+        job = run.job("reference")
+        work = until(lambda: children(run.server), pause=0.0)[0]
+        job.send_signal(number)
+        job.communicate()
+        assert job.returncode == -number
+        assert ends(work)
 
 
 def test_the_work_of_a_killed_job_ends_and_the_next_job_runs(run: Run):

@@ -177,7 +177,10 @@ class JobServer:
             return None
         server = os.getpid()
         gc.freeze()  # or else the collector would copy the memory of all imports, in each job
+        # Blocked signals wait for the job's own handlers; the server ignores them.
+        mask = signal.pthread_sigmask(signal.SIG_BLOCK, self.handlers)
         if process := os.fork():
+            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
             for file in files:
                 os.close(file)
             with suppress(OSError):
@@ -189,6 +192,7 @@ class JobServer:
         signal.set_wakeup_fd(-1)
         for number, handler in self.handlers.items():
             signal.signal(number, handler)
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         for connection in (client, self.listening, self.told, self.woken, self.wake, self.ready):
             connection.close()
         for connection in self.clients.values():
