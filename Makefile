@@ -128,7 +128,8 @@ lock: ## Pin the newest versions that the ranges of pyproject.toml allow
 	{ sed -n '/^#/p' envs/requirements.lock; \
 	  .venv-lock/bin/python -m pip freeze --all --exclude pip --exclude-editable \
 	  | sed -E -e 's/^((nvidia-|cuda-|triton==).*)$$/\1 ; sys_platform == "linux"/' \
-    -e 's/^(snakedeploy==.*)$$/\1 ; python_version < "3.13"/'; } > .venv-lock/requirements.lock
+    -e 's/^(snakedeploy==.*)$$/\1 ; python_version < "3.13"/' \
+    -e 's/^(pyseismic-lsr==.*)$$/\1 ; platform_machine == "x86_64" and sys_platform == "linux" and python_version < "3.12"/'; } > .venv-lock/requirements.lock
 	mv .venv-lock/requirements.lock envs/requirements.lock
 	{ sed -n '/^#/p' envs/run.lock; \
 	  grep -E "^($$(paste -sd '|' .venv-lock/run.names))==" envs/requirements.lock; } > .venv-lock/run.lock

@@ -8,7 +8,8 @@ because a process can tell no more than the most memory it ever held. Times are 
 that a busy machine does not count; the best of the runs is taken, both sides taking turns. Memory
 is what was held on top of the inputs and the imported libraries.
 
-``python -m bench.similar_captions NUMBER ...`` searches by visits among very many features.
+``python -m bench.similar_captions NUMBER ...`` searches by visits among very many features, and
+``python -m bench.similar_captions words NUMBER ...`` approximately among very many captions.
 """
 
 import importlib.util
@@ -22,10 +23,12 @@ from pathlib import Path
 import numpy as np
 
 from bench.processor_time import alone, peak_memory
+from mispair.pairs.neighbours.similar_captions import measured_recall
+from mispair.pairs.steps.find_similar_captions import has_seismic
 
 Row = tuple[str, str, str, str]
 
-CAPTIONS, MANY_CAPTIONS, VECTORS, WIDTH, K = 20_000, 100_000, 100_000, 512, 10
+CAPTIONS, MANY_CAPTIONS, VECTORS, WIDTH, K = 20_000, 300_000, 100_000, 512, 10
 
 VISITED = (30_000, 100_000, 300_000)
 
@@ -79,13 +82,22 @@ def _on_a_core() -> Iterator[Row]:
         ours, dense = _compare(folder, f"{CAPTIONS}.json", "_by_words", "_by_dense_matrix")
         _agree(ours, dense)
         yield from _rows(f"{CAPTIONS:,} captions by TF-IDF", ours, dense, "the dense matrix")
-        (many,) = _compare(folder, f"{MANY_CAPTIONS}.json", "_by_words")
+        sides = ("_by_words", "_by_pruning") if has_seismic() else ("_by_words",)
+        many, *pruned = _compare(folder, f"{MANY_CAPTIONS}.json", *sides, runs=1)
         yield (
             f"similar captions, {MANY_CAPTIONS:,} by TF-IDF",
             f"{many.seconds:.1f} s, {many.megabytes:.0f} MB",
             f"{ours.seconds:.1f} s at {CAPTIONS:,}",
             f"{_whole(many, MANY_CAPTIONS):.1f} h at 3 million, if by the square of their number",
         )
+        for found in pruned:
+            yield (
+                f"similar captions, {MANY_CAPTIONS:,} by TF-IDF, approximately",
+                f"{found.seconds:.1f} s, {found.megabytes:.0f} MB, "
+                f"recall {_recall_by_words(found, many):.3f}",
+                f"{many.seconds:.1f} s by the exact search",
+                f"{many.seconds / found.seconds:.1f}x",
+            )
         np.save(folder / "vectors.npy", _vectors(VECTORS))
         if importlib.util.find_spec("faiss") is None:
             (ours,) = _compare(folder, "vectors.npy", "_by_blocks")
@@ -151,6 +163,20 @@ def by_number(numbers: Sequence[int], exact: float | None = None) -> Iterator[Ro
     )
 
 
+def by_words_and_number(numbers: Sequence[int]) -> Iterator[Row]:
+    """Search approximately among more and more captions with 500 topics."""
+    for number in numbers:
+        with tempfile.TemporaryDirectory() as name:
+            (Path(name) / "texts.json").write_text(json.dumps(_captions(number, topics=500)))
+            (found,) = _compare(Path(name), "texts.json", "_by_pruning", runs=1)
+        yield (
+            f"similar captions, {number:,} by TF-IDF, approximately",
+            f"{found.seconds:.1f} s, {found.megabytes:.0f} MB",
+            "",
+            "",
+        )
+
+
 class Found:
     """What a search found, in seconds and with megabytes at its peak."""
 
@@ -175,6 +201,11 @@ def _rows(what: str, ours: Found, theirs: Found, name: str) -> Iterator[Row]:
         f"{theirs.megabytes:.0f} MB by {name}",
         f"{theirs.megabytes / ours.megabytes:.1f}x",
     )
+
+
+def _recall_by_words(found: Found, exact: Found) -> float:
+    sides = (np.where(side.scores > 0, side.scores, -np.inf) for side in (found, exact))
+    return measured_recall(*sides)[0]
 
 
 def _whole(found: Found, number: int) -> float:
@@ -206,6 +237,15 @@ def _by_words(path: Path) -> Iterator[tuple[np.ndarray, np.ndarray] | None]:
     texts = json.loads(path.read_text())
     yield None
     yield _together(nearest_texts(tfidf(texts), K))
+
+
+def _by_pruning(path: Path) -> Iterator[tuple[np.ndarray, np.ndarray] | None]:
+    from mispair.pairs.neighbours.pruned import nearest_by_pruning
+    from mispair.pairs.neighbours.tfidf import tfidf
+
+    texts = json.loads(path.read_text())
+    yield None
+    yield _together(nearest_by_pruning(tfidf(texts), K).portions)
 
 
 def _by_dense_matrix(path: Path) -> Iterator[tuple[np.ndarray, np.ndarray] | None]:
@@ -294,17 +334,27 @@ def _together(portions: Iterator[tuple[np.ndarray, np.ndarray]]) -> tuple[np.nda
     return others, scores
 
 
-def _captions(number: int) -> list[str]:
+def _captions(number: int, topics: int = 0) -> list[str]:
     """Draw texts of about six words each from a vocabulary of 50,000 by Zipf's law.
 
     The commonest word stands in 7 % of them, as "person" or "background" in captions of the web.
+    With topics, which Zipf's law draws as well, six of ten words are of the topic of their text.
     """
     draw = np.random.default_rng(0)
-    share = 1 / (np.arange(50_000) + 10)
     lengths = np.maximum(draw.poisson(6.5, number), 1)
-    words = np.searchsorted((share / share.sum()).cumsum()[:-1], draw.random(lengths.sum()))
+    words = _zipf(draw, 50_000, lengths.sum())
+    if topics:
+        of_topic = draw.random(len(words)) < 0.6
+        topic = np.repeat(_zipf(draw, topics, number), lengths)[of_topic]
+        owned = draw.permutation(50_000).reshape(topics, -1)
+        words[of_topic] = owned[topic, _zipf(draw, owned.shape[1], len(topic), 3)]
     parts = np.split(words, lengths.cumsum()[:-1])
     return [" ".join(f"word{word}" for word in part) for part in parts]
+
+
+def _zipf(draw: np.random.Generator, kinds: int, number: int, first: int = 10) -> np.ndarray:
+    share = 1 / (np.arange(kinds) + first)
+    return np.searchsorted((share / share.sum()).cumsum()[:-1], draw.random(number))
 
 
 def _vectors(number: int) -> np.ndarray:
@@ -381,5 +431,7 @@ def _recall_of(inputs: Path, scores: np.ndarray) -> float:
 
 
 if __name__ == "__main__":
-    for row in by_number([int(number.replace(",", "")) for number in sys.argv[1:]]):
+    by_words = sys.argv[1:2] == ["words"]
+    numbers = [int(number.replace(",", "")) for number in sys.argv[1 + by_words :]]
+    for row in by_words_and_number(numbers) if by_words else by_number(numbers):
         print("; ".join(filter(None, row)), flush=True)

@@ -29,7 +29,7 @@ def test_the_recall_is_what_it_says(k: int) -> None:
     rows = clustered(6_000)
     found = nearest_by_cells(rows, k)
     assert found.recall >= RECALL
-    assert 1 <= found.visits < 20
+    assert 1 <= found.effort < 20
     ours, _ = without_nobody(found.portions)
     exact, _ = without_nobody(nearest_rows(rows, k))
     shared = [len({*one} & {*other}) / k for one, other in zip(ours, exact, strict=True)]
@@ -64,7 +64,7 @@ def test_equal_rows_and_rows_of_zeros() -> None:
 def test_all_equal_rows_have_as_many_neighbours_as_fit(dtype: type) -> None:
     rows = np.repeat(clustered(1), 50, axis=0).astype(dtype)
     found = nearest_by_cells(rows, 3)
-    assert (found.recall, found.visits) == (1.0, 1)
+    assert (found.recall, found.effort) == (1.0, 1)
     others, _ = without_nobody(found.portions)
     assert all(len({*one}) == 3 and number not in one for number, one in enumerate(others))
 
@@ -94,7 +94,7 @@ def test_features_without_near_groups_are_refused_or_searched_further(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     rows = unit_rows(np.random.default_rng(0).standard_normal((900, 64)))
-    assert nearest_by_cells(rows, 10).visits > 20
+    assert nearest_by_cells(rows, 10).effort > 20
     monkeypatch.setattr(approximate, "MOST_VISITS", 3)
     with pytest.raises(UserError, match=r"search to exact"):
         nearest_by_cells(rows, 10)
@@ -111,6 +111,6 @@ def test_a_search_goes_on_at_the_cell(stop: int, monkeypatch: pytest.MonkeyPatch
     with pytest.raises(InterruptedError):
         search(keeper=kept)
     found = search(keeper=kept)
-    assert kept.blocks == whole.visits * 60, "a cell was compared twice, or left out"
-    assert (found.recall, found.visits) == (whole.recall, whole.visits)
+    assert kept.blocks == whole.effort * 60, "a cell was compared twice, or left out"
+    assert (found.recall, found.effort) == (whole.recall, whole.effort)
     assert without_nobody(found.portions) == expected

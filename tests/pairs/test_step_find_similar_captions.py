@@ -251,7 +251,9 @@ def test_fewer_captions_than_neighbours(corpus: Path, measure: str, captions: in
     table, metadata = files.read_parquet(corpus / "corpus.parquet")
     table = table[table["more_caption_ids"].map(len) == 0].head(captions)
     files.write_parquet(corpus / "corpus.parquet", table, metadata)
-    for search in ("exact", "visits"):
+    if measure == "tfidf":
+        pytest.importorskip("seismic")
+    for search in ("exact", "approximate"):
         found = find(corpus, corpus / "s", measure=measure, device="cpu", search=search)
         assert found["neighbour_ids"].map(len).max() <= captions - 1
 
@@ -293,6 +295,21 @@ def test_words_need_no_torch() -> None:
     subprocess.run([sys.executable, "-c", code], check=True, env=where)
 
 
+def test_words_are_compared_approximately_only_where_seismic_is(
+    corpus: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("seismic")
+    monkeypatch.setattr(step, "PRODUCTS", 1)
+    find(corpus, corpus / "s1")
+    assert b"recall" in pq.read_schema(corpus / "s1").metadata
+    monkeypatch.setattr(step, "find_spec", lambda name: None)
+    find(corpus, corpus / "s2")
+    assert b"recall" not in pq.read_schema(corpus / "s2").metadata
+    with pytest.raises(files.UserError, match=r"find_similar_captions\.search.*mispair\[words\]"):
+        step.refuse_without_seismic(step.Settings(search="approximate"))
+    step.refuse_without_seismic(step.Settings(search="approximate", measure="features"))
+
+
 def test_a_corpus_without_further_captions_may_leave_their_type_open(corpus: Path) -> None:
     table, metadata = files.read_parquet(corpus / "corpus.parquet")
     table["more_caption_ids"] = [[] for _ in range(len(table))]
@@ -301,10 +318,14 @@ def test_a_corpus_without_further_captions_may_leave_their_type_open(corpus: Pat
     assert found["caption_id"].tolist() == sorted({caption_id(text) for text in TEXTS})
 
 
-def test_visits_write_their_recall(corpus: Path) -> None:
+@pytest.mark.parametrize("measure", ["tfidf", "features"])
+def test_an_approximate_search_writes_its_recall(corpus: Path, measure: str) -> None:
     write_features(corpus / "f")
-    given = {"measure": "features", "device": "cpu", "neighbours": 3}
+    if measure == "tfidf":
+        pytest.importorskip("seismic")
+    given = {"measure": measure, "device": "cpu", "neighbours": 3}
     exact = find(corpus, corpus / "s1", **given)
-    pd.testing.assert_frame_equal(find(corpus, corpus / "s2", search="visits", **given), exact)
+    found = find(corpus, corpus / "s2", search="approximate", **given)
+    pd.testing.assert_frame_equal(found, exact)
     assert pq.read_schema(corpus / "s2").metadata[b"recall"] == b"1.0000"
     assert b"recall" not in pq.read_schema(corpus / "s1").metadata

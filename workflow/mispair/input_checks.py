@@ -31,6 +31,7 @@ from mispair.pairs.corruption.scheme import schemes
 from mispair.pairs.index.policy import Policy
 from mispair.pairs.shards.first_samples import SAMPLES
 from mispair.pairs.sources.first_captions import refuse_labels_and_lines
+from mispair.pairs.steps.find_similar_captions import refuse_without_seismic
 from mispair.review import dag as review
 from mispair.review.labels import OF_REPAIRS, WRONG, read_labels
 from mispair.towers.checkpoints.hub_weights import refuse_unreachable, weights_of
@@ -302,6 +303,8 @@ def _refuse_caption_tables(dag: Dag, examples: Sequence[str], corpus: Corpus) ->
 def _refuse_schemes(dag: Dag) -> None:
     """Refuse schemes that need the features of the pictures, by the first table of these."""
     asked = dag.config.corrupt_captions
+    if any("similar" in schemes()[name].reads for name in asked.schemes):
+        refuse_without_seismic(dag.config.find_similar_captions)
     needs = any("truth" in schemes()[name].reads for name in asked.schemes) and max(asked.rates) > 0
     if (dag.runs("image_text") or dag.runs("repair")) and needs and not dag.pairs.is_generated:
         from mispair.pairs.captions.caption_texts import read_named_features

@@ -10,8 +10,7 @@ visits end when it suffices. So the effort follows from the data and not from a 
 """
 
 import math
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable
 
 import numpy as np
 import torch
@@ -22,14 +21,14 @@ from mispair.core.files import UserError
 from mispair.core.resume import Keeper
 from mispair.core.training import times
 from mispair.core.words import percent
-from mispair.pairs.neighbours.similar_captions import Nearest, Neighbours
+from mispair.pairs.neighbours.similar_captions import (
+    QUERIES,
+    RECALL,
+    Found,
+    Nearest,
+    measured_recall,
+)
 from mispair.pairs.neighbours.similarity import SPARE, judged_portions
-
-RECALL = 0.98
-"""Share of the nearest that must be found, by the lower end of its 95 % interval."""
-
-QUERIES = 2_000
-"""Random rows on which the recall is measured."""
 
 MOST_VISITS = 64
 """Cells that a row visits at most."""
@@ -38,29 +37,6 @@ _ROUNDS, _PER_CELL = 6, 32
 """Rounds of k-means, and sampled rows for each centre."""
 
 _BLOCK, _SIDE = 8192, 2048
-_ROUNDING = 1e-6
-
-
-@dataclass(frozen=True)
-class Found:
-    """Neighbours of all rows, and how they were found.
-
-    Attributes
-    ----------
-    portions : iterator of Neighbours
-        As `similarity.nearest_rows` yields them.
-    recall : float
-        Share of the exact neighbours of random rows that are among those found.
-    queries : int
-        Number of these rows.
-    visits : int
-        Number of cells that each row visited.
-    """
-
-    portions: Iterator[Neighbours]
-    recall: float
-    queries: int
-    visits: int
 
 
 def nearest_by_cells(
@@ -108,7 +84,7 @@ def nearest_by_cells(
                 best.keep(keeper, number)
         visits += 1
         if number >= done:  # the state of an interrupted search is that of a later visit
-            recall, at_least = _recall(best, queries, least)
+            recall, at_least = measured_recall(best.best(queries)[1], least)
             progress(min(1.0, at_least / RECALL))
     if at_least < RECALL:
         raise UserError(
@@ -117,20 +93,6 @@ def nearest_by_cells(
             "groups. Set find_similar_captions.search to exact."
         )
     return Found(judged_portions(rows, best, k), recall, len(queries), visits)
-
-
-def _recall(best: Nearest, queries: np.ndarray, nearest: np.ndarray) -> tuple[float, float]:
-    """Return the share of the nearest of some rows that have been found; ties count alike.
-
-    The second number is the lower end of its 95 % interval, as the rows are a sample of all.
-    """
-    _, scores = best.best(queries)
-    there = np.isfinite(nearest).sum(axis=1)
-    last = np.where(np.isfinite(nearest), nearest, np.inf).min(axis=1, keepdims=True)
-    found = np.minimum((scores >= last - _ROUNDING).sum(axis=1), there)
-    shares = found[there > 0] / there[there > 0]
-    error = float(shares.std()) / math.sqrt(len(shares)) if len(queries) == QUERIES else 0.0
-    return float(shares.mean()), float(shares.mean()) - 1.96 * error
 
 
 def _compare(

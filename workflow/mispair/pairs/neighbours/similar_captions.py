@@ -1,6 +1,8 @@
 """The best others of every row as scores arrive, and the table of captions' most similar others."""
 
+import math
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -23,7 +25,61 @@ Neighbours = tuple[np.ndarray, np.ndarray]
 PORTION = 1 << 16
 """Rows whose neighbours are yielded together."""
 
+RECALL = 0.98
+"""Share of the nearest that must be found, by the lower end of its 95 % interval."""
+
+QUERIES = 2_000
+"""Random rows on which the recall is measured."""
+
 _AT_ONCE = 64
+_ROUNDING = 1e-6
+
+
+@dataclass(frozen=True)
+class Found:
+    """Neighbours of all rows, and how they were found.
+
+    Attributes
+    ----------
+    portions : iterator of Neighbours
+        As `similarity.nearest_rows` yields them.
+    recall : float
+        Share of the exact neighbours of random rows that are among those found.
+    queries : int
+        Number of these rows.
+    effort : int
+        Number of cells that each row visited, or of texts that may share a key.
+    """
+
+    portions: Iterator[Neighbours]
+    recall: float
+    queries: int
+    effort: int
+
+
+def measured_recall(scores: np.ndarray, nearest: np.ndarray) -> tuple[float, float]:
+    """Return the share of the nearest of some rows that have been found; ties count alike.
+
+    Parameters
+    ----------
+    scores, nearest : (queries, k) arrays
+        Scores that were found, and those of all others, largest first; -inf where there is none.
+
+    Returns
+    -------
+    recall : float
+        1 if no row has another.
+    at_least : float
+        Lower end of its 95 % interval, where the rows are a sample of `QUERIES`.
+    """
+    there = np.isfinite(nearest).sum(axis=1)
+    if not there.any():
+        return 1.0, 1.0
+    last = np.where(np.isfinite(nearest), nearest, np.inf).min(axis=1, keepdims=True)
+    found = np.minimum((scores >= last - _ROUNDING).sum(axis=1), there)
+    shares = found[there > 0] / there[there > 0]
+    error = float(shares.std()) / math.sqrt(len(shares)) if len(nearest) == QUERIES else 0.0
+    return float(shares.mean()), float(shares.mean()) - 1.96 * error
 
 
 class Nearest:

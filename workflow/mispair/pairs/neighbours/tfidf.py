@@ -70,6 +70,12 @@ def tfidf_similarities(
     return np.clip(np.asarray(left.multiply(right).sum(axis=1)).ravel(), 0.0, 1.0)
 
 
+def products(vectors: sparse.csr_array) -> float:
+    """Return how many products the exact search needs for each text, on average."""
+    texts_with = np.bincount(vectors.indices).astype(float)
+    return float((texts_with**2).sum() / 2 / max(1, vectors.shape[0]))
+
+
 def nearest_texts(
     vectors: sparse.csr_array,
     k: int,
