@@ -8,7 +8,7 @@ import pandas as pd
 import pyarrow.parquet as pq
 import pytest
 
-from mispair.core import files
+from mispair.core import files, resume
 from mispair.pairs.index.index import caption_id
 from mispair.pairs.neighbours import similar_captions
 from mispair.pairs.neighbours.tfidf import tfidf
@@ -299,12 +299,17 @@ def test_words_are_compared_approximately_only_where_seismic_is(
     corpus: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytest.importorskip("seismic")
+    states, checkpoints = [], resume.checkpoints
+    monkeypatch.setattr(
+        resume, "checkpoints", lambda *given: states.append(given[1]) or checkpoints(*given)
+    )
     monkeypatch.setattr(step, "PRODUCTS", 1)
     find(corpus, corpus / "s1")
     assert b"recall" in pq.read_schema(corpus / "s1").metadata
     monkeypatch.setattr(step, "find_spec", lambda name: None)
     find(corpus, corpus / "s2")
     assert b"recall" not in pq.read_schema(corpus / "s2").metadata
+    assert states[0] != states[1], "the one search would go on with the other's state"
     with pytest.raises(files.UserError, match=r"find_similar_captions\.search.*mispair\[words\]"):
         step.refuse_without_seismic(step.Settings(search="approximate"))
     step.refuse_without_seismic(step.Settings(search="approximate", measure="features"))

@@ -62,6 +62,8 @@ def test_other_studies_end_with_their_answers_and_limits(made: tuple[Path, Table
     for study in SHOWN[1:]:
         lines = lines_of[study]
         asked = [question.text for question in study_pages.pages(study).questions]
+        *lines, levels = lines
+        assert levels.startswith("Brackets: ")
         answers = [line for line in lines if not line.startswith("Limit: ")]
         assert answers
         for line in answers:

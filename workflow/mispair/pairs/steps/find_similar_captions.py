@@ -107,7 +107,9 @@ def run(
     captions = similar_captions.read_distinct_captions(corpus)
     # What is compared is identified by the captions' identities and the files of their features.
     device = "cpu" if settings.measure == "tfidf" else choose_device(settings.device)
+    # A search by words that was interrupted goes on only as the same kind of search.
     job: list[str | bytes] = [captions.tobytes(), command_line(settings), device]
+    job += ["Seismic"] if settings.measure == "tfidf" and has_seismic() else []
     job += [*map(file_digest, features), *code_version("find_similar_captions")]
     pairs = len(captions) * (len(captions) - 1) // 2
     facts: dict[str, str] = {"measure": settings.measure}

@@ -249,9 +249,13 @@ def ending(reports: Path, studies: Iterable[str]) -> list[str]:
             lines += map(texts.text, notes)
             continue
         verdicts = judged(tables, confidence, [study])
-        for question in pages.questions:
-            answer = questions.answered(study, question, verdicts, tables, confidence)
-            if answer.measured:
-                lines += [f"{answer.question.text} {answer.sentence}"]
-                lines += [f"Limit: {answer.limit}"] if answer.limit else []
+        answers = [
+            questions.answered(study, question, verdicts, tables, confidence)
+            for question in pages.questions
+        ]
+        answers = [answer for answer in answers if answer.measured]
+        for answer in answers:
+            lines += [f"{answer.question.text} {answer.sentence}"]
+            lines += [f"Limit: {answer.limit}"] if answer.limit else []
+        lines += filter(None, [questions.brackets(answers)])
     return lines
