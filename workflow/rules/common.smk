@@ -85,14 +85,9 @@ try:
         refuse_unusable(dag)
         dag.pairs.keep_listings()
         warn_of_missing_gpu(dag, workflow)
-        for warning in (
-            compare_with_record(dag),
-            replaced_report(dag),
-            warn_of_missing_programs(sys.argv),
-            damaged_words(dag),
-        ):
-            if warning:
-                logger.warning(warning)
+        notes = [compare_with_record(dag), replaced_report(dag), damaged_words(dag)]
+        for warning in filter(None, [*notes, warn_of_missing_programs(sys.argv)]):
+            logger.warning(warning)
         for line in filter(None, [dag.pairs.echo(), *dag.evaluation.echo()]):
             logger.info(line)
 except UserError as error:
@@ -150,7 +145,8 @@ onstart:
         refuse_to_start(dag, workflow, recorder, logger)
     except UserError as error:
         stop(error)
-    if workflow.executor_plugin.name == "local" and not workflow.deployment_settings.deployment_method:
+    isolated = workflow.deployment_settings.deployment_method
+    if workflow.executor_plugin.name == "local" and not isolated:
         forkserver.start()
 
 

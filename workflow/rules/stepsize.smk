@@ -15,9 +15,7 @@ use rule step as train_two_layer with:
     params:
         **dag.step(
             "train_two_layer",
-            flags=lambda wildcards: " ".join(
-                [dag.stepsize.part_flags(wildcards), dag.flags("train_two_layer")]
-            ),
+            flags=lambda of: f"{dag.stepsize.part_flags(of)} {dag.flags('train_two_layer')}",
             stamps=dag.stamps(dag.stepsize.cifar),
             checkpoint=resume_state,
         ),
