@@ -124,7 +124,7 @@ def naive_join() -> tuple[dict[str, list[str]], dict[str, str]]:
 
 
 @pytest.mark.parametrize("table_captions", ["replace", "augment"])
-def test_captions_join_by_url(table_captions: str, tmp_path: Path) -> None:
+def test_captions_join_by_url(table_captions, tmp_path):
     write_shard(tmp_path / "00000.tar", SIDECARS)
     captions, values = naive_join()
     table = prepared(tmp_path, ROWS, "url")
@@ -158,7 +158,7 @@ def test_captions_join_by_url(table_captions: str, tmp_path: Path) -> None:
     }  # fmt: skip
 
 
-def test_captions_join_by_the_hash_of_the_picture(tmp_path: Path) -> None:
+def test_captions_join_by_the_hash_of_the_picture(tmp_path):
     digests = [hashlib.sha256(jpeg(number)).hexdigest() for number in range(6)]
     write_shard(tmp_path / "00000.tar", [{"sha256": digest} for digest in digests])
     rows = [(digest, f"caption of {digest}") for digest in digests[::-2]]
@@ -170,7 +170,7 @@ def test_captions_join_by_the_hash_of_the_picture(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("field", ["original caption", "key", "url"])
-def test_captions_join_by_any_text_of_the_json(field: str, tmp_path: Path) -> None:
+def test_captions_join_by_any_text_of_the_json(field, tmp_path):
     """Named sources prefix keys, but not what else joins a table."""
     for source in "xy":
         sidecars = [{field: f"{source} {number}"} for number in range(3)]
@@ -183,7 +183,7 @@ def test_captions_join_by_any_text_of_the_json(field: str, tmp_path: Path) -> No
     assert gathered(tmp_path, table)["pairs_joined"] == (2, 6)
 
 
-def test_by_key_nothing_changes_but_the_statistics(tmp_path: Path) -> None:
+def test_by_key_nothing_changes_but_the_statistics(tmp_path):
     images = write_shard(tmp_path / "00000.tar", [{"url": "http://a/1"}] * 4)
     keys = [*images]
     table = prepared(tmp_path, [(keys[0], "a"), (keys[2], ["b", "c"]), ("z", "d")], "key")
@@ -198,7 +198,7 @@ def test_by_key_nothing_changes_but_the_statistics(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("table_captions", ["replace", "augment"])
 @pytest.mark.parametrize("join", ["key", "url"])
-def test_a_table_that_joins_nothing_stops(join: str, table_captions: str, tmp_path: Path) -> None:
+def test_a_table_that_joins_nothing_stops(join, table_captions, tmp_path):
     write_shard(tmp_path / "00000.tar", [{"url": f"http://a/{n}"} for n in range(5)])
     table = prepared(tmp_path, [("http://b/1", "one")], join)
     indexed(tmp_path, table, table_captions=table_captions)
@@ -211,7 +211,7 @@ def test_a_table_that_joins_nothing_stops(join: str, table_captions: str, tmp_pa
     assert not (tmp_path / "statistics.json").exists()
 
 
-def test_the_least_share_of_joined_pairs(tmp_path: Path) -> None:
+def test_the_least_share_of_joined_pairs(tmp_path):
     write_shard(tmp_path / "00000.tar", [{"url": f"http://a/{n}"} for n in range(8)])
     table = prepared(tmp_path, [("http://a/1", "one"), ("http://a/2", "two")], "url")
     indexed(tmp_path, table, table_captions="augment")
@@ -228,12 +228,12 @@ def test_the_least_share_of_joined_pairs(tmp_path: Path) -> None:
         ([(None, "x"), (" ", "y")], "holds no caption"),
     ],
 )
-def test_tables_that_are_refused(rows: list[tuple[Any, Any]], words: str, tmp_path: Path) -> None:
+def test_tables_that_are_refused(rows, words, tmp_path):
     with pytest.raises(UserError, match=words):
         prepared(tmp_path, rows, "url")
 
 
-def test_a_table_that_is_damaged_is_named(tmp_path: Path) -> None:
+def test_a_table_that_is_damaged_is_named(tmp_path):
     (tmp_path / "captions.parquet").write_bytes(b"PAR1")
     with pytest.raises(UserError, match="captions.parquet: cannot be read"):
         sorted_captions.join_of(tmp_path / "captions.parquet")
@@ -242,12 +242,12 @@ def test_a_table_that_is_damaged_is_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("join", ["", "json:", "caption", "json", "URL"])
-def test_joins_that_make_no_sense(join: str) -> None:
+def test_joins_that_make_no_sense(join):
     with pytest.raises(ValueError, match="join"):
         read_captions.Settings(join=join)
 
 
-def test_the_report_has_the_books_of_the_table() -> None:
+def test_the_report_has_the_books_of_the_table():
     values = {"pairs_joined": (30, 40), "pairs_without_row": (10, 40),
               "pairs_sharing_value": (6, 30), "values_with_several_captions": (5, 50),
               "values_unused": (20, 50)}  # fmt: skip
@@ -260,7 +260,7 @@ def test_the_report_has_the_books_of_the_table() -> None:
     assert corpus_report.samples(Tables({"corpus": tidy("corpus", rows[:0])})) is None
 
 
-def test_no_caption_decides_on_the_images(tmp_path: Path) -> None:
+def test_no_caption_decides_on_the_images(tmp_path):
     """Image features depend on the table of images only, so captions may be corrected freely."""
     for name in ("0", "1"):
         write_shard(tmp_path / f"{name}.tar", [None] * 2)

@@ -194,7 +194,7 @@ def read(table: Path, folder: Path, keys: Path | None = None, **columns: str) ->
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_every_form_holds_the_same(form: str, tmp_path: Path) -> None:
+def test_every_form_holds_the_same(form, tmp_path):
     FORMS[form](tmp_path / form, ROWS)
     assert read(tmp_path / form, tmp_path) == dict(ROWS)
 
@@ -202,7 +202,7 @@ def test_every_form_holds_the_same(form: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "cells", ['"a\\b ""c"" \\d"', '"ends in \\"', "a\\'s C:\\x", r"\' and \n in one"]
 )
-def test_backslashes_that_escape_no_quotes_stay(cells: str, tmp_path: Path) -> None:
+def test_backslashes_that_escape_no_quotes_stay(cells, tmp_path):
     table = tmp_path / "t.csv"
     table.write_text(f"key,caption\n1,{cells}\n")
     text = cells.strip('"').replace('""', '"')
@@ -211,7 +211,7 @@ def test_backslashes_that_escape_no_quotes_stay(cells: str, tmp_path: Path) -> N
 
 @pytest.mark.parametrize("text", ['"a start', '"a" and b', '5" wide', '"', 'a "b"'])
 @pytest.mark.parametrize("name", ["t.tsv", "t.csv", "t.tsv.gz"])
-def test_quotation_marks_between_tabs_may_be_text(name: str, text: str, tmp_path: Path) -> None:
+def test_quotation_marks_between_tabs_may_be_text(name, text, tmp_path):
     """As CC3M and LAION write tables."""
     opener = gzip.open if name.endswith(".gz") else open
     with opener(tmp_path / name, "wt") as opened:
@@ -223,9 +223,7 @@ def test_quotation_marks_between_tabs_may_be_text(name: str, text: str, tmp_path
 @pytest.mark.parametrize(
     ("named", "expected"), [("caption", ["x"]), ("caption*", ["x", "y"]), ("caption_1", ["y"])]
 )
-def test_a_column_without_a_number_stands_for_itself(
-    named: str, expected: list[str], form: str, tmp_path: Path
-) -> None:
+def test_a_column_without_a_number_stands_for_itself(named, expected, form, tmp_path):
     table, row = tmp_path / f"t.{form}", {"key": "1", "caption": "x", "caption_1": "y"}
     if form == "parquet":
         pq.write_table(pa.Table.from_pylist([row]), table)
@@ -237,17 +235,13 @@ def test_a_column_without_a_number_stands_for_itself(
 
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("write", [json.dumps, str])
-def test_a_text_that_is_a_list_is_several_captions(
-    form: str, write: Callable[[Any], str], tmp_path: Path
-) -> None:
+def test_a_text_that_is_a_list_is_several_captions(form, write, tmp_path):
     rows = [(f"k{number}", ['a "cat"', f"it's pet {number}"]) for number in range(3)]
     FORMS[form](tmp_path / form, [(key, [write(texts)]) for key, texts in rows])
     assert read(tmp_path / form, tmp_path) == dict(rows)
 
 
-def test_several_rows_of_a_key_repeats_and_nulls(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_several_rows_of_a_key_repeats_and_nulls(tmp_path, caplog):
     rows: list[tuple[str, Any]] = [
         ("b", "second"),
         ("a", "z"),
@@ -273,9 +267,7 @@ def test_several_rows_of_a_key_repeats_and_nulls(
 @pytest.mark.parametrize("ending", ["json", "jsonl", "parquet"])
 @pytest.mark.parametrize("column", ["conversations", "conversations.gpt"])
 @pytest.mark.parametrize("fields", [("from", "value", "gpt"), ("role", "content", "assistant")])
-def test_the_caption_of_a_conversation_is_its_answer(
-    ending: str, column: str, fields: tuple[str, str, str], tmp_path: Path
-) -> None:
+def test_the_caption_of_a_conversation_is_its_answer(ending, column, fields, tmp_path):
     """As LLaVA, ShareGPT4V and others write recaptions."""
     who, what, answering = fields
     rows = [
@@ -292,7 +284,7 @@ def test_the_caption_of_a_conversation_is_its_answer(
     assert found == [("a", "a cup"), ("b", "a boat")]
 
 
-def test_keys_in_formulas_keep_their_zeros(tmp_path: Path) -> None:
+def test_keys_in_formulas_keep_their_zeros(tmp_path):
     (tmp_path / "t.csv").write_text('key,caption\n"=""0012""",a cup\n="0013",a boat\n')
     assert read(tmp_path / "t.csv", tmp_path) == {"0012": ["a cup"], "0013": ["a boat"]}
 
@@ -304,9 +296,7 @@ UNQUOTED = {"1": "a cup, red", "2": "a cat, 1,000 dogs", "3": "a boat", "4": 'he
     "columns", [("key", "caption"), ("caption", "key"), ("n", "key", "caption")]
 )
 @pytest.mark.parametrize(("sign", "ending"), [(",", "\n"), (";", "\r\n"), ("|", "\n")])
-def test_captions_with_separators_need_no_quotes(
-    columns: tuple[str, ...], sign: str, ending: str, tmp_path: Path, caplog: Any
-) -> None:
+def test_captions_with_separators_need_no_quotes(columns, sign, ending, tmp_path, caplog):
     """As in a table of pairs: one text in the first or last column, and no further cells."""
     texts = {key: text.replace(",", sign) for key, text in UNQUOTED.items()}
     rows = [dict(zip(("n", "key", "caption"), ("7", *pair), strict=True)) for pair in texts.items()]
@@ -320,7 +310,7 @@ def test_captions_with_separators_need_no_quotes(
         read(table, tmp_path)
 
 
-def test_a_list_by_position_needs_as_many_keys(tmp_path: Path) -> None:
+def test_a_list_by_position_needs_as_many_keys(tmp_path):
     table, keys = tmp_path / "rewrites.txt", tmp_path / "keys.txt"
     table.write_bytes("one\r\ntwo \u2028 too\nthree\x0b\n".encode())
     keys.write_text("k3\nk2\nk1\n")
@@ -397,7 +387,7 @@ CUT_OFF = gzip.compress(b"key,caption\n1,x\n" * 999, mtime=0)[:-12]
         ("t", b"PK", "a caption table ends in"),
     ],
 )
-def test_what_is_refused(name: str, content: bytes, words: str, tmp_path: Path) -> None:
+def test_what_is_refused(name, content, words, tmp_path):
     (tmp_path / name).write_bytes(content)
     with pytest.raises(UserError, match=words) as refusal:
         read(tmp_path / name, tmp_path)
@@ -406,7 +396,7 @@ def test_what_is_refused(name: str, content: bytes, words: str, tmp_path: Path) 
 
 
 @pytest.mark.parametrize("name", ["captions", "captions.csv", "captions.caption_column.csv"])
-def test_a_message_names_its_setting_also_if_a_file_has_the_name(name: str) -> None:
+def test_a_message_names_its_setting_also_if_a_file_has_the_name(name):
     with pytest.raises(UserError) as refusal, naming("captions", "captions.caption_column"):
         raise UserError(f"{name}: line 2 is wrong.")
     expected = f"captions: {name}" if "csv" in name else name
@@ -431,7 +421,7 @@ def test_a_message_names_its_setting_also_if_a_file_has_the_name(name: str) -> N
         ({"key": ["1"], "caption": pa.array([None], pa.string())}, "holds no caption"),
     ],
 )
-def test_parquet_that_is_refused(columns: dict[str, Any], words: str, tmp_path: Path) -> None:
+def test_parquet_that_is_refused(columns, words, tmp_path):
     pq.write_table(pa.table(columns), tmp_path / "t.parquet")
     with pytest.raises(UserError, match=words):
         read(tmp_path / "t.parquet", tmp_path)
@@ -446,7 +436,7 @@ def test_parquet_that_is_refused(columns: dict[str, Any], words: str, tmp_path: 
     ],
     ids=str,
 )
-def test_every_type_of_text_is_text(kind: pa.DataType, tmp_path: Path) -> None:
+def test_every_type_of_text_is_text(kind, tmp_path):
     is_list = hasattr(kind, "value_field")
     caption = pa.array([["x"] if is_list else "x"], kind)
     key = pa.array(["12"], pa.string() if is_list else kind)
@@ -454,7 +444,7 @@ def test_every_type_of_text_is_text(kind: pa.DataType, tmp_path: Path) -> None:
     assert read(tmp_path / "t.parquet", tmp_path) == {"12": ["x"]}
 
 
-def test_columns_inside_of_others(tmp_path: Path) -> None:
+def test_columns_inside_of_others(tmp_path):
     rows = [{"meta": {"id": "12"}, "llava": [{"caption": "a"}, {"caption": "b"}], "x.y": "c"}]
     pq.write_table(pa.Table.from_pylist(rows), tmp_path / "t.parquet")
     (tmp_path / "t.jsonl").write_text(json.dumps(rows[0]))
@@ -484,25 +474,21 @@ def test_columns_inside_of_others(tmp_path: Path) -> None:
         ('["a", 5]', ['["a", 5]']),
     ],
 )
-def test_lists_in_cells_are_several_captions(
-    cell: str, captions: list[str], tmp_path: Path
-) -> None:
+def test_lists_in_cells_are_several_captions(cell, captions, tmp_path):
     with (tmp_path / "t.csv").open("w", newline="") as opened:
         csv.writer(opened).writerows([("key", "caption"), ("12", cell)])
     assert read(tmp_path / "t.csv", tmp_path) == {"12": captions}
 
 
 @pytest.mark.parametrize("cell", ["['a' 'b']", "['a, b' 'c']", "['a'\n 'b']", "[['a' 'b']]"])
-def test_a_list_as_numpy_prints_it_is_refused(cell: str, tmp_path: Path) -> None:
+def test_a_list_as_numpy_prints_it_is_refused(cell, tmp_path):
     (tmp_path / "t.csv").write_text(f'key,caption\n12,"{cell}"\n')
     with pytest.raises(UserError, match="row [23].*numpy"):
         read(tmp_path / "t.csv", tmp_path)
 
 
 @pytest.mark.parametrize("name", ["t.json", "t.json.gz"])
-def test_json_that_is_read_whole_has_a_limit(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_json_that_is_read_whole_has_a_limit(name, tmp_path, monkeypatch):
     FORMS["list." + name.partition(".")[2]](tmp_path / name, [("k", ["a text"] * 99)])
     monkeypatch.setattr(json_rows, "MOST_BYTES", 900)
     with pytest.raises(UserError, match=r"t\.json.*jq"):
@@ -536,9 +522,7 @@ PART = "key,caption\n{n},c{n}\n"
         ([], "list is empty"),
     ],
 )
-def test_tables_of_several_files(
-    given: Any, names: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_tables_of_several_files(given, names, tmp_path, monkeypatch):
     files_of = {
         "parts": ["a.csv", "b.csv", "readme.md", "_c.csv", ".d.csv", "notes.txt"],
         "both": ["a.csv", "b.jsonl"],
@@ -567,9 +551,7 @@ def test_tables_of_several_files(
 
 @pytest.mark.parametrize("folder", ["[2024] a*", "run{v2}", "x{a,b}", "a:b ?"])
 @pytest.mark.parametrize("given", ["*.csv", "{a,b}.csv", "**/a.csv", ["a.csv", "b.*"]])
-def test_signs_in_the_name_of_a_folder_of_tables_are_no_pattern(
-    folder: str, given: Any, tmp_path: Path
-) -> None:
+def test_signs_in_the_name_of_a_folder_of_tables_are_no_pattern(folder, given, tmp_path):
     (tmp_path / folder).mkdir()
     for name in "ab":
         (tmp_path / folder / f"{name}.csv").write_text(PART.format(n=name))
@@ -578,7 +560,7 @@ def test_signs_in_the_name_of_a_folder_of_tables_are_no_pattern(
     assert [path.name for path in paths] == ["a.csv", "b.csv"][: 1 if given == "**/a.csv" else 2]
 
 
-def test_tables_of_a_repository_in_a_hub_cache(tmp_path: Path) -> None:
+def test_tables_of_a_repository_in_a_hub_cache(tmp_path):
     for commit in ("one", "two"):
         (tmp_path / "snapshots" / commit).mkdir(parents=True)
         (tmp_path / "snapshots" / commit / "a.csv").write_text(PART.format(n="a"))
@@ -587,7 +569,7 @@ def test_tables_of_a_repository_in_a_hub_cache(tmp_path: Path) -> None:
     assert table_files("captions", str(tmp_path)) == [tmp_path / "snapshots/two/a.csv"]
 
 
-def test_damaged_parquet_is_never_half_a_table(tmp_path: Path) -> None:
+def test_damaged_parquet_is_never_half_a_table(tmp_path):
     as_parquet(tmp_path / "t.parquet", [(f"{n:05d}", [f"caption {n * n}"]) for n in range(2000)])
     content = (tmp_path / "t.parquet").read_bytes()
     for length in (len(content) - 1, len(content) // 2, 4):
@@ -613,9 +595,7 @@ texts = st.text(st.characters(codec="utf-8"), max_size=8)
     wanted=st.lists(texts, max_size=10),
     size=st.integers(1, 5),
 )
-def test_any_text_is_found_again(
-    rows: list[tuple[str, str]], wanted: list[str], size: int, tmp_path: Path
-) -> None:
+def test_any_text_is_found_again(rows, wanted, size, tmp_path):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sorted_captions, "KEYS_PER_ROW_GROUP", size)
         patch.setattr(sorted_captions, "BATCH_ROWS", size)
@@ -637,7 +617,7 @@ def many(tmp_path: Path) -> Path:
     return tmp_path / "captions.parquet"
 
 
-def test_a_lookup_reads_only_what_it_needs(many: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_lookup_reads_only_what_it_needs(many, monkeypatch):
     groups = pq.read_metadata(many).num_row_groups
     assert groups >= 6
     seen = []
@@ -662,7 +642,7 @@ def test_a_lookup_reads_only_what_it_needs(many: Path, monkeypatch: pytest.Monke
     assert len(seen) <= 2 + groups
 
 
-def test_keys_too_long_for_parquets_own_statistics(tmp_path: Path) -> None:
+def test_keys_too_long_for_parquets_own_statistics(tmp_path):
     rows = [(f"{n}" + "x" * 5000, f"c{n}") for n in range(9)]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sorted_captions, "KEYS_PER_ROW_GROUP", 2)
@@ -672,7 +652,7 @@ def test_keys_too_long_for_parquets_own_statistics(tmp_path: Path) -> None:
     }
 
 
-def test_a_table_of_ours_that_was_damaged(many: Path) -> None:
+def test_a_table_of_ours_that_was_damaged(many):
     content = bytearray(many.read_bytes())
     content[100:2000] = bytes(1900)
     many.write_bytes(content)

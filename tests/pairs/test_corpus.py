@@ -142,7 +142,7 @@ def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("small_blocks")
 @pytest.mark.parametrize("seed", range(5))
-def test_the_corpus_is_every_pair_once_sorted_by_key(tmp_path: Path, seed: int) -> None:
+def test_the_corpus_is_every_pair_once_sorted_by_key(tmp_path, seed):
     groups = random_groups(seed)
     pairs = read(tmp_path, groups)
     expected = sorted(
@@ -167,7 +167,7 @@ def test_the_corpus_is_every_pair_once_sorted_by_key(tmp_path: Path, seed: int) 
 @pytest.mark.parametrize("duplicate_keys", ["first", "drop"])
 @pytest.mark.parametrize("seed", range(4))
 def test_policies_do_what_a_naive_loop_does(
-    tmp_path: Path, seed: int, duplicate_keys: str, duplicate_images: str
+    tmp_path, seed, duplicate_keys, duplicate_images
 ) -> None:
     groups = random_groups(seed, repeated_keys=True)
     times = Counter(row["key"] for rows in groups.values() for row in rows)
@@ -201,7 +201,7 @@ def test_policies_do_what_a_naive_loop_does(
     )
 
 
-def test_what_is_excluded_says_where_the_kept_one_is(tmp_path: Path) -> None:
+def test_what_is_excluded_says_where_the_kept_one_is(tmp_path):
     groups = {
         "0000": [pair("k", shard="x.tar"), pair("i", image="same", shard="x.tar")],
         "0001": [pair("k", shard="y.tar"), pair("j", image="same", shard="y.tar")],
@@ -216,7 +216,7 @@ def test_what_is_excluded_says_where_the_kept_one_is(tmp_path: Path) -> None:
     ]  # fmt: skip
 
 
-def test_an_image_of_an_excluded_pair_does_not_count_as_the_first(tmp_path: Path) -> None:
+def test_an_image_of_an_excluded_pair_does_not_count_as_the_first(tmp_path):
     groups = {
         "0000": [pair("k", image="same")],
         "0001": [pair("k", image="other"), pair("z", image="same")],
@@ -226,7 +226,7 @@ def test_an_image_of_an_excluded_pair_does_not_count_as_the_first(tmp_path: Path
     assert [row["key"] for row in corpus_of(pairs, kept)] == ["z"]
 
 
-def test_repeated_keys_are_refused_with_examples(tmp_path: Path) -> None:
+def test_repeated_keys_are_refused_with_examples(tmp_path):
     groups = {
         group: [pair("\x1b[2J\u202ek", shard=f"{group}.tar"), pair("m", shard=f"{group}.tar")]
         for group in ("0000", "0001", "0002")
@@ -245,7 +245,7 @@ def named(pairs: corpora.Pairs) -> str:
     return corpora.fingerprint(corpora.blocks(pairs, np.ones(len(pairs.keys), bool)))
 
 
-def test_the_fingerprint_is_the_documented_one(tmp_path: Path) -> None:
+def test_the_fingerprint_is_the_documented_one(tmp_path):
     groups = random_groups(1)
     lines = [
         " ".join((row["caption_id"], row["image_id"],
@@ -256,9 +256,7 @@ def test_the_fingerprint_is_the_documented_one(tmp_path: Path) -> None:
     assert named(read(tmp_path, groups)) == provenance.fingerprint(lines)
 
 
-def test_the_fingerprint_names_the_data_and_not_its_place(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_fingerprint_names_the_data_and_not_its_place(tmp_path, monkeypatch):
     rows = [pair(f"{number}", f"caption {number}", more_captions=["m"]) for number in range(20)]
     one = named(read(tmp_path / "a", {"0": rows[:5], "1": rows[5:]}))
     assert named(read(tmp_path / "b", {"7": rows[::-1]})) == one
@@ -278,7 +276,7 @@ def test_the_fingerprint_names_the_data_and_not_its_place(
     assert len(others | {one}) == 1 + len(changes)
 
 
-def test_identities_are_read_and_written_alike() -> None:
+def test_identities_are_read_and_written_alike():
     draw = random.Random(0)
     numbers = [0, 1, 2**64 - 1, *(draw.getrandbits(64) for _ in range(50))]
     digits = [f"{number:016x}" for number in numbers]
@@ -290,14 +288,14 @@ def test_identities_are_read_and_written_alike() -> None:
 
 
 @pytest.mark.parametrize("wrong", ["", "abc", "0" * 17, "g" * 16, "A" * 16, None])
-def test_what_is_no_identity_is_refused(wrong: str | None, tmp_path: Path) -> None:
+def test_what_is_no_identity_is_refused(wrong, tmp_path):
     with pytest.raises(ValueError, match="16 hexadecimal digits"):
         identities(pa.chunked_array([["0" * 16, wrong]], pa.string()))
     with pytest.raises(UserError, match="0000.parquet"):
         read(tmp_path, {"0000": [pair("k", caption_id=wrong)]})
 
 
-def test_books_count_reasons_and_shards(tmp_path: Path) -> None:
+def test_books_count_reasons_and_shards(tmp_path):
     kept = [pair("1", shard="a.tar"), pair("2", shard="b.tar")]
     lost = [
         fault("3", "no-image", "a.tar"),
@@ -327,13 +325,13 @@ def test_books_count_reasons_and_shards(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "said", [{"kept": "3"}, {"rejected": "0"}, {"read": "4"}, {"read": "three"}]
 )
-def test_books_that_do_not_balance_are_refused(tmp_path: Path, said: dict[str, str]) -> None:
+def test_books_that_do_not_balance_are_refused(tmp_path, said):
     index, rejected = write_group(tmp_path, "0", [pair("1"), pair("2")], [fault("3")], said)
     with pytest.raises(UserError, match="0.parquet: its books do not balance"):
         read_books({"0": index}, {"0": rejected})
 
 
-def test_files_that_do_not_belong_together_are_refused(tmp_path: Path) -> None:
+def test_files_that_do_not_belong_together_are_refused(tmp_path):
     a, b = tmp_path / "a.parquet", tmp_path / "b.rejected.parquet"
     with pytest.raises(UserError, match="group a, b"):
         by_group([a], [b])
@@ -343,7 +341,7 @@ def test_files_that_do_not_belong_together_are_refused(tmp_path: Path) -> None:
         by_group([], [])
 
 
-def test_files_that_are_no_index_are_named(tmp_path: Path) -> None:
+def test_files_that_are_no_index_are_named(tmp_path):
     missing, text, old = tmp_path / "m.parquet", tmp_path / "t.parquet", tmp_path / "o.parquet"
     text.write_text("<html>")
     pq.write_table(pa.table({"key": ["1"], "shard": ["a"]}), old)
@@ -370,7 +368,7 @@ def lossy(read: int, lost: int, shards: int = 1, damaged: int = 0) -> Books:
         (Books(10, 7, 1, 2, 1, 0, {}), False),
     ],
 )
-def test_the_larger_share_of_samples_and_of_shards_decides(books: Books, passes: bool) -> None:
+def test_the_larger_share_of_samples_and_of_shards_decides(books, passes):
     if passes:
         check_loss(books, 0.2, Path("folder"))
     else:
@@ -379,7 +377,7 @@ def test_the_larger_share_of_samples_and_of_shards_decides(books: Books, passes:
 
 
 @pytest.mark.parametrize("reason", [*REASONS, KEY, IMAGE])
-def test_each_reason_is_told_with_its_detail_and_the_setting_that_decides(reason: str) -> None:
+def test_each_reason_is_told_with_its_detail_and_the_setting_that_decides(reason):
     example = Reason(9, "k", "b.tar", "0001", "has only a title, é and {v2}")
     with pytest.raises(UserError) as caught:
         check_loss(Books(9, 0, 9, 0, 1, 0, {reason: example}), 0.2, Path("folder"))
@@ -392,7 +390,7 @@ def test_each_reason_is_told_with_its_detail_and_the_setting_that_decides(reason
         assert key in Config.model_fields[section].annotation.model_fields
 
 
-def test_the_message_has_the_table_of_reasons(tmp_path: Path) -> None:
+def test_the_message_has_the_table_of_reasons(tmp_path):
     books = Books(
         8, 3, 4, 1, 2, 1,
         {
@@ -430,9 +428,7 @@ def test_the_message_has_the_table_of_reasons(tmp_path: Path) -> None:
     ],
 )
 @pytest.mark.parametrize("kept", [0, 2])
-def test_the_remedies_are_those_of_the_reasons(
-    reasons: list[str], remedies: list[str], kept: int
-) -> None:
+def test_the_remedies_are_those_of_the_reasons(reasons, remedies, kept):
     books = Books(8, kept, 8 - kept, 0, 1, 0, {name: Reason(1, "k", "s", "0") for name in reasons})
     with pytest.raises(UserError) as caught:
         check_loss(books, 0.2, Path("folder"))
@@ -442,14 +438,14 @@ def test_the_remedies_are_those_of_the_reasons(
     assert named == {*remedies, *(["limit"] * bool(kept))}
 
 
-def test_a_corpus_of_nothing_never_passes() -> None:
+def test_a_corpus_of_nothing_never_passes():
     with pytest.raises(UserError, match="no pair is left"):
         check_loss(lossy(3, 3), 1.0, Path("folder"))
     with pytest.raises(UserError, match="no shard holds any sample"):
         check_loss(Books(shards=2), 1.0, Path("folder"))
 
 
-def test_the_settings_that_the_message_names_exist() -> None:
+def test_the_settings_that_the_message_names_exist():
     for text in SETTINGS.values():
         step, names = text.split(": ")
         fields = step_module(step).Settings.model_fields
@@ -463,7 +459,7 @@ def test_the_settings_that_the_message_names_exist() -> None:
         lambda texts: pa.table({"id": pa.chunked_array([texts[:1], texts[1:]])}).to_pandas()["id"],
     ],
 )  # fmt: skip
-def test_identities_of_each_form_of_a_column(form: Any) -> None:
+def test_identities_of_each_form_of_a_column(form):
     """The last one is that of a long table, read by pandas: a column in several chunks."""
     column = form(["00000000000000ff", "0000000000000010"])
     assert identities(column).tolist() == [255, 16]

@@ -9,7 +9,7 @@ SHARDS = [f"data/{number:05d}.tar" for number in range(23)]
 
 @pytest.mark.parametrize("size", [1, 3, 10, 30])
 @pytest.mark.parametrize("removed", [*range(23)])
-def test_a_removed_or_added_shard_changes_its_own_group_only(size: int, removed: int) -> None:
+def test_a_removed_or_added_shard_changes_its_own_group_only(size, removed):
     whole = shard_groups(SHARDS, size)
     fewer = shard_groups([shard for shard in SHARDS if shard != SHARDS[removed]], size)
     changed = {name for name in whole | fewer if whole.get(name) != fewer.get(name)}
@@ -29,7 +29,7 @@ def test_a_removed_or_added_shard_changes_its_own_group_only(size: int, removed:
         [],
     ],
 )
-def test_every_shard_is_in_one_group_in_order(shards: list[str], size: int) -> None:
+def test_every_shard_is_in_one_group_in_order(shards, size):
     groups = shard_groups(shards, size)
     assert [shard for group in groups.values() for shard in group] == shards
     assert all(len(group) <= size for group in groups.values())

@@ -3,7 +3,6 @@
 import gzip
 import json
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 import pyarrow as pa
@@ -52,14 +51,14 @@ CORPUS = [f"{number:09d}" for number in range(9)]
         ),
     ],
 )
-def test_lists_of_keys_in_any_form(tmp_path: Path, name: str, content: str | bytes) -> None:
+def test_lists_of_keys_in_any_form(tmp_path, name, content):
     path = tmp_path / name
     path.write_bytes(content if isinstance(content, bytes) else content.encode())
     assert read_keys(path, "trusted") == KEYS
     refuse_unlike("trusted", path, KEYS, CORPUS)
 
 
-def test_keys_of_a_parquet_table(tmp_path: Path) -> None:
+def test_keys_of_a_parquet_table(tmp_path):
     path = tmp_path / "list.parquet"
     for column in (pa.array(KEYS), pa.array(KEYS).dictionary_encode()):
         pq.write_table(pa.table({"Key": column, "n": [1, 2, 3]}), path)
@@ -72,9 +71,7 @@ def test_keys_of_a_parquet_table(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["list.txt", "list.csv", "list.tsv", "list"])
 @pytest.mark.parametrize("separator", ["\t", ",", ";", "|", " ", ", ", "   "])
 @pytest.mark.parametrize("verdict", ["ok", "Right", "1", "yes", "TRUE", '"ok"'])
-def test_keys_with_a_verdict_each_and_no_names_of_columns(
-    name: str, separator: str, verdict: str, tmp_path: Path
-) -> None:
+def test_keys_with_a_verdict_each_and_no_names_of_columns(name, separator, verdict, tmp_path):
     path = tmp_path / name
     for swapped in (False, True):
         rows = [[key, verdict][:: -1 if swapped else 1] for key in KEYS]
@@ -90,7 +87,7 @@ def test_keys_with_a_verdict_each_and_no_names_of_columns(
     "keys",
     [["IMG 1", "IMG 2"], ["1", "0", "x"], ["a b 1", "c d 1"], ["a,1", "b,2"], ["dog ok", "cat"]],
 )
-def test_keys_that_look_like_verdicts_are_keys(keys: list[str], tmp_path: Path) -> None:
+def test_keys_that_look_like_verdicts_are_keys(keys, tmp_path):
     path = tmp_path / "list.txt"
     path.write_text("\n".join(keys))
     assert read_keys(path, "trusted") == keys
@@ -107,9 +104,7 @@ def test_keys_that_look_like_verdicts_are_keys(keys: list[str], tmp_path: Path) 
         (["ok", "unsure", "ok"], True), (["5", "1", "0"], False), (["ja", "nein", "ja"], True),
     ],
 )  # fmt: skip
-def test_keys_that_were_judged_wrong_are_in_no_list(
-    form: str, verdicts: list[Any], refused: bool, tmp_path: Path
-) -> None:
+def test_keys_that_were_judged_wrong_are_in_no_list(form, verdicts, refused, tmp_path):
     table, path = pd.DataFrame({"Key": ["0", "1", "2"], "ok": verdicts}), tmp_path / f"list.{form}"
     if form == "parquet":
         table.to_parquet(path)
@@ -143,7 +138,7 @@ def test_keys_that_were_judged_wrong_are_in_no_list(
         ("other.csv.gz", gzip.compress(b"image_id,ok\n1,1\n", mtime=0), "'image_id'"),
     ],
 )
-def test_lists_that_cannot_be_read(tmp_path: Path, name: str, content: bytes, reason: str) -> None:
+def test_lists_that_cannot_be_read(tmp_path, name, content, reason):
     (tmp_path / name).write_bytes(content)
     with pytest.raises(UserError, match=reason) as error:
         read_keys(tmp_path / name, "trusted")
@@ -165,9 +160,7 @@ def test_lists_that_cannot_be_read(tmp_path: Path, name: str, content: bytes, re
         (KEYS, [], None),
     ],
 )
-def test_keys_that_cannot_be_those_of_the_shards(
-    keys: list[str], examples: list[str], reason: str | None
-) -> None:
+def test_keys_that_cannot_be_those_of_the_shards(keys, examples, reason):
     if reason is None:
         refuse_unlike("trusted", Path("list"), keys, examples)
         return
@@ -176,7 +169,7 @@ def test_keys_that_cannot_be_those_of_the_shards(
     assert repr(keys[0]) in str(error.value)
 
 
-def test_keys_at_the_start_of_shards(tmp_path: Path) -> None:
+def test_keys_at_the_start_of_shards(tmp_path):
     shard = write_tar(tmp_path / "a.tar", [*whole("1"), *whole("b.c/2")])
     (tmp_path / "broken.tar").write_bytes(b"no tar")
     shards = {str(shard): "", str(tmp_path / "broken.tar"): "", str(tmp_path / "none.tar"): ""}
@@ -184,7 +177,7 @@ def test_keys_at_the_start_of_shards(tmp_path: Path) -> None:
     assert first_keys({str(shard): "x"}) == ["x/1", "x/b.c/2"]
 
 
-def test_all_keys_of_small_shards(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_all_keys_of_small_shards(tmp_path, monkeypatch):
     shard = write_tar(tmp_path / "a.tar", [m for n in range(400) for m in whole(str(n))])
     other = write_tar(tmp_path / "b.tar", whole("0"))
     shards = {str(shard): "", str(other): "x"}
@@ -215,5 +208,5 @@ COMPOSED, DECOMPOSED = "cr\u00eape", "cre\u0302pe"
         ([f"{COMPOSED}.1.jpg"], [f"{DECOMPOSED}.1"], {f"{COMPOSED}.1.jpg": f"{DECOMPOSED}.1"}),
     ],
 )  # fmt: skip
-def test_keys_in_another_form(keys: list[str], corpus: list[str], meant: dict[str, str]) -> None:
+def test_keys_in_another_form(keys, corpus, meant):
     assert as_in_corpus(keys, corpus) == meant

@@ -748,9 +748,7 @@ def plain(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]
 
 
 @pytest.mark.parametrize("name", FORMATS)
-def test_the_same_pairs_in_each_format_give_the_same_index(
-    name: str, tmp_path: Path, plain: dict[str, dict[str, Any]]
-) -> None:
+def test_the_same_pairs_in_each_format_give_the_same_index(name, tmp_path, plain):
     kind, write = FORMATS[name]
     given = write(tmp_path / "mine")
     assert recognise(given if isinstance(given, dict) else str(given)).kind == kind
@@ -774,9 +772,7 @@ def test_the_same_pairs_in_each_format_give_the_same_index(
         (["7.jpg", "8.jpg"], ["x/7.jpg", "y/7.jpg", "x/8.jpg"], 0),
     ],
 )
-def test_pictures_are_found_by_numbers_if_each_is_of_its_own(
-    names: list[str], cells: list[Any], wanted: int, tmp_path: Path
-) -> None:
+def test_pictures_are_found_by_numbers_if_each_is_of_its_own(names, cells, wanted, tmp_path):
     for number, name in enumerate(names):
         (tmp_path / name).write_bytes(picture(number))
     lines = [json.dumps({"image_id": one, "caption": f"text {one}"}) for one in cells]
@@ -791,7 +787,7 @@ def test_pictures_are_found_by_numbers_if_each_is_of_its_own(
             recognise(str(tmp_path))
 
 
-def test_several_pictures_of_a_row_have_its_caption(tmp_path: Path) -> None:
+def test_several_pictures_of_a_row_have_its_caption(tmp_path):
     write_pictures(tmp_path)
     row = {"image_path": [f"{key}.jpg" for key in CAPTIONS], "report": "a report"}
     (tmp_path / "pairs.jsonl").write_text(json.dumps(row))
@@ -800,7 +796,7 @@ def test_several_pictures_of_a_row_have_its_caption(tmp_path: Path) -> None:
     assert {key: row["caption"] for key, row in kept.items()} == dict.fromkeys(CAPTIONS, "a report")
 
 
-def test_a_name_in_two_folders_is_no_picture(tmp_path: Path) -> None:
+def test_a_name_in_two_folders_is_no_picture(tmp_path):
     mine = tmp_path / "mine"
     names = [f"{folder}/{number}" for folder in ("a", "b") for number in range(10)]
     for number, name in enumerate(names):
@@ -828,9 +824,7 @@ def as_shards(folder: Path) -> Path:
     return folder
 
 
-def test_the_same_pairs_of_each_kind_are_the_same_corpus(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_same_pairs_of_each_kind_are_the_same_corpus(tmp_path, monkeypatch):
     """Later steps read keys, captions and bytes of pictures, which this fingerprint names."""
 
     def in_this_process(task: Any, items: Any, **_: Any) -> Iterator[Any]:
@@ -862,9 +856,7 @@ def test_the_same_pairs_of_each_kind_are_the_same_corpus(
 
 @pytest.mark.parametrize("form", ["txt", "NAME.json", "metadata.csv", "coco"])
 @pytest.mark.parametrize("name", ["{v2}", "a {1..2} b", "x{a,b}/below", "[c] & *?"])
-def test_braces_and_brackets_in_the_name_of_a_folder_are_no_pattern(
-    form: str, name: str, tmp_path: Path
-) -> None:
+def test_braces_and_brackets_in_the_name_of_a_folder_are_no_pattern(form, name, tmp_path):
     """Also where all files are below a subfolder."""
     kind, write = FORMATS[form]
     folder = tmp_path / name
@@ -874,9 +866,7 @@ def test_braces_and_brackets_in_the_name_of_a_folder_are_no_pattern(
     assert recognise(str(folder if below else folder / "inside")).kind == kind
 
 
-def test_the_remedy_for_a_table_without_names_whose_paths_lack_endings_works(
-    tmp_path: Path,
-) -> None:
+def test_the_remedy_for_a_table_without_names_whose_paths_lack_endings_works(tmp_path):
     write_pictures(tmp_path / "mine")
     table = tmp_path / "mine/captions.tsv"
     rows = [f"{key}\t{caption}\n" for key, caption in reversed(CAPTIONS.items())]
@@ -889,9 +879,7 @@ def test_the_remedy_for_a_table_without_names_whose_paths_lack_endings_works(
 
 
 @pytest.mark.parametrize("fields", [{"shapes": [], "label": "x"}, {"a_caption": "x", "b": "y"}])
-def test_json_next_to_pictures_without_a_usual_field_names_the_fields(
-    fields: dict[str, Any], tmp_path: Path
-) -> None:
+def test_json_next_to_pictures_without_a_usual_field_names_the_fields(fields, tmp_path):
     write_pictures(tmp_path / "mine")
     for key in CAPTIONS:
         (tmp_path / f"mine/{key}.json").write_text(json.dumps(fields))
@@ -905,7 +893,7 @@ def test_json_next_to_pictures_without_a_usual_field_names_the_fields(
         recognise({"path": str(tmp_path / "mine"), "caption_column": "text"})
 
 
-def test_a_folder_of_captions_is_named_or_next_to_that_of_pictures(tmp_path: Path) -> None:
+def test_a_folder_of_captions_is_named_or_next_to_that_of_pictures(tmp_path):
     mine = folders_of_captions(tmp_path / "mine", "texts")
     for number, given in enumerate(
         (str(mine), {"path": str(mine), "captions": str(mine / "texts")})
@@ -933,7 +921,7 @@ ALIKE = {
 
 
 @pytest.mark.parametrize("name", ALIKE)
-def test_texts_of_names_that_are_alike_are_captions(name: str, tmp_path: Path) -> None:
+def test_texts_of_names_that_are_alike_are_captions(name, tmp_path):
     mine, expected = tmp_path / "mine", {}
     for number in (9, 10, 11, 100):
         image, text = (path.replace("{", "{0").format(number) for path in ALIKE[name])
@@ -955,9 +943,7 @@ def test_texts_of_names_that_are_alike_are_captions(name: str, tmp_path: Path) -
         (["1.image.jpg", "2.image.jpg"], ["1.text.txt", "2.text.txt", "notes.txt"]),
     ],
 )
-def test_texts_of_other_names_are_no_captions(
-    pictures: list[str], others: list[str], tmp_path: Path
-) -> None:
+def test_texts_of_other_names_are_no_captions(pictures, others, tmp_path):
     for name in [*pictures, *others]:
         (tmp_path / "mine" / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / "mine" / name).write_bytes(picture(1) if name in pictures else b"a text")
@@ -965,7 +951,7 @@ def test_texts_of_other_names_are_no_captions(
         recognise(str(tmp_path / "mine"))
 
 
-def test_several_captions_of_a_picture_are_alternatives(tmp_path: Path) -> None:
+def test_several_captions_of_a_picture_are_alternatives(tmp_path):
     write_pictures(tmp_path / "mine")
     lines = ["image,caption", "a/1.jpg,one", "a/1.jpg,two", "a/2.jpg,three", "a/1.jpg,one"]
     (tmp_path / "mine/captions.txt").write_text("\n".join(lines))
@@ -977,9 +963,7 @@ def test_several_captions_of_a_picture_are_alternatives(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("form", ["csv", "jsonl", "parquet", "bytes", "objects", "shards"])
 @pytest.mark.parametrize("names", [("caption_0", "caption_1", "caption_2"), ("text", "text 2")])
-def test_numbered_columns_of_captions_are_alternatives(
-    form: str, names: tuple[str, ...], tmp_path: Path
-) -> None:
+def test_numbered_columns_of_captions_are_alternatives(form, names, tmp_path):
     """Empty ones are left out."""
     folder = tmp_path / "mine"
     write_pictures(folder)
@@ -1017,13 +1001,13 @@ def test_numbered_columns_of_captions_are_alternatives(
     }
 
 
-def test_the_first_caption_by_picture_may_be_null(tmp_path: Path) -> None:
+def test_the_first_caption_by_picture_may_be_null(tmp_path):
     write = in_json(lambda rows: by_picture(rows) | {"a/1.jpg": None}, given="table")
     kept, refused = indexed(write(tmp_path / "mine"), tmp_path / "packed")
     assert ({*kept}, refused) == ({*CAPTIONS} - {"a/1"}, {"a/1": "no-caption"})
 
 
-def test_headers_of_packed_members_are_those_of_tarfile() -> None:
+def test_headers_of_packed_members_are_those_of_tarfile():
     names = ["a.jpg", "\u732b/" + "x" * 93 + ".txt", "x" * 100, "x" * 101, "y" * 300, "\udc80.jpg"]
     for name in names:
         for kind in (tarfile.REGTYPE, SYMBOLIC_LINK, PIPE, UNREADABLE):
@@ -1037,7 +1021,7 @@ def test_headers_of_packed_members_are_those_of_tarfile() -> None:
                 )
 
 
-def test_rows_of_parquet_with_one_key_are_one_pair_or_counted(tmp_path: Path) -> None:
+def test_rows_of_parquet_with_one_key_are_one_pair_or_counted(tmp_path):
     """A row for each caption of a picture; and different pictures under one key."""
     (tmp_path / "mine").mkdir()
     pictures = [PICTURES["a/1"]] * 3 + [PICTURES["a/2"], PICTURES["b c/3"], None, None]
@@ -1054,9 +1038,7 @@ def test_rows_of_parquet_with_one_key_are_one_pair_or_counted(tmp_path: Path) ->
 
 @pytest.mark.parametrize("form", ["csv", "jsonl", "parquet", "bytes", "objects"])
 @pytest.mark.parametrize("title", ["{}.JPG", "7", ""])
-def test_a_column_without_a_caption_leaves_the_others(
-    form: str, title: str, tmp_path: Path
-) -> None:
+def test_a_column_without_a_caption_leaves_the_others(form, title, tmp_path):
     """Unless it is named: exports have names of files, numbers or nothing as titles."""
     mine = tmp_path / "mine"
     write_pictures(mine)
@@ -1082,7 +1064,7 @@ def test_a_column_without_a_caption_leaves_the_others(
     assert "title" in recognise({"path": str(mine), "caption_column": "title"}).words
 
 
-def test_parquet_files_of_one_name_have_the_path_of_their_folder_in_keys(tmp_path: Path) -> None:
+def test_parquet_files_of_one_name_have_the_path_of_their_folder_in_keys(tmp_path):
     """As the hub converts data sets, and as partitions are written."""
     for number, split in enumerate(("split=test", "split=train")):
         (tmp_path / "mine/default" / split).mkdir(parents=True)
@@ -1095,7 +1077,7 @@ def test_parquet_files_of_one_name_have_the_path_of_their_folder_in_keys(tmp_pat
     assert refused == {}
 
 
-def test_lists_in_cells_are_several_captions(tmp_path: Path) -> None:
+def test_lists_in_cells_are_several_captions(tmp_path):
     write_pictures(tmp_path)
     cells = pa.table({"image": ["a/1.jpg"], "captions": [["one", "two"]]})
     pq.write_table(cells, tmp_path / "pairs.parquet")
@@ -1103,7 +1085,7 @@ def test_lists_in_cells_are_several_captions(tmp_path: Path) -> None:
     assert kept["a/1"]["more_captions"] == ["two"]
 
 
-def test_files_next_to_the_pairs_of_a_folder(tmp_path: Path) -> None:
+def test_files_next_to_the_pairs_of_a_folder(tmp_path):
     """Endings in capitals, links, copies that a disk station made, and what is hidden."""
     mine, other = texts(tmp_path / "mine"), texts(tmp_path / "other")
     good = PICTURES["a/1"]
@@ -1124,7 +1106,7 @@ def test_files_next_to_the_pairs_of_a_folder(tmp_path: Path) -> None:
     assert refused == {"circle": "no-image", "latin": "undecodable-caption"}
 
 
-def test_texts_about_a_folder_are_captions_only_of_a_picture_of_that_name(tmp_path: Path) -> None:
+def test_texts_about_a_folder_are_captions_only_of_a_picture_of_that_name(tmp_path):
     for name in ("README.txt", "b c/License.txt"):
         (texts(tmp_path) / name).write_text("fetched in May", encoding="utf-8")
     assert {entry.key for entry in recognise(str(tmp_path)).entries} == {*CAPTIONS}
@@ -1132,7 +1114,7 @@ def test_texts_about_a_folder_are_captions_only_of_a_picture_of_that_name(tmp_pa
     assert {entry.key for entry in recognise(str(tmp_path)).entries} == {*CAPTIONS, "README"}
 
 
-def test_a_repository_in_a_cache_of_the_hub_has_links_to_its_blobs(tmp_path: Path) -> None:
+def test_a_repository_in_a_cache_of_the_hub_has_links_to_its_blobs(tmp_path):
     folder = tmp_path / "datasets--me--mine"
     blobs, commit = folder / "blobs", folder / "snapshots/3f8a1c"
     given = texts(blobs)
@@ -1169,9 +1151,7 @@ def as_coco(folder: Path, names: list[str]) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("write", [as_table, as_metadata, as_coco])
-def test_paths_and_links_out_of_the_folder_have_a_verdict(
-    write: Callable[[Path, list[str]], dict[str, str]], tmp_path: Path
-) -> None:
+def test_paths_and_links_out_of_the_folder_have_a_verdict(write, tmp_path):
     mine, other = tmp_path / "mine", tmp_path / "other"
     write_pictures(mine)
     write_pictures(other)
@@ -1192,9 +1172,7 @@ def test_paths_and_links_out_of_the_folder_have_a_verdict(
 
 
 @pytest.mark.parametrize("write", [as_table, as_coco])
-def test_a_table_whose_pictures_are_all_outside_is_refused(
-    write: Callable[[Path, list[str]], dict[str, str]], tmp_path: Path
-) -> None:
+def test_a_table_whose_pictures_are_all_outside_is_refused(write, tmp_path):
     write_pictures(tmp_path / "other")
     mine = tmp_path / "mine"
     mine.mkdir()
@@ -1211,7 +1189,7 @@ def test_a_table_whose_pictures_are_all_outside_is_refused(
     assert indexed(named, tmp_path / "packed")[0].keys() == {"a/1", "a/2"}
 
 
-def test_pictures_next_to_the_folder_of_their_table_are_inside(tmp_path: Path) -> None:
+def test_pictures_next_to_the_folder_of_their_table_are_inside(tmp_path):
     write_pictures(tmp_path / "images")
     (tmp_path / "lists").mkdir()
     table = as_table(tmp_path / "lists", ["../images/a/1.jpg", "../images/a/2.jpg"])
@@ -1221,7 +1199,7 @@ def test_pictures_next_to_the_folder_of_their_table_are_inside(tmp_path: Path) -
     assert recognise(named).boundary == tmp_path
 
 
-def test_links_of_a_folder_are_counted(tmp_path: Path) -> None:
+def test_links_of_a_folder_are_counted(tmp_path):
     mine = texts(tmp_path / "mine")
     (mine / "out.jpg").symlink_to(texts(tmp_path / "other") / "a/1.jpg")
     (mine / "more").symlink_to(tmp_path / "other")
@@ -1230,7 +1208,7 @@ def test_links_of_a_folder_are_counted(tmp_path: Path) -> None:
     assert "1 link to a folder left out (more)" in words
 
 
-def test_rows_without_pictures_and_pictures_without_rows(tmp_path: Path) -> None:
+def test_rows_without_pictures_and_pictures_without_rows(tmp_path):
     mine = tmp_path / "mine"
     write_pictures(mine)
     (mine / "metadata.csv").write_text("file_name,text\na/1.jpg,one\na/9.jpg,nine\na/2.jpg,\n")
@@ -1240,13 +1218,13 @@ def test_rows_without_pictures_and_pictures_without_rows(tmp_path: Path) -> None
                        "b c/it's": "no-caption"}  # fmt: skip
 
 
-def test_metadata_may_name_pictures_of_a_subfolder(tmp_path: Path) -> None:
+def test_metadata_may_name_pictures_of_a_subfolder(tmp_path):
     kept, refused = indexed(metadata_of_a_subfolder(tmp_path / "mine"), tmp_path / "packed")
     assert kept.keys() == {f"images/{key}" for key in CAPTIONS}
     assert refused == {}
 
 
-def test_a_picture_that_is_written_in_two_ways_is_one(tmp_path: Path) -> None:
+def test_a_picture_that_is_written_in_two_ways_is_one(tmp_path):
     write_pictures(tmp_path)
     (tmp_path / "pairs.csv").write_text("filepath,title\na/1.jpg,one\n./a//1.jpg,two\n")
     kept, refused = indexed(tmp_path / "pairs.csv", tmp_path / "packed")
@@ -1254,7 +1232,7 @@ def test_a_picture_that_is_written_in_two_ways_is_one(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["log.txt", "readme.txt"])
-def test_lists_of_pictures_do_not_compete(name: str, tmp_path: Path) -> None:
+def test_lists_of_pictures_do_not_compete(name, tmp_path):
     """A log, or a text about the folder, may name pictures, too."""
     lines = "".join(f"{key}.jpg is cut at the left\n" for key in CAPTIONS)
     for form in ("txt", "csv", "coco"):
@@ -1273,7 +1251,7 @@ def test_lists_of_pictures_do_not_compete(name: str, tmp_path: Path) -> None:
         recognise(str(tmp_path / "alone"))
 
 
-def test_lists_are_several_captions_or_none_and_are_no_captions_themselves(tmp_path: Path) -> None:
+def test_lists_are_several_captions_or_none_and_are_no_captions_themselves(tmp_path):
     """Their names may be like those of pictures, a line may lack its caption."""
     mine = tmp_path / "mine"
     mine.mkdir()
@@ -1304,9 +1282,7 @@ UNQUOTED = {
     "names", ["image,caption", "n,image,caption", "file_name,text", "caption,image", ""]
 )
 @pytest.mark.parametrize("name", ["captions.txt", "pairs.csv", "metadata.csv"])
-def test_commas_of_captions_need_no_quotes_in_the_first_or_last_column(
-    name: str, names: str, tmp_path: Path
-) -> None:
+def test_commas_of_captions_need_no_quotes_in_the_first_or_last_column(name, names, tmp_path):
     mine = tmp_path / "mine"
     mine.mkdir()
     for number, key in enumerate(UNQUOTED):
@@ -1325,7 +1301,7 @@ def test_commas_of_captions_need_no_quotes_in_the_first_or_last_column(
     assert {key: row["caption"] for key, row in kept.items()} == texts
 
 
-def test_rows_that_lack_what_others_have(tmp_path: Path) -> None:
+def test_rows_that_lack_what_others_have(tmp_path):
     write_pictures(tmp_path)
     (tmp_path / "metadata.jsonl").write_text(
         '{"file_name": "a/1.jpg"}\n{"file_name": "a/2.jpg", "text": "two"}\n'
@@ -1338,7 +1314,7 @@ def test_rows_that_lack_what_others_have(tmp_path: Path) -> None:
     assert ([*kept], refused) == (["a/2"], {"a/1": "no-caption"})
 
 
-def test_a_key_of_two_pictures_is_ambiguous(tmp_path: Path) -> None:
+def test_a_key_of_two_pictures_is_ambiguous(tmp_path):
     write_pictures(tmp_path)
     lines = ["id,filepath,title", "1,a/1.jpg,one", "1,a/2.jpg,two", "2,b c/3.jpg,three"]
     (tmp_path / "pairs.csv").write_text("\n".join(lines))
@@ -1347,7 +1323,7 @@ def test_a_key_of_two_pictures_is_ambiguous(tmp_path: Path) -> None:
     assert ([*kept], refused) == (["2"], {"1": "ambiguous-key"})
 
 
-def test_a_table_of_labels_is_no_list_of_captions(tmp_path: Path) -> None:
+def test_a_table_of_labels_is_no_list_of_captions(tmp_path):
     mine = texts(tmp_path / "mine")
     (mine / "labels.csv").write_text("a/1.jpg,cat\na/2.jpg,dog\n")
     assert recognise(str(mine)).kind == "folder"
@@ -1359,7 +1335,7 @@ def test_a_table_of_labels_is_no_list_of_captions(tmp_path: Path) -> None:
         recognise(str(mine / "labels.csv"))
 
 
-def test_names_in_other_characters_than_on_disk_are_found(tmp_path: Path) -> None:
+def test_names_in_other_characters_than_on_disk_are_found(tmp_path):
     (tmp_path / "caf\u00e9.jpg").write_bytes(picture(1))
     (tmp_path / "pairs.csv").write_text("filepath,title\ncafe\u0301.jpg,a text\n")
     assert indexed(tmp_path / "pairs.csv", tmp_path / "packed")[0].keys() == {"caf\u00e9"}
@@ -1393,9 +1369,7 @@ NO_CAPTIONS: dict[str, tuple[str, Any]] = {
 
 @pytest.mark.parametrize("form", ["txt", "csv", "metadata.jsonl", "coco"])
 @pytest.mark.parametrize("name", NO_CAPTIONS)
-def test_files_without_captions_of_these_pictures_do_not_compete(
-    name: str, form: str, tmp_path: Path
-) -> None:
+def test_files_without_captions_of_these_pictures_do_not_compete(name, form, tmp_path):
     kind, write = FORMATS[form]
     write(tmp_path / "mine")
     file, content = NO_CAPTIONS[name]
@@ -1410,7 +1384,7 @@ def test_files_without_captions_of_these_pictures_do_not_compete(
 
 
 @pytest.mark.parametrize("name", NO_CAPTIONS)
-def test_nor_do_they_next_to_shards_and_a_picture(name: str, tmp_path: Path) -> None:
+def test_nor_do_they_next_to_shards_and_a_picture(name, tmp_path):
     shards = as_shards(tmp_path / "mine")
     file, content = NO_CAPTIONS[name]
     (shards / file).write_text(content if isinstance(content, str) else json.dumps(content))
@@ -1419,7 +1393,7 @@ def test_nor_do_they_next_to_shards_and_a_picture(name: str, tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("form", ["by picture", "rows", "coco", "next to pictures"])
-def test_names_that_are_twice_in_an_object_have_both_captions(form: str, tmp_path: Path) -> None:
+def test_names_that_are_twice_in_an_object_have_both_captions(form, tmp_path):
     mine = tmp_path / "mine"
     write_pictures(mine)
     twice = '{{"image": "{0}.jpg", "caption": "a text", "caption": "{1}"}}'.format
@@ -1767,7 +1741,7 @@ MISTAKES: dict[str, tuple[Callable[[Path], Any], list[str]]] = {
 
 
 @pytest.mark.parametrize("name", MISTAKES)
-def test_a_mistake_is_one_message_before_any_job(name: str, tmp_path: Path) -> None:
+def test_a_mistake_is_one_message_before_any_job(name, tmp_path):
     write, words = MISTAKES[name]
     given = write(tmp_path / "mine")
     with pytest.raises(UserError) as refusal:
@@ -1778,9 +1752,7 @@ def test_a_mistake_is_one_message_before_any_job(name: str, tmp_path: Path) -> N
     assert message.startswith("pairs")
 
 
-def test_a_folder_that_cannot_be_read_is_one_message(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_folder_that_cannot_be_read_is_one_message(tmp_path, monkeypatch):
     mine, path = texts(tmp_path / "mine"), tmp_path / "other/pairs.csv"
     path.parent.mkdir()
     write_csv(path, ("filepath", "title"))
@@ -1804,9 +1776,7 @@ def test_a_folder_that_cannot_be_read_is_one_message(
 
 
 @pytest.mark.parametrize("in_rows", [True, False])
-def test_objects_that_are_null_are_pairs_without_a_picture_or_caption(
-    in_rows: bool, tmp_path: Path
-) -> None:
+def test_objects_that_are_null_are_pairs_without_a_picture_or_caption(in_rows, tmp_path):
     write_pictures(tmp_path / "mine")
     cells: list[Any] = [
         {"path": f"{key}.jpg", "bytes": None if in_rows else PICTURES[key], "text": text}
@@ -1820,14 +1790,14 @@ def test_objects_that_are_null_are_pairs_without_a_picture_or_caption(
     assert [*refused.values()] == ["no-image"]
 
 
-def test_a_parquet_file_without_rows_is_no_shard(tmp_path: Path) -> None:
+def test_a_parquet_file_without_rows_is_no_shard(tmp_path):
     given = hub_parquet(tmp_path / "mine")
     schema = pq.read_schema(tmp_path / "mine/train-00000-of-00002.parquet")
     pq.write_table(schema.empty_table(), tmp_path / "mine/none.parquet")
     assert [part.pairs for part in recognise(given).divided(10)] == [2, 2]
 
 
-def test_pictures_that_are_not_next_to_the_table_are_named(tmp_path: Path) -> None:
+def test_pictures_that_are_not_next_to_the_table_are_named(tmp_path):
     path = flickr(tmp_path / "mine")
     assert f" in {path / 'Images'}" in recognise(str(path)).words
 
@@ -1835,7 +1805,7 @@ def test_pictures_that_are_not_next_to_the_table_are_named(tmp_path: Path) -> No
 HEIC = b"\0\0\0\x18ftypheic" + bytes(200)
 
 
-def test_pictures_in_heic_have_a_verdict_or_are_refused(tmp_path: Path) -> None:
+def test_pictures_in_heic_have_a_verdict_or_are_refused(tmp_path):
     mine = texts(tmp_path / "mine")
     (mine / "a/1.heic").write_bytes(HEIC)  # next to a/1.jpg
     for name in ("phone", "other"):
@@ -1853,7 +1823,7 @@ def test_pictures_in_heic_have_a_verdict_or_are_refused(tmp_path: Path) -> None:
         recognise({"path": str(mine), "captions": ".txt"})
 
 
-def test_what_a_run_writes_is_no_picture(tmp_path: Path) -> None:
+def test_what_a_run_writes_is_no_picture(tmp_path):
     mine = texts(tmp_path / "mine")
     for folder in (".snakemake", "reports/figures", "results"):
         (mine / folder).mkdir(parents=True)
@@ -1863,14 +1833,14 @@ def test_what_a_run_writes_is_no_picture(tmp_path: Path) -> None:
     assert recognise(str(mine)).pairs == 5
 
 
-def test_what_is_named_decides_between_captions(tmp_path: Path) -> None:
+def test_what_is_named_decides_between_captions(tmp_path):
     mine = both(tmp_path / "mine", "txt", "caption", "metadata.csv")
     for captions, kind in ((".txt", "folder"), (str(mine / "metadata.csv"), "imagefolder")):
         source = recognise({"path": str(mine), "captions": captions})
         assert (source.kind, source.pairs) == (kind, 4)
 
 
-def test_keys_are_names_of_members_one_to_one() -> None:
+def test_keys_are_names_of_members_one_to_one():
     keys = ["a", "a.b", "a%2Eb", "./a", "%2E/a", "", "%_", "x/", "x/%_", "a\0", "a%00", ".a",
             "__MACOSX/a", "%5F_MACOSX/a", "a/./b", "..", "../a"]  # fmt: skip
     assert len({member_key(key) for key in keys}) == len(keys)
@@ -1878,7 +1848,7 @@ def test_keys_are_names_of_members_one_to_one() -> None:
     assert all("." not in member_key(key).rpartition("/")[2] for key in keys)
 
 
-def test_a_pair_more_changes_one_shard(tmp_path: Path) -> None:
+def test_a_pair_more_changes_one_shard(tmp_path):
     mine = texts(tmp_path / "mine")
     for number in range(60):
         shutil.copy(mine / "a/1.jpg", mine / f"{number}.jpg")
@@ -1890,7 +1860,7 @@ def test_a_pair_more_changes_one_shard(tmp_path: Path) -> None:
     assert sum(a != b for a, b in zip(before, after, strict=True)) == 1
 
 
-def test_a_changed_row_of_a_table_changes_one_shard(tmp_path: Path) -> None:
+def test_a_changed_row_of_a_table_changes_one_shard(tmp_path):
     path = table("csv", ("filepath", "title"))(tmp_path / "mine")
     before = [part.stamp for part in recognise(str(path)).divided(1)]
     path.write_text(path.read_text().replace("a cat", "a dog"))
@@ -1898,13 +1868,13 @@ def test_a_changed_row_of_a_table_changes_one_shard(tmp_path: Path) -> None:
     assert sum(a != b for a, b in zip(before, after, strict=True)) == 1
 
 
-def test_the_same_pairs_give_the_same_shard(tmp_path: Path) -> None:
+def test_the_same_pairs_give_the_same_shard(tmp_path):
     source = recognise(str(texts(tmp_path / "mine")))
     first, second = packed(source, tmp_path / "1"), packed(source, tmp_path / "2")
     assert [path.read_bytes() for path in first] == [path.read_bytes() for path in second]
 
 
-def test_pictures_are_copied_as_they_are(tmp_path: Path) -> None:
+def test_pictures_are_copied_as_they_are(tmp_path):
     given = texts(tmp_path / "mine")
     (shard,) = packed(recognise(str(given)), tmp_path / "packed")
     contents = {sample.key: sample.image for sample in read_samples(shard)}
@@ -1919,9 +1889,7 @@ def step(given: Path, listed: str, shard: Path) -> None:
     )  # fmt: skip
 
 
-def test_the_step_refuses_pairs_that_are_not_those_of_the_run(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_step_refuses_pairs_that_are_not_those_of_the_run(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     mine, shard = texts(tmp_path / "mine"), tmp_path / "0000.tar"
     (part,) = recognise(str(mine)).divided(10)

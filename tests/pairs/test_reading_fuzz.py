@@ -156,7 +156,7 @@ def damages(draw: st.DrawFn) -> tuple[bytes, dict[str, range], set[int]]:
     return bytes(content), shard.places, changed
 
 
-def test_the_undamaged_shard_is_kept_whole(path: Path) -> None:
+def test_the_undamaged_shard_is_kept_whole(path):
     shard = pack(MEMBERS)
     result = indexed(path, shard.content, Policy())
     assert [row["key"] for row in result.kept] == KEYS
@@ -167,16 +167,14 @@ def test_the_undamaged_shard_is_kept_whole(path: Path) -> None:
 
 @FIXED
 @given(damages())
-def test_any_damage(path: Path, damage: tuple[bytes, dict[str, range], set[int]]) -> None:
+def test_any_damage(path, damage):
     content, places, changed = damage
     check_pairs(indexed(path, content), content, places, changed)
 
 
 @FIXED
 @given(st.permutations(MEMBERS))
-def test_shuffled_members_give_original_pairs_or_none(
-    path: Path, members: list[tuple[str, bytes]]
-) -> None:
+def test_shuffled_members_give_original_pairs_or_none(path, members):
     shard = pack(members)
     result = indexed(path, shard.content)
     check_pairs(result, shard.content, shard.places, set())
@@ -191,7 +189,7 @@ def test_shuffled_members_give_original_pairs_or_none(
 
 @FIXED
 @given(st.data())
-def test_a_flipped_bit_in_a_header_is_always_noticed(path: Path, data: st.DataObject) -> None:
+def test_a_flipped_bit_in_a_header_is_always_noticed(path, data):
     shard = pack(MEMBERS)
     number = data.draw(st.integers(0, len(MEMBERS) - 1))
     start = shard.places[MEMBERS[number][0]].start - BLOCK
@@ -207,7 +205,7 @@ def test_a_flipped_bit_in_a_header_is_always_noticed(path: Path, data: st.DataOb
 
 @FIXED
 @given(st.data())
-def test_a_cut_keeps_the_samples_before_it(path: Path, data: st.DataObject) -> None:
+def test_a_cut_keeps_the_samples_before_it(path, data):
     shard = pack(MEMBERS)
     content = shard.content[: data.draw(st.integers(0, len(shard.content) - 2 * BLOCK))]
     result = indexed(path, content)
@@ -222,7 +220,7 @@ def test_a_cut_keeps_the_samples_before_it(path: Path, data: st.DataObject) -> N
 
 @FIXED
 @given(st.binary(max_size=3_000))
-def test_random_bytes(path: Path, content: bytes) -> None:
+def test_random_bytes(path, content):
     result = indexed(path, content)
     assert result.kept == []
     # A block of zeros is the end of an archive without members.
@@ -231,7 +229,7 @@ def test_random_bytes(path: Path, content: bytes) -> None:
 
 @FIXED
 @given(st.binary(max_size=600), st.sampled_from(["jpg", "png", "gif", "webp", "tif", "bmp"]))
-def test_random_members(path: Path, content: bytes, extension: str) -> None:
+def test_random_members(path, content, extension):
     start = dict(MEMBERS)["0.jpeg"][:300]
     members = [(f"a.{extension}", start[: len(content)] + content), ("a.txt", content),
                ("a.json", content)]  # fmt: skip

@@ -192,7 +192,7 @@ INSIDE = ("parquet", "shards")
 """Forms that have the pictures in their files."""
 
 
-def test_each_kind_of_source_is_in_this_test() -> None:
+def test_each_kind_of_source_is_in_this_test():
     assert {kind for kind, _ in FORMS.values()} == {kind.name for kind in KINDS}
 
 
@@ -231,7 +231,7 @@ FAULTS = {
 
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("name", FAULTS)
-def test_every_pair_has_a_verdict(name: str, form: str, tmp_path: Path) -> None:
+def test_every_pair_has_a_verdict(name, form, tmp_path):
     fault, write = FAULTS[name], FORMS[form][1]
     if form in fault.left_out:
         return
@@ -247,7 +247,7 @@ def test_every_pair_has_a_verdict(name: str, form: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_line_ends_and_marks_of_windows_change_nothing(form: str, tmp_path: Path) -> None:
+def test_line_ends_and_marks_of_windows_change_nothing(form, tmp_path):
     both = []
     for windows in (False, True):
         given = FORMS[form][1](tmp_path / f"{windows}" / "mine", GOOD, windows)
@@ -257,7 +257,7 @@ def test_line_ends_and_marks_of_windows_change_nothing(form: str, tmp_path: Path
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_a_name_that_is_not_utf_8_is_a_verdict_or_a_message(form: str, tmp_path: Path) -> None:
+def test_a_name_that_is_not_utf_8_is_a_verdict_or_a_message(form, tmp_path):
     pairs = (*GOOD, Pair("\udcff.jpg", picture(3)))
     if form in ("paths in parquet", "parquet"):  # Parquet has no such text
         return
@@ -273,7 +273,7 @@ def test_a_name_that_is_not_utf_8_is_a_verdict_or_a_message(form: str, tmp_path:
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_a_source_without_a_pair_is_refused(form: str, tmp_path: Path) -> None:
+def test_a_source_without_a_pair_is_refused(form, tmp_path):
     given = FORMS[form][1](tmp_path / "mine", (), False)
     if form == "shards":
         assert indexed(given, tmp_path / "packed") == ({}, {"": "damaged-shard"})
@@ -299,9 +299,7 @@ IN_A_FOLDER = [form for form in FORMS if form not in INSIDE]
 
 
 @pytest.mark.parametrize("form", IN_A_FOLDER)
-def test_a_file_that_cannot_be_read_is_a_verdict(
-    form: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_that_cannot_be_read_is_a_verdict(form, tmp_path, monkeypatch):
     given = FORMS[form][1](tmp_path / "mine", GOOD, False)
     monkeypatch.setattr("mispair.pairs.sources.packing.os.open", denied(os.open, "b.jpg"))
     kept, refused = indexed(given, tmp_path / "packed")
@@ -309,9 +307,7 @@ def test_a_file_that_cannot_be_read_is_a_verdict(
 
 
 @pytest.mark.parametrize("form", ["txt", "caption", "objects"])
-def test_a_caption_that_cannot_be_read_is_a_verdict(
-    form: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_caption_that_cannot_be_read_is_a_verdict(form, tmp_path, monkeypatch):
     given = FORMS[form][1](tmp_path / "mine", GOOD, False)
     opened = denied(os.open, "b.txt", "b.caption", "b.json")
     monkeypatch.setattr("mispair.pairs.sources.packing.os.open", opened)
@@ -322,9 +318,7 @@ def test_a_caption_that_cannot_be_read_is_a_verdict(
 @pytest.mark.parametrize(
     "form", [one for one in IN_A_FOLDER if FORMS[one][0] != "folder" and "parquet" not in one]
 )
-def test_a_table_that_cannot_be_read_is_one_message(
-    form: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_table_that_cannot_be_read_is_one_message(form, tmp_path, monkeypatch):
     given = FORMS[form][1](tmp_path / "mine", GOOD, False)
     opened = denied(io.open, "csv", "tsv", "json", "jsonl")
     for module in ("io", "builtins"):
@@ -337,9 +331,7 @@ def test_a_table_that_cannot_be_read_is_one_message(
 
 @pytest.mark.parametrize("second", IN_A_FOLDER)
 @pytest.mark.parametrize("first", IN_A_FOLDER)
-def test_two_places_of_captions_are_refused_unless_they_are_alike(
-    first: str, second: str, tmp_path: Path
-) -> None:
+def test_two_places_of_captions_are_refused_unless_they_are_alike(first, second, tmp_path):
     if first >= second or {"tables", "objects"} & {first, second}:
         return  # JSON next to pictures may hold other things, so all other captions go first
     mine, other = tmp_path / "mine", (GOOD[0], replace(GOOD[1], caption="another text"))

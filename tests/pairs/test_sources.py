@@ -43,11 +43,11 @@ def folder(tmp_path: Path) -> Path:
         ("**/0000[12].tar", ["00001.tar", "00002.tar"]),
     ],
 )
-def test_every_form_of_source(folder: Path, pattern: str, names: list[str]) -> None:
+def test_every_form_of_source(folder, pattern, names):
     assert [shard.name for shard in resolve_shards(str(folder / pattern))] == names
 
 
-def test_a_list_in_any_order_is_the_same(folder: Path) -> None:
+def test_a_list_in_any_order_is_the_same(folder):
     shards = [str(folder / f"{n:05d}.tar") for n in (5, 1, 3)]
     assert resolve_shards(shards) == resolve_shards(sorted(shards))
 
@@ -70,23 +70,23 @@ def test_a_list_in_any_order_is_the_same(folder: Path) -> None:
         ("*", "12 .tar files, but .*notes.txt too"),
     ],
 )
-def test_what_matches_nothing_is_an_error(folder: Path, pattern: str, words: str) -> None:
+def test_what_matches_nothing_is_an_error(folder, pattern, words):
     with pytest.raises(UserError, match=words):
         resolve_shards(str(folder / pattern))
 
 
-def test_a_shard_named_twice(folder: Path) -> None:
+def test_a_shard_named_twice(folder):
     with pytest.raises(UserError, match="more than once"):
         resolve_shards([str(folder), str(folder / "00003.tar")])
 
 
-def test_a_name_with_braces_in_it_is_a_name(tmp_path: Path) -> None:
+def test_a_name_with_braces_in_it_is_a_name(tmp_path):
     odd = tmp_path / "run {a,b} [1].tar"
     odd.touch()
     assert resolve_shards(str(odd)) == [odd]
 
 
-def test_ranges_are_padded_as_in_a_shell() -> None:
+def test_ranges_are_padded_as_in_a_shell():
     # Checked with bash: echo {8..10} {08..10} {00..100} {1..010}
     assert expand_braces("{8..10}") == ["8", "9", "10"]
     assert expand_braces("{08..10}") == ["08", "09", "10"]
@@ -111,15 +111,13 @@ ELSEWHERE = (
         ("a" * 5_000, "cannot be read .File name too long"),
     ],
 )
-def test_a_source_without_shards_is_refused(
-    source: Any, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_source_without_shards_is_refused(source, words, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(UserError, match=words):
         resolve_shards(source)
 
 
-def test_two_shards_of_one_name(folder: Path) -> None:
+def test_two_shards_of_one_name(folder):
     other = folder / "more" / "00003.tar"
     other.parent.mkdir()
     other.touch()
@@ -127,7 +125,7 @@ def test_two_shards_of_one_name(folder: Path) -> None:
         resolve_shards([str(folder), str(other)])
 
 
-def test_named_sources_may_have_equal_file_names(folder: Path) -> None:
+def test_named_sources_may_have_equal_file_names(folder):
     other = folder / "more"
     other.mkdir()
     for number in (3, 4):
@@ -144,19 +142,19 @@ def test_named_sources_may_have_equal_file_names(folder: Path) -> None:
         resolve_named({})
 
 
-def test_a_name_that_is_not_text(tmp_path: Path) -> None:
+def test_a_name_that_is_not_text(tmp_path):
     Path(os.fsdecode(os.fsencode(tmp_path) + b"/\xff.tar")).touch()
     with pytest.raises(UserError, match=r"xff|udcff"):
         resolve_shards(str(tmp_path))
 
 
-def test_a_folder_holds_more_than_shards(folder: Path) -> None:
+def test_a_folder_holds_more_than_shards(folder):
     (folder / "._00000.tar").touch()
     (folder / "unpacked.tar").mkdir()
     assert len(resolve_shards(str(folder))) == 12
 
 
-def test_what_is_not_taken_is_printed(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_what_is_not_taken_is_printed(folder, caplog):
     (folder / "00012.TAR").touch()
     (folder / "00013.tar.gz").touch()
     (folder / "00014.tgz").touch()
@@ -178,13 +176,13 @@ def test_what_is_not_taken_is_printed(folder: Path, caplog: pytest.LogCaptureFix
 
 @pytest.mark.parametrize("target", ["/nowhere/00012.tar", "00012.tar"])
 @pytest.mark.parametrize("source", ["", "*.tar", "00012.tar", "{00000..00012}.tar"])
-def test_a_link_that_leads_nowhere_is_an_error(folder: Path, source: str, target: str) -> None:
+def test_a_link_that_leads_nowhere_is_an_error(folder, source, target):
     (folder / "00012.tar").symlink_to(target)
     with pytest.raises(UserError, match=rf"00012\.tar is a link to {target}, which leads to no"):
         resolve_shards(str(folder / source))
 
 
-def test_a_link_to_a_shard_is_a_shard(folder: Path) -> None:
+def test_a_link_to_a_shard_is_a_shard(folder):
     (folder / "00012.tar").symlink_to("00000.tar")
     assert len(resolve_shards(str(folder))) == 13
 
@@ -194,7 +192,7 @@ def statistics(folder: Path, number: int, content: Any) -> None:
     (folder / f"{number:05d}_stats.json").write_text(text)
 
 
-def test_expected_samples_are_known_if_all_shards_tell(folder: Path) -> None:
+def test_expected_samples_are_known_if_all_shards_tell(folder):
     shards = resolve_shards(str(folder))
     for number in range(11):
         statistics(folder, number, {"successes": 600 + number})
@@ -210,7 +208,7 @@ def test_expected_samples_are_known_if_all_shards_tell(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("count", [151, 331, 1100, 2200, 15_000])
-def test_the_hint_keeps_its_word(count: int) -> None:
+def test_the_hint_keeps_its_word(count):
     shards = [Path(f"{number:05d}.tar") for number in range(count)]
     line = describe(shards, count)
     size = int(line.split("shards_per_job = ")[1].split()[0])
@@ -219,9 +217,7 @@ def test_the_hint_keeps_its_word(count: int) -> None:
     assert "jobs" not in describe(shards, math.ceil(count / size))
 
 
-def test_what_was_written_is_compared_with_what_was_found(
-    folder: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_what_was_written_is_compared_with_what_was_found(folder, caplog):
     shards = resolve_shards(str(folder))[:4]
     for number, successes in enumerate((10, 10, 10)):
         statistics(folder, number, {"successes": successes})
@@ -230,9 +226,7 @@ def test_what_was_written_is_compared_with_what_was_found(
     assert [f"0000{n}.tar: holds" in caplog.text for n in range(4)] == [False, True, True, False]
 
 
-def test_downloads_are_summed_and_broken_ones_named(
-    folder: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_downloads_are_summed_and_broken_ones_named(folder, caplog):
     statistics(folder, 0, {"status_dict": {"success": 5, "HTTP Error 404: Not Found": 2}})
     statistics(folder, 1, {"status_dict": {"success": 7, "\ud800": 1}})
     statistics(folder, 2, '{"status_dict": {"success"')
@@ -259,9 +253,7 @@ def test_downloads_are_summed_and_broken_ones_named(
         (["a.md"], "", ["holds no .tar file"]),
     ],
 )
-def test_pictures_and_tables_are_named_as_such(
-    tmp_path: Path, names: list[str], source: str, words: list[str]
-) -> None:
+def test_pictures_and_tables_are_named_as_such(tmp_path, names, source, words):
     for name in names:
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).touch()
@@ -271,9 +263,7 @@ def test_pictures_and_tables_are_named_as_such(
 
 
 @pytest.mark.parametrize("name", ["~t", "$x"])
-def test_a_folder_whose_name_begins_like_that_of_a_home(
-    name: str, folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_folder_whose_name_begins_like_that_of_a_home(name, folder, monkeypatch):
     monkeypatch.chdir(folder)
     shard = Path(name) / "a.tar"
     shard.parent.mkdir()

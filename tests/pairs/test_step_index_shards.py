@@ -134,7 +134,7 @@ def failing(
     return index_shard(shard, policy, lookup, alive, images)
 
 
-def test_the_tables_of_good_and_damaged_shards(shards: list[Path], tmp_path: Path) -> None:
+def test_the_tables_of_good_and_damaged_shards(shards, tmp_path):
     outputs = run(shards, tmp_path)
     kept, rejected, metadata = tables(outputs)
     assert pq.read_schema(outputs[0]).equals(index_parts.KEPT)
@@ -156,9 +156,7 @@ def test_the_tables_of_good_and_damaged_shards(shards: list[Path], tmp_path: Pat
     assert metadata["ignored"] == "0"
 
 
-def test_one_row_group_for_each_shard_in_order_however_many_workers(
-    shards: list[Path], tmp_path: Path
-) -> None:
+def test_one_row_group_for_each_shard_in_order_however_many_workers(shards, tmp_path):
     seen = []
     for workers in (1, 3):
         (tmp_path / str(workers)).mkdir()
@@ -177,7 +175,7 @@ def test_one_row_group_for_each_shard_in_order_however_many_workers(
 
 
 @pytest.mark.usefixtures("without_workers")
-def test_no_pair_at_all_makes_the_same_columns(shards: list[Path], tmp_path: Path) -> None:
+def test_no_pair_at_all_makes_the_same_columns(shards, tmp_path):
     outputs = run(shards[2:3], tmp_path)
     assert pq.read_schema(outputs[0]).equals(index_parts.KEPT)
     kept, rejected, _ = tables(outputs)
@@ -186,7 +184,7 @@ def test_no_pair_at_all_makes_the_same_columns(shards: list[Path], tmp_path: Pat
 
 
 @pytest.mark.usefixtures("without_workers")
-def test_names_and_texts_that_no_table_holds(tmp_path: Path) -> None:
+def test_names_and_texts_that_no_table_holds(tmp_path):
     names = [b"good", b"\xff\xfe", b"../up", b"/root", b"x" * 200, b"line\nend"]
     shard = tmp_path / "in" / "00000.tar"
     shard.parent.mkdir()
@@ -205,9 +203,7 @@ def test_names_and_texts_that_no_table_holds(tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == ["in", "out"]
 
 
-def test_a_shard_that_no_worker_survives(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_shard_that_no_worker_survives(tmp_path, monkeypatch, caplog):
     shards = write_shards(tmp_path / "in", 8)
     (tmp_path / "out").mkdir()
     monkeypatch.setattr(shard_index, "index_shard", failing)
@@ -271,13 +267,7 @@ def end_half_way(
 @pytest.mark.parametrize(
     ("workers", "how"), [(1, signal.SIGKILL), (2, signal.SIGINT), (2, signal.SIGTERM)]
 )
-def test_a_killed_job_goes_on_where_it_was(
-    workers: int,
-    how: signal.Signals,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+def test_a_killed_job_goes_on_where_it_was(workers, how, tmp_path, monkeypatch, caplog):
     shards = write_shards(tmp_path / "in", 8)
     for folder in ("out", "undisturbed"):
         (tmp_path / folder).mkdir()
@@ -302,9 +292,7 @@ def test_a_killed_job_goes_on_where_it_was(
 
 
 @pytest.fixture
-def after_a_failure(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, without_workers: None
-) -> tuple[list[Path], Path, Path]:
+def after_a_failure(tmp_path, monkeypatch, without_workers) -> tuple[list[Path], Path, Path]:
     """All shards but the last are read, then the disk of the output was full."""
     shards = write_shards(tmp_path / "in", 4)
     out, log = tmp_path / "out", tmp_path / "log"
@@ -324,7 +312,7 @@ def after_a_failure(
     return shards, out, log
 
 
-def test_a_changed_shard_is_read_again(after_a_failure: tuple[list[Path], Path, Path]) -> None:
+def test_a_changed_shard_is_read_again(after_a_failure):
     shards, out, log = after_a_failure
     state = shards[2].stat()
     os.utime(shards[2], ns=(state.st_atime_ns, state.st_mtime_ns + 1))
@@ -332,7 +320,7 @@ def test_a_changed_shard_is_read_again(after_a_failure: tuple[list[Path], Path, 
     assert log.read_text().split() == ["00002.tar"]
 
 
-def test_a_changed_policy_reads_all_again(after_a_failure: tuple[list[Path], Path, Path]) -> None:
+def test_a_changed_policy_reads_all_again(after_a_failure):
     shards, out, log = after_a_failure
     _, rejected, _ = tables(run(shards, out, max_words=2))
     assert len(log.read_text().split()) == 4
@@ -340,9 +328,7 @@ def test_a_changed_policy_reads_all_again(after_a_failure: tuple[list[Path], Pat
 
 
 @pytest.mark.usefixtures("without_workers")
-def test_other_groups_of_the_same_shards_read_the_new_ones_alone(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_other_groups_of_the_same_shards_read_the_new_ones_alone(tmp_path, monkeypatch):
     shards = write_shards(tmp_path / "in", 4)
     read: list[str] = []
 
@@ -369,7 +355,7 @@ def test_other_groups_of_the_same_shards_read_the_new_ones_alone(
     assert read == 2 * [shards[0].name]
 
 
-def test_a_half_written_part_is_no_part(after_a_failure: tuple[list[Path], Path, Path]) -> None:
+def test_a_half_written_part_is_no_part(after_a_failure):
     shards, out, log = after_a_failure
     parts = out / "reuse"
     indexed = (p for p in parts.glob("00001.*.parquet") if "row" in pq.read_schema(p).names)
@@ -380,7 +366,7 @@ def test_a_half_written_part_is_no_part(after_a_failure: tuple[list[Path], Path,
     assert len(kept) == 24
 
 
-def test_a_shard_that_is_missing_or_named_alike(tmp_path: Path) -> None:
+def test_a_shard_that_is_missing_or_named_alike(tmp_path):
     shards = write_shards(tmp_path / "a", 1) + write_shards(tmp_path / "b", 1)
     with pytest.raises(UserError, match="b/00000.tar and .*a/00000.tar have the same file name"):
         run(shards, tmp_path)
@@ -389,7 +375,7 @@ def test_a_shard_that_is_missing_or_named_alike(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("without_workers")
-def test_which_groups_have_rows_of_a_reason(shards: list[Path], tmp_path: Path) -> None:
+def test_which_groups_have_rows_of_a_reason(shards, tmp_path):
     rejected = []
     for name, some, settings in (
         ("a", shards[:1], {}),
@@ -433,7 +419,7 @@ def permuted(shards: list[Path], folder: Path, drop: float) -> tuple[list[Path],
 
 @pytest.mark.usefixtures("without_workers")
 @pytest.mark.parametrize("table_captions", ["replace", "augment"])
-def test_captions_travel_by_key(table_captions: str, tmp_path: Path) -> None:
+def test_captions_travel_by_key(table_captions, tmp_path):
     shards = write_shards(tmp_path / "in", 5, pairs=10)
     texts = {
         f"{shard:05d}{sample:03d}": f"rewritten\tcaption “{shard}·{sample}” "
@@ -510,7 +496,7 @@ print(json.dumps(peaks))
 """
 
 
-def test_memory_is_flat_over_thirty_shards(tmp_path: Path) -> None:
+def test_memory_is_flat_over_thirty_shards(tmp_path):
     content = jpeg(0, side=128)
     (tmp_path / "in").mkdir()
     for shard in range(30):
@@ -538,7 +524,7 @@ def test_memory_is_flat_over_thirty_shards(tmp_path: Path) -> None:
     assert pq.read_metadata(tmp_path / "out/0000.parquet").num_rows == 3000
 
 
-def test_a_row_with_a_column_too_many_or_too_few_is_a_fault() -> None:
+def test_a_row_with_a_column_too_many_or_too_few_is_a_fault():
     row = {"key": "k", "shard": "s", "reason": "no-image", "detail": ""}
     for wrong in (row | {"more": 1}, {"key": "k", "shard": "s", "reason": "no-image"}):
         with pytest.raises(ValueError, match="a row has columns"):
@@ -558,15 +544,13 @@ def test_a_row_with_a_column_too_many_or_too_few_is_a_fault() -> None:
         {"table_captions": "none"},
     ],
 )
-def test_settings_that_make_no_sense(wrong: dict[str, Any]) -> None:
+def test_settings_that_make_no_sense(wrong):
     with pytest.raises(ValidationError):
         index_shards.Settings(**wrong)
 
 
 @pytest.mark.usefixtures("without_workers")
-def test_every_setting_of_taste_reaches_the_reader(
-    shards: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_every_setting_of_taste_reaches_the_reader(shards, tmp_path, monkeypatch):
     seen: list[Any] = []
     original = parts.plan
 
@@ -588,7 +572,7 @@ def test_every_setting_of_taste_reaches_the_reader(
 
 
 @pytest.mark.usefixtures("without_workers")
-def test_the_name_of_a_source_begins_its_keys(tmp_path: Path) -> None:
+def test_the_name_of_a_source_begins_its_keys(tmp_path):
     sources = ["cc3m", "cc3m", "mine"]
     shards = [*write_shards(tmp_path / "x", 2, 3), *write_shards(tmp_path / "y", 1, 3)]
     (tmp_path / "y/00000.tar").write_bytes((tmp_path / "y/00000.tar").read_bytes()[:-9_000])
@@ -605,7 +589,7 @@ def test_the_name_of_a_source_begins_its_keys(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("without_workers")
-def test_a_caption_table_has_the_keys_of_named_sources(tmp_path: Path) -> None:
+def test_a_caption_table_has_the_keys_of_named_sources(tmp_path):
     shards = [*write_shards(tmp_path / "x", 1, 2), *write_shards(tmp_path / "y", 1, 2)]
     key = shard_writer.key_of(0, 0, 1000)
     (tmp_path / "t.csv").write_text(f"key,caption\nx/{key},a cup\ny/{key},a jug\n{key},no\n")
@@ -621,7 +605,7 @@ def test_a_caption_table_has_the_keys_of_named_sources(tmp_path: Path) -> None:
     assert {*rejected["reason"]} == {"not-in-caption-table"}
 
 
-def test_two_groups_of_equal_names_are_encoded(tmp_path: Path) -> None:
+def test_two_groups_of_equal_names_are_encoded(tmp_path):
     shards = [*write_shards(tmp_path / "x", 1, 2), *write_shards(tmp_path / "y", 1, 2)]
     assert by_name(shards, ["x", "y"]) == {
         "x/00000.tar": shards[0], "y/00000.tar": shards[1],

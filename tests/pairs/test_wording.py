@@ -53,7 +53,7 @@ CHINESE = [
 ]
 
 
-def test_letters_of_scripts_without_blanks_are_left_out() -> None:
+def test_letters_of_scripts_without_blanks_are_left_out():
     done = leave_out_words(CHINESE, _starts(len(CHINESE)), 0.5)
     for old, new in zip(CHINESE, done.captions, strict=True):
         assert 0 < len(new) < len(old)
@@ -69,7 +69,7 @@ def test_letters_of_scripts_without_blanks_are_left_out() -> None:
      "ఎర్ర పిల్లి బల్ల మీద", "חָתוּל אָדֹם עַל הַשֻּׁלְחָן", "قِطَّةٌ حَمْرَاءُ عَلَى الطَّاوِلَةِ", "ބުޅަލެއް މޭޒު މަތީގައި",
      "mo\u0323\u0302t me\u0300o do\u0309 tre\u0302n"],
 )  # fmt: skip
-def test_words_with_vowel_signs_points_and_accents_are_left_out_whole(caption: str) -> None:
+def test_words_with_vowel_signs_points_and_accents_are_left_out_whole(caption):
     words = caption.split()
     done = leave_out_words([caption] * 60, _starts(60), 0.5)
     assert done.total == 60 * len(words)
@@ -78,7 +78,7 @@ def test_words_with_vowel_signs_points_and_accents_are_left_out_whole(caption: s
 
 
 @pytest.mark.parametrize("caption", ["ဝစားပွဲပေါ်မှာကြောင်နီ", "ឆ្មាក្រហមនៅលើតុ", "སྟེང་དུ་ཞི་མི"])
-def test_letters_without_blanks_keep_their_marks(caption: str) -> None:
+def test_letters_without_blanks_keep_their_marks(caption):
     """No mark is left whose letter is left out."""
     for text in leave_out_words([caption] * 60, _starts(60), 0.5).captions:
         assert {unicodedata.category(piece[0])[0] for piece in pieces(text)} <= {"L", "P"}
