@@ -220,14 +220,11 @@ def test_the_least_share_of_joined_pairs(tmp_path):
         gathered(tmp_path, table, min_joined_share=0.26)
 
 
-@pytest.mark.parametrize(
-    ("rows", "words"),
-    [
-        ([(12, "x")], "row 1 has 12 as value, which is no text"),
-        ([("http://a/1", "x"), (["http://a/2"], "y")], "row 2 has .'http://a/2'. as value"),
-        ([(None, "x"), (" ", "y")], "holds no caption"),
-    ],
-)
+@pytest.mark.parametrize(("rows", "words"), [
+    ([(12, "x")], "row 1 has 12 as value, which is no text"),
+    ([("http://a/1", "x"), (["http://a/2"], "y")], "row 2 has .'http://a/2'. as value"),
+    ([(None, "x"), (" ", "y")], "holds no caption"),
+])  # fmt: skip
 def test_tables_that_are_refused(rows, words, tmp_path):
     with pytest.raises(UserError, match=words):
         prepared(tmp_path, rows, "url")

@@ -334,59 +334,53 @@ def test_a_list_by_position_needs_as_many_keys(tmp_path):
 CUT_OFF = gzip.compress(b"key,caption\n1,x\n" * 999, mtime=0)[:-12]
 
 
-@pytest.mark.parametrize(
-    ("name", "content", "words"),
-    [
-        ("t.csv", b"", "holds no caption"),
-        ("t.csv", b"key,caption\n", "holds no caption"),
-        ("t.csv", b"00012,a cup\n00013,x\n", "no column 'key', only '00012', 'a cup'.*first"),
-        ("t.csv", b"key,text\n1,x\n", "no column 'caption', only 'key', 'text'"),
-        ("t.csv", b"key,caption,caption\n1,x,y\n", "two columns 'caption'"),
-        ("t.csv", b"key,caption\n1,x\n2,a,b\n", "line 3 has 3 fields, but the first line names 2"),
-        ("t.csv", b"key,caption\n1,x\n2\n", "line 3 has 1 fields"),
-        ("t.csv", b'key,caption\n1,"a" b\n', "line 2 is not valid.*Parquet or JSONL"),
-        ("t.csv", b'key,caption\n1,"a\n2,b\n', "line 3 is not valid"),
-        ("t.csv", b"key,caption\n,x\n", "row 2 has the key ''"),
-        ("t.csv", b"key,caption\n1,x\n2,caf\xe9\n", "line 3 is not UTF-8.*iconv"),
-        ("t.csv", "key,caption\n1,x\n".encode("utf-16"), "line 1 is not UTF-8"),
-        ("t.tsv", b"key,caption\n1,x\n", "no column 'key'"),
-        ("t.csv.gz", CUT_OFF, "cannot be read after line"),
-        ("t.csv.gz", b"key,caption\n1,x\n", "cannot be read after line 1.*[Gg]zip"),
-        ("t.jsonl", b"", "holds no caption"),
-        ("t.jsonl", b'{"key": "1", "caption": "x"}\n{"key": "2"\n', "line 2 is not JSON"),
-        ("t.jsonl", b"[" * 100_000, "t.jsonl is not JSON"),
-        ("t.jsonl", b"[1]\n", "object 1 is not a JSON object"),
-        ("t.jsonl", b'{"key": "1", "caption": "x"}\n[1]\n', "line 2 is not a JSON object"),
-        ("t.jsonl", b'{"key":"1","text":"x"}\n', "no column 'caption', only 'key', 'text'.*row 1"),
-        ("t.jsonl", b'\n{"key": 12,"caption":"x"}\n', "row 2 has the key 12. Write keys as texts"),
-        ("t.jsonl", b'{"key": "1", "caption": 3}\n', "row 1: caption is 3, neither"),
-        ("t.jsonl", b'{"key": "1", "caption": ["a", ["b"]]}\n', r"row 1: caption is \['b'\]"),
-        ("t.jsonl", b'{"key": "1", "caption": "\\ud83d"}\n', "half a character"),
-        ("t.jsonl", b'{"key": "1", "caption": "\xff"}\n', "line 1 is not UTF-8"),
-        ("t.json", b"", "holds no caption"),
-        ("t.json", b"[]", "holds no caption"),
-        ("t.json", b"3", "object 1 is not a JSON object"),
-        ("t.json", b'{"key": ["1"], "caption": ["x"', "t.json: line 1 is not JSON"),
-        ("t.json", b'[{"key": "1", "text": "x"}]', "only 'key', 'text'.*row 1"),
-        ("t.json", b'[{"key": 12, "caption": "x"}]', "row 1 has the key 12. Write keys as texts"),
-        ("t.json", b'{"count": 3, "successes": 2}', "row 1: caption is 3, neither"),
-        ("t.json", b'[{"file_name": "1.jpg", "caption": "x"}]', "only 'file_name', 'caption'"),
-        ("t.json", '["café"]'.encode("latin-1"), "line 1 is not UTF-8.*iconv"),
-        ("t.json", '["x"]'.encode("utf-16"), "line 1 is not UTF-8.*UTF-16"),
-        (
-            "t.json",
-            b'{"images": [{"id": 1}], "annotations": [{"image_id": 1, "bbox": [0]}]}',
-            "no column 'caption'",
-        ),
-        ("t.json.gz", b"[]", "cannot be read after line 1.*[Gg]zip"),
-        ("t.parquet", b"", "cannot be read as Parquet"),
-        ("t.parquet", b"PAR1 and then nothing", "cannot be read as Parquet"),
-        ("t.csv", b"PK\x03\x04\xff", "spreadsheet"),
-        ("t.xlsx", b"PK", "a caption table ends in .parquet, .csv"),
-        ("t.parquet.gz", b"PK", "a caption table ends in"),
-        ("t", b"PK", "a caption table ends in"),
-    ],
-)
+@pytest.mark.parametrize(("name", "content", "words"), [
+    ("t.csv", b"", "holds no caption"),
+    ("t.csv", b"key,caption\n", "holds no caption"),
+    ("t.csv", b"00012,a cup\n00013,x\n", "no column 'key', only '00012', 'a cup'.*first"),
+    ("t.csv", b"key,text\n1,x\n", "no column 'caption', only 'key', 'text'"),
+    ("t.csv", b"key,caption,caption\n1,x,y\n", "two columns 'caption'"),
+    ("t.csv", b"key,caption\n1,x\n2,a,b\n", "line 3 has 3 fields, but the first line names 2"),
+    ("t.csv", b"key,caption\n1,x\n2\n", "line 3 has 1 fields"),
+    ("t.csv", b'key,caption\n1,"a" b\n', "line 2 is not valid.*Parquet or JSONL"),
+    ("t.csv", b'key,caption\n1,"a\n2,b\n', "line 3 is not valid"),
+    ("t.csv", b"key,caption\n,x\n", "row 2 has the key ''"),
+    ("t.csv", b"key,caption\n1,x\n2,caf\xe9\n", "line 3 is not UTF-8.*iconv"),
+    ("t.csv", "key,caption\n1,x\n".encode("utf-16"), "line 1 is not UTF-8"),
+    ("t.tsv", b"key,caption\n1,x\n", "no column 'key'"),
+    ("t.csv.gz", CUT_OFF, "cannot be read after line"),
+    ("t.csv.gz", b"key,caption\n1,x\n", "cannot be read after line 1.*[Gg]zip"),
+    ("t.jsonl", b"", "holds no caption"),
+    ("t.jsonl", b'{"key": "1", "caption": "x"}\n{"key": "2"\n', "line 2 is not JSON"),
+    ("t.jsonl", b"[" * 100_000, "t.jsonl is not JSON"),
+    ("t.jsonl", b"[1]\n", "object 1 is not a JSON object"),
+    ("t.jsonl", b'{"key": "1", "caption": "x"}\n[1]\n', "line 2 is not a JSON object"),
+    ("t.jsonl", b'{"key":"1","text":"x"}\n', "no column 'caption', only 'key', 'text'.*row 1"),
+    ("t.jsonl", b'\n{"key": 12,"caption":"x"}\n', "row 2 has the key 12. Write keys as texts"),
+    ("t.jsonl", b'{"key": "1", "caption": 3}\n', "row 1: caption is 3, neither"),
+    ("t.jsonl", b'{"key": "1", "caption": ["a", ["b"]]}\n', r"row 1: caption is \['b'\]"),
+    ("t.jsonl", b'{"key": "1", "caption": "\\ud83d"}\n', "half a character"),
+    ("t.jsonl", b'{"key": "1", "caption": "\xff"}\n', "line 1 is not UTF-8"),
+    ("t.json", b"", "holds no caption"),
+    ("t.json", b"[]", "holds no caption"),
+    ("t.json", b"3", "object 1 is not a JSON object"),
+    ("t.json", b'{"key": ["1"], "caption": ["x"', "t.json: line 1 is not JSON"),
+    ("t.json", b'[{"key": "1", "text": "x"}]', "only 'key', 'text'.*row 1"),
+    ("t.json", b'[{"key": 12, "caption": "x"}]', "row 1 has the key 12. Write keys as texts"),
+    ("t.json", b'{"count": 3, "successes": 2}', "row 1: caption is 3, neither"),
+    ("t.json", b'[{"file_name": "1.jpg", "caption": "x"}]', "only 'file_name', 'caption'"),
+    ("t.json", '["café"]'.encode("latin-1"), "line 1 is not UTF-8.*iconv"),
+    ("t.json", '["x"]'.encode("utf-16"), "line 1 is not UTF-8.*UTF-16"),
+    ("t.json", b'{"images": [{"id": 1}], "annotations": [{"image_id": 1, "bbox": [0]}]}',
+        "no column 'caption'"),
+    ("t.json.gz", b"[]", "cannot be read after line 1.*[Gg]zip"),
+    ("t.parquet", b"", "cannot be read as Parquet"),
+    ("t.parquet", b"PAR1 and then nothing", "cannot be read as Parquet"),
+    ("t.csv", b"PK\x03\x04\xff", "spreadsheet"),
+    ("t.xlsx", b"PK", "a caption table ends in .parquet, .csv"),
+    ("t.parquet.gz", b"PK", "a caption table ends in"),
+    ("t", b"PK", "a caption table ends in"),
+])  # fmt: skip
 def test_what_is_refused(name, content, words, tmp_path):
     (tmp_path / name).write_bytes(content)
     with pytest.raises(UserError, match=words) as refusal:
@@ -403,39 +397,32 @@ def test_a_message_names_its_setting_also_if_a_file_has_the_name(name):
     assert str(refusal.value) == f"{expected}: line 2 is wrong."
 
 
-@pytest.mark.parametrize(
-    ("columns", "words"),
-    [
-        ({"key": [12], "caption": ["x"]}, "'key' is of type int64, not text"),
-        ({"key": ["12"], "caption": [3.0]}, "double, not text. Set read_captions.caption_column"),
-        ({"key": ["12"], "caption": [[3]]}, "list<.*int.*not text. Set read_captions.cap"),
-        ({"key": ["12"], "caption": [3]}, "int64, not text. Set read_captions.caption_column"),
-        ({"key": ["12"], "caption": [date(2024, 1, 2)]}, "date.*read_captions.caption_column"),
-        ({"key": ["12"], "caption": [b"x"]}, "binary.*read_captions.caption_column.*cast"),
-        ({"key": ["12"], "caption": [[b"x"]]}, "binary.*caption_column.*cast.'list<item: string>"),
-        ({"key": ["12"], "caption": [{"a": "x"}]}, "read_captions.caption_column.*caption.a"),
-        ({"key": ["12"], "caption": [True]}, "bool, not text. Set read_captions.caption_column"),
-        ({"key": [b"12"], "caption": ["x"]}, "'key' is of type binary.*key_column.*cast"),
-        ({"key": ["12"], "text": ["x"]}, "no column 'caption', only 'key', 'text'"),
-        ({"key": ["1", None], "caption": ["x", "y"]}, "row 2 has the key None"),
-        ({"key": ["1"], "caption": pa.array([None], pa.string())}, "holds no caption"),
-    ],
-)
+@pytest.mark.parametrize(("columns", "words"), [
+    ({"key": [12], "caption": ["x"]}, "'key' is of type int64, not text"),
+    ({"key": ["12"], "caption": [3.0]}, "double, not text. Set read_captions.caption_column"),
+    ({"key": ["12"], "caption": [[3]]}, "list<.*int.*not text. Set read_captions.cap"),
+    ({"key": ["12"], "caption": [3]}, "int64, not text. Set read_captions.caption_column"),
+    ({"key": ["12"], "caption": [date(2024, 1, 2)]}, "date.*read_captions.caption_column"),
+    ({"key": ["12"], "caption": [b"x"]}, "binary.*read_captions.caption_column.*cast"),
+    ({"key": ["12"], "caption": [[b"x"]]}, "binary.*caption_column.*cast.'list<item: string>"),
+    ({"key": ["12"], "caption": [{"a": "x"}]}, "read_captions.caption_column.*caption.a"),
+    ({"key": ["12"], "caption": [True]}, "bool, not text. Set read_captions.caption_column"),
+    ({"key": [b"12"], "caption": ["x"]}, "'key' is of type binary.*key_column.*cast"),
+    ({"key": ["12"], "text": ["x"]}, "no column 'caption', only 'key', 'text'"),
+    ({"key": ["1", None], "caption": ["x", "y"]}, "row 2 has the key None"),
+    ({"key": ["1"], "caption": pa.array([None], pa.string())}, "holds no caption"),
+])  # fmt: skip
 def test_parquet_that_is_refused(columns, words, tmp_path):
     pq.write_table(pa.table(columns), tmp_path / "t.parquet")
     with pytest.raises(UserError, match=words):
         read(tmp_path / "t.parquet", tmp_path)
 
 
-@pytest.mark.parametrize(
-    "kind",
-    [
-        *(pa.string(), pa.large_string(), pa.string_view(), pa.dictionary(pa.int32(), pa.string())),
-        *(pa.list_(pa.string()), pa.large_list(pa.string()), pa.list_(pa.string(), 1)),
-        *(pa.list_(pa.string_view()), pa.list_(pa.large_string())),
-    ],
-    ids=str,
-)
+@pytest.mark.parametrize("kind", [
+    *(pa.string(), pa.large_string(), pa.string_view(), pa.dictionary(pa.int32(), pa.string())),
+    *(pa.list_(pa.string()), pa.large_list(pa.string()), pa.list_(pa.string(), 1)),
+    *(pa.list_(pa.string_view()), pa.list_(pa.large_string())),
+], ids=str)  # fmt: skip
 def test_every_type_of_text_is_text(kind, tmp_path):
     is_list = hasattr(kind, "value_field")
     caption = pa.array([["x"] if is_list else "x"], kind)
@@ -456,24 +443,21 @@ def test_columns_inside_of_others(tmp_path):
         read(tmp_path / "t.parquet", tmp_path, key_column="meta.id", caption_column="llava.text")
 
 
-@pytest.mark.parametrize(
-    ("cell", "captions"),
-    [
-        ('["a", "b"]', ["a", "b"]),
-        (str(["it's", "b"]), ["it's", "b"]),
-        ("['a', 'b']", ["a", "b"]),
-        ("[a] b", ["[a] b"]),
-        ("['a'", ["['a'"]),
-        ("['a', 'b'", ["['a', 'b'"]),
-        ('["a", null, "b"]', ["a", "b"]),
-        ("[None, 'a']", ["a"]),
-        ('[["a"], ["b", "c"]]', ["a", "b", "c"]),
-        ("('a', 'b')", ["a", "b"]),
-        ("('a red cup')", ["('a red cup')"]),
-        ("[ 'a' , \"it's 'b' 'c'\" ]", ["a", "it's 'b' 'c'"]),
-        ('["a", 5]', ['["a", 5]']),
-    ],
-)
+@pytest.mark.parametrize(("cell", "captions"), [
+    ('["a", "b"]', ["a", "b"]),
+    (str(["it's", "b"]), ["it's", "b"]),
+    ("['a', 'b']", ["a", "b"]),
+    ("[a] b", ["[a] b"]),
+    ("['a'", ["['a'"]),
+    ("['a', 'b'", ["['a', 'b'"]),
+    ('["a", null, "b"]', ["a", "b"]),
+    ("[None, 'a']", ["a"]),
+    ('[["a"], ["b", "c"]]', ["a", "b", "c"]),
+    ("('a', 'b')", ["a", "b"]),
+    ("('a red cup')", ["('a red cup')"]),
+    ("[ 'a' , \"it's 'b' 'c'\" ]", ["a", "it's 'b' 'c'"]),
+    ('["a", 5]', ['["a", 5]']),
+])  # fmt: skip
 def test_lists_in_cells_are_several_captions(cell, captions, tmp_path):
     with (tmp_path / "t.csv").open("w", newline="") as opened:
         csv.writer(opened).writerows([("key", "caption"), ("12", cell)])
@@ -498,30 +482,27 @@ def test_json_that_is_read_whole_has_a_limit(name, tmp_path, monkeypatch):
 PART = "key,caption\n{n},c{n}\n"
 
 
-@pytest.mark.parametrize(
-    ("given", "names"),
-    [
-        ("parts", ["a.csv", "b.csv"]),
-        ("parts/*", ["a.csv", "b.csv"]),
-        ("parts/{a,b}.csv", ["a.csv", "b.csv"]),
-        ("*/b.csv", ["b.csv"]),
-        (["parts/b.csv", "parts/a.csv"], ["b.csv", "a.csv"]),
-        ("odd [1] {x}.csv", ["odd [1] {x}.csv"]),
-        ("lines", ["lines.txt"]),
-        ("json", ["a.json"]),
-        ("with json", ["a.csv"]),
-        ("none.csv", "there is no file"),
-        ("none/*.csv", "there is no file"),
-        ("https://a.b/c.csv", "not on this machine"),
-        ("empty", "the folder .* holds no table"),
-        ("parts/readme.md", "ends in"),
-        ("both", "forms csv, jsonl"),
-        ("texts", "2 text files, such as a.txt.*into one table"),
-        (["parts", "parts/a.csv"], "more than once"),
-        ("parts/{a}.csv", "captions: .* braces"),
-        ([], "list is empty"),
-    ],
-)
+@pytest.mark.parametrize(("given", "names"), [
+    ("parts", ["a.csv", "b.csv"]),
+    ("parts/*", ["a.csv", "b.csv"]),
+    ("parts/{a,b}.csv", ["a.csv", "b.csv"]),
+    ("*/b.csv", ["b.csv"]),
+    (["parts/b.csv", "parts/a.csv"], ["b.csv", "a.csv"]),
+    ("odd [1] {x}.csv", ["odd [1] {x}.csv"]),
+    ("lines", ["lines.txt"]),
+    ("json", ["a.json"]),
+    ("with json", ["a.csv"]),
+    ("none.csv", "there is no file"),
+    ("none/*.csv", "there is no file"),
+    ("https://a.b/c.csv", "not on this machine"),
+    ("empty", "the folder .* holds no table"),
+    ("parts/readme.md", "ends in"),
+    ("both", "forms csv, jsonl"),
+    ("texts", "2 text files, such as a.txt.*into one table"),
+    (["parts", "parts/a.csv"], "more than once"),
+    ("parts/{a}.csv", "captions: .* braces"),
+    ([], "list is empty"),
+])  # fmt: skip
 def test_tables_of_several_files(given, names, tmp_path, monkeypatch):
     files_of = {
         "parts": ["a.csv", "b.csv", "readme.md", "_c.csv", ".d.csv", "notes.txt"],

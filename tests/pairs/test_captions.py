@@ -33,46 +33,40 @@ def test_what_is_not_utf8_is_refused(content):
     assert caught.value.reason == Fault.UNDECODABLE_CAPTION
 
 
-@pytest.mark.parametrize(
-    ("content", "reason"),
-    [
-        (b'{"caption": "a cat"', Fault.UNDECODABLE_CAPTION),
-        (b"", Fault.UNDECODABLE_CAPTION),
-        (b"\xff{}", Fault.UNDECODABLE_CAPTION),
-        (b'"caption"', Fault.UNDECODABLE_CAPTION),
-        (b'["caption"]', Fault.NO_CAPTION),
-        (b"[" * 100_000, Fault.UNDECODABLE_CAPTION),
-        (b'{"caption": ' + b"9" * 5_000 + b"}", Fault.UNDECODABLE_CAPTION),
-        (b'{"caption": 7}', Fault.UNDECODABLE_CAPTION),
-        (b'{"caption": ["a cat", 7]}', Fault.UNDECODABLE_CAPTION),
-        (b'{"caption": {"text": "a cat"}}', Fault.UNDECODABLE_CAPTION),
-        (b'{"caption": [{"text": "a cat"}]}', Fault.UNDECODABLE_CAPTION),
-        (b'{"caption": []}', Fault.NO_CAPTION),
-        (b'{"caption": [null]}', Fault.NO_CAPTION),
-        (b'{"caption": null}', Fault.NO_CAPTION),
-        (b'{"text": "a cat"}', Fault.NO_CAPTION),
-    ],
-)
+@pytest.mark.parametrize(("content", "reason"), [
+    (b'{"caption": "a cat"', Fault.UNDECODABLE_CAPTION),
+    (b"", Fault.UNDECODABLE_CAPTION),
+    (b"\xff{}", Fault.UNDECODABLE_CAPTION),
+    (b'"caption"', Fault.UNDECODABLE_CAPTION),
+    (b'["caption"]', Fault.NO_CAPTION),
+    (b"[" * 100_000, Fault.UNDECODABLE_CAPTION),
+    (b'{"caption": ' + b"9" * 5_000 + b"}", Fault.UNDECODABLE_CAPTION),
+    (b'{"caption": 7}', Fault.UNDECODABLE_CAPTION),
+    (b'{"caption": ["a cat", 7]}', Fault.UNDECODABLE_CAPTION),
+    (b'{"caption": {"text": "a cat"}}', Fault.UNDECODABLE_CAPTION),
+    (b'{"caption": [{"text": "a cat"}]}', Fault.UNDECODABLE_CAPTION),
+    (b'{"caption": []}', Fault.NO_CAPTION),
+    (b'{"caption": [null]}', Fault.NO_CAPTION),
+    (b'{"caption": null}', Fault.NO_CAPTION),
+    (b'{"text": "a cat"}', Fault.NO_CAPTION),
+])  # fmt: skip
 def test_a_json_without_a_caption_says_why(content, reason):
     with pytest.raises(RejectedError) as caught:
         decode_captions(content, "caption")
     assert caught.value.reason == reason
 
 
-@pytest.mark.parametrize(
-    ("content", "field", "is_null"),
-    [
-        ({"caption": None}, "caption", True),
-        ({"caption": [None]}, "caption", True),
-        ({"caption": [None, None], "text": "a"}, "caption", True),
-        ({"a": {"caption": None}}, "a.caption", True),
-        ({"a": [{"caption": None}, {}]}, "a.caption", True),
-        ({"text": "a cat"}, "caption", False),
-        ({"caption": []}, "caption", False),
-        ({"a": {"text": "a cat"}}, "a.caption", False),
-        ({"a": None}, "a.caption", False),
-    ],
-)
+@pytest.mark.parametrize(("content", "field", "is_null"), [
+    ({"caption": None}, "caption", True),
+    ({"caption": [None]}, "caption", True),
+    ({"caption": [None, None], "text": "a"}, "caption", True),
+    ({"a": {"caption": None}}, "a.caption", True),
+    ({"a": [{"caption": None}, {}]}, "a.caption", True),
+    ({"text": "a cat"}, "caption", False),
+    ({"caption": []}, "caption", False),
+    ({"a": {"text": "a cat"}}, "a.caption", False),
+    ({"a": None}, "a.caption", False),
+])  # fmt: skip
 def test_null_is_told_apart_from_a_field_that_is_missing(content, field, is_null):
     with pytest.raises(RejectedError) as caught:
         decode_captions(json.dumps(content).encode(), field)
@@ -86,27 +80,24 @@ ROLES = [{"role": turn["from"].replace("gpt", "assistant"), "content": turn["val
          for turn in TURNS]  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("content", "field", "captions"),
-    [
-        ({"captions": ["a", None, "b"]}, "captions", ["a", "b"]),
-        ({"llava": {"caption": "a"}, "caption": "b"}, "llava.caption", ["a"]),
-        ({"x": [{"y": "a"}, {"y": "b"}, {}]}, "x.y", ["a", "b"]),
-        ({"x": [{"y": "a"}, {"y": "b"}]}, "x.1.y", ["b"]),
-        ({"x": {"0": "a"}}, "x.0", ["a"]),
-        ({"x.y": "a", "x": {"y": "b"}}, "x.y", ["a"]),
-        ({"x": {"y.z": {"w": "a"}}}, "x.y.z.w", ["a"]),
-        ({"sentences": [{"raw": "a"}, {"raw": "b"}]}, "sentences.raw", ["a", "b"]),
-        (["a", "b"], "", ["a", "b"]),
-        ("a", "", ["a"]),
-        ({"conversations": TURNS}, "conversations", ["a cup"]),
-        ({"x": {"messages": ROLES}}, "x.messages", ["a cup"]),
-        ({"conversations": TURNS}, "conversations.gpt", ["a cup"]),
-        ({"conversations": TURNS}, "conversations.value", ["<image> what?", "a cup"]),
-        ({"captions": '["a", "b"]'}, "captions", ["a", "b"]),  # as a column of a table has it
-        ({"captions": ["['a', 'b']", "c"]}, "captions", ["a", "b", "c"]),
-    ],
-)
+@pytest.mark.parametrize(("content", "field", "captions"), [
+    ({"captions": ["a", None, "b"]}, "captions", ["a", "b"]),
+    ({"llava": {"caption": "a"}, "caption": "b"}, "llava.caption", ["a"]),
+    ({"x": [{"y": "a"}, {"y": "b"}, {}]}, "x.y", ["a", "b"]),
+    ({"x": [{"y": "a"}, {"y": "b"}]}, "x.1.y", ["b"]),
+    ({"x": {"0": "a"}}, "x.0", ["a"]),
+    ({"x.y": "a", "x": {"y": "b"}}, "x.y", ["a"]),
+    ({"x": {"y.z": {"w": "a"}}}, "x.y.z.w", ["a"]),
+    ({"sentences": [{"raw": "a"}, {"raw": "b"}]}, "sentences.raw", ["a", "b"]),
+    (["a", "b"], "", ["a", "b"]),
+    ("a", "", ["a"]),
+    ({"conversations": TURNS}, "conversations", ["a cup"]),
+    ({"x": {"messages": ROLES}}, "x.messages", ["a cup"]),
+    ({"conversations": TURNS}, "conversations.gpt", ["a cup"]),
+    ({"conversations": TURNS}, "conversations.value", ["<image> what?", "a cup"]),
+    ({"captions": '["a", "b"]'}, "captions", ["a", "b"]),  # as a column of a table has it
+    ({"captions": ["['a', 'b']", "c"]}, "captions", ["a", "b", "c"]),
+])  # fmt: skip
 def test_fields_may_be_lists_and_inside_of_others(content, field, captions):
     assert decode_captions(json.dumps(content).encode(), field) == captions
 
@@ -185,13 +176,11 @@ def test_length_limits_count_words_and_characters_after_stripping():
     assert reason_of(text, max_characters=12) == Fault.CAPTION_LENGTH
 
 
-@pytest.mark.parametrize(
-    ("text", "words"),
-    [("桌子上有一个圆形。", 8), ("红色的 mug, ok", 5), ("ネコ と犬", 4), ("แมว", 3),
-     ("ein — Café", 3),
-     ("चित्र में बिल्ली", 3), ("ឆ្មា នៅ", 2), ("ပွဲကြောင်", 3), ("cafe\u0301 红", 2),
-     ("고양이 두 마리", 3), ("кот и пёс", 3), ("قطة حمراء", 2)],
-)  # fmt: skip
+@pytest.mark.parametrize(("text", "words"), [
+    ("桌子上有一个圆形。", 8), ("红色的 mug, ok", 5), ("ネコ と犬", 4), ("แมว", 3),
+    ("ein — Café", 3), ("चित्र में बिल्ली", 3), ("ឆ្មា នៅ", 2), ("ပွဲကြောင်", 3), ("cafe\u0301 红", 2), ("고양이 두 마리", 3),
+    ("кот и пёс", 3), ("قطة حمراء", 2),
+])  # fmt: skip
 def test_letters_of_scripts_without_blanks_are_words(text, words):
     assert describe_caption(text)["words"] == words
     assert check_caption(text, Policy(min_words=words, max_words=words)) == text

@@ -356,18 +356,15 @@ def lossy(read: int, lost: int, shards: int = 1, damaged: int = 0) -> Books:
     return Books(read, read - lost, lost, 0, shards, damaged, reasons)
 
 
-@pytest.mark.parametrize(
-    ("books", "passes"),
-    [
-        (lossy(10_000, 0), True),
-        (lossy(10_000, 2_000), True),
-        (lossy(10_000, 2_001), False),
-        (lossy(10_000, 1, shards=5, damaged=1), True),
-        (lossy(10_000, 1, shards=9, damaged=2), False),
-        (Books(10, 8, 1, 1, 1, 0, {}), True),
-        (Books(10, 7, 1, 2, 1, 0, {}), False),
-    ],
-)
+@pytest.mark.parametrize(("books", "passes"), [
+    (lossy(10_000, 0), True),
+    (lossy(10_000, 2_000), True),
+    (lossy(10_000, 2_001), False),
+    (lossy(10_000, 1, shards=5, damaged=1), True),
+    (lossy(10_000, 1, shards=9, damaged=2), False),
+    (Books(10, 8, 1, 1, 1, 0, {}), True),
+    (Books(10, 7, 1, 2, 1, 0, {}), False),
+])  # fmt: skip
 def test_the_larger_share_of_samples_and_of_shards_decides(books, passes):
     if passes:
         check_loss(books, 0.2, Path("folder"))
@@ -418,15 +415,12 @@ def test_the_message_has_the_table_of_reasons(tmp_path):
     assert "\x1b" not in message
 
 
-@pytest.mark.parametrize(
-    ("reasons", "remedies"),
-    [
-        (["not-in-caption-table"], ["captions", "column"]),
-        (["damaged-shard", "no-image"], ["shards"]),
-        (["empty-caption", KEY], ["column"]),
-        (["not-in-caption-table", "damaged-shard"], ["captions", "column", "shards"]),
-    ],
-)
+@pytest.mark.parametrize(("reasons", "remedies"), [
+    (["not-in-caption-table"], ["captions", "column"]),
+    (["damaged-shard", "no-image"], ["shards"]),
+    (["empty-caption", KEY], ["column"]),
+    (["not-in-caption-table", "damaged-shard"], ["captions", "column", "shards"]),
+])  # fmt: skip
 @pytest.mark.parametrize("kept", [0, 2])
 def test_the_remedies_are_those_of_the_reasons(reasons, remedies, kept):
     books = Books(8, kept, 8 - kept, 0, 1, 0, {name: Reason(1, "k", "s", "0") for name in reasons})

@@ -141,14 +141,11 @@ def test_statistics_are_those_of_pandas(seed):
     assert singles == expected.keys() | books
 
 
-@pytest.mark.parametrize(
-    ("metric", "column"),
-    [
-        ("caption_words_histogram", "words"),
-        ("caption_characters_histogram", "characters"),
-        ("image_shorter_side_histogram", "side"),
-    ],
-)
+@pytest.mark.parametrize(("metric", "column"), [
+    ("caption_words_histogram", "words"),
+    ("caption_characters_histogram", "characters"),
+    ("image_shorter_side_histogram", "side"),
+])  # fmt: skip
 def test_histograms_hold_every_pair_once(metric, column):
     groups = generated(0)
     found = {key: row for (name, key), row in measure(groups).items() if name == metric}

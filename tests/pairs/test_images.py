@@ -154,11 +154,10 @@ def test_fractions_and_large_numbers_are_scaled():
     assert decode_image(encoded(broken, "TIFF")).size == (3, 1)
 
 
-@pytest.mark.parametrize(
-    ("mode", "image_format"),
-    [("1", "PNG"), ("1", "BMP"), ("P", "GIF"), ("P", "BMP"), ("CMYK", "JPEG"), ("CMYK", "TIFF"),
-     ("RGB", "WEBP"), ("RGB", "BMP"), ("L", "TIFF")],
-)  # fmt: skip
+@pytest.mark.parametrize(("mode", "image_format"), [
+    ("1", "PNG"), ("1", "BMP"), ("P", "GIF"), ("P", "BMP"), ("CMYK", "JPEG"), ("CMYK", "TIFF"),
+    ("RGB", "WEBP"), ("RGB", "BMP"), ("L", "TIFF"),
+])  # fmt: skip
 def test_other_kinds_of_pixels_show_their_colour(mode, image_format):
     content = encoded(Image.new("RGB", SIZE, "white").convert(mode), image_format)
     assert image_size(content) == SIZE
@@ -196,10 +195,9 @@ def test_a_truncated_image_is_refused_in_both_places(image_format, share):
         assert "0x" not in str(caught.value)
 
 
-@pytest.mark.parametrize(
-    "content",
-    [b"<html>404</html>", b"%!PS-Adobe-3.0 EPSF-3.0\n", b"%PDF-1.4", b"8BPS\0\1", b"SIMPLE  = "],
-)
+@pytest.mark.parametrize("content", [
+    b"<html>404</html>", b"%!PS-Adobe-3.0 EPSF-3.0\n", b"%PDF-1.4", b"8BPS\0\1", b"SIMPLE  = ",
+])  # fmt: skip
 def test_other_files_are_not_opened_whatever_pillow_can_read(content):
     with pytest.raises(UndecodableImageError, match="none of JPEG"):
         image_size(content + bytes(500))
@@ -261,14 +259,11 @@ def test_pillow_s_warnings_stay_quiet_and_the_filters_as_they_were():
     assert warnings.filters == before
 
 
-@pytest.mark.parametrize(
-    ("image_format", "place", "numbers"),
-    [
-        ("GIF", 6, struct.pack("<HH", 65_535, 65_535)),
-        ("BMP", 18, struct.pack("<ii", 60_000, 60_000)),
-        ("WEBP", 24, (59_999).to_bytes(3, "little") * 2),
-    ],
-)
+@pytest.mark.parametrize(("image_format", "place", "numbers"), [
+    ("GIF", 6, struct.pack("<HH", 65_535, 65_535)),
+    ("BMP", 18, struct.pack("<ii", 60_000, 60_000)),
+    ("WEBP", 24, (59_999).to_bytes(3, "little") * 2),
+])  # fmt: skip
 def test_a_size_that_a_header_only_claims_is_refused(image_format, place, numbers):
     frames = [Image.new("RGB", SIZE, colour) for colour in ("red", "blue")]
     options = {} if image_format == "BMP" else {"save_all": True, "append_images": frames[1:]}

@@ -264,27 +264,18 @@ def test_captions_from_a_json_field_or_another_extension(tmp_path):
 FIVE = b"a cat\r\n\n  a pet \na cat\n\x07\n"
 
 
-@pytest.mark.parametrize(
-    ("content", "settings", "captions"),
-    [
-        (FIVE, {"captions_per_line": True}, ["a cat", "a pet"]),
-        (b"a cat\na pet\n", {"captions_per_line": False}, ["a cat\na pet"]),
-        (b"a cat\na pet\n", {}, ["a cat\na pet"]),
-        (b'["a cat", "", "a pet"]', {"caption_from": "json"}, ["a cat", "a pet"]),
-        (b'{"c": ["a cat\\na pet", "x"]}', {"caption_from": "json:c"}, ["a cat\na pet", "x"]),
-        (
-            b'{"c": ["a cat\\na pet", "x"]}',
-            {"caption_from": "json:c", "captions_per_line": True},
-            ["a cat", "a pet", "x"],
-        ),
-        (b'["a cat"]', {"caption_from": "captions.json"}, ["a cat"]),
-        (
-            json.dumps([str(n) for n in range(verdicts.MOST_CAPTIONS + 1)]).encode(),
-            {"caption_from": "json"},
-            Fault.CAPTION_LENGTH,
-        ),
-    ],
-)
+@pytest.mark.parametrize(("content", "settings", "captions"), [
+    (FIVE, {"captions_per_line": True}, ["a cat", "a pet"]),
+    (b"a cat\na pet\n", {"captions_per_line": False}, ["a cat\na pet"]),
+    (b"a cat\na pet\n", {}, ["a cat\na pet"]),
+    (b'["a cat", "", "a pet"]', {"caption_from": "json"}, ["a cat", "a pet"]),
+    (b'{"c": ["a cat\\na pet", "x"]}', {"caption_from": "json:c"}, ["a cat\na pet", "x"]),
+    (b'{"c": ["a cat\\na pet", "x"]}', {"caption_from": "json:c", "captions_per_line": True},
+        ["a cat", "a pet", "x"]),
+    (b'["a cat"]', {"caption_from": "captions.json"}, ["a cat"]),
+    (json.dumps([str(n) for n in range(verdicts.MOST_CAPTIONS + 1)]).encode(),
+        {"caption_from": "json"}, Fault.CAPTION_LENGTH),
+])  # fmt: skip
 def test_several_captions_in_one_file(tmp_path, content, settings, captions):
     extension = settings.get("caption_from", "txt").partition(":")[0]
     members = [("a.jpg", jpeg()), (f"a.{extension}", content)]
@@ -310,14 +301,11 @@ REPLACED = {"a": ["new a", "newer a"], "b": ["caption b", "second b"], "f": ["go
 NO_ROW = "not-in-caption-table"
 
 
-@pytest.mark.parametrize(
-    ("table", "captions", "refused"),
-    [
-        ("replace", REPLACED, {"c": NO_ROW, "d": NO_ROW, "e": "empty-caption", "g": "no-image"}),
-        ("augment", REPLACED | {"a": ["caption a", *REPLACED["a"]], "c": ["caption c"]},
-         {"d": "undecodable-caption", "e": "no-caption", "g": "no-image"}),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("table", "captions", "refused"), [
+    ("replace", REPLACED, {"c": NO_ROW, "d": NO_ROW, "e": "empty-caption", "g": "no-image"}),
+    ("augment", REPLACED | {"a": ["caption a", *REPLACED["a"]], "c": ["caption c"]},
+        {"d": "undecodable-caption", "e": "no-caption", "g": "no-image"}),
+])  # fmt: skip
 def test_a_table_s_captions_replace_those_of_the_shard_or_follow_them(
     tmp_path, table, captions, refused
 ):
@@ -378,12 +366,11 @@ def test_nothing_is_written_by_the_name_of_a_member(tmp_path):
     assert sorted(p.name for p in tmp_path.rglob("*")) == ["a.tar", "inside"]
 
 
-@pytest.mark.parametrize(
-    ("extension", "image_format"),
-    [("jpg", "JPEG"), ("JPE", "JPEG"), ("jfif", "JPEG"), ("Jpeg", "JPEG"), ("png", "PNG"),
-     ("webp", "WEBP"), ("gif", "GIF"), ("bmp", "BMP"), ("tif", "TIFF"), ("tiff", "TIFF"),
-     ("ppm", "PPM"), ("pgm", "PPM"), ("avif", "AVIF"), ("img", "PNG"), ("image", "JPEG")],
-)  # fmt: skip
+@pytest.mark.parametrize(("extension", "image_format"), [
+    ("jpg", "JPEG"), ("JPE", "JPEG"), ("jfif", "JPEG"), ("Jpeg", "JPEG"), ("png", "PNG"),
+    ("webp", "WEBP"), ("gif", "GIF"), ("bmp", "BMP"), ("tif", "TIFF"), ("tiff", "TIFF"),
+    ("ppm", "PPM"), ("pgm", "PPM"), ("avif", "AVIF"), ("img", "PNG"), ("image", "JPEG"),
+])  # fmt: skip
 def test_images_of_every_common_kind_are_kept(tmp_path, extension, image_format):
     stream = io.BytesIO()
     Image.effect_noise((24, 16), 60).convert("RGB").save(stream, image_format)

@@ -546,10 +546,8 @@ FORMATS: dict[str, tuple[str, Callable[[Path], Any]]] = {
     "csv.gz": ("table", compressed),
     "a list in JSON": ("table", in_json(lambda rows: json.dumps(rows, indent=1), given="table")),
     "columns in JSON": ("table", in_json(columns_of)),
-    "numbered columns in JSON": (
-        "table",
-        in_json(lambda rows: {n: dict(enumerate(of)) for n, of in columns_of(rows).items()}),
-    ),
+    "numbered columns in JSON": ("table",
+        in_json(lambda rows: {n: dict(enumerate(of)) for n, of in columns_of(rows).items()})),
     "an archive": ("folder", archived),
     "boxes next to pictures": ("folder", lambda folder: with_labels(folder, apart=False)),
     "boxes in a folder": ("folder", lambda folder: with_labels(folder, apart=True)),
@@ -584,10 +582,8 @@ FORMATS: dict[str, tuple[str, Callable[[Path], Any]]] = {
     "texts in NAME.json": ("objects", objects(str)),
     "NAME.jpg.json": ("objects", objects(name="{}.jpg.json")),
     "nested NAME.json": ("objects", objects(nested_fields)),
-    "named field of NAME.json": (
-        "objects",
-        lambda f: {"path": str(objects(nested_fields)(f)), "caption_column": "meta.caption"},
-    ),
+    "named field of NAME.json": ("objects",
+        lambda f: {"path": str(objects(nested_fields)(f)), "caption_column": "meta.caption"}),
     "a folder of captions": ("folder", own_folder),
     "pictures without endings": ("folder", without_endings),
     "identities": ("table", identities),
@@ -597,27 +593,19 @@ FORMATS: dict[str, tuple[str, Callable[[Path], Any]]] = {
     "one list in JSON": ("table", in_json(textcaps, given="table", where="train_images")),
     "token": ("table", token),
     "paths of another root": ("table", with_paths(lambda path: f"/there/mine/{path}", "images")),
-    "paths of another drive": (
-        "table",
-        with_paths(lambda path: "C:\\mine\\" + path.replace("/", "\\"), "images"),
-    ),
+    "paths of another drive": ("table",
+        with_paths(lambda path: "C:\\mine\\" + path.replace("/", "\\"), "images")),
     "paths from far above": ("table", with_paths(lambda path: f"x/y/mine/{path}")),
     "escaped paths": ("table", with_paths(lambda path: quote(path))),
     "paths of a far folder": ("table", with_paths(str, "data/of/mine/images")),
-    "paths in another case": (
-        "table",
-        with_paths(lambda path: path.replace("it's", "IT'S").replace(".jpg", ".JPG")),
-    ),
+    "paths in another case": ("table",
+        with_paths(lambda path: path.replace("it's", "IT'S").replace(".jpg", ".JPG"))),
     "paths of another ending": ("table", with_paths(lambda path: path.replace(".jpg", ".PNG"))),
     "a column of any name": ("table", with_paths(picture_key, "i", "ID")),
-    "addresses of files": (
-        "table",
-        lambda folder: with_paths(lambda path: f"file://localhost{folder}/{quote(path)}")(folder),
-    ),
-    "addresses of files of another machine": (
-        "table",
-        with_paths(lambda path: f"file:///C:/there/mine/{quote(path)}"),
-    ),
+    "addresses of files": ("table",
+        lambda folder: with_paths(lambda path: f"file://localhost{folder}/{quote(path)}")(folder)),
+    "addresses of files of another machine": ("table",
+        with_paths(lambda path: f"file:///C:/there/mine/{quote(path)}")),
     "addresses in a store": ("table", with_paths(lambda path: f"s3://bucket/mine/{path}", "x")),
     "rows of separators at the end": ("table", with_rows_below),
     "columns of any name": (
@@ -650,10 +638,8 @@ FORMATS: dict[str, tuple[str, Callable[[Path], Any]]] = {
     "JSON Lines in .jsonlines": ("table", in_json(as_lines, "p.jsonlines")),
     "a list in .jsonl": ("table", in_json(lambda rows: json.dumps(rows, indent=1), "p.jsonl")),
     "compressed JSON": ("table", in_json(list, "p.json.gz")),
-    "splits in JSON": (
-        "table",
-        in_json(lambda rows: {"train": rows[:3], "val": rows[3:], "test": []}),
-    ),
+    "splits in JSON": ("table",
+        in_json(lambda rows: {"train": rows[:3], "val": rows[3:], "test": []})),
     "lists of two in JSON": ("table", in_json(lambda rows: [[*row.values()] for row in rows])),
     "columns and data in JSON": (
         "table",
@@ -671,23 +657,15 @@ FORMATS: dict[str, tuple[str, Callable[[Path], Any]]] = {
             lambda rows: {"info": {"url": "x"}, "annotations": [row | {"score": 3} for row in rows]}
         ),
     ),
-    "blank rows above": (
-        "table",
-        lambda folder: with_rows_above(table("csv", ("image", "caption"))(folder)),
-    ),
+    "blank rows above": ("table",
+        lambda folder: with_rows_above(table("csv", ("image", "caption"))(folder))),
     "blanks after commas": ("table", lambda folder: spaced(folder / "p.csv")),
-    "nested sentences": (
-        "table",
-        in_json(lambda rows: [row | {"caption": [[row["caption"]], []]} for row in rows]),
-    ),
-    "rows two objects deep": (
-        "table",
-        in_json(lambda rows: {"version": 1, "data": {"items": rows}}),
-    ),
-    "captions by picture one object deep": (
-        "table",
-        in_json(lambda rows: {"n": 4, "data": by_picture(rows)}, given="folder"),
-    ),
+    "nested sentences": ("table",
+        in_json(lambda rows: [row | {"caption": [[row["caption"]], []]} for row in rows])),
+    "rows two objects deep": ("table",
+        in_json(lambda rows: {"version": 1, "data": {"items": rows}})),
+    "captions by picture one object deep": ("table",
+        in_json(lambda rows: {"n": 4, "data": by_picture(rows)}, given="folder")),
     "captions by picture and split": (
         "table",
         in_json(
@@ -715,7 +693,7 @@ FORMATS: dict[str, tuple[str, Callable[[Path], Any]]] = {
     "hub parquet": ("parquet", hub_parquet),
     "lists of one picture": ("parquet", lambda folder: hub_parquet(folder, "images", True)),
     "img2dataset parquet": ("parquet", img2dataset_parquet),
-}
+}  # fmt: skip
 
 
 def packed(source: Source, folder: Path) -> list[Path]:
@@ -762,16 +740,13 @@ def test_the_same_pairs_in_each_format_give_the_same_index(name, tmp_path, plain
     }
 
 
-@pytest.mark.parametrize(
-    ("names", "cells", "wanted"),
-    [
-        (["COCO_000007.jpg", "COCO_000012.jpg"], [7, 12], 2),
-        (["000007.jpg", "000012.jpg"], ["7", "12.0"], 2),
-        (["a7.jpg", "b7.jpg"], ["7", "07"], 0),  # of two pictures with a number none is meant
-        (["a7.jpg"], ["7", "7.0"], 0),  # two cells are not one picture
-        (["7.jpg", "8.jpg"], ["x/7.jpg", "y/7.jpg", "x/8.jpg"], 0),
-    ],
-)
+@pytest.mark.parametrize(("names", "cells", "wanted"), [
+    (["COCO_000007.jpg", "COCO_000012.jpg"], [7, 12], 2),
+    (["000007.jpg", "000012.jpg"], ["7", "12.0"], 2),
+    (["a7.jpg", "b7.jpg"], ["7", "07"], 0),  # of two pictures with a number none is meant
+    (["a7.jpg"], ["7", "7.0"], 0),  # two cells are not one picture
+    (["7.jpg", "8.jpg"], ["x/7.jpg", "y/7.jpg", "x/8.jpg"], 0),
+])  # fmt: skip
 def test_pictures_are_found_by_numbers_if_each_is_of_its_own(names, cells, wanted, tmp_path):
     for number, name in enumerate(names):
         (tmp_path / name).write_bytes(picture(number))
@@ -934,15 +909,12 @@ def test_texts_of_names_that_are_alike_are_captions(name, tmp_path):
     assert {key: row["caption"] for key, row in kept.items()} == expected
 
 
-@pytest.mark.parametrize(
-    ("pictures", "others"),
-    [
-        (["a/1.jpg", "b/1.jpg"], ["x/1.txt", "y/1.txt"]),  # of two each
-        (["1.image.jpg", "2.image.jpg"], ["3.caption.txt", "4.caption.txt"]),
-        (["cat.jpg", "car.jpg"], ["t.txt", "r.txt"]),  # no start of a word is left out
-        (["1.image.jpg", "2.image.jpg"], ["1.text.txt", "2.text.txt", "notes.txt"]),
-    ],
-)
+@pytest.mark.parametrize(("pictures", "others"), [
+    (["a/1.jpg", "b/1.jpg"], ["x/1.txt", "y/1.txt"]),  # of two each
+    (["1.image.jpg", "2.image.jpg"], ["3.caption.txt", "4.caption.txt"]),
+    (["cat.jpg", "car.jpg"], ["t.txt", "r.txt"]),  # no start of a word is left out
+    (["1.image.jpg", "2.image.jpg"], ["1.text.txt", "2.text.txt", "notes.txt"]),
+])  # fmt: skip
 def test_texts_of_other_names_are_no_captions(pictures, others, tmp_path):
     for name in [*pictures, *others]:
         (tmp_path / "mine" / name).parent.mkdir(parents=True, exist_ok=True)

@@ -51,13 +51,10 @@ def test_vocabulary_has_about_fifty_features_and_no_word_twice():
     assert len(words) == len(set(words))
 
 
-@pytest.mark.parametrize(
-    ("table", "classes"),
-    [
-        (scene_captions.HELD_OUT_SHAPE_COLOURS, scene_captions.SHAPES),
-        (scene_captions.HELD_OUT_DIGIT_COLOURS, scene_captions.DIGITS),
-    ],
-)
+@pytest.mark.parametrize(("table", "classes"), [
+    (scene_captions.HELD_OUT_SHAPE_COLOURS, scene_captions.SHAPES),
+    (scene_captions.HELD_OUT_DIGIT_COLOURS, scene_captions.DIGITS),
+])  # fmt: skip
 def test_two_colours_are_held_out_for_each_class(table, classes):
     assert tuple(table) == classes
     assert all(len(set(colours)) == 2 for colours in table.values())

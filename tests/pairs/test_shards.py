@@ -95,11 +95,10 @@ def test_global_pax_headers_and_binary_sizes_are_understood():
     assert member.size == 5
 
 
-@pytest.mark.parametrize(
-    "name",
-    [".DS_Store", "a/.DS_Store", "._000.jpg", "a/._000.txt", "__MACOSX/000.jpg",
-     "a/__MACOSX/._000.jpg", "__meta__", "__wds.json__", "README", "a.b/LICENSE"],
-)  # fmt: skip
+@pytest.mark.parametrize("name", [
+    ".DS_Store", "a/.DS_Store", "._000.jpg", "a/._000.txt", "__MACOSX/000.jpg",
+    "a/__MACOSX/._000.jpg", "__meta__", "__wds.json__", "README", "a.b/LICENSE",
+])  # fmt: skip
 def test_what_belongs_to_no_sample_is_ignored_and_splits_none(name):
     first, second = pair("000")
     runs, ignored = runs_of(pack([(name, b"x"), first, (name, b"x"), second, (name, b"x")]))
@@ -154,25 +153,22 @@ def test_sparse_files_of_every_kind_are_passed_over(tmp_path):
     assert not any(run.damage for run in runs)
 
 
-@pytest.mark.parametrize(
-    ("content", "words"),
-    [
-        (b"", "is empty"),
-        (gzip.compress(pack(pair("a")), mtime=0), "gunzip"),
-        (b"BZh9" + bytes(600), "bunzip2"),
-        (b"\xfd7zXZ\0" + bytes(600), "unxz"),
-        (b"\x28\xb5\x2f\xfd" + bytes(600), "unzstd"),
-        (b"PK\x03\x04" + bytes(600), "zip"),
-        (b"PAR1" + bytes(600), "Parquet"),
-        (b"version https://git-lfs.github.com/spec/v1\noid sha256:0\n", "git lfs pull"),
-        (b"\n <!DOCTYPE html><title>403</title>" + b" " * 600, "HTML"),
-        (b"\xef\xbb\xbf<html>", "HTML"),
-        (b"<?xml version='1.0'?><Error/>", "XML"),
-        (b'{"error": "not found"}', "JSON"),
-        (b"hello", "5 bytes"),
-        (os.urandom(0) + b"\x07\x95" * 5_000, "not a tar file"),
-    ],
-)
+@pytest.mark.parametrize(("content", "words"), [
+    (b"", "is empty"),
+    (gzip.compress(pack(pair("a")), mtime=0), "gunzip"),
+    (b"BZh9" + bytes(600), "bunzip2"),
+    (b"\xfd7zXZ\0" + bytes(600), "unxz"),
+    (b"\x28\xb5\x2f\xfd" + bytes(600), "unzstd"),
+    (b"PK\x03\x04" + bytes(600), "zip"),
+    (b"PAR1" + bytes(600), "Parquet"),
+    (b"version https://git-lfs.github.com/spec/v1\noid sha256:0\n", "git lfs pull"),
+    (b"\n <!DOCTYPE html><title>403</title>" + b" " * 600, "HTML"),
+    (b"\xef\xbb\xbf<html>", "HTML"),
+    (b"<?xml version='1.0'?><Error/>", "XML"),
+    (b'{"error": "not found"}', "JSON"),
+    (b"hello", "5 bytes"),
+    (os.urandom(0) + b"\x07\x95" * 5_000, "not a tar file"),
+])  # fmt: skip
 def test_what_is_no_tar_says_what_it_is(tmp_path, content, words):
     [run], _ = runs_of(content)
     assert run.key == ""
@@ -249,11 +245,10 @@ def test_extended_headers_are_bounded(kind):
         list(read_members(io.BytesIO(content)))
 
 
-@pytest.mark.parametrize(
-    "records",
-    [b"no number path=a.jpg\n", b"99 path=a.jpg\n", b"14 path a.jpg\n", b"13 path=a.jpgx",
-     b"0 path=a.jpg\n", b"14 size=-5555\n", b"9" * 30 + b" path=a\n"],
-)  # fmt: skip
+@pytest.mark.parametrize("records", [
+    b"no number path=a.jpg\n", b"99 path=a.jpg\n", b"14 path a.jpg\n", b"13 path=a.jpgx",
+    b"0 path=a.jpg\n", b"14 size=-5555\n", b"9" * 30 + b" path=a\n",
+])  # fmt: skip
 def test_broken_pax_records_are_damage(records):
     content = header("x", len(records), tarfile.XHDTYPE) + padded(records)
     with pytest.raises(BrokenTarError):

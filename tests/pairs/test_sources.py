@@ -30,19 +30,16 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-@pytest.mark.parametrize(
-    ("pattern", "names"),
-    [
-        ("", [f"{n:05d}.tar" for n in range(12)]),
-        ("0000?.tar", [f"{n:05d}.tar" for n in range(10)]),
-        ("{00009..00011}.tar", ["00009.tar", "00010.tar", "00011.tar"]),
-        ("000{01,11}.tar", ["00001.tar", "00011.tar"]),
-        ("00003.tar", ["00003.tar"]),
-        ("00003.*", ["00003.tar"]),
-        ("{00003,0001?}.tar", ["00003.tar", "00010.tar", "00011.tar"]),
-        ("**/0000[12].tar", ["00001.tar", "00002.tar"]),
-    ],
-)
+@pytest.mark.parametrize(("pattern", "names"), [
+    ("", [f"{n:05d}.tar" for n in range(12)]),
+    ("0000?.tar", [f"{n:05d}.tar" for n in range(10)]),
+    ("{00009..00011}.tar", ["00009.tar", "00010.tar", "00011.tar"]),
+    ("000{01,11}.tar", ["00001.tar", "00011.tar"]),
+    ("00003.tar", ["00003.tar"]),
+    ("00003.*", ["00003.tar"]),
+    ("{00003,0001?}.tar", ["00003.tar", "00010.tar", "00011.tar"]),
+    ("**/0000[12].tar", ["00001.tar", "00002.tar"]),
+])  # fmt: skip
 def test_every_form_of_source(folder, pattern, names):
     assert [shard.name for shard in resolve_shards(str(folder / pattern))] == names
 
@@ -52,24 +49,21 @@ def test_a_list_in_any_order_is_the_same(folder):
     assert resolve_shards(shards) == resolve_shards(sorted(shards))
 
 
-@pytest.mark.parametrize(
-    ("pattern", "words"),
-    [
-        ("nothing*.tar", "matches no file"),
-        ("a.tar::b.tar", "as a list"),
-        ("{00000..00020}.tar", "21 shards, but 9 do not exist, the first .*00012.tar"),
-        ("{00000-00002}.tar", "neither"),
-        ("{00003}.tar", "neither"),
-        ("{00000..00010..2}.tar", "neither"),
-        ("{00003..00003}.tar", "names one file only, .*00003.tar.* name the file itself"),
-        ("{00003,x}.tar", "but 1 do not exist, the first .*x.tar"),
-        ("{00005..00003}.tar", "has to rise"),
-        ("{0..99999999999999}.tar", "at most"),
-        ("{a,{b,c}}.tar", "nested braces"),
-        ("{00000..00003.tar", "do not exist"),
-        ("*", "12 .tar files, but .*notes.txt too"),
-    ],
-)
+@pytest.mark.parametrize(("pattern", "words"), [
+    ("nothing*.tar", "matches no file"),
+    ("a.tar::b.tar", "as a list"),
+    ("{00000..00020}.tar", "21 shards, but 9 do not exist, the first .*00012.tar"),
+    ("{00000-00002}.tar", "neither"),
+    ("{00003}.tar", "neither"),
+    ("{00000..00010..2}.tar", "neither"),
+    ("{00003..00003}.tar", "names one file only, .*00003.tar.* name the file itself"),
+    ("{00003,x}.tar", "but 1 do not exist, the first .*x.tar"),
+    ("{00005..00003}.tar", "has to rise"),
+    ("{0..99999999999999}.tar", "at most"),
+    ("{a,{b,c}}.tar", "nested braces"),
+    ("{00000..00003.tar", "do not exist"),
+    ("*", "12 .tar files, but .*notes.txt too"),
+])  # fmt: skip
 def test_what_matches_nothing_is_an_error(folder, pattern, words):
     with pytest.raises(UserError, match=words):
         resolve_shards(str(folder / pattern))
@@ -101,16 +95,13 @@ ELSEWHERE = (
 )  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("source", "words"),
-    [
-        *((source, "names nothing") for source in ("", " ", "a\0.tar")),
-        *((source, "is not on this machine.* Fetch them first") for source in ELSEWHERE),
-        (".", "holds no .tar file"),
-        ([], "list is empty"),
-        ("a" * 5_000, "cannot be read .File name too long"),
-    ],
-)
+@pytest.mark.parametrize(("source", "words"), [
+    *((source, "names nothing") for source in ("", " ", "a\0.tar")),
+    *((source, "is not on this machine.* Fetch them first") for source in ELSEWHERE),
+    (".", "holds no .tar file"),
+    ([], "list is empty"),
+    ("a" * 5_000, "cannot be read .File name too long"),
+])  # fmt: skip
 def test_a_source_without_shards_is_refused(source, words, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(UserError, match=words):
@@ -240,19 +231,16 @@ def test_downloads_are_summed_and_broken_ones_named(folder, caplog):
     ]
 
 
-@pytest.mark.parametrize(
-    ("names", "source", "words"),
-    [
-        (["a.jpg", "a.txt"], "", ["pictures", "'a.jpg'", "key pairs"]),
-        (["a.JPG", "b.png"], "*", ["pictures"]),
-        (["0/a.webp", "0_stats.json"], "", ["pictures", "'a.webp'"]),
-        (["0/a.jpeg"], "*/*.jpeg", ["pictures"]),
-        (["a.jpg"], "a.jpg", ["pictures"]),
-        (["a.parquet", "b.parquet"], "", ["tables", ".parquet", "captions"]),
-        (["a.csv"], "*.csv", ["tables", ".csv"]),
-        (["a.md"], "", ["holds no .tar file"]),
-    ],
-)
+@pytest.mark.parametrize(("names", "source", "words"), [
+    (["a.jpg", "a.txt"], "", ["pictures", "'a.jpg'", "key pairs"]),
+    (["a.JPG", "b.png"], "*", ["pictures"]),
+    (["0/a.webp", "0_stats.json"], "", ["pictures", "'a.webp'"]),
+    (["0/a.jpeg"], "*/*.jpeg", ["pictures"]),
+    (["a.jpg"], "a.jpg", ["pictures"]),
+    (["a.parquet", "b.parquet"], "", ["tables", ".parquet", "captions"]),
+    (["a.csv"], "*.csv", ["tables", ".csv"]),
+    (["a.md"], "", ["holds no .tar file"]),
+])  # fmt: skip
 def test_pictures_and_tables_are_named_as_such(tmp_path, names, source, words):
     for name in names:
         (tmp_path / name).parent.mkdir(exist_ok=True)

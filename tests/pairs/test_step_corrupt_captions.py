@@ -573,16 +573,13 @@ def test_an_empty_corpus_stays_empty(tmp_path):
         assert (metadata["text_changed_share"], metadata["note"]) == ("0.0", "")
 
 
-@pytest.mark.parametrize(
-    ("scheme", "captions"),
-    [
-        ("drop", ["of the"] * 9),
-        ("drop", ["!", "12"] * 4),
-        ("random", ["a cat"] * 9),
-        ("similar", ["a cat"] * 9),
-        ("similar-swap", ["a cat"] * 9),
-    ],
-)
+@pytest.mark.parametrize(("scheme", "captions"), [
+    ("drop", ["of the"] * 9),
+    ("drop", ["!", "12"] * 4),
+    ("random", ["a cat"] * 9),
+    ("similar", ["a cat"] * 9),
+    ("similar-swap", ["a cat"] * 9),
+])  # fmt: skip
 def test_a_scheme_that_changes_nothing_stops(scheme, captions, tmp_path, capsys):
     corpus = Corpus(tmp_path, captions)
     assert cli.main(corpus.arguments(scheme, 0.5)) == 2

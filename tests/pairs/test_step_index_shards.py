@@ -531,19 +531,16 @@ def test_a_row_with_a_column_too_many_or_too_few_is_a_fault():
             parts.table_of([wrong], index_parts.REJECTED)
 
 
-@pytest.mark.parametrize(
-    "wrong",
-    [
-        {"empty_captions": "drop"},
-        {"caption_from": ""},
-        {"caption_from": "json:"},
-        {"caption_from": "a b"},
-        {"min_words": 5, "max_words": 4},
-        {"stall_seconds": 0},
-        {"max_image_pixels": 0},
-        {"table_captions": "none"},
-    ],
-)
+@pytest.mark.parametrize("wrong", [
+    {"empty_captions": "drop"},
+    {"caption_from": ""},
+    {"caption_from": "json:"},
+    {"caption_from": "a b"},
+    {"min_words": 5, "max_words": 4},
+    {"stall_seconds": 0},
+    {"max_image_pixels": 0},
+    {"table_captions": "none"},
+])  # fmt: skip
 def test_settings_that_make_no_sense(wrong):
     with pytest.raises(ValidationError):
         index_shards.Settings(**wrong)
