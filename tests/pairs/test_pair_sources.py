@@ -1,6 +1,5 @@
 """Any folder or table of pairs as a source: the same pairs in each format give the same index."""
 
-import csv
 import gzip
 import io
 import json
@@ -51,19 +50,17 @@ def picture(number: int, ending: str = "jpg") -> bytes:
 PICTURES = {key: picture(number) for number, key in enumerate(CAPTIONS)}
 
 
-def write_pictures(folder: Path) -> None:
+def write_pictures(folder: Path) -> Path:
     for key, content in PICTURES.items():
         (folder / key).parent.mkdir(parents=True, exist_ok=True)
         (folder / f"{key}.jpg").write_bytes(content)
+    return folder
 
 
 def write_csv(path: Path, columns: tuple[str, str], delimiter: str = ",", start: str = "") -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("w", encoding="utf-8", newline="") as opened:
-        opened.write(start)
-        rows = csv.writer(opened, delimiter=delimiter)
-        rows.writerow(columns)
-        rows.writerows([f"{key}.jpg", caption] for key, caption in CAPTIONS.items())
+    table = pd.DataFrame(rows(*columns)).to_csv(index=False, sep=delimiter)
+    path.write_text(start + table, encoding="utf-8")
     return path
 
 
@@ -75,9 +72,8 @@ def rows(image: str, caption: str) -> Rows:
 
 
 def texts(folder: Path, ending: str = "txt") -> Path:
-    write_pictures(folder)
     for key, caption in CAPTIONS.items():
-        (folder / f"{key}.{ending}").write_text(caption, encoding="utf-8")
+        (write_pictures(folder) / f"{key}.{ending}").write_text(caption, encoding="utf-8")
     return folder
 
 
@@ -117,12 +113,11 @@ def img2dataset_files(folder: Path) -> Path:
 
 def table(ending: str, columns: tuple[str, str], name: str = "pairs") -> Callable[[Path], Path]:
     def write(folder: Path) -> Path:
-        write_pictures(folder)
-        path = folder / f"{name}.{ending}"
+        path = write_pictures(folder) / f"{name}.{ending}"
         if ending == "parquet":
             pq.write_table(pa.Table.from_pylist(rows(*columns)), path)
         elif ending == "jsonl":
-            path.write_text("".join(json.dumps(row) + "\n" for row in rows(*columns)))
+            path.write_text(as_lines(rows(*columns)))
         else:
             write_csv(path, columns, "\t" if ending == "tsv" else ",")
         return path
@@ -229,29 +224,16 @@ def webdataset_in_parquet(folder: Path) -> Path:
 
 def open_clip(folder: Path) -> Path:
     """Its default: tabs in .csv; here with Windows line ends and a byte order mark."""
-    write_pictures(folder)
-    return write_csv(folder / "train.csv", ("filepath", "title"), "\t", start="\ufeff")
-
-
-def flickr30k(folder: Path) -> Path:
-    """As its authors wrote it: bars, a blank after each, and one row without a bar."""
-    write_pictures(folder / "flickr30k_images")
-    lines = [f"{key}.jpg| 0| {text}" for key, text in CAPTIONS.items()]
-    lines.append("a/1.jpg| 4   A dog runs across the grass .")
-    (folder / "results.csv").write_text("image_name| comment_number| comment\n" + "\n".join(lines))
-    return folder
+    path = write_pictures(folder) / "train.csv"
+    write_csv(path, ("filepath", "title"), "\t", start="\ufeff")
+    path.write_bytes(path.read_bytes().replace(b"\n", b"\r\n"))
+    return path
 
 
 def compressed(folder: Path) -> Path:
     path = table("csv", ("Image Path", "en_caption"))(folder)
     (folder / "pairs.csv.gz").write_bytes(gzip.compress(path.read_bytes()))
     path.unlink()
-    return folder
-
-
-def metadata_of_a_subfolder(folder: Path) -> Path:
-    write_pictures(folder / "images")
-    write_csv(folder / "metadata.csv", ("file_name", "text"))
     return folder
 
 
@@ -280,44 +262,48 @@ def with_files_of_windows(folder: Path) -> Path:
     return folder
 
 
-def without_names(folder: Path) -> Path:
-    """As Flickr8k.token.txt: no names of columns, and numbers of captions."""
-    write_pictures(folder / "Images")
-    lines = [f"{key}.jpg#0\t{caption}" for key, caption in CAPTIONS.items()]
-    (folder / "Flickr8k.token.txt").write_text("\n".join(lines), encoding="utf-8")
-    return folder / "Flickr8k.token.txt"
-
-
-def listed_with(sign: str) -> Callable[[Path], Path]:
-    """A caption a line, after the name of its picture."""
+def lines(
+    line: str | Callable[[str, str], str], name: str, where: str = "", head: str = "",
+    given: str = "folder", end: str = "",
+) -> Callable[[Path], Path]:  # fmt: skip
+    """A caption a line, after the name of its picture; keys and captions fill `line`."""
 
     def write(folder: Path) -> Path:
-        write_pictures(folder / "images")
-        lines = [f"{key}.jpg{sign}{caption}\n" for key, caption in CAPTIONS.items()]
-        (folder / "all.txt").write_text("".join(lines), encoding="utf-8")
-        return folder
+        write_pictures(folder / where)
+        made = line.format if isinstance(line, str) else line
+        content = head + "".join(made(*pair) + "\n" for pair in CAPTIONS.items())
+        (folder / name).write_text(content + end, encoding="utf-8")
+        return folder / name if given == "table" else folder
 
     return write
 
 
+def quoted_once(*cells: str) -> str:
+    return "'{}.jpg','{}'".format(*(cell.replace("'", "''") for cell in cells))
+
+
+def spaced(key: str, text: str) -> str:
+    return '{}.jpg, "{}"'.format(key, text.replace('"', '""'))
+
+
 def spreadsheet(folder: Path) -> Path:
     """As Excel exports: semicolons, a first line that names them, Windows line ends."""
-    write_pictures(folder)
-    path = write_csv(folder / "pairs.csv", ("Photo", "Description"), ";", start="sep=;\n")
-    path.write_bytes(path.read_bytes().replace(b"\n", b"\r\n").replace(b"\r\r", b"\r"))
+    path = write_pictures(folder) / "pairs.csv"
+    write_csv(path, ("Photo", "Description"), ";", start="sep=;\n")
+    path.write_bytes(path.read_bytes().replace(b"\n", b"\r\n"))
     return path
 
 
 def nested(folder: Path) -> Path:
-    write_pictures(folder)
     rows = [{"image": {"path": f"{key}.jpg"}, "meta": {"en": {"caption": text}}}
             for key, text in CAPTIONS.items()]  # fmt: skip
-    path = folder / "pairs.jsonl"
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return path
+    (write_pictures(folder) / "pairs.jsonl").write_text(as_lines(rows))
+    return folder / "pairs.jsonl"
 
 
-def of_hub(name: str, cell: Callable[[str], Any]) -> Callable[[Path], dict[str, str]]:
+def of_hub(
+    name: str, cell: Callable[[str], Any], caption: str | None = None
+) -> Callable[[Path], dict[str, str]]:
     """Pictures in Parquet, with captions in cells of another form."""
 
     def write(folder: Path) -> dict[str, str]:
@@ -325,7 +311,8 @@ def of_hub(name: str, cell: Callable[[str], Any]) -> Callable[[Path], dict[str, 
         pictures = [{"bytes": one, "path": None} for one in PICTURES.values()]
         columns = {"image": pictures, name: [*map(cell, CAPTIONS.values())], "id": [*CAPTIONS]}
         pq.write_table(pa.table(columns), folder / "train.parquet")
-        return {"path": str(folder), "key_column": "id"}
+        named = {"path": str(folder), "key_column": "id"}
+        return named | ({"caption_column": caption} if caption else {})
 
     return write
 
@@ -362,10 +349,8 @@ def without_endings(folder: Path) -> Path:
 def identities(folder: Path) -> Path:
     """Kaggle's: numbers of rows, and pictures without their endings."""
     write_pictures(folder / "images")
-    with (folder / "train.csv").open("w", encoding="utf-8", newline="") as opened:
-        rows = csv.writer(opened)
-        rows.writerow(("", "image_id", "caption"))
-        rows.writerows((number, *pair) for number, pair in enumerate(CAPTIONS.items()))
+    table = pd.DataFrame(CAPTIONS.items(), columns=["image_id", "caption"])
+    table.to_csv(folder / "train.csv")
     return folder
 
 
@@ -374,25 +359,6 @@ def parts_of(text: str) -> list[dict[str, Any]]:
     asked = [{"type": "image", "text": None}, {"type": "text", "text": "What is it?"}]
     return [{"role": "user", "content": asked},
             {"role": "assistant", "content": [{"type": "text", "text": text}]}]  # fmt: skip
-
-
-def conversations_in_parquet(
-    folder: Path, turns: Callable[[str], list[Any]] = turns_of, caption: str | None = None
-) -> dict[str, str]:
-    folder.mkdir()
-    cells = [{"bytes": one, "path": None} for one in PICTURES.values()]
-    talks = [turns(text) for text in CAPTIONS.values()]
-    columns = {"image": cells, "conversations": talks, "id": [*CAPTIONS]}
-    pq.write_table(pa.table(columns), folder / "train.parquet")
-    named = {"path": str(folder), "key_column": "id"}
-    return named | ({"caption_column": caption} if caption else {})
-
-
-def token(folder: Path) -> Path:
-    """As Flickr30k's first release."""
-    path = without_names(folder)
-    path.rename(folder / "results_20130124.token")
-    return folder
 
 
 def captions_of_subfolders(folder: Path) -> Path:
@@ -409,13 +375,11 @@ def nested_parquet(folder: Path) -> dict[str, str]:
 
 def glob_of_tables(folder: Path) -> str:
     """A table in each of two folders, next to its pictures."""
-    write_pictures(folder)
     for part in ("a", "b c"):
-        names = [key.split("/")[1] for key in CAPTIONS if key.startswith(part)]
-        with (folder / part / "pairs.csv").open("w", encoding="utf-8", newline="") as opened:
-            rows = csv.writer(opened)
-            rows.writerow(("image", "caption"))
-            rows.writerows((f"{name}.jpg", CAPTIONS[f"{part}/{name}"]) for name in names)
+        rows = [(f"{key.split('/')[1]}.jpg", text) for key, text in CAPTIONS.items()
+                if key.startswith(part)]  # fmt: skip
+        table = pd.DataFrame(rows, columns=["image", "caption"])
+        table.to_csv(write_pictures(folder) / part / "pairs.csv", index=False)
     return f"{folder}/*/pairs.csv"
 
 
@@ -479,30 +443,6 @@ def with_rows_below(folder: Path) -> Path:
     return path
 
 
-def listed_without_endings(folder: Path) -> Path:
-    """As ROCO's captions.txt."""
-    write_pictures(folder / "images")
-    lines = [f"{key}\t {caption}\n" for key, caption in CAPTIONS.items()]
-    (folder / "captions.txt").write_text("".join(lines), encoding="utf-8")
-    return folder
-
-
-def spaced(path: Path) -> Path:
-    write_pictures(path.parent)
-    rows = [f'{key}.jpg, "{text}"\n' for key, text in CAPTIONS.items()]
-    rows[1] = 'a/2.jpg, "a café, ""quoted"""\n'
-    path.write_text("image, caption\n" + "".join(rows), encoding="utf-8")
-    return path
-
-
-def quoted_once(folder: Path) -> Path:
-    write_pictures(folder)
-    doubled = [[cell.replace("'", "''") for cell in pair] for pair in CAPTIONS.items()]
-    lines = [f"'{key}.jpg','{text}'\n" for key, text in doubled]
-    (folder / "p.csv").write_text("".join(["'image','caption'\n", *lines]), encoding="utf-8")
-    return folder
-
-
 def escaped(folder: Path, form: str = '"{}"', delimiter: str = ",") -> Path:
     """With a backslash before each quotation mark."""
     write_pictures(folder)
@@ -523,177 +463,145 @@ def paths_in_parquet(folder: Path) -> Path:
     return folder
 
 
-FORMATS: dict[str, tuple[str, Callable[[Path], Any]]] = {
-    "txt": ("folder", texts),
-    "caption": ("folder", lambda folder: texts(folder, "caption")),
-    "TXT": ("folder", lambda folder: texts(folder, "TXT")),
-    "img2dataset files": ("folder", img2dataset_files),
-    "metadata.csv": ("imagefolder", metadata("csv")),
-    "metadata.jsonl": ("imagefolder", metadata("jsonl")),
-    "metadata.parquet": ("imagefolder", metadata("parquet")),
-    "csv": ("table", table("csv", ("image_path", "caption"))),
-    "tsv": ("table", table("tsv", ("Image", "Text"))),
-    "jsonl": ("table", table("jsonl", ("filepath", "title"))),
-    "parquet": ("table", table("parquet", ("path", "caption"))),
-    "paths as LAION names addresses": ("table", table("parquet", ("URL", "TEXT"))),
-    "caption and url": ("table", table("tsv", ("url", "caption"))),
-    "raw": ("table", table("csv", ("filename", "raw"))),
-    "paths of another machine": ("table", in_json(other_paths, given="table")),
-    "webdataset in parquet": ("parquet", webdataset_in_parquet),
-    "open_clip": ("table", open_clip),
-    "flickr": ("table", flickr),
-    "flickr30k": ("table", flickr30k),
-    "csv.gz": ("table", compressed),
-    "a list in JSON": ("table", in_json(lambda rows: json.dumps(rows, indent=1), given="table")),
-    "columns in JSON": ("table", in_json(columns_of)),
-    "numbered columns in JSON": ("table",
-        in_json(lambda rows: {n: dict(enumerate(of)) for n, of in columns_of(rows).items()})),
-    "an archive": ("folder", archived),
-    "boxes next to pictures": ("folder", lambda folder: with_labels(folder, apart=False)),
-    "boxes in a folder": ("folder", lambda folder: with_labels(folder, apart=True)),
-    "captions of pictures in a list": (
-        "table",
-        in_json(
-            lambda rows: {
-                "images": [
-                    {"file_name": row["image"], "captions": [row["caption"]]} for row in rows
-                ]
-            }
-        ),
-    ),
-    "bytes of any name": ("parquet", lambda folder: hub_parquet(folder, "image_bytes")),
-    **{
-        f"a list with {sign!r}": ("table", listed_with(sign))
-        for sign in (": ", " ", " | ", " - ", "\t", "#2\t", " = ", "|0|")
+OF_KINDS: dict[str, dict[str, Callable[[Path], Any]]] = {
+    "folder": {
+        "txt": texts,
+        "caption": lambda folder: texts(folder, "caption"),
+        "TXT": lambda folder: texts(folder, "TXT"),
+        "img2dataset files": img2dataset_files,
+        "an archive": archived,
+        "boxes next to pictures": lambda folder: with_labels(folder, apart=False),
+        "boxes in a folder": lambda folder: with_labels(folder, apart=True),
+        "NAME.jpg.txt": whole_names,
+        "a folder of captions": own_folder,
+        "pictures without endings": without_endings,
+        "files of Windows": with_files_of_windows,
     },
-    "without names": ("table", without_names),
-    "spreadsheet": ("table", spreadsheet),
-    "nested": ("table", nested),
-    "nested parquet": ("table", nested_parquet),
-    "glob": ("table", glob_of_tables),
-    "captions by picture": ("table", in_json(by_picture, given="folder")),
-    "Karpathy's split": ("table", in_json(karpathy, given="folder", where="images")),
-    "sentences": ("parquet", of_hub("sentences", lambda text: [{"raw": text, "sentid": 1}])),
-    "paths of Windows": ("table", windows_paths),
-    "tables in subfolders": ("tables", captions_of_subfolders),
-    "NAME.jpg.txt": ("folder", whole_names),
-    "NAME.json": ("objects", objects()),
-    "lists in NAME.json": ("objects", objects(lambda text: [text])),
-    "texts in NAME.json": ("objects", objects(str)),
-    "NAME.jpg.json": ("objects", objects(name="{}.jpg.json")),
-    "nested NAME.json": ("objects", objects(nested_fields)),
-    "named field of NAME.json": ("objects",
-        lambda f: {"path": str(objects(nested_fields)(f)), "caption_column": "meta.caption"}),
-    "a folder of captions": ("folder", own_folder),
-    "pictures without endings": ("folder", without_endings),
-    "identities": ("table", identities),
-    "captions by name": ("table", in_json(lambda _: CAPTIONS, given="table", where="images")),
-    "conversations": ("table", in_json(conversations, given="folder", where="images")),
-    "conversations in parquet": ("parquet", of_hub("conversations", turns_of)),
-    "one list in JSON": ("table", in_json(textcaps, given="table", where="train_images")),
-    "token": ("table", token),
-    "paths of another root": ("table", with_paths(lambda path: f"/there/mine/{path}", "images")),
-    "paths of another drive": ("table",
-        with_paths(lambda path: "C:\\mine\\" + path.replace("/", "\\"), "images")),
-    "paths from far above": ("table", with_paths(lambda path: f"x/y/mine/{path}")),
-    "escaped paths": ("table", with_paths(lambda path: quote(path))),
-    "paths of a far folder": ("table", with_paths(str, "data/of/mine/images")),
-    "paths in another case": ("table",
-        with_paths(lambda path: path.replace("it's", "IT'S").replace(".jpg", ".JPG"))),
-    "paths of another ending": ("table", with_paths(lambda path: path.replace(".jpg", ".PNG"))),
-    "a column of any name": ("table", with_paths(picture_key, "i", "ID")),
-    "addresses of files": ("table",
-        lambda folder: with_paths(lambda path: f"file://localhost{folder}/{quote(path)}")(folder)),
-    "addresses of files of another machine": ("table",
-        with_paths(lambda path: f"file:///C:/there/mine/{quote(path)}")),
-    "addresses in a store": ("table", with_paths(lambda path: f"s3://bucket/mine/{path}", "x")),
-    "rows of separators at the end": ("table", with_rows_below),
-    "columns of any name": (
-        "table",
-        lambda folder: {
+    "imagefolder": {f"metadata.{end}": metadata(end) for end in ("csv", "jsonl", "parquet")},
+    "table": {
+        "csv": table("csv", ("image_path", "caption")),
+        "tsv": table("tsv", ("Image", "Text")),
+        "jsonl": table("jsonl", ("filepath", "title")),
+        "parquet": table("parquet", ("path", "caption")),
+        "paths as LAION names addresses": table("parquet", ("URL", "TEXT")),
+        "caption and url": table("tsv", ("url", "caption")),
+        "raw": table("csv", ("filename", "raw")),
+        "paths of another machine": in_json(other_paths, given="table"),
+        "open_clip": open_clip,
+        "flickr": flickr,
+        # As its authors wrote it: bars, a blank after each, and one row without a bar.
+        "flickr30k": lines("{}.jpg| 0| {}", "results.csv", "flickr30k_images",
+                           "image_name| comment_number| comment\n",
+                           end="a/1.jpg| 4   A dog runs across the grass ."),
+        "csv.gz": compressed,
+        "a list in JSON": in_json(lambda rows: json.dumps(rows, indent=1), given="table"),
+        "columns in JSON": in_json(columns_of),
+        "numbered columns in JSON": in_json(
+            lambda rows: {n: dict(enumerate(of)) for n, of in columns_of(rows).items()}),
+        "captions of pictures in a list": in_json(lambda rows: {"images": [
+            {"file_name": row["image"], "captions": [row["caption"]]} for row in rows]}),
+        **{f"a list with {sign!r}": lines(f"{{}}.jpg{sign}{{}}", "all.txt", "images")
+           for sign in (": ", " ", " | ", " - ", "\t", "#2\t", " = ", "|0|")},
+        "without names": lines("{}.jpg#0\t{}", "Flickr8k.token.txt", "Images", given="table"),
+        "token": lines("{}.jpg#0\t{}", "results_20130124.token", "Images"),  # Flickr30k's first
+        "a list of pictures without endings": lines("{}\t {}", "captions.txt", "images"),  # ROCO's
+        "blanks after commas": lines(spaced, "p.csv", "", "image, caption\n", "table"),
+        "single quotes": lines(quoted_once, "p.csv", "", "'image','caption'\n"),
+        "spreadsheet": spreadsheet,
+        "nested": nested,
+        "nested parquet": nested_parquet,
+        "glob": glob_of_tables,
+        "captions by picture": in_json(by_picture, given="folder"),
+        "Karpathy's split": in_json(karpathy, given="folder", where="images"),
+        "paths of Windows": windows_paths,
+        "identities": identities,
+        "captions by name": in_json(lambda _: CAPTIONS, given="table", where="images"),
+        "conversations": in_json(conversations, given="folder", where="images"),
+        "one list in JSON": in_json(textcaps, given="table", where="train_images"),
+        "paths of another root": with_paths(lambda path: f"/there/mine/{path}", "images"),
+        "paths of another drive": with_paths(
+            lambda path: "C:\\mine\\" + path.replace("/", "\\"), "images"),
+        "paths from far above": with_paths(lambda path: f"x/y/mine/{path}"),
+        "escaped paths": with_paths(lambda path: quote(path)),
+        "paths of a far folder": with_paths(str, "data/of/mine/images"),
+        "paths in another case": with_paths(
+            lambda path: path.replace("it's", "IT'S").replace(".jpg", ".JPG")),
+        "paths of another ending": with_paths(lambda path: path.replace(".jpg", ".PNG")),
+        "a column of any name": with_paths(picture_key, "i", "ID"),
+        "addresses of files": lambda folder: with_paths(
+            lambda path: f"file://localhost{folder}/{quote(path)}")(folder),
+        "addresses of files of another machine": with_paths(
+            lambda path: f"file:///C:/there/mine/{quote(path)}"),
+        "addresses in a store": with_paths(lambda path: f"s3://bucket/mine/{path}", "x"),
+        "rows of separators at the end": with_rows_below,
+        "columns of any name": lambda folder: {
             "path": str(with_paths(str, "y", "Datei", "Text hier")(folder)),
-            "caption_column": "Text hier",
-        },
-    ),
-    "columns of any name in JSON": (
-        "table",
-        in_json(
+            "caption_column": "Text hier"},
+        "columns of any name in JSON": in_json(
             lambda rows: [{"Datei": row["image"], "caption": row["caption"]} for row in rows],
-            given="folder",
-        ),
-    ),
-    "a list of pictures without endings": ("table", listed_without_endings),
-    "files of Windows": ("folder", with_files_of_windows),
-    "parts of messages": ("parquet", lambda f: conversations_in_parquet(f, parts_of)),
-    "questions and answers": (
-        "parquet",
-        lambda f: conversations_in_parquet(
-            f, lambda text: [{"user": "?", "assistant": text}], "conversations.assistant"
-        ),
-    ),
-    "lists of paths": ("table", with_paths(lambda path: [path])),
-    "messages": ("table", in_json(messages, given="folder")),
-    "paths in parquet": ("table", paths_in_parquet),
-    "JSON Lines in .json": ("table", in_json(as_lines, given="folder")),
-    "JSON Lines in .jsonlines": ("table", in_json(as_lines, "p.jsonlines")),
-    "a list in .jsonl": ("table", in_json(lambda rows: json.dumps(rows, indent=1), "p.jsonl")),
-    "compressed JSON": ("table", in_json(list, "p.json.gz")),
-    "splits in JSON": ("table",
-        in_json(lambda rows: {"train": rows[:3], "val": rows[3:], "test": []})),
-    "lists of two in JSON": ("table", in_json(lambda rows: [[*row.values()] for row in rows])),
-    "columns and data in JSON": (
-        "table",
-        in_json(
-            lambda rows: {
-                "columns": [*rows[0]],
-                "index": [0],
-                "data": [[*row.values()] for row in rows],
-            }
-        ),
-    ),
-    "annotations without images": (
-        "table",
-        in_json(
-            lambda rows: {"info": {"url": "x"}, "annotations": [row | {"score": 3} for row in rows]}
-        ),
-    ),
-    "blank rows above": ("table",
-        lambda folder: with_rows_above(table("csv", ("image", "caption"))(folder))),
-    "blanks after commas": ("table", lambda folder: spaced(folder / "p.csv")),
-    "nested sentences": ("table",
-        in_json(lambda rows: [row | {"caption": [[row["caption"]], []]} for row in rows])),
-    "rows two objects deep": ("table",
-        in_json(lambda rows: {"version": 1, "data": {"items": rows}})),
-    "captions by picture one object deep": ("table",
-        in_json(lambda rows: {"n": 4, "data": by_picture(rows)}, given="folder")),
-    "captions by picture and split": (
-        "table",
-        in_json(
+            given="folder"),
+        "lists of paths": with_paths(lambda path: [path]),
+        "messages": in_json(messages, given="folder"),
+        "paths in parquet": paths_in_parquet,
+        "JSON Lines in .json": in_json(as_lines, given="folder"),
+        "JSON Lines in .jsonlines": in_json(as_lines, "p.jsonlines"),
+        "a list in .jsonl": in_json(lambda rows: json.dumps(rows, indent=1), "p.jsonl"),
+        "compressed JSON": in_json(list, "p.json.gz"),
+        "splits in JSON": in_json(lambda rows: {"train": rows[:3], "val": rows[3:], "test": []}),
+        "lists of two in JSON": in_json(lambda rows: [[*row.values()] for row in rows]),
+        "columns and data in JSON": in_json(lambda rows: {
+            "columns": [*rows[0]], "index": [0], "data": [[*row.values()] for row in rows]}),
+        "annotations without images": in_json(lambda rows: {
+            "info": {"url": "x"}, "annotations": [row | {"score": 3} for row in rows]}),
+        "blank rows above": lambda f: with_rows_above(table("csv", ("image", "caption"))(f)),
+        "nested sentences": in_json(
+            lambda rows: [row | {"caption": [[row["caption"]], []]} for row in rows]),
+        "rows two objects deep": in_json(lambda rows: {"version": 1, "data": {"items": rows}}),
+        "captions by picture one object deep": in_json(
+            lambda rows: {"n": 4, "data": by_picture(rows)}, given="folder"),
+        "captions by picture and split": in_json(
             lambda rows: {"train": by_picture(rows), "val": {}, "test": by_picture(rows)},
-            given="folder",
-        ),
-    ),
-    "lists of objects by picture": (
-        "table",
-        in_json(
+            given="folder"),
+        "lists of objects by picture": in_json(
             lambda rows: {row["image"]: [{"caption": row["caption"]}] for row in rows},
-            given="folder",
-        ),
-    ),
-    "single quotes": ("table", quoted_once),
-    "metadata.json of lines": ("table", in_json(as_lines, "metadata.json", "folder")),
-    "coco further below": ("coco", lambda folder: coco(folder / "coco2017").parent),
-    "names without their folders": ("table", with_paths(os.path.basename)),
-    "escaped quotes": ("table", escaped),
-    "escaped single quotes": ("table", lambda folder: escaped(folder, "'{}'")),
-    "escaped quotes without quotes": ("table", lambda folder: escaped(folder, "{}", "|")),
-    "coco with identities as texts": ("coco", lambda folder: coco(folder, str)),
-    "coco": ("coco", coco),
-    "compressed coco": ("coco", compressed_coco),
-    "hub parquet": ("parquet", hub_parquet),
-    "lists of one picture": ("parquet", lambda folder: hub_parquet(folder, "images", True)),
-    "img2dataset parquet": ("parquet", img2dataset_parquet),
+            given="folder"),
+        "metadata.json of lines": in_json(as_lines, "metadata.json", "folder"),
+        "names without their folders": with_paths(os.path.basename),
+        "escaped quotes": escaped,
+        "escaped single quotes": lambda folder: escaped(folder, "'{}'"),
+        "escaped quotes without quotes": lambda folder: escaped(folder, "{}", "|"),
+    },
+    "tables": {"tables in subfolders": captions_of_subfolders},
+    "objects": {
+        "NAME.json": objects(),
+        "lists in NAME.json": objects(lambda text: [text]),
+        "texts in NAME.json": objects(str),
+        "NAME.jpg.json": objects(name="{}.jpg.json"),
+        "nested NAME.json": objects(nested_fields),
+        "named field of NAME.json": lambda folder: {
+            "path": str(objects(nested_fields)(folder)), "caption_column": "meta.caption"},
+    },
+    "coco": {
+        "coco further below": lambda folder: coco(folder / "coco2017").parent,
+        "coco with identities as texts": lambda folder: coco(folder, str),
+        "coco": coco,
+        "compressed coco": compressed_coco,
+    },
+    "parquet": {
+        "webdataset in parquet": webdataset_in_parquet,
+        "bytes of any name": lambda folder: hub_parquet(folder, "image_bytes"),
+        "sentences": of_hub("sentences", lambda text: [{"raw": text, "sentid": 1}]),
+        "conversations in parquet": of_hub("conversations", turns_of),
+        "parts of messages": of_hub("conversations", parts_of),
+        "questions and answers": of_hub(
+            "conversations", lambda text: [{"user": "?", "assistant": text}],
+            "conversations.assistant"),
+        "hub parquet": hub_parquet,
+        "lists of one picture": lambda folder: hub_parquet(folder, "images", True),
+        "img2dataset parquet": img2dataset_parquet,
+    },
 }  # fmt: skip
+FORMATS = {name: (kind, write) for kind, of in OF_KINDS.items() for name, write in of.items()}
 
 
 def packed(source: Source, folder: Path) -> list[Path]:
@@ -718,6 +626,16 @@ def indexed(given: Any, folder: Path) -> tuple[dict[str, dict[str, Any]], dict[s
     return kept, refused
 
 
+def first(kept: dict[str, dict[str, Any]]) -> dict[str, str]:
+    """The caption of each pair."""
+    return {key: row["caption"] for key, row in kept.items()}
+
+
+def every(kept: dict[str, dict[str, Any]]) -> dict[str, list[str]]:
+    """All captions of each pair."""
+    return {key: [row["caption"], *row["more_captions"]] for key, row in kept.items()}
+
+
 @pytest.fixture(scope="module")
 def plain(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
     """The index of a folder with a text next to each picture."""
@@ -731,7 +649,7 @@ def test_the_same_pairs_in_each_format_give_the_same_index(name, tmp_path, plain
     given = write(tmp_path / "mine")
     assert recognise(given if isinstance(given, dict) else str(given)).kind == kind
     kept, refused = indexed(given, tmp_path / "packed")
-    assert {key: row["caption"] for key, row in kept.items()} == CAPTIONS
+    assert first(kept) == CAPTIONS
     assert refused == {}
     same = plain["a/1"].keys() - {"shard", "row", "url", "image_offset"}
     assert {"caption_id", "image_id"} <= same
@@ -754,7 +672,7 @@ def test_pictures_are_found_by_numbers_if_each_is_of_its_own(names, cells, wante
     (tmp_path / "pairs.jsonl").write_text("\n".join(lines))
     if wanted:
         kept, refused = indexed(tmp_path, tmp_path / "packed")
-        texts = {key: row["caption"] for key, row in kept.items()}
+        texts = first(kept)
         keys = [picture_key(name) for name in names]
         assert (texts, refused) == ({k: f"text {c}" for k, c in zip(keys, cells, strict=True)}, {})
     else:
@@ -768,7 +686,7 @@ def test_several_pictures_of_a_row_have_its_caption(tmp_path):
     (tmp_path / "pairs.jsonl").write_text(json.dumps(row))
     given = {"path": str(tmp_path), "caption_column": "report"}
     kept, _ = indexed(given, tmp_path / "packed")
-    assert {key: row["caption"] for key, row in kept.items()} == dict.fromkeys(CAPTIONS, "a report")
+    assert first(kept) == dict.fromkeys(CAPTIONS, "a report")
 
 
 def test_a_name_in_two_folders_is_no_picture(tmp_path):
@@ -906,7 +824,7 @@ def test_texts_of_names_that_are_alike_are_captions(name, tmp_path):
         expected[image.rpartition(".")[0]] = f"text {number}"
     given = {"path": str(mine), "captions": str(mine / "texts")} if name == "named" else mine
     kept, _ = indexed(given, tmp_path / "packed")
-    assert {key: row["caption"] for key, row in kept.items()} == expected
+    assert first(kept) == expected
 
 
 @pytest.mark.parametrize(("pictures", "others"), [
@@ -928,23 +846,15 @@ def test_several_captions_of_a_picture_are_alternatives(tmp_path):
     lines = ["image,caption", "a/1.jpg,one", "a/1.jpg,two", "a/2.jpg,three", "a/1.jpg,one"]
     (tmp_path / "mine/captions.txt").write_text("\n".join(lines))
     kept, _ = indexed(tmp_path / "mine", tmp_path / "packed")
-    assert {key: [row["caption"], *row["more_captions"]] for key, row in kept.items()} == {
+    assert every(kept) == {
         "a/1": ["one", "two"], "a/2": ["three"],
     }  # fmt: skip
 
 
-@pytest.mark.parametrize("form", ["csv", "jsonl", "parquet", "bytes", "objects", "shards"])
-@pytest.mark.parametrize("names", [("caption_0", "caption_1", "caption_2"), ("text", "text 2")])
-def test_numbered_columns_of_captions_are_alternatives(form, names, tmp_path):
-    """Empty ones are left out."""
-    folder = tmp_path / "mine"
+def write_rows(form: str, folder: Path, rows: dict[str, dict[str, str]]) -> Path:
+    """Write the columns of captions of each picture; "bytes" are pictures in Parquet."""
     write_pictures(folder)
-    rows = [
-        dict(zip(names, (text, "b" if number else "", "c"), strict=False))
-        for number, text in enumerate(CAPTIONS.values())
-    ]
-    of_pictures = dict(zip(CAPTIONS, rows, strict=True))
-    table = pd.DataFrame([{"image": f"{key}.jpg"} | row for key, row in of_pictures.items()])
+    table = pd.DataFrame([{"image": f"{key}.jpg"} | row for key, row in rows.items()])
     if form == "csv":
         table.to_csv(folder / "p.csv", index=False)
     elif form == "jsonl":
@@ -956,21 +866,28 @@ def test_numbered_columns_of_captions_are_alternatives(form, names, tmp_path):
         folder.mkdir()
         table.assign(image=PICTURES.values(), key=list(CAPTIONS)).to_parquet(folder / "p.parquet")
     else:
-        for key, row in of_pictures.items():
+        for key, row in rows.items():
             (folder / f"{key}.json").write_text(json.dumps(row))
+    return folder
+
+
+@pytest.mark.parametrize("form", ["csv", "jsonl", "parquet", "bytes", "objects", "shards"])
+@pytest.mark.parametrize("names", [("caption_0", "caption_1", "caption_2"), ("text", "text 2")])
+def test_numbered_columns_of_captions_are_alternatives(form, names, tmp_path):
+    """Empty ones are left out."""
+    rows = {key: dict(zip(names, (text, "b" if number else "", "c"), strict=False))
+            for number, (key, text) in enumerate(CAPTIONS.items())}  # fmt: skip
+    folder = write_rows(form, tmp_path / "mine", rows)
     if form == "shards":
         shard = tmp_path / "0.tar"
         with tarfile.open(shard, "w") as tar:
             for name in (f"{key}.{ending}" for key in CAPTIONS for ending in ("jpg", "json")):
                 add_member(tar, name, (folder / name).read_bytes())
         place = captions_in_shards({"0.tar": first_samples(str(shard))})
-        rows_of = index_shard(shard, Policy(caption_from=place)).kept
-        kept = {row["key"]: row for row in rows_of}
+        kept = {row["key"]: row for row in index_shard(shard, Policy(caption_from=place)).kept}
     else:
         kept = indexed(folder, tmp_path / "packed")[0]
-    assert {key: [row["caption"], *row["more_captions"]] for key, row in kept.items()} == {
-        key: [*filter(None, row.values())] for key, row in of_pictures.items()
-    }
+    assert every(kept) == {key: [*filter(None, row.values())] for key, row in rows.items()}
 
 
 def test_the_first_caption_by_picture_may_be_null(tmp_path):
@@ -988,9 +905,7 @@ def test_headers_of_packed_members_are_those_of_tarfile():
                 member.type, member.size, member.mode = kind, size, 0o444
                 member.uname = member.gname = "bigdata"
                 expected = member.tobuf(tarfile.GNU_FORMAT, "utf-8", "surrogateescape")
-                assert (
-                    member_header(name.encode("utf-8", "surrogateescape"), size, kind) == expected
-                )
+                assert member_header(os.fsencode(name), size, kind) == expected
 
 
 def test_rows_of_parquet_with_one_key_are_one_pair_or_counted(tmp_path):
@@ -1012,27 +927,9 @@ def test_rows_of_parquet_with_one_key_are_one_pair_or_counted(tmp_path):
 @pytest.mark.parametrize("title", ["{}.JPG", "7", ""])
 def test_a_column_without_a_caption_leaves_the_others(form, title, tmp_path):
     """Unless it is named: exports have names of files, numbers or nothing as titles."""
-    mine = tmp_path / "mine"
-    write_pictures(mine)
-    keys = [*CAPTIONS]
-    rows = [{"image": f"{key}.jpg", "title": title.format(key), "description": CAPTIONS[key]}
-            for key in keys]  # fmt: skip
-    if form == "objects":
-        for key, row in zip(keys, rows, strict=True):
-            (mine / f"{key}.json").write_text(json.dumps(row))
-    elif form == "csv":
-        with (mine / "p.csv").open("w", encoding="utf-8", newline="") as opened:
-            table = csv.DictWriter(opened, [*rows[0]])
-            table.writeheader()
-            table.writerows(rows)
-    elif form == "jsonl":
-        (mine / "p.jsonl").write_text(as_lines(rows))
-    else:
-        columns: dict[str, list[Any]] = {name: [row[name] for row in rows] for name in rows[0]}
-        columns |= {"image": [*PICTURES.values()]} if form == "bytes" else {}
-        pq.write_table(pa.table(columns | {"key": keys}), mine / "p.parquet")
-    kept, _ = indexed(mine, tmp_path / "packed")
-    assert {key: row["caption"] for key, row in kept.items()} == CAPTIONS
+    rows = {key: {"title": title.format(key), "description": CAPTIONS[key]} for key in CAPTIONS}
+    mine = write_rows(form, tmp_path / "mine", rows)
+    assert first(indexed(mine, tmp_path / "packed")[0]) == CAPTIONS
     assert "title" in recognise({"path": str(mine), "caption_column": "title"}).words
 
 
@@ -1043,7 +940,7 @@ def test_parquet_files_of_one_name_have_the_path_of_their_folder_in_keys(tmp_pat
         cells = pa.table({"image": [picture(number)], "text": [f"a {split}"]})
         pq.write_table(cells, tmp_path / "mine/default" / split / "0000.parquet")
     kept, refused = indexed(tmp_path / "mine", tmp_path / "packed")
-    assert {key: row["caption"] for key, row in kept.items()} == {
+    assert first(kept) == {
         f"{split}/0000/00000000": f"a {split}" for split in ("split=test", "split=train")
     }
     assert refused == {}
@@ -1102,14 +999,14 @@ def test_a_repository_in_a_cache_of_the_hub_has_links_to_its_blobs(tmp_path):
 
 
 def as_table(folder: Path, names: list[str]) -> dict[str, str]:
-    rows = [json.dumps({"filepath": name, "title": "a text"}) + "\n" for name in names]
-    (folder / "pairs.jsonl").write_text("".join(rows))
+    rows = as_lines([{"filepath": name, "title": "a text"} for name in names])
+    (folder / "pairs.jsonl").write_text(rows)
     return {"path": str(folder / "pairs.jsonl")}
 
 
 def as_metadata(folder: Path, names: list[str]) -> dict[str, str]:
-    rows = [json.dumps({"file_name": name, "text": "a text"}) + "\n" for name in names]
-    (folder / "metadata.jsonl").write_text("".join(rows))
+    rows = as_lines([{"file_name": name, "text": "a text"} for name in names])
+    (folder / "metadata.jsonl").write_text(rows)
     return {"path": str(folder)}
 
 
@@ -1124,9 +1021,7 @@ def as_coco(folder: Path, names: list[str]) -> dict[str, str]:
 
 @pytest.mark.parametrize("write", [as_table, as_metadata, as_coco])
 def test_paths_and_links_out_of_the_folder_have_a_verdict(write, tmp_path):
-    mine, other = tmp_path / "mine", tmp_path / "other"
-    write_pictures(mine)
-    write_pictures(other)
+    mine, other = (write_pictures(tmp_path / name) for name in ("mine", "other"))
     (mine / "in.jpg").symlink_to("a/2.jpg")
     (mine / "out.jpg").symlink_to(other / "a/1.jpg")
     (mine / "far").symlink_to(other)
@@ -1181,8 +1076,7 @@ def test_links_of_a_folder_are_counted(tmp_path):
 
 
 def test_rows_without_pictures_and_pictures_without_rows(tmp_path):
-    mine = tmp_path / "mine"
-    write_pictures(mine)
+    mine = write_pictures(tmp_path / "mine")
     (mine / "metadata.csv").write_text("file_name,text\na/1.jpg,one\na/9.jpg,nine\na/2.jpg,\n")
     kept, refused = indexed(mine, tmp_path / "packed")
     assert kept.keys() == {"a/1"}
@@ -1191,9 +1085,10 @@ def test_rows_without_pictures_and_pictures_without_rows(tmp_path):
 
 
 def test_metadata_may_name_pictures_of_a_subfolder(tmp_path):
-    kept, refused = indexed(metadata_of_a_subfolder(tmp_path / "mine"), tmp_path / "packed")
-    assert kept.keys() == {f"images/{key}" for key in CAPTIONS}
-    assert refused == {}
+    write_pictures(tmp_path / "mine/images")
+    write_csv(tmp_path / "mine/metadata.csv", ("file_name", "text"))
+    kept, refused = indexed(tmp_path / "mine", tmp_path / "packed")
+    assert (kept.keys(), refused) == ({f"images/{key}" for key in CAPTIONS}, {})
 
 
 def test_a_picture_that_is_written_in_two_ways_is_one(tmp_path):
@@ -1212,7 +1107,7 @@ def test_lists_of_pictures_do_not_compete(name, tmp_path):
         FORMATS[form][1](mine)
         (mine / name).write_text(lines)
         kept, _ = indexed(mine, tmp_path / f"packed of {form}")
-        assert {key: row["caption"] for key, row in kept.items()} == CAPTIONS
+        assert first(kept) == CAPTIONS
     (tmp_path / "alone").mkdir()
     write_pictures(tmp_path / "alone")
     (tmp_path / "alone" / name).write_text(lines)
@@ -1233,9 +1128,7 @@ def test_lists_are_several_captions_or_none_and_are_no_captions_themselves(tmp_p
     (mine / "list1.txt").write_text("".join(lines))
     (mine / "list2.txt").write_text("".join([*lines, "img5.jpg: \n"]))
     kept, refused = indexed(mine, tmp_path / "packed")
-    assert {key: row["caption"] for key, row in kept.items()} == {
-        f"img{number}": f"a cup of {number}" for number in range(5)
-    }
+    assert first(kept) == {f"img{number}": f"a cup of {number}" for number in range(5)}
     assert not refused
     (mine / "list1.txt").unlink()
     assert indexed(mine, tmp_path / "packed-2")[1] == {"img5": "empty-caption"}
@@ -1270,7 +1163,7 @@ def test_commas_of_captions_need_no_quotes_in_the_first_or_last_column(name, nam
         in recognise(given if isinstance(given, dict) else str(given)).words
     )
     kept, _ = indexed(given, tmp_path / "packed")
-    assert {key: row["caption"] for key, row in kept.items()} == texts
+    assert first(kept) == texts
 
 
 def test_rows_that_lack_what_others_have(tmp_path):
@@ -1352,7 +1245,7 @@ def test_files_without_captions_of_these_pictures_do_not_compete(name, form, tmp
         path.rename(path.with_name("other.csv"))  # one folder has one metadata
     assert recognise(str(tmp_path / "mine")).kind == kind
     kept, _ = indexed(tmp_path / "mine", tmp_path / "packed")
-    assert {key: row["caption"] for key, row in kept.items()} == CAPTIONS
+    assert first(kept) == CAPTIONS
 
 
 @pytest.mark.parametrize("name", NO_CAPTIONS)
@@ -1366,31 +1259,26 @@ def test_nor_do_they_next_to_shards_and_a_picture(name, tmp_path):
 
 @pytest.mark.parametrize("form", ["by picture", "rows", "coco", "next to pictures"])
 def test_names_that_are_twice_in_an_object_have_both_captions(form, tmp_path):
-    mine = tmp_path / "mine"
-    write_pictures(mine)
-    twice = '{{"image": "{0}.jpg", "caption": "a text", "caption": "{1}"}}'.format
+    mine = write_pictures(tmp_path / "mine")
+    twice = [f'{{"image": "{key}.jpg", "caption": "a text", "caption": "{key}"}}'
+             for key in CAPTIONS]  # fmt: skip
+    by_name = [f'"{key}.jpg": "{text}"' for key in CAPTIONS for text in ("a text", key)]
+    pictures = [{"id": key, "file_name": f"{key}.jpg"} for key in CAPTIONS]
+    notes = [f'"annotations": {json.dumps([{"image_id": k, "caption": text} for k in CAPTIONS])}'
+             for text in ("a text", "two words")]  # fmt: skip
+    content = {
+        "by picture": f"{{{', '.join(by_name)}}}",
+        "rows": f"[{', '.join(twice)}]",
+        "coco": f'{{"images": {json.dumps(pictures)}, {", ".join(notes)}}}',
+    }
     if form == "next to pictures":
-        for key in CAPTIONS:
-            (mine / f"{key}.json").write_text(twice(key, key))
+        for key, text in zip(CAPTIONS, twice, strict=True):
+            (mine / f"{key}.json").write_text(text)
     else:
-        content = ", ".join(
-            f'"{key}.jpg": "{text}"' for key in CAPTIONS for text in ("a text", key)
-        )
-        content = "{" + content + "}"
-        if form == "rows":
-            content = f"[{', '.join(twice(key, key) for key in CAPTIONS)}]"
-        elif form == "coco":
-            parts = [json.dumps([{"image_id": key, "caption": text} for key in CAPTIONS])
-                     for text in ("a text", "two words")]  # fmt: skip
-            pictures = json.dumps([{"id": key, "file_name": f"{key}.jpg"} for key in CAPTIONS])
-            content = f'{{"images": {pictures}, "annotations": {parts[0]}, "annotations": '
-            content += f"{parts[1]}}}".replace("two words", "{}")
-            content = content.replace("{}", "two words")
-        (mine / "captions.json").write_text(content)
+        (mine / "captions.json").write_text(content[form])
     kept, refused = indexed(mine, tmp_path / "packed")
-    texts_of = {key: [row["caption"], *row["more_captions"]] for key, row in kept.items()}
-    second = {key: "two words" if form == "coco" else key for key in CAPTIONS}
-    assert (texts_of, refused) == ({key: ["a text", second[key]] for key in CAPTIONS}, {})
+    expected = {key: ["a text", "two words" if form == "coco" else key] for key in CAPTIONS}
+    assert (every(kept), refused) == (expected, {})
 
 
 def both(folder: Path, *formats: str) -> Path:
@@ -1403,23 +1291,8 @@ def both(folder: Path, *formats: str) -> Path:
     return folder
 
 
-def empty(folder: Path) -> Path:
-    folder.mkdir()
-    return folder
-
-
-def without_captions(folder: Path) -> Path:
-    write_pictures(folder)
-    return folder
-
-
-def unknown_column(folder: Path) -> dict[str, str]:
-    path = table("csv", ("filepath", "title"))(folder)
-    return {"path": str(path), "caption_column": "titel"}
-
-
 def written(folder: Path, name: str, content: bytes, pictures: bool = True) -> Path:
-    folder.mkdir()
+    folder.mkdir(parents=True)
     if pictures:
         write_pictures(folder)
     (folder / name).write_bytes(content)
@@ -1432,11 +1305,6 @@ def two_forms(folder: Path) -> Path:
     return folder
 
 
-def instances(folder: Path) -> dict[str, str]:
-    return {"path": str(coco(folder)),
-            "captions": str(folder / "annotations/instances_val2017.json")}  # fmt: skip
-
-
 def folders_of_captions(folder: Path, *names: str) -> Path:
     write_pictures(folder / "images")
     for name in names:
@@ -1446,24 +1314,21 @@ def folders_of_captions(folder: Path, *names: str) -> Path:
 
 
 def with_pictures(folder: Path, name: str, content: bytes) -> Path:
-    written(folder, name, content)
-    return folder
+    return written(folder, name, content).parent
 
 
 def further_below(folder: Path, name: str, content: bytes) -> Path:
-    return with_pictures(empty(folder) / "images", name, content).parent
+    return written(folder / "images", name, content).parents[1]
 
 
 def with_sidecars(folder: Path, content: bytes) -> Path:
-    write_pictures(folder)
-    for path in folder.rglob("*.jpg"):
+    for path in write_pictures(folder).rglob("*.jpg"):
         path.with_suffix(".json").write_bytes(content)
     return folder
 
 
 def texts_elsewhere(folder: Path) -> Path:
-    write_pictures(folder)
-    (folder / "captions").mkdir()
+    (write_pictures(folder) / "captions").mkdir()
     (folder / "captions/1.txt").write_text("a text")
     return folder
 
@@ -1545,7 +1410,10 @@ MISTAKES: dict[str, tuple[Callable[[Path], Any], list[str]]] = {
                                    (f / "x").mkdir() or f / "x")).parents[1],
         ["no captions", "metadata.csv"]),
     "lists of boxes in JSON": (lambda f: with_sidecars(f, b"[[0, 1]]"), ["1.json", "no object"]),
-    "instances of COCO": (instances, ["pairs.captions", "instances"]),
+    "instances of COCO": (
+        lambda f: {"path": str(coco(f)),
+                   "captions": str(f / "annotations/instances_val2017.json")},
+        ["pairs.captions", "instances"]),
     "line ends of an old Mac": (lambda f: written(f, "p.csv", b"filepath,title\ra/1.jpg,a\r"),
                                 ["p.csv", "line 1", "end lines"]),
     "UTF-16": (lambda f: written(f, "p.csv", "filepath\ttitle\n".encode("utf-16")),
@@ -1585,13 +1453,15 @@ MISTAKES: dict[str, tuple[Callable[[Path], Any], list[str]]] = {
         ["c.json: line 2"]),
     "captions of another ending": (
         lambda f: texts(f, "cap"), ["a/1.cap", "ending .txt"]),
-    "no captions": (without_captions, ["4 pictures", "a/1.txt", "captions: TABLE"]),
-    "an empty folder": (empty, ["no file"]),
+    "no captions": (write_pictures, ["4 pictures", "a/1.txt", "captions: TABLE"]),
+    "an empty folder": (lambda f: f.mkdir() or f, ["no file"]),
     "nothing": (lambda f: f / "nowhere", ["matches no file"]),
     "a hub's name": (lambda f: "someone/pictures", ["hf download someone/pictures --repo-type"]),
     "a glob of pictures": (lambda f: f"{texts(f)}/a/*.jpg", ["2 pictures", "Give the folder"]),
     "an address": (lambda f: "https://x.invalid/pairs.csv", ["is not on this machine"]),
-    "an unknown column": (unknown_column, ["pairs.caption_column", "'titel'", "'title'"]),
+    "an unknown column": (
+        lambda f: {"path": str(table("csv", ("a", "title"))(f)), "caption_column": "titel"},
+        ["pairs.caption_column", "'titel'", "'title'"]),
     "unusual columns": (table("csv", ("foo", "bar")), ["'foo', 'bar'", "caption_column"]),
     "unusual columns in a folder": (lambda f: table("csv", ("foo", "bar"))(f).parent, ["'foo'"]),
     "addresses": (
@@ -1840,17 +1710,11 @@ def test_a_changed_row_of_a_table_changes_one_shard(tmp_path):
     assert sum(a != b for a, b in zip(before, after, strict=True)) == 1
 
 
-def test_the_same_pairs_give_the_same_shard(tmp_path):
+def test_the_same_pairs_give_the_same_shard_with_the_pictures_as_they_are(tmp_path):
     source = recognise(str(texts(tmp_path / "mine")))
-    first, second = packed(source, tmp_path / "1"), packed(source, tmp_path / "2")
-    assert [path.read_bytes() for path in first] == [path.read_bytes() for path in second]
-
-
-def test_pictures_are_copied_as_they_are(tmp_path):
-    given = texts(tmp_path / "mine")
-    (shard,) = packed(recognise(str(given)), tmp_path / "packed")
-    contents = {sample.key: sample.image for sample in read_samples(shard)}
-    assert contents == PICTURES
+    ((one,), (two,)) = packed(source, tmp_path / "1"), packed(source, tmp_path / "2")
+    assert one.read_bytes() == two.read_bytes()
+    assert {sample.key: sample.image for sample in read_samples(one)} == PICTURES
 
 
 def step(given: Path, listed: str, shard: Path) -> None:
