@@ -1,18 +1,14 @@
 """Caption tables that join pairs by url, by hash or by another text of their JSON."""
 
 import hashlib
-import io
 import json
-import tarfile
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pandas as pd
 import pyarrow.parquet as pq
 import pytest
-from PIL import Image
 
 from mispair.core import files, metrics
 from mispair.core.files import UserError
@@ -20,35 +16,26 @@ from mispair.pairs.captions import sorted_captions
 from mispair.pairs.captions.decoding import MAX_SIDECAR_TEXT
 from mispair.pairs.index import index_parts
 from mispair.pairs.report import corpus as corpus_report
-from mispair.pairs.shards.shard_writer import add_member
 from mispair.pairs.steps import gather_index, read_captions
 from mispair.report.table import Number, whole
 from mispair.report.tables import Tables, tidy
-from tests.pairs.indexing import list_and_index
+from tests.pairs.indexing import list_and_index, noise
+from tests.pairs.test_index import write_tar
 
 pytestmark = pytest.mark.usefixtures("without_workers")
-
-
-def jpeg(number: int) -> bytes:
-    stream = io.BytesIO()
-    noise = np.random.default_rng(number).integers(0, 256, (16, 16, 3), dtype=np.uint8)
-    Image.fromarray(noise).save(stream, "JPEG")
-    return stream.getvalue()
 
 
 def write_shard(path: Path, sidecars: list[Any]) -> dict[str, bytes]:
     """Write a pair for each sidecar (JSON, bytes, or None for none); return images by key."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    images = {}
-    with tarfile.open(path, "w") as tar:
-        for number, sidecar in enumerate(sidecars):
-            key = f"{path.stem}{number:03d}"
-            images[key] = jpeg(number + 1000 * int(path.stem))
-            add_member(tar, f"{key}.jpg", images[key])
-            if sidecar is not None:
-                content = sidecar if isinstance(sidecar, bytes) else json.dumps(sidecar).encode()
-                add_member(tar, f"{key}.json", content)
-            add_member(tar, f"{key}.txt", f"own caption of {key}".encode())
+    keys = [f"{path.stem}{number:03d}" for number in range(len(sidecars))]
+    images = {key: noise(n + 1000 * int(path.stem), 16) for n, key in enumerate(keys)}
+    members = []
+    for (key, image), sidecar in zip(images.items(), sidecars, strict=True):
+        content = sidecar if isinstance(sidecar, bytes) else json.dumps(sidecar).encode()
+        members += [(f"{key}.jpg", image), *[(f"{key}.json", content)] * (sidecar is not None),
+                    (f"{key}.txt", f"own caption of {key}".encode())]  # fmt: skip
+    write_tar(path, members)
     return images
 
 
@@ -115,11 +102,8 @@ def naive_join() -> tuple[dict[str, list[str]], dict[str, str]]:
             if value and value.strip() and caption is not None:
                 texts = captions.setdefault(value.strip(), [])
                 texts += [caption] * (caption not in texts)
-    values = {
-        f"00000{number:03d}": url.strip()
-        for number, url in enumerate(URLS)
-        if url.strip() and len(url) <= MAX_SIDECAR_TEXT
-    }
+    values = {f"00000{number:03d}": url.strip() for number, url in enumerate(URLS)
+              if url.strip() and len(url) <= MAX_SIDECAR_TEXT}  # fmt: skip
     return captions, values
 
 
@@ -130,18 +114,15 @@ def test_captions_join_by_url(table_captions, tmp_path):
     table = prepared(tmp_path, ROWS, "url")
     kept, rejected = indexed(tmp_path, table, table_captions=table_captions)
     keys = [f"00000{number:03d}" for number in range(len(SIDECARS))]
-    expected = {
-        key: [f"own caption of {key}"] * (table_captions == "augment")
-        + captions.get(values.get(key, ""), [])
-        for key in keys
-    }
+    own = table_captions == "augment"
+    expected = {key: [f"own caption of {key}"] * own + captions.get(values.get(key, ""), [])
+                for key in keys}  # fmt: skip
     given = {key: [row["caption"], *row["more_captions"]] for key, row in kept.iterrows()}
     assert given == {key: texts for key, texts in expected.items() if texts}
     assert set(rejected.index) == {key for key, texts in expected.items() if not texts}
     assert set(rejected["reason"]) <= {"not-in-caption-table"}
-    assert dict(kept["join_value"].dropna()) == {
-        key: value for key, value in values.items() if key in given
-    }
+    joined_by = {key: value for key, value in values.items() if key in given}
+    assert dict(kept["join_value"].dropna()) == joined_by
 
     statistics = gathered(tmp_path, table)
     joined = [value for value in values.values() if value in captions]
@@ -159,7 +140,7 @@ def test_captions_join_by_url(table_captions, tmp_path):
 
 
 def test_captions_join_by_the_hash_of_the_picture(tmp_path):
-    digests = [hashlib.sha256(jpeg(number)).hexdigest() for number in range(6)]
+    digests = [hashlib.sha256(noise(number, 16)).hexdigest() for number in range(6)]
     write_shard(tmp_path / "00000.tar", [{"sha256": digest} for digest in digests])
     rows = [(digest, f"caption of {digest}") for digest in digests[::-2]]
     table = prepared(tmp_path, rows, "sha256")
@@ -251,9 +232,8 @@ def test_the_report_has_the_books_of_the_table():
     rows = [{"metric": f"table_{name}", "value": v, "n": n} for name, (v, n) in values.items()]
     table = corpus_report.samples(Tables({"corpus": tidy("corpus", rows)}))
     assert table is not None
-    assert [row[1:] for row in table.rows] == [
-        (whole(v), Number(v / n, ".2%")) for v, n in values.values()
-    ]
+    expected = [(whole(v), Number(v / n, ".2%")) for v, n in values.values()]
+    assert [row[1:] for row in table.rows] == expected
     assert corpus_report.samples(Tables({"corpus": tidy("corpus", rows[:0])})) is None
 
 

@@ -12,6 +12,7 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -85,28 +86,21 @@ def escaped_once(path: Path, rows: Rows) -> None:
     path.write_text(re.sub(r'(?<!\\)"', "'", double).replace('\\"', '"'), encoding="utf-8")
 
 
-def in_columns(rows: Rows, empty: Any = None) -> list[dict[str, Any]]:
+def in_columns(rows: Rows) -> list[dict[str, Any]]:
     """One caption a column."""
     names = [f"caption_{number}" for number in range(2)]
-    cells = [zip_longest(names, texts, fillvalue=empty) for _, texts in rows]
-    return [{"key": key} | dict(row) for (key, _), row in zip(rows, cells, strict=True)]
+    return [{"key": key} | dict(zip_longest(names, texts)) for key, texts in rows]
 
 
 def as_columns(path: Path, rows: Rows) -> None:
+    cells = in_columns(rows)
     if path.suffix == ".parquet":
-        pq.write_table(pa.Table.from_pylist(in_columns(rows)), path)
+        pq.write_table(pa.Table.from_pylist(cells), path)
     elif path.suffix == ".jsonl":
-        filled = [
-            {name: cell for name, cell in row.items() if cell is not None}
-            for row in in_columns(rows)
-        ]
+        filled = [{name: cell for name, cell in row.items() if cell is not None} for row in cells]
         path.write_text("\n".join(map(json.dumps, filled)), encoding="utf-8")
     else:
-        cells = in_columns(rows, "")
-        with path.open("w", encoding="utf-8", newline="") as opened:
-            writer = csv.DictWriter(opened, [*cells[0]])
-            writer.writeheader()
-            writer.writerows(cells)
+        pd.DataFrame(cells).to_csv(path, index=False)
 
 
 def as_jsonl(path: Path, rows: Rows) -> None:
@@ -243,25 +237,16 @@ def test_a_text_that_is_a_list_is_several_captions(form, write, tmp_path):
 
 def test_several_rows_of_a_key_repeats_and_nulls(tmp_path, caplog):
     rows: list[tuple[str, Any]] = [
-        ("b", "second"),
-        ("a", "z"),
-        ("b", "first"),
-        ("a", None),
-        ("b", "second"),
-        ("c", None),
-        ("c", float("nan")),
-        ("a", ["y", "z", None]),
-        ("b", "A"),
-    ]
+        ("b", "second"), ("a", "z"), ("b", "first"), ("a", None), ("b", "second"), ("c", None),
+        ("c", float("nan")), ("a", ["y", "z", None]), ("b", "A"),
+    ]  # fmt: skip
     lines = [json.dumps({"key": key, "caption": caption}) for key, caption in rows]
     (tmp_path / "t.jsonl").write_text("\n".join(lines))
     with caplog.at_level(logging.INFO):
         found = read(tmp_path / "t.jsonl", tmp_path)
     assert found == {"a": ["z", "y"], "b": ["second", "first", "A"]}
-    assert (
-        "5 captions of 2 keys; left out: 2 that repeat another of their key, 4 that are null"
-        in (caplog.text)
-    )
+    said = "5 captions of 2 keys; left out: 2 that repeat another of their key, 4 that are null"
+    assert said in caplog.text
 
 
 @pytest.mark.parametrize("ending", ["json", "jsonl", "parquet"])
@@ -506,14 +491,10 @@ PART = "key,caption\n{n},c{n}\n"
 def test_tables_of_several_files(given, names, tmp_path, monkeypatch):
     files_of = {
         "parts": ["a.csv", "b.csv", "readme.md", "_c.csv", ".d.csv", "notes.txt"],
-        "both": ["a.csv", "b.jsonl"],
-        "empty": ["readme.md"],
-        "texts": ["a.txt", "b.txt"],
-        "lines": ["lines.txt"],
-        "json": ["a.json", "notes.txt"],
-        "with json": ["a.csv", "dataset_info.json", "notes.txt"],
-        ".": ["odd [1] {x}.csv"],
-    }
+        "both": ["a.csv", "b.jsonl"], "empty": ["readme.md"], "texts": ["a.txt", "b.txt"],
+        "lines": ["lines.txt"], "json": ["a.json", "notes.txt"],
+        "with json": ["a.csv", "dataset_info.json", "notes.txt"], ".": ["odd [1] {x}.csv"],
+    }  # fmt: skip
     for folder, members in files_of.items():
         (tmp_path / folder).mkdir(exist_ok=True)
         for name in members:
@@ -628,9 +609,8 @@ def test_keys_too_long_for_parquets_own_statistics(tmp_path):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sorted_captions, "KEYS_PER_ROW_GROUP", 2)
         sorted_captions.write_sorted(iter(rows), tmp_path / "captions.parquet")
-    assert sorted_captions.lookup(tmp_path / "captions.parquet")([rows[5][0]]) == {
-        rows[5][0]: ["c5"]
-    }
+    look = sorted_captions.lookup(tmp_path / "captions.parquet")
+    assert look([rows[5][0]]) == {rows[5][0]: ["c5"]}
 
 
 def test_a_table_of_ours_that_was_damaged(many):

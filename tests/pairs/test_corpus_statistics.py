@@ -50,10 +50,8 @@ def measure(
     count = len(everything)
     books = books or Books(count, count, 0, 0, 1, 0, {})
     rows = found.rows(books, numbers(everything, "caption_id"), numbers(everything, "image_id"))
-    named = {
-        (row["metric"], row.get("bin_low", row.get("reason", row.get("licence")))): row
-        for row in rows
-    }
+    named = {(row["metric"], row.get("bin_low", row.get("reason", row.get("licence")))): row
+             for row in rows}  # fmt: skip
     assert len(named) == len(rows)
     return named
 
@@ -70,17 +68,14 @@ def generated(seed: int) -> list[list[Row]]:
         groups.append([])
         for _ in range(size):
             count = draw.choice([0, 1, 1, 2, 3, 45, 300])
-            groups[-1].append(
-                pair(
-                    str(draw.random()),
-                    " ".join(draw.choices(words, k=count)),
-                    f"picture {draw.randint(0, 150)}",
-                    more_captions=[f"text {draw.randint(0, 50)}"] * draw.randint(0, 1),
-                    width=draw.choice([1, 223, 224, 640, 5000]),
-                    height=draw.choice([1, 31, 32, 480, 7000]),
-                    sha256=draw.choice([None, f"hash {draw.randint(0, 60)}"]),
-                )
-            )
+            groups[-1].append(pair(
+                str(draw.random()), " ".join(draw.choices(words, k=count)),
+                f"picture {draw.randint(0, 150)}",
+                more_captions=[f"text {draw.randint(0, 50)}"] * draw.randint(0, 1),
+                width=draw.choice([1, 223, 224, 640, 5000]),
+                height=draw.choice([1, 31, 32, 480, 7000]),
+                sha256=draw.choice([None, f"hash {draw.randint(0, 60)}"]),
+            ))  # fmt: skip
     return groups
 
 

@@ -101,13 +101,8 @@ def test_what_is_no_image_is_named(tmp_path):
 
 def test_every_text_once_by_its_id():
     captions = ["b", "a", "b", "c"]
-    index = pd.DataFrame(
-        {
-            "caption": captions,
-            "caption_id": [caption_id(text) for text in captions],
-            "more_captions": [["d", "a"], [], np.array(["e"], object), []],
-        }
-    )
+    index = pd.DataFrame({"caption": captions, "caption_id": [*map(caption_id, captions)]})
+    index["more_captions"] = [["d", "a"], [], np.array(["e"], object), []]
     found = distinct_captions(index)
     assert list(found) == sorted(caption_id(text) for text in "abcde")
     assert all(caption_id(text) == name for name, text in found.items())

@@ -79,11 +79,8 @@ def _pairs() -> dict[str, Pair]:
     contents = dict(MEMBERS)
     pairs = {}
     for key in KEYS:
-        [image] = [
-            name
-            for name in contents
-            if name.startswith(f"{key}.") and name.endswith(IMAGE_EXTENSIONS) and "seg" not in name
-        ]
+        named = [name for name in contents if name.startswith(f"{key}.") and "seg" not in name]
+        [image] = [name for name in named if name.endswith(IMAGE_EXTENSIONS)]
         pairs[key] = Pair(image, contents[image], contents[f"{key}.txt"].decode())
     return pairs
 
@@ -182,9 +179,8 @@ def test_shuffled_members_give_original_pairs_or_none(path, members):
     # Kept are those whose members, hidden files aside, stand side by side.
     runs = [split_name(name)[0] for name, _ in members if not name.startswith(".")]
     starts = Counter(key for i, key in enumerate(runs) if i == 0 or runs[i - 1] != key)
-    assert {key for key in KEYS[:5] if starts[key] == 1} == {
-        row["key"] for row in result.kept if row["key"] in KEYS[:5]
-    }
+    kept = {row["key"] for row in result.kept}
+    assert {key for key in KEYS[:5] if starts[key] == 1} == kept.intersection(KEYS[:5])
 
 
 @FIXED
@@ -201,21 +197,6 @@ def test_a_flipped_bit_in_a_header_is_always_noticed(path, data):
     assert is_damaged(result)
     check_pairs(result, bytes(content), shard.places, {position})
     assert all(row["image_offset"] < start for row in result.kept)
-
-
-@FIXED
-@given(st.data())
-def test_a_cut_keeps_the_samples_before_it(path, data):
-    shard = pack(MEMBERS)
-    content = shard.content[: data.draw(st.integers(0, len(shard.content) - 2 * BLOCK))]
-    result = indexed(path, content)
-    check_pairs(result, content, shard.places, set())
-    assert is_damaged(result)
-    kept = [row["key"] for row in result.kept]
-    assert kept == KEYS[: len(kept)]
-    # At most the sample that it broke in is missing of those before the cut.
-    ends = [max(p.stop for n, p in shard.places.items() if split_name(n)[0] == k[0]) for k in KEYS]
-    assert len(kept) >= sum(end <= len(content) for end in ends) - 1
 
 
 @FIXED

@@ -6,10 +6,9 @@ import json
 import os
 import tarfile
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -25,26 +24,16 @@ OUT, DANGLING, PIPE = "a link out of the folder", "a link to nothing", "a pipe"
 MARK = "\ufeff"
 
 
-@dataclass(frozen=True)
-class Pair:
-    """A pair as a person has it.
-
-    Attributes
-    ----------
-    name : str
-        Name of the file of the picture.
-    content : bytes, str or None
-        The picture, what stands at its place, or None for no file.
-    caption : str or None
-        The caption, if there is one.
-    written : str or None
-        Name in the table, or of the caption's file, if it is another one.
-    """
+class Pair(NamedTuple):
+    """A pair as a person has it."""
 
     name: str
+    """Of the file of the picture."""
     content: bytes | str | None
+    """The picture, what stands at its place, or None for no file."""
     caption: str | None = "a text"
     written: str | None = None
+    """Name in the table, or of the caption's file, if it is another one."""
 
     @property
     def listed(self) -> str:
@@ -67,22 +56,19 @@ def write_pictures(folder: Path, pairs: Sequence[Pair]) -> None:
             path.symlink_to(folder.parent / "other.jpg" if pair.content == OUT else "nowhere")
 
 
+def save(path: Path, text: str, windows: bool) -> str:
+    text = MARK + text.replace("\n", "\r\n") if windows else text
+    path.write_bytes(text.encode("utf-8", "surrogateescape"))
+    return str(path)
+
+
 def as_texts(ending: str, folder: Path, pairs: Sequence[Pair], windows: bool) -> str:
     write_pictures(folder, pairs)
     for pair in pairs:
         if pair.caption is not None:
-            text = f"{MARK}{pair.caption}\r\n" if windows else pair.caption
+            text = json.dumps({"caption": pair.caption}) if ending == "json" else pair.caption
             path = folder / f"{picture_key(pair.listed)}.{ending}"
-            path.write_bytes(text.encode())
-    return str(folder)
-
-
-def as_sidecars(folder: Path, pairs: Sequence[Pair], windows: bool) -> str:
-    write_pictures(folder, pairs)
-    for pair in pairs:
-        if pair.caption is not None:
-            content = (MARK if windows else "") + json.dumps({"caption": pair.caption})
-            (folder / f"{picture_key(pair.listed)}.json").write_bytes(content.encode())
+            save(path, text + "\n" * windows, windows)
     return str(folder)
 
 
@@ -91,22 +77,17 @@ def as_csv(
 ) -> str:
     write_pictures((folder / name).parent, pairs)
     text = io.StringIO(newline="")
-    end = "\r\n" if windows else "\n"
-    rows = csv.writer(text, delimiter="\t" if name.endswith("tsv") else ",", lineterminator=end)
+    rows = csv.writer(text, delimiter="\t" if name.endswith("tsv") else ",", lineterminator="\n")
     rows.writerows([columns, *((pair.listed, pair.caption or "") for pair in pairs)])
-    content = (MARK if windows else "") + text.getvalue()
-    (folder / name).write_bytes(content.encode("utf-8", "surrogateescape"))
-    return str(folder / name)
+    return save(folder / name, text.getvalue(), windows)
 
 
 def as_objects(name: str, folder: Path, pairs: Sequence[Pair], windows: bool) -> str:
     write_pictures(folder, pairs)
     rows = [{"image": pair.listed, "caption": pair.caption} for pair in pairs]
-    end = "\r\n" if windows else "\n"
     is_list = name.endswith("json")
-    content = json.dumps(rows) if is_list else "".join(json.dumps(row) + end for row in rows)
-    (folder / name).write_text((MARK if windows else "") + content, encoding="utf-8", newline="")
-    return str(folder / name)
+    content = json.dumps(rows) if is_list else "".join(json.dumps(row) + "\n" for row in rows)
+    return save(folder / name, content, windows)
 
 
 def as_metadata(folder: Path, pairs: Sequence[Pair], windows: bool) -> str:
@@ -127,8 +108,7 @@ def as_coco(folder: Path, pairs: Sequence[Pair], windows: bool) -> str:
     if not notes:
         notes = [{"image_id": 0, "caption": "a text"}][: len(pairs)]
     content = json.dumps({"images": images, "annotations": notes, "info": "one caption each"})
-    (folder / "captions.json").write_text((MARK if windows else "") + content, encoding="utf-8")
-    return str(folder / "captions.json")
+    return save(folder / "captions.json", content, windows)
 
 
 def as_paths_in_parquet(folder: Path, pairs: Sequence[Pair], windows: bool) -> str:
@@ -182,7 +162,7 @@ FORMS: dict[str, tuple[str, Writer]] = {
     "paths in parquet": ("table", as_paths_in_parquet),
     "txt": ("folder", partial(as_texts, "txt")),
     "caption": ("folder", partial(as_texts, "caption")),
-    "objects": ("objects", as_sidecars),
+    "objects": ("objects", partial(as_texts, "json")),
     "parquet": ("parquet", as_parquet),
     "tables": ("tables", as_tables_below),
 }
@@ -196,8 +176,7 @@ def test_each_kind_of_source_is_in_this_test():
     assert {kind for kind, _ in FORMS.values()} == {kind.name for kind in KINDS}
 
 
-@dataclass(frozen=True)
-class Fault:
+class Fault(NamedTuple):
     """Pairs next to two good ones, with the reason of each that is rejected; else it is kept."""
 
     pairs: tuple[Pair, ...]
@@ -334,7 +313,7 @@ def test_a_table_that_cannot_be_read_is_one_message(form, tmp_path, monkeypatch)
 def test_two_places_of_captions_are_refused_unless_they_are_alike(first, second, tmp_path):
     if first >= second or {"tables", "objects"} & {first, second}:
         return  # JSON next to pictures may hold other things, so all other captions go first
-    mine, other = tmp_path / "mine", (GOOD[0], replace(GOOD[1], caption="another text"))
+    mine, other = tmp_path / "mine", (GOOD[0], GOOD[1]._replace(caption="another text"))
     FORMS[first][1](mine, GOOD, False)
     FORMS[second][1](mine, other, False)
     with pytest.raises(UserError, match="Name one of them") as refusal:

@@ -42,21 +42,21 @@ def square(item: int, alive: Alive) -> int:
     return item * item
 
 
+FAULTS: dict[str, tuple[Callable[[], object], str]] = {
+    "sleeps": (lambda: time.sleep(600), "no sign of life for 4 seconds"),
+    "is killed": (lambda: os.kill(os.getpid(), signal.SIGKILL), "SIGKILL"),
+    "crashes": (lambda: os.kill(os.getpid(), signal.SIGSEGV), "SIGSEGV"),
+    "exits": (lambda: sys.exit(3), "exit code 3"),
+    "exits hard": (lambda: os._exit(4), "exit code 4"),
+    "raises": (lambda: 1 / 0, "ZeroDivisionError: division by zero"),
+    "is out of memory": (lambda: bytes(2**62), "MemoryError"),
+}
+"""What a worker does, and what is said of its item."""
+
+
 def misbehave(item: str, alive: Alive) -> str:
-    if item == "sleeps":
-        time.sleep(600)
-    if item == "is killed":
-        os.kill(os.getpid(), signal.SIGKILL)
-    if item == "crashes":
-        os.kill(os.getpid(), signal.SIGSEGV)
-    if item == "exits":
-        sys.exit(3)
-    if item == "exits hard":
-        os._exit(4)
-    if item == "raises":
-        raise ZeroDivisionError("a fault of the task")
-    if item == "is out of memory":
-        raise MemoryError
+    if item in FAULTS:
+        FAULTS[item][0]()
     return item.upper()
 
 
@@ -102,24 +102,13 @@ def test_each_item_has_one_result(workers, items):
     assert outcomes(square, list(range(items)), workers) == {n: n * n for n in range(items)}
 
 
-CAUSES = {
-    "sleeps": "no sign of life for 4 seconds",
-    "is killed": "SIGKILL",
-    "crashes": "SIGSEGV",
-    "exits": "exit code 3",
-    "exits hard": "exit code 4",
-    "raises": "ZeroDivisionError: a fault of the task",
-    "is out of memory": "MemoryError",
-}
-
-
-@pytest.mark.parametrize(("workers", "faults"), [(1, ["is killed", "raises"]), (3, [*CAUSES])])
+@pytest.mark.parametrize(("workers", "faults"), [(1, ["is killed", "raises"]), (3, [*FAULTS])])
 def test_a_worker_that_fails_costs_its_item_only(workers, faults):
     results = outcomes(misbehave, ["a", "b", *faults, "c", "d"], workers, stall=4)
     for fault in faults:
         lost = results.pop(fault)
         assert isinstance(lost, Lost)
-        assert CAUSES[fault] in lost.detail
+        assert FAULTS[fault][1] in lost.detail
     assert results == {"a": "A", "b": "B", "c": "C", "d": "D"}
 
 
