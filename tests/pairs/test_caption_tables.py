@@ -550,7 +550,7 @@ texts = st.text(st.characters(codec="utf-8"), max_size=8)
 
 
 @hypothesis_settings(
-    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(
     rows=st.lists(st.tuples(texts.filter(bool), texts), min_size=1, max_size=30),

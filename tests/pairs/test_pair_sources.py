@@ -1449,7 +1449,7 @@ MISTAKES: dict[str, tuple[Callable[[Path], Any], list[str]]] = {
     "save_to_disk": (lambda f: written(f, "data-00000-of-00001.arrow", b"", False).parent,
         ["load_from_disk", "to_parquet"]),
     "feather": (file("pairs.feather", b"", False), ["read_feather", "to_parquet"]),
-    "base64": (file("p.csv", b"image,caption\n" + b"/9j/4AAQ" * 2000 + b",a\n"),
+    "base64": (file("p.csv", b"image,caption\n" + b"/9j/" + b"SkZJ" * 3999 + b",a\n"),
         ["16,000 characters", "base64"]),
     "objects of pictures in base64": (
         file("p.jsonl", b'{"image": {"bytes": "/9j/", "path": null}, "text": "a"}'),

@@ -66,7 +66,7 @@ def test_aligned_pairs_agree_and_the_sentence_says_exactly_the_features():
 
 
 def test_sentences_of_low_quality_pairs_say_exactly_what_is_recorded():
-    pairs = drawn(600, high_quality_share=0.3, spurious=0.4)
+    pairs = drawn(300, high_quality_share=0.3, spurious=0.4)
     assert 0.6 < np.mean([pair["subset"] == "low" for pair in pairs]) < 0.8
     for pair in pairs:
         assert read_caption(pair["caption"]) == pair["caption_features"], pair["caption"]
@@ -121,7 +121,7 @@ def test_articles_fit_their_words():
     assert with_article("orange ring") == "an orange ring"
     assert with_article("one") == "a one"
     assert with_article("8") == "an 8"
-    for pair in drawn(1500, spurious=0.5, high_quality_share=0.5):
+    for pair in drawn(500, spurious=0.5, high_quality_share=0.5):
         text = pair["caption"]
         assert not re.search(r"\ba (orange|eight|8|object)\b", text), text
         assert not re.search(r"\ban (?!orange|eight|8|object)", text), text
