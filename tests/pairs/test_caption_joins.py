@@ -1,18 +1,14 @@
 """Caption tables that join pairs by url, by hash or by another text of their JSON."""
 
 import hashlib
-import io
 import json
-import tarfile
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pandas as pd
 import pyarrow.parquet as pq
 import pytest
-from PIL import Image
 
 from mispair.core import files, metrics
 from mispair.core.files import UserError
@@ -20,35 +16,26 @@ from mispair.pairs.captions import sorted_captions
 from mispair.pairs.captions.decoding import MAX_SIDECAR_TEXT
 from mispair.pairs.index import index_parts
 from mispair.pairs.report import corpus as corpus_report
-from mispair.pairs.shards.shard_writer import add_member
 from mispair.pairs.steps import gather_index, read_captions
 from mispair.report.table import Number, whole
 from mispair.report.tables import Tables, tidy
-from tests.pairs.indexing import list_and_index
+from tests.pairs.indexing import list_and_index, noise
+from tests.pairs.test_index import write_tar
 
 pytestmark = pytest.mark.usefixtures("without_workers")
-
-
-def jpeg(number: int) -> bytes:
-    stream = io.BytesIO()
-    noise = np.random.default_rng(number).integers(0, 256, (16, 16, 3), dtype=np.uint8)
-    Image.fromarray(noise).save(stream, "JPEG")
-    return stream.getvalue()
 
 
 def write_shard(path: Path, sidecars: list[Any]) -> dict[str, bytes]:
     """Write a pair for each sidecar (JSON, bytes, or None for none); return images by key."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    images = {}
-    with tarfile.open(path, "w") as tar:
-        for number, sidecar in enumerate(sidecars):
-            key = f"{path.stem}{number:03d}"
-            images[key] = jpeg(number + 1000 * int(path.stem))
-            add_member(tar, f"{key}.jpg", images[key])
-            if sidecar is not None:
-                content = sidecar if isinstance(sidecar, bytes) else json.dumps(sidecar).encode()
-                add_member(tar, f"{key}.json", content)
-            add_member(tar, f"{key}.txt", f"own caption of {key}".encode())
+    keys = [f"{path.stem}{number:03d}" for number in range(len(sidecars))]
+    images = {key: noise(n + 1000 * int(path.stem), 16) for n, key in enumerate(keys)}
+    members = []
+    for (key, image), sidecar in zip(images.items(), sidecars, strict=True):
+        content = sidecar if isinstance(sidecar, bytes) else json.dumps(sidecar).encode()
+        members += [(f"{key}.jpg", image), *[(f"{key}.json", content)] * (sidecar is not None),
+                    (f"{key}.txt", f"own caption of {key}".encode())]  # fmt: skip
+    write_tar(path, members)
     return images
 
 
@@ -115,33 +102,27 @@ def naive_join() -> tuple[dict[str, list[str]], dict[str, str]]:
             if value and value.strip() and caption is not None:
                 texts = captions.setdefault(value.strip(), [])
                 texts += [caption] * (caption not in texts)
-    values = {
-        f"00000{number:03d}": url.strip()
-        for number, url in enumerate(URLS)
-        if url.strip() and len(url) <= MAX_SIDECAR_TEXT
-    }
+    values = {f"00000{number:03d}": url.strip() for number, url in enumerate(URLS)
+              if url.strip() and len(url) <= MAX_SIDECAR_TEXT}  # fmt: skip
     return captions, values
 
 
 @pytest.mark.parametrize("table_captions", ["replace", "augment"])
-def test_captions_join_by_url(table_captions: str, tmp_path: Path) -> None:
+def test_captions_join_by_url(table_captions, tmp_path):
     write_shard(tmp_path / "00000.tar", SIDECARS)
     captions, values = naive_join()
     table = prepared(tmp_path, ROWS, "url")
     kept, rejected = indexed(tmp_path, table, table_captions=table_captions)
     keys = [f"00000{number:03d}" for number in range(len(SIDECARS))]
-    expected = {
-        key: [f"own caption of {key}"] * (table_captions == "augment")
-        + captions.get(values.get(key, ""), [])
-        for key in keys
-    }
+    own = table_captions == "augment"
+    expected = {key: [f"own caption of {key}"] * own + captions.get(values.get(key, ""), [])
+                for key in keys}  # fmt: skip
     given = {key: [row["caption"], *row["more_captions"]] for key, row in kept.iterrows()}
     assert given == {key: texts for key, texts in expected.items() if texts}
     assert set(rejected.index) == {key for key, texts in expected.items() if not texts}
     assert set(rejected["reason"]) <= {"not-in-caption-table"}
-    assert dict(kept["join_value"].dropna()) == {
-        key: value for key, value in values.items() if key in given
-    }
+    joined_by = {key: value for key, value in values.items() if key in given}
+    assert dict(kept["join_value"].dropna()) == joined_by
 
     statistics = gathered(tmp_path, table)
     joined = [value for value in values.values() if value in captions]
@@ -158,8 +139,8 @@ def test_captions_join_by_url(table_captions: str, tmp_path: Path) -> None:
     }  # fmt: skip
 
 
-def test_captions_join_by_the_hash_of_the_picture(tmp_path: Path) -> None:
-    digests = [hashlib.sha256(jpeg(number)).hexdigest() for number in range(6)]
+def test_captions_join_by_the_hash_of_the_picture(tmp_path):
+    digests = [hashlib.sha256(noise(number, 16)).hexdigest() for number in range(6)]
     write_shard(tmp_path / "00000.tar", [{"sha256": digest} for digest in digests])
     rows = [(digest, f"caption of {digest}") for digest in digests[::-2]]
     table = prepared(tmp_path, rows, "sha256")
@@ -170,7 +151,7 @@ def test_captions_join_by_the_hash_of_the_picture(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("field", ["original caption", "key", "url"])
-def test_captions_join_by_any_text_of_the_json(field: str, tmp_path: Path) -> None:
+def test_captions_join_by_any_text_of_the_json(field, tmp_path):
     """Named sources prefix keys, but not what else joins a table."""
     for source in "xy":
         sidecars = [{field: f"{source} {number}"} for number in range(3)]
@@ -183,7 +164,7 @@ def test_captions_join_by_any_text_of_the_json(field: str, tmp_path: Path) -> No
     assert gathered(tmp_path, table)["pairs_joined"] == (2, 6)
 
 
-def test_by_key_nothing_changes_but_the_statistics(tmp_path: Path) -> None:
+def test_by_key_nothing_changes_but_the_statistics(tmp_path):
     images = write_shard(tmp_path / "00000.tar", [{"url": "http://a/1"}] * 4)
     keys = [*images]
     table = prepared(tmp_path, [(keys[0], "a"), (keys[2], ["b", "c"]), ("z", "d")], "key")
@@ -198,7 +179,7 @@ def test_by_key_nothing_changes_but_the_statistics(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("table_captions", ["replace", "augment"])
 @pytest.mark.parametrize("join", ["key", "url"])
-def test_a_table_that_joins_nothing_stops(join: str, table_captions: str, tmp_path: Path) -> None:
+def test_a_table_that_joins_nothing_stops(join, table_captions, tmp_path):
     write_shard(tmp_path / "00000.tar", [{"url": f"http://a/{n}"} for n in range(5)])
     table = prepared(tmp_path, [("http://b/1", "one")], join)
     indexed(tmp_path, table, table_captions=table_captions)
@@ -211,7 +192,7 @@ def test_a_table_that_joins_nothing_stops(join: str, table_captions: str, tmp_pa
     assert not (tmp_path / "statistics.json").exists()
 
 
-def test_the_least_share_of_joined_pairs(tmp_path: Path) -> None:
+def test_the_least_share_of_joined_pairs(tmp_path):
     write_shard(tmp_path / "00000.tar", [{"url": f"http://a/{n}"} for n in range(8)])
     table = prepared(tmp_path, [("http://a/1", "one"), ("http://a/2", "two")], "url")
     indexed(tmp_path, table, table_captions="augment")
@@ -220,20 +201,17 @@ def test_the_least_share_of_joined_pairs(tmp_path: Path) -> None:
         gathered(tmp_path, table, min_joined_share=0.26)
 
 
-@pytest.mark.parametrize(
-    ("rows", "words"),
-    [
-        ([(12, "x")], "row 1 has 12 as value, which is no text"),
-        ([("http://a/1", "x"), (["http://a/2"], "y")], "row 2 has .'http://a/2'. as value"),
-        ([(None, "x"), (" ", "y")], "holds no caption"),
-    ],
-)
-def test_tables_that_are_refused(rows: list[tuple[Any, Any]], words: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("rows", "words"), [
+    ([(12, "x")], "row 1 has 12 as value, which is no text"),
+    ([("http://a/1", "x"), (["http://a/2"], "y")], "row 2 has .'http://a/2'. as value"),
+    ([(None, "x"), (" ", "y")], "holds no caption"),
+])  # fmt: skip
+def test_tables_that_are_refused(rows, words, tmp_path):
     with pytest.raises(UserError, match=words):
         prepared(tmp_path, rows, "url")
 
 
-def test_a_table_that_is_damaged_is_named(tmp_path: Path) -> None:
+def test_a_table_that_is_damaged_is_named(tmp_path):
     (tmp_path / "captions.parquet").write_bytes(b"PAR1")
     with pytest.raises(UserError, match="captions.parquet: cannot be read"):
         sorted_captions.join_of(tmp_path / "captions.parquet")
@@ -242,25 +220,24 @@ def test_a_table_that_is_damaged_is_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("join", ["", "json:", "caption", "json", "URL"])
-def test_joins_that_make_no_sense(join: str) -> None:
+def test_joins_that_make_no_sense(join):
     with pytest.raises(ValueError, match="join"):
         read_captions.Settings(join=join)
 
 
-def test_the_report_has_the_books_of_the_table() -> None:
+def test_the_report_has_the_books_of_the_table():
     values = {"pairs_joined": (30, 40), "pairs_without_row": (10, 40),
               "pairs_sharing_value": (6, 30), "values_with_several_captions": (5, 50),
               "values_unused": (20, 50)}  # fmt: skip
     rows = [{"metric": f"table_{name}", "value": v, "n": n} for name, (v, n) in values.items()]
     table = corpus_report.samples(Tables({"corpus": tidy("corpus", rows)}))
     assert table is not None
-    assert [row[1:] for row in table.rows] == [
-        (whole(v), Number(v / n, ".2%")) for v, n in values.values()
-    ]
+    expected = [(whole(v), Number(v / n, ".2%")) for v, n in values.values()]
+    assert [row[1:] for row in table.rows] == expected
     assert corpus_report.samples(Tables({"corpus": tidy("corpus", rows[:0])})) is None
 
 
-def test_no_caption_decides_on_the_images(tmp_path: Path) -> None:
+def test_no_caption_decides_on_the_images(tmp_path):
     """Image features depend on the table of images only, so captions may be corrected freely."""
     for name in ("0", "1"):
         write_shard(tmp_path / f"{name}.tar", [None] * 2)

@@ -22,10 +22,8 @@ def test_sources_have_the_captions_that_pairs_were_given(scheme, several):
     clean, _ = several.run("random", 0, name="clean")
     assert clean["caption_source"].tolist() == list(range(150))
     pairing, _ = several.run(scheme, 0.5, draws=2)
-    lists = [
-        {caption_id(text) for text in (caption, *more)}
-        for _, caption, more in several.table.sort_values("key").itertuples(index=False)
-    ]
+    table = several.table.sort_values("key").itertuples(index=False)
+    lists = [{caption_id(text) for text in (caption, *more)} for _, caption, more in table]
     for end in ("", "_1"):
         names = ("caption_id", "swapped", "text_changed", "caption_source")
         given, swapped, changed, source = (pairing[f"{name}{end}"].to_numpy() for name in names)

@@ -12,6 +12,7 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -85,28 +86,21 @@ def escaped_once(path: Path, rows: Rows) -> None:
     path.write_text(re.sub(r'(?<!\\)"', "'", double).replace('\\"', '"'), encoding="utf-8")
 
 
-def in_columns(rows: Rows, empty: Any = None) -> list[dict[str, Any]]:
+def in_columns(rows: Rows) -> list[dict[str, Any]]:
     """One caption a column."""
     names = [f"caption_{number}" for number in range(2)]
-    cells = [zip_longest(names, texts, fillvalue=empty) for _, texts in rows]
-    return [{"key": key} | dict(row) for (key, _), row in zip(rows, cells, strict=True)]
+    return [{"key": key} | dict(zip_longest(names, texts)) for key, texts in rows]
 
 
 def as_columns(path: Path, rows: Rows) -> None:
+    cells = in_columns(rows)
     if path.suffix == ".parquet":
-        pq.write_table(pa.Table.from_pylist(in_columns(rows)), path)
+        pq.write_table(pa.Table.from_pylist(cells), path)
     elif path.suffix == ".jsonl":
-        filled = [
-            {name: cell for name, cell in row.items() if cell is not None}
-            for row in in_columns(rows)
-        ]
+        filled = [{name: cell for name, cell in row.items() if cell is not None} for row in cells]
         path.write_text("\n".join(map(json.dumps, filled)), encoding="utf-8")
     else:
-        cells = in_columns(rows, "")
-        with path.open("w", encoding="utf-8", newline="") as opened:
-            writer = csv.DictWriter(opened, [*cells[0]])
-            writer.writeheader()
-            writer.writerows(cells)
+        pd.DataFrame(cells).to_csv(path, index=False)
 
 
 def as_jsonl(path: Path, rows: Rows) -> None:
@@ -194,7 +188,7 @@ def read(table: Path, folder: Path, keys: Path | None = None, **columns: str) ->
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_every_form_holds_the_same(form: str, tmp_path: Path) -> None:
+def test_every_form_holds_the_same(form, tmp_path):
     FORMS[form](tmp_path / form, ROWS)
     assert read(tmp_path / form, tmp_path) == dict(ROWS)
 
@@ -202,7 +196,7 @@ def test_every_form_holds_the_same(form: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "cells", ['"a\\b ""c"" \\d"', '"ends in \\"', "a\\'s C:\\x", r"\' and \n in one"]
 )
-def test_backslashes_that_escape_no_quotes_stay(cells: str, tmp_path: Path) -> None:
+def test_backslashes_that_escape_no_quotes_stay(cells, tmp_path):
     table = tmp_path / "t.csv"
     table.write_text(f"key,caption\n1,{cells}\n")
     text = cells.strip('"').replace('""', '"')
@@ -211,7 +205,7 @@ def test_backslashes_that_escape_no_quotes_stay(cells: str, tmp_path: Path) -> N
 
 @pytest.mark.parametrize("text", ['"a start', '"a" and b', '5" wide', '"', 'a "b"'])
 @pytest.mark.parametrize("name", ["t.tsv", "t.csv", "t.tsv.gz"])
-def test_quotation_marks_between_tabs_may_be_text(name: str, text: str, tmp_path: Path) -> None:
+def test_quotation_marks_between_tabs_may_be_text(name, text, tmp_path):
     """As CC3M and LAION write tables."""
     opener = gzip.open if name.endswith(".gz") else open
     with opener(tmp_path / name, "wt") as opened:
@@ -223,9 +217,7 @@ def test_quotation_marks_between_tabs_may_be_text(name: str, text: str, tmp_path
 @pytest.mark.parametrize(
     ("named", "expected"), [("caption", ["x"]), ("caption*", ["x", "y"]), ("caption_1", ["y"])]
 )
-def test_a_column_without_a_number_stands_for_itself(
-    named: str, expected: list[str], form: str, tmp_path: Path
-) -> None:
+def test_a_column_without_a_number_stands_for_itself(named, expected, form, tmp_path):
     table, row = tmp_path / f"t.{form}", {"key": "1", "caption": "x", "caption_1": "y"}
     if form == "parquet":
         pq.write_table(pa.Table.from_pylist([row]), table)
@@ -237,45 +229,30 @@ def test_a_column_without_a_number_stands_for_itself(
 
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("write", [json.dumps, str])
-def test_a_text_that_is_a_list_is_several_captions(
-    form: str, write: Callable[[Any], str], tmp_path: Path
-) -> None:
+def test_a_text_that_is_a_list_is_several_captions(form, write, tmp_path):
     rows = [(f"k{number}", ['a "cat"', f"it's pet {number}"]) for number in range(3)]
     FORMS[form](tmp_path / form, [(key, [write(texts)]) for key, texts in rows])
     assert read(tmp_path / form, tmp_path) == dict(rows)
 
 
-def test_several_rows_of_a_key_repeats_and_nulls(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_several_rows_of_a_key_repeats_and_nulls(tmp_path, caplog):
     rows: list[tuple[str, Any]] = [
-        ("b", "second"),
-        ("a", "z"),
-        ("b", "first"),
-        ("a", None),
-        ("b", "second"),
-        ("c", None),
-        ("c", float("nan")),
-        ("a", ["y", "z", None]),
-        ("b", "A"),
-    ]
+        ("b", "second"), ("a", "z"), ("b", "first"), ("a", None), ("b", "second"), ("c", None),
+        ("c", float("nan")), ("a", ["y", "z", None]), ("b", "A"),
+    ]  # fmt: skip
     lines = [json.dumps({"key": key, "caption": caption}) for key, caption in rows]
     (tmp_path / "t.jsonl").write_text("\n".join(lines))
     with caplog.at_level(logging.INFO):
         found = read(tmp_path / "t.jsonl", tmp_path)
     assert found == {"a": ["z", "y"], "b": ["second", "first", "A"]}
-    assert (
-        "5 captions of 2 keys; left out: 2 that repeat another of their key, 4 that are null"
-        in (caplog.text)
-    )
+    said = "5 captions of 2 keys; left out: 2 that repeat another of their key, 4 that are null"
+    assert said in caplog.text
 
 
 @pytest.mark.parametrize("ending", ["json", "jsonl", "parquet"])
 @pytest.mark.parametrize("column", ["conversations", "conversations.gpt"])
 @pytest.mark.parametrize("fields", [("from", "value", "gpt"), ("role", "content", "assistant")])
-def test_the_caption_of_a_conversation_is_its_answer(
-    ending: str, column: str, fields: tuple[str, str, str], tmp_path: Path
-) -> None:
+def test_the_caption_of_a_conversation_is_its_answer(ending, column, fields, tmp_path):
     """As LLaVA, ShareGPT4V and others write recaptions."""
     who, what, answering = fields
     rows = [
@@ -292,7 +269,7 @@ def test_the_caption_of_a_conversation_is_its_answer(
     assert found == [("a", "a cup"), ("b", "a boat")]
 
 
-def test_keys_in_formulas_keep_their_zeros(tmp_path: Path) -> None:
+def test_keys_in_formulas_keep_their_zeros(tmp_path):
     (tmp_path / "t.csv").write_text('key,caption\n"=""0012""",a cup\n="0013",a boat\n')
     assert read(tmp_path / "t.csv", tmp_path) == {"0012": ["a cup"], "0013": ["a boat"]}
 
@@ -304,9 +281,7 @@ UNQUOTED = {"1": "a cup, red", "2": "a cat, 1,000 dogs", "3": "a boat", "4": 'he
     "columns", [("key", "caption"), ("caption", "key"), ("n", "key", "caption")]
 )
 @pytest.mark.parametrize(("sign", "ending"), [(",", "\n"), (";", "\r\n"), ("|", "\n")])
-def test_captions_with_separators_need_no_quotes(
-    columns: tuple[str, ...], sign: str, ending: str, tmp_path: Path, caplog: Any
-) -> None:
+def test_captions_with_separators_need_no_quotes(columns, sign, ending, tmp_path, caplog):
     """As in a table of pairs: one text in the first or last column, and no further cells."""
     texts = {key: text.replace(",", sign) for key, text in UNQUOTED.items()}
     rows = [dict(zip(("n", "key", "caption"), ("7", *pair), strict=True)) for pair in texts.items()]
@@ -320,7 +295,7 @@ def test_captions_with_separators_need_no_quotes(
         read(table, tmp_path)
 
 
-def test_a_list_by_position_needs_as_many_keys(tmp_path: Path) -> None:
+def test_a_list_by_position_needs_as_many_keys(tmp_path):
     table, keys = tmp_path / "rewrites.txt", tmp_path / "keys.txt"
     table.write_bytes("one\r\ntwo \u2028 too\nthree\x0b\n".encode())
     keys.write_text("k3\nk2\nk1\n")
@@ -344,60 +319,54 @@ def test_a_list_by_position_needs_as_many_keys(tmp_path: Path) -> None:
 CUT_OFF = gzip.compress(b"key,caption\n1,x\n" * 999, mtime=0)[:-12]
 
 
-@pytest.mark.parametrize(
-    ("name", "content", "words"),
-    [
-        ("t.csv", b"", "holds no caption"),
-        ("t.csv", b"key,caption\n", "holds no caption"),
-        ("t.csv", b"00012,a cup\n00013,x\n", "no column 'key', only '00012', 'a cup'.*first"),
-        ("t.csv", b"key,text\n1,x\n", "no column 'caption', only 'key', 'text'"),
-        ("t.csv", b"key,caption,caption\n1,x,y\n", "two columns 'caption'"),
-        ("t.csv", b"key,caption\n1,x\n2,a,b\n", "line 3 has 3 fields, but the first line names 2"),
-        ("t.csv", b"key,caption\n1,x\n2\n", "line 3 has 1 fields"),
-        ("t.csv", b'key,caption\n1,"a" b\n', "line 2 is not valid.*Parquet or JSONL"),
-        ("t.csv", b'key,caption\n1,"a\n2,b\n', "line 3 is not valid"),
-        ("t.csv", b"key,caption\n,x\n", "row 2 has the key ''"),
-        ("t.csv", b"key,caption\n1,x\n2,caf\xe9\n", "line 3 is not UTF-8.*iconv"),
-        ("t.csv", "key,caption\n1,x\n".encode("utf-16"), "line 1 is not UTF-8"),
-        ("t.tsv", b"key,caption\n1,x\n", "no column 'key'"),
-        ("t.csv.gz", CUT_OFF, "cannot be read after line"),
-        ("t.csv.gz", b"key,caption\n1,x\n", "cannot be read after line 1.*[Gg]zip"),
-        ("t.jsonl", b"", "holds no caption"),
-        ("t.jsonl", b'{"key": "1", "caption": "x"}\n{"key": "2"\n', "line 2 is not JSON"),
-        ("t.jsonl", b"[" * 100_000, "t.jsonl is not JSON"),
-        ("t.jsonl", b"[1]\n", "object 1 is not a JSON object"),
-        ("t.jsonl", b'{"key": "1", "caption": "x"}\n[1]\n', "line 2 is not a JSON object"),
-        ("t.jsonl", b'{"key":"1","text":"x"}\n', "no column 'caption', only 'key', 'text'.*row 1"),
-        ("t.jsonl", b'\n{"key": 12,"caption":"x"}\n', "row 2 has the key 12. Write keys as texts"),
-        ("t.jsonl", b'{"key": "1", "caption": 3}\n', "row 1: caption is 3, neither"),
-        ("t.jsonl", b'{"key": "1", "caption": ["a", ["b"]]}\n', r"row 1: caption is \['b'\]"),
-        ("t.jsonl", b'{"key": "1", "caption": "\\ud83d"}\n', "half a character"),
-        ("t.jsonl", b'{"key": "1", "caption": "\xff"}\n', "line 1 is not UTF-8"),
-        ("t.json", b"", "holds no caption"),
-        ("t.json", b"[]", "holds no caption"),
-        ("t.json", b"3", "object 1 is not a JSON object"),
-        ("t.json", b'{"key": ["1"], "caption": ["x"', "t.json: line 1 is not JSON"),
-        ("t.json", b'[{"key": "1", "text": "x"}]', "only 'key', 'text'.*row 1"),
-        ("t.json", b'[{"key": 12, "caption": "x"}]', "row 1 has the key 12. Write keys as texts"),
-        ("t.json", b'{"count": 3, "successes": 2}', "row 1: caption is 3, neither"),
-        ("t.json", b'[{"file_name": "1.jpg", "caption": "x"}]', "only 'file_name', 'caption'"),
-        ("t.json", '["café"]'.encode("latin-1"), "line 1 is not UTF-8.*iconv"),
-        ("t.json", '["x"]'.encode("utf-16"), "line 1 is not UTF-8.*UTF-16"),
-        (
-            "t.json",
-            b'{"images": [{"id": 1}], "annotations": [{"image_id": 1, "bbox": [0]}]}',
-            "no column 'caption'",
-        ),
-        ("t.json.gz", b"[]", "cannot be read after line 1.*[Gg]zip"),
-        ("t.parquet", b"", "cannot be read as Parquet"),
-        ("t.parquet", b"PAR1 and then nothing", "cannot be read as Parquet"),
-        ("t.csv", b"PK\x03\x04\xff", "spreadsheet"),
-        ("t.xlsx", b"PK", "a caption table ends in .parquet, .csv"),
-        ("t.parquet.gz", b"PK", "a caption table ends in"),
-        ("t", b"PK", "a caption table ends in"),
-    ],
-)
-def test_what_is_refused(name: str, content: bytes, words: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("name", "content", "words"), [
+    ("t.csv", b"", "holds no caption"),
+    ("t.csv", b"key,caption\n", "holds no caption"),
+    ("t.csv", b"00012,a cup\n00013,x\n", "no column 'key', only '00012', 'a cup'.*first"),
+    ("t.csv", b"key,text\n1,x\n", "no column 'caption', only 'key', 'text'"),
+    ("t.csv", b"key,caption,caption\n1,x,y\n", "two columns 'caption'"),
+    ("t.csv", b"key,caption\n1,x\n2,a,b\n", "line 3 has 3 fields, but the first line names 2"),
+    ("t.csv", b"key,caption\n1,x\n2\n", "line 3 has 1 fields"),
+    ("t.csv", b'key,caption\n1,"a" b\n', "line 2 is not valid.*Parquet or JSONL"),
+    ("t.csv", b'key,caption\n1,"a\n2,b\n', "line 3 is not valid"),
+    ("t.csv", b"key,caption\n,x\n", "row 2 has the key ''"),
+    ("t.csv", b"key,caption\n1,x\n2,caf\xe9\n", "line 3 is not UTF-8.*iconv"),
+    ("t.csv", "key,caption\n1,x\n".encode("utf-16"), "line 1 is not UTF-8"),
+    ("t.tsv", b"key,caption\n1,x\n", "no column 'key'"),
+    ("t.csv.gz", CUT_OFF, "cannot be read after line"),
+    ("t.csv.gz", b"key,caption\n1,x\n", "cannot be read after line 1.*[Gg]zip"),
+    ("t.jsonl", b"", "holds no caption"),
+    ("t.jsonl", b'{"key": "1", "caption": "x"}\n{"key": "2"\n', "line 2 is not JSON"),
+    ("t.jsonl", b"[" * 100_000, "t.jsonl is not JSON"),
+    ("t.jsonl", b"[1]\n", "object 1 is not a JSON object"),
+    ("t.jsonl", b'{"key": "1", "caption": "x"}\n[1]\n', "line 2 is not a JSON object"),
+    ("t.jsonl", b'{"key":"1","text":"x"}\n', "no column 'caption', only 'key', 'text'.*row 1"),
+    ("t.jsonl", b'\n{"key": 12,"caption":"x"}\n', "row 2 has the key 12. Write keys as texts"),
+    ("t.jsonl", b'{"key": "1", "caption": 3}\n', "row 1: caption is 3, neither"),
+    ("t.jsonl", b'{"key": "1", "caption": ["a", ["b"]]}\n', r"row 1: caption is \['b'\]"),
+    ("t.jsonl", b'{"key": "1", "caption": "\\ud83d"}\n', "half a character"),
+    ("t.jsonl", b'{"key": "1", "caption": "\xff"}\n', "line 1 is not UTF-8"),
+    ("t.json", b"", "holds no caption"),
+    ("t.json", b"[]", "holds no caption"),
+    ("t.json", b"3", "object 1 is not a JSON object"),
+    ("t.json", b'{"key": ["1"], "caption": ["x"', "t.json: line 1 is not JSON"),
+    ("t.json", b'[{"key": "1", "text": "x"}]', "only 'key', 'text'.*row 1"),
+    ("t.json", b'[{"key": 12, "caption": "x"}]', "row 1 has the key 12. Write keys as texts"),
+    ("t.json", b'{"count": 3, "successes": 2}', "row 1: caption is 3, neither"),
+    ("t.json", b'[{"file_name": "1.jpg", "caption": "x"}]', "only 'file_name', 'caption'"),
+    ("t.json", '["café"]'.encode("latin-1"), "line 1 is not UTF-8.*iconv"),
+    ("t.json", '["x"]'.encode("utf-16"), "line 1 is not UTF-8.*UTF-16"),
+    ("t.json", b'{"images": [{"id": 1}], "annotations": [{"image_id": 1, "bbox": [0]}]}',
+        "no column 'caption'"),
+    ("t.json.gz", b"[]", "cannot be read after line 1.*[Gg]zip"),
+    ("t.parquet", b"", "cannot be read as Parquet"),
+    ("t.parquet", b"PAR1 and then nothing", "cannot be read as Parquet"),
+    ("t.csv", b"PK\x03\x04\xff", "spreadsheet"),
+    ("t.xlsx", b"PK", "a caption table ends in .parquet, .csv"),
+    ("t.parquet.gz", b"PK", "a caption table ends in"),
+    ("t", b"PK", "a caption table ends in"),
+])  # fmt: skip
+def test_what_is_refused(name, content, words, tmp_path):
     (tmp_path / name).write_bytes(content)
     with pytest.raises(UserError, match=words) as refusal:
         read(tmp_path / name, tmp_path)
@@ -406,47 +375,40 @@ def test_what_is_refused(name: str, content: bytes, words: str, tmp_path: Path) 
 
 
 @pytest.mark.parametrize("name", ["captions", "captions.csv", "captions.caption_column.csv"])
-def test_a_message_names_its_setting_also_if_a_file_has_the_name(name: str) -> None:
+def test_a_message_names_its_setting_also_if_a_file_has_the_name(name):
     with pytest.raises(UserError) as refusal, naming("captions", "captions.caption_column"):
         raise UserError(f"{name}: line 2 is wrong.")
     expected = f"captions: {name}" if "csv" in name else name
     assert str(refusal.value) == f"{expected}: line 2 is wrong."
 
 
-@pytest.mark.parametrize(
-    ("columns", "words"),
-    [
-        ({"key": [12], "caption": ["x"]}, "'key' is of type int64, not text"),
-        ({"key": ["12"], "caption": [3.0]}, "double, not text. Set read_captions.caption_column"),
-        ({"key": ["12"], "caption": [[3]]}, "list<.*int.*not text. Set read_captions.cap"),
-        ({"key": ["12"], "caption": [3]}, "int64, not text. Set read_captions.caption_column"),
-        ({"key": ["12"], "caption": [date(2024, 1, 2)]}, "date.*read_captions.caption_column"),
-        ({"key": ["12"], "caption": [b"x"]}, "binary.*read_captions.caption_column.*cast"),
-        ({"key": ["12"], "caption": [[b"x"]]}, "binary.*caption_column.*cast.'list<item: string>"),
-        ({"key": ["12"], "caption": [{"a": "x"}]}, "read_captions.caption_column.*caption.a"),
-        ({"key": ["12"], "caption": [True]}, "bool, not text. Set read_captions.caption_column"),
-        ({"key": [b"12"], "caption": ["x"]}, "'key' is of type binary.*key_column.*cast"),
-        ({"key": ["12"], "text": ["x"]}, "no column 'caption', only 'key', 'text'"),
-        ({"key": ["1", None], "caption": ["x", "y"]}, "row 2 has the key None"),
-        ({"key": ["1"], "caption": pa.array([None], pa.string())}, "holds no caption"),
-    ],
-)
-def test_parquet_that_is_refused(columns: dict[str, Any], words: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("columns", "words"), [
+    ({"key": [12], "caption": ["x"]}, "'key' is of type int64, not text"),
+    ({"key": ["12"], "caption": [3.0]}, "double, not text. Set read_captions.caption_column"),
+    ({"key": ["12"], "caption": [[3]]}, "list<.*int.*not text. Set read_captions.cap"),
+    ({"key": ["12"], "caption": [3]}, "int64, not text. Set read_captions.caption_column"),
+    ({"key": ["12"], "caption": [date(2024, 1, 2)]}, "date.*read_captions.caption_column"),
+    ({"key": ["12"], "caption": [b"x"]}, "binary.*read_captions.caption_column.*cast"),
+    ({"key": ["12"], "caption": [[b"x"]]}, "binary.*caption_column.*cast.'list<item: string>"),
+    ({"key": ["12"], "caption": [{"a": "x"}]}, "read_captions.caption_column.*caption.a"),
+    ({"key": ["12"], "caption": [True]}, "bool, not text. Set read_captions.caption_column"),
+    ({"key": [b"12"], "caption": ["x"]}, "'key' is of type binary.*key_column.*cast"),
+    ({"key": ["12"], "text": ["x"]}, "no column 'caption', only 'key', 'text'"),
+    ({"key": ["1", None], "caption": ["x", "y"]}, "row 2 has the key None"),
+    ({"key": ["1"], "caption": pa.array([None], pa.string())}, "holds no caption"),
+])  # fmt: skip
+def test_parquet_that_is_refused(columns, words, tmp_path):
     pq.write_table(pa.table(columns), tmp_path / "t.parquet")
     with pytest.raises(UserError, match=words):
         read(tmp_path / "t.parquet", tmp_path)
 
 
-@pytest.mark.parametrize(
-    "kind",
-    [
-        *(pa.string(), pa.large_string(), pa.string_view(), pa.dictionary(pa.int32(), pa.string())),
-        *(pa.list_(pa.string()), pa.large_list(pa.string()), pa.list_(pa.string(), 1)),
-        *(pa.list_(pa.string_view()), pa.list_(pa.large_string())),
-    ],
-    ids=str,
-)
-def test_every_type_of_text_is_text(kind: pa.DataType, tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", [
+    *(pa.string(), pa.large_string(), pa.string_view(), pa.dictionary(pa.int32(), pa.string())),
+    *(pa.list_(pa.string()), pa.large_list(pa.string()), pa.list_(pa.string(), 1)),
+    *(pa.list_(pa.string_view()), pa.list_(pa.large_string())),
+], ids=str)  # fmt: skip
+def test_every_type_of_text_is_text(kind, tmp_path):
     is_list = hasattr(kind, "value_field")
     caption = pa.array([["x"] if is_list else "x"], kind)
     key = pa.array(["12"], pa.string() if is_list else kind)
@@ -454,7 +416,7 @@ def test_every_type_of_text_is_text(kind: pa.DataType, tmp_path: Path) -> None:
     assert read(tmp_path / "t.parquet", tmp_path) == {"12": ["x"]}
 
 
-def test_columns_inside_of_others(tmp_path: Path) -> None:
+def test_columns_inside_of_others(tmp_path):
     rows = [{"meta": {"id": "12"}, "llava": [{"caption": "a"}, {"caption": "b"}], "x.y": "c"}]
     pq.write_table(pa.Table.from_pylist(rows), tmp_path / "t.parquet")
     (tmp_path / "t.jsonl").write_text(json.dumps(rows[0]))
@@ -466,43 +428,36 @@ def test_columns_inside_of_others(tmp_path: Path) -> None:
         read(tmp_path / "t.parquet", tmp_path, key_column="meta.id", caption_column="llava.text")
 
 
-@pytest.mark.parametrize(
-    ("cell", "captions"),
-    [
-        ('["a", "b"]', ["a", "b"]),
-        (str(["it's", "b"]), ["it's", "b"]),
-        ("['a', 'b']", ["a", "b"]),
-        ("[a] b", ["[a] b"]),
-        ("['a'", ["['a'"]),
-        ("['a', 'b'", ["['a', 'b'"]),
-        ('["a", null, "b"]', ["a", "b"]),
-        ("[None, 'a']", ["a"]),
-        ('[["a"], ["b", "c"]]', ["a", "b", "c"]),
-        ("('a', 'b')", ["a", "b"]),
-        ("('a red cup')", ["('a red cup')"]),
-        ("[ 'a' , \"it's 'b' 'c'\" ]", ["a", "it's 'b' 'c'"]),
-        ('["a", 5]', ['["a", 5]']),
-    ],
-)
-def test_lists_in_cells_are_several_captions(
-    cell: str, captions: list[str], tmp_path: Path
-) -> None:
+@pytest.mark.parametrize(("cell", "captions"), [
+    ('["a", "b"]', ["a", "b"]),
+    (str(["it's", "b"]), ["it's", "b"]),
+    ("['a', 'b']", ["a", "b"]),
+    ("[a] b", ["[a] b"]),
+    ("['a'", ["['a'"]),
+    ("['a', 'b'", ["['a', 'b'"]),
+    ('["a", null, "b"]', ["a", "b"]),
+    ("[None, 'a']", ["a"]),
+    ('[["a"], ["b", "c"]]', ["a", "b", "c"]),
+    ("('a', 'b')", ["a", "b"]),
+    ("('a red cup')", ["('a red cup')"]),
+    ("[ 'a' , \"it's 'b' 'c'\" ]", ["a", "it's 'b' 'c'"]),
+    ('["a", 5]', ['["a", 5]']),
+])  # fmt: skip
+def test_lists_in_cells_are_several_captions(cell, captions, tmp_path):
     with (tmp_path / "t.csv").open("w", newline="") as opened:
         csv.writer(opened).writerows([("key", "caption"), ("12", cell)])
     assert read(tmp_path / "t.csv", tmp_path) == {"12": captions}
 
 
 @pytest.mark.parametrize("cell", ["['a' 'b']", "['a, b' 'c']", "['a'\n 'b']", "[['a' 'b']]"])
-def test_a_list_as_numpy_prints_it_is_refused(cell: str, tmp_path: Path) -> None:
+def test_a_list_as_numpy_prints_it_is_refused(cell, tmp_path):
     (tmp_path / "t.csv").write_text(f'key,caption\n12,"{cell}"\n')
     with pytest.raises(UserError, match="row [23].*numpy"):
         read(tmp_path / "t.csv", tmp_path)
 
 
 @pytest.mark.parametrize("name", ["t.json", "t.json.gz"])
-def test_json_that_is_read_whole_has_a_limit(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_json_that_is_read_whole_has_a_limit(name, tmp_path, monkeypatch):
     FORMS["list." + name.partition(".")[2]](tmp_path / name, [("k", ["a text"] * 99)])
     monkeypatch.setattr(json_rows, "MOST_BYTES", 900)
     with pytest.raises(UserError, match=r"t\.json.*jq"):
@@ -512,43 +467,34 @@ def test_json_that_is_read_whole_has_a_limit(
 PART = "key,caption\n{n},c{n}\n"
 
 
-@pytest.mark.parametrize(
-    ("given", "names"),
-    [
-        ("parts", ["a.csv", "b.csv"]),
-        ("parts/*", ["a.csv", "b.csv"]),
-        ("parts/{a,b}.csv", ["a.csv", "b.csv"]),
-        ("*/b.csv", ["b.csv"]),
-        (["parts/b.csv", "parts/a.csv"], ["b.csv", "a.csv"]),
-        ("odd [1] {x}.csv", ["odd [1] {x}.csv"]),
-        ("lines", ["lines.txt"]),
-        ("json", ["a.json"]),
-        ("with json", ["a.csv"]),
-        ("none.csv", "there is no file"),
-        ("none/*.csv", "there is no file"),
-        ("https://a.b/c.csv", "not on this machine"),
-        ("empty", "the folder .* holds no table"),
-        ("parts/readme.md", "ends in"),
-        ("both", "forms csv, jsonl"),
-        ("texts", "2 text files, such as a.txt.*into one table"),
-        (["parts", "parts/a.csv"], "more than once"),
-        ("parts/{a}.csv", "captions: .* braces"),
-        ([], "list is empty"),
-    ],
-)
-def test_tables_of_several_files(
-    given: Any, names: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.parametrize(("given", "names"), [
+    ("parts", ["a.csv", "b.csv"]),
+    ("parts/*", ["a.csv", "b.csv"]),
+    ("parts/{a,b}.csv", ["a.csv", "b.csv"]),
+    ("*/b.csv", ["b.csv"]),
+    (["parts/b.csv", "parts/a.csv"], ["b.csv", "a.csv"]),
+    ("odd [1] {x}.csv", ["odd [1] {x}.csv"]),
+    ("lines", ["lines.txt"]),
+    ("json", ["a.json"]),
+    ("with json", ["a.csv"]),
+    ("none.csv", "there is no file"),
+    ("none/*.csv", "there is no file"),
+    ("https://a.b/c.csv", "not on this machine"),
+    ("empty", "the folder .* holds no table"),
+    ("parts/readme.md", "ends in"),
+    ("both", "forms csv, jsonl"),
+    ("texts", "2 text files, such as a.txt.*into one table"),
+    (["parts", "parts/a.csv"], "more than once"),
+    ("parts/{a}.csv", "captions: .* braces"),
+    ([], "list is empty"),
+])  # fmt: skip
+def test_tables_of_several_files(given, names, tmp_path, monkeypatch):
     files_of = {
         "parts": ["a.csv", "b.csv", "readme.md", "_c.csv", ".d.csv", "notes.txt"],
-        "both": ["a.csv", "b.jsonl"],
-        "empty": ["readme.md"],
-        "texts": ["a.txt", "b.txt"],
-        "lines": ["lines.txt"],
-        "json": ["a.json", "notes.txt"],
-        "with json": ["a.csv", "dataset_info.json", "notes.txt"],
-        ".": ["odd [1] {x}.csv"],
-    }
+        "both": ["a.csv", "b.jsonl"], "empty": ["readme.md"], "texts": ["a.txt", "b.txt"],
+        "lines": ["lines.txt"], "json": ["a.json", "notes.txt"],
+        "with json": ["a.csv", "dataset_info.json", "notes.txt"], ".": ["odd [1] {x}.csv"],
+    }  # fmt: skip
     for folder, members in files_of.items():
         (tmp_path / folder).mkdir(exist_ok=True)
         for name in members:
@@ -567,9 +513,7 @@ def test_tables_of_several_files(
 
 @pytest.mark.parametrize("folder", ["[2024] a*", "run{v2}", "x{a,b}", "a:b ?"])
 @pytest.mark.parametrize("given", ["*.csv", "{a,b}.csv", "**/a.csv", ["a.csv", "b.*"]])
-def test_signs_in_the_name_of_a_folder_of_tables_are_no_pattern(
-    folder: str, given: Any, tmp_path: Path
-) -> None:
+def test_signs_in_the_name_of_a_folder_of_tables_are_no_pattern(folder, given, tmp_path):
     (tmp_path / folder).mkdir()
     for name in "ab":
         (tmp_path / folder / f"{name}.csv").write_text(PART.format(n=name))
@@ -578,7 +522,7 @@ def test_signs_in_the_name_of_a_folder_of_tables_are_no_pattern(
     assert [path.name for path in paths] == ["a.csv", "b.csv"][: 1 if given == "**/a.csv" else 2]
 
 
-def test_tables_of_a_repository_in_a_hub_cache(tmp_path: Path) -> None:
+def test_tables_of_a_repository_in_a_hub_cache(tmp_path):
     for commit in ("one", "two"):
         (tmp_path / "snapshots" / commit).mkdir(parents=True)
         (tmp_path / "snapshots" / commit / "a.csv").write_text(PART.format(n="a"))
@@ -587,7 +531,7 @@ def test_tables_of_a_repository_in_a_hub_cache(tmp_path: Path) -> None:
     assert table_files("captions", str(tmp_path)) == [tmp_path / "snapshots/two/a.csv"]
 
 
-def test_damaged_parquet_is_never_half_a_table(tmp_path: Path) -> None:
+def test_damaged_parquet_is_never_half_a_table(tmp_path):
     as_parquet(tmp_path / "t.parquet", [(f"{n:05d}", [f"caption {n * n}"]) for n in range(2000)])
     content = (tmp_path / "t.parquet").read_bytes()
     for length in (len(content) - 1, len(content) // 2, 4):
@@ -606,16 +550,14 @@ texts = st.text(st.characters(codec="utf-8"), max_size=8)
 
 
 @hypothesis_settings(
-    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(
     rows=st.lists(st.tuples(texts.filter(bool), texts), min_size=1, max_size=30),
     wanted=st.lists(texts, max_size=10),
     size=st.integers(1, 5),
 )
-def test_any_text_is_found_again(
-    rows: list[tuple[str, str]], wanted: list[str], size: int, tmp_path: Path
-) -> None:
+def test_any_text_is_found_again(rows, wanted, size, tmp_path):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sorted_captions, "KEYS_PER_ROW_GROUP", size)
         patch.setattr(sorted_captions, "BATCH_ROWS", size)
@@ -637,7 +579,7 @@ def many(tmp_path: Path) -> Path:
     return tmp_path / "captions.parquet"
 
 
-def test_a_lookup_reads_only_what_it_needs(many: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_lookup_reads_only_what_it_needs(many, monkeypatch):
     groups = pq.read_metadata(many).num_row_groups
     assert groups >= 6
     seen = []
@@ -662,17 +604,16 @@ def test_a_lookup_reads_only_what_it_needs(many: Path, monkeypatch: pytest.Monke
     assert len(seen) <= 2 + groups
 
 
-def test_keys_too_long_for_parquets_own_statistics(tmp_path: Path) -> None:
+def test_keys_too_long_for_parquets_own_statistics(tmp_path):
     rows = [(f"{n}" + "x" * 5000, f"c{n}") for n in range(9)]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sorted_captions, "KEYS_PER_ROW_GROUP", 2)
         sorted_captions.write_sorted(iter(rows), tmp_path / "captions.parquet")
-    assert sorted_captions.lookup(tmp_path / "captions.parquet")([rows[5][0]]) == {
-        rows[5][0]: ["c5"]
-    }
+    look = sorted_captions.lookup(tmp_path / "captions.parquet")
+    assert look([rows[5][0]]) == {rows[5][0]: ["c5"]}
 
 
-def test_a_table_of_ours_that_was_damaged(many: Path) -> None:
+def test_a_table_of_ours_that_was_damaged(many):
     content = bytearray(many.read_bytes())
     content[100:2000] = bytes(1900)
     many.write_bytes(content)

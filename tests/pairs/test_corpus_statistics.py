@@ -4,7 +4,6 @@ import json
 import math
 import random
 from collections import Counter
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -51,10 +50,8 @@ def measure(
     count = len(everything)
     books = books or Books(count, count, 0, 0, 1, 0, {})
     rows = found.rows(books, numbers(everything, "caption_id"), numbers(everything, "image_id"))
-    named = {
-        (row["metric"], row.get("bin_low", row.get("reason", row.get("licence")))): row
-        for row in rows
-    }
+    named = {(row["metric"], row.get("bin_low", row.get("reason", row.get("licence")))): row
+             for row in rows}  # fmt: skip
     assert len(named) == len(rows)
     return named
 
@@ -71,21 +68,18 @@ def generated(seed: int) -> list[list[Row]]:
         groups.append([])
         for _ in range(size):
             count = draw.choice([0, 1, 1, 2, 3, 45, 300])
-            groups[-1].append(
-                pair(
-                    str(draw.random()),
-                    " ".join(draw.choices(words, k=count)),
-                    f"picture {draw.randint(0, 150)}",
-                    more_captions=[f"text {draw.randint(0, 50)}"] * draw.randint(0, 1),
-                    width=draw.choice([1, 223, 224, 640, 5000]),
-                    height=draw.choice([1, 31, 32, 480, 7000]),
-                    sha256=draw.choice([None, f"hash {draw.randint(0, 60)}"]),
-                )
-            )
+            groups[-1].append(pair(
+                str(draw.random()), " ".join(draw.choices(words, k=count)),
+                f"picture {draw.randint(0, 150)}",
+                more_captions=[f"text {draw.randint(0, 50)}"] * draw.randint(0, 1),
+                width=draw.choice([1, 223, 224, 640, 5000]),
+                height=draw.choice([1, 31, 32, 480, 7000]),
+                sha256=draw.choice([None, f"hash {draw.randint(0, 60)}"]),
+            ))  # fmt: skip
     return groups
 
 
-def test_licences_are_counted_and_rare_ones_are_one_row() -> None:
+def test_licences_are_counted_and_rare_ones_are_one_row():
     often = {f"licence {number:02d}": 3 + number for number in range(STATUSES + 2)}
     rows = [pair(f"{name}-{copy}", licence=name) for name in often for copy in range(often[name])]
     found = measure([rows[:40], rows[40:], [pair("none")]])
@@ -96,7 +90,7 @@ def test_licences_are_counted_and_rare_ones_are_one_row() -> None:
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_statistics_are_those_of_pandas(seed: int) -> None:
+def test_statistics_are_those_of_pandas(seed):
     groups = generated(seed)
     found = measure(groups)
     rows = pd.DataFrame([row for rows in groups for row in rows])
@@ -142,15 +136,12 @@ def test_statistics_are_those_of_pandas(seed: int) -> None:
     assert singles == expected.keys() | books
 
 
-@pytest.mark.parametrize(
-    ("metric", "column"),
-    [
-        ("caption_words_histogram", "words"),
-        ("caption_characters_histogram", "characters"),
-        ("image_shorter_side_histogram", "side"),
-    ],
-)
-def test_histograms_hold_every_pair_once(metric: str, column: str) -> None:
+@pytest.mark.parametrize(("metric", "column"), [
+    ("caption_words_histogram", "words"),
+    ("caption_characters_histogram", "characters"),
+    ("image_shorter_side_histogram", "side"),
+])  # fmt: skip
+def test_histograms_hold_every_pair_once(metric, column):
     groups = generated(0)
     found = {key: row for (name, key), row in measure(groups).items() if name == metric}
     rows = pd.DataFrame([row for rows in groups for row in rows])
@@ -164,14 +155,14 @@ def test_histograms_hold_every_pair_once(metric: str, column: str) -> None:
     assert found[edges[-1]]["value"] > 0, "the open bin is empty: the test shows nothing"
 
 
-def test_the_order_and_the_split_of_groups_change_nothing() -> None:
+def test_the_order_and_the_split_of_groups_change_nothing():
     groups = generated(1)
     one, other = measure(groups), measure(groups[::-1])
     assert one == other
     assert one == measure([[row for rows in groups for row in rows]])
 
 
-def test_empty_captions_count_whether_they_were_kept_or_not() -> None:
+def test_empty_captions_count_whether_they_were_kept_or_not():
     books = Books(10, 2, 8, 0, 1, 0, {"empty-caption": Reason(3, "k", "a", "0")})
     found = measure([[pair("1", ""), pair("2", "a dog")]], books)
     assert found["caption_empty_share", None] == {
@@ -179,7 +170,7 @@ def test_empty_captions_count_whether_they_were_kept_or_not() -> None:
     }  # fmt: skip
 
 
-def test_the_books_are_rows() -> None:
+def test_the_books_are_rows():
     books = Books(
         20, 2, 17, 1, 4, 1,
         {"no-image": Reason(17, "k", "a", "0"), "key-in-several-shards": Reason(1, "k", "a", "0")},
@@ -195,7 +186,7 @@ def test_the_books_are_rows() -> None:
     }  # fmt: skip
 
 
-def test_no_hashes_is_no_share_of_duplicates(tmp_path: Path) -> None:
+def test_no_hashes_is_no_share_of_duplicates(tmp_path):
     rows = list(measure([[pair("1"), pair("2")]]).values())
     metrics.write_metrics(tmp_path / "s.json", rows, {})
     back = {row["metric"]: row for row in metrics.read_metrics(tmp_path / "s.json")[0]}
@@ -204,7 +195,7 @@ def test_no_hashes_is_no_share_of_duplicates(tmp_path: Path) -> None:
     assert back["image_duplicate_share"]["value"] == 0
 
 
-def test_a_tally_is_numpys_inverted_cdf() -> None:
+def test_a_tally_is_numpys_inverted_cdf():
     draw = np.random.default_rng(0)
     for size in (1, 2, 19, 20, 21, 1000):
         values = draw.integers(-5, 60, size)
@@ -221,7 +212,7 @@ def test_a_tally_is_numpys_inverted_cdf() -> None:
             assert tally.percentile(percent) == exact
 
 
-def test_missing_samples_are_added_up_over_groups() -> None:
+def test_missing_samples_are_added_up_over_groups():
     groups = [{"expected": 30, "missing": 3, "surplus": 2}, {"expected": 5, "missing": 1}]
     rows = {row["metric"]: row for row in written(["{}", *map(json.dumps, groups)])}
     assert (rows["written_missing"]["value"], rows["written_missing"]["n"]) == (4, 35)
@@ -229,7 +220,7 @@ def test_missing_samples_are_added_up_over_groups() -> None:
     assert written(["{}"]) == written(['{"expected": 0, "missing": 0, "surplus": 0}']) == []
 
 
-def test_downloads_are_added_up_over_groups() -> None:
+def test_downloads_are_added_up_over_groups():
     first = {"success": 62, "HTTP Error 404: Not Found": 12}
     second = {"success": 1, "<urlopen error>": 3, "HTTP Error 404: Not Found": 1}
     rows = downloads(["{}", json.dumps(first), json.dumps(second)])
@@ -240,7 +231,7 @@ def test_downloads_are_added_up_over_groups() -> None:
     assert downloads(["{}"]) == []
 
 
-def test_many_download_statuses_become_the_commonest_and_the_rest() -> None:
+def test_many_download_statuses_become_the_commonest_and_the_rest():
     many = {f"error {number:03d}": number for number in range(1, 101)}
     rows = downloads([json.dumps(many)])
     assert [row["value"] for row in rows[:STATUSES]] == list(range(100, 100 - STATUSES, -1))
@@ -252,7 +243,7 @@ def test_many_download_statuses_become_the_commonest_and_the_rest() -> None:
     assert downloads([json.dumps(equal)]) == downloads([json.dumps(dict(reversed(equal.items())))])
 
 
-def test_a_status_is_one_short_line_of_printable_text() -> None:
+def test_a_status_is_one_short_line_of_printable_text():
     texts = {"x" * 500: 1, "x" * 400: 2, " Max\nretries \x1b[2J\u202e exceeded ": 4}
     rows = {row["status"]: row["value"] for row in downloads([json.dumps(texts)])}
     assert rows == {"x" * 79 + "…": 3, "Max retries [2J exceeded": 4}

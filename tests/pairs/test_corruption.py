@@ -135,20 +135,12 @@ def test_exchanges_do_not_depend_on_the_order_of_the_keys():
 
 def _similar(lists, batches=1):
     """Write a table of neighbours from {text: [(neighbour, similarity), ...]}."""
-    items = list(lists.items())
-    table = pa.table(
-        {
-            "caption_id": pa.array([f"{text:016x}" for text, _ in items]),
-            "neighbour_ids": pa.array(
-                [[f"{other:016x}" for other, _ in found] for _, found in items],
-                pa.list_(pa.string()),
-            ),
-            "similarities": pa.array(
-                [[value for _, value in found] for _, found in items], pa.list_(pa.float32())
-            ),
-        }
-    )
-    return table.to_batches(max_chunksize=-(-len(items) // batches))
+    found = [[*zip(*pairs, strict=True)] or [(), ()] for pairs in lists.values()]
+    others = [[f"{other:016x}" for other in names] for names, _ in found]
+    columns = {"caption_id": [f"{text:016x}" for text in lists],
+               "neighbour_ids": pa.array(others, pa.list_(pa.string())),
+               "similarities": pa.array([s for _, s in found], pa.list_(pa.float32()))}  # fmt: skip
+    return pa.table(columns).to_batches(max_chunksize=-(-len(lists) // batches))
 
 
 @pytest.mark.parametrize("batches", [1, 3, 7])

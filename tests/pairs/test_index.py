@@ -3,7 +3,6 @@
 import hashlib
 import io
 import json
-import tarfile
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +14,7 @@ from mispair.pairs.index import index as verdicts
 from mispair.pairs.index.faults import REASONS, Fault
 from mispair.pairs.index.index import ShardIndex, index_shard
 from mispair.pairs.index.policy import Policy
-
-COLUMNS = [
-    "key", "shard", "image_offset", "image_bytes", "image_id", "width", "height", "row", "caption",
-    "caption_id", "more_captions", "words", "characters", "person", "non_ascii", "control",
-    "url", "status", "sha256", "licence", "uid",
-]  # fmt: skip
+from tests.pairs.test_shards import pack
 
 
 def jpeg(size: tuple[int, int] = (40, 30)) -> bytes:
@@ -35,11 +29,7 @@ def encoded(image: Image.Image, image_format: str, **options: Any) -> bytes:
 
 
 def write_tar(path: Path, members: list[tuple[str, bytes]]) -> Path:
-    with tarfile.open(path, "w", format=tarfile.GNU_FORMAT, encoding="utf-8") as archive:
-        for name, content in members:
-            info = tarfile.TarInfo(name)
-            info.size = len(content)
-            archive.addfile(info, io.BytesIO(content))
+    path.write_bytes(pack(members, encoding="utf-8"))
     return path
 
 
@@ -134,9 +124,7 @@ FAULTS: dict[str, tuple[list[tuple[str, bytes]], dict[str, str]]] = {
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_each_fault_alone_has_its_verdict_and_spares_its_neighbours(
-    tmp_path: Path, fault: str
-) -> None:
+def test_each_fault_alone_has_its_verdict_and_spares_its_neighbours(tmp_path, fault):
     members, expected = FAULTS[fault]
     result = index_of(tmp_path, [*whole("good1"), *members, *whole("good2")])
     kept = [key for key, reason in expected.items() if not reason]
@@ -147,7 +135,7 @@ def test_each_fault_alone_has_its_verdict_and_spares_its_neighbours(
     assert set(reasons(result).values()) < set(REASONS)
 
 
-def test_a_row_says_all_about_its_pair(tmp_path: Path) -> None:
+def test_a_row_says_all_about_its_pair(tmp_path):
     image = exif_rotated()
     sidecar = {"url": "https://example.org/1.jpg", "status": "success", "sha256": "ab", "width": 9}
     sidecar |= {"licence": "MIT", "uid": "0f"}
@@ -157,8 +145,8 @@ def test_a_row_says_all_about_its_pair(tmp_path: Path) -> None:
         ("1.json", json.dumps(sidecar).encode()),
     ]  # fmt: skip
     result = index_of(tmp_path, members)
-    assert set(result.kept[1]) == set(COLUMNS) == set(result.kept[0])
-    row = result.kept[1]
+    other, row = result.kept
+    assert other.keys() == row.keys()
     with (tmp_path / "a.tar").open("rb") as opened:
         opened.seek(row.pop("image_offset"))
         assert opened.read(row.pop("image_bytes")) == image
@@ -171,10 +159,10 @@ def test_a_row_says_all_about_its_pair(tmp_path: Path) -> None:
         "url": "https://example.org/1.jpg", "status": "success", "sha256": "ab",
         "licence": "MIT", "uid": "0f",
     }  # fmt: skip
-    assert [result.kept[0][c] for c in ("url", "status", "sha256", "licence", "uid")] == [None] * 5
+    assert [other[c] for c in ("url", "status", "sha256", "licence", "uid")] == [None] * 5
 
 
-def test_rejections_have_a_row_of_their_own_form(tmp_path: Path) -> None:
+def test_rejections_have_a_row_of_their_own_form(tmp_path):
     result = index_of(tmp_path, [("a.txt", b"x"), ("b.jpg", b"x"), ("b.txt", b"y")])
     assert result.rejected == [
         {"key": "a", "shard": "a.tar", "reason": "no-image", "detail": "members: txt"},
@@ -184,27 +172,25 @@ def test_rejections_have_a_row_of_their_own_form(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("members", [[], [("README", b"hello"), (".hidden.jpg", b"x")]])
-def test_a_shard_without_a_sample_is_one_damaged_row(
-    tmp_path: Path, members: list[tuple[str, bytes]]
-) -> None:
+def test_a_shard_without_a_sample_is_one_damaged_row(tmp_path, members):
     [row] = index_of(tmp_path, members).rejected
     assert (row["key"], row["shard"], row["reason"]) == ("", "a.tar", Fault.DAMAGED_SHARD)
     assert "no sample" in row["detail"]
     assert "0 members" not in row["detail"]
 
 
-def test_a_shard_that_cannot_be_opened_is_one_damaged_row(tmp_path: Path) -> None:
+def test_a_shard_that_cannot_be_opened_is_one_damaged_row(tmp_path):
     [row] = index_shard(tmp_path, Policy()).rejected
     assert row["reason"] == Fault.DAMAGED_SHARD
     assert "cannot be opened" in row["detail"]
 
 
-def test_a_shard_that_is_gone_is_an_error_of_the_job_and_no_damage(tmp_path: Path) -> None:
+def test_a_shard_that_is_gone_is_an_error_of_the_job_and_no_damage(tmp_path):
     with pytest.raises(UserError, match="none.tar: is gone"):
         index_shard(tmp_path / "none.tar", Policy())
 
 
-def test_policies_of_taste(tmp_path: Path) -> None:
+def test_policies_of_taste(tmp_path):
     members = [("a.jpg", jpeg()), ("a.txt", b" "), ("b.jpg", jpeg((3, 50))), ("b.txt", b"one\x07"),
                ("c.jpg", jpeg()), ("c.txt", b"one two three")]  # fmt: skip
 
@@ -231,7 +217,7 @@ def test_policies_of_taste(tmp_path: Path) -> None:
     assert outcome(max_aspect_ratio=1.34)["c"] == ""
 
 
-def test_a_narrow_picture_and_a_book_for_a_caption_are_rejected_by_default(tmp_path: Path) -> None:
+def test_a_narrow_picture_and_a_book_for_a_caption_are_rejected_by_default(tmp_path):
     narrow = encoded(Image.new("RGB", (1, 65_500)), "PNG")
     members = [("a.png", narrow), ("a.txt", b"a line"), ("b.jpg", jpeg()),
                ("b.txt", b"a" * (2 << 20)), ("c.jpg", jpeg()), ("c.txt", b"a cup")]  # fmt: skip
@@ -240,23 +226,22 @@ def test_a_narrow_picture_and_a_book_for_a_caption_are_rejected_by_default(tmp_p
     assert [row["key"] for row in result.kept] == ["c"]
 
 
-def test_a_caption_of_a_table_has_the_limit_too(tmp_path: Path) -> None:
+def test_a_caption_of_a_table_has_the_limit_too(tmp_path):
     path = write_tar(tmp_path / "a.tar", [("a.jpg", jpeg()), ("b.jpg", jpeg())])
     table = {"a": ["a" * (2 << 20)], "b": ["a cup"]}
     result = index_shard(path, Policy(table="replace"), lambda keys: table)
     assert reasons(result) == {"a": "caption-length"}
 
 
-def test_captions_from_a_json_field_or_another_extension(tmp_path: Path) -> None:
+def test_captions_from_a_json_field_or_another_extension(tmp_path):
     members = [("a.jpg", jpeg()), ("a.txt", b"no"), ("a.llava.txt", b"long"),
                ("a.json", b'{"alt": " an alt text ", "url": "u"}'),
                ("b.jpg", jpeg()), ("b.txt", b"no"), ("b.json", b"{"),
                ("c.jpg", jpeg()), ("c.txt", b"no"), ("c.json", b"{}"),
                ("d.jpg", jpeg()), ("d.txt", b"no"), ("d.json", b'{"alt": "\\ud800"}')]  # fmt: skip
     result = index_of(tmp_path, members, caption_from="json:alt")
-    assert [(row["key"], row["caption"], row["url"]) for row in result.kept] == [
-        ("a", "an alt text", "u")
-    ]
+    (row,) = result.kept
+    assert (row["key"], row["caption"], row["url"]) == ("a", "an alt text", "u")
     assert reasons(result) == {
         "b": "undecodable-caption", "c": "no-caption", "d": "undecodable-caption",
     }  # fmt: skip
@@ -268,30 +253,19 @@ def test_captions_from_a_json_field_or_another_extension(tmp_path: Path) -> None
 FIVE = b"a cat\r\n\n  a pet \na cat\n\x07\n"
 
 
-@pytest.mark.parametrize(
-    ("content", "settings", "captions"),
-    [
-        (FIVE, {"captions_per_line": True}, ["a cat", "a pet"]),
-        (b"a cat\na pet\n", {"captions_per_line": False}, ["a cat\na pet"]),
-        (b"a cat\na pet\n", {}, ["a cat\na pet"]),
-        (b'["a cat", "", "a pet"]', {"caption_from": "json"}, ["a cat", "a pet"]),
-        (b'{"c": ["a cat\\na pet", "x"]}', {"caption_from": "json:c"}, ["a cat\na pet", "x"]),
-        (
-            b'{"c": ["a cat\\na pet", "x"]}',
-            {"caption_from": "json:c", "captions_per_line": True},
-            ["a cat", "a pet", "x"],
-        ),
-        (b'["a cat"]', {"caption_from": "captions.json"}, ["a cat"]),
-        (
-            json.dumps([str(n) for n in range(verdicts.MOST_CAPTIONS + 1)]).encode(),
-            {"caption_from": "json"},
-            Fault.CAPTION_LENGTH,
-        ),
-    ],
-)
-def test_several_captions_in_one_file(
-    tmp_path: Path, content: bytes, settings: dict[str, Any], captions: Any
-) -> None:
+@pytest.mark.parametrize(("content", "settings", "captions"), [
+    (FIVE, {"captions_per_line": True}, ["a cat", "a pet"]),
+    (b"a cat\na pet\n", {"captions_per_line": False}, ["a cat\na pet"]),
+    (b"a cat\na pet\n", {}, ["a cat\na pet"]),
+    (b'["a cat", "", "a pet"]', {"caption_from": "json"}, ["a cat", "a pet"]),
+    (b'{"c": ["a cat\\na pet", "x"]}', {"caption_from": "json:c"}, ["a cat\na pet", "x"]),
+    (b'{"c": ["a cat\\na pet", "x"]}', {"caption_from": "json:c", "captions_per_line": True},
+        ["a cat", "a pet", "x"]),
+    (b'["a cat"]', {"caption_from": "captions.json"}, ["a cat"]),
+    (json.dumps([str(n) for n in range(verdicts.MOST_CAPTIONS + 1)]).encode(),
+        {"caption_from": "json"}, Fault.CAPTION_LENGTH),
+])  # fmt: skip
+def test_several_captions_in_one_file(tmp_path, content, settings, captions):
     extension = settings.get("caption_from", "txt").partition(":")[0]
     members = [("a.jpg", jpeg()), (f"a.{extension}", content)]
     result = index_of(tmp_path, members, **settings)
@@ -300,7 +274,7 @@ def test_several_captions_in_one_file(
     assert reasons(result) == ({} if kept else {"a": captions})
 
 
-def test_lines_of_a_table_are_captions_too(tmp_path: Path) -> None:
+def test_lines_of_a_table_are_captions_too(tmp_path):
     path = write_tar(tmp_path / "a.tar", [("a.jpg", jpeg())])
     policy = Policy(table="replace", captions_per_line=True)
     [row] = index_shard(path, policy, lambda keys: {"a": ["one\ntwo", "three"]}).kept
@@ -316,17 +290,14 @@ REPLACED = {"a": ["new a", "newer a"], "b": ["caption b", "second b"], "f": ["go
 NO_ROW = "not-in-caption-table"
 
 
-@pytest.mark.parametrize(
-    ("table", "captions", "refused"),
-    [
-        ("replace", REPLACED, {"c": NO_ROW, "d": NO_ROW, "e": "empty-caption", "g": "no-image"}),
-        ("augment", REPLACED | {"a": ["caption a", *REPLACED["a"]], "c": ["caption c"]},
-         {"d": "undecodable-caption", "e": "no-caption", "g": "no-image"}),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("table", "captions", "refused"), [
+    ("replace", REPLACED, {"c": NO_ROW, "d": NO_ROW, "e": "empty-caption", "g": "no-image"}),
+    ("augment", REPLACED | {"a": ["caption a", *REPLACED["a"]], "c": ["caption c"]},
+        {"d": "undecodable-caption", "e": "no-caption", "g": "no-image"}),
+])  # fmt: skip
 def test_a_table_s_captions_replace_those_of_the_shard_or_follow_them(
-    tmp_path: Path, table: str, captions: dict[str, list[str]], refused: dict[str, str]
-) -> None:
+    tmp_path, table, captions, refused
+):
     members = [*whole("a"), *whole("b"), *whole("c"), ("d.jpg", jpeg()), ("d.txt", b"\xff"),
                ("e.jpg", jpeg()), ("f.jpg", jpeg()), ("f.seg.png", b""),
                ("g.txt", b"x")]  # fmt: skip
@@ -345,14 +316,14 @@ def test_a_table_s_captions_replace_those_of_the_shard_or_follow_them(
     assert set(told) <= {"the table has no such key"}
 
 
-def test_lookup_and_policy_go_together(tmp_path: Path) -> None:
+def test_lookup_and_policy_go_together(tmp_path):
     with pytest.raises(ValueError, match="caption table"):
         index_shard(tmp_path, Policy(table="replace"))
     with pytest.raises(ValueError, match="caption table"):
         index_shard(tmp_path, Policy(), lambda keys: {})
 
 
-def test_an_error_of_the_lookup_is_not_one_of_the_shard(tmp_path: Path) -> None:
+def test_an_error_of_the_lookup_is_not_one_of_the_shard(tmp_path):
     def lookup(keys: list[str]) -> dict[str, list[str]]:
         raise OSError("the table is gone")
 
@@ -360,21 +331,21 @@ def test_an_error_of_the_lookup_is_not_one_of_the_shard(tmp_path: Path) -> None:
         index_shard(write_tar(tmp_path / "a.tar", whole("a")), Policy(table="replace"), lookup)
 
 
-def test_the_heart_beats_at_every_sample(tmp_path: Path) -> None:
+def test_the_heart_beats_at_every_sample(tmp_path):
     beats: list[None] = []
     path = write_tar(tmp_path / "a.tar", [m for n in range(5) for m in whole(str(n))])
     index_shard(path, Policy(), alive=lambda: beats.append(None))
     assert len(beats) >= 5
 
 
-def test_the_same_shard_gives_the_same_rows(tmp_path: Path) -> None:
+def test_the_same_shard_gives_the_same_rows(tmp_path):
     members = [m for fault, _ in FAULTS.values() for m in fault]
     first, second = index_of(tmp_path, members), index_of(tmp_path, members)
     assert first == second
     assert "0x" not in json.dumps(first.rejected)
 
 
-def test_nothing_is_written_by_the_name_of_a_member(tmp_path: Path) -> None:
+def test_nothing_is_written_by_the_name_of_a_member(tmp_path):
     inside = tmp_path / "inside"
     inside.mkdir()
     target = tmp_path / "absolute"
@@ -384,17 +355,12 @@ def test_nothing_is_written_by_the_name_of_a_member(tmp_path: Path) -> None:
     assert sorted(p.name for p in tmp_path.rglob("*")) == ["a.tar", "inside"]
 
 
-@pytest.mark.parametrize(
-    ("extension", "image_format"),
-    [("jpg", "JPEG"), ("JPE", "JPEG"), ("jfif", "JPEG"), ("Jpeg", "JPEG"), ("png", "PNG"),
-     ("webp", "WEBP"), ("gif", "GIF"), ("bmp", "BMP"), ("tif", "TIFF"), ("tiff", "TIFF"),
-     ("ppm", "PPM"), ("pgm", "PPM"), ("avif", "AVIF"), ("img", "PNG"), ("image", "JPEG")],
-)  # fmt: skip
-def test_images_of_every_common_kind_are_kept(
-    tmp_path: Path, extension: str, image_format: str
-) -> None:
-    stream = io.BytesIO()
-    Image.effect_noise((24, 16), 60).convert("RGB").save(stream, image_format)
-    members = [(f"a.{extension}", stream.getvalue()), ("a.txt", b"a caption")]
-    (row,) = index_shard(write_tar(tmp_path / "a.tar", members), Policy()).kept
+@pytest.mark.parametrize(("extension", "image_format"), [
+    ("jpg", "JPEG"), ("JPE", "JPEG"), ("jfif", "JPEG"), ("Jpeg", "JPEG"), ("png", "PNG"),
+    ("webp", "WEBP"), ("gif", "GIF"), ("bmp", "BMP"), ("tif", "TIFF"), ("tiff", "TIFF"),
+    ("ppm", "PPM"), ("pgm", "PPM"), ("avif", "AVIF"), ("img", "PNG"), ("image", "JPEG"),
+])  # fmt: skip
+def test_images_of_every_common_kind_are_kept(tmp_path, extension, image_format):
+    content = encoded(Image.effect_noise((24, 16), 60).convert("RGB"), image_format)
+    (row,) = index_of(tmp_path, [(f"a.{extension}", content), ("a.txt", b"a caption")]).kept
     assert (row["key"], row["width"], row["height"]) == ("a", 24, 16)

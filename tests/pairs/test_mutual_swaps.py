@@ -45,7 +45,7 @@ def literal(texts: list[str], rate: float, seed: int) -> list[int]:
 
 @pytest.mark.parametrize("rate", RATES)
 @pytest.mark.parametrize("seed", [0, 1])
-def test_partners_are_as_similar_as_those_of_the_literal_procedure(rate: float, seed: int) -> None:
+def test_partners_are_as_similar_as_those_of_the_literal_procedure(rate, seed):
     # Words that occur in one caption alone are no terms, so these captions have many ties.
     texts = [f"{text} w{i % 23} v{i % 31}" for i, text in enumerate(captions(300, 40))]
     done = swapped(texts, rate, seed)
@@ -61,7 +61,7 @@ def test_partners_are_as_similar_as_those_of_the_literal_procedure(rate: float, 
 
 
 @pytest.mark.parametrize("rate", RATES)
-def test_swaps_are_mutual_and_reach_the_rate(rate: float) -> None:
+def test_swaps_are_mutual_and_reach_the_rate(rate):
     texts = captions(401, 60)
     source = swapped(texts, rate).source
     assert (source[source] == np.arange(401)).all()
@@ -71,14 +71,14 @@ def test_swaps_are_mutual_and_reach_the_rate(rate: float) -> None:
     assert all(texts[i] != texts[source[i]] for i in np.flatnonzero(moved))
 
 
-def test_blocks_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_blocks_change_nothing(monkeypatch):
     texts = captions(300, 60)
     whole = swapped(texts, 0.8).source
     monkeypatch.setattr(mutual_swaps, "_AT_ONCE", 7)
     assert (swapped(texts, 0.8).source == whole).all()
 
 
-def test_the_partner_is_one_of_the_ten_most_similar_at_the_first_exchange() -> None:
+def test_the_partner_is_one_of_the_ten_most_similar_at_the_first_exchange():
     texts = [f"group{i % 30} word{i % 30} extra{i}" for i in range(330)]
     for seed in range(20):
         done = swapped(texts, 2 / 330, seed)
@@ -86,7 +86,7 @@ def test_the_partner_is_one_of_the_ten_most_similar_at_the_first_exchange() -> N
         assert (second - first) % 30 == 0  # each group has eleven captions that share two terms
 
 
-def test_terms_are_words_and_pairs_of_words_in_two_captions_and_not_in_nearly_all() -> None:
+def test_terms_are_words_and_pairs_of_words_in_two_captions_and_not_in_nearly_all():
     texts = ["red dog here", "red dog there!", "a red cat", "the blue cat", "red-dog: lonely"]
     terms = mutual_tfidf([*texts, *(f"common {n % 4}x" for n in range(200))]).shape[1]
     # red, dog, red dog, cat, and 0x to 3x; common is in more than 95 %; others are in one caption.

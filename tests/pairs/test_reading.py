@@ -27,7 +27,7 @@ def shard(tmp_path: Path) -> Path:
     return write_tar(tmp_path / "a.tar", [m for n in range(5) for m in whole(f"key{n}")])
 
 
-def test_nothing_but_the_images_is_read(shard: Path) -> None:
+def test_nothing_but_the_images_is_read(shard):
     with tarfile.open(shard) as archive:
         expected = {n: archive.extractfile(f"key{n}.jpg").read() for n in range(5)}
     places = image_list.locations(indexed(shard))
@@ -63,21 +63,21 @@ def change(shard: Path, how: str) -> None:
 
 
 @pytest.mark.parametrize("how", ["a bit", "moved", "cut", "empty"])
-def test_a_changed_shard_is_never_taken_for_the_one_that_was_indexed(how: str, shard: Path) -> None:
+def test_a_changed_shard_is_never_taken_for_the_one_that_was_indexed(how, shard):
     places = image_list.locations(indexed(shard))
     change(shard, how)
     with pytest.raises(UserError, match=r"a\.tar: the image of 'key\d' is no longer .* changed"):
         list(image_list.read_images(shard, places))
 
 
-def test_a_shard_that_is_gone_is_named(shard: Path) -> None:
+def test_a_shard_that_is_gone_is_named(shard):
     places = image_list.locations(indexed(shard))
     shard.unlink()
     with pytest.raises(UserError, match=r"a\.tar: cannot be read \(No such file"):
         list(image_list.read_encoded(shard, places))
 
 
-def test_the_index_has_set_the_limit_of_pixels(tmp_path: Path) -> None:
+def test_the_index_has_set_the_limit_of_pixels(tmp_path):
     # More than decode_image takes by itself, and than Pillow takes without a warning.
     stream = io.BytesIO()
     Image.new("1", (10_000, 9_000)).save(stream, "PNG")
@@ -91,7 +91,7 @@ def test_the_index_has_set_the_limit_of_pixels(tmp_path: Path) -> None:
         list(image_list.read_images(shard, image_list.locations(small)))
 
 
-def test_what_is_no_image_is_named(tmp_path: Path) -> None:
+def test_what_is_no_image_is_named(tmp_path):
     shard = tmp_path / "a.tar"
     shard.write_bytes(b"no image")
     place = image_list.MemberPlace("one", 0, 8, image_id(b"no image"), 100)
@@ -99,15 +99,10 @@ def test_what_is_no_image_is_named(tmp_path: Path) -> None:
         list(image_list.read_images(shard, [place]))
 
 
-def test_every_text_once_by_its_id() -> None:
+def test_every_text_once_by_its_id():
     captions = ["b", "a", "b", "c"]
-    index = pd.DataFrame(
-        {
-            "caption": captions,
-            "caption_id": [caption_id(text) for text in captions],
-            "more_captions": [["d", "a"], [], np.array(["e"], object), []],
-        }
-    )
+    index = pd.DataFrame({"caption": captions, "caption_id": [*map(caption_id, captions)]})
+    index["more_captions"] = [["d", "a"], [], np.array(["e"], object), []]
     found = distinct_captions(index)
     assert list(found) == sorted(caption_id(text) for text in "abcde")
     assert all(caption_id(text) == name for name, text in found.items())

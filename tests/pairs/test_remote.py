@@ -73,9 +73,8 @@ def begun(address):
 
 def test_a_range_is_listed_with_sizes_and_marks(store, folder):
     shards = remote.list_shards([f"{folder}/{{00000..00002}}.tar"])
-    assert [(shard.name, shard.size) for shard in shards] == [
-        (name, len(data)) for name, data in CONTENT.items()
-    ]
+    expected = {name: len(data) for name, data in CONTENT.items()}
+    assert {shard.name: shard.size for shard in shards} == expected
     assert len({shard.mark for shard in shards}) == 3
     assert not store.read()
 
@@ -100,16 +99,13 @@ def test_a_shard_is_whole_after_faults(store, folder, tmp_path, faults):
     assert len(store.read()) == 4 + again
 
 
-@pytest.mark.parametrize(
-    ("ending", "content", "given", "words"),
-    [
-        ("txt", b"a", "txt", None),
-        ("caption", b"a", "caption", None),
-        ("json", b'{"caption": "a"}', "json:caption", None),
-        ("json", b'{"caption": "a"}', "txt", "captions in json:caption, and not in txt"),
-        ("cls", b"3", "txt", r"no \.txt, only \.cls, \.jpg"),
-    ],
-)
+@pytest.mark.parametrize(("ending", "content", "given", "words"), [
+    ("txt", b"a", "txt", None),
+    ("caption", b"a", "caption", None),
+    ("json", b'{"caption": "a"}', "json:caption", None),
+    ("json", b'{"caption": "a"}', "txt", "captions in json:caption, and not in txt"),
+    ("cls", b"3", "txt", r"no \.txt, only \.cls, \.jpg"),
+])  # fmt: skip
 def test_captions_elsewhere_are_refused_before_any_job(
     store, folder, tmp_path, monkeypatch, ending, content, given, words
 ):
@@ -130,28 +126,23 @@ PAIR = [("a.jpg", jpeg()), ("a.txt", b"a")]
 LARGE = [("a.jpg", b"\xff" * 3_000_000), ("a.txt", b"a")]
 
 
-@pytest.mark.parametrize(
-    ("content", "number", "limit", "words"),
-    [
-        (b"", 3, 1.0, "No shard can be used, by 3 of 3"),
-        (b"", 1, 0.3, "at least 1 of 3 .*max_quarantined_share"),
-        (b"", 1, 0.4, None),
-        (b"x" * 1000, 1, 0.3, "has 1000 bytes.*max_quarantined_share"),
-        (b"<html>" + b" " * 5000, 3, 1.0, "HTML"),
-        (LARGE, 3, 0.0, None),
-    ],
-)
+@pytest.mark.parametrize(("content", "number", "limit", "words"), [
+    (b"", 3, 1.0, "No shard can be used, by 3 of 3"),
+    (b"", 1, 0.3, "at least 1 of 3 .*max_quarantined_share"),
+    (b"", 1, 0.4, None),
+    (b"x" * 1000, 1, 0.3, "has 1000 bytes.*max_quarantined_share"),
+    (b"<html>" + b" " * 5000, 3, 1.0, "HTML"),
+    (LARGE, 3, 0.0, None),
+])  # fmt: skip
 def test_remote_shards_without_a_sample_are_refused_before_any_job(
     store, folder, tmp_path, monkeypatch, content, number, limit, words
 ):
     monkeypatch.chdir(tmp_path)
     for shard in range(3):
         members = content if isinstance(content, list) else PAIR
-        store.objects[f"bucket/set/0000{shard}.tar"] = (
-            content
-            if isinstance(content, bytes) and shard < number
-            else write_tar(tmp_path / "one.tar", members).read_bytes()
-        )
+        made = write_tar(tmp_path / "one.tar", members).read_bytes()
+        given = isinstance(content, bytes) and shard < number
+        store.objects[f"bucket/set/0000{shard}.tar"] = content if given else made
     named = {"studies": ["audit"], "pairs": f"{folder}/{{00000..00002}}.tar"}
     dag = Dag({**named, "gather_index": {"max_quarantined_share": limit}}, "x")
     if words is None:
@@ -198,29 +189,26 @@ def test_a_shard_that_changed_since_the_listing_is_not_read(store, folder, tmp_p
 OTHER_TOKEN = f"{TOKEN}2"
 
 
-@pytest.mark.parametrize(
-    ("address", "token", "remedy"),
-    [
-        ("s3://nowhere/{0..2}.tar", "", "no such"),
-        ("s3://bucket/set/7.tar", "", "no such tar file"),
-        ("s3://private/*.tar", "", "AWS_PROFILE"),
-        ("s3://elsewhere/*.tar", "", "AWS_DEFAULT_REGION"),
-        ("gs://nowhere/*.tar", "", "no such bucket"),
-        ("gs://bucket/set/7.tar", "", "no such tar file"),
-        ("gs://private/*.tar", "", "GOOGLE_APPLICATION_CREDENTIALS"),
-        ("hf://datasets/bucket/set/7.tar", "", "no such tar file"),
-        ("hf://datasets/bucket/set/nowhere/*.tar", "", "no such"),
-        ("hf://datasets/bucket/set@v9/*.tar", "", "no such revision"),
-        ("hf://datasets/nobody/set/*.tar", "", "no such repository.*HF_TOKEN"),
-        ("hf://datasets/private/set/*.tar", "", "no such repository.*HF_TOKEN"),
-        ("hf://datasets/private/set/*.tar", OTHER_TOKEN, "no such repository.*HF_TOKEN"),
-        ("hf://datasets/bucket/set/*.tar", "hf_whichIsRevoked", "access is refused.*HF_TOKEN"),
-        ("hf://datasets/forbidden/set/*.tar", TOKEN, "access is refused.*HF_TOKEN"),
-        ("hf://datasets/gated/set/*.tar", "", "gated.*HF_TOKEN"),
-        ("hf://datasets/gated/set/*.tar", OTHER_TOKEN, "gated.*HF_TOKEN"),
-        ("hf://datasets/bucket/*.tar", TOKEN, "hf://datasets/OWNER/NAME"),
-    ],
-)
+@pytest.mark.parametrize(("address", "token", "remedy"), [
+    ("s3://nowhere/{0..2}.tar", "", "no such"),
+    ("s3://bucket/set/7.tar", "", "no such tar file"),
+    ("s3://private/*.tar", "", "AWS_PROFILE"),
+    ("s3://elsewhere/*.tar", "", "AWS_DEFAULT_REGION"),
+    ("gs://nowhere/*.tar", "", "no such bucket"),
+    ("gs://bucket/set/7.tar", "", "no such tar file"),
+    ("gs://private/*.tar", "", "GOOGLE_APPLICATION_CREDENTIALS"),
+    ("hf://datasets/bucket/set/7.tar", "", "no such tar file"),
+    ("hf://datasets/bucket/set/nowhere/*.tar", "", "no such"),
+    ("hf://datasets/bucket/set@v9/*.tar", "", "no such revision"),
+    ("hf://datasets/nobody/set/*.tar", "", "no such repository.*HF_TOKEN"),
+    ("hf://datasets/private/set/*.tar", "", "no such repository.*HF_TOKEN"),
+    ("hf://datasets/private/set/*.tar", OTHER_TOKEN, "no such repository.*HF_TOKEN"),
+    ("hf://datasets/bucket/set/*.tar", "hf_whichIsRevoked", "access is refused.*HF_TOKEN"),
+    ("hf://datasets/forbidden/set/*.tar", TOKEN, "access is refused.*HF_TOKEN"),
+    ("hf://datasets/gated/set/*.tar", "", "gated.*HF_TOKEN"),
+    ("hf://datasets/gated/set/*.tar", OTHER_TOKEN, "gated.*HF_TOKEN"),
+    ("hf://datasets/bucket/*.tar", TOKEN, "hf://datasets/OWNER/NAME"),
+])  # fmt: skip
 def test_what_a_store_refuses_is_one_message_at_once(store, monkeypatch, address, token, remedy):
     monkeypatch.setenv("HF_TOKEN", token)
     with pytest.raises(UserError, match=remedy) as raised:
@@ -231,26 +219,23 @@ def test_what_a_store_refuses_is_one_message_at_once(store, monkeypatch, address
     assert message.count(". ") <= 2
 
 
-@pytest.mark.parametrize(
-    ("protocol", "status", "code", "words"),
-    [
-        ("s3", 400, "ExpiredToken", "access is refused.*ExpiredToken"),
-        ("s3", 400, "InvalidToken", "access is refused.*AWS_PROFILE"),
-        ("s3", 403, "RequestTimeTooSkewed", "access is refused.*RequestTimeTooSkewed"),
-        ("s3", 400, "InvalidBucketName", "InvalidBucketName.*AWS_ENDPOINT_URL"),
-        ("s3", 301, "PermanentRedirect", "AWS_DEFAULT_REGION"),
-        ("s3", 503, "SlowDown", "after 6 attempts.*SlowDown"),
-        ("gs", 401, "", "access is refused.*GOOGLE"),
-        ("gs", 400, "", "gs://BUCKET"),
-        ("gs", 200, "", "gcsfs cannot use"),
-        ("hf", 200, "", "huggingface_hub cannot use"),
-        ("http", 400, "", "status 400"),
-        ("http", 401, "", "access is refused.*netrc"),
-        ("http", 403, "", "access is refused.*netrc"),
-        ("http", 410, "", "no such"),
-        ("http", 503, "", "after 6 attempts.*status 503"),
-    ],
-)
+@pytest.mark.parametrize(("protocol", "status", "code", "words"), [
+    ("s3", 400, "ExpiredToken", "access is refused.*ExpiredToken"),
+    ("s3", 400, "InvalidToken", "access is refused.*AWS_PROFILE"),
+    ("s3", 403, "RequestTimeTooSkewed", "access is refused.*RequestTimeTooSkewed"),
+    ("s3", 400, "InvalidBucketName", "InvalidBucketName.*AWS_ENDPOINT_URL"),
+    ("s3", 301, "PermanentRedirect", "AWS_DEFAULT_REGION"),
+    ("s3", 503, "SlowDown", "after 6 attempts.*SlowDown"),
+    ("gs", 401, "", "access is refused.*GOOGLE"),
+    ("gs", 400, "", "gs://BUCKET"),
+    ("gs", 200, "", "gcsfs cannot use"),
+    ("hf", 200, "", "huggingface_hub cannot use"),
+    ("http", 400, "", "status 400"),
+    ("http", 401, "", "access is refused.*netrc"),
+    ("http", 403, "", "access is refused.*netrc"),
+    ("http", 410, "", "no such"),
+    ("http", 503, "", "after 6 attempts.*status 503"),
+])  # fmt: skip
 def test_what_a_listing_is_refused_by_is_named(store, protocol, status, code, words):
     folder = FOLDERS.get(protocol, f"http://127.0.0.1:{store.port}/open/bucket/set")
     store.refusals += [(status, code)] * 1000
@@ -271,16 +256,13 @@ def test_a_listing_is_repeated_after_a_fault(store, folder):
     assert [shard.name for shard in remote.list_shards([f"{folder}/00001.tar"])] == ["00001.tar"]
 
 
-@pytest.mark.parametrize(
-    ("variables", "words"),
-    [
-        ({"AWS_PROFILE": "nobody"}, "ProfileNotFound"),
-        ({"AWS_CONFIG_FILE": "broken"}, "ConfigParseError"),
-        ({"AWS_CONFIG_FILE": "process", "AWS_ACCESS_KEY_ID": ""}, "CredentialRetrievalError"),
-        ({"AWS_CONFIG_FILE": "sso", "AWS_ACCESS_KEY_ID": ""}, "SSO"),
-        ({"AWS_ENDPOINT_URL": "minio:9000"}, "AWS_ENDPOINT_URL"),
-    ],
-)
+@pytest.mark.parametrize(("variables", "words"), [
+    ({"AWS_PROFILE": "nobody"}, "ProfileNotFound"),
+    ({"AWS_CONFIG_FILE": "broken"}, "ConfigParseError"),
+    ({"AWS_CONFIG_FILE": "process", "AWS_ACCESS_KEY_ID": ""}, "CredentialRetrievalError"),
+    ({"AWS_CONFIG_FILE": "sso", "AWS_ACCESS_KEY_ID": ""}, "SSO"),
+    ({"AWS_ENDPOINT_URL": "minio:9000"}, "AWS_ENDPOINT_URL"),
+])  # fmt: skip
 def test_credentials_that_cannot_be_had_are_one_message_at_once(
     store, tmp_path, monkeypatch, capfd, variables, words
 ):
@@ -319,24 +301,18 @@ def test_requests_that_are_limited_are_repeated_after_minutes():
     assert sum(waits) > 300
 
 
-def test_a_region_that_the_store_names_is_taken(store):
+def test_the_region_is_that_which_the_store_names_or_the_environment(store, monkeypatch):
     assert remote.list_shards([begun("s3://redirected/*.tar")])[0].size == 99
-
-
-def test_the_region_of_the_environment_is_used(store, monkeypatch):
     monkeypatch.setenv("AWS_DEFAULT_REGION", REGION)
     assert remote.list_shards([begun("s3://elsewhere/*.tar")])[0].size == 99
 
 
-@pytest.mark.parametrize(
-    ("path", "words"),
-    [
-        ("bucket/set/7.tar", "no such"),
-        ("bucket/set/*.tar", "no list"),
-        ("loop/0.tar", "TooManyRedirects"),
-        ("login/0.tar", "web page.*netrc"),
-    ],
-)
+@pytest.mark.parametrize(("path", "words"), [
+    ("bucket/set/7.tar", "no such"),
+    ("bucket/set/*.tar", "no list"),
+    ("loop/0.tar", "TooManyRedirects"),
+    ("login/0.tar", "web page.*netrc"),
+])  # fmt: skip
 def test_what_a_web_server_lacks_is_one_message(store, path, words):
     with pytest.raises(UserError, match=words):
         remote.list_shards([f"http://127.0.0.1:{store.port}/open/{path}"])
@@ -354,21 +330,18 @@ def test_what_a_folder_without_tar_files_has_is_named(store):
         remote.list_shards([begun("s3://other/*.tar")])
 
 
-@pytest.mark.parametrize(
-    "address",
-    [
-        f"https://me:{SECRET}@host/00000.tar",
-        f"https://{SECRET}@host/00000.tar",
-        f"https://host/00000.tar?X-Amz-Signature={SECRET}",
-        f"https://host/00000.tar?sig={SECRET}&se=1",
-        f"https://host/00000.tar#token={SECRET}",
-        f"s3://AKIAEXAMPLEEXAMPLE:{SECRET}@bucket/00000.tar",
-        f"hf://datasets/me/set/hf_{SECRET}/00000.tar",
-        f"https://me:a/{SECRET}@host/00000.tar",
-        f"https://me:a@{SECRET}@host/00000.tar",
-        f"https://me:?{SECRET}@host/00000.tar",
-    ],
-)
+@pytest.mark.parametrize("address", [
+    f"https://me:{SECRET}@host/00000.tar",
+    f"https://{SECRET}@host/00000.tar",
+    f"https://host/00000.tar?X-Amz-Signature={SECRET}",
+    f"https://host/00000.tar?sig={SECRET}&se=1",
+    f"https://host/00000.tar#token={SECRET}",
+    f"s3://AKIAEXAMPLEEXAMPLE:{SECRET}@bucket/00000.tar",
+    f"hf://datasets/me/set/hf_{SECRET}/00000.tar",
+    f"https://me:a/{SECRET}@host/00000.tar",
+    f"https://me:a@{SECRET}@host/00000.tar",
+    f"https://me:?{SECRET}@host/00000.tar",
+])  # fmt: skip
 def test_an_address_with_a_secret_is_refused_without_it(store, address):
     with pytest.raises(UserError) as raised:
         remote.list_shards([address])

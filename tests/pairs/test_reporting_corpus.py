@@ -171,10 +171,9 @@ def encodings(*found: dict[str, Any]) -> Tables:
     return Tables({"encoding": tidy("encoding", rows)})
 
 
-@pytest.mark.parametrize(
-    ("device", "share", "warned"),
-    [("NVIDIA X", 0.31, 1), ("NVIDIA X", 0.3, 0), ("cpu", 0.9, 0), ("cpu (Y)", 0.9, 0)],
-)
+@pytest.mark.parametrize(("device", "share", "warned"), [
+    ("NVIDIA X", 0.31, 1), ("NVIDIA X", 0.3, 0), ("cpu", 0.9, 0), ("cpu (Y)", 0.9, 0),
+])  # fmt: skip
 def test_a_gpu_that_waits_for_data_is_a_warning(device, share, warned):
     found = encodings({"device": device, "waiting_share": share})
     assert len(pages.waiting(found)) == warned

@@ -24,7 +24,7 @@ from mispair.pairs.corruption.draws import Draws
 from mispair.pairs.scenes import scene_captions
 from mispair.pairs.scenes.scene_captions import read_caption, with_article, write_caption
 from mispair.pairs.scenes.scene_digits import FONTS, draw_digit
-from mispair.pairs.scenes.scene_images import COLOUR_VALUES, OVERSAMPLING, render
+from mispair.pairs.scenes.scene_images import COLOUR_VALUES, render
 from mispair.pairs.scenes.scenes import make_pair, misdescribed, single_object, training_scene
 from mispair.pairs.shards import shard_writer
 from mispair.pairs.steps import make_scenes
@@ -39,34 +39,7 @@ def scenes(count: int) -> list:
     return [training_scene(Draws(seeds.generator("test", i))) for i in range(count)]
 
 
-def test_vocabulary_has_about_fifty_features_and_no_word_twice() -> None:
-    assert 45 <= len(scene_captions.FEATURES) <= 55
-    assert len(set(scene_captions.FEATURES)) == len(scene_captions.FEATURES)
-    words = [
-        word
-        for values in scene_captions.VOCABULARY.values()
-        for synonyms in values.values()
-        for word in synonyms
-    ]
-    assert len(words) == len(set(words))
-
-
-@pytest.mark.parametrize(
-    ("table", "classes"),
-    [
-        (scene_captions.HELD_OUT_SHAPE_COLOURS, scene_captions.SHAPES),
-        (scene_captions.HELD_OUT_DIGIT_COLOURS, scene_captions.DIGITS),
-    ],
-)
-def test_two_colours_are_held_out_for_each_class(table: dict, classes: tuple) -> None:
-    assert tuple(table) == classes
-    assert all(len(set(colours)) == 2 for colours in table.values())
-    counts = collections.Counter(itertools.chain(*table.values()))
-    assert set(counts) == set(scene_captions.COLOURS)
-    assert max(counts.values()) - min(counts.values()) <= 1
-
-
-def test_training_never_shows_a_held_out_combination() -> None:
+def test_training_never_shows_a_held_out_combination():
     seen = set()
     for scene in scenes(4000):
         for thing in scene.objects:
@@ -85,15 +58,15 @@ def test_training_never_shows_a_held_out_combination() -> None:
     assert seen == everything - held_out
 
 
-def test_aligned_pairs_agree_and_the_sentence_says_exactly_the_features() -> None:
+def test_aligned_pairs_agree_and_the_sentence_says_exactly_the_features():
     for pair in drawn(400):
         assert pair["image_features"] == pair["caption_features"]
         assert read_caption(pair["caption"]) == pair["caption_features"], pair["caption"]
         assert pair["subset"] == "high"
 
 
-def test_sentences_of_low_quality_pairs_say_exactly_what_is_recorded() -> None:
-    pairs = drawn(600, high_quality_share=0.3, spurious=0.4)
+def test_sentences_of_low_quality_pairs_say_exactly_what_is_recorded():
+    pairs = drawn(300, high_quality_share=0.3, spurious=0.4)
     assert 0.6 < np.mean([pair["subset"] == "low" for pair in pairs]) < 0.8
     for pair in pairs:
         assert read_caption(pair["caption"]) == pair["caption_features"], pair["caption"]
@@ -101,7 +74,7 @@ def test_sentences_of_low_quality_pairs_say_exactly_what_is_recorded() -> None:
             assert pair["image_features"] == pair["caption_features"]
 
 
-def test_pictures_do_not_depend_on_the_quality_of_captions() -> None:
+def test_pictures_do_not_depend_on_the_quality_of_captions():
     for aligned, corrupt in zip(
         drawn(20), drawn(20, high_quality_share=0, spurious=0.9), strict=True
     ):
@@ -109,7 +82,7 @@ def test_pictures_do_not_depend_on_the_quality_of_captions() -> None:
         assert aligned["image_features"] == corrupt["image_features"]
 
 
-def test_missing_and_spurious_features_come_at_the_set_probability() -> None:
+def test_missing_and_spurious_features_come_at_the_set_probability():
     partners = scene_captions.spurious_partners(0)
     present = missing = linked = spurious = 0
     for i, scene in enumerate(scenes(4000)):
@@ -127,7 +100,7 @@ def test_missing_and_spurious_features_come_at_the_set_probability() -> None:
     assert abs(spurious / linked - 0.3) < 0.015
 
 
-def test_partners_are_of_one_kind_fixed_by_the_seed_and_never_the_feature_itself() -> None:
+def test_partners_are_of_one_kind_fixed_by_the_seed_and_never_the_feature_itself():
     partners = scene_captions.spurious_partners(1)
     assert partners == scene_captions.spurious_partners(1) != scene_captions.spurious_partners(2)
     for feature, partner in partners.items():
@@ -136,7 +109,7 @@ def test_partners_are_of_one_kind_fixed_by_the_seed_and_never_the_feature_itself
     assert len(set(partners.values())) == len(partners)
 
 
-def test_features_are_balanced_within_each_kind() -> None:
+def test_features_are_balanced_within_each_kind():
     counts = collections.Counter(f for scene in scenes(8000) for f in scene.features)
     for kind in ("shape", "colour", "digit", "size", "texture", "position", "background"):
         values = [counts[f"{kind}:{value}"] for value in scene_captions.VOCABULARY[kind]]
@@ -144,11 +117,11 @@ def test_features_are_balanced_within_each_kind() -> None:
         assert np.ptp(values) < 6 * np.sqrt(np.mean(values)), kind
 
 
-def test_articles_fit_their_words() -> None:
+def test_articles_fit_their_words():
     assert with_article("orange ring") == "an orange ring"
     assert with_article("one") == "a one"
     assert with_article("8") == "an 8"
-    for pair in drawn(1500, spurious=0.5, high_quality_share=0.5):
+    for pair in drawn(500, spurious=0.5, high_quality_share=0.5):
         text = pair["caption"]
         assert not re.search(r"\ba (orange|eight|8|object)\b", text), text
         assert not re.search(r"\ban (?!orange|eight|8|object)", text), text
@@ -156,13 +129,13 @@ def test_articles_fit_their_words() -> None:
         assert text == text.strip()
 
 
-def test_captions_vary() -> None:
+def test_captions_vary():
     scene = single_object(Draws(seeds.generator("vary")), "circle", "red")
     draws = Draws(seeds.generator("captions"))
     assert len({write_caption(scene.objects, scene.whole, draws) for _ in range(200)}) > 40
 
 
-def test_pictures_show_the_colour_at_the_centre_and_have_smooth_edges() -> None:
+def test_pictures_show_the_colour_at_the_centre_and_have_smooth_edges():
     draws = Draws(seeds.generator("picture"))
     for colour, value in COLOUR_VALUES.items():
         thing = {"shape": ("circle",), "colour": (colour,)}
@@ -172,10 +145,9 @@ def test_pictures_show_the_colour_at_the_centre_and_have_smooth_edges() -> None:
         # Supersampling: some pixels lie between object and background.
         levels = len(np.unique(picture[:, :, int(np.argmin(value))]))
         assert levels > 5
-    assert OVERSAMPLING >= 2
 
 
-def test_shapes_are_clearly_different() -> None:
+def test_shapes_are_clearly_different():
     masks = {}
     for shape in scene_captions.SHAPES:
         thing = {"shape": (shape,), "colour": ("red",), "size": ("large",)}
@@ -187,7 +159,7 @@ def test_shapes_are_clearly_different() -> None:
 
 
 @pytest.mark.parametrize("digit", scene_captions.DIGITS)
-def test_every_font_draws_every_digit(digit: str) -> None:
+def test_every_font_draws_every_digit(digit):
     assert len(set(FONTS)) >= 4
     seen = set()
     for i in range(40):
@@ -204,7 +176,7 @@ def folder_bytes(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in sorted(folder.iterdir())}
 
 
-def test_step_writes_the_same_bytes_with_one_and_two_processes(tmp_path: Path) -> None:
+def test_step_writes_the_same_bytes_with_one_and_two_processes(tmp_path):
     common = {"shards": 2, "pairs_per_shard": 12, "image_size": 32}
     for processes in (1, 2):
         settings = make_scenes.Settings(**common, processes=processes)
@@ -220,7 +192,7 @@ def test_step_writes_the_same_bytes_with_one_and_two_processes(tmp_path: Path) -
     assert folder_bytes(tmp_path / "1")["00000.tar"] != one["00000.tar"]
 
 
-def test_no_process_of_a_killed_step_writes_on(tmp_path: Path) -> None:
+def test_no_process_of_a_killed_step_writes_on(tmp_path):
     options = ["--corpus", str(tmp_path / "corpus"), "--pairs-per-shard", "100000"]
     command = [sys.executable, "-m", "mispair", "make-scenes", *options]
     environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[2] / "workflow")}
@@ -239,7 +211,7 @@ def test_no_process_of_a_killed_step_writes_on(tmp_path: Path) -> None:
     assert alive == []
 
 
-def test_shards_have_the_layout_of_img2dataset(tmp_path: Path) -> None:
+def test_shards_have_the_layout_of_img2dataset(tmp_path):
     settings = make_scenes.Settings(shards=1, pairs_per_shard=11, image_size=24, processes=1)
     make_scenes.run(settings, corpus=tmp_path / "out")
     with tarfile.open(tmp_path / "out" / "00000.tar") as tar:
@@ -261,15 +233,13 @@ def test_shards_have_the_layout_of_img2dataset(tmp_path: Path) -> None:
     assert stats["count"] == stats["successes"] == stats["status_dict"]["success"] == 11
 
 
-def test_keys_are_those_of_img2dataset() -> None:
+def test_keys_are_those_of_img2dataset():
     assert shard_writer.key_of(0, 5, 1000) == "00000005"
     assert shard_writer.key_of(12, 999, 1000) == "00012999"
     assert shard_writer.key_of(1, 0, 10000) == "000010000"
 
 
-def test_a_failed_run_leaves_nothing_and_keeps_what_was_there(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_failed_run_leaves_nothing_and_keeps_what_was_there(tmp_path, monkeypatch):
     target = tmp_path / "out"
     settings = make_scenes.Settings(shards=1, pairs_per_shard=3, image_size=16, processes=1)
     make_scenes.run(settings, corpus=target)

@@ -54,7 +54,7 @@ def small_blocks(monkeypatch: pytest.MonkeyPatch, side: int) -> None:
 
 @pytest.mark.parametrize("n", [1, 2, 3, 10, 11, 12, 300])
 @pytest.mark.parametrize("k", [1, 10])
-def test_neighbours_are_those_of_a_full_sort(n: int, k: int) -> None:
+def test_neighbours_are_those_of_a_full_sort(n, k):
     rows = unit_rows(vectors(n, 7, n))
     others, scores = found(rows, k)
     assert others == naive(rows, k)[0]
@@ -62,14 +62,12 @@ def test_neighbours_are_those_of_a_full_sort(n: int, k: int) -> None:
     assert {len(row) for row in others} == {min(k, n - 1)}
 
 
-def test_no_rows_have_no_neighbours() -> None:
+def test_no_rows_have_no_neighbours():
     assert found(np.empty((0, 4), np.float32), 3) == ([], [])
 
 
 @pytest.mark.parametrize("side", [32, 100, 1000])
-def test_equal_cosines_go_by_index_whatever_the_blocks(
-    side: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_equal_cosines_go_by_index_whatever_the_blocks(side, monkeypatch):
     small_blocks(monkeypatch, side)
     # Few directions with exact products: nearly every cosine is shared by very many.
     signs = np.random.default_rng(3).integers(0, 2, (400, 4)) * 2 - 1
@@ -81,7 +79,7 @@ def test_equal_cosines_go_by_index_whatever_the_blocks(
     assert scores[0] == [1.0] * 5
 
 
-def test_equal_vectors_have_equal_similarities(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_equal_vectors_have_equal_similarities(monkeypatch):
     small_blocks(monkeypatch, 64)
     base = vectors(40, 33)
     rows = unit_rows(np.concatenate([base] * 8))
@@ -96,7 +94,7 @@ def test_equal_vectors_have_equal_similarities(monkeypatch: pytest.MonkeyPatch) 
         assert others[i][7:] == sorted(others[i][7:])
 
 
-def test_the_order_of_rows_changes_nothing_but_their_names() -> None:
+def test_the_order_of_rows_changes_nothing_but_their_names():
     rows = unit_rows(vectors(400, 16))
     order = np.random.default_rng(1).permutation(400)
     straight, scores = found(rows, 10)
@@ -106,7 +104,7 @@ def test_the_order_of_rows_changes_nothing_but_their_names() -> None:
         assert other_scores[new] == scores[old]
 
 
-def test_zero_vectors_are_near_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_zero_vectors_are_near_nobody(monkeypatch):
     small_blocks(monkeypatch, 64)
     rows = vectors(300, 5)
     rows[::3] = 0
@@ -124,7 +122,7 @@ def test_zero_vectors_are_near_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
     assert max(scores[100]) < 0
 
 
-def test_more_memory_is_not_taken_than_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_more_memory_is_not_taken_than_allowed(monkeypatch):
     sides = []
     load = similarity._load
 
@@ -140,7 +138,7 @@ def test_more_memory_is_not_taken_than_allowed(monkeypatch: pytest.MonkeyPatch) 
     assert max(sides) == 2048
 
 
-def test_a_memory_map_will_do(tmp_path) -> None:
+def test_a_memory_map_will_do(tmp_path):
     rows = unit_rows(vectors(200, 8))
     np.save(tmp_path / "rows.npy", rows)
     mapped = np.load(tmp_path / "rows.npy", mmap_mode="r")
@@ -148,7 +146,7 @@ def test_a_memory_map_will_do(tmp_path) -> None:
 
 
 @pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
-def test_lengths_do_not_matter_nor_overflow(dtype: type) -> None:
+def test_lengths_do_not_matter_nor_overflow(dtype):
     raw = vectors(20, 6).astype(dtype)
     large = raw * dtype(9000)  # their squares are beyond float16
     rows = unit_rows(large)
@@ -159,14 +157,14 @@ def test_lengths_do_not_matter_nor_overflow(dtype: type) -> None:
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
-def test_what_is_not_finite_is_refused(bad: float) -> None:
+def test_what_is_not_finite_is_refused(bad):
     raw = vectors(5, 3)
     raw[2, 1] = bad
     with pytest.raises(ValueError, match="row 2 is not finite"):
         unit_rows(raw)
 
 
-def test_progress_ends_at_one(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_progress_ends_at_one(monkeypatch):
     small_blocks(monkeypatch, 32)
     shares: list[float] = []
     found(unit_rows(vectors(100, 4)), 3, progress=shares.append)
@@ -177,12 +175,12 @@ def test_progress_ends_at_one(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no CUDA device")
-def test_a_gpu_finds_the_same() -> None:
+def test_a_gpu_finds_the_same():
     rows = unit_rows(vectors(5000, 64))
     assert found(rows, 10, device="cuda") == found(rows, 10)
 
 
-def test_the_best_are_kept_whatever_the_order_of_offers() -> None:
+def test_the_best_are_kept_whatever_the_order_of_offers():
     draw = np.random.default_rng(5)
     scores = draw.integers(-3, 4, (6, 500)).astype(np.float32)
     scores[scores == 0] *= draw.choice([-1, 1], (scores == 0).sum())  # both zeros are one
@@ -204,7 +202,7 @@ def test_the_best_are_kept_whatever_the_order_of_offers() -> None:
     np.testing.assert_array_equal(again[0], others)
 
 
-def test_places_that_nobody_took_are_marked() -> None:
+def test_places_that_nobody_took_are_marked():
     best = Nearest(2, 3)
     best.offer(np.array([1]), np.array([NOBODY - 1]), np.array([-2.5]))
     ((others, scores),) = best.portions()
@@ -234,9 +232,7 @@ class Kept:
 
 @pytest.mark.parametrize("stop", [1, 4, 6])
 @pytest.mark.parametrize("measure", ["features", "words"])
-def test_a_search_goes_on_at_the_block(
-    measure: str, stop: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_search_goes_on_at_the_block(measure, stop, monkeypatch):
     draw = np.random.default_rng(0)
     if measure == "features":
         monkeypatch.setattr("mispair.pairs.neighbours.similarity._side", lambda *_: 32)

@@ -6,10 +6,9 @@ import json
 import os
 import tarfile
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -25,26 +24,16 @@ OUT, DANGLING, PIPE = "a link out of the folder", "a link to nothing", "a pipe"
 MARK = "\ufeff"
 
 
-@dataclass(frozen=True)
-class Pair:
-    """A pair as a person has it.
-
-    Attributes
-    ----------
-    name : str
-        Name of the file of the picture.
-    content : bytes, str or None
-        The picture, what stands at its place, or None for no file.
-    caption : str or None
-        The caption, if there is one.
-    written : str or None
-        Name in the table, or of the caption's file, if it is another one.
-    """
+class Pair(NamedTuple):
+    """A pair as a person has it."""
 
     name: str
+    """Of the file of the picture."""
     content: bytes | str | None
+    """The picture, what stands at its place, or None for no file."""
     caption: str | None = "a text"
     written: str | None = None
+    """Name in the table, or of the caption's file, if it is another one."""
 
     @property
     def listed(self) -> str:
@@ -67,22 +56,19 @@ def write_pictures(folder: Path, pairs: Sequence[Pair]) -> None:
             path.symlink_to(folder.parent / "other.jpg" if pair.content == OUT else "nowhere")
 
 
+def save(path: Path, text: str, windows: bool) -> str:
+    text = MARK + text.replace("\n", "\r\n") if windows else text
+    path.write_bytes(text.encode("utf-8", "surrogateescape"))
+    return str(path)
+
+
 def as_texts(ending: str, folder: Path, pairs: Sequence[Pair], windows: bool) -> str:
     write_pictures(folder, pairs)
     for pair in pairs:
         if pair.caption is not None:
-            text = f"{MARK}{pair.caption}\r\n" if windows else pair.caption
+            text = json.dumps({"caption": pair.caption}) if ending == "json" else pair.caption
             path = folder / f"{picture_key(pair.listed)}.{ending}"
-            path.write_bytes(text.encode())
-    return str(folder)
-
-
-def as_sidecars(folder: Path, pairs: Sequence[Pair], windows: bool) -> str:
-    write_pictures(folder, pairs)
-    for pair in pairs:
-        if pair.caption is not None:
-            content = (MARK if windows else "") + json.dumps({"caption": pair.caption})
-            (folder / f"{picture_key(pair.listed)}.json").write_bytes(content.encode())
+            save(path, text + "\n" * windows, windows)
     return str(folder)
 
 
@@ -91,22 +77,17 @@ def as_csv(
 ) -> str:
     write_pictures((folder / name).parent, pairs)
     text = io.StringIO(newline="")
-    end = "\r\n" if windows else "\n"
-    rows = csv.writer(text, delimiter="\t" if name.endswith("tsv") else ",", lineterminator=end)
+    rows = csv.writer(text, delimiter="\t" if name.endswith("tsv") else ",", lineterminator="\n")
     rows.writerows([columns, *((pair.listed, pair.caption or "") for pair in pairs)])
-    content = (MARK if windows else "") + text.getvalue()
-    (folder / name).write_bytes(content.encode("utf-8", "surrogateescape"))
-    return str(folder / name)
+    return save(folder / name, text.getvalue(), windows)
 
 
 def as_objects(name: str, folder: Path, pairs: Sequence[Pair], windows: bool) -> str:
     write_pictures(folder, pairs)
     rows = [{"image": pair.listed, "caption": pair.caption} for pair in pairs]
-    end = "\r\n" if windows else "\n"
     is_list = name.endswith("json")
-    content = json.dumps(rows) if is_list else "".join(json.dumps(row) + end for row in rows)
-    (folder / name).write_text((MARK if windows else "") + content, encoding="utf-8", newline="")
-    return str(folder / name)
+    content = json.dumps(rows) if is_list else "".join(json.dumps(row) + "\n" for row in rows)
+    return save(folder / name, content, windows)
 
 
 def as_metadata(folder: Path, pairs: Sequence[Pair], windows: bool) -> str:
@@ -127,8 +108,7 @@ def as_coco(folder: Path, pairs: Sequence[Pair], windows: bool) -> str:
     if not notes:
         notes = [{"image_id": 0, "caption": "a text"}][: len(pairs)]
     content = json.dumps({"images": images, "annotations": notes, "info": "one caption each"})
-    (folder / "captions.json").write_text((MARK if windows else "") + content, encoding="utf-8")
-    return str(folder / "captions.json")
+    return save(folder / "captions.json", content, windows)
 
 
 def as_paths_in_parquet(folder: Path, pairs: Sequence[Pair], windows: bool) -> str:
@@ -182,7 +162,7 @@ FORMS: dict[str, tuple[str, Writer]] = {
     "paths in parquet": ("table", as_paths_in_parquet),
     "txt": ("folder", partial(as_texts, "txt")),
     "caption": ("folder", partial(as_texts, "caption")),
-    "objects": ("objects", as_sidecars),
+    "objects": ("objects", partial(as_texts, "json")),
     "parquet": ("parquet", as_parquet),
     "tables": ("tables", as_tables_below),
 }
@@ -192,12 +172,11 @@ INSIDE = ("parquet", "shards")
 """Forms that have the pictures in their files."""
 
 
-def test_each_kind_of_source_is_in_this_test() -> None:
+def test_each_kind_of_source_is_in_this_test():
     assert {kind for kind, _ in FORMS.values()} == {kind.name for kind in KINDS}
 
 
-@dataclass(frozen=True)
-class Fault:
+class Fault(NamedTuple):
     """Pairs next to two good ones, with the reason of each that is rejected; else it is kept."""
 
     pairs: tuple[Pair, ...]
@@ -231,7 +210,7 @@ FAULTS = {
 
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("name", FAULTS)
-def test_every_pair_has_a_verdict(name: str, form: str, tmp_path: Path) -> None:
+def test_every_pair_has_a_verdict(name, form, tmp_path):
     fault, write = FAULTS[name], FORMS[form][1]
     if form in fault.left_out:
         return
@@ -247,7 +226,7 @@ def test_every_pair_has_a_verdict(name: str, form: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_line_ends_and_marks_of_windows_change_nothing(form: str, tmp_path: Path) -> None:
+def test_line_ends_and_marks_of_windows_change_nothing(form, tmp_path):
     both = []
     for windows in (False, True):
         given = FORMS[form][1](tmp_path / f"{windows}" / "mine", GOOD, windows)
@@ -257,7 +236,7 @@ def test_line_ends_and_marks_of_windows_change_nothing(form: str, tmp_path: Path
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_a_name_that_is_not_utf_8_is_a_verdict_or_a_message(form: str, tmp_path: Path) -> None:
+def test_a_name_that_is_not_utf_8_is_a_verdict_or_a_message(form, tmp_path):
     pairs = (*GOOD, Pair("\udcff.jpg", picture(3)))
     if form in ("paths in parquet", "parquet"):  # Parquet has no such text
         return
@@ -273,7 +252,7 @@ def test_a_name_that_is_not_utf_8_is_a_verdict_or_a_message(form: str, tmp_path:
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_a_source_without_a_pair_is_refused(form: str, tmp_path: Path) -> None:
+def test_a_source_without_a_pair_is_refused(form, tmp_path):
     given = FORMS[form][1](tmp_path / "mine", (), False)
     if form == "shards":
         assert indexed(given, tmp_path / "packed") == ({}, {"": "damaged-shard"})
@@ -299,9 +278,7 @@ IN_A_FOLDER = [form for form in FORMS if form not in INSIDE]
 
 
 @pytest.mark.parametrize("form", IN_A_FOLDER)
-def test_a_file_that_cannot_be_read_is_a_verdict(
-    form: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_that_cannot_be_read_is_a_verdict(form, tmp_path, monkeypatch):
     given = FORMS[form][1](tmp_path / "mine", GOOD, False)
     monkeypatch.setattr("mispair.pairs.sources.packing.os.open", denied(os.open, "b.jpg"))
     kept, refused = indexed(given, tmp_path / "packed")
@@ -309,9 +286,7 @@ def test_a_file_that_cannot_be_read_is_a_verdict(
 
 
 @pytest.mark.parametrize("form", ["txt", "caption", "objects"])
-def test_a_caption_that_cannot_be_read_is_a_verdict(
-    form: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_caption_that_cannot_be_read_is_a_verdict(form, tmp_path, monkeypatch):
     given = FORMS[form][1](tmp_path / "mine", GOOD, False)
     opened = denied(os.open, "b.txt", "b.caption", "b.json")
     monkeypatch.setattr("mispair.pairs.sources.packing.os.open", opened)
@@ -322,9 +297,7 @@ def test_a_caption_that_cannot_be_read_is_a_verdict(
 @pytest.mark.parametrize(
     "form", [one for one in IN_A_FOLDER if FORMS[one][0] != "folder" and "parquet" not in one]
 )
-def test_a_table_that_cannot_be_read_is_one_message(
-    form: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_table_that_cannot_be_read_is_one_message(form, tmp_path, monkeypatch):
     given = FORMS[form][1](tmp_path / "mine", GOOD, False)
     opened = denied(io.open, "csv", "tsv", "json", "jsonl")
     for module in ("io", "builtins"):
@@ -337,12 +310,10 @@ def test_a_table_that_cannot_be_read_is_one_message(
 
 @pytest.mark.parametrize("second", IN_A_FOLDER)
 @pytest.mark.parametrize("first", IN_A_FOLDER)
-def test_two_places_of_captions_are_refused_unless_they_are_alike(
-    first: str, second: str, tmp_path: Path
-) -> None:
+def test_two_places_of_captions_are_refused_unless_they_are_alike(first, second, tmp_path):
     if first >= second or {"tables", "objects"} & {first, second}:
         return  # JSON next to pictures may hold other things, so all other captions go first
-    mine, other = tmp_path / "mine", (GOOD[0], replace(GOOD[1], caption="another text"))
+    mine, other = tmp_path / "mine", (GOOD[0], GOOD[1]._replace(caption="another text"))
     FORMS[first][1](mine, GOOD, False)
     FORMS[second][1](mine, other, False)
     with pytest.raises(UserError, match="Name one of them") as refusal:

@@ -29,17 +29,13 @@ def scratch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
-def test_shards_are_read_where_they_are_by_default(
-    shards: list[Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_shards_are_read_where_they_are_by_default(shards, monkeypatch):
     monkeypatch.delenv(SCRATCH, raising=False)
     with staged(shards) as local:
         assert local == shards
 
 
-def test_copies_have_content_names_and_order_and_are_removed(
-    shards: list[Path], scratch: Path
-) -> None:
+def test_copies_have_content_names_and_order_and_are_removed(shards, scratch):
     with staged(shards) as local:
         assert [path.read_bytes() for path in local] == [path.read_bytes() for path in shards]
         assert [path.name for path in local] == [path.name for path in shards]
@@ -51,9 +47,7 @@ def test_copies_have_content_names_and_order_and_are_removed(
     assert list(scratch.iterdir()) == []
 
 
-def test_a_folder_that_is_missing_or_full_is_named(
-    shards: list[Path], scratch: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_folder_that_is_missing_or_full_is_named(shards, scratch, monkeypatch):
     with pytest.raises(UserError, match="cannot be copied"), staged([*shards, Path("gone.tar")]):
         pass
     assert list(scratch.iterdir()) == []

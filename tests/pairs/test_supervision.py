@@ -42,21 +42,21 @@ def square(item: int, alive: Alive) -> int:
     return item * item
 
 
+FAULTS: dict[str, tuple[Callable[[], object], str]] = {
+    "sleeps": (lambda: time.sleep(600), "no sign of life for 4 seconds"),
+    "is killed": (lambda: os.kill(os.getpid(), signal.SIGKILL), "SIGKILL"),
+    "crashes": (lambda: os.kill(os.getpid(), signal.SIGSEGV), "SIGSEGV"),
+    "exits": (lambda: sys.exit(3), "exit code 3"),
+    "exits hard": (lambda: os._exit(4), "exit code 4"),
+    "raises": (lambda: 1 / 0, "ZeroDivisionError: division by zero"),
+    "is out of memory": (lambda: bytes(2**62), "MemoryError"),
+}
+"""What a worker does, and what is said of its item."""
+
+
 def misbehave(item: str, alive: Alive) -> str:
-    if item == "sleeps":
-        time.sleep(600)
-    if item == "is killed":
-        os.kill(os.getpid(), signal.SIGKILL)
-    if item == "crashes":
-        os.kill(os.getpid(), signal.SIGSEGV)
-    if item == "exits":
-        sys.exit(3)
-    if item == "exits hard":
-        os._exit(4)
-    if item == "raises":
-        raise ZeroDivisionError("a fault of the task")
-    if item == "is out of memory":
-        raise MemoryError
+    if item in FAULTS:
+        FAULTS[item][0]()
     return item.upper()
 
 
@@ -98,46 +98,35 @@ def outcomes(task: Any, items: list[Any], workers: int, stall: float = 60) -> di
 
 
 @pytest.mark.parametrize(("workers", "items"), [(1, 7), (2, 7), (8, 1), (3, 0)])
-def test_each_item_has_one_result(workers: int, items: int) -> None:
+def test_each_item_has_one_result(workers, items):
     assert outcomes(square, list(range(items)), workers) == {n: n * n for n in range(items)}
 
 
-CAUSES = {
-    "sleeps": "no sign of life for 4 seconds",
-    "is killed": "SIGKILL",
-    "crashes": "SIGSEGV",
-    "exits": "exit code 3",
-    "exits hard": "exit code 4",
-    "raises": "ZeroDivisionError: a fault of the task",
-    "is out of memory": "MemoryError",
-}
-
-
-@pytest.mark.parametrize(("workers", "faults"), [(1, ["is killed", "raises"]), (3, [*CAUSES])])
-def test_a_worker_that_fails_costs_its_item_only(workers: int, faults: list[str]) -> None:
+@pytest.mark.parametrize(("workers", "faults"), [(1, ["is killed", "raises"]), (3, [*FAULTS])])
+def test_a_worker_that_fails_costs_its_item_only(workers, faults):
     results = outcomes(misbehave, ["a", "b", *faults, "c", "d"], workers, stall=4)
     for fault in faults:
         lost = results.pop(fault)
         assert isinstance(lost, Lost)
-        assert CAUSES[fault] in lost.detail
+        assert FAULTS[fault][1] in lost.detail
     assert results == {"a": "A", "b": "B", "c": "C", "d": "D"}
 
 
 @both
-def test_all_items_may_be_lost() -> None:
+def test_all_items_may_be_lost():
     results = outcomes(misbehave, ["is killed", "exits", "sleeps"], 2, stall=0.5)
     assert all(isinstance(result, Lost) for result in results.values())
 
 
-def test_an_item_is_tried_once_more(tmp_path: Path) -> None:
+def test_an_item_is_tried_once_more(tmp_path):
     assert outcomes(note_and_die, [tmp_path / "notes"], 1) == {tmp_path / "notes": "x" * ATTEMPTS}
 
 
-def test_signs_of_life_keep_a_slow_worker() -> None:
+def test_signs_of_life_keep_a_slow_worker():
     assert outcomes(beat_slowly, [3.5], 1, stall=1.5) == {3.5: 3.5}
 
 
-def test_time_in_which_the_job_was_suspended_is_no_stall(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_time_in_which_the_job_was_suspended_is_no_stall(monkeypatch):
     calls = 0
 
     def after_a_night() -> float:
@@ -151,20 +140,20 @@ def test_time_in_which_the_job_was_suspended_is_no_stall(monkeypatch: pytest.Mon
 
 
 @both
-def test_what_concerns_all_items_stops_the_run() -> None:
+def test_what_concerns_all_items_stops_the_run():
     with pytest.raises(UserError, match="the disk is full"):
         outcomes(fill_the_disk, [1, 2, 3], 2)
 
 
 @both
-def test_workers_live_on_and_start_lightly(method: str) -> None:
+def test_workers_live_on_and_start_lightly(method):
     told = list(outcomes(tell_process, list(range(6)), 2).values())
     assert len({process for process, _ in told}) <= 2
     assert os.getpid() not in {process for process, _ in told}
     assert method == "fork" or not any(torch for _, torch in told)
 
 
-def test_a_process_with_threads_has_no_forks() -> None:
+def test_a_process_with_threads_has_no_forks():
     assert forks.context_of_workers().get_start_method() == (
         "fork" if forks.has_one_thread() else "spawn"
     )
@@ -177,7 +166,7 @@ def test_a_process_with_threads_has_no_forks() -> None:
 
 
 @both
-def test_no_worker_outlives_its_parent(tmp_path: Path, method: str) -> None:
+def test_no_worker_outlives_its_parent(tmp_path, method):
     told = [tmp_path / "a", tmp_path / "b"]
     code = (
         "import multiprocessing; from pathlib import Path;"
@@ -203,7 +192,7 @@ def test_no_worker_outlives_its_parent(tmp_path: Path, method: str) -> None:
 
 
 @both
-def test_stopping_early_ends_the_workers() -> None:
+def test_stopping_early_ends_the_workers():
     stream = supervise(beat_slowly, [0.1, 30.0], workers=2, stall_seconds=60)
     assert next(stream) == (0.1, 0.1)
     workers = [child for child in multiprocessing.active_children() if child.daemon]
@@ -213,7 +202,7 @@ def test_stopping_early_ends_the_workers() -> None:
 
 
 @pytest.mark.parametrize("workers", [0, 1])
-def test_what_is_asked_to_end_keeps_what_is_finished(workers: int) -> None:
+def test_what_is_asked_to_end_keeps_what_is_finished(workers):
     finished: list[tuple[int, int | Lost]] = []
     with pytest.raises(Interrupted, match="goes on from there"):
         for outcome in supervise(
@@ -224,5 +213,5 @@ def test_what_is_asked_to_end_keeps_what_is_finished(workers: int) -> None:
     assert len(finished) < 100
 
 
-def test_without_workers_this_process_does_all_in_order() -> None:
+def test_without_workers_this_process_does_all_in_order():
     assert list(supervise(square, [3, 2], workers=0, stall_seconds=60)) == [(3, 9), (2, 4)]

@@ -42,7 +42,7 @@ def captions(n: int, words: int, seed: int = 0) -> list[str]:
 
 @pytest.mark.parametrize(("n", "words"), [(2, 3), (11, 5), (300, 20), (900, 4000)])
 @pytest.mark.parametrize("k", [1, 10])
-def test_neighbours_are_those_of_the_dense_matrix(n: int, words: int, k: int) -> None:
+def test_neighbours_are_those_of_the_dense_matrix(n, words, k):
     texts = captions(n, words, n)
     others, scores = found(texts, k)
     expected, values = naive(texts, k)
@@ -52,9 +52,7 @@ def test_neighbours_are_those_of_the_dense_matrix(n: int, words: int, k: int) ->
 
 @pytest.mark.parametrize("side", [7, 64, 100, 1000])
 @pytest.mark.parametrize("memory", [1, 50_000, 2**28])
-def test_neither_blocks_nor_memory_change_the_result(
-    side: int, memory: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_neither_blocks_nor_memory_change_the_result(side, memory, monkeypatch):
     texts = captions(150, 60)
     whole = found(texts, 10)
     assert whole[0] == naive(texts, 10)[0]
@@ -62,7 +60,7 @@ def test_neither_blocks_nor_memory_change_the_result(
     assert found(texts, 10, memory=memory) == whole
 
 
-def test_no_portion_makes_more_scores_than_fit(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_portion_makes_more_scores_than_fit(monkeypatch):
     monkeypatch.setattr(module, "_SIDE", 100)
     made = []
     offer = module._offer
@@ -75,7 +73,7 @@ def test_no_portion_makes_more_scores_than_fit(monkeypatch: pytest.MonkeyPatch) 
     assert max(made) <= 2000
 
 
-def test_copies_and_ties_go_by_index(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_copies_and_ties_go_by_index(monkeypatch):
     monkeypatch.setattr(module, "_SIDE", 50)
     # "dog" is as near to all of its companions, whose second words are equally rare.
     texts = [f"a dog and the rare{i}" for i in range(120)] + ["dog"] + ["The Dog!"] * 15
@@ -89,7 +87,7 @@ def test_copies_and_ties_go_by_index(monkeypatch: pytest.MonkeyPatch) -> None:
     assert nearest_companions[0][0] == [120, *range(1, 10)]
 
 
-def test_texts_that_share_no_word_are_not_neighbours() -> None:
+def test_texts_that_share_no_word_are_not_neighbours():
     texts = ["red house", "blue house", "the and of", "", "x y z", "solitary"]
     others, scores = found(texts, 10)
     assert others == [[1], [0], [], [], [], []]
@@ -98,17 +96,17 @@ def test_texts_that_share_no_word_are_not_neighbours() -> None:
 
 
 @pytest.mark.parametrize("texts", [[], ["the"], ["the", "and of", ""]])
-def test_texts_without_any_words_have_no_neighbours(texts: list[str]) -> None:
+def test_texts_without_any_words_have_no_neighbours(texts):
     assert tfidf(texts).shape == (len(texts), 0)
     assert found(texts, 10) == ([[]] * len(texts), [[]] * len(texts))
 
 
-def test_other_faults_of_the_vectoriser_are_not_hidden() -> None:
+def test_other_faults_of_the_vectoriser_are_not_hidden():
     with pytest.raises((ValueError, AttributeError), match="None|NoneType"):
         tfidf(["dog", None])
 
 
-def test_the_order_of_texts_changes_nothing_but_their_names() -> None:
+def test_the_order_of_texts_changes_nothing_but_their_names():
     texts = [f"{text} unique{i} more{i % 7}" for i, text in enumerate(captions(200, 5000))]
     order = np.random.default_rng(1).permutation(200)
     straight, scores = found(texts, 5)
@@ -126,7 +124,7 @@ def test_the_order_of_texts_changes_nothing_but_their_names() -> None:
      ("ネコが座っています", "ネコがいます", "赤い車"), ("แมวสีแดง", "แมวสีดำ", "รถ"),
      ("ແມວສີແດງ", "ແມວສີດຳ", "ລົດ"), ("ឆ្មាក្រហម", "ឆ្មាខ្មៅ", "រថយន្ត"), ("ကြောင်နီ", "ကြောင်နက်", "ကား")],
 )  # fmt: skip
-def test_texts_without_blanks_share_letters(one: str, near: str, far: str) -> None:
+def test_texts_without_blanks_share_letters(one, near, far):
     similar, other = tfidf_similarities([one, one], [near, far], [one, near, far])
     assert similar > max(other, 0.2)
     assert (mutual_tfidf([one, near, one, near, far]).sum(axis=1)[:4] > 0).all()
@@ -137,7 +135,7 @@ def test_texts_without_blanks_share_letters(one: str, near: str, far: str) -> No
     [("लाल बिल्ली सोती", "काली बिल्ली सोती", "लोग बीच में"), ("ބުޅަލެއް މޭޒު", "ބުޅަލެއް ގޮނޑި", "ކާރު"),
      ("חָתוּל אָדֹם", "חָתוּל לָבָן", "מְכוֹנִית")],
 )  # fmt: skip
-def test_words_with_vowel_signs_are_compared_whole(one: str, near: str, far: str) -> None:
+def test_words_with_vowel_signs_are_compared_whole(one, near, far):
     similar, other = tfidf_similarities([one, one], [near, far], [one, near, far])
     assert similar > 0.2
     assert other == 0
