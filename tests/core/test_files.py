@@ -22,16 +22,6 @@ def test_an_interrupted_write_keeps_the_old_file_and_leaves_nothing(tmp_path: Pa
     assert os.listdir(tmp_path) == ["result.json"]
 
 
-def test_a_really_full_disk(tmp_path: Path) -> None:
-    """/dev/full refuses every byte, as a full disk does."""
-    with (
-        pytest.raises(files.UserError, match="the disk is full"),
-        files.replacing(tmp_path / "x"),
-        open("/dev/full", "wb", buffering=0) as device,
-    ):
-        device.write(b"x")
-
-
 def test_round_trips(tmp_path: Path) -> None:
     tensors = {"a": np.arange(6, dtype=np.float32).reshape(2, 3), "b": np.array([1], np.int64)}
     files.write_tensors(tmp_path / "t", tensors, {"who": "ä"})

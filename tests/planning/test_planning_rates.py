@@ -20,7 +20,6 @@ from mispair.planning.estimates import (
     Measured,
     Record,
     StepRate,
-    calibrate,
     fit,
     line_through,
     name_of,
@@ -81,10 +80,6 @@ def test_the_shipped_rates_are_of_steps_that_there_are():
         for rate in machine.steps.values():
             assert rate.seconds
             assert rate.jobs > 0
-
-
-def test_calibration_is_a_time():
-    assert 0 < calibrate(1) < 60
 
 
 @pytest.fixture
