@@ -118,9 +118,7 @@ def test_what_is_forgotten_is_computed_again_and_nothing_else(tmp_path):
 
 
 @pytest.mark.parametrize("function", ["versions", "device_in_use"])
-def test_parts_of_other_software_or_another_processor_are_not_reused(
-    tmp_path, monkeypatch, function
-):
+def test_parts_of_other_software_or_processors_are_not_reused(tmp_path, monkeypatch, function):
     write(tmp_path, "a.safetensors", [1])
     others = {"versions": {"torch": "0.1"}, "device_in_use": "another"}[function]
     monkeypatch.setattr(reuse, function, lambda: others)

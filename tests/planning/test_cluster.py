@@ -145,9 +145,7 @@ def test_a_cluster_without_accounts_says_so_once(commands: Path) -> None:
     ("auto", 1, 3_000_000, False),
     ("cpu", 0, 3_000_000, False),
 ])  # fmt: skip
-def test_hours_of_gpu_work_on_cpus_are_said_before(
-    requests, device, gpus, pairs, warns, monkeypatch
-):  # fmt: skip
+def test_hours_of_gpu_work_on_cpus_are_said(requests, device, gpus, pairs, warns, monkeypatch):
     """Time is made to be a second for ten pairs: how work is counted is tested elsewhere."""
     command = f"python -m mispair encode-features --device {device} --towers t > log 2>&1"
     nothing = dict.fromkeys(("input", "output", "log"), ())

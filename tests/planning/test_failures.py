@@ -377,9 +377,7 @@ def test_what_ends_after_an_interruption_is_no_failure(recorder, caplog):
     assert "Error in rule stopped" not in caplog.text
 
 
-def test_a_job_that_ends_before_the_interruption_is_noticed_is_no_failure(
-    recorder: Recorder, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_job_that_ends_before_the_interruption_is_no_failure(recorder, monkeypatch, caplog):
     monkeypatch.setattr(failed_run, "LATE", 30)
     stopped = begun("stopped")
     with ThreadPoolExecutor(1) as executor:

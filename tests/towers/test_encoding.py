@@ -120,9 +120,7 @@ def test_texts_that_the_tokenizer_cuts_are_counted(native: Towers) -> None:
     assert Encoder(native, 2).encode_texts([], [], record).shape == (0, 16)
 
 
-def test_progress_counts_every_image_and_text_also_after_an_interruption(
-    native: Towers, tmp_path: Path, monkeypatch
-) -> None:
+def test_progress_counts_every_image_and_text_once(native, tmp_path, monkeypatch):
     monkeypatch.setattr("mispair.towers.encoding.TEXTS_OF_A_PART", 4)
     monkeypatch.setattr("mispair.towers.encoding.IMAGES_OF_A_PART", 4)
     images = [Picture(str(n), bytes([n]), partial(Image.Image.copy, i))

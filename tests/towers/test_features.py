@@ -64,9 +64,7 @@ def loaders(parts):
 
 @pytest.mark.parametrize("crops", [1, 3])
 @pytest.mark.parametrize("dtype", [np.float16, np.float32])
-def test_large_features_are_in_a_file_without_a_name_and_are_the_same(
-    dtype, crops, tmp_path, monkeypatch
-):
+def test_large_features_are_in_a_file_without_a_name(dtype, crops, tmp_path, monkeypatch):
     parts = loaders(corpus(dtype=dtype, crops=crops))
     kept = gather(parts, PAIRS)
     monkeypatch.setattr(features, "MAPPED_FROM", 1)

@@ -103,9 +103,7 @@ def decoded(monkeypatch) -> list[tuple[int, int]]:
 # What is written ------------------------------------------------------------------------------
 
 
-def test_features_are_those_of_the_model_in_the_order_of_the_index(
-    corpus: Path, towers: Path, tmp_path: Path
-) -> None:
+def test_features_are_those_of_the_model_in_order(corpus, towers, tmp_path):
     # Nothing relies on an index that is sorted.
     index = files.read_parquet(corpus / "index.parquet")[0].sample(frac=1, random_state=0)
     files.write_parquet(corpus / "index.parquet", index)
@@ -161,9 +159,7 @@ def test_shards_on_a_disk_of_the_node_change_no_byte(corpus, towers, tmp_path, m
 
 
 @pytest.mark.parametrize(("cores", "pairs", "expected"), [(2, 21, 2), (8, 4, 2), (8, 0, 0)])
-def test_no_more_workers_than_cores_or_batches(
-    cores: int, pairs: int, expected: int, corpus: Path, towers: Path, tmp_path: Path, monkeypatch
-) -> None:
+def test_no_more_workers_than_needed(cores, pairs, expected, corpus, towers, tmp_path, monkeypatch):
     monkeypatch.setattr("mispair.towers.corpus_features.usable_cores", lambda: cores)
     index, _ = files.read_parquet(corpus / "index.parquet")
     files.write_parquet(corpus / "index.parquet", index[:pairs])
@@ -210,9 +206,7 @@ def finished(out: Path) -> int:
 
 
 @pytest.mark.parametrize("change", ["batch", "precision", "crops", "image", "towers"])
-def test_what_a_killed_job_left_serves_the_same_job_only(
-    change: str, corpus: Path, towers: Path, tmp_path: Path, decoded: list, monkeypatch
-) -> None:
+def test_what_a_killed_job_left_is_its_own(change, corpus, towers, tmp_path, decoded, monkeypatch):
     # Stopped when every shard is finished and nothing is written yet.
     def stop(*_: object) -> None:
         raise files.UserError("stopped")
@@ -295,9 +289,7 @@ def test_a_changed_shard_stops_the_job(workers, corpus, towers, tmp_path, capsys
 
 
 @pytest.mark.parametrize("fault", ["is killed", "sleeps for ever"])
-def test_a_worker_that_is_killed_or_stuck_is_reported(
-    fault: str, corpus: Path, towers: Path, tmp_path: Path, capsys, monkeypatch
-) -> None:
+def test_a_killed_or_stuck_worker_is_reported(fault, corpus, towers, tmp_path, capsys, monkeypatch):
     here = os.getpid()
 
     def failing(*_: object) -> None:
