@@ -33,6 +33,7 @@ def test_two_settings_that_trade_values_are_told_apart() -> None:
 
 @pytest.mark.parametrize(("values", "words"), [
     ({"epochs": True}, "truth value"),
+    ({"epoch": 3}, "not permitted"),
     ({"rates": [0.1, 0.3, 0.1]}, "0.1 is listed twice"),
     ({"ks": [4, 4]}, "4 is listed twice"),
     ({"lr": float("nan")}, "finite"),

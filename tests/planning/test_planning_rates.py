@@ -82,6 +82,10 @@ def test_the_shipped_rates_are_of_steps_that_there_are():
             assert rate.jobs > 0
 
 
+def test_calibration_is_a_time():
+    assert 0 < estimates.calibrate(1) < 60
+
+
 @pytest.fixture
 def same_speed(monkeypatch):
     """Make this machine as fast as the one of the rates."""
