@@ -19,10 +19,18 @@ def write(path, *rows):
     return path
 
 
-def test_a_file_as_snakemake_wrote_it_in_former_runs(tmp_path):
-    path = write(tmp_path / "a.tsv", "2.4\t0:00:02\t281.5\t1\t1\t1\t0\t0\t50.0\t1.0")
-    assert processor_seconds(path) == 1.0
-    assert read_benchmark(path) == Benchmark(2.4, 281.5)
+GAPS = ("NA", "-", "", "nan", "-1", "inf")
+
+
+@pytest.mark.parametrize(("rows", "expected", "processor"), [
+    (["2.4\t0:00:02\t281.5\t1\t1\t1\t0\t0\t50.0\t1.0"], Benchmark(2.4, 281.5), 1.0),
+    (["2.0\t0\t100\t1\t1\t1\t0\t0\t0\t1", "4.0\t0\t300\t1\t1\t1\t0\t0\t0\t3"],  # repeated
+     Benchmark(3.0, 300.0), 2.0),
+    *(([f"0.2\t0:00:00\t{gap}" + "\tNA" * 7], Benchmark(0.2, None), None) for gap in GAPS),
+])  # fmt: skip
+def test_a_file_as_snakemake_wrote_it_in_former_runs(tmp_path, rows, expected, processor):
+    path = write(tmp_path / "a.tsv", *rows)
+    assert (read_benchmark(path), processor_seconds(path)) == (expected, processor)
 
 
 WORK = """
@@ -71,19 +79,6 @@ def test_a_job_writes_what_it_took_with_its_workers(tmp_path):
     assert 1.0 < processor_seconds(tmp_path / "a.tsv") == pytest.approx(took, abs=0.3)
 
 
-def test_of_repetitions_the_mean_time_and_the_largest_memory(tmp_path):
-    rows = ("2.0\t0\t100\t1\t1\t1\t0\t0\t0\t1", "4.0\t0\t300\t1\t1\t1\t0\t0\t0\t3")
-    found = read_benchmark(write(tmp_path / "a.tsv", *rows))
-    assert (found.seconds, found.megabytes) == (3.0, 300.0)
-
-
-@pytest.mark.parametrize("gap", ["NA", "-", "", "nan", "-1", "inf"])
-def test_a_job_too_short_to_be_looked_at_has_no_memory(tmp_path, gap):
-    path = write(tmp_path / "a.tsv", f"0.2\t0:00:00\t{gap}\tNA\tNA\tNA\tNA\tNA\tNA\tNA")
-    assert read_benchmark(path) == Benchmark(0.2, None)
-    assert processor_seconds(path) is None
-
-
 @pytest.mark.parametrize(
     "line", ["2 of 3 shards were read before", "a: 1 of 2 seeds were run before"]
 )
@@ -98,17 +93,9 @@ def test_no_file_is_no_record(tmp_path):
     assert read_benchmark(tmp_path / "none.tsv") is None
 
 
-@pytest.mark.parametrize(
-    "content",
-    [
-        b"",
-        HEAD.encode(),
-        b"\xff\xfe\x00",
-        HEAD.encode() + b"NA\tNA\n",
-        b"a\tb\n1\t2\n",
-        b"\x00" * 9,
-    ],
-)
+@pytest.mark.parametrize("content", [
+    b"", HEAD.encode(), b"\xff\xfe\x00", HEAD.encode() + b"NA\tNA\n", b"a\tb\n1\t2\n", b"\0" * 9,
+])  # fmt: skip
 def test_a_broken_file_is_said_and_left_out(tmp_path, content):
     path = tmp_path / "a.tsv"
     path.write_bytes(content)

@@ -9,17 +9,14 @@ from mispair.core.files import folder_name, matches, path_name, snapshot
 COMMIT = "3f8a1c0d9e2b4f6a8c7d5e1f0a9b8c7d6e5f4a3b"
 
 
-@pytest.mark.parametrize(
-    ("name", "word"),
-    [
-        ("wds_vtab-pets_test", "wds_vtab-pets_test"),
-        ("a&b;c x#y", "a-b-c-x-y"),
-        ("$HOME", "HOME"),
-        ("[2024] 100%_done (new)", "2024-100-_done-new"),
-        ("cafe\N{COMBINING ACUTE ACCENT} 数据", "café-数据"),
-        ("'", "unnamed"),
-    ],
-)
+@pytest.mark.parametrize(("name", "word"), [
+    ("wds_vtab-pets_test", "wds_vtab-pets_test"),
+    ("a&b;c x#y", "a-b-c-x-y"),
+    ("$HOME", "HOME"),
+    ("[2024] 100%_done (new)", "2024-100-_done-new"),
+    ("cafe\N{COMBINING ACUTE ACCENT} 数据", "café-数据"),
+    ("'", "unnamed"),
+])  # fmt: skip
 def test_a_name_is_one_word(name: str, word: str) -> None:
     assert path_name(name) == word
 
@@ -31,15 +28,12 @@ def test_a_long_name_has_room_for_endings() -> None:
     assert path_name(long[0]) == long[0]
 
 
-@pytest.mark.parametrize(
-    ("folder", "name"),
-    [
-        (f"datasets--clip-benchmark--wds_cifar10/snapshots/{COMMIT}", "wds_cifar10"),
-        (f"models--gpt2/snapshots/{COMMIT}/", "gpt2"),
-        (f"models--a--b/snapshots/{COMMIT}/sub set", "sub-set"),
-        (f"snapshots/{COMMIT}", COMMIT),
-    ],
-)
+@pytest.mark.parametrize(("folder", "name"), [
+    (f"datasets--clip-benchmark--wds_cifar10/snapshots/{COMMIT}", "wds_cifar10"),
+    (f"models--gpt2/snapshots/{COMMIT}/", "gpt2"),
+    (f"models--a--b/snapshots/{COMMIT}/sub set", "sub-set"),
+    (f"snapshots/{COMMIT}", COMMIT),
+])  # fmt: skip
 def test_a_folder_in_a_hub_cache_has_the_name_of_its_repository(folder: str, name: str) -> None:
     assert folder_name(f"/hub/{folder}") == name
 

@@ -86,9 +86,7 @@ def wait_for(path: Path) -> None:
     assert path.exists()
 
 
-def test_a_killed_job_frees_its_device_and_its_forked_children_do_not_hold_it(
-    tmp_path: Path,
-) -> None:
+def test_a_killed_job_frees_its_device_and_its_forked_children_do_not_hold_it(tmp_path):
     locks, ready = tmp_path / "locks", tmp_path / "ready"
     hold = (
         f"child = os.fork()\nif child: Path({str(ready)!r}).write_text(str(child))\ntime.sleep(60)"
@@ -131,20 +129,17 @@ def two(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
     devices.release()
 
 
-@pytest.mark.parametrize(
-    ("visible", "entries"),
-    [
-        (None, ["GPU-aa11", "GPU-bb22"]),
-        ("1,0", ["GPU-bb22", "GPU-aa11"]),  # by UUID: CUDA may count in another order
-        ("GPU-b", ["GPU-b"]),
-        ("GPU-", []),  # names two
-        ("0,7,1", ["GPU-aa11"]),  # CUDA ends at what it does not know
-        ("", []),
-        ("-1", []),
-        ("NoDevFiles", []),
-        ("MIG-5c89852c", ["MIG-5c89852c"]),
-    ],
-)
+@pytest.mark.parametrize(("visible", "entries"), [
+    (None, ["GPU-aa11", "GPU-bb22"]),
+    ("1,0", ["GPU-bb22", "GPU-aa11"]),  # by UUID: CUDA may count in another order
+    ("GPU-b", ["GPU-b"]),
+    ("GPU-", []),  # names two
+    ("0,7,1", ["GPU-aa11"]),  # CUDA ends at what it does not know
+    ("", []),
+    ("-1", []),
+    ("NoDevFiles", []),
+    ("MIG-5c89852c", ["MIG-5c89852c"]),
+])  # fmt: skip
 def test_devices_are_those_that_cuda_would_see(monkeypatch, two, visible, entries) -> None:
     if visible is not None:
         monkeypatch.setenv(devices.VISIBLE, visible)

@@ -3,7 +3,6 @@
 import io
 import logging
 import re
-from pathlib import Path
 
 import pytest
 
@@ -42,9 +41,7 @@ def lines(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [record.getMessage() for record in caplog.records]
 
 
-def test_a_log_has_one_line_a_minute_with_rate_and_time_left(
-    caplog: pytest.LogCaptureFixture, clock: Clock
-) -> None:
+def test_a_log_has_one_line_a_minute_with_rate_and_time_left(caplog, clock):
     with in_a_log("training", 10_000, "steps", clock) as told:
         told.reach(0)
         for done in range(1, 3001):
@@ -59,9 +56,7 @@ def test_a_log_has_one_line_a_minute_with_rate_and_time_left(
     assert found[-1] == "training: 10,000 steps in 20 min 50 s"
 
 
-def test_what_takes_less_than_a_minute_says_nothing(
-    caplog: pytest.LogCaptureFixture, clock: Clock
-) -> None:
+def test_what_takes_less_than_a_minute_says_nothing(caplog, clock):
     with in_a_log("training", 100, "steps", clock) as told:
         for done in range(101):
             told.reach(done)
@@ -69,9 +64,7 @@ def test_what_takes_less_than_a_minute_says_nothing(
     assert lines(caplog) == []
 
 
-def test_the_rate_of_a_job_that_goes_on_is_of_what_it_did_itself(
-    caplog: pytest.LogCaptureFixture, clock: Clock
-) -> None:
+def test_the_rate_of_a_job_that_goes_on_is_of_what_it_did_itself(caplog, clock):
     with in_a_log("indexing", 100, "shards", clock) as told:
         told.reach(90)
         clock.now += 120
@@ -100,9 +93,7 @@ def test_a_failure_is_not_called_an_end(caplog: pytest.LogCaptureFixture, clock:
     assert len(lines(caplog)) == 1
 
 
-def test_a_terminal_shows_a_bar_with_rate_and_time_left_and_no_line(
-    caplog: pytest.LogCaptureFixture, clock: Clock
-) -> None:
+def test_a_terminal_shows_a_bar_with_rate_and_time_left_and_no_line(caplog, clock):
     terminal = Terminal()
     with Progress("training", 50, "steps", stream=terminal, clock=clock) as told:
         told.reach(10)
@@ -118,9 +109,7 @@ def test_a_terminal_shows_a_bar_with_rate_and_time_left_and_no_line(
     assert lines(caplog) == []
 
 
-def test_a_step_tells_of_its_first_and_last_unit(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_step_tells_of_its_first_and_last_unit(tmp_path, caplog, monkeypatch):
     """Generated scenes: each shard is one unit, and none is told twice."""
     from mispair.pairs.steps import make_scenes
 

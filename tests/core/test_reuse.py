@@ -99,11 +99,10 @@ def test_a_broken_part_is_computed_again(tmp_path, content):
     assert parts.folder == again.folder
 
 
-@pytest.mark.parametrize(
-    "table",
-    ["", "[1]", "[[1]]", "3", "null", '{"PART": 3}', '{"PART": "abc"}', '{"PART": [0.5, 1]}',
-     '{"PART": [-5, -4]}', '{"PART": [1, 3]}', '{"PART": [7, 8]}', '{"PART": []}'],
-)  # fmt: skip
+@pytest.mark.parametrize("table", [
+    "", "[1]", "[[1]]", "3", "null", '{"PART": 3}', '{"PART": "abc"}', '{"PART": [0.5, 1]}',
+    '{"PART": [-5, -4]}', '{"PART": [1, 3]}', '{"PART": [7, 8]}', '{"PART": []}',
+])  # fmt: skip
 def test_a_part_of_a_broken_table_is_computed_again(tmp_path, table):
     parts = write(tmp_path, "a.safetensors", [1, 2])
     (path,) = parts.folder.glob("*.rows.json")
@@ -119,9 +118,7 @@ def test_what_is_forgotten_is_computed_again_and_nothing_else(tmp_path):
 
 
 @pytest.mark.parametrize("function", ["versions", "device_in_use"])
-def test_parts_of_other_software_or_another_processor_are_not_reused(
-    tmp_path, monkeypatch, function
-):
+def test_parts_of_other_software_or_processors_are_not_reused(tmp_path, monkeypatch, function):
     write(tmp_path, "a.safetensors", [1])
     others = {"versions": {"torch": "0.1"}, "device_in_use": "another"}[function]
     monkeypatch.setattr(reuse, function, lambda: others)

@@ -155,9 +155,7 @@ def test_results_are_compared_with_a_record(tmp_path: Path, monkeypatch, capsys)
 
 
 @pytest.mark.parametrize(("here", "differs"), [("cpu (x)", False), ("cpu (y)", True)])
-def test_a_difference_of_devices_is_a_line_of_verify(
-    tmp_path: Path, monkeypatch, capsys, here: str, differs: bool
-) -> None:
+def test_a_difference_of_devices_is_a_line_of_verify(tmp_path, monkeypatch, capsys, here, differs):
     monkeypatch.chdir(tmp_path)
     files.write_text(Path("results/a.json"), "a")
     files.write_json(Path("results/a.run.json"), origin("simulate", [], ["a"], job={}, device=here))

@@ -63,9 +63,7 @@ def test_an_unchanged_file_is_not_read(shard: Path, monkeypatch: pytest.MonkeyPa
     assert stamp(shard) == planned
 
 
-def test_a_touched_file_is_read_once_and_keeps_its_stamp(
-    shard: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_touched_file_is_read_once_and_keeps_its_stamp(shard, monkeypatch):
     planned = stamp(shard)
     stamps.remember(shard)
     os.utime(shard)
@@ -89,9 +87,7 @@ def test_a_changed_file_of_equal_size_and_time_has_another_stamp(shard: Path) ->
     assert stamp(shard) == planned  # the former content, for which there may be results
 
 
-def test_a_file_that_changes_between_plan_and_job_has_another_stamp_than_planned(
-    shard: Path,
-) -> None:
+def test_a_file_that_changes_between_plan_and_job_has_another_stamp_than_planned(shard):
     planned = stamp(shard)
     shard.write_bytes(LARGE[::-1])
     stamps.remember(shard)

@@ -106,9 +106,7 @@ def test_a_loss_that_is_not_finite_names_its_step(step: int) -> None:
 
 @pytest.mark.parametrize("onednn", [False, True])
 @pytest.mark.parametrize("runs", [(), (3,)])
-def test_products_are_written_and_added_in_place(
-    monkeypatch: pytest.MonkeyPatch, runs: tuple[int, ...], onednn: bool
-) -> None:
+def test_products_are_written_and_added_in_place(monkeypatch, runs, onednn):
     monkeypatch.setattr(training, "_ONEDNN", onednn)
     monkeypatch.setattr(training, "_WORTHWHILE", 1)
     left, right = torch.randn(*runs, 40, 7), torch.randn(*runs, 9, 7).mT

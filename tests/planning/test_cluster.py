@@ -39,9 +39,7 @@ def requests() -> cluster.Requests:
     return cluster.Requests(Recorder())
 
 
-def test_the_plan_is_asked_for_first_and_the_profile_is_its_bound(
-    requests: cluster.Requests,
-) -> None:
+def test_the_plan_is_asked_for_first_and_the_profile_is_its_bound(requests):
     small = rule(mem_mb="attempt * 24000", runtime="attempt * 480")
     requests.limit([small])
     assert asked(small, "mem_mb", 1) == 24000  # nothing is planned yet
@@ -67,35 +65,25 @@ def test_only_rules_that_ask_for_a_gpu_name_its_kind(requests: cluster.Requests)
     assert asked(without, "gpu_model", 1) == asked(never, "gpu_model", 1) == ""
 
 
-@pytest.mark.parametrize(
-    ("estimate", "gpus", "expected"),
-    [
-        (Estimate("reference", 60, 100), 0, {"mem_mb": 1000, "runtime": 15}),
-        (Estimate("reference", 36_000, 40_000), 0, {"mem_mb": 80_000, "runtime": 2400}),
-        (Estimate(NONE), 0, {}),
-        (Estimate("reference", 60, 100, beyond=2 * FAR), 0, {}),
-        (Estimate("reference", 60, 100, is_bound=True), 1, {}),
-        (Estimate(HERE, 60, 6000), 1, {"mem_mb": 12_000, "runtime": 15}),
-    ],
-)
-def test_a_poor_estimate_leaves_the_profile(
-    estimate: Estimate, gpus: int, expected: dict[str, int]
-) -> None:
+@pytest.mark.parametrize(("estimate", "gpus", "expected"), [
+    (Estimate("reference", 60, 100), 0, {"mem_mb": 1000, "runtime": 15}),
+    (Estimate("reference", 36_000, 40_000), 0, {"mem_mb": 80_000, "runtime": 2400}),
+    (Estimate(NONE), 0, {}),
+    (Estimate("reference", 60, 100, beyond=2 * FAR), 0, {}),
+    (Estimate("reference", 60, 100, is_bound=True), 1, {}),
+    (Estimate(HERE, 60, 6000), 1, {"mem_mb": 12_000, "runtime": 15}),
+])  # fmt: skip
+def test_a_poor_estimate_leaves_the_profile(estimate, gpus, expected):
     assert cluster.request_for(estimate, gpus) == expected
 
 
-@pytest.mark.parametrize(
-    ("message", "log", "expected"),
-    [
-        ("SLURM-job '1' failed, SLURM status is: 'CANCELLED'. ", "", True),
-        ("SLURM-job '1' failed, SLURM status is: 'TIMEOUT'. ", "", False),
-        ("", "slurmstepd: error: *** JOB 1 ON node0 CANCELLED AT 2026-01-01T00:00:00 ***", True),
-        ("", "*** JOB 1 ON a CANCELLED AT 2026-01-01T00:00:00 DUE TO TIME LIMIT ***", False),
-    ],
-)
-def test_a_cancelled_job_is_told_from_one_out_of_time(
-    tmp_path: Path, message: str, log: str, expected: bool
-) -> None:
+@pytest.mark.parametrize(("message", "log", "expected"), [
+    ("SLURM-job '1' failed, SLURM status is: 'CANCELLED'. ", "", True),
+    ("SLURM-job '1' failed, SLURM status is: 'TIMEOUT'. ", "", False),
+    ("", "slurmstepd: error: *** JOB 1 ON node0 CANCELLED AT 2026-01-01T00:00:00 ***", True),
+    ("", "*** JOB 1 ON a CANCELLED AT 2026-01-01T00:00:00 DUE TO TIME LIMIT ***", False),
+])  # fmt: skip
+def test_a_cancelled_job_is_told_from_one_out_of_time(tmp_path, message, log, expected):
     (tmp_path / "1.log").write_text(log)
     assert was_cancelled(message, [str(tmp_path / "1.log")]) is expected
 
@@ -133,22 +121,15 @@ def test_what_the_cluster_has_is_accepted(commands: Path) -> None:
     refuse(commands)
 
 
-@pytest.mark.parametrize(
-    ("resources", "words"),
-    [
-        ({"slurm_account": "theirs"}, ["slurm_account: theirs", "my-lab"]),
-        ({"gpu": 1, "gpu_model": "h100"}, ["gpu_model: h100", "has a100, v100"]),
-        ({"gpu": 1, "gpu_model": "v100"}, ["gpu_model: v100", "partitions.yaml", "has a100"]),
-    ],
-)
-def test_what_the_cluster_lacks_is_refused(
-    commands: Path, resources: dict, words: list[str]
-) -> None:
+@pytest.mark.parametrize(("resources", "words"), [
+    ({"slurm_account": "theirs"}, "(?s)slurm_account: theirs.*my-lab"),
+    ({"gpu": 1, "gpu_model": "h100"}, "gpu_model: h100.*has a100, v100"),
+    ({"gpu": 1, "gpu_model": "v100"}, "gpu_model: v100.*partitions.yaml.*has a100"),
+])  # fmt: skip
+def test_what_the_cluster_lacks_is_refused(commands, resources, words):
     partitions = {"gpu": {"max_gpu": 8, "available_gpu_models": ["a100"]}}
-    with pytest.raises(UserError) as refusal:
+    with pytest.raises(UserError, match=words):
         refuse(commands, partitions, **resources)
-    for word in words:
-        assert word in str(refusal.value)
 
 
 def test_a_cluster_without_accounts_says_so_once(commands: Path) -> None:
@@ -158,23 +139,13 @@ def test_a_cluster_without_accounts_says_so_once(commands: Path) -> None:
         refuse(commands, slurm_account="my-lab")
 
 
-@pytest.mark.parametrize(
-    ("device", "gpus", "pairs", "warns"),
-    [
-        ("auto", 0, 3_000_000, True),
-        ("auto", 0, 100, False),
-        ("auto", 1, 3_000_000, False),
-        ("cpu", 0, 3_000_000, False),
-    ],
-)
-def test_hours_of_gpu_work_on_cpus_are_said_before_the_first_job(
-    requests: cluster.Requests,
-    device: str,
-    gpus: int,
-    pairs: int,
-    warns: bool,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+@pytest.mark.parametrize(("device", "gpus", "pairs", "warns"), [
+    ("auto", 0, 3_000_000, True),
+    ("auto", 0, 100, False),
+    ("auto", 1, 3_000_000, False),
+    ("cpu", 0, 3_000_000, False),
+])  # fmt: skip
+def test_hours_of_gpu_work_on_cpus_are_said(requests, device, gpus, pairs, warns, monkeypatch):
     """Time is made to be a second for ten pairs: how work is counted is tested elsewhere."""
     command = f"python -m mispair encode-features --device {device} --towers t > log 2>&1"
     nothing = dict.fromkeys(("input", "output", "log"), ())
@@ -182,6 +153,7 @@ def test_hours_of_gpu_work_on_cpus_are_said_before_the_first_job(
         shellcmd=command, benchmark=None, resources={"gpu": gpus}, wildcards_dict={}, **nothing
     )
     dag = SimpleNamespace(needrun_jobs=lambda: [job], toposorted=lambda jobs: [list(jobs)])
+    monkeypatch.setattr("mispair.planning.estimates.calibrate", lambda: 1.0)
     monkeypatch.setattr(cluster, "work_of", lambda *_: Work())
     monkeypatch.setattr(Estimator, "estimate", lambda *_: Estimate("reference", seconds=pairs / 10))
     requests.plan(dag)

@@ -22,35 +22,17 @@ DOT = """digraph snakemake_dag {
 GROUPS = {"page": "report", "table": "report", "measure": "arms"}
 
 
-@pytest.fixture
-def plan() -> Plan:
-    return Plan.read(DOT)
-
-
-def test_every_job_is_sent_alone_and_the_local_ones_are_not(plan: Plan) -> None:
-    sent = plan.submissions({"all"})
-    assert sorted(sent) == [1, 2, 3, 4, 5, 6]
-    assert len(set(sent.values())) == 6
-    assert plan.longest_chain(sent) == ["train", "measure", "table", "page"]
-
-
-def test_neighbours_of_a_group_are_sent_together_and_others_are_not(plan: Plan) -> None:
-    sent = plan.submissions({"all"}, GROUPS)
-    assert sent[1] == sent[2]
-    assert len({sent[3], sent[4], sent[5]}) == 3
-    assert plan.longest_chain(sent) == ["train", "measure", "page+table"]
-
-
-@pytest.mark.parametrize(("components", "expected"), [(2, 2), (3, 1), (20, 1)])
-def test_as_many_components_as_asked_for_are_one_submission(
-    plan: Plan, components: int, expected: int
-) -> None:
-    sent = plan.submissions({"all"}, GROUPS, {"arms": components})
-    assert len({sent[3], sent[4], sent[5]}) == expected
-    assert len(set(sent.values())) == expected + 2
-
-
-def test_a_local_rule_costs_no_submission(plan: Plan) -> None:
-    sent = plan.submissions({"all", "page", "table"})
-    assert plan.longest_chain(sent) == ["train", "measure"]
+@pytest.mark.parametrize(("local", "grouped", "components", "number", "chain"), [
+    ({"all"}, False, {}, 6, ["train", "measure", "table", "page"]),
+    ({"all"}, True, {}, 5, ["train", "measure", "page+table"]),
+    ({"all"}, True, {"arms": 2}, 4, ["train", "measure", "page+table"]),
+    ({"all"}, True, {"arms": 20}, 3, None),  # all three arms in one
+    ({"all", "page", "table"}, False, {}, 4, ["train", "measure"]),
+])  # fmt: skip
+def test_submissions_and_the_longest_chain(local, grouped, components, number, chain) -> None:
+    plan = Plan.read(DOT)
+    sent = plan.submissions(local, GROUPS if grouped else {}, components)
+    assert len({*sent.values()}) == number
+    assert grouped == (1 in sent and sent[1] == sent[2])
+    assert chain is None or plan.longest_chain(sent) == chain
     assert plan.longest_chain({}) == []

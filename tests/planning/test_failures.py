@@ -218,9 +218,7 @@ def test_what_was_not_run_is_counted_once_and_has_its_cause(recorder: Recorder) 
     }
 
 
-def test_what_watches_a_run_does_not_end_it(
-    recorder: Recorder, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_watches_a_run_does_not_end_it(recorder, monkeypatch):
     dag = Dag()
     job = FakeJob(dag, "measure")
     failures.RECORD.parent.write_text("no folder can be made here")
@@ -259,15 +257,12 @@ def test_the_log_of_an_earlier_run_explains_nothing(recorder: Recorder) -> None:
     assert "logs/measure.log, it wrote no log" in failures.described({**recorder.end(dag, {job})})
 
 
-@pytest.mark.parametrize(
-    ("make", "words"),
-    [
-        (lambda job: None, "it wrote no log"),
-        (lambda job: job.write(""), "its log is empty"),
-        (lambda job: Path(job.log[0]).mkdir(parents=True), "cannot be read (Is a directory)"),
-        (lambda job: job.log.clear(), "it has no log"),
-    ],
-)
+@pytest.mark.parametrize(("make", "words"), [
+    (lambda job: None, "it wrote no log"),
+    (lambda job: job.write(""), "its log is empty"),
+    (lambda job: Path(job.log[0]).mkdir(parents=True), "cannot be read (Is a directory)"),
+    (lambda job: job.log.clear(), "it has no log"),
+])  # fmt: skip
 def test_a_missing_log_is_said(recorder: Recorder, make: Any, words: str) -> None:
     job = begun()
     make(job)
@@ -307,9 +302,7 @@ def test_of_a_huge_log_the_end_alone_is_read(tmp_path: Path) -> None:
     assert failures.tail(log)[-2:] == ["last but one", "last"]
 
 
-def test_many_failures_are_told_in_short_at_the_end_and_in_full_later(
-    recorder: Recorder, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_many_failures_are_told_in_short_at_the_end_and_in_full_later(recorder, capsys):
     dag = Dag()
     jobs = [FakeJob(dag, "simulate", trial=str(number)) for number in range(100)]
     for job in jobs:
@@ -330,9 +323,7 @@ def test_many_failures_are_told_in_short_at_the_end_and_in_full_later(
     assert "No failed job is on record" in capsys.readouterr().out
 
 
-def test_a_run_that_goes_on_says_what_has_failed_so_far(
-    recorder: Recorder, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_run_that_goes_on_says_what_has_failed_so_far(recorder, capsys):
     job = begun("simulate", "out of memory\n", condition="as-run")
     on_slurm(job, "5")
     assert cli.main(["failures"]) == 0
@@ -342,9 +333,7 @@ def test_a_run_that_goes_on_says_what_has_failed_so_far(
     assert "| out of memory" in printed
 
 
-def test_a_broken_record_is_one_message(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_broken_record_is_one_message(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     failures.RECORD.parent.mkdir()
     failures.RECORD.write_text("{")
@@ -352,9 +341,7 @@ def test_a_broken_record_is_one_message(
     assert "logs/failures.json: cannot be read as JSON" in capsys.readouterr().err
 
 
-def test_commands_of_an_incomplete_report_touch_nothing_of_the_complete_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_commands_of_an_incomplete_report_touch_nothing_of_the_complete_one(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     Path("reports/incomplete/figures").mkdir(parents=True)
     Path("reports/incomplete/figures/a.svg").touch()
@@ -374,9 +361,7 @@ def test_commands_of_an_incomplete_report_touch_nothing_of_the_complete_one(
     ]  # fmt: skip
 
 
-def test_what_ends_after_an_interruption_is_no_failure(
-    recorder: Recorder, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_what_ends_after_an_interruption_is_no_failure(recorder, caplog):
     dag = Dag()
     first, stopped = FakeJob(dag, "first"), FakeJob(dag, "stopped")
     FakeJob(dag, "never_began")
@@ -392,9 +377,7 @@ def test_what_ends_after_an_interruption_is_no_failure(
     assert "Error in rule stopped" not in caplog.text
 
 
-def test_a_job_that_ends_before_the_interruption_is_noticed_is_no_failure(
-    recorder: Recorder, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_job_that_ends_before_the_interruption_is_no_failure(recorder, monkeypatch, caplog):
     monkeypatch.setattr(failed_run, "LATE", 30)
     stopped = begun("stopped")
     with ThreadPoolExecutor(1) as executor:
@@ -422,9 +405,7 @@ def test_an_interruption_waits_for_the_end_of_a_coroutine(recorder: Recorder) ->
     assert ended == [True]
 
 
-def test_an_interruption_does_not_wait_for_ever(
-    recorder: Recorder, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_interruption_does_not_wait_for_ever(recorder, monkeypatch):
     monkeypatch.setattr(failed_run, "LONGEST_WAIT", 0.1)
 
     async def coroutine() -> None:
@@ -438,9 +419,7 @@ def test_an_interruption_does_not_wait_for_ever(
 
 
 @pytest.mark.parametrize("study", studies.NAMES)
-def test_what_each_study_has_measured_is_reported(
-    study: str, recorder: Recorder, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_each_study_has_measured_is_reported(study, recorder, monkeypatch):
     model = {"name": "a", "model": "ViT-B-32", "pretrained": "openai"}
     chosen = {"studies": [study], "models": [model] if study == "laclip" else []}
     dag = GraphOfFiles(chosen, "x")

@@ -20,7 +20,6 @@ from mispair.planning.estimates import (
     Measured,
     Record,
     StepRate,
-    calibrate,
     fit,
     line_through,
     name_of,
@@ -84,7 +83,7 @@ def test_the_shipped_rates_are_of_steps_that_there_are():
 
 
 def test_calibration_is_a_time():
-    assert 0 < calibrate(1) < 60
+    assert 0 < estimates.calibrate(1) < 60
 
 
 @pytest.fixture

@@ -143,14 +143,10 @@ def test_steps_of_one_process_run_in_order_until_one_fails(tmp_path: Path, capsy
     assert not (second / "parquet.sha256").exists()
 
 
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        (["corupt-captions"], "Did you mean 'corrupt-captions'?"),
-        (["measure-purity", "--projection", "p", "--purity", "q", "--rotations", "-1"],
-         "rotations"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("arguments", "words"), [
+    (["corupt-captions"], "Did you mean 'corrupt-captions'?"),
+    (["measure-purity", "--projection", "p", "--purity", "q", "--rotations", "-1"], "rotations"),
+])  # fmt: skip
 def test_command_line_mistakes(arguments: list[str], words: str, capsys) -> None:
     assert cli.main(arguments) == 2
     assert words in capsys.readouterr().err

@@ -23,13 +23,10 @@ REPOSITORY = Path(__file__).parents[2]
 CONFIGS = [REPOSITORY / "config.yaml", *sorted((REPOSITORY / "config").glob("*.yaml"))]
 
 
-@pytest.mark.parametrize(
-    ("path", "text"),
-    [
-        ("workflow/schemas/config.schema.yaml", program.schema_text),
-        ("docs/reference/config.md", program.reference_text),
-    ],
-)
+@pytest.mark.parametrize(("path", "text"), [
+    ("workflow/schemas/config.schema.yaml", program.schema_text),
+    ("docs/reference/config.md", program.reference_text),
+])  # fmt: skip
 def test_generated_files_are_in_step(path: str, text) -> None:
     assert (REPOSITORY / path).read_text() == text(), "run `make schema` and commit the result"
 
@@ -64,62 +61,47 @@ def test_every_step_with_settings_is_a_section() -> None:
     assert sections == {name for name in step_names() if step_module(name).Settings.model_fields}
 
 
-@pytest.mark.parametrize(
-    ("content", "words"),
-    [
-        ({"corupt_captions": {}}, ["corupt_captions: there is no such key", "'corrupt_captions'"]),
-        ({"corrupt_captions": {"rate": [0.5]}}, ["corrupt_captions.rate", "Did you mean 'rates'?"]),
-        ({"corrupt_captions": {"rates": [0.5, 2]}}, ["corrupt_captions.rates[1]", "given: 2"]),
-        ({"finetune_projection": {"epoch": 3}}, ["Did you mean 'epochs'?"]),
-        ({"rates": [0.5]}, ["rates: there is no such key", "corrupt_captions.rates"]),
-        ({"corrupt_captions": None, "rates": [0.5]}, ["It is corrupt_captions.rates;"]),
-        (
-            {"corrupt_captions": {"seeds": 2}},
-            ["corrupt_captions.seeds", "finetune_projection.seeds"],
-        ),
-        (
-            {"studies": ["audit"], "rates": [0.5]},
-            ["have it: calibrate_audit.rates, corrupt_captions"],
-        ),
-        ({"pairs": ["a", "b"]}, ["pairs: it names one source", "glob", "key `shards`"]),
-        ({"elephants": 1}, ["elephants", "allowed here: caption_keys, captions,"]),
-        ({"corrupt_captions": {"rates": 0.5}}, ["corrupt_captions.rates", "[a, b]", "given: 0.5"]),
-        ({"corrupt_captions": {"towers": "shipped"}}, ["general key", "at the left"]),
-        ({"finetune_projection": {"logit_scale": "fre"}}, ["Did you mean 'free'?"]),
-        ({"prune_neurons": {"ks": [0]}}, ["prune_neurons.ks[0]", "given: 0"]),
-        ({"studies": []}, ["studies", "at least 1"]),
-        ({"studies": ["simulation", "simulation"]}, ["simulation is listed twice"]),
-        ({"evaluation_sets": ["a", "a"]}, ["a is listed twice"]),
-        ({"corpus": "../x"}, ["corpus", "form"]),
-        ({"make_scenes": 3}, ["make_scenes", "given: 3", "section"]),
-        ({"make_scenes": []}, ["make_scenes", "section"]),
-        (
-            {"models": [{"name": "a", "recipe": "laclip"}]},
-            ["models[0].recipe: Input should be", "Did you mean 'laclip-cc'?"],
-        ),
-        (
-            {"models": [{"name": "a", "model": "ViT-B-32", "checkpoint": "x"}]},
-            ["1 mistake:", "models[0]: model a: ", "add quick_gelu, preprocess"],
-        ),
-        (
-            {"towers": {"name": "a", "recipe": "laclip-cc", "checkpont": "x"}},
-            ["1 mistake:", "towers.checkpont: there is no such key", "'checkpoint'"],
-        ),
-        ({"export_repaired": {"rules": ["share"]}}, ["share is not in filter_captions.rules"]),
-        ({"prune_neurons": {"starts": ["scale-5"]}}, ["scale-5", "finetune_projection.starts"]),
-        ({"fit_linear_probe": {"starts": ["audit-weighted"]}}, ["audit-weighted is not in"]),
-        ({"filter_captions": {"rates": [1.5]}}, ["filter_captions.rates[0]", "given: 1.5"]),
-        ({"filter_captions": {"rates": []}}, ["filter_captions.rates", "at least 1"]),
-        ({"recaption_pairs": {"min_words": 9, "max_words": 3}}, ["recaption_pairs: max_words: 3"]),
-        ({"calibrate_audit": {"rates": [0.3, 0.3]}}, ["calibrate_audit: rates: 0.3", "twice"]),
-        ({"corrupt_captions": {"rates": [0.1, 0.10000001]}}, ["rates: 0.1 is listed twice"]),
-        ({"audit_pairs": {"seed": "5e3"}}, ["audit_pairs.seed", "digits", "'5e3'"]),
-        ({"trust_pairs": {"share": "10%"}}, ["trust_pairs.share", "point", "'10%'"]),
-        ({"corpus": None}, ["corpus", "given: None", "null", "take the key out, or quote it"]),
-        ({"corpus": "a/b"}, ["corpus", "without a slash"]),
-        ({"towers": 5}, ["1 mistake:", "towers: this is a text (given: 5)"]),
-    ],
-)
+@pytest.mark.parametrize(("content", "words"), [
+    ({"corupt_captions": {}}, ["corupt_captions: there is no such key", "'corrupt_captions'"]),
+    ({"corrupt_captions": {"rate": [0.5]}}, ["corrupt_captions.rate", "Did you mean 'rates'?"]),
+    ({"corrupt_captions": {"rates": [0.5, 2]}}, ["corrupt_captions.rates[1]", "given: 2"]),
+    ({"finetune_projection": {"epoch": 3}}, ["Did you mean 'epochs'?"]),
+    ({"rates": [0.5]}, ["rates: there is no such key", "corrupt_captions.rates"]),
+    ({"corrupt_captions": None, "rates": [0.5]}, ["It is corrupt_captions.rates;"]),
+    ({"corrupt_captions": {"seeds": 2}}, ["corrupt_captions.seeds", "finetune_projection.seeds"]),
+    ({"studies": ["audit"], "rates": [0.5]}, ["have it: calibrate_audit.rates, corrupt_captions"]),
+    ({"pairs": ["a", "b"]}, ["pairs: it names one source", "glob", "key `shards`"]),
+    ({"elephants": 1}, ["elephants", "allowed here: caption_keys, captions,"]),
+    ({"corrupt_captions": {"rates": 0.5}}, ["corrupt_captions.rates", "[a, b]", "given: 0.5"]),
+    ({"corrupt_captions": {"towers": "shipped"}}, ["general key", "at the left"]),
+    ({"finetune_projection": {"logit_scale": "fre"}}, ["Did you mean 'free'?"]),
+    ({"prune_neurons": {"ks": [0]}}, ["prune_neurons.ks[0]", "given: 0"]),
+    ({"studies": []}, ["studies", "at least 1"]),
+    ({"studies": ["simulation", "simulation"]}, ["simulation is listed twice"]),
+    ({"evaluation_sets": ["a", "a"]}, ["a is listed twice"]),
+    ({"corpus": "../x"}, ["corpus", "form"]),
+    ({"make_scenes": 3}, ["make_scenes", "given: 3", "section"]),
+    ({"make_scenes": []}, ["make_scenes", "section"]),
+    ({"models": [{"name": "a", "recipe": "laclip"}]},
+     ["models[0].recipe: Input should be", "Did you mean 'laclip-cc'?"]),
+    ({"models": [{"name": "a", "model": "ViT-B-32", "checkpoint": "x"}]},
+     ["1 mistake:", "models[0]: model a: ", "add quick_gelu, preprocess"]),
+    ({"towers": {"name": "a", "recipe": "laclip-cc", "checkpont": "x"}},
+     ["1 mistake:", "towers.checkpont: there is no such key", "'checkpoint'"]),
+    ({"export_repaired": {"rules": ["share"]}}, ["share is not in filter_captions.rules"]),
+    ({"prune_neurons": {"starts": ["scale-5"]}}, ["scale-5", "finetune_projection.starts"]),
+    ({"fit_linear_probe": {"starts": ["audit-weighted"]}}, ["audit-weighted is not in"]),
+    ({"filter_captions": {"rates": [1.5]}}, ["filter_captions.rates[0]", "given: 1.5"]),
+    ({"filter_captions": {"rates": []}}, ["filter_captions.rates", "at least 1"]),
+    ({"recaption_pairs": {"min_words": 9, "max_words": 3}}, ["recaption_pairs: max_words: 3"]),
+    ({"calibrate_audit": {"rates": [0.3, 0.3]}}, ["calibrate_audit: rates: 0.3", "twice"]),
+    ({"corrupt_captions": {"rates": [0.1, 0.10000001]}}, ["rates: 0.1 is listed twice"]),
+    ({"audit_pairs": {"seed": "5e3"}}, ["audit_pairs.seed", "digits", "'5e3'"]),
+    ({"trust_pairs": {"share": "10%"}}, ["trust_pairs.share", "point", "'10%'"]),
+    ({"corpus": None}, ["corpus", "given: None", "null", "take the key out, or quote it"]),
+    ({"corpus": "a/b"}, ["corpus", "without a slash"]),
+    ({"towers": 5}, ["1 mistake:", "towers: this is a text (given: 5)"]),
+])  # fmt: skip
 def test_messages_name_key_value_and_nearest_name(content: dict, words: list[str]) -> None:
     with pytest.raises(UserError) as refusal:
         config.validate(content, "mine.yaml")
@@ -246,9 +228,7 @@ def test_no_form_of_a_value_is_refused_in_words_of_the_library(key: str, value: 
         assert re.search(rf"\n  {key}: this is one path, and .*{remedy}", told)
 
 
-def test_variables_and_home_in_paths_are_expanded(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_variables_and_home_in_paths_are_expanded(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("DATA", "/data")
     monkeypatch.setenv("HOME", "/home/me")
@@ -287,31 +267,29 @@ def test_variables_and_home_in_paths_are_expanded(
     assert located(tmp_path, {"shards": "$NOWHERE/a.tar"})["shards"] == "$NOWHERE/a.tar"
 
 
-def test_white_space_around_a_path_is_of_the_path_if_there_is_such_a_file(tmp_path: Path) -> None:
-    (tmp_path / " b.csv ").touch()
-    given = {"shards": ["a/*.tar\n", " a.tar"], "captions": " b.csv ", "trusted": "b.csv\n"}
-    found = located(tmp_path, given)
-    assert found["shards"] == [str(tmp_path / "a/*.tar"), str(tmp_path / "a.tar")]
-    assert found["captions"] == str(tmp_path / " b.csv ")
-    assert found["trusted"] == str(tmp_path / "b.csv")
-
-
-def test_a_folder_with_a_colon_is_no_address(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("given", "expected"), [
+    # White space around a path is of the path if there is such a file.
+    ({"shards": ["a/*.tar\n", " a.tar"], "captions": " b.csv ", "trusted": "b.csv\n"},
+     {"shards": ["a/*.tar", "a.tar"], "captions": " b.csv ", "trusted": "b.csv"}),
+    # A folder with a colon is no address, unless there is none.
+    ({"shards": ["2024:01/*.tar", "s3:bucket/a.tar"], "captions": "2024:02.csv"},
+     {"shards": ["2024:01/*.tar", "s3:bucket/a.tar"], "captions": "2024:02.csv"}),
+    ({"shards": ["file:///a%20b/0.tar"], "captions": "file:///c.csv"},
+     {"shards": ["/a b/0.tar"], "captions": "/c.csv"}),
+])  # fmt: skip
+def test_odd_paths(given: dict, expected: dict, tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
     (tmp_path / "2024:01").mkdir()
-    given = {"shards": ["2024:01/*.tar", "s3:bucket/a.tar"], "captions": "2024:02.csv"}
-    (tmp_path / "2024:02.csv").touch()
-    found = located(tmp_path, given)
-    assert found["shards"] == [str(tmp_path / "2024:01/*.tar"), "s3:bucket/a.tar"]
-    assert found["captions"] == str(tmp_path / "2024:02.csv")
+    for name in (" b.csv ", "2024:02.csv"):
+        (tmp_path / name).touch()
+    assert located(tmp_path, given) == expected
 
 
-def test_addresses_of_local_files_are_paths_and_empty_paths_are_refused(tmp_path: Path) -> None:
-    given = {"shards": ["file:///a%20b/0.tar"], "captions": "file:///c.csv"}
-    assert located(tmp_path, given) == {"shards": ["/a b/0.tar"], "captions": "/c.csv"}
-    for value in ("", " "):
-        for key in ("trusted", "shards", "captions"):
-            with pytest.raises(UserError, match=f"{key}: the path is empty"):
-                located(tmp_path, {key: value})
+@pytest.mark.parametrize("value", ["", " "])
+@pytest.mark.parametrize("key", ["trusted", "shards", "captions"])
+def test_empty_paths_are_refused(key: str, value: str, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=f"{key}: the path is empty"):
+        located(tmp_path, {key: value})
 
 
 @pytest.mark.parametrize("value", ["", " ", "..", "a/b", "*"])
@@ -355,9 +333,7 @@ def test_names_become_words_of_paths(sign: str) -> None:
     assert {*names} == {"v2-my-v2-é-v2" if "v2" in sign else "my-é"}
 
 
-def test_relative_paths_start_at_their_file(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_relative_paths_start_at_their_file(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     given = {
         "shards": ["a/{0..3}.tar", "/data/*.tar", "~/b.tar", "s3://c/d.tar"],
@@ -387,24 +363,16 @@ def test_relative_paths_start_at_their_file(
     assert located(tmp_path / "mine", named)["shards"] == {"a": "mine/a.tar", "b": ["mine/b.tar"]}
     assert located(Path("/elsewhere"), given)["captions"] == "/elsewhere/captions.csv"
     del given["models"]
-    assert located(tmp_path, given) == given | {
-        "shards": ["a/{0..3}.tar", "/data/*.tar", home, "s3://c/d.tar"]
-    }
-
-
-def test_paths_of_the_command_line_and_of_records_start_at_the_working_folder(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
+    shards = ["a/{0..3}.tar", "/data/*.tar", home, "s3://c/d.tar"]
+    assert located(tmp_path, given) == given | {"shards": shards}
+    # Those of the command line and of records start at the working folder.
     folder = tmp_path / "mine"
     assert located(folder, {"shards": "a.tar"}, shards="b.tar")["shards"] == "b.tar"
     assert located(folder, {"shards": "a.tar", "record": {}})["shards"] == "a.tar"
 
 
 @pytest.mark.parametrize("spelling", ["./a/b", "a/b/", "a//b", "a/./b", "{here}/a/b"])
-def test_equal_paths_are_equal_settings_however_they_are_written(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spelling: str
-) -> None:
+def test_equal_paths_are_equal_settings_however_they_are_written(tmp_path, monkeypatch, spelling):
     monkeypatch.chdir(tmp_path)
     path = spelling.format(here=tmp_path)
 
@@ -417,17 +385,12 @@ def test_equal_paths_are_equal_settings_however_they_are_written(
     assert located(tmp_path, {}, **given(path)) == given("a/b")
 
 
-@pytest.mark.parametrize(
-    ("mine", "command_line", "source"),
-    [
-        ({"corrupt_captions": {"rate": 1}}, {}, "mine.yaml"),
-        ({"corrupt_captions": {"rates": [0.5]}}, {"corrupt_captions": {"rates": [7]}}, "--config"),
-        ({"corpus": "mine"}, {}, "config.yaml"),
-    ],
-)
-def test_a_mistake_names_the_source_that_has_it(
-    mine: dict, command_line: dict, source: str
-) -> None:
+@pytest.mark.parametrize(("mine", "command_line", "source"), [
+    ({"corrupt_captions": {"rate": 1}}, {}, "mine.yaml"),
+    ({"corrupt_captions": {"rates": [0.5]}}, {"corrupt_captions": {"rates": [7]}}, "--config"),
+    ({"corpus": "mine"}, {}, "config.yaml"),
+])  # fmt: skip
+def test_a_mistake_names_the_source_that_has_it(mine, command_line, source):
     content = {"studie": []} if source == "config.yaml" else {}
     content |= mine | command_line
     sources = config.locate(content, {Path("mine.yaml"): mine}, command_line)

@@ -263,19 +263,3 @@ def test_the_device_refuses_what_cuda_refuses(cuda: FakeCuda) -> None:
     assert cuda.waits.total() == len(waiting)
     (there + 1).sum()
     assert (cuda.allocated, cuda.peak >= 24) == (12, True)
-
-
-def test_a_tensor_made_on_the_wrong_device_is_caught(cuda: FakeCuda) -> None:
-    """Seed a bug: the contrastive loss forgets its device."""
-    arange = torch.arange
-
-    def forgetful(*args: Any, device: object = None, **options: Any) -> torch.Tensor:
-        return arange(*args, **options)
-
-    features = torch.ones(2, 4, 3, device="cuda")
-    encoders.contrastive_loss(*features)
-    with (
-        mock.patch("mispair.sufficiency.encoders.torch.arange", forgetful),
-        pytest.raises(RuntimeError, match="cpu"),
-    ):
-        encoders.contrastive_loss(*features)

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -76,9 +77,7 @@ def test_a_model_can_be_fine_tuned_too(checkpoint: str, folder: str) -> None:
     assert Path(dag.models.files("mine")[0]).name == "open_clip_config.json"
 
 
-def test_a_moved_run_names_the_same_inputs(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, folder: str
-) -> None:
+def test_a_moved_run_names_the_same_inputs(tmp_path, monkeypatch, folder):
     """Snakemake compares the names of inputs: others would compute everything again."""
     (tmp_path / "prompts").mkdir()
     (tmp_path / "prompts/scenes-digit.templates.txt").write_text("a nice {c}\n")
@@ -106,21 +105,17 @@ def test_a_moved_run_names_the_same_inputs(
     )
 
 
-@pytest.mark.parametrize(
-    ("models", "words"),
-    [
-        ([{"name": "a", "recipe": "laclip-cc", "checkpoint": "gone.pt"}], "/gone.pt."),
-        ([{"name": "a", "folder": "gone"}], "models[0].folder: 'gone' is neither"),
-        ([{"name": "a", "model": "ViT-B-32", "pretrained": "x"}] * 2, "two models are called 'a'"),
-        ([{"name": "a", "recipe": "laclip"}], "laclip"),
-        ([{"name": "a"}], "does not say what it is"),
-        ([], "models: the list is empty"),
-    ],
-)
+@pytest.mark.parametrize(("models", "words"), [
+    ([{"name": "a", "recipe": "laclip-cc", "checkpoint": "gone.pt"}], "/gone.pt."),
+    ([{"name": "a", "folder": "gone"}], "models[0].folder: 'gone' is neither"),
+    ([{"name": "a", "model": "ViT-B-32", "pretrained": "x"}] * 2, "two models are called 'a'"),
+    ([{"name": "a", "recipe": "laclip"}], "laclip"),
+    ([{"name": "a"}], "does not say what it is"),
+    ([], "models: the list is empty"),
+])  # fmt: skip
 def test_what_is_missing_is_named_before_any_job(models: list[dict], words: str) -> None:
-    with pytest.raises(UserError) as refusal:
+    with pytest.raises(UserError, match=re.escape(words)):
         compare(*models)
-    assert words in str(refusal.value)
 
 
 def test_pruning_keeps_no_more_neurons_than_there_are(folder: str) -> None:
@@ -142,19 +137,14 @@ def test_pruning_follows_the_width_of_the_model(folder: str, neurons: int) -> No
         Dag({"towers": folder, "prune_neurons": {"ks": [neurons + 1]}}, "x")
 
 
-@pytest.mark.parametrize(
-    ("towers", "neurons"),
-    [
-        ({"model": "ViT-B-32", "pretrained": "laion2b_s34b_b79k"}, 512),
-        ({"model": "ViT-L-14-quickgelu", "recipe": "laclip-laion"}, 768),
-        ({"recipe": "laclip-cc"}, 512),
-        ("train", 128),
-        ("train ViT-B-32", 512),
-    ],
-)
-def test_the_width_of_a_model_is_known_before_it_is_there(
-    checkpoint: str, towers: dict | str, neurons: int
-) -> None:
+@pytest.mark.parametrize(("towers", "neurons"), [
+    ({"model": "ViT-B-32", "pretrained": "laion2b_s34b_b79k"}, 512),
+    ({"model": "ViT-L-14-quickgelu", "recipe": "laclip-laion"}, 768),
+    ({"recipe": "laclip-cc"}, 512),
+    ("train", 128),
+    ("train ViT-B-32", 512),
+])  # fmt: skip
+def test_the_width_of_a_model_is_known_before_it_is_there(checkpoint, towers, neurons):
     content: dict[str, Any] = {"studies": ["image_text"]}
     if isinstance(towers, dict):
         towers = {"name": "mine", **towers}

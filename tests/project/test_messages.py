@@ -2,7 +2,7 @@
 
 import ast
 import re
-from collections.abc import Iterator
+from functools import cache
 
 from mispair.core.provenance import PACKAGE
 
@@ -18,19 +18,25 @@ def literal(node: ast.expr) -> str:
     return "x"
 
 
-def nodes() -> Iterator[tuple[str, ast.AST]]:
-    """Yield the parts of all code, with their file and line if they have one."""
-    for path in sorted(PACKAGE.rglob("*.py")):
-        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
-            yield f"{path.relative_to(PACKAGE)}:{getattr(node, 'lineno', '')}", node
+@cache
+def nodes() -> list[tuple[str, ast.AST]]:
+    """Return all calls and formatted values of the code, with their file and line."""
+    return [
+        (f"{path.relative_to(PACKAGE)}:{node.lineno}", node)
+        for path in sorted(PACKAGE.rglob("*.py"))
+        for node in ast.walk(ast.parse(path.read_text("utf-8")))
+        if isinstance(node, ast.Call | ast.FormattedValue)
+    ]
 
 
-def messages() -> Iterator[tuple[str, str]]:
-    """Yield where each message to users is, and its words."""
-    for place, node in nodes():
-        is_call = isinstance(node, ast.Call) and ast.unparse(node.func).endswith("UserError")
-        if is_call and node.args:
-            yield place, literal(node.args[0])
+def messages() -> list[tuple[str, str]]:
+    """Return where each message to users is, and its words."""
+    return [
+        (place, literal(node.args[0]))
+        for place, node in nodes()
+        if isinstance(node, ast.Call) and node.args
+        if "UserError" in (getattr(node.func, "id", ""), getattr(node.func, "attr", ""))
+    ]
 
 
 def test_messages_have_at_most_three_sentences():

@@ -26,6 +26,7 @@ from mispair.verbs.settings_file import (
     name_of,
     towers_of,
 )
+from tests.towers.test_hub_weights import put_into_cache
 
 REPOSITORY_OF_MISPAIR = Path(__file__).parents[2]
 
@@ -68,9 +69,7 @@ def option(words: list[str], name: str) -> str:
 
 
 @pytest.mark.parametrize("verb", STUDIES)
-def test_a_verb_writes_valid_settings_and_runs_them(
-    verb: str, here: Path, words: list[list[str]], capsys
-) -> None:
+def test_a_verb_writes_valid_settings_and_runs_them(verb, here, words, capsys):
     (here / "checked.txt").write_text("a\n")
     (here / "table.csv").write_text("key,caption\n")
     given = ["photos", "--checked", "checked.txt", "--captions", "table.csv"]
@@ -119,9 +118,7 @@ def test_the_second_call_continues_with_an_edited_file(here: Path, words: list[l
     assert len(words) == 4
 
 
-def test_captions_of_shards_are_replaced_and_those_of_pictures_are_found(
-    here: Path, words: list[list[str]]
-) -> None:
+def test_captions_of_shards_are_replaced_and_those_of_pictures_are_found(here, words):
     for name in ("a.csv", "shards/0.tar", "shards/1.tar"):
         (here / name).parent.mkdir(exist_ok=True)
         (here / name).touch()
@@ -143,9 +140,7 @@ def test_captions_of_shards_are_replaced_and_those_of_pictures_are_found(
     assert cli.main(["audit", "--out", "mispair-photos", "--captions", "a.csv"]) == 2
 
 
-def test_flags_that_contradict_an_edited_file_are_refused(
-    here: Path, words: list[list[str]], capsys
-) -> None:
+def test_flags_that_contradict_an_edited_file_are_refused(here, words, capsys):
     (here / "others").mkdir()
     assert cli.main(["audit", "photos", "--towers", "shipped", "--out", "run"]) == 0
     file = here / "run" / SETTINGS
@@ -161,9 +156,7 @@ def test_flags_that_contradict_an_edited_file_are_refused(
     assert len(words) == 1
 
 
-def test_a_file_as_it_was_written_changes_until_there_are_results(
-    here: Path, words: list[list[str]]
-) -> None:
+def test_a_file_as_it_was_written_changes_until_there_are_results(here, words):
     (here / "others").mkdir()
     assert cli.main(["audit", "photos", "--towers", "shipped", "--out", "run"]) == 0
     assert cli.main(["audit", "others", "--towers", "shipped-1", "--out", "run"]) == 0
@@ -179,26 +172,11 @@ def test_a_file_as_it_was_written_changes_until_there_are_results(
     assert "corrupt_captions" not in content  # the study has shares of its own
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "plain",
-        "with blank",
-        "with 'quotes' and \"others\"",
-        "a#b: c",
-        "true",
-        "naïve",
-        "1",
-        "{v2} [1] & $x;(%)",
-        "2024-11-02",
-        "~",
-        "null",
-        "- a",
-        "*a",
-        "!a",
-        "cafe\u0301",
-    ],
-)
+@pytest.mark.parametrize("name", [
+    "plain", "with blank", "with 'quotes' and \"others\"", "a#b: c",
+    "true", "naïve", "1", "{v2} [1] & $x;(%)", "2024-11-02", "~", "null", "- a", "*a", "!a",
+    "cafe\u0301",
+])  # fmt: skip
 def test_settings_have_any_path_and_are_read_again(name: str, tmp_path: Path) -> None:
     start = FirstSettings(
         ("audit",), str(tmp_path / name), towers={"name": name, "folder": f"/{name}"}
@@ -216,9 +194,7 @@ def test_settings_have_any_path_and_are_read_again(name: str, tmp_path: Path) ->
     assert FirstSettings.read(yaml.safe_load(elsewhere.text), tmp_path) == elsewhere
 
 
-def test_the_current_folder_has_its_own_name(
-    here: Path, words: list[list[str]], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_current_folder_has_its_own_name(here, words, monkeypatch):
     monkeypatch.chdir(here / "photos")
     assert cli.main(["audit", ".", "--towers", "shipped"]) == 0
     content = settings(here / "photos/mispair-photos")
@@ -227,9 +203,7 @@ def test_the_current_folder_has_its_own_name(
 
 @pytest.mark.parametrize("start", ["~/", "$HOME/", "${HOME}/"])
 @pytest.mark.parametrize("verb", ["audit", "init"])
-def test_a_home_folder_that_no_shell_expanded_is_expanded(
-    verb: str, start: str, here: Path, words: list[list[str]], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_home_folder_that_no_shell_expanded_is_expanded(verb, start, here, words, monkeypatch):
     """As in `--out=~/a`, in quotes, or from another program."""
     monkeypatch.setenv("HOME", str(here / "home"))
     for name in ("home/photos", "home/model"):
@@ -248,13 +222,10 @@ def test_a_home_folder_that_no_shell_expanded_is_expanded(
     assert [path.name for path in here.iterdir() if path.name != "photos"] == ["home"]
 
 
-def test_several_paths_and_patterns_are_named_by_their_folder() -> None:
+def test_several_paths_and_patterns_are_named_by_their_folder(here: Path) -> None:
     assert name_of("/data/*/x.tar") == "data"
     assert name_of(["/data/cc3m/0.tar", "/data/cc3m/1.tar"]) == "cc3m"
     assert name_of(["/data/one.tar"]) == "one"
-
-
-def test_a_folder_with_brackets_is_no_pattern(here: Path) -> None:
     assert name_of(str(here / "b[1]")) == name_of(str(here))
     (here / "b[1]").mkdir()
     assert name_of(str(here / "b[1]")) == "b-1"
@@ -280,65 +251,45 @@ def test_remote_shards_are_named_by_their_address(here: Path, words: list[list[s
     assert len(words) == 3
 
 
-def test_mistakes_are_named_before_anything_is_written(
-    here: Path, words: list[list[str]], capsys
-) -> None:
-    for arguments, told in (
-        (["audit", "photoz", "--towers", "shipped"], f"PATH: there is no file or folder {here}"),
-        (["audit", "https://x.invalid/a.csv", "--towers", "shipped"], "PATH: https://x.invalid/a"),
-        (["audit", "S3://b/0.tar", "--towers", "shipped"], "write s3://"),
-        (["audit", "s3://me:word@b/0.tar", "--towers", "shipped"], "b/0.tar has a password"),
-        (["audit", "s3://b/0.tar", "--towers", "shipped", "--key-column", "a"], "Tar shards have"),
-        (["audit"], "Name the pairs"),
-        (["audit", "--out", "run"], "Name the pairs as PATH"),
-        (["audit", "photos", "--towers", "shipped", "--checked", "a.txt"], "--checked: there is"),
-        (["audit", "photos", "--towers", "shipped", "--configfile", "a"], "`mispair run` takes"),
-    ):
-        assert cli.main(arguments) == 2
-        assert told in capsys.readouterr().err
-    assert words == []
-    assert [path.name for path in here.iterdir()] == ["photos"]
-
-
-def test_other_mistakes_are_named_before_anything_is_written(
-    here: Path, words: list[list[str]], capsys
-) -> None:
+@pytest.mark.parametrize(("arguments", "told"), [
+    (["photoz"], "PATH: there is no file or folder "),
+    (["https://x.invalid/a.csv"], "PATH: https://x.invalid/a"),
+    (["S3://b/0.tar"], "write s3://"),
+    (["s3://me:word@b/0.tar"], "b/0.tar has a password"),
+    (["s3://b/0.tar", "--key-column", "a"], "Tar shards have"),
+    ([], "Name the pairs"),
+    (["--out", "run"], "Name the pairs as PATH"),
+    (["photos", "--checked", "a.txt"], "--checked: there is"),
+    (["photos", "--configfile", "a"], "`mispair run` takes"),
+    (["photos", "--out", "a.jpg"], "a.jpg/mispair.yaml: cannot be"),
+    (["photos", "--out", "/proc/none"], "/proc/none/mispair.yaml: cannot be"),
+    (["photos", "--out", "taken"], "taken/mispair.yaml: cannot be"),
+    (["of.tar", "a.jpg"], "a.jpg has none"),
+    (["of.tar", "photos"], "photos has none"),
+    *((["photos", "--cores", cores], f"--cores {cores}") for cores in ("0", "-1", "many")),
+    (["photos", "--towers", "ViT-B-16:opennai"], "no tag 'opennai'. It has openai"),
+])  # fmt: skip
+def test_mistakes_are_named_before_anything_is_written(arguments, told, here, words, capsys):
     (here / "a.jpg").touch()
     (here / "of.tar").touch()
-    (here / "run" / SETTINGS).mkdir(parents=True)  # a folder in the place of the file
+    (here / "taken" / SETTINGS).mkdir(parents=True)  # a folder in the place of the file
     before = {*here.rglob("*")}
-    for arguments, told in (
-        (["photos", "--out", "a.jpg"], "a.jpg/mispair.yaml: cannot be"),
-        (["photos", "--out", "/proc/none"], "/proc/none/mispair.yaml: cannot be"),
-        (["photos", "--out", "run"], "run/mispair.yaml: cannot be"),
-        (["of.tar", "a.jpg"], "a.jpg has none"),
-        (["of.tar", "photos"], "photos has none"),
-        (["photos", "--cores", "0"], "--cores 0"),
-        (["photos", "--cores", "-1"], "--cores -1"),
-        (["photos", "--cores", "many"], "--cores many"),
-        (["photos", "--towers", "ViT-B-16:opennai"], "no tag 'opennai'. It has openai"),
-    ):
-        assert cli.main(["audit", "--towers=shipped", *arguments]) == 2
-        assert told in capsys.readouterr().err
+    assert cli.main(["audit", "--towers=shipped", *arguments]) == 2
+    assert told in capsys.readouterr().err
     assert cli.main(["init", "a.jpg", "--towers", "shipped"]) == 2
     assert words == []
     assert {*here.rglob("*")} == before
 
 
-@pytest.mark.parametrize(
-    ("content", "key"),
-    [
-        (b"studies: audit\n", "studies"),
-        (b"studies:\n", "studies"),
-        (b"pairs: 3\n", "pairs"),
-        (b"pairs: {captions: 3}\n", "pairs.path"),
-        (b"trusted: [a]\n", "trusted"),
-        (b"cut: 0.4\n", "select_pairs.cut"),
-    ],
-)
-def test_mistakes_in_an_edited_file_are_named(
-    content: bytes, key: str, here: Path, words: list[list[str]], capsys
-) -> None:
+@pytest.mark.parametrize(("content", "key"), [
+    (b"studies: audit\n", "studies"),
+    (b"studies:\n", "studies"),
+    (b"pairs: 3\n", "pairs"),
+    (b"pairs: {captions: 3}\n", "pairs.path"),
+    (b"trusted: [a]\n", "trusted"),
+    (b"cut: 0.4\n", "select_pairs.cut"),
+])  # fmt: skip
+def test_mistakes_in_an_edited_file_are_named(content, key, here, words, capsys):
     (here / "run").mkdir()
     (here / "run" / SETTINGS).write_bytes(content)
     assert cli.main(["audit", "photos", "--out", "run"]) == 2
@@ -349,9 +300,7 @@ def test_mistakes_in_an_edited_file_are_named(
 
 
 @pytest.mark.parametrize("content", [b"", b"- a\n", b"a: [\n", b"corpus: caf\xe9\n"])
-def test_a_file_that_is_no_configuration_is_left_to_the_start_of_snakemake(
-    content: bytes, here: Path, words: list[list[str]]
-) -> None:
+def test_a_file_that_is_no_configuration_is_left_to_the_start_of_snakemake(content, here, words):
     (here / "run").mkdir()
     (here / "run" / SETTINGS).write_bytes(content)
     assert cli.main(["audit", "photos", "--out", "run"]) == 0
@@ -383,9 +332,7 @@ def test_a_path_in_another_encoding_is_refused(here: Path, words: list[list[str]
     assert {path.name for path in here.rglob("*")} == {"photos", other}
 
 
-def test_settings_of_a_refused_run_are_removed_again(
-    here: Path, monkeypatch: pytest.MonkeyPatch, capsys
-) -> None:
+def test_settings_of_a_refused_run_are_removed_again(here, monkeypatch, capsys):
     def refuse(words: list[str]) -> None:
         Path(option(words, "--directory"), ".snakemake/log").mkdir(parents=True, exist_ok=True)
         raise SystemExit("trusted: names no key")
@@ -437,25 +384,16 @@ def test_a_model_is_named_by_name_folder_or_tag(here: Path) -> None:
 
 
 @pytest.mark.parametrize("name", SAVED_AS)
-def test_a_cached_model_is_taken_without_a_network(
-    name: str, here: Path, words: list[list[str]], monkeypatch: pytest.MonkeyPatch, capsys
-) -> None:
-    cache = here / "cache"
-    repository = cache / f"models--{REPOSITORY.replace('/', '--')}"
-    (repository / "snapshots/abc").mkdir(parents=True)
-    (repository / "refs").mkdir()
-    (repository / "refs/main").write_text("abc")
-    (repository / "snapshots/abc" / name).write_bytes(bytes(3_000_000))
-    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(cache))
+def test_a_cached_model_is_taken_without_a_network(name, here, words, monkeypatch, capsys):
+    put_into_cache(here / "cache", REPOSITORY, name).write_bytes(bytes(3_000_000))
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(here / "cache"))
     monkeypatch.setattr(hub_weights, "_ask", lambda weights: pytest.fail("asked the hub"))
     assert cli.main(["audit", "photos"]) == 0
     assert f"{MODEL} with {TAG}, which is in the cache (3 MB)" in capsys.readouterr().err
     assert settings(here / "mispair-photos")["towers"] == towers_of(f"{MODEL}:{TAG}")
 
 
-def test_a_model_is_fetched_after_its_size_is_stated(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_model_is_fetched_after_its_size_is_stated(tmp_path, monkeypatch):
     hub_weights.offered.cache_clear()
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
     monkeypatch.setattr(hub_weights, "_ask", lambda weights: hub_weights.Offer(605_143_316))
@@ -464,9 +402,7 @@ def test_a_model_is_fetched_after_its_size_is_stated(
     assert line.endswith("which is fetched once (605 MB)")
 
 
-def test_without_cache_and_network_the_ways_are_listed(
-    here: Path, words: list[list[str]], monkeypatch: pytest.MonkeyPatch, capsys
-) -> None:
+def test_without_cache_and_network_the_ways_are_listed(here, words, monkeypatch, capsys):
     hub_weights.offered.cache_clear()
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(here / "cache"))
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
@@ -495,9 +431,7 @@ def test_the_users_options_override_those_that_are_set(words: list[list[str]]) -
 
 
 @pytest.mark.parametrize("code", [0, 1, None])
-def test_the_exit_code_is_that_of_snakemake(
-    code: int | None, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_exit_code_is_that_of_snakemake(code, monkeypatch):
     monkeypatch.setattr(sys, "argv", ["mispair"])
     monkeypatch.setattr("snakemake.cli.main", lambda words: sys.exit(code))
     assert run_snakemake([], []) == (code or 0)
@@ -516,9 +450,7 @@ def test_run_takes_the_settings_of_this_folder(here: Path, words: list[list[str]
     assert capsys.readouterr().err == ""
 
 
-def test_the_workflow_of_an_installed_package_precedes_what_surrounds_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_workflow_of_an_installed_package_precedes_what_surrounds_it(tmp_path, monkeypatch):
     package = tmp_path / "site-packages/mispair"
     package.mkdir(parents=True)
     monkeypatch.setattr(running, "PACKAGE", package)

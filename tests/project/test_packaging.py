@@ -135,9 +135,7 @@ def test_the_wheel_has_the_commit_that_it_was_built_from(built: Path, installed:
 
 
 @pytest.mark.slow
-def test_the_wheel_audits_pairs_in_a_foreign_folder(
-    built: Path, installed: Path, tmp_path: Path
-) -> None:
+def test_the_wheel_audits_pairs_in_a_foreign_folder(built, installed, tmp_path):
     """From an empty folder to the sentence, through Ctrl-C; then again, with nothing to do."""
     make = ["make-scenes", "--corpus", "pairs", "--shards", "2", "--pairs-per-shard", "200"]
     assert ended(mispair(installed, tmp_path, *make, "--seed", "7"))[0] == 0

@@ -49,10 +49,6 @@ def test_what_is_asked_for_grows_with_each_attempt(slurm: dict[str, Any]) -> Non
             assert second == 2 * first > 0, (rule, key)
 
 
-def test_a_wave_of_jobs_does_not_wait_for_its_first_look(slurm: dict[str, Any]) -> None:
-    assert 1 <= slurm["slurm-init-seconds-before-status-checks"] <= 10
-
-
 def test_long_steps_are_warned_before_their_time_is_up(slurm: dict[str, Any]) -> None:
     warned = {rule for rule, asked in slurm["set-resources"].items() if "slurm_extra" in asked}
     assert warned == set(LONG)
@@ -71,15 +67,3 @@ def test_groups_are_of_rules_that_need_no_gpu_and_have_a_size(slurm: dict[str, A
     gpu = set(re.findall(r'gpu=dag\.gpus\("(\w+)"\)', texts))
     assert gpu
     assert not gpu & slurm["groups"].keys()
-
-
-@pytest.mark.parametrize("name", ["default", "slurm", "cluster-example"])
-def test_every_setting_says_why(name: str) -> None:
-    """A comment stands above a key, on its line or on one below it; above or on each rule."""
-    text = (PROFILES / name / "config.yaml").read_text()
-    blocks = re.findall(r"(?:^#.*\n)*^[a-z][\w-]*:.*\n(?:^ .*\n)*", text, re.M)
-    assert len(blocks) == len(yaml.safe_load(text))
-    assert [block for block in blocks if "#" not in block] == []
-    (resources,) = [block for block in blocks if "set-resources:" in block] or [""]
-    asked = re.findall(r"^  \w+:.*\n(?:^    .*\n)*", resources, re.M)
-    assert [block for block in asked if "#" not in block] == []

@@ -59,24 +59,17 @@ def row_of(key: str, claims: pd.DataFrame, **other: Any) -> list[str]:
     return cells(readme.numbers(claims, {"cpu (Y)"}, **other))[text]
 
 
-@pytest.mark.parametrize(
-    ("key", "quantity", "effect", "published"),
-    [
-        ("accuracy-falls", "points", "−3.2 (−4.6 to −1.8) points", "−8.4 points"),
-        ("overlap-rises", "log", "−3.1 (−4.5 to −1.7) % directions",
-         "−8.0 % directions"),
-        ("overlap-rises", "mean |cos|", "−0.032 (−0.046 to −0.018) mean \\|cos\\|",
-         "−0.084 mean \\|cos\\|"),
-        ("construct-validity", "", "−0.032 (−0.046 to −0.018) rank correlation",
-         "−0.084 rank correlation"),
-        ("pruning-accuracy", "", "−0.032 (−0.046 to −0.018) share of images",
-         "−0.084 share of images"),
-        ("repair-accuracy", "points", "−3.2 (−4.6 to −1.8) points", "−8.4 points"),
-    ],
-)  # fmt: skip
-def test_numbers_have_the_unit_of_their_claim(
-    key: str, quantity: str, effect: str, published: str
-) -> None:
+@pytest.mark.parametrize(("key", "quantity", "effect", "published"), [
+    ("accuracy-falls", "points", "−3.2 (−4.6 to −1.8) points", "−8.4 points"),
+    ("overlap-rises", "log", "−3.1 (−4.5 to −1.7) % directions", "−8.0 % directions"),
+    ("overlap-rises", "mean |cos|", "−0.032 (−0.046 to −0.018) mean \\|cos\\|",
+     "−0.084 mean \\|cos\\|"),
+    ("construct-validity", "", "−0.032 (−0.046 to −0.018) rank correlation",
+     "−0.084 rank correlation"),
+    ("pruning-accuracy", "", "−0.032 (−0.046 to −0.018) share of images", "−0.084 share of images"),
+    ("repair-accuracy", "points", "−3.2 (−4.6 to −1.8) points", "−8.4 points"),
+])  # fmt: skip
+def test_numbers_have_the_unit_of_their_claim(key, quantity, effect, published):
     claims = made_up_claims(**{key.replace("-", "_"): {"quantity": quantity}})
     assert row_of(key, claims)[1:] == [effect, published]
 
@@ -194,19 +187,3 @@ def test_readme_has_the_numbers_in_the_form_of_the_program() -> None:
         r".* add \d+ minutes? and \d+\.\d GB\. "
         r"The demo takes about \d+ minutes on \d+ cores\.\n", minutes
     )  # fmt: skip
-
-
-def test_an_environment_that_was_added_to_later_gives_no_time(tmp_path: Path) -> None:
-    (tmp_path / "pyvenv.cfg").touch()
-    (tmp_path / "set-up").touch()
-    for name in ("run", "requirements"):
-        (tmp_path / f"{name}.lock").write_text("")
-    assert "about 1 minute with" in readme.installation(tmp_path, tmp_path)
-    assert "tools" not in readme.installation(tmp_path, tmp_path)
-    (tmp_path / "set-up-tools").touch()
-    assert "tools add 0.0 GB" in readme.installation(tmp_path, tmp_path)
-    (tmp_path / "set-up-tools").write_text("130\n")
-    assert "tools add 2 minutes and 0.0 GB" in readme.installation(tmp_path, tmp_path)
-    os.utime(tmp_path / "pyvenv.cfg", (0, 0))
-    with pytest.raises(UserError, match="empty clone"):
-        readme.installation(tmp_path, tmp_path)

@@ -20,9 +20,7 @@ from mispair.planning import cluster
 from mispair.run_checks import refuse_dated_ahead, take_literally, time_of_new_files
 
 
-def test_a_gpu_that_is_not_here_is_named_by_the_rules_that_run(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_gpu_that_is_not_here_is_named_by_the_rules_that_run(monkeypatch):
     dag = Dag({"encode_features": {"device": "cuda"}}, "x")
 
     def missing(**sections: Any) -> str:
@@ -45,23 +43,18 @@ def test_programs_that_are_missing() -> None:
         run_checks.refuse_missing_programs([sys.executable, "no-such-program"])
 
 
-@pytest.mark.parametrize(
-    ("arguments", "warned"),
-    [
-        (["--executor", "slurm", "-n"], True),
-        (["--workflow-profile", "profile"], True),
-        (["--profile=profile"], True),
-        (["--executor=slurm"], True),
-        (["-e", "slurm"], True),
-        (["--profile", "of_version"], True),
-        (["--profile", "broken"], False),
-        (["--workflow-profile", "none"], False),
-        (["--cores", "2"], False),
-    ],
-)
-def test_a_dry_run_without_the_programs_of_slurm(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], warned: bool
-) -> None:
+@pytest.mark.parametrize(("arguments", "warned"), [
+    (["--executor", "slurm", "-n"], True),
+    (["--workflow-profile", "profile"], True),
+    (["--profile=profile"], True),
+    (["--executor=slurm"], True),
+    (["-e", "slurm"], True),
+    (["--profile", "of_version"], True),
+    (["--profile", "broken"], False),
+    (["--workflow-profile", "none"], False),
+    (["--cores", "2"], False),
+])  # fmt: skip
+def test_a_dry_run_without_the_programs_of_slurm(tmp_path, monkeypatch, arguments, warned):
     (tmp_path / "profile").mkdir()
     (tmp_path / "profile/config.yaml").write_text("executor: slurm\n")
     (tmp_path / "of_version").mkdir()
@@ -98,9 +91,7 @@ def test_braces_of_a_marked_input_are_no_wildcards(monkeypatch: pytest.MonkeyPat
     assert io.IOFile("{corpus}.tar").apply_wildcards(wildcards) == "x.tar"
 
 
-def test_hours_of_gpu_work_on_cpus_are_said_on_clusters_of_any_kind(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_hours_of_gpu_work_on_cpus_are_said_on_clusters_of_any_kind(monkeypatch):
     monkeypatch.setattr(cluster.Requests, "plan", lambda self, dag: None)
     monkeypatch.setattr(cluster.Requests, "gpu_work_on_cpus", lambda self: "hours")
     for executor, nodes, warnings in (("generic", 9, 1), ("touch", None, 0)):

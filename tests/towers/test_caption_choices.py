@@ -14,7 +14,7 @@ from mispair.towers.finetuning import projection
 from mispair.towers.finetuning.arm_inputs import fingerprints
 from mispair.towers.finetuning.batches import PairRows, batch_order
 from tests.towers.test_features import PAIRS, corpus, loaders
-from tests.towers.test_projection import QUICK, _features, _model, _twin
+from tests.towers.test_projection import QUICK, _features, _model
 
 LISTS = [["c1"], ["c0", "c2", "c8"], ["c2", "c0"], ["c8", "c1", "c8"], ["c0"]]
 """Captions of each pair of `PAIRS`, the first ones first."""
@@ -38,9 +38,7 @@ def drawn_twice() -> pd.DataFrame:
     )  # fmt: skip
 
 
-def test_a_pair_may_have_the_captions_of_the_pair_that_its_caption_came_from(
-    written: Path, drawn_twice: pd.DataFrame
-) -> None:
+def test_a_pair_may_have_the_captions_of_the_pair_that_its_caption_came_from(written, drawn_twice):
     chosen = [np.array([0, 1, 2, 4]), np.array([1, 2, 3, 4])]
     choices = read_choices(written, drawn_twice, chosen)
     assert choices is not None
@@ -143,29 +141,6 @@ def test_draws_are_uniform_over_the_captions_of_a_pair() -> None:
             assert stats.binomtest(int(stays[seed, pair]), 2999, 1 / count).pvalue > 0.01
         assert seen[seed, 3, 12] == 3000
     assert (seen[0] != seen[1]).any()
-
-
-@pytest.mark.parametrize("options", [{}, {"logit_scale": "free"}])
-@pytest.mark.parametrize("weighted", [False, True])
-def test_each_step_is_that_of_the_plain_twin_with_the_captions_drawn(options, weighted) -> None:
-    n = 300
-    features, lists = _with_choices(_features(n), 2)
-    if weighted:
-        weights = np.random.default_rng(1).random((2, n)).astype(np.float32)
-        features = replace(features, weights=weights)
-    model, training = _model(), projection.FinetuningLength(**{**QUICK, **options})
-    steps, batch = n // training.batch_size, training.batch_size
-    tuned = projection.finetune(
-        features, projection.starting_point(model, [11, 5]), training, [11, 5]
-    )
-    for number, seed in enumerate([11, 5]):
-        captions = _drawn(lists[number], seed, steps, batch)
-        of_seed = features.of_draws(slice(number, number + 1))
-        image, text, scale, losses = _twin(of_seed, model, training, seed, captions=captions)
-        np.testing.assert_allclose(tuned.loss[number], losses, rtol=1e-6)
-        np.testing.assert_allclose(tuned.projections.image[number], image, rtol=1e-5, atol=1e-7)
-        np.testing.assert_allclose(tuned.projections.text[number], text, rtol=1e-5, atol=1e-7)
-        assert tuned.projections.logit_scale[number] == pytest.approx(scale, rel=1e-6)
 
 
 @pytest.mark.parametrize("logit_scale", ["frozen", "solved"])

@@ -55,9 +55,7 @@ def features_of(run: Tower, inputs: torch.Tensor, names: str) -> torch.Tensor:
 
 
 @pytest.mark.parametrize("batch_size", [1, 3, 256])
-def test_features_times_projection_are_the_models_embeddings(
-    native: Towers, batch_size: int
-) -> None:
+def test_features_times_projection_are_the_models_embeddings(native, batch_size):
     images = pictures(7)
     with torch.no_grad():
         by_image = torch.cat(
@@ -73,9 +71,7 @@ def test_features_times_projection_are_the_models_embeddings(
 
 @pytest.mark.parametrize("folder", ["shipped", "native"])
 @pytest.mark.parametrize("precision", ["bf16", "fp16"])
-def test_half_precision_points_the_same_way(
-    folder: str, precision: Precision, native: Towers
-) -> None:
+def test_half_precision_points_the_same_way(folder, precision, native):
     towers = native if folder == "native" else load_towers(SHIPPED)
     for encode, what in [(encode_images, pictures(12)), (encode_texts, TEXTS)]:
         exact = encode(towers, what, 5)
@@ -124,9 +120,7 @@ def test_texts_that_the_tokenizer_cuts_are_counted(native: Towers) -> None:
     assert Encoder(native, 2).encode_texts([], [], record).shape == (0, 16)
 
 
-def test_progress_counts_every_image_and_text_also_after_an_interruption(
-    native: Towers, tmp_path: Path, monkeypatch
-) -> None:
+def test_progress_counts_every_image_and_text_once(native, tmp_path, monkeypatch):
     monkeypatch.setattr("mispair.towers.encoding.TEXTS_OF_A_PART", 4)
     monkeypatch.setattr("mispair.towers.encoding.IMAGES_OF_A_PART", 4)
     images = [Picture(str(n), bytes([n]), partial(Image.Image.copy, i))
@@ -281,28 +275,21 @@ def test_a_cpu_may_wait(caplog) -> None:
     assert not [line for line in caplog.records if line.levelno >= logging.WARNING]
 
 
-def test_any_number_of_workers_gives_the_same_features(native: Towers) -> None:
-    def features(workers: int) -> torch.Tensor:
-        encoder, record = Encoder(native, 2), EncodingRecord("cpu")
-        some = [
-            Picture(str(n), b"", partial(Image.new, "RGB", (30 + n, 40), (20 * n, 0, 90)))
-            for n in range(7)
-        ]
-        return encoder.encode_images(some, record, workers=workers)
-
-    assert torch.equal(features(3), features(0))
-
-
-def test_workers_decode_while_the_tower_runs(native: Towers) -> None:
-    threads = set()
+def test_workers_decode_while_the_tower_runs_and_change_no_feature(native: Towers) -> None:
+    threads: set[str] = set()
 
     def decode(number: int) -> Image.Image:
         threads.add(threading.current_thread().name)
-        if number == 5:
-            raise UserError("picture 5 cannot be decoded")
-        return Image.new("RGB", (30, 30))
+        if number == 9:
+            raise UserError("picture 9 cannot be decoded")
+        return Image.new("RGB", (30 + number, 40), (20 * number, 0, 90))
 
-    some = [Picture(str(n), b"", partial(decode, n)) for n in range(7)]
-    with pytest.raises(UserError, match="picture 5"):
-        Encoder(native, 2).encode_images(some, EncodingRecord("cpu"), workers=2)
+    def features(numbers: range, workers: int) -> torch.Tensor:
+        threads.clear()
+        some = [Picture(str(n), b"", partial(decode, n)) for n in numbers]
+        return Encoder(native, 2).encode_images(some, EncodingRecord("cpu"), workers=workers)
+
+    assert torch.equal(features(range(7), 0), features(range(7), 3))
+    with pytest.raises(UserError, match="picture 9"):
+        features(range(4, 12), 2)
     assert threading.main_thread().name not in threads

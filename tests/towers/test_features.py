@@ -64,9 +64,7 @@ def loaders(parts):
 
 @pytest.mark.parametrize("crops", [1, 3])
 @pytest.mark.parametrize("dtype", [np.float16, np.float32])
-def test_large_features_are_in_a_file_without_a_name_and_are_the_same(
-    dtype, crops, tmp_path, monkeypatch
-):
+def test_large_features_are_in_a_file_without_a_name(dtype, crops, tmp_path, monkeypatch):
     parts = loaders(corpus(dtype=dtype, crops=crops))
     kept = gather(parts, PAIRS)
     monkeypatch.setattr(features, "MAPPED_FROM", 1)
@@ -147,14 +145,11 @@ def test_gather_loads_each_part_once_and_holds_one_at_a_time():
     assert (found.text_features[found.text_rows[0], 0] == found.image_features[:, 0]).all()
 
 
-@pytest.mark.parametrize(
-    ("wrong", "message"),
-    [
-        (("k4", "0002", 1, "c1"), "has image 'k4' in row 1, where the features have 'k0'"),
-        (("k0", "0002", 3, "c1"), "has image 'k0' in row 3, where the features have no image"),
-        (("k0", "0002", -2, "c1"), "has image 'k0' in row -2, where the features have no image"),
-    ],
-)
+@pytest.mark.parametrize(("wrong", "message"), [
+    (("k4", "0002", 1, "c1"), "has image 'k4' in row 1, where the features have 'k0'"),
+    (("k0", "0002", 3, "c1"), "has image 'k0' in row 3, where the features have no image"),
+    (("k0", "0002", -2, "c1"), "has image 'k0' in row -2, where the features have no image"),
+])  # fmt: skip
 def test_gather_refuses_features_of_another_index(wrong, message):
     table = pd.concat([PAIRS.iloc[1:], pairing(wrong)])
     with pytest.raises(ValueError, match=rf"0002.safetensors and the .* out of step.*{message}"):
@@ -175,18 +170,12 @@ def test_gather_names_what_is_missing():
         gather(loaders(corpus()), PAIRS.iloc[:0])
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"towers": "U"}, r"differ in towers \(T and U\)"),
-        (
-            {"precision": "bf16"},
-            r"differ in precision of images \(fp32, float32 and bf16, float32\)",
-        ),
-        ({"crops": 2}, r"differ in crops \(1 and 2\)"),
-        ({"dtype": np.float16}, r"differ in precision of images \(.*32 and fp32, float16\)"),
-    ],
-)
+@pytest.mark.parametrize(("options", "message"), [
+    ({"towers": "U"}, r"differ in towers \(T and U\)"),
+    ({"precision": "bf16"}, r"differ in precision of images \(fp32, float32 and bf16, float32\)"),
+    ({"crops": 2}, r"differ in crops \(1 and 2\)"),
+    ({"dtype": np.float16}, r"differ in precision of images \(.*32 and fp32, float16\)"),
+])  # fmt: skip
 def test_gather_refuses_parts_that_were_made_otherwise(options, message):
     parts = corpus()
     parts["0011"] = make("0011", ["k9"], ["c2", "c8"], seed=3, **options)

@@ -91,9 +91,7 @@ def _train(
 
 @pytest.mark.parametrize("name", ["native ViT", "shipped"])
 @pytest.mark.parametrize("logit_scale", ["frozen", "free"])
-def test_cached_training_equals_online_training_by_open_clip(
-    name: str, logit_scale: str, pairs: tuple[list[bytes], list[str]], tmp_path: Path
-) -> None:
+def test_cached_training_equals_online_training_by_open_clip(name, logit_scale, pairs, tmp_path):
     folder = SHIPPED if name == "shipped" else build(tmp_path / "vit", NATIVE)
     images, captions = pairs
     order = np.random.default_rng(1).permutation(PAIRS)  # mismatched, as the study's captions are

@@ -43,9 +43,7 @@ def converted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return convert(CC, [checkpoint], Path("converted"))
 
 
-def test_open_clip_alone_loads_them_from_another_working_directory(
-    converted: Path, tmp_path: Path
-) -> None:
+def test_open_clip_alone_loads_them_from_another_working_directory(converted, tmp_path):
     folders = [SHIPPED["shipped"], converted.resolve()]
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()

@@ -103,9 +103,7 @@ def check(**content: object) -> None:
     ("status", "wait", "is_there"),
     [(200, 0, True), (200, 0.6, True), (503, 0, True), (429, 0, True), (401, 0, False)],
 )
-def test_a_server_is_asked_once_and_may_be_slow(
-    server: Server, of_hub: bool, status: int, wait: float, is_there: bool
-) -> None:
+def test_a_server_is_asked_once_and_may_be_slow(server, of_hub, status, wait, is_there):
     server.status, server.wait = status, wait
     url = f"http://127.0.0.1:{server.server_port}/a.pt"
     weights = OF_HUB if of_hub else HubWeights("", (), url)
@@ -126,9 +124,7 @@ def test_no_server_is_no_offer(no_server: str, of_hub: bool) -> None:
     assert offered(OF_HUB if of_hub else HubWeights("", (), f"{no_server}/a.pt")).refusal
 
 
-def test_a_name_server_that_does_not_answer_is_waited_for_a_while(
-    cache: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_name_server_that_does_not_answer_is_waited_for_a_while(cache, monkeypatch):
     monkeypatch.setattr(hub_weights, "_ask", lambda weights: time.sleep(5))
     started = time.monotonic()
     assert offered(OF_HUB).refusal
@@ -142,9 +138,7 @@ def test_offline_by_the_hubs_own_switch(server: Server, monkeypatch: pytest.Monk
 
 
 @pytest.mark.parametrize("name", SAVED_AS)
-def test_cached_weights_need_no_network(
-    name: str, cache: Path, no_server: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_cached_weights_need_no_network(name, cache, no_server, monkeypatch):
     monkeypatch.setattr(open_clip, "download_pretrained", lambda tag: pytest.fail("fetches"))
     spec = ModelSpec.model_validate(TAG)
     weights = weights_of(model_recipes.pretrained_cfg(spec))
@@ -161,19 +155,14 @@ def test_every_tag_has_weights_with_a_name() -> None:
         )
 
 
-@pytest.mark.parametrize(
-    ("key", "content"),
-    [
-        ("towers (--towers)", {"towers": TAG}),
-        ("models[0]", {"studies": ["laclip"], "models": [TAG]}),
-        ("pretrain_towers.start",
-         {"studies": ["image_text"], "towers": "train", "pretrain_towers": {"start": "a"},
-          "models": [TAG]}),
-    ],
-)  # fmt: skip
-def test_weights_that_cannot_be_fetched_are_refused_before_any_job(
-    no_server: str, key: str, content: dict[str, object]
-) -> None:
+@pytest.mark.parametrize(("key", "content"), [
+    ("towers (--towers)", {"towers": TAG}),
+    ("models[0]", {"studies": ["laclip"], "models": [TAG]}),
+    ("pretrain_towers.start",
+     {"studies": ["image_text"], "towers": "train", "pretrain_towers": {"start": "a"},
+      "models": [TAG]}),
+])  # fmt: skip
+def test_weights_that_cannot_be_fetched_are_refused_before_any_job(no_server, key, content):
     with pytest.raises(UserError) as error:
         check(**content)
     message = str(error.value)
@@ -198,17 +187,12 @@ def test_a_server_of_weights_is_asked_only_for_those_that_are_needed(server: Ser
     assert server.asked == 2
 
 
-@pytest.mark.parametrize(
-    ("entry", "words"),
-    [
-        ({"pretrained": "opnai"}, "openai"),
-        ({"model": "ViT-B-32"}, "Name ViT-B-32-quickgelu"),
-        ({"model": "ViT-B-16-SigLIP", "pretrained": "webli"}, "tokenizer"),
-    ],
-)
-def test_tags_that_cannot_be_used_are_refused_before_any_job(
-    cache: Path, monkeypatch: pytest.MonkeyPatch, entry: dict[str, str], words: str
-) -> None:
+@pytest.mark.parametrize(("entry", "words"), [
+    ({"pretrained": "opnai"}, "openai"),
+    ({"model": "ViT-B-32"}, "Name ViT-B-32-quickgelu"),
+    ({"model": "ViT-B-16-SigLIP", "pretrained": "webli"}, "tokenizer"),
+])  # fmt: skip
+def test_tags_that_cannot_be_used_are_refused_before_any_job(cache, monkeypatch, entry, words):
     monkeypatch.setattr(hub_weights, "_ask", lambda weights: pytest.fail("asks the server"))
     with pytest.raises(UserError, match=words):
         check(towers=TAG | entry)

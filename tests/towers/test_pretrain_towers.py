@@ -86,9 +86,7 @@ def train(settings: Any, shards: list[Path], towers: Path, start: tuple[Path, ..
     return (towers / loading.WEIGHTS_NAME).read_bytes()
 
 
-def test_training_writes_towers_that_plain_open_clip_loads(
-    shards: list[Path], tmp_path: Path
-) -> None:
+def test_training_writes_towers_that_plain_open_clip_loads(shards, tmp_path):
     settings = pretrain_towers.Settings(
         epochs=1, batch_size=32, warmup=1, threads=1, workers=0, lr=1e-3
     )
@@ -117,9 +115,7 @@ def test_training_writes_towers_that_plain_open_clip_loads(
     assert recipe["settings"] == settings.model_dump()
 
 
-def test_the_corpus_fingerprint_follows_names_and_contents(
-    shards: list[Path], tmp_path: Path
-) -> None:
+def test_the_corpus_fingerprint_follows_names_and_contents(shards, tmp_path):
     first = pretraining.corpus_fingerprint(shards)
     assert pretraining.corpus_fingerprint(shards[::-1]) == first
     copies = [Path(shutil.copy(shard, tmp_path)) for shard in shards]
@@ -163,9 +159,7 @@ def wait_until(true: Callable[[], object], seconds: float = 240) -> None:
         time.sleep(0.01)
 
 
-def test_a_training_that_is_killed_gives_the_same_bytes(
-    tiny: Any, shards: list[Path], tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_training_that_is_killed_gives_the_same_bytes(tiny, shards, tmp_path, caplog):
     settings = tiny(workers=2, batch_size=8, epochs=4, crop_scale=0.3)
     undisturbed = train(settings, shards, tmp_path / "undisturbed")
     towers = tmp_path / "towers"
@@ -187,9 +181,7 @@ def test_a_training_that_is_killed_gives_the_same_bytes(
     assert sorted(tmp_path.iterdir()) == [towers, tmp_path / "undisturbed"]
 
 
-def test_states_of_another_job_or_broken_ones_are_not_used(
-    tiny: Any, shards: list[Path], tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_states_of_another_job_or_broken_ones_are_not_used(tiny, shards, tmp_path, caplog):
     settings = tiny(epochs=2, warmup=0, workers=0)
     expected = train(settings, shards, tmp_path / "expected")
     towers = tmp_path / "towers"
@@ -210,9 +202,7 @@ def test_states_of_another_job_or_broken_ones_are_not_used(
     assert train(settings, shards, towers) == expected
 
 
-def test_all_weights_are_trained_from_a_start(
-    tiny: Any, shards: list[Path], tmp_path: Path
-) -> None:
+def test_all_weights_are_trained_from_a_start(tiny, shards, tmp_path):
     folder = tmp_path / "start"
     folder.mkdir()
     pretraining.write_definition(folder, TINY)
@@ -239,9 +229,7 @@ def test_all_weights_are_trained_from_a_start(
     loading.load_towers(tmp_path / "moved")
 
 
-def test_what_cannot_train_is_said_before(
-    tiny: Any, shards: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_cannot_train_is_said_before(tiny, shards, tmp_path, monkeypatch):
     broken = tmp_path / "broken.tar"
     broken.write_bytes(b"no tar")
 
@@ -261,9 +249,7 @@ def test_what_cannot_train_is_said_before(
     refused(r"cuda is not available", device="cuda")
 
 
-def test_the_corpus_and_a_start_come_from_the_configuration(
-    shards: list[Path], tmp_path: Path
-) -> None:
+def test_the_corpus_and_a_start_come_from_the_configuration(shards, tmp_path):
     content = {
         "studies": ["image_text"],
         "towers": "train",
@@ -323,26 +309,19 @@ def accuracy(towers: loading.Towers, name: str, images: int) -> float:
     return float((guesses == torch.tensor(labels)).float().mean())
 
 
-@pytest.mark.parametrize(
-    ("name", "least"),
-    [
-        ("scenes-shape", 0.75),
-        ("scenes-colour", 0.92),
-        ("scenes-digit", 0.93),
-        ("handwritten-digits", 0.55),
-    ],
-)
+@pytest.mark.parametrize(("name", "least"), [
+    ("scenes-shape", 0.75),
+    ("scenes-colour", 0.92),
+    ("scenes-digit", 0.93),
+    ("handwritten-digits", 0.55),
+])  # fmt: skip
 @pytest.mark.parametrize("towers", SHIPPED)
-def test_the_towers_that_come_with_mispair_know_the_scenes(
-    towers: str, name: str, least: float
-) -> None:
+def test_the_towers_that_come_with_mispair_know_the_scenes(towers, name, least):
     assert accuracy(loading.load_towers(SHIPPED[towers]), name, images=200) >= least
 
 
 @pytest.mark.parametrize(("towers", "seed"), [("shipped", 0), ("shipped-1", 1)])
-def test_the_recipe_beside_the_towers_is_that_of_the_default_step(
-    towers: str, seed: int, tmp_path: Path
-) -> None:
+def test_the_recipe_beside_the_towers_is_that_of_the_default_step(towers, seed, tmp_path):
     shipped = SHIPPED[towers]
     recipe = json.loads((shipped / "training.json").read_text())
     # Settings that came later have defaults that change nothing, and so had those that are gone.

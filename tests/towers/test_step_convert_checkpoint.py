@@ -1,6 +1,5 @@
 """Tests of the step `convert_checkpoint`: from a public file to a folder that open_clip loads."""
 
-import argparse
 import hashlib
 import json
 import os
@@ -32,6 +31,7 @@ from tests.towers.test_model_recipes import (
     random_weights,
     texts,
 )
+from tests.towers.test_weights import trainer_file as content_of_trainer_file
 
 CC = {"name": "cc3m-laclip", "recipe": "laclip-cc", "pretraining": "CC3M", "method": "LaCLIP"}
 
@@ -55,16 +55,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def trainer_file(path: Path, weights: dict[str, torch.Tensor]) -> Path:
     """Write weights as LaCLIP's trainer saves them."""
-    optimiser = {"state": {}, "param_groups": [{"lr": np.linspace(0, 1, 5)[2], "params": [0]}]}
-    content = {
-        "epoch": 35,
-        "state_dict": {f"module.{name}": value for name, value in weights.items()},
-        "optimizer": optimiser,
-        "scaler": {"scale": 65536.0},
-        "best_acc1": 21.5,
-        "args": argparse.Namespace(model="CLIP_VITB16"),
-    }
-    torch.save(content, path)
+    torch.save(content_of_trainer_file(weights), path)
     return path
 
 
@@ -220,9 +211,7 @@ FILES: list[tuple[dict[str, Any], str | None, list[str]]] = [
 
 @pytest.mark.usefixtures("own")
 @pytest.mark.parametrize(("content", "part", "ignored"), FILES)
-def test_weights_are_found_wherever_a_trainer_puts_them(
-    content: dict[str, Any], part: str | None, ignored: list[str], tmp_path: Path
-) -> None:
+def test_weights_are_found_wherever_a_trainer_puts_them(content, part, ignored, tmp_path):
     path = tmp_path / "own.pt"
     torch.save(content, path)
     possible = model_recipes.candidates(ModelSpec(checkpoint="own.pt", **OWN))
@@ -264,37 +253,27 @@ def test_a_scale_of_one_number_is_a_scalar(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("own")
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        ({k: v for k, v in TRAINED.items() if k.startswith("visual.")}, "missing .*state_dict()"),
-        ({**TRAINED, "head.weight": torch.ones(2)}, "save the file without them"),
-        ({k: v for k, v in TRAINED.items() if k != "logit_scale"}, "missing 1: logit_scale"),
-        ({k: (9 * v).to(torch.int8) for k, v in TRAINED.items()}, "holds integers"),
-        ({**TRAINED, "token_embedding.weight": torch.ones(99, 16)}, "trained with another tokeniz"),
-    ],
-)
-def test_weights_that_do_not_fit_have_a_remedy(
-    content: dict[str, torch.Tensor], message: str, tmp_path: Path
-) -> None:
+@pytest.mark.parametrize(("content", "message"), [
+    ({k: v for k, v in TRAINED.items() if k.startswith("visual.")}, "missing .*state_dict()"),
+    ({**TRAINED, "head.weight": torch.ones(2)}, "save the file without them"),
+    ({k: v for k, v in TRAINED.items() if k != "logit_scale"}, "missing 1: logit_scale"),
+    ({k: (9 * v).to(torch.int8) for k, v in TRAINED.items()}, "holds integers"),
+    ({**TRAINED, "token_embedding.weight": torch.ones(99, 16)}, "trained with another tokeniz"),
+])  # fmt: skip
+def test_weights_that_do_not_fit_have_a_remedy(content, message, tmp_path):
     torch.save(content, tmp_path / "own.pt")
     with pytest.raises(UserError, match=message):
         convert(OWN, [tmp_path / "own.pt"], tmp_path / "towers")
 
 
 @pytest.mark.usefixtures("own")
-@pytest.mark.parametrize(
-    ("names", "shape", "settings"),
-    [
-        (("visual.positional_embedding",), (10, 32), {"force_image_size": 48}),
-        (("positional_embedding",), (20, 16), {"force_context_length": 20}),
-        (("text.positional_embedding",), (20, 16),
-         {"force_context_length": 20, "force_custom_text": True}),
-    ],
-)  # fmt: skip
-def test_other_sizes_are_settings_and_are_named_as_the_cause(
-    names: tuple[str], shape: tuple[int, ...], settings: dict[str, Any], tmp_path: Path
-) -> None:
+@pytest.mark.parametrize(("names", "shape", "settings"), [
+    (("visual.positional_embedding",), (10, 32), {"force_image_size": 48}),
+    (("positional_embedding",), (20, 16), {"force_context_length": 20}),
+    (("text.positional_embedding",), (20, 16),
+     {"force_context_length": 20, "force_custom_text": True}),
+])  # fmt: skip
+def test_other_sizes_are_settings_and_are_named_as_the_cause(names, shape, settings, tmp_path):
     weights = custom_text(NATIVE) if "text" in names[0] else TRAINED
     path = tmp_path / "own.pt"
     torch.save({**weights, **dict.fromkeys(names, torch.ones(shape))}, path)
@@ -306,9 +285,7 @@ def test_other_sizes_are_settings_and_are_named_as_the_cause(
 
 
 @pytest.mark.parametrize("trunk", ["test_vit", "test_vit2"])  # with a token of the class, without
-def test_another_size_of_a_timm_trunk_is_a_setting_too(
-    trunk: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_another_size_of_a_timm_trunk_is_a_setting_too(trunk, tmp_path, monkeypatch):
     vision = {"image_size": 160, "timm_model_name": trunk, "timm_pool": "avg"}
     config = {**NATIVE, "vision_cfg": {**vision, "timm_proj": "linear"}}
     monkeypatch.setattr(open_clip, "get_model_config", lambda _: json.loads(json.dumps(config)))
@@ -341,9 +318,7 @@ def test_what_does_not_fit_leaves_nothing_behind(tmp_path: Path) -> None:
     assert sorted(os.listdir(tmp_path)) == ["laion.pt", "slip.pt"]
 
 
-def test_weights_of_a_tag_are_fetched_when_there_is_no_file(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_weights_of_a_tag_are_fetched_when_there_is_no_file(tmp_path, monkeypatch):
     fetched: list[dict[str, Any]] = []
     cache = tmp_path / "cache.pt"
     weights = random_weights(native_shapes(NATIVE))
@@ -374,15 +349,10 @@ def test_weights_of_a_tag_are_fetched_when_there_is_no_file(
     assert len(fetched) == 1
 
 
-@pytest.mark.parametrize(
-    ("entry", "message"),
-    [
-        ({"name": "a", "recipe": "laclip-cc"}, "--spec: .*model a: .* add checkpoint"),
-        ({"name": "a", "folder": "/models/mine"}, "is a folder of open_clip already"),
-    ],
-)
-def test_an_entry_that_is_no_file_of_weights(
-    entry: dict[str, Any], message: str, tmp_path: Path
-) -> None:
+@pytest.mark.parametrize(("entry", "message"), [
+    ({"name": "a", "recipe": "laclip-cc"}, "--spec: .*model a: .* add checkpoint"),
+    ({"name": "a", "folder": "/models/mine"}, "is a folder of open_clip already"),
+])  # fmt: skip
+def test_an_entry_that_is_no_file_of_weights(entry, message, tmp_path):
     with pytest.raises(UserError, match=message):
         convert(entry, [], tmp_path / "towers")

@@ -103,9 +103,7 @@ def decoded(monkeypatch) -> list[tuple[int, int]]:
 # What is written ------------------------------------------------------------------------------
 
 
-def test_features_are_those_of_the_model_in_the_order_of_the_index(
-    corpus: Path, towers: Path, tmp_path: Path
-) -> None:
+def test_features_are_those_of_the_model_in_order(corpus, towers, tmp_path):
     # Nothing relies on an index that is sorted.
     index = files.read_parquet(corpus / "index.parquet")[0].sample(frac=1, random_state=0)
     files.write_parquet(corpus / "index.parquet", index)
@@ -142,9 +140,7 @@ def test_features_are_those_of_the_model_in_the_order_of_the_index(
 
 @pytest.mark.filterwarnings("ignore:This DataLoader will create")
 @pytest.mark.parametrize("settings", [[], ["--crops", "2"], ["--precision", "bf16"]])
-def test_workers_change_no_byte(
-    settings: list[str], corpus: Path, towers: Path, tmp_path: Path, monkeypatch
-) -> None:
+def test_workers_change_no_byte(settings, corpus, towers, tmp_path, monkeypatch):
     monkeypatch.setattr("mispair.towers.corpus_features.usable_cores", lambda: 8)
     encode(corpus, towers, tmp_path / "none", *settings)
     for workers in (1, 3):
@@ -153,9 +149,7 @@ def test_workers_change_no_byte(
         assert same(tmp_path / "none", tmp_path / str(workers))
 
 
-def test_shards_on_a_disk_of_the_node_change_no_byte(
-    corpus: Path, towers: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_shards_on_a_disk_of_the_node_change_no_byte(corpus, towers, tmp_path, monkeypatch):
     encode(corpus, towers, tmp_path / "shared")
     (tmp_path / "scratch").mkdir()
     monkeypatch.setenv("MISPAIR_SCRATCH", str(tmp_path / "scratch"))
@@ -165,9 +159,7 @@ def test_shards_on_a_disk_of_the_node_change_no_byte(
 
 
 @pytest.mark.parametrize(("cores", "pairs", "expected"), [(2, 21, 2), (8, 4, 2), (8, 0, 0)])
-def test_no_more_workers_than_cores_or_batches(
-    cores: int, pairs: int, expected: int, corpus: Path, towers: Path, tmp_path: Path, monkeypatch
-) -> None:
+def test_no_more_workers_than_needed(cores, pairs, expected, corpus, towers, tmp_path, monkeypatch):
     monkeypatch.setattr("mispair.towers.corpus_features.usable_cores", lambda: cores)
     index, _ = files.read_parquet(corpus / "index.parquet")
     files.write_parquet(corpus / "index.parquet", index[:pairs])
@@ -214,9 +206,7 @@ def finished(out: Path) -> int:
 
 
 @pytest.mark.parametrize("change", ["batch", "precision", "crops", "image", "towers"])
-def test_what_a_killed_job_left_serves_the_same_job_only(
-    change: str, corpus: Path, towers: Path, tmp_path: Path, decoded: list, monkeypatch
-) -> None:
+def test_what_a_killed_job_left_is_its_own(change, corpus, towers, tmp_path, decoded, monkeypatch):
     # Stopped when every shard is finished and nothing is written yet.
     def stop(*_: object) -> None:
         raise files.UserError("stopped")
@@ -256,9 +246,7 @@ def test_what_a_killed_job_left_serves_the_same_job_only(
 
 
 @pytest.mark.parametrize("settings", [[], ["--crops", "2"]])
-def test_shards_of_former_jobs_are_not_encoded_again(
-    settings: list[str], corpus: Path, towers: Path, tmp_path: Path, decoded: list
-) -> None:
+def test_shards_of_former_jobs_are_not_encoded_again(settings, corpus, towers, tmp_path, decoded):
     index, _ = files.read_parquet(corpus / "index.parquet")
 
     def encoded(*shards: str) -> int:
@@ -289,9 +277,7 @@ def test_shards_of_former_jobs_are_not_encoded_again(
 
 
 @pytest.mark.parametrize("workers", [0, 2])
-def test_a_changed_shard_stops_the_job(
-    workers: int, corpus: Path, towers: Path, tmp_path: Path, capsys
-) -> None:
+def test_a_changed_shard_stops_the_job(workers, corpus, towers, tmp_path, capsys):
     content = bytearray((corpus / "1.tar").read_bytes())
     content[700] ^= 1
     (corpus / "1.tar").write_bytes(bytes(content))
@@ -303,9 +289,7 @@ def test_a_changed_shard_stops_the_job(
 
 
 @pytest.mark.parametrize("fault", ["is killed", "sleeps for ever"])
-def test_a_worker_that_is_killed_or_stuck_is_reported(
-    fault: str, corpus: Path, towers: Path, tmp_path: Path, capsys, monkeypatch
-) -> None:
+def test_a_killed_or_stuck_worker_is_reported(fault, corpus, towers, tmp_path, capsys, monkeypatch):
     here = os.getpid()
 
     def failing(*_: object) -> None:
@@ -338,9 +322,7 @@ def test_an_image_that_cannot_be_resized_is_named(corpus: Path) -> None:
     assert images[[0]].shape == (1, 3, 2, 2)
 
 
-def test_named_sources_with_equal_file_names_are_encoded(
-    corpus: Path, towers: Path, tmp_path: Path
-) -> None:
+def test_named_sources_with_equal_file_names_are_encoded(corpus, towers, tmp_path):
     plain = encode(corpus, towers, tmp_path / "plain")
     kept, _ = files.read_parquet(corpus / "index.parquet")
     (corpus / "b").mkdir()
@@ -356,9 +338,7 @@ def test_named_sources_with_equal_file_names_are_encoded(
     assert plain["images"] == SHARDS * PAIRS
 
 
-def test_shards_that_do_not_fit_the_index(
-    corpus: Path, towers: Path, tmp_path: Path, capsys
-) -> None:
+def test_shards_that_do_not_fit_the_index(corpus, towers, tmp_path, capsys):
     arguments = command(corpus, towers, tmp_path / "out")
     missing = [word for word in arguments if not word.endswith("1.tar")]
     assert main(missing) == 2
@@ -388,9 +368,7 @@ def captions_command(folder: Path, towers: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
-def test_captions_join_the_features_of_the_groups(
-    precision: str, corpus: Path, towers: Path, tmp_path: Path
-) -> None:
+def test_captions_join_the_features_of_the_groups(precision, corpus, towers, tmp_path):
     texts = ["a new one", "another", " ".join(["red"] * 20)]
     files.write_parquet(tmp_path / "captions", captions_table(texts))
     own = ["--batch-size", "2", "--precision", precision]
@@ -422,9 +400,7 @@ def test_captions_join_the_features_of_the_groups(
 
 
 @pytest.mark.parametrize("exact", [True, False])
-def test_captions_of_former_jobs_are_not_encoded_again(
-    exact: bool, towers: Path, tmp_path: Path, monkeypatch
-) -> None:
+def test_captions_of_former_jobs_are_not_encoded_again(exact, towers, tmp_path, monkeypatch):
     """Whatever file they were in, unless features depend on the batch."""
     run, encoded, calls = Tower.__call__, [], itertools.count()
 
@@ -462,9 +438,7 @@ class Killed(BaseException):
 
 
 @pytest.mark.parametrize("batches", [1, 2, 3, 5])
-def test_captions_go_on_at_the_batch(
-    batches: int, towers: Path, tmp_path: Path, monkeypatch
-) -> None:
+def test_captions_go_on_at_the_batch(batches, towers, tmp_path, monkeypatch):
     """Nine texts in batches of two, and parts of four."""
     monkeypatch.setattr("mispair.towers.encoding.TEXTS_OF_A_PART", 4)
     monkeypatch.setattr("mispair.core.resume.SAVE_SECONDS", -1)

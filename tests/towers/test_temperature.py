@@ -82,12 +82,17 @@ def test_a_solved_scale_is_at_the_minimum_of_the_loss_and_a_slow_one_is_not():
         assert losses[1] < min(losses[0], losses[2])
 
 
-def test_the_gap_is_that_of_pairs_that_keep_their_caption():
-    features, model = _noisy(), _model()
+def _cosines(features):
+    """Return the cosines of the pairs by `_model`, and its scale."""
+    model = _model()
     weights = [torch.tensor(model.image), torch.tensor(model.text)]
     sources = [torch.tensor(features.image_features), torch.tensor(features.text_features)]
-    log = torch.tensor(model.logit_scale)
-    found = measure(Cosines(sources, weights, features, 32, [5]), log)
+    return Cosines(sources, weights, features, 32, [5]), torch.tensor(model.logit_scale)
+
+
+def test_the_gap_is_that_of_pairs_that_keep_their_caption():
+    features, model = _noisy(), _model()
+    found = measure(*_cosines(features))
     gaps = []
     for chosen in batch_order(300, 9, 32, [5], 0):
         x = features.image_features[chosen] @ model.image[0]
@@ -99,25 +104,18 @@ def test_the_gap_is_that_of_pairs_that_keep_their_caption():
                 others = [x[i] @ y[j] for j in range(32) if j != i]
                 gaps.append(x[i] @ y[i] - np.mean(others))
     assert found.gap.item() == pytest.approx(np.mean(gaps), rel=1e-9)
-    nothing = PairedFeatures(
-        features.image_features, features.text_features, features.text_rows,
-        keeps_caption=np.zeros((1, 300), bool),
-    )  # fmt: skip
-    none = measure(Cosines(sources, weights, nothing, 32, [5]), log)
-    assert np.isnan(none.gap.item())
+    none = replace(features, keeps_caption=np.zeros((1, 300), bool))
+    assert np.isnan(measure(*_cosines(none)).gap.item())
 
 
 def test_cosines_that_are_kept_are_those_that_are_computed_again(monkeypatch):
-    features, model = _noisy(), _model()
-    weights = [torch.tensor(model.image), torch.tensor(model.text)]
-    sources = [torch.tensor(features.image_features), torch.tensor(features.text_features)]
-    cosines = Cosines(sources, weights, features, 32, [5])
-    logs = [torch.tensor(model.logit_scale) + change for change in (0.0, 1.0)]
+    cosines, log = _cosines(_noisy())
+    logs = [log + change for change in (0.0, 1.0)]
     kept = [measure(cosines, log) for log in logs]
     assert len(cosines.kept) == 9
     monkeypatch.setattr(finetuning_losses, "KEPT_BYTES", 0)
     for log, found in zip(logs, kept, strict=True):
-        again = measure(Cosines(sources, weights, features, 32, [5]), log)
+        again = measure(_cosines(_noisy())[0], log)
         assert torch.equal(again.first, found.first)
         assert torch.equal(again.second, found.second)
     assert not torch.equal(kept[0].first, kept[1].first)
@@ -126,11 +124,8 @@ def test_cosines_that_are_kept_are_those_that_are_computed_again(monkeypatch):
 def test_slopes_are_those_of_the_weighted_loss():
     features, model = _noisy(), _model()
     weights = np.random.default_rng(3).random((1, 300)).astype(np.float32)
-    sources = [torch.tensor(features.image_features), torch.tensor(features.text_features)]
-    matrices = [torch.tensor(model.image), torch.tensor(model.text)]
-    log = torch.tensor(model.logit_scale)
-    weighted = replace(features, weights=weights)
-    found = measure(Cosines(sources, matrices, weighted, 32, [5]), log)
+    cosines, log = _cosines(replace(features, weights=weights))
+    found = measure(cosines, log)
 
     def loss(at):
         total = 0.0

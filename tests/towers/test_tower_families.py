@@ -128,54 +128,36 @@ def test_features_times_projection_are_the_embeddings(name: str, tmp_path: Path)
     assert scale == towers.logit_scale
 
 
-@pytest.mark.parametrize(
-    ("family", "message"),
-    [
+@pytest.mark.parametrize(("family", "message"), [
+    (({}, VISION | {"layers": [1, 1, 1, 1], "width": 8, "image_size": 32}, TEXT),
+     "image tower .*: attention pooling ends in a layer with a bias"),
+    ((CUSTOM, TIMM | {"timm_proj": "mlp"}, TEXT), "image tower .*: its head is a perceptron"),
+    ((CUSTOM, TIMM | {"timm_proj_bias": True}, TEXT), "image tower .*: its final layer has a bias"),
+    ((CUSTOM, TIMM | {"timm_proj": None}, TEXT),
+     "image tower .*: its projection is the classifier inside the timm trunk"),
+    ((CUSTOM, TIMM | {"timm_proj": "none"}, TEXT),
+     "image tower .*: it has no final projection .*none"),
+    (
         (
-            ({}, VISION | {"layers": [1, 1, 1, 1], "width": 8, "image_size": 32}, TEXT),
-            "image tower .*: attention pooling ends in a layer with a bias",
+            CUSTOM,
+            TIMM
+            | {"timm_model_name": "test_convnext", "timm_pool": "rot_attn", "timm_proj": None},
+            TEXT,
         ),
-        ((CUSTOM, TIMM | {"timm_proj": "mlp"}, TEXT), "image tower .*: its head is a perceptron"),
-        (
-            (CUSTOM, TIMM | {"timm_proj_bias": True}, TEXT),
-            "image tower .*: its final layer has a bias",
-        ),
-        (
-            (CUSTOM, TIMM | {"timm_proj": None}, TEXT),
-            "image tower .*: its projection is the classifier inside the timm trunk",
-        ),
-        (
-            (CUSTOM, TIMM | {"timm_proj": "none"}, TEXT),
-            "image tower .*: it has no final projection .*none",
-        ),
-        (
-            (
-                CUSTOM,
-                TIMM
-                | {"timm_model_name": "test_convnext", "timm_pool": "rot_attn", "timm_proj": None},
-                TEXT,
-            ),
-            "image tower .*: the attention pooling of its timm trunk ends in a layer with a bias",
-        ),
-        (({}, VISION | {"pool_type": "none"}, TEXT), "image tower .*: it does not pool"),
-        (({}, VISION, TEXT | {"proj_bias": True}), "text tower .*: its final layer has a bias"),
-        ((CUSTOM, VISION, TEXT | {"proj_bias": True}), "text tower .*: its final layer has a bias"),
-        (
-            (CUSTOM, VISION, TEXT | {"proj_type": "none"}),
-            "text tower .*: TextTransformer has no text_projection",
-        ),
-        (({}, VISION, TEXT | {"proj_type": "none"}), "text tower .*: CLIP has no text_projection"),
-        (({}, VISION, TEXT | {"pool_type": "none"}), "text tower .*: it does not pool"),
-        ((CUSTOM, VISION, TEXT | {"pool_type": "none"}), "text tower .*: it does not pool"),
-        (
-            ({}, VISION, TEXT | {"tokenizer_kwargs": {"reduction_mask": "simple"}}),
-            "drops words of long texts by chance",
-        ),
-    ],
-)
-def test_others_are_refused_each_with_its_reason(
-    family: Family, message: str, tmp_path: Path
-) -> None:
+        "image tower .*: the attention pooling of its timm trunk ends in a layer with a bias",
+    ),
+    (({}, VISION | {"pool_type": "none"}, TEXT), "image tower .*: it does not pool"),
+    (({}, VISION, TEXT | {"proj_bias": True}), "text tower .*: its final layer has a bias"),
+    ((CUSTOM, VISION, TEXT | {"proj_bias": True}), "text tower .*: its final layer has a bias"),
+    ((CUSTOM, VISION, TEXT | {"proj_type": "none"}),
+     "text tower .*: TextTransformer has no text_projection"),
+    (({}, VISION, TEXT | {"proj_type": "none"}), "text tower .*: CLIP has no text_projection"),
+    (({}, VISION, TEXT | {"pool_type": "none"}), "text tower .*: it does not pool"),
+    ((CUSTOM, VISION, TEXT | {"pool_type": "none"}), "text tower .*: it does not pool"),
+    (({}, VISION, TEXT | {"tokenizer_kwargs": {"reduction_mask": "simple"}}),
+     "drops words of long texts by chance"),
+])  # fmt: skip
+def test_others_are_refused_each_with_its_reason(family, message, tmp_path):
     folder = build(tmp_path / "towers", family)
     with pytest.raises(files.UserError, match=message):
         loading.load_towers(folder)

@@ -40,16 +40,11 @@ def test_what_is_written_is_what_is_shipped(tmp_path: Path) -> None:
     assert vocabularies.is_own(tmp_path, text)
 
 
-@pytest.mark.parametrize(
-    ("key", "value"),
-    [("hf_tokenizer_name", "bert-base-uncased"), ("tokenizer_kwargs", {"clean": "whitespace"})],
-)
-def test_other_settings_are_left_to_open_clip(key: str, value: object) -> None:
-    text = {**vocabularies.TEXT_SETTINGS, key: value}
-    assert not vocabularies.is_own(SHIPPED / "scenes-small", text)
-
-
-def test_another_form_of_the_files_is_left_to_open_clip(tmp_path: Path) -> None:
+def test_other_settings_and_another_form_of_the_files_are_left_to_open_clip(tmp_path: Path) -> None:
+    kwargs = {"clean": "whitespace"}
+    for other in ({"hf_tokenizer_name": "bert-base-uncased"}, {"tokenizer_kwargs": kwargs}):
+        text = {**vocabularies.TEXT_SETTINGS, **other}
+        assert not vocabularies.is_own(SHIPPED / "scenes-small", text)
     vocabularies.write(tmp_path, 600)
     settings = tmp_path / vocabularies.SETTINGS
     settings.write_text(json.dumps({**vocabularies.FORM, "padding_side": "left"}))

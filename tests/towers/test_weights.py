@@ -29,7 +29,7 @@ STATE = {
 }
 
 
-def trainer_file() -> dict:
+def trainer_file(weights: State = STATE) -> dict:
     """Return what LaCLIP's trainer saves: a schedule of numpy's, optimiser, scaler, arguments."""
     model = nn.Linear(3, 2)
     optimiser = torch.optim.AdamW(model.parameters(), lr=1e-3, betas=(0.9, 0.98))
@@ -39,7 +39,7 @@ def trainer_file() -> dict:
         group["lr"] = np.linspace(1e-6, 3e-3, 5)[3]  # its scheduler gives numpy's numbers
     return {
         "epoch": 35,
-        "state_dict": {f"module.{name}": value for name, value in STATE.items()},
+        "state_dict": {f"module.{name}": value for name, value in weights.items()},
         "optimizer": optimiser.state_dict(),
         "scaler": torch.amp.GradScaler("cpu").state_dict(),
         "best_acc1": 21.5,
@@ -49,18 +49,11 @@ def trainer_file() -> dict:
 
 def save_as(kind: str, path: Path) -> None:
     """Write `STATE` as a file of a kind."""
-    prefixed = {f"module.{name}": value for name, value in STATE.items()}
     if kind == "safetensors":
         save_file(STATE, path)
         return
     content = {
         "bare": STATE,
-        "hugging-face": STATE,
-        "module": prefixed,
-        "nested": {"epoch": 3, "state_dict": STATE},
-        "nested-model": {"iteration": 3, "model": STATE},
-        "nested-module": {"epoch": 3, "name": "run", "state_dict": prefixed, "optimizer": {}},
-        "compiled": {f"module._orig_mod.{name}": value for name, value in STATE.items()},
         "trainer": trainer_file(),
         "parameters": {name: nn.Parameter(v, v.is_floating_point()) for name, v in STATE.items()},
         "openai": STATE | {"input_resolution": torch.tensor(224), "vocab_size": torch.tensor(9)},
@@ -74,24 +67,15 @@ def weights_in(path: Path) -> State:
     return read_weights(path, [STATE]).state
 
 
-@pytest.mark.parametrize(
-    ("kind", "name"),
-    [
-        ("bare", "weights.pt"),
-        ("hugging-face", "open_clip_pytorch_model.bin"),
-        ("module", "weights.pth"),
-        ("nested", "epoch_32.pt"),
-        ("nested-model", "last.ckpt"),
-        ("nested-module", "epoch_32.pt"),
-        ("compiled", "weights.pt"),
-        ("trainer", "cc3m_laclip.pt"),
-        ("parameters", "weights.pt"),
-        ("openai", "weights.pt"),
-        ("old-format", "weights.pt"),
-        ("safetensors", "weights.safetensors"),
-        ("safetensors", "weights.pt"),  # the content decides, not the name
-    ],
-)
+@pytest.mark.parametrize(("kind", "name"), [
+    ("bare", "open_clip_pytorch_model.bin"),
+    ("trainer", "cc3m_laclip.pt"),
+    ("parameters", "weights.pt"),
+    ("openai", "weights.pt"),
+    ("old-format", "weights.pt"),
+    ("safetensors", "weights.safetensors"),
+    ("safetensors", "weights.pt"),  # the content decides, not the name
+])  # fmt: skip
 def test_every_kind_of_file_gives_the_same_weights(kind: str, name: str, tmp_path: Path) -> None:
     save_as(kind, tmp_path / name)
     state = weights_in(tmp_path / name)
@@ -101,9 +85,7 @@ def test_every_kind_of_file_gives_the_same_weights(kind: str, name: str, tmp_pat
         assert torch.equal(state[key], value)
 
 
-def test_prefixes_go_only_from_the_start_and_only_from_all(tmp_path: Path) -> None:
-    torch.save({f"module.{key}": value for key, value in STATE.items()}, tmp_path / "all.pt")
-    assert "text.module.bias" in weights_in(tmp_path / "all.pt")
+def test_prefixes_go_only_from_all(tmp_path: Path) -> None:
     mixed = {"module.a": torch.ones(2), "b": torch.ones(2), "model.c": torch.ones(2)}
     torch.save(mixed, tmp_path / "mixed.pt")
     assert sorted(weights_in(tmp_path / "mixed.pt")) == ["b", "model.c", "module.a"]
@@ -195,17 +177,14 @@ def test_a_file_that_is_cut_short_says_so(kind: str, share: float, tmp_path: Pat
         weights_in(path)
 
 
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        (b"", "is empty"),
-        (b"\n<!DOCTYPE html><html><head>Dropbox", "is a web page.*dl=1"),
-        (b"<html>", "is a web page"),
-        (b"version https://git-lfs.github.com/spec/v1\noid sha256:0\n", "pointer of Git LFS"),
-        (b"\x93NUMPY and so on", "neither PyTorch's nor safetensors"),
-        (b"weights: 1\n", "neither PyTorch's nor safetensors"),
-    ],
-)
+@pytest.mark.parametrize(("content", "message"), [
+    (b"", "is empty"),
+    (b"\n<!DOCTYPE html><html><head>Dropbox", "is a web page.*dl=1"),
+    (b"<html>", "is a web page"),
+    (b"version https://git-lfs.github.com/spec/v1\noid sha256:0\n", "pointer of Git LFS"),
+    (b"\x93NUMPY and so on", "neither PyTorch's nor safetensors"),
+    (b"weights: 1\n", "neither PyTorch's nor safetensors"),
+])  # fmt: skip
 def test_what_is_no_file_of_weights_is_named(content: bytes, message: str, tmp_path: Path) -> None:
     (tmp_path / "weights.pt").write_bytes(content)
     with pytest.raises(files.UserError, match=f"weights.pt: .*{message}"):
@@ -232,24 +211,19 @@ def test_missing_files_folders_and_other_archives(tmp_path: Path) -> None:
         weights_in(tmp_path / "photos.zip")
 
 
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        ({}, "holds nothing"),
-        ({"state_dict": {}}, "holds no weights"),
-        ([torch.ones(2)], "holds a list"),
-        (torch.ones(2), "holds a Tensor"),
-        ({"epoch": 3, "optimizer": {"a": torch.ones(2)}}, "it holds epoch, optimizer"),
-        ({"state_dict": {3: torch.ones(2)}}, "no tensors by name, at any depth"),
-        ({"a": torch.ones(2), "b": torch.tensor([1, float("nan")])}, "b has a number .* not fini"),
-        ({"a": torch.eye(2).to_sparse()}, "a is a tensor of the torch.sparse_coo.*to_dense"),
-        ({"a": torch.empty(2, device="meta")}, "a is a tensor .*meta"),
-        ({"state_dict": {"c": torch.tensor(float("-inf")).half()}}, "c has a number .* not finite"),
-    ],
-)
-def test_contents_that_are_no_weights_are_named(
-    content: object, message: str, tmp_path: Path
-) -> None:
+@pytest.mark.parametrize(("content", "message"), [
+    ({}, "holds nothing"),
+    ({"state_dict": {}}, "holds no weights"),
+    ([torch.ones(2)], "holds a list"),
+    (torch.ones(2), "holds a Tensor"),
+    ({"epoch": 3, "optimizer": {"a": torch.ones(2)}}, "it holds epoch, optimizer"),
+    ({"state_dict": {3: torch.ones(2)}}, "no tensors by name, at any depth"),
+    ({"a": torch.ones(2), "b": torch.tensor([1, float("nan")])}, "b has a number .* not fini"),
+    ({"a": torch.eye(2).to_sparse()}, "a is a tensor of the torch.sparse_coo.*to_dense"),
+    ({"a": torch.empty(2, device="meta")}, "a is a tensor .*meta"),
+    ({"state_dict": {"c": torch.tensor(float("-inf")).half()}}, "c has a number .* not finite"),
+])  # fmt: skip
+def test_contents_that_are_no_weights_are_named(content, message, tmp_path):
     torch.save(content, tmp_path / "weights.pt")
     warnings.filterwarnings("ignore", "Validating sparse")
     with pytest.raises(files.UserError, match=rf"weights\.pt: .*{message}"):
