@@ -303,9 +303,7 @@ def test_wrong_captions_of_any_kind_are_counted_where_their_pictures_are_random(
 @pytest.mark.parametrize(
     ("part", "contradicts"), [(1.0, False), (0.75, True), (0.5, True), (0.1, True)]
 )
-def test_trusted_pairs_that_fit_better_than_the_right_ones(
-    part: float, share: float, contradicts: bool
-) -> None:
+def test_trusted_pairs_that_fit_better_than_the_right_ones(part, share, contradicts) -> None:
     """Also where the share of wrong captions hides that the interval is too high."""
     generator, n = np.random.default_rng(int(10 * share)), 4000
     for shift in (1.0, 1.5, 2.5):

@@ -56,9 +56,7 @@ def test_keys_without_a_pair_are_counted_and_left_out(
         assert not caplog.text
 
 
-def test_a_key_in_another_form_of_unicode_is_that_of_its_pair(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_key_in_another_form_of_unicode_is_that_of_its_pair(tmp_path, caplog) -> None:
     """A file system may change the form; a form that several pairs have names none of them."""
     composed, decomposed = "cr\u00eape", "cre\u0302pe"
     path = tmp_path / "trusted.txt"

@@ -80,9 +80,7 @@ def leaving_shards_open() -> Iterator[None]:
         gc.collect()
 
 
-def test_accuracy_is_that_of_clip_benchmark(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_accuracy_is_that_of_clip_benchmark(tmp_path, monkeypatch) -> None:
     # Its accuracy takes an array of one entry for a number, which NumPy allows no more.
     monkeypatch.setattr(zeroshot_classification, "float", lambda one: one.item(), raising=False)
     folder = tmp_path / "scenes-shape"

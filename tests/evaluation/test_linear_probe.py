@@ -102,11 +102,8 @@ def folder(tmp_path):
 
 
 def _write(path, features, labels):
-    about = {
-        "name": "toys",
-        "kind": "classification",
-        "images_fingerprint": f"print of {path.stem}",
-    }
+    about = {"name": "toys", "kind": "classification",
+             "images_fingerprint": f"print of {path.stem}"}  # fmt: skip
     files.write_tensors(path, {"image_features": features, "labels": labels}, about)
 
 

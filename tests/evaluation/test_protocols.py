@@ -7,7 +7,6 @@ from collections.abc import Callable
 from dataclasses import replace
 from importlib import resources
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -117,9 +116,7 @@ def test_laclip_knows_these_sets_and_no_others() -> None:
         *(("rendered_sst2", "renderedsst2"), ("aircraft", "fgvc_aircraft")),
     ],
 )
-def test_where_laclip_follows_clip_so_does_clip_benchmark(
-    name: str, theirs: str, opened: EvaluationSet
-) -> None:
+def test_where_laclip_follows_clip_so_does_clip_benchmark(name, theirs, opened) -> None:
     found = prompts(replace(opened, directory=Path(name)), "laclip")
     assert found.templates == clip_benchmarks_templates()[theirs]
 
@@ -166,9 +163,7 @@ def test_laion_models_have_all_eighty_for_imagenet_alone(opened: EvaluationSet) 
         ("wds_mnist", ["three"], ["three"]),
     ],
 )  # fmt: skip
-def test_laclip_has_slips_class_lists(
-    folder: str, names: list[str], expected: list[str], opened: EvaluationSet
-) -> None:
+def test_laclip_has_slips_class_lists(folder, names, expected, opened) -> None:
     of_set = replace(opened, directory=Path(folder), classnames=names)
     found = prompts(of_set, "laclip")
     last = (found.templates or [])[-1]
@@ -268,9 +263,7 @@ def test_cupls_own_file(tmp_path: Path, custom: Path) -> None:
 
 
 @pytest.mark.parametrize("forms", [("NFC", "NFD"), ("NFD", "NFC")])
-def test_names_that_differ_by_unicode_composition_alone(
-    forms: tuple[Any, Any], tmp_path: Path, custom: Path
-) -> None:
+def test_names_that_differ_by_unicode_composition_alone(forms, tmp_path, custom) -> None:
     """Of the set, of its file and of its classes; the class has the set's form in prompts."""
     of_set, of_file = (functools.partial(unicodedata.normalize, form) for form in forms)
     opened = open_set(write_set(tmp_path / of_set("wds_forêt"), of_set("Crêpe\nCafé")))
@@ -294,9 +287,7 @@ GOOD = {"cat": ["x"], "dog": ["y"], "hot dog": ["z"]}
     "content",
     [{"imagenet1k": GOOD}, {"wds_pets": GOOD}, {"vtab/pets": GOOD, "imagenet1k": {"a": ["b"]}}],
 )
-def test_prompts_nested_under_the_names_of_sets(
-    content: object, opened: EvaluationSet, custom: Path
-) -> None:
+def test_prompts_nested_under_the_names_of_sets(content, opened, custom) -> None:
     assert prompts(opened, "mine", give(custom, json=json.dumps(content))).texts == ["x", "y", "z"]
 
 
@@ -318,9 +309,7 @@ def test_prompts_nested_under_the_names_of_sets(
         ({**GOOD, "e\u0302": ["x"], "\u00ea": ["x"]}, "given twice"),
     ],
 )  # fmt: skip
-def test_unfit_prompts_of_classes(
-    content: object, words: str, opened: EvaluationSet, custom: Path
-) -> None:
+def test_unfit_prompts_of_classes(content, words, opened, custom) -> None:
     files = give(custom, json=json.dumps(content))
     with pytest.raises(UserError, match=words):
         prompts(opened, "mine", files)
@@ -339,9 +328,7 @@ def test_unfit_prompts_of_classes(
         ({}, r"protocol mine has no files for the set wds_pets: .*wds_pets\.json"),
     ],
 )
-def test_unfit_files(
-    content: dict[str, str], words: str, opened: EvaluationSet, custom: Path
-) -> None:
+def test_unfit_files(content, words, opened, custom) -> None:
     with pytest.raises(UserError, match=words):
         prompts(opened, "mine", give(custom, **content))
 
@@ -366,9 +353,7 @@ CHANGES: list[Callable[[Prompts], Prompts]] = [
 
 
 @pytest.mark.parametrize("change", CHANGES)
-def test_each_part_changes_the_fingerprint(
-    change: Callable[[Prompts], Prompts], opened: EvaluationSet
-) -> None:
+def test_each_part_changes_the_fingerprint(change, opened) -> None:
     found = prompts(opened, "clip_benchmark")
     assert change(found).fingerprint != found.fingerprint
 

@@ -346,9 +346,7 @@ def test_step_refuses_more_neurons_than_there_are(tmp_path: Path, capsys) -> Non
 
 
 @pytest.mark.parametrize("labels", [np.zeros(150, np.int64), np.arange(6)])
-def test_one_class_or_one_image_a_class_has_no_silhouette(
-    labels: np.ndarray, tmp_path: Path
-) -> None:
+def test_one_class_or_one_image_a_class_has_no_silhouette(labels, tmp_path) -> None:
     data = _data()
     images = data.images.tensors["image_features"][: len(labels)]
     _write(tmp_path, encoded_set(images, labels, _prompts(data)))

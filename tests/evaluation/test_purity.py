@@ -126,11 +126,8 @@ def test_random_rotation_is_orthogonal_and_uniform():
 
 
 def _write(path, image, text, **metadata):
-    tensors = {
-        "image_projection": image,
-        "text_projection": text,
-        "logit_scale": np.zeros(len(image), np.float32),
-    }
+    tensors = {"image_projection": image, "text_projection": text,
+               "logit_scale": np.zeros(len(image), np.float32)}  # fmt: skip
     files.write_tensors(path, tensors, metadata)
 
 

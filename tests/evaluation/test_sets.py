@@ -2,7 +2,6 @@
 
 import re
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -76,9 +75,7 @@ def test_lists_of_json_and_python_are_read(tmp_path: Path, text: str) -> None:
         ("cat\tfelis\ndog\tcanis\n", "tab"),
     ],
 )  # fmt: skip
-def test_class_lists_with_more_than_names_of_classes(
-    tmp_path: Path, text: str, reason: str
-) -> None:
+def test_class_lists_with_more_than_names_of_classes(tmp_path, text, reason) -> None:
     path = tmp_path / "classnames.txt"
     path.write_text(text)
     with pytest.raises(UserError, match=rf"classnames\.txt: .*{reason}"):
@@ -165,9 +162,7 @@ def by_ending(member: tuple[str, bytes]) -> str:
     ],
 )
 @pytest.mark.parametrize("kind", ["cls", "txt"])
-def test_names_with_dots_and_any_order_of_members(
-    name: str, order: Callable[[tuple[str, bytes]], str] | None, kind: str, tmp_path: Path
-) -> None:
+def test_names_with_dots_and_any_order_of_members(name, order, kind, tmp_path) -> None:
     write_split(tmp_path, "test")
     members = []
     for number in range(4):
@@ -297,17 +292,13 @@ def test_lists_that_are_no_text(directory: Path) -> None:
         open_set(directory)
 
 
-def test_class_names_may_repeat_as_two_of_imagenets_do(
-    directory: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_class_names_may_repeat_as_two_of_imagenets_do(directory, caplog) -> None:
     (directory / "classnames.txt").write_text("missile\ncat\nmissile\n\n")
     assert open_set(directory).classnames == ["missile", "cat", "missile"]
     assert "missile is there more than once" in caplog.text
 
 
-def test_underscores_in_class_names_are_named(
-    directory: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_underscores_in_class_names_are_named(directory, caplog) -> None:
     """Prompts have the names as they are: a name of a folder is no English."""
     (directory / "classnames.txt").write_text("golden_retriever\n_\ncat\n")
     assert open_set(directory).classnames == ["golden_retriever", "_", "cat"]
@@ -329,9 +320,7 @@ def test_underscores_in_class_names_are_named(
         (("npy", b"x"), "sample s0: Sets with several classes an image"),
     ],
 )
-def test_labels_that_do_not_fit_the_class_list(
-    directory: Path, sample: tuple[str, bytes], words: str
-) -> None:
+def test_labels_that_do_not_fit_the_class_list(directory, sample, words) -> None:
     write_split(directory, "test", sample)
     with pytest.raises(UserError, match=words.replace("(", r"\(")):
         list(open_set(directory).samples())
@@ -422,9 +411,7 @@ def test_a_set_of_questions(tmp_path: Path) -> None:
         ("a cat\na dog", '{"pair": "' + "x" * 300 + '"}', "at most 200 letters"),
     ],
 )
-def test_questions_that_cannot_be_asked(
-    tmp_path: Path, captions: str, described: str | None, words: str
-) -> None:
+def test_questions_that_cannot_be_asked(tmp_path, captions, described, words) -> None:
     root = write_questions(tmp_path / "set", (captions, described))
     with pytest.raises(UserError, match=words):
         list(open_set(root).samples())
@@ -433,9 +420,7 @@ def test_questions_that_cannot_be_asked(
 @pytest.mark.parametrize(
     "captions", [["a\nb"], ["a\nb", "a\nb"], ["a\nb", "b\na", "a\nb"], ["a\nb\nc", "c\nb\na"]]
 )
-def test_pairs_are_two_images_with_captions_in_opposite_order(
-    tmp_path: Path, captions: list[str]
-) -> None:
+def test_pairs_are_two_images_with_captions_in_opposite_order(tmp_path, captions) -> None:
     root = write_questions(tmp_path / "set", *((each, '{"pair": "p1"}') for each in captions))
     with pytest.raises(UserError, match=r"0\.tar: pair p1 \(samples s0.* two images"):
         prompts(open_set(root), "captions")
@@ -471,9 +456,7 @@ def test_the_kind_of_a_set(directory: Path, said: str, kind: str) -> None:
         (["'cup", "cat'"], ""),
     ],
 )
-def test_class_names_have_no_more_than_the_name(
-    tmp_path: Path, names: list[str], part: str
-) -> None:
+def test_class_names_have_no_more_than_the_name(tmp_path, names, part) -> None:
     path = tmp_path / "classnames.txt"
     path.write_text("\n".join(names))
     if part:

@@ -90,9 +90,7 @@ def expected_features(folder: Path, towers: Path, split: str = "test") -> torch.
 @pytest.mark.parametrize(
     ("split", "precision", "kind"), [("test", "fp32", np.float32), ("train", "bf16", np.float16)]
 )
-def test_images_of_a_split(
-    precision: str, kind: type, split: str, folder: Path, towers: Path, tmp_path: Path
-) -> None:
+def test_images_of_a_split(precision, kind, split, folder, towers, tmp_path) -> None:
     arguments = images_command(folder, towers, tmp_path / "out", split)
     assert main([*arguments, "--precision", precision]) == 0
     arrays, about = files.read_tensors(tmp_path / "out")
@@ -118,9 +116,7 @@ def test_images_of_a_retrieval_set(retrieval: Path, towers: Path, tmp_path: Path
     assert about["kind"] == "retrieval"
 
 
-def test_the_fingerprint_covers_images_and_labels(
-    folder: Path, towers: Path, tmp_path: Path
-) -> None:
+def test_the_fingerprint_covers_images_and_labels(folder, towers, tmp_path) -> None:
     def found() -> str:
         assert main(images_command(folder, towers, tmp_path / "out")) == 0
         return files.read_tensors(tmp_path / "out")[1]["images_fingerprint"]
@@ -155,10 +151,7 @@ NARROW = encoded(Image.new("1", (1, 65_500)), "PNG")
         ([], "holds no image for test"),
     ],
 )
-def test_unfit_images(
-    members: list[tuple[str, bytes]], words: str, folder: Path, towers: Path, tmp_path: Path,
-    capsys: pytest.CaptureFixture,
-) -> None:  # fmt: skip
+def test_unfit_images(members, words, folder, towers, tmp_path, capsys) -> None:
     write_tar(folder / "test" / "0.tar", members)
     assert main(images_command(folder, towers, tmp_path / "out")) == 2
     assert words in capsys.readouterr().err
@@ -169,9 +162,7 @@ def test_unfit_images(
 
 
 @pytest.mark.parametrize(("precision", "kind"), [("fp32", np.float32), ("bf16", np.float16)])
-def test_prompts_of_templates(
-    precision: str, kind: type, folder: Path, towers: Path, tmp_path: Path
-) -> None:
+def test_prompts_of_templates(precision, kind, folder, towers, tmp_path) -> None:
     arguments = prompts_command(folder, towers, tmp_path / "out", "clip_benchmark")
     assert main([*arguments, "--precision", precision]) == 0
     arrays, about = files.read_tensors(tmp_path / "out")

@@ -30,13 +30,9 @@ def _features(n, seed, k=K):
 def _write_set(folder, name, images, labels=None, classnames=NAMES, **about):
     path = folder / name / "images.safetensors"
     known = {} if labels is None else {"labels": labels}
-    metadata = {
-        "name": name,
-        "kind": "classification" if known else "retrieval",
-        "towers": "t",
-        "classnames": json.dumps(classnames),
-        "images_fingerprint": f"pictures of {name}",
-    }
+    metadata = {"name": name, "kind": "classification" if known else "retrieval", "towers": "t",
+                "classnames": json.dumps(classnames),
+                "images_fingerprint": f"pictures of {name}"}  # fmt: skip
     files.write_tensors(path, {"image_features": images, **known}, metadata | about)
     return path
 
@@ -44,15 +40,10 @@ def _write_set(folder, name, images, labels=None, classnames=NAMES, **about):
 def _write_prompts(folder, name, protocol, prompts, numbers, classnames=NAMES, **about):
     path = folder / name / f"prompts~{protocol}.safetensors"
     tensors = {"prompt_features": prompts, "prompt_classes": numbers}
-    metadata = {
-        "name": name,
-        "protocol": protocol,
-        "metric": "mean_per_class_recall" if protocol == "laclip" else "acc1",
-        "classnames": json.dumps(classnames),
-        "templates": json.dumps(["{c}"]),
-        "fingerprint": f"{protocol} of {name}",
-        "towers": "t",
-    }
+    metadata = {"name": name, "protocol": protocol,
+                "metric": "mean_per_class_recall" if protocol == "laclip" else "acc1",
+                "classnames": json.dumps(classnames), "templates": json.dumps(["{c}"]),
+                "fingerprint": f"{protocol} of {name}", "towers": "t"}  # fmt: skip
     files.write_tensors(path, tensors, metadata | about)
     return path
 

@@ -140,9 +140,7 @@ def test_a_pair_of_towers_has_the_mean_of_its_seeds(arms: Path) -> None:
 
 
 @pytest.mark.parametrize("rate", [0.3, 0.8])
-def test_the_interval_of_a_change_is_that_of_a_paired_t_test_over_towers(
-    arms: Path, rate: float
-) -> None:
+def test_the_interval_of_a_change_is_that_of_a_paired_t_test_over_towers(arms, rate) -> None:
     _, over_towers = compared(arms, confidence=0.9)
     keys = {"quantity": "change", "rate": rate, "metric": "mean_abs_cosine", "tower": "image"}
     (row,) = select(over_towers, **keys).to_dict("records")

@@ -206,9 +206,7 @@ def test_event_files_take_any_value_and_long_tags(tmp_path: Path) -> None:
     assert read[2][1] == np.float32(-1e30)
 
 
-def test_neither_the_network_nor_tensorboard_is_used(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_neither_the_network_nor_tensorboard_is_used(tmp_path, monkeypatch) -> None:
     def refuse(*_: Any, **__: Any) -> None:
         raise AssertionError("the network is used")
 

@@ -245,9 +245,7 @@ def test_the_part_that_decides_is_named_where_another_has_another_outcome() -> N
     assert "image alone: supports" in named
 
 
-def test_the_card_on_mixing_has_words_for_each_outcome(
-    tables: Tables, verdicts: list[Verdict]
-) -> None:
+def test_the_card_on_mixing_has_words_for_each_outcome(tables, verdicts) -> None:
     (lead,) = (each for each in verdicts if each.claim.key == "neurons-mix")
     (question,) = (q for q in study_pages.pages("image_text").questions if q.key == "mixing")
     outcomes = [o for o in OUTCOMES[:-1] if o not in ("supports", "direction only")]
@@ -262,9 +260,7 @@ def test_the_card_on_mixing_has_words_for_each_outcome(
 
 @pytest.mark.parametrize("gate", ["", "no cost"])
 @pytest.mark.parametrize("outcome", OUTCOMES[:-1])
-def test_every_sentence_is_there_for_each_outcome(
-    tables: Tables, verdicts: list[Verdict], outcome: Outcome, gate: str
-) -> None:
+def test_every_sentence_is_there_for_each_outcome(tables, verdicts, outcome, gate) -> None:
     """Of the questions of all studies that the small run answers."""
 
     def turned(verdict: Verdict) -> Verdict:
@@ -285,13 +281,8 @@ def test_every_sentence_is_there_for_each_outcome(
         lead, others = (tuple(map(turned, some)) for some in (one.lead, one.verdicts))
         found = replace(one, lead=lead, of=of, verdicts=others)
         assert found.sentence
-        told = [
-            found.sentence,
-            found.finding,
-            found.limit,
-            found.advice,
-            *map(texts.remark, others),
-        ]
+        told = [found.sentence, found.finding, found.limit, found.advice,
+                *map(texts.remark, others)]  # fmt: skip
         for text in filter(None, told):
             assert text.endswith("."), text
             assert "  " not in text

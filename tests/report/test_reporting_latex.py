@@ -9,19 +9,10 @@ from pylatexenc.latexwalker import LatexEnvironmentNode, LatexMacroNode, LatexWa
 from mispair.report.latex import documents, escape, tabular
 from mispair.report.table import Number, Table
 
-NASTY = [
-    "50 % & more_$x$ #1 {a} ~^",
-    r"\input{/etc/passwd} \\ \end{tabular}",
-    "<script>alert('x')</script>",
-    "[0.1, 0.2]",
-    "* starred",
-    "a--b---c",
-    '"quoted" `ticks` it\'s',
-    "café, naïve, Ångström",
-    "日本 語",
-    "C_m → 0.5, C_s ≤ 1, S_h",
-    "−0.25 ± 0.10 (n = 3)",
-]
+NASTY = ["50 % & more_$x$ #1 {a} ~^", r"\input{/etc/passwd} \\ \end{tabular}",
+         "<script>alert('x')</script>", "[0.1, 0.2]", "* starred", "a--b---c",
+         '"quoted" `ticks` it\'s', "café, naïve, Ångström", "日本 語", "C_m → 0.5, C_s ≤ 1, S_h",
+         "−0.25 ± 0.10 (n = 3)"]  # fmt: skip
 
 
 UNKNOWN = {"textquotedbl": '"', "textperiodcentered": "·"}

@@ -191,9 +191,7 @@ def test_the_keyboard_reaches_and_leaves_every_figure(whole: Path, opened: Windo
     assert all(label.startswith("Chart: ") and label.endswith(".") for label in labels)
 
 
-def test_closed_parts_stay_closed_in_print_and_anchors_are_below_the_menu(
-    whole: Path, opened: Window
-) -> None:
+def test_closed_parts_stay_closed_in_print_and_anchors_are_below_the_menu(whole, opened) -> None:
     page = opened.open(whole / "pages" / "image_text.html")
     printed = "document.querySelectorAll('details[open]').length"
     before = page.evaluate(printed)

@@ -37,11 +37,8 @@ def test_pages_keep_their_budgets_of_words(whole: Path) -> None:
 
 def test_the_landing_page_of_the_default_run_keeps_its_budget(whole: Path) -> None:
     tables = read_csvs((whole / "tables").glob("*.csv"))
-    of_default = {
-        "corpus",
-        "pairs",
-        *(name for key in DEFAULT for name in studies.study(key).tables),
-    }
+    of_default = {"corpus", "pairs",
+                  *(name for key in DEFAULT for name in studies.study(key).tables)}  # fmt: skip
     some = Tables({name: tables.frames[name] for name in of_default & tables.frames.keys()})
     front = build(Content(some, {}, {}, {}, None, title="", confidence=0.9, corpus="")).files
     assert front["index.html"].count('<div class="card') >= len(DEFAULT)
