@@ -45,17 +45,9 @@ def test_the_mixture_is_near_the_truth_and_covers_it(rate, shift, near):
     for _ in range(10):
         found = mixture_rate(histogram(p_values(10_000, rate, shift, generator)))
         covered += found.low - 1e-6 <= rate <= found.high + 1e-6
+        assert found.high - found.low < 3 * near
         assert abs(found.value - rate) < near
     assert covered >= 9
-
-
-def test_the_interval_of_a_weak_model_is_wide_and_of_a_strong_one_narrow():
-    generator = np.random.default_rng(0)
-    weak, strong = (
-        mixture_rate(histogram(p_values(2000, 0.3, shift, generator))) for shift in (1.0, 5.0)
-    )
-    assert weak.high - weak.low > 2 * (strong.high - strong.low)
-    assert weak.low <= 0.3 <= weak.high
 
 
 def test_dependent_pairs_widen_the_interval():
@@ -75,29 +67,6 @@ def test_storey_is_near_the_truth_with_a_strong_model(rate):
     assert rate <= found.high < rate + 0.04
 
 
-def test_storey_is_too_large_on_average_with_a_weak_model():
-    generator = np.random.default_rng(4)
-    found = [
-        storey_rate(
-            counted(generator.permutation(p_values(4000, 0.1, 1, generator)), generator, 5)
-        ).value
-        for _ in range(10)
-    ]
-    assert np.mean(found) > 0.1
-
-
-def test_trusted_pairs_make_a_weak_model_useful():
-    generator = np.random.default_rng(5)
-    covered = 0
-    for _ in range(50):
-        values = p_values(4000, 0.3, 0.8, generator)
-        known = np.zeros(4000, bool)
-        known[1200 + generator.permutation(2800)[:400]] = True
-        found = trusted_rate(values, known)
-        covered += found.low <= 0.3 <= found.high
-    assert covered >= 44
-
-
 @pytest.mark.parametrize(
     ("number", "shift", "is_weak"),
     [(1, 3, False), (5, 3, False), (19, 0.0, False), (2000, 3, False), (500, 0.0, True)],
@@ -114,7 +83,7 @@ def test_trusted_pairs_that_tell_nothing_are_refused(number, shift, is_weak):
 
 @pytest.mark.parametrize("share", [0.0, 0.05, 0.2])
 @pytest.mark.parametrize("wins", [0.718, 0.87, 0.998])
-@pytest.mark.parametrize("mistaken", [0.0, 0.1, 0.3])
+@pytest.mark.parametrize("mistaken", [0.0, 0.1, 0.3, 0.5])
 def test_wrong_pairs_among_the_trusted_ones_are_reported(mistaken, wins, share):
     """They rank like random ones, and make the interval too low. A weak model hides them."""
     generator, reported = np.random.default_rng(11), 0
@@ -127,21 +96,10 @@ def test_wrong_pairs_among_the_trusted_ones_are_reported(mistaken, wins, share):
         rows, refused = judged(generator, values, trusted)
         found = {} if refused else rows["trusted_like_random"]
         reported += bool(refused) or found["low"] > LEAST_EXCESS
+        if wins == 0.998 and mistaken and not refused:  # no limit is below that without them
+            assert rows["trusted_excess"]["value"] > 0
+            assert share <= rows["wrong_captions"]["high"]
     assert reported <= 1 if mistaken == 0 else wins < 0.9 or reported == 5
-
-
-@pytest.mark.parametrize("mistaken", [0.3, 0.5])
-def test_an_upper_limit_of_contradicted_trusted_pairs_is_not_below_that_without_them(mistaken):
-    generator = np.random.default_rng(12)
-    for share in (0.02, 0.2):
-        values, wrong = corpus(generator, 0.998, share)
-        bad = round(300 * mistaken)
-        trusted = np.zeros(N, bool)
-        trusted[np.flatnonzero(~wrong)[: 300 - bad]] = True
-        values[np.flatnonzero(trusted)[:bad]] = generator.random(bad)
-        rows, refused = judged(generator, values, trusted)
-        assert refused or rows["trusted_excess"]["value"] > 0
-        assert refused or share <= rows["wrong_captions"]["high"]
 
 
 @pytest.mark.parametrize("wins", [0.87, 0.97, 0.998])
@@ -244,13 +202,6 @@ def test_the_limit_covers_whatever_right_captions_do(wins, generic, share):
         values = corpus(generator, wins, share, generic)[0]
         covered += storey_rate(counted(values, generator)).high >= share
     assert covered >= 4
-
-
-def test_the_limit_covers_in_95_of_100_corpora():
-    generator = np.random.default_rng(4)
-    limits = [storey_rate(counted(corpus(generator, 0.998, 0.2)[0], generator)).high
-              for _ in range(300)]  # fmt: skip
-    assert np.mean(np.array(limits) >= 0.2) >= 0.92
 
 
 @pytest.mark.parametrize(

@@ -80,14 +80,6 @@ def test_an_estimate_is_near_if_its_interval_is(error: float, width: float, outc
         assert part.effect.high - part.effect.low == pytest.approx(2 * width)
 
 
-def test_the_share_with_the_largest_error_decides() -> None:
-    worse = [{**row, "value": 0.9, "low": 0.88, "high": 0.92} if row["made"] == 0.8 else row
-             for row in rates()]  # fmt: skip
-    verdict = judged(made_up(worse, limits()))["audit-estimates"]
-    assert verdict.outcome == "contradicts"
-    assert verdict.effect.value == pytest.approx(0.1)
-
-
 @pytest.mark.parametrize(
     ("tables", "gate"),
     [

@@ -7,39 +7,21 @@ from scipy.stats import norm
 from mispair.audit.rate import trusted_rate
 from mispair.audit.score import BINS
 from mispair.audit.similar import SimilarRate, audited_similar_rate
-
-RIGHT, UNRELATED, SIMILAR = range(3)
-RIVALS = 10
+from tests.audit.made_up import kinds, ranks_near
 
 
 def rate(
-    seed: int,
-    unrelated: float,
-    similar: float,
-    wins: float = 0.95,
-    pairs: int = 2000,
+    seed: int, unrelated: float, similar: float, wins: float = 0.95, pairs: int = 2000,
     trusted: int = 300,
-) -> SimilarRate:
-    """Return the rate of a made-up corpus; right captions win a share of random comparisons.
-
-    Hard pictures rank their right caption badly among similar ones, and a similar one worse.
-    """
+) -> SimilarRate:  # fmt: skip
+    """Return the rate of a made-up corpus; right captions win a share of random comparisons."""
     generator = np.random.default_rng([seed, round(100 * unrelated), round(1000 * wins)])
-    kind, order = np.full(pairs, RIGHT), generator.permutation(pairs)
-    ends = round(unrelated * pairs), round((unrelated + similar) * pairs)
-    kind[order[: ends[0]]], kind[order[ends[0] : ends[1]]] = UNRELATED, SIMILAR
-    hard = generator.normal(size=pairs)
-
-    def ranks(score: np.ndarray) -> np.ndarray:
-        chance = norm.cdf(score + 0.5 * generator.normal(size=pairs))
-        return (generator.binomial(RIVALS, chance) + generator.random(pairs)) / (RIVALS + 1)
-
-    right, swapped = ranks(0.7 * hard - 1.5), ranks(0.5 * hard)
-    near = np.choose(kind, [right, generator.random(pairs), swapped])
+    kind = kinds(generator, unrelated, similar, pairs)
+    near, swapped, _ = ranks_near(generator, kind)
     lead = norm.ppf(wins) * 2**0.5 * np.choose(kind, [1, 0, 0.75])
     p_values = norm.sf(generator.normal(lead, 1))
     is_trusted = np.zeros(pairs, bool)
-    is_trusted[generator.permutation(np.flatnonzero(kind == RIGHT))[:trusted]] = True
+    is_trusted[generator.permutation(np.flatnonzero(kind == 0))[:trusted]] = True
     of_trusted = trusted_rate(p_values, is_trusted)
     return audited_similar_rate(
         near, is_trusted, swapped[is_trusted], p_values, of_trusted, BINS, 1.0
