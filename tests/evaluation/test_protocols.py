@@ -212,11 +212,8 @@ def test_captions_stand_for_their_images(tmp_path: Path) -> None:
     assert (found.classnames, found.templates) == ([], None)
     with pytest.raises(UserError, match="protocol laclip is not for retrieval"):
         prompts(open_set(root), "laclip")
-
-
-def test_captions_are_not_for_classification(opened: EvaluationSet) -> None:
     with pytest.raises(UserError, match="protocol captions is not for classification"):
-        prompts(opened, "captions")
+        prompts(open_set(write_set(tmp_path / "pets")), "captions")
 
 
 # Protocols of the user's -----------------------------------------------------------------------
@@ -225,12 +222,11 @@ def test_captions_are_not_for_classification(opened: EvaluationSet) -> None:
 def test_templates_names_and_metric_of_ones_own(opened: EvaluationSet, custom: Path) -> None:
     files = give(custom, templates_txt="my {c}\n", metric_txt="mean_per_class_recall\n")
     found = prompts(opened, "mine", files)
-    assert (found.texts, found.metric) == (
-        ["my cat", "my dog", "my hot dog"],
-        "mean_per_class_recall",
-    )
+    assert found.texts == ["my cat", "my dog", "my hot dog"]
+    assert found.metric == "mean_per_class_recall"
     files = give(custom, classnames_txt="kitten\npuppy\nsausage\n")
-    assert len(files) == 3
+    endings = ("templates.txt", "metric.txt", "classnames.txt")
+    assert {*files} == {custom / f"wds_pets.{ending}" for ending in endings}
     found = prompts(opened, "mine", files)
     assert found.texts == ["my kitten", "my puppy", "my sausage"]
     assert found.classnames == ["kitten", "puppy", "sausage"]
@@ -367,30 +363,6 @@ def test_nothing_else_changes_the_fingerprint(opened: EvaluationSet, tmp_path: P
 
 
 # What the workflow asks ------------------------------------------------------------------------
-
-
-def test_which_protocols_apply(custom: Path) -> None:
-    give(custom, json="{}")
-    for source in ("clip_benchmark", "laclip", "single-prompt", str(custom)):
-        assert applies(source, "wds_pets", "classification")
-        assert not applies(source, "wds_pets", "retrieval")
-    assert not applies("laclip", "scenes-shape", "classification")
-    assert not applies(str(custom), "scenes-shape", "classification")
-    assert applies("single-prompt", "scenes-shape", "classification")
-    assert applies("captions", "scenes-retrieval", "retrieval")
-    assert not applies("captions", "scenes-shape", "classification")
-
-
-def test_which_files_a_protocol_needs(custom: Path) -> None:
-    templates = Path("sets/wds_pets/zeroshot_classification_templates.txt")
-    assert protocol_files("clip_benchmark", "sets/wds_pets") == [templates]
-    assert protocol_files("laclip", "sets/wds_pets") == [protocols.LACLIP_DATA]
-    assert protocol_files("single-prompt", "sets/wds_pets") == []
-    assert protocol_files(str(custom), "sets/wds_pets") == []
-    assert give(custom, json="{}", metric_txt="acc1") == [
-        custom / "wds_pets.json",
-        custom / "wds_pets.metric.txt",
-    ]
 
 
 def test_names_of_protocols(tmp_path: Path, custom: Path) -> None:

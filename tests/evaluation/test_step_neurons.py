@@ -128,11 +128,9 @@ def _measure(corpus, path, **settings):
 def _draw(corpus, path, **settings):
     names = ("projection", "index", "shards", "features", "feature_rows", "corpus")
     draw_neurons.run(
-        draw_neurons.Settings(**settings),
-        **{name: corpus[name] for name in names},
-        sources=[],
+        draw_neurons.Settings(**settings), **{name: corpus[name] for name in names}, sources=[],
         gallery=path,
-    )
+    )  # fmt: skip
     return path.read_text(encoding="utf-8")
 
 
