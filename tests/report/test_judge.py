@@ -3,7 +3,7 @@
 import itertools
 import json
 import math
-from dataclasses import fields, replace
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -499,17 +499,6 @@ def test_correlations_have_limits_on_fishers_scale():
 # Verdicts as numbers ----------------------------------------------------------------------------
 
 
-def test_no_field_of_a_verdict_is_a_sentence():
-    names = {field.name for field in fields(Verdict)} | {
-        field.name for field in fields(MeasuredClaim)
-    }
-    texts_in = {"outcome", "alone", "reason", "preset", "decided_by", "gate", "claim", "controls"}
-    verdict = verdict_on(effect(2.0))
-    for name in names - texts_in:
-        value = getattr(verdict, name, None) or getattr(verdict.measured, name, None)
-        assert not isinstance(value, str), name
-
-
 def test_claims_csv_has_every_number():
     control = Control("control", lambda *_: MeasuredClaim(effect(0.1)))
     part = {0.8: PartEffect(effect(2.0), 0.5)}
@@ -585,21 +574,6 @@ def test_an_empty_run_measures_no_claim():
     assert {verdict.outcome for verdict in found} == {"not measured"}
     assert len(claims_table.unmeasured(found)) == len({verdict.claim.key for verdict in found})
     assert claims_table.rows(found) == []
-
-
-def test_claims_with_equal_numbers_have_equal_outcomes():
-    """A claim brings its numbers, rule and correction; no other part of it decides."""
-    outcomes: dict[tuple[object, ...], set[object]] = {}
-    for declared in (one for pages in every_pages() for one in pages.claims):
-        for value, error in itertools.product((2.0, 1.1, 0.5, 0.0, -1.1, -2.0), (0.02, 0.3, 3.0)):
-            measured = MeasuredClaim(effect(value, error), bound=1.0)
-            one = replace(
-                declared, measure=lambda *_, of=measured: of, sign=1, controls=(), power=None
-            )
-            verdict = judge(one, NO_TABLES, 0.95)
-            numbers = (one.rule, one.primary, value, error)
-            outcomes.setdefault(numbers, set()).add((verdict.outcome, verdict.near))
-    assert {len(each) for each in outcomes.values()} == {1}
 
 
 def test_declarations_are_complete():

@@ -202,30 +202,19 @@ def test_each_control_that_limits_is_on_its_card(tables: Tables, verdicts: list[
         for question in study_pages.pages(study).questions:
             leads = [v for v in verdicts if v.claim.key == question.claims[0] and v.effect.known]
             for lead in leads[:1]:
-                nothing = tuple(
-                    ControlVerdict(one, lead.effect, math.nan, "not measured")
-                    for one in lead.claim.controls
-                )
+                shown = replace(lead, outcome="supports", reason="size shown")
+                nothing = [ControlVerdict(one, lead.effect, math.nan, "not measured")
+                           for one in lead.claim.controls]  # fmt: skip
+                of_cards = [nothing]
+                for at, one in enumerate(nothing):
+                    share = 0.05 if one.control.least is not None else 0.95
+                    limits = replace(one, share=share, finding="limits")
+                    of_cards.append([*nothing[:at], limits, *nothing[at + 1 :]])
                 cards = {
                     questions.answered(
-                        study,
-                        question,
-                        [replace(lead, outcome="supports", reason="size shown", controls=controls)],
-                        tables,
-                        0.95,
+                        study, question, [replace(shown, controls=tuple(each))], tables, 0.95
                     ).limit
-                    for controls in (
-                        nothing,
-                        *(
-                            (
-                                *nothing[:at],
-                                replace(one, share=share, finding="limits"),
-                                *nothing[at + 1 :],
-                            )
-                            for at, one in enumerate(nothing)
-                            for share in (0.05 if one.control.least is not None else 0.95,)
-                        ),
-                    )
+                    for each in of_cards
                 }
                 assert len(cards) == 1 + len(nothing), question.key
                 seen += len(nothing)

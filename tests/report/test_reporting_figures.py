@@ -280,15 +280,6 @@ def distance(one: str, other: str) -> float:
     return min(float(np.linalg.norm(lab(one, s) - lab(other, s))) for s in SIGHT)
 
 
-def test_the_distance_sees_what_colour_blind_readers_confuse():
-    assert (
-        distance("#00b000", "#b06000")
-        < 15
-        < np.linalg.norm(lab("#00b000", "normal") - lab("#b06000", "normal"))
-    )
-    assert distance("#000000", "#ffffff") == pytest.approx(100, abs=0.1)
-
-
 def scales(spec: dict[str, Any], channel: str) -> dict[str, dict[str, str]]:
     """Return what each field's values look like, of all views of a figure."""
     found: dict[str, dict[str, str]] = {}
