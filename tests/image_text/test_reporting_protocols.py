@@ -1,6 +1,5 @@
 """Zero-shot numbers in the report: which protocol they are of, and what is beside them."""
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -14,7 +13,7 @@ from mispair.image_text.report.tables import of_arms, protocols, scores
 from mispair.report import studies, texts
 from mispair.report.figures import compose
 from mispair.report.judge import judge
-from mispair.report.table import Number, whole
+from mispair.report.table import whole
 from mispair.report.tables import Tables, tidy
 from mispair.towers.arms import LABELS
 from tests.made_up_tables import tables
@@ -166,7 +165,3 @@ def test_panels_of_choices_are_operations_or_whole_sets():
     )
     many = panels_of_sets(tidy("zeroshot", chosen([f"{number} of" for number in range(5)])))
     assert many.set_index("panel")["value"].to_dict() == {"s": 0.7}
-
-
-def beside(cell: Number, reference: Number) -> Number:
-    return replace(cell, beside=reference)

@@ -27,13 +27,9 @@ PRETRAININGS = ("CC12M", "RedCaps", "LAION-400M")
 
 
 def model(
-    method: str,
-    values: dict[str, float],
-    pretraining: str = "CC12M",
-    protocol: str = "laclip",
-    metric: str = "acc1",
-    **more: Any,
-) -> list[dict[str, Any]]:
+    method: str, values: dict[str, float], pretraining: str = "CC12M", protocol: str = "laclip",
+    metric: str = "acc1", **more: Any,
+) -> list[dict[str, Any]]:  # fmt: skip
     """Return the rows of one model: a headline number of each set, with an interval of 1 point."""
     about = {"pretraining": pretraining, "method": method, "architecture": "ViT-B/16",
              "towers": f"{pretraining}-{method}".lower(), "protocol": protocol,
