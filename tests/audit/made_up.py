@@ -80,11 +80,9 @@ def unlike(kind: str, texts: np.ndarray, wrong: np.ndarray) -> np.ndarray:
     normal = np.random.default_rng(9).standard_normal
     if kind == "empty":
         return degenerate(texts, wrong)
-    foreign = {
-        "another corpus": unit(normal(e) + 0.3 * normal((n, e))),
-        "one text": np.repeat(unit(normal((1, e))), n, axis=0),
-        "texts of the corpus": texts[:5][np.arange(n) % 5],
-    }[kind]
+    foreign = {"another corpus": unit(normal(e) + 0.3 * normal((n, e))),
+               "one text": np.repeat(unit(normal((1, e))), n, axis=0),
+               "texts of the corpus": texts[:5][np.arange(n) % 5]}[kind]  # fmt: skip
     return np.where(wrong[:, None], foreign, texts)
 
 
@@ -203,11 +201,9 @@ class Files:
         held = {"text_features": vectors[distinct.index.to_numpy()]}
         files.write_tensors(self.folder / "features/captions-0.safetensors", held, about)
         e = self.images.shape[1]
-        projections = {
-            "image_projection": np.eye(e, dtype=np.float32)[None],
-            "text_projection": np.eye(e, dtype=np.float32)[None],
-            "logit_scale": np.array([np.log(20.0)], np.float32),
-        }
+        projections = {"image_projection": np.eye(e, dtype=np.float32)[None],
+                       "text_projection": np.eye(e, dtype=np.float32)[None],
+                       "logit_scale": np.array([np.log(20.0)], np.float32)}  # fmt: skip
         files.write_tensors(self.folder / "projection.safetensors", projections, {"towers": "T"})
 
     def write_similar(self, k: int = 5) -> Path:

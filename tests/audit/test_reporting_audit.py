@@ -47,10 +47,8 @@ GATE = "unknown truth"
 
 
 def made_up(*parts: list[dict[str, Any]], refused: str = "", right: bool = True) -> Tables:
-    origin = [
-        {"artefact": "audit", "key": "refused", "text": refused},
-        {"artefact": "calibration", "key": "right", "text": str(right)},
-    ]
+    origin = [{"artefact": "audit", "key": "refused", "text": refused},
+              {"artefact": "calibration", "key": "right", "text": str(right)}]  # fmt: skip
     return Tables(
         {"audit_calibration": tidy("audit_calibration", [row for part in parts for row in part]),
          "provenance": tidy("provenance", origin)}
@@ -96,13 +94,9 @@ def test_estimates_are_not_judged_where_nothing_can_be_compared(tables: Tables, 
 
 @pytest.mark.parametrize(
     ("memorised", "fitted", "outcome", "limited"),
-    [
-        (-0.05, 0.0, "supports", False),
-        (-0.05, -0.05, "supports", True),
-        (0.0, 0.0, "no such effect", False),
-        (0.05, 0.0, "contradicts", False),
-    ],
-)
+    [(-0.05, 0.0, "supports", False), (-0.05, -0.05, "supports", True),
+     (0.0, 0.0, "no such effect", False), (0.05, 0.0, "contradicts", False)],
+)  # fmt: skip
 def test_what_was_memorised_looks_cleaner(memorised, fitted, outcome, limited) -> None:
     verdict = judged(
         made_up(limits(scorer="memorised", error=memorised),

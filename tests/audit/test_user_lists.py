@@ -89,9 +89,7 @@ def test_groups_are_read_by_key(tmp_path: Path, form: str, key: str, head: str) 
         "group_language": ["not given", "de", "not given"]
     }
     assert {*read_groups(path, ["year", "language"], pd.Series(["0001"]))} == {
-        "group_year",
-        "group_language",
-    }
+        "group_year", "group_language"}  # fmt: skip
     assert first_rows(path, ["year"], 2) == ["0001", "0002"]
     assert read_groups(path, ["year"], pd.Series(["0001"]))["group_year"].tolist() == ["1"]
     for fields, keys, part in ((["source"], ["0001"], "group_fields"), (["year"], ["x"], "'x'")):

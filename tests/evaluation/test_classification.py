@@ -4,7 +4,6 @@ import tracemalloc
 
 import numpy as np
 import pytest
-import torch
 from sklearn.metrics import balanced_accuracy_score, silhouette_score, top_k_accuracy_score
 from sklearn.metrics import silhouette_samples as reference
 
@@ -29,33 +28,6 @@ def _projections(seed=1, e=16):
     image = draw.standard_normal((20, e)).astype(np.float32)
     text = draw.standard_normal((10, e)).astype(np.float32)
     return image, text
-
-
-class Tokens(torch.nn.Module):
-    """A model whose tokens are features."""
-
-    def __init__(self, text):
-        super().__init__()
-        self.text = torch.tensor(text)
-
-    def encode_text(self, tokens, normalize=False):
-        embeddings = tokens @ self.text
-        return torch.nn.functional.normalize(embeddings, dim=-1) if normalize else embeddings
-
-
-def test_classes_may_have_different_numbers_of_prompts():
-    """As CLIP_benchmark does it for prompts of their own for each class."""
-    from clip_benchmark.metrics.zeroshot_classification import zero_shot_classifier
-
-    (_, _, prompts, _), (_, text) = _set(), _projections()
-    prompts *= np.geomspace(0.1, 10, len(prompts), dtype=np.float32)[:, None]  # lengths differ
-    numbers = np.repeat([0, 1, 2, 3], [1, 15, 2, 6])
-    rows = {str(c): np.flatnonzero(numbers == c).tolist() for c in range(4)}
-    expected = zero_shot_classifier(
-        Tokens(text), lambda rows: torch.tensor(prompts[rows]), list(rows), rows, "cpu", amp=False
-    )
-    ours = classification.classifier(prompts, numbers, text)
-    np.testing.assert_allclose(ours, expected.numpy().T, atol=1e-6)
 
 
 @pytest.mark.parametrize(

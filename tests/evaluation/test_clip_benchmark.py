@@ -41,10 +41,8 @@ def run(name: str, **files: object) -> None:
 def measured(evaluation_set: Path, protocol: str, folder: Path) -> dict[str, float]:
     """Encode a set and evaluate the shipped towers on it with the real steps."""
     own = folder / "features" / evaluation_set.name
-    found = {
-        "images": own / "images.safetensors",
-        "prompts": own / f"prompts~{protocol}.safetensors",
-    }
+    found = {"images": own / "images.safetensors",
+             "prompts": own / f"prompts~{protocol}.safetensors"}  # fmt: skip
     towers = [SHIPPED["shipped"] / "open_clip_config.json"]
     images = files_of_images(evaluation_set, "test")
     run("encode-evaluation", evaluation_set=images, split="test", towers=towers, workers=0,

@@ -88,10 +88,8 @@ def test_every_protocol_is_asked_of_the_sets_that_it_is_for(tmp_path: Path) -> N
     assert found.pairs == [("wds_vtab-pets", "clip_benchmark"), ("wds_vtab-pets", "laclip"),
                            ("flickr", "captions"), ("scenes-digit", "clip_benchmark"),
                            ("scenes-digit", "cupl"), ("scenes-retrieval", "captions")]  # fmt: skip
-    assert found.echo() == [
-        "protocol laclip: has no prompts for scenes-digit",
-        "protocol cupl: has no prompts for wds_vtab-pets",
-    ]
+    assert found.echo() == ["protocol laclip: has no prompts for scenes-digit",
+                            "protocol cupl: has no prompts for wds_vtab-pets"]  # fmt: skip
     assert found.prompts("t")[1] == "results/evaluation/t/wds_vtab-pets/prompts~laclip.safetensors"
     assert len(found.images("t")) == 4
     # Probes are for classes, and need a training split.

@@ -343,9 +343,7 @@ CHANGES: list[Callable[[Prompts], Prompts]] = [
     lambda found: replace(found, classnames=["cat", "dog", "sausage"]),
     lambda found: replace(found, classnames=["catdog", "", "hot dog"]),
     lambda found: replace(found, texts=[*found.texts[:-1], "another"]),
-    lambda found: replace(found, texts=found.texts[::-1]),
-    moved,
-]
+    lambda found: replace(found, texts=found.texts[::-1]), moved]  # fmt: skip
 
 
 @pytest.mark.parametrize("change", CHANGES)

@@ -16,7 +16,7 @@ from mispair.evaluation import classification, pruning
 from mispair.evaluation.inputs import EncodedSet
 from mispair.evaluation.purity import random_rotation
 from mispair.evaluation.steps.prune_neurons import Settings
-from tests.evaluation.encoded import encoded_set
+from tests.evaluation.encoded import encoded_set, write_projection
 
 E = 24
 
@@ -234,12 +234,8 @@ def _write(folder: Path, data: EncodedSet, **about: str) -> None:
     arrays = {"prompt_features": _prompts(data)["single"][0], "prompt_classes": np.arange(6)}
     about = {**of_set, "name": "two", "protocol": "captions"}
     files.write_tensors(folder / "two" / "prompts~captions.safetensors", arrays, about)
-    tensors = {
-        "image_projection": np.stack([image, image[:, ::-1]]),
-        "text_projection": np.stack([text, text[:, ::-1]]),
-        "logit_scale": np.zeros(2, np.float32),
-    }
-    files.write_tensors(folder / "projection", tensors, {"seeds": "[0, 1]", "towers": "t"})
+    both = (np.stack([one, one[:, ::-1]]) for one in (image, text))
+    write_projection(folder / "projection", *both, seeds="[0, 1]", towers="t")
 
 
 def _run(folder: Path, *options: str) -> int:

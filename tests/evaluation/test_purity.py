@@ -5,10 +5,11 @@ import pytest
 from scipy import special
 
 from mispair import cli
-from mispair.core import files, metrics
+from mispair.core import metrics
 from mispair.core.seeds import generator
 from mispair.evaluation import purity
 from mispair.evaluation.purity import neuron_overlap, random_rotation, unit_columns
+from tests.evaluation.encoded import write_projection
 
 
 def _participation_ratio(matrix):
@@ -78,19 +79,10 @@ def test_random_rotation_is_orthogonal_and_uniform():
     np.testing.assert_allclose((rotations**2).mean(0), 1 / 3, atol=0.02)
 
 
-def _write(path, image, text, **metadata):
-    tensors = {"image_projection": image, "text_projection": text,
-               "logit_scale": np.zeros(len(image), np.float32)}  # fmt: skip
-    files.write_tensors(path, tensors, metadata)
-
-
 def test_step_writes_every_measure_of_both_towers(tmp_path):
-    image, text = (
-        np.stack([_matrix(), _matrix(seed=1)]),
-        np.stack([_matrix(20), _matrix(20, seed=2)]),
-    )
+    image, text = (np.stack([_matrix(d), _matrix(d, seed=seed)]) for d, seed in ((30, 1), (20, 2)))
     path, out = tmp_path / "projection.safetensors", tmp_path / "purity.json"
-    _write(path, image, text, start="pretrained", rate="0.1", seeds="[0, 1]")
+    write_projection(path, image, text, start="pretrained", rate="0.1", seeds="[0, 1]")
     arguments = ["measure-purity", "--projection", path, "--purity", out, "--rotations", 2]
     assert cli.main([str(argument) for argument in arguments]) == 0
     rows, provenance = metrics.read_metrics(out)
@@ -117,7 +109,7 @@ def test_step_names_the_file_and_seed_of_a_dead_neuron(tmp_path, capsys):
     image, text = _matrix()[None], _matrix(20)[None].copy()
     text[0, :, 4] = 0
     path = tmp_path / "projection.safetensors"
-    _write(path, image, text)
+    write_projection(path, image, text)
     out = tmp_path / "purity.json"
     assert cli.main(["measure-purity", "--projection", str(path), "--purity", str(out)]) == 2
     message = capsys.readouterr().err

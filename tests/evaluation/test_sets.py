@@ -156,14 +156,9 @@ def by_ending(member: tuple[str, bytes]) -> str:
 
 @pytest.mark.parametrize(
     ("name", "order"),
-    [
-        ("photo.{}.v2", None),
-        ("v1.{}", None),
-        ("./a.b/IMG {}", None),
-        ("s{}", by_ending),
-        ("v1.{}", by_ending),
-    ],
-)
+    [("photo.{}.v2", None), ("v1.{}", None), ("./a.b/IMG {}", None), ("s{}", by_ending),
+     ("v1.{}", by_ending)],
+)  # fmt: skip
 @pytest.mark.parametrize("kind", ["cls", "txt"])
 def test_names_with_dots_and_any_order_of_members(name, order, kind, tmp_path) -> None:
     write_split(tmp_path, "test")
@@ -193,10 +188,8 @@ def test_a_key_that_is_used_again_is_another_sample(tmp_path: Path) -> None:
 
 # Missing pieces --------------------------------------------------------------------------------
 
-PIECES = [
-    *("classnames.txt", "zeroshot_classification_templates.txt"),
-    *("test/nshards.txt", "test/0.tar", "train/nshards.txt", "train/0.tar"),
-]
+PIECES = [*("classnames.txt", "zeroshot_classification_templates.txt"),
+          *("test/nshards.txt", "test/0.tar", "train/nshards.txt", "train/0.tar")]  # fmt: skip
 
 
 @pytest.mark.parametrize("piece", PIECES)
@@ -368,10 +361,8 @@ def test_a_set_of_questions(tmp_path: Path) -> None:
     opened = open_set(root)
     assert (opened.kind, opened.classnames) == ("image_caption_selection", [])
     assert [(e.captions, e.category, e.pair) for e in opened.samples()] == [
-        (("a cat", "a dog"), "swap-obj", "7"),
-        (("a dog", "a cat"), "swap-obj", "7"),
-        (("x", "y", "z"), "", ""),
-    ]
+        (("a cat", "a dog"), "swap-obj", "7"), (("a dog", "a cat"), "swap-obj", "7"),
+        (("x", "y", "z"), "", "")]  # fmt: skip
     asked = prompts(opened, "captions")
     assert asked.texts == ["a cat", "a dog", "a dog", "a cat", "x", "y", "z"]
     assert asked.classes.tolist() == [0, 0, 1, 1, 2, 2, 2]

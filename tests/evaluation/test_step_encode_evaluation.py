@@ -56,22 +56,18 @@ def retrieval(tmp_path: Path) -> Path:
 
 
 def images_command(folder: Path, towers: Path, out: Path, split: str = "test") -> list[str]:
-    return [
-        *("encode-evaluation", "--evaluation-set", *map(str, files_of(folder, split))),
-        *("--split", split, "--workers", "1"),
-        *("--towers", str(towers / loading.CONFIG_NAME), "--evaluation-features", str(out)),
-        *("--batch-size", "2"),
-    ]
+    return [*("encode-evaluation", "--evaluation-set", *map(str, files_of(folder, split))),
+            *("--split", split, "--workers", "1"),
+            *("--towers", str(towers / loading.CONFIG_NAME), "--evaluation-features", str(out)),
+            *("--batch-size", "2")]  # fmt: skip
 
 
 def prompts_command(folder: Path, towers: Path, out: Path, source: str) -> list[str]:
     needed = [str(path) for path in protocol_files(source, folder)]
-    return [
-        *("encode-prompts", "--evaluation-set", *map(str, files_of_texts(folder))),
-        *("--protocol", Path(source).name, "--protocol-files", *needed),
-        *("--towers", str(towers / loading.CONFIG_NAME), "--prompts", str(out)),
-        *("--batch-size", "2"),
-    ]
+    return [*("encode-prompts", "--evaluation-set", *map(str, files_of_texts(folder))),
+            *("--protocol", Path(source).name, "--protocol-files", *needed),
+            *("--towers", str(towers / loading.CONFIG_NAME), "--prompts", str(out)),
+            *("--batch-size", "2")]  # fmt: skip
 
 
 def expected_features(folder: Path, towers: Path, split: str = "test") -> torch.Tensor:
@@ -105,15 +101,6 @@ def test_images_of_a_split(precision, kind, split, folder, towers, tmp_path) -> 
     fixed = {"name": "set", "kind": "classification", "split": split, "precision": precision}
     assert about.items() >= fixed.items()
     assert about["towers"] == loading.load_towers(towers).fingerprint
-
-
-def test_images_of_a_retrieval_set(retrieval: Path, towers: Path, tmp_path: Path) -> None:
-    assert main(images_command(retrieval, towers, tmp_path / "out")) == 0
-    arrays, about = files.read_tensors(tmp_path / "out")
-    assert arrays.keys() == {"image_features"}
-    expected = expected_features(retrieval, towers)
-    assert np.allclose(arrays["image_features"], expected, atol=1e-5)
-    assert about["kind"] == "retrieval"
 
 
 def test_the_fingerprint_covers_images_and_labels(folder, towers, tmp_path) -> None:

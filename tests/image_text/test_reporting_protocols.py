@@ -129,13 +129,11 @@ def test_other_scores_are_next_to_chance_or_the_zero_shot_accuracy():
     cells = {(row[0], row[2]): (row[4].value, row[5] and row[5].value) for row in table.rows}
     untouched, start = LABELS["untouched"], LABELS["pretrained"]
     ends = (untouched, f"{start}, C_m 0", f"{start}, C_m 0.8")
-    assert cells == {
-        **{("flickr", model): (0.2, 0.001) for model in ends},
-        **{("cats", model): (0.8, 0.5) for model in ends},
-        ("shapes", untouched): (0.91, pytest.approx(0.7)),
-        ("shapes", ends[1]): (0.91, pytest.approx(0.7)),
-        ("shapes", ends[2]): (0.91, pytest.approx(0.54)),
-    }
+    assert cells == {**{("flickr", model): (0.2, 0.001) for model in ends},
+                     **{("cats", model): (0.8, 0.5) for model in ends},
+                     ("shapes", untouched): (0.91, pytest.approx(0.7)),
+                     ("shapes", ends[1]): (0.91, pytest.approx(0.7)),
+                     ("shapes", ends[2]): (0.91, pytest.approx(0.54))}  # fmt: skip
     first = next(row for row in table.rows if row[0] == "flickr")
     assert (first[3], first[4].low, first[4].high) == (whole(5000), 0.19, 0.21)
 

@@ -62,15 +62,11 @@ def write_arm(folder: Path, place: int, rate: float | None) -> None:
             for metric in ("semantic_purity", "selectivity"):
                 tested = {**keys, "metric": f"{metric}_by_overlap"}
                 value = rho(place, at, tower, metric)
-                semantics += [
-                    {**tested, "basis": "original", "value": value},
-                    {**tested, "basis": "rotated", "value": ROTATED},
-                ]
+                semantics += [{**tested, "basis": "original", "value": value},
+                              {**tested, "basis": "rotated", "value": ROTATED}]  # fmt: skip
             mean = {**keys, "metric": "mean_semantic_purity"}
-            semantics += [
-                {**mean, "basis": "original", "value": 0.4},
-                {**mean, "basis": "rotated", "value": 0.3},
-            ]
+            semantics += [{**mean, "basis": "original", "value": 0.4},
+                          {**mean, "basis": "rotated", "value": 0.3}]  # fmt: skip
         purity.append({"metric": "logit_scale", "value": 30.0, "seed": seed})
         zeroshot += [
             {"evaluation_set": name, "protocol": protocol, "metric": "acc1", "seed": seed,

@@ -73,16 +73,11 @@ def test_an_effect_is_compared_with_the_smallest_one(value, error, outcome, reas
 
 @pytest.mark.parametrize(
     ("rule", "value", "bound", "outcome"),
-    [
-        ("equivalence", 0.1, 1.0, "supports"),
-        ("equivalence", 0.9, 1.0, "cannot tell"),
-        ("equivalence", 2.0, 1.0, "contradicts"),
-        ("level", 1.5, 1.0, "supports"),
-        ("level", 1.1, 1.0, "cannot tell"),
-        ("level", 0.5, 1.0, "contradicts"),
-        ("level", -0.5, -1.0, "supports"),
-    ],
-)
+    [("equivalence", 0.1, 1.0, "supports"), ("equivalence", 0.9, 1.0, "cannot tell"),
+     ("equivalence", 2.0, 1.0, "contradicts"), ("level", 1.5, 1.0, "supports"),
+     ("level", 1.1, 1.0, "cannot tell"), ("level", 0.5, 1.0, "contradicts"),
+     ("level", -0.5, -1.0, "supports")],
+)  # fmt: skip
 def test_equivalence_and_levels_use_one_sided_limits(rule, value, bound, outcome):
     assert decide(rule, effect(value), 1, bound, 0.05)[0] == outcome
     p = p_of(rule, effect(value), 1, bound)
@@ -227,10 +222,8 @@ def test_of_equally_weak_parts_the_nearest_to_the_bound_decides(rule, sign, outc
 
 
 def test_a_claim_on_every_part_has_its_weakest_outcome():
-    parts = {
-        "text": MeasuredClaim(effect(0.5), first=1.0),
-        "image": MeasuredClaim(effect(3.0), first=2.0),
-    }
+    parts = {"text": MeasuredClaim(effect(0.5), first=1.0),
+             "image": MeasuredClaim(effect(3.0), first=2.0)}  # fmt: skip
     verdict = verdict_on(MeasuredClaim(parts=parts))
     assert (verdict.outcome, verdict.decided_by) == ("direction only", "text")
     assert (verdict.effect.value, verdict.measured.first) == (0.5, 1.0)
@@ -265,18 +258,11 @@ def test_a_condition_that_is_not_met_decides_nothing():
 
 @pytest.mark.parametrize(
     ("rule", "value", "outcome"),
-    [
-        ("effect", 2.0, "supports"),
-        ("effect", 0.5, "direction only"),
-        ("effect", -2.0, "contradicts"),
-        ("effect", 0.1, "no such effect"),
-        ("equivalence", 0.1, "supports"),
-        ("equivalence", 2.0, "contradicts"),
-        ("level", 2.0, "supports"),
-        ("level", 0.1, "contradicts"),
-        ("count", 1.0, "cannot tell"),
-    ],
-)
+    [("effect", 2.0, "supports"), ("effect", 0.5, "direction only"),
+     ("effect", -2.0, "contradicts"), ("effect", 0.1, "no such effect"),
+     ("equivalence", 0.1, "supports"), ("equivalence", 2.0, "contradicts"),
+     ("level", 2.0, "supports"), ("level", 0.1, "contradicts"), ("count", 1.0, "cannot tell")],
+)  # fmt: skip
 def test_a_training_that_changes_nothing_shows_nothing(rule, value, outcome):
     """What it gives as well, a small difference, decides nothing; an effect that is there does."""
     measured = MeasuredClaim(effect(value))

@@ -441,13 +441,12 @@ def test_a_name_has_its_declared_colour_in_all_figures() -> None:
 
 def test_legends_of_colours_have_titles_and_axes_of_the_share_one_name() -> None:
     shares = set()
-    for figure in studies.drawn():
-        spec, _ = compose(figure, made_up(figure.name))
-        for _, encoding in views(spec):
+    for name in FIGURES | OTHERS:
+        for _, encoding in views(composed(name)[0]):
             channel = encoding.get("color", {})
             if "field" in channel and channel.get("legend", True):
                 title = channel.get("title") or channel["legend"].get("title")
-                assert title, (figure.name, channel["field"])
+                assert title, (name, channel["field"])
             x = encoding.get("x", {})
             if x.get("field") == "rate" or str(x.get("title", "")).startswith("Share of captions"):
                 shares.add(x["title"])
@@ -520,5 +519,3 @@ def test_fewer_colours_keep_the_hues_of_thin_lines() -> None:
     picture[10 : 10 + len(hues)] = rows
     kept = np.asarray(few_colours(Image.fromarray(picture)).convert("RGB")).astype(int)
     assert np.abs(kept[10 : 10 + len(hues), -1] - hues).max() <= 16
-    median_cut = np.asarray(Image.fromarray(picture).quantize(64).convert("RGB")).astype(int)
-    assert np.abs(median_cut[10 : 10 + len(hues), -1] - hues).max() > 16

@@ -76,10 +76,8 @@ def test_a_table_has_the_cells_of_the_page_under_its_heads() -> None:
     # As TeX does: a row ends at two backslashes, a cell at an ampersand that none precedes.
     lines = [line for line in text.splitlines() if line.endswith(r" \\")]
     cells = [[read(c) for c in re.split(r"(?<!\\) & ", line[4:-3])] for line in lines]
-    assert cells == [
-        ["name_x", "n", "p"],
-        *([plain(name), str(n), "–"] for n, name in enumerate(NASTY)),
-    ]
+    assert cells == [["name_x", "n", "p"],
+                     *([plain(name), str(n), "–"] for n, name in enumerate(NASTY))]  # fmt: skip
     assert r"\begin{tabular}{lrr}" in text
     assert r"\caption{Words \& numbers of 50 \%}" in text
     assert r"\label{tab:group-words}" in text

@@ -175,11 +175,9 @@ def test_a_count_at_the_needed_share_errs_in_at_most_alpha(n, needed):
 
 # Five primary claims
 
-FALSE: dict[int, frozenset[str]] = {
-    0: frozenset((SUPPORTS, DIRECTION, CONTRADICTS)),
-    1: frozenset((ABSENT, "smaller", CONTRADICTS)),
-    -1: frozenset((SUPPORTS, DIRECTION, ABSENT)),
-}
+FALSE: dict[int, frozenset[str]] = {0: frozenset((SUPPORTS, DIRECTION, CONTRADICTS)),
+                                    1: frozenset((ABSENT, "smaller", CONTRADICTS)),
+                                    -1: frozenset((SUPPORTS, DIRECTION, ABSENT))}  # fmt: skip
 """False outcomes and reasons where the truth is no effect, or plus or minus the bound."""
 
 

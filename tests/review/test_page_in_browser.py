@@ -307,10 +307,8 @@ def test_the_gallery_of_suspects_is_filtered_and_labelled(browser: Window, tmp_p
 def test_a_server_writes_answers_as_they_come(browser: Window, path: Path) -> None:
     csv = path.parent.parent / "review.csv"
     csv.write_text("key;label;note\n12;Wrong;see\nforeign;right;kept\n", encoding="utf-8")
-    files = {
-        "captions": LabelFile(csv, LABELS),
-        "repairs": LabelFile(csv.with_name("r.csv"), OF_REPAIRS),
-    }
+    files = {"captions": LabelFile(csv, LABELS),
+             "repairs": LabelFile(csv.with_name("r.csv"), OF_REPAIRS)}  # fmt: skip
     with Server(path, files) as server:
         thread = threading.Thread(target=server.serve_forever, args=(0.05,))
         thread.start()
