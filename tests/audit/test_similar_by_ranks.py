@@ -28,8 +28,9 @@ def rate(
     )
 
 
-@pytest.mark.parametrize("wins", [0.87, 0.998])
-@pytest.mark.parametrize("unrelated", [0.0, 0.3, 0.8, 0.85])
+@pytest.mark.parametrize(
+    ("unrelated", "wins"), [(0.0, 0.998), (0.3, 0.87), (0.3, 0.998), (0.8, 0.998), (0.85, 0.87)]
+)
 def test_without_similar_captions_none_are_reported(unrelated: float, wins: float) -> None:
     found = [rate(seed, unrelated, 0.0, wins, trusted=200) for seed in range(15)]
     assert sum(one.is_known for one in found) <= 1
@@ -37,8 +38,7 @@ def test_without_similar_captions_none_are_reported(unrelated: float, wins: floa
     assert all(one.low > 0 for one in found if one.is_known)
 
 
-@pytest.mark.parametrize("similar", [0.2, 0.3])
-@pytest.mark.parametrize("unrelated", [0.0, 0.2, 0.5])
+@pytest.mark.parametrize(("unrelated", "similar"), [(0.0, 0.2), (0.2, 0.3), (0.5, 0.2)])
 def test_moderate_shares_of_similar_captions_are_found(unrelated: float, similar: float) -> None:
     found = [rate(seed, unrelated, similar) for seed in range(10)]
     assert sum(one.is_known for one in found) >= 8

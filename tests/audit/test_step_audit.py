@@ -378,11 +378,9 @@ def test_known_shares_are_found_and_memorised_ones_are_not(tmp_path):
     made.write()
     similar = made.write_similar()
     options = ["--rates", "0", "0.3", "--pairs", "2000", "--trusted", "200"]
-    out, again = tmp_path / "calibration.json", tmp_path / "again.json"
-    for path in (out, again):
-        words = made.command("calibrate-audit", similar=similar, truth=[], calibration=path)
-        assert cli.main([*words, *options]) == 0
-    assert again.read_bytes() == out.read_bytes()
+    out = tmp_path / "calibration.json"
+    words = made.command("calibrate-audit", similar=similar, truth=[], calibration=out)
+    assert cli.main([*words, *options]) == 0
     rows = pd.DataFrame(json.loads(out.read_text())["rows"])
     found = rows[rows["metric"] == "rate"].set_index(["scheme", "injected", "scorer", "method"])
     value = found["value"]

@@ -109,12 +109,6 @@ def test_ranks_break_ties_as_argmax_and_do_not_depend_on_blocks(monkeypatch):
     np.testing.assert_array_equal((order == labels[:, None]).argmax(1), whole[1])
 
 
-def test_one_image_a_class_has_accuracy_but_no_silhouette():
-    rows = {row["metric"]: row for row in _scores(np.eye(3), np.eye(3), np.arange(3))}
-    assert rows["acc1"]["value"] == 1
-    assert np.isnan(rows["silhouette"]["value"])
-
-
 def test_wilson_solves_its_equation():
     # The limits are the shares p with |p_observed - p| = z sqrt(p (1 - p) / n).
     for hits, n in [(0, 10), (3, 10), (10, 10), (517, 1000)]:

@@ -53,13 +53,10 @@ def sugarcrepe(tmp_path: Path) -> Path:
     folder.mkdir()
     for place, name in enumerate(CATEGORIES):
         items = {
-            str(10 * k): {
-                "filename": f"{(place + k) % 3}.jpg",
-                "caption": f"{name} {k} is\ntrue",
-                "negative_caption": f"{name} {k} is not",
-            }
+            str(10 * k): {"filename": f"{(place + k) % 3}.jpg", "caption": f"{name} {k} is\ntrue",
+                          "negative_caption": f"{name} {k} is not"}
             for k in range(2)
-        }
+        }  # fmt: skip
         (folder / f"{name}.json").write_text(json.dumps(items))
     return folder
 

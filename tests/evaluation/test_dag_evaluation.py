@@ -175,12 +175,9 @@ def test_generated_sets_are_made_by_one_command_wherever_a_module_puts_them() ->
     made += generated_files("scenes-shape")
     words = making("--seed 7")(None, [f"my runs/{path}" for path in made])
     of_sets = [dict(zip(one[1::2], one[2::2], strict=True)) for one in commands(shlex.split(words))]
+    folder = "my runs/results/scenes/evaluation"
     assert of_sets == [
-        {
-            "--name": name,
-            "--evaluation-set": f"my runs/results/scenes/evaluation/{name}",
-            "--seed": "7",
-        }
+        {"--name": name, "--evaluation-set": f"{folder}/{name}", "--seed": "7"}
         for name in ("scenes-retrieval", "scenes-shape")
     ]
 

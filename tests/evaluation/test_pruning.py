@@ -27,12 +27,10 @@ def _data(n: int = 150, k: int = 6, seed: int = 0) -> EncodedSet:
     labels = draw.integers(0, k, n)
     images = draw.standard_normal((n, 20)).astype(np.float32)
     images[:, :k] += 2 * np.eye(k, dtype=np.float32)[labels]
+    of_prompts = {"single": range(k), "many": np.repeat(np.arange(k), np.arange(k) + 1)}
     prompts = {
         name: (draw.standard_normal((len(classes), 10)).astype(np.float32), np.array(classes))
-        for name, classes in (
-            ("single", range(k)),
-            ("many", np.repeat(np.arange(k), np.arange(k) + 1)),
-        )
+        for name, classes in of_prompts.items()
     }
     return encoded_set(images, labels, prompts)
 

@@ -6,7 +6,6 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from pydantic import ValidationError
 from scipy import stats
 
 from mispair.core.metrics import read_metrics, write_metrics
@@ -197,8 +196,3 @@ def test_the_report_has_each_pair_of_towers_and_the_intervals(arms: Path) -> Non
     shown = [row for row in table.rows if row[0].startswith("zero-shot") and row[4] == at]
     assert {row[5]: row[6].value for row in shown}["change"] == pytest.approx(change)
     assert replicates(Tables({})) == []
-
-
-def test_one_pair_of_towers_is_no_sample() -> None:
-    with pytest.raises(ValidationError, match="at least two"):
-        compare_towers.Settings(towers=["shipped"])

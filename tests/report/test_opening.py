@@ -34,6 +34,12 @@ def verdicts(tables: Tables) -> list[Verdict]:
     return judged(tables, 0.95)
 
 
+@pytest.fixture(scope="module")
+def site(tables: Tables) -> dict[str, Any]:
+    """Return the files of the site, without a corpus of the user's."""
+    return build(content(tables, "")).files
+
+
 def content(tables: Tables, corpus: str, title: str = "") -> Content:
     return Content(tables, {}, {}, {}, None, title=title, confidence=0.9, corpus=corpus)
 
@@ -74,18 +80,17 @@ def test_the_report_of_an_audit_names_no_table_of_the_paper(tables: Tables) -> N
 BRACKETS = "Brackets:"
 
 
-def test_brackets_are_explained_where_there_are_some(tables: Tables) -> None:
+def test_brackets_are_explained_where_there_are_some(tables: Tables, site: dict) -> None:
     nothing = Tables({name: frame[:0] for name, frame in tables.frames.items()})
-    for some in (tables, nothing):
-        html = build(content(some, "")).files["index.html"]
+    for files in (site, build(content(nothing, "")).files):
+        html = files["index.html"]
         front = words(html.partition('class="unmeasured"')[0])
         found = re.search(r"\([^()]* to [^()]*\)", front) is not None
-        assert (BRACKETS in front) == found == (some is tables)
+        assert (BRACKETS in front) == found == (files is site)
 
 
-def test_the_levels_of_brackets_are_those_of_primary_and_of_other_claims(tables: Tables) -> None:
+def test_the_levels_of_brackets_are_those_of_primary_and_of_other_claims(site) -> None:
     """Where both kinds are on a page, cards and answers mark the primary ones."""
-    site = build(content(tables, "")).files
     for name in ("index.html", "pages/image_text.html", "pages/repair.html"):
         html = site[name.removeprefix("pages/")]
         sentence = words(html).partition(BRACKETS)[2].partition(".")[0]
@@ -179,13 +184,12 @@ def test_a_limit_is_as_strong_as_on_the_part_that_loses_least() -> None:
 
 def test_shares_of_a_control_are_of_each_part_with_an_effect() -> None:
     effects = {"text": -1.0, "image": -2.0, "third": 0.01}
+
+    def measured(size: float) -> MeasuredClaim:
+        return MeasuredClaim(effect_of_estimate(size, 0.01, 9, 10, 0.95, "seed"))
+
     whole, half = (
-        MeasuredClaim(
-            parts={
-                name: MeasuredClaim(effect_of_estimate(size * factor, 0.01, 9, 10, 0.95, "seed"))
-                for name, size in effects.items()
-            }
-        )
+        MeasuredClaim(parts={name: measured(size * factor) for name, size in effects.items()})
         for factor in (1.0, 0.5)
     )
     claim = Claim(

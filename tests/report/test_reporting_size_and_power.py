@@ -35,8 +35,9 @@ def gains(draw: np.random.Generator, effect: float, trials: int, shared: float) 
     return pd.Series(values.ravel(), index=index)
 
 
-@pytest.mark.parametrize("shared", [0.0, 0.7])
-def test_trials_that_share_their_data_at_every_probability(shared):
+def test_trials_that_share_their_data_at_every_probability():
+    shared = 0.7
+
     def rejects(effect: float) -> Callable[[np.random.Generator], bool]:
         def test(draw: np.random.Generator) -> bool:
             values = gains(draw, effect, 6, shared)
