@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
+from scipy.stats import norm
 
 from mispair.audit.probability import rate_rows
 from mispair.audit.score import Ranks, deal, rank
@@ -79,11 +80,9 @@ def unlike(kind: str, texts: np.ndarray, wrong: np.ndarray) -> np.ndarray:
     normal = np.random.default_rng(9).standard_normal
     if kind == "empty":
         return degenerate(texts, wrong)
-    foreign = {
-        "another corpus": unit(normal(e) + 0.3 * normal((n, e))),
-        "one text": np.repeat(unit(normal((1, e))), n, axis=0),
-        "texts of the corpus": texts[:5][np.arange(n) % 5],
-    }[kind]
+    foreign = {"another corpus": unit(normal(e) + 0.3 * normal((n, e))),
+               "one text": np.repeat(unit(normal((1, e))), n, axis=0),
+               "texts of the corpus": texts[:5][np.arange(n) % 5]}[kind]  # fmt: skip
     return np.where(wrong[:, None], foreign, texts)
 
 
@@ -118,6 +117,37 @@ def audited_shares(
         row = next(row for row in rows if row["metric"] == "wrong_captions")
         low, high = np.nan_to_num(row["low"]) - 1e-9, row["high"] + 1e-9
         yield row["high"], bool(low <= wrong.mean() <= high)
+
+
+def kinds_of_pictures(folder: Path, number: int, seed: int) -> tuple["Files", np.ndarray]:
+    """Return a corpus of eight near pictures of each kind, and the centres of the kinds."""
+    generator, centres = np.random.default_rng(seed), embeddings(number, seed=seed)[0].repeat(8, 0)
+    images = unit(centres + 0.08 * generator.standard_normal(centres.shape))
+    return Files(folder / "corpus", images, images.copy()), centres
+
+
+def ranks_near(generator: np.random.Generator, kind: np.ndarray) -> tuple[np.ndarray, ...]:
+    """Return ranks among ten similar captions, those of swapped ones, and how hard pictures are.
+
+    Pairs are right (0), or have the caption of an unrelated (1) or a similar picture (2). Hard
+    pictures rank their right caption badly among similar ones, and a similar one worse.
+    """
+    pairs = len(kind)
+    hard = generator.normal(size=pairs)
+
+    def ranks(score: np.ndarray) -> np.ndarray:
+        better = generator.binomial(10, norm.cdf(score + 0.5 * generator.normal(size=pairs)))
+        return (better + generator.random(pairs)) / 11
+
+    right, swapped = ranks(0.7 * hard - 1.5), ranks(0.5 * hard)
+    return np.choose(kind, [right, generator.random(pairs), swapped]), swapped, hard
+
+
+def kinds(generator: np.random.Generator, unrelated: float, similar: float, n: int) -> np.ndarray:
+    """Return the kind of each pair: right (0), of an unrelated (1) or a similar picture (2)."""
+    kind, order, first = np.zeros(n, int), generator.permutation(n), round(unrelated * n)
+    kind[order[:first]], kind[order[first : first + round(similar * n)]] = 1, 2
+    return kind
 
 
 class Files:
@@ -171,11 +201,9 @@ class Files:
         held = {"text_features": vectors[distinct.index.to_numpy()]}
         files.write_tensors(self.folder / "features/captions-0.safetensors", held, about)
         e = self.images.shape[1]
-        projections = {
-            "image_projection": np.eye(e, dtype=np.float32)[None],
-            "text_projection": np.eye(e, dtype=np.float32)[None],
-            "logit_scale": np.array([np.log(20.0)], np.float32),
-        }
+        projections = {"image_projection": np.eye(e, dtype=np.float32)[None],
+                       "text_projection": np.eye(e, dtype=np.float32)[None],
+                       "logit_scale": np.array([np.log(20.0)], np.float32)}  # fmt: skip
         files.write_tensors(self.folder / "projection.safetensors", projections, {"towers": "T"})
 
     def write_similar(self, k: int = 5) -> Path:
@@ -190,6 +218,17 @@ class Files:
         )  # fmt: skip
         files.write_parquet(self.folder / "similar.parquet", table)
         return self.folder / "similar.parquet"
+
+    def swap_similar(self, number: int, generator: np.random.Generator) -> np.ndarray:
+        """Give some pictures the caption of a near one, and return which have it."""
+        nearest = np.argsort(-(self.images @ self.images.T) + 2 * np.eye(self.n), axis=1)[:, :5]
+        chosen = generator.permutation(self.n)[:number]
+        source = np.arange(self.n)
+        source[chosen] = nearest[chosen, generator.integers(0, 5, number)]
+        self.captions = [self.captions[row] for row in source]
+        self.texts = self.images[source]
+        self.write()
+        return source != np.arange(self.n)
 
     def command(self, step: str, **more: str) -> list[str]:
         """Return a command of a step."""

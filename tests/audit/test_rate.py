@@ -45,17 +45,9 @@ def test_the_mixture_is_near_the_truth_and_covers_it(rate, shift, near):
     for _ in range(10):
         found = mixture_rate(histogram(p_values(10_000, rate, shift, generator)))
         covered += found.low - 1e-6 <= rate <= found.high + 1e-6
+        assert found.high - found.low < 3 * near
         assert abs(found.value - rate) < near
     assert covered >= 9
-
-
-def test_the_interval_of_a_weak_model_is_wide_and_of_a_strong_one_narrow():
-    generator = np.random.default_rng(0)
-    weak, strong = (
-        mixture_rate(histogram(p_values(2000, 0.3, shift, generator))) for shift in (1.0, 5.0)
-    )
-    assert weak.high - weak.low > 2 * (strong.high - strong.low)
-    assert weak.low <= 0.3 <= weak.high
 
 
 def test_dependent_pairs_widen_the_interval():
@@ -73,29 +65,6 @@ def test_storey_is_near_the_truth_with_a_strong_model(rate):
     assert np.isnan(found.low)
     assert found.value <= found.high
     assert rate <= found.high < rate + 0.04
-
-
-def test_storey_is_too_large_on_average_with_a_weak_model():
-    generator = np.random.default_rng(4)
-    found = [
-        storey_rate(
-            counted(generator.permutation(p_values(4000, 0.1, 1, generator)), generator, 5)
-        ).value
-        for _ in range(10)
-    ]
-    assert np.mean(found) > 0.1
-
-
-def test_trusted_pairs_make_a_weak_model_useful():
-    generator = np.random.default_rng(5)
-    covered = 0
-    for _ in range(50):
-        values = p_values(4000, 0.3, 0.8, generator)
-        known = np.zeros(4000, bool)
-        known[1200 + generator.permutation(2800)[:400]] = True
-        found = trusted_rate(values, known)
-        covered += found.low <= 0.3 <= found.high
-    assert covered >= 44
 
 
 @pytest.mark.parametrize(
@@ -246,13 +215,6 @@ def test_the_limit_covers_whatever_right_captions_do(wins, generic, share):
     assert covered >= 4
 
 
-def test_the_limit_covers_in_95_of_100_corpora():
-    generator = np.random.default_rng(4)
-    limits = [storey_rate(counted(corpus(generator, 0.998, 0.2)[0], generator)).high
-              for _ in range(300)]  # fmt: skip
-    assert np.mean(np.array(limits) >= 0.2) >= 0.92
-
-
 @pytest.mark.parametrize(
     ("wins", "number", "is_refused"),
     [(0.538, 400, True), (0.587, 100, True), (0.718, 300, False), (0.87, 300, False)],
@@ -303,9 +265,7 @@ def test_wrong_captions_of_any_kind_are_counted_where_their_pictures_are_random(
 @pytest.mark.parametrize(
     ("part", "contradicts"), [(1.0, False), (0.75, True), (0.5, True), (0.1, True)]
 )
-def test_trusted_pairs_that_fit_better_than_the_right_ones(
-    part: float, share: float, contradicts: bool
-) -> None:
+def test_trusted_pairs_that_fit_better_than_the_right_ones(part, share, contradicts) -> None:
     """Also where the share of wrong captions hides that the interval is too high."""
     generator, n = np.random.default_rng(int(10 * share)), 4000
     for shift in (1.0, 1.5, 2.5):

@@ -47,10 +47,8 @@ GATE = "unknown truth"
 
 
 def made_up(*parts: list[dict[str, Any]], refused: str = "", right: bool = True) -> Tables:
-    origin = [
-        {"artefact": "audit", "key": "refused", "text": refused},
-        {"artefact": "calibration", "key": "right", "text": str(right)},
-    ]
+    origin = [{"artefact": "audit", "key": "refused", "text": refused},
+              {"artefact": "calibration", "key": "right", "text": str(right)}]  # fmt: skip
     return Tables(
         {"audit_calibration": tidy("audit_calibration", [row for part in parts for row in part]),
          "provenance": tidy("provenance", origin)}
@@ -80,14 +78,6 @@ def test_an_estimate_is_near_if_its_interval_is(error: float, width: float, outc
         assert part.effect.high - part.effect.low == pytest.approx(2 * width)
 
 
-def test_the_share_with_the_largest_error_decides() -> None:
-    worse = [{**row, "value": 0.9, "low": 0.88, "high": 0.92} if row["made"] == 0.8 else row
-             for row in rates()]  # fmt: skip
-    verdict = judged(made_up(worse, limits()))["audit-estimates"]
-    assert verdict.outcome == "contradicts"
-    assert verdict.effect.value == pytest.approx(0.1)
-
-
 @pytest.mark.parametrize(
     ("tables", "gate"),
     [
@@ -104,16 +94,10 @@ def test_estimates_are_not_judged_where_nothing_can_be_compared(tables: Tables, 
 
 @pytest.mark.parametrize(
     ("memorised", "fitted", "outcome", "limited"),
-    [
-        (-0.05, 0.0, "supports", False),
-        (-0.05, -0.05, "supports", True),
-        (0.0, 0.0, "no such effect", False),
-        (0.05, 0.0, "contradicts", False),
-    ],
-)
-def test_what_was_memorised_looks_cleaner(
-    memorised: float, fitted: float, outcome: str, limited: bool
-) -> None:
+    [(-0.05, 0.0, "supports", False), (-0.05, -0.05, "supports", True),
+     (0.0, 0.0, "no such effect", False), (0.05, 0.0, "contradicts", False)],
+)  # fmt: skip
+def test_what_was_memorised_looks_cleaner(memorised, fitted, outcome, limited) -> None:
     verdict = judged(
         made_up(limits(scorer="memorised", error=memorised),
                 limits(scorer="cross-fitted", error=fitted))
@@ -129,9 +113,7 @@ def test_what_was_memorised_looks_cleaner(
     ("refused", "right", "power", "gate"),
     [("No.", True, 0.9, "refused"), ("", False, 0.9, "unknown truth"), ("", True, 0.6, "refused")],
 )
-def test_a_model_that_cannot_judge_does_not_contradict(
-    refused: str, right: bool, power: float, gate: str
-) -> None:
+def test_a_model_that_cannot_judge_does_not_contradict(refused, right, power, gate) -> None:
     """A weak model takes right captions for wrong ones, so its corpus looks less clean."""
     parts = limits(scorer="memorised", error=0.05), limits(scorer="cross-fitted")
     wins = tidy("audit", [{"metric": "power", "value": power, "low": power, "high": math.nan}])
@@ -181,9 +163,7 @@ def test_only_pairs_known_to_be_right_give_a_lower_limit() -> None:
     ("low", "high", "named"),
     [(0.06, 0.14, "6.0 % and 14 %"), (0.0, 0.05, "5.0 %"), (0.0, 0.02, ""), (0.0, 0.0, "")],
 )
-def test_trusted_pairs_that_may_move_the_share_are_named(
-    low: float, high: float, named: str
-) -> None:
+def test_trusted_pairs_that_may_move_the_share_are_named(low, high, named) -> None:
     """If five in 100 are wrong, a share of 18 % reads as 13 %."""
     share = (0.13, 0.12, 0.15)
     random = (high / 2, low, high)
@@ -197,9 +177,7 @@ def test_trusted_pairs_that_may_move_the_share_are_named(
 
 @pytest.mark.parametrize("kept", [90.0, 100.0])
 @pytest.mark.parametrize(("trusted", "excess"), [(False, 0.0), (True, 0.0), (True, 0.1)])
-def test_pairs_are_left_out_with_a_caution_where_no_lower_limit_holds(
-    trusted: bool, excess: float, kept: float
-) -> None:
+def test_pairs_are_left_out_with_a_caution_where_no_lower_limit_holds(trusted, excess, kept):
     share = (0.13, 0.12, 0.15)
     more = {"trusted": share, "trusted_excess": (excess, math.nan, math.nan)} if trusted else {}
     counts = {"pairs": (100.0,) * 3, "pairs_kept": (kept,) * 3}
@@ -307,9 +285,7 @@ def test_without_the_share_that_was_wrong_before_no_error_is_shown(tables: Table
     ("low", "wins", "told"),
     [(0.2, 0.95, "they allow at most"), (0.0, 0.95, "rank as high"), (0.0, 0.5, "rank worse")],
 )
-def test_trusted_pairs_that_the_scores_contradict_are_on_the_page(
-    low: float, wins: float, told: str
-) -> None:
+def test_trusted_pairs_that_the_scores_contradict_are_on_the_page(low, wins, told) -> None:
     share, storey = (0.22, low, 0.24), (0.01, 0.01, 0.02)
     given = {"wrong_captions": share, "trusted": share, "storey": storey}
     given |= {"wins_against_random": (0.8, 0.79, 0.81), "power": (wins, wins, wins)}

@@ -111,9 +111,7 @@ def test_the_most_likely_come_first_and_those_that_could_be_either_are_near_a_ha
     assert shown_kinds(probability, similarity, 9)["most likely wrong"].tolist() == [4, 1, 3, 0, 5]
     kinds = shown_kinds(np.full(6, np.nan), similarity, 2)
     assert {kind: rows.tolist() for kind, rows in kinds.items()} == {
-        "least similar": [0, 1],
-        "could be either": [],
-    }
+        "least similar": [0, 1], "could be either": []}  # fmt: skip
 
 
 def test_a_gallery_escapes_captions_and_says_what_is_missing():

@@ -3,14 +3,13 @@
 import numpy as np
 import pandas as pd
 import pytest
-from scipy.stats import norm
 
 from mispair import cli
 from mispair.audit.rate import Rate
 from mispair.audit.similar import similar_rate_by_labels
 from mispair.core import files, metrics
 from mispair.review.draw import sizes, strata
-from tests.audit.made_up import Files, embeddings
+from tests.audit.made_up import kinds, kinds_of_pictures, ranks_near
 
 RIGHT, UNRELATED, SIMILAR = range(3)
 ERROR = 0.005
@@ -22,18 +21,8 @@ class Corpus:
 
     def __init__(self, similar: float, unrelated: float, seed: int, pairs: int = 10_000) -> None:
         self.generator = generator = np.random.default_rng(seed)
-        self.kind = np.zeros(pairs, int)
-        order, first = generator.permutation(pairs), round(unrelated * pairs)
-        self.kind[order[:first]] = UNRELATED
-        self.kind[order[first : first + round(similar * pairs)]] = SIMILAR
-        hard = generator.normal(size=pairs)
-
-        def ranks(score: np.ndarray) -> np.ndarray:
-            better = generator.binomial(10, norm.cdf(score + 0.5 * generator.normal(size=pairs)))
-            return (better + generator.random(pairs)) / 11
-
-        right, self.swapped = ranks(0.7 * hard - 1.5), ranks(0.5 * hard)
-        self.own = np.choose(self.kind, [right, generator.random(pairs), self.swapped])
+        self.kind = kinds(generator, unrelated, similar, pairs)
+        self.own, self.swapped, hard = ranks_near(generator, self.kind)
         shift = 2 * (self.kind == UNRELATED) + (self.kind == SIMILAR) + np.maximum(hard, 0)
         self.probability = 1 / (1 + np.exp(3 - 2 * shift - 2 * generator.normal(size=pairs)))
         self.stratum = strata(self.probability)
@@ -83,19 +72,9 @@ def test_few_labels_and_a_model_that_cannot_tell_have_no_rate() -> None:
 @pytest.fixture(scope="module")
 def made(tmp_path_factory):
     """Write 2,000 pairs, 600 of which have the caption of a similar picture, and their draw."""
-    generator = np.random.default_rng(2)
-    centres, _ = embeddings(250, seed=5)
-    images = centres.repeat(8, axis=0) + 0.08 * generator.standard_normal((2000, 32))
-    images = (images / np.linalg.norm(images, axis=1, keepdims=True)).astype(np.float32)
-    made = Files(tmp_path_factory.mktemp("corpus"), images, images.copy())
+    made, _ = kinds_of_pictures(tmp_path_factory.mktemp("made"), 250, 5)
     made.similar = made.write_similar()
-    nearest = np.argsort(-(images @ images.T) + 2 * np.eye(2000), axis=1)[:, :5]
-    chosen = generator.permutation(2000)[:600]
-    source = np.arange(2000)
-    source[chosen] = nearest[chosen, generator.integers(0, 5, 600)]
-    made.captions = [made.captions[row] for row in source]
-    made.texts, made.wrong = images[source], source != np.arange(2000)
-    made.write()
+    made.wrong = made.swap_similar(600, np.random.default_rng(2))
     folder = made.folder
     outputs = {"audit": folder / "audit.parquet", "rates": folder / "audit.json"}
     assert cli.main(made.command("audit-pairs", similar="", trusted="", **outputs)) == 0

@@ -7,47 +7,30 @@ from scipy.stats import norm
 from mispair.audit.rate import trusted_rate
 from mispair.audit.score import BINS
 from mispair.audit.similar import SimilarRate, audited_similar_rate
-
-RIGHT, UNRELATED, SIMILAR = range(3)
-RIVALS = 10
+from tests.audit.made_up import kinds, ranks_near
 
 
 def rate(
-    seed: int,
-    unrelated: float,
-    similar: float,
-    wins: float = 0.95,
-    pairs: int = 2000,
+    seed: int, unrelated: float, similar: float, wins: float = 0.95, pairs: int = 2000,
     trusted: int = 300,
-) -> SimilarRate:
-    """Return the rate of a made-up corpus; right captions win a share of random comparisons.
-
-    Hard pictures rank their right caption badly among similar ones, and a similar one worse.
-    """
+) -> SimilarRate:  # fmt: skip
+    """Return the rate of a made-up corpus; right captions win a share of random comparisons."""
     generator = np.random.default_rng([seed, round(100 * unrelated), round(1000 * wins)])
-    kind, order = np.full(pairs, RIGHT), generator.permutation(pairs)
-    ends = round(unrelated * pairs), round((unrelated + similar) * pairs)
-    kind[order[: ends[0]]], kind[order[ends[0] : ends[1]]] = UNRELATED, SIMILAR
-    hard = generator.normal(size=pairs)
-
-    def ranks(score: np.ndarray) -> np.ndarray:
-        chance = norm.cdf(score + 0.5 * generator.normal(size=pairs))
-        return (generator.binomial(RIVALS, chance) + generator.random(pairs)) / (RIVALS + 1)
-
-    right, swapped = ranks(0.7 * hard - 1.5), ranks(0.5 * hard)
-    near = np.choose(kind, [right, generator.random(pairs), swapped])
+    kind = kinds(generator, unrelated, similar, pairs)
+    near, swapped, _ = ranks_near(generator, kind)
     lead = norm.ppf(wins) * 2**0.5 * np.choose(kind, [1, 0, 0.75])
     p_values = norm.sf(generator.normal(lead, 1))
     is_trusted = np.zeros(pairs, bool)
-    is_trusted[generator.permutation(np.flatnonzero(kind == RIGHT))[:trusted]] = True
+    is_trusted[generator.permutation(np.flatnonzero(kind == 0))[:trusted]] = True
     of_trusted = trusted_rate(p_values, is_trusted)
     return audited_similar_rate(
         near, is_trusted, swapped[is_trusted], p_values, of_trusted, BINS, 1.0
     )
 
 
-@pytest.mark.parametrize("wins", [0.87, 0.998])
-@pytest.mark.parametrize("unrelated", [0.0, 0.3, 0.8, 0.85])
+@pytest.mark.parametrize(
+    ("unrelated", "wins"), [(0.0, 0.998), (0.3, 0.87), (0.3, 0.998), (0.8, 0.998), (0.85, 0.87)]
+)
 def test_without_similar_captions_none_are_reported(unrelated: float, wins: float) -> None:
     found = [rate(seed, unrelated, 0.0, wins, trusted=200) for seed in range(15)]
     assert sum(one.is_known for one in found) <= 1
@@ -55,8 +38,7 @@ def test_without_similar_captions_none_are_reported(unrelated: float, wins: floa
     assert all(one.low > 0 for one in found if one.is_known)
 
 
-@pytest.mark.parametrize("similar", [0.2, 0.3])
-@pytest.mark.parametrize("unrelated", [0.0, 0.2, 0.5])
+@pytest.mark.parametrize(("unrelated", "similar"), [(0.0, 0.2), (0.2, 0.3), (0.5, 0.2)])
 def test_moderate_shares_of_similar_captions_are_found(unrelated: float, similar: float) -> None:
     found = [rate(seed, unrelated, similar) for seed in range(10)]
     assert sum(one.is_known for one in found) >= 8

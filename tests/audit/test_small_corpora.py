@@ -49,11 +49,11 @@ def test_trials_of_fewer_than_two_wrong_captions_are_left_out(tmp_path, n, compa
     images, texts = embeddings(n, noise=0.5)
     corpus = Files(tmp_path / "corpus", images, texts)
     corpus.write()
-    path = tmp_path / "calibration.json"
-    words = corpus.command(
-        "calibrate-audit", similar=corpus.write_similar(), truth="", calibration=path
-    )
-    assert cli.main([*words, "--compared-rate", str(compared)]) == 0
+    similar, paths = corpus.write_similar(), [tmp_path / name for name in ("a.json", "b.json")]
+    for path in paths:
+        words = corpus.command("calibrate-audit", similar=similar, truth="", calibration=path)
+        assert cli.main([*words, "--compared-rate", str(compared)]) == 0
+    assert paths[0].read_bytes() == path.read_bytes()
     rows = json.loads(path.read_text())["rows"]
     assert {row["injected"] for row in rows} == {0.0, 0.1, 0.3, 0.5, 0.8}
     wrong = {

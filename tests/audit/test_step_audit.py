@@ -18,7 +18,7 @@ from mispair.core import cards, files, metrics
 from mispair.core.words import percent
 from mispair.pairs.index.index import caption_id
 from mispair.towers.pretraining.pretraining import corpus_fingerprint
-from tests.audit.made_up import Files, embeddings, swapped
+from tests.audit.made_up import Files, embeddings, kinds_of_pictures, swapped
 
 
 @pytest.fixture
@@ -46,14 +46,6 @@ def trusting(tmp_path, keys):
     path = tmp_path / "trusted.txt"
     path.write_text("\n".join(keys))
     return path
-
-
-def kinds_of_pictures(tmp_path, kinds, seed):
-    """Return a corpus of eight near pictures of each kind, and the centres of the kinds."""
-    centres = embeddings(kinds, seed=seed)[0].repeat(8, axis=0)
-    images = centres + 0.08 * np.random.default_rng(seed).standard_normal(centres.shape)
-    images = (images / np.linalg.norm(images, axis=1, keepdims=True)).astype(np.float32)
-    return Files(tmp_path / "corpus", images, images.copy()), centres
 
 
 def rates(tmp_path):
@@ -94,15 +86,8 @@ def test_the_same_bytes_each_time_and_in_any_order_of_parts(made, tmp_path):
 def test_trusted_pairs_count_captions_of_similar_pictures(tmp_path):
     generator = np.random.default_rng(2)
     made, _ = kinds_of_pictures(tmp_path, 250, 5)
-    images, similar = made.images, made.write_similar()
-    nearest = np.argsort(-(images @ images.T) + 2 * np.eye(2000), axis=1)[:, :5]
-    chosen = generator.permutation(2000)[:600]
-    source = np.arange(2000)
-    source[chosen] = nearest[chosen, generator.integers(0, 5, 600)]
-    made.captions = [made.captions[i] for i in source]
-    made.texts = images[source]
-    made.write()
-    right = np.setdiff1d(np.arange(2000), chosen)
+    similar = made.write_similar()
+    right = np.flatnonzero(~made.swap_similar(600, generator))
     keys = [made.keys[i] for i in generator.permutation(right)[:400]]
     path = tmp_path / "trusted.csv"
     pd.DataFrame({"note": "x", "key": keys}).to_csv(path, index=False)
@@ -244,21 +229,16 @@ def _zero(made):
         (_one_caption, ["all captions", "the same words"]),
         (_not_finite, ["captions-0.safetensors", "zero or not finite", "Encode it again"]),
         (_zero, ["1.safetensors", "'key00003'", "zero or not finite"]),
+        ({"towers": "others"}, ["other towers"]),
     ],
 )
 def test_bad_corpora_are_one_message(made, tmp_path, capsys, change, words):
-    change(made)
-    made.write()
+    about = change if isinstance(change, dict) else change(made) or {}
+    made.write(**about)
     assert audit(made, tmp_path) == 2
     message = capsys.readouterr().err
     assert all(word in message for word in words), message
     assert not (tmp_path / "audit.parquet").exists()
-
-
-def test_other_towers_are_refused(made, tmp_path, capsys):
-    made.write(towers="others")
-    assert audit(made, tmp_path) == 2
-    assert "other towers" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -335,7 +315,7 @@ def test_lists_balance_and_hold_the_captions_that_are_kept(made, tmp_path):
     assert cards.assumed(percent(share["value"], 2), contradicted=False) in card.text
     assert set(pairs["identified"]) == {"limit"}
     assert re.search(rf"\| kept +\| {len(kept)} ", card.text)
-    uids = pd.DataFrame({"key": made.keys, "uid": [f"{n:032x}" for n in range(len(made.keys))]})
+    uids = pd.DataFrame({"key": made.keys, "uid": [f"{n:032x}" for n in range(1200)]})
     uids.to_parquet(tmp_path / "index.parquet")
     assert select(made, tmp_path, "--index", str(tmp_path / "index.parquet")) == 0
     expected = [(0, made.keys.index(key)) for key in kept]
@@ -380,36 +360,16 @@ def test_where_no_caption_may_be_wrong_a_cut_leaves_nothing_out(tmp_path):
 
 
 def test_a_false_discovery_rate_without_trusted_pairs_is_refused_before_any_job():
-    class Dag:
-        corpus, towers = "c", "t"
-        config = SimpleNamespace(select_pairs=SimpleNamespace(false_discovery_rate=0.1))
-
-        def refuse_unencoded(self, study): ...
-
-        def truth_of_all(self):
-            return []
-
-        def user_file(self, key):
-            return self.files.get(key, [])
-
-        def every(self, template):
-            return [template]
-
-    Dag.files = {}
+    given = {}
+    dag = SimpleNamespace(
+        corpus="c", towers="t", refuse_unencoded=lambda study: None, truth_of_all=list,
+        user_file=lambda key: given.get(key, []), every=lambda template: [template],
+        config=SimpleNamespace(select_pairs=SimpleNamespace(false_discovery_rate=0.1)),
+    )  # fmt: skip
     with pytest.raises(files.UserError, match=r"select_pairs\.false_discovery_rate.*trusted"):
-        audit_files(Dag())
-    Dag.files = {"trusted": ["trusted.txt"]}
-    assert audit_files(Dag())
-
-
-def test_lists_for_datacomp_are_its_uids(made, tmp_path):
-    made.keys = [f"{number:032x}" for number in range(made.n)]
-    made.write()
-    assert audit(made, tmp_path) == 0
-    assert select(made, tmp_path) == 0
-    uids = np.load(tmp_path / "lists/kept.npy")
-    kept = (tmp_path / "lists/kept.txt").read_text().split()
-    assert [f"{high:016x}{low:016x}" for high, low in uids.tolist()] == sorted(kept)
+        audit_files(dag)
+    given["trusted"] = ["trusted.txt"]
+    assert audit_files(dag)
 
 
 def test_known_shares_are_found_and_memorised_ones_are_not(tmp_path):
@@ -418,11 +378,9 @@ def test_known_shares_are_found_and_memorised_ones_are_not(tmp_path):
     made.write()
     similar = made.write_similar()
     options = ["--rates", "0", "0.3", "--pairs", "2000", "--trusted", "200"]
-    out, again = tmp_path / "calibration.json", tmp_path / "again.json"
-    for path in (out, again):
-        words = made.command("calibrate-audit", similar=similar, truth=[], calibration=path)
-        assert cli.main([*words, *options]) == 0
-    assert again.read_bytes() == out.read_bytes()
+    out = tmp_path / "calibration.json"
+    words = made.command("calibrate-audit", similar=similar, truth=[], calibration=out)
+    assert cli.main([*words, *options]) == 0
     rows = pd.DataFrame(json.loads(out.read_text())["rows"])
     found = rows[rows["metric"] == "rate"].set_index(["scheme", "injected", "scorer", "method"])
     value = found["value"]
@@ -442,17 +400,6 @@ def test_known_shares_are_found_and_memorised_ones_are_not(tmp_path):
     )
     told = rows[rows["metric"] == "auroc"].set_index(["scheme", "method"])["value"]
     assert told["random", "probability"] > 0.95
-
-
-def test_every_caption_of_a_picture_is_audited_and_they_are_no_rivals():
-    from mispair.audit.pairs import Audited
-
-    class Pairs:
-        alternatives = np.array([[5, 6, 5], [7, 7, 7], [8, 9, 3]], np.uint64)
-
-    audited = Audited.of(Pairs)
-    assert audited.image.tolist() == [0, 0, 1, 2, 2, 2]
-    assert audited.caption_ids.tolist() == [5, 6, 7, 8, 9, 3]
 
 
 def test_words_are_the_same_without_case_and_punctuation():

@@ -74,9 +74,7 @@ def test_each_check_finds_its_texts(name: str, texts: tuple[str, ...]) -> None:
 @pytest.mark.parametrize("share", [0.05, 0.2])
 @pytest.mark.parametrize(("kind", "length"), [("words", 3), ("words", 6), ("letters", 17),
                                               ("letters", 30)])  # fmt: skip
-def test_texts_that_end_at_one_length_are_cut_off(
-    end: str, share: float, kind: str, length: int
-) -> None:
+def test_texts_that_end_at_one_length_are_cut_off(end, share, kind, length) -> None:
     draw = random.Random(3)
     texts = [sentence(draw, end) for _ in range(3000)]
     chosen = [draw.random() < share for _ in texts]
@@ -122,17 +120,11 @@ def test_texts_of_many_pairs_are_counted_with_examples() -> None:
     [
         ([f"a photo of a {THINGS[n % 5]}" for n in range(600)], "text", "a photo of a dog"),
         ([f"{COLOURS[n % 6]} {THINGS[n % 5]} {n}" for n in range(600)], "word", "dog"),
-        (
-            [f"{n}号{'圆形方块三角长条星星'[2 * (n % 5) :][:2]}的图" for n in range(600)],
-            "word",
-            "圆形",
-        ),
+        ([f"{n}号{'圆方三长星'[n % 5]}形的图" for n in range(600)], "word", "圆形"),
         ([f"a photo {n} of a dog" for n in range(600)], "", ""),
     ],
 )
-def test_what_nearly_all_suspicious_pairs_share_is_named(
-    captions: list[str], kind: str, text: str
-) -> None:
+def test_what_nearly_all_suspicious_pairs_share_is_named(captions, kind, text) -> None:
     distinct, of_pair = np.unique(np.array(captions, object), return_inverse=True)
     unknown = np.arange(600) % 5 == 0
     chance = np.where(unknown, 0.9, 0.01)

@@ -27,13 +27,8 @@ CORPUS = pa.array([f"{number:03d}" for number in range(100)])
     ],
 )
 def test_keys_without_a_pair_are_counted_and_left_out(
-    tmp_path: Path,
-    caplog: pytest.LogCaptureFixture,
-    present: int,
-    rejected: int,
-    unknown: int,
-    refused: str,
-) -> None:
+    tmp_path, caplog, present, rejected, unknown, refused
+):
     left_out = []
     for number in range(2):  # such as the excluded ones, and those rejected in one group
         left_out.append(tmp_path / f"{number}.parquet")
@@ -56,9 +51,7 @@ def test_keys_without_a_pair_are_counted_and_left_out(
         assert not caplog.text
 
 
-def test_a_key_in_another_form_of_unicode_is_that_of_its_pair(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_key_in_another_form_of_unicode_is_that_of_its_pair(tmp_path, caplog) -> None:
     """A file system may change the form; a form that several pairs have names none of them."""
     composed, decomposed = "cr\u00eape", "cre\u0302pe"
     path = tmp_path / "trusted.txt"
@@ -96,9 +89,7 @@ def test_groups_are_read_by_key(tmp_path: Path, form: str, key: str, head: str) 
         "group_language": ["not given", "de", "not given"]
     }
     assert {*read_groups(path, ["year", "language"], pd.Series(["0001"]))} == {
-        "group_year",
-        "group_language",
-    }
+        "group_year", "group_language"}  # fmt: skip
     assert first_rows(path, ["year"], 2) == ["0001", "0002"]
     assert read_groups(path, ["year"], pd.Series(["0001"]))["group_year"].tolist() == ["1"]
     for fields, keys, part in ((["source"], ["0001"], "group_fields"), (["year"], ["x"], "'x'")):
@@ -111,10 +102,7 @@ def test_groups_that_differ_by_case_and_blanks_alone_are_one(tmp_path: Path) -> 
     path.write_text("key, language\n1,en\n2,EN\n3, en \n4, \n5,en  us\n6,En US\n")
     found = read_groups(path, ["language"], pd.Series(["1", "2", "3", "4", "5", "6"]))
     assert found["group_language"].tolist() == ["en", "en", "en", "not given", "en us", "en us"]
-
-
-def test_a_group_of_a_key_in_another_form_of_unicode(tmp_path: Path) -> None:
-    path = tmp_path / "groups.csv"
+    # A key in another form of Unicode is that of its pair.
     path.write_text("key,language\ncr\u00eape,fr\nb,de\n", encoding="utf-8")
     found = read_groups(path, ["language"], pd.Series(["cre\u0302pe", "b"]))
     assert found["group_language"].tolist() == ["fr", "de"]

@@ -6,16 +6,24 @@ from pathlib import Path
 import numpy as np
 
 from mispair.cli import main
+from mispair.core import files
 from mispair.evaluation.inputs import Encoded, EncodedSet
 
 
-def step(name: str, **files: object) -> int:
+def step(name: str, **given: object) -> int:
     """Run a step by its command, with lists of files as words."""
     words = [name]
-    for option, value in files.items():
+    for option, value in given.items():
         words.append("--" + option.replace("_", "-"))
         words += [str(one) for one in value] if isinstance(value, list) else [str(value)]
     return main(words)
+
+
+def write_projection(path: Path, image: np.ndarray, text: np.ndarray, **metadata: str) -> None:
+    """Write stacks of projections, one of each seed."""
+    tensors = {"image_projection": image, "text_projection": text,
+               "logit_scale": np.zeros(len(image), np.float32)}  # fmt: skip
+    files.write_tensors(path, tensors, metadata)
 
 
 def encoded_set(

@@ -41,10 +41,8 @@ def run(name: str, **files: object) -> None:
 def measured(evaluation_set: Path, protocol: str, folder: Path) -> dict[str, float]:
     """Encode a set and evaluate the shipped towers on it with the real steps."""
     own = folder / "features" / evaluation_set.name
-    found = {
-        "images": own / "images.safetensors",
-        "prompts": own / f"prompts~{protocol}.safetensors",
-    }
+    found = {"images": own / "images.safetensors",
+             "prompts": own / f"prompts~{protocol}.safetensors"}  # fmt: skip
     towers = [SHIPPED["shipped"] / "open_clip_config.json"]
     images = files_of_images(evaluation_set, "test")
     run("encode-evaluation", evaluation_set=images, split="test", towers=towers, workers=0,
@@ -80,9 +78,7 @@ def leaving_shards_open() -> Iterator[None]:
         gc.collect()
 
 
-def test_accuracy_is_that_of_clip_benchmark(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_accuracy_is_that_of_clip_benchmark(tmp_path, monkeypatch) -> None:
     # Its accuracy takes an array of one entry for a number, which NumPy allows no more.
     monkeypatch.setattr(zeroshot_classification, "float", lambda one: one.item(), raising=False)
     folder = tmp_path / "scenes-shape"

@@ -53,13 +53,10 @@ def sugarcrepe(tmp_path: Path) -> Path:
     folder.mkdir()
     for place, name in enumerate(CATEGORIES):
         items = {
-            str(10 * k): {
-                "filename": f"{(place + k) % 3}.jpg",
-                "caption": f"{name} {k} is\ntrue",
-                "negative_caption": f"{name} {k} is not",
-            }
+            str(10 * k): {"filename": f"{(place + k) % 3}.jpg", "caption": f"{name} {k} is\ntrue",
+                          "negative_caption": f"{name} {k} is not"}
             for k in range(2)
-        }
+        }  # fmt: skip
         (folder / f"{name}.json").write_text(json.dumps(items))
     return folder
 
@@ -156,9 +153,7 @@ def test_winoground(lines: bool, images: Path, tmp_path: Path) -> None:
     assert (arrays["pairs"].tolist(), names) == ([0, 0, 1, 1, 2, 2], ["Relation"])
 
 
-def test_a_question_in_two_categories_is_kept_once_in_each(
-    images: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_question_in_two_categories_is_kept_once_in_each(images, tmp_path, caplog) -> None:
     shared = SetEntry("a", images / "0.jpg", ("a cup", "a plate"), "replace-obj")
     twin = dataclasses.replace(shared, source="b", category="replace-att")
     other = dataclasses.replace(shared, source="c", captions=("a cup", "a spoon"))
@@ -203,9 +198,7 @@ def refused(*arguments: Any, to: Path, capsys: Any) -> str:
         (None, r"has no add_obj\.json"),
     ],
 )  # fmt: skip
-def test_faults_of_sugarcrepe(
-    changed: str | None, words: str, sugarcrepe: Path, images: Path, tmp_path: Path, capsys
-) -> None:
+def test_faults_of_sugarcrepe(changed, words, sugarcrepe, images, tmp_path, capsys) -> None:
     path = sugarcrepe / "add_obj.json"
     path.unlink() if changed is None else path.write_text(changed)
     said = refused("sugarcrepe", sugarcrepe, images, to=tmp_path / "set", capsys=capsys)
@@ -223,9 +216,7 @@ def test_faults_of_pictures(sugarcrepe: Path, images: Path, tmp_path: Path, caps
         assert "is not within the picture of 40 x 30 pixels" in said
 
 
-def test_faults_of_tables_and_targets(
-    sugarcrepe: Path, images: Path, tmp_path: Path, capsys
-) -> None:
+def test_faults_of_tables_and_targets(sugarcrepe, images, tmp_path, capsys) -> None:
     path = tmp_path / "table.parquet"
     pq.write_table(pa.table({"id": [1], "caption_0": ["a"]}), path)
     said = refused("winoground", path, None, to=tmp_path / "set", capsys=capsys)

@@ -39,10 +39,7 @@ def test_the_strongest_are_those_of_a_full_sort():
 
 
 def test_equal_activations_are_ordered_by_name_whatever_block_they_are_in():
-    names, features = (
-        ["d", "b", "e", "a", "c"],
-        np.array([[2.0, 0], [1, 0], [0, 1], [3, 0], [1, 0]]),
-    )
+    names, features = [*"dbeac"], np.array([[2.0, 0], [1, 0], [0, 1], [3, 0], [1, 0]])
     for cut in range(6):
         blocks = [(names[:cut], features[:cut]), (names[cut:], features[cut:])]
         blocks = [block for block in blocks if block[0]]
@@ -72,20 +69,13 @@ def test_features_are_read_from_parts_of_images_of_captions_and_of_both(tmp_path
     monkeypatch.setattr(activations, "BLOCK", 4)
     images, texts = _matrix(60, 3), _matrix(40, 2, 1)
     keys, captions = [f"k{n:02d}" for n in range(30)], [f"c{n:02d}" for n in range(40)]
-    parts = [
-        write_part(
-            tmp_path, "1", image=(keys[:20], images[:40], 2), text=(captions[:5], texts[:5], 1)
-        ),
-        write_part(tmp_path, "2", image=(keys[20:], images[40:], 2)),
-        write_part(tmp_path, "captions-0", text=(captions, texts + 1, 1)),
-    ]  # fmt: skip
+    first = {"image": (keys[:20], images[:40], 2), "text": (captions[:5], texts[:5], 1)}
+    parts = [write_part(tmp_path, "1", **first),
+             write_part(tmp_path, "2", image=(keys[20:], images[40:], 2)),
+             write_part(tmp_path, "captions-0", text=(captions, texts + 1, 1))]  # fmt: skip
     stored, rows = zip(*parts, strict=True)
-    for kind, wanted in (
-        ("image", keys),
-        ("image", ["k00", "k19", "k20"]),
-        ("text", captions[3:]),
-        ("text", ["c39", "c00", "c04"]),
-    ):
+    for kind, wanted in (("image", keys), ("image", ["k00", "k19", "k20"]),
+                         ("text", captions[3:]), ("text", ["c39", "c00", "c04"])):  # fmt: skip
         blocks = list(feature_blocks(stored[::-1], rows, kind, wanted, "t" * 8))
         assert all(len(names) == len(block) <= 4 for names, block in blocks)
         found = {n: row for names, block in blocks for n, row in zip(names, block, strict=True)}
@@ -180,9 +170,8 @@ def _thumbnails(html):
 def test_the_gallery_escapes_what_data_says_and_gives_every_number():
     html = neurons.fragment([_ranking([(EVIL, 0.5)])], {EVIL: _encoded()}, TOWERS, SAMPLE, 64)
     assert "<script" not in html
-    assert (
-        html.count("&lt;script&gt;alert(1)&lt;/script&gt;") == 1 + 2 * 3
-    )  # about, alt, title, text
+    # About, and for both neurons alt, title and text.
+    assert html.count("&lt;script&gt;alert(1)&lt;/script&gt;") == 1 + 2 * 3
     for attribute in re.findall(r'(?:alt|title)="([^"]*)"', html):
         assert "<" not in attribute
     for text in (

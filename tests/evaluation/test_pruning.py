@@ -16,7 +16,7 @@ from mispair.evaluation import classification, pruning
 from mispair.evaluation.inputs import EncodedSet
 from mispair.evaluation.purity import random_rotation
 from mispair.evaluation.steps.prune_neurons import Settings
-from tests.evaluation.encoded import encoded_set
+from tests.evaluation.encoded import encoded_set, write_projection
 
 E = 24
 
@@ -27,12 +27,10 @@ def _data(n: int = 150, k: int = 6, seed: int = 0) -> EncodedSet:
     labels = draw.integers(0, k, n)
     images = draw.standard_normal((n, 20)).astype(np.float32)
     images[:, :k] += 2 * np.eye(k, dtype=np.float32)[labels]
+    of_prompts = {"single": range(k), "many": np.repeat(np.arange(k), np.arange(k) + 1)}
     prompts = {
         name: (draw.standard_normal((len(classes), 10)).astype(np.float32), np.array(classes))
-        for name, classes in (
-            ("single", range(k)),
-            ("many", np.repeat(np.arange(k), np.arange(k) + 1)),
-        )
+        for name, classes in of_prompts.items()
     }
     return encoded_set(images, labels, prompts)
 
@@ -163,27 +161,6 @@ def test_rankings(tower: str, rotated: bool) -> None:
         assert (up.strategy, up.ranked_by, up.draw) == (f"{first}-{name}", tower, 0)
 
 
-def test_what_is_kept_decides() -> None:
-    # Neurons 0 and 1 hold the classes and are orthogonal; the others are copies of one direction
-    # without information: high purity keeps the former, low purity the latter.
-    draw = np.random.default_rng(0)
-    labels = draw.integers(0, 2, 200)
-    noise = draw.standard_normal(200)
-    images = np.column_stack([labels == 0, labels == 1, noise]).astype(np.float32)
-    projection = np.zeros((3, 8), np.float32)
-    projection[0, 0] = projection[1, 1] = 1
-    projection[2, 2:] = 1
-    prompts = np.array([[1, 0, 0], [0, 1, 0]], np.float32), np.array([0, 1])
-    data = encoded_set(images, labels, {"one": prompts})
-    model = pruning.PrunableModel(data, projection, projection)
-
-    def accuracy(strategy: str) -> float:
-        return next(model.scores(model.ranking(strategy, "both").order, [2]))["value"]
-
-    assert accuracy("high-purity") == 1
-    assert 0.3 < accuracy("low-purity") < 0.7
-
-
 def test_what_does_not_fit_is_refused() -> None:
     data, (image, text) = _data(), _projections()
     few = {"few": (np.ones((3, 10), np.float32), np.arange(3))}
@@ -255,12 +232,8 @@ def _write(folder: Path, data: EncodedSet, **about: str) -> None:
     arrays = {"prompt_features": _prompts(data)["single"][0], "prompt_classes": np.arange(6)}
     about = {**of_set, "name": "two", "protocol": "captions"}
     files.write_tensors(folder / "two" / "prompts~captions.safetensors", arrays, about)
-    tensors = {
-        "image_projection": np.stack([image, image[:, ::-1]]),
-        "text_projection": np.stack([text, text[:, ::-1]]),
-        "logit_scale": np.zeros(2, np.float32),
-    }
-    files.write_tensors(folder / "projection", tensors, {"seeds": "[0, 1]", "towers": "t"})
+    both = (np.stack([one, one[:, ::-1]]) for one in (image, text))
+    write_projection(folder / "projection", *both, seeds="[0, 1]", towers="t")
 
 
 def _run(folder: Path, *options: str) -> int:
@@ -303,9 +276,10 @@ def test_step_writes_every_strategy_basis_protocol_and_k(tmp_path: Path) -> None
 
 def test_another_protocol_changes_no_silhouette_of_a_purity(tmp_path: Path) -> None:
     _write(tmp_path, _data())
-    options = ["--ks", "8", "--draws", "1", "--rotations", "0"]
+    options = ["--ks", "none", "--draws", "1", "--rotations", "0"]
     assert _run(tmp_path, *options) == 0
     both, _ = metrics.read_metrics(tmp_path / "pruning.json")
+    assert {row["k"] for row in both} == set(range(3, 25, 3))
     (tmp_path / "one" / "prompts~many.safetensors").unlink()
     assert _run(tmp_path, *options) == 0
     one, _ = metrics.read_metrics(tmp_path / "pruning.json")
@@ -331,14 +305,6 @@ def test_numbers_kept_follow_the_width_by_default(neurons: int, expected: list[i
     assert Settings(ks=[2]).kept_of(neurons) == [2]
 
 
-@pytest.mark.parametrize("options", [[], ["--ks", "none"]])
-def test_step_follows_the_width_by_default(tmp_path: Path, options: list[str]) -> None:
-    _write(tmp_path, _data())
-    assert _run(tmp_path, "--draws", "1", "--rotations", "0", *options) == 0
-    rows, _ = metrics.read_metrics(tmp_path / "pruning.json")
-    assert {row["k"] for row in rows} == set(range(3, 25, 3))
-
-
 def test_step_refuses_more_neurons_than_there_are(tmp_path: Path, capsys) -> None:
     _write(tmp_path, _data())
     assert _run(tmp_path, "--ks", "8", "20-25") == 2
@@ -346,9 +312,7 @@ def test_step_refuses_more_neurons_than_there_are(tmp_path: Path, capsys) -> Non
 
 
 @pytest.mark.parametrize("labels", [np.zeros(150, np.int64), np.arange(6)])
-def test_one_class_or_one_image_a_class_has_no_silhouette(
-    labels: np.ndarray, tmp_path: Path
-) -> None:
+def test_one_class_or_one_image_a_class_has_no_silhouette(labels, tmp_path) -> None:
     data = _data()
     images = data.images.tensors["image_features"][: len(labels)]
     _write(tmp_path, encoded_set(images, labels, _prompts(data)))

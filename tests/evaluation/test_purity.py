@@ -5,10 +5,11 @@ import pytest
 from scipy import special
 
 from mispair import cli
-from mispair.core import files, metrics
+from mispair.core import metrics
 from mispair.core.seeds import generator
 from mispair.evaluation import purity
 from mispair.evaluation.purity import neuron_overlap, random_rotation, unit_columns
+from tests.evaluation.encoded import write_projection
 
 
 def _participation_ratio(matrix):
@@ -32,53 +33,6 @@ def test_overlap_is_the_mean_over_the_other_neurons():
                 cosines.append(abs(a @ b) / np.sqrt((a @ a) * (b @ b)))
         expected.append(np.mean(cosines))
     np.testing.assert_allclose(purity.neuron_overlap(matrix), expected, rtol=1e-12)
-
-
-def test_orthonormal_neurons_do_not_overlap_and_parallel_ones_do():
-    q = purity.random_rotation(20, np.random.default_rng(0))
-    assert purity.neuron_overlap(q[:, :8]).max() < 1e-15
-    parallel = np.outer(np.arange(1, 6), [1.0, -2.0, 3.0])
-    np.testing.assert_allclose(purity.neuron_overlap(parallel), 1)
-
-
-def test_lengths_signs_and_rotations_of_the_input_space_do_not_matter():
-    matrix = _matrix().astype(np.float64)
-    scaled = matrix * np.array([(-1) ** j * (j + 1.0) for j in range(12)])
-    turned = purity.random_rotation(30, np.random.default_rng(1)) @ matrix
-    for other in (scaled, turned):
-        np.testing.assert_allclose(
-            purity.neuron_overlap(other), purity.neuron_overlap(matrix), atol=1e-12
-        )
-
-
-def test_a_rotation_of_the_neurons_matters_but_changes_no_similarity():
-    matrix = _matrix().astype(np.float64) * np.linspace(0.1, 3, 30)[:, None]
-    matrix[:, :6] += 2 * matrix[:, 6:]
-    rotation = purity.random_rotation(12, np.random.default_rng(2))
-    x = np.random.default_rng(3).standard_normal((5, 30))
-    before, after = x @ matrix, x @ matrix @ rotation
-    np.testing.assert_allclose(after @ after.T, before @ before.T)
-    shift = purity.neuron_overlap(matrix @ rotation).mean() - purity.neuron_overlap(matrix).mean()
-    assert abs(shift) > 0.01
-
-
-def test_overlap_is_a_plain_float64_mean_over_ordered_pairs_of_columns():
-    matrix = _matrix(96, 64, seed=3) * 1e-3 + 1e-4
-    wide = matrix.astype(np.float64)
-    cosines = np.corrcoef(np.vstack([wide, -wide]), rowvar=False)  # centred by its own mirror image
-    absolute = np.abs(cosines) - np.eye(64)
-    found = purity.neuron_overlap(matrix)
-    np.testing.assert_allclose(found, absolute.sum(axis=0) / 63, rtol=0, atol=1e-6)
-    assert found.mean() == pytest.approx(absolute.sum() / (64 * 63), abs=1e-6)
-    # Over N^2 entries, or over rows in place of columns, it is another number.
-    assert absolute.mean() == pytest.approx(found.mean() * 63 / 64, abs=1e-6)
-    assert abs(purity.neuron_overlap(matrix.T).mean() - found.mean()) > 0.005
-
-
-def test_the_order_of_neurons_does_not_matter():
-    matrix, order = _matrix(), np.random.default_rng(4).permutation(12)
-    before, after = purity.neuron_overlap(matrix), purity.neuron_overlap(matrix[:, order])
-    np.testing.assert_allclose(after, before[order], atol=1e-12)
 
 
 def test_random_reference_is_that_of_random_vectors():
@@ -125,22 +79,10 @@ def test_random_rotation_is_orthogonal_and_uniform():
     np.testing.assert_allclose((rotations**2).mean(0), 1 / 3, atol=0.02)
 
 
-def _write(path, image, text, **metadata):
-    tensors = {
-        "image_projection": image,
-        "text_projection": text,
-        "logit_scale": np.zeros(len(image), np.float32),
-    }
-    files.write_tensors(path, tensors, metadata)
-
-
 def test_step_writes_every_measure_of_both_towers(tmp_path):
-    image, text = (
-        np.stack([_matrix(), _matrix(seed=1)]),
-        np.stack([_matrix(20), _matrix(20, seed=2)]),
-    )
+    image, text = (np.stack([_matrix(d), _matrix(d, seed=seed)]) for d, seed in ((30, 1), (20, 2)))
     path, out = tmp_path / "projection.safetensors", tmp_path / "purity.json"
-    _write(path, image, text, start="pretrained", rate="0.1", seeds="[0, 1]")
+    write_projection(path, image, text, start="pretrained", rate="0.1", seeds="[0, 1]")
     arguments = ["measure-purity", "--projection", path, "--purity", out, "--rotations", 2]
     assert cli.main([str(argument) for argument in arguments]) == 0
     rows, provenance = metrics.read_metrics(out)
@@ -167,7 +109,7 @@ def test_step_names_the_file_and_seed_of_a_dead_neuron(tmp_path, capsys):
     image, text = _matrix()[None], _matrix(20)[None].copy()
     text[0, :, 4] = 0
     path = tmp_path / "projection.safetensors"
-    _write(path, image, text)
+    write_projection(path, image, text)
     out = tmp_path / "purity.json"
     assert cli.main(["measure-purity", "--projection", str(path), "--purity", str(out)]) == 2
     message = capsys.readouterr().err
@@ -263,15 +205,3 @@ def test_published_overlaps_as_directions() -> None:
     published = (0.0562, 0.0762, 0.0875, 0.1013, 0.1270)
     directions = [round(purity.directions_of_overlap(value, 512)) for value in published]
     assert directions == [145, 90, 72, 55, 37]
-
-
-def test_the_cost_does_not_depend_on_the_rows() -> None:
-    """Only the Gram matrix is rotated: a tall projection and its square root agree."""
-    projection = _projection(0.9, rows=500)
-    values, vectors = np.linalg.eigh(projection.T @ projection)
-    root = np.sqrt(np.maximum(values, 0))[:, None] * vectors.T
-    tall, square = _by_metric(projection, 5), _by_metric(root, 5)
-    for metric, row in tall.items():
-        numbers = [value for key, value in row.items() if key != "metric"]
-        others = [value for key, value in square[metric].items() if key != "metric"]
-        assert numbers == pytest.approx(others, rel=1e-6), metric

@@ -38,38 +38,11 @@ def test_a_neuron_that_is_a_feature_is_pure_and_a_mixture_is_as_computed_by_hand
     np.testing.assert_allclose(semantics.selectivity(found), [1, 1, 0.64, 0.5])
 
 
-def test_noise_lowers_semantic_purity_and_not_selectivity():
-    z = FACTORIAL.astype(float)
-    noise = np.tile(np.repeat([1.0, -1.0], 8), 3)[: len(z)]
-    z, noise, codes = z[:32], noise[:32], FACTORIAL[:32]  # the noise is uncorrelated with all
-    found = _sample((z[:, 0] + noise)[:, None], codes).correlations()
-    # Variances 1/4 and 1: the feature explains a fifth.
-    np.testing.assert_allclose(found, [[np.sqrt(0.2), 0, 0]], atol=1e-12)
-    assert semantics.selectivity(found) == pytest.approx([1])
-
-
 @pytest.mark.parametrize("blocks", [1, 7, 400])
 def test_correlations_are_numpys_however_the_sample_is_cut(blocks):
     embeddings, codes = _random()
     whole = np.corrcoef(embeddings, codes.astype(float), rowvar=False)[:6, 6:]
     np.testing.assert_allclose(_sample(embeddings, codes, blocks).correlations(), whole, atol=1e-10)
-
-
-def test_the_order_of_blocks_changes_nothing_that_counts():
-    embeddings, codes = _random()
-    forwards, backwards = (
-        _sample(embeddings[order], codes[order], 5).correlations()
-        for order in (np.arange(400), np.arange(400)[::-1])
-    )
-    np.testing.assert_allclose(forwards, backwards, atol=1e-12)
-
-
-def test_a_rotated_basis_needs_no_second_sample():
-    embeddings, codes = _random()
-    rotation = random_rotation(6, np.random.default_rng(1))
-    whole = np.corrcoef(embeddings @ rotation, codes.astype(float), rowvar=False)[:6, 6:]
-    found = _sample(embeddings, codes, 3).correlations(rotation)
-    np.testing.assert_allclose(found, whole, atol=1e-10)
 
 
 def test_neurons_and_features_that_do_not_vary_correlate_with_nothing():

@@ -2,7 +2,6 @@
 
 import re
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -74,11 +73,12 @@ def test_lists_of_json_and_python_are_read(tmp_path: Path, text: str) -> None:
         ("classname\ncat\ndog\n", "line 1"), ("Label\ncat\ndog\n", "line 1"),
         ('"cat",\n"dog",\n', "quotation"), ('x = [\n"cat",\n"dog",\n"cow",\n]\n', "quotation"),
         ("cat\tfelis\ndog\tcanis\n", "tab"),
+        ("0 red cup\n1 cat\n2 dog", "its number"), ("1: cup\n2: cat\n3: dog", "its number"),
+        ("000,cup\n001,cat\n002,dog", "its number"), ("n01440764\nn01443537", "WordNet"),
+        ("n01440764 tench\nn01443537 goldfish", "WordNet"), ('"cup"\n"cat"', "quotation marks"),
     ],
 )  # fmt: skip
-def test_class_lists_with_more_than_names_of_classes(
-    tmp_path: Path, text: str, reason: str
-) -> None:
+def test_class_lists_with_more_than_names_of_classes(tmp_path, text, reason) -> None:
     path = tmp_path / "classnames.txt"
     path.write_text(text)
     with pytest.raises(UserError, match=rf"classnames\.txt: .*{reason}"):
@@ -156,18 +156,11 @@ def by_ending(member: tuple[str, bytes]) -> str:
 
 @pytest.mark.parametrize(
     ("name", "order"),
-    [
-        ("photo.{}.v2", None),
-        ("v1.{}", None),
-        ("./a.b/IMG {}", None),
-        ("s{}", by_ending),
-        ("v1.{}", by_ending),
-    ],
-)
+    [("photo.{}.v2", None), ("v1.{}", None), ("./a.b/IMG {}", None), ("s{}", by_ending),
+     ("v1.{}", by_ending)],
+)  # fmt: skip
 @pytest.mark.parametrize("kind", ["cls", "txt"])
-def test_names_with_dots_and_any_order_of_members(
-    name: str, order: Callable[[tuple[str, bytes]], str] | None, kind: str, tmp_path: Path
-) -> None:
+def test_names_with_dots_and_any_order_of_members(name, order, kind, tmp_path) -> None:
     write_split(tmp_path, "test")
     members = []
     for number in range(4):
@@ -195,10 +188,8 @@ def test_a_key_that_is_used_again_is_another_sample(tmp_path: Path) -> None:
 
 # Missing pieces --------------------------------------------------------------------------------
 
-PIECES = [
-    *("classnames.txt", "zeroshot_classification_templates.txt"),
-    *("test/nshards.txt", "test/0.tar", "train/nshards.txt", "train/0.tar"),
-]
+PIECES = [*("classnames.txt", "zeroshot_classification_templates.txt"),
+          *("test/nshards.txt", "test/0.tar", "train/nshards.txt", "train/0.tar")]  # fmt: skip
 
 
 @pytest.mark.parametrize("piece", PIECES)
@@ -225,20 +216,6 @@ def test_what_nobody_asked_for_is_not_missing(directory: Path, retrieval: Path) 
     assert open_set(directory).classnames == ["cat", "dog"]
     with pytest.raises(UserError, match=rf"{TEMPLATES}: is missing"):
         _ = open_set(directory).templates
-
-
-def test_all_missing_pieces_come_in_one_message(directory: Path, retrieval: Path) -> None:
-    shutil.rmtree(directory / "test")
-    (directory / "classnames.txt").unlink()
-    with pytest.raises(UserError, match=r"missing classnames\.txt, test/nshards\.txt\."):
-        files_of(directory)
-    (retrieval / "test" / "nshards.txt").write_text("12")
-    lacking = {path.name: missing_pieces(path) for path in (directory, retrieval)}
-    assert lacking["wds_captions"] == [f"test/{number}.tar" for number in range(1, 12)]
-    lines = explain_missing(lacking).splitlines()
-    assert lines[0] == "evaluation set wds_example: missing classnames.txt, test/nshards.txt."
-    assert lines[1].startswith("evaluation set wds_captions: missing test/1.tar, test/2.tar,")
-    assert "fetch or write them" in lines[2]
 
 
 def test_the_files_of_a_set_and_of_its_texts(directory: Path) -> None:
@@ -269,10 +246,11 @@ def test_no_folder_at_all(tmp_path: Path) -> None:
         ("test/nshards.txt", "1" * 5_000, "number of shards"),
         ("dataset_type.txt", "multilabel", "several classes an image"),
         ("dataset_type.txt", "video", "holds 'video'. Sets are for classification"),
+        ("classnames.txt", "caf\udce9\ntea\n", "is not UTF-8"),
     ],
 )
 def test_unfit_pieces(directory: Path, piece: str, text: str, words: str) -> None:
-    (directory / piece).write_text(text)
+    (directory / piece).write_text(text, encoding="utf-8", errors="surrogateescape")
     with pytest.raises(UserError, match=words):
         _ = open_set(directory).templates
 
@@ -291,23 +269,13 @@ def test_more_shards_than_counted_are_an_error(directory: Path) -> None:
         open_set(directory)
 
 
-def test_lists_that_are_no_text(directory: Path) -> None:
-    (directory / "classnames.txt").write_bytes(b"caf\xe9\ntea\n")
-    with pytest.raises(UserError, match="is not UTF-8"):
-        open_set(directory)
-
-
-def test_class_names_may_repeat_as_two_of_imagenets_do(
-    directory: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_class_names_may_repeat_as_two_of_imagenets_do(directory, caplog) -> None:
     (directory / "classnames.txt").write_text("missile\ncat\nmissile\n\n")
     assert open_set(directory).classnames == ["missile", "cat", "missile"]
     assert "missile is there more than once" in caplog.text
 
 
-def test_underscores_in_class_names_are_named(
-    directory: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_underscores_in_class_names_are_named(directory, caplog) -> None:
     """Prompts have the names as they are: a name of a folder is no English."""
     (directory / "classnames.txt").write_text("golden_retriever\n_\ncat\n")
     assert open_set(directory).classnames == ["golden_retriever", "_", "cat"]
@@ -329,9 +297,7 @@ def test_underscores_in_class_names_are_named(
         (("npy", b"x"), "sample s0: Sets with several classes an image"),
     ],
 )
-def test_labels_that_do_not_fit_the_class_list(
-    directory: Path, sample: tuple[str, bytes], words: str
-) -> None:
+def test_labels_that_do_not_fit_the_class_list(directory, sample, words) -> None:
     write_split(directory, "test", sample)
     with pytest.raises(UserError, match=words.replace("(", r"\(")):
         list(open_set(directory).samples())
@@ -395,10 +361,8 @@ def test_a_set_of_questions(tmp_path: Path) -> None:
     opened = open_set(root)
     assert (opened.kind, opened.classnames) == ("image_caption_selection", [])
     assert [(e.captions, e.category, e.pair) for e in opened.samples()] == [
-        (("a cat", "a dog"), "swap-obj", "7"),
-        (("a dog", "a cat"), "swap-obj", "7"),
-        (("x", "y", "z"), "", ""),
-    ]
+        (("a cat", "a dog"), "swap-obj", "7"), (("a dog", "a cat"), "swap-obj", "7"),
+        (("x", "y", "z"), "", "")]  # fmt: skip
     asked = prompts(opened, "captions")
     assert asked.texts == ["a cat", "a dog", "a dog", "a cat", "x", "y", "z"]
     assert asked.classes.tolist() == [0, 0, 1, 1, 2, 2, 2]
@@ -422,9 +386,7 @@ def test_a_set_of_questions(tmp_path: Path) -> None:
         ("a cat\na dog", '{"pair": "' + "x" * 300 + '"}', "at most 200 letters"),
     ],
 )
-def test_questions_that_cannot_be_asked(
-    tmp_path: Path, captions: str, described: str | None, words: str
-) -> None:
+def test_questions_that_cannot_be_asked(tmp_path, captions, described, words) -> None:
     root = write_questions(tmp_path / "set", (captions, described))
     with pytest.raises(UserError, match=words):
         list(open_set(root).samples())
@@ -433,9 +395,7 @@ def test_questions_that_cannot_be_asked(
 @pytest.mark.parametrize(
     "captions", [["a\nb"], ["a\nb", "a\nb"], ["a\nb", "b\na", "a\nb"], ["a\nb\nc", "c\nb\na"]]
 )
-def test_pairs_are_two_images_with_captions_in_opposite_order(
-    tmp_path: Path, captions: list[str]
-) -> None:
+def test_pairs_are_two_images_with_captions_in_opposite_order(tmp_path, captions) -> None:
     root = write_questions(tmp_path / "set", *((each, '{"pair": "p1"}') for each in captions))
     with pytest.raises(UserError, match=r"0\.tar: pair p1 \(samples s0.* two images"):
         prompts(open_set(root), "captions")
@@ -456,31 +416,14 @@ def test_the_kind_of_a_set(directory: Path, said: str, kind: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("names", "part"),
-    [
-        (["0 red cup", "1 cat", "2 dog"], "its number"),
-        (["1: cup", "2: cat", "3: dog"], "its number"),
-        (["000,cup", "001,cat", "002,dog"], "its number"),
-        (["n01440764", "n01443537"], "WordNet"),
-        (["n01440764 tench", "n01443537 goldfish"], "WordNet"),
-        (['"cup"', '"cat"'], "quotation marks"),
-        (["0", "1", "2"], ""),
-        (["0 fingers", "1 fingers", "2 fingers"], ""),
-        (["1 dollar", "5 dollars", "10 dollars"], ""),
-        (["2 cups", "1 cat", "3 dogs"], ""),
-        (["'cup", "cat'"], ""),
-    ],
-)
-def test_class_names_have_no_more_than_the_name(
-    tmp_path: Path, names: list[str], part: str
-) -> None:
+    "names",
+    [["0", "1", "2"], ["0 fingers", "1 fingers", "2 fingers"], ["2 cups", "1 cat", "3 dogs"],
+     ["1 dollar", "5 dollars", "10 dollars"], ["'cup", "cat'"]],
+)  # fmt: skip
+def test_class_names_may_be_or_hold_numbers(tmp_path: Path, names: list[str]) -> None:
     path = tmp_path / "classnames.txt"
     path.write_text("\n".join(names))
-    if part:
-        with pytest.raises(UserError, match=part):
-            read_classnames(path)
-    else:
-        assert read_classnames(path) == names
+    assert read_classnames(path) == names
 
 
 @pytest.mark.parametrize(

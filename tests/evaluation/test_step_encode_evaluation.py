@@ -56,22 +56,18 @@ def retrieval(tmp_path: Path) -> Path:
 
 
 def images_command(folder: Path, towers: Path, out: Path, split: str = "test") -> list[str]:
-    return [
-        *("encode-evaluation", "--evaluation-set", *map(str, files_of(folder, split))),
-        *("--split", split, "--workers", "1"),
-        *("--towers", str(towers / loading.CONFIG_NAME), "--evaluation-features", str(out)),
-        *("--batch-size", "2"),
-    ]
+    return [*("encode-evaluation", "--evaluation-set", *map(str, files_of(folder, split))),
+            *("--split", split, "--workers", "1"),
+            *("--towers", str(towers / loading.CONFIG_NAME), "--evaluation-features", str(out)),
+            *("--batch-size", "2")]  # fmt: skip
 
 
 def prompts_command(folder: Path, towers: Path, out: Path, source: str) -> list[str]:
     needed = [str(path) for path in protocol_files(source, folder)]
-    return [
-        *("encode-prompts", "--evaluation-set", *map(str, files_of_texts(folder))),
-        *("--protocol", Path(source).name, "--protocol-files", *needed),
-        *("--towers", str(towers / loading.CONFIG_NAME), "--prompts", str(out)),
-        *("--batch-size", "2"),
-    ]
+    return [*("encode-prompts", "--evaluation-set", *map(str, files_of_texts(folder))),
+            *("--protocol", Path(source).name, "--protocol-files", *needed),
+            *("--towers", str(towers / loading.CONFIG_NAME), "--prompts", str(out)),
+            *("--batch-size", "2")]  # fmt: skip
 
 
 def expected_features(folder: Path, towers: Path, split: str = "test") -> torch.Tensor:
@@ -90,9 +86,7 @@ def expected_features(folder: Path, towers: Path, split: str = "test") -> torch.
 @pytest.mark.parametrize(
     ("split", "precision", "kind"), [("test", "fp32", np.float32), ("train", "bf16", np.float16)]
 )
-def test_images_of_a_split(
-    precision: str, kind: type, split: str, folder: Path, towers: Path, tmp_path: Path
-) -> None:
+def test_images_of_a_split(precision, kind, split, folder, towers, tmp_path) -> None:
     arguments = images_command(folder, towers, tmp_path / "out", split)
     assert main([*arguments, "--precision", precision]) == 0
     arrays, about = files.read_tensors(tmp_path / "out")
@@ -109,18 +103,7 @@ def test_images_of_a_split(
     assert about["towers"] == loading.load_towers(towers).fingerprint
 
 
-def test_images_of_a_retrieval_set(retrieval: Path, towers: Path, tmp_path: Path) -> None:
-    assert main(images_command(retrieval, towers, tmp_path / "out")) == 0
-    arrays, about = files.read_tensors(tmp_path / "out")
-    assert arrays.keys() == {"image_features"}
-    expected = expected_features(retrieval, towers)
-    assert np.allclose(arrays["image_features"], expected, atol=1e-5)
-    assert about["kind"] == "retrieval"
-
-
-def test_the_fingerprint_covers_images_and_labels(
-    folder: Path, towers: Path, tmp_path: Path
-) -> None:
+def test_the_fingerprint_covers_images_and_labels(folder, towers, tmp_path) -> None:
     def found() -> str:
         assert main(images_command(folder, towers, tmp_path / "out")) == 0
         return files.read_tensors(tmp_path / "out")[1]["images_fingerprint"]
@@ -155,10 +138,7 @@ NARROW = encoded(Image.new("1", (1, 65_500)), "PNG")
         ([], "holds no image for test"),
     ],
 )
-def test_unfit_images(
-    members: list[tuple[str, bytes]], words: str, folder: Path, towers: Path, tmp_path: Path,
-    capsys: pytest.CaptureFixture,
-) -> None:  # fmt: skip
+def test_unfit_images(members, words, folder, towers, tmp_path, capsys) -> None:
     write_tar(folder / "test" / "0.tar", members)
     assert main(images_command(folder, towers, tmp_path / "out")) == 2
     assert words in capsys.readouterr().err
@@ -169,9 +149,7 @@ def test_unfit_images(
 
 
 @pytest.mark.parametrize(("precision", "kind"), [("fp32", np.float32), ("bf16", np.float16)])
-def test_prompts_of_templates(
-    precision: str, kind: type, folder: Path, towers: Path, tmp_path: Path
-) -> None:
+def test_prompts_of_templates(precision, kind, folder, towers, tmp_path) -> None:
     arguments = prompts_command(folder, towers, tmp_path / "out", "clip_benchmark")
     assert main([*arguments, "--precision", precision]) == 0
     arrays, about = files.read_tensors(tmp_path / "out")

@@ -10,7 +10,7 @@ from sklearn.metrics import balanced_accuracy_score, silhouette_score
 from mispair.core import files, metrics
 from mispair.evaluation import classification, retrieval
 from mispair.evaluation.arm_comparison import difference
-from tests.evaluation.encoded import step
+from tests.evaluation.encoded import step, write_projection
 
 K = 8
 NAMES = [f"name {number}" for number in range(K)]
@@ -30,13 +30,9 @@ def _features(n, seed, k=K):
 def _write_set(folder, name, images, labels=None, classnames=NAMES, **about):
     path = folder / name / "images.safetensors"
     known = {} if labels is None else {"labels": labels}
-    metadata = {
-        "name": name,
-        "kind": "classification" if known else "retrieval",
-        "towers": "t",
-        "classnames": json.dumps(classnames),
-        "images_fingerprint": f"pictures of {name}",
-    }
+    metadata = {"name": name, "kind": "classification" if known else "retrieval", "towers": "t",
+                "classnames": json.dumps(classnames),
+                "images_fingerprint": f"pictures of {name}"}  # fmt: skip
     files.write_tensors(path, {"image_features": images, **known}, metadata | about)
     return path
 
@@ -44,15 +40,10 @@ def _write_set(folder, name, images, labels=None, classnames=NAMES, **about):
 def _write_prompts(folder, name, protocol, prompts, numbers, classnames=NAMES, **about):
     path = folder / name / f"prompts~{protocol}.safetensors"
     tensors = {"prompt_features": prompts, "prompt_classes": numbers}
-    metadata = {
-        "name": name,
-        "protocol": protocol,
-        "metric": "mean_per_class_recall" if protocol == "laclip" else "acc1",
-        "classnames": json.dumps(classnames),
-        "templates": json.dumps(["{c}"]),
-        "fingerprint": f"{protocol} of {name}",
-        "towers": "t",
-    }
+    metadata = {"name": name, "protocol": protocol,
+                "metric": "mean_per_class_recall" if protocol == "laclip" else "acc1",
+                "classnames": json.dumps(classnames), "templates": json.dumps(["{c}"]),
+                "fingerprint": f"{protocol} of {name}", "towers": "t"}  # fmt: skip
     files.write_tensors(path, tensors, metadata | about)
     return path
 
@@ -60,17 +51,11 @@ def _write_prompts(folder, name, protocol, prompts, numbers, classnames=NAMES, *
 def _write_projection(path, stack=2, spread=0.05, seed=9, **metadata):
     """Projections near one that keeps the first 16 of 20 coordinates."""
     draw = np.random.default_rng(seed)
-    image, text = (
-        np.eye(20, 16) + spread * draw.standard_normal((stack, 20, 16)) for _ in range(2)
-    )
-    tensors = {
-        "image_projection": image.astype(np.float32),
-        "text_projection": text.astype(np.float32),
-        "logit_scale": np.zeros(stack, np.float32),
-    }
+    drawn = np.eye(20, 16) + spread * draw.standard_normal((2, stack, 20, 16))
+    image, text = drawn.astype(np.float32)
     seeds = json.dumps(list(range(5, 5 + stack)))
-    files.write_tensors(path, tensors, {"towers": "t", "seeds": seeds} | metadata)
-    return tensors["image_projection"], tensors["text_projection"]
+    write_projection(path, image, text, **{"towers": "t", "seeds": seeds} | metadata)
+    return image, text
 
 
 def _evaluate(folder, images, prompts, arm="arm"):

@@ -17,6 +17,7 @@ from mispair.pairs.index.index import index_shard
 from mispair.pairs.index.policy import Policy
 from mispair.pairs.shards.shard_writer import add_member
 from mispair.towers.arms import LABELS, UNTOUCHED
+from tests.evaluation.encoded import write_projection
 
 EVIL = "<script>alert('x')</script> & \"quoted\""
 FEATURES = ["colour:red", "colour:blue", "shape:star"]
@@ -105,14 +106,9 @@ def _features(folder, pairs):
     return paths
 
 
-def _write_projection(path, matrix, **metadata):
-    tensors = {
-        "image_projection": np.stack([matrix, matrix]),
-        "text_projection": np.stack([matrix, matrix]),
-        "logit_scale": np.zeros(2, np.float32),
-    }
-    about = {"start": "untouched", "towers": TOWERS, "seeds": "[4, 5]"}
-    files.write_tensors(path, tensors, about | metadata)
+def _write_projection(path, matrix, towers=TOWERS):
+    both = np.stack([matrix, matrix])
+    write_projection(path, both, both, start="untouched", towers=towers, seeds="[4, 5]")
 
 
 def _measure(corpus, path, **settings):
@@ -128,11 +124,9 @@ def _measure(corpus, path, **settings):
 def _draw(corpus, path, **settings):
     names = ("projection", "index", "shards", "features", "feature_rows", "corpus")
     draw_neurons.run(
-        draw_neurons.Settings(**settings),
-        **{name: corpus[name] for name in names},
-        sources=[],
+        draw_neurons.Settings(**settings), **{name: corpus[name] for name in names}, sources=[],
         gallery=path,
-    )
+    )  # fmt: skip
     return path.read_text(encoding="utf-8")
 
 

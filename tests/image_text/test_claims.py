@@ -91,13 +91,11 @@ def test_overlap_needs_both_towers(text, image, outcome, decides) -> None:
 
 def test_the_random_start_is_judged_on_the_tower_of_the_claim() -> None:
     """What remains in the other tower, or in activations, does not count."""
-    rows = [
-        *purity({"text": -0.5, "image": -2.0}),
-        *purity({"text": -0.02, "image": -2.0}, "reinitialised"),
-        *purity({"text": 0.5, "image": 0.5}, metric="mean_abs_correlation"),
-        *purity({"text": 0.4, "image": 0.0}, "reinitialised", metric="mean_abs_correlation"),
-        *purity({"text": -0.45, "image": 0.0}, "without-decay"),
-    ]
+    rows = [*purity({"text": -0.5, "image": -2.0}),
+            *purity({"text": -0.02, "image": -2.0}, "reinitialised"),
+            *purity({"text": 0.5, "image": 0.5}, metric="mean_abs_correlation"),
+            *purity({"text": 0.4, "image": 0.0}, "reinitialised", metric="mean_abs_correlation"),
+            *purity({"text": -0.45, "image": 0.0}, "without-decay")]  # fmt: skip
     verdict = judged("overlap-rises", tables(purity=rows))
     assert verdict.decided_by == "text"
     by_control = findings(verdict)
@@ -329,10 +327,8 @@ def semantics(
         null = {"basis": "rotated", "deviation": deviation, "rotations": rotations}
         rows += [{**here, "basis": "original", "value": own}, {**here, "value": rotated} | null]
         mean = here | {"metric": f"mean_{measure}"}
-        rows += [
-            {**mean, "basis": "original", "value": purity_of_basis},
-            {**mean, "value": 0.4} | null | {"deviation": 0.01},
-        ]
+        rows += [{**mean, "basis": "original", "value": purity_of_basis},
+                 {**mean, "value": 0.4} | null | {"deviation": 0.01}]  # fmt: skip
     return rows
 
 

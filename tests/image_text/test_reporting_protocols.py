@@ -1,6 +1,5 @@
 """Zero-shot numbers in the report: which protocol they are of, and what is beside them."""
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -14,7 +13,7 @@ from mispair.image_text.report.tables import of_arms, protocols, scores
 from mispair.report import studies, texts
 from mispair.report.figures import compose
 from mispair.report.judge import judge
-from mispair.report.table import Number, whole
+from mispair.report.table import whole
 from mispair.report.tables import Tables, tidy
 from mispair.towers.arms import LABELS
 from tests.made_up_tables import tables
@@ -130,13 +129,11 @@ def test_other_scores_are_next_to_chance_or_the_zero_shot_accuracy():
     cells = {(row[0], row[2]): (row[4].value, row[5] and row[5].value) for row in table.rows}
     untouched, start = LABELS["untouched"], LABELS["pretrained"]
     ends = (untouched, f"{start}, C_m 0", f"{start}, C_m 0.8")
-    assert cells == {
-        **{("flickr", model): (0.2, 0.001) for model in ends},
-        **{("cats", model): (0.8, 0.5) for model in ends},
-        ("shapes", untouched): (0.91, pytest.approx(0.7)),
-        ("shapes", ends[1]): (0.91, pytest.approx(0.7)),
-        ("shapes", ends[2]): (0.91, pytest.approx(0.54)),
-    }
+    assert cells == {**{("flickr", model): (0.2, 0.001) for model in ends},
+                     **{("cats", model): (0.8, 0.5) for model in ends},
+                     ("shapes", untouched): (0.91, pytest.approx(0.7)),
+                     ("shapes", ends[1]): (0.91, pytest.approx(0.7)),
+                     ("shapes", ends[2]): (0.91, pytest.approx(0.54))}  # fmt: skip
     first = next(row for row in table.rows if row[0] == "flickr")
     assert (first[3], first[4].low, first[4].high) == (whole(5000), 0.19, 0.21)
 
@@ -166,7 +163,3 @@ def test_panels_of_choices_are_operations_or_whole_sets():
     )
     many = panels_of_sets(tidy("zeroshot", chosen([f"{number} of" for number in range(5)])))
     assert many.set_index("panel")["value"].to_dict() == {"s": 0.7}
-
-
-def beside(cell: Number, reference: Number) -> Number:
-    return replace(cell, beside=reference)

@@ -6,7 +6,8 @@ import pytest
 
 from mispair.report import studies
 from mispair.report.figures import compose
-from mispair.report.tables import Tables, tidy
+from mispair.report.tables import Tables
+from tests.made_up_tables import tables
 
 BEST = (0.9, -0.8, 0.3, 0.1)
 OVERLAP = (0.02, 0.03, 0.04, 0.05)
@@ -30,17 +31,13 @@ def rows(rho: float, p: float, start: str = "untouched", seed: int = 0) -> list[
     return found
 
 
-def tables(found: list[dict[str, Any]]) -> Tables:
-    return Tables({"semantics": tidy("semantics", found)})
-
-
 def drawn(found: Tables) -> Any:
     figure = next(f for f in studies.figures() if f.name == "semantic_purity")
     return compose(figure, found)
 
 
 def test_every_neuron_is_a_point_with_its_absolute_correlation():
-    _, data = drawn(tables(rows(-0.8, 0.01)))
+    _, data = drawn(tables(semantics=rows(-0.8, 0.01)))
     own = data[data["basis"] == "own basis"].sort_values("neuron")
     assert own["semantic"].tolist() == pytest.approx([0.9, 0.8, 0.3, 0.1])
     assert own["overlap"].tolist() == pytest.approx(OVERLAP)
@@ -49,5 +46,6 @@ def test_every_neuron_is_a_point_with_its_absolute_correlation():
 
 def test_the_untouched_model_and_the_first_seed_are_shown():
     more = rows(0.5, 0.01, "pretrained") + rows(0.5, 0.01, seed=1)
-    found, alone = tables(rows(-0.8, 0.01) + more), tables(rows(-0.8, 0.01))
+    alone = tables(semantics=rows(-0.8, 0.01))
+    found = tables(semantics=rows(-0.8, 0.01) + more)
     assert drawn(found)[0] == drawn(alone)[0]

@@ -20,25 +20,16 @@ from mispair.report.table import Cell, Number
 from mispair.report.tables import Tables
 from tests.made_up_tables import gather, tables
 
-SETS = {
-    "wds_food101": "Food-101",
-    "wds_cifar10": "CIFAR-10",
-    "wds_vtab-caltech101": "Caltech-101",
-    "wds_vtab-cifar100": "CIFAR-100",
-    "wds_vtab-pets": "Pets",
-    "wds_stl10": "STL-10",
-}
+SETS = {"wds_food101": "Food-101", "wds_cifar10": "CIFAR-10",
+        "wds_vtab-caltech101": "Caltech-101", "wds_vtab-cifar100": "CIFAR-100",
+        "wds_vtab-pets": "Pets", "wds_stl10": "STL-10"}  # fmt: skip
 PRETRAININGS = ("CC12M", "RedCaps", "LAION-400M")
 
 
 def model(
-    method: str,
-    values: dict[str, float],
-    pretraining: str = "CC12M",
-    protocol: str = "laclip",
-    metric: str = "acc1",
-    **more: Any,
-) -> list[dict[str, Any]]:
+    method: str, values: dict[str, float], pretraining: str = "CC12M", protocol: str = "laclip",
+    metric: str = "acc1", **more: Any,
+) -> list[dict[str, Any]]:  # fmt: skip
     """Return the rows of one model: a headline number of each set, with an interval of 1 point."""
     about = {"pretraining": pretraining, "method": method, "architecture": "ViT-B/16",
              "towers": f"{pretraining}-{method}".lower(), "protocol": protocol,
@@ -281,9 +272,7 @@ WIDER = (("CC3M", 60, 90), ("CC12M", 80, 118), ("RedCaps", 70, 106))
         ((WIDER[0], ("CC12M", 90, 60)), 1, "cannot tell"),
     ],
 )
-def test_neurons_of_laclip_are_predicted_to_overlap_less(
-    models: Any, image: int, outcome: str
-) -> None:
+def test_neurons_of_laclip_are_predicted_to_overlap_less(models, image, outcome) -> None:
     verdict = judged(overlapping(*models, image=image))["laclip-overlap"]
     assert verdict.outcome == outcome
     mean = sum(math.log(laclip / clip) for _, clip, laclip in models) / len(models)

@@ -168,33 +168,19 @@ def make_repair(folder: Path) -> dict[str, list[Path]]:
         accuracy = [{"metric": "acc1", "evaluation_set": SETS[0], "protocol": "clip_benchmark",
                      "value": value, "n": 100}]  # fmt: skip
         arm = {"projection": {"start": f"repair-{rule}", **origin}}
+        about = {"repair": rule, "scheme": "random", "nominal": "0.8"}
+        example = {"key": EVIL, "old": EVIL, "new": f"new {EVIL}", "action": "replaced"}
         written = {
-            "ledger": (
-                ledger,
-                {
-                    "repair": rule,
-                    "scheme": "random",
-                    "nominal": "0.8",
-                    "examples": [
-                        {
-                            "sample": sample,
-                            "key": EVIL,
-                            "old": EVIL,
-                            "new": f"new {EVIL}",
-                            "action": "replaced",
-                        }
-                        for sample in ("random", "best", "worst")
-                    ],
-                },
-            ),
+            "ledger": (ledger, {**about, "examples": [{"sample": sample, **example} for sample in
+                                                      ("random", "best", "worst")]}),
             "repair_purity": (overlap, arm),
             "repair_zeroshot": (accuracy, arm),
-            "tower_ledger": (ledger, {"repair": rule, "scheme": "random", "nominal": "0.8"}),
+            "tower_ledger": (ledger, about),
             "learned": (
                 [{"rate": 0.8, "chance": 0.1, **row} for row in overlap + accuracy],
                 {"trained": {"repair": rule, "draw": "0", **origin}},
             ),
-        }
+        }  # fmt: skip
         for kind, (rows, provenance) in written.items():
             made[kind].append(folder / "repair" / "small" / rule / f"{kind}.json")
             seeds = [{"seed": seed, **row} for seed in (0, 1) for row in rows]
@@ -290,20 +276,17 @@ def make_corpus(folder: Path) -> dict[str, list[Path]]:
         for reason in ("no-image", EVIL)
     ]
     rows += [
-        {"metric": "quarantined_share", "value": 2 / 22, "n": 22},
-        {"metric": "damaged_shard_share", "value": 0.0, "n": 1},
-        {"metric": "caption_empty_share", "value": 1 / 22, "n": 22},
-        {"metric": "caption_duplicate_share", "value": 0.15, "n": 20},
-        {"metric": "caption_person_share", "value": 0.25, "n": 20},
-        {"metric": "caption_non_ascii_share", "value": 0.35, "n": 20},
-        {"metric": "caption_control_share", "value": 0.0, "n": 20},
-        {"metric": "captions_further", "value": 5, "n": 20},
-        {"metric": "captions_distinct", "value": 23, "n": 25},
-        {"metric": "image_duplicate_share", "value": 0.1, "n": 20},
-        {"metric": "image_sha256_duplicate_share", "value": None, "n": 0},
-        {"metric": "downloads", "status": "success", "value": 30, "n": 40},
-        {"metric": "downloads", "status": EVIL, "value": 10, "n": 40},
-    ]
+        {"metric": metric, "value": value, "n": n}
+        for metric, value, n in (
+            ("quarantined_share", 2 / 22, 22), ("damaged_shard_share", 0.0, 1),
+            ("caption_empty_share", 1 / 22, 22), ("caption_duplicate_share", 0.15, 20),
+            ("caption_person_share", 0.25, 20), ("caption_non_ascii_share", 0.35, 20),
+            ("caption_control_share", 0.0, 20), ("captions_further", 5, 20),
+            ("captions_distinct", 23, 25), ("image_duplicate_share", 0.1, 20),
+            ("image_sha256_duplicate_share", None, 0))
+    ]  # fmt: skip
+    rows += [{"metric": "downloads", "status": status, "value": value, "n": 40}
+             for status, value in (("success", 30), (EVIL, 10))]  # fmt: skip
     for name, numbers in (("words", (9.25, 9, 14, 20)), ("characters", (50.5, 49, 70, 101))):
         for part, value in zip(("mean", "median", "p95", "max"), numbers, strict=True):
             rows.append({"metric": f"caption_{name}_{part}", "value": value, "n": 20})
@@ -403,17 +386,11 @@ def report(run: dict[str, list[Path]], folder: Path, draw: bool = True, **settin
         benchmarks=benchmarks, record=folder / "run.json",
     )  # fmt: skip
     write_report.run(
-        write_report.Settings(**settings),
-        tables=paths,
-        figures=figures,
+        write_report.Settings(**settings), tables=paths, figures=figures,
         pieces=[*([sheet] if run["index"] else []), *([gallery] if run["semantics"] else [])],
-        benchmarks=benchmarks,
-        record=[folder / "run.json"],
-        page=folder / "index.html",
-        pages=folder / "pages",
-        latex=folder / "latex",
-        claims=folder / "claims.csv",
-    )
+        benchmarks=benchmarks, record=[folder / "run.json"], page=folder / "index.html",
+        pages=folder / "pages", latex=folder / "latex", claims=folder / "claims.csv",
+    )  # fmt: skip
     return "".join(pages(folder).values())
 
 

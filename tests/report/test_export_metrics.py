@@ -10,19 +10,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pytest
 from tensorboardX.crc32c import crc32c
 from tensorboardX.proto.event_pb2 import Event
 
 from mispair.core import files
-from mispair.image_text.report.pages import fine_tuning
 from mispair.report import studies
 from mispair.report.curves import EVENTS, Curve, TrainingCurves, thinned, write_runs
 from mispair.report.steps import export_metrics
-from mispair.report.tables import Tables, tidy
-from mispair.towers.features import PairedFeatures
-from mispair.towers.finetuning import projection as towers
-from mispair.towers.finetuning.finetuning_settings import FinetuningLength
+from mispair.report.tables import tidy
 
 ABOUT = {"start": "pretrained", "scheme": "random", "rate": 0.5}
 
@@ -133,49 +128,6 @@ def test_the_same_results_give_the_same_bytes_and_what_is_gone_goes(tmp_path: Pa
     assert not stale.parent.exists()
 
 
-def test_a_fine_tuning_that_went_on_has_every_step_once() -> None:
-    """A training is killed after a state was kept; what it ends with is exported."""
-
-    class KilledError(Exception):
-        pass
-
-    class Keeper:
-        state: Any = None
-        asked = 0
-
-        def load(self) -> Any:
-            return self.state
-
-        def due(self) -> bool:
-            self.asked += 1
-            if self.asked == 9:
-                raise KilledError
-            return self.asked == 5
-
-        def save(self, state: Any) -> None:
-            self.state = {name: values.clone() for name, values in state.items()}
-
-    draw = np.random.default_rng(0)
-    features = PairedFeatures(
-        draw.standard_normal((64, 6)), draw.standard_normal((64, 5)), np.arange(64)[None]
-    )
-    stack = (draw.standard_normal((1, width, 4)) for width in (6, 5))
-    initial = towers.starting_point(towers.Projections(*stack, np.ones(1)), [3, 4])
-    training = FinetuningLength(epochs=3, batch_size=16, warmup_epochs=1)
-    keeper: Any = Keeper()
-    told: list[int] = []
-    with pytest.raises(KilledError):
-        towers.finetune(features, initial, training, [3, 4], "cpu", keeper, told.append)
-    _, loss, *_ = towers.finetune(features, initial, training, [3, 4], "cpu", keeper, told.append)
-    assert told == [*range(10), *range(5, 13)]  # progress goes on, too
-    _, whole, *_ = towers.finetune(features, initial, training, [3, 4])
-    runs = fine_tuning([({**ABOUT, "seeds": [0, 1]}, loss)], Tables({}), 1000)
-    for run, expected in zip(runs, whole, strict=True):
-        (curve,) = run.curves
-        assert curve.steps == tuple(range(12))
-        assert curve.values == tuple(expected.tolist())
-
-
 def test_long_curves_are_means_of_neighbours_at_the_last_of_their_steps() -> None:
     curve = thinned("loss", np.arange(10.0), 5)
     assert curve == Curve("loss", (1, 3, 5, 7, 9), (0.5, 2.5, 4.5, 6.5, 8.5))
@@ -206,9 +158,7 @@ def test_event_files_take_any_value_and_long_tags(tmp_path: Path) -> None:
     assert read[2][1] == np.float32(-1e30)
 
 
-def test_neither_the_network_nor_tensorboard_is_used(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_neither_the_network_nor_tensorboard_is_used(tmp_path, monkeypatch) -> None:
     def refuse(*_: Any, **__: Any) -> None:
         raise AssertionError("the network is used")
 

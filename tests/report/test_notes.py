@@ -120,13 +120,6 @@ def test_blanks_before_punctuation_stay_in_names_from_data() -> None:
     assert f"{name} x ." in texts.text(Note("pairs", "counts_policies", policies=policies))
 
 
-def test_notes_are_joined_with_blanks() -> None:
-    single = Note(texts.SHARED, "single_runs")
-    some = Note(texts.SHARED, "some_values", name="k", shown=2, of=3)
-    assert texts.joined([single, some]) == f"{texts.text(single)} {texts.text(some)}"
-    assert texts.joined([]) == ""
-
-
 def _unguarded(node: jinja2.nodes.Node, guarded: bool = False) -> Iterator[int]:
     """Yield the lines that print a lower limit outside of a condition that there is one."""
     if isinstance(node, jinja2.nodes.If):

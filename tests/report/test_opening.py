@@ -34,6 +34,12 @@ def verdicts(tables: Tables) -> list[Verdict]:
     return judged(tables, 0.95)
 
 
+@pytest.fixture(scope="module")
+def site(tables: Tables) -> dict[str, Any]:
+    """Return the files of the site, without a corpus of the user's."""
+    return build(content(tables, "")).files
+
+
 def content(tables: Tables, corpus: str, title: str = "") -> Content:
     return Content(tables, {}, {}, {}, None, title=title, confidence=0.9, corpus=corpus)
 
@@ -74,18 +80,17 @@ def test_the_report_of_an_audit_names_no_table_of_the_paper(tables: Tables) -> N
 BRACKETS = "Brackets:"
 
 
-def test_brackets_are_explained_where_there_are_some(tables: Tables) -> None:
+def test_brackets_are_explained_where_there_are_some(tables: Tables, site: dict) -> None:
     nothing = Tables({name: frame[:0] for name, frame in tables.frames.items()})
-    for some in (tables, nothing):
-        html = build(content(some, "")).files["index.html"]
+    for files in (site, build(content(nothing, "")).files):
+        html = files["index.html"]
         front = words(html.partition('class="unmeasured"')[0])
         found = re.search(r"\([^()]* to [^()]*\)", front) is not None
-        assert (BRACKETS in front) == found == (some is tables)
+        assert (BRACKETS in front) == found == (files is site)
 
 
-def test_the_levels_of_brackets_are_those_of_primary_and_of_other_claims(tables: Tables) -> None:
+def test_the_levels_of_brackets_are_those_of_primary_and_of_other_claims(site) -> None:
     """Where both kinds are on a page, cards and answers mark the primary ones."""
-    site = build(content(tables, "")).files
     for name in ("index.html", "pages/image_text.html", "pages/repair.html"):
         html = site[name.removeprefix("pages/")]
         sentence = words(html).partition(BRACKETS)[2].partition(".")[0]
@@ -179,13 +184,12 @@ def test_a_limit_is_as_strong_as_on_the_part_that_loses_least() -> None:
 
 def test_shares_of_a_control_are_of_each_part_with_an_effect() -> None:
     effects = {"text": -1.0, "image": -2.0, "third": 0.01}
+
+    def measured(size: float) -> MeasuredClaim:
+        return MeasuredClaim(effect_of_estimate(size, 0.01, 9, 10, 0.95, "seed"))
+
     whole, half = (
-        MeasuredClaim(
-            parts={
-                name: MeasuredClaim(effect_of_estimate(size * factor, 0.01, 9, 10, 0.95, "seed"))
-                for name, size in effects.items()
-            }
-        )
+        MeasuredClaim(parts={name: measured(size * factor) for name, size in effects.items()})
         for factor in (1.0, 0.5)
     )
     claim = Claim(
@@ -202,30 +206,19 @@ def test_each_control_that_limits_is_on_its_card(tables: Tables, verdicts: list[
         for question in study_pages.pages(study).questions:
             leads = [v for v in verdicts if v.claim.key == question.claims[0] and v.effect.known]
             for lead in leads[:1]:
-                nothing = tuple(
-                    ControlVerdict(one, lead.effect, math.nan, "not measured")
-                    for one in lead.claim.controls
-                )
+                shown = replace(lead, outcome="supports", reason="size shown")
+                nothing = [ControlVerdict(one, lead.effect, math.nan, "not measured")
+                           for one in lead.claim.controls]  # fmt: skip
+                of_cards = [nothing]
+                for at, one in enumerate(nothing):
+                    share = 0.05 if one.control.least is not None else 0.95
+                    limits = replace(one, share=share, finding="limits")
+                    of_cards.append([*nothing[:at], limits, *nothing[at + 1 :]])
                 cards = {
                     questions.answered(
-                        study,
-                        question,
-                        [replace(lead, outcome="supports", reason="size shown", controls=controls)],
-                        tables,
-                        0.95,
+                        study, question, [replace(shown, controls=tuple(each))], tables, 0.95
                     ).limit
-                    for controls in (
-                        nothing,
-                        *(
-                            (
-                                *nothing[:at],
-                                replace(one, share=share, finding="limits"),
-                                *nothing[at + 1 :],
-                            )
-                            for at, one in enumerate(nothing)
-                            for share in (0.05 if one.control.least is not None else 0.95,)
-                        ),
-                    )
+                    for each in of_cards
                 }
                 assert len(cards) == 1 + len(nothing), question.key
                 seen += len(nothing)
@@ -245,9 +238,7 @@ def test_the_part_that_decides_is_named_where_another_has_another_outcome() -> N
     assert "image alone: supports" in named
 
 
-def test_the_card_on_mixing_has_words_for_each_outcome(
-    tables: Tables, verdicts: list[Verdict]
-) -> None:
+def test_the_card_on_mixing_has_words_for_each_outcome(tables, verdicts) -> None:
     (lead,) = (each for each in verdicts if each.claim.key == "neurons-mix")
     (question,) = (q for q in study_pages.pages("image_text").questions if q.key == "mixing")
     outcomes = [o for o in OUTCOMES[:-1] if o not in ("supports", "direction only")]
@@ -262,9 +253,7 @@ def test_the_card_on_mixing_has_words_for_each_outcome(
 
 @pytest.mark.parametrize("gate", ["", "no cost"])
 @pytest.mark.parametrize("outcome", OUTCOMES[:-1])
-def test_every_sentence_is_there_for_each_outcome(
-    tables: Tables, verdicts: list[Verdict], outcome: Outcome, gate: str
-) -> None:
+def test_every_sentence_is_there_for_each_outcome(tables, verdicts, outcome, gate) -> None:
     """Of the questions of all studies that the small run answers."""
 
     def turned(verdict: Verdict) -> Verdict:
@@ -285,13 +274,8 @@ def test_every_sentence_is_there_for_each_outcome(
         lead, others = (tuple(map(turned, some)) for some in (one.lead, one.verdicts))
         found = replace(one, lead=lead, of=of, verdicts=others)
         assert found.sentence
-        told = [
-            found.sentence,
-            found.finding,
-            found.limit,
-            found.advice,
-            *map(texts.remark, others),
-        ]
+        told = [found.sentence, found.finding, found.limit, found.advice,
+                *map(texts.remark, others)]  # fmt: skip
         for text in filter(None, told):
             assert text.endswith("."), text
             assert "  " not in text

@@ -61,9 +61,7 @@ def test_a_legend_explains_the_dashes_that_are_drawn_and_a_row_without_x_is_a_le
         ([1, 3, 10], {"runs": ["seed"]}, [charts.SPARSE]),
     ],
 )
-def test_a_curve_of_two_points_is_thin_and_in_the_legend(
-    xs: list[int], settings: dict[str, Any], widths: list[str] | None
-) -> None:
+def test_a_curve_of_two_points_is_thin_and_in_the_legend(xs, settings, widths) -> None:
     data = pd.DataFrame({"panel": "a", "arm": "raw", "x": xs, "value": [1.0, 2.0, 3.0]})
     data = data.assign(layer="level", seed=[0, 0, 1])
     chart = swept(data, lines=LINES, **settings).to_dict(validate=False)

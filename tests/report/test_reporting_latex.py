@@ -9,19 +9,10 @@ from pylatexenc.latexwalker import LatexEnvironmentNode, LatexMacroNode, LatexWa
 from mispair.report.latex import documents, escape, tabular
 from mispair.report.table import Number, Table
 
-NASTY = [
-    "50 % & more_$x$ #1 {a} ~^",
-    r"\input{/etc/passwd} \\ \end{tabular}",
-    "<script>alert('x')</script>",
-    "[0.1, 0.2]",
-    "* starred",
-    "a--b---c",
-    '"quoted" `ticks` it\'s',
-    "café, naïve, Ångström",
-    "日本 語",
-    "C_m → 0.5, C_s ≤ 1, S_h",
-    "−0.25 ± 0.10 (n = 3)",
-]
+NASTY = ["50 % & more_$x$ #1 {a} ~^", r"\input{/etc/passwd} \\ \end{tabular}",
+         "<script>alert('x')</script>", "[0.1, 0.2]", "* starred", "a--b---c",
+         '"quoted" `ticks` it\'s', "café, naïve, Ångström", "日本 語", "C_m → 0.5, C_s ≤ 1, S_h",
+         "−0.25 ± 0.10 (n = 3)"]  # fmt: skip
 
 
 UNKNOWN = {"textquotedbl": '"', "textperiodcentered": "·"}
@@ -85,10 +76,8 @@ def test_a_table_has_the_cells_of_the_page_under_its_heads() -> None:
     # As TeX does: a row ends at two backslashes, a cell at an ampersand that none precedes.
     lines = [line for line in text.splitlines() if line.endswith(r" \\")]
     cells = [[read(c) for c in re.split(r"(?<!\\) & ", line[4:-3])] for line in lines]
-    assert cells == [
-        ["name_x", "n", "p"],
-        *([plain(name), str(n), "–"] for n, name in enumerate(NASTY)),
-    ]
+    assert cells == [["name_x", "n", "p"],
+                     *([plain(name), str(n), "–"] for n, name in enumerate(NASTY))]  # fmt: skip
     assert r"\begin{tabular}{lrr}" in text
     assert r"\caption{Words \& numbers of 50 \%}" in text
     assert r"\label{tab:group-words}" in text

@@ -119,9 +119,7 @@ def test_a_section_that_is_misspelt_raises() -> None:
         ("finetune_projection", ARM, set()),
     ],
 )
-def test_a_hole_stands_in_its_own_study(
-    rule: str, wildcards: dict[str, str], expected: set[str]
-) -> None:
+def test_a_hole_stands_in_its_own_study(rule, wildcards, expected) -> None:
     assert {study for study, _ in missing.sections_of(rule, wildcards)} == expected
 
 

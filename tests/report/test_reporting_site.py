@@ -132,12 +132,9 @@ def test_every_page_is_reached_from_every_page(large: tuple[Path, list[Path]]) -
             assert linked == pages, path.name
 
 
-PLACES = [
-    *(f"theorem 4.{number}" for number in range(1, 6)),
-    *(f"figure {number}" for number in range(1, 9)),
-    *(f"table {number}" for number in (2, 3, 4)),
-    "public review",
-]
+PLACES = [*(f"theorem 4.{number}" for number in range(1, 6)),
+          *(f"figure {number}" for number in range(1, 9)),
+          *(f"table {number}" for number in (2, 3, 4)), "public review"]  # fmt: skip
 
 
 def _named(paper: str) -> set[str]:
@@ -150,9 +147,7 @@ def _named(paper: str) -> set[str]:
     return found
 
 
-def test_every_theorem_figure_and_table_of_the_paper_has_a_row(
-    large: tuple[Path, list[Path]],
-) -> None:
+def test_every_theorem_figure_and_table_of_the_paper_has_a_row(large) -> None:
     root = parsed((large[0] / "pages/claims.html").read_text())
     named = [span.text for span in root.iter("span") if span.get("class") == "paper"]
     assert {*PLACES} <= set().union(*(_named(text) for text in named))
@@ -184,12 +179,10 @@ def test_one_preset_alone_says_how_to_run_the_other(whole: Path) -> None:
 
 @pytest.mark.parametrize(
     ("number", "seeds", "trials", "missing"),
-    [(200, 1, 1, False), (0, 3, 0, False), (3, 1, 0, False), (12, 2, 0, True)],
-    ids=["200 arms", "nothing", "one seed", "no number is defined"],
+    [(12, 1, 1, False), (0, 3, 0, False), (3, 1, 0, False), (12, 2, 0, True)],
+    ids=["several arms", "nothing", "one seed", "no number is defined"],
 )
-def test_a_run_of_any_size_has_a_site(
-    number: int, seeds: int, trials: int, missing: bool, tmp_path: Path
-) -> None:
+def test_a_run_of_any_size_has_a_site(number, seeds, trials, missing, tmp_path) -> None:
     sets = [f"set {place}" for place in range(3)]
     parts = write_site(
         made_up(number, sets, seeds=seeds, trials=trials, missing=missing), tmp_path, draw=False

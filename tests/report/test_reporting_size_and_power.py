@@ -35,8 +35,9 @@ def gains(draw: np.random.Generator, effect: float, trials: int, shared: float) 
     return pd.Series(values.ravel(), index=index)
 
 
-@pytest.mark.parametrize("shared", [0.0, 0.7])
-def test_trials_that_share_their_data_at_every_probability(shared):
+def test_trials_that_share_their_data_at_every_probability():
+    shared = 0.7
+
     def rejects(effect: float) -> Callable[[np.random.Generator], bool]:
         def test(draw: np.random.Generator) -> bool:
             values = gains(draw, effect, 6, shared)
@@ -50,18 +51,6 @@ def test_trials_that_share_their_data_at_every_probability(shared):
     edge, centre = stats.t.ppf(0.975, 5), 1.5 / error
     power = stats.nct.sf(edge, 5, centre) + stats.nct.cdf(-edge, 5, centre)
     assert share(rejects(1.5), 300) == pytest.approx(power, abs=0.06)
-
-
-def test_values_of_a_trial_are_no_replicates():
-    """Pooling within C_s, with a degree of freedom for each value, rejects far too often."""
-
-    def pooled(draw: np.random.Generator) -> bool:
-        table = gains(draw, 0.0, 6, 0.7).to_numpy().reshape(len(PROBABILITIES), 6)
-        variance = table.var(axis=1, ddof=1).mean() / table.size
-        edge = stats.t.ppf(0.975, table.size - len(PROBABILITIES))
-        return abs(table.mean()) > edge * np.sqrt(variance)
-
-    assert share(pooled, 600) > 0.2
 
 
 def sweep(draw: np.random.Generator, draws: int, seeds: int, shared: float) -> pd.DataFrame:

@@ -36,14 +36,6 @@ def test_no_limit_contradicts_the_labelled_pairs() -> None:
     assert 2 / 150 <= found.low <= found.high <= 1 - 145 / 150
 
 
-def test_equal_shares_in_equally_sampled_strata_are_nearly_wilsons() -> None:
-    """The shares of two strata are fitted, which a little fewer labels stand for."""
-    found = interval([LARGE, 3 * LARGE], [50, 150], [5, 15])
-    fewer = 1 - (12 / 200) ** 2 * 1.5 / 200
-    expected = wilson(20 * fewer, 200 * fewer)
-    assert found[1:] == pytest.approx([float(x) for x in expected], abs=1e-6)
-
-
 def test_limits_are_those_of_the_score_test() -> None:
     """At a limit, the most likely shares with this mean are exactly z standard errors away."""
     pairs, n, wrong = np.array([900.0, 60.0, 40.0]), np.array([40, 12, 9]), np.array([1, 3, 8])

@@ -149,14 +149,10 @@ def test_the_interval_is_that_of_python(opened: Page) -> None:
         for pairs, n, y, other, k in itertools.product(
             (30, 10**9), (0, 1, 30), (0, 1, 17, 30), (20, 800), (0, 3, 20)
         )
-    ] + [
-        [[10, 0, 0]],
-        [[10**12, 200, 0]],
-        [[10**12, 200, 2]],
-        [[999, 200, 198]],
-        [[50, 50, 4]],
-        [[9, 3, 3], [900, 7, 0], [4, 0, 0]],
     ]
+    rows += [[one] for one in ([10, 0, 0], [10**12, 200, 0], [10**12, 200, 2], [999, 200, 198],
+                               [50, 50, 4])]  # fmt: skip
+    rows.append([[9, 3, 3], [900, 7, 0], [4, 0, 0]])
     found = opened.evaluate("(rows) => rows.map((strata) => interval(strata))", rows)
     expected = [interval(*np.transpose(strata)) for strata in rows]
     found = np.array([[np.nan if x is None else x for x in row] for row in found], float)
@@ -307,10 +303,8 @@ def test_the_gallery_of_suspects_is_filtered_and_labelled(browser: Window, tmp_p
 def test_a_server_writes_answers_as_they_come(browser: Window, path: Path) -> None:
     csv = path.parent.parent / "review.csv"
     csv.write_text("key;label;note\n12;Wrong;see\nforeign;right;kept\n", encoding="utf-8")
-    files = {
-        "captions": LabelFile(csv, LABELS),
-        "repairs": LabelFile(csv.with_name("r.csv"), OF_REPAIRS),
-    }
+    files = {"captions": LabelFile(csv, LABELS),
+             "repairs": LabelFile(csv.with_name("r.csv"), OF_REPAIRS)}  # fmt: skip
     with Server(path, files) as server:
         thread = threading.Thread(target=server.serve_forever, args=(0.05,))
         thread.start()

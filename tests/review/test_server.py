@@ -26,10 +26,8 @@ def server(tmp_path: Path) -> Iterator[Server]:
     page.parent.mkdir()
     page.write_text(PAGE)
     (page.parent / "secret.txt").write_text("secret")
-    files = {
-        "captions": LabelFile(tmp_path / "review.csv", LABELS),
-        "repairs": LabelFile(tmp_path / "repairs.csv", OF_REPAIRS),
-    }
+    files = {"captions": LabelFile(tmp_path / "review.csv", LABELS),
+             "repairs": LabelFile(tmp_path / "repairs.csv", OF_REPAIRS)}  # fmt: skip
     with Server(page, files) as made:
         thread = threading.Thread(target=made.serve_forever, args=(0.01,))
         thread.start()
