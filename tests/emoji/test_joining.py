@@ -115,9 +115,7 @@ def test_projections_learn_and_the_towers_stay(fetched: Path, towers: Towers) ->
     assert trained == {"visual.head.proj.weight", "text.text_projection", "logit_scale"}
 
 
-def test_equal_pairs_give_equal_bytes(
-    fetched: Path, folder_of_towers: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_equal_pairs_give_equal_bytes(fetched, folder_of_towers, tmp_path, monkeypatch) -> None:
     monkeypatch.setattr(joining, "BATCH_OF_TRAINING", 64)
     join(fetched, read_pairs(fetched.parent / "corpus/pairs"), tmp_path / "again", JOINING)
     for path in folder_of_towers.iterdir():
@@ -164,9 +162,7 @@ class _Runs:
         return os.system, ("touch ran",)
 
 
-def test_code_in_a_package_never_runs(
-    fetched: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_code_in_a_package_never_runs(fetched, tmp_path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
     archive = io.BytesIO()
     pickle.dump({"_conv_stem.weight": _Runs()}, archive)
@@ -219,9 +215,7 @@ def test_pairs_are_read_in_order(fetched: Path, towers: Towers) -> None:
         read_pairs(fetched)
 
 
-def test_own_pairs_a_table_trusted_keys_and_broken_samples(
-    fetched: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_own_pairs_a_table_trusted_keys_and_broken_samples(fetched, tmp_path, caplog) -> None:
     shard, offset, size = read_pairs(fetched.parent / "corpus/pairs").places[0]
     picture = shard.read_bytes()[offset : offset + size]
     for folder in ("own", "other"):

@@ -93,9 +93,7 @@ def test_captions_differ_between_vendors(packed: Path) -> None:
     assert sum(len(texts) > 1 for texts in captions.values()) > len(captions) / 2
 
 
-def test_sets_show_the_held_out_vendor_and_unseen_concepts_apart(
-    fetched: Path, packed: Path
-) -> None:
+def test_sets_show_the_held_out_vendor_and_unseen_concepts_apart(fetched: Path, packed: Path):
     shown = {one["concept"] for one in samples(packed)}
     by_name = {one.name: one for one in read_concepts(fetched)}
     retrieval = list(open_set(packed / RETRIEVAL).samples())
@@ -162,9 +160,7 @@ def test_a_link_is_no_member(tmp_path: Path) -> None:
         member(path, "package/a.json")
 
 
-def test_a_member_that_unfolds_to_too_much_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_member_that_unfolds_to_too_much_is_refused(tmp_path, monkeypatch) -> None:
     made_up.write_npm(tmp_path / "a.tgz", {"a.json": b" " * 1000})
     monkeypatch.setattr(archives, "LARGEST_MEMBER", 999)
     with pytest.raises(UserError, match="1,000 bytes"):
@@ -172,9 +168,7 @@ def test_a_member_that_unfolds_to_too_much_is_refused(
 
 
 @pytest.mark.parametrize("package", ["emojibase", "google", "fluent"])
-def test_a_package_that_is_missing_cut_or_empty_is_named(
-    package: str, fetched: Path, tmp_path: Path
-) -> None:
+def test_a_package_that_is_missing_cut_or_empty_is_named(package, fetched: Path, tmp_path: Path):
     packages = tmp_path / "packages"
     packages.mkdir()
     for path in fetched.iterdir():

@@ -71,9 +71,7 @@ def test_the_claim_is_on_spurious_captions(spurious: float, outcome: str) -> Non
         (0.001, 0.09, ("Captions without some features",)),
     ],
 )
-def test_other_wrong_captions_that_mix_limit_the_claim(
-    random: float, missing: float, limited: tuple[str, ...]
-) -> None:
+def test_other_wrong_captions_that_mix_limit_the_claim(random, missing, limited) -> None:
     verdict = judged(noisy(0.1, random, missing))
     assert (verdict.outcome, verdict.limited) == ("supports", limited)
     assert verdict.controls[0].share == pytest.approx(random / 0.1, abs=0.02)

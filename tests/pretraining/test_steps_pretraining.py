@@ -118,9 +118,7 @@ def identities_of(values: list[str]) -> np.ndarray:
     return identities(pa.chunked_array([pa.array(values, pa.large_string())]))
 
 
-def test_runs_of_one_seed_share_what_does_not_depend_on_captions(
-    corpus: Corpus, tmp_path: Path
-) -> None:
+def test_runs_of_one_seed_share_what_does_not_depend_on_captions(corpus: Corpus, tmp_path: Path):
     first = corpus.train(tmp_path / "a.safetensors")
     second = corpus.train(tmp_path / "b.safetensors", "missing", 0.4)
     third = corpus.train(tmp_path / "c.safetensors", draw=1)
@@ -135,9 +133,7 @@ def test_runs_of_one_seed_share_what_does_not_depend_on_captions(
     assert partners[0] == partners[1] != partners[2]
 
 
-def test_a_training_that_is_ended_goes_on_bit_for_bit(
-    corpus: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_training_that_is_ended_goes_on_bit_for_bit(corpus, tmp_path, monkeypatch) -> None:
     whole = corpus.train(tmp_path / "whole.safetensors", "spurious", 0.4)
     asked: list[int] = []
 
@@ -214,9 +210,7 @@ def test_more_components_than_neurons_are_refused(corpus: Corpus, tmp_path: Path
 # Trainings on a part of the pairs, and small towers as cached features.
 
 
-def test_dropped_pairs_are_not_trained_on_and_updates_stay_as_many(
-    corpus: Corpus, tmp_path: Path
-) -> None:
+def test_dropped_pairs_are_not_trained_on_and_updates_stay_as_many(corpus: Corpus, tmp_path: Path):
     pairing, written = corpus.pairing("random", 0.5)
     table, origin = files.read_parquet(pairing)
     whole = corpus.train_on(tmp_path / "whole.safetensors", pairing, written)

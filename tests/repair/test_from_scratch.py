@@ -146,9 +146,7 @@ def test_known_effects_are_judged_as_they_are() -> None:
         (dict.fromkeys(ACCURACY, 0.15), "cannot tell", "not learnt"),
     ],
 )
-def test_accuracy_can_come_out_either_way(
-    accuracy: dict[str, float], outcome: str, gate: str
-) -> None:
+def test_accuracy_can_come_out_either_way(accuracy, outcome, gate) -> None:
     found = judged(made_up({**ACCURACY, **accuracy}))
     assert (found.outcome, found.measured.gate) == (outcome, gate)
 

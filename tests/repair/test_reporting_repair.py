@@ -120,9 +120,7 @@ def test_nothing_measured_is_no_verdict() -> None:
         ("all", 0.93, "repair-filter-not-worse", "contradicts"),
     ],
 )
-def test_each_claim_on_accuracy_can_come_out_either_way(
-    rule: str, value: float, claim: str, outcome: str
-) -> None:
+def test_each_claim_on_accuracy_can_come_out_either_way(rule, value, claim, outcome) -> None:
     verdict = judged(made_up({**ACCURACY, rule: value}))[claim]
     assert verdict.outcome == outcome
     assert abs(verdict.bound) == claims.POINT
@@ -140,9 +138,7 @@ def test_the_bound_does_not_depend_on_what_wrong_captions_cost() -> None:
     [(50.0, 50.0, "supports"), (40.0, 50.0, "no such effect"), (34.0, 50.0, "contradicts"),
      (50.0, 34.0, "contradicts"), (44.0, 50.0, "direction only")],
 )  # fmt: skip
-def test_overlap_is_judged_in_logs_of_directions_and_in_both_towers(
-    factor: float, image: float, outcome: str
-) -> None:
+def test_overlap_is_judged_in_logs_of_directions_and_in_both_towers(factor, image, outcome) -> None:
     made = made_up(directions={**DIRECTIONS, "factor": factor})
     arms = made.repaired_arms
     chosen = (arms["tower"] == "image") & (arms["rule"] == "factor")
@@ -305,9 +301,7 @@ def printed(tables: Tables) -> str:
 
 @pytest.mark.parametrize("gain", [0.06, 0.0, -0.05])
 @pytest.mark.parametrize("others", [("factor", "drop"), ("all", "random-replaced"), ()])
-def test_nothing_of_own_data_assumes_that_its_captions_are_right(
-    others: tuple[str, ...], gain: float
-) -> None:
+def test_nothing_of_own_data_assumes_that_its_captions_are_right(others, gain) -> None:
     """Whichever rules ran, and whether they helped or did not."""
     found = {"raw": 0.80, **dict.fromkeys(others, 0.81), "posterior": 0.80 + gain}
     text = printed(own_data(accuracy=found)).replace(EXPECTED, "")

@@ -118,9 +118,7 @@ def test_a_trained_captioner(corpus: Path) -> None:
     assert read(corpus, "other")[1]["revision"] != metadata["revision"]
 
 
-def test_a_captioner_that_is_no_better_than_one_caption_is_not_used(
-    corpus: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_captioner_that_is_no_better_than_one_caption_is_not_used(corpus, caplog) -> None:
     """The pictures of trusted pairs have nothing to do with their captions."""
     trusted, _ = files.read_parquet(corpus / "trusted.parquet")
     texts = np.random.default_rng(3).permutation(trusted["caption"])
@@ -152,9 +150,7 @@ def test_few_trusted_pairs_are_all_learned_from(corpus: Path) -> None:
         (None, "known to be right"),
     ],
 )
-def test_trusted_keys(
-    keys: list[str] | None, message: str, corpus: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_trusted_keys(keys, message, corpus: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (corpus / "trusted.parquet").unlink()
     if keys is not None:
         table = pd.DataFrame({"key": keys, "caption": "a red star"}, dtype="str")
@@ -163,9 +159,7 @@ def test_trusted_keys(
     assert message in capsys.readouterr().err
 
 
-def test_features_of_other_pairs_are_refused(
-    corpus: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_features_of_other_pairs_are_refused(corpus: Path, capsys: pytest.CaptureFixture[str]):
     rows, metadata = files.read_parquet(corpus / "rows" / "b.parquet")
     rows["id"] = rows["id"].to_numpy()[::-1]
     files.write_parquet(corpus / "rows" / "b.parquet", rows, metadata)
@@ -246,9 +240,7 @@ def test_the_index_records_what_joins(join: str, fields: list[str]) -> None:
         (None, "there is no"),
     ],
 )
-def test_a_table_that_gives_nothing(
-    content: str | None, message: str, corpus: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_table_that_gives_nothing(content, message, corpus, capsys) -> None:
     table = corpus / "given.jsonl"
     if content is not None:
         table.write_text(content)
@@ -285,9 +277,7 @@ def test_a_function_of_the_users(pictures: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["nothing", "repeats"])
-def test_a_captioner_of_which_nothing_is_usable_stops(
-    name: str, pictures: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_captioner_of_which_nothing_is_usable_stops(name, pictures, capsys, monkeypatch) -> None:
     monkeypatch.setattr("mispair.repair.captioners.runs.ENOUGH", 10)
     name = f"tests.repair.made_up:{name}"
     assert run(pictures, "--captioner", name, pictures=True) == 2
@@ -296,9 +286,7 @@ def test_a_captioner_of_which_nothing_is_usable_stops(
     assert not list((pictures / "out").glob("*.parts/*.safetensors"))
 
 
-def test_shards_that_are_not_those_of_the_index(
-    pictures: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_shards_that_are_not_those_of_the_index(pictures: Path, capsys: pytest.CaptureFixture[str]):
     name = ["--captioner", "tests.repair.made_up:colours"]
     (pictures / "0.tar").rename(pictures / "1.tar")
     assert run(pictures, *name, pictures=True) == 2

@@ -77,9 +77,7 @@ def twin(start: Decoder, x: Tensor, y_of: Any, study: Study, growth: float = 1.0
 @pytest.mark.parametrize("kind", ["relu", "symmetric-relu"])
 @pytest.mark.parametrize(("optimiser", "reduction"), RATES)
 @pytest.mark.parametrize("pairs", [30, 90])  # fewer and more than d1
-def test_fits_s_h_as_automatic_differentiation_does(
-    kind: Any, optimiser: Any, reduction: Any, pairs: int
-) -> None:
+def test_fits_s_h_as_automatic_differentiation_does(kind, optimiser, reduction, pairs) -> None:
     study = study_of(
         decoder=kind, decoder_optimiser=optimiser, decoder_loss_reduction=reduction,
         decoder_lr=RATES[optimiser, reduction] * 30 / pairs, high_quality_pairs=pairs,
@@ -110,9 +108,7 @@ def test_fits_s_h_as_automatic_differentiation_does(
 
 @pytest.mark.parametrize("kind", ["relu", "symmetric-relu"])
 @pytest.mark.parametrize(("optimiser", "reduction"), RATES)
-def test_fits_one_hot_pairs_with_new_noise_at_every_step(
-    kind: Any, optimiser: Any, reduction: Any
-) -> None:
+def test_fits_one_hot_pairs_with_new_noise_at_every_step(kind, optimiser, reduction) -> None:
     study = study_of(
         "as-run", image_noise=0.0, decoder=kind, decoder_optimiser=optimiser,
         decoder_loss_reduction=reduction, decoder_lr=RATES[optimiser, reduction],

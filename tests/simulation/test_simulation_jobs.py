@@ -105,9 +105,7 @@ def test_the_grid_has_its_own_trials() -> None:
     bridge=st.integers(0, 7),
     probabilities=st.lists(st.sampled_from([0.0, 0.1, 0.3]), min_size=1, unique=True),
 )
-def test_no_arm_is_trained_twice(
-    trials: int, size: int, arms: int, bridge: int, probabilities: list[float]
-) -> None:
+def test_no_arm_is_trained_twice(trials, size, arms, bridge, probabilities) -> None:
     found = run(
         trials=trials, trials_per_job=size, spurious_probabilities=probabilities,
         compare_presets=True, arms_trials=min(arms, trials), arms_probabilities=[0.3, 0.0],

@@ -93,9 +93,7 @@ def cross_moment(study: Study, rate: float, spurious: SpuriousSets) -> Tensor:
 
 
 @pytest.mark.parametrize("model", ["caption", *PER_FEATURE])
-def test_features_are_correlated_if_captions_have_them_more_often_than_by_chance(
-    model: str,
-) -> None:
+def test_features_are_correlated_if_captions_have_them_more_often_than_by_chance(model) -> None:
     # With signs, chance alone gives no correlation.
     study = study_of(model, d=4, latent_values="signed", spurious_group_size=2)
     spurious = draw_spurious_sets(draws(), study)

@@ -102,9 +102,7 @@ def test_as_written_means_are_ordered(written: dict[str, np.ndarray]) -> None:
     assert filtered - raw > 0.06
 
 
-def test_as_run_every_trial_is_ordered_by_how_pure_its_neurons_are(
-    run: dict[str, np.ndarray],
-) -> None:
+def test_as_run_every_trial_is_ordered_by_how_pure_its_neurons_are(run: dict[str, np.ndarray]):
     """Accuracy is not: of 30 trials one had filtered 0.02 below raw."""
     oracle, filtered, raw = run["alpha_share"]
     assert (oracle - filtered > 0.05).all()  # at least 0.104 in 30 trials

@@ -319,9 +319,7 @@ def job(folder: Path, name: str, trials: list[int]) -> dict:
     }  # fmt: skip
 
 
-def test_step_writes_the_same_bytes_and_trials_do_not_see_each_other(
-    tmp_path: Path, settings: simulate.Settings
-) -> None:
+def test_step_writes_the_same_bytes_and_trials_do_not_see_each_other(tmp_path, settings) -> None:
     def write(name: str, trials: list[int]) -> Path:
         simulate.run(settings, **job(tmp_path, name, trials))
         return tmp_path / name
@@ -374,9 +372,7 @@ def test_step_goes_on_from_its_checkpoint_unless_settings_changed(
     assert "going on from" not in caplog.text
 
 
-def test_divergence_is_recorded_and_spares_other_trials(
-    tmp_path: Path, settings: simulate.Settings, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_divergence_is_recorded_and_spares_other_trials(tmp_path, settings, monkeypatch) -> None:
     poisoned(monkeypatch, at=13)
     simulate.run(settings, **job(tmp_path, "simulation.json", [0, 1]))
     found, _ = read_metrics(tmp_path / "simulation.json")
@@ -399,9 +395,7 @@ def test_divergence_is_recorded_and_spares_other_trials(
         ({"arms": ["raw", "flitered"]}, "no arm flitered"),
     ],
 )
-def test_step_refuses_impossible_jobs(
-    tmp_path: Path, settings: simulate.Settings, change: dict, message: str
-) -> None:
+def test_step_refuses_impossible_jobs(tmp_path: Path, settings: simulate.Settings, change, message):
     with pytest.raises(UserError, match=message):
         simulate.run(settings, **{**job(tmp_path, "simulation.json", [0]), **change})
     assert not (tmp_path / "simulation.json").exists()

@@ -64,9 +64,7 @@ def test_noise_is_the_same_in_all_units() -> None:
     [("caption", 0.99, 1.0), ("partner", 0.5, 0.51), ("groups", 0.8, 0.81),
      ("random-sets", 0.5, 0.51), ("independent", 0.5, 0.51)],
 )  # fmt: skip
-def test_each_model_of_misalignment_has_its_range(
-    misalignment: str, within: float, beyond: float
-) -> None:
+def test_each_model_of_misalignment_has_its_range(misalignment, within, beyond) -> None:
     study = Study(misalignment=misalignment, spurious_group_size=5)
     assert study.refuse_spurious_probability(within) == ""
     assert study.refuse_spurious_probability(0.0) == ""

@@ -250,9 +250,7 @@ def explicit(inputs: Inputs, V: Tensor, gradient: Tensor) -> Tensor:
 
 @pytest.mark.parametrize("stored", [False, True])
 @pytest.mark.parametrize("name", ["as run", "as written, zero"])
-def test_trajectory_on_coded_pairs_with_projected_noise_equals_autograd(
-    name: str, stored: bool
-) -> None:
+def test_trajectory_on_coded_pairs_with_projected_noise_equals_autograd(name, stored) -> None:
     study = TRAJECTORIES[name].model_copy(
         update={"temperature": 1.0, "lr": 0.005, "weight_penalty": 0.01}
     )

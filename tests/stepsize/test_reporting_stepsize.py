@@ -125,9 +125,7 @@ def test_the_mean_of_the_largest_ratio_of_each_start_is_below_one() -> None:
         ("T3", "stable_ratio", 1.3),
     ],
 )
-def test_one_run_that_breaks_a_theorem_forbids_support(
-    theorem: str, column: str, value: float
-) -> None:
+def test_one_run_that_breaks_a_theorem_forbids_support(theorem, column, value) -> None:
     runs = [
         {**BOUNDS, "conservatism": 10 / scale, "rate_lower": 0.9 * scale,
          "potential_ratio": 0.3 * scale, "stable_ratio": 0.2 * scale}

@@ -17,9 +17,7 @@ from mispair.stepsize.theory import LARGEST, separation
     [("xor4", (4, 2), 2**0.5), ("xor_noise", (200, 2), 1), ("digits_3v8", (357, 64), 1),
      ("digits_parity", (300, 64), 1), ("two_point", (2, 2), 1), ("five_point", (5, 3), 2.8289)],
 )  # fmt: skip
-def test_the_data_sets_are_of_the_sizes_that_the_study_names(
-    name: str, shape: tuple[int, int], radius: float
-) -> None:
+def test_the_data_sets_are_of_the_sizes_that_the_study_names(name, shape, radius) -> None:
     data = MADE[name](0)
     assert data.points.shape == shape
     assert set(np.abs(data.labels)) == {1.0}

@@ -35,9 +35,7 @@ def job(tmp_path: Path, **changes: Any) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def test_a_job_writes_the_same_bytes_again_and_nothing_else(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_job_writes_the_same_bytes_again_and_nothing_else(tmp_path, caplog) -> None:
     train_two_layer.run(train_two_layer.Settings(), **job(tmp_path))
     first = (tmp_path / "runs.json").read_bytes()
     train_two_layer.run(train_two_layer.Settings(), **job(tmp_path))
@@ -53,9 +51,7 @@ def test_a_job_writes_the_same_bytes_again_and_nothing_else(
     assert {row["condition"] for row in tables["provenance"]} == {"sweep/xor4/leaky_softplus"}
 
 
-def test_what_fails_is_logged_and_reported(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_what_fails_is_logged_and_reported(tmp_path: Path, caplog: pytest.LogCaptureFixture):
     train_two_layer.run(train_two_layer.Settings(),
                         **job(tmp_path, stepsizes=[200.0, 1e9], seeds=1, steps=50))  # fmt: skip
     assert "η 1e+09, seed 0: diverged at step" in caplog.text

@@ -24,9 +24,7 @@ def last_line(printed: str) -> str:
     return printed.strip().splitlines()[-1]
 
 
-def test_each_job_is_a_line_and_the_last_line_is_the_address_of_the_report(
-    finished: Checkout,
-) -> None:
+def test_each_job_is_a_line_and_the_last_line_is_the_address_of_the_report(finished: Checkout):
     printed = finished.folder.with_name("printed.log").read_text()
     logs = [path.read_text() for path in sorted((finished.folder / ".snakemake/log").iterdir())]
     jobs = int(re.findall(r"^total +(\d+)$", "\n".join(logs), re.MULTILINE)[-1])
