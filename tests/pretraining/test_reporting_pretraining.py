@@ -10,7 +10,6 @@ from mispair.pretraining.report.pages import CLAIMS, PAGES, SMALLEST, effects, l
 from mispair.pretraining.report.rows import rows as of_pretraining
 from mispair.pretraining.settings import CLEAN, PROMPTS, TowerSettings
 from mispair.report import studies
-from mispair.report.charts import Drawing
 from mispair.report.figures import draw_of
 from mispair.report.judge import Verdict, judge
 from mispair.report.statistics import effect_of_mean
@@ -109,7 +108,6 @@ def test_the_table_compares_each_scheme_with_clean_captions() -> None:
 
 def test_the_figure_shows_every_seed_and_interval() -> None:
     drawing = draw_of("pretraining_mixing")(noisy(0.1))
-    assert isinstance(drawing, Drawing)
     runs = drawing.data[drawing.data["layer"] == "run"]
     assert len(runs) == 3 * 4 * 7
     means = drawing.data[drawing.data["layer"] == "mean"]

@@ -14,7 +14,7 @@ from mispair.repair.captioners.faults import LEAST_TO_TEST, NOT_BETTER
 from mispair.repair.report import claims, figures, pages
 from mispair.repair.steps import draw_examples
 from mispair.report import questions, texts
-from mispair.report.charts import Drawing, Hole
+from mispair.report.charts import Hole
 from mispair.report.judge import Verdict, judge
 from mispair.report.table import printed as shown
 from mispair.report.table import whole
@@ -243,7 +243,6 @@ def test_tables_and_figures_hold_the_numbers() -> None:
     assert gains[claims.LABELS["raw"]] is None
     assert gains[claims.LABELS["factor"]].value == pytest.approx(7, abs=0.5)
     drawing = figures.repair_by_rule(tables)
-    assert isinstance(drawing, Drawing)
     means = drawing.data[drawing.data["layer"] == "mean"].set_index(["measure", "rule"])["value"]
     assert means["accuracy"].to_dict() == pytest.approx(ACCURACY)
 
@@ -292,7 +291,6 @@ def printed(tables: Tables) -> str:
     cells = [shown(cell) for table in made for row in (table.heads, *table.rows) for cell in row]
     cells += [text for table in made for text in (table.caption, table.remark)]
     for drawing in (figures.repair_by_rule(tables), figures.small_repair(tables)):
-        assert isinstance(drawing, Drawing)
         cells += drawing.data["label"].tolist()
     for answer in answers(tables).values():
         cells += [answer.sentence, answer.limit, answer.advice]
@@ -317,7 +315,6 @@ def test_a_rate_is_of_the_untrusted_captions_wherever_it_is_named(rate: float) -
     words = texts.text(Note("repair", "at_rate", rate=rate))
     assert ("80 % of untrusted captions" in words) == (rate > 0)
     drawing = figures.repair_by_rule(tables)
-    assert isinstance(drawing, Drawing)
     axis = words[:1].upper() + words[1:]
     assert f"'title': {figures.wrap(axis, figures.LONGEST_LINE)}" in str(drawing.chart.to_dict())
     found = [*printed(tables).splitlines(), axis]

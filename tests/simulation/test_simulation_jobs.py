@@ -21,14 +21,6 @@ def run(**content: Any) -> list[SimulationJob]:
     return jobs(settings, conditions(settings))
 
 
-def test_trials_are_chunked_without_a_gap() -> None:
-    assert run(trials=5, trials_per_job=2, spurious_probabilities=[0.3]) == [
-        SimulationJob("as-run", 0.3, range(0, 2), TWO),
-        SimulationJob("as-run", 0.3, range(2, 4), TWO),
-        SimulationJob("as-run", 0.3, range(4, 5), TWO),
-    ]
-
-
 def test_arms_are_run_in_the_first_trials_and_cut_a_job_where_they_end() -> None:
     found = run(trials=5, trials_per_job=3, spurious_probabilities=[0.0, 0.1, 0.3], arms_trials=1)
     found.sort(key=lambda job: (job.spurious_probability, job.trials.start))
@@ -80,13 +72,6 @@ def test_the_bridge_brings_its_two_ends_with_it() -> None:
         SimulationJob("as-written", 0.3, range(0, 2), TWO),
         SimulationJob("bridge~loss", 0.3, range(0, 2), TWO),
     ]
-
-
-def test_the_other_preset_is_not_run_twice() -> None:
-    found = run(trials=3, trials_per_job=3, compare_presets=True, bridge_trials=2,
-                bridge_switches=["loss"])  # fmt: skip
-    other = [job for job in found if job.condition == "as-written"]
-    assert other == [SimulationJob("as-written", p, range(0, 3), TWO) for p in (0.1, 0.3, 0.5)]
 
 
 def test_the_grid_has_its_own_trials() -> None:

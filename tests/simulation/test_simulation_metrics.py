@@ -85,16 +85,6 @@ def test_purified_as_written_equals_a_loop(threshold: float) -> None:
     assert result.threshold == threshold
 
 
-def test_purified_as_written_differs_from_the_public_code() -> None:
-    """It tolerates a second large cosine, averages over neurons and looks at one threshold."""
-    mixed = np.array([[0.7, 0.6, 0.0], [0.6, 0.7, 0.0], [0.0, 0.0, 0.4]])
-    written, run = purified_as_written(mixed), purified(mixed, 0.2, 0.5, 0.1)
-    assert (written.features, run.features) == (2, 1)
-    twice = np.array([[0.8, 0.0], [0.6, 0.0]])
-    assert purified_as_written(twice).magnitude == pytest.approx(0.7)
-    assert purified(twice, 0.5, 0.5, 0.1).magnitude == pytest.approx(1.4)
-
-
 def test_purified_as_written_is_strict_and_may_find_none() -> None:
     assert purified_as_written(np.array([[0.5, 0.1]])).features == 0
     assert purified_as_written(np.array([[0.5, 0.1]])).magnitude == 0.0

@@ -201,14 +201,6 @@ def test_both_definitions_are_measured_and_the_main_one_is_the_studys() -> None:
     assert value(ours, "purified_threshold", definition="as-written") == 0.5
 
 
-def test_without_thresholds_symmetric_relu_mixes_more_and_classifies_better() -> None:
-    zero = AS_WRITTEN.model_copy(update={"bias_schedule": "zero"})
-    linear, thresholds = (arms_of(study, 0.2, ["raw"])["raw"] for study in (zero, AS_WRITTEN))
-    # So few features are above a cosine of 0.5 by chance; neurons of their own explain more.
-    assert value(thresholds, "alpha_share") > value(linear, "alpha_share") + 0.1
-    assert main_value(zero, linear, "accuracy") > main_value(zero, thresholds, "accuracy")
-
-
 class Interruption(Exception):  # noqa: N818
     """What ends a job before its time."""
 

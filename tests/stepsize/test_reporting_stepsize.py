@@ -8,7 +8,7 @@ import pytest
 from scipy import stats
 
 from mispair.report import studies
-from mispair.report.charts import Drawing, Hole
+from mispair.report.charts import Hole
 from mispair.report.figures import draw_of
 from mispair.report.judge import PartVerdict, Verdict, judge
 from mispair.report.measures import NO_TRAINING
@@ -169,7 +169,6 @@ def test_failures_limit_the_claim_on_phases() -> None:
     runs = [{"seed": k % 8, "stepsize": 32 + k, "settled": int(k >= 4)} for k in range(24)]
     verdict = judged(made_up(runs))["phases"]
     control = verdict.control("all runs of a start")
-    assert control is not None
     assert (verdict.outcome, control.share, control.finding) == ("supports", 0.5, "limits")
 
 
@@ -300,7 +299,6 @@ def test_each_claim_has_its_figure_and_each_section_a_figure_or_a_table(whole: T
 
 def test_the_risk_has_its_threshold_and_the_end_of_its_oscillation(whole: Tables) -> None:
     drawing = draw_of("stepsize_risk")(whole)
-    assert isinstance(drawing, Drawing)
     runs = whole.stepsize_runs
     runs = runs[(runs["part"] == "sweep") & (runs["seed"] == 0) & (runs["settled"] == 1)]
     marks = drawing.data[drawing.data["layer"] == "mark"].set_index("stepsize")
