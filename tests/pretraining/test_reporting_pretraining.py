@@ -64,12 +64,10 @@ def test_the_claim_is_on_spurious_captions(spurious: float, outcome: str) -> Non
 
 @pytest.mark.parametrize(
     ("random", "missing", "limited"),
-    [
-        (0.001, -0.002, ()),
-        (0.08, -0.002, ("Captions of other pictures",)),
-        (0.001, 0.09, ("Captions without some features",)),
-    ],
-)
+    [(0.001, -0.002, ()),
+     (0.08, -0.002, ("Captions of other pictures",)),
+     (0.001, 0.09, ("Captions without some features",))],
+)  # fmt: skip
 def test_other_wrong_captions_that_mix_limit_the_claim(random, missing, limited) -> None:
     verdict = judged(noisy(0.1, random, missing))
     assert (verdict.outcome, verdict.limited) == ("supports", limited)

@@ -107,19 +107,17 @@ def test_nothing_measured_is_no_verdict() -> None:
 
 @pytest.mark.parametrize(
     ("rule", "value", "claim", "outcome"),
-    [
-        ("factor", 0.87, "repair-accuracy", "supports"),
-        ("factor", 0.812, "repair-accuracy", "direction only"),
-        ("factor", 0.80, "repair-accuracy", "no such effect"),
-        ("factor", 0.74, "repair-accuracy", "contradicts"),
-        ("drop", 0.81, "repair-replacing", "supports"),
-        ("drop", 0.87, "repair-replacing", "no such effect"),
-        ("drop", 0.93, "repair-replacing", "contradicts"),
-        ("all", 0.86, "repair-filter-not-worse", "supports"),
-        ("all", 0.88, "repair-filter-not-worse", "cannot tell"),
-        ("all", 0.93, "repair-filter-not-worse", "contradicts"),
-    ],
-)
+    [("factor", 0.87, "repair-accuracy", "supports"),
+     ("factor", 0.812, "repair-accuracy", "direction only"),
+     ("factor", 0.80, "repair-accuracy", "no such effect"),
+     ("factor", 0.74, "repair-accuracy", "contradicts"),
+     ("drop", 0.81, "repair-replacing", "supports"),
+     ("drop", 0.87, "repair-replacing", "no such effect"),
+     ("drop", 0.93, "repair-replacing", "contradicts"),
+     ("all", 0.86, "repair-filter-not-worse", "supports"),
+     ("all", 0.88, "repair-filter-not-worse", "cannot tell"),
+     ("all", 0.93, "repair-filter-not-worse", "contradicts")],
+)  # fmt: skip
 def test_each_claim_on_accuracy_can_come_out_either_way(rule, value, claim, outcome) -> None:
     verdict = judged(made_up({**ACCURACY, rule: value}))[claim]
     assert verdict.outcome == outcome

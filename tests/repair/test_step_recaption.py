@@ -143,13 +143,10 @@ def test_few_trusted_pairs_are_all_learned_from(corpus: Path) -> None:
 
 @pytest.mark.parametrize(
     ("keys", "message"),
-    [
-        (["0001", "nowhere"], "1 trusted keys of 2 that the corpus does not have, such as 'nowh"),
-        ([], "names no trusted key"),
-        (["0010", "0011"], "2 trusted captions"),
-        (None, "known to be right"),
-    ],
-)
+    [(["0001", "nowhere"], "1 trusted keys of 2 that the corpus does not have, such as 'nowh"),
+     ([], "names no trusted key"), (["0010", "0011"], "2 trusted captions"),
+     (None, "known to be right")],
+)  # fmt: skip
 def test_trusted_keys(keys, message, corpus: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (corpus / "trusted.parquet").unlink()
     if keys is not None:
@@ -233,13 +230,10 @@ def test_the_index_records_what_joins(join: str, fields: list[str]) -> None:
 
 @pytest.mark.parametrize(
     ("content", "message"),
-    [
-        ('{"key": "elsewhere", "caption": "a"}', "a caption for none of the 300 pairs"),
-        ('{"key": "0003", "text": "a"}', "no column 'caption'"),
-        ('{"key": 3, "caption": "a"}', "has the key 3"),
-        (None, "there is no"),
-    ],
-)
+    [('{"key": "elsewhere", "caption": "a"}', "a caption for none of the 300 pairs"),
+     ('{"key": "0003", "text": "a"}', "no column 'caption'"),
+     ('{"key": 3, "caption": "a"}', "has the key 3"), (None, "there is no")],
+)  # fmt: skip
 def test_a_table_that_gives_nothing(content, message, corpus, capsys) -> None:
     table = corpus / "given.jsonl"
     if content is not None:
@@ -302,22 +296,12 @@ def test_shards_that_are_not_those_of_the_index(pictures: Path, capsys: pytest.C
 
 @pytest.mark.parametrize(
     "values",
-    [
-        {"captioner": "given"},
-        {"captioner": "transformers"},
-        {"captioner": "trained", "model": "a"},
-        {"captioner": "a.b:c", "model": "a"},
-        {"captioner": "somebody"},
-        {"captioner": "transformers", "model": ["a", "b"]},
-        {"captioner": "trained", "join": "url"},
-        {"captioner": "given", "model": "a", "join": "name"},
-        {"captioner": "a.b:c d"},
-        {"top_p": 0.0},
-        {"top_p": 1.1},
-        {"stall_seconds": 0},
-        {"max_failed_share": 2},
-    ],
-)
+    [{"captioner": "given"}, {"captioner": "transformers"}, {"captioner": "trained", "model": "a"},
+     {"captioner": "a.b:c", "model": "a"}, {"captioner": "somebody"},
+     {"captioner": "transformers", "model": ["a", "b"]}, {"captioner": "trained", "join": "url"},
+     {"captioner": "given", "model": "a", "join": "name"}, {"captioner": "a.b:c d"},
+     {"top_p": 0.0}, {"top_p": 1.1}, {"stall_seconds": 0}, {"max_failed_share": 2}],
+)  # fmt: skip
 def test_settings_that_make_no_sense(values: dict[str, object]) -> None:
     with pytest.raises(ValueError):
         Settings.model_validate(values)

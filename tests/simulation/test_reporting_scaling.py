@@ -94,18 +94,16 @@ def test_the_level_at_one_d_decides_nothing(factor: float) -> None:
 
 @pytest.mark.parametrize(
     ("key", "change", "expected"),
-    [
-        ("raw-fails", {"failure raw": lambda d: 6 / d}, "contradicts"),
-        ("filtered-succeeds", {"failure filtered": lambda d: 0.1}, "no such effect"),
-        ("filtered-succeeds", {"failure filtered": lambda d: d**-0.15}, "direction only"),
-        ("filtered-succeeds", {"failure filtered": lambda d: d / 500}, "contradicts"),
-        ("captions-repaired", {"wrong": lambda d: 0.2 * d**-0.5}, "contradicts"),
-        ("captions-repaired", {"missing": lambda d: 0.1}, "contradicts"),
-        ("captions-repaired", {"missing": lambda d: 50 * d**-3.0}, "supports"),
-        ("neurons-residual", {"residual_share": lambda d: 0.3}, "contradicts"),
-        ("neurons-residual", {"residual_share_pure": lambda d: d**-0.77}, "cannot tell"),
-    ],
-)
+    [("raw-fails", {"failure raw": lambda d: 6 / d}, "contradicts"),
+     ("filtered-succeeds", {"failure filtered": lambda d: 0.1}, "no such effect"),
+     ("filtered-succeeds", {"failure filtered": lambda d: d**-0.15}, "direction only"),
+     ("filtered-succeeds", {"failure filtered": lambda d: d / 500}, "contradicts"),
+     ("captions-repaired", {"wrong": lambda d: 0.2 * d**-0.5}, "contradicts"),
+     ("captions-repaired", {"missing": lambda d: 0.1}, "contradicts"),
+     ("captions-repaired", {"missing": lambda d: 50 * d**-3.0}, "supports"),
+     ("neurons-residual", {"residual_share": lambda d: 0.3}, "contradicts"),
+     ("neurons-residual", {"residual_share_pure": lambda d: d**-0.77}, "cannot tell")],
+)  # fmt: skip
 def test_what_goes_otherwise_with_d_is_not(key: str, change: Laws, expected: str) -> None:
     assert judged(key, sweep({**AS_STATED, **change})).outcome == expected
 

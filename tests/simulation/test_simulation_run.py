@@ -378,15 +378,11 @@ def test_divergence_is_recorded_and_spares_other_trials(tmp_path, settings, monk
 
 @pytest.mark.parametrize(
     ("change", "message"),
-    [
-        ({"spurious_probability": 1.0}, "outside"),
-        ({"spurious_probability": -0.1}, "outside"),
-        ({"trials": []}, "at least one"),
-        ({"trials": [1, 1]}, "distinct"),
-        ({"trials": [-1]}, "from 0 up"),
-        ({"arms": ["raw", "flitered"]}, "no arm flitered"),
-    ],
-)
+    [({"spurious_probability": 1.0}, "outside"), ({"spurious_probability": -0.1}, "outside"),
+     ({"trials": []}, "at least one"), ({"trials": [1, 1]}, "distinct"),
+     ({"trials": [-1]}, "from 0 up"),
+     ({"arms": ["raw", "flitered"]}, "no arm flitered")],
+)  # fmt: skip
 def test_step_refuses_impossible_jobs(tmp_path: Path, settings: simulate.Settings, change, message):
     with pytest.raises(UserError, match=message):
         simulate.run(settings, **{**job(tmp_path, "simulation.json", [0]), **change})

@@ -74,20 +74,17 @@ def test_each_model_of_misalignment_has_its_range(misalignment, within, beyond) 
 
 @pytest.mark.parametrize(
     ("change", "message"),
-    [
-        ({"m": 40}, "40 neurons cannot represent d = 50"),
-        ({"classes": 7}, "divisor of d"),
-        ({"d1": 40}, "need d1 of at least 50"),
-        ({"test_margin": 11}, "no image can lead by 11"),
-        ({"low_quality_pairs": 400}, "do not fill one batch"),
-        ({"misalignment": "groups", "spurious_group_size": 51}, "more than d = 50"),
-        ({"misalignment": "random-sets", "spurious_group_size": 51}, "more than d = 50"),
-        ({"misalignment": "groups", "spurious_group_size": 7}, "divisor of d"),
-        ({"misalignment": "partner", "d": 25, "m": 30}, "d = 25 is odd"),
-        ({"dictionaries": "axes"}, "Adam sees the coordinates"),
-        ({"spurious_probabilities": [0.1, 0.1]}, "listed twice"),
-    ],
-)
+    [({"m": 40}, "40 neurons cannot represent d = 50"), ({"classes": 7}, "divisor of d"),
+     ({"d1": 40}, "need d1 of at least 50"),
+     ({"test_margin": 11}, "no image can lead by 11"),
+     ({"low_quality_pairs": 400}, "do not fill one batch"),
+     ({"misalignment": "groups", "spurious_group_size": 51}, "more than d = 50"),
+     ({"misalignment": "random-sets", "spurious_group_size": 51}, "more than d = 50"),
+     ({"misalignment": "groups", "spurious_group_size": 7}, "divisor of d"),
+     ({"misalignment": "partner", "d": 25, "m": 30}, "d = 25 is odd"),
+     ({"dictionaries": "axes"}, "Adam sees the coordinates"),
+     ({"spurious_probabilities": [0.1, 0.1]}, "listed twice")],
+)  # fmt: skip
 def test_impossible_settings_are_refused(change: dict, message: str) -> None:
     with pytest.raises(ValidationError, match=message):
         simulate.Settings(**change)

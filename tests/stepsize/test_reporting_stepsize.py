@@ -112,19 +112,11 @@ def test_the_mean_of_the_largest_ratio_of_each_start_is_below_one() -> None:
 
 @pytest.mark.parametrize(
     ("theorem", "column", "value"),
-    [
-        ("T1", "conservatism", 0.99),
-        ("T2", "norm_falls", 1),
-        ("T2", "modified_falls", 2),
-        ("T2", "order_breaks", 1),
-        ("T2", "rate_lower", 1.01),
-        ("T2", "rate_upper_log", 0.1),
-        ("T3", "average_ratio", 1.01),
-        ("T3", "potential_ratio", 1.2),
-        ("T3", "settled_step", 1e12),
-        ("T3", "stable_ratio", 1.3),
-    ],
-)
+    [("T1", "conservatism", 0.99), ("T2", "norm_falls", 1), ("T2", "modified_falls", 2),
+     ("T2", "order_breaks", 1), ("T2", "rate_lower", 1.01), ("T2", "rate_upper_log", 0.1),
+     ("T3", "average_ratio", 1.01), ("T3", "potential_ratio", 1.2), ("T3", "settled_step", 1e12),
+     ("T3", "stable_ratio", 1.3)],
+)  # fmt: skip
 def test_one_run_that_breaks_a_theorem_forbids_support(theorem, column, value) -> None:
     runs = [
         {**BOUNDS, "conservatism": 10 / scale, "rate_lower": 0.9 * scale,
@@ -249,14 +241,10 @@ def test_slopes_of_made_up_risks() -> None:
 
 @pytest.mark.parametrize(
     ("gaps", "outcome"),
-    [
-        ((1.0, 0.9, 1.1), "supports"),
-        ((0.2, 0.21, 0.19), "direction only"),
-        ((0.01, -0.01, 0.02), "no such effect"),
-        ((-0.9, -1.0, -1.1), "contradicts"),
-        ((1.0,), "cannot tell"),
-    ],
-)
+    [((1.0, 0.9, 1.1), "supports"), ((0.2, 0.21, 0.19), "direction only"),
+     ((0.01, -0.01, 0.02), "no such effect"), ((-0.9, -1.0, -1.1), "contradicts"),
+     ((1.0,), "cannot tell")],
+)  # fmt: skip
 def test_acceleration_is_the_difference_of_slopes(gaps: tuple[float, ...], outcome: str) -> None:
     found = powers(*(("digits_3v8", seed, 1 + gap, 1.0) for seed, gap in enumerate(gaps)))
     verdict = judged(found)["acceleration"]

@@ -147,16 +147,14 @@ PARITY = {16.0: (0, None, {}), 48.0: (33, 0.82, {0.1: 442}), 96.0: (4, 1.02, {0.
 
 @pytest.mark.parametrize(
     ("name", "activation", "width", "expected", "steps"),
-    [
-        ("xor4", "leaky_softplus", 20, XOR, 4010),
-        ("xor4", "leaky_softplus", 4, {64.0: (1351, None, {})}, 1650),
-        ("xor4", "leaky_softplus", 400, {64.0: (63, None, {})}, 360),
-        ("two_point", "leaky_softplus", 10, TWO_POINTS, 6990),
-        ("xor_noise", "softplus", 20, NOISY, 370),
-        ("digits_3v8", "leaky_softplus", 40, THREE_OR_EIGHT, 600),
-        ("digits_parity", "softplus", 40, PARITY, 500),
-    ],
-)
+    [("xor4", "leaky_softplus", 20, XOR, 4010),
+     ("xor4", "leaky_softplus", 4, {64.0: (1351, None, {})}, 1650),
+     ("xor4", "leaky_softplus", 400, {64.0: (63, None, {})}, 360),
+     ("two_point", "leaky_softplus", 10, TWO_POINTS, 6990),
+     ("xor_noise", "softplus", 20, NOISY, 370),
+     ("digits_3v8", "leaky_softplus", 40, THREE_OR_EIGHT, 600),
+     ("digits_parity", "softplus", 40, PARITY, 500)],
+)  # fmt: skip
 def test_phases_and_speeds_are_those_of_a_prototype(name, activation, width, expected, steps):
     """By stepsize: transition, peak, and steps to each risk, of code that was written apart."""
     found = descend(stack(name, activation, width, list(expected)), steps)

@@ -86,19 +86,15 @@ def test_a_killed_job_goes_on_from_its_state(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("changes", "words"),
-    [
-        ({"stepsizes": []}, "at least 1 item"),
-        ({"stepsizes": [0]}, "greater than 0"),
-        ({"stepsizes": [8, 8]}, "stepsizes: 8 is listed twice"),
-        ({"stepsizes": [1, 2, 3], "per_octave": 4}, "the first and the last"),
-        ({"stepsizes": [8, 1], "per_octave": 4}, "the first and the last"),
-        ({"data_set": "mnist"}, "'xor4', 'xor_noise'"),
-        ({"activations": ["relu"]}, "'softplus', 'gelu'"),
-        ({"part": "all"}, "'sweep', 'onset'"),
-        ({"widths": [0]}, "greater than or equal to 1"),
-        ({"steps": 0}, "greater than or equal to 10"),
-        ({"seed": 1}, "there is no such key. Did you mean 'seeds'?"),
-    ],
+    [({"stepsizes": []}, "at least 1 item"), ({"stepsizes": [0]}, "greater than 0"),
+     ({"stepsizes": [8, 8]}, "stepsizes: 8 is listed twice"),
+     ({"stepsizes": [1, 2, 3], "per_octave": 4}, "the first and the last"),
+     ({"stepsizes": [8, 1], "per_octave": 4}, "the first and the last"),
+     ({"data_set": "mnist"}, "'xor4', 'xor_noise'"),
+     ({"activations": ["relu"]}, "'softplus', 'gelu'"), ({"part": "all"}, "'sweep', 'onset'"),
+     ({"widths": [0]}, "greater than or equal to 1"),
+     ({"steps": 0}, "greater than or equal to 10"),
+     ({"seed": 1}, "there is no such key. Did you mean 'seeds'?")],
 )  # fmt: skip
 def test_wrong_parts_are_refused_by_name(changes: dict[str, Any], words: str) -> None:
     content = {"train_two_layer": {"grid": [{**SWEEP, **changes}]}}
