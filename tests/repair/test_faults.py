@@ -18,7 +18,6 @@ from mispair.repair.captioners.faults import (
     repeats_itself,
 )
 
-
 DRAFTS = {
     None: (
         "a red star", "a red star, a red ring and a red", "very, very large", "une étoile rouge",
