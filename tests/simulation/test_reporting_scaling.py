@@ -58,7 +58,7 @@ def test_a_bend_is_told() -> None:
 
 def test_equal_trials_show_no_spread() -> None:
     found = slope({d: [1 / d, 1 / d] for d in DIMENSIONS}, 0.95)
-    assert found.effect.value == pytest.approx(-1)
+    assert (found.effect.value, found.departure) == pytest.approx((-1, 1))
     assert not found.effect.known
     assert math.isnan(found.effect.p)
 

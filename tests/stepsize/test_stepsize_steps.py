@@ -162,17 +162,6 @@ def test_cifar_is_checked_before_any_job(tmp_path: Path) -> None:
     assert dag.stepsize.cifar(SimpleNamespace(data_set="cifar2")) == cifar_files(str(tmp_path))
 
 
-def test_the_full_grid_is_a_configuration_and_the_quick_one_the_default() -> None:
-    full = Path(__file__).parents[2] / "config/stepsize.yaml"
-    import yaml
-
-    found = config.validate(yaml.safe_load(full.read_text()), "stepsize.yaml")
-    parts = {part.part for part in found.train_two_layer.grid}
-    quick = {part.part for part in config.Config().train_two_layer.grid}
-    assert parts == quick
-    assert config.Config().train_multilayer.stepsizes == []
-
-
 def small() -> DataSet:
     data = MADE["digits_parity"](0)
     return DataSet(data.points[:40], data.labels[:40], data.test_points[:50],
