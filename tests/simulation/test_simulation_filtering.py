@@ -54,20 +54,12 @@ def filtered(study: Study, rate: float, factor: float = 1.2) -> tuple[FixedSampl
     return sample, *compare(encoders, decoder, sample, factor)
 
 
-def cosine(left: Tensor, right: Tensor) -> list[float]:
-    """One pair after the other, in double precision."""
-    found = []
-    for a, b in zip(left.double().tolist(), right.double().tolist(), strict=True):
-        length = (sum(v * v for v in a) * sum(v * v for v in b)) ** 0.5
-        found.append(sum(v * w for v, w in zip(a, b, strict=True)) / length if length else 0.0)
-    return found
-
-
 def cosines(encoders: Any, sample: FixedSample, rivals: Tensor) -> list[Tensor]:
     """Cosines of images with their captions, and with other ones."""
     images = encoders.features(0, Dense(sample.image.dense()))
     texts = (sample.text.dense(), rivals)
-    return [torch.tensor(cosine(images, encoders.features(1, Dense(one)))) for one in texts]
+    made = [encoders.features(1, Dense(one)).double() for one in texts]
+    return [torch.nn.functional.cosine_similarity(images.double(), one) for one in made]
 
 
 def assert_decisive(

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -205,49 +207,25 @@ class Interruption(Exception):  # noqa: N818
     """What ends a job before its time."""
 
 
-class Memory:
-    """Keeps states in memory, and ends the job at the given number of saves."""
-
-    def __init__(self, saves: int) -> None:
-        self.states: dict[str, dict[str, Tensor]] = {}
-        self.left = saves
-
-    def keeper(self, name: str) -> _Keeper:
-        return _Keeper(self, name)
-
-
-class _Keeper:
-    def __init__(self, memory: Memory, name: str) -> None:
-        self.memory, self.name = memory, name
-        self.asked = 0
-
-    def due(self) -> bool:
-        self.asked += 1
-        return self.asked == 50
-
-    def load(self) -> dict[str, Tensor] | None:
-        return self.memory.states.get(self.name)
-
-    def save(self, state: dict[str, Tensor]) -> None:
-        self.memory.states[self.name] = state
-        self.memory.left -= 1
-        if self.memory.left == 0:
-            raise Interruption
-
-
 @pytest.mark.parametrize("study", [AS_RUN, AS_WRITTEN], ids=["as-run", "as-written"])
 def test_a_run_that_is_interrupted_anywhere_ends_with_the_same_numbers(study: Study) -> None:
-    expected = run_trials(study, 0.3, [0])
-    memory, interruptions = Memory(1), 0
-    while True:
-        try:
-            found = run_trials(study, 0.3, [0], keepers=memory.keeper)
-            break
-        except Interruption:
-            interruptions += 1
-            memory.left = 1
-    assert interruptions == 6  # two trainings of 120 steps, saved at 50, 100 and the end
-    assert found == expected
+    """Every save ends the job: two trainings of 120 steps are saved at 50, 100 and the end."""
+    states: dict[str, dict[str, Tensor]] = {}
+
+    def keeper(name: str) -> SimpleNamespace:
+        def save(state: dict[str, Tensor]) -> None:
+            states[name] = state
+            raise Interruption
+
+        asked = itertools.count(1)
+        return SimpleNamespace(
+            load=lambda: states.get(name), due=lambda: next(asked) == 50, save=save
+        )
+
+    for _ in range(6):
+        with pytest.raises(Interruption):
+            run_trials(study, 0.3, [0], keepers=keeper)
+    assert run_trials(study, 0.3, [0], keepers=keeper) == run_trials(study, 0.3, [0])
 
 
 def test_dictionaries_as_axes_are_the_same_by_rotation(monkeypatch: pytest.MonkeyPatch) -> None:
