@@ -248,12 +248,3 @@ def test_divergence_is_reported_with_its_step(data: Any) -> None:
     with pytest.raises(Diverged) as stop:
         fit_decoder(DRAWS, start, DICTIONARIES, high_quality(study), study)
     assert 0 < stop.value.step < 400
-
-
-def test_no_steps_leave_the_start() -> None:
-    for optimiser in ("sgd", "adam"):
-        study = study_of(decoder_steps=0, decoder_optimiser=optimiser)
-        start = start_decoder(DRAWS, some_encoders(), study)
-        decoder, _ = fit_decoder(DRAWS, start, DICTIONARIES, high_quality(study), study)
-        for name in PARAMETERS:
-            assert torch.equal(getattr(decoder, name), getattr(start, name))

@@ -243,7 +243,6 @@ def coded(step: int, *, stored: bool) -> Batch:
 
 def explicit(inputs: Inputs, V: Tensor, gradient: Tensor) -> Tensor:
     """Build noise that has exactly the forward and backward products the step uses."""
-    assert isinstance(inputs, Coded)
     values = inputs.codes @ inputs.rows
     count = 0
     if inputs.fresh is not None:

@@ -61,8 +61,6 @@ def test_published_tables_are_whole() -> None:
     assert dict(models) == {"clip": four, "zsc": four, "cdm": five, "vlm": five}
     assert len(risks) == 5 * (4 + 4 + 5 + 5)
     assert not risks.duplicated(["flip", "task", "model"]).any()
-    cdm = risks[(risks["task"] == "cdm") & (risks["flip"] == 0.2)].set_index("model")["risk"]
-    assert (cdm["bayes"], cdm["frozen"]) == (33.041, 33.604)
     prompts = published.sufficiency_prompts()
     assert len(prompts) == 24
     assert set(prompts["model"]) == {"standard", "guided", "shallow"}

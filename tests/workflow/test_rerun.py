@@ -48,10 +48,6 @@ def messages(printed: str, beginning: str) -> list[str]:
 # Nothing ----------------------------------------------------------------------------------------
 
 
-def test_a_second_run_does_nothing(run: Checkout) -> None:
-    assert "Nothing to be done" in run.snakemake()
-
-
 def test_the_record_of_a_run_as_its_configuration_does_nothing(run: Checkout) -> None:
     assert run.planned("--configfile", "reports/run.json") == {}
 
