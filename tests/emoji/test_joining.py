@@ -16,33 +16,23 @@ from mispair.core.files import UserError
 from mispair.emoji import joining
 from mispair.emoji.joining import Joining, join, parts, read_pairs
 from mispair.emoji.packages import PACKAGES
-from mispair.emoji.packing import Packing, pack
 from mispair.repair.captioners.vocabulary import tokenized, vocabulary_of
 from mispair.towers.encoding import encode_images, encode_texts
 from mispair.towers.joined import PADDING, BagOfWords, load_trunk, renamed
 from mispair.towers.loading import CONFIG_NAME, WEIGHTS_NAME, Towers, load_towers
 from mispair.verbs import sets_and_models  # noqa: F401, it declares
 from tests.emoji import made_up
+from tests.emoji.conftest import changed
 from tests.pairs.test_index import write_tar
 
 JOINING = Joining(neurons=12, epochs=2, image_size=32)
 
 
 @pytest.fixture(scope="module")
-def fetched(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("emoji") / "packages"
-    made_up.write_packages(folder)
-    pack(folder, folder.parent / "corpus", Packing(side=32, smallest_class=5, pairs_per_shard=150))
-    return folder
-
-
-@pytest.fixture(scope="module")
-def folder_of_towers(fetched: Path) -> Path:
+def folder_of_towers(fetched: Path, packed: Path) -> Path:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(joining, "BATCH_OF_TRAINING", 64)
-        join(
-            fetched, read_pairs(fetched.parent / "corpus/pairs"), fetched.parent / "towers", JOINING
-        )
+        join(fetched, read_pairs(packed / "pairs"), fetched.parent / "towers", JOINING)
     return fetched.parent / "towers"
 
 
@@ -115,11 +105,9 @@ def test_projections_learn_and_the_towers_stay(fetched: Path, towers: Towers) ->
     assert trained == {"visual.head.proj.weight", "text.text_projection", "logit_scale"}
 
 
-def test_equal_pairs_give_equal_bytes(
-    fetched: Path, folder_of_towers: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_equal_pairs_give_equal_bytes(fetched, packed, folder_of_towers, tmp_path, monkeypatch):
     monkeypatch.setattr(joining, "BATCH_OF_TRAINING", 64)
-    join(fetched, read_pairs(fetched.parent / "corpus/pairs"), tmp_path / "again", JOINING)
+    join(fetched, read_pairs(packed / "pairs"), tmp_path / "again", JOINING)
     for path in folder_of_towers.iterdir():
         assert (tmp_path / "again" / path.name).read_bytes() == path.read_bytes()
     assert load_towers(tmp_path / "again").fingerprint == load_towers(folder_of_towers).fingerprint
@@ -130,7 +118,7 @@ def test_the_vocabulary_is_part_of_the_fingerprint(folder_of_towers: Path, tmp_p
     vocabulary = words["model"]["vocab"]
     vocabulary["kind"], vocabulary["sort"] = vocabulary["sort"], vocabulary["kind"]
     content = json.dumps(words).encode()
-    copy = changed(folder_of_towers, tmp_path / "towers", "tokenizer.json", content)
+    copy = changed(folder_of_towers, tmp_path / "towers", {"tokenizer.json": content})
     assert load_towers(copy).fingerprint != load_towers(folder_of_towers).fingerprint
 
 
@@ -164,29 +152,17 @@ class _Runs:
         return os.system, ("touch ran",)
 
 
-def test_code_in_a_package_never_runs(
-    fetched: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_code_in_a_package_never_runs(fetched, tmp_path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
     archive = io.BytesIO()
     pickle.dump({"_conv_stem.weight": _Runs()}, archive)
     wheel = tmp_path / "wheel"
     made_up.write_wheel(wheel, {joining.TRUNK_MEMBER: archive.getvalue()})
     name = PACKAGES["efficientnet"].file
-    packages = changed(fetched, tmp_path / "packages", name, wheel.read_bytes())
+    packages = changed(fetched, tmp_path / "packages", {name: wheel.read_bytes()})
     with pytest.raises(UserError, match=re.escape(name)):
         parts(packages, JOINING)
     assert not (tmp_path / "ran").exists()
-
-
-def changed(folder: Path, copy: Path, name: str, content: bytes) -> Path:
-    """Return a copy of a folder with another file of a name."""
-    copy.mkdir()
-    for path in folder.iterdir():
-        if path.name != name:
-            os.link(path, copy / path.name)
-    (copy / name).write_bytes(content)
-    return copy
 
 
 def test_a_damaged_folder_is_named(folder_of_towers: Path, tmp_path: Path) -> None:
@@ -198,13 +174,13 @@ def test_a_damaged_folder_is_named(folder_of_towers: Path, tmp_path: Path) -> No
         "tokenizer.json": b"{}",
     }
     for name, content in broken.items():
-        copy = changed(folder_of_towers, tmp_path / name, name, content)
+        copy = changed(folder_of_towers, tmp_path / name, {name: content})
         with pytest.raises(UserError, match=str(copy)):
             load_towers(copy)
 
 
-def test_pairs_are_read_in_order(fetched: Path, towers: Towers) -> None:
-    pairs = read_pairs(fetched.parent / "corpus/pairs")
+def test_pairs_are_read_in_order(fetched: Path, packed: Path, towers: Towers) -> None:
+    pairs = read_pairs(packed / "pairs")
     features = joining.features_of_pairs(towers, pairs)
     texts = encode_texts(towers, pairs.captions, 16)
     np.testing.assert_allclose(
@@ -219,10 +195,8 @@ def test_pairs_are_read_in_order(fetched: Path, towers: Towers) -> None:
         read_pairs(fetched)
 
 
-def test_own_pairs_a_table_trusted_keys_and_broken_samples(
-    fetched: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    shard, offset, size = read_pairs(fetched.parent / "corpus/pairs").places[0]
+def test_own_pairs_a_table_trusted_keys_and_broken_samples(fetched, packed, tmp_path, caplog):
+    shard, offset, size = read_pairs(packed / "pairs").places[0]
     picture = shard.read_bytes()[offset : offset + size]
     for folder in ("own", "other"):
         (tmp_path / folder).mkdir()

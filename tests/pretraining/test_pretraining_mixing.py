@@ -83,18 +83,6 @@ def test_the_score_is_the_difference_of_correlations_written_out():
     assert found.linked - found.others == pytest.approx(found.score)
 
 
-@pytest.mark.parametrize("turned", [False, True])
-def test_a_basis_that_mixes_partners_scores_and_one_that_does_not_scores_zero(turned):
-    codes = one_of_each(6000, 4)
-    compared = comparisons(NAMES, CIRCLE)
-    for mixed, low, high in ((0.0, -0.02, 0.02), (0.5, 0.15, 0.5)):
-        values = embeddings(codes, mixed, 5, turned)
-        sample = [(values[::2], codes[::2]), (values[1::2], codes[1::2])]
-        # The axes of the features, turned as the embedding is.
-        axes = np.linalg.lstsq(values, embeddings(codes, mixed, 5), rcond=None)[0]
-        assert low < mixing(axes, *sample, compared).score < high
-
-
 def test_a_readout_of_separable_features_does_not_mix_and_of_merged_ones_does():
     codes = one_of_each(8000, 6)
     draw = np.random.default_rng(7)

@@ -10,7 +10,6 @@ from mispair.pretraining.report.pages import CLAIMS, PAGES, SMALLEST, effects, l
 from mispair.pretraining.report.rows import rows as of_pretraining
 from mispair.pretraining.settings import CLEAN, PROMPTS, TowerSettings
 from mispair.report import studies
-from mispair.report.charts import Drawing
 from mispair.report.figures import draw_of
 from mispair.report.judge import Verdict, judge
 from mispair.report.statistics import effect_of_mean
@@ -65,15 +64,11 @@ def test_the_claim_is_on_spurious_captions(spurious: float, outcome: str) -> Non
 
 @pytest.mark.parametrize(
     ("random", "missing", "limited"),
-    [
-        (0.001, -0.002, ()),
-        (0.08, -0.002, ("Captions of other pictures",)),
-        (0.001, 0.09, ("Captions without some features",)),
-    ],
-)
-def test_other_wrong_captions_that_mix_limit_the_claim(
-    random: float, missing: float, limited: tuple[str, ...]
-) -> None:
+    [(0.001, -0.002, ()),
+     (0.08, -0.002, ("Captions of other pictures",)),
+     (0.001, 0.09, ("Captions without some features",))],
+)  # fmt: skip
+def test_other_wrong_captions_that_mix_limit_the_claim(random, missing, limited) -> None:
     verdict = judged(noisy(0.1, random, missing))
     assert (verdict.outcome, verdict.limited) == ("supports", limited)
     assert verdict.controls[0].share == pytest.approx(random / 0.1, abs=0.02)
@@ -111,7 +106,6 @@ def test_the_table_compares_each_scheme_with_clean_captions() -> None:
 
 def test_the_figure_shows_every_seed_and_interval() -> None:
     drawing = draw_of("pretraining_mixing")(noisy(0.1))
-    assert isinstance(drawing, Drawing)
     runs = drawing.data[drawing.data["layer"] == "run"]
     assert len(runs) == 3 * 4 * 7
     means = drawing.data[drawing.data["layer"] == "mean"]

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -72,6 +73,12 @@ class Corpus:
     def train(self, towers: Path, scheme: str = "random", rate: float = 0, draw: int = 0) -> Path:
         return self.train_on(towers, *self.pairing(scheme, rate, draw), scheme, rate, draw)
 
+    @cache  # noqa: B019 (one corpus)
+    def trained(self, scheme: str = "random", rate: float = 0, draw: int = 0) -> Path:
+        """Return towers that several tests look at."""
+        folder = self.folder / f"trained~{scheme}~{rate:g}~{draw}"
+        return self.train(folder / "towers.safetensors", scheme, rate, draw)
+
     def train_on(self, towers: Path, pairing: Path, written: Path, scheme: str = "random",
                  rate: float = 0.5, draw: int = 0) -> Path:  # fmt: skip
         train_small_towers.run(
@@ -101,8 +108,9 @@ def test_pictures_are_in_the_order_of_the_corpus(corpus: Corpus) -> None:
     assert corner[plain["black"] & bare].max() < corner[plain["white"] & bare].min()
 
 
-def test_clean_towers_learn_from_the_pairs_own_captions(corpus: Corpus, tmp_path: Path) -> None:
-    _, held_out, about = read_towers(corpus.train(tmp_path / "towers.safetensors"))
+def test_clean_towers_learn_from_the_pairs_own_captions(corpus: Corpus) -> None:
+    towers = corpus.trained()
+    _, held_out, about = read_towers(towers)
     table, _ = files.read_parquet(corpus.corpus)
     kept = np.setdiff1d(np.arange(PAIRS), held_out)
     assert len(held_out) == 100
@@ -110,6 +118,9 @@ def test_clean_towers_learn_from_the_pairs_own_captions(corpus: Corpus, tmp_path
     texts = read_texts(corpus.index, ids)
     words = {word for text in texts.values() for word in text.lower().replace(":", "").split()}
     assert {word.strip(",.") for word in words} == set(json.loads(about["words"]))
+    assert {row["scheme"] for row in read_metrics(mixing(corpus, towers))[0]} == {"clean"}
+    with pytest.raises(UserError, match="principal components"):
+        mixing(corpus, towers, components=9)
 
 
 def identities_of(values: list[str]) -> np.ndarray:
@@ -118,27 +129,20 @@ def identities_of(values: list[str]) -> np.ndarray:
     return identities(pa.chunked_array([pa.array(values, pa.large_string())]))
 
 
-def test_runs_of_one_seed_share_what_does_not_depend_on_captions(
-    corpus: Corpus, tmp_path: Path
-) -> None:
-    first = corpus.train(tmp_path / "a.safetensors")
-    second = corpus.train(tmp_path / "b.safetensors", "missing", 0.4)
-    third = corpus.train(tmp_path / "c.safetensors", draw=1)
-    arrays = [files.read_tensors(path)[0] for path in (first, second, third)]
+def test_runs_of_one_seed_share_what_does_not_depend_on_captions(corpus: Corpus) -> None:
+    paths = corpus.trained(), corpus.trained("spurious", 0.4), corpus.trained("spurious", 0.4, 1)
+    arrays = [files.read_tensors(path)[0] for path in paths]
     assert np.array_equal(arrays[0]["held_out"], arrays[1]["held_out"])
     assert not np.array_equal(arrays[0]["held_out"], arrays[2]["held_out"])
     assert not np.array_equal(arrays[0]["losses"], arrays[1]["losses"])
     partners = [
-        spurious_partners(int(files.read_tensors(path)[1]["corruption_seed"]))
-        for path in (first, second, third)
+        spurious_partners(int(files.read_tensors(path)[1]["corruption_seed"])) for path in paths
     ]
     assert partners[0] == partners[1] != partners[2]
 
 
-def test_a_training_that_is_ended_goes_on_bit_for_bit(
-    corpus: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    whole = corpus.train(tmp_path / "whole.safetensors", "spurious", 0.4)
+def test_a_training_that_is_ended_goes_on_bit_for_bit(corpus, tmp_path, monkeypatch) -> None:
+    whole = corpus.trained("spurious", 0.4)
     asked: list[int] = []
 
     def due(self: checkpoints.ArrayKeeper) -> bool:
@@ -169,7 +173,7 @@ def mixing(corpus: Corpus, towers: Path, sets: Sequence[Path] = (), components: 
 
 
 def test_every_measure_of_a_training(corpus: Corpus, tmp_path: Path) -> None:
-    towers = corpus.train(tmp_path / "towers.safetensors", "spurious", 0.4, 1)
+    towers = corpus.trained("spurious", 0.4, 1)
     folder = tmp_path / "scenes-shape-heldout"
     settings = make_evaluation_set.Settings(images=16)
     make_evaluation_set.run(settings, name=folder.name, evaluation_set=folder)
@@ -187,11 +191,6 @@ def test_every_measure_of_a_training(corpus: Corpus, tmp_path: Path) -> None:
     assert recovered == {IDENTIFIED, "linear"}
 
 
-def test_towers_on_captions_as_they_are_are_called_clean(corpus: Corpus, tmp_path: Path) -> None:
-    towers = corpus.train(tmp_path / "towers.safetensors")
-    assert {row["scheme"] for row in read_metrics(mixing(corpus, towers))[0]} == {"clean"}
-
-
 def test_pictures_of_other_pairs_are_refused(corpus: Corpus, tmp_path: Path) -> None:
     arrays, about = files.read_tensors(corpus.pictures)
     other = tmp_path / "pictures.safetensors"
@@ -205,21 +204,13 @@ def test_pictures_of_other_pairs_are_refused(corpus: Corpus, tmp_path: Path) -> 
         )  # fmt: skip
 
 
-def test_more_components_than_neurons_are_refused(corpus: Corpus, tmp_path: Path) -> None:
-    towers = corpus.train(tmp_path / "towers.safetensors")
-    with pytest.raises(UserError, match="principal components"):
-        mixing(corpus, towers, components=9)
-
-
 # Trainings on a part of the pairs, and small towers as cached features.
 
 
-def test_dropped_pairs_are_not_trained_on_and_updates_stay_as_many(
-    corpus: Corpus, tmp_path: Path
-) -> None:
+def test_dropped_pairs_are_not_trained_on_and_updates_stay_as_many(corpus: Corpus, tmp_path: Path):
     pairing, written = corpus.pairing("random", 0.5)
     table, origin = files.read_parquet(pairing)
-    whole = corpus.train_on(tmp_path / "whole.safetensors", pairing, written)
+    whole = corpus.trained(rate=0.5)
     arrays, metadata = files.read_tensors(whole)
     assert "repair" not in metadata
     trained = np.setdiff1d(np.arange(PAIRS), arrays["held_out"])
@@ -245,28 +236,21 @@ def test_dropped_pairs_are_not_trained_on_and_updates_stay_as_many(
     assert np.array_equal(one[0]["held_out"], arrays["held_out"])
 
 
-def test_keeping_every_pair_is_keeping_them_all(corpus: Corpus, tmp_path: Path) -> None:
+def test_keeping_every_pair_is_keeping_them_all_and_too_few_are_refused(corpus, tmp_path) -> None:
     pairing, written = corpus.pairing("random", 0.5)
     table, origin = files.read_parquet(pairing)
-    every = tmp_path / "every.parquet"
+    every, few = tmp_path / "every.parquet", tmp_path / "few.parquet"
     files.write_parquet(every, table.assign(kept=True), origin)
-    paths = [corpus.train_on(tmp_path / f"{number}.safetensors", path, written)
-             for number, path in enumerate((pairing, every))]  # fmt: skip
-    assert paths[0].read_bytes() == paths[1].read_bytes()
-
-
-def test_too_few_kept_pairs_are_refused(corpus: Corpus, tmp_path: Path) -> None:
-    pairing, written = corpus.pairing("random", 0.5)
-    table, origin = files.read_parquet(pairing)
-    few = tmp_path / "few.parquet"
     files.write_parquet(few, table.assign(kept=np.arange(PAIRS) < 5), origin)
+    kept = corpus.train_on(tmp_path / "towers.safetensors", every, written)
+    assert kept.read_bytes() == corpus.trained(rate=0.5).read_bytes()
     with pytest.raises(UserError, match="fewer than a batch needs"):
-        corpus.train_on(tmp_path / "towers.safetensors", few, written)
+        corpus.train_on(tmp_path / "none.safetensors", few, written)
 
 
 def test_features_and_projections_are_those_of_the_towers(corpus: Corpus, tmp_path: Path) -> None:
     pairing, written = corpus.pairing("random", 0.5)
-    towers = corpus.train_on(tmp_path / "towers.safetensors", pairing, written)
+    towers = corpus.trained(rate=0.5)
     names = ("0000", "captions")
     features = [tmp_path / f"{name}.safetensors" for name in names]
     rows = [tmp_path / f"{name}.parquet" for name in names]
@@ -296,8 +280,7 @@ def test_features_and_projections_are_those_of_the_towers(corpus: Corpus, tmp_pa
 
 
 def test_captions_alone_are_encoded_as_with_pictures(corpus: Corpus, tmp_path: Path) -> None:
-    pairing, written = corpus.pairing("random", 0.5)
-    towers = corpus.train_on(tmp_path / "towers.safetensors", pairing, written)
+    towers = corpus.trained(rate=0.5)
     captions = corpus.folder / "captions-0.parquet"
     encode_small_towers.run(
         encode_small_towers.Settings(), towers=towers, pictures=[], corpus=[],

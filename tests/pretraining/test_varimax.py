@@ -55,16 +55,6 @@ def test_nothing_is_identified_among_gaussian_sources() -> None:
     assert result.recovery.mean() == pytest.approx(random, abs=0.05)
 
 
-def test_whitened_components_have_the_identity_as_covariance() -> None:
-    embeddings = _mixture(_sparse())
-    whitened = basis.whitened_directions(embeddings, 5)
-    scores = (embeddings - embeddings.mean(axis=0)) @ whitened
-    np.testing.assert_allclose(scores.T @ scores / SIZE, np.eye(5), atol=1e-9)
-    # They span the directions of largest variance.
-    singular = np.linalg.svd(embeddings - embeddings.mean(axis=0), compute_uv=False)[:5]
-    np.testing.assert_allclose(1 / np.linalg.norm(whitened, axis=0) ** 2, singular**2 / SIZE)
-
-
 @pytest.mark.parametrize("components", [0, WIDTH + 1])
 def test_numbers_of_components_that_are_impossible(components: int) -> None:
     with pytest.raises(ValueError, match=f"{components} principal components"):

@@ -51,14 +51,6 @@ def test_a_flat_vocabulary_is_sorted_whole() -> None:
     assert tokens.tolist() == [0, size - 1]
 
 
-def test_draws_have_the_probabilities_of_the_nucleus() -> None:
-    # 0.5, 0.3, 0.15 and 0.05: of a nucleus of 0.75, the first two remain.
-    logits = torch.tensor([0.05, 0.5, 0.15, 0.3]).log().repeat(20_000, 1)
-    drawn = torch.from_numpy(np.random.default_rng(1).random(20_000))
-    shares = np.bincount(from_nucleus(logits, 0.75, drawn), minlength=4) / 20_000
-    assert shares == pytest.approx([0, 5 / 8, 0, 3 / 8], abs=0.015)
-
-
 class Chain:
     """Logits depend on the caption and on all tokens that it has read."""
 
@@ -118,18 +110,6 @@ def test_captions_of_a_batch_are_those_of_a_plain_loop(how: Settings) -> None:
     assert 0 < (lengths < 0).sum() < number
     assert sorted(chain.sizes, reverse=True) == chain.sizes
     assert chain.sizes[-1] < number  # captions that ended have left the batch
-
-
-def test_draws_of_a_caption_depend_on_its_seed_alone() -> None:
-    how = Settings(top_p=0.95)
-    seeds = [5, 6, 7, 8]
-    tokens, _ = decode(Chain(4), 4, START, END, 20, choice(how, seeds))
-    chain = Chain(4)
-    chain.keep(torch.tensor([2]))
-    alone, _ = decode(chain, 1, START, END, 20, choice(how, [7]))
-    assert tokens[2].tolist() == alone[0].tolist()
-    others, _ = decode(Chain(4), 4, START, END, 20, choice(how, [50, 60, 70, 80]))
-    assert (others != tokens).any()
 
 
 def test_no_caption_at_all() -> None:

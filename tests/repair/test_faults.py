@@ -18,49 +18,34 @@ from mispair.repair.captioners.faults import (
     repeats_itself,
 )
 
+DRAFTS = {
+    None: (
+        "a red star", "a red star, a red ring and a red", "very, very large", "une étoile rouge",
+        "red star", "3 dogs", "赤い星", "妈妈和红色的杯子", "빨간 별",
+    ),
+    faults.TOO_SHORT: (
+        "A", "A.", "has.", "ocean .", "in the", "There is a...", "Звезда", "- a -", "고양이", "قطة",
+        "बिल्ली",
+    ),
+    faults.EMPTY: ("", " \n\t ", "\x00\x1b\u2028", "...", "\udcff"),
+    faults.REPEATS_ITSELF: (
+        "a a a", "a cat, on a mat. On a mat, on a mat", "红色的红色的红色的红色的",
+        "赤い、赤い、赤い。", "ดอกไม้ดอกไม้ดอกไม้",
+    ),
+    faults.TOO_LONG: (
+        "红色的杯子和红色的盘子", "one two three four five six seven eight nine ten eleven",
+    ),
+}  # fmt: skip
+
 
 @pytest.mark.parametrize(
     ("draft", "reason"),
-    [
-        (Draft("a red star"), None),
-        (Draft("a red star, a red ring and a red"), None),
-        (Draft("very, very large"), None),
-        (Draft("une étoile rouge"), None),
-        (Draft("red star"), None),
-        (Draft("3 dogs"), None),
-        (Draft("A"), faults.TOO_SHORT),
-        (Draft("A."), faults.TOO_SHORT),
-        (Draft("has."), faults.TOO_SHORT),
-        (Draft("ocean ."), faults.TOO_SHORT),
-        (Draft("in the"), faults.TOO_SHORT),
-        (Draft("There is a..."), faults.TOO_SHORT),
-        (Draft("Звезда"), faults.TOO_SHORT),
-        (Draft("- a -"), faults.TOO_SHORT),
-        (Draft("赤い星"), None),
-        (Draft(""), faults.EMPTY),
-        (Draft(" \n\t "), faults.EMPTY),
-        (Draft("\x00\x1b\u2028"), faults.EMPTY),
-        (Draft("..."), faults.EMPTY),
-        (Draft("\udcff"), faults.EMPTY),
-        (Draft("a a a"), faults.REPEATS_ITSELF),
-        (Draft("a cat, on a mat. On a mat, on a mat"), faults.REPEATS_ITSELF),
-        (Draft("红色的红色的红色的红色的"), faults.REPEATS_ITSELF),
-        (Draft("赤い、赤い、赤い。"), faults.REPEATS_ITSELF),
-        (Draft("ดอกไม้ดอกไม้ดอกไม้"), faults.REPEATS_ITSELF),
-        (Draft("红色的杯子和红色的盘子"), faults.TOO_LONG),
-        (Draft("妈妈和红色的杯子"), None),
-        (Draft("고양이"), faults.TOO_SHORT),
-        (Draft("قطة"), faults.TOO_SHORT),
-        (Draft("बिल्ली"), faults.TOO_SHORT),
-        (Draft("빨간 별"), None),
-        (Draft("a a a", is_cut=True), faults.REPEATS_ITSELF),
-        (Draft("a red", is_cut=True), faults.CUT_OFF),
-        (Draft("one two three four five six seven eight nine ten eleven"), faults.TOO_LONG),
-    ],
-)
+    [*((Draft(text), reason) for reason, texts in DRAFTS.items() for text in texts),
+     (Draft("a a a", is_cut=True), faults.REPEATS_ITSELF),
+     (Draft("a red", is_cut=True), faults.CUT_OFF)],
+)  # fmt: skip
 def test_reasons(draft: Draft, reason: str | None) -> None:
     assert check(draft, 10).reason == reason
-    assert reason is None or reason in faults.REASONS
 
 
 @given(st.text(alphabet=st.characters()))

@@ -71,9 +71,7 @@ def load(folder: Path, **more: Any) -> HuggingFaceCaptioner:
     return load_hugging_face(settings, "cpu")
 
 
-def test_greedy_captions_are_those_of_single_pictures(
-    folder: Path, images: list[Image.Image]
-) -> None:
+def test_greedy_captions_are_those_of_single_pictures(folder: Path, images: list[Image.Image]):
     captioner = load(folder)
     drafts = captioner.caption(images, [0] * 10)
     for image, (draft,) in zip(images, drafts, strict=True):

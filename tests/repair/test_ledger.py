@@ -90,9 +90,7 @@ def test_the_card_has_front_matter_and_the_counts() -> None:
 @pytest.mark.parametrize("excess", [0.0, 0.1])
 @pytest.mark.parametrize("identified", ["limit", "interval"])
 @pytest.mark.parametrize("rule", ["posterior", "factor"])
-def test_the_card_states_that_probabilities_are_for_an_assumed_share(
-    rule: str, identified: str, excess: float
-) -> None:
+def test_the_card_states_that_probabilities_are_for_an_assumed_share(rule, identified, excess):
     rows = ledger.counts(ACTIONS, np.zeros(8, bool), ["empty"] * 8)
     expected = ledger.expected(ACTIONS, np.linspace(0.1, 0.8, 8), np.zeros(8, bool))
     known = {"identified": identified, "share": [0.3], "trusted_excess": excess}

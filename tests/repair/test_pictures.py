@@ -118,9 +118,7 @@ def test_a_batch_that_fails_costs_its_own_captions_only(tmp_path: Path) -> None:
     assert {written.text for written in captions[:6]} == {""}
 
 
-def test_many_failures_stop_the_job_and_nothing_finished_is_lost(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_many_failures_stop_the_job_and_nothing_finished_is_lost(tmp_path, monkeypatch) -> None:
     index = shards(tmp_path, (130, 150, 0, 0), 2)
     monkeypatch.setenv(made_up.CALLS, str(tmp_path / "calls"))
     states = Checkpoints(tmp_path / "states", "job")
@@ -137,9 +135,7 @@ def test_many_failures_stop_the_job_and_nothing_finished_is_lost(
     assert (tmp_path / "more").read_text() == "2\n2\n"
 
 
-def test_a_job_goes_on_at_the_shard_where_it_was_ended(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_job_goes_on_at_the_shard_where_it_was_ended(tmp_path, monkeypatch) -> None:
     index = shards(tmp_path)
     expected, _ = caption(tmp_path, index, "colours", 5)
     calls = tmp_path / "calls"
@@ -188,9 +184,7 @@ def test_what_takes_no_pictures_and_seeds_is_refused_before_the_first_picture(na
 
 
 @pytest.mark.parametrize("statement", ["raise SystemExit", "1 / 0", "import no_such_package"])
-def test_a_module_that_ends_when_it_is_loaded_is_refused(
-    statement: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_module_that_ends_when_it_is_loaded_is_refused(statement, tmp_path, monkeypatch) -> None:
     """As one that reads arguments of a command line."""
     monkeypatch.chdir(tmp_path)
     name = f"ends_{len(statement)}"
@@ -262,10 +256,7 @@ def test_a_changed_shard_stops_the_job(tmp_path: Path) -> None:
         *((of, "mine_captions:caption", None) for of in MAY_BE_CAPTIONERS),
     ],
 )  # fmt: skip
-def test_a_function_is_looked_up_before_the_first_job(
-    source: str | None, name: str, message: str | None,
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
-) -> None:  # fmt: skip
+def test_a_function_is_looked_up_before_the_first_job(source, name, message, tmp_path, monkeypatch):
     """Beside Snakemake's folder, and without running the user's module."""
     monkeypatch.chdir(tmp_path)
     if source is not None:

@@ -14,7 +14,7 @@ from mispair.repair.captioners.faults import LEAST_TO_TEST, NOT_BETTER
 from mispair.repair.report import claims, figures, pages
 from mispair.repair.steps import draw_examples
 from mispair.report import questions, texts
-from mispair.report.charts import Drawing, Hole
+from mispair.report.charts import Hole
 from mispair.report.judge import Verdict, judge
 from mispair.report.table import printed as shown
 from mispair.report.table import whole
@@ -107,22 +107,18 @@ def test_nothing_measured_is_no_verdict() -> None:
 
 @pytest.mark.parametrize(
     ("rule", "value", "claim", "outcome"),
-    [
-        ("factor", 0.87, "repair-accuracy", "supports"),
-        ("factor", 0.812, "repair-accuracy", "direction only"),
-        ("factor", 0.80, "repair-accuracy", "no such effect"),
-        ("factor", 0.74, "repair-accuracy", "contradicts"),
-        ("drop", 0.81, "repair-replacing", "supports"),
-        ("drop", 0.87, "repair-replacing", "no such effect"),
-        ("drop", 0.93, "repair-replacing", "contradicts"),
-        ("all", 0.86, "repair-filter-not-worse", "supports"),
-        ("all", 0.88, "repair-filter-not-worse", "cannot tell"),
-        ("all", 0.93, "repair-filter-not-worse", "contradicts"),
-    ],
-)
-def test_each_claim_on_accuracy_can_come_out_either_way(
-    rule: str, value: float, claim: str, outcome: str
-) -> None:
+    [("factor", 0.87, "repair-accuracy", "supports"),
+     ("factor", 0.812, "repair-accuracy", "direction only"),
+     ("factor", 0.80, "repair-accuracy", "no such effect"),
+     ("factor", 0.74, "repair-accuracy", "contradicts"),
+     ("drop", 0.81, "repair-replacing", "supports"),
+     ("drop", 0.87, "repair-replacing", "no such effect"),
+     ("drop", 0.93, "repair-replacing", "contradicts"),
+     ("all", 0.86, "repair-filter-not-worse", "supports"),
+     ("all", 0.88, "repair-filter-not-worse", "cannot tell"),
+     ("all", 0.93, "repair-filter-not-worse", "contradicts")],
+)  # fmt: skip
+def test_each_claim_on_accuracy_can_come_out_either_way(rule, value, claim, outcome) -> None:
     verdict = judged(made_up({**ACCURACY, rule: value}))[claim]
     assert verdict.outcome == outcome
     assert abs(verdict.bound) == claims.POINT
@@ -140,9 +136,7 @@ def test_the_bound_does_not_depend_on_what_wrong_captions_cost() -> None:
     [(50.0, 50.0, "supports"), (40.0, 50.0, "no such effect"), (34.0, 50.0, "contradicts"),
      (50.0, 34.0, "contradicts"), (44.0, 50.0, "direction only")],
 )  # fmt: skip
-def test_overlap_is_judged_in_logs_of_directions_and_in_both_towers(
-    factor: float, image: float, outcome: str
-) -> None:
+def test_overlap_is_judged_in_logs_of_directions_and_in_both_towers(factor, image, outcome) -> None:
     made = made_up(directions={**DIRECTIONS, "factor": factor})
     arms = made.repaired_arms
     chosen = (arms["tower"] == "image") & (arms["rule"] == "factor")
@@ -247,7 +241,6 @@ def test_tables_and_figures_hold_the_numbers() -> None:
     assert gains[claims.LABELS["raw"]] is None
     assert gains[claims.LABELS["factor"]].value == pytest.approx(7, abs=0.5)
     drawing = figures.repair_by_rule(tables)
-    assert isinstance(drawing, Drawing)
     means = drawing.data[drawing.data["layer"] == "mean"].set_index(["measure", "rule"])["value"]
     assert means["accuracy"].to_dict() == pytest.approx(ACCURACY)
 
@@ -296,7 +289,6 @@ def printed(tables: Tables) -> str:
     cells = [shown(cell) for table in made for row in (table.heads, *table.rows) for cell in row]
     cells += [text for table in made for text in (table.caption, table.remark)]
     for drawing in (figures.repair_by_rule(tables), figures.small_repair(tables)):
-        assert isinstance(drawing, Drawing)
         cells += drawing.data["label"].tolist()
     for answer in answers(tables).values():
         cells += [answer.sentence, answer.limit, answer.advice]
@@ -305,9 +297,7 @@ def printed(tables: Tables) -> str:
 
 @pytest.mark.parametrize("gain", [0.06, 0.0, -0.05])
 @pytest.mark.parametrize("others", [("factor", "drop"), ("all", "random-replaced"), ()])
-def test_nothing_of_own_data_assumes_that_its_captions_are_right(
-    others: tuple[str, ...], gain: float
-) -> None:
+def test_nothing_of_own_data_assumes_that_its_captions_are_right(others, gain) -> None:
     """Whichever rules ran, and whether they helped or did not."""
     found = {"raw": 0.80, **dict.fromkeys(others, 0.81), "posterior": 0.80 + gain}
     text = printed(own_data(accuracy=found)).replace(EXPECTED, "")
@@ -323,7 +313,6 @@ def test_a_rate_is_of_the_untrusted_captions_wherever_it_is_named(rate: float) -
     words = texts.text(Note("repair", "at_rate", rate=rate))
     assert ("80 % of untrusted captions" in words) == (rate > 0)
     drawing = figures.repair_by_rule(tables)
-    assert isinstance(drawing, Drawing)
     axis = words[:1].upper() + words[1:]
     assert f"'title': {figures.wrap(axis, figures.LONGEST_LINE)}" in str(drawing.chart.to_dict())
     found = [*printed(tables).splitlines(), axis]

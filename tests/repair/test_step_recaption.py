@@ -118,9 +118,7 @@ def test_a_trained_captioner(corpus: Path) -> None:
     assert read(corpus, "other")[1]["revision"] != metadata["revision"]
 
 
-def test_a_captioner_that_is_no_better_than_one_caption_is_not_used(
-    corpus: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_captioner_that_is_no_better_than_one_caption_is_not_used(corpus, caplog) -> None:
     """The pictures of trusted pairs have nothing to do with their captions."""
     trusted, _ = files.read_parquet(corpus / "trusted.parquet")
     texts = np.random.default_rng(3).permutation(trusted["caption"])
@@ -145,16 +143,11 @@ def test_few_trusted_pairs_are_all_learned_from(corpus: Path) -> None:
 
 @pytest.mark.parametrize(
     ("keys", "message"),
-    [
-        (["0001", "nowhere"], "1 trusted keys of 2 that the corpus does not have, such as 'nowh"),
-        ([], "names no trusted key"),
-        (["0010", "0011"], "2 trusted captions"),
-        (None, "known to be right"),
-    ],
-)
-def test_trusted_keys(
-    keys: list[str] | None, message: str, corpus: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+    [(["0001", "nowhere"], "1 trusted keys of 2 that the corpus does not have, such as 'nowh"),
+     ([], "names no trusted key"), (["0010", "0011"], "2 trusted captions"),
+     (None, "known to be right")],
+)  # fmt: skip
+def test_trusted_keys(keys, message, corpus: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (corpus / "trusted.parquet").unlink()
     if keys is not None:
         table = pd.DataFrame({"key": keys, "caption": "a red star"}, dtype="str")
@@ -163,9 +156,7 @@ def test_trusted_keys(
     assert message in capsys.readouterr().err
 
 
-def test_features_of_other_pairs_are_refused(
-    corpus: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_features_of_other_pairs_are_refused(corpus: Path, capsys: pytest.CaptureFixture[str]):
     rows, metadata = files.read_parquet(corpus / "rows" / "b.parquet")
     rows["id"] = rows["id"].to_numpy()[::-1]
     files.write_parquet(corpus / "rows" / "b.parquet", rows, metadata)
@@ -239,16 +230,11 @@ def test_the_index_records_what_joins(join: str, fields: list[str]) -> None:
 
 @pytest.mark.parametrize(
     ("content", "message"),
-    [
-        ('{"key": "elsewhere", "caption": "a"}', "a caption for none of the 300 pairs"),
-        ('{"key": "0003", "text": "a"}', "no column 'caption'"),
-        ('{"key": 3, "caption": "a"}', "has the key 3"),
-        (None, "there is no"),
-    ],
-)
-def test_a_table_that_gives_nothing(
-    content: str | None, message: str, corpus: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+    [('{"key": "elsewhere", "caption": "a"}', "a caption for none of the 300 pairs"),
+     ('{"key": "0003", "text": "a"}', "no column 'caption'"),
+     ('{"key": 3, "caption": "a"}', "has the key 3"), (None, "there is no")],
+)  # fmt: skip
+def test_a_table_that_gives_nothing(content, message, corpus, capsys) -> None:
     table = corpus / "given.jsonl"
     if content is not None:
         table.write_text(content)
@@ -285,9 +271,7 @@ def test_a_function_of_the_users(pictures: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["nothing", "repeats"])
-def test_a_captioner_of_which_nothing_is_usable_stops(
-    name: str, pictures: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_captioner_of_which_nothing_is_usable_stops(name, pictures, capsys, monkeypatch) -> None:
     monkeypatch.setattr("mispair.repair.captioners.runs.ENOUGH", 10)
     name = f"tests.repair.made_up:{name}"
     assert run(pictures, "--captioner", name, pictures=True) == 2
@@ -296,9 +280,7 @@ def test_a_captioner_of_which_nothing_is_usable_stops(
     assert not list((pictures / "out").glob("*.parts/*.safetensors"))
 
 
-def test_shards_that_are_not_those_of_the_index(
-    pictures: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_shards_that_are_not_those_of_the_index(pictures: Path, capsys: pytest.CaptureFixture[str]):
     name = ["--captioner", "tests.repair.made_up:colours"]
     (pictures / "0.tar").rename(pictures / "1.tar")
     assert run(pictures, *name, pictures=True) == 2
@@ -314,22 +296,12 @@ def test_shards_that_are_not_those_of_the_index(
 
 @pytest.mark.parametrize(
     "values",
-    [
-        {"captioner": "given"},
-        {"captioner": "transformers"},
-        {"captioner": "trained", "model": "a"},
-        {"captioner": "a.b:c", "model": "a"},
-        {"captioner": "somebody"},
-        {"captioner": "transformers", "model": ["a", "b"]},
-        {"captioner": "trained", "join": "url"},
-        {"captioner": "given", "model": "a", "join": "name"},
-        {"captioner": "a.b:c d"},
-        {"top_p": 0.0},
-        {"top_p": 1.1},
-        {"stall_seconds": 0},
-        {"max_failed_share": 2},
-    ],
-)
+    [{"captioner": "given"}, {"captioner": "transformers"}, {"captioner": "trained", "model": "a"},
+     {"captioner": "a.b:c", "model": "a"}, {"captioner": "somebody"},
+     {"captioner": "transformers", "model": ["a", "b"]}, {"captioner": "trained", "join": "url"},
+     {"captioner": "given", "model": "a", "join": "name"}, {"captioner": "a.b:c d"},
+     {"top_p": 0.0}, {"top_p": 1.1}, {"stall_seconds": 0}, {"max_failed_share": 2}],
+)  # fmt: skip
 def test_settings_that_make_no_sense(values: dict[str, object]) -> None:
     with pytest.raises(ValueError):
         Settings.model_validate(values)

@@ -119,9 +119,7 @@ def test_long_captions_that_end_within_a_word_are_learned_from() -> None:
     assert vocabulary_of(tokenizer, tokens)[0].size > 2
 
 
-def test_many_texts_are_tokenized_in_blocks(
-    tokenizer: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_many_texts_are_tokenized_in_blocks(tokenizer: Any, monkeypatch: pytest.MonkeyPatch):
     at_once = tokenized(tokenizer, TEXTS, 30)
     monkeypatch.setattr("mispair.repair.captioners.vocabulary.TEXTS_AT_ONCE", 2)
     blocks = tokenized(tokenizer, TEXTS, 30)

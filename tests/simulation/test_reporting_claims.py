@@ -130,7 +130,6 @@ def definitions(gain: float, c: float = 0.3) -> list[dict[str, Any]]:
 def test_the_other_test_definition_must_keep_a_third(gain, finding):
     verdict = judged(definitions(gain), "as-run")["filtered-accuracy"]
     found = verdict.control(OTHER_TEST)
-    assert found is not None
     assert found.finding == finding
     assert found.effect.value == pytest.approx(gain, abs=0.01)
     assert verdict.effect.value == pytest.approx(0.1, abs=0.01)
@@ -150,8 +149,6 @@ def test_zero_biases_and_noiseless_prompts_are_read_at_the_margin_of_the_preset(
     verdict = judged(rows, preset)["filtered-accuracy"]
     zero = verdict.control("With all biases set to zero")
     noiseless = verdict.control("With noiseless prompts")
-    assert zero is not None
-    assert noiseless is not None
     assert (zero.finding, noiseless.finding) == ("limits", "does not limit")
     assert noiseless.effect.value == pytest.approx(0.2, abs=0.01)
 
@@ -162,7 +159,6 @@ def test_zero_biases_and_noiseless_prompts_are_read_at_the_margin_of_the_preset(
 def test_filtering_right_captions_should_gain_nothing(gain, finding):
     rows = runs(GAIN) + runs({"raw": 0.6, "filtered": 0.6 + gain}, at=(0.0,))
     found = judged(rows)["filtered-accuracy"].control("Filtering where every caption is right")
-    assert found is not None
     assert found.finding == finding
     assert found.effect.value == pytest.approx(gain, abs=0.01)
 
@@ -196,7 +192,6 @@ def test_an_undecided_gain_leaves_its_controls_undecided_with_their_effects():
     found = verdict.control(OTHER_TEST)
     assert (verdict.outcome, verdict.near) == ("cannot tell", False)
     assert 0.01 < verdict.p < 0.05 < verdict.corrected_p
-    assert found is not None
     assert (found.finding, found.share) == ("cannot tell", pytest.approx(1))
     (question,) = [each for each in claims.QUESTIONS if each.key == "filtering"]
     answer = questions.answered("simulation", question, [verdict], Tables({}), 0.95)
@@ -322,7 +317,6 @@ def test_all_runs_decide_and_the_best_of_them_are_a_control():
     best = verdict.control("The best two thirds of the runs, as published")
     assert verdict.outcome == "contradicts"
     assert verdict.effect.value == 0
-    assert best is not None
     assert best.effect.value == 1
     tables = Tables({"simulation": tidy("simulation", rows)})
     (question,) = [each for each in claims.QUESTIONS if each.key == "reproduction"]
@@ -345,7 +339,6 @@ def test_wrong_published_values_are_compared_at_the_points_that_have_one(wrong_e
     verdict = judged(rows, "as-run")["figure1-reproduced"]
     control = verdict.control("The published value at the next C_s, which is wrong")
     assert verdict.outcome == outcome
-    assert control is not None
     assert control.share == control.effect.value == 2 / 8
     assert control.finding == "does not limit"
 

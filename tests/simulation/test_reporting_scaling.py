@@ -24,22 +24,11 @@ def law(exponent: float, rng: np.random.Generator, trials: int = 10, noise: floa
     return {d: (d**exponent * (1 + noise * rng.normal(size=trials))).tolist() for d in DIMENSIONS}
 
 
-@pytest.mark.parametrize("exponent", [-2.0, -1.0, 0.0, 0.5])
-def test_a_power_law_gives_its_exponent(exponent: float) -> None:
-    found = slope(law(exponent, np.random.default_rng(1)), 0.95)
-    assert found is not None
-    assert found.effect.low < exponent < found.effect.high
-    assert found.effect.value == pytest.approx(exponent, abs=0.1)
-    assert (found.effect.n, found.effect.unit) == (10, "trial")
-    assert found.departure == pytest.approx(1, abs=0.1)
-
-
 def test_the_slope_is_that_of_least_squares() -> None:
     values = law(-1.3, np.random.default_rng(2), noise=0.3)
     means = [np.mean(values[d]) for d in DIMENSIONS]
     (expected, _) = np.polyfit(np.log(DIMENSIONS), np.log(means), 1)
     found = slope(values, 0.9)
-    assert found is not None
     assert found.effect.value == pytest.approx(expected)
     low, high = found.effect.limits(0.2)
     assert found.effect.low < low < high < found.effect.high
@@ -56,7 +45,6 @@ def test_what_never_happened_is_an_upper_bound() -> None:
     values = {20: [1e-2, 2e-2], 40: [1e-4, 2e-4], 80: [0.0, 0.0], 160: [0.0, 0.0]}
     assert slope(values, 0.95) is None  # without counts two values of d are left
     found = slope(values, 0.95, {80: 1e5, 160: 1e6})
-    assert found is not None
     assert found.bounds == {80, 160}
     assert found.means[80] == pytest.approx(3 / 2e5)
     assert found.effect.value < -3
@@ -65,21 +53,14 @@ def test_what_never_happened_is_an_upper_bound() -> None:
 def test_a_bend_is_told() -> None:
     values = {d: [v, v * 1.01] for d, v in zip(DIMENSIONS, (0.2, 0.1, 0.05, 0.1, 0.2), strict=True)}
     found = slope(values, 0.95)
-    assert found is not None
     assert found.departure > 1.8
 
 
 def test_equal_trials_show_no_spread() -> None:
     found = slope({d: [1 / d, 1 / d] for d in DIMENSIONS}, 0.95)
-    assert found is not None
-    assert found.effect.value == pytest.approx(-1)
+    assert (found.effect.value, found.departure) == pytest.approx((-1, 1))
     assert not found.effect.known
     assert math.isnan(found.effect.p)
-
-
-def test_two_dimensions_or_single_trials_give_none() -> None:
-    assert slope({20: [1.0, 2.0], 40: [1.0, 2.0]}, 0.95) is None
-    assert slope({d: [1.0] for d in DIMENSIONS}, 0.95) is None
 
 
 # Claims
@@ -113,18 +94,16 @@ def test_the_level_at_one_d_decides_nothing(factor: float) -> None:
 
 @pytest.mark.parametrize(
     ("key", "change", "expected"),
-    [
-        ("raw-fails", {"failure raw": lambda d: 6 / d}, "contradicts"),
-        ("filtered-succeeds", {"failure filtered": lambda d: 0.1}, "no such effect"),
-        ("filtered-succeeds", {"failure filtered": lambda d: d**-0.15}, "direction only"),
-        ("filtered-succeeds", {"failure filtered": lambda d: d / 500}, "contradicts"),
-        ("captions-repaired", {"wrong": lambda d: 0.2 * d**-0.5}, "contradicts"),
-        ("captions-repaired", {"missing": lambda d: 0.1}, "contradicts"),
-        ("captions-repaired", {"missing": lambda d: 50 * d**-3.0}, "supports"),
-        ("neurons-residual", {"residual_share": lambda d: 0.3}, "contradicts"),
-        ("neurons-residual", {"residual_share_pure": lambda d: d**-0.77}, "cannot tell"),
-    ],
-)
+    [("raw-fails", {"failure raw": lambda d: 6 / d}, "contradicts"),
+     ("filtered-succeeds", {"failure filtered": lambda d: 0.1}, "no such effect"),
+     ("filtered-succeeds", {"failure filtered": lambda d: d**-0.15}, "direction only"),
+     ("filtered-succeeds", {"failure filtered": lambda d: d / 500}, "contradicts"),
+     ("captions-repaired", {"wrong": lambda d: 0.2 * d**-0.5}, "contradicts"),
+     ("captions-repaired", {"missing": lambda d: 0.1}, "contradicts"),
+     ("captions-repaired", {"missing": lambda d: 50 * d**-3.0}, "supports"),
+     ("neurons-residual", {"residual_share": lambda d: 0.3}, "contradicts"),
+     ("neurons-residual", {"residual_share_pure": lambda d: d**-0.77}, "cannot tell")],
+)  # fmt: skip
 def test_what_goes_otherwise_with_d_is_not(key: str, change: Laws, expected: str) -> None:
     assert judged(key, sweep({**AS_STATED, **change})).outcome == expected
 
@@ -179,7 +158,6 @@ def test_short_captions_that_hold_everything_limit_what_is_missing() -> None:
         found = verdict.control(
             "Missing features of captions read at their own length, of all missing ones"
         )
-        assert found is not None
         assert found.share == pytest.approx(share)
         assert (found.finding == "limits") == limits
 

@@ -148,9 +148,7 @@ def test_the_oracle_is_the_raw_arm_of_the_same_trial_at_c_s_0() -> None:
 @pytest.mark.parametrize(
     ("switch", "condition"), [("encoder", "bridge~encoder"), (effects.FAR_END, "as-run")]
 )
-def test_every_switch_of_the_bridge_is_compared_in_the_same_trials(
-    switch: str, condition: str
-) -> None:
+def test_every_switch_of_the_bridge_is_compared_in_the_same_trials(switch, condition) -> None:
     found = effects.bridge_changes(study()).set_index(["switch", "trained_on", "metric"])
     assert set(found.index.get_level_values("switch")) == {*SWITCHES, effects.FAR_END}
     changes = {}

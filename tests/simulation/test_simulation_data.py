@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from mispair.simulation.examiner import draw_test_set
-from mispair.simulation.inputs import Coded, Dense
+from mispair.simulation.inputs import Dense
 from mispair.simulation.pairs import (
     Dictionaries,
     LatentPairs,
@@ -21,7 +21,6 @@ from mispair.simulation.pairs import (
 from mispair.simulation.samples import (
     CodedSample,
     FixedSample,
-    draw_fresh_noise,
     draw_high_quality,
     draw_low_quality,
     joined,
@@ -70,22 +69,6 @@ def test_dictionaries_are_orthonormal_and_differ() -> None:
     assert (dictionaries().image @ dictionaries().text.T).abs().max() < 0.6
 
 
-@pytest.mark.parametrize("rate", [0.0, 0.3, 0.9])
-def test_whole_captions_are_redrawn_at_the_rate(rate: float) -> None:
-    n = 20_000
-    pairs = pairs_of(STUDY, rate, n)
-    error = math.sqrt(rate * (1 - rate) / n)
-    assert abs(float(pairs.misaligned.float().mean()) - rate) <= 5 * error
-    assert torch.equal(pairs.text[~pairs.misaligned], pairs.image[~pairs.misaligned])
-    for codes in (pairs.image, pairs.text):
-        assert set(codes.unique().tolist()) == {0.0, 1.0}
-        assert abs(float(codes.mean()) - STUDY.latent_density) < 0.005
-    if rate > 0:
-        image, text = pairs.image[pairs.misaligned], pairs.text[pairs.misaligned]
-        together = float((image * text).mean())
-        assert together == pytest.approx(STUDY.latent_density**2, abs=0.002)  # independent
-
-
 @pytest.mark.parametrize("values", ["binary", "signed"])
 @pytest.mark.parametrize("model", MODELS)
 def test_pairs_have_the_cross_moment(model: str, values: str) -> None:
@@ -103,8 +86,12 @@ def test_pairs_have_the_cross_moment(model: str, values: str) -> None:
         assert (pairs.image.mean(dim=0).abs() < 5 * math.sqrt(0.3 / n)).all()
     else:
         assert set(pairs.text.unique().tolist()) == {0.0, 1.0}
-    if model != "caption":
-        assert torch.equal(pairs.misaligned, (pairs.image != pairs.text).any(dim=1))
+    wrong = (pairs.image != pairs.text).any(dim=1)
+    if model == "caption":  # a redrawn caption may be the same by chance
+        assert not wrong[~pairs.misaligned].any()
+        assert float(pairs.misaligned.float().mean()) == pytest.approx(0.3, abs=0.01)
+    else:
+        assert torch.equal(pairs.misaligned, wrong)
 
 
 @pytest.mark.parametrize("model", MODELS)
@@ -122,17 +109,6 @@ def test_conditions_share_their_draws(model: str) -> None:
         assert torch.equal(low.text[low.misaligned], high.text[low.misaligned])
     else:  # two features that become each other hide it, hardly ever
         assert float((low.misaligned & ~high.misaligned).float().mean()) < 0.01
-
-
-def test_fresh_noise_is_drawn_in_projected_form() -> None:
-    fresh = draw_fresh_noise(draws(), draws().generator("x"), 7, 0.5, STUDY)
-    assert fresh is not None
-    generator = draws().generator("x")
-    assert torch.equal(fresh.seen, torch.randn(7, 24, generator=generator))
-    assert torch.equal(fresh.unseen, torch.randn(24, 80, generator=generator))
-    assert fresh.std == 0.5
-    for n, std in ((7, 0.0), (0, 0.5)):
-        assert draw_fresh_noise(draws(), draws().generator("x"), n, std, STUDY) is None
 
 
 @pytest.mark.parametrize("data", ["fixed", "fresh"])
@@ -199,7 +175,6 @@ def partly_noisy() -> FixedSample:
 
 def test_a_coded_sample_is_its_dense_matrix() -> None:
     text = partly_noisy().text
-    assert isinstance(text, CodedSample)
     expected = text.codes @ text.rows
     for row, place in enumerate(text.noise_row.tolist()):
         if place >= 0:
@@ -218,13 +193,11 @@ def test_take_puts_noisy_captions_first_and_keeps_pairs_together() -> None:
     rows = torch.tensor([6, 4, 0, 29, 4, 2])
     ordered = torch.tensor([4, 29, 4, 2, 6, 0])
     batch = sample.take(rows)
-    assert isinstance(batch.text, Coded)
     assert batch.text.stored is not None
     assert len(batch.text.stored) == 4
     torch.testing.assert_close(batch.image.dense(), sample.image.dense()[ordered])
     torch.testing.assert_close(batch.text.dense(), sample.text.dense()[ordered])
     without = sample.take(torch.tensor([3, 0]))
-    assert isinstance(without.text, Coded)
     assert without.text.stored is None
     torch.testing.assert_close(without.text.dense(), sample.text.dense()[[3, 0]])
 
@@ -319,14 +292,11 @@ def test_the_shift_is_small_fixed_and_on_the_images_alone() -> None:
     M = dictionaries().image.T
     shift = torch.linalg.lstsq(codes, test.images @ M).solution.T
     moved = shift - torch.eye(20)
-    bound = 0.4 / math.sqrt(20)
-    assert float(moved.abs().max()) <= bound + 1e-5
-    assert float(moved.std()) == pytest.approx(bound / math.sqrt(3), rel=0.1)
     for image, code in zip(test.images[:5], codes[:5], strict=True):
         torch.testing.assert_close(image, M @ shift @ code, rtol=0, atol=1e-5)
     generator = draws().generator("test", "shift")
     uniform = torch.rand(20, 20, generator=generator)
-    torch.testing.assert_close(moved, bound * (2 * uniform - 1), rtol=0, atol=1e-5)
+    torch.testing.assert_close(moved, 0.4 / math.sqrt(20) * (2 * uniform - 1), rtol=0, atol=1e-5)
 
 
 def test_a_margin_out_of_reach_ends_with_a_reason() -> None:

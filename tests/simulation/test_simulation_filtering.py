@@ -9,7 +9,7 @@ from torch import Tensor
 
 from mispair.simulation.decoder import Decoder, compare, only, replaced_sample, shares
 from mispair.simulation.encoder import Encoders
-from mispair.simulation.inputs import Coded, Dense
+from mispair.simulation.inputs import Dense
 from mispair.simulation.pairs import (
     Dictionaries,
     Population,
@@ -17,7 +17,7 @@ from mispair.simulation.pairs import (
     draw_dictionaries,
     draw_spurious_sets,
 )
-from mispair.simulation.samples import CodedSample, FixedSample, draw_low_quality
+from mispair.simulation.samples import FixedSample, draw_low_quality
 from mispair.simulation.study import Study
 
 DRAWS = TrialDraws(seed=1, trial=0, dtype=torch.float32)
@@ -54,25 +54,12 @@ def filtered(study: Study, rate: float, factor: float = 1.2) -> tuple[FixedSampl
     return sample, *compare(encoders, decoder, sample, factor)
 
 
-def shares_of(study: Study, rate: float, factor: float = 1.2) -> dict[str, float]:
-    sample, replaced, _ = filtered(study, rate, factor)
-    return shares(replaced, sample.pairs.misaligned)
-
-
-def cosine(left: Tensor, right: Tensor) -> list[float]:
-    """One pair after the other, in double precision."""
-    found = []
-    for a, b in zip(left.double().tolist(), right.double().tolist(), strict=True):
-        length = (sum(v * v for v in a) * sum(v * v for v in b)) ** 0.5
-        found.append(sum(v * w for v, w in zip(a, b, strict=True)) / length if length else 0.0)
-    return found
-
-
 def cosines(encoders: Any, sample: FixedSample, rivals: Tensor) -> list[Tensor]:
     """Cosines of images with their captions, and with other ones."""
     images = encoders.features(0, Dense(sample.image.dense()))
     texts = (sample.text.dense(), rivals)
-    return [torch.tensor(cosine(images, encoders.features(1, Dense(one)))) for one in texts]
+    made = [encoders.features(1, Dense(one)).double() for one in texts]
+    return [torch.nn.functional.cosine_similarity(images.double(), one) for one in made]
 
 
 def assert_decisive(
@@ -84,14 +71,6 @@ def assert_decisive(
     for shift, expected in ((-1e-5, True), (1e-5, False)):
         replaced, _ = compare(encoders, decoder, sample, (generated + shift) / original)
         assert (replaced[exact] == expected).all()
-
-
-def test_a_perfect_decoder_replaces_bad_captions_and_no_clean_ones() -> None:
-    found = shares_of(FRESH, 0.4)
-    # A generated caption fits exactly, a clean one nearly so: less than the factor lies between.
-    assert found["replaced_share_bad"] > 0.97
-    assert found["replaced_share_clean"] < 0.1
-    assert found["replaced_share_bad"] > found["replaced_share"] > found["replaced_share_clean"]
 
 
 @STUDIES
@@ -120,22 +99,9 @@ def test_shares_are_those_of_bad_and_of_clean_captions() -> None:
         "replaced_share": 3 / 5, "replaced_share_bad": 1 / 2, "replaced_share_clean": 2 / 3,
     }  # fmt: skip
     assert shares(replaced, bad) == pytest.approx(expected)
-
-
-def test_shares_leave_out_a_kind_that_does_not_occur() -> None:
-    assert set(shares_of(FRESH, 0.0)) == {"replaced_share", "replaced_share_clean"}
-
-
-@STUDIES
-@pytest.mark.parametrize(("factor", "share"), [(0.0, 1.0), (1e6, 0.0)])
-def test_filter_factor_sets_how_much_is_replaced(study: Study, factor: float, share: float) -> None:
-    assert shares_of(study, 0.3, factor)["replaced_share"] == pytest.approx(share, abs=0.01)
-
-
-def test_a_higher_factor_replaces_a_subset() -> None:
-    low, high = (filtered(FRESH, 0.3, factor)[1] for factor in (1.0, 1.2))
-    assert (low | ~high).all()
-    assert low.sum() > high.sum()
+    assert shares(replaced, ~replaced & replaced).keys() == {
+        "replaced_share", "replaced_share_clean",
+    }  # fmt: skip
 
 
 @STUDIES
@@ -164,25 +130,11 @@ def test_a_coded_sample_keeps_the_noise_of_kept_captions_only() -> None:
     sample, replaced, hidden = filtered(FRESH, 0.4)
     decoder = perfect()[2]
     made = replaced_sample(sample, hidden, decoder, replaced).text
-    assert isinstance(made, CodedSample)
-    assert isinstance(sample.text, CodedSample)
     assert made.codes.shape == (200, 20 + 24 + 1)
     kept = ~replaced
     assert (made.noise_row[replaced] == -1).all()
     assert sorted(made.noise_row[kept].tolist()) == list(range(int(kept.sum())))
     assert torch.equal(made.noise, sample.text.noise[kept])
-
-
-def test_batches_of_a_filtered_sample_hold_its_pairs() -> None:
-    sample, replaced, hidden = filtered(FRESH, 0.4)
-    made = replaced_sample(sample, hidden, perfect()[2], replaced)
-    rows = torch.tensor([3, 0, 150, 7, 42, 199])
-    batch = made.take(rows)
-    assert isinstance(batch.text, Coded)
-    noisy = ~replaced[rows]
-    order = torch.cat([rows[noisy], rows[~noisy]])
-    torch.testing.assert_close(batch.text.dense(), made.text.dense()[order], rtol=0, atol=1e-5)
-    torch.testing.assert_close(batch.image.dense(), made.image.dense()[order], rtol=0, atol=1e-5)
 
 
 @STUDIES
@@ -193,6 +145,7 @@ def test_only_some_pairs_can_be_kept(study: Study, share: float) -> None:
     wanted = torch.rand(200, generator=DRAWS.generator("wanted")) < share
     few = only(made, wanted)
     assert len(few) == int(wanted.sum())
+    assert type(few.text) is type(made.text) is type(sample.text)
     torch.testing.assert_close(few.image.dense(), made.image.dense()[wanted], rtol=0, atol=1e-6)
     torch.testing.assert_close(few.text.dense(), made.text.dense()[wanted], rtol=0, atol=1e-6)
     assert torch.equal(few.pairs.text, made.pairs.text[wanted])
@@ -204,13 +157,4 @@ def test_generated_captions_alone_need_no_noise() -> None:
     sample, replaced, hidden = filtered(FRESH, 0.4)
     made = replaced_sample(sample, hidden, perfect()[2], replaced)
     text = only(made, replaced).text
-    assert isinstance(text, CodedSample)
     assert text.noise.shape == (0, 100)
-
-
-def test_dense_captions_stay_dense() -> None:
-    sample, replaced, hidden = filtered(FIXED, 0.4)
-    assert isinstance(sample.text, Dense)
-    made = replaced_sample(sample, hidden, perfect(FIXED)[2], replaced)
-    assert isinstance(made.text, Dense)
-    assert isinstance(only(made, replaced).text, Dense)

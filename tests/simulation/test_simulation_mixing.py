@@ -28,15 +28,6 @@ def of_codes(
     return mixing(w @ m, v @ h, m, h, spurious)
 
 
-def test_an_even_mixture_of_a_spurious_pair() -> None:
-    codes = [[0, 0, 0, 0, 1.0, -1.0]]
-    found = of_codes(codes, codes, partners())
-    assert found == pytest.approx({
-        "alpha_share": 0.5, "second_alpha_share": 0.5, "residual_share": 0,
-        "residual_share_pure": 0.5, "mixed_neurons": 1, "mixed_pairs_covered": 1 / 3,
-    })  # fmt: skip
-
-
 @pytest.mark.parametrize(
     ("code", "mixed"),
     [
@@ -50,15 +41,6 @@ def test_an_even_mixture_of_a_spurious_pair() -> None:
 )
 def test_mixed_needs_half_of_the_first_and_a_spurious_pair(code: list[float], mixed: bool) -> None:
     assert of_codes([code], [code], partners())["mixed_neurons"] == mixed
-
-
-def test_towers_that_disagree_cancel() -> None:
-    """One coefficient serves both halves, so that opposite halves are explained by none."""
-    found = of_codes([[1, 0, 0, 0, 0, 0]], [[-1, 0, 0, 0, 0, 0]], partners())
-    assert found["alpha_share"] == pytest.approx(0)
-    assert found["residual_share"] == pytest.approx(1)
-    image_only = of_codes([[1, 0, 0, 0, 0, 0]], [[0, 0, 0, 0, 0, 0]], partners())
-    assert image_only["alpha_share"] == pytest.approx(0.5)
 
 
 def test_spurious_sets_count_in_both_directions_and_not_on_the_diagonal() -> None:

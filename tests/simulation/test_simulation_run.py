@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -14,7 +16,7 @@ from mispair.core.files import UserError
 from mispair.core.metrics import read_metrics
 from mispair.simulation.inputs import Batch
 from mispair.simulation.pairs import Dictionaries, TrialDraws
-from mispair.simulation.samples import FixedSource, FreshSource
+from mispair.simulation.samples import FreshSource
 from mispair.simulation.steps import simulate
 from mispair.simulation.study import Study
 from mispair.simulation.trial import Trial, run_arms, run_trials
@@ -155,7 +157,6 @@ def test_what_s4_trains_on() -> None:
     def size(study: Study, arm: str) -> int:
         trial.study = study
         source = trial.retraining(arm).source
-        assert isinstance(source, FixedSource)
         return len(source._sample)
 
     assert size(AS_WRITTEN, "filtered") == 120 + 300
@@ -201,61 +202,29 @@ def test_both_definitions_are_measured_and_the_main_one_is_the_studys() -> None:
     assert value(ours, "purified_threshold", definition="as-written") == 0.5
 
 
-def test_without_thresholds_symmetric_relu_mixes_more_and_classifies_better() -> None:
-    zero = AS_WRITTEN.model_copy(update={"bias_schedule": "zero"})
-    linear, thresholds = (arms_of(study, 0.2, ["raw"])["raw"] for study in (zero, AS_WRITTEN))
-    # So few features are above a cosine of 0.5 by chance; neurons of their own explain more.
-    assert value(thresholds, "alpha_share") > value(linear, "alpha_share") + 0.1
-    assert main_value(zero, linear, "accuracy") > main_value(zero, thresholds, "accuracy")
-
-
 class Interruption(Exception):  # noqa: N818
     """What ends a job before its time."""
 
 
-class Memory:
-    """Keeps states in memory, and ends the job at the given number of saves."""
-
-    def __init__(self, saves: int) -> None:
-        self.states: dict[str, dict[str, Tensor]] = {}
-        self.left = saves
-
-    def keeper(self, name: str) -> _Keeper:
-        return _Keeper(self, name)
-
-
-class _Keeper:
-    def __init__(self, memory: Memory, name: str) -> None:
-        self.memory, self.name = memory, name
-        self.asked = 0
-
-    def due(self) -> bool:
-        self.asked += 1
-        return self.asked == 50
-
-    def load(self) -> dict[str, Tensor] | None:
-        return self.memory.states.get(self.name)
-
-    def save(self, state: dict[str, Tensor]) -> None:
-        self.memory.states[self.name] = state
-        self.memory.left -= 1
-        if self.memory.left == 0:
-            raise Interruption
-
-
 @pytest.mark.parametrize("study", [AS_RUN, AS_WRITTEN], ids=["as-run", "as-written"])
 def test_a_run_that_is_interrupted_anywhere_ends_with_the_same_numbers(study: Study) -> None:
-    expected = run_trials(study, 0.3, [0])
-    memory, interruptions = Memory(1), 0
-    while True:
-        try:
-            found = run_trials(study, 0.3, [0], keepers=memory.keeper)
-            break
-        except Interruption:
-            interruptions += 1
-            memory.left = 1
-    assert interruptions == 6  # two trainings of 120 steps, saved at 50, 100 and the end
-    assert found == expected
+    """Every save ends the job: two trainings of 120 steps are saved at 50, 100 and the end."""
+    states: dict[str, dict[str, Tensor]] = {}
+
+    def keeper(name: str) -> SimpleNamespace:
+        def save(state: dict[str, Tensor]) -> None:
+            states[name] = state
+            raise Interruption
+
+        asked = itertools.count(1)
+        return SimpleNamespace(
+            load=lambda: states.get(name), due=lambda: next(asked) == 50, save=save
+        )
+
+    for _ in range(6):
+        with pytest.raises(Interruption):
+            run_trials(study, 0.3, [0], keepers=keeper)
+    assert run_trials(study, 0.3, [0], keepers=keeper) == run_trials(study, 0.3, [0])
 
 
 def test_dictionaries_as_axes_are_the_same_by_rotation(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -319,9 +288,7 @@ def job(folder: Path, name: str, trials: list[int]) -> dict:
     }  # fmt: skip
 
 
-def test_step_writes_the_same_bytes_and_trials_do_not_see_each_other(
-    tmp_path: Path, settings: simulate.Settings
-) -> None:
+def test_step_writes_the_same_bytes_and_trials_do_not_see_each_other(tmp_path, settings) -> None:
     def write(name: str, trials: list[int]) -> Path:
         simulate.run(settings, **job(tmp_path, name, trials))
         return tmp_path / name
@@ -340,43 +307,31 @@ def test_step_writes_the_same_bytes_and_trials_do_not_see_each_other(
 
 
 def test_step_goes_on_from_its_checkpoint_unless_settings_changed(
-    tmp_path: Path, settings: simulate.Settings, monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
-) -> None:  # fmt: skip
+    tmp_path, settings, monkeypatch, caplog
+) -> None:
     caplog.set_level("INFO")
-    wanted = job(tmp_path, "whole.json", [0])
-    simulate.run(settings, **wanted)
-    with monkeypatch.context() as patch:
-        patch.setattr("mispair.core.resume.Checkpoints.remove", lambda self: None)
-        simulate.run(settings, **job(tmp_path, "kept.json", [0]))
+    simulate.run(settings, **job(tmp_path, "whole.json", [0]))
+
+    def keep() -> None:
+        with monkeypatch.context() as patch:
+            patch.setattr("mispair.core.resume.Checkpoints.remove", lambda self: None)
+            simulate.run(settings, **job(tmp_path, "kept.json", [0]))
+        caplog.clear()
+
+    keep()
     assert sorted(path.name for path in (tmp_path / "checkpoint").iterdir()) == [
         "0.3-0-filtered.safetensors", "0.3-0-raw.safetensors",
     ]  # fmt: skip
-    caplog.clear()
     simulate.run(settings, **job(tmp_path, "resumed.json", [0]))
     assert "going on from" in caplog.text
     assert (tmp_path / "resumed.json").read_bytes() == (tmp_path / "whole.json").read_bytes()
-
-    (tmp_path / "checkpoint").mkdir()
-    (tmp_path / "checkpoint" / "0.3-0-raw.safetensors").write_bytes(b"broken")
-    simulate.run(settings, **job(tmp_path, "anew.json", [0]))
-    assert "It is not used" in caplog.text
-    assert (tmp_path / "anew.json").read_bytes() == (tmp_path / "whole.json").read_bytes()
-
-    with monkeypatch.context() as patch:
-        patch.setattr("mispair.core.resume.Checkpoints.remove", lambda self: None)
-        simulate.run(settings, **job(tmp_path, "kept.json", [0]))
-    caplog.clear()
-    simulate.run(
-        settings.model_copy(update={"lr": 0.05}), **job(tmp_path, "other.json", [0])
-    )  # fmt: skip
+    keep()
+    simulate.run(settings.model_copy(update={"lr": 0.05}), **job(tmp_path, "other.json", [0]))
     assert "of other settings or code" in caplog.text
     assert "going on from" not in caplog.text
 
 
-def test_divergence_is_recorded_and_spares_other_trials(
-    tmp_path: Path, settings: simulate.Settings, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_divergence_is_recorded_and_spares_other_trials(tmp_path, settings, monkeypatch) -> None:
     poisoned(monkeypatch, at=13)
     simulate.run(settings, **job(tmp_path, "simulation.json", [0, 1]))
     found, _ = read_metrics(tmp_path / "simulation.json")
@@ -390,18 +345,12 @@ def test_divergence_is_recorded_and_spares_other_trials(
 
 @pytest.mark.parametrize(
     ("change", "message"),
-    [
-        ({"spurious_probability": 1.0}, "outside"),
-        ({"spurious_probability": -0.1}, "outside"),
-        ({"trials": []}, "at least one"),
-        ({"trials": [1, 1]}, "distinct"),
-        ({"trials": [-1]}, "from 0 up"),
-        ({"arms": ["raw", "flitered"]}, "no arm flitered"),
-    ],
-)
-def test_step_refuses_impossible_jobs(
-    tmp_path: Path, settings: simulate.Settings, change: dict, message: str
-) -> None:
+    [({"spurious_probability": 1.0}, "outside"), ({"spurious_probability": -0.1}, "outside"),
+     ({"trials": []}, "at least one"), ({"trials": [1, 1]}, "distinct"),
+     ({"trials": [-1]}, "from 0 up"),
+     ({"arms": ["raw", "flitered"]}, "no arm flitered")],
+)  # fmt: skip
+def test_step_refuses_impossible_jobs(tmp_path: Path, settings: simulate.Settings, change, message):
     with pytest.raises(UserError, match=message):
         simulate.run(settings, **{**job(tmp_path, "simulation.json", [0]), **change})
     assert not (tmp_path / "simulation.json").exists()

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from mispair.simulation.inputs import Batch, BatchSource, Coded, Dense
+from mispair.simulation.inputs import Batch, BatchSource, Dense
 from mispair.simulation.pairs import LatentPairs, Population, draw_dictionaries, draw_spurious_sets
 from mispair.simulation.samples import (
     CodedSample,
@@ -55,16 +55,10 @@ def numbers(batch: Batch) -> list[int]:
     return [int(value) for value in image[:, 0]]
 
 
-def coded(inputs: object) -> Coded:
-    assert isinstance(inputs, Coded)
-    return inputs
-
-
 def test_a_fresh_batch_depends_on_seed_trial_arm_and_step_only() -> None:
     def content(source: FreshSource, step: int) -> bytes:
         batch = source.batch(step)
-        image, text = coded(batch.image), coded(batch.text)
-        assert text.fresh is not None
+        image, text = batch.image, batch.text
         parts = (image.codes, text.codes, text.fresh.seen, text.fresh.unseen)
         return b"".join(part.numpy().tobytes() for part in parts)
 
@@ -86,14 +80,12 @@ def test_a_fresh_batch_depends_on_seed_trial_arm_and_step_only() -> None:
 def test_fresh_batches_have_noise_on_both_sides_where_asked() -> None:
     study = changed(STUDY, image_noise=0.5)
     batch = fresh_source(study).batch(0)
-    found = [coded(side).fresh for side in (batch.image, batch.text)]
+    found = [side.fresh for side in (batch.image, batch.text)]
     assert [noise.std for noise in found if noise is not None] == [0.5, 0.24]
     # What C_s decides is not what is drawn.
     other = FreshSource(population(study, 0.0), "raw").batch(0)
-    assert torch.equal(coded(other.image).codes, coded(batch.image).codes)
-    other_noise = coded(other.text).fresh
-    assert other_noise is not None
-    assert found[1] is not None
+    assert torch.equal(other.image.codes, batch.image.codes)
+    other_noise = other.text.fresh
     assert torch.equal(other_noise.seen, found[1].seen)
 
 
@@ -157,12 +149,11 @@ def filtered_sample(n: int) -> tuple[FixedSample, np.ndarray]:
 def test_as_run_mixtures_are_what_they_were(raw_pairs: int) -> None:
     """Against the formulas the study had before it knew any other data."""
     sample, replaced = filtered_sample(90)
-    assert isinstance(sample.text, CodedSample)
     source = MixedSource(population(STUDY), "filtered", sample, raw_pairs)
     assert source.steps_per_epoch == (90 + raw_pairs) // 40
     for step in (0, 1, source.steps_per_epoch, 7):
         batch = source.batch(step)
-        image, text = coded(batch.image), coded(batch.text)
+        image, text = batch.image, batch.text
         epoch, within = divmod(step, source.steps_per_epoch)
         generator = draws().generator("filtered", "order", epoch)
         order = torch.randperm(90 + raw_pairs, generator=generator).numpy()
@@ -183,7 +174,6 @@ def test_as_run_mixtures_are_what_they_were(raw_pairs: int) -> None:
         assert text.stored is not None
         assert torch.equal(text.stored, stored)
         if count:
-            assert text.fresh is not None
             assert torch.equal(text.fresh.seen, torch.randn(count, 12, generator=generator))
             assert torch.equal(text.fresh.unseen, torch.randn(12, 60, generator=generator))
         else:

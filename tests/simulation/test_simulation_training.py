@@ -98,13 +98,14 @@ def plain_thresholds(plan: TrainingLength, weights: Tensor, step: int, memory: d
         by_theory = bool((both >= 2 * start_norms).all())
         on_the_whole = bool(both.sum() >= 2 * start_norms.sum())
         if by_theory if plan.study.bias_schedule == "theory" else on_the_whole:
-            memory.update(second=step, first=norms, b=anew)
+            memory.update(second=step, norms_first=norms, b=anew)
     elif plan.study.bias_schedule == "theory":
         memory["b"] = b * (1 + eta / plan.study.d)
-        if bool((norms[0] >= plan.study.phase2_growth * plan.study.d * memory["first"][0]).all()):
-            memory["third"] = step
+        grown = plan.study.phase2_growth * plan.study.d * memory["norms_first"][0]
+        if bool((norms[0] >= grown).all()):
+            memory.update(third=step, norms_second=norms)
     elif step == memory["second"] + plan.study.phase2_steps:
-        memory["third"] = step
+        memory.update(third=step, norms_second=norms)
     else:
         memory["b"] = anew
     return memory["b"]
@@ -173,6 +174,7 @@ def moved(found: Encoders, begin: Encoders) -> float:
 THEORY = {"bias_schedule": "theory", "bias_scale": 0.3, "phase2_growth": 0.25}
 TRAJECTORIES = {
     "as written, practical": WRITTEN,
+    "as written, no third phase": WRITTEN.model_copy(update={"phase2_steps": 1000}),
     "as written, theory": WRITTEN.model_copy(update=THEORY),
     "as written, zero": WRITTEN.model_copy(update={"bias_schedule": "zero"}),
     "theory, mean": WRITTEN.model_copy(update={**THEORY, "loss_reduction": "mean", "lr": 0.6}),
@@ -210,10 +212,20 @@ def test_trajectory_equals_plain_autograd(name: str) -> None:
     torch.testing.assert_close(ours.encoders.biases, plain.biases, rtol=1e-7, atol=1e-9)
     assert moved(ours.encoders, begin) > 0.1  # a check on unmoved weights is empty
     assert (ours.phases.second, ours.phases.third) == (memory.get("second"), memory.get("third"))
+    for name in ("norms_first", "norms_second"):  # of a phase that never began, those of the end
+        norms = memory.get(name, (plain.weights**2).sum(dim=2))
+        torch.testing.assert_close(getattr(ours.phases, name), norms, rtol=1e-7, atol=1e-9)
     if study.encoder == "symmetric-relu" and study.bias_schedule != "zero" and not study.unit_rows:
-        assert 0 < memory["second"] < memory["third"] < plan.steps - 1
+        assert 0 < memory["second"] < memory.get("third", plan.steps - 2) < plan.steps - 1
         features = ours.encoders.features(0, data.batch(0).image)
         assert 0.1 < float((features == 0).double().mean()) < 0.95  # thresholds that bite
+
+
+def test_a_second_phase_without_steps_leaves_the_thresholds_at_zero() -> None:
+    study = WRITTEN.model_copy(update={"phase2_steps": 0})
+    found = train(start(study), Drawn().batch, TrainingLength(study, EPOCHS, STEPS))
+    assert found.phases.second == found.phases.third is not None
+    assert not found.encoders.biases.any()
 
 
 def coded(step: int, *, stored: bool) -> Batch:
@@ -231,7 +243,6 @@ def coded(step: int, *, stored: bool) -> Batch:
 
 def explicit(inputs: Inputs, V: Tensor, gradient: Tensor) -> Tensor:
     """Build noise that has exactly the forward and backward products the step uses."""
-    assert isinstance(inputs, Coded)
     values = inputs.codes @ inputs.rows
     count = 0
     if inputs.fresh is not None:
@@ -250,9 +261,7 @@ def explicit(inputs: Inputs, V: Tensor, gradient: Tensor) -> Tensor:
 
 @pytest.mark.parametrize("stored", [False, True])
 @pytest.mark.parametrize("name", ["as run", "as written, zero"])
-def test_trajectory_on_coded_pairs_with_projected_noise_equals_autograd(
-    name: str, stored: bool
-) -> None:
+def test_trajectory_on_coded_pairs_with_projected_noise_equals_autograd(name, stored) -> None:
     study = TRAJECTORIES[name].model_copy(
         update={"temperature": 1.0, "lr": 0.005, "weight_penalty": 0.01}
     )

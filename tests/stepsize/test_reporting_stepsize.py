@@ -8,7 +8,7 @@ import pytest
 from scipy import stats
 
 from mispair.report import studies
-from mispair.report.charts import Drawing, Hole
+from mispair.report.charts import Hole
 from mispair.report.figures import draw_of
 from mispair.report.judge import PartVerdict, Verdict, judge
 from mispair.report.measures import NO_TRAINING
@@ -112,22 +112,12 @@ def test_the_mean_of_the_largest_ratio_of_each_start_is_below_one() -> None:
 
 @pytest.mark.parametrize(
     ("theorem", "column", "value"),
-    [
-        ("T1", "conservatism", 0.99),
-        ("T2", "norm_falls", 1),
-        ("T2", "modified_falls", 2),
-        ("T2", "order_breaks", 1),
-        ("T2", "rate_lower", 1.01),
-        ("T2", "rate_upper_log", 0.1),
-        ("T3", "average_ratio", 1.01),
-        ("T3", "potential_ratio", 1.2),
-        ("T3", "settled_step", 1e12),
-        ("T3", "stable_ratio", 1.3),
-    ],
-)
-def test_one_run_that_breaks_a_theorem_forbids_support(
-    theorem: str, column: str, value: float
-) -> None:
+    [("T1", "conservatism", 0.99), ("T2", "norm_falls", 1), ("T2", "modified_falls", 2),
+     ("T2", "order_breaks", 1), ("T2", "rate_lower", 1.01), ("T2", "rate_upper_log", 0.1),
+     ("T3", "average_ratio", 1.01), ("T3", "potential_ratio", 1.2), ("T3", "settled_step", 1e12),
+     ("T3", "stable_ratio", 1.3)],
+)  # fmt: skip
+def test_one_run_that_breaks_a_theorem_forbids_support(theorem, column, value) -> None:
     runs = [
         {**BOUNDS, "conservatism": 10 / scale, "rate_lower": 0.9 * scale,
          "potential_ratio": 0.3 * scale, "stable_ratio": 0.2 * scale}
@@ -171,7 +161,6 @@ def test_failures_limit_the_claim_on_phases() -> None:
     runs = [{"seed": k % 8, "stepsize": 32 + k, "settled": int(k >= 4)} for k in range(24)]
     verdict = judged(made_up(runs))["phases"]
     control = verdict.control("all runs of a start")
-    assert control is not None
     assert (verdict.outcome, control.share, control.finding) == ("supports", 0.5, "limits")
 
 
@@ -252,14 +241,10 @@ def test_slopes_of_made_up_risks() -> None:
 
 @pytest.mark.parametrize(
     ("gaps", "outcome"),
-    [
-        ((1.0, 0.9, 1.1), "supports"),
-        ((0.2, 0.21, 0.19), "direction only"),
-        ((0.01, -0.01, 0.02), "no such effect"),
-        ((-0.9, -1.0, -1.1), "contradicts"),
-        ((1.0,), "cannot tell"),
-    ],
-)
+    [((1.0, 0.9, 1.1), "supports"), ((0.2, 0.21, 0.19), "direction only"),
+     ((0.01, -0.01, 0.02), "no such effect"), ((-0.9, -1.0, -1.1), "contradicts"),
+     ((1.0,), "cannot tell")],
+)  # fmt: skip
 def test_acceleration_is_the_difference_of_slopes(gaps: tuple[float, ...], outcome: str) -> None:
     found = powers(*(("digits_3v8", seed, 1 + gap, 1.0) for seed, gap in enumerate(gaps)))
     verdict = judged(found)["acceleration"]
@@ -302,7 +287,6 @@ def test_each_claim_has_its_figure_and_each_section_a_figure_or_a_table(whole: T
 
 def test_the_risk_has_its_threshold_and_the_end_of_its_oscillation(whole: Tables) -> None:
     drawing = draw_of("stepsize_risk")(whole)
-    assert isinstance(drawing, Drawing)
     runs = whole.stepsize_runs
     runs = runs[(runs["part"] == "sweep") & (runs["seed"] == 0) & (runs["settled"] == 1)]
     marks = drawing.data[drawing.data["layer"] == "mark"].set_index("stepsize")

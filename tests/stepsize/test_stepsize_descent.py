@@ -29,9 +29,7 @@ def stack(
     [("xor4", "leaky_softplus", 20, [16.0, 96.0, 200.0]), ("xor4", "silu", 5, [0.5, 1.0, 2.0]),
      ("digits_3v8", "softplus", 40, [16.0, 96.0, 200.0])],
 )  # fmt: skip
-def test_stacked_runs_are_those_of_a_plain_loop(
-    name: str, activation: str, width: int, stepsizes: list[float]
-) -> None:
+def test_stacked_runs_are_those_of_a_plain_loop(name, activation, width, stepsizes) -> None:
     every = stack(name, activation, width, stepsizes, (0, 1))
     found = descend(every, 60)
     for r in range(6):
@@ -149,19 +147,15 @@ PARITY = {16.0: (0, None, {}), 48.0: (33, 0.82, {0.1: 442}), 96.0: (4, 1.02, {0.
 
 @pytest.mark.parametrize(
     ("name", "activation", "width", "expected", "steps"),
-    [
-        ("xor4", "leaky_softplus", 20, XOR, 4010),
-        ("xor4", "leaky_softplus", 4, {64.0: (1351, None, {})}, 1650),
-        ("xor4", "leaky_softplus", 400, {64.0: (63, None, {})}, 360),
-        ("two_point", "leaky_softplus", 10, TWO_POINTS, 6990),
-        ("xor_noise", "softplus", 20, NOISY, 370),
-        ("digits_3v8", "leaky_softplus", 40, THREE_OR_EIGHT, 600),
-        ("digits_parity", "softplus", 40, PARITY, 500),
-    ],
-)
-def test_phases_and_speeds_are_those_of_a_prototype(
-    name: str, activation: str, width: int, expected: dict[float, Any], steps: int
-) -> None:
+    [("xor4", "leaky_softplus", 20, XOR, 4010),
+     ("xor4", "leaky_softplus", 4, {64.0: (1351, None, {})}, 1650),
+     ("xor4", "leaky_softplus", 400, {64.0: (63, None, {})}, 360),
+     ("two_point", "leaky_softplus", 10, TWO_POINTS, 6990),
+     ("xor_noise", "softplus", 20, NOISY, 370),
+     ("digits_3v8", "leaky_softplus", 40, THREE_OR_EIGHT, 600),
+     ("digits_parity", "softplus", 40, PARITY, 500)],
+)  # fmt: skip
+def test_phases_and_speeds_are_those_of_a_prototype(name, activation, width, expected, steps):
     """By stepsize: transition, peak, and steps to each risk, of code that was written apart."""
     found = descend(stack(name, activation, width, list(expected)), steps)
     for r, (transition, peak, levels) in enumerate(expected.values()):

@@ -97,9 +97,7 @@ def test_bounds_by_a_loop_over_steps() -> None:
     ("data_set", "activation"),
     [("xor4", "leaky_softplus"), ("two_point", "softplus"), ("five_point", "half_softplus")],
 )
-def test_bounds_are_left_out_where_their_conditions_are_not_met(
-    data_set: str, activation: str
-) -> None:
+def test_bounds_are_left_out_where_their_conditions_are_not_met(data_set, activation) -> None:
     """Not separable; no lower bound of the slope; points of norms above 1."""
     rows = trained("bounds", data_set, activation, [10], [8], 1, 50)
     (row,) = of_kind(rows, "run")

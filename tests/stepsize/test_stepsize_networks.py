@@ -36,7 +36,7 @@ def risk_by_torch(data: DataSet, name: str, w: torch.Tensor) -> torch.Tensor:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_gradients_are_those_of_autograd_and_of_differences(name: str) -> None:
+def test_risks_and_gradients_are_those_of_torch(name: str) -> None:
     data, activation = random_data(), ACTIVATIONS[name]
     weights = np.random.default_rng(1).standard_normal((3, 5, 3)) * 2
     networks = Networks(data.points, activation, 5)
@@ -51,14 +51,6 @@ def test_gradients_are_those_of_autograd_and_of_differences(name: str) -> None:
         assert np.logaddexp(0, -outputs[run] * data.labels).mean() == pytest.approx(
             float(risk.detach()), rel=1e-12
         )
-        difference = np.zeros_like(own)
-        for place in np.ndindex(own.shape):
-            for sign in (1, -1):
-                moved = own.copy()
-                moved[place] += sign * 1e-6
-                there = networks.forward(moved[None])[0][0]
-                difference[place] += sign * np.logaddexp(0, -there * data.labels).mean() / 2e-6
-        assert np.abs(difference - gradients[run]).max() < 1e-8
 
 
 @pytest.mark.parametrize("scale", [1e-3, 30, 3000])

@@ -35,9 +35,7 @@ def job(tmp_path: Path, **changes: Any) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def test_a_job_writes_the_same_bytes_again_and_nothing_else(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_job_writes_the_same_bytes_again_and_nothing_else(tmp_path, caplog) -> None:
     train_two_layer.run(train_two_layer.Settings(), **job(tmp_path))
     first = (tmp_path / "runs.json").read_bytes()
     train_two_layer.run(train_two_layer.Settings(), **job(tmp_path))
@@ -53,9 +51,7 @@ def test_a_job_writes_the_same_bytes_again_and_nothing_else(
     assert {row["condition"] for row in tables["provenance"]} == {"sweep/xor4/leaky_softplus"}
 
 
-def test_what_fails_is_logged_and_reported(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_what_fails_is_logged_and_reported(tmp_path: Path, caplog: pytest.LogCaptureFixture):
     train_two_layer.run(train_two_layer.Settings(),
                         **job(tmp_path, stepsizes=[200.0, 1e9], seeds=1, steps=50))  # fmt: skip
     assert "η 1e+09, seed 0: diverged at step" in caplog.text
@@ -90,19 +86,15 @@ def test_a_killed_job_goes_on_from_its_state(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("changes", "words"),
-    [
-        ({"stepsizes": []}, "at least 1 item"),
-        ({"stepsizes": [0]}, "greater than 0"),
-        ({"stepsizes": [8, 8]}, "stepsizes: 8 is listed twice"),
-        ({"stepsizes": [1, 2, 3], "per_octave": 4}, "the first and the last"),
-        ({"stepsizes": [8, 1], "per_octave": 4}, "the first and the last"),
-        ({"data_set": "mnist"}, "'xor4', 'xor_noise'"),
-        ({"activations": ["relu"]}, "'softplus', 'gelu'"),
-        ({"part": "all"}, "'sweep', 'onset'"),
-        ({"widths": [0]}, "greater than or equal to 1"),
-        ({"steps": 0}, "greater than or equal to 10"),
-        ({"seed": 1}, "there is no such key. Did you mean 'seeds'?"),
-    ],
+    [({"stepsizes": []}, "at least 1 item"), ({"stepsizes": [0]}, "greater than 0"),
+     ({"stepsizes": [8, 8]}, "stepsizes: 8 is listed twice"),
+     ({"stepsizes": [1, 2, 3], "per_octave": 4}, "the first and the last"),
+     ({"stepsizes": [8, 1], "per_octave": 4}, "the first and the last"),
+     ({"data_set": "mnist"}, "'xor4', 'xor_noise'"),
+     ({"activations": ["relu"]}, "'softplus', 'gelu'"), ({"part": "all"}, "'sweep', 'onset'"),
+     ({"widths": [0]}, "greater than or equal to 1"),
+     ({"steps": 0}, "greater than or equal to 10"),
+     ({"seed": 1}, "there is no such key. Did you mean 'seeds'?")],
 )  # fmt: skip
 def test_wrong_parts_are_refused_by_name(changes: dict[str, Any], words: str) -> None:
     content = {"train_two_layer": {"grid": [{**SWEEP, **changes}]}}
@@ -168,17 +160,6 @@ def test_cifar_is_checked_before_any_job(tmp_path: Path) -> None:
     dag = Dag(content, "x")
     assert dag.stepsize.results() == ["results/stepsize/sweep/cifar2/leaky_softplus.json"]
     assert dag.stepsize.cifar(SimpleNamespace(data_set="cifar2")) == cifar_files(str(tmp_path))
-
-
-def test_the_full_grid_is_a_configuration_and_the_quick_one_the_default() -> None:
-    full = Path(__file__).parents[2] / "config/stepsize.yaml"
-    import yaml
-
-    found = config.validate(yaml.safe_load(full.read_text()), "stepsize.yaml")
-    parts = {part.part for part in found.train_two_layer.grid}
-    quick = {part.part for part in config.Config().train_two_layer.grid}
-    assert parts == quick
-    assert config.Config().train_multilayer.stepsizes == []
 
 
 def small() -> DataSet:

@@ -96,9 +96,7 @@ def test_from_trees_to_metrics(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("step", ["encoders", "head"])
-def test_a_job_that_is_asked_to_end_goes_on_to_the_same_bytes(
-    step: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_job_that_is_asked_to_end_goes_on_to_the_same_bytes(step, tmp_path, monkeypatch) -> None:
     read = [encoders(tmp_path, "read")]
 
     def run() -> bytes:
@@ -209,9 +207,7 @@ def test_a_step_by_hand_says_what_is_wrong(tmp_path: Path) -> None:
         encoders(tmp_path, lr=1e30, steps=20)
 
 
-def test_a_tree_too_large_for_memory_is_refused_before_anything_is_allocated(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_tree_too_large_for_memory_is_refused_before_anything_is_allocated(tmp_path, monkeypatch):
     with pytest.raises(UserError, match=r"one tree of 3,486,784,401 leaves would take [\d,]+") as e:
         trees(tmp_path, "20x3x10")
     assert "GB of memory, but there are" in str(e.value)

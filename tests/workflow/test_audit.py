@@ -147,9 +147,7 @@ def test_captions_that_are_kept_are_a_caption_table(audited: Checkout) -> None:
     assert corpus["key"].tolist() == sorted(shortened["key"])
 
 
-def test_weights_of_the_audit_are_an_arm_whose_gain_is_judged(
-    audited: Checkout, tmp_path: Path
-) -> None:
+def test_weights_of_the_audit_are_an_arm_whose_gain_is_judged(audited: Checkout, tmp_path: Path):
     run = audited.copy(tmp_path / "copy")
     options = configure(
         run, studies=["audit", "image_text"], evaluation_sets=["scenes-colour"],

@@ -98,9 +98,7 @@ COMPARED = (
         ("photos", AUDIT.replace("shards: pairs.tar", "pairs: photos")),
     ],
 )
-def test_an_input_that_is_dated_ahead_of_the_clock(
-    empty: Checkout, ahead: str, content: str
-) -> None:
+def test_an_input_that_is_dated_ahead_of_the_clock(empty: Checkout, ahead, content) -> None:
     """Files of jobs are refused by name; others, of which no job depends on the time, are used."""
     folder = empty.folder
     write_inputs(folder)

@@ -1,11 +1,6 @@
 """Steps in a container, by a stand-in for apptainer that runs them on this machine."""
 
 import os
-from pathlib import Path
-
-import pytest
-
-from tests.workflow.conftest import Checkout
 
 APPTAINER = """#!/bin/sh
 case "$1" in
@@ -19,9 +14,7 @@ exec "$@"
 """
 
 
-def test_every_step_runs_in_the_container(
-    empty: Checkout, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_every_step_runs_in_the_container(empty, tmp_path, monkeypatch) -> None:
     image, calls = tmp_path / "mispair.sif", tmp_path / "calls"
     image.touch()
     program = tmp_path / "apptainer"

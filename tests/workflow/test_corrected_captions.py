@@ -99,9 +99,7 @@ def replace_shard(checkout: Checkout) -> None:
     ],
     ids=str,
 )  # fmt: skip
-def test_settings_of_captions_encode_no_image(
-    mine: Checkout, changes: dict[str, Any], expected: dict[str, int]
-) -> None:
+def test_settings_of_captions_encode_no_image(mine: Checkout, changes, expected) -> None:
     assert mine.planned(*configure(mine, **changes)) == expected
 
 

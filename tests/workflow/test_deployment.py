@@ -72,16 +72,12 @@ def test_the_catalogue_finds_what_it_asks_for(checkout: Checkout) -> None:
     }  # fmt: skip
 
 
-def test_the_catalogues_lint_passes_where_little_is_installed(
-    checkout: Checkout, few_packages: dict[str, str]
-) -> None:
+def test_the_catalogues_lint_passes_where_little_is_installed(checkout, few_packages) -> None:
     printed = run(checkout.folder, "-S", "-m", "snakemake", "--lint", env=few_packages)
     assert "good condition" in printed
 
 
-def test_pairs_of_a_user_are_planned_where_little_is_installed(
-    checkout: Checkout, few_packages: dict[str, str], tmp_path: Path
-) -> None:
+def test_pairs_of_a_user_are_planned_where_little_is_installed(checkout, few_packages, tmp_path):
     for number in range(200):
         (tmp_path / f"pairs/{number}.jpg").parent.mkdir(exist_ok=True)
         (tmp_path / f"pairs/{number}.jpg").write_bytes(b"\xff\xd8\xff")
@@ -91,9 +87,7 @@ def test_pairs_of_a_user_are_planned_where_little_is_installed(
     assert "pack_pairs" in run(checkout.folder, *command, *settings, env=few_packages)
 
 
-def test_the_catalogues_graph_of_rules_is_there_in_time(
-    checkout: Checkout, few_packages: dict[str, str]
-) -> None:
+def test_the_catalogues_graph_of_rules_is_there_in_time(checkout, few_packages) -> None:
     command = ("-S", "-m", "snakemake", "-s", "workflow/Snakefile", "-d", ".test", "-c", "1",
                "--forceall", "--rulegraph")  # fmt: skip
     before = time.monotonic()
@@ -150,9 +144,7 @@ def test_a_deployed_project_plans_its_jobs(checkout: Checkout, tmp_path: Path) -
 
 
 @pytest.mark.slow
-def test_a_module_from_an_address_uses_the_installed_package(
-    checkout: Checkout, tmp_path: Path
-) -> None:
+def test_a_module_from_an_address_uses_the_installed_package(checkout: Checkout, tmp_path: Path):
     repository = tmp_path / "repository"
     checkout.copy(repository)
     git = ["git", "-c", "user.name=a", "-c", "user.email=a@example.org"]

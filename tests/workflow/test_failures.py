@@ -50,9 +50,7 @@ def test_a_run_without_failures_leaves_nothing_of_them(finished: Checkout) -> No
     assert [name for name in LEFTOVERS if (finished.folder / name).exists()] == []
 
 
-def test_every_failed_job_is_told_once_with_rule_wildcards_and_last_lines(
-    broken: tuple[Checkout, str],
-) -> None:
+def test_every_failed_job_is_told_once_with_rule_wildcards_and_last_lines(broken) -> None:
     run, printed = broken
     record = json.loads((run.folder / "logs/failures.json").read_text())
     assert sorted(job["rule"] for job in record["failed"]) == FAILING
@@ -75,9 +73,7 @@ def test_every_failed_job_is_told_once_with_rule_wildcards_and_last_lines(
         assert printed.count(f"| {job['lines'][-1]}") == printed.count(job["lines"][-1]) == 1
 
 
-def test_the_report_has_what_there_is_and_names_each_hole_with_its_reason(
-    broken: tuple[Checkout, str], finished: Checkout
-) -> None:
+def test_the_report_has_what_there_is_and_names_each_hole_with_its_reason(broken, finished) -> None:
     run, printed = broken
     page = run.folder / "reports/incomplete/index.html"
     assert f"Incomplete report of the existing results: {page}" in printed
@@ -108,9 +104,7 @@ def test_the_report_has_what_there_is_and_names_each_hole_with_its_reason(
         assert (page.parent / target).is_file(), target
 
 
-def test_the_complete_report_is_not_touched_and_what_failed_comes_back_the_same(
-    broken: tuple[Checkout, str], finished: Checkout
-) -> None:
+def test_the_complete_report_is_not_touched_and_what_failed_comes_back_the_same(broken, finished):
     run, _ = broken
 
     def reports(folder: Path) -> dict[str, bytes]:
@@ -132,9 +126,7 @@ def test_the_complete_report_is_not_touched_and_what_failed_comes_back_the_same(
     assert [name for name in LEFTOVERS if (run.folder / name).exists()] == []
 
 
-def test_without_keep_going_there_is_a_summary_and_no_report(
-    finished: Checkout, run: Checkout
-) -> None:
+def test_without_keep_going_there_is_a_summary_and_no_report(finished: Checkout, run: Checkout):
     (run.folder / PROJECTION).write_bytes(b"damaged")
     printed = run.snakemake("--cores", "1", *one_study(run), check=False)
     assert f"1 of {JOBS} jobs failed" in printed

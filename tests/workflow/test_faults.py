@@ -43,9 +43,7 @@ def faults(tmp_path_factory: pytest.TempPathFactory) -> Faults:
 
 
 @pytest.mark.slow
-def test_ten_kills_change_no_byte_and_nothing_is_done_twice(
-    undisturbed: Checkout, faults: Faults
-) -> None:
+def test_ten_kills_change_no_byte_and_nothing_is_done_twice(undisturbed: Checkout, faults: Faults):
     assert other_bytes(Checkout(faults.folder), undisturbed) == []
 
     assert Counter((kill.how, kill.verb) for kill in faults.landed) == {
@@ -88,9 +86,7 @@ def test_ten_kills_change_no_byte_and_nothing_is_done_twice(
 
 
 @pytest.mark.slow
-def test_these_jobs_are_planned_within_a_factor_of_two(
-    faults: Faults, empty: Checkout, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_these_jobs_are_planned_within_a_factor_of_two(faults, empty, monkeypatch) -> None:
     """Each was a process of its own, as those of a cluster are."""
     monkeypatch.setenv(ADDRESS, "off")
     plans = plans_of(empty.folder, "simulation", "image_text", *fewer_jobs(empty))

@@ -80,9 +80,7 @@ def correct(photos: Path) -> None:
     ],
     ids=["nothing", "touched", "letter", "picture", "caption-added", "caption-removed", "new"],
 )  # fmt: skip
-def test_a_change_packs_one_shard_again(
-    indexed: Checkout, tmp_path: Path, change: Any, expected: dict[str, int]
-) -> None:
+def test_a_change_packs_one_shard_again(indexed: Checkout, tmp_path: Path, change, expected):
     mine = indexed.copy(tmp_path / "mine")
     change(mine.folder / "photos/a folder")
     assert mine.planned(*TARGET) == expected

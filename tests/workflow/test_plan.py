@@ -205,9 +205,7 @@ def test_a_cluster_gives_jobs_the_threads_that_they_ask_for(cc12m: Callable[...,
         (["--cores", "64"], False),  # the table has the hours of this machine
     ],
 )
-def test_a_plan_for_a_cluster_names_hours_of_gpu_work_on_cpus(
-    cc12m: Callable[..., dict], profile: list[str], warns: bool
-):
+def test_a_plan_for_a_cluster_names_hours_of_gpu_work_on_cpus(cc12m, profile, warns):
     plan = cc12m(*profile, "--config", "encode_features={device: auto}")
     (rule,) = (rule for rule in plan["rules"] if rule["rule"] == "encode_features")
     assert rule["gpus"] == (0 if warns or "--cores" in profile else 1)

@@ -84,9 +84,7 @@ def test_towers_are_trained_on_any_scheme_that_is_declared(trained: Checkout) ->
 RULES = {"raw", "factor", "all", "trusted-alone", "oracle"}
 
 
-def test_towers_learn_from_the_captions_of_each_rule_without_any_frozen_towers(
-    trained: Checkout, tmp_path: Path
-) -> None:
+def test_towers_learn_from_the_captions_of_each_rule_without_any_frozen_towers(trained, tmp_path):
     checkout = trained.copy(tmp_path / "mispair")
     content = {
         **TINY,

@@ -73,9 +73,7 @@ def test_no_copy_stays_and_a_local_run_has_the_same_results(run: Checkout, store
             assert local_results[name] == expected[name], name
 
 
-def test_a_second_run_reads_nothing_and_a_changed_object_is_read_alone(
-    run: Checkout, store: Store
-) -> None:
+def test_a_second_run_reads_nothing_and_a_changed_object_is_read_alone(run: Checkout, store: Store):
     assert run.planned(*TARGETS, "--configfile", "own.yaml") == {}
     others = write_shards(run.folder / "others", SHARDS, pairs=7)
     store.objects["bucket/00000.tar"] = others[0].read_bytes()

@@ -152,9 +152,7 @@ def test_pages_fit_a_narrow_window_and_paper(reports: Path, opened: Window) -> N
 
 
 @in_browser
-def test_snakemakes_own_report_holds_the_whole_site(
-    finished: Checkout, opened: Window, tmp_path: Path
-) -> None:
+def test_snakemakes_own_report_holds_the_whole_site(finished, opened, tmp_path) -> None:
     finished.snakemake("--report", str(tmp_path / "report.zip"))
     with zipfile.ZipFile(tmp_path / "report.zip") as archive:
         archive.extractall(tmp_path)

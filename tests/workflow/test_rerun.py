@@ -48,10 +48,6 @@ def messages(printed: str, beginning: str) -> list[str]:
 # Nothing ----------------------------------------------------------------------------------------
 
 
-def test_a_second_run_does_nothing(run: Checkout) -> None:
-    assert "Nothing to be done" in run.snakemake()
-
-
 def test_the_record_of_a_run_as_its_configuration_does_nothing(run: Checkout) -> None:
     assert run.planned("--configfile", "reports/run.json") == {}
 
@@ -93,9 +89,7 @@ def test_changed_features_rerun_every_arm_and_equal_ones_none(run: Checkout) -> 
     assert "encode_features" not in planned
 
 
-def test_neither_words_nor_times_nor_another_folder_do_anything(
-    run: Checkout, tmp_path: Path
-) -> None:
+def test_neither_words_nor_times_nor_another_folder_do_anything(run: Checkout, tmp_path: Path):
     package = run.folder / "workflow/mispair"
     with (package / "evaluation/purity.py").open("a") as module:
         module.write("\n# A comment.\n")
@@ -152,9 +146,7 @@ def test_no_profile_of_ours_does_anything(run: Checkout, profile: str) -> None:
          {"draw_figures", "draw_contact_sheet", "draw_neurons", "write_report"}),
     ],
 )  # fmt: skip
-def test_a_setting_of_the_report_reruns_the_report(
-    run: Checkout, settings: dict[str, str], expected: set[str]
-) -> None:
+def test_a_setting_of_the_report_reruns_the_report(run: Checkout, settings, expected) -> None:
     with (run.folder / SMOKE).open("a") as config:
         config.writelines(f"{step}:\n  {setting}\n" for step, setting in settings.items())
     # The record of the run holds the whole configuration.
@@ -252,9 +244,7 @@ REPLACED = {"list_images": 1, "index_shards": 1, "encode_features": 1}
          "a condition of the simulation", "steps of a part of the stepsizes", "purity",
          "points of pruning", "seed of scenes"],
 )  # fmt: skip
-def test_a_setting_reruns_its_step_and_what_descends_from_it(
-    run: Checkout, old: str, new: str, expected: dict[str, int]
-) -> None:
+def test_a_setting_reruns_its_step_and_what_descends_from_it(run: Checkout, old, new, expected):
     edit(run.folder / SMOKE, old, new)
     assert run.planned() == expected
 
@@ -271,9 +261,7 @@ def test_a_setting_reruns_its_step_and_what_descends_from_it(
         ("stepsize/networks.py", {"train_two_layer": 2, **REPORT}),
     ],
 )  # fmt: skip
-def test_an_edited_module_reruns_the_steps_that_import_it_and_what_descends(
-    run: Checkout, module: str, expected: dict[str, int]
-) -> None:
+def test_an_edited_module_reruns_the_steps_that_import_it_and_what_descends(run, module, expected):
     with (run.folder / "workflow/mispair" / module).open("a") as edited:
         edited.write("\nANSWER = 42\n")
     assert run.planned() == expected
@@ -411,9 +399,7 @@ def test_touched_files_of_the_user_do_nothing(mine: Checkout) -> None:
         ("00001.tar", b"JFIF", b"JFIX", {**REPLACED, **INDEXED}),
     ],
 )  # fmt: skip
-def test_changed_bytes_of_the_user_rerun_what_reads_them(
-    mine: Checkout, file: str, old: bytes, new: bytes, expected: dict[str, int]
-) -> None:
+def test_changed_bytes_of_the_user_rerun_what_reads_them(mine: Checkout, file, old, new, expected):
     path = mine.folder / "own" / file
     content = path.read_bytes()
     assert old in content

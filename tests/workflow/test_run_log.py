@@ -24,9 +24,7 @@ def last_line(printed: str) -> str:
     return printed.strip().splitlines()[-1]
 
 
-def test_each_job_is_a_line_and_the_last_line_is_the_address_of_the_report(
-    finished: Checkout,
-) -> None:
+def test_each_job_is_a_line_and_the_last_line_is_the_address_of_the_report(finished: Checkout):
     printed = finished.folder.with_name("printed.log").read_text()
     logs = [path.read_text() for path in sorted((finished.folder / ".snakemake/log").iterdir())]
     jobs = int(re.findall(r"^total +(\d+)$", "\n".join(logs), re.MULTILINE)[-1])
@@ -40,7 +38,9 @@ def test_each_job_is_a_line_and_the_last_line_is_the_address_of_the_report(
 
 
 def test_the_last_line_is_the_report_also_where_nothing_is_to_be_done(run: Checkout) -> None:
-    assert last_line(run.snakemake()) == address(run)
+    printed = run.snakemake()
+    assert "Nothing to be done" in printed
+    assert last_line(printed) == address(run)
     assert "The report:" not in run.snakemake("--dry-run")
     assert "The report:" not in run.snakemake("results/pairs/scenes/index/0000.parquet")
 

@@ -18,9 +18,7 @@ LONGEST_CHAIN = 10
 
 
 @pytest.mark.parametrize("shards", [1100, 2176])
-def test_cc12m_is_few_submissions_and_a_short_chain(
-    empty: Checkout, tmp_path: Path, shards: int
-) -> None:
+def test_cc12m_is_few_submissions_and_a_short_chain(empty: Checkout, tmp_path: Path, shards):
     config = at_home("cc12m", tmp_path / "home")
     config.write_text(config.read_text().replace("{0000..2175}", f"{{0000..{shards - 1:04d}}}"))
     profile = yaml.safe_load((REPOSITORY / "profiles/slurm/config.yaml").read_text())
@@ -37,9 +35,7 @@ def test_cc12m_is_few_submissions_and_a_short_chain(
 
 
 @pytest.mark.parametrize("name", ["cc3m", "cc12m"])
-def test_the_jobs_that_a_configuration_states_are_those_of_its_plan(
-    empty: Checkout, tmp_path: Path, name: str
-) -> None:
+def test_the_jobs_that_a_configuration_states_are_those_of_its_plan(empty, tmp_path, name) -> None:
     config = at_home(name, tmp_path / "home")
     stated = re.findall(r"^#   (\w+) +(\d+) jobs", config.read_text(), re.MULTILINE)
     plan = Plan.read(empty.snakemake("--dag", "dot", "--configfile", str(config)))
