@@ -9,7 +9,7 @@ import pytest
 
 from mispair.core.files import UserError
 from mispair.emoji import packages
-from mispair.emoji.packages import Package
+from mispair.emoji.packages import PACKAGES, Package
 
 CONTENT = b"an archive"
 
@@ -72,3 +72,11 @@ def test_a_client_that_fails_is_quoted(npm: Path, tmp_path: Path) -> None:
     (tmp_path / "bin/npm").write_text("#!/bin/sh\necho no such host >&2\nexit 1\n")
     with pytest.raises(UserError, match="no such host"):
         packages.fetch(tmp_path / "packages", package("npm"))
+
+
+def test_every_package_is_pinned() -> None:
+    for one in PACKAGES.values():
+        assert len(bytes.fromhex(one.sha256)) == 32
+        assert one.version in one.file
+        assert one.licence
+        assert one.attribution

@@ -105,6 +105,15 @@ def test_towers_cost_what_torch_counts(tmp_path):
     assert found.megabytes == pytest.approx(4e-6 * numbers)
 
 
+def test_vit_b_32_is_as_published(tmp_path):
+    # 4.4 and 3.0 billion multiply-adds for an image and a text (open_clip's model profile).
+    (tmp_path / "c.json").write_text(
+        '{"model_cfg": {"embed_dim": 512, "vision_cfg": {"patch_size": 32}, "text_cfg": {}}}'
+    )
+    found = Sizes(tmp_path).towers([Path("c.json")])
+    assert (found.image_gflop, found.text_gflop) == pytest.approx((8.8, 5.96), rel=0.05)
+
+
 def test_work_goes_from_job_to_job(tmp_path):
     sizes = Sizes(tmp_path)
 

@@ -10,16 +10,28 @@ from mispair.simulation.study import AS_WRITTEN, PRESETS, Study
 
 def test_as_run_numbers_are_those_of_the_public_code() -> None:
     study = Study()
+    assert (study.d1, study.d, study.m, study.classes) == (2500, 50, 80, 5)
+    assert (study.batch_size, study.epochs, study.steps_per_epoch) == (500, 30, 20)
     assert study.std("text_noise") == pytest.approx(1.5 * 8 / 50)
     assert study.std("test_image_noise") == pytest.approx(8 / 50)
     assert study.std("high_quality_noise") == pytest.approx(8 / 50 / 10)
     assert study.std("image_noise") == 0
+    assert (study.lr, study.lr_decay, study.lr_decay_every) == (3e-3, 0.1, 10)
+    assert (study.temperature, study.weight_penalty, study.filter_factor) == (0.1, 1e-3, 1.2)
 
 
 def test_as_written_numbers_are_those_of_section_5_1() -> None:
     study = Study(preset="as-written")
+    assert (study.d1, study.d, study.m, study.classes) == (2500, 50, 80, 5)
+    assert (study.high_quality_pairs, study.low_quality_pairs) == (1000, 5000)
+    assert (study.batch_size, study.lr, study.optimiser, study.loss) == (
+        500, 1e-3, "sgd", "spectral",
+    )  # fmt: skip
     assert study.std("text_noise") ** 2 == pytest.approx(1 / 50)
     assert study.std("image_noise") ** 2 == pytest.approx(1 / 50)
+    assert (study.latent_density, study.test_density) == (0.1, 0.2)
+    assert (study.latent_values, study.encoder) == ("signed", "symmetric-relu")
+    assert study.filter_factor == 1
     # An epoch is one pass over S_h and S_w.
     assert study.steps_per_epoch * study.batch_size == 6000
 
