@@ -324,3 +324,14 @@ def test_two_places_of_captions_are_refused_unless_they_are_alike(first, second,
     assert {one.pictures for one in source.entries} == {(str(mine / one.name),) for one in GOOD}
     assert [text.strip() for text in captions_of(source)] == ["a text"] * len(GOOD)
     assert ", the same as in " in source.words
+
+
+def test_a_path_of_very_many_folders_is_looked_for_a_few_times(tmp_path, monkeypatch):
+    (tmp_path / "a.jpg").write_bytes(picture(0))
+    path = "/x" * 4_000 + "/a.jpg"
+    (tmp_path / "captions.csv").write_text(f"image,caption\n{path},a text\n")
+    listed, listdir = [], os.listdir
+    monkeypatch.setattr(os, "listdir", lambda *given: listed.append(1) or listdir(*given))
+    with pytest.raises(UserError):
+        recognise(str(tmp_path / "captions.csv"))
+    assert 0 < len(listed) < 1_000

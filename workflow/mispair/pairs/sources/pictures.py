@@ -36,6 +36,9 @@ _OF_THE_WEB = re.compile(r"(?:https?|ftp)://")
 SURE = 0.9
 """Share of the first pictures that must be there, each of its own, if not at their paths."""
 ARCHIVES = ("zip", "7z", "rar", "tgz", "gz", "bz2", "xz", "zst", "tar")
+MOST_LEVELS = 64
+"""Folders of a path that are dropped at most, one after another, to find its picture."""
+
 MOST_FOLDERS = 500
 """Folders further below in which these pictures are looked for."""
 
@@ -267,7 +270,7 @@ def _folders_in(folder: Path) -> list[Path]:
 
 
 def _common_starts(images: Sequence[str]) -> list[str]:
-    """Return the folders that all paths begin with, the uppermost first.
+    """Return the folders that all paths begin with, the uppermost first; `MOST_LEVELS` at most.
 
     Examples
     --------
@@ -277,7 +280,10 @@ def _common_starts(images: Sequence[str]) -> list[str]:
     paths = map(with_slashes, images)
     parts = [path.split("/")[:-1] for path in paths]
     shared = [*takewhile(lambda names: len({*names}) == 1, zip(*parts, strict=False))]
-    return ["/".join(names[0] for names in shared[: end + 1]) + "/" for end in range(len(shared))]
+    return [
+        "/".join(names[0] for names in shared[: end + 1]) + "/"
+        for end in range(min(len(shared), MOST_LEVELS))
+    ]
 
 
 def with_slashes(path: str) -> str:
