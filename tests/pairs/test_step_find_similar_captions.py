@@ -310,7 +310,7 @@ def test_words_are_compared_approximately_only_where_seismic_is(
     find(corpus, corpus / "s2")
     assert b"recall" not in pq.read_schema(corpus / "s2").metadata
     assert states[0] != states[1], "the one search would go on with the other's state"
-    with pytest.raises(files.UserError, match=r"find_similar_captions\.search.*mispair\[words\]"):
+    with pytest.raises(files.UserError, match=r"find_similar_captions\.search.*pyseismic-lsr"):
         step.refuse_without_seismic(step.Settings(search="approximate"))
     step.refuse_without_seismic(step.Settings(search="approximate", measure="features"))
 

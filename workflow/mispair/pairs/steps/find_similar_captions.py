@@ -37,7 +37,7 @@ class Settings(settings.Settings):
         description="How captions are compared: exact, all with all; approximate, each with "
         "likely ones, until 0.98 of the nearest of 2,000 captions are found, for which the exact "
         "search is done too. By features, likely are those of near cells; by words, those that "
-        "Seismic does not skip (`pip install 'mispair[words]'`; for Linux on x86-64). auto is "
+        "Seismic does not skip (`pip install pyseismic-lsr`; for Linux on x86-64). auto is "
         "approximate from 150,000 captions on by features, but exact on a GPU; by words, where "
         "the exact search needs 10,000 products for each caption, if Seismic is installed.",
     )
@@ -65,7 +65,7 @@ def refuse_without_seismic(settings: Settings) -> None:
     if settings.measure == "tfidf" and settings.search == "approximate" and not has_seismic():
         raise UserError(
             "find_similar_captions.search: approximate needs Seismic to compare words, and it is "
-            "not installed. Install it with `pip install 'mispair[words]'`, or set auto."
+            "not installed. Install it with `pip install pyseismic-lsr`, or set auto."
         )
 
 
